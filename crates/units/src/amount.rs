@@ -1,0 +1,121 @@
+//! A part of something, or an amount of it: `4%` or `2GiB`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, ParseError};
+
+const EXPECTED_SHARE: &str = "a share such as 4% or 0.5%";
+const EXPECTED_AMOUNT: &str = "an amount such as 512MiB, or a share such as 4%";
+
+/// A part of a whole, 0 to 1; written in percent, in JSON a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Share(f64);
+
+impl Share {
+    /// All of it.
+    pub const ALL: Self = Self(1.0);
+
+    /// `percent` of a hundred, held to 0–100.
+    pub fn percent(percent: f64) -> Self {
+        Self((percent / 100.0).clamp(0.0, 1.0))
+    }
+    /// `ratio` held to 0–1.
+    pub fn ratio(ratio: f64) -> Self {
+        Self(ratio.clamp(0.0, 1.0))
+    }
+    /// Between 0 and 1.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+    /// This share of `whole`, rounded down.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn of(self, whole: Bytes) -> Bytes {
+        Bytes::new((whole.as_f64() * self.0) as u64)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = format!("{:.2}", self.0 * 100.0);
+        f.pad(&format!("{}%", digits.trim_end_matches('0').trim_end_matches('.')))
+    }
+}
+
+impl FromStr for Share {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let fail = || ParseError::new(EXPECTED_SHARE, text);
+        let number = text.trim().strip_suffix('%').ok_or_else(fail)?;
+        let percent: f64 = number.trim().parse().map_err(|_| fail())?;
+        if !(0.0..=100.0).contains(&percent) {
+            return Err(fail());
+        }
+        Ok(Self::percent(percent))
+    }
+}
+
+/// What a user allows or asks for: so many bytes, or a share of a whole known later.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// So many bytes.
+    Bytes(Bytes),
+    /// A share of whatever it is measured against.
+    Share(Share),
+}
+
+impl Amount {
+    /// The bytes this comes to, of `whole`.
+    pub fn of(self, whole: Bytes) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Share(share) => share.of(whole),
+        }
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => bytes.fmt(f),
+            Self::Share(share) => share.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Amount {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let parsed =
+            if text.contains('%') { text.parse().map(Self::Share) } else { text.parse().map(Self::Bytes) };
+        parsed.map_err(|_| ParseError::new(EXPECTED_AMOUNT, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_of_a_whole_and_bytes_are_not() {
+        assert_eq!("25%".parse::<Amount>().unwrap().of(Bytes::gib(8)), Bytes::gib(2));
+        assert_eq!("512MiB".parse::<Amount>().unwrap().of(Bytes::gib(8)), Bytes::mib(512));
+    }
+
+    #[test]
+    fn prints_what_it_reads() {
+        for text in ["4%", "0.5%", "100%", "1.5GiB"] {
+            assert_eq!(text.parse::<Amount>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refuses_more_than_all() {
+        for text in ["101%", "-4%", "%", "nan%", "4%%"] {
+            assert!(text.parse::<Amount>().is_err(), "{text}");
+        }
+    }
+}
