@@ -1,1 +1,26 @@
-//! placeholder
+//! What a measurement is: samples, heat, mappings, page states, plans, journals, and the reports made of them.
+//!
+//! These are the words in which the crates above talk to each other and to files. Everything here is plain data
+//! with its arithmetic: nothing opens a path, reads a clock or prints, so a recording made on another machine can
+//! be studied on any.
+
+#![forbid(unsafe_code)]
+
+pub mod doctor;
+mod heat;
+mod journal;
+mod mapping;
+mod pages;
+mod plan;
+mod process;
+mod sample;
+pub mod status;
+pub mod tune;
+
+pub use heat::{Heat, HeatConfig, RegionHeat};
+pub use journal::{Act, Errno, Journal, Outcome, Stop};
+pub use mapping::{Mapping, MappingKind, Protection, VmFlags};
+pub use pages::{PageRun, RegionPages};
+pub use plan::{Budget, Headroom, Pick, Plan, SkipReason, Skips, Snapshot};
+pub use process::{Pid, ProcessId, Tid};
+pub use sample::{Pattern, Provenance, ProvenanceCounts, Sample};

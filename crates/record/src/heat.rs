@@ -1,0 +1,321 @@
+//! Heat: which regions the samples fell on, in a bounded table that ages.
+//!
+//! This is the promotion candidate cache (Manocha et al., MICRO'23, section 3.2) in software: one counter per
+//! region, least-frequently-used replacement, and all counters halved when one saturates, which keeps their order
+//! and lets old phases fade. Unlike the paper's table it also counts per base page, because our samples are stalls
+//! and not TLB misses: a region whose stalls fall on few pages would be held by the TLB, and no huge page helps it.
+
+use std::collections::HashMap;
+
+use hugepilot_units::{PageSizes, Region, VirtAddr};
+use serde::{Deserialize, Serialize};
+
+use crate::Pattern;
+
+/// Memory the page counters may take; 16 MiB tell 32,768 regions (64 GiB of hot memory) apart on x86-64.
+const PAGE_COUNTER_BYTES: usize = 16 << 20;
+/// Entries looked at for a victim. A full scan would find the true minimum at a cost per sample.
+const VICTIM_CANDIDATES: usize = 16;
+/// Samples on one page before its share is believed.
+const MIN_SAMPLES_ON_PAGE: u8 = 3;
+
+/// The shape of a [`Heat`] table.
+#[derive(Clone, Copy, Debug)]
+pub struct HeatConfig {
+    /// The system's page sizes.
+    pub sizes: PageSizes,
+    /// Regions it can tell apart.
+    pub regions: usize,
+}
+
+impl HeatConfig {
+    /// As many regions as the memory bound allows.
+    pub fn bounded(sizes: PageSizes) -> Self {
+        let per_region = usize::try_from(sizes.base_per_huge()).unwrap_or(usize::MAX).max(1);
+        Self { sizes, regions: (PAGE_COUNTER_BYTES / per_region).max(64) }
+    }
+}
+
+/// One region's heat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionHeat {
+    /// Which region.
+    pub region: Region,
+    /// Samples on it.
+    pub samples: u32,
+    /// Of these, from instructions that stream through memory.
+    pub streamed: u32,
+    /// Of these, on base pages hot enough that the TLB would hold them.
+    pub tlb_held: u32,
+    /// Distinct base pages seen.
+    pub pages_seen: u32,
+}
+
+impl RegionHeat {
+    /// Samples a huge page could help: neither streamed nor held by the TLB already. A sample may be both, so
+    /// this is a lower bound.
+    pub const fn scattered(&self) -> u32 {
+        self.samples.saturating_sub(self.streamed).saturating_sub(self.tlb_held)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    region: Region,
+    samples: u32,
+    streamed: u32,
+    /// Value of `Heat::ticks` at the last sample: the tie-breaker among equally cold entries.
+    last_tick: u64,
+}
+
+/// A bounded table of region heat. All memory is taken at the start; adding a sample allocates nothing.
+#[derive(Debug)]
+pub struct Heat {
+    config: HeatConfig,
+    slots: HashMap<Region, usize>,
+    entries: Vec<Entry>,
+    /// One counter per base page of each entry, `base_per_huge` to an entry.
+    pages: Vec<u8>,
+    addressed: u64,
+    ticks: u64,
+    hand: usize,
+    evicted: u64,
+}
+
+impl Heat {
+    /// An empty table.
+    pub fn new(config: HeatConfig) -> Self {
+        let per_region = usize::try_from(config.sizes.base_per_huge()).unwrap_or(usize::MAX);
+        Self {
+            config,
+            slots: HashMap::with_capacity(config.regions),
+            entries: Vec::with_capacity(config.regions),
+            // Zeroed by the kernel on first touch, so an unused part costs no memory.
+            pages: vec![0; config.regions.saturating_mul(per_region)],
+            addressed: 0,
+            ticks: 0,
+            hand: 0,
+            evicted: 0,
+        }
+    }
+
+    /// Counts one sample at `address`.
+    pub fn add(&mut self, address: VirtAddr, pattern: Pattern) {
+        let sizes = self.config.sizes;
+        let region = sizes.region_of(address);
+        let slot = self.slot_for(region);
+        self.ticks += 1;
+        self.addressed += 1;
+        let entry = &mut self.entries[slot];
+        entry.samples += 1;
+        entry.streamed += u32::from(pattern == Pattern::Streamed);
+        entry.last_tick = self.ticks;
+        let page = slot * self.per_region() + usize::try_from(sizes.page_in_region(address)).unwrap_or(0);
+        self.pages[page] += 1;
+        if self.pages[page] == u8::MAX {
+            self.age();
+        }
+    }
+
+    /// Halves every counter, and forgets what falls to nothing. Order is kept (MICRO'23, section 3.2.1).
+    pub fn age(&mut self) {
+        for count in &mut self.pages[..self.entries.len() * self.config.sizes.base_per_huge() as usize] {
+            *count /= 2;
+        }
+        let mut slot = 0;
+        while slot < self.entries.len() {
+            let entry = &mut self.entries[slot];
+            entry.samples /= 2;
+            entry.streamed /= 2;
+            if entry.samples == 0 { self.remove(slot) } else { slot += 1 }
+        }
+        self.addressed = self.entries.iter().map(|entry| u64::from(entry.samples)).sum();
+    }
+
+    /// Every region with its heat, hottest first, ties by address. `tlb_entries` says how many base pages the TLB
+    /// holds: a page with more than that part of all samples is used again before it could be driven out.
+    pub fn regions(&self, tlb_entries: u32) -> Vec<RegionHeat> {
+        let mut regions: Vec<_> =
+            (0..self.entries.len()).map(|slot| self.region_heat(slot, tlb_entries)).collect();
+        regions.sort_by_key(|heat| (std::cmp::Reverse(heat.samples), heat.region));
+        regions
+    }
+
+    /// Samples counted and not aged away.
+    pub const fn addressed(&self) -> u64 {
+        self.addressed
+    }
+    /// Regions driven out of a full table.
+    pub const fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    fn region_heat(&self, slot: usize, tlb_entries: u32) -> RegionHeat {
+        let entry = self.entries[slot];
+        let mut heat = RegionHeat {
+            region: entry.region,
+            samples: entry.samples,
+            streamed: entry.streamed,
+            tlb_held: 0,
+            pages_seen: 0,
+        };
+        for &count in &self.pages[slot * self.per_region()..][..self.per_region()] {
+            heat.pages_seen += u32::from(count > 0);
+            let share_is_large = u64::from(count) * u64::from(tlb_entries) > self.addressed;
+            if count >= MIN_SAMPLES_ON_PAGE && share_is_large {
+                heat.tlb_held += u32::from(count);
+            }
+        }
+        heat
+    }
+
+    fn per_region(&self) -> usize {
+        self.pages.len() / self.config.regions
+    }
+
+    fn slot_for(&mut self, region: Region) -> usize {
+        if let Some(&slot) = self.slots.get(&region) {
+            return slot;
+        }
+        if self.entries.len() == self.config.regions {
+            self.remove(self.victim());
+            self.evicted += 1;
+        }
+        let slot = self.entries.len();
+        self.entries.push(Entry { region, samples: 0, streamed: 0, last_tick: self.ticks });
+        self.slots.insert(region, slot);
+        slot
+    }
+
+    /// The coldest of the next few entries under the clock hand.
+    fn victim(&self) -> usize {
+        (0..VICTIM_CANDIDATES)
+            .map(|step| (self.hand + step) % self.entries.len())
+            .min_by_key(|&slot| (self.entries[slot].samples, self.entries[slot].last_tick))
+            .unwrap_or(0)
+    }
+
+    /// Takes an entry out; the last one moves into its place.
+    fn remove(&mut self, slot: usize) {
+        let per_region = self.per_region();
+        let last = self.entries.len() - 1;
+        self.addressed -= u64::from(self.entries[slot].samples).min(self.addressed);
+        self.slots.remove(&self.entries[slot].region);
+        self.entries.swap_remove(slot);
+        self.pages.copy_within(last * per_region..(last + 1) * per_region, slot * per_region);
+        self.pages[last * per_region..(last + 1) * per_region].fill(0);
+        if slot < last {
+            self.slots.insert(self.entries[slot].region, slot);
+        }
+        self.hand = (slot + VICTIM_CANDIDATES) % self.config.regions;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TLB: u32 = 1536;
+
+    fn table(regions: usize) -> Heat {
+        Heat::new(HeatConfig { sizes: PageSizes::X86_64, regions })
+    }
+    fn address(region: u64, page: u64) -> VirtAddr {
+        VirtAddr::new((region << 21) + (page << 12) + 8)
+    }
+
+    #[test]
+    fn ranks_by_samples_and_counts_pages() {
+        let mut heat = table(8);
+        for page in 0..10 {
+            heat.add(address(5, page), Pattern::Scattered);
+        }
+        heat.add(address(3, 0), Pattern::Streamed);
+        let regions = heat.regions(TLB);
+        assert_eq!(regions[0].region, Region::new(5));
+        assert_eq!((regions[0].samples, regions[0].pages_seen, regions[0].scattered()), (10, 10, 10));
+        assert_eq!((regions[1].streamed, regions[1].scattered()), (1, 0));
+    }
+
+    #[test]
+    fn a_region_whose_heat_is_on_few_pages_is_held_by_the_tlb() {
+        let mut heat = table(8);
+        for i in 0..200 {
+            heat.add(address(1, i % 2), Pattern::Scattered);
+            heat.add(address(2, i), Pattern::Scattered);
+        }
+        let regions = heat.regions(TLB);
+        let of = |n| *regions.iter().find(|heat| heat.region == Region::new(n)).unwrap();
+        assert_eq!(of(1).scattered(), 0);
+        assert_eq!(of(2).scattered(), 200);
+    }
+
+    #[test]
+    fn a_saturated_page_halves_all_and_keeps_the_order() {
+        let mut heat = table(8);
+        for _ in 0..40 {
+            heat.add(address(2, 7), Pattern::Scattered);
+        }
+        for _ in 0..255 {
+            heat.add(address(1, 7), Pattern::Scattered);
+        }
+        let regions = heat.regions(TLB);
+        assert_eq!(regions.iter().map(|r| r.samples).collect::<Vec<_>>(), [127, 20]);
+    }
+
+    #[test]
+    fn a_full_table_drives_out_the_cold() {
+        let mut heat = table(64);
+        for round in 0..20 {
+            for hot in 0..32 {
+                heat.add(address(hot, round), Pattern::Scattered);
+            }
+        }
+        for cold in 1000..4000 {
+            heat.add(address(cold, 0), Pattern::Scattered);
+        }
+        let kept = heat.regions(TLB).iter().filter(|r| r.region.get() < 32).count();
+        assert!(
+            kept >= 29,
+            "replacement looks at {VICTIM_CANDIDATES} entries, so nearly all hot ones stay: {kept}"
+        );
+        assert_eq!(heat.evicted(), 3000 - 32);
+    }
+
+    proptest! {
+        /// Against a brute-force count, while the table has room and nothing saturates.
+        #[test]
+        fn counts_like_a_map(samples in prop::collection::vec((0_u64..40, 0_u64..512), 0..200)) {
+            let mut heat = table(64);
+            let mut truth: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+            for &(region, page) in &samples {
+                heat.add(address(region, page), Pattern::Scattered);
+                truth.entry(region).or_default().push(page);
+            }
+            for found in heat.regions(TLB) {
+                let mut pages = truth.remove(&found.region.get()).unwrap();
+                prop_assert_eq!(found.samples as usize, pages.len());
+                pages.sort_unstable();
+                pages.dedup();
+                prop_assert_eq!(found.pages_seen as usize, pages.len());
+            }
+            prop_assert!(truth.is_empty());
+        }
+
+        /// Page counters never leak from an evicted entry into its successor.
+        #[test]
+        fn pages_never_exceed_samples(samples in prop::collection::vec((0_u64..300, 0_u64..512), 0..2000)) {
+            let mut heat = table(64);
+            for &(region, page) in &samples {
+                heat.add(address(region, page), Pattern::Scattered);
+            }
+            let regions = heat.regions(TLB);
+            prop_assert!(regions.iter().all(|r| r.pages_seen <= r.samples));
+            prop_assert_eq!(regions.iter().map(|r| u64::from(r.samples)).sum::<u64>(), heat.addressed());
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What was done to a process: asked, answered, seen.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use hugepilot_units::{Nanos, Region};
+use serde::{Deserialize, Serialize};
+
+/// An error number of the kernel. Any value is allowed: kernels invent new uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Not permitted.
+    pub const EPERM: Self = Self(1);
+    /// No such process.
+    pub const ESRCH: Self = Self(3);
+    /// Try again: the page was pinned or locked for a moment.
+    pub const EAGAIN: Self = Self(11);
+    /// No huge page free, or a hole in the range.
+    pub const ENOMEM: Self = Self(12);
+    /// No access.
+    pub const EACCES: Self = Self(13);
+    /// The cgroup is at its limit.
+    pub const EBUSY: Self = Self(16);
+    /// The kernel will not do this here.
+    pub const EINVAL: Self = Self(22);
+    /// The kernel lacks the call.
+    pub const ENOSYS: Self = Self(38);
+}
+
+/// The symbolic name, or the number where we know none.
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.0 {
+            1 => "EPERM",
+            2 => "ENOENT",
+            3 => "ESRCH",
+            4 => "EINTR",
+            5 => "EIO",
+            7 => "E2BIG",
+            9 => "EBADF",
+            11 => "EAGAIN",
+            12 => "ENOMEM",
+            13 => "EACCES",
+            14 => "EFAULT",
+            16 => "EBUSY",
+            19 => "ENODEV",
+            22 => "EINVAL",
+            24 => "EMFILE",
+            28 => "ENOSPC",
+            38 => "ENOSYS",
+            95 => "EOPNOTSUPP",
+            number => return write!(f, "errno {number}"),
+        };
+        f.write_str(name)
+    }
+}
+
+/// What came of one act. The return value alone never makes it `Verified`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A look afterwards showed a huge page.
+    Verified,
+    /// The kernel said yes, and a look showed no huge page.
+    NotSeen,
+    /// The kernel said no.
+    Failed(Errno),
+}
+
+/// One promotion that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Act {
+    /// The region.
+    pub region: Region,
+    /// How long the call took.
+    pub took: Nanos,
+    /// Calls made: 2 when the first said EAGAIN.
+    pub calls: u32,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// Why acting ended before the plan did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// The user asked (Ctrl-C, SIGTERM).
+    Interrupted,
+    /// The target ended.
+    TargetGone,
+    /// The target started another program (exec): the plan is not about it.
+    TargetExeced,
+    /// One collapse took longer than allowed.
+    SlowCollapse,
+    /// Memory is short on the system or in the cgroup (PSI, headroom).
+    MemoryPressure,
+    /// The cgroup reached its limit (EBUSY).
+    CgroupFull,
+    /// No huge pages are to be had (ENOMEM several times in a row).
+    NoHugePages,
+    /// The kernel forbids it (EPERM, EACCES, ENOSYS).
+    NotPermitted,
+    /// Many regions in a row failed in the same way.
+    RepeatedFailure,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Interrupted => "interrupted",
+            Self::TargetGone => "the target ended",
+            Self::TargetExeced => "the target started another program",
+            Self::SlowCollapse => "a collapse took longer than allowed",
+            Self::MemoryPressure => "memory is short",
+            Self::CgroupFull => "the cgroup is at its memory limit",
+            Self::NoHugePages => "no free huge pages",
+            Self::NotPermitted => "not permitted",
+            Self::RepeatedFailure => "the same failure many times in a row",
+        })
+    }
+}
+
+/// Everything that was tried, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Journal {
+    /// The acts.
+    pub acts: Vec<Act>,
+    /// Why it ended early, if it did.
+    pub stopped: Option<Stop>,
+}
+
+impl Journal {
+    /// Regions that were tried.
+    pub fn attempted(&self) -> u64 {
+        self.acts.len() as u64
+    }
+    /// Regions seen on a huge page afterwards.
+    pub fn verified(&self) -> u64 {
+        self.acts.iter().filter(|act| act.outcome == Outcome::Verified).count() as u64
+    }
+    /// Failures by errno name; `not_seen` counts successes that a look did not confirm.
+    pub fn failed(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for act in &self.acts {
+            let key = match act.outcome {
+                Outcome::Verified => continue,
+                Outcome::NotSeen => "not_seen".to_owned(),
+                Outcome::Failed(errno) => errno.to_string(),
+            };
+            *counts.entry(key).or_insert(0) += 1;
+        }
+        counts
+    }
+    /// Time spent in the calls.
+    pub fn took(&self) -> Nanos {
+        self.acts.iter().fold(Nanos::ZERO, |sum, act| sum + act.took)
+    }
+}
