@@ -1,1 +1,27 @@
-//! placeholder
+//! The only door to Linux.
+//!
+//! Everything hugepilot asks of the kernel or tells it goes through here: `/proc` and `/sys` parsed into
+//! [`hugepilot_record`]'s words, the page map, `process_madvise`, perf events. Unsafe code lives in `sys`, file by
+//! file; all other crates forbid it. The root of `/proc` and `/sys` is an argument ([`Root`]), so a captured directory
+//! runs through the same code, and [`Target`] is the seam where a scripted [`fake::FakeTarget`] can stand for a process.
+
+pub mod cgroup;
+mod error;
+pub mod fake;
+pub mod memory;
+pub mod perf;
+pub mod proc;
+mod process;
+mod root;
+mod sys;
+mod target;
+pub mod thp;
+
+pub use error::KernelError;
+pub use process::Process;
+pub use root::Root;
+pub use sys::anon::{AnonMap, Pages};
+pub use target::{Target, TargetState};
+
+/// This crate's result.
+pub type Result<T> = std::result::Result<T, KernelError>;

@@ -36,25 +36,26 @@ pub enum MappingKind {
     Special,
 }
 
-/// The two-letter flags of the `VmFlags:` line, kept whole: kernels add new ones.
+/// The two-letter flags of the `VmFlags:` line, kept as one text: kernels add new ones, and a process may have
+/// 100,000 mappings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct VmFlags(Vec<String>);
+pub struct VmFlags(Box<str>);
 
 impl VmFlags {
     /// Reads the rest of a `VmFlags:` line.
     pub fn parse(line: &str) -> Self {
-        Self(line.split_ascii_whitespace().map(str::to_owned).collect())
+        Self(line.trim().into())
     }
     /// Whether `flag` (two letters, as in proc(5)) is set.
     pub fn has(&self, flag: &str) -> bool {
-        self.0.iter().any(|set| set == flag)
+        self.0.split_ascii_whitespace().any(|set| set == flag)
     }
 }
 
 impl fmt::Display for VmFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join(" "))
+        f.write_str(&self.0)
     }
 }
 

@@ -1,0 +1,157 @@
+//! A scripted process for tests: which call fails, with which error number, and what time it is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+
+use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pid, ProcessId, RegionPages};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
+
+use crate::memory::Pressure;
+use crate::target::{Target, TargetState};
+use crate::{KernelError, Result};
+
+/// What the next collapse does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// Makes the huge page.
+    Succeed,
+    /// Returns success and does nothing, as the kernel does for some ranges.
+    FakeSuccess,
+    /// Fails.
+    Fail(Errno),
+    /// Makes the huge page, slowly.
+    Slow(Nanos),
+    /// The process is gone after this call, which fails with ESRCH.
+    Die,
+}
+
+/// A process that exists only in its fields. Calls beyond the script succeed.
+#[derive(Debug)]
+pub struct FakeTarget {
+    /// Who it says it is.
+    pub id: ProcessId,
+    /// Its mappings.
+    pub mappings: Vec<Mapping>,
+    /// Its regions; one that is missing has no pages.
+    pub pages: RefCell<BTreeMap<Region, RegionPages>>,
+    /// What collapses do, in order.
+    pub script: RefCell<VecDeque<Script>>,
+    /// What it is now.
+    pub state: Cell<TargetState>,
+    /// The memory around it.
+    pub headroom: Cell<Headroom>,
+    /// Memory pressure.
+    pub pressure: Cell<Option<Pressure>>,
+    /// The clock.
+    pub clock: Cell<Nanos>,
+    /// Collapses asked for, in order.
+    pub asked: RefCell<Vec<Region>>,
+}
+
+impl Default for FakeTarget {
+    fn default() -> Self {
+        let plenty = Headroom {
+            cgroup: Bytes::MAX,
+            cgroup_limit: Bytes::MAX,
+            system: Bytes::gib(64),
+            system_total: Bytes::gib(128),
+        };
+        Self {
+            id: ProcessId { pid: Pid(4711), start_ticks: 1, command: "fake".into() },
+            mappings: Vec::new(),
+            pages: RefCell::default(),
+            script: RefCell::default(),
+            state: Cell::new(TargetState::Alive),
+            headroom: Cell::new(plenty),
+            pressure: Cell::new(None),
+            clock: Cell::new(Nanos::seconds(1)),
+            asked: RefCell::default(),
+        }
+    }
+}
+
+impl FakeTarget {
+    /// A process whose `regions` are fully resident on base pages.
+    pub fn with_regions(regions: impl IntoIterator<Item = u64>) -> Self {
+        let fake = Self::default();
+        let full = PageSizes::X86_64.base_per_huge();
+        for region in regions.into_iter().map(Region::new) {
+            let pages = RegionPages { region, resident: full, swapped: 0, huge: false, shared: 0 };
+            fake.pages.borrow_mut().insert(region, pages);
+        }
+        fake
+    }
+    /// The same with a script.
+    #[must_use]
+    pub fn scripted(self, script: impl IntoIterator<Item = Script>) -> Self {
+        self.script.borrow_mut().extend(script);
+        self
+    }
+    fn make_huge(&self, region: Region) {
+        if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
+            pages.huge = true;
+            pages.resident = PageSizes::X86_64.base_per_huge();
+        }
+    }
+}
+
+impl Target for FakeTarget {
+    fn id(&self) -> &ProcessId {
+        &self.id
+    }
+    fn sizes(&self) -> PageSizes {
+        PageSizes::X86_64
+    }
+    fn state(&self) -> TargetState {
+        self.state.get()
+    }
+    fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno> {
+        self.asked.borrow_mut().push(region);
+        self.sleep(Nanos::millis(2));
+        match self.script.borrow_mut().pop_front().unwrap_or(Script::Succeed) {
+            Script::Succeed => self.make_huge(region),
+            Script::FakeSuccess => {}
+            Script::Slow(time) => {
+                self.sleep(time);
+                self.make_huge(region);
+            }
+            Script::Fail(errno) => return Err(errno),
+            Script::Die => {
+                self.state.set(TargetState::Gone);
+                return Err(Errno::ESRCH);
+            }
+        }
+        Ok(PageSizes::X86_64.huge)
+    }
+    fn mappings(&self) -> Result<Vec<Mapping>> {
+        Ok(self.mappings.clone())
+    }
+    fn page_runs(&self, _range: AddrRange) -> Result<Vec<PageRun>> {
+        Ok(Vec::new())
+    }
+    fn region_pages(&self, region: Region) -> Result<RegionPages> {
+        if self.state.get() == TargetState::Gone {
+            return Err(KernelError::NoProcess { pid: self.id.pid });
+        }
+        let empty = RegionPages { region, resident: 0, swapped: 0, huge: false, shared: 0 };
+        Ok(self.pages.borrow().get(&region).copied().unwrap_or(empty))
+    }
+    fn thp_disabled(&self) -> bool {
+        false
+    }
+    fn headroom(&self) -> Result<Headroom> {
+        Ok(self.headroom.get())
+    }
+    fn pressure(&self) -> Option<Pressure> {
+        self.pressure.get()
+    }
+    fn user_time(&self) -> Option<Nanos> {
+        Some(self.clock.get())
+    }
+    fn now(&self) -> Nanos {
+        self.clock.get()
+    }
+    fn sleep(&self, time: Nanos) {
+        self.clock.set(self.clock.get() + time);
+    }
+}

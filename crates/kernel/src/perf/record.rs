@@ -1,0 +1,294 @@
+//! The records of a perf ring, parsed from bytes.
+//!
+//! The kernel's ABI is in perf_event_open(2), "MMAP layout". A ring holds what the kernel wrote, but a recording may
+//! hold anything: every length is checked, and a record that does not fit its own size is dropped, not trusted.
+
+use hugepilot_record::{Pid, Tid};
+use hugepilot_units::{Nanos, VirtAddr};
+use perf_event_open_sys::bindings as sys;
+
+/// The user registers asked for: the sixteen general ones and the instruction pointer. Segment registers are not to be
+/// had on x86-64.
+pub struct RegsMask;
+
+impl RegsMask {
+    /// `sample_regs_user`: AX BX CX DX SI DI BP SP IP FLAGS, then R8–R15, in the kernel's numbering.
+    pub const X86_64: u64 = 0x00ff_03ff;
+    /// Registers in the mask.
+    const COUNT: usize = Self::X86_64.count_ones() as usize;
+}
+
+/// General-purpose registers of a sample, by hardware number: rax rcx rdx rbx rsp rbp rsi rdi r8 … r15.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Regs(pub [u64; 16]);
+
+impl Regs {
+    /// Where in perf's order (of [`RegsMask::X86_64`]) each hardware register stands.
+    const PERF_POSITION: [usize; 16] = [0, 2, 3, 1, 7, 6, 4, 5, 10, 11, 12, 13, 14, 15, 16, 17];
+
+    fn from_perf(words: &[u8]) -> Self {
+        Self(Self::PERF_POSITION.map(|i| word(words, i * 8).unwrap_or(0)))
+    }
+    /// The stack pointer.
+    pub const fn stack_pointer(&self) -> VirtAddr {
+        VirtAddr::new(self.0[4])
+    }
+}
+
+/// Which fields the samples of an event carry, beyond ip, pid/tid and time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleFormat {
+    /// A data address (`PERF_SAMPLE_ADDR`).
+    pub address: bool,
+    /// A cost (`PERF_SAMPLE_WEIGHT`).
+    pub weight: bool,
+    /// Where the data came from (`PERF_SAMPLE_DATA_SRC`).
+    pub data_source: bool,
+    /// User registers (`PERF_SAMPLE_REGS_USER`).
+    pub registers: bool,
+}
+
+impl SampleFormat {
+    /// What the stall sampler asks for.
+    pub const REGISTERS: Self = Self { address: false, weight: false, data_source: false, registers: true };
+
+    /// The bits for `perf_event_attr.sample_type`.
+    pub const fn sample_type(self) -> u64 {
+        let mut bits = (sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME) as u64;
+        if self.address {
+            bits |= sys::PERF_SAMPLE_ADDR as u64;
+        }
+        if self.weight {
+            bits |= sys::PERF_SAMPLE_WEIGHT as u64;
+        }
+        if self.data_source {
+            bits |= sys::PERF_SAMPLE_DATA_SRC as u64;
+        }
+        if self.registers {
+            bits |= sys::PERF_SAMPLE_REGS_USER as u64;
+        }
+        bits
+    }
+}
+
+/// One record of a ring; fields that the event does not carry are `None`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Record {
+    /// A sample.
+    Sample {
+        /// The instruction pointer.
+        ip: VirtAddr,
+        /// The process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// When.
+        time: Nanos,
+        /// The data address the hardware gave.
+        address: Option<VirtAddr>,
+        /// The cost the hardware gave.
+        weight: Option<u64>,
+        /// Bits of `perf_mem_data_src`.
+        data_source: Option<u64>,
+        /// User registers, unless the thread had none to show (a kernel thread, a 32-bit program).
+        registers: Option<Regs>,
+    },
+    /// Samples that did not fit into the ring.
+    Lost(u64),
+    /// The kernel slowed the event down.
+    Throttled,
+    /// A process started another program.
+    Exec(Pid),
+    /// A process or thread was made.
+    Fork {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+    },
+    /// A mapping with executable memory came.
+    Mapped(Pid),
+    /// Anything else.
+    Other,
+}
+
+const HEADER: usize = 8;
+const ABI_64: u64 = 2;
+
+/// The records in `bytes`, each with its header. Ends at the first that says it is longer than what is left.
+pub fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let size = usize::from(u16::from_ne_bytes(rest.get(6..HEADER)?.try_into().ok()?));
+        if size < HEADER || size > rest.len() {
+            return None;
+        }
+        let (record, after) = rest.split_at(size);
+        rest = after;
+        Some(record)
+    })
+}
+
+/// Reads one record of an event with that `format`; `None` when it is cut short.
+pub fn parse_record(record: &[u8], format: SampleFormat) -> Option<Record> {
+    let kind = u32::from_ne_bytes(record.get(..4)?.try_into().ok()?);
+    let misc = u32::from(u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?));
+    let body = record.get(HEADER..)?;
+    Some(match kind {
+        sys::PERF_RECORD_SAMPLE => return sample(body, format),
+        sys::PERF_RECORD_LOST => Record::Lost(word(body, 8)?),
+        sys::PERF_RECORD_LOST_SAMPLES => Record::Lost(word(body, 0)?),
+        sys::PERF_RECORD_THROTTLE => Record::Throttled,
+        sys::PERF_RECORD_COMM if misc & sys::PERF_RECORD_MISC_COMM_EXEC != 0 => {
+            Record::Exec(Pid(half(body, 0)?))
+        }
+        sys::PERF_RECORD_FORK => Record::Fork { pid: Pid(half(body, 0)?), tid: Tid(half(body, 8)?) },
+        sys::PERF_RECORD_MMAP | sys::PERF_RECORD_MMAP2 => Record::Mapped(Pid(half(body, 0)?)),
+        _ => Record::Other,
+    })
+}
+
+fn sample(body: &[u8], format: SampleFormat) -> Option<Record> {
+    let mut at = 24;
+    let mut optional = |wanted: bool| {
+        if !wanted {
+            return Some(None);
+        }
+        at += 8;
+        word(body, at - 8).map(Some)
+    };
+    let address = optional(format.address)?;
+    // The kernel writes registers before weight and data source.
+    let registers = if format.registers {
+        let abi = optional(true)?.unwrap_or(0);
+        if abi == ABI_64 {
+            let words = body.get(at..at + RegsMask::COUNT * 8)?;
+            at += RegsMask::COUNT * 8;
+            Some(Regs::from_perf(words))
+        } else {
+            // A 32-bit program sends as many words; its addresses would need its own decoder.
+            at += if abi == 0 { 0 } else { RegsMask::COUNT * 8 };
+            None
+        }
+    } else {
+        None
+    };
+    let mut optional = |wanted: bool| {
+        if !wanted {
+            return Some(None);
+        }
+        at += 8;
+        word(body, at - 8).map(Some)
+    };
+    let weight = optional(format.weight)?;
+    let data_source = optional(format.data_source)?;
+    Some(Record::Sample {
+        ip: VirtAddr::new(word(body, 0)?),
+        pid: Pid(half(body, 8)?),
+        tid: Tid(half(body, 12)?),
+        time: Nanos::new(word(body, 16)?),
+        address: address.map(VirtAddr::new),
+        weight,
+        data_source,
+        registers,
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
+        let size = u16::try_from(HEADER + words.len() * 8).unwrap();
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(misc.to_ne_bytes());
+        bytes.extend(size.to_ne_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes
+    }
+    fn pair(low: i32, high: i32) -> u64 {
+        u64::from(low.cast_unsigned()) | u64::from(high.cast_unsigned()) << 32
+    }
+
+    #[test]
+    fn a_register_sample_is_read_in_hardware_order() {
+        let mut words = vec![0x40_1000, pair(7, 8), 99, ABI_64];
+        // Perf's order: ax bx cx dx si di bp sp ip flags r8..r15, each here its own position.
+        words.extend(100..118);
+        let bytes = record(sys::PERF_RECORD_SAMPLE, 0, &words);
+        let Some(Record::Sample { ip, pid, tid, time, registers, address, .. }) =
+            parse_record(&bytes, SampleFormat::REGISTERS)
+        else {
+            panic!("no sample")
+        };
+        assert_eq!((ip.get(), pid, tid, time.get(), address), (0x40_1000, Pid(7), Tid(8), 99, None));
+        let regs = registers.unwrap();
+        // rax rcx rdx rbx rsp rbp rsi rdi r8 .. r15
+        assert_eq!(regs.0[..9], [100, 102, 103, 101, 107, 106, 104, 105, 110]);
+        assert_eq!((regs.0[15], regs.stack_pointer().get()), (117, 107));
+    }
+
+    #[test]
+    fn hardware_fields_come_in_the_kernels_order() {
+        let format = SampleFormat { address: true, weight: true, data_source: true, registers: true };
+        let words = [&[0x40_1000, pair(7, 8), 99, 0xdead_b000, ABI_64][..], &[5; 18], &[42, 0x10]].concat();
+        let Some(Record::Sample { address, weight, data_source, registers, .. }) =
+            parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), format)
+        else {
+            panic!("no sample")
+        };
+        assert_eq!(address, Some(VirtAddr::new(0xdead_b000)));
+        assert_eq!((weight, data_source, registers.is_some()), (Some(42), Some(0x10), true));
+    }
+
+    #[test]
+    fn a_32_bit_program_has_no_registers_for_us() {
+        let words = [&[0x1000, pair(7, 8), 99, 1][..], &[5; 18]].concat();
+        let parsed = parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), SampleFormat::REGISTERS);
+        assert!(matches!(parsed, Some(Record::Sample { registers: None, .. })));
+    }
+
+    #[test]
+    fn losses_and_events_are_told_apart() {
+        let parse = |bytes: &[u8]| parse_record(bytes, SampleFormat::REGISTERS).unwrap();
+        assert_eq!(parse(&record(sys::PERF_RECORD_LOST, 0, &[1, 17])), Record::Lost(17));
+        assert_eq!(parse(&record(sys::PERF_RECORD_LOST_SAMPLES, 0, &[5])), Record::Lost(5));
+        assert_eq!(parse(&record(sys::PERF_RECORD_THROTTLE, 0, &[0, 0, 0])), Record::Throttled);
+        assert_eq!(parse(&record(sys::PERF_RECORD_COMM, 1 << 13, &[pair(3, 3), 0])), Record::Exec(Pid(3)));
+        assert_eq!(parse(&record(sys::PERF_RECORD_COMM, 0, &[pair(3, 3), 0])), Record::Other);
+        let forked = record(sys::PERF_RECORD_FORK, 0, &[pair(3, 1), pair(4, 2), 0]);
+        assert_eq!(parse(&forked), Record::Fork { pid: Pid(3), tid: Tid(4) });
+    }
+
+    proptest! {
+        #[test]
+        fn junk_is_walked_to_its_end_without_panic(
+            junk in prop::collection::vec(any::<u8>(), 0..600), bits in 0_u8..16,
+        ) {
+            let format = SampleFormat {
+                address: bits & 1 != 0, weight: bits & 2 != 0, data_source: bits & 4 != 0, registers: bits & 8 != 0,
+            };
+            let seen: usize = records(&junk).map(|r| { let _ = parse_record(r, format); r.len() }).sum();
+            prop_assert!(seen <= junk.len());
+        }
+
+        #[test]
+        fn a_sample_cut_anywhere_is_none_or_whole(cut in 0_usize..200) {
+            let words = [&[1, pair(7, 8), 99, ABI_64][..], &[5; 18]].concat();
+            let whole = record(sys::PERF_RECORD_SAMPLE, 0, &words);
+            let cut = cut.min(whole.len());
+            let parsed = parse_record(&whole[..cut], SampleFormat::REGISTERS);
+            prop_assert_eq!(parsed.is_some(), cut == whole.len());
+        }
+    }
+}

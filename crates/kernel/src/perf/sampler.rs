@@ -1,0 +1,306 @@
+//! Samples of all threads of a process, through one ring per CPU.
+//!
+//! Each thread gets one event per CPU that its children inherit; all events of a CPU write into one ring. So threads
+//! and processes made later are sampled from their first instruction, and memory is bounded by the number of CPUs, not
+//! of threads. When threads times CPUs need more descriptors than allowed, each thread gets one event and one small
+//! ring instead, and threads made later are found by [`PerfSampler::rescan`].
+
+use std::collections::HashSet;
+use std::os::fd::AsFd;
+
+use hugepilot_record::{Errno, Pid, Tid};
+use hugepilot_units::Nanos;
+use perf_event_open_sys::bindings as sys;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use super::record::{Record, RegsMask, SampleFormat, parse_record, records};
+use crate::sys::perf::{EventFd, Ring};
+use crate::{KernelError, Process, Result, Root};
+
+/// One ring's data, for a CPU. 128 KiB hold 0.7 s of 1 kHz samples.
+const RING_BYTES: usize = 128 << 10;
+/// One ring's data, for a thread.
+const SMALL_RING_BYTES: usize = 16 << 10;
+/// Descriptors we take at most, even where more are allowed.
+const MAX_EVENTS: usize = 8192;
+
+/// Which event fires the samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `config`.
+    pub config: u64,
+    /// `config1`.
+    pub config1: u64,
+    /// `config2`.
+    pub config2: u64,
+    /// How exact the instruction pointer must be (`precise_ip`, 0–3).
+    pub precise_ip: u8,
+    /// Whether the hardware can leave the kernel out by itself.
+    pub exclude_kernel: bool,
+    /// Fire once in so many events; for a clock, nanoseconds of the thread's CPU time.
+    pub period: u64,
+    /// What each sample carries.
+    pub format: SampleFormat,
+}
+
+impl Event {
+    /// The CPU clock: a timer that runs while the thread runs. Every `period`, at least 10 µs.
+    pub const fn cpu_clock(period: Nanos) -> Self {
+        Self {
+            kind: sys::PERF_TYPE_SOFTWARE,
+            config: sys::PERF_COUNT_SW_CPU_CLOCK as u64,
+            config1: 0,
+            config2: 0,
+            precise_ip: 0,
+            exclude_kernel: true,
+            period: period.get(),
+            format: SampleFormat::REGISTERS,
+        }
+    }
+
+    fn attributes(&self, inherit: bool, ring_bytes: usize) -> sys::perf_event_attr {
+        let mut attr = sys::perf_event_attr::default();
+        attr.size = u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0);
+        attr.type_ = self.kind;
+        attr.config = self.config;
+        attr.sample_type = self.format.sample_type();
+        attr.clockid = rustix::time::ClockId::Monotonic as i32;
+        attr.__bindgen_anon_1.sample_period = self.period;
+        attr.__bindgen_anon_2.wakeup_watermark = u32::try_from(ring_bytes / 2).unwrap_or(u32::MAX);
+        attr.__bindgen_anon_3.config1 = self.config1;
+        attr.__bindgen_anon_4.config2 = self.config2;
+        attr.set_disabled(1);
+        attr.set_inherit(inherit.into());
+        attr.set_exclude_kernel(self.exclude_kernel.into());
+        attr.set_exclude_hv(self.exclude_kernel.into());
+        attr.set_precise_ip(self.precise_ip.into());
+        attr.set_watermark(1);
+        attr.set_use_clockid(1);
+        attr.set_task(1);
+        attr.set_comm(1);
+        attr.set_comm_exec(1);
+        attr.set_mmap(1);
+        if self.format.registers {
+            attr.sample_regs_user = RegsMask::X86_64;
+        }
+        attr
+    }
+}
+
+/// How to sample.
+#[derive(Clone, Copy, Debug)]
+pub struct SamplerOptions {
+    /// What fires.
+    pub event: Event,
+    /// Take descriptors for one event per thread only, as on a machine of many CPUs.
+    pub per_thread: bool,
+}
+
+#[derive(Debug)]
+struct RingOf {
+    ring: Ring,
+    /// Which of the events owns it, for polling.
+    event: usize,
+}
+
+/// Samples a process until dropped. Starts disabled.
+#[derive(Debug)]
+pub struct PerfSampler {
+    options: SamplerOptions,
+    cpus: Vec<i32>,
+    events: Vec<EventFd>,
+    rings: Vec<RingOf>,
+    known: HashSet<Tid>,
+    enabled: bool,
+    /// Records of one ring, copied out; as long as a ring, and kept.
+    scratch: Vec<u8>,
+    refused: u64,
+}
+
+impl PerfSampler {
+    /// Attaches to every thread of `process`.
+    ///
+    /// # Errors
+    /// EACCES or EPERM without rights (another user's process needs CAP_PERFMON, or `perf_event_paranoid` forbids);
+    /// ENOENT or EOPNOTSUPP when the event does not exist here; EMFILE; [`KernelError::NoProcess`].
+    pub fn attach(process: &Process, mut options: SamplerOptions) -> Result<Self> {
+        let threads = process.threads()?;
+        let cpus = online_cpus(process.root())?;
+        let allowed = descriptors_allowed();
+        options.per_thread |= threads.len() * cpus.len() > allowed;
+        let mut sampler = Self {
+            options,
+            cpus: if options.per_thread { vec![-1] } else { cpus },
+            events: Vec::new(),
+            rings: Vec::new(),
+            known: HashSet::new(),
+            enabled: false,
+            scratch: Vec::with_capacity(RING_BYTES),
+            refused: 0,
+        };
+        let pid = crate::Target::id(process).pid;
+        for &tid in threads.iter().take(allowed) {
+            match sampler.attach_thread(tid) {
+                // A thread may end at any moment.
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(errno) => return Err(KernelError::syscall("perf_event_open", pid, errno)),
+            }
+        }
+        if sampler.events.is_empty() {
+            return Err(KernelError::NoProcess { pid });
+        }
+        Ok(sampler)
+    }
+
+    /// Starts sampling.
+    ///
+    /// # Errors
+    /// Never in practice; the kernel's refusal.
+    pub fn enable(&mut self) -> Result<()> {
+        self.enabled = true;
+        self.for_all("PERF_EVENT_IOC_ENABLE", EventFd::enable)
+    }
+
+    /// Pauses sampling; what is in the rings stays there.
+    ///
+    /// # Errors
+    /// Never in practice; the kernel's refusal.
+    pub fn disable(&mut self) -> Result<()> {
+        self.enabled = false;
+        self.for_all("PERF_EVENT_IOC_DISABLE", EventFd::disable)
+    }
+
+    /// Waits at most `wait` for a ring to become half full, then gives every record of every ring to `each`. Records of
+    /// one CPU come in order; those of different CPUs do not.
+    pub fn drain(&mut self, wait: Nanos, mut each: impl FnMut(Record)) {
+        let seconds = i64::try_from(wait.get() / 1_000_000_000).unwrap_or(i64::MAX);
+        let nanos = i64::try_from(wait.get() % 1_000_000_000).unwrap_or(0);
+        let mut fds: Vec<PollFd<'_>> = self
+            .rings
+            .iter()
+            .map(|ring| PollFd::from_borrowed_fd(self.events[ring.event].as_fd(), PollFlags::IN))
+            .collect();
+        let deadline = Timespec { tv_sec: seconds, tv_nsec: nanos };
+        let woken = poll(&mut fds, Some(&deadline));
+        // When the sampled threads are gone, their descriptors hang up and poll no longer waits.
+        if woken.is_ok_and(|n| n > 0) && fds.iter().any(|fd| fd.revents().contains(PollFlags::HUP)) {
+            std::thread::sleep(wait.into());
+        }
+        let format = self.options.event.format;
+        for RingOf { ring, .. } in &mut self.rings {
+            ring.take(&mut self.scratch);
+            for record in records(&self.scratch).filter_map(|bytes| parse_record(bytes, format)) {
+                if let Record::Fork { tid, .. } = record {
+                    self.known.insert(tid);
+                }
+                each(record);
+            }
+        }
+    }
+
+    /// Attaches to threads of `process` that came since, and that no inherited event told of. Cheap enough for every
+    /// second.
+    ///
+    /// # Errors
+    /// As for [`Self::attach`].
+    pub fn rescan(&mut self, process: &Process) -> Result<()> {
+        for tid in process.threads()? {
+            if self.known.contains(&tid) || self.events.len() >= MAX_EVENTS {
+                continue;
+            }
+            let first = self.events.len();
+            match self.attach_thread(tid) {
+                Ok(()) => {}
+                Err(Errno::ESRCH) => continue,
+                Err(_) => self.refused += 1,
+            }
+            if self.enabled {
+                for event in &self.events[first..] {
+                    let _ = event.enable();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Threads that could not be attached to later (descriptors or rings used up).
+    pub const fn refused_threads(&self) -> u64 {
+        self.refused
+    }
+    /// Threads it knows of.
+    pub fn threads(&self) -> usize {
+        self.known.len()
+    }
+
+    fn attach_thread(&mut self, tid: Tid) -> std::result::Result<(), Errno> {
+        self.known.insert(tid);
+        let ring_bytes = if self.options.per_thread { SMALL_RING_BYTES } else { RING_BYTES };
+        let attr = self.options.event.attributes(!self.options.per_thread, ring_bytes);
+        for (i, &cpu) in self.cpus.iter().enumerate() {
+            let event = EventFd::open(&attr, tid.0, cpu, None)?;
+            // The first event of each CPU owns its ring, and the rest write there, too.
+            match self.rings.get(i).filter(|_| !self.options.per_thread) {
+                Some(owner) => event.redirect_to(&self.events[owner.event])?,
+                None => {
+                    let page = rustix::param::page_size();
+                    let ring = Ring::map(&event, ring_bytes, page)?;
+                    self.rings.push(RingOf { ring, event: self.events.len() });
+                }
+            }
+            self.events.push(event);
+        }
+        Ok(())
+    }
+
+    fn for_all(
+        &self,
+        call: &'static str,
+        act: impl Fn(&EventFd) -> std::result::Result<(), Errno>,
+    ) -> Result<()> {
+        self.events
+            .iter()
+            .try_for_each(|event| act(event).map_err(|errno| KernelError::syscall(call, Pid(0), errno)))
+    }
+}
+
+/// Raises our own soft limit to the hard one, and leaves some descriptors for everything else.
+fn descriptors_allowed() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+    let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(now.saturating_sub(128)).unwrap_or(usize::MAX).min(MAX_EVENTS)
+}
+
+/// The CPUs of `/sys/devices/system/cpu/online`, a list such as `0-3,8`.
+fn online_cpus(root: &Root) -> Result<Vec<i32>> {
+    let path = "sys/devices/system/cpu/online";
+    let text = root.read_text(path)?;
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<i32>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    let ranges = ranges
+        .ok_or_else(|| KernelError::parse(&root.join(path), 1, "a list such as 0-3,8", text.as_bytes()))?;
+    Ok(ranges.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sys/devices/system/cpu");
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("online"), "0-2,5\n").unwrap();
+        assert_eq!(online_cpus(&Root::at(dir.path())).unwrap(), [0, 1, 2, 5]);
+        std::fs::write(path.join("online"), "zero\n").unwrap();
+        assert!(online_cpus(&Root::at(dir.path())).is_err());
+    }
+}

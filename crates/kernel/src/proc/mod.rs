@@ -1,0 +1,33 @@
+//! `/proc/PID` parsed from bytes: names may hold newlines, escape codes and no UTF-8 at all.
+
+mod maps;
+mod stat;
+
+pub use maps::{parse_map_line, parse_smaps};
+pub use stat::{Stat, parse_stat};
+
+/// `bytes` as text that is safe on a terminal: control characters and invalid UTF-8 escaped.
+pub fn printable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_cannot_reach_the_terminal() {
+        assert_eq!(printable(b"a\nb\x1b[31m\xff</script>"), "a\\nb\\u{1b}[31m\\xff</script>");
+        assert_eq!(printable("größe".as_bytes()), "größe");
+        assert_eq!(printable("\u{9b}31m".as_bytes()), "\\u{9b}31m", "C1 controls too");
+    }
+}

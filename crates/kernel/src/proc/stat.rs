@@ -1,0 +1,99 @@
+//! `/proc/PID/stat`: one line, with the process name in the middle of it, raw.
+
+use hugepilot_record::Pid;
+
+use super::printable;
+
+/// What we use of `/proc/PID/stat`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// The process number.
+    pub pid: Pid,
+    /// Its name, at most 15 bytes, control characters escaped.
+    pub command: String,
+    /// `R`, `S`, `Z` (zombie), …
+    pub state: char,
+    /// Kernel flags (`PF_*`).
+    pub flags: u64,
+    /// User-mode CPU time in clock ticks.
+    pub user_ticks: u64,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Bottom of its stack; changes with every exec, 0 where we may not look.
+    pub start_stack: u64,
+}
+
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+impl Stat {
+    /// Whether it is a kernel thread.
+    pub const fn is_kernel_thread(&self) -> bool {
+        self.flags & PF_KTHREAD != 0
+    }
+    /// Whether it has ended and only its entry is left.
+    pub const fn is_zombie(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// Reads the line. The name ends at the *last* `)`: it may hold `)`, blanks and newlines itself.
+pub fn parse_stat(line: &[u8]) -> Option<Stat> {
+    let open = line.iter().position(|&b| b == b'(')?;
+    let close = line.iter().rposition(|&b| b == b')')?;
+    let pid = std::str::from_utf8(&line[..open]).ok()?.trim().parse().ok()?;
+    let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // proc(5) counts fields from 1, and `fields[0]` is field 3.
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Stat {
+        pid: Pid(pid),
+        command: printable(line.get(open + 1..close)?),
+        state: fields.first()?.chars().next()?,
+        flags: number(9)?,
+        user_ticks: number(14)?,
+        start_ticks: number(22)?,
+        start_stack: number(28)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn line(name: &[u8]) -> Vec<u8> {
+        let mut line = b"4543 (".to_vec();
+        line.extend_from_slice(name);
+        line.extend_from_slice(
+            b") R 1 2 3 0 -1 4194304 99 0 0 0 17 0 0 0 20 0 1 0 152663 3133440 383 184467 943 944 140725 0 0\n",
+        );
+        line
+    }
+
+    #[test]
+    fn names_may_hold_anything() {
+        for name in [&b"cat"[..], b"a) R 1\n\xff</b>", b"((", b")", b""] {
+            let stat = parse_stat(&line(name)).unwrap();
+            assert_eq!(stat.command, printable(name));
+            assert_eq!((stat.pid, stat.state, stat.start_ticks), (Pid(4543), 'R', 152_663));
+            assert_eq!((stat.user_ticks, stat.start_stack), (17, 140_725));
+        }
+    }
+
+    #[test]
+    fn a_kernel_thread_is_known_by_its_flag() {
+        let text = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 14 0 0 0 0 0 0 0 0 0";
+        assert!(parse_stat(text).unwrap().is_kernel_thread());
+        assert!(!parse_stat(&line(b"cat")).unwrap().is_kernel_thread());
+    }
+
+    proptest! {
+        #[test]
+        fn cut_or_random_lines_are_no_stat_and_no_panic(cut in 0_usize..120, junk in prop::collection::vec(any::<u8>(), 0..200)) {
+            let whole = line(b"cat");
+            let _ = parse_stat(&whole[..cut.min(whole.len())]);
+            let _ = parse_stat(&junk);
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! A live process, held so that its number cannot come to mean another.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pid, ProcessId, RegionPages, Tid};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+
+use crate::cgroup::{MemoryCgroup, Room};
+use crate::memory::{self, Pressure};
+use crate::proc::{Stat, parse_smaps, parse_stat};
+use crate::sys::madvise::{RemoteAdvice, process_madvise};
+use crate::sys::{pagemap, remote};
+use crate::target::{Target, TargetState};
+use crate::{KernelError, Result, Root};
+
+const PAGEMAP_EXCLUSIVE: u64 = 1 << 56;
+const PAGEMAP_PRESENT: u64 = 1 << 63;
+
+/// A process opened by number. A pidfd and a handle on its `/proc` directory are taken first and everything goes
+/// through them, so a later process with the same number is never looked at or acted on.
+#[derive(Debug)]
+pub struct Process {
+    root: Root,
+    id: ProcessId,
+    sizes: PageSizes,
+    /// Missing when the root is a captured tree: then nothing can be done to it.
+    pidfd: Option<OwnedFd>,
+    directory: OwnedFd,
+    path: PathBuf,
+    start_stack: u64,
+    cgroup: Option<MemoryCgroup>,
+}
+
+impl Process {
+    /// Opens process `pid`.
+    ///
+    /// # Errors
+    /// [`KernelError::NoProcess`]; [`KernelError::NoMemory`] for a kernel thread or a zombie.
+    pub fn open(root: &Root, pid: Pid) -> Result<Self> {
+        let path = root.join(format!("proc/{pid}"));
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(&path, flags, Mode::empty())
+            .map_err(|errno| at_open(pid, &path, Errno(errno.raw_os_error())))?;
+        let pidfd = if *root == Root::live() { Some(open_pidfd(pid)?) } else { None };
+        let sizes = memory::page_sizes(root)?;
+        let mut process = Self {
+            root: root.clone(),
+            id: ProcessId { pid, start_ticks: 0, command: String::new() },
+            sizes,
+            pidfd,
+            directory,
+            path,
+            start_stack: 0,
+            cgroup: None,
+        };
+        let stat = process.stat()?;
+        let no_memory = |what| KernelError::NoMemory { pid, command: stat.command.clone(), what };
+        if stat.is_kernel_thread() {
+            return Err(no_memory("a kernel thread"));
+        }
+        if stat.is_zombie() {
+            return Err(no_memory("a zombie: it has ended and waits for its parent"));
+        }
+        process.start_stack = stat.start_stack;
+        process.cgroup = process.text("cgroup").ok().and_then(|text| MemoryCgroup::find(root, &text));
+        process.id = ProcessId { pid, start_ticks: stat.start_ticks, command: stat.command };
+        Ok(process)
+    }
+
+    /// The root it was opened under.
+    pub const fn root(&self) -> &Root {
+        &self.root
+    }
+    /// The cgroup that accounts its memory.
+    pub const fn cgroup(&self) -> Option<&MemoryCgroup> {
+        self.cgroup.as_ref()
+    }
+
+    /// Its `stat` line.
+    ///
+    /// # Errors
+    /// [`KernelError::NoProcess`] when it is gone.
+    pub fn stat(&self) -> Result<Stat> {
+        let bytes = self.bytes("stat")?;
+        parse_stat(&bytes)
+            .ok_or_else(|| KernelError::parse(&self.path.join("stat"), 1, "pid (name) state …", &bytes))
+    }
+
+    /// Its threads as they are now.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn threads(&self) -> Result<Vec<Tid>> {
+        let path = self.path.join("task");
+        let listing = self.open_file("task", OFlags::DIRECTORY)?;
+        let entries = rustix::fs::Dir::new(listing).map_err(|errno| KernelError::read(&path, errno))?;
+        let tids = entries.flatten().filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
+        Ok(tids.map(Tid).collect())
+    }
+
+    /// Its mappings without sizes: cheap, no page tables are walked.
+    ///
+    /// # Errors
+    /// As for [`Target::mappings`].
+    pub fn layout(&self) -> Result<Vec<Mapping>> {
+        self.parse_mappings("maps")
+    }
+
+    /// Opens a file it has mapped, by the path it sees (through its own root directory, for containers).
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] when it is no longer there.
+    pub fn open_mapped(&self, name: &str) -> Result<File> {
+        let inside = self.path.join("root").join(name.trim_start_matches('/'));
+        File::open(&inside).or_else(|_| File::open(name)).map_err(|source| KernelError::read(&inside, source))
+    }
+
+    /// Copies `ranges` of its memory into `into`, one after the other. Only pages that are present should be asked for:
+    /// reading others faults them in. Returns the bytes copied.
+    ///
+    /// # Errors
+    /// EPERM without ptrace rights (CAP_SYS_PTRACE, or the same user), ESRCH, EFAULT.
+    pub fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
+        remote::read_remote(self.id.pid, ranges, into)
+            .map_err(|errno| KernelError::syscall("process_vm_readv", self.id.pid, errno))
+    }
+
+    fn parse_mappings(&self, name: &str) -> Result<Vec<Mapping>> {
+        let file = File::from(self.open_file(name, OFlags::empty())?);
+        parse_smaps(BufReader::with_capacity(64 << 10, file), &self.path.join(name))
+            .map_err(|error| self.or_gone(error))
+    }
+
+    fn open_file(&self, name: &str, flags: OFlags) -> Result<OwnedFd> {
+        let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.directory, name, flags, Mode::empty())
+            .map_err(|errno| self.or_gone(KernelError::read(&self.path.join(name), errno)))
+    }
+
+    fn bytes(&self, name: &str) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut File::from(self.open_file(name, OFlags::empty())?), &mut bytes)
+            .map_err(|source| self.or_gone(KernelError::read(&self.path.join(name), source)))?;
+        Ok(bytes)
+    }
+
+    fn text(&self, name: &str) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.bytes(name)?).into_owned())
+    }
+
+    /// A read that failed because the process ended is not a broken file.
+    fn or_gone(&self, error: KernelError) -> KernelError {
+        let gone = matches!(error.errno(), Some(Errno::ESRCH | Errno(2)));
+        if gone { KernelError::NoProcess { pid: self.id.pid } } else { error }
+    }
+}
+
+fn open_pidfd(pid: Pid) -> Result<OwnedFd> {
+    use rustix::process::{PidfdFlags, pidfd_open};
+    let raw = rustix::process::Pid::from_raw(pid.0).ok_or(KernelError::NoProcess { pid })?;
+    pidfd_open(raw, PidfdFlags::empty()).map_err(|errno| match Errno(errno.raw_os_error()) {
+        Errno::ESRCH => KernelError::NoProcess { pid },
+        // A number that is a thread, but no process.
+        Errno::EINVAL | Errno(2) => KernelError::NoProcess { pid },
+        errno => KernelError::syscall("pidfd_open", pid, errno),
+    })
+}
+
+fn at_open(pid: Pid, path: &Path, errno: Errno) -> KernelError {
+    match errno {
+        Errno(2) | Errno::ESRCH => KernelError::NoProcess { pid },
+        errno => KernelError::read(path, std::io::Error::from_raw_os_error(errno.0)),
+    }
+}
+
+impl Target for Process {
+    fn id(&self) -> &ProcessId {
+        &self.id
+    }
+
+    fn sizes(&self) -> PageSizes {
+        self.sizes
+    }
+
+    fn state(&self) -> TargetState {
+        if let Some(pidfd) = &self.pidfd {
+            let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+            if poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0) {
+                return TargetState::Gone;
+            }
+        }
+        match self.stat() {
+            Ok(stat) if stat.start_stack != self.start_stack => TargetState::Execed,
+            Ok(_) => TargetState::Alive,
+            Err(_) => TargetState::Gone,
+        }
+    }
+
+    fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno> {
+        let pidfd = self.pidfd.as_ref().ok_or(Errno::ENOSYS)?;
+        process_madvise(pidfd.as_fd(), region.range(self.sizes), RemoteAdvice::Collapse)
+    }
+
+    fn mappings(&self) -> Result<Vec<Mapping>> {
+        self.parse_mappings("smaps")
+    }
+
+    fn page_runs(&self, range: AddrRange) -> Result<Vec<PageRun>> {
+        let file = self.open_file("pagemap", OFlags::empty())?;
+        let mut runs = Vec::new();
+        pagemap::scan(file.as_fd(), range, &mut |run| runs.push(run))
+            .map_err(|errno| self.or_gone(KernelError::syscall("PAGEMAP_SCAN", self.id.pid, errno)))?;
+        Ok(runs)
+    }
+
+    fn region_pages(&self, region: Region) -> Result<RegionPages> {
+        let (range, base) = (region.range(self.sizes), self.sizes.base);
+        let file = self.open_file("pagemap", OFlags::empty())?;
+        let mut pages = RegionPages { region, resident: 0, swapped: 0, huge: false, shared: 0 };
+        let mut zero = Vec::new();
+        pagemap::scan(file.as_fd(), range, &mut |run| {
+            let count = run.range.len().get() / base.get();
+            pages.resident += if run.present && !run.zero { count } else { 0 };
+            pages.swapped += if run.swapped { count } else { 0 };
+            pages.huge |= run.huge && !run.zero && run.range.covers(range);
+            if run.zero {
+                zero.push(run.range);
+            }
+        })
+        .map_err(|errno| self.or_gone(KernelError::syscall("PAGEMAP_SCAN", self.id.pid, errno)))?;
+
+        let mut words = vec![0_u8; usize::try_from(self.sizes.base_per_huge() * 8).unwrap_or(0)];
+        let offset = range.start.get() / base.get() * 8;
+        File::from(file)
+            .read_exact_at(&mut words, offset)
+            .map_err(|source| self.or_gone(KernelError::read(&self.path.join("pagemap"), source)))?;
+        for (page, word) in words.chunks_exact(8).enumerate() {
+            let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
+            let address = range.start.plus(base.times(page as u64));
+            let is_zero = zero.iter().any(|run| run.contains(address));
+            let present = word & PAGEMAP_PRESENT != 0;
+            pages.shared += u64::from(present && word & PAGEMAP_EXCLUSIVE == 0 && !is_zero);
+        }
+        Ok(pages)
+    }
+
+    fn thp_disabled(&self) -> bool {
+        let status = self.text("status").unwrap_or_default();
+        status.lines().any(|line| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0"))
+    }
+
+    fn headroom(&self) -> Result<Headroom> {
+        let memory = memory::mem_info(&self.root)?;
+        let room = self.cgroup.as_ref().map_or(Room::ENDLESS, |group| group.room(&self.root));
+        Ok(Headroom {
+            cgroup: room.left,
+            cgroup_limit: room.limit,
+            system: memory.available,
+            system_total: memory.total,
+        })
+    }
+
+    fn pressure(&self) -> Option<Pressure> {
+        let own = self.cgroup.as_ref().and_then(MemoryCgroup::pressure_file);
+        own.and_then(|file| memory::pressure(&self.root, &file))
+            .or_else(|| memory::pressure(&self.root, "proc/pressure/memory"))
+    }
+
+    fn user_time(&self) -> Option<Nanos> {
+        let ticks = self.stat().ok()?.user_ticks;
+        Some(Nanos::new(ticks.saturating_mul(1_000_000_000) / rustix::param::clock_ticks_per_second()))
+    }
+
+    fn now(&self) -> Nanos {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Nanos::seconds(u64::try_from(now.tv_sec).unwrap_or(0))
+            + Nanos::new(u64::try_from(now.tv_nsec).unwrap_or(0))
+    }
+
+    fn sleep(&self, time: Nanos) {
+        std::thread::sleep(time.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AnonMap, Pages};
+
+    fn ourselves() -> Process {
+        Process::open(&Root::live(), Pid(i32::try_from(std::process::id()).unwrap())).unwrap()
+    }
+
+    #[test]
+    fn we_are_alive_and_have_threads_and_memory() {
+        let process = ourselves();
+        assert_eq!(process.state(), TargetState::Alive);
+        assert!(!process.threads().unwrap().is_empty());
+        assert!(process.mappings().unwrap().iter().any(|m| m.resident > Bytes::ZERO));
+        assert!(process.now() > Nanos::ZERO);
+    }
+
+    #[test]
+    fn regions_count_what_was_touched_and_looking_touches_nothing() {
+        let sizes = memory::page_sizes(&Root::live()).unwrap();
+        let mut map = AnonMap::new(sizes.huge, Pages::Base, sizes).unwrap();
+        let region = sizes.region_of(map.range().start);
+        let process = ourselves();
+        assert_eq!(process.region_pages(region).unwrap().resident, 0);
+        let words_per_page = sizes.base.as_usize() / 8;
+        for page in 0..7 {
+            map.words_mut()[page * words_per_page] = 1;
+        }
+        // Reading maps the shared zero page, which is present and costs nothing.
+        assert_eq!(map.words()[100 * words_per_page], 0);
+        let pages = process.region_pages(region).unwrap();
+        assert_eq!((pages.resident, pages.swapped, pages.huge, pages.shared), (7, 0, false, 0));
+    }
+
+    #[test]
+    fn numbers_that_are_no_process_are_said_so() {
+        for pid in [Pid(0), Pid(-1), Pid(i32::MAX)] {
+            assert!(matches!(Process::open(&Root::live(), pid), Err(KernelError::NoProcess { .. })), "{pid}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_thread_has_no_memory() {
+        let kthreadd = Process::open(&Root::live(), Pid(2));
+        // In a container, number 2 is somebody else or nobody.
+        if let Err(error @ KernelError::NoMemory { .. }) = kthreadd {
+            assert!(error.to_string().contains("kernel thread"), "{error}");
+        }
+    }
+}

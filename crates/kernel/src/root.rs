@@ -1,0 +1,40 @@
+//! Where `/proc` and `/sys` are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{KernelError, Result};
+
+/// The directory that holds `proc` and `sys`: `/`, or a captured tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root(PathBuf);
+
+impl Root {
+    /// The running system.
+    pub fn live() -> Self {
+        Self(PathBuf::from("/"))
+    }
+    /// A captured tree, such as a test fixture or a bug report.
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Self(directory.into())
+    }
+    /// `path` (relative, such as `proc/meminfo`) under this root.
+    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.0.join(path)
+    }
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] with the system's reason.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let path = self.join(path);
+        fs::read(&path).map_err(|source| KernelError::read(&path, source))
+    }
+    /// The text of a file, trimmed; bytes that are no UTF-8 are replaced.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] with the system's reason.
+    pub fn read_text(&self, path: impl AsRef<Path>) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.read(path)?).trim().to_owned())
+    }
+}

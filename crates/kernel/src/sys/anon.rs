@@ -1,0 +1,147 @@
+//! Anonymous memory of our own, with a say in its pages: for calibration, probes and the lab's workloads.
+//!
+//! # Safety
+//! The mapping is private, owned by [`AnonMap`], unmapped once on drop, and handed out only as slices that borrow it,
+//! so Rust's rules for the slices are the rules for the memory. Any bit pattern is a valid `u64`.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::ptr::{self, NonNull};
+
+use hugepilot_record::Errno;
+use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
+
+use super::last_errno;
+
+/// Which pages the kernel should use for an [`AnonMap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// As the system is set.
+    Default,
+    /// Base pages (`MADV_NOHUGEPAGE`). A later remote collapse is refused, too.
+    Base,
+    /// Huge pages from the first touch on (`MADV_HUGEPAGE`), unless THP is off altogether.
+    Huge,
+}
+
+/// Private anonymous memory, zeroed, aligned to huge pages.
+#[derive(Debug)]
+pub struct AnonMap {
+    base: NonNull<u64>,
+    len: Bytes,
+    whole: NonNull<libc::c_void>,
+    whole_len: usize,
+}
+
+// SAFETY: the memory is owned by this value and reachable only through `&self` and `&mut self`.
+unsafe impl Send for AnonMap {}
+// SAFETY: through `&self` the memory can only be read.
+unsafe impl Sync for AnonMap {}
+
+impl AnonMap {
+    /// Reserves `len` bytes, rounded up to huge pages. Nothing is resident until touched.
+    ///
+    /// # Errors
+    /// ENOMEM when address space, the mapping limit or a strict overcommit limit is used up; EINVAL for no bytes.
+    pub fn new(len: Bytes, pages: Pages, sizes: PageSizes) -> Result<Self, Errno> {
+        let len = Bytes::new(len.get().next_multiple_of(sizes.huge.get()));
+        let whole_len = (len + sizes.huge).as_usize();
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: no address is asked for, so no existing mapping is touched.
+        let whole = unsafe {
+            libc::mmap(ptr::null_mut(), whole_len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        let whole = NonNull::new(whole).filter(|p| p.as_ptr() != libc::MAP_FAILED).ok_or_else(last_errno)?;
+        let offset = whole.as_ptr().align_offset(sizes.huge.as_usize());
+        // SAFETY: one huge page more than `len` was mapped, so an aligned start with `len` bytes after it lies inside.
+        let base = unsafe { whole.byte_add(offset) }.cast::<u64>();
+        let map = Self { base, len, whole, whole_len };
+        match pages {
+            Pages::Default => {}
+            Pages::Base => map.madvise(map.range(), libc::MADV_NOHUGEPAGE)?,
+            Pages::Huge => map.madvise(map.range(), libc::MADV_HUGEPAGE)?,
+        }
+        Ok(map)
+    }
+
+    /// Its addresses.
+    pub fn range(&self) -> AddrRange {
+        AddrRange::at(VirtAddr::new(self.base.as_ptr() as u64), self.len)
+    }
+
+    /// The memory as words.
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: `len` bytes from `base` are mapped readable for as long as `self` lives; all-zero pages and anything
+        // written later are valid words; `&self` excludes writers.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len.as_usize() / 8) }
+    }
+
+    /// The memory as words, to write.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in `words`; `&mut self` excludes everybody else.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len.as_usize() / 8) }
+    }
+
+    /// Gives the mapping a name in `/proc/PID/maps` (`[anon:name]`). Kernels without the option ignore it.
+    pub fn name(&self, name: &str) {
+        const PR_SET_VMA: libc::c_int = 0x5356_4d41;
+        const PR_SET_VMA_ANON_NAME: libc::c_ulong = 0;
+        let Ok(name) = CString::new(name) else { return };
+        // SAFETY: the kernel copies the string and only labels the mapping.
+        unsafe {
+            libc::prctl(
+                PR_SET_VMA,
+                PR_SET_VMA_ANON_NAME,
+                self.base.as_ptr() as libc::c_ulong,
+                self.len.get(),
+                name.as_ptr(),
+            );
+        }
+    }
+
+    /// Collapses `part` into huge pages (`MADV_COLLAPSE` on ourselves: needs no rights).
+    ///
+    /// # Errors
+    /// ENOMEM without free huge pages; EINVAL where it is not allowed or the kernel is older than 6.1.
+    pub fn collapse(&self, part: AddrRange) -> Result<(), Errno> {
+        self.madvise(part.intersect(self.range()), libc::MADV_COLLAPSE)
+    }
+
+    /// Contents are untouched by every advice passed here: HUGEPAGE, NOHUGEPAGE, COLLAPSE.
+    fn madvise(&self, part: AddrRange, advice: libc::c_int) -> Result<(), Errno> {
+        let start = part.start.get() as *mut libc::c_void;
+        // SAFETY: the range was cut to this mapping, and no advice used here changes what the memory reads as.
+        let done = unsafe { libc::madvise(start, part.len().as_usize(), advice) };
+        if done == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+}
+
+impl Drop for AnonMap {
+    fn drop(&mut self) {
+        // SAFETY: `whole` came from mmap with this length, and no slice outlives `self`.
+        unsafe { libc::munmap(self.whole.as_ptr(), self.whole_len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_aligned_zeroed_and_writable() {
+        let mut map = AnonMap::new(Bytes::mib(3), Pages::Base, PageSizes::X86_64).unwrap();
+        assert_eq!(map.range().start.get() % (2 << 20), 0);
+        assert_eq!(map.range().len(), Bytes::mib(4));
+        assert!(map.words().iter().all(|&word| word == 0));
+        map.words_mut()[1234] = 5;
+        assert_eq!(map.words()[1234], 5);
+    }
+
+    #[test]
+    fn more_than_the_address_space_is_refused() {
+        assert_eq!(
+            AnonMap::new(Bytes::gib(1 << 20), Pages::Default, PageSizes::X86_64).unwrap_err(),
+            Errno::ENOMEM
+        );
+    }
+}

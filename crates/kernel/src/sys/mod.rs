@@ -1,0 +1,19 @@
+//! System calls that need unsafe code, one kind to a file. Nothing here decides anything.
+//!
+//! # Safety
+//! Each file opts in to unsafe code for itself and says at every block why the call is sound. No raw pointer leaves
+//! this module: what comes out are owned descriptors, owned mappings, and copied bytes.
+
+pub(crate) mod anon;
+pub(crate) mod fork;
+pub(crate) mod madvise;
+pub(crate) mod pagemap;
+pub(crate) mod perf;
+pub(crate) mod remote;
+
+use hugepilot_record::Errno;
+
+/// The error number of the call that just failed.
+fn last_errno() -> Errno {
+    Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+}

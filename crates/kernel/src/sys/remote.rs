@@ -1,0 +1,37 @@
+//! `process_vm_readv(2)`: copies memory out of another process.
+//!
+//! # Safety
+//! Only our own buffers are written, by their true length; remote addresses are checked by the kernel.
+#![allow(unsafe_code)]
+
+use hugepilot_record::{Errno, Pid};
+use hugepilot_units::AddrRange;
+
+use super::last_errno;
+
+/// Copies the `ranges` of `pid`, one after the other, into `into`, which must be as long as all together. Returns the
+/// bytes copied, fewer when a range is not readable: the kernel stops there. At most 1024 ranges.
+///
+/// Reading a page that was never touched faults it in, in the target: look at the page map first.
+///
+/// # Errors
+/// EPERM without ptrace rights, ESRCH when the process is gone, EFAULT when nothing was readable.
+pub(crate) fn read_remote(pid: Pid, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize, Errno> {
+    let wanted: u64 = ranges.iter().map(|range| range.len().get()).sum();
+    if wanted != into.len() as u64 {
+        return Err(Errno::EINVAL);
+    }
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote: Vec<libc::iovec> = ranges
+        .iter()
+        .map(|range| libc::iovec {
+            iov_base: range.start.get() as *mut libc::c_void,
+            iov_len: range.len().as_usize(),
+        })
+        .collect();
+    // SAFETY: `local` describes `into`, which we hold mutably; both vectors live across the call with their lengths.
+    let copied = unsafe {
+        libc::process_vm_readv(pid.0, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
+    };
+    usize::try_from(copied).map_err(|_| last_errno())
+}

@@ -1,0 +1,66 @@
+//! All that the layers above may ask of a process, or do to it.
+
+use hugepilot_record::{Errno, Headroom, Mapping, PageRun, ProcessId, RegionPages};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
+
+use crate::Result;
+use crate::memory::Pressure;
+
+/// Whether a target is still what it was when it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetState {
+    /// The same process, running the same program.
+    Alive,
+    /// It ended, or only its zombie is left.
+    Gone,
+    /// It started another program: addresses known of it mean nothing now.
+    Execed,
+}
+
+/// A process, as a policy's snapshot and the actuator need it. [`crate::Process`] is a live one;
+/// [`crate::fake::FakeTarget`] answers from a script. The clock is part of the seam, so that a test owns the time.
+pub trait Target {
+    /// Who it is.
+    fn id(&self) -> &ProcessId;
+    /// The system's page sizes.
+    fn sizes(&self) -> PageSizes;
+    /// Whether it is still there and still the same program.
+    fn state(&self) -> TargetState;
+    /// Asks the kernel to put one region on a huge page now, and returns the bytes it *says* it did, which proves
+    /// nothing: look with [`Target::region_pages`]. About 1–6 ms.
+    ///
+    /// # Errors
+    /// EAGAIN (pinned or locked for a moment), EBUSY (cgroup full), EINVAL (not allowed here), ENOMEM (no huge page, or
+    /// a hole), EPERM (needs CAP_SYS_NICE), ESRCH.
+    fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno>;
+    /// Its mappings with their sizes, in address order. Walks all page tables: tens of milliseconds for 10 GiB.
+    ///
+    /// # Errors
+    /// [`crate::KernelError`] when it is gone or may not be looked at.
+    fn mappings(&self) -> Result<Vec<Mapping>>;
+    /// Runs of present or swapped pages in `range`, in address order.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7; as for [`Target::mappings`].
+    fn page_runs(&self, range: AddrRange) -> Result<Vec<PageRun>>;
+    /// The pages of one region, counted. A few microseconds.
+    ///
+    /// # Errors
+    /// As for [`Target::page_runs`].
+    fn region_pages(&self, region: Region) -> Result<RegionPages>;
+    /// Whether it forbade huge pages for itself.
+    fn thp_disabled(&self) -> bool;
+    /// Memory left under its cgroup limits and on the system.
+    ///
+    /// # Errors
+    /// When `/proc/meminfo` cannot be read.
+    fn headroom(&self) -> Result<Headroom>;
+    /// How short memory is for it, or for the system; `None` where the kernel does not say.
+    fn pressure(&self) -> Option<Pressure>;
+    /// CPU time its threads spent in user mode, since it started.
+    fn user_time(&self) -> Option<Nanos>;
+    /// The clock: nanoseconds of `CLOCK_MONOTONIC`.
+    fn now(&self) -> Nanos;
+    /// Waits.
+    fn sleep(&self, time: Nanos);
+}

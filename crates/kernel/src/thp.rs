@@ -1,0 +1,55 @@
+//! Transparent huge page settings: `/sys/kernel/mm/transparent_hugepage`.
+
+use std::collections::BTreeMap;
+
+use crate::Root;
+
+/// The settings as they are. A setting the kernel lacks is missing, not empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThpSettings(pub BTreeMap<String, String>);
+
+const DIRECTORY: &str = "sys/kernel/mm/transparent_hugepage";
+/// Those that decide what is made huge, what is given back, and by whom.
+const NAMES: [&str; 11] = [
+    "enabled",
+    "defrag",
+    "shmem_enabled",
+    "use_zero_page",
+    "shrink_underused",
+    "khugepaged/defrag",
+    "khugepaged/max_ptes_none",
+    "khugepaged/max_ptes_swap",
+    "khugepaged/max_ptes_shared",
+    "khugepaged/pages_to_scan",
+    "khugepaged/scan_sleep_millisecs",
+];
+
+impl ThpSettings {
+    /// Reads all that are there; empty on a kernel without THP.
+    pub fn read(root: &Root) -> Self {
+        let read = |name: &str| Some((name.to_owned(), root.read_text(format!("{DIRECTORY}/{name}")).ok()?));
+        Self(NAMES.into_iter().filter_map(read).collect())
+    }
+    /// The chosen word of a setting such as `always [madvise] never`; the whole text where none is bracketed.
+    pub fn chosen(&self, name: &str) -> Option<&str> {
+        let text = self.0.get(name)?;
+        let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        Some(chosen.map_or(text, |(word, _)| word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bracketed_word_is_the_setting() {
+        let settings = ThpSettings(BTreeMap::from([
+            ("enabled".into(), "always [madvise] never".into()),
+            ("khugepaged/max_ptes_none".into(), "511".into()),
+        ]));
+        assert_eq!(settings.chosen("enabled"), Some("madvise"));
+        assert_eq!(settings.chosen("khugepaged/max_ptes_none"), Some("511"));
+        assert_eq!(settings.chosen("shrink_underused"), None);
+    }
+}
