@@ -1,1 +1,24 @@
-//! placeholder
+//! Pure decisions: which regions to put on huge pages, and what that should gain.
+//!
+//! Same snapshot and budget in, same plan out: no clock, no I/O, no randomness. What a simulator evaluates is what the
+//! manager runs.
+
+#![forbid(unsafe_code)]
+
+mod eligible;
+mod heat;
+mod predict;
+
+pub use eligible::{Limits, mapping_skip, region_skip};
+pub use heat::HeatPolicy;
+pub use predict::{Calibration, CalibrationPoint, predict};
+
+use hugepilot_record::{Budget, Plan, Snapshot};
+
+/// Decides which regions to promote. Never touches the kernel.
+pub trait Policy {
+    /// The name used on the command line and in reports.
+    fn name(&self) -> &'static str;
+    /// What to do now.
+    fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan;
+}

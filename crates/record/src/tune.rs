@@ -1,1 +1,241 @@
-//! placeholder
+//! The report of `hugepilot tune`, schema `hugepilot.tune/1`.
+//!
+//! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
+
+use std::collections::BTreeMap;
+
+use hugepilot_units::{Bytes, Nanos, VirtAddr};
+use serde::{Deserialize, Serialize};
+
+use crate::{Pid, ProvenanceCounts, Stop};
+
+/// The value of `schema`.
+pub const SCHEMA: &str = "hugepilot.tune/1";
+
+/// Median and range of repeated figures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The middle one.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of `figures`; `None` when there are none, or one is no number.
+    pub fn of(figures: &[f64]) -> Option<Self> {
+        let mut sorted = figures.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let (&min, &max) = (sorted.first()?, sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        (min.is_finite() && max.is_finite()).then_some(Self { median, min, max })
+    }
+}
+
+/// A measured figure in its unit. Just one of the fields is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Wall time of whole runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<Spread>,
+    /// Throughput that a workload of ours printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ops_per_second: Option<Spread>,
+    /// The program's own figure of merit, as `--progress-regex` found it, in its own unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Spread>,
+}
+
+impl Figure {
+    /// The spread, whichever unit it is in.
+    pub fn spread(&self) -> Option<Spread> {
+        self.progress.or(self.ops_per_second).or(self.seconds)
+    }
+}
+
+/// A speed-up that is expected: 1.25 means a quarter more work in the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The least, from the smaller gain of the calibration and the lower bound of the sampled share.
+    pub low: f64,
+    /// The best guess.
+    pub median: f64,
+    /// The most.
+    pub high: f64,
+}
+
+/// Whom it was about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetInfo {
+    /// Process number.
+    pub pid: Pid,
+    /// Name, control characters escaped.
+    pub command: String,
+}
+
+/// How the addresses were found, and how far they can be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SamplerReport {
+    /// Name of the source, such as `cpu-clock`.
+    pub source: String,
+    /// Samples that arrived.
+    pub samples: u64,
+    /// Share of [`crate::Provenance::Exact`].
+    pub exact_ratio: f64,
+    /// Share of [`crate::Provenance::Recomputed`].
+    pub recomputed_ratio: f64,
+    /// Share of [`crate::Provenance::Next`].
+    pub next_ratio: f64,
+    /// Share of [`crate::Provenance::None`].
+    pub none_ratio: f64,
+    /// Samples the kernel could not deliver.
+    pub lost: u64,
+    /// Times the kernel slowed the event down.
+    pub throttled: u64,
+    /// Part of the target's CPU time that sampling cost, from the measured cost of one sample.
+    pub overhead_ratio: f64,
+    /// Measured cost of one sample to the target.
+    pub sample_cost_ns: Nanos,
+    /// Why better sources were not used.
+    pub unavailable: BTreeMap<String, String>,
+}
+
+impl SamplerReport {
+    /// With the shares of `counts`.
+    #[must_use]
+    pub fn with_counts(mut self, counts: &ProvenanceCounts) -> Self {
+        self.samples = counts.total();
+        self.exact_ratio = counts.ratio(counts.exact);
+        self.recomputed_ratio = counts.ratio(counts.recomputed);
+        self.next_ratio = counts.ratio(counts.next);
+        self.none_ratio = counts.ratio(counts.none);
+        self.lost = counts.lost;
+        self.throttled = counts.throttled;
+        self
+    }
+}
+
+/// A region that was picked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Its first address.
+    pub start: VirtAddr,
+    /// Label of its mapping.
+    pub mapping: String,
+    /// Its share of all stall samples.
+    pub heat_ratio: f64,
+    /// Distinct base pages seen hot in it.
+    pub pages_seen: u32,
+    /// Whether it was seen on a huge page afterwards; `None` when nothing was done.
+    pub verified: Option<bool>,
+}
+
+/// What sampling and counters said over one stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Activity {
+    /// Share of samples that waited for scattered memory (streams and TLB-held pages left out).
+    pub stall_ratio: f64,
+    /// Instructions per cycle, where counters exist.
+    pub instructions_per_cycle: Option<f64>,
+    /// Page walks per thousand instructions, where counters exist.
+    pub walks_per_kiloinstruction: Option<f64>,
+}
+
+/// The whole report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuneReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Whom.
+    pub target: TargetInfo,
+    /// How.
+    pub sampler: SamplerReport,
+    /// Whether this was a dry run: nothing was changed.
+    pub dry_run: bool,
+    /// Resident memory of the target when the plan was made.
+    pub footprint_bytes: Bytes,
+    /// Huge pages it was allowed to make.
+    pub budget_bytes: Bytes,
+    /// What was picked, hottest first, all rounds together.
+    pub candidates: Vec<Candidate>,
+    /// What was passed over, and why; as of the last plan.
+    pub skipped: BTreeMap<String, u64>,
+    /// Regions that could have been picked, had the budget been endless.
+    pub eligible_regions: u64,
+    /// Regions tried.
+    pub attempted_regions: u64,
+    /// Regions seen on a huge page afterwards.
+    pub verified_regions: u64,
+    /// Failures by errno name; `not_seen` for successes that a look did not confirm.
+    pub failed: BTreeMap<String, u64>,
+    /// Bytes on huge pages before.
+    pub huge_bytes_before: Bytes,
+    /// Bytes on huge pages after.
+    pub huge_bytes_after: Bytes,
+    /// Time spent promoting.
+    pub promotion_seconds: f64,
+    /// Time from attaching to the last promotion.
+    pub settled_seconds: f64,
+    /// Share of all samples that fell on the picked regions.
+    pub picked_heat_ratio: f64,
+    /// What it should gain; `None` without a calibration.
+    pub predicted_speedup: Option<Prediction>,
+    /// Before, as sampled.
+    pub before: Activity,
+    /// After, as sampled; `None` when nothing was done.
+    pub after: Option<Activity>,
+    /// Without us.
+    pub baseline: Option<Figure>,
+    /// With us.
+    pub tuned: Option<Figure>,
+    /// With everything on huge pages.
+    pub all_huge: Option<Figure>,
+    /// Tuned over baseline, above 1 is faster; `None` where no figure was measured.
+    pub speedup: Option<f64>,
+    /// All-huge over baseline.
+    pub all_huge_speedup: Option<f64>,
+    /// (speedup − 1) / (all-huge speedup − 1): 1 means as good as all memory on huge pages.
+    pub share_of_ideal: Option<f64>,
+    /// Why acting ended early, if it did.
+    pub stopped: Option<Stop>,
+    /// What makes this report less trustworthy, and what to do about it.
+    pub warnings: Vec<String>,
+}
+
+impl TuneReport {
+    /// Fills in the ratios from the figures. `larger_is_better` says which way the figures point.
+    pub fn conclude(&mut self, larger_is_better: bool) {
+        let faster = |figure: Option<Figure>, base: Option<Figure>| {
+            let (figure, base) = (figure?.spread()?.median, base?.spread()?.median);
+            let ratio = if larger_is_better { figure / base } else { base / figure };
+            ratio.is_finite().then_some(ratio)
+        };
+        self.speedup = faster(self.tuned, self.baseline);
+        self.all_huge_speedup = faster(self.all_huge, self.baseline);
+        self.share_of_ideal = match (self.speedup, self.all_huge_speedup) {
+            // Below 2 % there is no ideal to have a share of: the quotient would be noise.
+            (Some(tuned), Some(ideal)) if ideal > 1.02 => Some((tuned - 1.0) / (ideal - 1.0)),
+            _ => None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_of_numbers() {
+        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(Spread::of(&[4.0, 1.0]).unwrap().median, 2.5);
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::of(&[1.0, f64::NAN]), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! What may be put on a huge page at all, whatever its heat: the rules that keep a target unharmed.
+
+use hugepilot_record::{Mapping, MappingKind, RegionPages, SkipReason};
+use hugepilot_units::{Bytes, PageSizes, Share};
+
+/// Where the line is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Least part of a region that must be resident: the rest is memory the huge page adds. Half, so that a promotion
+    /// at most doubles what a region costs.
+    pub min_resident: Share,
+    /// Most part of a region that may be swapped out: it would all be read back.
+    pub max_swapped: Share,
+    /// Part of a cgroup's limit that stays free, so that the target can still grow while we act.
+    pub cgroup_reserve: Share,
+    /// At least this much stays free under a cgroup limit.
+    pub cgroup_reserve_min: Bytes,
+    /// Part of the system's memory that stays available.
+    pub system_reserve: Share,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            min_resident: Share::percent(50.0),
+            max_swapped: Share::percent(12.5),
+            cgroup_reserve: Share::percent(6.25),
+            cgroup_reserve_min: Bytes::mib(8),
+            system_reserve: Share::percent(4.0),
+        }
+    }
+}
+
+impl Limits {
+    /// What must stay free under a cgroup limit of `limit`.
+    pub fn cgroup_reserve_of(&self, limit: Bytes) -> Bytes {
+        self.cgroup_reserve.of(limit).max(self.cgroup_reserve_min)
+    }
+}
+
+/// Why nothing in this mapping may be promoted; `None` when it may.
+pub fn mapping_skip(mapping: &Mapping) -> Option<SkipReason> {
+    match mapping.kind {
+        MappingKind::Special | MappingKind::Hugetlb => return Some(SkipReason::Special),
+        MappingKind::File | MappingKind::SharedMemory => return Some(SkipReason::FileOrShared),
+        MappingKind::Stack | MappingKind::Anonymous => {}
+    }
+    if mapping.is_stack() {
+        return Some(SkipReason::Stack);
+    }
+    if mapping.flags.has("nh") {
+        return Some(SkipReason::Nohugepage);
+    }
+    if mapping.flags.has("lo") || mapping.locked > Bytes::ZERO {
+        return Some(SkipReason::Mlocked);
+    }
+    mapping.is_userfaultfd().then_some(SkipReason::Userfaultfd)
+}
+
+/// Why a region with these pages may not be promoted; `None` when it may.
+pub fn region_skip(pages: &RegionPages, sizes: PageSizes, limits: &Limits) -> Option<SkipReason> {
+    let whole = sizes.base_per_huge();
+    let part = |share: Share| share.of(Bytes::new(whole)).get();
+    if pages.huge {
+        Some(SkipReason::AlreadyHuge)
+    } else if pages.shared > 0 {
+        Some(SkipReason::SharedAfterFork)
+    } else if pages.swapped > part(limits.max_swapped) {
+        Some(SkipReason::MostlySwapped)
+    } else if pages.resident < part(limits.min_resident).max(1) {
+        Some(SkipReason::TooFewResident)
+    } else {
+        None
+    }
+}

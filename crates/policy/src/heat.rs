@@ -1,0 +1,136 @@
+//! Policy `heat`: the regions that stall the program most, hottest first, within a budget.
+//!
+//! The rule of the promotion candidate cache (Manocha et al., MICRO'23, sections 3.2–3.3): rank regions by how often
+//! they were waited for, promote the top ones. The paper counts TLB misses, so TLB-friendly regions never enter its
+//! table. We count stalls, so they are filtered here: regions that are streamed through, and regions whose stalls fall
+//! on so few pages that the TLB would hold them. What is left is the paper's HUBs, high-reuse TLB-sensitive regions.
+
+use std::cmp::Reverse;
+
+use hugepilot_record::{Budget, Pick, Plan, RegionHeat, SkipReason, Snapshot};
+use hugepilot_units::Bytes;
+
+use crate::Policy;
+use crate::eligible::{Limits, mapping_skip, region_skip};
+
+/// The policy and its knobs.
+#[derive(Clone, Copy, Debug)]
+pub struct HeatPolicy {
+    /// Samples of all kinds in the window, those without an address too: what shares are measured against.
+    pub samples: u64,
+    /// Samples a region needs before it is believed. Two, because one may be a stray.
+    pub min_samples: u32,
+    /// The safety rules.
+    pub limits: Limits,
+}
+
+impl HeatPolicy {
+    /// With the default knobs, for a window of `samples`.
+    pub fn new(samples: u64) -> Self {
+        Self { samples, min_samples: 2, limits: Limits::default() }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn heat_ratio(&self, samples: u32) -> f64 {
+        f64::from(samples) / self.samples.max(1) as f64
+    }
+
+    /// One region, judged apart from all others.
+    fn judge(&self, seen: &Snapshot, heat: &RegionHeat) -> Result<Pick, SkipReason> {
+        let mapping = seen.mapping_of(heat.region).ok_or(SkipReason::Unaligned)?;
+        if let Some(reason) = mapping_skip(mapping) {
+            return Err(reason);
+        }
+        if seen.thp_disabled {
+            return Err(SkipReason::ThpDisabled);
+        }
+        if seen.stacks.contains(&heat.region) {
+            return Err(SkipReason::Stack);
+        }
+        let pages = seen.pages.get(&heat.region).ok_or(SkipReason::Special)?;
+        if let Some(reason) = region_skip(pages, seen.sizes, &self.limits) {
+            return Err(reason);
+        }
+        self.judge_heat(heat)?;
+        let missing = seen.sizes.base_per_huge().saturating_sub(pages.resident);
+        Ok(Pick {
+            region: heat.region,
+            heat_ratio: self.heat_ratio(heat.scattered()),
+            pages_seen: heat.pages_seen,
+            added: seen.sizes.base.times(missing),
+            mapping: mapping.label().to_owned(),
+        })
+    }
+
+    fn judge_heat(&self, heat: &RegionHeat) -> Result<(), SkipReason> {
+        if heat.streamed > heat.samples / 2 {
+            Err(SkipReason::Streamed)
+        } else if heat.tlb_held > heat.samples / 2 {
+            Err(SkipReason::TlbFriendly)
+        } else if heat.scattered() < self.min_samples {
+            Err(SkipReason::TooCold)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Memory a plan may still take.
+struct Purse<'a> {
+    seen: &'a Snapshot,
+    budget: Bytes,
+    added: Bytes,
+    limits: &'a Limits,
+}
+
+impl Purse<'_> {
+    /// Takes one huge page, or says which limit forbids it. While a huge page is made, the old pages are still there:
+    /// for a moment a whole huge page is needed on top.
+    fn take(&mut self, added: Bytes) -> Result<(), SkipReason> {
+        let (room, huge) = (self.seen.headroom, self.seen.sizes.huge);
+        let after = self.added + added + huge;
+        if self.budget < huge {
+            return Err(SkipReason::OverBudget);
+        }
+        let limited = room.cgroup_limit < Bytes::MAX;
+        if limited && room.cgroup < after + self.limits.cgroup_reserve_of(room.cgroup_limit) {
+            return Err(SkipReason::CgroupHeadroom);
+        }
+        if room.system < after + self.limits.system_reserve.of(room.system_total) {
+            return Err(SkipReason::SystemHeadroom);
+        }
+        self.budget -= huge;
+        self.added += added;
+        Ok(())
+    }
+}
+
+impl Policy for HeatPolicy {
+    fn name(&self) -> &'static str {
+        "heat"
+    }
+
+    fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan {
+        let mut plan = Plan::default();
+        let mut ranked: Vec<&RegionHeat> = seen.heat.iter().collect();
+        ranked.sort_by_key(|heat| (Reverse(heat.scattered()), heat.region));
+        let mut purse = Purse { seen, budget: budget.huge, added: Bytes::ZERO, limits: &self.limits };
+        for heat in ranked {
+            let judged = self.judge(seen, heat).inspect(|_| plan.eligible += 1);
+            let picked = judged.and_then(|pick| {
+                if plan.picks.len() == budget.regions {
+                    return Err(SkipReason::OverBudget);
+                }
+                purse.take(pick.added).map(|()| pick)
+            });
+            match picked {
+                Ok(pick) => plan.picks.push(pick),
+                Err(reason) => *plan.skipped.entry(reason).or_insert(0) += 1,
+            }
+        }
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests;
