@@ -132,6 +132,16 @@ mod tests {
     }
 
     #[test]
+    fn probing_leaves_no_cgroup_behind() {
+        let _either = cgroup_memory();
+        for home in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
+            let names = fs::read_dir(home).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            let ours = format!("hugepilot-probe-{}-", process::id());
+            assert!(!names.into_iter().any(|name| name.to_string_lossy().starts_with(&ours)), "{home}");
+        }
+    }
+
+    #[test]
     fn programs_are_looked_for_in_path() {
         assert_eq!(program("sh"), Need::Ok);
         assert_eq!(program("no-such-program"), Need::Err("no no-such-program in PATH".to_owned()));
