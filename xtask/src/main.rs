@@ -1,1 +1,51 @@
-fn main() {}
+//! The project's own commands, run as `cargo xtask NAME`. This page is the table of contents.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout)] // a command line tool: stdout is where its tables go
+
+mod bench; // benchmarks by name, in pairs
+mod packages; // what the live tests need from the distribution
+mod run; // running other programs, and reading what cargo says of its tests
+mod skips; // tests that did not run, counted by reason
+mod test; // the test command
+mod tidy; // the rules of the house that no compiler checks
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test [--quick]       everything that must pass: format, lints, tidy, tests, release build, live kernel tests;
+                       --quick leaves out the release build and the live kernel tests
+  tidy [DIR]           the rules of the house: file lengths, unsafe code, pure crates, layers, documents
+  bench list           the benchmarks
+  bench NAME [ARGS]    one of them, on the release build
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[&str]) -> Result<()> {
+    match args {
+        ["test"] => test::run(test::Scope::All),
+        ["test", "--quick"] => test::run(test::Scope::Quick),
+        ["tidy"] => tidy::run(&run::root()),
+        ["tidy", dir] => tidy::run(dir.as_ref()),
+        ["bench", name, args @ ..] => bench::run(name, args),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("no such command\n\n{USAGE}"),
+    }
+}

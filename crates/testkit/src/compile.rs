@@ -1,0 +1,57 @@
+//! Victims written in C: compiled once per content, with the system's compiler.
+
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::OsStr;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{env, fs, process};
+
+/// -O1: quick to run, and still every access in the source is one in the program.
+const FLAGS: [&str; 6] = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-pthread"];
+
+/// The program made of the C file at `source`; a bare name is looked for among this crate's victims.
+///
+/// Safe to call from many test programs at once: each compiles to a name of its own and renames, and whichever
+/// comes last puts the same program in place again.
+///
+/// # Panics
+/// Where there is no compiler or it refuses the source, with what it said.
+pub(crate) fn compiled(source: &Path) -> PathBuf {
+    let victims = Path::new(env!("CARGO_MANIFEST_DIR")).join("victims");
+    let source = if source.components().count() == 1 { victims.join(source) } else { source.to_owned() };
+    let text = fs::read(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
+    let header = fs::read(victims.join("victim.h")).unwrap_or_default();
+    let name = source.file_stem().unwrap_or(OsStr::new("victim")).to_string_lossy();
+
+    let mut hash = DefaultHasher::new();
+    (text, header, FLAGS).hash(&mut hash);
+    let folder = folder();
+    let program = folder.join(format!("{name}-{:016x}", hash.finish()));
+    if !program.exists() {
+        fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        compile(&source, &victims, &program);
+    }
+    program
+}
+
+fn compile(source: &Path, include: &Path, program: &Path) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Relaxed);
+    let draft = program.with_extension(format!("{}-{number}", process::id()));
+    let mut cc = Command::new("cc");
+    cc.args(FLAGS).arg("-I").arg(include).arg("-o").arg(&draft).arg(source);
+    let output = cc.output().unwrap_or_else(|error| {
+        panic!("cc: {error}; a test with a victim in C begins with requires!(need::c_compiler())")
+    });
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cc cannot compile {}:\n{said}", source.display());
+    fs::rename(&draft, program).unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+}
+
+/// Beside the test programs, so that `cargo clean` takes the victims with it.
+fn folder() -> PathBuf {
+    let beside = env::current_exe().ok().and_then(|test| Some(test.parent()?.parent()?.join("victims")));
+    beside.unwrap_or_else(|| env::temp_dir().join("hugepilot-victims"))
+}

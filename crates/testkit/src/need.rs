@@ -1,0 +1,149 @@
+//! What a test may need of the machine. Each is found out by looking or trying, never by a version.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{env, fs, process};
+
+use hugepilot_units::Bytes;
+
+/// Whether the machine has what a test needs; made for [`requires!`](crate::requires).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It has.
+    Ok,
+    /// It has not; the text says what is missing.
+    Err(String),
+}
+
+impl Need {
+    fn when(met: bool, missing: impl FnOnce() -> String) -> Self {
+        if met { Self::Ok } else { Self::Err(missing()) }
+    }
+}
+
+/// The tests that change the live kernel were asked for (`HUGEPILOT_LIVE=1`), as `cargo xtask test` does.
+pub fn live() -> Need {
+    let asked = env::var_os("HUGEPILOT_LIVE").is_some_and(|value| value == "1");
+    Need::when(asked, || "live tests run with HUGEPILOT_LIVE=1".to_owned())
+}
+
+/// The effective user is root.
+pub fn root() -> Need {
+    Need::when(rustix::process::geteuid().is_root(), || "not root".to_owned())
+}
+
+/// `CAP_SYS_NICE`, without which `process_madvise` on another process is refused.
+pub fn cap_sys_nice() -> Need {
+    capability("CAP_SYS_NICE", 23)
+}
+
+/// `CAP_PERFMON`, which opens perf events on other users' processes and on whole CPUs.
+pub fn cap_perfmon() -> Need {
+    capability("CAP_PERFMON", 38)
+}
+
+/// The effective capability of that number in `linux/capability.h`.
+pub fn capability(name: &str, number: u32) -> Need {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let has = effective_capabilities(&status).is_some_and(|set| set >> number & 1 == 1);
+    Need::when(has, || format!("no {name}"))
+}
+
+/// At least `wanted` of memory is available without swapping.
+pub fn memory(wanted: Bytes) -> Need {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = available_memory(&meminfo).unwrap_or(Bytes::ZERO);
+    Need::when(available >= wanted, || format!("needs {wanted} of memory, {available} available"))
+}
+
+/// A program of that name is in `PATH`.
+pub fn program(name: &str) -> Need {
+    Need::when(in_path(name).is_some(), || format!("no {name} in PATH"))
+}
+
+/// A C compiler, for the victims written in C.
+pub fn c_compiler() -> Need {
+    program("cc")
+}
+
+/// A memory cgroup can be made: in cgroup v1's memory controller, or in a v2 tree that delegates memory.
+pub fn cgroup_memory() -> Need {
+    let homes = [
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max"),
+        ("/sys/fs/cgroup/unified", "memory.max"),
+    ];
+    let met = homes.into_iter().any(|(home, limit)| makes_cgroup(Path::new(home), limit));
+    Need::when(met, || "no memory cgroup can be made".to_owned())
+}
+
+/// Tries: makes a cgroup in `home`, looks whether it can be limited, removes it again.
+fn makes_cgroup(home: &Path, limit: &str) -> bool {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Relaxed);
+    let probe = home.join(format!("hugepilot-probe-{}-{number}", process::id()));
+    // Only where a limit is in sight may a directory be made: a plain tmpfs would take one too.
+    if !home.join("cgroup.procs").exists() || fs::create_dir(&probe).is_err() {
+        return false;
+    }
+    let limited = probe.join(limit).exists();
+    fs::remove_dir(&probe).is_ok() && limited
+}
+
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let hex = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(hex.trim(), 16).ok()
+}
+
+fn available_memory(meminfo: &str) -> Option<Bytes> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    value.trim().strip_suffix(" kB")?.trim().parse().ok().map(Bytes::kib)
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let runs =
+        |file: &Path| fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(|file| runs(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_bit_by_bit() {
+        let status = "Name:\tcat\nCapPrm:\tffff\nCapEff:\t0000000000800000\n";
+        assert_eq!(effective_capabilities(status), Some(1 << 23));
+        assert_eq!(effective_capabilities("Name:\tcat\n"), None);
+    }
+
+    #[test]
+    fn available_memory_is_in_kib() {
+        let meminfo = "MemTotal:       24576000 kB\nMemAvailable:    2048 kB\n";
+        assert_eq!(available_memory(meminfo), Some(Bytes::mib(2)));
+        assert_eq!(available_memory("MemTotal: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn no_machine_has_everything() {
+        assert_eq!(memory(Bytes::ZERO), Need::Ok);
+        assert!(matches!(memory(Bytes::MAX), Need::Err(why) if why.contains("available")));
+    }
+
+    #[test]
+    fn probing_leaves_no_cgroup_behind() {
+        let _either = cgroup_memory();
+        for home in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
+            let names = fs::read_dir(home).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            let ours = format!("hugepilot-probe-{}-", process::id());
+            assert!(!names.into_iter().any(|name| name.to_string_lossy().starts_with(&ours)), "{home}");
+        }
+    }
+
+    #[test]
+    fn programs_are_looked_for_in_path() {
+        assert_eq!(program("sh"), Need::Ok);
+        assert_eq!(program("no-such-program"), Need::Err("no no-such-program in PATH".to_owned()));
+    }
+}

@@ -1,0 +1,127 @@
+//! The victims do what their comments say; above all, `pattern` notices damage.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use hugepilot_testkit::{Victim, need, requires};
+use rustix::process::Signal;
+
+const SOON: Duration = Duration::from_secs(30);
+
+#[test]
+fn pattern_runs_until_asked_to_end() {
+    requires!(need::c_compiler());
+    for by_signal in [false, true] {
+        let mut victim = Victim::c("pattern.c", &["4", "2"]);
+        let ready = victim.ready(SOON);
+        assert_eq!(ready.memory.len().get(), 4 << 20);
+        assert_eq!(ready.rest, [victim.pid().to_string()]);
+        if by_signal {
+            victim.signal(Signal::TERM);
+            assert!(victim.wait(SOON).success());
+        } else {
+            assert!(victim.finish(SOON).success());
+        }
+        assert_eq!(victim.says("ok", SOON).len(), 1);
+    }
+}
+
+#[test]
+fn pattern_notices_a_single_wrong_byte() {
+    requires!(need::c_compiler());
+    let mut victim = Victim::c("pattern.c", &["4", "2"]);
+    let ready = victim.ready(SOON);
+    let memory = File::options().write(true).open(format!("/proc/{}/mem", victim.pid()));
+    requires!(memory.as_ref().map_err(|error| format!("another process's memory: {error}")));
+    let memory = memory.unwrap();
+    // A byte that falls between a check and the next rewriting is overwritten unseen: try until one is not.
+    let until = Instant::now() + SOON;
+    let address = ready.memory.start.get() + 12_345;
+    let said = loop {
+        assert!(Instant::now() < until, "no damage was noticed");
+        // Fails once the victim has ended, which is what we wait for.
+        let _ = memory.write_at(&[0x5a], address);
+        if let Some(line) = victim.line_now() {
+            break line;
+        }
+    };
+    assert!(said.starts_with("mismatch 0x"), "{said}");
+    assert_eq!(victim.wait(SOON).code(), Some(1));
+}
+
+#[test]
+fn forkpair_shares_one_address() {
+    requires!(need::c_compiler());
+    let mut victim = Victim::c("forkpair.c", &["4"]);
+    let ready = victim.ready(SOON);
+    let [parent, child] = &ready.rest[..] else { panic!("{ready:?}") };
+    assert_eq!(*parent, victim.pid().to_string());
+    let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+    assert!(stat.contains(&format!(" {parent} ")), "{stat}");
+    assert!(victim.finish(SOON).success());
+    victim.says("ok", SOON);
+}
+
+#[test]
+fn tight_grows_when_told() {
+    requires!(need::c_compiler());
+    let mut victim = Victim::c("tight.c", &["2", "64", "2"]);
+    victim.ready(SOON);
+    victim.send("grow");
+    assert_eq!(victim.says("grown", SOON), ["1"]);
+    assert_eq!(victim.says("grown", SOON), ["2"]);
+    victim.says("done", SOON);
+    assert!(victim.wait(SOON).success());
+}
+
+#[test]
+fn manymaps_has_as_many_as_it_says() {
+    requires!(need::c_compiler());
+    let mut victim = Victim::c("manymaps.c", &["500"]);
+    let ready = victim.ready(SOON);
+    assert_eq!(ready.rest, ["500"]);
+    let maps = fs::read_to_string(format!("/proc/{}/maps", victim.pid())).unwrap();
+    assert!(maps.lines().count() >= 500);
+    assert!(victim.finish(SOON).success());
+}
+
+#[test]
+fn hostile_name_reaches_every_file() {
+    requires!(need::c_compiler());
+    let mut victim = Victim::c("hostile_name.c", &[]);
+    victim.ready(SOON);
+    let proc = |file: &str| fs::read(format!("/proc/{}/{file}", victim.pid())).unwrap();
+    let holds = |text: &[u8], part: &[u8]| text.windows(part.len()).any(|window| window == part);
+    assert!(holds(&proc("stat"), b"(a) R 1\n\x1b[1m\xff</b)"));
+    assert!(holds(&proc("maps"), b"x</script>\\012\x1b[31mred\xff"));
+    assert!(victim.finish(SOON).success());
+}
+
+#[test]
+fn shapeshift_changes_in_each_way() {
+    requires!(need::c_compiler());
+    let start = |mode: &str| {
+        let victim = Victim::c("shapeshift.c", &[mode, "10"]);
+        let ready = victim.ready(SOON);
+        (victim, ready)
+    };
+    let (mut victim, _) = start("exit");
+    assert!(victim.wait(SOON).success());
+
+    let (mut victim, _) = start("exec");
+    assert_eq!(victim.says("execed", SOON)[2], victim.pid().to_string());
+    assert!(victim.finish(SOON).success());
+
+    let (mut victim, ready) = start("zombie");
+    let zombie = victim.says("zombie", SOON);
+    assert_eq!(zombie, ready.rest);
+    let status = fs::read_to_string(format!("/proc/{}/status", zombie[0])).unwrap();
+    assert!(status.contains("State:\tZ"), "{status}");
+    assert!(victim.finish(SOON).success());
+
+    let (mut victim, ready) = start("unmap");
+    let half = victim.says("unmapped", SOON)[1].parse::<u64>().unwrap();
+    assert_eq!(half * 2, ready.memory.len().get());
+    assert!(victim.finish(SOON).success());
+}

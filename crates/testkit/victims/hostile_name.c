@@ -1,0 +1,55 @@
+/* A process whose every name is an attack on whoever prints it: line breaks, terminal escapes, HTML, bytes
+ * that are no UTF-8.
+ *
+ * usage: hostile_name
+ *
+ *   ready ADDR LEN PID   ADDR is the start of the mapping with the bad name
+ *
+ * Its comm would end the field of /proc/PID/stat early, its /proc/PID/exe, cmdline and maps would break a line,
+ * colour a terminal and close a script. Then it waits for the end of stdin. */
+#include "victim.h"
+
+#include <fcntl.h>
+
+#define HOSTILE "x</script>\n\033[31mred\xff"
+
+/* Runs this program again from a memory file of a bad name. Nothing is left on disk. Where the system forbids
+ * to execute such files it returns, and only `exe` and `cmdline` stay harmless. */
+static void run_again_from_memory(void)
+{
+    int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int copy = memfd_create(HOSTILE, MFD_CLOEXEC);
+    if (self < 0 || copy < 0)
+        die("copy of itself");
+    char buffer[65536];
+    for (ssize_t got; (got = read(self, buffer, sizeof buffer)) != 0;) {
+        if (got < 0 || write(copy, buffer, (size_t)got) != got)
+            die("copy of itself");
+    }
+    close(self);
+    char *const args[] = {"again " HOSTILE, "again", NULL};
+    fexecve(copy, args, environ);
+    close(copy);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    if (argc == 1)
+        run_again_from_memory();
+    /* At most 15 bytes; `) R 1` imitates the fields that follow the name. */
+    if (prctl(PR_SET_NAME, "a) R 1\n\033[1m\xff</b", 0, 0, 0))
+        die("PR_SET_NAME");
+
+    size_t len = huge_page_size();
+    int file = memfd_create(HOSTILE, MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, (off_t)len))
+        die("memfd");
+    uint8_t *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED)
+        die("mmap");
+    memory[0] = 1;
+    say("ready %p %zu %d", (void *)memory, len, (int)getpid());
+    wait_for_end();
+    return 0;
+}

@@ -1,0 +1,107 @@
+/* A program that notices when its memory is damaged.
+ *
+ * usage: pattern [MIB=64] [THREADS=2] [huge]
+ *
+ *   ready ADDR LEN PID   the memory is filled; ADDR is on a huge page boundary, LEN in bytes
+ *   mismatch ADDR want WORD got WORD version N page-of-thread T    then exit 1
+ *   ok ROUNDS            on SIGTERM or the end of stdin, after one last check of every page; exit 0
+ *
+ * Each page belongs to one thread, in turn (page p to thread p mod THREADS), so every huge page is written by
+ * all threads at once while it is collapsed or split, and no lock hides a race. */
+#include "victim.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/signalfd.h>
+
+static uint8_t *memory;
+static uint64_t *versions; /* of each page; touched by its owner only */
+static size_t pages, page_size, threads;
+static atomic_int stopping;
+
+/* Checks every page of `thread` and, unless `last`, rewrites it in the next version. */
+static void one_round(size_t thread, int last)
+{
+    for (size_t p = thread; p < pages; p += threads) {
+        uint64_t *page = (uint64_t *)(memory + p * page_size);
+        uint64_t *wrong = wrong_word(page, page_size, versions[p]);
+        if (wrong) {
+            say("mismatch %p want %016" PRIx64 " got %016" PRIx64 " version %" PRIu64 " page-of-thread %zu",
+                (void *)wrong, pattern_at(wrong, versions[p]), *wrong, versions[p], thread);
+            _exit(1);
+        }
+        if (!last)
+            fill_page(page, page_size, ++versions[p]);
+    }
+}
+
+static void *work(void *arg)
+{
+    size_t thread = (size_t)(uintptr_t)arg, rounds = 0;
+    while (!atomic_load(&stopping)) {
+        one_round(thread, 0);
+        rounds++;
+    }
+    one_round(thread, 1);
+    return (void *)(uintptr_t)rounds;
+}
+
+/* Returns on SIGTERM or when stdin ends. */
+static void wait_for_stop(const sigset_t *term)
+{
+    int signal_fd = signalfd(-1, term, SFD_CLOEXEC);
+    if (signal_fd < 0)
+        die("signalfd");
+    struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
+    for (;;) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            die("poll");
+        if (fds[1].revents)
+            return;
+        if (fds[0].revents && !next_line())
+            return;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    size_t len = number_arg(argc, argv, 1, 1, 64) * MIB;
+    threads = number_arg(argc, argv, 2, 1, 2);
+    int huge = argc > 3 && !strcmp(argv[3], "huge");
+
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, NULL); /* before the threads, which inherit it */
+
+    page_size = base_page_size();
+    pages = len / page_size;
+    versions = calloc(pages, sizeof *versions);
+    pthread_t *workers = calloc(threads, sizeof *workers);
+    if (!versions || !workers)
+        die("calloc");
+
+    base_pages_only(!huge);
+    memory = map_aligned(len, huge);
+    fill_all(memory, len, 0);
+    base_pages_only(0);
+    say("ready %p %zu %d", (void *)memory, len, (int)getpid());
+
+    for (size_t t = 0; t < threads; t++)
+        if ((errno = pthread_create(&workers[t], NULL, work, (void *)(uintptr_t)t)))
+            die("pthread_create");
+    wait_for_stop(&term);
+    atomic_store(&stopping, 1);
+
+    size_t least = SIZE_MAX;
+    for (size_t t = 0; t < threads; t++) {
+        void *rounds;
+        pthread_join(workers[t], &rounds);
+        if ((size_t)(uintptr_t)rounds < least)
+            least = (size_t)(uintptr_t)rounds;
+    }
+    say("ok %zu", least);
+    return 0;
+}

@@ -1,0 +1,61 @@
+//! Benchmarks by name. Each lies in a file of its own and has a line in [`BENCHES`].
+
+mod pairs;
+mod startup;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::run::{self, cargo};
+
+/// One benchmark.
+struct Bench {
+    /// What `cargo xtask bench NAME` calls it.
+    name: &'static str,
+    /// The question that it answers, and its arguments.
+    about: &'static str,
+    /// Runs it with the release binary and the arguments after its name, and prints its table.
+    run: fn(&Path, &[&str]) -> Result<()>,
+}
+
+const BENCHES: &[Bench] = &[Bench {
+    name: "startup",
+    about: "what does starting hugepilot cost, beside starting `true`? [PAIRS=20]",
+    run: startup::run,
+}];
+
+/// Runs the benchmark of that name on a fresh release build, or prints their names for `list`.
+pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {
+    if name == "list" {
+        print!("{}", list());
+        return Ok(());
+    }
+    let bench = BENCHES.iter().find(|bench| bench.name == name);
+    let bench = bench.with_context(|| format!("no benchmark {name:?}; there are\n{}", list()))?;
+    run::run(&mut cargo(&["build", "--release"]))?;
+    (bench.run)(&release_binary(), args)
+}
+
+fn release_binary() -> PathBuf {
+    run::target().join("release/hugepilot")
+}
+
+fn list() -> String {
+    BENCHES.iter().map(|bench| format!("{:<16} {}\n", bench.name, bench.about)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_listed_once_each() {
+        let mut names: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), BENCHES.len());
+        assert!(!names.contains(&"list"));
+        assert_eq!(list().lines().count(), BENCHES.len());
+    }
+}
