@@ -6,6 +6,8 @@ use std::fmt;
 use hugepilot_units::{Nanos, Region};
 use serde::{Deserialize, Serialize};
 
+use crate::Skips;
+
 /// An error number of the kernel. Any value is allowed: kernels invent new uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -128,6 +130,8 @@ impl fmt::Display for Stop {
 pub struct Journal {
     /// The acts.
     pub acts: Vec<Act>,
+    /// Regions that were passed over because they changed since the plan.
+    pub skipped: Skips,
     /// Why it ended early, if it did.
     pub stopped: Option<Stop>,
 }

@@ -140,12 +140,25 @@ pub struct Candidate {
 /// What sampling and counters said over one stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// Share of samples that waited for scattered memory (streams and TLB-held pages left out).
+    /// Share of samples that waited for scattered memory (streams left out).
     pub stall_ratio: f64,
     /// Instructions per cycle, where counters exist.
     pub instructions_per_cycle: Option<f64>,
     /// Page walks per thousand instructions, where counters exist.
     pub walks_per_kiloinstruction: Option<f64>,
+}
+
+/// Picks against the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Regions that are truly hot.
+    pub hot_regions: u64,
+    /// Picks that are.
+    pub picked_hot_regions: u64,
+    /// Hot regions picked, of all that are hot.
+    pub recall_ratio: f64,
+    /// Hot regions picked, of all picked.
+    pub precision_ratio: f64,
 }
 
 /// The whole report.
@@ -157,6 +170,8 @@ pub struct TuneReport {
     pub target: TargetInfo,
     /// How.
     pub sampler: SamplerReport,
+    /// How well the picks met the hot regions that the workload announced; `None` where nobody announced any.
+    pub score: Option<Score>,
     /// Whether this was a dry run: nothing was changed.
     pub dry_run: bool,
     /// Resident memory of the target when the plan was made.

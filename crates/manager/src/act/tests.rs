@@ -1,0 +1,152 @@
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use hugepilot_kernel::fake::{FakeTarget, Script};
+use hugepilot_kernel::memory::Pressure;
+use hugepilot_record::Headroom;
+use hugepilot_units::Region;
+
+use super::*;
+
+fn picks(regions: std::ops::Range<u64>) -> Vec<Pick> {
+    let pick = |region| Pick {
+        region: Region::new(region),
+        heat_ratio: 0.01,
+        pages_seen: 9,
+        added: Bytes::ZERO,
+        mapping: "[anon]".into(),
+    };
+    regions.map(pick).collect()
+}
+
+fn run(target: &FakeTarget, regions: std::ops::Range<u64>) -> Journal {
+    promote(target, &picks(regions), &Guard::default(), &|| false, &mut |_| {})
+}
+
+fn failing(errno: Errno, times: usize) -> FakeTarget {
+    FakeTarget::with_regions(0..20).scripted(vec![Script::Fail(errno); times])
+}
+
+#[test]
+fn what_is_seen_huge_counts() {
+    let target = FakeTarget::with_regions(0..5);
+    let journal = run(&target, 0..5);
+    assert_eq!((journal.attempted(), journal.verified(), journal.stopped), (5, 5, None));
+    assert!(journal.failed().is_empty());
+}
+
+#[test]
+fn a_success_that_made_nothing_is_no_gain() {
+    let target = FakeTarget::with_regions(0..3).scripted([Script::Succeed, Script::FakeSuccess]);
+    let journal = run(&target, 0..3);
+    assert_eq!((journal.attempted(), journal.verified()), (3, 2));
+    assert_eq!(journal.failed(), BTreeMap::from([("not_seen".into(), 1)]));
+}
+
+/// Every errno at the first, a middle and the last call: the right name, no endless retry.
+#[test]
+fn every_errno_is_counted_under_its_name_wherever_it_strikes() {
+    let table = [
+        (Errno::EAGAIN, None),
+        (Errno::ENOMEM, None),
+        (Errno::EINVAL, None),
+        (Errno(4), None),
+        (Errno(14), None),
+        (Errno::EBUSY, Some(Stop::CgroupFull)),
+        (Errno::EPERM, Some(Stop::NotPermitted)),
+        (Errno::EACCES, Some(Stop::NotPermitted)),
+        (Errno::ENOSYS, Some(Stop::NotPermitted)),
+        (Errno::ESRCH, Some(Stop::TargetGone)),
+    ];
+    for (errno, stop) in table {
+        for position in [0_u64, 2, 4] {
+            // EAGAIN is tried twice.
+            let fails = if errno == Errno::EAGAIN { 2 } else { 1 };
+            let script = vec![Script::Succeed; usize::try_from(position).unwrap()];
+            let target = FakeTarget::with_regions(0..5)
+                .scripted(script)
+                .scripted(vec![Script::Fail(errno); fails]);
+            let journal = run(&target, 0..5);
+            assert_eq!(journal.failed(), BTreeMap::from([(errno.to_string(), 1)]), "{errno} at {position}");
+            assert_eq!(journal.stopped, stop, "{errno} at {position}");
+            let attempted = if stop.is_some() { position + 1 } else { 5 };
+            assert_eq!(journal.attempted(), attempted, "{errno} at {position}");
+            assert_eq!(journal.verified(), attempted - 1);
+            assert!(target.asked.borrow().len() as u64 <= attempted + 1, "no endless retry");
+        }
+    }
+}
+
+#[test]
+fn eagain_deserves_one_retry() {
+    let target = failing(Errno::EAGAIN, 1);
+    let journal = run(&target, 0..1);
+    assert_eq!((journal.verified(), journal.acts[0].calls), (1, 2));
+}
+
+#[test]
+fn without_huge_pages_it_stops_soon() {
+    let journal = run(&failing(Errno::ENOMEM, 20), 0..20);
+    assert_eq!((journal.attempted(), journal.stopped), (3, Some(Stop::NoHugePages)));
+}
+
+#[test]
+fn the_same_failure_again_and_again_ends_the_round() {
+    let journal = run(&failing(Errno::EINVAL, 20), 0..20);
+    assert_eq!((journal.attempted(), journal.stopped), (8, Some(Stop::RepeatedFailure)));
+}
+
+#[test]
+fn a_slow_collapse_ends_the_round_and_still_counts() {
+    let target = FakeTarget::with_regions(0..5).scripted([Script::Slow(Nanos::millis(40))]);
+    let journal = run(&target, 0..5);
+    assert_eq!((journal.verified(), journal.stopped), (1, Some(Stop::SlowCollapse)));
+}
+
+#[test]
+fn a_target_that_dies_is_left_alone() {
+    let target = FakeTarget::with_regions(0..5).scripted([Script::Succeed, Script::Die]);
+    let journal = run(&target, 0..5);
+    assert_eq!((journal.verified(), journal.stopped), (1, Some(Stop::TargetGone)));
+    let execed = FakeTarget::with_regions(0..5);
+    execed.state.set(TargetState::Execed);
+    assert_eq!(run(&execed, 0..5).stopped, Some(Stop::TargetExeced));
+    assert!(execed.asked.borrow().is_empty());
+}
+
+#[test]
+fn short_memory_forbids_everything() {
+    let pressed = FakeTarget::with_regions(0..5);
+    pressed.pressure.set(Some(Pressure { some_avg10: 20.0, full_avg10: 0.0 }));
+    assert_eq!(run(&pressed, 0..5).stopped, Some(Stop::MemoryPressure));
+    let tight = FakeTarget::with_regions(0..5);
+    tight.headroom.set(Headroom {
+        cgroup: Bytes::mib(9),
+        cgroup_limit: Bytes::mib(12),
+        ..tight.headroom.get()
+    });
+    assert_eq!(run(&tight, 0..5).stopped, Some(Stop::MemoryPressure));
+    assert!(pressed.asked.borrow().is_empty() && tight.asked.borrow().is_empty());
+}
+
+#[test]
+fn a_region_that_changed_since_the_plan_is_passed_over() {
+    let target = FakeTarget::with_regions(0..4);
+    target.pages.borrow_mut().get_mut(&Region::new(1)).unwrap().shared = 512;
+    target.pages.borrow_mut().get_mut(&Region::new(2)).unwrap().huge = true;
+    let journal = run(&target, 0..4);
+    assert_eq!(journal.attempted(), 2);
+    assert_eq!(
+        journal.skipped,
+        BTreeMap::from([(SkipReason::SharedAfterFork, 1), (SkipReason::AlreadyHuge, 1)])
+    );
+}
+
+#[test]
+fn an_interrupt_leaves_a_whole_journal() {
+    let target = FakeTarget::with_regions(0..5);
+    let asked = Cell::new(0);
+    let interrupted = || asked.replace(asked.get() + 1) == 3;
+    let journal = promote(&target, &picks(0..5), &Guard::default(), &interrupted, &mut |_| {});
+    assert_eq!((journal.verified(), journal.stopped), (3, Some(Stop::Interrupted)));
+}

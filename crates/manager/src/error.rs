@@ -1,0 +1,47 @@
+//! What keeps a loop from doing its work.
+
+use std::io;
+
+use hugepilot_kernel::KernelError;
+use hugepilot_record::Pid;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// The kernel said no.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Sampling is not allowed or not possible.
+    #[error("cannot sample process {pid}: {source}")]
+    Sample {
+        /// Which process.
+        pid: Pid,
+        /// Why not.
+        source: KernelError,
+    },
+    /// A program could not be started.
+    #[error("cannot start {program:?}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The file that the figure of merit should come from cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Progress {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A process ended before there was anything to measure.
+    #[error("{what} ended before it could be measured{}", status.as_deref().map(|s| format!(" ({s})")).unwrap_or_default())]
+    Ended {
+        /// Which.
+        what: String,
+        /// How, if known.
+        status: Option<String>,
+    },
+}

@@ -1,0 +1,143 @@
+//! The program's own figure of merit, read from its output as it is written.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+
+use hugepilot_units::Nanos;
+use regex::Regex;
+
+use crate::ManagerError;
+
+/// Of a file that is there already, so much of its end is searched for figures.
+const LOOK_BACK_BYTES: u64 = 1 << 20;
+/// A line longer than this is cut: a program that prints no newlines must not fill our memory.
+const MAX_LINE: usize = 64 << 10;
+/// Figures kept.
+const MAX_FIGURES: usize = 100_000;
+
+enum Source {
+    File { file: File, partial: Vec<u8> },
+    Lines(Receiver<String>),
+}
+
+/// Figures found so far, each with the time we saw it.
+pub struct ProgressReader {
+    pattern: Regex,
+    source: Source,
+    figures: Vec<(Nanos, f64)>,
+}
+
+impl ProgressReader {
+    /// Follows a file that a program writes. Figures already in it count as seen at `now`.
+    ///
+    /// # Errors
+    /// [`ManagerError::Progress`] when it cannot be opened.
+    pub fn follow(path: &Path, pattern: Regex, now: Nanos) -> Result<Self, ManagerError> {
+        let open = || {
+            let mut file = File::open(path)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(LOOK_BACK_BYTES)))?;
+            Ok(file)
+        };
+        let file = open().map_err(|source| ManagerError::Progress { path: path.display().to_string(), source })?;
+        let mut reader =
+            Self { pattern, source: Source::File { file, partial: Vec::new() }, figures: Vec::new() };
+        reader.poll(now);
+        Ok(reader)
+    }
+
+    /// Reads lines that another thread receives.
+    pub const fn lines(pattern: Regex, lines: Receiver<String>) -> Self {
+        Self { pattern, source: Source::Lines(lines), figures: Vec::new() }
+    }
+
+    /// Takes in what was written since.
+    pub fn poll(&mut self, now: Nanos) {
+        let mut lines = Vec::new();
+        match &mut self.source {
+            Source::Lines(receiver) => lines.extend(receiver.try_iter()),
+            Source::File { file, partial } => {
+                let mut chunk = Vec::new();
+                let _ = file.take(LOOK_BACK_BYTES).read_to_end(&mut chunk);
+                partial.extend_from_slice(&chunk);
+                while let Some(end) = partial.iter().position(|&b| b == b'\n') {
+                    lines.push(String::from_utf8_lossy(&partial[..end]).into_owned());
+                    partial.drain(..=end);
+                }
+                if partial.len() > MAX_LINE {
+                    partial.clear();
+                }
+            }
+        }
+        for line in lines {
+            if let Some(figure) = self.figure(&line)
+                && self.figures.len() < MAX_FIGURES
+            {
+                self.figures.push((now, figure));
+            }
+        }
+    }
+
+    /// Figures seen between `from` and `to`, in order.
+    pub fn between(&self, from: Nanos, to: Nanos) -> Vec<f64> {
+        self.figures.iter().filter(|(time, _)| (from..to).contains(time)).map(|&(_, figure)| figure).collect()
+    }
+
+    /// The first group of the pattern, or all it matched, as a number. Thousands separators are taken out.
+    fn figure(&self, line: &str) -> Option<f64> {
+        let found = self.pattern.captures(line)?;
+        let text = found.get(1).or_else(|| found.get(0))?.as_str();
+        let number: f64 = text.trim().replace(',', "").parse().ok()?;
+        number.is_finite().then_some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn pattern() -> Regex {
+        Regex::new(r"Trial Time:\s+([\d.]+)").unwrap()
+    }
+
+    #[test]
+    fn a_growing_file_is_followed_and_half_lines_wait() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "Trial Time:   1.50\nnoise").unwrap();
+        let mut reader = ProgressReader::follow(file.path(), pattern(), Nanos::seconds(1)).unwrap();
+        write!(file, "Trial Time:   1.2").unwrap();
+        reader.poll(Nanos::seconds(2));
+        writeln!(file, "5").unwrap();
+        reader.poll(Nanos::seconds(3));
+        assert_eq!(reader.between(Nanos::ZERO, Nanos::seconds(3)), [1.5]);
+        assert_eq!(reader.between(Nanos::seconds(3), Nanos::seconds(9)), [1.25]);
+    }
+
+    #[test]
+    fn lines_may_come_from_a_pipe_and_hold_anything() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let mut reader = ProgressReader::lines(Regex::new(r"[\d,.]+ ops").unwrap(), receiver);
+        for line in ["", "x\u{1b}[31m", "1,234 ops", "ops"] {
+            sender.send(line.to_owned()).unwrap();
+        }
+        reader.poll(Nanos::ZERO);
+        assert!(reader.between(Nanos::ZERO, Nanos::seconds(1)).is_empty(), "`1,234 ops` is no number as a whole");
+        let mut grouped = ProgressReader::lines(Regex::new(r"([\d,.]+) ops").unwrap(), {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            sender.send("1,234 ops".to_owned()).unwrap();
+            receiver
+        });
+        grouped.poll(Nanos::ZERO);
+        assert_eq!(grouped.between(Nanos::ZERO, Nanos::seconds(1)), [1234.0]);
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = ProgressReader::follow(Path::new("/no/such/log"), pattern(), Nanos::ZERO).err().unwrap();
+        assert!(error.to_string().contains("/no/such/log"));
+    }
+}

@@ -1,0 +1,182 @@
+//! What a huge page saves on this machine: random accesses over base pages against huge pages.
+//!
+//! The two memories stand side by side and are measured in turns, so that a shared machine's moods hit both. Takes one
+//! to a few seconds and at most 2 GiB, once per machine: the caller keeps the result ([`Measured::load`]).
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+use hugepilot_kernel::memory::{mem_info, page_sizes};
+use hugepilot_kernel::{AnonMap, KernelError, Pages, Root};
+use hugepilot_units::{Bytes, Nanos, PageSizes};
+use serde::{Deserialize, Serialize};
+
+/// Sizes of the hot set that are measured.
+const SIZES: [Bytes; 4] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256), Bytes::gib(1)];
+const PAIRS: usize = 5;
+/// Memory that stays free while calibrating.
+const RESERVE: Bytes = Bytes::gib(2);
+/// One word per cache line is used, so that every access can miss.
+const WORDS_PER_LINE: usize = 8;
+const STEPS: usize = 400_000;
+
+/// Time per access at one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Memory accessed at random.
+    pub hot_bytes: Bytes,
+    /// Time on huge pages over time on base pages, each load depending on the one before; median of pairs.
+    pub chase_ratio: f64,
+    /// The same for independent loads.
+    pub gather_ratio: f64,
+}
+
+/// A machine's calibration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Whose it is; another machine's is not used.
+    pub machine: String,
+    /// By size.
+    pub points: Vec<Point>,
+    /// What one sample of the CPU clock costs the sampled thread.
+    pub sample_cost_ns: Nanos,
+}
+
+impl Measured {
+    /// What tells machines apart: CPU, kernel, memory.
+    pub fn machine(root: &Root) -> String {
+        let cpu = root.read_text("proc/cpuinfo").unwrap_or_default();
+        let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("").trim_start_matches([' ', '\t', ':']);
+        let kernel = root.read_text("proc/sys/kernel/osrelease").unwrap_or_default();
+        let memory = mem_info(root).map_or(Bytes::ZERO, |info| info.total);
+        format!("{model}; Linux {kernel}; {memory}")
+    }
+
+    /// Reads a kept calibration; `None` when there is none for this machine.
+    pub fn load(path: &Path, machine: &str) -> Option<Self> {
+        let measured: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        (measured.machine == machine && !measured.points.is_empty()).then_some(measured)
+    }
+
+    /// Keeps it. A half-written file never replaces a whole one.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn save(&self, path: &Path) -> std::io::Result<()> {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let partial = path.with_extension(format!("{}.part", std::process::id()));
+        std::fs::write(&partial, serde_json::to_vec_pretty(self)?)?;
+        std::fs::rename(&partial, path)
+    }
+
+    /// Measures every size there is memory for, calling `progress` before each. Sizes whose huge pages could not be had
+    /// are left out: a ratio of base pages to base pages would say that huge pages gain nothing.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn measure(progress: impl Fn(Bytes)) -> Result<Self, KernelError> {
+        let root = Root::live();
+        let sizes = page_sizes(&root)?;
+        let available = mem_info(&root)?.available;
+        let fits = |hot: &Bytes| available > hot.times(2) + RESERVE;
+        let points = SIZES.into_iter().filter(fits).inspect(|&hot| progress(hot)).filter_map(|hot| point(hot, sizes));
+        Ok(Self {
+            machine: Self::machine(&root),
+            points: points.collect(),
+            sample_cost_ns: crate::sample_cost().unwrap_or_default(),
+        })
+    }
+}
+
+fn point(hot: Bytes, sizes: PageSizes) -> Option<Point> {
+    let mut base = AnonMap::new(hot, Pages::Base, sizes).ok()?;
+    let mut huge = AnonMap::new(hot, Pages::Huge, sizes).ok()?;
+    link(base.words_mut());
+    link(huge.words_mut());
+    // Where THP is switched off, ask for each page; where none is to be had, there is nothing to compare.
+    huge.collapse(huge.range()).ok()?;
+    let ratio = |walk: fn(&[u64]) -> u64| {
+        let mut ratios: Vec<f64> = (0..PAIRS)
+            .map(|_| time(walk, huge.words()).as_seconds() / time(walk, base.words()).as_seconds())
+            .collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        ratios[PAIRS / 2]
+    };
+    Some(Point { hot_bytes: hot, chase_ratio: ratio(chase), gather_ratio: ratio(gather) })
+}
+
+/// Links all lines into one cycle of full length (a linear congruential sequence modulo a power of two, Knuth 3.2.1.2),
+/// in one pass in address order, so that filling is as fast as the first touch.
+fn link(words: &mut [u64]) {
+    let lines = (words.len() / WORDS_PER_LINE) as u64;
+    debug_assert!(lines.is_power_of_two());
+    for line in 0..lines {
+        let next = line.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f) & (lines - 1);
+        words[usize::try_from(line).unwrap_or(0) * WORDS_PER_LINE] = next * WORDS_PER_LINE as u64;
+    }
+}
+
+fn time(walk: fn(&[u64]) -> u64, words: &[u64]) -> Nanos {
+    let start = Instant::now();
+    black_box(walk(words));
+    start.elapsed().into()
+}
+
+/// Each load gives the address of the next.
+#[allow(clippy::cast_possible_truncation)]
+fn chase(words: &[u64]) -> u64 {
+    let mut at = 0;
+    for _ in 0..STEPS {
+        at = words[at as usize];
+    }
+    at
+}
+
+/// Addresses come from arithmetic, so many loads are under way at once.
+#[allow(clippy::cast_possible_truncation)]
+fn gather(words: &[u64]) -> u64 {
+    let mask = words.len() - 1;
+    let (mut state, mut sum) = (88_172_645_463_325_252_u64, 0_u64);
+    for _ in 0..STEPS * 4 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        sum = sum.wrapping_add(words[state as usize & mask]);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cycle_visits_every_line_once() {
+        let mut words = vec![0_u64; 1024 * WORDS_PER_LINE];
+        link(&mut words);
+        let mut seen = vec![false; 1024];
+        let mut at = 0;
+        for _ in 0..1024 {
+            at = usize::try_from(words[at]).unwrap();
+            assert!(!std::mem::replace(&mut seen[at / WORDS_PER_LINE], true));
+        }
+        assert_eq!(at, 0, "the cycle closes");
+    }
+
+    #[test]
+    fn a_calibration_of_another_machine_is_not_used() {
+        let dir = std::env::temp_dir().join(format!("hugepilot-calibrate-{}", std::process::id()));
+        let path = dir.join("calibration.json");
+        let point = Point { hot_bytes: Bytes::mib(64), chase_ratio: 0.8, gather_ratio: 0.5 };
+        let kept = Measured { machine: "A".into(), points: vec![point], sample_cost_ns: Nanos::new(9_000) };
+        kept.save(&path).unwrap();
+        assert_eq!(Measured::load(&path, "A"), Some(kept));
+        assert_eq!(Measured::load(&path, "B"), None);
+        std::fs::write(&path, b"{ torn").unwrap();
+        assert_eq!(Measured::load(&path, "A"), None);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,185 @@
+//! The code of one process: which bytes lie around an instruction pointer, and what a sample there means.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+use hugepilot_kernel::{Process, Root};
+use hugepilot_record::{Mapping, MappingKind, Pid};
+use hugepilot_units::{AddrRange, Bytes, Nanos, VirtAddr};
+
+use crate::code::{Boundary, ElfCode, Recipe, analyse};
+
+/// Recipes kept; then all are forgotten and made again.
+const MAX_RECIPES: usize = 16_384;
+/// Of code made at run time we see this much before and after the instruction pointer.
+const WINDOW_BEFORE: u64 = 1024;
+const WINDOW_AFTER: u64 = 384;
+/// Code made at run time is looked at again after this long: it may have been replaced.
+const FRESH_FOR: Nanos = Nanos::seconds(5);
+/// Least time between two looks at the list of mappings.
+const LAYOUT_EVERY: Nanos = Nanos::seconds(1);
+
+/// Executable memory of a process.
+struct CodeRange {
+    range: AddrRange,
+    offset: Bytes,
+    name: Rc<str>,
+    kind: MappingKind,
+}
+
+/// What the samples of one process mean, found out once per instruction pointer.
+pub(crate) struct CodeMap {
+    process: Option<Process>,
+    ranges: Vec<CodeRange>,
+    files: HashMap<Rc<str>, Option<Rc<ElfCode>>>,
+    recipes: HashMap<u64, Rc<Recipe>>,
+    layout_read: Option<Nanos>,
+    layout_stale: bool,
+    recipes_made: Nanos,
+    has_runtime_code: bool,
+    bytes: Vec<u8>,
+}
+
+impl CodeMap {
+    /// For process `pid`. When it may not be looked at, or is gone, every sample is without an address.
+    pub(crate) fn new(root: &Root, pid: Pid) -> Self {
+        Self {
+            process: Process::open(root, pid).ok(),
+            ranges: Vec::new(),
+            files: HashMap::new(),
+            recipes: HashMap::with_capacity(MAX_RECIPES),
+            layout_read: None,
+            layout_stale: true,
+            recipes_made: Nanos::ZERO,
+            has_runtime_code: false,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// New executable memory appeared, or code was replaced.
+    pub(crate) fn invalidate(&mut self) {
+        self.layout_stale = true;
+    }
+
+    /// What a sample at `ip` means.
+    pub(crate) fn recipe(&mut self, ip: VirtAddr, now: Nanos) -> Rc<Recipe> {
+        let stale = self.has_runtime_code && now > self.recipes_made + FRESH_FOR;
+        if stale || self.recipes.len() >= MAX_RECIPES {
+            self.recipes.clear();
+            self.recipes_made = now;
+            self.has_runtime_code = false;
+        }
+        if let Some(recipe) = self.recipes.get(&ip.get()) {
+            return recipe.clone();
+        }
+        let recipe = Rc::new(self.analyse(ip, now));
+        self.recipes.insert(ip.get(), recipe.clone());
+        recipe
+    }
+
+    fn analyse(&mut self, ip: VirtAddr, now: Nanos) -> Recipe {
+        let nothing = || analyse(&[], 0, Boundary::Unknown, ip.get());
+        let Some(at) = self.find(ip, now) else { return nothing() };
+        let (kind, name) = (self.ranges[at].kind, self.ranges[at].name.clone());
+        if kind == MappingKind::File {
+            if let Some(recipe) = self.analyse_file(at, &name, ip) {
+                return recipe;
+            }
+        }
+        self.has_runtime_code |= kind != MappingKind::File;
+        let range = self.ranges[at].range;
+        let window = range.intersect(AddrRange::new(
+            VirtAddr::new(ip.get().saturating_sub(WINDOW_BEFORE)),
+            ip.plus(Bytes::new(WINDOW_AFTER)),
+        ));
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let read = if &*name == "[vdso]" {
+            read_own_vdso(window, range, &mut bytes)
+        } else {
+            self.read_memory(window, &mut bytes)
+        };
+        let recipe =
+            read.map_or_else(nothing, |()| analyse(&bytes, window.start.get(), Boundary::Unknown, ip.get()));
+        self.bytes = bytes;
+        recipe
+    }
+
+    /// From the file: works without the right to read the process's memory, and functions are known.
+    fn analyse_file(&mut self, at: usize, name: &Rc<str>, ip: VirtAddr) -> Option<Recipe> {
+        let elf = self.file(name)?;
+        let CodeRange { range, offset, .. } = self.ranges[at];
+        let file_offset = ip.since(range.start) + offset;
+        let ip_in_file = elf.vaddr_of_file_offset(file_offset.get())?;
+        let bias = ip.get().wrapping_sub(ip_in_file);
+        // The IP follows the waiting instruction, which is what must lie in the function.
+        let (window, boundary) = match elf.function_at(ip_in_file.checked_sub(1)?) {
+            Some(function) => (function, Boundary::Function),
+            None => (
+                ip_in_file.saturating_sub(WINDOW_BEFORE)..ip_in_file.saturating_add(WINDOW_AFTER),
+                Boundary::Unknown,
+            ),
+        };
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let start = window.start.wrapping_add(bias);
+        let recipe =
+            elf.read(window, &mut bytes).ok().map(|()| analyse(&bytes, start, boundary, ip.get()));
+        self.bytes = bytes;
+        recipe
+    }
+
+    fn file(&mut self, name: &Rc<str>) -> Option<Rc<ElfCode>> {
+        if let Some(known) = self.files.get(name) {
+            return known.clone();
+        }
+        let path = self.process.as_ref()?.mapped_path(name);
+        let elf = ElfCode::open(&path).ok().map(Rc::new);
+        self.files.insert(name.clone(), elf.clone());
+        elf
+    }
+
+    fn read_memory(&self, window: AddrRange, bytes: &mut Vec<u8>) -> Option<()> {
+        bytes.clear();
+        bytes.resize(window.len().as_usize(), 0);
+        let read = self.process.as_ref()?.read_memory(&[window], bytes).ok()?;
+        bytes.truncate(read);
+        Some(())
+    }
+
+    fn find(&mut self, ip: VirtAddr, now: Nanos) -> Option<usize> {
+        let known = self.position(ip);
+        if known.is_some() && !self.layout_stale {
+            return known;
+        }
+        if self.layout_read.is_none_or(|read| now > read + LAYOUT_EVERY) {
+            self.layout_read = Some(now);
+            self.layout_stale = false;
+            let layout = self.process.as_ref().and_then(|process| process.layout().ok()).unwrap_or_default();
+            self.ranges = layout.into_iter().filter(|m| m.protection.execute).map(CodeRange::from).collect();
+        }
+        self.position(ip)
+    }
+
+    fn position(&self, ip: VirtAddr) -> Option<usize> {
+        let at = self.ranges.partition_point(|code| code.range.end <= ip);
+        self.ranges.get(at).filter(|code| code.range.contains(ip)).map(|_| at)
+    }
+}
+
+impl From<Mapping> for CodeRange {
+    fn from(mapping: Mapping) -> Self {
+        Self { range: mapping.range, offset: mapping.offset, name: mapping.name.into(), kind: mapping.kind }
+    }
+}
+
+/// The vdso is the kernel's, and the same in every 64-bit process: ours can be read without any right.
+fn read_own_vdso(window: AddrRange, theirs: AddrRange, bytes: &mut Vec<u8>) -> Option<()> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
+    let ours = u64::from_str_radix(line.split('-').next()?, 16).ok()?;
+    bytes.clear();
+    bytes.resize(window.len().as_usize(), 0);
+    let at = ours + window.start.since(theirs.start).get();
+    File::open("/proc/self/mem").ok()?.read_exact_at(bytes, at).ok()
+}

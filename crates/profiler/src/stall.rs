@@ -1,0 +1,162 @@
+//! The stall-address sampler: finds, without hardware counters, the addresses a process waits for.
+//!
+//! A timer interrupt arrives when the instruction at the head of the pipeline has finished, and a processor that waits
+//! for memory has the waiting instruction there. So the sampled IP is the instruction right after it, and the sampled
+//! registers are those it left: enough to recompute the address it used (see [`crate::code`]). Sun's dataspace
+//! profiling did this with clock samples on SPARC (Itzkowitz et al., SC'03).
+
+use hashbrown::HashMap;
+use hugepilot_kernel::perf::{Event, PerfSampler, Record, SamplerOptions};
+use hugepilot_kernel::{KernelError, Process, Root, Target};
+use hugepilot_record::{Pattern, Pid, Provenance, ProvenanceCounts, Sample, Tid};
+use hugepilot_units::{Nanos, VirtAddr};
+
+use crate::code::{Regs, Stride};
+use crate::codemap::CodeMap;
+use crate::source::AddressSource;
+use crate::streams::Streams;
+
+/// Processes whose code is kept apart; more are counted, but give no addresses.
+const MAX_PROCESSES: usize = 32;
+/// Above are no user addresses, below nobody maps anything.
+const USER_ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 56;
+
+/// Samples a process, its threads, and what they start, by the CPU clock.
+pub struct StallSampler {
+    perf: PerfSampler,
+    resolver: Resolver,
+}
+
+/// Turns records into samples. Apart from the ring, so that the ring can lend its records.
+struct Resolver {
+    root: Root,
+    codes: HashMap<Pid, CodeMap>,
+    streams: Streams,
+    counts: ProvenanceCounts,
+    execs: Vec<Pid>,
+}
+
+impl StallSampler {
+    /// Attaches to `process` and starts, with `rate_hz` samples per second of each thread's CPU time.
+    ///
+    /// # Errors
+    /// EACCES or EPERM without the right to sample it; [`KernelError::NoProcess`].
+    pub fn attach(process: &Process, rate_hz: u32) -> Result<Self, KernelError> {
+        let options =
+            SamplerOptions { event: Event::cpu_clock(period_of(rate_hz)), per_thread: false };
+        let mut perf = PerfSampler::attach(process, options)?;
+        perf.enable()?;
+        Ok(Self { perf, resolver: Resolver::new(process) })
+    }
+}
+
+/// The time between samples: odd, so that it keeps step with nothing in the program.
+fn period_of(rate_hz: u32) -> Nanos {
+    Nanos::new(1_000_000_000 / u64::from(rate_hz.max(1)) | 1)
+}
+
+impl AddressSource for StallSampler {
+    fn name(&self) -> &str {
+        "cpu-clock"
+    }
+    fn drain(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample)) {
+        let Self { perf, resolver } = self;
+        perf.drain(wait, |record| {
+            if let Some(sample) = resolver.resolve(&record) {
+                each(sample);
+            }
+        });
+    }
+    fn rescan(&mut self, process: &Process) -> Result<(), KernelError> {
+        self.perf.rescan(process)
+    }
+    fn counts(&self) -> ProvenanceCounts {
+        self.resolver.counts
+    }
+    fn execs(&mut self) -> Vec<Pid> {
+        std::mem::take(&mut self.resolver.execs)
+    }
+}
+
+impl Resolver {
+    fn new(process: &Process) -> Self {
+        Self {
+            root: process.root().clone(),
+            codes: HashMap::new(),
+            streams: Streams::new(process.sizes().base),
+            counts: ProvenanceCounts::default(),
+            execs: Vec::new(),
+        }
+    }
+
+    fn resolve(&mut self, record: &Record) -> Option<Sample> {
+        match *record {
+            Record::Sample { ip, pid, tid, time, registers, .. } => {
+                let registers = registers.map(|regs| Regs::new(ip.get(), regs.0));
+                return Some(self.sample(ip, pid, tid, time, registers));
+            }
+            Record::Lost(count) => self.counts.lost += count,
+            Record::Throttled => self.counts.throttled += 1,
+            Record::Exec(pid) => {
+                self.codes.remove(&pid);
+                self.execs.push(pid);
+            }
+            Record::Mapped(pid) => {
+                if let Some(code) = self.codes.get_mut(&pid) {
+                    code.invalidate();
+                }
+            }
+            Record::Fork { .. } | Record::Other => {}
+        }
+        None
+    }
+
+    fn sample(&mut self, ip: VirtAddr, pid: Pid, tid: Tid, time: Nanos, registers: Option<Regs>) -> Sample {
+        let mut sample = Sample {
+            time,
+            pid,
+            tid,
+            ip,
+            address: None,
+            provenance: Provenance::None,
+            pattern: Pattern::Scattered,
+            stack: registers.and_then(|regs| regs.get(iced_x86::Register::RSP)).map(VirtAddr::new),
+        };
+        if let (Some(registers), Some(code)) = (registers, self.code(pid)) {
+            let recipe = code.recipe(ip, time);
+            sample.ip = VirtAddr::new(recipe.accessing_ip);
+            sample.address = recipe.address(&registers).filter(|a| USER_ADDRESSES.contains(&a.get()));
+            if let Some(address) = sample.address {
+                sample.provenance = recipe.provenance;
+                sample.pattern = self.pattern(tid, sample.ip, address, time, recipe.stride);
+            }
+        }
+        self.counts.count(sample.provenance);
+        sample
+    }
+
+    fn pattern(&mut self, tid: Tid, ip: VirtAddr, address: VirtAddr, time: Nanos, stride: Stride) -> Pattern {
+        self.streams.classify(tid, ip, address, time, stride)
+    }
+
+    fn code(&mut self, pid: Pid) -> Option<&mut CodeMap> {
+        if !self.codes.contains_key(&pid) {
+            if self.codes.len() >= MAX_PROCESSES {
+                return None;
+            }
+            self.codes.insert(pid, CodeMap::new(&self.root, pid));
+        }
+        self.codes.get_mut(&pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_period_is_odd_and_close() {
+        assert_eq!(period_of(500).get(), 2_000_001);
+        assert_eq!(period_of(0).get(), 1_000_000_001);
+    }
+}
