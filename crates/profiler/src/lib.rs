@@ -1,1 +1,5 @@
-//! placeholder
+//! Measures a live process: which addresses it waits for, and how hot that makes each 2 MiB region.
+
+#![forbid(unsafe_code)]
+
+pub mod code;
