@@ -122,9 +122,10 @@ impl CodeMap {
             ),
         };
         let mut bytes = std::mem::take(&mut self.bytes);
-        let start = window.start.wrapping_add(bias);
-        let recipe =
-            elf.read(window, &mut bytes).ok().map(|()| analyse(&bytes, start, boundary, ip.get()));
+        let recipe = elf.read(window, &mut bytes).ok().map(|read| {
+            let start = read.start.wrapping_add(bias);
+            analyse(&bytes, start, boundary, ip.get())
+        });
         self.bytes = bytes;
         recipe
     }

@@ -1,0 +1,132 @@
+//! The sampled registers.
+
+use iced_x86::Register;
+
+/// User registers of one sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Regs {
+    /// The next instruction to run.
+    pub ip: u64,
+    gpr: [u64; 16],
+}
+
+/// Bits of perf's x86 register set, for each general register in hardware encoding order
+/// (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15).
+const PERF_BIT: [u32; 16] = [0, 2, 3, 1, 7, 6, 4, 5, 16, 17, 18, 19, 20, 21, 22, 23];
+const PERF_BIT_IP: u32 = 8;
+
+impl Regs {
+    /// What to ask of perf in `sample_regs_user`: the instruction pointer and the sixteen general registers.
+    pub const PERF_MASK: u64 = 0xff_01ff;
+
+    /// From the general registers in hardware encoding order (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15).
+    pub const fn new(ip: u64, gpr: [u64; 16]) -> Self {
+        Self { ip, gpr }
+    }
+
+    /// From what perf delivers: one value per bit of `mask`, lowest bit first. `None` when a register is missing.
+    pub fn from_perf(mask: u64, values: &[u64]) -> Option<Self> {
+        let value = |bit: u32| {
+            let below = mask & ((1 << bit) - 1);
+            (mask >> bit & 1 == 1).then(|| values.get(below.count_ones() as usize).copied()).flatten()
+        };
+        let mut gpr = [0; 16];
+        for (register, bit) in gpr.iter_mut().zip(PERF_BIT) {
+            *register = value(bit)?;
+        }
+        Some(Self { ip: value(PERF_BIT_IP)?, gpr })
+    }
+
+    /// The value of a general register, of a part of one (zero-extended), or of the instruction pointer.
+    pub fn get(&self, register: Register) -> Option<u64> {
+        if register.full_register() == Register::RIP {
+            return Some(self.ip);
+        }
+        let whole = self.gpr(Gpr::of(register)?);
+        Some(match register.size() {
+            8 => whole,
+            4 => whole & 0xffff_ffff,
+            2 => whole & 0xffff,
+            _ if is_high_byte(register) => whole >> 8 & 0xff,
+            _ => whole & 0xff,
+        })
+    }
+
+    pub(super) fn gpr(&self, register: Gpr) -> u64 {
+        self.gpr[usize::from(register.0)]
+    }
+}
+
+/// One of the sixteen general registers, by its hardware encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gpr(u8);
+
+impl Gpr {
+    pub(super) const RAX: Self = Self(0);
+    pub(super) const RDX: Self = Self(2);
+    pub(super) const RSP: Self = Self(4);
+    pub(super) const RSI: Self = Self(6);
+    pub(super) const RDI: Self = Self(7);
+
+    /// The general register that `register` is, or is a part of.
+    pub(super) fn of(register: Register) -> Option<Self> {
+        let number = register.is_gpr().then(|| register.full_register().number())?;
+        u8::try_from(number).ok().filter(|&number| number < 16).map(Self)
+    }
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// This register as a set of one.
+    pub(super) const fn bit(self) -> u16 {
+        1 << self.0
+    }
+    /// The members of a set of registers.
+    pub(super) fn in_set(set: u16) -> impl Iterator<Item = Self> {
+        (0..16).map(Self).filter(move |register| set & register.bit() != 0)
+    }
+}
+
+/// Whether it is one of the four registers that lie above the low byte.
+pub(super) fn is_high_byte(register: Register) -> bool {
+    matches!(register, Register::AH | Register::BH | Register::CH | Register::DH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perf_order_is_translated() {
+        // perf: ax bx cx dx si di bp sp ip (bits 0 to 8), r8 to r15 (bits 16 to 23)
+        let values: Vec<u64> = (100..117).collect();
+        let regs = Regs::from_perf(Regs::PERF_MASK, &values).unwrap();
+        for (register, value) in [
+            (Register::RAX, 100),
+            (Register::RBX, 101),
+            (Register::RCX, 102),
+            (Register::RDX, 103),
+            (Register::RSI, 104),
+            (Register::RDI, 105),
+            (Register::RBP, 106),
+            (Register::RSP, 107),
+            (Register::RIP, 108),
+            (Register::R8, 109),
+            (Register::R15, 116),
+        ] {
+            assert_eq!(regs.get(register), Some(value), "{register:?}");
+        }
+        assert_eq!(Regs::from_perf(Regs::PERF_MASK, &values[..16]), None);
+        assert_eq!(Regs::from_perf(Regs::PERF_MASK & !1, &values), None);
+    }
+
+    #[test]
+    fn parts_of_registers_are_cut_out() {
+        let regs = Regs::new(0, [0x1122_3344_5566_7788; 16]);
+        assert_eq!(regs.get(Register::EBX), Some(0x5566_7788));
+        assert_eq!(regs.get(Register::R9W), Some(0x7788));
+        assert_eq!(regs.get(Register::CH), Some(0x77));
+        assert_eq!(regs.get(Register::SIL), Some(0x88));
+        assert_eq!(regs.get(Register::XMM0), None);
+        assert_eq!(regs.get(Register::FS), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! How an instruction walks through memory from one iteration of its loop to the next.
+
+use iced_x86::{Instruction, Mnemonic, OpKind};
+
+use super::access::{Access, Place};
+use super::effects::{Effects, jump_target};
+use super::emulate::{stack_step, written_width};
+use super::listing::Listing;
+use super::regs::Gpr;
+
+/// Loops of more code than this are not looked at.
+const MAX_LOOP_BYTES: u64 = 4 << 10;
+
+/// How the accessing instruction walks through memory inside its innermost loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stride {
+    /// It moves on by so many bytes per iteration: only constants are added to its address registers.
+    Bytes(i64),
+    /// Its address is the same in every iteration.
+    Constant,
+    /// It depends on data, or there is no loop.
+    Unknown,
+}
+
+/// The stride of `access`.
+pub(super) fn stride(listing: &Listing, access: &Access, effects: &mut Effects) -> Stride {
+    if let Some(step) = access.string_step {
+        return Stride::Bytes(step);
+    }
+    match innermost_loop(listing, access.at).map(|(head, end)| net_step(listing, head, end, access, effects))
+    {
+        Some(Some(0)) => Stride::Constant,
+        Some(Some(bytes)) => Stride::Bytes(bytes),
+        _ => Stride::Unknown,
+    }
+}
+
+/// The first and last instruction of the smallest stretch that contains `at` and that a direct jump at its end
+/// repeats.
+fn innermost_loop(listing: &Listing, at: usize) -> Option<(usize, usize)> {
+    let ip = listing.instructions[at].ip();
+    let repeats = listing.instructions.iter().enumerate().skip(at).filter_map(|(end, instruction)| {
+        let target = jump_target(instruction).filter(|&target| target <= ip)?;
+        let bytes = instruction.next_ip() - target;
+        let head = listing.index_of(target).filter(|_| bytes <= MAX_LOOP_BYTES)?;
+        Some((bytes, head, end))
+    });
+    repeats.min().map(|(_, head, end)| (head, end))
+}
+
+/// What one run through the loop adds to the address; `None` when that depends on more than constants.
+fn net_step(
+    listing: &Listing,
+    head: usize,
+    end: usize,
+    access: &Access,
+    effects: &mut Effects,
+) -> Option<i64> {
+    let wanted = access.place.registers();
+    let body = &listing.instructions[head..=end];
+    let mut net = 0_i64;
+    for (at, instruction) in body.iter().enumerate() {
+        for register in Gpr::in_set(effects.written(instruction) & wanted) {
+            if repeats_inside(body, at) {
+                return None;
+            }
+            let step = constant_step(instruction, register)?;
+            net = net.wrapping_add(step.wrapping_mul(factor(access.place, register)));
+        }
+    }
+    Some(net)
+}
+
+/// Whether instruction `at` lies in a loop within this loop.
+fn repeats_inside(body: &[Instruction], at: usize) -> bool {
+    let (head, ip) = (body[0].ip(), body[at].ip());
+    body[at..].iter().filter_map(jump_target).any(|target| head < target && target <= ip)
+}
+
+/// How often the register counts in the address.
+fn factor(place: Place, register: Gpr) -> i64 {
+    let as_base = i64::from(place.base == Some(register));
+    let as_index = if place.index == Some(register) { i64::from(place.scale) } else { 0 };
+    as_base + as_index
+}
+
+/// What the instruction adds to the register, when that is all it does to it and it is a constant.
+fn constant_step(instruction: &Instruction, register: Gpr) -> Option<i64> {
+    if let Some(step) = stack_step(instruction, register) {
+        return Some(step.cast_signed());
+    }
+    let width = written_width(instruction, register)?;
+    let signed = |value: u64| match width {
+        4 => i64::from((value & 0xffff_ffff) as u32 as i32),
+        _ => value.cast_signed(),
+    };
+    let immediate = || {
+        let is_number = instruction.op_count() > 1 && instruction.op1_kind() != OpKind::Register;
+        is_number.then(|| instruction.try_immediate(1).ok()).flatten().map(signed)
+    };
+    match instruction.mnemonic() {
+        Mnemonic::Inc => Some(1),
+        Mnemonic::Dec => Some(-1),
+        Mnemonic::Add => immediate(),
+        Mnemonic::Sub => immediate().map(i64::wrapping_neg),
+        Mnemonic::Lea => Place::of_operand(instruction).ok()?.offset_from(register).map(signed),
+        _ => None,
+    }
+}
