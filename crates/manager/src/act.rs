@@ -89,8 +89,7 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: boo
     let needed = pick.added + target.sizes().huge;
     let room = target.headroom().ok()?;
     let limited = room.cgroup_limit < Bytes::MAX;
-    let cgroup_short =
-        limited && room.cgroup < needed + guard.limits.cgroup_reserve_of(room.cgroup_limit);
+    let cgroup_short = limited && room.cgroup < needed + guard.limits.cgroup_reserve_of(room.cgroup_limit);
     let system_short = room.system < needed + guard.limits.system_reserve.of(room.system_total);
     (cgroup_short || system_short).then_some(Stop::MemoryPressure)
 }

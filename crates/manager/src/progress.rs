@@ -41,7 +41,8 @@ impl ProgressReader {
             file.seek(SeekFrom::Start(length.saturating_sub(LOOK_BACK_BYTES)))?;
             Ok(file)
         };
-        let file = open().map_err(|source| ManagerError::Progress { path: path.display().to_string(), source })?;
+        let file =
+            open().map_err(|source| ManagerError::Progress { path: path.display().to_string(), source })?;
         let mut reader =
             Self { pattern, source: Source::File { file, partial: Vec::new() }, figures: Vec::new() };
         reader.poll(now);
@@ -125,7 +126,10 @@ mod tests {
             sender.send(line.to_owned()).unwrap();
         }
         reader.poll(Nanos::ZERO);
-        assert!(reader.between(Nanos::ZERO, Nanos::seconds(1)).is_empty(), "`1,234 ops` is no number as a whole");
+        assert!(
+            reader.between(Nanos::ZERO, Nanos::seconds(1)).is_empty(),
+            "`1,234 ops` is no number as a whole"
+        );
         let mut grouped = ProgressReader::lines(Regex::new(r"([\d,.]+) ops").unwrap(), {
             let (sender, receiver) = std::sync::mpsc::channel();
             sender.send("1,234 ops".to_owned()).unwrap();

@@ -5,10 +5,12 @@
 
 #![forbid(unsafe_code)]
 
+mod all;
 mod eligible;
 mod heat;
 mod predict;
 
+pub use all::AllPolicy;
 pub use eligible::{Limits, mapping_skip, region_skip};
 pub use heat::HeatPolicy;
 pub use predict::{Calibration, CalibrationPoint, predict};

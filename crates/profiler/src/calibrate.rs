@@ -47,7 +47,11 @@ impl Measured {
     /// What tells machines apart: CPU, kernel, memory.
     pub fn machine(root: &Root) -> String {
         let cpu = root.read_text("proc/cpuinfo").unwrap_or_default();
-        let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("").trim_start_matches([' ', '\t', ':']);
+        let model = cpu
+            .lines()
+            .find_map(|line| line.strip_prefix("model name"))
+            .unwrap_or("")
+            .trim_start_matches([' ', '\t', ':']);
         let kernel = root.read_text("proc/sys/kernel/osrelease").unwrap_or_default();
         let memory = mem_info(root).map_or(Bytes::ZERO, |info| info.total);
         format!("{model}; Linux {kernel}; {memory}")
@@ -82,7 +86,8 @@ impl Measured {
         let sizes = page_sizes(&root)?;
         let available = mem_info(&root)?.available;
         let fits = |hot: &Bytes| available > hot.times(2) + RESERVE;
-        let points = SIZES.into_iter().filter(fits).inspect(|&hot| progress(hot)).filter_map(|hot| point(hot, sizes));
+        let points =
+            SIZES.into_iter().filter(fits).inspect(|&hot| progress(hot)).filter_map(|hot| point(hot, sizes));
         Ok(Self {
             machine: Self::machine(&root),
             points: points.collect(),

@@ -42,8 +42,7 @@ impl StallSampler {
     /// # Errors
     /// EACCES or EPERM without the right to sample it; [`KernelError::NoProcess`].
     pub fn attach(process: &Process, rate_hz: u32) -> Result<Self, KernelError> {
-        let options =
-            SamplerOptions { event: Event::cpu_clock(period_of(rate_hz)), per_thread: false };
+        let options = SamplerOptions { event: Event::cpu_clock(period_of(rate_hz)), per_thread: false };
         let mut perf = PerfSampler::attach(process, options)?;
         perf.enable()?;
         Ok(Self { perf, resolver: Resolver::new(process) })

@@ -91,7 +91,8 @@ impl Steps {
         let near = f64::from(self.ahead.max(self.behind)) / f64::from(self.all.max(1));
         // Steps within a loop smaller than a stream's reach look random; then a small constant stride tips the scale.
         // Far fewer mean short runs at random places, such as the edge lists of a graph.
-        let streamed = if self.all < MIN_STEPS { small_step } else { near >= if small_step { 0.4 } else { 0.8 } };
+        let streamed =
+            if self.all < MIN_STEPS { small_step } else { near >= if small_step { 0.4 } else { 0.8 } };
         if streamed { Pattern::Streamed } else { Pattern::Scattered }
     }
 }

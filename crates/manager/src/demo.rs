@@ -1,0 +1,211 @@
+//! `tune` without a target: our own `hot-set` workload, twice, side by side.
+//!
+//! One copy is left alone, the other is tuned. To compare them they run in turns (SIGSTOP and SIGCONT), so that a shared
+//! machine's moods hit both alike. Then the tuned copy gets all its memory on huge pages, and they run in turns again:
+//! that is the ideal.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use hugepilot_kernel::Target;
+use hugepilot_record::Pid;
+use hugepilot_record::tune::{Figure, Score, Spread, TuneReport};
+use hugepilot_units::{AddrRange, Nanos, VirtAddr};
+use rustix::process::{Signal, kill_process};
+
+use crate::ManagerError;
+use crate::tune::{Event, TuneOptions, open, promote_all, tune_attached};
+
+/// Turns of each copy.
+const PAIRS: usize = 5;
+/// How long one turn is.
+const TURN: Nanos = Nanos::millis(1500);
+/// Filling memory that the machine had given back to its host is slow.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// Runs the demonstration. `workload` makes the command of one copy; it must announce its hot regions and print a line
+/// of throughput several times a second.
+///
+/// # Errors
+/// When a copy cannot be started or ends early, or cannot be sampled.
+pub fn demo(
+    workload: &dyn Fn() -> Command,
+    options: TuneOptions,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event<'_>),
+) -> Result<TuneReport, ManagerError> {
+    let mut base = Copy::start(workload())?;
+    base.signal(Signal::STOP);
+    let mut tuned = Copy::start(workload())?;
+    let guard = options.guard;
+    let options = TuneOptions { larger_is_better: true, ..options };
+    let mut report = tune_attached(open(tuned.pid())?, options, None, interrupted, say)?;
+    report.score = tuned.score(&report);
+    let process = open(tuned.pid())?;
+    let settled = Instant::now();
+    tuned.signal(Signal::STOP);
+    if report.dry_run || interrupted() {
+        return Ok(report);
+    }
+    let first = turns(&mut base, &mut tuned, interrupted)?;
+    tuned.signal(Signal::CONT);
+    let all = promote_all(&process, &guard, interrupted)?;
+    tuned.signal(Signal::STOP);
+    let second = turns(&mut base, &mut tuned, interrupted)?;
+    let figure = |spread| Figure { ops_per_second: spread, ..Figure::default() };
+    report.baseline = Some(figure(Spread::of(&first.base)));
+    report.tuned = Some(figure(Spread::of(&first.other)));
+    report.all_huge = Some(figure(Spread::of(&second.other)));
+    report.conclude(true);
+    // Ratios of neighbouring turns are less moved by drift than ratios of medians.
+    report.speedup = first.ratio().or(report.speedup);
+    report.all_huge_speedup = second.ratio().or(report.all_huge_speedup);
+    report.share_of_ideal = share(report.speedup, report.all_huge_speedup);
+    if let Some(stop) = all.stopped {
+        report.warnings.push(format!("the all-huge copy is not all huge: {stop}"));
+    }
+    if settled.elapsed() > READY_WITHIN {
+        report.warnings.push("the machine was very slow or busy; repeat the run".to_owned());
+    }
+    drop(process);
+    Ok(report)
+}
+
+fn share(tuned: Option<f64>, ideal: Option<f64>) -> Option<f64> {
+    let (tuned, ideal) = (tuned?, ideal?);
+    (ideal > 1.02).then(|| (tuned - 1.0) / (ideal - 1.0))
+}
+
+/// Throughput of both copies, turn by turn.
+#[derive(Default)]
+struct Turns {
+    base: Vec<f64>,
+    other: Vec<f64>,
+}
+
+impl Turns {
+    /// The median ratio of neighbouring turns.
+    fn ratio(&self) -> Option<f64> {
+        let ratios: Vec<f64> = self.other.iter().zip(&self.base).map(|(other, base)| other / base).collect();
+        Spread::of(&ratios).map(|spread| spread.median)
+    }
+}
+
+fn turns(base: &mut Copy, other: &mut Copy, interrupted: &dyn Fn() -> bool) -> Result<Turns, ManagerError> {
+    let mut turns = Turns::default();
+    for _ in 0..PAIRS {
+        if interrupted() {
+            break;
+        }
+        turns.base.push(base.turn()?);
+        turns.other.push(other.turn()?);
+    }
+    Ok(turns)
+}
+
+/// One copy of the workload. Killed on drop.
+struct Copy {
+    child: Child,
+    lines: Receiver<String>,
+    hot: Vec<AddrRange>,
+}
+
+impl Copy {
+    /// Starts it and waits until its memory is filled.
+    fn start(mut command: Command) -> Result<Self, ManagerError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|source| ManagerError::Start { program, source })?;
+        let (sender, lines) = channel();
+        let pipe = child.stdout.take();
+        std::thread::spawn(move || {
+            for line in pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).lines()).map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut copy = Self { child, lines, hot: Vec::new() };
+        loop {
+            let line = copy.line(READY_WITHIN)?;
+            if let Some(range) = line.strip_prefix("hot ").and_then(parse_range) {
+                copy.hot.push(range);
+            } else if line.starts_with("ready") {
+                return Ok(copy);
+            }
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid(self.child.id().cast_signed())
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.pid().0) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    fn line(&mut self, wait: Duration) -> Result<String, ManagerError> {
+        self.lines.recv_timeout(wait).map_err(|_| {
+            let status = self.child.try_wait().ok().flatten().map(|status| status.to_string());
+            ManagerError::Ended { what: "the hot-set workload".to_owned(), status }
+        })
+    }
+
+    /// Lets it run for one turn, and returns its mean throughput. The first line spans the pause and does not count.
+    fn turn(&mut self) -> Result<f64, ManagerError> {
+        self.lines.try_iter().for_each(drop);
+        self.signal(Signal::CONT);
+        let _ = self.line(READY_WITHIN)?;
+        let end = Instant::now() + Duration::from(TURN);
+        let (mut sum, mut count) = (0.0, 0.0);
+        while Instant::now() < end || count == 0.0 {
+            let line = self.line(READY_WITHIN)?;
+            if let Some(ops) = line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok()) {
+                sum += ops;
+                count += 1.0;
+            }
+        }
+        self.signal(Signal::STOP);
+        Ok(sum / count)
+    }
+
+    fn score(&self, report: &TuneReport) -> Option<Score> {
+        let hot_regions: u64 =
+            self.hot.iter().map(|range| range.len().get()).sum::<u64>() / huge_page(self.pid())?;
+        let is_hot = |start: VirtAddr| self.hot.iter().any(|range| range.contains(start));
+        let picked = report.candidates.iter().filter(|candidate| is_hot(candidate.start)).count() as u64;
+        #[allow(clippy::cast_precision_loss)]
+        let ratio = |of: u64| if of == 0 { 0.0 } else { picked as f64 / of as f64 };
+        Some(Score {
+            hot_regions,
+            picked_hot_regions: picked,
+            recall_ratio: ratio(hot_regions),
+            precision_ratio: ratio(report.candidates.len() as u64),
+        })
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn huge_page(pid: Pid) -> Option<u64> {
+    open(pid).ok().map(|process| process.sizes().huge.get())
+}
+
+/// `start-end` in hexadecimal.
+fn parse_range(text: &str) -> Option<AddrRange> {
+    let (start, end) = text.trim().split_once('-')?;
+    let hex = |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok().map(VirtAddr::new);
+    Some(AddrRange::new(hex(start)?, hex(end)?))
+}

@@ -1,0 +1,416 @@
+//! One tuning of one process: what was seen, what was done, what is left of the budget.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hugepilot_kernel::{Process, Target};
+use hugepilot_policy::{HeatPolicy, Policy, predict};
+use hugepilot_profiler::{Chosen, Observation, ProcessView, choose};
+use hugepilot_record::tune::{
+    Activity, Candidate, Figure, Prediction, SCHEMA, SamplerReport, Spread, TargetInfo, TuneReport,
+};
+use hugepilot_record::{Budget, Journal, Outcome, Pid, Plan, ProvenanceCounts, Snapshot, Stop};
+use hugepilot_units::{Bytes, HugePages, Nanos, Region};
+
+use super::options::{Event, TuneOptions};
+use super::{is_alive, open, warnings};
+use crate::ManagerError;
+use crate::act::promote;
+use crate::progress::ProgressReader;
+use crate::snapshot::snapshot;
+
+/// The rings are emptied this often.
+const DRAIN_EVERY: Nanos = Nanos::millis(50);
+/// Threads that came since are looked for this often.
+const RESCAN_EVERY: Nanos = Nanos::seconds(1);
+/// Regions promoted before looking at the heat again.
+const REGIONS_PER_ROUND: usize = 1024;
+/// Rounds that may end for one slow collapse before we give up.
+const MAX_SLOW_ROUNDS: u32 = 5;
+/// Figures wanted on each side of the promotions.
+const FIGURES: usize = 5;
+
+/// A tuning under way.
+pub struct Session<'a> {
+    options: TuneOptions,
+    process: Process,
+    chosen: Chosen,
+    observation: Observation,
+    progress: Option<ProgressReader>,
+    interrupted: &'a dyn Fn() -> bool,
+    say: &'a mut dyn FnMut(Event<'_>),
+    begun: Nanos,
+    rescanned: Nanos,
+    first_act: Option<Nanos>,
+    last_act: Option<Nanos>,
+    slow_rounds: u32,
+    idle_rounds: u32,
+    report: TuneReport,
+    /// Regions that were tried and are not huge: not tried again.
+    failed: BTreeSet<Region>,
+    /// Share of all samples that the target had.
+    share: f64,
+}
+
+impl<'a> Session<'a> {
+    /// Attaches to `process` and starts sampling.
+    ///
+    /// # Errors
+    /// [`ManagerError::Sample`].
+    pub fn attach(
+        process: Process,
+        options: TuneOptions,
+        progress: Option<ProgressReader>,
+        interrupted: &'a dyn Fn() -> bool,
+        say: &'a mut dyn FnMut(Event<'_>),
+    ) -> Result<Self, ManagerError> {
+        let id = process.id();
+        let chosen = choose(&process, options.rate_hz)
+            .map_err(|source| ManagerError::Sample { pid: id.pid, source })?;
+        say(Event::Attached {
+            source: chosen.source.name(),
+            pid: id.pid,
+            command: &id.command,
+            rate_hz: options.rate_hz,
+        });
+        let now = process.now();
+        let report = empty_report(&process, &options);
+        Ok(Self {
+            observation: Observation::new(process.sizes()),
+            options,
+            process,
+            chosen,
+            progress,
+            interrupted,
+            say,
+            begun: now,
+            rescanned: now,
+            first_act: None,
+            last_act: None,
+            slow_rounds: 0,
+            idle_rounds: 0,
+            report,
+            failed: BTreeSet::new(),
+            share: 1.0,
+        })
+    }
+
+    /// How it was asked to tune.
+    pub const fn options(&self) -> &TuneOptions {
+        &self.options
+    }
+    /// The clock.
+    pub fn now(&self) -> Nanos {
+        self.process.now()
+    }
+
+    /// Looks for `time`, or until interrupted, or until the target is gone.
+    pub fn observe(&mut self, time: Nanos) {
+        self.observe_while(time, &mut || true);
+    }
+
+    /// The same, as long as `wanted`.
+    pub fn observe_while(&mut self, time: Nanos, wanted: &mut dyn FnMut() -> bool) {
+        let end = self.now() + time;
+        while self.now() < end && wanted() && !(self.interrupted)() && is_alive(&self.process) {
+            self.drain(DRAIN_EVERY.min(end - self.now()));
+        }
+    }
+
+    /// The first look, longer when the program's figures are wanted and none have come.
+    ///
+    /// # Errors
+    /// [`ManagerError::Ended`] when the target ended meanwhile.
+    pub fn observe_first(&mut self) -> Result<(), ManagerError> {
+        self.observe(self.options.observe);
+        let end = self.now() + self.options.progress_wait;
+        while self.figures(Nanos::ZERO, self.now()).is_some_and(|found| found.len() < 2) && self.now() < end {
+            if (self.interrupted)() || !is_alive(&self.process) {
+                break;
+            }
+            let found = self.figures(Nanos::ZERO, self.now()).unwrap_or_default().len();
+            (self.say)(Event::AwaitingFigures { found, after: false });
+            self.drain(DRAIN_EVERY);
+        }
+        if is_alive(&self.process) {
+            return Ok(());
+        }
+        let what = format!("process {} ({})", self.process.id().pid, self.process.id().command);
+        Err(ManagerError::Ended { what, status: None })
+    }
+
+    fn drain(&mut self, wait: Nanos) {
+        let observation = &mut self.observation;
+        self.chosen.source.drain(wait, &mut |sample| observation.add(&sample));
+        for pid in self.chosen.source.execs() {
+            self.observation.forget(pid);
+        }
+        let now = self.now();
+        if now > self.rescanned + RESCAN_EVERY {
+            self.rescanned = now;
+            let _ = self.chosen.source.rescan(&self.process);
+            (self.say)(Event::Observing { samples: self.chosen.source.counts().total() });
+        }
+        if let Some(progress) = &mut self.progress {
+            progress.poll(now);
+        }
+    }
+
+    /// Plans and acts once. Returns whether another round may find more.
+    ///
+    /// # Errors
+    /// When the target may not be looked at.
+    pub fn round(&mut self) -> Result<bool, ManagerError> {
+        let Some((pid, share)) = self.observation.busiest() else { return Ok(self.idle()) };
+        self.share = share;
+        let Ok(target) = self.target(pid) else { return Ok(self.idle()) };
+        let Some(view) = self.observation.of(pid) else { return Ok(self.idle()) };
+        let mut seen = match snapshot(&target, view, self.options.tlb_entries) {
+            Ok(seen) => seen,
+            Err(_) if !is_alive(&target) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let samples = view.counts.total();
+        seen.heat.retain(|heat| !self.failed.contains(&heat.region));
+        let plan = self.plan(&seen, samples);
+        let prediction = self.predict(&plan, &seen, samples);
+        self.note_plan(&target, &seen, &plan, prediction);
+        (self.say)(Event::Planned { plan: &plan, prediction });
+        if self.options.dry_run {
+            self.note_candidates(&plan, None);
+            return Ok(false);
+        }
+        let worth_it = self.first_act.is_some()
+            || prediction.is_none_or(|expected| expected.median >= 1.0 + self.options.min_gain);
+        if plan.picks.is_empty() || !worth_it {
+            return Ok(self.idle());
+        }
+        self.idle_rounds = 0;
+        let journal = self.act(&target, &plan);
+        Ok(self.goes_on(&journal))
+    }
+
+    /// The busiest process: the one attached to, or one that it started.
+    fn target(&self, pid: Pid) -> Result<Process, ManagerError> {
+        let opened = open(pid)?;
+        // Should the number have been given away since, the samples are not about this process.
+        let same = pid != self.process.id().pid || opened.id().start_ticks == self.process.id().start_ticks;
+        if same {
+            Ok(opened)
+        } else {
+            Err(ManagerError::Ended { what: format!("process {pid}"), status: None })
+        }
+    }
+
+    fn plan(&mut self, seen: &Snapshot, samples: u64) -> Plan {
+        self.report.footprint_bytes = seen.resident();
+        self.report.budget_bytes = self.options.budget.of(seen.resident());
+        let spent = HugePages::new(self.report.verified_regions).bytes(seen.sizes);
+        let budget = Budget { huge: self.report.budget_bytes - spent, regions: REGIONS_PER_ROUND };
+        HeatPolicy { limits: self.options.guard.limits, ..HeatPolicy::new(samples) }.plan(seen, budget)
+    }
+
+    fn predict(&self, plan: &Plan, seen: &Snapshot, samples: u64) -> Option<Prediction> {
+        let hot = seen.heat.iter().filter(|heat| heat.scattered() > 0).count() as u64;
+        let hot = HugePages::new(hot).bytes(seen.sizes);
+        predict(plan.heat_ratio(), samples, hot, &self.options.calibration)
+    }
+
+    fn act(&mut self, target: &Process, plan: &Plan) -> Journal {
+        self.first_act.get_or_insert(target.now());
+        let (mut done, all) = (0, plan.picks.len());
+        let (say, source, observation) = (&mut self.say, &mut self.chosen.source, &mut self.observation);
+        let journal = promote(target, &plan.picks, &self.options.guard, self.interrupted, &mut |_| {
+            done += 1;
+            say(Event::Acted { done, all });
+            // The rings must not overflow while we act.
+            if done % 64 == 0 {
+                source.drain(Nanos::ZERO, &mut |sample| observation.add(&sample));
+            }
+        });
+        self.last_act = Some(target.now());
+        self.note_candidates(plan, Some(&journal));
+        self.note_journal(&journal);
+        journal
+    }
+
+    fn goes_on(&mut self, journal: &Journal) -> bool {
+        self.report.stopped = journal.stopped;
+        match journal.stopped {
+            Some(Stop::SlowCollapse) => {
+                self.slow_rounds += 1;
+                self.slow_rounds < MAX_SLOW_ROUNDS && self.has_time()
+            }
+            Some(Stop::TargetExeced) | None => self.has_time(),
+            Some(_) => false,
+        }
+    }
+
+    /// A round that found nothing to do. Two in a row are enough.
+    fn idle(&mut self) -> bool {
+        self.idle_rounds += 1;
+        self.idle_rounds < 2 && self.has_time()
+    }
+
+    fn has_time(&self) -> bool {
+        let alive = is_alive(&self.process);
+        alive && !(self.interrupted)() && self.now() + self.options.round < self.begun + self.options.total
+    }
+
+    /// Measures once more, after the last promotion: stalls, and the program's figures.
+    pub fn look_again(&mut self) {
+        let Some(settled) = self.last_act.filter(|_| !self.options.dry_run) else { return };
+        let pid = self.report.target.pid;
+        let before = self.observation.of(pid).map(mark);
+        self.observe(self.options.observe);
+        if let (Some((counts, scattered)), Some(view)) = (before, self.observation.of(pid)) {
+            let since = view.counts.since(&counts);
+            self.report.after = (since.total() > 0).then(|| Activity {
+                stall_ratio: since.ratio(view.scattered - scattered),
+                ..Activity::default()
+            });
+        }
+        // The first figure after settling spans the promotions.
+        let end = self.now() + self.options.progress_wait;
+        while self.figures(settled, self.now()).is_some_and(|found| found.len() <= FIGURES)
+            && self.now() < end
+        {
+            if (self.interrupted)() || !is_alive(&self.process) {
+                break;
+            }
+            let found = self.figures(settled, self.now()).unwrap_or_default().len();
+            (self.say)(Event::AwaitingFigures { found, after: true });
+            self.drain(DRAIN_EVERY);
+        }
+    }
+
+    /// Figures between two times; `None` when nobody reads any.
+    fn figures(&self, from: Nanos, to: Nanos) -> Option<Vec<f64>> {
+        // What is seen at this very moment counts as before it ends.
+        self.progress.as_ref().map(|progress| progress.between(from, to + Nanos::new(1)))
+    }
+
+    /// The complete report, as of now.
+    pub fn report(mut self) -> TuneReport {
+        let pid = self.report.target.pid;
+        if let Ok(target) = self.target(pid)
+            && let Ok(mappings) = target.mappings()
+        {
+            self.report.huge_bytes_after = mappings.iter().map(|m| m.huge).sum();
+        }
+        let first_act = self.first_act.unwrap_or(self.now());
+        let figure = |found: Option<Vec<f64>>| {
+            let progress = Spread::of(&found?)?;
+            Some(Figure { progress: Some(progress), ..Figure::default() })
+        };
+        let before = self.figures(Nanos::ZERO, first_act);
+        self.report.baseline = figure(before.map(|f| f[f.len().saturating_sub(FIGURES)..].to_vec()));
+        if let Some(settled) = self.last_act {
+            let after = self.figures(settled, self.now());
+            self.report.tuned = figure(after.map(|f| f.into_iter().skip(1).collect()));
+            self.report.settled_seconds = (settled - self.begun).as_seconds();
+        }
+        self.report.sampler = self.sampler_report();
+        self.report.conclude(self.options.larger_is_better);
+        self.report.warnings = warnings::warnings(&self.report, self.share);
+        self.report
+    }
+
+    fn sampler_report(&self) -> SamplerReport {
+        let per_second = f64::from(self.options.rate_hz);
+        SamplerReport {
+            source: self.chosen.source.name().to_owned(),
+            overhead_ratio: self.options.sample_cost.as_seconds() * per_second,
+            sample_cost_ns: self.options.sample_cost,
+            unavailable: self.chosen.unavailable.clone(),
+            ..SamplerReport::default()
+        }
+        .with_counts(&self.chosen.source.counts())
+    }
+
+    fn note_plan(&mut self, target: &Process, seen: &Snapshot, plan: &Plan, prediction: Option<Prediction>) {
+        let report = &mut self.report;
+        report.target = TargetInfo { pid: target.id().pid, command: target.id().command.clone() };
+        report.skipped = plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect();
+        report.eligible_regions = report.verified_regions + plan.eligible;
+        if self.first_act.is_none() {
+            report.huge_bytes_before = seen.mappings.iter().map(|m| m.huge).sum();
+            report.huge_bytes_after = report.huge_bytes_before;
+            report.predicted_speedup = prediction;
+            let view = self.observation.of(target.id().pid);
+            report.before.stall_ratio = view.map_or(0.0, ProcessView::stall_ratio);
+        }
+    }
+
+    fn note_candidates(&mut self, plan: &Plan, journal: Option<&Journal>) {
+        let outcomes: BTreeMap<_, _> =
+            journal.iter().flat_map(|journal| &journal.acts).map(|act| (act.region, act.outcome)).collect();
+        let sizes = self.process.sizes();
+        for pick in &plan.picks {
+            let outcome = outcomes.get(&pick.region);
+            if journal.is_some() && outcome.is_none() {
+                continue;
+            }
+            self.report.picked_heat_ratio += pick.heat_ratio;
+            self.report.candidates.push(Candidate {
+                start: pick.region.range(sizes).start,
+                mapping: pick.mapping.clone(),
+                heat_ratio: pick.heat_ratio,
+                pages_seen: pick.pages_seen,
+                verified: outcome.map(|&outcome| outcome == Outcome::Verified),
+            });
+        }
+    }
+
+    fn note_journal(&mut self, journal: &Journal) {
+        let failed = journal.acts.iter().filter(|act| act.outcome != Outcome::Verified);
+        self.failed.extend(failed.map(|act| act.region));
+        let report = &mut self.report;
+        report.attempted_regions += journal.attempted();
+        report.verified_regions += journal.verified();
+        report.promotion_seconds += journal.took().as_seconds();
+        for (errno, count) in journal.failed() {
+            *report.failed.entry(errno).or_insert(0) += count;
+        }
+        for (reason, &count) in &journal.skipped {
+            *report.skipped.entry(reason.to_string()).or_insert(0) += count;
+        }
+    }
+}
+
+fn mark(view: &ProcessView) -> (ProvenanceCounts, u64) {
+    (view.counts, view.scattered)
+}
+
+fn empty_report(process: &Process, options: &TuneOptions) -> TuneReport {
+    TuneReport {
+        schema: SCHEMA.to_owned(),
+        target: TargetInfo { pid: process.id().pid, command: process.id().command.clone() },
+        sampler: SamplerReport::default(),
+        score: None,
+        dry_run: options.dry_run,
+        footprint_bytes: Bytes::ZERO,
+        budget_bytes: Bytes::ZERO,
+        candidates: Vec::new(),
+        skipped: BTreeMap::new(),
+        eligible_regions: 0,
+        attempted_regions: 0,
+        verified_regions: 0,
+        failed: BTreeMap::new(),
+        huge_bytes_before: Bytes::ZERO,
+        huge_bytes_after: Bytes::ZERO,
+        promotion_seconds: 0.0,
+        settled_seconds: 0.0,
+        picked_heat_ratio: 0.0,
+        predicted_speedup: None,
+        before: Activity::default(),
+        after: None,
+        baseline: None,
+        tuned: None,
+        all_huge: None,
+        speedup: None,
+        all_huge_speedup: None,
+        share_of_ideal: None,
+        stopped: None,
+        warnings: Vec::new(),
+    }
+}

@@ -1,0 +1,57 @@
+//! What makes a tune report less trustworthy, in words, with what to do about it.
+
+use hugepilot_record::tune::TuneReport;
+
+/// Fewer samples say little about a share.
+const FEW_SAMPLES: u64 = 200;
+
+/// The warnings that follow from the report alone. `share` is the part of all samples that the target had.
+pub(super) fn warnings(report: &TuneReport, share: f64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let sampler = &report.sampler;
+    if sampler.samples == 0 {
+        warnings.push(
+            "no samples: the target did not run in user mode; it was idle, or busy in the kernel. Try --observe 30s"
+                .to_owned(),
+        );
+    } else if sampler.samples < FEW_SAMPLES {
+        warnings.push(format!(
+            "only {} samples: the target was mostly idle, so shares are rough; look longer with --observe",
+            sampler.samples
+        ));
+    }
+    if sampler.samples >= FEW_SAMPLES && sampler.none_ratio > 0.5 {
+        warnings.push(format!(
+            "{:.0} % of the samples gave no address: the program computes more than it waits, or its code could not be \
+             read",
+            sampler.none_ratio * 100.0
+        ));
+    }
+    if sampler.lost > 0 {
+        warnings.push(format!("{} samples were lost; sample more slowly with --rate", sampler.lost));
+    }
+    if sampler.throttled > 0 {
+        warnings.push(format!(
+            "the kernel throttled sampling {} times (perf_cpu_time_max_percent); shares still hold",
+            sampler.throttled
+        ));
+    }
+    if share < 0.8 && sampler.samples > 0 {
+        warnings.push(format!(
+            "the target had {:.0} % of the samples; the rest fell on other processes that it started",
+            share * 100.0
+        ));
+    }
+    if report.predicted_speedup.is_none() && !report.candidates.is_empty() {
+        warnings.push(
+            "no prediction: this machine is not calibrated (too little free memory, or no huge pages to be had)"
+                .to_owned(),
+        );
+    }
+    if let Some(&unseen) = report.failed.get("not_seen") {
+        warnings.push(format!(
+            "{unseen} promotions were reported as done by the kernel, and no huge page was there: not counted"
+        ));
+    }
+    warnings
+}

@@ -1,0 +1,51 @@
+//! Policy `all`: every region that may be put on a huge page, in address order.
+//!
+//! The ideal that other policies are measured against (all-huge), not one to run with: it spends memory on regions that
+//! nobody waits for.
+
+use hugepilot_record::{Budget, Pick, Plan, Snapshot};
+
+use crate::Policy;
+use crate::eligible::{Limits, mapping_skip, region_skip};
+
+/// The policy and its safety rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AllPolicy {
+    /// The safety rules.
+    pub limits: Limits,
+}
+
+impl Policy for AllPolicy {
+    fn name(&self) -> &'static str {
+        "all"
+    }
+
+    /// Needs the pages of every region in `seen`; those without are left out.
+    fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan {
+        let mut plan = Plan::default();
+        for mapping in &seen.mappings {
+            let skip = mapping_skip(mapping);
+            for region in seen.sizes.regions_inside(mapping.range) {
+                let Some(pages) = seen.pages.get(&region).filter(|_| !seen.stacks.contains(&region)) else {
+                    continue;
+                };
+                if let Some(reason) = skip.or_else(|| region_skip(pages, seen.sizes, &self.limits)) {
+                    *plan.skipped.entry(reason).or_insert(0) += 1;
+                    continue;
+                }
+                plan.eligible += 1;
+                let within = (plan.picks.len() as u64 + 1) * seen.sizes.huge.get() <= budget.huge.get();
+                if within && plan.picks.len() < budget.regions {
+                    plan.picks.push(Pick {
+                        region,
+                        heat_ratio: 0.0,
+                        pages_seen: 0,
+                        added: seen.sizes.base.times(seen.sizes.base_per_huge() - pages.resident),
+                        mapping: mapping.label().to_owned(),
+                    });
+                }
+            }
+        }
+        plan
+    }
+}
