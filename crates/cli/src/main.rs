@@ -1,1 +1,56 @@
-fn main() {}
+//! The `hugepilot` command: parse, dispatch, print, exit. No algorithm lives here.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "the command's output is its stdout")]
+
+mod exit;
+mod interrupt;
+mod output;
+mod status;
+mod target;
+mod tune;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Puts huge pages where they pay, for live processes on a stock Linux kernel.
+#[derive(Parser)]
+#[command(name = "hugepilot", version, arg_required_else_help = true, propagate_version = true)]
+#[command(after_help = "EXAMPLES:\n  \
+    hugepilot tune                         a demonstration on a workload of ours, in under two minutes\n  \
+    sudo hugepilot tune -p 4711            tune a running process\n  \
+    hugepilot tune --dry-run -p 4711       what would be done, and what it should gain\n  \
+    hugepilot status -p 4711               where its memory stands, and why it is not huge\n\n\
+    EXIT STATUS: 0 yes, 1 no (nothing to gain), 2 error, 3 not possible here (`hugepilot doctor` says why)")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Status(status::StatusArgs),
+    Tune(Box<tune::TuneArgs>),
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let [_, first, descriptor, command @ ..] = &arguments[..]
+        && first == hugepilot_manager::launch::GATE_ARGUMENT
+    {
+        let error = hugepilot_manager::launch::gate(descriptor, command);
+        let program = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        eprintln!("hugepilot: cannot start {program:?}: {error}");
+        return ExitCode::from(127);
+    }
+    let cli = Cli::parse_from(arguments);
+    let done = match cli.verb {
+        Verb::Status(args) => status::run(&args),
+        Verb::Tune(args) => tune::run(&args),
+    };
+    match done {
+        Ok(exit) => exit.into(),
+        Err(error) => output::fail(&error).into(),
+    }
+}

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod act;
+pub mod compare;
 pub mod demo;
 mod error;
 pub mod launch;

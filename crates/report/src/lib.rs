@@ -1,1 +1,12 @@
-//! placeholder
+//! Text and JSON out of records. Pure: the same record prints the same text on any machine.
+
+#![forbid(unsafe_code)]
+
+mod json;
+mod status;
+mod table;
+mod tune;
+
+pub use json::json;
+pub use status::status_text;
+pub use tune::tune_text;

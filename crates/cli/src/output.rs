@@ -1,0 +1,79 @@
+//! Printing: data on stdout, talk on stderr.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use hugepilot_kernel::KernelError;
+use hugepilot_manager::ManagerError;
+
+use crate::exit::Exit;
+
+/// Writes a report to stdout. A reader that went away is no error.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+/// Prints an error with what to do about it, and says which exit status it means.
+pub(crate) fn fail(error: &anyhow::Error) -> Exit {
+    eprintln!("hugepilot: {error:#}");
+    let kernel = error.chain().find_map(|cause| {
+        cause.downcast_ref::<KernelError>().or_else(|| match cause.downcast_ref::<ManagerError>() {
+            Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => Some(kernel),
+            _ => None,
+        })
+    });
+    let Some(kernel) = kernel else { return Exit::Error };
+    if kernel.is_denied() {
+        eprintln!(
+            "fix: run as root, or give the capabilities once: sudo setcap \
+             cap_sys_nice,cap_perfmon,cap_dac_read_search+ep \"$(command -v hugepilot)\"; `hugepilot doctor` says which \
+             one is missing"
+        );
+        return Exit::Unsupported;
+    }
+    match kernel {
+        KernelError::NoProcess { .. } => eprintln!("fix: look for its number with pgrep; it may have ended"),
+        KernelError::NoMemory { .. } => eprintln!("fix: choose a process that runs a program"),
+        _ => {}
+    }
+    Exit::Error
+}
+
+/// One line of progress on a terminal, rewritten in place; nothing when stderr is not one.
+pub(crate) struct Progress {
+    bar: Option<indicatif::ProgressBar>,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let bar = indicatif::ProgressBar::new_spinner();
+            bar.enable_steady_tick(std::time::Duration::from_millis(120));
+            bar
+        });
+        Self { bar }
+    }
+    /// Says what is being done just now.
+    pub(crate) fn now(&self, message: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(message);
+        }
+    }
+    /// Says something that stays, terminal or not.
+    pub(crate) fn keep(&self, message: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(message),
+            None => eprintln!("{message}"),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

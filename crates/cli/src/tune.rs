@@ -1,0 +1,115 @@
+//! `hugepilot tune`.
+
+mod args;
+mod calibration;
+mod compare;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use hugepilot_kernel::Target;
+use hugepilot_manager::demo::demo;
+use hugepilot_manager::progress::ProgressReader;
+use hugepilot_manager::tune::{Event, TuneOptions, tune_attached};
+use hugepilot_record::Stop;
+use hugepilot_record::tune::TuneReport;
+use hugepilot_report::{json, tune_text};
+use hugepilot_units::Share;
+
+pub(crate) use args::TuneArgs;
+
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output::{Progress, print};
+use crate::target::open;
+
+pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
+    args.check()?;
+    let interrupt = Interrupt::listen()?;
+    let progress = Progress::new();
+    // A wrong number should be told at once, not after seconds of calibration.
+    let process = args.pid.map(open).transpose()?;
+    let options = args.options(calibration::get(args.calibration, &progress, || interrupt.is_asked()));
+    let interrupted = || interrupt.is_asked();
+    let mut say = |event: Event<'_>| tell(&progress, &event);
+    let report = if let Some(process) = process {
+        let figures = args.progress_reader(process.now())?;
+        tune_attached(process, options, figures, &interrupted, &mut say)?
+    } else if args.command.is_empty() {
+        run_demo(args, options, &interrupted, &mut say)?
+    } else {
+        compare::run(args, &options, &interrupted, &mut say)?
+    };
+    drop(progress);
+    print(&if args.json { json(&report) } else { tune_text(&report) })?;
+    Ok(exit_of(&report))
+}
+
+fn exit_of(report: &TuneReport) -> Exit {
+    match report.stopped {
+        Some(Stop::NotPermitted) => {
+            eprintln!(
+                "hugepilot: promoting another process's memory is not permitted\nfix: it needs CAP_SYS_NICE: run as root, \
+                 or sudo setcap cap_sys_nice,cap_perfmon,cap_dac_read_search+ep \"$(command -v hugepilot)\"; \
+                 `hugepilot doctor` tells whether a seccomp filter forbids it"
+            );
+            Exit::Unsupported
+        }
+        _ if report.verified_regions > 0 => Exit::Yes,
+        _ if report.dry_run && !report.candidates.is_empty() => Exit::Yes,
+        _ => Exit::No,
+    }
+}
+
+fn run_demo(
+    args: &TuneArgs,
+    options: TuneOptions,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event<'_>),
+) -> anyhow::Result<TuneReport> {
+    let executable: PathBuf = std::env::current_exe()?;
+    let arguments = args.demo.workload_arguments()?;
+    let command = || {
+        let mut command = Command::new(&executable);
+        command.args(&arguments);
+        command
+    };
+    eprintln!(
+        "no target given: two copies of our own workload `{}`, one of them tuned",
+        arguments[1..].join(" ")
+    );
+    Ok(demo(&command, options, interrupted, say)?)
+}
+
+fn tell(progress: &Progress, event: &Event<'_>) {
+    match event {
+        Event::Attached { source, pid, command, rate_hz } => {
+            progress.keep(&format!("sampling {command} (pid {pid}) by {source} at {rate_hz} Hz"));
+        }
+        Event::Observing { samples } => progress.now(format!("looking: {samples} samples")),
+        Event::Planned { plan, prediction } => {
+            let expected =
+                prediction.map_or_else(String::new, |p| format!(", predicted speed-up {:.2}x", p.median));
+            progress.keep(&format!(
+                "plan: {} regions with {} of the stalls{expected}",
+                plan.picks.len(),
+                Share::ratio(plan.heat_ratio())
+            ));
+        }
+        Event::Acted { done, all } => progress.now(format!("promoting: {done} of {all}")),
+        Event::AwaitingFigures { found, after } => {
+            let when = if *after { "after" } else { "before" };
+            progress.now(format!("waiting for the program's figures {when} tuning: {found} so far"));
+        }
+    }
+}
+
+/// Follows the file of figures, when there is one.
+impl TuneArgs {
+    fn progress_reader(&self, now: hugepilot_units::Nanos) -> anyhow::Result<Option<ProgressReader>> {
+        let (Some(pattern), Some(path)) = (&self.progress_regex, &self.progress_file) else {
+            return Ok(None);
+        };
+        Ok(Some(ProgressReader::follow(path, pattern.clone(), now)?))
+    }
+}

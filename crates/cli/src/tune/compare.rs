@@ -1,0 +1,18 @@
+//! `tune -- CMD`: one run or several, tuned, untouched and all huge in turns.
+
+use hugepilot_manager::compare::{Kinds, compare};
+use hugepilot_manager::tune::{Event, TuneOptions};
+use hugepilot_record::tune::TuneReport;
+
+use super::TuneArgs;
+
+pub(super) fn run(
+    args: &TuneArgs,
+    options: &TuneOptions,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event<'_>),
+) -> anyhow::Result<TuneReport> {
+    let kinds = Kinds { baseline: args.baseline, all_huge: args.all_huge, runs: args.runs };
+    let pattern = args.progress_regex.as_ref();
+    Ok(compare(&args.command, kinds, options, pattern, interrupted, say)?)
+}

@@ -1,0 +1,167 @@
+//! `tune` as text.
+
+use std::fmt::Write;
+
+use hugepilot_record::tune::{Figure, Spread, TuneReport};
+
+use crate::table::{grouped, percent, table};
+
+/// Picks shown.
+const SHOWN: usize = 8;
+
+/// The report for people: the verdict first, then the figures, what was picked and passed over, and how it was measured.
+pub fn tune_text(report: &TuneReport) -> String {
+    let mut text = format!("{} (pid {}): {}\n", report.target.command, report.target.pid, verdict(report));
+    text.push_str(&figures(report));
+    text.push_str(&picks(report));
+    text.push_str(&passed_over(report));
+    text.push_str(&method(report));
+    for warning in &report.warnings {
+        let _ = writeln!(text, "note: {warning}");
+    }
+    text
+}
+
+fn verdict(report: &TuneReport) -> String {
+    let expected = report
+        .predicted_speedup
+        .map_or_else(String::new, |p| format!(", predicted {:.2}x ({:.2}–{:.2})", p.median, p.low, p.high));
+    if report.dry_run {
+        let count = report.candidates.len();
+        return format!("would promote {count} regions{expected}; nothing was changed");
+    }
+    if report.attempted_regions == 0 {
+        return format!("nothing to gain from huge pages here{expected}; nothing was changed");
+    }
+    let done = format!(
+        "{} of {} regions verified on huge pages in {:.2} s",
+        report.verified_regions, report.attempted_regions, report.promotion_seconds
+    );
+    let gain = report.speedup.map_or_else(String::new, |speedup| format!(", {speedup:.2}x as fast"));
+    format!("{done}{gain}{expected}")
+}
+
+fn figures(report: &TuneReport) -> String {
+    let mut rows = Vec::new();
+    let named = [
+        ("baseline", report.baseline, None),
+        ("tuned", report.tuned, report.speedup),
+        ("all huge", report.all_huge, report.all_huge_speedup),
+    ];
+    for (name, figure, speedup) in named {
+        let Some((unit, spread)) = figure.and_then(|figure| unit(&figure)) else { continue };
+        if rows.is_empty() {
+            rows.push(["", &format!("MEDIAN_{unit}"), "MIN", "MAX", "SPEEDUP"].map(str::to_owned).to_vec());
+        }
+        rows.push(vec![
+            name.to_owned(),
+            figure_text(spread.median),
+            figure_text(spread.min),
+            figure_text(spread.max),
+            speedup.map_or_else(|| "1.00x".to_owned(), |speedup| format!("{speedup:.2}x")),
+        ]);
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4]));
+    if let Some(share) = report.share_of_ideal {
+        let _ = writeln!(text, "share of the all-huge gain: {}", percent(share));
+    }
+    text
+}
+
+fn unit(figure: &Figure) -> Option<(&'static str, Spread)> {
+    let found =
+        [("FIGURE", figure.progress), ("OPS_PER_SECOND", figure.ops_per_second), ("SECONDS", figure.seconds)];
+    found.into_iter().find_map(|(unit, spread)| Some((unit, spread?)))
+}
+
+fn figure_text(value: f64) -> String {
+    if value.abs() >= 1000.0 { grouped(value) } else { format!("{value:.4}") }
+}
+
+fn picks(report: &TuneReport) -> String {
+    if report.candidates.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![["REGION", "STALL_%", "PAGES_SEEN", "DONE", "MAPPING"].map(str::to_owned).to_vec()];
+    rows.extend(report.candidates.iter().take(SHOWN).map(|pick| {
+        let done = match pick.verified {
+            None => "-",
+            Some(true) => "yes",
+            Some(false) => "no",
+        };
+        vec![
+            pick.start.to_string(),
+            format!("{:.2}", pick.heat_ratio * 100.0),
+            pick.pages_seen.to_string(),
+            done.to_owned(),
+            pick.mapping.clone(),
+        ]
+    }));
+    let mut text = format!(
+        "\n{} picks hold {} of the target's stalls; the hottest:\n{}",
+        report.candidates.len(),
+        percent(report.picked_heat_ratio),
+        table(rows, &[1, 2])
+    );
+    if let Some(score) = report.score {
+        let _ = writeln!(
+            text,
+            "against the truth: {} of {} hot regions picked, {} of the picks are hot",
+            score.picked_hot_regions,
+            score.hot_regions,
+            percent(score.precision_ratio)
+        );
+    }
+    text
+}
+
+fn passed_over(report: &TuneReport) -> String {
+    let list = |map: &std::collections::BTreeMap<String, u64>| {
+        map.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = String::new();
+    if !report.skipped.is_empty() {
+        let _ = writeln!(text, "passed over: {}", list(&report.skipped));
+    }
+    if !report.failed.is_empty() {
+        let _ = writeln!(text, "failed: {}", list(&report.failed));
+    }
+    if let Some(stop) = report.stopped {
+        let _ = writeln!(text, "stopped early: {stop}");
+    }
+    text
+}
+
+fn method(report: &TuneReport) -> String {
+    let sampler = &report.sampler;
+    let mut text = format!(
+        "\nmemory: {} resident, {} huge before, {} after, budget {}\n",
+        report.footprint_bytes, report.huge_bytes_before, report.huge_bytes_after, report.budget_bytes
+    );
+    let after =
+        report.after.map_or_else(String::new, |after| format!(", {} after", percent(after.stall_ratio)));
+    let _ = writeln!(
+        text,
+        "stalls on scattered memory: {} of samples before{after}",
+        percent(report.before.stall_ratio)
+    );
+    let _ = writeln!(
+        text,
+        "samples: {} by {}; address exact {}, recomputed {}, next {}, none {}; lost {}; cost to the target {}",
+        sampler.samples,
+        sampler.source,
+        percent(sampler.exact_ratio),
+        percent(sampler.recomputed_ratio),
+        percent(sampler.next_ratio),
+        percent(sampler.none_ratio),
+        sampler.lost,
+        percent(sampler.overhead_ratio),
+    );
+    for (source, why) in &sampler.unavailable {
+        let _ = writeln!(text, "not available: {source}, because {why}");
+    }
+    text
+}
