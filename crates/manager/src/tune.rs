@@ -35,7 +35,7 @@ pub fn tune_attached(
     let mut session = Session::attach(process, options, progress, interrupted, say)?;
     session.observe_first()?;
     while session.round()? {
-        session.observe(session.options().round);
+        session.observe(session.pause());
     }
     session.look_again();
     Ok(session.report())
@@ -61,7 +61,7 @@ pub fn tune_launched(
     while launched.ended().is_none() && !interrupted() {
         // A program that has settled is looked at ever more rarely, at most every half minute.
         let more = session.round()?;
-        pause = if more { session.options().round } else { (pause + pause).min(Nanos::seconds(30)) };
+        pause = if more { session.pause() } else { (pause + pause).min(Nanos::seconds(30)) };
         session.observe_while(pause, &mut || launched.ended().is_none());
     }
     let took = session.now() - begin;

@@ -161,6 +161,6 @@ pub struct Plan {
 impl Plan {
     /// The picks' share of all stall samples.
     pub fn heat_ratio(&self) -> f64 {
-        self.picks.iter().map(|pick| pick.heat_ratio).sum()
+        self.picks.iter().fold(0.0, |sum, pick| sum + pick.heat_ratio)
     }
 }

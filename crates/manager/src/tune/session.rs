@@ -24,8 +24,11 @@ const DRAIN_EVERY: Nanos = Nanos::millis(50);
 const RESCAN_EVERY: Nanos = Nanos::seconds(1);
 /// Regions promoted before looking at the heat again.
 const REGIONS_PER_ROUND: usize = 1024;
+/// After a slow collapse we rest so many times as long as it took: the kernel, or the host of a virtual machine, is busy
+/// finding memory, and should get nine tenths of the time for everybody else.
+const REST: u64 = 10;
 /// Rounds that may end for one slow collapse before we give up.
-const MAX_SLOW_ROUNDS: u32 = 5;
+const MAX_SLOW_ROUNDS: u32 = 20;
 /// Figures wanted on each side of the promotions.
 const FIGURES: usize = 5;
 
@@ -44,6 +47,8 @@ pub struct Session<'a> {
     last_act: Option<Nanos>,
     slow_rounds: u32,
     idle_rounds: u32,
+    /// How long to look before the next round.
+    pause: Nanos,
     report: TuneReport,
     /// Regions that were tried and are not huge: not tried again.
     failed: BTreeSet<Region>,
@@ -88,6 +93,7 @@ impl<'a> Session<'a> {
             last_act: None,
             slow_rounds: 0,
             idle_rounds: 0,
+            pause: Nanos::ZERO,
             report,
             failed: BTreeSet::new(),
             share: 1.0,
@@ -97,6 +103,10 @@ impl<'a> Session<'a> {
     /// How it was asked to tune.
     pub const fn options(&self) -> &TuneOptions {
         &self.options
+    }
+    /// How long to look before the next round.
+    pub const fn pause(&self) -> Nanos {
+        self.pause
     }
     /// The clock.
     pub fn now(&self) -> Nanos {
@@ -160,6 +170,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// When the target may not be looked at.
     pub fn round(&mut self) -> Result<bool, ManagerError> {
+        self.pause = self.options.round;
         let Some((pid, share)) = self.observation.busiest() else { return Ok(self.idle()) };
         self.share = share;
         let Ok(target) = self.target(pid) else { return Ok(self.idle()) };
@@ -238,6 +249,8 @@ impl<'a> Session<'a> {
         match journal.stopped {
             Some(Stop::SlowCollapse) => {
                 self.slow_rounds += 1;
+                let took = journal.acts.last().map_or(Nanos::ZERO, |act| act.took);
+                self.pause = self.pause.min(Nanos::new(took.get().saturating_mul(REST)));
                 self.slow_rounds < MAX_SLOW_ROUNDS && self.has_time()
             }
             Some(Stop::TargetExeced) | None => self.has_time(),
@@ -253,7 +266,7 @@ impl<'a> Session<'a> {
 
     fn has_time(&self) -> bool {
         let alive = is_alive(&self.process);
-        alive && !(self.interrupted)() && self.now() + self.options.round < self.begun + self.options.total
+        alive && !(self.interrupted)() && self.now() + self.pause < self.begun + self.options.total
     }
 
     /// Measures once more, after the last promotion: stalls, and the program's figures.
@@ -297,6 +310,7 @@ impl<'a> Session<'a> {
         {
             self.report.huge_bytes_after = mappings.iter().map(|m| m.huge).sum();
         }
+        self.report.picked_heat_ratio = self.picked_heat_ratio();
         let first_act = self.first_act.unwrap_or(self.now());
         let figure = |found: Option<Vec<f64>>| {
             let progress = Spread::of(&found?)?;
@@ -313,6 +327,21 @@ impl<'a> Session<'a> {
         self.report.conclude(self.options.larger_is_better);
         self.report.warnings = warnings::warnings(&self.report, self.share);
         self.report
+    }
+
+    /// The share of all samples on the picked regions.
+    #[allow(clippy::cast_precision_loss)]
+    fn picked_heat_ratio(&self) -> f64 {
+        let Some(view) = self.observation.of(self.report.target.pid) else { return 0.0 };
+        let sizes = self.process.sizes();
+        let picked: BTreeSet<Region> =
+            self.report.candidates.iter().map(|candidate| sizes.region_of(candidate.start)).collect();
+        let heat = view.heat.regions(self.options.tlb_entries);
+        let on_picks: u64 =
+            heat.iter().filter(|heat| picked.contains(&heat.region)).map(|heat| u64::from(heat.samples)).sum();
+        // The heat ages, the counts do not: the share is of the samples that still count.
+        let addressed = view.heat.addressed().max(1) as f64;
+        on_picks as f64 / addressed * view.counts.ratio(view.counts.addressed())
     }
 
     fn sampler_report(&self) -> SamplerReport {
@@ -350,7 +379,6 @@ impl<'a> Session<'a> {
             if journal.is_some() && outcome.is_none() {
                 continue;
             }
-            self.report.picked_heat_ratio += pick.heat_ratio;
             self.report.candidates.push(Candidate {
                 start: pick.region.range(sizes).start,
                 mapping: pick.mapping.clone(),
