@@ -83,6 +83,6 @@ pub enum LabError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// The lines could not be written. A closed pipe is no error: it ends the run.
-    #[error("cannot write the measurements: {0}")]
+    #[error("cannot write the measurements")]
     Output(#[from] io::Error),
 }

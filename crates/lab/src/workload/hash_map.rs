@@ -8,9 +8,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
 
 use hashbrown::HashMap;
-use hugepilot_units::{AddrRange, PageSizes};
+use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 
-use super::memory::regions_of;
+use super::memory::whole_regions;
 use super::rng::{Rng, mix};
 use super::{Machine, MemoryConfig, Worker, Workload};
 use crate::Result;
@@ -67,7 +67,11 @@ fn key(seed: u64, number: usize) -> u64 {
 
 impl Workload for HashMapLookups {
     fn hot(&self) -> Vec<AddrRange> {
-        regions_of(self.map.values(), self.sizes)
+        // The buckets come first, then a control byte for each.
+        let first = self.map.values().map(|value| std::ptr::from_ref(value).addr() as u64).min();
+        let table =
+            first.map(|first| AddrRange::at(VirtAddr::new(first), Bytes::new(self.footprint_bytes())));
+        whole_regions(table, self.sizes)
     }
 
     fn footprint_bytes(&self) -> u64 {
@@ -120,7 +124,6 @@ mod tests {
     use super::*;
     use crate::LabError;
     use hugepilot_kernel::Pages;
-    use hugepilot_units::Bytes;
 
     const SMALL: MemoryConfig = MemoryConfig { footprint: Bytes::mib(4), ..MemoryConfig::DEFAULT };
 

@@ -30,6 +30,16 @@ pub enum Pattern {
     Chase,
 }
 
+impl Pattern {
+    /// The name on the command line and in the output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gather => "gather",
+            Self::Chase => "chase",
+        }
+    }
+}
+
 /// Parameters of `hot-set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotSetConfig {

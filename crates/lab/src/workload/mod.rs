@@ -91,6 +91,14 @@ impl Spec {
         }
     }
 
+    /// How it reads, where there is a choice.
+    pub const fn pattern(&self) -> Option<&'static str> {
+        match self {
+            Self::HotSet(config) => Some(config.pattern.name()),
+            _ => None,
+        }
+    }
+
     /// What it is told about its memory.
     pub const fn memory(&self) -> &MemoryConfig {
         match self {

@@ -16,6 +16,9 @@ pub struct Summary {
     pub schema: &'static str,
     /// Its name.
     pub workload: &'static str,
+    /// How it reads, where there is a choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<&'static str>,
     /// What it made resident.
     pub footprint_bytes: u64,
     /// The part of it that a huge page pays for.

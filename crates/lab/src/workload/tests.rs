@@ -48,15 +48,16 @@ fn prints_regions_then_ready_then_rates_then_json() {
     let hot: u64 = lines[..ready].iter().map(|line| hot_bytes(line)).sum();
     assert_eq!((hot, summary.hot_bytes), (6 << 20, 6 << 20));
     let (json, rates) = lines[ready + 1..].split_last().unwrap();
-    assert!((2..=4).contains(&rates.len()), "{rates:?}");
+    assert!((1..=4).contains(&rates.len()), "{rates:?}");
     for rate in rates {
         let (seconds, per_second) = rate.split_once(' ').unwrap();
         assert_eq!(seconds.split_once('.').unwrap().1.len(), 3);
-        assert!(seconds.parse::<f64>().unwrap() < 1.0 && per_second.parse::<u64>().unwrap() > 0);
+        assert!(seconds.parse::<f64>().unwrap() > 0.0 && per_second.parse::<u64>().unwrap() > 0);
     }
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!(json["schema"], SCHEMA);
     assert_eq!((json["workload"].as_str(), json["pages"].as_str()), (Some("hot-set"), Some("default")));
+    assert_eq!(json["pattern"], "gather");
     assert_eq!((json["footprint_bytes"].as_u64(), json["ops"].as_u64()), (Some(16 << 20), Some(summary.ops)));
 }
 

@@ -10,7 +10,7 @@ use hugepilot_kernel::AnonMap;
 use hugepilot_units::{AddrRange, Bytes};
 
 use super::hot_set::gather;
-use super::rng::Rng;
+use super::rng::{Rng, mix};
 use super::{Machine, MemoryConfig, Worker, Workload};
 use crate::{LabError, Result};
 
@@ -127,10 +127,10 @@ impl Worker for Reader<'_> {
     }
 }
 
-/// Sums consecutive words.
+/// Sums consecutive words, mixed: the work on each word gives the prefetchers time to hide the page walks, too.
 #[inline(never)]
 fn scan(words: &[u64]) -> u64 {
-    words.iter().fold(0, |sum, word| sum.wrapping_add(*word))
+    words.iter().fold(0, |sum, word| sum.wrapping_add(mix(*word)))
 }
 
 #[cfg(test)]
@@ -161,8 +161,9 @@ mod tests {
     fn half_of_the_operations_scan_everything_in_turn() {
         let mut workload = TlbFriendly::prepare(config(6, 2, 1), &ROOMY).unwrap();
         let scan = workload.scan as u64;
-        let whole =
-            workload.map.words()[..workload.scan].iter().fold(0_u64, |sum, word| sum.wrapping_add(*word));
+        let whole = workload.map.words()[..workload.scan]
+            .iter()
+            .fold(0_u64, |sum, word| sum.wrapping_add(mix(*word)));
         let quiet = workload.hot[0];
         workload.map.words_mut()[quiet..quiet + 512].fill(0);
         let mut worker = workload.workers(1).pop().unwrap();
