@@ -5,6 +5,7 @@
 
 mod exit;
 mod interrupt;
+mod lab;
 mod output;
 mod status;
 mod target;
@@ -30,6 +31,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Lab(lab::LabArgs),
     Status(status::StatusArgs),
     Tune(Box<tune::TuneArgs>),
 }
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse_from(arguments);
     let done = match cli.verb {
+        Verb::Lab(args) => lab::run(args),
         Verb::Status(args) => status::run(&args),
         Verb::Tune(args) => tune::run(&args),
     };

@@ -337,8 +337,11 @@ impl<'a> Session<'a> {
         let picked: BTreeSet<Region> =
             self.report.candidates.iter().map(|candidate| sizes.region_of(candidate.start)).collect();
         let heat = view.heat.regions(self.options.tlb_entries);
-        let on_picks: u64 =
-            heat.iter().filter(|heat| picked.contains(&heat.region)).map(|heat| u64::from(heat.samples)).sum();
+        let on_picks: u64 = heat
+            .iter()
+            .filter(|heat| picked.contains(&heat.region))
+            .map(|heat| u64::from(heat.samples))
+            .sum();
         // The heat ages, the counts do not: the share is of the samples that still count.
         let addressed = view.heat.addressed().max(1) as f64;
         on_picks as f64 / addressed * view.counts.ratio(view.counts.addressed())

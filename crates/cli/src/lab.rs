@@ -1,0 +1,241 @@
+//! `hugepilot lab`: programs to try hugepilot on.
+
+use clap::{Args, Subcommand, ValueEnum};
+use hugepilot_kernel::Pages;
+use hugepilot_lab::workload::{
+    self, HotSetConfig, Machine, MemoryConfig, Pattern, RunConfig, Spec, TlbFriendlyConfig,
+};
+use hugepilot_units::{Bytes, Nanos};
+
+use crate::exit::Exit;
+
+/// Run programs whose memory behaviour is known.
+#[derive(Debug, Args)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    verb: LabVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabVerb {
+    /// Run one workload in this process and print how fast it is.
+    ///
+    /// Prints `ready PID` when its memory is filled, then a line `SECONDS OPS_PER_SECOND` per interval, then one line
+    /// of JSON. Ends quietly when nobody reads any more.
+    #[command(after_help = EXAMPLES)]
+    Workload {
+        #[command(subcommand)]
+        name: Name,
+    },
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hugepilot lab workload hot-set --footprint 4GiB --hot 512MiB --pattern gather --announce
+  hugepilot lab workload pointer-chase --seconds 0 | head -20
+  hugepilot lab workload gups --pages huge --ops 100000000";
+
+const HOT_SET_EXAMPLES: &str = "\
+Examples:
+  hugepilot lab workload hot-set --hot 256MiB --pattern chase --threads 4 --seconds 30
+  hugepilot lab workload hot-set --announce --seconds 0   (says where its hot regions are; runs until killed)";
+
+#[derive(Debug, Subcommand)]
+enum Name {
+    /// Random reads, or a pointer chase, over hot regions scattered in a large footprint.
+    #[command(after_help = HOT_SET_EXAMPLES)]
+    HotSet(HotSetArgs),
+    /// A pointer chase through every cache line of the memory.
+    PointerChase(PlainArgs),
+    /// Random updates of a table; each thread updates a part of its own.
+    Gups(PlainArgs),
+    /// Random look-ups in a hash map from the global allocator.
+    HashMap(PlainArgs),
+    /// Random look-ups in a B-tree from the global allocator.
+    Tree(PlainArgs),
+    /// The triad a = b + s·c over three arrays; huge pages gain little.
+    Stream(PlainArgs),
+    /// A few very hot pages and a scan: huge pages gain nothing, so it must attract none.
+    TlbFriendly(TlbFriendlyArgs),
+}
+
+#[derive(Debug, Args)]
+struct HotSetArgs {
+    /// How much memory to make resident.
+    #[arg(long, value_name = "SIZE", default_value_t = HotSetConfig::DEFAULT.memory.footprint)]
+    footprint: Bytes,
+    /// How much of it is hot, in huge-page regions chosen at random.
+    #[arg(long, value_name = "SIZE", default_value_t = HotSetConfig::DEFAULT.hot)]
+    hot: Bytes,
+    /// How the hot regions are read.
+    #[arg(long, value_enum, default_value_t)]
+    pattern: PatternArg,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+struct PlainArgs {
+    /// How much memory to make resident.
+    #[arg(long, value_name = "SIZE", default_value_t = MemoryConfig::DEFAULT.footprint)]
+    footprint: Bytes,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+struct TlbFriendlyArgs {
+    #[command(flatten)]
+    plain: PlainArgs,
+    /// How much of it is scanned, again and again.
+    #[arg(long, value_name = "SIZE", default_value_t = TlbFriendlyConfig::DEFAULT.scan)]
+    scan: Bytes,
+    /// How many base pages are read at random in between.
+    #[arg(long, value_name = "N", default_value_t = TlbFriendlyConfig::DEFAULT.hot_pages)]
+    hot_pages: usize,
+}
+
+#[derive(Debug, Args)]
+struct CommonArgs {
+    /// Threads that work.
+    #[arg(long, value_name = "N", default_value_t = RunConfig::DEFAULT.threads)]
+    threads: usize,
+    /// Stop after this time; 0 runs until killed or until nobody reads. Default: 10s, or no limit with --ops.
+    #[arg(long, value_name = "TIME")]
+    seconds: Option<Nanos>,
+    /// Stop each thread after this many operations: fixed work, to compare times.
+    #[arg(long, value_name = "N")]
+    ops: Option<u64>,
+    /// Time between two lines.
+    #[arg(long, value_name = "TIME", default_value_t = RunConfig::DEFAULT.interval)]
+    interval: Nanos,
+    /// What the random choices start from: the same seed makes the same accesses.
+    #[arg(long, value_name = "N", default_value_t = MemoryConfig::DEFAULT.seed)]
+    seed: u64,
+    /// Which pages to ask the kernel for. `base` forbids huge pages for good, so nothing can promote later.
+    #[arg(long, value_enum, default_value_t)]
+    pages: PagesArg,
+    /// Print a line `hot START-END` for the regions that huge pages pay for, before `ready`.
+    #[arg(long)]
+    announce: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum PatternArg {
+    /// Independent random reads: many are under way at once.
+    #[default]
+    Gather,
+    /// Each read says where the next one is.
+    Chase,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum PagesArg {
+    /// As the system is set.
+    #[default]
+    Default,
+    /// Base pages only.
+    Base,
+    /// Huge pages from the first touch on.
+    Huge,
+}
+
+/// Runs the verb. The exit code is 0: what cannot run is an error.
+pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
+    let LabVerb::Workload { name } = args.verb;
+    let (spec, config) = plan(name);
+    workload::run(&spec, &config, &Machine::live()?, &mut std::io::stdout().lock())?;
+    Ok(Exit::Yes)
+}
+
+/// What the flags mean to the library.
+fn plan(name: Name) -> (Spec, RunConfig) {
+    match name {
+        Name::HotSet(args) => {
+            let pattern = match args.pattern {
+                PatternArg::Gather => Pattern::Gather,
+                PatternArg::Chase => Pattern::Chase,
+            };
+            let memory = args.common.memory(args.footprint);
+            (Spec::HotSet(HotSetConfig { memory, hot: args.hot, pattern }), args.common.run())
+        }
+        Name::PointerChase(args) => (Spec::PointerChase(args.memory()), args.common.run()),
+        Name::Gups(args) => (Spec::Gups(args.memory()), args.common.run()),
+        Name::HashMap(args) => (Spec::HashMap(args.memory()), args.common.run()),
+        Name::Tree(args) => (Spec::Tree(args.memory()), args.common.run()),
+        Name::Stream(args) => (Spec::Stream(args.memory()), args.common.run()),
+        Name::TlbFriendly(args) => {
+            let (memory, run) = (args.plain.memory(), args.plain.common.run());
+            (Spec::TlbFriendly(TlbFriendlyConfig { memory, scan: args.scan, hot_pages: args.hot_pages }), run)
+        }
+    }
+}
+
+impl PlainArgs {
+    fn memory(&self) -> MemoryConfig {
+        self.common.memory(self.footprint)
+    }
+}
+
+impl CommonArgs {
+    fn memory(&self, footprint: Bytes) -> MemoryConfig {
+        let pages = match self.pages {
+            PagesArg::Default => Pages::Default,
+            PagesArg::Base => Pages::Base,
+            PagesArg::Huge => Pages::Huge,
+        };
+        MemoryConfig { footprint, pages, seed: self.seed }
+    }
+
+    fn run(&self) -> RunConfig {
+        let default = if self.ops.is_some() { None } else { RunConfig::DEFAULT.seconds };
+        let seconds = self.seconds.map_or(default, |time| (time > Nanos::ZERO).then_some(time));
+        let (threads, ops, interval, announce) = (self.threads, self.ops, self.interval, self.announce);
+        RunConfig { threads, seconds, ops, interval, announce }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        lab: LabArgs,
+    }
+
+    fn planned(flags: &str) -> (Spec, RunConfig) {
+        let line = Line::try_parse_from(["lab", "workload"].into_iter().chain(flags.split(' '))).unwrap();
+        let LabVerb::Workload { name } = line.lab.verb;
+        plan(name)
+    }
+
+    #[test]
+    fn without_flags_the_defaults_of_the_library_hold() {
+        let run = RunConfig::DEFAULT;
+        assert_eq!(planned("hot-set"), (Spec::HotSet(HotSetConfig::DEFAULT), run));
+        assert_eq!(planned("gups"), (Spec::Gups(MemoryConfig::DEFAULT), run));
+        assert_eq!(planned("tlb-friendly"), (Spec::TlbFriendly(TlbFriendlyConfig::DEFAULT), run));
+    }
+
+    #[test]
+    fn zero_seconds_and_fixed_work_have_no_time_limit() {
+        assert_eq!(planned("gups --seconds 0").1.seconds, None);
+        assert_eq!(planned("gups --ops 5").1.seconds, None);
+        assert_eq!(planned("gups --ops 5 --seconds 2").1.seconds, Some(Nanos::seconds(2)));
+    }
+
+    #[test]
+    fn every_flag_reaches_the_workload() {
+        let flags = "hot-set --footprint 1GiB --hot 8MiB --pattern chase --threads 3 --seconds 500ms --seed 9 \
+                     --pages huge --interval 100ms --announce";
+        let (spec, run) = planned(flags);
+        let memory = MemoryConfig { footprint: Bytes::gib(1), pages: Pages::Huge, seed: 9 };
+        assert_eq!(spec, Spec::HotSet(HotSetConfig { memory, hot: Bytes::mib(8), pattern: Pattern::Chase }));
+        let (seconds, interval) = (Some(Nanos::millis(500)), Nanos::millis(100));
+        assert_eq!(run, RunConfig { threads: 3, seconds, ops: None, interval, announce: true });
+    }
+}

@@ -1,0 +1,88 @@
+//! What can go wrong in the laboratory: the cause, then the fix.
+
+use std::io;
+
+use hugepilot_kernel::KernelError;
+use hugepilot_record::Errno;
+use hugepilot_units::Bytes;
+
+/// Why a workload did not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The machine has not enough memory, and the workload must not make it swap or kill.
+    #[error(
+        "{workload} needs {need}, but {available} of memory is available and {reserve} of it must stay free; \
+         ask for a --footprint of at most {most}"
+    )]
+    TooLarge {
+        /// Which workload.
+        workload: &'static str,
+        /// What it would take, at its peak.
+        need: Bytes,
+        /// What is there (`MemAvailable`).
+        available: Bytes,
+        /// What must be left.
+        reserve: Bytes,
+        /// The largest footprint that would do.
+        most: Bytes,
+    },
+    /// A size that leaves nothing to do.
+    #[error("{flag} {found} is too small; ask for at least {least}")]
+    TooSmall {
+        /// The flag that set it.
+        flag: &'static str,
+        /// What it was set to.
+        found: Bytes,
+        /// The least that works here.
+        least: Bytes,
+    },
+    /// A part that is larger than the whole.
+    #[error(
+        "{flag} {found} does not fit into the footprint; ask for at most {most}, or for a larger --footprint"
+    )]
+    PartTooLarge {
+        /// The flag that set it.
+        flag: &'static str,
+        /// What it was set to.
+        found: Bytes,
+        /// The most that works with this footprint.
+        most: Bytes,
+    },
+    /// Page control for memory that the global allocator hands out.
+    #[error(
+        "{workload} takes its memory from the global allocator, so --pages cannot choose its pages; \
+         leave --pages out and set transparent huge pages for the whole system or process"
+    )]
+    PagesNotOurs {
+        /// Which workload.
+        workload: &'static str,
+    },
+    /// No threads, or more than there is work to share.
+    #[error("{found} threads cannot share this; ask for --threads between 1 and {most}")]
+    Threads {
+        /// How many were asked for.
+        found: usize,
+        /// The most that can run.
+        most: usize,
+    },
+    /// A zero interval between lines.
+    #[error("--interval must be longer than 0; leave it out for one line per second")]
+    NoInterval,
+    /// The kernel did not give the memory.
+    #[error(
+        "cannot reserve {len}: {errno}; ask for a smaller --footprint or raise the limit on address space"
+    )]
+    Map {
+        /// How much.
+        len: Bytes,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// The machine could not be looked at.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The lines could not be written. A closed pipe is no error: it ends the run.
+    #[error("cannot write the measurements")]
+    Output(#[from] io::Error),
+}

@@ -1,0 +1,108 @@
+//! Every workload, from its configuration to its last line, in a few MiB.
+
+use hugepilot_kernel::Pages;
+use hugepilot_units::{Bytes, Nanos};
+
+use super::memory::tests::ROOMY;
+use super::*;
+
+const SMALL: MemoryConfig = MemoryConfig { footprint: Bytes::mib(16), ..MemoryConfig::DEFAULT };
+
+fn all() -> [Spec; 8] {
+    let hot_set = |pattern| Spec::HotSet(HotSetConfig { memory: SMALL, hot: Bytes::mib(6), pattern });
+    let scan = Bytes::mib(4);
+    [
+        hot_set(Pattern::Gather),
+        hot_set(Pattern::Chase),
+        Spec::PointerChase(SMALL),
+        Spec::Gups(SMALL),
+        Spec::HashMap(SMALL),
+        Spec::Tree(SMALL),
+        Spec::Stream(SMALL),
+        Spec::TlbFriendly(TlbFriendlyConfig { memory: SMALL, scan, hot_pages: 64 }),
+    ]
+}
+
+fn printed(spec: &Spec, config: &RunConfig) -> (Summary, Vec<String>) {
+    let mut out = Vec::new();
+    let summary = run(spec, config, &ROOMY, &mut out).unwrap();
+    (summary, String::from_utf8(out).unwrap().lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn fixed_work_gives_the_same_checksum_every_time() {
+    let config = RunConfig { ops: Some(20_000), threads: 2, seconds: None, ..RunConfig::DEFAULT };
+    for spec in all() {
+        let (first, second) = (printed(&spec, &config).0, printed(&spec, &config).0);
+        assert_eq!(first.ops, 40_000, "{}", spec.name());
+        assert_eq!(first.checksum, second.checksum, "{}", spec.name());
+    }
+}
+
+#[test]
+fn prints_regions_then_ready_then_rates_then_json() {
+    let (seconds, interval) = (Some(Nanos::millis(200)), Nanos::millis(50));
+    let config = RunConfig { seconds, interval, announce: true, ..RunConfig::DEFAULT };
+    let (summary, lines) = printed(&all()[0], &config);
+    let ready = lines.iter().position(|line| line == &format!("ready {}", std::process::id())).unwrap();
+    let hot: u64 = lines[..ready].iter().map(|line| hot_bytes(line)).sum();
+    assert_eq!((hot, summary.hot_bytes), (6 << 20, 6 << 20));
+    let (json, rates) = lines[ready + 1..].split_last().unwrap();
+    assert!((1..=4).contains(&rates.len()), "{rates:?}");
+    for rate in rates {
+        let (seconds, per_second) = rate.split_once(' ').unwrap();
+        assert_eq!(seconds.split_once('.').unwrap().1.len(), 3);
+        assert!(seconds.parse::<f64>().unwrap() > 0.0 && per_second.parse::<u64>().unwrap() > 0);
+    }
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(json["schema"], SCHEMA);
+    assert_eq!((json["workload"].as_str(), json["pages"].as_str()), (Some("hot-set"), Some("default")));
+    assert_eq!(json["pattern"], "gather");
+    assert_eq!((json["footprint_bytes"].as_u64(), json["ops"].as_u64()), (Some(16 << 20), Some(summary.ops)));
+}
+
+fn hot_bytes(line: &str) -> u64 {
+    let (start, end) = line.strip_prefix("hot ").unwrap().split_once('-').unwrap();
+    let parse = |text| u64::from_str_radix(text, 16).unwrap();
+    parse(end) - parse(start)
+}
+
+#[test]
+fn only_asked_for_are_regions_announced() {
+    let config = RunConfig { ops: Some(1), ..RunConfig::DEFAULT };
+    let (_, lines) = printed(&all()[0], &config);
+    assert!(lines[0].starts_with("ready ") && lines[1].starts_with('{') && lines.len() == 2, "{lines:?}");
+}
+
+#[test]
+fn hot_is_what_a_huge_page_pays_for() {
+    let config = RunConfig { ops: Some(1), ..RunConfig::DEFAULT };
+    for spec in all() {
+        let hot = printed(&spec, &config).0.hot_bytes;
+        let pays = !matches!(spec, Spec::Stream(_) | Spec::TlbFriendly(_));
+        assert_eq!(hot > 0, pays, "{}", spec.name());
+    }
+}
+
+#[test]
+fn every_choice_of_pages_is_granted_and_named() {
+    let config = RunConfig { ops: Some(1), ..RunConfig::DEFAULT };
+    for (pages, name) in [(Pages::Base, "base"), (Pages::Huge, "huge"), (Pages::Default, "default")] {
+        let spec = Spec::Gups(MemoryConfig { pages, ..SMALL });
+        assert_eq!(printed(&spec, &config).0.pages, name);
+    }
+}
+
+#[test]
+fn what_cannot_run_is_refused_before_memory_is_taken() {
+    let refused =
+        |spec: &Spec, config: &RunConfig| run(spec, config, &ROOMY, &mut std::io::sink()).unwrap_err();
+    let none = RunConfig { threads: 0, ..RunConfig::DEFAULT };
+    assert!(refused(&all()[0], &none).to_string().contains("--threads"));
+    let never = RunConfig { interval: Nanos::ZERO, ..RunConfig::DEFAULT };
+    assert!(refused(&all()[0], &never).to_string().contains("--interval"));
+    for spec in [Spec::Gups, Spec::HashMap, Spec::Tree, Spec::Stream, Spec::PointerChase] {
+        let spec = spec(MemoryConfig { footprint: Bytes::gib(1 << 20), ..SMALL });
+        assert!(refused(&spec, &RunConfig::DEFAULT).to_string().contains("at most"), "{}", spec.name());
+    }
+}
