@@ -133,6 +133,8 @@ mod tests {
         let entries = lookups.map.len();
         assert_eq!(entries, (1 << 17) / 8 * 7);
         assert!((2 << 20..=4 << 20).contains(&lookups.footprint_bytes()));
+        let hot = lookups.hot();
+        assert!(hot.len() == 1 && hot[0].len().get() >= lookups.footprint_bytes(), "{hot:?}");
         assert!((0..entries).all(|number| lookups.map.get(&key(1, number)) == Some(&(number as u64))));
         let mut rng = Rng::new(1, 0);
         let expected = (0..1000).map(|_| rng.below(entries) as u64).sum::<u64>();
