@@ -107,6 +107,14 @@ impl AnonMap {
         self.madvise(part.intersect(self.range()), libc::MADV_COLLAPSE)
     }
 
+    /// Takes back [`Pages::Base`]: huge pages may be used from now on (`MADV_HUGEPAGE`).
+    ///
+    /// # Errors
+    /// EINVAL on a kernel without THP.
+    pub fn allow_huge(&self) -> Result<(), Errno> {
+        self.madvise(self.range(), libc::MADV_HUGEPAGE)
+    }
+
     /// Contents are untouched by every advice passed here: HUGEPAGE, NOHUGEPAGE, COLLAPSE.
     fn madvise(&self, part: AddrRange, advice: libc::c_int) -> Result<(), Errno> {
         let start = part.start.get() as *mut libc::c_void;
