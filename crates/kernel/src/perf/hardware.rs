@@ -186,3 +186,136 @@ fn missed_last_tlb(data_source: u64) -> bool {
     let tlb = data_source >> SHIFT & BITS;
     tlb & (MISS | LEVEL_2) == MISS | LEVEL_2 || tlb & WALKER != 0
 }
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::{Pid, Tid};
+    use hugepilot_units::{Nanos, VirtAddr};
+
+    use super::super::pmu::tests::unit;
+    use super::super::{parse_record, records};
+    use super::*;
+
+    fn cpu(vendor: &str) -> Cpu {
+        Cpu { vendor: vendor.into(), model_name: String::new(), family: 6, model: 85, hypervisor: false }
+    }
+    fn source(vendor: &str, files: &[(&str, &[(&str, &str)])], name: &str) -> Option<HardwareSource> {
+        let dir = tempfile::tempdir().unwrap();
+        for (pmu, files) in files {
+            unit(dir.path(), pmu, files);
+        }
+        let found = candidates(&Root::at(dir.path()), &cpu(vendor));
+        found.sources.into_iter().find(|source| source.name == name)
+    }
+
+    const CORE: [(&str, &str); 5] = [
+        ("type", "4"),
+        ("format/event", "config:0-7"),
+        ("format/umask", "config:8-15"),
+        ("format/ldlat", "config1:0-15"),
+        ("events/mem-loads", "event=0xcd,umask=0x1,ldlat=3"),
+    ];
+    const IBS_UNIT: [(&str, &str); 2] = [("type", "11"), ("format/cnt_ctl", "config:19")];
+
+    /// A sample record as the kernel writes it: header, ip, pid and tid, time, address, then weight when asked for, then
+    /// the data source.
+    fn sample(format: SampleFormat, address: u64, data_source: u64) -> Vec<u8> {
+        let mut words = vec![0x40_1000, 7 | 8 << 32, 99, address];
+        words.extend(format.weight.then_some(250));
+        words.push(data_source);
+        let size = u16::try_from(8 + words.len() * 8).unwrap();
+        let mut bytes = sys::PERF_RECORD_SAMPLE.to_ne_bytes().to_vec();
+        bytes.extend(2_u16.to_ne_bytes());
+        bytes.extend(size.to_ne_bytes());
+        bytes.extend(words.iter().flat_map(|word: &u64| word.to_ne_bytes()));
+        bytes
+    }
+    fn samples(source: &HardwareSource, ring: &[u8]) -> Vec<Sample> {
+        let format = source.event.format;
+        records(ring).filter_map(|bytes| source.sample(&parse_record(bytes, format)?)).collect()
+    }
+
+    const TLB: u32 = 26;
+    const NOT_AVAILABLE: u64 = 0x01 << TLB;
+    const L1_HIT: u64 = (0x02 | 0x08) << TLB;
+    const L2_HIT: u64 = (0x02 | 0x10) << TLB;
+    const L2_MISS: u64 = (0x04 | 0x10) << TLB;
+    const WALKED: u64 = (0x02 | 0x20) << TLB;
+    const EITHER_HIT: u64 = (0x02 | 0x08 | 0x10) << TLB;
+    /// A load from DRAM, as all of them are.
+    const LOAD: u64 = 0x02 | 0x82 << 5;
+
+    #[test]
+    fn precise_miss_events_are_walks_whatever_the_data_source_says() {
+        let source = source(INTEL, &[("cpu", &CORE)], STLB_LOADS).unwrap();
+        assert_eq!((source.event.kind, source.event.config, source.event.precise_ip), (4, 0x11d0, 2));
+        let ring = [0x7f00_0000_1008, 0x7f00_0020_0000].map(|at| sample(ADDRESS, at, LOAD | NOT_AVAILABLE));
+        let found = samples(&source, &ring.concat());
+        assert_eq!(found.len(), 2);
+        let first = found[0];
+        assert_eq!((first.pid, first.tid, first.time), (Pid(7), Tid(8), Nanos::new(99)));
+        assert_eq!((first.ip.get(), first.address), (0x40_1000, Some(VirtAddr::new(0x7f00_0000_1008))));
+        assert_eq!((first.provenance, first.stack), (Provenance::Exact, None));
+    }
+
+    #[test]
+    fn of_all_accesses_only_those_that_missed_the_last_level_count() {
+        let source = source(AMD, &[("ibs_op", &IBS_UNIT)], IBS).unwrap();
+        let kinds = [L1_HIT, L2_HIT, L2_MISS, EITHER_HIT, NOT_AVAILABLE, WALKED, 0];
+        let ring: Vec<Vec<u8>> =
+            (1_u64..).zip(kinds).map(|(i, kind)| sample(source.event.format, i << 12, LOAD | kind)).collect();
+        let pages: Vec<u64> =
+            samples(&source, &ring.concat()).iter().map(|s| s.address.unwrap().get() >> 12).collect();
+        assert_eq!(pages, [3, 6]);
+    }
+
+    #[test]
+    fn samples_without_an_address_of_the_program_are_dropped() {
+        let source = source(INTEL, &[("cpu", &CORE)], STLB_STORES).unwrap();
+        for address in [0, 0xffff_8880_0000_1000] {
+            assert!(samples(&source, &sample(ADDRESS, address, LOAD)).is_empty());
+        }
+        let cut = &sample(ADDRESS, 4096, LOAD)[..40];
+        assert!(samples(&source, cut).is_empty());
+        assert!(source.sample(&Record::Lost(3)).is_none());
+    }
+
+    #[test]
+    fn load_latency_takes_its_terms_from_sysfs() {
+        let found = source(INTEL, &[("cpu", &CORE)], LOAD_LATENCY).unwrap();
+        let event = found.event;
+        assert_eq!((event.config, event.config1), (0x1cd, u64::from(SLOW_LOAD_CYCLES)));
+        assert!(event.format.weight && event.format.data_source && !event.format.registers);
+        assert_eq!(source(INTEL, &[], LOAD_LATENCY), None);
+        let golden_cove = [&CORE[..], &[("events/mem-loads-aux", "event=0x03,umask=0x82")]].concat();
+        assert_eq!(source(INTEL, &[("cpu", &golden_cove)], LOAD_LATENCY), None);
+        let hybrid = [("cpu_core", &[("type", "9")][..]), ("cpu_atom", &[("type", "10")])];
+        assert_eq!(source(INTEL, &hybrid, STLB_LOADS).unwrap().event.kind, 9);
+    }
+
+    #[test]
+    fn ibs_leaves_the_kernel_out_only_where_it_can() {
+        let plain = source(AMD, &[("ibs_op", &IBS_UNIT)], IBS).unwrap().event;
+        assert_eq!((plain.kind, plain.config, plain.config2, plain.exclude_kernel), (11, 1 << 19, 0, false));
+        assert_eq!(plain.period % 16, 0);
+        let newer = [&IBS_UNIT[..], &[("format/swfilt", "config2:0")]].concat();
+        let newer = source(AMD, &[("ibs_op", &newer)], IBS).unwrap().event;
+        assert_eq!((newer.config2, newer.exclude_kernel), (1, true));
+        let found = candidates(&Root::at("/nowhere"), &cpu(AMD));
+        assert!(found.sources.is_empty() && found.skipped[0].1.contains("ibs_op"));
+        assert_eq!(candidates(&Root::at("/nowhere"), &cpu(ARM)).skipped[0].0, SPE);
+        assert_eq!(candidates(&Root::at("/nowhere"), &cpu("Other")), Candidates::default());
+    }
+
+    #[test]
+    fn every_source_here_works_or_says_why_not() {
+        let (root, rights) = (Root::live(), Rights::read(&Root::live()));
+        let cpu = crate::cpu::read(&root).unwrap();
+        for source in candidates(&root, &cpu).sources {
+            match source.try_open(&root, &rights) {
+                Ok(count) => assert!(count > 0),
+                Err(refusal) => eprintln!("skipped: {}: {refusal}", source.name),
+            }
+        }
+    }
+}

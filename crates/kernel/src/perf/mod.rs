@@ -1,5 +1,6 @@
 //! Perf events: attributes, rings, and the records in them.
 
+pub mod counters;
 pub mod hardware;
 mod pmu;
 mod record;

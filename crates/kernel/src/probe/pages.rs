@@ -88,8 +88,12 @@ fn promote(patient: &Patient, rights: &Rights) -> Probe {
             Probe::yes(name, why).with_detail(format!(
                 "took {} µs; {}",
                 took.as_micros(),
-                reach_of(Capability::Perfmon, rights)
+                reach_of(&[Capability::Perfmon], rights)
             ))
+        }
+        (Err(Errno::EINVAL), _) if patient.process.thp_disabled() => {
+            let why = "THP is disabled for us by prctl(PR_SET_THP_DISABLE), which children inherit (EINVAL)";
+            Probe::no(name, why, Some("start hugepilot from a shell that is not under it".to_owned()))
         }
         (Err(errno), _) => Refusal::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name),
         (Ok(_), Ok(_)) => Probe::no(name, "the kernel said yes, but no huge page was seen afterwards", None),
@@ -144,7 +148,7 @@ fn pagemap_scan(patient: &Patient, rights: &Rights) -> Probe {
     let (seen, base) = (present.get() / patient.sizes.base.get(), patient.sizes.base_per_huge());
     if seen == base {
         Probe::yes(name, format!("the page map of a child shows its {seen} pages"))
-            .with_detail(reach_of(Capability::DacReadSearch, rights))
+            .with_detail(reach_of(&[Capability::DacReadSearch, Capability::Perfmon], rights))
     } else {
         Probe::no(name, format!("the page map of a child shows {seen} pages of {base}"), None)
     }
@@ -161,7 +165,7 @@ fn read_target_memory(patient: &Patient, rights: &Rights) -> Probe {
             if children_only && !rights.has(Capability::SysPtrace) {
                 probe.with_detail("children only: kernel.yama.ptrace_scope=1, and cap_sys_ptrace is missing")
             } else {
-                probe.with_detail(reach_of(Capability::SysPtrace, rights))
+                probe.with_detail(reach_of(&[Capability::SysPtrace], rights))
             }
         }
         Ok(_) => Probe::no(name, "process_vm_readv read something else than the child had written", None),
@@ -173,11 +177,14 @@ fn read_target_memory(patient: &Patient, rights: &Rights) -> Probe {
     }
 }
 
-/// Whose processes, beyond those of our own user, on which the probe ran.
-fn reach_of(capability: Capability, rights: &Rights) -> String {
-    if rights.has(capability) || rights.has(Capability::SysPtrace) {
-        "other users' processes, too".to_owned()
-    } else {
-        format!("our own user's processes only: {} is missing", capability.name())
+/// Whose processes it would work on, when it takes `wanted` for those of other users. Who may look by CAP_SYS_PTRACE
+/// need not have CAP_PERFMON.
+fn reach_of(wanted: &[Capability], rights: &Rights) -> String {
+    let held = |&capability: &Capability| {
+        rights.has(capability) || capability == Capability::Perfmon && rights.has(Capability::SysPtrace)
+    };
+    match wanted.iter().find(|&capability| !held(capability)) {
+        None => "other users' processes, too".to_owned(),
+        Some(lacking) => format!("our own user's processes only: {} is missing", lacking.name()),
     }
 }
