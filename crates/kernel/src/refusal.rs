@@ -41,7 +41,7 @@ impl Refusal {
     /// brought ([`crate::sys::reach`]).
     pub(crate) fn of_advice(errno: Errno, answer: Errno, rights: &Rights) -> Self {
         let call = "process_madvise";
-        if let Some(filtered) = filtered(call, errno, answer) {
+        if let Some(filtered) = filtered(call, errno, answer, rights) {
             return filtered;
         }
         match errno {
@@ -65,7 +65,7 @@ impl Refusal {
     /// `perf_event_open` on a process of our own user failed.
     pub(crate) fn of_event(errno: Errno, answer: Errno, rights: &Rights) -> Self {
         let call = "perf_event_open";
-        if let Some(filtered) = filtered(call, errno, answer) {
+        if let Some(filtered) = filtered(call, errno, answer, rights) {
             return filtered;
         }
         match errno {
@@ -90,7 +90,7 @@ impl Refusal {
 
     /// Looking into a process of our own user (`call`: its page map, its memory) failed.
     pub(crate) fn of_look(call: &str, errno: Errno, answer: Option<Errno>, rights: &Rights) -> Self {
-        if let Some(filtered) = answer.and_then(|answer| filtered(call, errno, answer)) {
+        if let Some(filtered) = answer.and_then(|answer| filtered(call, errno, answer, rights)) {
             return filtered;
         }
         match errno {
@@ -108,17 +108,25 @@ impl Refusal {
     }
 }
 
-/// The refusal when something other than the kernel proper answered.
-fn filtered(call: &str, errno: Errno, answer: Errno) -> Option<Refusal> {
-    let stopped = answer == errno && matches!(errno, Errno::EPERM | Errno::EACCES | Errno::ENOSYS);
-    // A kernel without the call answers ENOSYS as well; then a filter is not to blame.
-    (stopped && errno != Errno::ENOSYS).then(|| {
-        Refusal::because(format!("a seccomp filter stops {call} before it reaches the kernel ({errno})"))
-            .fixed_by(format!(
-                "allow {call} in the filter (docker run --security-opt seccomp=PROFILE.json; systemd \
-                 SystemCallFilter={call}), or run hugepilot outside of it"
-            ))
-    })
+/// The refusal when something other than the kernel proper answered. A kernel without the call and a filter that plays
+/// one both say ENOSYS; only when there is a filter may it be the filter.
+fn filtered(call: &str, errno: Errno, answer: Errno, rights: &Rights) -> Option<Refusal> {
+    if answer != errno {
+        return None;
+    }
+    let why = match errno {
+        Errno::EPERM | Errno::EACCES => {
+            format!("a seccomp filter stops {call} before it reaches the kernel ({errno})")
+        }
+        Errno::ENOSYS if rights.seccomp_mode == 2 => {
+            format!("a seccomp filter hides {call}, or the kernel was built without it ({errno})")
+        }
+        _ => return None,
+    };
+    Some(Refusal::because(why).fixed_by(format!(
+        "allow {call} in the filter (docker run --security-opt seccomp=PROFILE.json; systemd SystemCallFilter={call}), \
+         or run hugepilot outside of it"
+    )))
 }
 
 /// Which of the `wanted` capabilities is missing, and how to get it in the situation we are in.
@@ -217,6 +225,9 @@ mod tests {
     fn old_kernels_are_told_by_their_answer() {
         let old = Refusal::of_advice(Errno::ENOSYS, Errno::ENOSYS, &rights());
         assert!(old.why.contains("5.10"), "{old}");
+        let filter = Rights { seccomp_mode: 2, ..rights() };
+        let hidden = Refusal::of_advice(Errno::ENOSYS, Errno::ENOSYS, &filter);
+        assert!(hidden.why.contains("seccomp"), "{hidden}");
         let scan = Refusal::of_look("PAGEMAP_SCAN", Errno(25), None, &rights());
         assert!(scan.why.contains("6.7"), "{scan}");
         let yama = Rights { yama_ptrace_scope: Some(3), ..rights() };

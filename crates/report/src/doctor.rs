@@ -104,7 +104,7 @@ fn capabilities(held: &[String]) -> String {
     let useful = ["cap_sys_nice", "cap_perfmon", "cap_dac_read_search", "cap_sys_ptrace", "cap_sys_admin"];
     let mut shown: Vec<&str> = useful.into_iter().filter(|name| held.iter().any(|cap| cap == name)).collect();
     let others = held.len() - shown.len();
-    let others = format!("{others} others");
+    let others = format!("{others} more");
     if held.len() > shown.len() {
         shown.push(&others);
     }
@@ -129,4 +129,109 @@ fn table<const COLUMNS: usize, Cell: Into<String>>(rows: Vec<[Cell; COLUMNS]>) -
     let mut table = builder.build();
     let table = table.with(Style::empty()).with(Padding::new(0, 2, 0, 0)).to_string();
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hugepilot_record::doctor::{Cpu, Probe, SCHEMA, TlbSizes};
+    use hugepilot_units::Bytes;
+
+    use super::*;
+
+    fn report() -> DoctorReport {
+        let cpu = Cpu {
+            vendor: "AuthenticAMD".into(),
+            model_name: "AMD EPYC 9B45".into(),
+            family: 26,
+            model: 2,
+            hypervisor: true,
+        };
+        let tlb = TlbSizes {
+            l1d_4k_entries: 96,
+            l2_4k_entries: 4096,
+            l2_2m_entries: 4096,
+            source: "a table".into(),
+            assumed: false,
+        };
+        let denied = |name| Probe::no(name, "it needs cap_sys_nice", Some("sudo setcap it".into()));
+        DoctorReport {
+            schema: SCHEMA.into(),
+            kernel_release: "6.12.0".into(),
+            cpu: CpuReport { cpu, tlb },
+            base_page_bytes: Bytes::kib(4),
+            huge_page_bytes: Bytes::mib(2),
+            probes: vec![
+                denied(Probe::PROMOTE),
+                denied(Probe::DEMOTE_FREES_ZERO_PAGES),
+                Probe::yes(Probe::SAMPLER_CPU_CLOCK, "samples came"),
+                Probe::no(Probe::SAMPLER_HARDWARE, "no PMU", None).with_detail("PEBS: ENOENT; IBS: hidden"),
+            ],
+            thp: BTreeMap::from([("enabled".into(), "always [madvise] never".into())]),
+            cgroup: Some(CgroupReport {
+                version: 2,
+                path: "/a.slice".into(),
+                limit_bytes: Some(Bytes::gib(2)),
+                left_bytes: Some(Bytes::mib(512)),
+            }),
+            psi: true,
+            capabilities: vec!["cap_chown".into(), "cap_perfmon".into()],
+            seccomp_mode: 2,
+            no_new_privs: false,
+            perf_event_paranoid: Some(2),
+            yama_ptrace_scope: None,
+        }
+    }
+
+    const TEXT: &str = "\
+Linux 6.12.0
+AMD EPYC 9B45 (AuthenticAMD family 26 model 0x2, virtual machine)
+Data TLB: 96 entries, second level 4096 for 4KiB pages, 4096 for 2MiB
+          a table
+
+no   promote                  it needs cap_sys_nice
+no   demote_frees_zero_pages  it needs cap_sys_nice
+yes  sampler_cpu_clock        samples came
+no   sampler_hardware         no PMU
+                              PEBS: ENOENT
+                              IBS: hidden
+
+What to do
+  promote, demote_frees_zero_pages:
+    sudo setcap it
+
+Settings
+  pages                       4KiB and 2MiB
+  thp/enabled                 always [madvise] never
+  cgroup                      v2 /a.slice, limit 2GiB, 512MiB left
+  psi                         yes
+  capabilities                cap_perfmon, 1 more
+  seccomp                     a filter of system calls
+  no_new_privs                no
+  kernel.perf_event_paranoid  2
+  kernel.yama.ptrace_scope    not there
+
+Live processes cannot be tuned here: that takes promote and one sampler.
+";
+
+    #[test]
+    fn the_whole_page_as_it_is_read() {
+        assert_eq!(doctor_text(&report()), TEXT);
+    }
+
+    #[test]
+    fn a_machine_where_all_works_has_nothing_to_do() {
+        let mut report = report();
+        for probe in &mut report.probes {
+            (probe.supported, probe.fix) = (true, None);
+        }
+        report.thp.clear();
+        report.cgroup = None;
+        report.cpu.tlb.assumed = true;
+        let text = doctor_text(&report);
+        assert!(!text.contains("What to do") && text.ends_with("can be tuned here.\n"));
+        assert!(text.contains("2MiB (assumed)") && text.contains("not in this kernel"));
+        assert!(text.contains("none accounts memory"));
+    }
 }

@@ -34,7 +34,7 @@ pub(crate) fn samples_of(
     let sizes = memory::page_sizes(root).map_err(other)?;
     let mut map = AnonMap::new(memory, Pages::Base, sizes)
         .map_err(|errno| failed("no memory could be mapped", errno))?;
-    let child = Child::start(&mut map, sizes.base, Task::Wander)
+    let child = Child::start(&mut map, sizes.base, Task::Wander, sizes)
         .map_err(|errno| failed("no child process could be made", errno))?;
     let process = Process::open(root, child.pid()).map_err(other)?;
     let refused = |error: KernelError| match error.errno() {

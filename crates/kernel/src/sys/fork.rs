@@ -8,7 +8,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use hugepilot_record::{Errno, Pid};
-use hugepilot_units::Bytes;
+use hugepilot_units::{Bytes, PageSizes};
 
 use super::anon::AnonMap;
 use super::last_errno;
@@ -17,7 +17,7 @@ use super::last_errno;
 /// `stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Sleeps. A map of base pages is then allowed huge ones, so that somebody else may collapse it.
+    /// Sleeps. The memory is on base pages, and allowed huge ones, so that somebody else may collapse it.
     Hold,
     /// Collapses the memory into huge pages itself, as far as the kernel lets it, and sleeps.
     HoldHuge,
@@ -40,12 +40,17 @@ impl Child {
     ///
     /// # Errors
     /// EAGAIN or ENOMEM when no process can be made; EMFILE when no pipe can.
-    pub(crate) fn start(map: &mut AnonMap, stride: Bytes, task: Task) -> Result<Self, Errno> {
+    pub(crate) fn start(
+        map: &mut AnonMap,
+        stride: Bytes,
+        task: Task,
+        sizes: PageSizes,
+    ) -> Result<Self, Errno> {
         let (read, write) = rustix::pipe::pipe().map_err(|errno| Errno(errno.raw_os_error()))?;
         // SAFETY: see the module: the child path below makes only async-signal-safe calls and never returns.
         match unsafe { libc::fork() } {
             -1 => Err(last_errno()),
-            0 => run_child(map, stride, task, &write),
+            0 => run_child(map, stride, task, sizes, &write),
             pid => {
                 let child = Self { pid: Pid(pid) };
                 drop(write);
@@ -64,18 +69,20 @@ impl Child {
     }
 }
 
-fn run_child(map: &mut AnonMap, stride: Bytes, task: Task, ready: &OwnedFd) -> ! {
+fn run_child(map: &mut AnonMap, stride: Bytes, task: Task, sizes: PageSizes, ready: &OwnedFd) -> ! {
     // SAFETY: plain system calls. The child dies with its parent; it shows itself as an ordinary process does, which
     // one started from a file with capabilities would not.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::prctl(libc::PR_SET_DUMPABLE, 1);
     }
+    if task == Task::Hold && map.start_with_base_pages(Child::MARK, sizes).is_err() {
+        // Our parent sees the pipe close.
+        // SAFETY: ends the child at once, without destructors.
+        unsafe { libc::_exit(1) };
+    }
     for chunk in map.words_mut().chunks_mut(stride.as_usize() / 8) {
         chunk[0] = Child::MARK;
-    }
-    if matches!(task, Task::Hold | Task::HoldHuge) {
-        let _ = map.allow_huge();
     }
     if task == Task::HoldHuge {
         let _ = map.collapse(map.range());
