@@ -11,7 +11,7 @@ use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport, SCHEMA};
 use hugepilot_units::Bytes;
 
 use crate::cgroup::{MemoryCgroup, Version};
-use crate::rights::Rights;
+use crate::rights::{Capability, Rights};
 use crate::thp::ThpSettings;
 use crate::{Result, Root, cpu, memory};
 
@@ -44,6 +44,17 @@ pub fn examine() -> Result<DoctorReport> {
     })
 }
 
+/// On whose processes a thing that worked on our child would work, too, by the capabilities that other users' take: one of
+/// each group.
+fn whose(groups: &[&[Capability]], rights: &Rights) -> String {
+    let held = |group: &[Capability]| group.iter().any(|&capability| rights.has(capability));
+    match groups.iter().find(|group| !held(group)) {
+        Some(lacking) => format!("our own user's processes only: {} is missing", lacking[0].name()),
+        None if rights.initial_user_namespace => "other users' processes, too".to_owned(),
+        None => "other users' processes, too, but only of this user namespace".to_owned(),
+    }
+}
+
 /// Our own cgroup and the room in it.
 fn cgroup(root: &Root) -> Option<CgroupReport> {
     let group = MemoryCgroup::find(root, &root.read_text("proc/self/cgroup").ok()?)?;
@@ -65,7 +76,6 @@ mod tests {
     use hugepilot_record::doctor::Probe;
 
     use super::*;
-    use crate::rights::Capability;
 
     #[test]
     fn every_probe_answers_and_every_no_has_a_reason() {
@@ -83,6 +93,23 @@ mod tests {
         ];
         assert_eq!(names, wanted);
         assert!(report.probes.iter().all(|probe| !probe.why.is_empty()));
+    }
+
+    #[test]
+    fn one_capability_of_each_group_is_enough() {
+        use crate::rights::Capabilities;
+        let rights = |bits: &[Capability], initial_user_namespace| Rights {
+            effective: Capabilities(bits.iter().map(|&bit| 1 << bit as u32).sum()),
+            initial_user_namespace,
+            ..Rights::default()
+        };
+        use Capability::{DacReadSearch, Perfmon, SysPtrace};
+        let groups: [&[Capability]; 2] = [&[DacReadSearch], &[Perfmon, SysPtrace]];
+        assert_eq!(whose(&groups, &rights(&[DacReadSearch, SysPtrace], true)), "other users' processes, too");
+        let lacking = whose(&groups, &rights(&[Perfmon], true));
+        assert!(lacking.ends_with("cap_dac_read_search is missing"), "{lacking}");
+        let rootless = whose(&groups, &rights(&[DacReadSearch, Perfmon], false));
+        assert!(rootless.ends_with("of this user namespace"), "{rootless}");
     }
 
     #[test]

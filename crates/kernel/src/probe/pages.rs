@@ -6,6 +6,7 @@ use hugepilot_record::Errno;
 use hugepilot_record::doctor::Probe;
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
 
+use super::whose;
 use crate::refusal::Refusal;
 use crate::rights::{Capability, Rights};
 use crate::sys::anon::{AnonMap, Pages};
@@ -13,6 +14,8 @@ use crate::sys::fork::{Child, Task};
 use crate::sys::reach::{self, Call};
 use crate::{KernelError, Process, Root, Target};
 
+/// Either lets one look at the memory of other users' processes; before Linux 6.15 only the latter.
+const LOOK: &[Capability] = &[Capability::Perfmon, Capability::SysPtrace];
 /// Base pages that the child of the demotion probe uses of its huge page.
 const USED: u64 = 16;
 
@@ -101,23 +104,26 @@ fn promote(patient: &Patient, rights: &Rights) -> Probe {
     match (answer, patient.look()) {
         (Ok(_), Ok((true, _))) => {
             let why = format!("MADV_COLLAPSE put {} of a child on a huge page", patient.sizes.huge);
-            let whose = reach_of(&[Capability::Perfmon], rights);
+            let whose = whose(&[LOOK], rights);
             Probe::yes(name, why).with_detail(format!("took {} µs; {whose}", took.as_micros()))
         }
         (Ok(_), Ok(_)) => Probe::no(name, "the kernel said yes, but no huge page was seen afterwards", None),
         (Ok(_), Err(error)) => Probe::no(name, format!("the kernel said yes, but: {error}"), None),
-        (Err(Errno::EINVAL), _) if patient.process.thp_disabled() => {
-            let why = "THP is disabled for us by prctl(PR_SET_THP_DISABLE), which children inherit (EINVAL)";
-            Probe::no(name, why, Some("start hugepilot from a shell that is not under it".to_owned()))
-        }
+        (Err(Errno::EINVAL), _) if patient.process.thp_disabled() => thp_disabled().probe(name),
         (Err(errno), _) => Refusal::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name),
     }
+}
+
+fn thp_disabled() -> Refusal {
+    Refusal::because("THP is disabled for us by prctl(PR_SET_THP_DISABLE), which children inherit")
+        .fixed_by("start hugepilot from a shell that is not under it")
 }
 
 fn demote(patient: &Patient, rights: &Rights) -> Probe {
     let name = Probe::DEMOTE_FREES_ZERO_PAGES;
     let before = match patient.look() {
         Ok((true, resident)) => resident,
+        Ok((false, _)) if patient.process.thp_disabled() => return thp_disabled().probe(name),
         Ok((false, _)) => {
             let why =
                 "the child got no huge page to try it on: memory is fragmented, or THP is not to be had";
@@ -161,7 +167,7 @@ fn pagemap_scan(patient: &Patient, rights: &Rights) -> Probe {
     let (seen, base) = (present.get() / patient.sizes.base.get(), patient.sizes.base_per_huge());
     if seen == base {
         Probe::yes(name, format!("the page map of a child shows its {seen} pages"))
-            .with_detail(reach_of(&[Capability::DacReadSearch, Capability::Perfmon], rights))
+            .with_detail(whose(&[&[Capability::DacReadSearch], LOOK], rights))
     } else {
         Probe::no(name, format!("the page map of a child shows {seen} pages of {base}"), None)
     }
@@ -178,7 +184,7 @@ fn read_target_memory(patient: &Patient, rights: &Rights) -> Probe {
             if children_only && !rights.has(Capability::SysPtrace) {
                 probe.with_detail("children only: kernel.yama.ptrace_scope=1, and cap_sys_ptrace is missing")
             } else {
-                probe.with_detail(reach_of(&[Capability::SysPtrace], rights))
+                probe.with_detail(whose(&[&[Capability::SysPtrace]], rights))
             }
         }
         Ok(_) => Probe::no(name, "process_vm_readv read something else than the child had written", None),
@@ -187,17 +193,5 @@ fn read_target_memory(patient: &Patient, rights: &Rights) -> Probe {
             Refusal::of_look("process_vm_readv", errno, Some(reach::answer(Call::ProcessVmReadv)), rights)
                 .probe(name)
         }
-    }
-}
-
-/// Whose processes it would work on, when it takes `wanted` for those of other users. Who may look by CAP_SYS_PTRACE
-/// need not have CAP_PERFMON.
-fn reach_of(wanted: &[Capability], rights: &Rights) -> String {
-    let held = |&capability: &Capability| {
-        rights.has(capability) || capability == Capability::Perfmon && rights.has(Capability::SysPtrace)
-    };
-    match wanted.iter().find(|&capability| !held(capability)) {
-        None => "other users' processes, too".to_owned(),
-        Some(lacking) => format!("our own user's processes only: {} is missing", lacking.name()),
     }
 }

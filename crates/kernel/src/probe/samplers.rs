@@ -3,11 +3,15 @@
 use hugepilot_record::doctor::{Cpu, Probe};
 use hugepilot_units::{Bytes, Nanos};
 
+use super::whose;
 use crate::Root;
 use crate::perf::hardware::candidates;
 use crate::perf::{Event, Record, trial};
 use crate::refusal::Refusal;
 use crate::rights::{Capability, Rights};
+
+/// Either lets one sample other users' processes.
+const SAMPLE: &[Capability] = &[Capability::Perfmon, Capability::SysAdmin];
 
 /// The CPU clock with registers.
 pub(super) fn cpu_clock(root: &Root, rights: &Rights) -> Probe {
@@ -16,7 +20,8 @@ pub(super) fn cpu_clock(root: &Root, rights: &Rights) -> Probe {
     let with_registers = |record: &Record| matches!(record, Record::Sample { registers: Some(_), .. });
     match trial::samples_of(root, Bytes::mib(2), event, rights, with_registers) {
         Ok(0) => Probe::no(name, "the event opened, but no sample with registers came", None),
-        Ok(_) => Probe::yes(name, "samples of a child came, with its registers").with_detail(whose(rights)),
+        Ok(_) => Probe::yes(name, "samples of a child came, with its registers")
+            .with_detail(whose(&[SAMPLE], rights)),
         Err(refusal) => refusal.probe(name),
     }
 }
@@ -37,7 +42,7 @@ pub(super) fn hardware(root: &Root, cpu: &Cpu, rights: &Rights) -> Probe {
                     event.config1,
                     event.config2,
                     event.precise_ip,
-                    whose(rights)
+                    whose(&[SAMPLE], rights)
                 );
                 return Probe::yes(name, format!("{}: page walks with addresses came", source.name))
                     .with_detail(detail);
@@ -68,15 +73,6 @@ fn refuse(name: &str, cpu: &Cpu, reasons: &[(&str, Refusal)]) -> Probe {
         "no source gave page walks with addresses"
     };
     Probe::no(name, why, fix.or_else(|| cpu.hypervisor.then(in_guest))).with_detail(all.join("; "))
-}
-
-/// Whose processes can be sampled.
-fn whose(rights: &Rights) -> &'static str {
-    if rights.has(Capability::Perfmon) {
-        "other users' processes, too"
-    } else {
-        "our own user's processes only: cap_perfmon is missing"
-    }
 }
 
 #[cfg(test)]
