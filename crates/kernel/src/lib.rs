@@ -6,12 +6,16 @@
 //! runs through the same code, and [`Target`] is the seam where a scripted [`fake::FakeTarget`] can stand for a process.
 
 pub mod cgroup;
+pub mod cpu;
 mod error;
 pub mod fake;
 pub mod memory;
 pub mod perf;
+pub mod probe;
 pub mod proc;
 mod process;
+mod refusal;
+pub mod rights;
 mod root;
 mod sys;
 mod target;
@@ -19,6 +23,7 @@ pub mod thp;
 
 pub use error::KernelError;
 pub use process::Process;
+pub use refusal::Refusal;
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use target::{Target, TargetState};

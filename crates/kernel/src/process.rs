@@ -128,6 +128,16 @@ impl Process {
             .map_err(|errno| KernelError::syscall("process_vm_readv", self.id.pid, errno))
     }
 
+    /// Ages `range` (`MADV_COLD`). One base page of a huge page splits it, and since Linux 6.12 the split frees its zero
+    /// pages. Returns what the kernel *says* it advised.
+    ///
+    /// # Errors
+    /// EPERM (needs CAP_SYS_NICE), EINVAL (locked memory), ESRCH.
+    pub(crate) fn cool(&self, range: AddrRange) -> std::result::Result<Bytes, Errno> {
+        let pidfd = self.pidfd.as_ref().ok_or(Errno::ENOSYS)?;
+        process_madvise(pidfd.as_fd(), range, RemoteAdvice::Cold)
+    }
+
     fn parse_mappings(&self, name: &str) -> Result<Vec<Mapping>> {
         let file = File::from(self.open_file(name, OFlags::empty())?);
         parse_smaps(BufReader::with_capacity(64 << 10, file), &self.path.join(name))

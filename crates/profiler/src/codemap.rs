@@ -83,10 +83,10 @@ impl CodeMap {
         let nothing = || analyse(&[], 0, Boundary::Unknown, ip.get());
         let Some(at) = self.find(ip, now) else { return nothing() };
         let (kind, name) = (self.ranges[at].kind, self.ranges[at].name.clone());
-        if kind == MappingKind::File {
-            if let Some(recipe) = self.analyse_file(at, &name, ip) {
-                return recipe;
-            }
+        if kind == MappingKind::File
+            && let Some(recipe) = self.analyse_file(at, &name, ip)
+        {
+            return recipe;
         }
         self.has_runtime_code |= kind != MappingKind::File;
         let range = self.ranges[at].range;

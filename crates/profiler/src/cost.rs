@@ -33,9 +33,7 @@ pub fn sample_cost() -> Result<Nanos, KernelError> {
         perf.drain(Nanos::ZERO, |record| {
             samples += u64::from(matches!(record, hugepilot_kernel::perf::Record::Sample { .. }));
         });
-        if samples > 0 {
-            costs.push(with.get().saturating_sub(without.get()) / samples);
-        }
+        costs.extend(with.get().saturating_sub(without.get()).checked_div(samples));
     }
     costs.sort_unstable();
     Ok(costs.get(costs.len() / 2).copied().map_or(Nanos::ZERO, Nanos::new))

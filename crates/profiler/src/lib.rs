@@ -7,6 +7,7 @@ mod census;
 pub mod code;
 mod codemap;
 mod cost;
+mod hardware;
 mod observe;
 mod source;
 mod stall;

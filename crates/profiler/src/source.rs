@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_kernel::{KernelError, Process};
+use hugepilot_kernel::perf::hardware::candidates;
+use hugepilot_kernel::rights::Rights;
+use hugepilot_kernel::{KernelError, Process, cpu};
 use hugepilot_record::{ProvenanceCounts, Sample};
 use hugepilot_units::Nanos;
 
-use crate::StallSampler;
+use crate::hardware::HardwareSampler;
+use crate::stall::StallSampler;
 
 /// A running source of samples of one process, its threads and its children.
 pub trait AddressSource {
@@ -29,17 +32,33 @@ pub trait AddressSource {
 pub struct Chosen {
     /// The source, enabled.
     pub source: Box<dyn AddressSource>,
+    /// Whether each sample stands for the same time. Where each is a page walk, shares of samples are no shares of time.
+    pub samples_time: bool,
     /// Better sources and what is missing for them.
     pub unavailable: BTreeMap<String, String>,
 }
 
 /// Attaches the best source to `process`: hardware that samples TLB misses, then load latency, then IBS, then the CPU
-/// clock at `rate_hz` samples a second of CPU time.
+/// clock at `rate_hz` samples a second of CPU time. Hardware is tried on a child of our own first.
 ///
 /// # Errors
 /// The CPU clock's: EACCES without rights (another user's process, or `perf_event_paranoid`), or no such process.
 pub fn choose(process: &Process, rate_hz: u32) -> Result<Chosen, KernelError> {
-    let unavailable = BTreeMap::new();
+    let root = process.root();
+    let rights = Rights::read(root);
+    let candidates = cpu::read(root).map(|cpu| candidates(root, &cpu)).unwrap_or_default();
+    let mut unavailable: BTreeMap<String, String> =
+        candidates.skipped.into_iter().map(|(name, why)| (name.to_owned(), why)).collect();
+    for hardware in candidates.sources {
+        let opened = hardware
+            .try_open(root, &rights)
+            .map_err(|refusal| refusal.why)
+            .and_then(|_| HardwareSampler::attach(process, hardware).map_err(|error| error.to_string()));
+        match opened {
+            Ok(source) => return Ok(Chosen { source: Box::new(source), samples_time: false, unavailable }),
+            Err(why) => _ = unavailable.insert(hardware.name.to_owned(), why),
+        }
+    }
     let source = Box::new(StallSampler::attach(process, rate_hz)?);
-    Ok(Chosen { source, unavailable })
+    Ok(Chosen { source, samples_time: true, unavailable })
 }

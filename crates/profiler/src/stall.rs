@@ -51,7 +51,7 @@ impl StallSampler {
 
 /// The time between samples: odd, so that it keeps step with nothing in the program.
 fn period_of(rate_hz: u32) -> Nanos {
-    Nanos::new(1_000_000_000 / u64::from(rate_hz.max(1)) | 1)
+    Nanos::new((1_000_000_000 / u64::from(rate_hz.max(1))) | 1)
 }
 
 impl AddressSource for StallSampler {

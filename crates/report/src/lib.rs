@@ -2,11 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+mod doctor;
 mod json;
 mod status;
 mod table;
 mod tune;
 
+pub use doctor::doctor_text;
 pub use json::json;
 pub use status::status_text;
 pub use tune::tune_text;

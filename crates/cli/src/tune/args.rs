@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
-use hugepilot_kernel::{Root, memory};
+use hugepilot_kernel::{Root, cpu, memory};
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::TuneOptions;
 use hugepilot_policy::{Calibration, CalibrationPoint};
@@ -198,10 +198,15 @@ impl TuneArgs {
             sample_cost: cost,
             progress_wait: self.progress_wait,
             larger_is_better: self.progress_higher_is_better,
+            tlb_entries: cpu::read(&Root::live())
+                .map_or(DEFAULT_TLB_ENTRIES, |cpu| cpu::tlb(&cpu).l2_4k_entries),
             ..TuneOptions::default()
         }
     }
 }
+
+/// Where the processor says nothing of itself: Skylake's, the smallest of the last ten years' servers.
+const DEFAULT_TLB_ENTRIES: u32 = 1536;
 
 /// The rate at which sampling costs the target 0.8 % of its time.
 fn affordable_rate(cost: Nanos) -> u32 {

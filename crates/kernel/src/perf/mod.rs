@@ -1,7 +1,11 @@
 //! Perf events: attributes, rings, and the records in them.
 
+pub mod counters;
+pub mod hardware;
+mod pmu;
 mod record;
 mod sampler;
+pub(crate) mod trial;
 
 pub use record::{Record, Regs, RegsMask, SampleFormat, parse_record, records};
 pub use sampler::{Event, PerfSampler, SamplerOptions};

@@ -267,7 +267,7 @@ impl PerfSampler {
 }
 
 /// Raises our own soft limit to the hard one, and leaves some descriptors for everything else.
-fn descriptors_allowed() -> usize {
+pub(super) fn descriptors_allowed() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);

@@ -107,6 +107,34 @@ impl AnonMap {
         self.madvise(part.intersect(self.range()), libc::MADV_COLLAPSE)
     }
 
+    /// Writes `value` into the first word of every huge page's worth, in such a way that base pages come of it, whatever
+    /// THP is set to, and without advice that would forbid huge pages later: a mapping too small for a huge page gets
+    /// none, and where a page table is already, none comes by a fault.
+    ///
+    /// # Errors
+    /// ENOMEM when the limit on mappings is used up.
+    pub(crate) fn start_with_base_pages(&mut self, value: u64, sizes: PageSizes) -> Result<(), Errno> {
+        for region in sizes.regions_inside(self.range()) {
+            let upper_half = region.range(sizes).start.plus(Bytes::new(sizes.huge.get() / 2));
+            let upper_half = AddrRange::at(upper_half, Bytes::new(sizes.huge.get() / 2));
+            self.protect(upper_half, libc::PROT_READ)?;
+            let index = region.range(sizes).start.since(self.range().start).as_usize() / 8;
+            self.words_mut()[index] = value;
+            self.protect(upper_half, libc::PROT_READ | libc::PROT_WRITE)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the rights of `part`, which stays readable.
+    fn protect(&mut self, part: AddrRange, rights: libc::c_int) -> Result<(), Errno> {
+        let part = part.intersect(self.range());
+        let start = part.start.get() as *mut libc::c_void;
+        // SAFETY: the range was cut to this mapping, which `&mut self` keeps everybody else from using; the caller above
+        // writes only outside of what it made read-only, and makes it writable again.
+        let done = unsafe { libc::mprotect(start, part.len().as_usize(), rights) };
+        if done == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+
     /// Contents are untouched by every advice passed here: HUGEPAGE, NOHUGEPAGE, COLLAPSE.
     fn madvise(&self, part: AddrRange, advice: libc::c_int) -> Result<(), Errno> {
         let start = part.start.get() as *mut libc::c_void;
@@ -143,5 +171,24 @@ mod tests {
             AnonMap::new(Bytes::gib(1 << 20), Pages::Default, PageSizes::X86_64).unwrap_err(),
             Errno::ENOMEM
         );
+    }
+
+    #[test]
+    fn base_pages_come_even_where_huge_ones_are_asked_for() {
+        use crate::{Process, Root, Target, memory};
+        let sizes = memory::page_sizes(&Root::live()).unwrap();
+        let pid = hugepilot_record::Pid(i32::try_from(std::process::id()).unwrap());
+        let process = Process::open(&Root::live(), pid).unwrap();
+        let on_base_pages = || {
+            let mut map = AnonMap::new(sizes.huge, Pages::Huge, sizes).unwrap();
+            map.start_with_base_pages(7, sizes).unwrap();
+            assert_eq!(map.words()[0], 7);
+            let last = map.words().len() - 1;
+            map.words_mut()[last] = 8;
+            let pages = process.region_pages(sizes.region_of(map.range().start)).unwrap();
+            !pages.huge && pages.resident < sizes.base_per_huge()
+        };
+        // khugepaged, which the advice wakes, may be faster once.
+        assert!((0..5).any(|_| on_base_pages()));
     }
 }

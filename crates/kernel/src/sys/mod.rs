@@ -6,9 +6,11 @@
 
 pub(crate) mod anon;
 pub(crate) mod fork;
+pub(crate) mod hugetlb;
 pub(crate) mod madvise;
 pub(crate) mod pagemap;
 pub(crate) mod perf;
+pub(crate) mod reach;
 pub(crate) mod remote;
 
 use hugepilot_record::Errno;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_kernel::{Process, Target};
+use hugepilot_kernel::perf::counters::{CounterReading, Counters};
+use hugepilot_kernel::{Process, Refusal, Target};
 use hugepilot_policy::{HeatPolicy, Policy, predict};
 use hugepilot_profiler::{Chosen, Observation, ProcessView, choose};
 use hugepilot_record::tune::{
@@ -37,6 +38,8 @@ pub struct Session<'a> {
     options: TuneOptions,
     process: Process,
     chosen: Chosen,
+    counters: Result<Counters, Refusal>,
+    counted: CounterReading,
     observation: Observation,
     progress: Option<ProgressReader>,
     interrupted: &'a dyn Fn() -> bool,
@@ -77,6 +80,7 @@ impl<'a> Session<'a> {
             command: &id.command,
             rate_hz: options.rate_hz,
         });
+        let counters = Counters::open(&process);
         let now = process.now();
         let report = empty_report(&process, &options);
         Ok(Self {
@@ -84,6 +88,8 @@ impl<'a> Session<'a> {
             options,
             process,
             chosen,
+            counted: counters.as_ref().ok().and_then(|counters| counters.read().ok()).unwrap_or_default(),
+            counters,
             progress,
             interrupted,
             say,
@@ -221,6 +227,9 @@ impl<'a> Session<'a> {
     }
 
     fn predict(&self, plan: &Plan, seen: &Snapshot, samples: u64) -> Option<Prediction> {
+        if !self.chosen.samples_time {
+            return None;
+        }
         let hot = seen.heat.iter().filter(|heat| heat.scattered() > 0).count() as u64;
         let hot = HugePages::new(hot).bytes(seen.sizes);
         predict(plan.heat_ratio(), samples, hot, &self.options.calibration)
@@ -274,13 +283,18 @@ impl<'a> Session<'a> {
         let Some(settled) = self.last_act.filter(|_| !self.options.dry_run) else { return };
         let pid = self.report.target.pid;
         let before = self.observation.of(pid).map(mark);
+        if let Ok(counters) = &self.counters {
+            count(counters, &mut self.counted, &mut Activity::default());
+        }
         self.observe(self.options.observe);
         if let (Some((counts, scattered)), Some(view)) = (before, self.observation.of(pid)) {
             let since = view.counts.since(&counts);
-            self.report.after = (since.total() > 0).then(|| Activity {
-                stall_ratio: since.ratio(view.scattered - scattered),
-                ..Activity::default()
-            });
+            let stall_ratio = since.ratio(view.scattered - scattered);
+            let mut after = Activity { stall_ratio, ..Activity::default() };
+            if let Ok(counters) = &self.counters {
+                count(counters, &mut self.counted, &mut after);
+            }
+            self.report.after = (since.total() > 0).then_some(after);
         }
         // The first figure after settling spans the promotions.
         let end = self.now() + self.options.progress_wait;
@@ -349,11 +363,15 @@ impl<'a> Session<'a> {
 
     fn sampler_report(&self) -> SamplerReport {
         let per_second = f64::from(self.options.rate_hz);
+        let mut unavailable = self.chosen.unavailable.clone();
+        if let Err(refusal) = &self.counters {
+            unavailable.insert("hardware counters".to_owned(), refusal.why.clone());
+        }
         SamplerReport {
             source: self.chosen.source.name().to_owned(),
             overhead_ratio: self.options.sample_cost.as_seconds() * per_second,
             sample_cost_ns: self.options.sample_cost,
-            unavailable: self.chosen.unavailable.clone(),
+            unavailable,
             ..SamplerReport::default()
         }
         .with_counts(&self.chosen.source.counts())
@@ -370,6 +388,9 @@ impl<'a> Session<'a> {
             report.predicted_speedup = prediction;
             let view = self.observation.of(target.id().pid);
             report.before.stall_ratio = view.map_or(0.0, ProcessView::stall_ratio);
+            if let Ok(counters) = &self.counters {
+                count(counters, &mut self.counted, &mut report.before);
+            }
         }
     }
 
@@ -406,6 +427,21 @@ impl<'a> Session<'a> {
             *report.skipped.entry(reason.to_string()).or_insert(0) += count;
         }
     }
+}
+
+/// Writes what was counted since `last` into `activity`.
+fn count(counters: &Counters, last: &mut CounterReading, activity: &mut Activity) {
+    let Ok(now) = counters.read() else { return };
+    #[allow(clippy::cast_precision_loss)]
+    let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)) as f64);
+    let instructions = since(now.instructions, last.instructions).filter(|&n| n > 0.0);
+    let cycles = since(now.cycles, last.cycles).filter(|&n| n > 0.0);
+    let walks = since(now.walks, last.walks);
+    activity.instructions_per_cycle =
+        instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles);
+    activity.walks_per_kiloinstruction =
+        walks.zip(instructions).map(|(walks, instructions)| walks * 1000.0 / instructions);
+    *last = now;
 }
 
 fn mark(view: &ProcessView) -> (ProvenanceCounts, u64) {

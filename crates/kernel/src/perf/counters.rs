@@ -1,0 +1,321 @@
+//! Counts of a process over time: instructions, cycles, page walks and the cycles they took.
+//!
+//! Every thread gets its own events, which threads it starts later inherit. Only user mode is counted. Where the
+//! hardware has fewer counters than events, the kernel lets them take turns: then counts are scaled up, and
+//! [`CounterReading::running_ns`] tells how much of the time was really counted.
+
+use std::os::fd::AsFd;
+
+use hugepilot_record::doctor::Cpu;
+use hugepilot_record::{Errno, Tid};
+use perf_event_open_sys::bindings as sys;
+
+use super::sampler::descriptors_allowed;
+use crate::cpu::{self, AMD, ARM, INTEL};
+use crate::refusal::Refusal;
+use crate::rights::Rights;
+use crate::sys::perf::EventFd;
+use crate::sys::reach::{self, Call};
+use crate::{KernelError, Process};
+
+/// What was counted since the counters were opened, in user mode, over all threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterReading {
+    /// Instructions retired.
+    pub instructions: Option<u64>,
+    /// Core cycles.
+    pub cycles: Option<u64>,
+    /// Page walks for data, those of loads and of stores.
+    pub walks: Option<u64>,
+    /// Cycles in which such a walk was going on. A walk of a load and one of a store at the same time count twice; up
+    /// to Broadwell each walk counts by itself. AMD and ARM do not count these.
+    pub walk_cycles: Option<u64>,
+    /// Time of all threads together in which the least favoured event was on.
+    pub enabled_ns: u64,
+    /// Of that, the time in which it really counted; less means that counts were scaled up.
+    pub running_ns: u64,
+}
+
+/// What an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantity {
+    Instructions,
+    Cycles,
+    Walks,
+    WalkCycles,
+}
+
+/// One event to count with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Countable {
+    quantity: Quantity,
+    /// `perf_event_attr.type`.
+    kind: u32,
+    config: u64,
+}
+
+/// What to count on `cpu`: instructions and cycles anywhere, page walks by the codes of its maker.
+fn countables(cpu: &Cpu) -> Vec<Countable> {
+    let raw = |quantity, config| Countable { quantity, kind: sys::PERF_TYPE_RAW, config };
+    let general = |quantity, config: u32| Countable {
+        quantity,
+        kind: sys::PERF_TYPE_HARDWARE,
+        config: u64::from(config),
+    };
+    let mut events = vec![
+        general(Quantity::Instructions, sys::PERF_COUNT_HW_INSTRUCTIONS),
+        general(Quantity::Cycles, sys::PERF_COUNT_HW_CPU_CYCLES),
+    ];
+    let walks = |codes: [u64; 2]| codes.map(|code| raw(Quantity::Walks, code));
+    let walk_cycles = |codes: [u64; 2]| codes.map(|code| raw(Quantity::WalkCycles, code));
+    // For Intel: walks completed, then cycles with a walk, each of loads and of stores. 0x0100_0000 is a threshold of
+    // one (cmask=1): cycles with any walk, instead of walks in flight summed over cycles.
+    const ANY: u64 = 1 << 24;
+    let intel = |completed, cycles| [walks(completed), walk_cycles(cycles)].concat();
+    match (cpu.vendor.as_str(), cpu.family, cpu.model) {
+        (INTEL, 6, 58 | 62) => events.extend(intel([0x8208, 0x0249], [0x8408, 0x0449])),
+        (INTEL, 6, 60 | 61 | 63 | 69..=71 | 79 | 86) => {
+            events.extend(intel([0x0e08, 0x0e49], [0x1008, 0x1049]));
+        }
+        (INTEL, 6, 78 | 85 | 94 | 106 | 108 | 142 | 158) => {
+            events.extend(intel([0x0e08, 0x0e49], [ANY | 0x1008, ANY | 0x1049]));
+        }
+        (INTEL, 6, 143 | 173 | 174 | 207) => {
+            events.extend(intel([0x0e12, 0x0e13], [ANY | 0x1012, ANY | 0x1013]));
+        }
+        (AMD, 23..=26, _) => events.push(raw(Quantity::Walks, 0xf045)),
+        (ARM, ..) => events.push(raw(Quantity::Walks, 0x34)),
+        // Whatever the kernel takes for a miss of the data TLB: loads, then stores.
+        _ => events.extend([0x1_0003, 0x1_0103].map(|config| Countable {
+            quantity: Quantity::Walks,
+            kind: sys::PERF_TYPE_HW_CACHE,
+            config,
+        })),
+    }
+    events
+}
+
+/// Open counters of a process. They stop when dropped.
+#[derive(Debug)]
+pub struct Counters {
+    /// Each event with its descriptors, one for each thread.
+    events: Vec<(Countable, Vec<EventFd>)>,
+}
+
+impl Counters {
+    /// Starts counting in all threads that `process` has now, and in those they start later. A thread that comes while
+    /// the threads are listed may be missed.
+    ///
+    /// # Errors
+    /// Why the hardware or the kernel does not count here.
+    pub fn open(process: &Process) -> Result<Self, Refusal> {
+        let other = |error: KernelError| Refusal::because(error.to_string());
+        let cpu = cpu::read(process.root()).map_err(other)?;
+        let threads = process.threads().map_err(other)?;
+        let countables = countables(&cpu);
+        let needed = threads.len() * countables.len();
+        if needed > descriptors_allowed() {
+            return Err(Refusal::because(format!("{} threads need too many open files", threads.len()))
+                .fixed_by(format!("ulimit -n {}", needed + 1024)));
+        }
+        let mut refused = None;
+        let mut events = Vec::new();
+        for countable in countables {
+            match open_in_all(countable, &threads) {
+                Ok(descriptors) if descriptors.is_empty() => {
+                    return Err(Refusal::because("the process is gone"));
+                }
+                Ok(descriptors) => events.push((countable, descriptors)),
+                Err(errno) => refused = refused.or(Some(errno)),
+            }
+        }
+        match refused {
+            Some(errno) if events.is_empty() => {
+                let rights = Rights::read(process.root());
+                Err(Refusal::of_event(errno, reach::answer(Call::PerfEventOpen), &rights))
+            }
+            _ => Ok(Self { events }),
+        }
+    }
+
+    /// What was counted up to now. A microsecond or so for each event of each thread.
+    ///
+    /// # Errors
+    /// The kernel's, never in practice.
+    pub fn read(&self) -> Result<CounterReading, Errno> {
+        let mut counts = Vec::new();
+        for (countable, descriptors) in &self.events {
+            let mut whole = Count::default();
+            for event in descriptors {
+                let mut bytes = [0_u8; 24];
+                let length = rustix::io::read(event.as_fd(), &mut bytes)
+                    .map_err(|errno| Errno(errno.raw_os_error()))?;
+                if length == bytes.len() {
+                    whole.add(Count::from_bytes(&bytes));
+                }
+            }
+            counts.push((countable.quantity, whole));
+        }
+        Ok(sum(&counts))
+    }
+}
+
+/// Opens an event in each of `threads` that is still there.
+fn open_in_all(countable: Countable, threads: &[Tid]) -> Result<Vec<EventFd>, Errno> {
+    let attributes = attributes(countable);
+    let mut descriptors = Vec::with_capacity(threads.len());
+    for tid in threads {
+        match EventFd::open(&attributes, tid.0, -1, None) {
+            Ok(event) => descriptors.push(event),
+            Err(Errno::ESRCH) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(descriptors)
+}
+
+fn attributes(countable: Countable) -> sys::perf_event_attr {
+    let mut attr = sys::perf_event_attr::default();
+    attr.size = u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0);
+    attr.type_ = countable.kind;
+    attr.config = countable.config;
+    attr.read_format = (sys::PERF_FORMAT_TOTAL_TIME_ENABLED | sys::PERF_FORMAT_TOTAL_TIME_RUNNING) as u64;
+    attr.set_inherit(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr
+}
+
+/// What one event says, or an event of all threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    value: u64,
+    enabled_ns: u64,
+    running_ns: u64,
+}
+
+impl Count {
+    /// As `read_format` asks for it.
+    fn from_bytes(bytes: &[u8; 24]) -> Self {
+        let word = |i: usize| u64::from_ne_bytes(bytes[i * 8..i * 8 + 8].try_into().unwrap_or_default());
+        Self { value: word(0), enabled_ns: word(1), running_ns: word(2) }
+    }
+    /// Adds a thread.
+    fn add(&mut self, other: Self) {
+        self.value = self.value.saturating_add(other.value);
+        self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
+        self.running_ns = self.running_ns.saturating_add(other.running_ns);
+    }
+    /// What it would have counted all the time; `None` when it was on, but never got a counter.
+    fn scaled(self) -> Option<u64> {
+        if self.enabled_ns == self.running_ns {
+            return Some(self.value);
+        }
+        let all = u128::from(self.value) * u128::from(self.enabled_ns);
+        all.checked_div(u128::from(self.running_ns)).map(|all| u64::try_from(all).unwrap_or(u64::MAX))
+    }
+    /// What part of the time it counted.
+    #[allow(clippy::cast_precision_loss)]
+    fn coverage(self) -> f64 {
+        if self.enabled_ns == 0 { 1.0 } else { self.running_ns as f64 / self.enabled_ns as f64 }
+    }
+}
+
+/// Puts the events together. A quantity counted by two events needs both.
+fn sum(counts: &[(Quantity, Count)]) -> CounterReading {
+    let of = |wanted| {
+        let fitting: Vec<Count> =
+            counts.iter().filter(|(quantity, _)| *quantity == wanted).map(|&(_, count)| count).collect();
+        let scaled: Option<Vec<u64>> = fitting.iter().map(|count| count.scaled()).collect();
+        scaled.filter(|values| !values.is_empty())?.into_iter().reduce(u64::saturating_add)
+    };
+    let least = counts.iter().map(|&(_, count)| count).min_by(|a, b| a.coverage().total_cmp(&b.coverage()));
+    let least = least.unwrap_or_default();
+    CounterReading {
+        instructions: of(Quantity::Instructions),
+        cycles: of(Quantity::Cycles),
+        walks: of(Quantity::Walks),
+        walk_cycles: of(Quantity::WalkCycles),
+        enabled_ns: least.enabled_ns,
+        running_ns: least.running_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::Pid;
+
+    use super::*;
+    use crate::Root;
+
+    fn cpu(vendor: &str, family: u32, model: u32) -> Cpu {
+        Cpu { vendor: vendor.into(), model_name: String::new(), family, model, hypervisor: false }
+    }
+    fn codes(cpu: &Cpu, quantity: Quantity) -> Vec<u64> {
+        let fitting = countables(cpu).into_iter().filter(|event| event.quantity == quantity);
+        fitting.map(|event| event.config).collect()
+    }
+
+    #[test]
+    fn each_maker_has_its_own_codes_for_walks() {
+        let table = [
+            (cpu(INTEL, 6, 62), vec![0x8208, 0x0249], vec![0x8408, 0x0449]),
+            (cpu(INTEL, 6, 79), vec![0x0e08, 0x0e49], vec![0x1008, 0x1049]),
+            (cpu(INTEL, 6, 85), vec![0x0e08, 0x0e49], vec![0x100_1008, 0x100_1049]),
+            (cpu(INTEL, 6, 207), vec![0x0e12, 0x0e13], vec![0x100_1012, 0x100_1013]),
+            (cpu(AMD, 25, 17), vec![0xf045], vec![]),
+            (cpu(ARM, 8, 0xd0c), vec![0x34], vec![]),
+            (cpu("Other", 1, 1), vec![0x1_0003, 0x1_0103], vec![]),
+        ];
+        for (cpu, walks, cycles) in table {
+            assert_eq!(codes(&cpu, Quantity::Walks), walks, "{cpu:?}");
+            assert_eq!(codes(&cpu, Quantity::WalkCycles), cycles, "{cpu:?}");
+            assert_eq!(codes(&cpu, Quantity::Instructions).len(), 1);
+        }
+    }
+
+    #[test]
+    fn counts_that_took_turns_are_scaled_and_say_so() {
+        let full = Count { value: 1000, enabled_ns: 50, running_ns: 50 };
+        let half = Count { value: 30, enabled_ns: 50, running_ns: 25 };
+        let never = Count { value: 0, enabled_ns: 50, running_ns: 0 };
+        let counts = [(Quantity::Cycles, full), (Quantity::Walks, half), (Quantity::Walks, full)];
+        let reading = sum(&counts);
+        assert_eq!((reading.cycles, reading.walks), (Some(1000), Some(1060)));
+        assert_eq!((reading.instructions, reading.walk_cycles), (None, None));
+        assert_eq!((reading.enabled_ns, reading.running_ns), (50, 25));
+        let reading = sum(&[(Quantity::Walks, half), (Quantity::Walks, never)]);
+        assert_eq!((reading.walks, reading.running_ns), (None, 0), "half a sum is no sum");
+        assert_eq!(sum(&[]), CounterReading::default());
+    }
+
+    #[test]
+    fn descriptors_are_read_as_three_words() {
+        let mut bytes = [0; 24];
+        for (i, word) in [7_u64, 8, 9].into_iter().enumerate() {
+            bytes[i * 8..i * 8 + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        let mut count = Count::from_bytes(&bytes);
+        assert_eq!(count, Count { value: 7, enabled_ns: 8, running_ns: 9 });
+        count.add(count);
+        assert_eq!(count, Count { value: 14, enabled_ns: 16, running_ns: 18 });
+    }
+
+    #[test]
+    fn we_are_counted_or_told_why_not() {
+        let pid = Pid(i32::try_from(std::process::id()).unwrap());
+        let process = Process::open(&Root::live(), pid).unwrap();
+        match Counters::open(&process) {
+            Ok(counters) => {
+                let first = counters.read().unwrap();
+                let second = counters.read().unwrap();
+                assert!(second.enabled_ns >= first.enabled_ns);
+                assert!(second.instructions >= first.instructions);
+            }
+            Err(refusal) => {
+                eprintln!("skipped: no counters here: {refusal}");
+                assert!(!refusal.why.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What a performance monitoring unit takes, as sysfs describes it.
+//!
+//! `/sys/bus/event_source/devices/NAME` holds the unit's `type`, in `format/` which bits of which config word each
+//! term stands for, and in `events/` named events made of such terms.
+
+use std::collections::BTreeMap;
+
+use crate::Root;
+
+const DEVICES: &str = "sys/bus/event_source/devices";
+
+/// One unit: its number and the terms it knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pmu {
+    /// `perf_event_attr.type`.
+    pub(crate) kind: u32,
+    name: String,
+    terms: BTreeMap<String, Term>,
+}
+
+/// Where a term's bits go: into `config`, `config1` or `config2`, lowest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    word: usize,
+    bits: Vec<u32>,
+}
+
+/// `config`, `config1`, `config2`.
+pub(crate) type Words = [u64; 3];
+
+impl Pmu {
+    /// The unit of that name, such as `cpu` or `ibs_op`; `None` where the kernel shows none.
+    pub(crate) fn read(root: &Root, name: &str) -> Option<Self> {
+        let kind = root.read_text(format!("{DEVICES}/{name}/type")).ok()?.parse().ok()?;
+        let formats = std::fs::read_dir(root.join(format!("{DEVICES}/{name}/format")));
+        let terms = formats.into_iter().flatten().flatten().filter_map(|entry| {
+            let term = entry.file_name().into_string().ok()?;
+            let text = root.read_text(format!("{DEVICES}/{name}/format/{term}")).ok()?;
+            Some((term, parse_term(&text)?))
+        });
+        Some(Self { kind, name: name.to_owned(), terms: terms.collect() })
+    }
+    /// Whether it knows `term`.
+    pub(crate) fn knows(&self, term: &str) -> bool {
+        self.terms.contains_key(term)
+    }
+    /// The text of one of its named events, such as `event=0xcd,umask=0x1,ldlat=3`.
+    pub(crate) fn event(&self, root: &Root, name: &str) -> Option<String> {
+        root.read_text(format!("{DEVICES}/{}/events/{name}", self.name)).ok()
+    }
+    /// The config words of a text such as `event=0xcd,umask=0x1,ldlat=3`; a term without a value is 1. `None` when the
+    /// unit does not know a term, or a value does not fit.
+    pub(crate) fn encode(&self, text: &str) -> Option<Words> {
+        let mut words = Words::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (term, value) = part.split_once('=').unwrap_or((part, "1"));
+            let value = match value.strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16).ok()?,
+                None => value.parse().ok()?,
+            };
+            let term = self.terms.get(term)?;
+            if value.checked_shr(u32::try_from(term.bits.len()).ok()?).is_some_and(|rest| rest != 0) {
+                return None;
+            }
+            for (i, &bit) in term.bits.iter().enumerate() {
+                words[term.word] |= (value >> i & 1) << bit;
+            }
+        }
+        Some(words)
+    }
+}
+
+/// Reads `config:0-7,32-35` and its like.
+fn parse_term(text: &str) -> Option<Term> {
+    let (word, ranges) = text.split_once(':')?;
+    let word = match word {
+        "config" => 0,
+        "config1" => 1,
+        "config2" => 2,
+        _ => return None,
+    };
+    let mut bits = Vec::new();
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last > 63 {
+            return None;
+        }
+        bits.extend(first..=last);
+    }
+    Some(Term { word, bits })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A tree with one unit.
+    pub(crate) fn unit(dir: &std::path::Path, name: &str, files: &[(&str, &str)]) {
+        for (file, text) in files {
+            let path = dir.join(DEVICES).join(name).join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, format!("{text}\n")).unwrap();
+        }
+    }
+
+    #[test]
+    fn terms_go_where_the_format_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            ("type", "4"),
+            ("format/event", "config:0-7,32-35"),
+            ("format/umask", "config:8-15"),
+            ("format/cmask", "config:24-31"),
+            ("format/edge", "config:18"),
+            ("format/ldlat", "config1:0-15"),
+            ("format/odd", "config9:0"),
+            ("events/mem-loads", "event=0xcd,umask=0x1,ldlat=3"),
+        ];
+        unit(dir.path(), "cpu", &files);
+        let root = Root::at(dir.path());
+        let pmu = Pmu::read(&root, "cpu").unwrap();
+        assert_eq!(pmu.kind, 4);
+        assert_eq!(pmu.encode(&pmu.event(&root, "mem-loads").unwrap()), Some([0x1cd, 3, 0]));
+        assert_eq!(pmu.encode("event=0x1d0,umask=0x20,cmask=1,edge"), Some([0x0000_0001_0104_20d0, 0, 0]));
+        assert_eq!(pmu.encode("umask=0x100"), None, "too large");
+        assert_eq!(pmu.encode("odd=1"), None, "a word we do not have");
+        assert_eq!(pmu.encode("event=zero"), None);
+        assert!(pmu.knows("ldlat") && !pmu.knows("swfilt"));
+        assert!(Pmu::read(&root, "ibs_op").is_none());
+    }
+}

@@ -1,0 +1,237 @@
+//! Why the kernel said no, in words, and what to change.
+
+use hugepilot_record::Errno;
+use hugepilot_record::doctor::Probe;
+
+use crate::rights::{Capability, Rights};
+
+/// Why something is not to be had here, and what to change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Refusal {
+    /// The cause.
+    pub why: String,
+    /// The remedy, as a command where there is one.
+    pub fix: Option<String>,
+}
+
+/// Gives all that hugepilot can use, and nothing that lets it write into other processes.
+const SETCAP: &str =
+    "sudo setcap cap_sys_nice,cap_perfmon,cap_dac_read_search+ep \"$(command -v hugepilot)\"";
+const DOCKER_CAPABILITIES: &str =
+    "docker run --cap-add SYS_NICE --cap-add PERFMON --cap-add DAC_READ_SEARCH …";
+
+impl Refusal {
+    /// For that reason, with no remedy.
+    pub fn because(why: impl Into<String>) -> Self {
+        Self { why: why.into(), fix: None }
+    }
+    /// The same with a remedy.
+    #[must_use]
+    pub fn fixed_by(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+    /// As the result of a probe.
+    pub fn probe(self, name: &str) -> Probe {
+        Probe::no(name, self.why, self.fix)
+    }
+
+    /// `process_madvise` on a process of our own user failed with `errno`; `answer` is what an impossible request
+    /// brought ([`crate::sys::reach`]).
+    pub(crate) fn of_advice(errno: Errno, answer: Errno, rights: &Rights) -> Self {
+        let call = "process_madvise";
+        if let Some(filtered) = filtered(call, errno, answer, rights) {
+            return filtered;
+        }
+        match errno {
+            Errno::EPERM | Errno::EACCES => missing(call, errno, &[Capability::SysNice], rights),
+            Errno::ENOSYS => Self::because("the kernel has no process_madvise: it came with Linux 5.10")
+                .fixed_by("a kernel of Linux 6.12 or newer"),
+            Errno::EINVAL => Self::because(
+                "the kernel refuses the advice (EINVAL): it is older than Linux 6.1, or built without THP",
+            )
+            .fixed_by("a kernel of Linux 6.12 or newer with CONFIG_TRANSPARENT_HUGEPAGE"),
+            Errno::ENOMEM => {
+                Self::because("the kernel found no free huge page (ENOMEM): memory is fragmented")
+                    .fixed_by("echo 1 | sudo tee /proc/sys/vm/compact_memory")
+            }
+            Errno::EBUSY => Self::because("our cgroup is at its memory limit (EBUSY)")
+                .fixed_by("raise memory.max of the cgroup, or run hugepilot outside of it"),
+            errno => Self::because(format!("{call} failed with {errno}")),
+        }
+    }
+
+    /// `perf_event_open` on a process of our own user failed.
+    pub(crate) fn of_event(errno: Errno, answer: Errno, rights: &Rights) -> Self {
+        let call = "perf_event_open";
+        if let Some(filtered) = filtered(call, errno, answer, rights) {
+            return filtered;
+        }
+        match errno {
+            Errno::EPERM | Errno::EACCES => match rights.perf_event_paranoid {
+                Some(level) if level > 2 && !rights.has(Capability::Perfmon) => Self::because(format!(
+                    "kernel.perf_event_paranoid={level} forbids perf events without cap_perfmon ({errno})"
+                ))
+                .fixed_by("sudo sysctl kernel.perf_event_paranoid=2"),
+                _ => missing(call, errno, &[Capability::Perfmon], rights),
+            },
+            Errno::ENOSYS => {
+                Self::because("the kernel has no perf events").fixed_by("a kernel with CONFIG_PERF_EVENTS")
+            }
+            // ENOENT, ENODEV, EOPNOTSUPP
+            Errno(2 | 19 | 95) => Self::because(format!("no such event here ({errno})")),
+            Errno::EINVAL => Self::because("the event is not taken as it is asked for (EINVAL)"),
+            Errno(24) => Self::because("too many open files (EMFILE)").fixed_by("ulimit -n 65536"),
+            Errno::EBUSY => Self::because("somebody else has the counters (EBUSY)"),
+            errno => Self::because(format!("{call} failed with {errno}")),
+        }
+    }
+
+    /// Looking into a process of our own user (`call`: its page map, its memory) failed.
+    pub(crate) fn of_look(call: &str, errno: Errno, answer: Option<Errno>, rights: &Rights) -> Self {
+        if let Some(filtered) = answer.and_then(|answer| filtered(call, errno, answer, rights)) {
+            return filtered;
+        }
+        match errno {
+            Errno::EPERM | Errno::EACCES if rights.yama_ptrace_scope.is_some_and(|scope| scope > 1) => {
+                let scope = rights.yama_ptrace_scope.unwrap_or(0);
+                Self::because(format!("kernel.yama.ptrace_scope={scope} forbids {call} ({errno})"))
+                    .fixed_by("sudo sysctl kernel.yama.ptrace_scope=1")
+            }
+            Errno::EPERM | Errno::EACCES => missing(call, errno, &[Capability::SysPtrace], rights),
+            // ENOTTY
+            Errno(25) => Self::because("the kernel has no PAGEMAP_SCAN: it came with Linux 6.7")
+                .fixed_by("a kernel of Linux 6.12 or newer"),
+            errno => Self::because(format!("{call} failed with {errno}")),
+        }
+    }
+}
+
+/// The refusal when something other than the kernel proper answered. A kernel without the call and a filter that plays
+/// one both say ENOSYS; only when there is a filter may it be the filter.
+fn filtered(call: &str, errno: Errno, answer: Errno, rights: &Rights) -> Option<Refusal> {
+    if answer != errno {
+        return None;
+    }
+    let why = match errno {
+        Errno::EPERM | Errno::EACCES => {
+            format!("a seccomp filter stops {call} before it reaches the kernel ({errno})")
+        }
+        Errno::ENOSYS if rights.seccomp_mode == 2 => {
+            format!("a seccomp filter hides {call}, or the kernel was built without it ({errno})")
+        }
+        _ => return None,
+    };
+    Some(Refusal::because(why).fixed_by(format!(
+        "allow {call} in the filter (docker run --security-opt seccomp=PROFILE.json; systemd SystemCallFilter={call}), \
+         or run hugepilot outside of it"
+    )))
+}
+
+/// Which of the `wanted` capabilities is missing, and how to get it in the situation we are in.
+fn missing(call: &str, errno: Errno, wanted: &[Capability], rights: &Rights) -> Refusal {
+    let Some(&lacking) = wanted.iter().find(|&&capability| !rights.has(capability)) else {
+        return if rights.initial_user_namespace {
+            Refusal::because(format!(
+                "{call} is forbidden ({errno}) although we hold its capability: a security module (SELinux, \
+                 AppArmor, lockdown) may be the cause"
+            ))
+            .fixed_by("sudo dmesg | grep -iE 'denied|lockdown'")
+        } else {
+            Refusal::because(format!(
+                "{call} wants {} in the initial user namespace ({errno}); ours counts only in this container",
+                wanted[0].name()
+            ))
+            .fixed_by(format!("run hugepilot on the host, or not rootless: {DOCKER_CAPABILITIES}"))
+        };
+    };
+    let name = lacking.name();
+    if !rights.bounding.has(lacking) {
+        return Refusal::because(format!(
+            "{call} needs {name}, which this container or service withholds ({errno})"
+        ))
+        .fixed_by(DOCKER_CAPABILITIES);
+    }
+    let refusal = Refusal::because(format!("{call} needs {name}, which we do not have ({errno})"));
+    if rights.no_new_privs {
+        let upper = name.to_ascii_uppercase();
+        return refusal.fixed_by(format!(
+            "sudo, outside of this session: no_new_privs is set, so file capabilities give nothing (systemd: \
+             AmbientCapabilities={upper})"
+        ));
+    }
+    refusal.fixed_by(SETCAP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rights::Capabilities;
+
+    const NICE: u64 = 1 << Capability::SysNice as u32;
+
+    fn rights() -> Rights {
+        Rights {
+            bounding: Capabilities(u64::MAX),
+            initial_user_namespace: true,
+            perf_event_paranoid: Some(2),
+            ..Rights::default()
+        }
+    }
+
+    fn advice(rights: Rights) -> Refusal {
+        Refusal::of_advice(Errno::EPERM, Errno::EINVAL, &rights)
+    }
+
+    #[test]
+    fn a_missing_capability_is_named_with_the_way_to_get_it_here() {
+        let plain = advice(rights());
+        assert!(plain.why.contains("cap_sys_nice") && plain.why.contains("EPERM"), "{plain}");
+        assert_eq!(plain.fix.as_deref(), Some(SETCAP));
+
+        let container = advice(Rights { bounding: Capabilities(0), ..rights() });
+        assert!(container.why.contains("container"), "{container}");
+        assert!(container.fix.unwrap().contains("--cap-add SYS_NICE"));
+
+        let fixed = advice(Rights { no_new_privs: true, ..rights() }).fix.unwrap();
+        assert!(!fixed.contains("setcap") && fixed.contains("no_new_privs"));
+    }
+
+    #[test]
+    fn a_held_capability_leaves_other_causes() {
+        let held = Rights { effective: Capabilities(NICE), ..rights() };
+        assert!(advice(held).why.contains("security module"));
+        let rootless = advice(Rights { initial_user_namespace: false, ..held });
+        assert!(rootless.why.contains("initial user namespace"));
+        assert!(rootless.fix.unwrap().contains("on the host"));
+        let filter = Refusal::of_advice(Errno::EPERM, Errno::EPERM, &held);
+        assert!(filter.why.contains("seccomp"), "{filter}");
+    }
+
+    #[test]
+    fn events_are_forbidden_by_the_setting_or_not_there() {
+        let strict = Rights { perf_event_paranoid: Some(4), ..rights() };
+        let refusal = Refusal::of_event(Errno::EACCES, Errno::EINVAL, &strict);
+        assert!(refusal.why.contains("perf_event_paranoid=4"), "{refusal}");
+        assert_eq!(refusal.fix.as_deref(), Some("sudo sysctl kernel.perf_event_paranoid=2"));
+        let absent = Refusal::of_event(Errno(2), Errno::EINVAL, &rights());
+        assert_eq!((absent.why.as_str(), absent.fix), ("no such event here (ENOENT)", None));
+        let filter = Refusal::of_event(Errno::EPERM, Errno::EPERM, &rights());
+        assert!(filter.why.contains("seccomp"), "{filter}");
+    }
+
+    #[test]
+    fn old_kernels_are_told_by_their_answer() {
+        let old = Refusal::of_advice(Errno::ENOSYS, Errno::ENOSYS, &rights());
+        assert!(old.why.contains("5.10"), "{old}");
+        let filter = Rights { seccomp_mode: 2, ..rights() };
+        let hidden = Refusal::of_advice(Errno::ENOSYS, Errno::ENOSYS, &filter);
+        assert!(hidden.why.contains("seccomp"), "{hidden}");
+        let scan = Refusal::of_look("PAGEMAP_SCAN", Errno(25), None, &rights());
+        assert!(scan.why.contains("6.7"), "{scan}");
+        let yama = Rights { yama_ptrace_scope: Some(3), ..rights() };
+        let read = Refusal::of_look("process_vm_readv", Errno::EPERM, Some(Errno::EINVAL), &yama);
+        assert!(read.why.contains("ptrace_scope=3"), "{read}");
+    }
+}

@@ -1,0 +1,180 @@
+//! What this process may do: capabilities, filters, and the settings that restrict everybody.
+
+use crate::Root;
+
+/// A capability that hugepilot has a use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Capability {
+    /// Opens any file for reading: the page map of other users' processes.
+    DacReadSearch = 2,
+    /// Looks into any process.
+    SysPtrace = 19,
+    /// Everything that has no capability of its own.
+    SysAdmin = 21,
+    /// Advises about the memory of another process.
+    SysNice = 23,
+    /// Perf events on any process; since Linux 6.15 also lets `process_madvise` look at it.
+    Perfmon = 38,
+}
+
+impl Capability {
+    /// As it is written everywhere but in `docker run`.
+    pub const fn name(self) -> &'static str {
+        NAMES[self as usize]
+    }
+}
+
+/// By number, as in `linux/capability.h`.
+const NAMES: [&str; 41] = [
+    "cap_chown",
+    "cap_dac_override",
+    "cap_dac_read_search",
+    "cap_fowner",
+    "cap_fsetid",
+    "cap_kill",
+    "cap_setgid",
+    "cap_setuid",
+    "cap_setpcap",
+    "cap_linux_immutable",
+    "cap_net_bind_service",
+    "cap_net_broadcast",
+    "cap_net_admin",
+    "cap_net_raw",
+    "cap_ipc_lock",
+    "cap_ipc_owner",
+    "cap_sys_module",
+    "cap_sys_rawio",
+    "cap_sys_chroot",
+    "cap_sys_ptrace",
+    "cap_sys_pacct",
+    "cap_sys_admin",
+    "cap_sys_boot",
+    "cap_sys_nice",
+    "cap_sys_resource",
+    "cap_sys_time",
+    "cap_sys_tty_config",
+    "cap_mknod",
+    "cap_lease",
+    "cap_audit_write",
+    "cap_audit_control",
+    "cap_setfcap",
+    "cap_mac_override",
+    "cap_mac_admin",
+    "cap_syslog",
+    "cap_wake_alarm",
+    "cap_block_suspend",
+    "cap_audit_read",
+    "cap_perfmon",
+    "cap_bpf",
+    "cap_checkpoint_restore",
+];
+
+/// A set of capabilities, a bit for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    /// Whether `capability` is in it.
+    pub const fn has(self, capability: Capability) -> bool {
+        self.0 >> capability as u32 & 1 != 0
+    }
+    /// Their names; one that is newer than we are is called by its number.
+    pub fn names(self) -> Vec<String> {
+        let held = (0..64_usize).filter(|bit| self.0 >> bit & 1 != 0);
+        held.map(|bit| NAMES.get(bit).map_or_else(|| format!("cap_{bit}"), |&name| name.to_owned())).collect()
+    }
+}
+
+/// What this process may do, as the kernel shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// What it may do now (`CapEff`).
+    pub effective: Capabilities,
+    /// What starting a program could at most give it (`CapBnd`).
+    pub bounding: Capabilities,
+    /// 0 none, 1 strict, 2 a filter.
+    pub seccomp_mode: u32,
+    /// Whether starting a program can no longer give rights.
+    pub no_new_privs: bool,
+    /// Whether its capabilities hold outside a user namespace.
+    pub initial_user_namespace: bool,
+    /// `kernel.perf_event_paranoid`.
+    pub perf_event_paranoid: Option<i32>,
+    /// `kernel.yama.ptrace_scope`.
+    pub yama_ptrace_scope: Option<i32>,
+}
+
+/// Fixed by the kernel (`PROC_USER_INIT_INO`).
+const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
+
+impl Rights {
+    /// Reads them for this process. What the kernel does not show counts as not held.
+    pub fn read(root: &Root) -> Self {
+        let status = root.read_text("proc/self/status").unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(str::trim)
+        };
+        let set = |name| {
+            let bits = field(name).and_then(|hex| u64::from_str_radix(hex, 16).ok());
+            Capabilities(bits.unwrap_or(0))
+        };
+        let setting = |name: &str| root.read_text(format!("proc/sys/kernel/{name}")).ok()?.parse().ok();
+        let namespace = std::fs::read_link(root.join("proc/self/ns/user")).ok();
+        Self {
+            effective: set("CapEff"),
+            bounding: set("CapBnd"),
+            seccomp_mode: field("Seccomp").and_then(|mode| mode.parse().ok()).unwrap_or(0),
+            no_new_privs: field("NoNewPrivs") == Some("1"),
+            // A kernel without user namespaces has only the initial one.
+            initial_user_namespace: namespace.is_none_or(|link| link.as_os_str() == INITIAL_USER_NAMESPACE),
+            perf_event_paranoid: setting("perf_event_paranoid"),
+            yama_ptrace_scope: setting("yama/ptrace_scope"),
+        }
+    }
+    /// Whether it has `capability` where the kernel asks for it.
+    pub const fn has(&self, capability: Capability) -> bool {
+        self.effective.has(capability)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_two_capabilities_and_a_filter() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        file(
+            "proc/self/status",
+            "Name:\tx\nCapEff:\t0000004000800000\nCapBnd:\t000001ffffffffff\nNoNewPrivs:\t1\nSeccomp:\t2\n\
+             Seccomp_filters:\t3\n",
+        );
+        file("proc/sys/kernel/perf_event_paranoid", "-1\n");
+        std::fs::create_dir_all(dir.path().join("proc/self/ns")).unwrap();
+        std::os::unix::fs::symlink("user:[4026532211]", dir.path().join("proc/self/ns/user")).unwrap();
+        let rights = Rights::read(&Root::at(dir.path()));
+        assert_eq!(rights.effective.names(), ["cap_sys_nice", "cap_perfmon"]);
+        assert!(rights.has(Capability::SysNice) && !rights.has(Capability::SysAdmin));
+        assert!(rights.bounding.has(Capability::SysAdmin) && rights.no_new_privs);
+        assert!(!rights.initial_user_namespace);
+        assert_eq!((rights.seccomp_mode, rights.perf_event_paranoid), (2, Some(-1)));
+        assert_eq!(rights.yama_ptrace_scope, None);
+    }
+
+    #[test]
+    fn names_stand_at_their_numbers() {
+        assert_eq!(Capability::DacReadSearch.name(), "cap_dac_read_search");
+        assert_eq!(Capability::SysPtrace.name(), "cap_sys_ptrace");
+        assert_eq!(Capability::SysAdmin.name(), "cap_sys_admin");
+        assert_eq!(Capability::SysNice.name(), "cap_sys_nice");
+        assert_eq!(Capability::Perfmon.name(), "cap_perfmon");
+        assert_eq!(Capabilities(1 << 63).names(), ["cap_63"]);
+    }
+}

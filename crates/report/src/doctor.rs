@@ -1,0 +1,237 @@
+//! The report of `hugepilot doctor` for people.
+
+use std::fmt::Write as _;
+
+use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport};
+use tabled::builder::Builder;
+use tabled::settings::{Padding, Style};
+
+/// The report as text: what works and why not, what to do about it, and the settings it was found under.
+pub fn doctor_text(report: &DoctorReport) -> String {
+    let mut text = format!("Linux {}\n{}\n\n", report.kernel_release, cpu_line(&report.cpu));
+    text += &probes(report);
+    let fixes = fixes(report);
+    if !fixes.is_empty() {
+        text += "\nWhat to do\n";
+        text += &fixes;
+    }
+    text += "\nSettings\n";
+    text += &settings(report);
+    let verdict = if report.can_tune() {
+        "Live processes can be tuned here."
+    } else {
+        "Live processes cannot be tuned here: that takes promote and one sampler."
+    };
+    let _ = write!(text, "\n{verdict}\n");
+    text
+}
+
+fn cpu_line(report: &CpuReport) -> String {
+    let CpuReport { cpu, tlb } = report;
+    let name = if cpu.model_name.is_empty() { &cpu.vendor } else { &cpu.model_name };
+    let machine = if cpu.hypervisor { ", virtual machine" } else { "" };
+    let assumed = if tlb.assumed { " (assumed)" } else { "" };
+    format!(
+        "{name} ({} family {} model {:#x}{machine})\nData TLB: {} entries, second level {} for 4KiB pages, {} for \
+         2MiB{assumed}\n          {}",
+        cpu.vendor,
+        cpu.family,
+        cpu.model,
+        tlb.l1d_4k_entries,
+        tlb.l2_4k_entries,
+        tlb.l2_2m_entries,
+        tlb.source
+    )
+}
+
+fn probes(report: &DoctorReport) -> String {
+    let mut rows = Vec::new();
+    for probe in &report.probes {
+        let answer = if probe.supported { "yes" } else { "no" };
+        rows.push([answer, &probe.name, &probe.why]);
+        // A reason of several parts is one to a line.
+        let details = probe.detail.iter().flat_map(|detail| detail.split("; "));
+        rows.extend(details.map(|detail| ["", "", detail]));
+    }
+    table(rows)
+}
+
+/// Each remedy once, with the probes it would help.
+fn fixes(report: &DoctorReport) -> String {
+    let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for probe in report.probes.iter().filter(|probe| !probe.supported) {
+        let Some(fix) = probe.fix.as_deref() else { continue };
+        match fixes.iter_mut().find(|(known, _)| *known == fix) {
+            Some((_, names)) => names.push(&probe.name),
+            None => fixes.push((fix, vec![&probe.name])),
+        }
+    }
+    let lines = fixes.iter().map(|(fix, names)| format!("  {}:\n    {fix}\n", names.join(", ")));
+    lines.collect()
+}
+
+fn settings(report: &DoctorReport) -> String {
+    let number = |value: Option<i32>| value.map_or_else(|| "not there".to_owned(), |value| value.to_string());
+    let mut rows: Vec<[String; 2]> = Vec::new();
+    let mut row = |name: &str, value: String| rows.push([format!("  {name}"), value]);
+    row("pages", format!("{} and {}", report.base_page_bytes, report.huge_page_bytes));
+    if report.thp.is_empty() {
+        row("thp", "not in this kernel".to_owned());
+    }
+    for (name, value) in &report.thp {
+        row(&format!("thp/{name}"), value.clone());
+    }
+    row("cgroup", report.cgroup.as_ref().map_or_else(|| "none accounts memory".to_owned(), cgroup_line));
+    row("psi", if report.psi { "yes" } else { "no" }.to_owned());
+    row("capabilities", capabilities(&report.capabilities));
+    row("seccomp", seccomp(report.seccomp_mode));
+    row("no_new_privs", if report.no_new_privs { "yes" } else { "no" }.to_owned());
+    row("kernel.perf_event_paranoid", number(report.perf_event_paranoid));
+    row("kernel.yama.ptrace_scope", number(report.yama_ptrace_scope));
+    table(rows)
+}
+
+fn cgroup_line(cgroup: &CgroupReport) -> String {
+    let limit = match (cgroup.limit_bytes, cgroup.left_bytes) {
+        (Some(limit), Some(left)) => format!("limit {limit}, {left} left"),
+        _ => "no limit".to_owned(),
+    };
+    format!("v{} {}, {limit}", cgroup.version, cgroup.path)
+}
+
+/// Those that hugepilot has a use for; the rest is only counted.
+fn capabilities(held: &[String]) -> String {
+    let useful = ["cap_sys_nice", "cap_perfmon", "cap_dac_read_search", "cap_sys_ptrace", "cap_sys_admin"];
+    let mut shown: Vec<&str> = useful.into_iter().filter(|name| held.iter().any(|cap| cap == name)).collect();
+    let others = held.len() - shown.len();
+    let others = format!("{others} more");
+    if held.len() > shown.len() {
+        shown.push(&others);
+    }
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+}
+
+fn seccomp(mode: u32) -> String {
+    match mode {
+        0 => "none".to_owned(),
+        1 => "strict".to_owned(),
+        2 => "a filter of system calls".to_owned(),
+        other => format!("mode {other}"),
+    }
+}
+
+/// Columns of equal width, two blanks apart, and none at the end of a line.
+fn table<const COLUMNS: usize, Cell: Into<String>>(rows: Vec<[Cell; COLUMNS]>) -> String {
+    let mut builder = Builder::default();
+    for row in rows {
+        builder.push_record(row.map(Into::into));
+    }
+    let mut table = builder.build();
+    let table = table.with(Style::empty()).with(Padding::new(0, 2, 0, 0)).to_string();
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hugepilot_record::doctor::{Cpu, Probe, SCHEMA, TlbSizes};
+    use hugepilot_units::Bytes;
+
+    use super::*;
+
+    fn report() -> DoctorReport {
+        let cpu = Cpu {
+            vendor: "AuthenticAMD".into(),
+            model_name: "AMD EPYC 9B45".into(),
+            family: 26,
+            model: 2,
+            hypervisor: true,
+        };
+        let tlb = TlbSizes {
+            l1d_4k_entries: 96,
+            l2_4k_entries: 4096,
+            l2_2m_entries: 4096,
+            source: "a table".into(),
+            assumed: false,
+        };
+        let denied = |name| Probe::no(name, "it needs cap_sys_nice", Some("sudo setcap it".into()));
+        DoctorReport {
+            schema: SCHEMA.into(),
+            kernel_release: "6.12.0".into(),
+            cpu: CpuReport { cpu, tlb },
+            base_page_bytes: Bytes::kib(4),
+            huge_page_bytes: Bytes::mib(2),
+            probes: vec![
+                denied(Probe::PROMOTE),
+                denied(Probe::DEMOTE_FREES_ZERO_PAGES),
+                Probe::yes(Probe::SAMPLER_CPU_CLOCK, "samples came"),
+                Probe::no(Probe::SAMPLER_HARDWARE, "no PMU", None).with_detail("PEBS: ENOENT; IBS: hidden"),
+            ],
+            thp: BTreeMap::from([("enabled".into(), "always [madvise] never".into())]),
+            cgroup: Some(CgroupReport {
+                version: 2,
+                path: "/a.slice".into(),
+                limit_bytes: Some(Bytes::gib(2)),
+                left_bytes: Some(Bytes::mib(512)),
+            }),
+            psi: true,
+            capabilities: vec!["cap_chown".into(), "cap_perfmon".into()],
+            seccomp_mode: 2,
+            no_new_privs: false,
+            perf_event_paranoid: Some(2),
+            yama_ptrace_scope: None,
+        }
+    }
+
+    const TEXT: &str = "\
+Linux 6.12.0
+AMD EPYC 9B45 (AuthenticAMD family 26 model 0x2, virtual machine)
+Data TLB: 96 entries, second level 4096 for 4KiB pages, 4096 for 2MiB
+          a table
+
+no   promote                  it needs cap_sys_nice
+no   demote_frees_zero_pages  it needs cap_sys_nice
+yes  sampler_cpu_clock        samples came
+no   sampler_hardware         no PMU
+                              PEBS: ENOENT
+                              IBS: hidden
+
+What to do
+  promote, demote_frees_zero_pages:
+    sudo setcap it
+
+Settings
+  pages                       4KiB and 2MiB
+  thp/enabled                 always [madvise] never
+  cgroup                      v2 /a.slice, limit 2GiB, 512MiB left
+  psi                         yes
+  capabilities                cap_perfmon, 1 more
+  seccomp                     a filter of system calls
+  no_new_privs                no
+  kernel.perf_event_paranoid  2
+  kernel.yama.ptrace_scope    not there
+
+Live processes cannot be tuned here: that takes promote and one sampler.
+";
+
+    #[test]
+    fn the_whole_page_as_it_is_read() {
+        assert_eq!(doctor_text(&report()), TEXT);
+    }
+
+    #[test]
+    fn a_machine_where_all_works_has_nothing_to_do() {
+        let mut report = report();
+        for probe in &mut report.probes {
+            (probe.supported, probe.fix) = (true, None);
+        }
+        report.thp.clear();
+        report.cgroup = None;
+        report.cpu.tlb.assumed = true;
+        let text = doctor_text(&report);
+        assert!(!text.contains("What to do") && text.ends_with("can be tuned here.\n"));
+        assert!(text.contains("2MiB (assumed)") && text.contains("not in this kernel"));
+        assert!(text.contains("none accounts memory"));
+    }
+}
