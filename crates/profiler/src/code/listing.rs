@@ -33,14 +33,12 @@ impl Listing {
     /// `None` when it is not certain that an instruction ends at `ip`.
     pub(super) fn around(ip: u64, code: &[u8], start: u64, boundary: Boundary) -> Option<Self> {
         start.checked_add(code.len() as u64).filter(|&end| start < ip && ip <= end)?;
-        if boundary == Boundary::Unknown {
-            return Self::voted(ip, code, start, Vec::new());
-        }
         let (swept, clean) = Self::swept(ip, code, start);
-        if clean && swept.here > 0 {
+        if boundary == Boundary::Function && clean && swept.here > 0 {
             return Some(swept);
         }
-        // Data among the code put the sweep out of step. Its branch targets can only add doubt, so they stay.
+        // The sweep began, or data among the code put it, out of step. It falls into step again soon, so the
+        // branches it saw are mostly true ones, and false ones only add doubt: they stay.
         Self::voted(ip, code, start, swept.targets)
     }
 
