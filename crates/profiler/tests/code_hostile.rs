@@ -205,9 +205,8 @@ fn count_provenance(elf: &ElfCode, functions: usize, step: usize) -> ProvenanceC
 fn a_real_program_gives_addresses() {
     let elf = ElfCode::open("/proc/self/exe").unwrap();
     let counts = count_provenance(&elf, 30, 50);
-    println!("{counts:?}");
     assert!(counts.total() > 200, "{counts:?}");
-    assert!(counts.ratio(counts.exact + counts.recomputed) > 0.0, "{counts:?}");
+    assert!(counts.ratio(counts.exact + counts.recomputed) > 0.6, "{counts:?}");
 }
 
 /// What voting makes of bytes whose boundaries are known: it may refuse, but not contradict.
@@ -226,10 +225,9 @@ fn voting_agrees_with_known_boundaries() {
             match (known.provenance, voted.provenance) {
                 _ if known.accessing_ip == voted.accessing_ip => same += 1,
                 (_, Provenance::None) => refused += 1,
-                _ => { println!("{ip:#x} {known:x?} {voted:x?}"); wrong += 1 }
+                _ => wrong += 1,
             }
         }
     }
-    println!("{same} same, {refused} refused, {wrong} wrong");
     assert!(same > 200 && wrong == 0 && refused * 4 < same, "{same} same, {refused} refused, {wrong} wrong");
 }

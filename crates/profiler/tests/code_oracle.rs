@@ -9,7 +9,9 @@ use std::collections::HashMap;
 
 use hugepilot_profiler::code::{Boundary, analyse};
 use hugepilot_record::Provenance;
-use machine::{Machine, Op, Program, followable, load, op};
+use machine::assemble::Program;
+use machine::generate::{followable, load, op};
+use machine::{Machine, Op, START};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -22,13 +24,15 @@ fn machine_state() -> impl Strategy<Value = Machine> {
 /// Instructions, a load, perhaps one more and a consumer of what was loaded. The sample comes at the end.
 fn straight_line() -> impl Strategy<Value = Vec<Op>> {
     let after = prop_oneof![3 => Just(Vec::new()), 2 => prop::collection::vec(op(), 0..2)];
-    (prop::collection::vec(op(), 0..14), load(), after, any::<bool>()).prop_map(|(mut ops, load, after, used)| {
-        let consumer = load.consumer();
-        ops.push(load);
-        ops.extend(after);
-        ops.extend(Some(consumer).filter(|_| used));
-        ops
-    })
+    (prop::collection::vec(op(), 0..14), load(), after, any::<bool>()).prop_map(
+        |(mut ops, load, after, used)| {
+            let consumer = load.consumer();
+            ops.push(load);
+            ops.extend(after);
+            ops.extend(Some(consumer).filter(|_| used));
+            ops
+        },
+    )
 }
 
 /// Instructions that can be followed, and a load into its own base or index: only what came before can tell.
@@ -44,13 +48,13 @@ fn clobbering_line() -> impl Strategy<Value = Vec<Op>> {
 fn check_line(ops: &[Op], mut machine: Machine) -> Result<Provenance, TestCaseError> {
     let program = Program::assemble(ops);
     let mut accessed = HashMap::new();
-    for at in 0..ops.len() {
-        if let Some(address) = machine.run(&ops[at]) {
+    for (at, op) in ops.iter().enumerate() {
+        if let Some(address) = machine.run(op) {
             accessed.insert(program.ip(at), address);
         }
     }
     let end = program.ip(ops.len());
-    let recipe = analyse(&program.code, machine::START, Boundary::Function, end);
+    let recipe = analyse(&program.code, START, Boundary::Function, end);
     if matches!(recipe.provenance, Provenance::Exact | Provenance::Recomputed) {
         let claimed = recipe.address(&machine.sample(end)).map(|address| address.get());
         let truth = accessed.get(&recipe.accessing_ip).copied();
@@ -61,10 +65,15 @@ fn check_line(ops: &[Op], mut machine: Machine) -> Result<Provenance, TestCaseEr
 
 /// Runs a loop that ends in a branch to its start, and checks every claim made after any execution of the load
 /// number `at`. Returns the provenance.
-fn check_loop(ops: &[Op], at: usize, mut machine: Machine, trust_next: bool) -> Result<Provenance, TestCaseError> {
+fn check_loop(
+    ops: &[Op],
+    at: usize,
+    mut machine: Machine,
+    trust_next: bool,
+) -> Result<Provenance, TestCaseError> {
     let program = Program::assemble(ops);
     let ip = program.ip(at + 1);
-    let recipe = analyse(&program.code, machine::START, Boundary::Function, ip);
+    let recipe = analyse(&program.code, START, Boundary::Function, ip);
     if recipe.accessing_ip != program.ip(at) {
         return Ok(Provenance::None);
     }
@@ -81,7 +90,12 @@ fn check_loop(ops: &[Op], at: usize, mut machine: Machine, trust_next: bool) -> 
         match recipe.provenance {
             Provenance::Exact | Provenance::Recomputed => prop_assert_eq!(claimed, address, "{:?}", recipe),
             Provenance::Next if trust_next => {
-                prop_assert!(awaited.is_none() || awaited == address, "{:?}: {:x?}", recipe, (awaited, address));
+                prop_assert!(
+                    awaited.is_none() || awaited == address,
+                    "{:?}: {:x?}",
+                    recipe,
+                    (awaited, address)
+                );
                 awaited = claimed;
             }
             _ => {}
@@ -92,7 +106,8 @@ fn check_loop(ops: &[Op], at: usize, mut machine: Machine, trust_next: bool) -> 
 
 /// A loop body with branches that skip forward within the part before or after its load, closed by a branch back.
 fn structured_loop() -> impl Strategy<Value = (Vec<Op>, usize)> {
-    let part = || (prop::collection::vec(op(), 0..7), prop::option::of((any::<prop::sample::Index>(), 1..4_usize)));
+    let part =
+        || (prop::collection::vec(op(), 0..7), prop::option::of((any::<prop::sample::Index>(), 1..4_usize)));
     (part(), load(), part()).prop_map(|((mut before, skip), load, (after, skip_after))| {
         if let Some((from, by)) = skip {
             skip_within(&mut before, from, by, 0);
@@ -174,6 +189,7 @@ fn share<T>(
     found * 100 / cases
 }
 
+/// A module that refused everything would tell no lies.
 #[test]
 fn most_addresses_are_found() {
     use Provenance::{Exact, Next, Recomputed};
@@ -183,6 +199,7 @@ fn most_addresses_are_found() {
     let in_loop = |(ops, at): &(Vec<Op>, usize), machine| check_loop(ops, *at, machine, true);
     let looped = share(2000, structured_loop(), &[Exact, Recomputed], in_loop);
     let next = share(2000, structured_loop(), &[Next], in_loop);
-    println!("{exact} % exact, {recomputed} % of overwritten ones recomputed, loops: {looped} %, {next} % next");
-    assert!(exact + recomputed + looped + next > 0);
+    let told =
+        format!("lines: {exact} % exact, {recomputed} % recomputed; loops: {looped} % found, {next} % next");
+    assert!(exact >= 65 && recomputed >= 20 && looped >= 75 && next >= 7, "{told}");
 }

@@ -118,6 +118,15 @@ fn an_ip_that_is_branched_to_is_ambiguous() {
 }
 
 #[test]
+fn the_target_of_indirect_branches_is_ambiguous() {
+    // mov rdx, [rbx]; endbr64; ret
+    assert_refused(&recipe(3, &["48 8b 13", "f3 0f 1e fa", "c3"]), Refusal::BranchTarget);
+    // mov rdx, rax; endbr64; mov edx, [rbx+rdx*4]; ret
+    let code = ["48 89 c2", "f3 0f 1e fa", "8b 14 93", "c3"];
+    assert_refused(&recipe(10, &code), Refusal::Overwritten);
+}
+
+#[test]
 fn after_a_call_something_else_ran_last() {
     // call f; ret; f: ret
     assert_refused(&recipe(5, &["e8 01 00 00 00", "c3", "c3"]), Refusal::AfterTransfer);
