@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use hugepilot_profiler::code::{Boundary, analyse};
 use hugepilot_record::Provenance;
 use machine::assemble::Program;
-use machine::generate::{followable, load, op};
+use machine::generate::{changing, followable, load, load_through, op};
 use machine::{Machine, Op, START};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -40,6 +40,16 @@ fn clobbering_line() -> impl Strategy<Value = Vec<Op>> {
     let loads = (load(), any::<bool>()).prop_map(|(load, index)| load.into_own_address(index));
     (prop::collection::vec(followable(), 2..12), loads).prop_map(|(mut ops, load)| {
         ops.push(load);
+        ops
+    })
+}
+
+/// A load, a change of its base, and a consumer of what was loaded: only undoing the change can tell.
+fn changed_line() -> impl Strategy<Value = Vec<Op>> {
+    let loads =
+        (0..16_usize, 0..16_usize).prop_flat_map(|(base, to)| (load_through(base, to), changing(base)));
+    (prop::collection::vec(op(), 0..3), loads).prop_map(|(mut ops, (load, change))| {
+        ops.extend([load, change, load.consumer()]);
         ops
     })
 }
@@ -162,6 +172,11 @@ proptest! {
     }
 
     #[test]
+    fn claims_about_changed_addresses_are_true(ops in changed_line(), machine in machine_state()) {
+        check_line(&ops, machine)?;
+    }
+
+    #[test]
     fn claims_about_loops_are_true((ops, at) in structured_loop(), machine in machine_state()) {
         check_loop(&ops, at, machine, true)?;
     }
@@ -196,10 +211,14 @@ fn most_addresses_are_found() {
     let line = |ops: &Vec<Op>, machine| check_line(ops, machine);
     let exact = share(2000, straight_line(), &[Exact], line);
     let recomputed = share(2000, clobbering_line(), &[Recomputed], line);
+    let undone = share(2000, changed_line(), &[Recomputed], line);
     let in_loop = |(ops, at): &(Vec<Op>, usize), machine| check_loop(ops, *at, machine, true);
     let looped = share(2000, structured_loop(), &[Exact, Recomputed], in_loop);
     let next = share(2000, structured_loop(), &[Next], in_loop);
-    let told =
-        format!("lines: {exact} % exact, {recomputed} % recomputed; loops: {looped} % found, {next} % next");
-    assert!(exact >= 65 && recomputed >= 20 && looped >= 75 && next >= 7, "{told}");
+    let told = format!(
+        "lines: {exact} % exact, {recomputed} % of overwritten and {undone} % of changed addresses recomputed; \
+         loops: {looped} % found, {next} % next"
+    );
+    assert!(exact >= 65 && recomputed >= 20 && undone >= 50, "{told}");
+    assert!(looped >= 75 && next >= 7, "{told}");
 }

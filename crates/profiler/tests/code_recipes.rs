@@ -105,6 +105,18 @@ fn what_a_skipped_instruction_would_change_is_not_known_next() {
 }
 
 #[test]
+fn the_way_to_the_next_access_must_be_certain() {
+    // h: add rdx, rsi; jne m; mov rdx, [rbx+rdx*8]; nop; m: dec rcx; jne h; ret. It may be skipped next time.
+    let skipped = ["48 01 f2", "75 05", "48 8b 14 d3", "90", "48 ff c9", "75 f1", "c3"];
+    assert_refused(&recipe(9, &skipped), Refusal::Overwritten);
+    // l: mov rcx, [rbx+rcx*8]; loop l; ret. The branch itself counts rcx down.
+    assert_refused(&recipe(4, &["48 8b 0c cb", "e2 fa", "c3"]), Refusal::Overwritten);
+    // l: mov rax, [rax+8]; nop; i: add rax, 8; dec rdx; jne i; dec rcx; jne l; ret. Added who knows how often.
+    let inner = ["48 8b 40 08", "90", "48 83 c0 08", "48 ff ca", "75 f7", "48 ff c9", "75 ed", "c3"];
+    assert_refused(&recipe(4, &inner), Refusal::Overwritten);
+}
+
+#[test]
 fn an_overwritten_pointer_outside_a_loop_is_gone() {
     // mov rdx, [rbx]; mov rdx, [rdx]; ret
     assert_refused(&recipe(6, &["48 8b 13", "48 8b 12", "c3"]), Refusal::Overwritten);
@@ -130,6 +142,11 @@ fn the_target_of_indirect_branches_is_ambiguous() {
 fn after_a_call_something_else_ran_last() {
     // call f; ret; f: ret
     assert_refused(&recipe(5, &["e8 01 00 00 00", "c3", "c3"]), Refusal::AfterTransfer);
+    // hlt; ret
+    assert_refused(&recipe(1, &["f4", "c3"]), Refusal::AfterTransfer);
+    // mov rdx, rax; jmp z; mov edx, [rbx+rdx*4]; inc rcx; z: ret. Who loads did not come from the first line.
+    let jumped = recipe(8, &["48 89 c2", "eb 06", "8b 14 93", "48 ff c1", "c3"]);
+    assert_refused(&jumped, Refusal::Overwritten);
 }
 
 #[test]
@@ -198,6 +215,9 @@ fn what_consumed_a_load_retired_with_it() {
     assert_refused(&recipe(6, &["48 8b 17", "48 01 c8", "c3"]), Refusal::NoMemoryOperand);
     // mov rdx, [rdi]; mov edx, ecx; add rax, rdx; ret: nor did this
     assert_refused(&recipe(8, &["48 8b 17", "89 ca", "48 01 d0", "c3"]), Refusal::NoMemoryOperand);
+    // mov rdx, [rdi]; l: add rax, rdx; dec rcx; jne l; ret: whoever came by the branch did not load
+    let entered = ["48 8b 17", "48 01 d0", "48 ff c9", "75 f8", "c3"];
+    assert_refused(&recipe(6, &entered), Refusal::NoMemoryOperand);
     // cmp dword ptr [rdi+rcx*4], -1; je x; inc rcx; x: ret
     let fused = recipe(6, &["83 3c 8f ff", "74 03", "48 ff c1", "c3"]);
     assert_address(&fused, Provenance::Exact, reg(RDI).wrapping_add(reg(RCX).wrapping_mul(4)));
@@ -244,6 +264,16 @@ fn strides_are_read_off_the_loop() {
 }
 
 #[test]
+fn the_innermost_loop_counts() {
+    // o: mov rdi, r8; i: mov rdx, [rdi]; add rdi, 8; cmp rdi, rsi; jne i; dec rcx; jne o; ret
+    let inner = ["4c 89 c7", "48 8b 17", "48 83 c7 08", "48 39 f7", "75 f4", "48 ff c9", "75 ec", "c3"];
+    assert_eq!(recipe(6, &inner).stride, Stride::Bytes(8));
+    // l: mov rdx, [rdi]; nop; i: add rdi, 8; dec rsi; jne i; dec rcx; jne l; ret. Added who knows how often.
+    let outer = ["48 8b 17", "90", "48 83 c7 08", "48 ff ce", "75 f7", "48 ff c9", "75 ee", "c3"];
+    assert_eq!(recipe(3, &outer).stride, Stride::Unknown);
+}
+
+#[test]
 fn data_among_the_code_does_not_mislead() {
     // jmp x; two bytes that begin a ten-byte instruction; x: mov rax, [rdi]; ret
     let found = recipe(7, &["eb 02", "48 b8", "48 8b 07", "c3"]);
@@ -265,6 +295,11 @@ fn code_of_unknown_bounds_is_read_when_all_readings_agree() {
     // Inside an instruction: readings that end there disagree or are few.
     let inside = analyse(&code, START, Boundary::Unknown, ip - 1);
     assert_eq!(inside.provenance, Provenance::None);
+    // Pairs of b0 are the same instruction from any byte. From every other one, the last takes the 48 of
+    // mov rax, [rdi] for its own and leaves mov eax, [rdi].
+    let mut divided = vec![0xb0; 300];
+    divided.extend([0x48, 0x8b, 0x07, 0xc3]);
+    assert_refused(&analyse(&divided, START, Boundary::Unknown, START + 303), Refusal::UnknownCode);
     // Too little before the IP to be sure of anything.
     let short = analyse(&code[10 * once.len()..], START, Boundary::Unknown, START + 17);
     assert_refused(&short, Refusal::UnknownCode);

@@ -31,6 +31,31 @@ pub(crate) fn followable() -> impl Strategy<Value = Op> {
     prop_oneof![computing(), simple()]
 }
 
+/// A load from what `base` points to into `to`.
+pub(crate) fn load_through(base: usize, to: usize) -> impl Strategy<Value = Op> {
+    let direct = move |place: Memory| Memory { base: Some(base), index: None, scale: 1, ..place };
+    (any::<bool>(), place()).prop_map(move |(wide, place)| Op::Load { wide, to, place: direct(place) })
+}
+
+/// An instruction that changes `to`, mostly so that it can be undone.
+pub(crate) fn changing(to: usize) -> impl Strategy<Value = Op> {
+    let kinds =
+        (0..6_usize, arith(), prop::sample::select(vec![One::Inc, One::Dec, One::Neg, One::Not, One::Swap]));
+    (kinds, register(), any::<i32>(), any::<bool>(), place()).prop_map(
+        move |((kind, what, one), from, number, left, place)| match kind {
+            0 => Op::One { what: one, wide: true, to },
+            1 if !matches!(what, Arith::Imul) => Op::ArithNumber { what, wide: true, to, number },
+            2 => {
+                let what = if left { Shift::RotateLeft } else { Shift::RotateRight };
+                Op::Shift { what, wide: true, to, by: (number as u8) % 64 }
+            }
+            3 => Op::Lea { wide: true, to, place: Memory { base: Some(to), ..place } },
+            4 => Op::Swap { a: to, b: from },
+            _ => Op::Arith { what, wide: true, to, from },
+        },
+    )
+}
+
 /// Any instruction but a branch.
 pub(crate) fn op() -> impl Strategy<Value = Op> {
     prop_oneof![5 => computing(), 4 => simple(), 1 => load(), 1 => unknowable()]
