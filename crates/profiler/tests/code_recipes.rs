@@ -204,6 +204,10 @@ fn an_addition_after_the_access_is_taken_back() {
     let address = reg(RDI).wrapping_add(reg(RCX).wrapping_sub(1).wrapping_mul(8));
     assert_address(&found, Provenance::Recomputed, address);
     assert_eq!(found.accessing_ip, START);
+    // mov rdx, [rdi]; lea rdi, [rdi+rcx*2+8]; add rax, rdx; ret
+    let moved = recipe(11, &["48 8b 17", "48 8d 7c 4f 08", "48 01 d0", "c3"]);
+    let address = reg(RDI).wrapping_sub(reg(RCX).wrapping_mul(2)).wrapping_sub(8);
+    assert_address(&moved, Provenance::Recomputed, address);
 }
 
 #[test]
@@ -278,6 +282,13 @@ fn data_among_the_code_does_not_mislead() {
     // jmp x; two bytes that begin a ten-byte instruction; x: mov rax, [rdi]; ret
     let found = recipe(7, &["eb 02", "48 b8", "48 8b 07", "c3"]);
     assert_refused(&found, Refusal::UnknownCode);
+    // jmp x; a byte that begins no instruction; x: mov rax, [rdi]; ret. Rightly read, but by luck.
+    let found = recipe(6, &["eb 01", "06", "48 8b 07", "c3"]);
+    assert_refused(&found, Refusal::UnknownCode);
+    // With enough code after the data, all readings that begin there agree.
+    let padding = ["90"; 40];
+    let found = recipe(46, &[&["eb 01", "06"], &padding[..], &["48 8b 07", "c3"]].concat());
+    assert_eq!(found.accessing_ip, START + 43);
 }
 
 #[test]
