@@ -63,8 +63,15 @@ pub(super) fn is_barrier(instruction: &Instruction) -> bool {
         || instruction.mnemonic() == Mnemonic::Hlt
 }
 
+/// A place that control can come to from elsewhere, as far as this instruction tells: where it branches to, or
+/// where it is, when it marks the target of indirect branches. Targets in jump tables carry no mark.
+pub(super) fn entry(instruction: &Instruction) -> Option<u64> {
+    let marked = instruction.mnemonic() == Mnemonic::Endbr64;
+    branch_target(instruction).or(marked.then_some(instruction.ip()))
+}
+
 /// Where a direct near branch or call goes.
-pub(super) fn branch_target(instruction: &Instruction) -> Option<u64> {
+fn branch_target(instruction: &Instruction) -> Option<u64> {
     let near = [OpKind::NearBranch16, OpKind::NearBranch32, OpKind::NearBranch64];
     (instruction.op_count() > 0 && near.contains(&instruction.op0_kind()))
         .then(|| instruction.near_branch_target())

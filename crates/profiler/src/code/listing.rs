@@ -2,7 +2,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
-use super::effects::{branch_target, is_barrier};
+use super::effects::{entry, is_barrier};
 use super::vote;
 
 /// Instructions further than this from the IP are looked at for their branch targets only.
@@ -25,7 +25,7 @@ pub(super) struct Listing {
     pub(super) instructions: Vec<Instruction>,
     /// Index of the instruction at the IP; the number of instructions when none could be decoded there.
     pub(super) here: usize,
-    /// All direct branch targets, ascending.
+    /// Where control can enter from elsewhere, ascending.
     targets: Vec<u64>,
 }
 
@@ -33,14 +33,12 @@ impl Listing {
     /// `None` when it is not certain that an instruction ends at `ip`.
     pub(super) fn around(ip: u64, code: &[u8], start: u64, boundary: Boundary) -> Option<Self> {
         start.checked_add(code.len() as u64).filter(|&end| start < ip && ip <= end)?;
-        if boundary == Boundary::Unknown {
-            return Self::voted(ip, code, start, Vec::new());
-        }
         let (swept, clean) = Self::swept(ip, code, start);
-        if clean && swept.here > 0 {
+        if boundary == Boundary::Function && clean && swept.here > 0 {
             return Some(swept);
         }
-        // Data among the code put the sweep out of step. Its branch targets can only add doubt, so they stay.
+        // The sweep began, or data among the code put it, out of step. It falls into step again soon, so the
+        // branches it saw are mostly true ones, and false ones only add doubt: they stay.
         Self::voted(ip, code, start, swept.targets)
     }
 
@@ -54,7 +52,7 @@ impl Listing {
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
             clean &= !instruction.is_invalid() || instruction.ip() >= ip;
-            targets.extend(branch_target(&instruction));
+            targets.extend(entry(&instruction));
             if instruction.ip() == ip {
                 here = Some(instructions.len());
             }
@@ -83,13 +81,13 @@ impl Listing {
             instructions.push(instruction);
         }
         let here = instructions.iter().position(|instruction| instruction.next_ip() == ip)? + 1;
-        targets.extend(instructions.iter().filter_map(branch_target));
+        targets.extend(instructions.iter().filter_map(entry));
         targets.sort_unstable();
         targets.dedup();
         Some(Self { instructions, here, targets })
     }
 
-    /// Whether a direct branch leads there.
+    /// Whether a branch leads there.
     pub(super) fn is_target(&self, ip: u64) -> bool {
         self.targets.binary_search(&ip).is_ok()
     }
