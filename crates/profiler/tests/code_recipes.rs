@@ -130,6 +130,24 @@ fn an_ip_that_is_branched_to_is_ambiguous() {
 }
 
 #[test]
+fn a_target_with_one_way_in_is_not_ambiguous() {
+    // cmp rax, [rbx+rcx*8]; je m; inc rdx; ret; m: inc rsi; ret. The fused compare and branch waited.
+    let one_way = ["48 3b 04 cb", "74 04", "48 ff c2", "c3", "48 ff c6", "c3"];
+    let found = recipe(10, &one_way);
+    assert_eq!((found.provenance, found.accessing_ip), (Provenance::Exact, START));
+    let mut gpr = [0; 16];
+    (gpr[3], gpr[1]) = (0x10_0000, 5);
+    assert_eq!(found.address(&Regs::new(START + 10, gpr)).unwrap().get(), 0x10_0028);
+    // Running on into m, a second branch to m, or a jump that computes its target: two ways in.
+    let runs_on = ["48 3b 04 cb", "74 04", "48 ff c2", "90", "48 ff c6", "c3"];
+    assert_refused(&recipe(10, &runs_on), Refusal::BranchTarget);
+    let two_branches = ["48 3b 04 cb", "74 04", "48 ff c2", "c3", "48 ff c6", "74 fb", "c3"];
+    assert_refused(&recipe(10, &two_branches), Refusal::BranchTarget);
+    let computed = ["48 3b 04 cb", "74 04", "90", "ff e2", "c3", "48 ff c6", "c3"];
+    assert_refused(&recipe(10, &computed), Refusal::BranchTarget);
+}
+
+#[test]
 fn the_target_of_indirect_branches_is_ambiguous() {
     // mov rdx, [rbx]; endbr64; ret
     assert_refused(&recipe(3, &["48 8b 13", "f3 0f 1e fa", "c3"]), Refusal::BranchTarget);

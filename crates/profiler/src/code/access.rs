@@ -116,6 +116,12 @@ pub(super) fn waiting(listing: &Listing, effects: &mut Effects) -> Result<Access
     }
 }
 
+/// Finds the access of the compare that is fused with the branch before `listing.here`, a branch that was taken: the
+/// straight line ends there.
+pub(super) fn waiting_before_branch(listing: &Listing, effects: &mut Effects) -> Result<Access, Refusal> {
+    retired_together(listing, listing.here - 1, effects)
+}
+
 /// A wide machine retires a load and the instructions that waited for it at once: when the last instruction has no
 /// memory operand but consumes what a load just before it produced, the load is what was waited for. A compare
 /// fused with its branch is one such case.

@@ -3,7 +3,7 @@
 use hugepilot_record::Provenance;
 use hugepilot_units::VirtAddr;
 
-use super::access::{Access, waiting};
+use super::access::{Access, waiting, waiting_before_branch};
 use super::effects::Effects;
 use super::expression::Expression;
 use super::listing::{Boundary, Listing};
@@ -72,16 +72,26 @@ impl Recipe {
 /// `boundary`. A window should reach back 1 KiB and forward a few hundred bytes. Costs about 50 ns per instruction
 /// of `code`, so keep the recipe. Any bytes will do: what makes no sense gives a recipe without an address.
 pub fn analyse(code: &[u8], code_start: u64, boundary: Boundary, ip: u64) -> Recipe {
-    let Some(listing) = Listing::around(ip, code, code_start, boundary) else {
+    let Some(mut listing) = Listing::around(ip, code, code_start, boundary) else {
         return Recipe::refused(ip, Refusal::UnknownCode);
     };
     let mut effects = Effects::new();
-    let access = match waiting(&listing, &mut effects) {
+    let mut waited = waiting(&listing, &mut effects);
+    let mut jumped = false;
+    if waited.err().is_some_and(|refusal| matches!(refusal, Refusal::BranchTarget | Refusal::AfterTransfer))
+        && let Some(branch) = listing.only_branch_here()
+    {
+        // There is one way here only, and nothing ran since: the line that leads to the branch goes on at the IP.
+        listing.here = branch + 1;
+        jumped = true;
+        waited = waiting_before_branch(&listing, &mut effects);
+    }
+    let access = match waited {
         Ok(access) => access,
         Err(refusal) => return Recipe::refused(ip, refusal),
     };
     let found = past_address(&listing, &access, &mut effects).or_else(|| {
-        if access.string_step.is_some() {
+        if access.string_step.is_some() || jumped {
             return None;
         }
         let address = next_address(&listing, &access, &mut effects)?;

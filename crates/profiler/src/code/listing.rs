@@ -1,6 +1,6 @@
 //! The instructions around an IP, and what is branched to.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use super::effects::{entry, is_barrier};
 use super::vote;
@@ -27,6 +27,10 @@ pub(super) struct Listing {
     pub(super) here: usize,
     /// Where control can enter from elsewhere, ascending.
     targets: Vec<u64>,
+    /// Whether all ways into each place are known: a whole function, and no jump that computes its target.
+    closed: bool,
+    /// Branches to the instruction at the IP.
+    branches_here: usize,
 }
 
 impl Listing {
@@ -46,12 +50,14 @@ impl Listing {
     /// ends there.
     fn swept(ip: u64, code: &[u8], start: u64) -> (Self, bool) {
         let (mut instructions, mut targets) = (Vec::new(), Vec::new());
-        let (mut clean, mut here) = (true, None);
+        let (mut clean, mut closed, mut branches_here, mut here) = (true, true, 0, None);
         let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
             clean &= !instruction.is_invalid() || instruction.ip() >= ip;
+            closed &= instruction.flow_control() != FlowControl::IndirectBranch;
+            branches_here += usize::from(entry(&instruction) == Some(ip));
             targets.extend(entry(&instruction));
             if instruction.ip() == ip {
                 here = Some(instructions.len());
@@ -64,7 +70,8 @@ impl Listing {
         let here = here.or(ends_here.then_some(instructions.len()));
         targets.sort_unstable();
         targets.dedup();
-        (Self { instructions, here: here.unwrap_or(0), targets }, clean && here.is_some())
+        let listing = Self { instructions, here: here.unwrap_or(0), targets, closed, branches_here };
+        (listing, clean && here.is_some())
     }
 
     /// Takes the instructions before `ip` that nearly all ways to read the bytes agree on.
@@ -84,12 +91,28 @@ impl Listing {
         targets.extend(instructions.iter().filter_map(entry));
         targets.sort_unstable();
         targets.dedup();
-        Some(Self { instructions, here, targets })
+        Some(Self { instructions, here, targets, closed: false, branches_here: 0 })
     }
 
     /// Whether a branch leads there.
     pub(super) fn is_target(&self, ip: u64) -> bool {
         self.targets.binary_search(&ip).is_ok()
+    }
+
+    /// The index of the conditional branch that is the only way to the IP: nothing else in the function jumps there,
+    /// and what lies before it (padding aside) never runs on into it.
+    pub(super) fn only_branch_here(&self) -> Option<usize> {
+        let ip = self.instructions.get(self.here)?.ip();
+        let before = self.instructions[..self.here].iter().rev();
+        let last = before
+            .take_while(|instruction| !self.is_target(instruction.ip()))
+            .find(|instruction| instruction.mnemonic() != Mnemonic::Nop)?;
+        if !self.closed || self.branches_here != 1 || !is_barrier(last) || last.flow_control() == FlowControl::Call {
+            return None;
+        }
+        self.instructions.iter().position(|instruction| {
+            instruction.flow_control() == FlowControl::ConditionalBranch && entry(instruction) == Some(ip)
+        })
     }
 
     /// The instruction that begins there.
