@@ -47,11 +47,11 @@ impl HeatPolicy {
         if seen.stacks.contains(&heat.region) {
             return Err(SkipReason::Stack);
         }
+        self.judge_heat(heat)?;
         let pages = seen.pages.get(&heat.region).ok_or(SkipReason::Special)?;
         if let Some(reason) = region_skip(pages, seen.sizes, &self.limits) {
             return Err(reason);
         }
-        self.judge_heat(heat)?;
         let missing = seen.sizes.base_per_huge().saturating_sub(pages.resident);
         Ok(Pick {
             region: heat.region,

@@ -1,5 +1,6 @@
 //! `tune` as text.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hugepilot_record::tune::{Figure, Spread, TuneReport};
@@ -119,7 +120,7 @@ fn picks(report: &TuneReport) -> String {
 }
 
 fn passed_over(report: &TuneReport) -> String {
-    let list = |map: &std::collections::BTreeMap<String, u64>| {
+    let list = |map: &BTreeMap<String, u64>| {
         map.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
     };
     let mut text = String::new();
@@ -160,8 +161,12 @@ fn method(report: &TuneReport) -> String {
         sampler.lost,
         percent(sampler.overhead_ratio),
     );
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (source, why) in &sampler.unavailable {
-        let _ = writeln!(text, "not available: {source}, because {why}");
+        by_reason.entry(why).or_default().push(source);
+    }
+    for (why, sources) in by_reason {
+        let _ = writeln!(text, "not available: {}, because {why}", sources.join(", "));
     }
     text
 }
