@@ -28,8 +28,8 @@ pub(crate) fn fail(error: &anyhow::Error) -> Exit {
     if kernel.is_denied() {
         eprintln!(
             "fix: run as root, or give the capabilities once: sudo setcap \
-             cap_sys_nice,cap_perfmon,cap_dac_read_search+ep \"$(command -v hugepilot)\"; `hugepilot doctor` says which \
-             one is missing"
+             cap_sys_nice,cap_perfmon,cap_dac_read_search+ep \"$(command -v hugepilot)\" (before Linux 6.15 also \
+             cap_sys_ptrace); `hugepilot doctor` says which one is missing"
         );
         return Exit::Unsupported;
     }

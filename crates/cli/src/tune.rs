@@ -84,7 +84,8 @@ fn run_demo(
 fn tell(progress: &Progress, event: &Event<'_>) {
     match event {
         Event::Attached { source, pid, command, rate_hz } => {
-            progress.keep(&format!("sampling {command} (pid {pid}) by {source} at {rate_hz} Hz"));
+            let rate = rate_hz.map_or_else(String::new, |hz| format!(" at {hz} Hz"));
+            progress.keep(&format!("sampling {command} (pid {pid}) by {source}{rate}"));
         }
         Event::Observing { samples } => progress.now(format!("looking: {samples} samples")),
         Event::Planned { plan, prediction } => {

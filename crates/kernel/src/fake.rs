@@ -123,6 +123,7 @@ impl Target for FakeTarget {
         }
         Ok(PageSizes::X86_64.huge)
     }
+    fn prepare(&self) {}
     fn mappings(&self) -> Result<Vec<Mapping>> {
         Ok(self.mappings.clone())
     }

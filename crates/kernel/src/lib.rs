@@ -20,6 +20,7 @@ mod root;
 mod sys;
 mod target;
 pub mod thp;
+mod warm;
 
 pub use error::KernelError;
 pub use process::Process;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pid, ProcessId, RegionPages, Tid};
@@ -17,6 +17,7 @@ use crate::proc::{Stat, parse_smaps, parse_stat};
 use crate::sys::madvise::{RemoteAdvice, process_madvise};
 use crate::sys::{pagemap, remote};
 use crate::target::{Target, TargetState};
+use crate::warm::warm_huge_page;
 use crate::{KernelError, Result, Root};
 
 const PAGEMAP_EXCLUSIVE: u64 = 1 << 56;
@@ -112,10 +113,16 @@ impl Process {
         self.parse_mappings("maps")
     }
 
-    /// Where a file it has mapped can be opened: through its own root directory, so that containers work.
-    pub fn mapped_path(&self, name: &str) -> PathBuf {
+    /// Where a file it has mapped can be opened: through its own root directory, so that containers work. Where that may
+    /// not be entered, the same path on the host, if the inode says that it is the same file. `None` when it is not to
+    /// be had, or was replaced.
+    pub fn mapped_path(&self, name: &str, inode: u64) -> Option<PathBuf> {
         let inside = self.path.join("root").join(name.trim_start_matches('/'));
-        if inside.exists() { inside } else { PathBuf::from(name) }
+        if inside.exists() {
+            return Some(inside);
+        }
+        let outside = PathBuf::from(name);
+        (std::fs::metadata(&outside).ok()?.ino() == inode).then_some(outside)
     }
 
     /// Copies `ranges` of its memory into `into`, one after the other. Only pages that are present should be asked for:
@@ -212,6 +219,10 @@ impl Target for Process {
     fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno> {
         let pidfd = self.pidfd.as_ref().ok_or(Errno::ENOSYS)?;
         process_madvise(pidfd.as_fd(), region.range(self.sizes), RemoteAdvice::Collapse)
+    }
+
+    fn prepare(&self) {
+        warm_huge_page(self.sizes);
     }
 
     fn mappings(&self) -> Result<Vec<Mapping>> {

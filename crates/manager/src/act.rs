@@ -104,6 +104,7 @@ fn changed(target: &dyn Target, pick: &Pick, guard: &Guard) -> Option<SkipReason
 
 /// One promotion, with the one retry that EAGAIN deserves: a page was pinned or on its way between lists.
 fn collapse(target: &dyn Target, pick: &Pick) -> Act {
+    target.prepare();
     let start = target.now();
     let mut answer = target.collapse(pick.region);
     let mut calls = 1;

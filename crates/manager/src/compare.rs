@@ -84,10 +84,9 @@ pub fn compare(
     let Some(mut report) = last else {
         return Err(ManagerError::Ended { what: "the comparison".to_owned(), status: None });
     };
-    let by_figure = pattern.is_some() && !tuned.figures.is_empty();
     (report.tuned, report.all_huge) = (tuned.figure(), huge.figure());
     report.baseline = base.figure().or(report.baseline);
-    report.conclude(by_figure && options.larger_is_better);
+    report.conclude(options.larger_is_better);
     Ok(report)
 }
 

@@ -46,7 +46,7 @@ pub fn demo(
     let process = open(tuned.pid())?;
     let settled = Instant::now();
     tuned.signal(Signal::STOP);
-    if report.dry_run || interrupted() {
+    if report.dry_run || report.verified_regions == 0 || interrupted() {
         return Ok(report);
     }
     let first = turns(&mut base, &mut tuned, interrupted)?;

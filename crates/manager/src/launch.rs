@@ -8,8 +8,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use hugepilot_record::Pid;
 
@@ -20,6 +22,7 @@ pub const GATE_ARGUMENT: &str = "__gate";
 
 /// A started program, held at the gate until released. Killed on drop when it was never released.
 pub struct Launched {
+    name: String,
     child: Child,
     gate: Option<OwnedFd>,
     /// What it prints, line by line.
@@ -33,6 +36,11 @@ impl Launched {
     /// # Errors
     /// [`ManagerError::Start`].
     pub fn start(command: &[OsString]) -> Result<Self, ManagerError> {
+        let program = command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if let Err(source) = find(command.first().map_or(OsStr::new(""), OsString::as_os_str)) {
+            return Err(ManagerError::Start { program, source });
+        }
+        let name = hugepilot_kernel::proc::printable(program.rsplit('/').next().unwrap_or_default().as_bytes());
         let start = || {
             let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
             rustix::io::fcntl_setfd(&read, rustix::io::FdFlags::empty())?;
@@ -44,12 +52,15 @@ impl Launched {
                 .spawn()?;
             Ok((child, write))
         };
-        let (mut child, gate) = start().map_err(|source: io::Error| ManagerError::Start {
-            program: command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-            source,
-        })?;
+        let (mut child, gate) =
+            start().map_err(|source: io::Error| ManagerError::Start { program, source })?;
         let lines = child.stdout.take().map(pass_on);
-        Ok(Self { child, gate: Some(gate), lines })
+        Ok(Self { name, child, gate: Some(gate), lines })
+    }
+
+    /// The program's file name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its process number: the gate's now, the program's after release.
@@ -69,8 +80,15 @@ impl Launched {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Asks it to stop and waits for its end.
+    /// Asks it to stop (SIGTERM), and after five seconds makes it.
     pub fn stop(&mut self) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.pid().0).filter(|_| self.ended().is_none()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while self.ended().is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -82,6 +100,25 @@ impl Drop for Launched {
             self.stop();
         }
     }
+}
+
+/// Whether `program` can be started, looked for as exec does: as a path when it holds a slash, else along `PATH`.
+fn find(program: &OsStr) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    let not_found = || io::Error::from(io::ErrorKind::NotFound);
+    if program.as_encoded_bytes().contains(&b'/') {
+        let path = Path::new(program);
+        return match path.try_exists() {
+            Ok(true) if runs(path) => Ok(()),
+            Ok(true) => Err(io::ErrorKind::PermissionDenied.into()),
+            Ok(false) => Err(not_found()),
+            Err(error) => Err(error),
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|directory| runs(&directory.join(program)));
+    if found && !program.is_empty() { Ok(()) } else { Err(not_found()) }
 }
 
 /// Copies lines to our standard error and into a channel, on a thread of its own that ends with the pipe.
@@ -101,7 +138,7 @@ fn pass_on(pipe: impl Read + Send + 'static) -> Receiver<String> {
 pub fn gate(descriptor: &OsStr, command: &[OsString]) -> io::Error {
     let wait = || -> io::Result<()> {
         let mut byte = [0];
-        File::open(std::path::Path::new("/proc/self/fd").join(descriptor))?.read_exact(&mut byte)?;
+        File::open(Path::new("/proc/self/fd").join(descriptor))?.read_exact(&mut byte)?;
         Ok(())
     };
     if let Err(error) = wait() {
@@ -110,5 +147,19 @@ pub fn gate(descriptor: &OsStr, command: &[OsString]) -> io::Error {
     match command {
         [] => io::Error::new(io::ErrorKind::InvalidInput, "no command"),
         [program, arguments @ ..] => Command::new(program).args(arguments).exec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_exec_finds_them() {
+        assert!(find(OsStr::new("sh")).is_ok() && find(OsStr::new("/bin/sh")).is_ok());
+        assert_eq!(find(OsStr::new("/no/such/program")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(find(OsStr::new("no-such-program")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(find(OsStr::new("/")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(find(OsStr::new("")).is_err());
     }
 }

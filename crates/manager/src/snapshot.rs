@@ -8,14 +8,15 @@ use hugepilot_record::{RegionHeat, Snapshot};
 /// microseconds each; the mappings cost a walk over all page tables.
 ///
 /// # Errors
-/// When the target is gone or may not be looked at.
+/// When the target is gone or may not be looked at: EACCES without CAP_DAC_READ_SEARCH for another user's page map,
+/// ENOTTY before Linux 6.7.
 pub fn snapshot(target: &dyn Target, view: &ProcessView, tlb_entries: u32) -> Result<Snapshot> {
     let heat = view.heat.regions(tlb_entries);
     let pages = heat
         .iter()
         .filter(|heat| heat.scattered() > 0)
-        .filter_map(|heat: &RegionHeat| Some((heat.region, target.region_pages(heat.region).ok()?)))
-        .collect();
+        .map(|heat: &RegionHeat| Ok((heat.region, target.region_pages(heat.region)?)))
+        .collect::<Result<_>>()?;
     Ok(Snapshot {
         sizes: target.sizes(),
         mappings: target.mappings()?,

@@ -32,7 +32,7 @@ pub fn tune_attached(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<TuneReport, ManagerError> {
-    let mut session = Session::attach(process, options, progress, interrupted, say)?;
+    let mut session = Session::attach(process, None, options, progress, interrupted, say)?;
     session.observe_first()?;
     while session.round()? {
         session.observe(session.pause());
@@ -53,18 +53,27 @@ pub fn tune_launched(
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<(TuneReport, Nanos), ManagerError> {
     let process = open(launched.pid())?;
-    let mut session = Session::attach(process, options, progress, interrupted, say)?;
+    let mut session = Session::attach(process, Some(launched.name()), options, progress, interrupted, say)?;
     let begin = session.now();
     launched.release();
     session.observe_while(session.options().observe, &mut || launched.ended().is_none());
     let mut pause = session.options().round;
     while launched.ended().is_none() && !interrupted() {
         // A program that has settled is looked at ever more rarely, at most every half minute.
-        let more = session.round()?;
+        let more = !session.is_over() && session.round()?;
         pause = if more { session.pause() } else { (pause + pause).min(Nanos::seconds(30)) };
         session.observe_while(pause, &mut || launched.ended().is_none());
     }
+    if interrupted() {
+        launched.stop();
+    }
     let took = session.now() - begin;
+    // What the rings still hold tells whether it ever began.
+    session.observe(Nanos::ZERO);
+    if !session.has_execed() {
+        let source = std::io::Error::other("it did not get beyond exec");
+        return Err(ManagerError::Start { program: launched.name().to_owned(), source });
+    }
     Ok((session.report(), took))
 }
 

@@ -3,7 +3,7 @@
 //! The ideal that other policies are measured against (all-huge), not one to run with: it spends memory on regions that
 //! nobody waits for.
 
-use hugepilot_record::{Budget, Pick, Plan, Snapshot};
+use hugepilot_record::{Budget, Pick, Plan, SkipReason, Snapshot};
 
 use crate::Policy;
 use crate::eligible::{Limits, mapping_skip, region_skip};
@@ -24,7 +24,7 @@ impl Policy for AllPolicy {
     fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan {
         let mut plan = Plan::default();
         for mapping in &seen.mappings {
-            let skip = mapping_skip(mapping);
+            let skip = mapping_skip(mapping).or(seen.thp_disabled.then_some(SkipReason::ThpDisabled));
             for region in seen.sizes.regions_inside(mapping.range) {
                 let Some(pages) = seen.pages.get(&region).filter(|_| !seen.stacks.contains(&region)) else {
                     continue;

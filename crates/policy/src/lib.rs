@@ -13,7 +13,7 @@ mod predict;
 pub use all::AllPolicy;
 pub use eligible::{Limits, mapping_skip, region_skip};
 pub use heat::HeatPolicy;
-pub use predict::{Calibration, CalibrationPoint, predict};
+pub use predict::{Calibration, CalibrationPoint, Expected, Share, predict, sampled_speedup};
 
 use hugepilot_record::{Budget, Plan, Snapshot};
 

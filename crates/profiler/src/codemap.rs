@@ -25,6 +25,7 @@ const LAYOUT_EVERY: Nanos = Nanos::seconds(1);
 struct CodeRange {
     range: AddrRange,
     offset: Bytes,
+    inode: u64,
     name: Rc<str>,
     kind: MappingKind,
 }
@@ -108,8 +109,8 @@ impl CodeMap {
 
     /// From the file: works without the right to read the process's memory, and functions are known.
     fn analyse_file(&mut self, at: usize, name: &Rc<str>, ip: VirtAddr) -> Option<Recipe> {
-        let elf = self.file(name)?;
-        let CodeRange { range, offset, .. } = self.ranges[at];
+        let CodeRange { range, offset, inode, .. } = self.ranges[at];
+        let elf = self.file(name, inode)?;
         let file_offset = ip.since(range.start) + offset;
         let ip_in_file = elf.vaddr_of_file_offset(file_offset.get())?;
         let bias = ip.get().wrapping_sub(ip_in_file);
@@ -130,12 +131,12 @@ impl CodeMap {
         recipe
     }
 
-    fn file(&mut self, name: &Rc<str>) -> Option<Rc<ElfCode>> {
+    fn file(&mut self, name: &Rc<str>, inode: u64) -> Option<Rc<ElfCode>> {
         if let Some(known) = self.files.get(name) {
             return known.clone();
         }
-        let path = self.process.as_ref()?.mapped_path(name);
-        let elf = ElfCode::open(&path).ok().map(Rc::new);
+        let path = self.process.as_ref()?.mapped_path(name, inode);
+        let elf = path.and_then(|path| ElfCode::open(&path).ok()).map(Rc::new);
         self.files.insert(name.clone(), elf.clone());
         elf
     }
@@ -170,7 +171,13 @@ impl CodeMap {
 
 impl From<Mapping> for CodeRange {
     fn from(mapping: Mapping) -> Self {
-        Self { range: mapping.range, offset: mapping.offset, name: mapping.name.into(), kind: mapping.kind }
+        Self {
+            range: mapping.range,
+            offset: mapping.offset,
+            inode: mapping.inode,
+            name: mapping.name.into(),
+            kind: mapping.kind,
+        }
     }
 }
 

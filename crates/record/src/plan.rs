@@ -86,9 +86,9 @@ pub enum SkipReason {
     MostlySwapped,
     /// Too few of its pages are resident: a huge page would be mostly waste.
     TooFewResident,
-    /// No whole aligned region of one mapping (too small, or at an edge).
+    /// No whole aligned region of one mapping (too small, at an edge, or unmapped meanwhile).
     Unaligned,
-    /// Device or kernel memory, hugetlb, or no mapping any more.
+    /// Device or kernel memory, hugetlb, or pages nobody counted.
     Special,
     /// Few hot pages: the TLB holds them already.
     TlbFriendly,

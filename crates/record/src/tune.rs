@@ -39,7 +39,7 @@ impl Spread {
     }
 }
 
-/// A measured figure in its unit. Just one of the fields is there.
+/// What was measured of one way to run, in each unit it was measured in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// Wall time of whole runs.
@@ -54,16 +54,24 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The spread, whichever unit it is in.
-    pub fn spread(&self) -> Option<Spread> {
-        self.progress.or(self.ops_per_second).or(self.seconds)
+    /// How many times as fast this is as `base`, by medians in the first unit that both have: the program's own figure,
+    /// then throughput, then time.
+    pub fn speedup_over(&self, base: Self, larger_is_better: bool) -> Option<f64> {
+        let ratio = |ours: Option<Spread>, theirs: Option<Spread>, larger: bool| {
+            let (ours, theirs) = (ours?.median, theirs?.median);
+            Some(if larger { ours / theirs } else { theirs / ours })
+        };
+        ratio(self.progress, base.progress, larger_is_better)
+            .or_else(|| ratio(self.ops_per_second, base.ops_per_second, true))
+            .or_else(|| ratio(self.seconds, base.seconds, false))
+            .filter(|ratio| ratio.is_finite())
     }
 }
 
-/// A speed-up that is expected: 1.25 means a quarter more work in the same time.
+/// A speed-up that is expected or estimated: 1.25 means a quarter more work in the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The least, from the smaller gain of the calibration and the lower bound of the sampled share.
+    /// The least.
     pub low: f64,
     /// The best guess.
     pub median: f64,
@@ -99,10 +107,11 @@ pub struct SamplerReport {
     pub lost: u64,
     /// Times the kernel slowed the event down.
     pub throttled: u64,
-    /// Part of the target's CPU time that sampling cost, from the measured cost of one sample.
-    pub overhead_ratio: f64,
-    /// Measured cost of one sample to the target.
-    pub sample_cost_ns: Nanos,
+    /// Part of the target's CPU time that sampling cost, from the measured cost of one sample; `None` where that was not
+    /// measured.
+    pub overhead_ratio: Option<f64>,
+    /// Measured cost of one sample to the target; `None` where it was not measured.
+    pub sample_cost_ns: Option<Nanos>,
     /// Why better sources were not used.
     pub unavailable: BTreeMap<String, String>,
 }
@@ -202,6 +211,9 @@ pub struct TuneReport {
     pub picked_heat_ratio: f64,
     /// What it should gain; `None` without a calibration.
     pub predicted_speedup: Option<Prediction>,
+    /// What it did gain, from samples before and after alone: the rest of the program is the yardstick. `None` without
+    /// enough samples elsewhere, or when the source samples page walks.
+    pub sampled_speedup: Option<Prediction>,
     /// Before, as sampled.
     pub before: Activity,
     /// After, as sampled; `None` when nothing was done.
@@ -225,13 +237,9 @@ pub struct TuneReport {
 }
 
 impl TuneReport {
-    /// Fills in the ratios from the figures. `larger_is_better` says which way the figures point.
+    /// Fills in the ratios from the figures. `larger_is_better` says which way the program's own figures point.
     pub fn conclude(&mut self, larger_is_better: bool) {
-        let faster = |figure: Option<Figure>, base: Option<Figure>| {
-            let (figure, base) = (figure?.spread()?.median, base?.spread()?.median);
-            let ratio = if larger_is_better { figure / base } else { base / figure };
-            ratio.is_finite().then_some(ratio)
-        };
+        let faster = |figure: Option<Figure>, base| figure?.speedup_over(base?, larger_is_better);
         self.speedup = faster(self.tuned, self.baseline);
         self.all_huge_speedup = faster(self.all_huge, self.baseline);
         self.share_of_ideal = match (self.speedup, self.all_huge_speedup) {
@@ -252,5 +260,17 @@ mod tests {
         assert_eq!(Spread::of(&[4.0, 1.0]).unwrap().median, 2.5);
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(Spread::of(&[1.0, f64::NAN]), None);
+    }
+
+    #[test]
+    fn figures_are_compared_in_a_unit_that_both_have() {
+        let spread = |value| Spread::of(&[value]);
+        let base = Figure { seconds: spread(10.0), progress: spread(4.0), ..Figure::default() };
+        let both = Figure { seconds: spread(5.0), progress: spread(1.0), ..Figure::default() };
+        assert_eq!(both.speedup_over(base, false), Some(4.0), "a trial takes a quarter of the time");
+        assert_eq!(both.speedup_over(base, true), Some(0.25));
+        let only_time = Figure { seconds: spread(5.0), ..Figure::default() };
+        assert_eq!(only_time.speedup_over(base, true), Some(2.0), "of seconds, fewer are better");
+        assert_eq!(only_time.speedup_over(Figure::default(), false), None);
     }
 }

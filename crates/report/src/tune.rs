@@ -38,7 +38,16 @@ fn verdict(report: &TuneReport) -> String {
         "{} of {} regions verified on huge pages in {:.2} s",
         report.verified_regions, report.attempted_regions, report.promotion_seconds
     );
-    let gain = report.speedup.map_or_else(String::new, |speedup| format!(", {speedup:.2}x as fast"));
+    let gain = match (report.speedup, report.sampled_speedup) {
+        (Some(speedup), _) => format!(", {speedup:.2}x as fast"),
+        (None, Some(sampled)) => {
+            format!(
+                ", {:.2}x as fast by the samples ({:.2}–{:.2})",
+                sampled.median, sampled.low, sampled.high
+            )
+        }
+        (None, None) => String::new(),
+    };
     format!("{done}{gain}{expected}")
 }
 
@@ -159,7 +168,7 @@ fn method(report: &TuneReport) -> String {
         percent(sampler.next_ratio),
         percent(sampler.none_ratio),
         sampler.lost,
-        percent(sampler.overhead_ratio),
+        sampler.overhead_ratio.map_or_else(|| "not measured".to_owned(), percent),
     );
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (source, why) in &sampler.unavailable {

@@ -72,7 +72,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, requires = "command")]
     pub(crate) all_huge: bool,
     /// With -- CMD: so many runs of each kind, in turns
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, requires = "command", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     /// Where the prediction comes from
     #[arg(long, value_enum, default_value_t = CalibrationMode::Auto)]
@@ -171,6 +171,11 @@ impl TuneArgs {
         if self.pid.is_some() && self.progress_regex.is_some() && self.progress_file.is_none() {
             bail!(
                 "--progress-regex with -p needs --progress-file: the output of a running program cannot be read otherwise"
+            );
+        }
+        if self.pid.is_none() && self.command.is_empty() && self.progress_regex.is_some() {
+            bail!(
+                "--progress-regex needs a program to read from: give -p PID with --progress-file, or -- CMD"
             );
         }
         ensure!(self.observe > Nanos::ZERO, "--observe must be more than nothing");

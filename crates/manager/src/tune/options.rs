@@ -69,8 +69,8 @@ pub enum Event<'a> {
         pid: Pid,
         /// Its name.
         command: &'a str,
-        /// Samples per second.
-        rate_hz: u32,
+        /// Samples per second; `None` for a source that counts events, not time.
+        rate_hz: Option<u32>,
     },
     /// Still looking.
     Observing {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Refusal, Target};
-use hugepilot_policy::{HeatPolicy, Policy, predict};
+use hugepilot_policy::{Expected, HeatPolicy, Policy, Share, predict, sampled_speedup};
 use hugepilot_profiler::{Chosen, Observation, ProcessView, choose};
 use hugepilot_record::tune::{
     Activity, Candidate, Figure, Prediction, SCHEMA, SamplerReport, Spread, TargetInfo, TuneReport,
@@ -30,6 +30,8 @@ const REGIONS_PER_ROUND: usize = 1024;
 const REST: u64 = 10;
 /// Rounds that may end for one slow collapse before we give up.
 const MAX_SLOW_ROUNDS: u32 = 20;
+/// One sample in so many is kept out of the plans, for [`sampled_speedup`].
+const CONTROL_EVERY: u64 = 4;
 /// Figures wanted on each side of the promotions.
 const FIGURES: usize = 5;
 
@@ -41,6 +43,9 @@ pub struct Session<'a> {
     counters: Result<Counters, Refusal>,
     counted: CounterReading,
     observation: Observation,
+    /// Samples of before the first promotion that no plan was made from: what came of it is judged by these.
+    control: Observation,
+    taken: u64,
     progress: Option<ProgressReader>,
     interrupted: &'a dyn Fn() -> bool,
     say: &'a mut dyn FnMut(Event<'_>),
@@ -55,17 +60,20 @@ pub struct Session<'a> {
     report: TuneReport,
     /// Regions that were tried and are not huge: not tried again.
     failed: BTreeSet<Region>,
+    /// Whether some process started another program since we attached.
+    execed: bool,
     /// Share of all samples that the target had.
     share: f64,
 }
 
 impl<'a> Session<'a> {
-    /// Attaches to `process` and starts sampling.
+    /// Attaches to `process` and starts sampling. `name` is what to call it, where its own name does not tell yet.
     ///
     /// # Errors
     /// [`ManagerError::Sample`].
     pub fn attach(
         process: Process,
+        name: Option<&str>,
         options: TuneOptions,
         progress: Option<ProgressReader>,
         interrupted: &'a dyn Fn() -> bool,
@@ -77,14 +85,19 @@ impl<'a> Session<'a> {
         say(Event::Attached {
             source: chosen.source.name(),
             pid: id.pid,
-            command: &id.command,
-            rate_hz: options.rate_hz,
+            command: name.unwrap_or(&id.command),
+            rate_hz: chosen.samples_time.then_some(options.rate_hz),
         });
         let counters = Counters::open(&process);
         let now = process.now();
-        let report = empty_report(&process, &options);
+        let mut report = empty_report(&process, &options);
+        if let Some(name) = name {
+            name.clone_into(&mut report.target.command);
+        }
         Ok(Self {
             observation: Observation::new(process.sizes()),
+            control: Observation::new(process.sizes()),
+            taken: 0,
             options,
             process,
             chosen,
@@ -102,6 +115,7 @@ impl<'a> Session<'a> {
             pause: Nanos::ZERO,
             report,
             failed: BTreeSet::new(),
+            execed: false,
             share: 1.0,
         })
     }
@@ -113,6 +127,16 @@ impl<'a> Session<'a> {
     /// How long to look before the next round.
     pub const fn pause(&self) -> Nanos {
         self.pause
+    }
+    /// Whether a program was started since we attached.
+    pub const fn has_execed(&self) -> bool {
+        self.execed
+    }
+    /// Whether no later round can do anything.
+    pub fn is_over(&self) -> bool {
+        let planned = self.options.dry_run && !self.report.candidates.is_empty();
+        let may_go_on = matches!(self.report.stopped, None | Some(Stop::SlowCollapse | Stop::TargetExeced));
+        planned || !may_go_on
     }
     /// The clock.
     pub fn now(&self) -> Nanos {
@@ -155,10 +179,17 @@ impl<'a> Session<'a> {
     }
 
     fn drain(&mut self, wait: Nanos) {
-        let observation = &mut self.observation;
-        self.chosen.source.drain(wait, &mut |sample| observation.add(&sample));
+        let Self { observation, control, taken, .. } = self;
+        let untouched = self.first_act.is_none();
+        self.chosen.source.drain(wait, &mut |sample| {
+            *taken += 1;
+            let held_out = untouched && taken.is_multiple_of(CONTROL_EVERY);
+            if held_out { control.add(&sample) } else { observation.add(&sample) }
+        });
         for pid in self.chosen.source.execs() {
+            self.execed = true;
             self.observation.forget(pid);
+            self.control.forget(pid);
         }
         let now = self.now();
         if now > self.rescanned + RESCAN_EVERY {
@@ -186,10 +217,10 @@ impl<'a> Session<'a> {
             Err(_) if !is_alive(&target) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        let samples = view.counts.total();
+        let counts = view.counts;
         seen.heat.retain(|heat| !self.failed.contains(&heat.region));
-        let plan = self.plan(&seen, samples);
-        let prediction = self.predict(&plan, &seen, samples);
+        let plan = self.plan(&seen, counts.total());
+        let prediction = self.predict(&plan, &seen, &counts);
         self.note_plan(&target, &seen, &plan, prediction);
         (self.say)(Event::Planned { plan: &plan, prediction });
         if self.options.dry_run {
@@ -226,13 +257,20 @@ impl<'a> Session<'a> {
         HeatPolicy { limits: self.options.guard.limits, ..HeatPolicy::new(samples) }.plan(seen, budget)
     }
 
-    fn predict(&self, plan: &Plan, seen: &Snapshot, samples: u64) -> Option<Prediction> {
+    fn predict(&self, plan: &Plan, seen: &Snapshot, counts: &ProvenanceCounts) -> Option<Prediction> {
         if !self.chosen.samples_time {
             return None;
         }
         let hot = seen.heat.iter().filter(|heat| heat.scattered() > 0).count() as u64;
-        let hot = HugePages::new(hot).bytes(seen.sizes);
-        predict(plan.heat_ratio(), samples, hot, &self.options.calibration)
+        #[allow(clippy::cast_precision_loss)]
+        let chased_ratio = counts.next as f64 / counts.addressed().max(1) as f64;
+        let expected = Expected {
+            heat_ratio: plan.heat_ratio(),
+            samples: counts.total(),
+            hot: HugePages::new(hot).bytes(seen.sizes),
+            chased_ratio,
+        };
+        predict(expected, &self.options.calibration)
     }
 
     fn act(&mut self, target: &Process, plan: &Plan) -> Journal {
@@ -282,19 +320,23 @@ impl<'a> Session<'a> {
     pub fn look_again(&mut self) {
         let Some(settled) = self.last_act.filter(|_| !self.options.dry_run) else { return };
         let pid = self.report.target.pid;
-        let before = self.observation.of(pid).map(mark);
         if let Ok(counters) = &self.counters {
             count(counters, &mut self.counted, &mut Activity::default());
         }
+        self.drain(Nanos::ZERO);
+        let planned_on = std::mem::replace(&mut self.observation, Observation::new(self.process.sizes()));
         self.observe(self.options.observe);
-        if let (Some((counts, scattered)), Some(view)) = (before, self.observation.of(pid)) {
-            let since = view.counts.since(&counts);
-            let stall_ratio = since.ratio(view.scattered - scattered);
-            let mut after = Activity { stall_ratio, ..Activity::default() };
+        let seen = std::mem::replace(&mut self.observation, planned_on);
+        if let Some(after) = seen.of(pid) {
+            let mut activity = Activity { stall_ratio: after.stall_ratio(), ..Activity::default() };
             if let Ok(counters) = &self.counters {
-                count(counters, &mut self.counted, &mut after);
+                count(counters, &mut self.counted, &mut activity);
             }
-            self.report.after = (since.total() > 0).then_some(after);
+            self.report.after = Some(activity);
+            let before = self.control.of(pid).map(|before| self.share(before));
+            self.report.sampled_speedup = before
+                .filter(|_| self.chosen.samples_time)
+                .and_then(|before| sampled_speedup(before, self.share(after)));
         }
         // The first figure after settling spans the promotions.
         let end = self.now() + self.options.progress_wait;
@@ -308,6 +350,18 @@ impl<'a> Session<'a> {
             (self.say)(Event::AwaitingFigures { found, after: true });
             self.drain(DRAIN_EVERY);
         }
+    }
+
+    /// How many samples fell on regions that were promoted.
+    fn share(&self, view: &ProcessView) -> Share {
+        let sizes = self.process.sizes();
+        let promoted: BTreeSet<Region> = (self.report.candidates.iter())
+            .filter(|candidate| candidate.verified == Some(true))
+            .map(|candidate| sizes.region_of(candidate.start))
+            .collect();
+        let heat = view.heat.regions(self.options.tlb_entries);
+        let on_promoted = heat.iter().filter(|heat| promoted.contains(&heat.region));
+        Share { promoted: on_promoted.map(|heat| u64::from(heat.samples)).sum(), all: view.counts.total() }
     }
 
     /// Figures between two times; `None` when nobody reads any.
@@ -325,6 +379,9 @@ impl<'a> Session<'a> {
             self.report.huge_bytes_after = mappings.iter().map(|m| m.huge).sum();
         }
         self.report.picked_heat_ratio = self.picked_heat_ratio();
+        self.report
+            .candidates
+            .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));
         let first_act = self.first_act.unwrap_or(self.now());
         let figure = |found: Option<Vec<f64>>| {
             let progress = Spread::of(&found?)?;
@@ -339,7 +396,7 @@ impl<'a> Session<'a> {
         }
         self.report.sampler = self.sampler_report();
         self.report.conclude(self.options.larger_is_better);
-        self.report.warnings = warnings::warnings(&self.report, self.share);
+        self.report.warnings = warnings::warnings(&self.report, self.share, self.chosen.samples_time);
         self.report
     }
 
@@ -362,15 +419,17 @@ impl<'a> Session<'a> {
     }
 
     fn sampler_report(&self) -> SamplerReport {
-        let per_second = f64::from(self.options.rate_hz);
+        // Measured for the CPU clock only.
+        let cost =
+            Some(self.options.sample_cost).filter(|&cost| cost > Nanos::ZERO && self.chosen.samples_time);
         let mut unavailable = self.chosen.unavailable.clone();
         if let Err(refusal) = &self.counters {
             unavailable.insert("hardware counters".to_owned(), refusal.why.clone());
         }
         SamplerReport {
             source: self.chosen.source.name().to_owned(),
-            overhead_ratio: self.options.sample_cost.as_seconds() * per_second,
-            sample_cost_ns: self.options.sample_cost,
+            overhead_ratio: cost.map(|cost| cost.as_seconds() * f64::from(self.options.rate_hz)),
+            sample_cost_ns: cost,
             unavailable,
             ..SamplerReport::default()
         }
@@ -444,10 +503,6 @@ fn count(counters: &Counters, last: &mut CounterReading, activity: &mut Activity
     *last = now;
 }
 
-fn mark(view: &ProcessView) -> (ProvenanceCounts, u64) {
-    (view.counts, view.scattered)
-}
-
 fn empty_report(process: &Process, options: &TuneOptions) -> TuneReport {
     TuneReport {
         schema: SCHEMA.to_owned(),
@@ -469,6 +524,7 @@ fn empty_report(process: &Process, options: &TuneOptions) -> TuneReport {
         settled_seconds: 0.0,
         picked_heat_ratio: 0.0,
         predicted_speedup: None,
+        sampled_speedup: None,
         before: Activity::default(),
         after: None,
         baseline: None,

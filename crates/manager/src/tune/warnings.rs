@@ -5,8 +5,9 @@ use hugepilot_record::tune::TuneReport;
 /// Fewer samples say little about a share.
 const FEW_SAMPLES: u64 = 200;
 
-/// The warnings that follow from the report alone. `share` is the part of all samples that the target had.
-pub(super) fn warnings(report: &TuneReport, share: f64) -> Vec<String> {
+/// The warnings that follow from the report. `share` is the part of all samples that the target had; `samples_time` says
+/// whether samples stand for time.
+pub(super) fn warnings(report: &TuneReport, share: f64, samples_time: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     let sampler = &report.sampler;
     if sampler.samples == 0 {
@@ -43,10 +44,12 @@ pub(super) fn warnings(report: &TuneReport, share: f64) -> Vec<String> {
         ));
     }
     if report.predicted_speedup.is_none() && !report.candidates.is_empty() {
-        warnings.push(
-            "no prediction: this machine is not calibrated (too little free memory, or no huge pages to be had)"
-                .to_owned(),
-        );
+        let why = if samples_time {
+            "this machine is not calibrated (--calibration off, too little free memory, or no huge pages to be had)"
+        } else {
+            "this source samples page walks, and their share is no share of time"
+        };
+        warnings.push(format!("no prediction: {why}"));
     }
     if let Some(&unseen) = report.failed.get("not_seen") {
         warnings.push(format!(

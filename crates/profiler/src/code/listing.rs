@@ -107,7 +107,11 @@ impl Listing {
         let last = before
             .take_while(|instruction| !self.is_target(instruction.ip()))
             .find(|instruction| instruction.mnemonic() != Mnemonic::Nop)?;
-        if !self.closed || self.branches_here != 1 || !is_barrier(last) || last.flow_control() == FlowControl::Call {
+        if !self.closed
+            || self.branches_here != 1
+            || !is_barrier(last)
+            || last.flow_control() == FlowControl::Call
+        {
             return None;
         }
         self.instructions.iter().position(|instruction| {
