@@ -40,7 +40,8 @@ impl Launched {
         if let Err(source) = find(command.first().map_or(OsStr::new(""), OsString::as_os_str)) {
             return Err(ManagerError::Start { program, source });
         }
-        let name = hugepilot_kernel::proc::printable(program.rsplit('/').next().unwrap_or_default().as_bytes());
+        let name =
+            hugepilot_kernel::proc::printable(program.rsplit('/').next().unwrap_or_default().as_bytes());
         let start = || {
             let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
             rustix::io::fcntl_setfd(&read, rustix::io::FdFlags::empty())?;

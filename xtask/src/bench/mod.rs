@@ -1,5 +1,7 @@
 //! Benchmarks by name. Each lies in a file of its own and has a line in [`BENCHES`].
 
+mod hot_set;
+mod overhead;
 mod pairs;
 mod startup;
 
@@ -19,11 +21,23 @@ struct Bench {
     run: fn(&Path, &[&str]) -> Result<()>,
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "startup",
-    about: "what does starting hugepilot cost, beside starting `true`? [PAIRS=20]",
-    run: startup::run,
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "hot-set",
+        about: "how close does tuning come to the ideal, where the truth is known? [RUNS=5] [FOOTPRINT=8GiB] [HOT=1GiB]",
+        run: hot_set::run,
+    },
+    Bench {
+        name: "overhead",
+        about: "what does watching cost the target, and us? [PAIRS=7] [FOOTPRINT=16GiB] [HOT=1GiB]",
+        run: overhead::run,
+    },
+    Bench {
+        name: "startup",
+        about: "what does starting hugepilot cost, beside starting `true`? [PAIRS=20]",
+        run: startup::run,
+    },
+];
 
 /// Runs the benchmark of that name on a fresh release build, or prints their names for `list`.
 pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {

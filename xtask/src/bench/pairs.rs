@@ -67,6 +67,11 @@ impl PairedStats {
     }
 }
 
+/// The median of `values`; NaN of none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    if values.is_empty() { f64::NAN } else { middle(&sorted(values.iter().copied())) }
+}
+
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,0 +1,86 @@
+//! How close tuning comes to the ideal, where the truth is known.
+//!
+//! Each run starts two copies of the `hot-set` workload, tunes one, and compares both in turns with each other and with all
+//! memory on huge pages (`hugepilot tune --footprint …`). What is hot differs from run to run.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::pairs::median;
+
+/// `[RUNS=5] [FOOTPRINT=8GiB] [HOT=1GiB]`
+pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
+    let runs: u32 = args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
+    let footprint = args.get(1).unwrap_or(&"8GiB");
+    let hot = args.get(2).unwrap_or(&"1GiB");
+    println!(
+        "hot-set, {footprint} of which {hot} are hot, budget 15 %; medians of {runs} runs (worst in brackets)"
+    );
+    println!(
+        "{:<8} {:>7} {:>15} {:>15} {:>17} {:>16} {:>16} {:>16} {:>16}",
+        "pattern",
+        "threads",
+        "tuned",
+        "all huge",
+        "share_of_ideal",
+        "settled_s",
+        "recall",
+        "precision",
+        "none_ratio"
+    );
+    for pattern in ["gather", "chase"] {
+        for threads in ["1", "2"] {
+            let reports: Vec<Value> = (1..=runs)
+                .map(|seed| {
+                    tune(
+                        hugepilot,
+                        &[
+                            "--footprint",
+                            footprint,
+                            "--hot",
+                            hot,
+                            "--pattern",
+                            pattern,
+                            "--threads",
+                            threads,
+                            "--seed",
+                            &seed.to_string(),
+                        ],
+                    )
+                })
+                .collect::<Result<_>>()?;
+            let column = |path: &str, worst: fn(f64, f64) -> f64| {
+                let values: Vec<f64> =
+                    reports.iter().filter_map(|report| report.pointer(path)?.as_f64()).collect();
+                let extreme = values.iter().copied().reduce(worst).unwrap_or(f64::NAN);
+                format!("{:.3} [{extreme:.3}]", median(&values))
+            };
+            println!(
+                "{pattern:<8} {threads:>7} {:>15} {:>15} {:>17} {:>16} {:>16} {:>16} {:>16}",
+                column("/speedup", f64::min),
+                column("/all_huge_speedup", f64::min),
+                column("/share_of_ideal", f64::min),
+                column("/settled_seconds", f64::max),
+                column("/score/recall_ratio", f64::min),
+                column("/score/precision_ratio", f64::min),
+                column("/sampler/none_ratio", f64::max),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn tune(hugepilot: &Path, args: &[&str]) -> Result<Value> {
+    let output = Command::new(hugepilot)
+        .args(["tune", "--json"])
+        .args(args)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .context("cannot start hugepilot")?;
+    ensure!(output.status.success(), "hugepilot tune {}: {}", args.join(" "), output.status);
+    serde_json::from_slice(&output.stdout).context("hugepilot tune --json prints JSON")
+}
