@@ -158,6 +158,13 @@ fn method(report: &TuneReport) -> String {
         "stalls on scattered memory: {} of samples before{after}",
         percent(report.before.stall_ratio)
     );
+    if let Some(sampled) = report.sampled_speedup {
+        let _ = writeln!(
+            text,
+            "gain by the samples alone: {:.2}x ({:.2}–{:.2})",
+            sampled.median, sampled.low, sampled.high
+        );
+    }
     let _ = writeln!(
         text,
         "samples: {} by {}; address exact {}, recomputed {}, next {}, none {}; lost {}; cost to the target {}",

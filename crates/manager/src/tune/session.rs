@@ -1,19 +1,21 @@
 //! One tuning of one process: what was seen, what was done, what is left of the budget.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod report;
+
+use std::collections::BTreeSet;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Refusal, Target};
-use hugepilot_policy::{Expected, HeatPolicy, Policy, Share, predict, sampled_speedup};
-use hugepilot_profiler::{Chosen, Observation, ProcessView, choose};
-use hugepilot_record::tune::{
-    Activity, Candidate, Figure, Prediction, SCHEMA, SamplerReport, Spread, TargetInfo, TuneReport,
-};
-use hugepilot_record::{Budget, Journal, Outcome, Pid, Plan, ProvenanceCounts, Snapshot, Stop};
-use hugepilot_units::{Bytes, HugePages, Nanos, Region};
+use hugepilot_policy::{Expected, HeatPolicy, Policy, predict, sampled_speedup};
+use hugepilot_profiler::{Chosen, Observation, choose};
+use hugepilot_record::tune::{Activity, Prediction, TuneReport};
+use hugepilot_record::{Budget, Journal, Pid, Plan, ProvenanceCounts, Snapshot, Stop};
+use hugepilot_units::{HugePages, Nanos, Region};
+
+use report::{count, empty_report};
 
 use super::options::{Event, TuneOptions};
-use super::{is_alive, open, warnings};
+use super::{is_alive, open};
 use crate::ManagerError;
 use crate::act::promote;
 use crate::progress::ProgressReader;
@@ -350,190 +352,5 @@ impl<'a> Session<'a> {
             (self.say)(Event::AwaitingFigures { found, after: true });
             self.drain(DRAIN_EVERY);
         }
-    }
-
-    /// How many samples fell on regions that were promoted.
-    fn share(&self, view: &ProcessView) -> Share {
-        let sizes = self.process.sizes();
-        let promoted: BTreeSet<Region> = (self.report.candidates.iter())
-            .filter(|candidate| candidate.verified == Some(true))
-            .map(|candidate| sizes.region_of(candidate.start))
-            .collect();
-        let heat = view.heat.regions(self.options.tlb_entries);
-        let on_promoted = heat.iter().filter(|heat| promoted.contains(&heat.region));
-        Share { promoted: on_promoted.map(|heat| u64::from(heat.samples)).sum(), all: view.counts.total() }
-    }
-
-    /// Figures between two times; `None` when nobody reads any.
-    fn figures(&self, from: Nanos, to: Nanos) -> Option<Vec<f64>> {
-        // What is seen at this very moment counts as before it ends.
-        self.progress.as_ref().map(|progress| progress.between(from, to + Nanos::new(1)))
-    }
-
-    /// The complete report, as of now.
-    pub fn report(mut self) -> TuneReport {
-        let pid = self.report.target.pid;
-        if let Ok(target) = self.target(pid)
-            && let Ok(mappings) = target.mappings()
-        {
-            self.report.huge_bytes_after = mappings.iter().map(|m| m.huge).sum();
-        }
-        self.report.picked_heat_ratio = self.picked_heat_ratio();
-        self.report
-            .candidates
-            .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));
-        let first_act = self.first_act.unwrap_or(self.now());
-        let figure = |found: Option<Vec<f64>>| {
-            let progress = Spread::of(&found?)?;
-            Some(Figure { progress: Some(progress), ..Figure::default() })
-        };
-        let before = self.figures(Nanos::ZERO, first_act);
-        self.report.baseline = figure(before.map(|f| f[f.len().saturating_sub(FIGURES)..].to_vec()));
-        if let Some(settled) = self.last_act {
-            let after = self.figures(settled, self.now());
-            self.report.tuned = figure(after.map(|f| f.into_iter().skip(1).collect()));
-            self.report.settled_seconds = (settled - self.begun).as_seconds();
-        }
-        self.report.sampler = self.sampler_report();
-        self.report.conclude(self.options.larger_is_better);
-        self.report.warnings = warnings::warnings(&self.report, self.share, self.chosen.samples_time);
-        self.report
-    }
-
-    /// The share of all samples on the picked regions.
-    #[allow(clippy::cast_precision_loss)]
-    fn picked_heat_ratio(&self) -> f64 {
-        let Some(view) = self.observation.of(self.report.target.pid) else { return 0.0 };
-        let sizes = self.process.sizes();
-        let picked: BTreeSet<Region> =
-            self.report.candidates.iter().map(|candidate| sizes.region_of(candidate.start)).collect();
-        let heat = view.heat.regions(self.options.tlb_entries);
-        let on_picks: u64 = heat
-            .iter()
-            .filter(|heat| picked.contains(&heat.region))
-            .map(|heat| u64::from(heat.samples))
-            .sum();
-        // The heat ages, the counts do not: the share is of the samples that still count.
-        let addressed = view.heat.addressed().max(1) as f64;
-        on_picks as f64 / addressed * view.counts.ratio(view.counts.addressed())
-    }
-
-    fn sampler_report(&self) -> SamplerReport {
-        // Measured for the CPU clock only.
-        let cost =
-            Some(self.options.sample_cost).filter(|&cost| cost > Nanos::ZERO && self.chosen.samples_time);
-        let mut unavailable = self.chosen.unavailable.clone();
-        if let Err(refusal) = &self.counters {
-            unavailable.insert("hardware counters".to_owned(), refusal.why.clone());
-        }
-        SamplerReport {
-            source: self.chosen.source.name().to_owned(),
-            overhead_ratio: cost.map(|cost| cost.as_seconds() * f64::from(self.options.rate_hz)),
-            sample_cost_ns: cost,
-            unavailable,
-            ..SamplerReport::default()
-        }
-        .with_counts(&self.chosen.source.counts())
-    }
-
-    fn note_plan(&mut self, target: &Process, seen: &Snapshot, plan: &Plan, prediction: Option<Prediction>) {
-        let report = &mut self.report;
-        report.target = TargetInfo { pid: target.id().pid, command: target.id().command.clone() };
-        report.skipped = plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect();
-        report.eligible_regions = report.verified_regions + plan.eligible;
-        if self.first_act.is_none() {
-            report.huge_bytes_before = seen.mappings.iter().map(|m| m.huge).sum();
-            report.huge_bytes_after = report.huge_bytes_before;
-            report.predicted_speedup = prediction;
-            let view = self.observation.of(target.id().pid);
-            report.before.stall_ratio = view.map_or(0.0, ProcessView::stall_ratio);
-            if let Ok(counters) = &self.counters {
-                count(counters, &mut self.counted, &mut report.before);
-            }
-        }
-    }
-
-    fn note_candidates(&mut self, plan: &Plan, journal: Option<&Journal>) {
-        let outcomes: BTreeMap<_, _> =
-            journal.iter().flat_map(|journal| &journal.acts).map(|act| (act.region, act.outcome)).collect();
-        let sizes = self.process.sizes();
-        for pick in &plan.picks {
-            let outcome = outcomes.get(&pick.region);
-            if journal.is_some() && outcome.is_none() {
-                continue;
-            }
-            self.report.candidates.push(Candidate {
-                start: pick.region.range(sizes).start,
-                mapping: pick.mapping.clone(),
-                heat_ratio: pick.heat_ratio,
-                pages_seen: pick.pages_seen,
-                verified: outcome.map(|&outcome| outcome == Outcome::Verified),
-            });
-        }
-    }
-
-    fn note_journal(&mut self, journal: &Journal) {
-        let failed = journal.acts.iter().filter(|act| act.outcome != Outcome::Verified);
-        self.failed.extend(failed.map(|act| act.region));
-        let report = &mut self.report;
-        report.attempted_regions += journal.attempted();
-        report.verified_regions += journal.verified();
-        report.promotion_seconds += journal.took().as_seconds();
-        for (errno, count) in journal.failed() {
-            *report.failed.entry(errno).or_insert(0) += count;
-        }
-        for (reason, &count) in &journal.skipped {
-            *report.skipped.entry(reason.to_string()).or_insert(0) += count;
-        }
-    }
-}
-
-/// Writes what was counted since `last` into `activity`.
-fn count(counters: &Counters, last: &mut CounterReading, activity: &mut Activity) {
-    let Ok(now) = counters.read() else { return };
-    #[allow(clippy::cast_precision_loss)]
-    let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)) as f64);
-    let instructions = since(now.instructions, last.instructions).filter(|&n| n > 0.0);
-    let cycles = since(now.cycles, last.cycles).filter(|&n| n > 0.0);
-    let walks = since(now.walks, last.walks);
-    activity.instructions_per_cycle =
-        instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles);
-    activity.walks_per_kiloinstruction =
-        walks.zip(instructions).map(|(walks, instructions)| walks * 1000.0 / instructions);
-    *last = now;
-}
-
-fn empty_report(process: &Process, options: &TuneOptions) -> TuneReport {
-    TuneReport {
-        schema: SCHEMA.to_owned(),
-        target: TargetInfo { pid: process.id().pid, command: process.id().command.clone() },
-        sampler: SamplerReport::default(),
-        score: None,
-        dry_run: options.dry_run,
-        footprint_bytes: Bytes::ZERO,
-        budget_bytes: Bytes::ZERO,
-        candidates: Vec::new(),
-        skipped: BTreeMap::new(),
-        eligible_regions: 0,
-        attempted_regions: 0,
-        verified_regions: 0,
-        failed: BTreeMap::new(),
-        huge_bytes_before: Bytes::ZERO,
-        huge_bytes_after: Bytes::ZERO,
-        promotion_seconds: 0.0,
-        settled_seconds: 0.0,
-        picked_heat_ratio: 0.0,
-        predicted_speedup: None,
-        sampled_speedup: None,
-        before: Activity::default(),
-        after: None,
-        baseline: None,
-        tuned: None,
-        all_huge: None,
-        speedup: None,
-        all_huge_speedup: None,
-        share_of_ideal: None,
-        stopped: None,
-        warnings: Vec::new(),
     }
 }
