@@ -47,7 +47,10 @@ impl HeatPolicy {
         if seen.stacks.contains(&heat.region) {
             return Err(SkipReason::Stack);
         }
-        let pages = seen.pages.get(&heat.region).ok_or(SkipReason::Special)?;
+        let Some(pages) = seen.pages.get(&heat.region) else {
+            // Nobody counts the pages of a region whose heat no huge page would help.
+            return Err(self.judge_heat(heat).err().unwrap_or(SkipReason::Special));
+        };
         if let Some(reason) = region_skip(pages, seen.sizes, &self.limits) {
             return Err(reason);
         }
@@ -63,11 +66,13 @@ impl HeatPolicy {
     }
 
     fn judge_heat(&self, heat: &RegionHeat) -> Result<(), SkipReason> {
+        // All on one page may be one page's heat, which the TLB holds; one sample more shows how hot that page is.
+        let enough = self.min_samples + u32::from(heat.pages_seen < 2);
         if heat.streamed > heat.samples / 2 {
             Err(SkipReason::Streamed)
         } else if heat.tlb_held > heat.samples / 2 {
             Err(SkipReason::TlbFriendly)
-        } else if heat.scattered() < self.min_samples {
+        } else if heat.scattered() < enough {
             Err(SkipReason::TooCold)
         } else {
             Ok(())
