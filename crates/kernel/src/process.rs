@@ -207,6 +207,8 @@ impl Target for Process {
             }
         }
         match self.stat() {
+            // Its memory is being freed; the pidfd tells only when all is done.
+            Ok(stat) if stat.start_stack == 0 && self.start_stack != 0 => TargetState::Gone,
             Ok(stat) if stat.start_stack != self.start_stack => TargetState::Execed,
             Ok(_) => TargetState::Alive,
             Err(_) => TargetState::Gone,
