@@ -18,8 +18,12 @@ use crate::ManagerError;
 /// First argument of the executable that makes it a gate; then the descriptor to wait on, then the command.
 pub const GATE_ARGUMENT: &str = "__gate";
 
+/// What a shell's exit status is for a command that is not there; the gate's, too.
+pub const NOT_STARTED: u8 = 127;
+
 /// A started program, held at the gate until released. Killed on drop when it was never released.
 pub struct Launched {
+    program: String,
     child: Child,
     gate: Option<OwnedFd>,
     /// What it prints, line by line.
@@ -33,6 +37,7 @@ impl Launched {
     /// # Errors
     /// [`ManagerError::Start`].
     pub fn start(command: &[OsString]) -> Result<Self, ManagerError> {
+        let program = command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let start = || {
             let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
             rustix::io::fcntl_setfd(&read, rustix::io::FdFlags::empty())?;
@@ -44,12 +49,10 @@ impl Launched {
                 .spawn()?;
             Ok((child, write))
         };
-        let (mut child, gate) = start().map_err(|source: io::Error| ManagerError::Start {
-            program: command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-            source,
-        })?;
+        let (mut child, gate) =
+            start().map_err(|source: io::Error| ManagerError::Start { program: program.clone(), source })?;
         let lines = child.stdout.take().map(pass_on);
-        Ok(Self { child, gate: Some(gate), lines })
+        Ok(Self { program, child, gate: Some(gate), lines })
     }
 
     /// Its process number: the gate's now, the program's after release.
@@ -67,6 +70,20 @@ impl Launched {
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
+    }
+
+    /// Whether it could be started: a gate that could not become the program has said why, and ended as a shell does.
+    ///
+    /// # Errors
+    /// [`ManagerError::Ended`].
+    pub fn began(&mut self) -> Result<(), ManagerError> {
+        match self.ended() {
+            Some(status) if status.code() == Some(NOT_STARTED.into()) => Err(ManagerError::Ended {
+                what: format!("{:?}", self.program),
+                status: Some(format!("status {NOT_STARTED}: a command that is not there, or cannot be run")),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Asks it to stop and waits for its end.
