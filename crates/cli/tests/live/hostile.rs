@@ -14,7 +14,7 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 use crate::injected::injected;
 use crate::look::{base_pages_by_default, huge_now, total};
 use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune, tune_args};
-use crate::workload::{HOT_SET, SOON, Workload, open, picks};
+use crate::workload::{HOT_SET, SOON, Workload, open, picks, sizes};
 
 #[test]
 fn a_target_that_ends_while_looked_at_is_told_so() {
@@ -39,7 +39,7 @@ fn a_target_that_ends_while_acted_on_leaves_a_complete_report() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let mut tool = injected(workload.pid(), "delay_enter=100000", &log, "--budget 50%");
-    tool.until("the first promotion", || huge_now(workload.pid()).get() > 0);
+    tool.until("the second promotion", || huge_now(workload.pid()) > sizes().huge);
     drop(workload);
     let done = tool.wait(Duration::from_secs(10));
     let report = done.exits(0).report();
