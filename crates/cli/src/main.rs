@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         let error = hugepilot_manager::launch::gate(descriptor, command);
         let program = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
         eprintln!("hugepilot: cannot start {program:?}: {error}");
-        return ExitCode::from(127);
+        return ExitCode::from(hugepilot_manager::launch::NOT_STARTED);
     }
     let cli = Cli::parse_from(arguments);
     let done = match cli.verb {

@@ -17,7 +17,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 
 /// Prints an error with what to do about it, and says which exit status it means.
 pub(crate) fn fail(error: &anyhow::Error) -> Exit {
-    eprintln!("hugepilot: {error:#}");
+    eprintln!("hugepilot: {}", told(error));
     let kernel = error.chain().find_map(|cause| {
         cause.downcast_ref::<KernelError>().or_else(|| match cause.downcast_ref::<ManagerError>() {
             Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => Some(kernel),
@@ -39,6 +39,19 @@ pub(crate) fn fail(error: &anyhow::Error) -> Exit {
         _ => {}
     }
     Exit::Error
+}
+
+/// The error and its causes in one line. A message that quotes its cause, as ours do, is not told twice.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// One line of progress on a terminal, rewritten in place; nothing when stderr is not one.
@@ -75,5 +88,17 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let inner = || anyhow::anyhow!("no such file");
+        assert_eq!(told(&inner().context("cannot read x")), "cannot read x: no such file");
+        assert_eq!(told(&inner().context("cannot read x: no such file")), "cannot read x: no such file");
     }
 }

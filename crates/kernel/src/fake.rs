@@ -21,6 +21,8 @@ pub enum Script {
     Fail(Errno),
     /// Makes the huge page, slowly.
     Slow(Nanos),
+    /// Succeed, while the target ends: nobody can look any more.
+    SucceedAndDie,
     /// The process is gone after this call, which fails with ESRCH.
     Die,
 }
@@ -116,6 +118,7 @@ impl Target for FakeTarget {
                 self.make_huge(region);
             }
             Script::Fail(errno) => return Err(errno),
+            Script::SucceedAndDie => self.state.set(TargetState::Gone),
             Script::Die => {
                 self.state.set(TargetState::Gone);
                 return Err(Errno::ESRCH);

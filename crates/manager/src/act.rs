@@ -113,11 +113,12 @@ fn collapse(target: &dyn Target, pick: &Pick) -> Act {
         calls = 2;
     }
     let took = target.now() - start;
-    let seen = target.region_pages(pick.region).is_ok_and(|pages| pages.huge);
-    let outcome = match answer {
-        _ if seen => Outcome::Verified,
-        Ok(_) => Outcome::NotSeen,
-        Err(errno) => Outcome::Failed(errno),
+    let outcome = match (answer, target.region_pages(pick.region)) {
+        (_, Ok(pages)) if pages.huge => Outcome::Verified,
+        (Err(errno), _) => Outcome::Failed(errno),
+        (Ok(_), Ok(_)) => Outcome::NotSeen,
+        // It ended under our hands: then nobody can tell, and nobody lied.
+        (Ok(_), Err(error)) => Outcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
     };
     Act { region: pick.region, took, calls, outcome }
 }

@@ -122,6 +122,7 @@ impl Run {
                 reader.poll(self.started.elapsed().into());
             }
             if self.launched.ended().is_some() {
+                self.launched.began()?;
                 return Ok(self.started.elapsed().into());
             }
             if interrupted() {

@@ -20,6 +20,9 @@ use crate::ManagerError;
 /// First argument of the executable that makes it a gate; then the descriptor to wait on, then the command.
 pub const GATE_ARGUMENT: &str = "__gate";
 
+/// What a shell's exit status is for a command that cannot be run; the gate's, too.
+pub const NOT_STARTED: u8 = 127;
+
 /// A started program, held at the gate until released. Killed on drop when it was never released.
 pub struct Launched {
     name: String,
@@ -79,6 +82,20 @@ impl Launched {
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
+    }
+
+    /// Whether it could be started: a gate that could not become the program has said why, and ended as a shell does.
+    ///
+    /// # Errors
+    /// [`ManagerError::Start`].
+    pub fn began(&mut self) -> Result<(), ManagerError> {
+        match self.ended() {
+            Some(status) if status.code() == Some(NOT_STARTED.into()) => {
+                let source = io::Error::other("the system could not run it");
+                Err(ManagerError::Start { program: self.name.clone(), source })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Asks it to stop (SIGTERM), and after five seconds makes it.

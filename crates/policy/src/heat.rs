@@ -63,11 +63,13 @@ impl HeatPolicy {
     }
 
     fn judge_heat(&self, heat: &RegionHeat) -> Result<(), SkipReason> {
+        // All on one page may be one page's heat, which the TLB holds; one sample more shows how hot that page is.
+        let enough = self.min_samples + u32::from(heat.pages_seen < 2);
         if heat.streamed > heat.samples / 2 {
             Err(SkipReason::Streamed)
         } else if heat.tlb_held > heat.samples / 2 {
             Err(SkipReason::TlbFriendly)
-        } else if heat.scattered() < self.min_samples {
+        } else if heat.scattered() < enough {
             Err(SkipReason::TooCold)
         } else {
             Ok(())

@@ -11,14 +11,15 @@ use std::{env, fs, process};
 /// -O1: quick to run, and still every access in the source is one in the program.
 const FLAGS: [&str; 6] = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-pthread"];
 
-/// The program made of the C file at `source`; a bare name is looked for among this crate's victims.
+/// The program made of the C file at `source`; a bare name is looked for among this crate's victims. For a victim that
+/// another program must start, such as a shell that enters a cgroup first; else [`Victim::c`](crate::Victim::c).
 ///
 /// Safe to call from many test programs at once: each compiles to a name of its own and renames, and whichever
 /// comes last puts the same program in place again.
 ///
 /// # Panics
 /// Where there is no compiler or it refuses the source, with what it said.
-pub(crate) fn compiled(source: &Path) -> PathBuf {
+pub fn compiled(source: &Path) -> PathBuf {
     let victims = Path::new(env!("CARGO_MANIFEST_DIR")).join("victims");
     let source = if source.components().count() == 1 { victims.join(source) } else { source.to_owned() };
     let text = fs::read(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));

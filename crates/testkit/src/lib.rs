@@ -14,6 +14,7 @@ pub mod need;
 mod skip;
 mod victim;
 
+pub use compile::compiled;
 pub use golden::assert_golden;
 pub use need::Need;
 #[doc(hidden)]

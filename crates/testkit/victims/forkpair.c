@@ -1,12 +1,14 @@
 /* A parent and a child that share every page copy-on-write, as a pre-forking server does.
  *
- * usage: forkpair [MIB=16] [huge]
+ * usage: forkpair [MIB=16] [huge|busy]
  *
- *   ready ADDR LEN PARENT CHILD   both sleep; neither has written since the fork
+ *   ready ADDR LEN PARENT CHILD   neither has written since the fork; both sleep, or with `busy` the child reads at random
  *   ok | mismatch                 when stdin ends: do both still read what was written before the fork?
  *
  * Exits 0 on ok, 1 on mismatch. */
 #include "victim.h"
+
+#include <poll.h>
 
 static int intact(uint8_t *memory, size_t len)
 {
@@ -17,10 +19,23 @@ static int intact(uint8_t *memory, size_t len)
     return 1;
 }
 
+/* Waits until the leash is let go; meanwhile reads, which leaves shared pages shared. */
+static void wait_on(int leash, const volatile uint8_t *memory, size_t len, int busy)
+{
+    struct pollfd fd = {.fd = leash, .events = POLLIN};
+    uint64_t x = 1;
+    while (poll(&fd, 1, busy ? 0 : -1) <= 0)
+        for (int reads = 0; reads < 100000; reads++) {
+            x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
+            (void)memory[(x >> 20) % len];
+        }
+}
+
 int main(int argc, char **argv)
 {
     size_t len = number_arg(argc, argv, 1, 1, 16) * MIB;
     int huge = argc > 2 && !strcmp(argv[2], "huge");
+    int busy = argc > 2 && !strcmp(argv[2], "busy");
 
     base_pages_only(!huge);
     uint8_t *memory = map_aligned(len, huge);
@@ -35,10 +50,8 @@ int main(int argc, char **argv)
     if (child < 0)
         die("fork");
     if (child == 0) {
-        char byte;
         close(leash[1]);
-        while (read(leash[0], &byte, 1) < 0 && errno == EINTR)
-            ;
+        wait_on(leash[0], memory, len, busy);
         _exit(intact(memory, len) ? 0 : 1);
     }
     close(leash[0]);

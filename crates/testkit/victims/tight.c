@@ -1,14 +1,29 @@
 /* A program with sparse memory that will need a little more later: in a tight cgroup, huge pages made of its
  * holes leave no room for that, and it is killed.
  *
- * usage: tight [REGIONS=16] [EVERY=32] [GROW_MIB=3]
+ * usage: tight [REGIONS=16] [EVERY=32] [GROW_MIB=3] [busy]
  *
  *   ready ADDR LEN PID   one base page of EVERY is touched in each of REGIONS huge-page-sized regions
+ *                        with `busy` it reads them at random until it grows
  *   grown MIB            after each MiB, once a line came on stdin
  *   done                 all of GROW_MIB is there; exit 0
  *
  * Exits 0 too when stdin ends before a line came. */
 #include "victim.h"
+
+#include <poll.h>
+
+/* Reads one byte of the touched pages after the other, at random, until there is something on stdin. */
+static void read_until_told(const volatile uint8_t *memory, size_t touched, size_t step)
+{
+    struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
+    uint64_t x = 1;
+    while (poll(&fd, 1, 0) <= 0)
+        for (int reads = 0; reads < 100000; reads++) {
+            x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
+            (void)memory[(x >> 20) % touched * step];
+        }
+}
 
 int main(int argc, char **argv)
 {
@@ -24,6 +39,8 @@ int main(int argc, char **argv)
     base_pages_only(0);
     say("ready %p %zu %d", (void *)memory, len, (int)getpid());
 
+    if (argc > 4 && !strcmp(argv[4], "busy"))
+        read_until_told(memory, len / (every * page), every * page);
     if (!next_line())
         return 0;
     for (size_t mib = 1; mib <= grow; mib++) {

@@ -132,9 +132,8 @@ fn demote(patient: &Patient, rights: &Rights) -> Probe {
         Err(error) => return Probe::no(name, format!("cannot look: {error}"), None),
     };
     // A page that was never written: nothing that is used gets old.
-    let base = patient.sizes.base;
-    let zero_page = AddrRange::at(patient.range().start.plus(base), base);
-    if let Err(errno) = patient.process.cool(zero_page) {
+    let zero_page = patient.range().start.plus(patient.sizes.base);
+    if let Err(errno) = patient.process.split(zero_page) {
         return Refusal::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name);
     }
     match patient.look() {

@@ -149,3 +149,11 @@ fn an_interrupt_leaves_a_whole_journal() {
     let journal = promote(&target, &picks(0..5), &Guard::default(), &interrupted, &mut |_| {});
     assert_eq!((journal.verified(), journal.stopped), (3, Some(Stop::Interrupted)));
 }
+
+#[test]
+fn a_target_that_ends_before_the_look_is_gone_and_nobody_lied() {
+    let target = FakeTarget::with_regions(0..3).scripted([Script::Succeed, Script::SucceedAndDie]);
+    let journal = run(&target, 0..3);
+    assert_eq!((journal.verified(), journal.stopped), (1, Some(Stop::TargetGone)));
+    assert_eq!(journal.failed(), BTreeMap::from([("ESRCH".into(), 1)]));
+}

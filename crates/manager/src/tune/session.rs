@@ -62,8 +62,6 @@ pub struct Session<'a> {
     report: TuneReport,
     /// Regions that were tried and are not huge: not tried again.
     failed: BTreeSet<Region>,
-    /// Whether some process started another program since we attached.
-    execed: bool,
     /// Share of all samples that the target had.
     share: f64,
 }
@@ -117,7 +115,6 @@ impl<'a> Session<'a> {
             pause: Nanos::ZERO,
             report,
             failed: BTreeSet::new(),
-            execed: false,
             share: 1.0,
         })
     }
@@ -129,10 +126,6 @@ impl<'a> Session<'a> {
     /// How long to look before the next round.
     pub const fn pause(&self) -> Nanos {
         self.pause
-    }
-    /// Whether a program was started since we attached.
-    pub const fn has_execed(&self) -> bool {
-        self.execed
     }
     /// Whether no later round can do anything.
     pub fn is_over(&self) -> bool {
@@ -189,7 +182,6 @@ impl<'a> Session<'a> {
             if held_out { control.add(&sample) } else { observation.add(&sample) }
         });
         for pid in self.chosen.source.execs() {
-            self.execed = true;
             self.observation.forget(pid);
             self.control.forget(pid);
         }

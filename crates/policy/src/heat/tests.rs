@@ -151,3 +151,22 @@ proptest! {
         prop_assert_eq!(policy.plan(&seen, budget), plan);
     }
 }
+
+#[test]
+fn two_samples_on_one_page_are_no_hot_region() {
+    let mut seen = snapshot(&[2, 2, 3]);
+    seen.heat[0].pages_seen = 1;
+    seen.heat[2].pages_seen = 1;
+    let plan = HeatPolicy::new(100).plan(&seen, Budget { huge: Bytes::gib(1), regions: 9 });
+    assert_eq!(plan.picks.iter().map(|pick| pick.region.get()).collect::<Vec<_>>(), [12, 11]);
+    assert_eq!(plan.skipped, [(Skip::TooCold, 1)].into());
+}
+
+#[test]
+fn a_stream_is_called_one_though_nobody_counted_its_pages() {
+    let mut seen = snapshot(&[50]);
+    seen.heat[0].streamed = 50;
+    seen.pages.clear();
+    let plan = HeatPolicy::new(100).plan(&seen, Budget { huge: Bytes::gib(1), regions: 9 });
+    assert_eq!(plan.skipped, [(Skip::Streamed, 1)].into());
+}

@@ -1,0 +1,76 @@
+//! No byte ever changes: a program that writes and checks all its pages, while they are promoted and split under it.
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use hugepilot_kernel::{Target, TargetState};
+use hugepilot_manager::act::{Guard, promote};
+use hugepilot_record::Journal;
+use hugepilot_testkit::{Victim, need, requires};
+use hugepilot_units::{Nanos, Region};
+
+use crate::tool::tune;
+use crate::workload::{SOON, eager, open, picks};
+
+/// How long to go on: `HUGEPILOT_SOAK_SECONDS`, else a minute.
+fn soak() -> Duration {
+    let asked = env::var("HUGEPILOT_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(asked.unwrap_or(60))
+}
+
+/// Goes on whatever happens, as no user can ask for.
+pub(crate) fn fearless() -> Guard {
+    Guard {
+        max_collapse: Nanos::seconds(60),
+        max_pressure: 101.0,
+        max_full_pressure: 101.0,
+        max_failures: usize::MAX,
+        limits: eager(),
+    }
+}
+
+#[test]
+fn no_byte_changes_while_pages_are_promoted_and_split() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_sys_nice());
+    let mut victim = Victim::c("pattern.c", &["64", "2"]);
+    let ready = victim.ready(SOON);
+    let process = open(victim.pid());
+    let (sizes, picks) = (process.sizes(), picks(ready.memory));
+    let is_huge = |region: Region| process.region_pages(region).is_ok_and(|pages| pages.huge);
+
+    let (mut promoted, mut split, mut rounds) = (0, 0, 0);
+    let until = Instant::now() + soak();
+    while Instant::now() < until {
+        let Journal { acts, stopped, .. } = promote(&process, &picks, &fearless(), &|| false, &mut |_| {});
+        assert_eq!((stopped, process.state()), (None, TargetState::Alive), "{:?}", victim.line_now());
+        promoted += acts.iter().filter(|act| is_huge(act.region)).count();
+        // Another page each time, and in every third round only every second region.
+        let step = if rounds % 3 == 0 { 2 } else { 1 };
+        for pick in picks.iter().step_by(step).filter(|pick| is_huge(pick.region)) {
+            let page = sizes.base.times(rounds * 37 % sizes.base_per_huge());
+            // It may say EAGAIN, and the look tells in any case.
+            let _ = process.split(pick.region.range(sizes).start.plus(page));
+            split += usize::from(!is_huge(pick.region));
+        }
+        rounds += 1;
+    }
+    assert!(victim.finish(SOON).success(), "{:?}", victim.line_now());
+    let checked = victim.says("ok", SOON);
+    eprintln!("{rounds} rounds: {promoted} promoted, {split} split, all pages checked {} times", checked[0]);
+    assert!(promoted > 100 && split > 100, "{promoted} promoted, {split} split: nothing was tried");
+}
+
+#[test]
+fn no_byte_changes_while_tune_works() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_sys_nice());
+    requires!(need::cap_perfmon());
+    let mut victim = Victim::c("pattern.c", &["64", "2"]);
+    victim.ready(SOON);
+    tune(victim.pid(), "--budget 100% --for 4s").sane().report();
+    assert!(victim.finish(SOON).success(), "{:?}", victim.line_now());
+    victim.says("ok", SOON);
+}

@@ -1,0 +1,210 @@
+//! Targets that end, become another program, have names made to hurt, or are no program at all.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hugepilot_kernel::{Process, Root};
+use hugepilot_manager::act::{Guard, promote};
+use hugepilot_record::status::StatusReport;
+use hugepilot_record::{Pid, Stop};
+use hugepilot_testkit::{Need, Victim, need, requires};
+use hugepilot_units::{AddrRange, Bytes, VirtAddr};
+
+use crate::injected::injected;
+use crate::look::{base_pages_by_default, huge_now, total};
+use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune, tune_args};
+use crate::workload::{HOT_SET, SOON, Workload, open, picks, sizes};
+
+#[test]
+fn a_target_that_ends_while_looked_at_is_told_so() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_perfmon());
+    let victim = Victim::c("shapeshift.c", &["exit", "700"]);
+    victim.ready(SOON);
+    let done = tune(victim.pid(), "--observe 20s");
+    done.exits(2).says(&["ended", &victim.pid().to_string()]);
+    assert!(done.took < Duration::from_secs(5), "{:?}", done.took);
+}
+
+#[test]
+fn a_target_that_ends_while_acted_on_leaves_a_complete_report() {
+    requires!(need::live());
+    requires!(need::program("strace"));
+    requires!(need::cap_sys_nice());
+    requires!(need::cap_perfmon());
+    requires!(base_pages_by_default());
+    let workload = Workload::start(HOT_SET);
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let mut tool = injected(workload.pid(), "delay_enter=100000", &log, "--budget 50%");
+    tool.until("the second promotion", || huge_now(workload.pid()) > sizes().huge);
+    drop(workload);
+    let done = tool.wait(Duration::from_secs(10));
+    let report = done.exits(0).report();
+    assert_eq!(report.stopped, Some(Stop::TargetGone), "{done:?}");
+    assert!((1..30).contains(&report.verified_regions), "{done:?}");
+}
+
+#[test]
+fn a_target_that_became_another_program_is_left_alone() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_sys_nice());
+    let mut victim = Victim::c("shapeshift.c", &["exec", "300"]);
+    let memory = victim.ready(SOON).memory;
+    let process = open(victim.pid());
+    let second = victim.says("execed", SOON);
+    let start = u64::from_str_radix(second[0].trim_start_matches("0x"), 16).expect("an address");
+    let now = AddrRange::at(VirtAddr::new(start), memory.len());
+    for memory in [memory, now] {
+        let journal = promote(&process, &picks(memory), &Guard::default(), &|| false, &mut |_| {});
+        assert_eq!((journal.stopped, journal.attempted()), (Some(Stop::TargetExeced), 0));
+    }
+    assert_eq!(total(victim.pid(), "AnonHugePages"), Bytes::ZERO);
+    assert!(victim.finish(SOON).success());
+}
+
+#[test]
+fn tune_goes_on_when_its_target_becomes_another_program() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    requires!(need::cap_sys_nice());
+    requires!(base_pages_by_default());
+    // A busy shell that becomes a workload.
+    let mut command = Command::new("sh");
+    let script = format!("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exec {HUGEPILOT} \"$@\"");
+    command.args(["-c", &script, "sh", "lab", "workload"]).args(HOT_SET.split(' '));
+    command.args(["--seconds", "0"]);
+    let victim = Victim::spawn(command);
+    let done = tune(victim.pid(), "--observe 4s --budget 50%");
+    let report = done.exits(0).report();
+    assert!(report.verified_regions > 10, "{done:?}");
+    assert_eq!(report.huge_bytes_after, huge_now(victim.pid()));
+}
+
+#[test]
+fn memory_that_is_gone_is_not_acted_on() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_sys_nice());
+    let mut victim = Victim::c("shapeshift.c", &["unmap", "0"]);
+    let memory = victim.ready(SOON).memory;
+    victim.says("unmapped", SOON);
+    let picks = picks(memory);
+    let journal = promote(&open(victim.pid()), &picks, &Guard::default(), &|| false, &mut |_| {});
+    let half = picks.len() as u64 / 2;
+    assert_eq!((journal.verified(), journal.attempted()), (half, half), "{journal:?}");
+    assert_eq!(total(victim.pid(), "AnonHugePages").get(), memory.len().get() / 2);
+    assert!(victim.finish(SOON).success());
+}
+
+#[test]
+fn a_zombie_is_no_target() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    let victim = Victim::c("shapeshift.c", &["zombie", "0"]);
+    let zombie = victim.says("zombie", SOON)[0].clone();
+    hugepilot(["status", "-p", &zombie]).exits(2).says(&["zombie"]);
+    hugepilot(tune_args(zombie.parse().unwrap(), "")).exits(2).says(&["zombie"]);
+}
+
+#[test]
+fn a_kernel_thread_is_no_target() {
+    requires!(need::live());
+    let has_memory = std::fs::read_link("/proc/2/exe").is_ok();
+    let is_kthreadd = std::fs::read("/proc/2/comm").is_ok_and(|name| name == b"kthreadd\n") && !has_memory;
+    requires!(if is_kthreadd { Need::Ok } else { Need::Err("a PID namespace: no kernel threads".into()) });
+    hugepilot(["status", "-p", "2"]).exits(2).says(&["kernel thread"]);
+    tune(2, "").exits(2).says(&["kernel thread"]);
+}
+
+#[test]
+fn what_is_no_process_is_refused_with_words() {
+    requires!(need::live());
+    let gone = {
+        let mut child = Command::new("true").stdin(Stdio::null()).spawn().unwrap();
+        child.wait().unwrap();
+        child.id().to_string()
+    };
+    for verb in ["status", "tune"] {
+        hugepilot([verb, "-p", &gone]).exits(2).says(&[&gone]);
+        for nonsense in ["0", "-1", "x", "", "99999999999", "1 2"] {
+            let done = hugepilot([verb, &format!("--pid={nonsense}")]);
+            assert!(done.exits(2).err().contains("--pid"), "{done:?}");
+        }
+        // A thread that leads no process has a folder in /proc, too.
+    }
+    hugepilot(["status", "-p", &i32::MAX.to_string()]).exits(2).says(&["no process"]);
+}
+
+#[test]
+fn the_command_itself_is_a_target_like_any() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    for verb in ["status", "tune --calibration off --observe 500ms --for 1s"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec {HUGEPILOT} {verb} --json -p $$")]);
+        let running = Running::start(command);
+        let pid = running.pid();
+        let done = running.wait(LIMIT);
+        let report: serde_json::Value = done.sane().json();
+        assert_eq!(report["target"]["pid"], pid, "{done:?}");
+    }
+}
+
+/// Nothing in it moves the cursor, colours, or rings: only text and line breaks.
+#[track_caller]
+fn is_plain(done: &Done) {
+    for bytes in [&done.stdout, &done.stderr] {
+        let text = std::str::from_utf8(bytes).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+        let bad = text.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(bad, None, "{:?}", text.escape_debug().to_string());
+    }
+}
+
+#[test]
+fn names_made_to_hurt_arrive_as_text() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_perfmon());
+    let victim = Victim::c("hostile_name.c", &[]);
+    let ready = victim.ready(SOON);
+    let pid = victim.pid().to_string();
+    let text = hugepilot(["status", "-p", &pid]);
+    is_plain(text.exits(0));
+    // A line break in a name would make more lines than there are mappings.
+    assert!(text.out().lines().any(|line| line.contains("</script>") && line.contains("memfd")), "{text:?}");
+    let json = hugepilot(["status", "-p", &pid, "--json"]);
+    is_plain(json.exits(0));
+    let report: StatusReport = json.json();
+    let named = report.mappings.iter().find(|mapping| mapping.range.start == ready.memory.start).unwrap();
+    assert!(named.name.contains("red") && !named.name.contains('\u{1b}'), "{}", named.name);
+
+    let timing = "--calibration off --observe 300ms --for 300ms".split(' ');
+    for more in [&[][..], &["--json"], &["--dry-run"]] {
+        let words = ["tune", "-p", &pid].into_iter().chain(timing.clone()).chain(more.iter().copied());
+        let done = hugepilot(words);
+        is_plain(done.exits(1));
+    }
+    hugepilot(tune_args(victim.pid(), "")).exits(1).report();
+}
+
+#[test]
+fn a_command_line_made_to_hurt_arrives_as_text() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    let bad = "/no/such\n\u{1b}[31mred\u{7}";
+    let done = hugepilot(["tune", "--calibration", "off", "--", bad]);
+    is_plain(done.exits(2));
+
+    // argv[0] is what the program was started by; the name the kernel keeps is the file's.
+    let mut command = Command::new("sleep");
+    let mut child = command.arg0(bad).arg("60").spawn().unwrap();
+    let until = Instant::now() + SOON;
+    while Process::open(&Root::live(), Pid(child.id().cast_signed())).is_err() && Instant::now() < until {}
+    is_plain(hugepilot(["status", "-p", &child.id().to_string()]).exits(0));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,69 @@
+//! Ctrl-C and SIGTERM, at bad moments: a complete report, and nobody else harmed.
+
+use std::thread;
+use std::time::Duration;
+
+use hugepilot_record::Stop;
+use hugepilot_testkit::{need, requires};
+use rustix::process::Signal;
+
+use crate::injected::injected;
+use crate::look::{base_pages_by_default, huge_now, stat, ticks};
+use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
+use crate::workload::{HOT_SET, Workload};
+
+/// It is there, not stopped, and works.
+#[track_caller]
+fn is_unharmed(workload: &Workload) {
+    let state = stat(workload.pid()).expect("it lives")[0].clone();
+    assert!(state == "R" || state == "S", "{state}");
+    let before = ticks(workload.pid());
+    thread::sleep(Duration::from_millis(300));
+    assert!(ticks(workload.pid()) > before, "it does nothing");
+}
+
+#[test]
+fn a_signal_while_acting_leaves_a_complete_report() {
+    requires!(need::live());
+    requires!(need::program("strace"));
+    requires!(need::cap_sys_nice());
+    requires!(need::cap_perfmon());
+    requires!(base_pages_by_default());
+    for signal in [Signal::INT, Signal::TERM] {
+        let workload = Workload::start(HOT_SET);
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let slowly = "delay_enter=100000";
+        let mut tool = injected(workload.pid(), slowly, &log, "--budget 50%");
+        tool.until("the first promotion", || huge_now(workload.pid()).get() > 0);
+        tool.signal(signal);
+        let done = tool.wait(Duration::from_secs(10));
+        let report = done.exits(0).report();
+        assert_eq!(report.stopped, Some(Stop::Interrupted), "{done:?}");
+        assert!((1..30).contains(&report.verified_regions), "{done:?}");
+        assert_eq!(huge_now(workload.pid()), report.huge_bytes_after, "{done:?}");
+        is_unharmed(&workload);
+    }
+}
+
+#[test]
+fn a_signal_while_looking_ends_it_soon_and_harms_nobody() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    let workload = Workload::start(HOT_SET);
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let mut command = std::process::Command::new(HUGEPILOT);
+        command.args(tune_args(workload.pid(), "--observe 60s"));
+        let tool = Running::start(command);
+        thread::sleep(Duration::from_millis(700));
+        tool.signal(signal);
+        let done = tool.wait(LIMIT);
+        assert!(done.took < Duration::from_secs(3), "{:?}: {done:?}", done.took);
+        if signal != Signal::KILL {
+            let report = done.exits(1).report();
+            assert_eq!((report.stopped, report.attempted_regions), (Some(Stop::Interrupted), 0), "{done:?}");
+        }
+        is_unharmed(&workload);
+    }
+    assert_eq!(huge_now(workload.pid()).get(), 0);
+}

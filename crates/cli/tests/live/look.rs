@@ -1,0 +1,123 @@
+//! What the kernel itself says, read as plainly as can be: the oracle that the command's answers are held against. None of
+//! it goes through the code under test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use hugepilot_testkit::Need;
+use hugepilot_units::Bytes;
+
+/// One mapping in smaps: its sizes by label.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Area {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    sizes: BTreeMap<String, Bytes>,
+}
+
+impl Area {
+    pub(crate) fn get(&self, label: &str) -> Bytes {
+        self.sizes.get(label).copied().unwrap_or(Bytes::ZERO)
+    }
+    /// On huge pages of any kind.
+    pub(crate) fn huge(&self) -> Bytes {
+        ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb"]
+            .into_iter()
+            .map(|label| self.get(label))
+            .sum()
+    }
+}
+
+/// Every mapping of `pid`.
+#[track_caller]
+pub(crate) fn smaps(pid: u32) -> Vec<Area> {
+    areas(&fs::read(format!("/proc/{pid}/smaps")).expect("smaps"))
+}
+
+fn areas(text: &[u8]) -> Vec<Area> {
+    let mut areas: Vec<Area> = Vec::new();
+    for line in String::from_utf8_lossy(text).lines() {
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        if let Some(label) = first.strip_suffix(':') {
+            let size = words.next().and_then(|kib| kib.parse().ok()).map(Bytes::kib);
+            let last = areas.last_mut().expect("a mapping comes before its sizes");
+            last.sizes.extend(size.map(|size| (label.to_owned(), size)));
+        } else if let Some((start, end)) = first.split_once('-') {
+            let hex = |text| u64::from_str_radix(text, 16).expect("an address");
+            areas.push(Area { start: hex(start), end: hex(end), ..Area::default() });
+        }
+    }
+    areas
+}
+
+/// The `label` of all of `pid`'s memory: `Pss`, `Rss`, `AnonHugePages`, …
+#[track_caller]
+pub(crate) fn total(pid: u32, label: &str) -> Bytes {
+    let text = fs::read(format!("/proc/{pid}/smaps_rollup")).expect("smaps_rollup");
+    areas(&text).first().expect("one sum").get(label)
+}
+
+/// The same where the process may have ended.
+pub(crate) fn huge_now(pid: u32) -> Bytes {
+    let text = fs::read(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    areas(&text).first().map_or(Bytes::ZERO, |sum| sum.get("AnonHugePages"))
+}
+
+/// The fields of `stat` after the name: the first is the state.
+pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let (_, fields) = text.rsplit_once(") ")?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Minor and major faults so far.
+#[track_caller]
+pub(crate) fn faults(pid: u32) -> (u64, u64) {
+    let stat = stat(pid).expect("it is alive");
+    (stat[7].parse().expect("a count"), stat[9].parse().expect("a count"))
+}
+
+/// CPU time used so far, in clock ticks.
+#[track_caller]
+pub(crate) fn ticks(pid: u32) -> u64 {
+    let stat = stat(pid).expect("it is alive");
+    stat[11].parse::<u64>().expect("a count") + stat[12].parse::<u64>().expect("a count")
+}
+
+/// The most memory that `pid` ever had.
+pub(crate) fn peak(pid: u32) -> Option<Bytes> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok().map(Bytes::kib)
+}
+
+/// Every setting under `transparent_hugepage`, khugepaged's and those of each size too; not its statistics.
+pub(crate) fn thp_settings() -> Vec<(String, String)> {
+    const STATISTICS: [&str; 2] = ["pages_collapsed", "full_scans"];
+    let mut settings = Vec::new();
+    collect(Path::new("/sys/kernel/mm/transparent_hugepage"), &mut settings);
+    settings
+        .retain(|(path, _)| !path.contains("/stats/") && !STATISTICS.iter().any(|name| path.ends_with(name)));
+    settings.sort();
+    settings
+}
+
+fn collect(folder: &Path, settings: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, settings);
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            settings.push((path.to_string_lossy().into_owned(), text));
+        }
+    }
+}
+
+/// First touches give base pages: where THP is `always` there is nothing left to promote.
+pub(crate) fn base_pages_by_default() -> Need {
+    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    if enabled.contains("[always]") { Need::Err("THP is always on".to_owned()) } else { Need::Ok }
+}

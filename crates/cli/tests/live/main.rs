@@ -1,0 +1,28 @@
+//! The whole command on the running kernel, against processes that a test owns.
+//!
+//! `HUGEPILOT_LIVE=1 cargo test --release -p hugepilot-cli --test live -- --test-threads=1`, as root. Each test says aloud
+//! what it lacks and then skips itself. One at a time, because they measure, and share the machine's huge pages.
+
+#![forbid(unsafe_code)]
+
+// what the tests are made of
+mod cgroup; // a memory cgroup that is gone afterwards
+mod look; // what the kernel itself says of a process: the oracle
+mod tool; // runs the command, with a limit on its time
+mod workload; // the lab's workloads as targets
+
+// no harm
+mod bytes; // no byte ever changes
+mod hostile; // targets that change, lie about their name, or are none
+mod injected; // system calls that fail, or lie
+mod interrupt; // Ctrl-C and SIGTERM, at bad moments
+mod many; // 100,000 mappings
+mod sharing; // memory shared after fork stays shared
+mod thirtytwo; // 32-bit code
+mod tight; // what would survive without us survives with us
+mod unprivileged; // what works without rights, and how the rest is refused
+
+// what it is for
+mod launched; // tune -- CMD
+mod quality; // the hot is promoted, and nothing else
+mod status; // every number checked

@@ -1,0 +1,63 @@
+//! A process with 100,000 mappings is looked at in bounded time and memory.
+
+use std::fs;
+use std::time::Duration;
+
+use hugepilot_record::status::StatusReport;
+use hugepilot_testkit::{Victim, need, requires};
+use hugepilot_units::Bytes;
+
+use crate::tool::{hugepilot, tune};
+use crate::workload::SOON;
+
+const LIMIT_FILE: &str = "/proc/sys/vm/max_map_count";
+const WANTED: u64 = 100_000;
+
+/// Lets a process have so many mappings, until dropped.
+struct MoreMappings(String);
+
+impl MoreMappings {
+    fn allowed() -> Option<Self> {
+        let before = fs::read_to_string(LIMIT_FILE).ok()?;
+        let enough = before.trim().parse::<u64>().ok()? > WANTED + 1000;
+        if !enough {
+            fs::write(LIMIT_FILE, (WANTED + 10_000).to_string()).ok()?;
+        }
+        Some(Self(before))
+    }
+}
+
+impl Drop for MoreMappings {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(LIMIT_FILE, self.0.trim()) {
+            eprintln!("{LIMIT_FILE} could not be put back to {}: {error}", self.0);
+        }
+    }
+}
+
+#[test]
+fn a_hundred_thousand_mappings_are_bearable() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_perfmon());
+    let more = MoreMappings::allowed().ok_or(format!("{LIMIT_FILE} cannot be raised"));
+    requires!(more.as_ref());
+    let victim = Victim::c("manymaps.c", &[&WANTED.to_string()]);
+    let made: u64 = victim.ready(SOON).rest[0].parse().unwrap();
+    assert_eq!(made, WANTED);
+
+    let pid = victim.pid().to_string();
+    let status = hugepilot(["status", "-p", &pid, "--json"]);
+    let report: StatusReport = status.exits(0).json();
+    assert!(report.mappings.len() as u64 >= made);
+    let text = hugepilot(["status", "-p", &pid]);
+    assert!(text.exits(0).out().lines().count() < 100, "a page of text, not 100,000 lines");
+    let dry = tune(victim.pid(), "--dry-run");
+    dry.exits(1).report();
+    for (what, done) in [("status --json", &status), ("status", &text), ("tune --dry-run", &dry)] {
+        eprintln!("{what}: {:?}, {}", done.took, done.peak);
+        assert!(done.took < Duration::from_secs(30), "{what}: {:?}", done.took);
+        assert!(done.peak < Bytes::mib(150), "{what}: {}", done.peak);
+        assert!(done.peak > Bytes::mib(1), "{what}: its memory was not seen");
+    }
+}

@@ -1,0 +1,103 @@
+//! The hot is promoted, and nothing else is; the gain is proved with the program's own figures.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hugepilot_kernel::Target;
+use hugepilot_testkit::{Victim, need, requires};
+use hugepilot_units::{Bytes, VirtAddr};
+
+use crate::look::{base_pages_by_default, huge_now};
+use crate::tool::{HUGEPILOT, hugepilot, tune, tune_args};
+use crate::workload::{SOON, Workload, open, sizes};
+
+#[test]
+#[allow(clippy::cast_precision_loss)]
+fn the_hot_regions_are_promoted_and_no_others() {
+    requires!(need::live());
+    requires!(need::cap_sys_nice());
+    requires!(need::cap_perfmon());
+    requires!(need::memory(Bytes::gib(2)));
+    requires!(base_pages_by_default());
+    for pattern in ["gather", "chase"] {
+        let workload = Workload::start(&format!("hot-set --footprint 1GiB --hot 256MiB --pattern {pattern}"));
+        assert_eq!(workload.hot.len() as u64, Bytes::mib(256).get() / sizes().huge.get());
+        let done = tune(workload.pid(), "--budget 30% --observe 3s --for 5s");
+        let report = done.exits(0).report();
+        let verified = report.candidates.iter().filter(|candidate| candidate.verified == Some(true));
+        let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
+        let found = promoted.intersection(&workload.hot).count() as f64;
+        let (recall, precision) = (found / workload.hot.len() as f64, found / promoted.len() as f64);
+        eprintln!("{pattern}: {recall:.3} of the hot regions, precision {precision:.3}");
+        assert!(recall >= 0.90 && precision >= 0.95, "{pattern}: {recall} {precision} {done:?}");
+        // The report says what the kernel says.
+        assert_eq!(promoted.len() as u64, report.verified_regions);
+        assert_eq!(huge_now(workload.pid()), sizes().huge.times(report.verified_regions));
+        let process = open(workload.pid());
+        let is_huge = |start| process.region_pages(sizes().region_of(VirtAddr::new(start))).unwrap().huge;
+        assert!(promoted.iter().copied().all(is_huge));
+    }
+}
+
+/// Runs `tune` on a workload that gains nothing; gives why regions were passed over.
+fn gains_nothing(line: &str, reasons: &[&str]) {
+    let workload = Workload::start(line);
+    let done = tune(workload.pid(), "--budget 100%");
+    let report = done.exits(1).report();
+    assert_eq!((report.verified_regions, report.attempted_regions), (0, 0), "{done:?}");
+    for reason in reasons {
+        assert!(
+            report.skipped.get(*reason).is_some_and(|&count| count > 0),
+            "no {reason}: {:?}",
+            report.skipped
+        );
+    }
+    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
+}
+
+#[test]
+fn a_few_hot_pages_and_a_scan_attract_no_huge_page() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    requires!(base_pages_by_default());
+    gains_nothing("tlb-friendly --footprint 512MiB", &["tlb_friendly", "streamed"]);
+}
+
+#[test]
+fn a_stream_attracts_no_huge_page() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    requires!(base_pages_by_default());
+    gains_nothing("stream --footprint 512MiB", &["streamed"]);
+}
+
+#[test]
+fn the_programs_own_figures_prove_the_gain() {
+    requires!(need::live());
+    requires!(need::cap_sys_nice());
+    requires!(need::cap_perfmon());
+    requires!(base_pages_by_default());
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("figures");
+    let mut command = Command::new("sh");
+    let words = "lab workload hot-set --footprint 512MiB --hot 128MiB --seconds 0 --interval 100ms";
+    command.args(["-c", &format!("exec {HUGEPILOT} {words} > \"$1\""), "sh"]).arg(&log).stdin(Stdio::null());
+    let victim = Victim::spawn(command);
+    let until = Instant::now() + SOON;
+    while !fs::read_to_string(&log).is_ok_and(|text| text.contains("ready")) {
+        assert!(Instant::now() < until, "it is not ready");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut words = tune_args(victim.pid(), "--budget 50% --progress-wait 10s --progress-higher-is-better");
+    words.extend(["--progress-regex", r"^[\d.]+ (\d+)$", "--progress-file"].map(str::to_owned));
+    words.push(log.to_string_lossy().into_owned());
+    let done = hugepilot(words);
+    let report = done.exits(0).report();
+    let figures = [report.baseline, report.tuned].map(|figure| figure.unwrap().progress.unwrap());
+    assert!(figures.iter().all(|spread| spread.min > 1000.0 && spread.min <= spread.median), "{done:?}");
+    let quotient = figures[1].median / figures[0].median;
+    assert!((report.speedup.unwrap() - quotient).abs() < 1e-6, "{done:?}");
+    eprintln!("speed-up {quotient:.2}");
+}

@@ -1,0 +1,118 @@
+//! Another user without any rights: what is theirs can be looked at, and every refusal names its cause and the way out.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hugepilot_record::status::StatusReport;
+use hugepilot_testkit::{Need, need, requires};
+use hugepilot_units::Bytes;
+
+use crate::look::{base_pages_by_default, huge_now};
+use crate::tool::{Done, LIMIT, Running, copy_for_all, tune_args};
+use crate::workload::{HOT_SET, Workload};
+
+const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// Somebody without rights, and a copy of the command that they may run.
+struct Nobody {
+    program: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Nobody {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { program: copy_for_all(folder.path()), _folder: folder }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(NOBODY).arg(&self.program).current_dir("/");
+        command
+    }
+
+    #[track_caller]
+    fn runs<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Done {
+        let mut command = self.command();
+        command.args(args);
+        Running::start(command).wait(LIMIT)
+    }
+}
+
+/// The kernel lets a user sample processes of their own.
+fn own_samples() -> Need {
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let open = level.trim().parse::<i32>().is_ok_and(|level| level <= 2);
+    if open { Need::Ok } else { Need::Err(format!("perf_event_paranoid is {}", level.trim())) }
+}
+
+#[test]
+fn ones_own_process_can_be_looked_at_and_planned_for() {
+    requires!(need::live());
+    requires!(need::root());
+    requires!(need::program("setpriv"));
+    requires!(own_samples());
+    requires!(base_pages_by_default());
+    let nobody = Nobody::new();
+    let workload = Workload::by(nobody.command(), HOT_SET);
+    let pid = workload.pid().to_string();
+
+    let status: StatusReport = nobody.runs(["status", "-p", &pid, "--json"]).exits(0).json();
+    assert!(status.totals.resident_bytes >= Bytes::mib(512), "{:?}", status.totals);
+    assert!(status.totals.eligible_bytes >= Bytes::mib(512), "{:?}", status.totals);
+    nobody.runs(["status", "-p", &pid]).exits(0);
+
+    let plan = nobody.runs(tune_args(workload.pid(), "--dry-run --budget 50%")).exits(0).report();
+    assert!(plan.dry_run && plan.candidates.len() > 30, "{} candidates", plan.candidates.len());
+    assert!(plan.candidates.iter().all(|candidate| candidate.verified.is_none()));
+    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
+}
+
+#[test]
+fn acting_is_refused_with_the_missing_right_and_how_to_get_it() {
+    requires!(need::live());
+    requires!(need::root());
+    requires!(need::program("setpriv"));
+    requires!(own_samples());
+    requires!(base_pages_by_default());
+    let nobody = Nobody::new();
+    let workload = Workload::by(nobody.command(), HOT_SET);
+    let done = nobody.runs(tune_args(workload.pid(), ""));
+    let report = done.exits(3).says(&["CAP_SYS_NICE", "setcap"]).report();
+    assert_eq!((report.attempted_regions, report.verified_regions), (1, 0), "one try tells enough");
+    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
+}
+
+#[test]
+fn another_users_process_is_refused_with_the_cause() {
+    requires!(need::live());
+    requires!(need::root());
+    requires!(need::program("setpriv"));
+    let (nobody, workload) = (Nobody::new(), Workload::start("gups --footprint 32MiB"));
+    let pid = workload.pid().to_string();
+    let status = nobody.runs(["status", "-p", &pid]);
+    status.exits(3).says(&[&format!("/proc/{pid}/"), "ermission denied", "setcap", "doctor"]);
+    let tune = nobody.runs(tune_args(workload.pid(), ""));
+    tune.exits(3).says(&["perf_event_open", "EACCES", "cap_perfmon", "doctor"]);
+    for done in [&status, &tune] {
+        assert!(done.stdout.is_empty(), "{done:?}");
+        // The cause is said once.
+        let first = done.err().lines().find(|line| line.starts_with("hugepilot:")).unwrap().to_owned();
+        let said = first.matches("EACCES").count() + first.matches("ermission denied").count();
+        assert_eq!(said, 1, "{first}");
+    }
+}
+
+#[test]
+fn doctor_tells_what_nobody_may() {
+    requires!(need::live());
+    requires!(need::root());
+    requires!(need::program("setpriv"));
+    assert!(Path::new("/proc/self").exists());
+    let report: serde_json::Value = Nobody::new().runs(["doctor", "--json"]).exits(3).json();
+    let promote =
+        report["probes"].as_array().unwrap().iter().find(|probe| probe["name"] == "promote").unwrap();
+    assert_eq!(promote["supported"], false);
+    assert!(promote["why"].as_str().unwrap().contains("cap_sys_nice"), "{promote}");
+    assert!(promote["fix"].as_str().unwrap().contains("setcap"), "{promote}");
+}

@@ -1,0 +1,88 @@
+//! The lab's workloads as targets.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use hugepilot_kernel::{Process, Root, memory};
+use hugepilot_policy::Limits;
+use hugepilot_record::{Pick, Pid};
+use hugepilot_testkit::Victim;
+use hugepilot_units::{AddrRange, Bytes, PageSizes, Region, Share};
+
+use crate::tool::HUGEPILOT;
+
+/// How long a victim may take to get ready.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// The words of a workload with 64 hot regions of 256: enough to act on for a while.
+pub(crate) const HOT_SET: &str = "hot-set --footprint 512MiB --hot 128MiB --pages default";
+
+/// A workload that runs until it is dropped.
+pub(crate) struct Workload {
+    pub(crate) victim: Victim,
+    /// The first address of each announced hot region.
+    pub(crate) hot: BTreeSet<u64>,
+}
+
+impl Workload {
+    /// Starts `hugepilot lab workload` with the words of `line`.
+    #[track_caller]
+    pub(crate) fn start(line: &str) -> Self {
+        Self::by(Command::new(HUGEPILOT), line)
+    }
+
+    /// The same, where `command` is how to start the lab's program.
+    #[track_caller]
+    pub(crate) fn by(mut command: Command, line: &str) -> Self {
+        command.args(["lab", "workload"]).args(line.split_whitespace());
+        command.args(["--announce", "--seconds", "0"]);
+        let victim = Victim::spawn(command);
+        let mut hot = BTreeSet::new();
+        loop {
+            let line = victim.line(SOON).expect("it gets ready");
+            match line.split_once(' ') {
+                Some(("hot", range)) => hot.extend(regions_of(range)),
+                Some(("ready", _)) => return Self { victim, hot },
+                _ => panic!("a workload said {line:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.victim.pid()
+    }
+}
+
+/// The first address of each region in a range that is printed as `start-end`.
+fn regions_of(range: &str) -> Vec<u64> {
+    let (start, end) = range.split_once('-').expect("start-end");
+    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("an address");
+    (hex(start)..hex(end)).step_by(sizes().huge.as_usize()).collect()
+}
+
+pub(crate) fn sizes() -> PageSizes {
+    memory::page_sizes(&Root::live()).expect("page sizes")
+}
+
+#[track_caller]
+pub(crate) fn open(pid: u32) -> Process {
+    Process::open(&Root::live(), Pid(pid.cast_signed())).expect("a process that lives")
+}
+
+/// A pick for every whole region in `memory`, as a policy without any rules would make them.
+pub(crate) fn picks(memory: AddrRange) -> Vec<Pick> {
+    let pick = |region: Region| Pick {
+        region,
+        heat_ratio: 0.0,
+        pages_seen: 0,
+        added: Bytes::ZERO,
+        mapping: "[anon]".to_owned(),
+    };
+    sizes().regions_inside(memory).map(pick).collect()
+}
+
+/// Limits that forbid as little as limits can: sparse regions are promoted too.
+pub(crate) fn eager() -> Limits {
+    Limits { min_resident: Share::percent(0.0), ..Limits::default() }
+}
