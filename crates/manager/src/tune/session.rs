@@ -2,7 +2,7 @@
 
 mod report;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Refusal, Target};
@@ -10,7 +10,7 @@ use hugepilot_policy::{Expected, HeatPolicy, Policy, predict, sampled_speedup};
 use hugepilot_profiler::{Chosen, Observation, choose};
 use hugepilot_record::tune::{Activity, Prediction, TuneReport};
 use hugepilot_record::{Budget, Journal, Pid, Plan, ProvenanceCounts, Snapshot, Stop};
-use hugepilot_units::{HugePages, Nanos, Region};
+use hugepilot_units::{Bytes, HugePages, Nanos, Region};
 
 use report::{count, empty_report};
 
@@ -34,6 +34,8 @@ const REST: u64 = 10;
 const MAX_SLOW_ROUNDS: u32 = 20;
 /// One sample in so many is kept out of the plans, for [`sampled_speedup`].
 const CONTROL_EVERY: u64 = 4;
+/// A region that failed so often is left alone.
+const MAX_TRIES: u32 = 3;
 /// Figures wanted on each side of the promotions.
 const FIGURES: usize = 5;
 
@@ -60,8 +62,8 @@ pub struct Session<'a> {
     /// How long to look before the next round.
     pause: Nanos,
     report: TuneReport,
-    /// Regions that were tried and are not huge: not tried again.
-    failed: BTreeSet<Region>,
+    /// How often each region was tried in vain.
+    failed: BTreeMap<Region, u32>,
     /// Share of all samples that the target had.
     share: f64,
 }
@@ -114,7 +116,7 @@ impl<'a> Session<'a> {
             idle_rounds: 0,
             pause: Nanos::ZERO,
             report,
-            failed: BTreeSet::new(),
+            failed: BTreeMap::new(),
             share: 1.0,
         })
     }
@@ -212,7 +214,7 @@ impl<'a> Session<'a> {
             Err(error) => return Err(error.into()),
         };
         let counts = view.counts;
-        seen.heat.retain(|heat| !self.failed.contains(&heat.region));
+        seen.heat.retain(|heat| self.failed.get(&heat.region).is_none_or(|&times| times < MAX_TRIES));
         let plan = self.plan(&seen, counts.total());
         let prediction = self.predict(&plan, &seen, &counts);
         self.note_plan(&target, &seen, &plan, prediction);
@@ -226,7 +228,6 @@ impl<'a> Session<'a> {
         if plan.picks.is_empty() || !worth_it {
             return Ok(self.idle());
         }
-        self.idle_rounds = 0;
         let journal = self.act(&target, &plan);
         Ok(self.goes_on(&journal))
     }
@@ -246,7 +247,12 @@ impl<'a> Session<'a> {
     fn plan(&mut self, seen: &Snapshot, samples: u64) -> Plan {
         self.report.footprint_bytes = seen.resident();
         self.report.budget_bytes = self.options.budget.of(seen.resident());
-        let spent = HugePages::new(self.report.verified_regions).bytes(seen.sizes);
+        // What we made and the program has given back since is free to be spent again.
+        let spent = if self.first_act.is_some() {
+            huge_bytes(seen) - self.report.huge_bytes_before
+        } else {
+            Bytes::ZERO
+        };
         let budget = Budget { huge: self.report.budget_bytes - spent, regions: REGIONS_PER_ROUND };
         HeatPolicy { limits: self.options.guard.limits, ..HeatPolicy::new(samples) }.plan(seen, budget)
     }
@@ -299,10 +305,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A round that found nothing to do. Two in a row are enough.
+    /// A round that found nothing to do. Two are enough to say that there is nothing; a program that gained before may
+    /// allocate its next hot memory at any moment.
     fn idle(&mut self) -> bool {
         self.idle_rounds += 1;
-        self.idle_rounds < 2 && self.has_time()
+        (self.idle_rounds < 2 || self.first_act.is_some()) && self.has_time()
     }
 
     fn has_time(&self) -> bool {
@@ -345,4 +352,8 @@ impl<'a> Session<'a> {
             self.drain(DRAIN_EVERY);
         }
     }
+}
+
+fn huge_bytes(seen: &Snapshot) -> Bytes {
+    seen.mappings.iter().map(|mapping| mapping.huge).sum()
 }

@@ -112,7 +112,7 @@ impl Session<'_> {
         report.skipped = plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect();
         report.eligible_regions = report.verified_regions + plan.eligible;
         if self.first_act.is_none() {
-            report.huge_bytes_before = seen.mappings.iter().map(|m| m.huge).sum();
+            report.huge_bytes_before = super::huge_bytes(seen);
             report.huge_bytes_after = report.huge_bytes_before;
             report.predicted_speedup = prediction;
             let view = self.observation.of(target.id().pid);
@@ -143,8 +143,9 @@ impl Session<'_> {
     }
 
     pub(super) fn note_journal(&mut self, journal: &Journal) {
-        let failed = journal.acts.iter().filter(|act| act.outcome != Outcome::Verified);
-        self.failed.extend(failed.map(|act| act.region));
+        for act in journal.acts.iter().filter(|act| act.outcome != Outcome::Verified) {
+            *self.failed.entry(act.region).or_insert(0) += 1;
+        }
         let report = &mut self.report;
         report.attempted_regions += journal.attempted();
         report.verified_regions += journal.verified();
