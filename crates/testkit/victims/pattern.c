@@ -1,13 +1,14 @@
 /* A program that notices when its memory is damaged.
  *
- * usage: pattern [MIB=64] [THREADS=2] [huge]
+ * usage: pattern [MIB=64] [THREADS=2] [huge|random]
  *
  *   ready ADDR LEN PID   the memory is filled; ADDR is on a huge page boundary, LEN in bytes
  *   mismatch ADDR want WORD got WORD version N page-of-thread T    then exit 1
  *   ok ROUNDS            on SIGTERM or the end of stdin, after one last check of every page; exit 0
  *
  * Each page belongs to one thread, in turn (page p to thread p mod THREADS), so every huge page is written by
- * all threads at once while it is collapsed or split, and no lock hides a race. */
+ * all threads at once while it is collapsed or split, and no lock hides a race. With `random` it also checks words at
+ * random places, most of the time: then it waits for memory, and a sampler finds all of it hot. */
 #include "victim.h"
 
 #include <poll.h>
@@ -20,18 +21,39 @@ static uint8_t *memory;
 static uint64_t *versions; /* of each page; touched by its owner only */
 static size_t pages, page_size, threads;
 static atomic_int stopping;
+static int at_random;
+
+static void damaged(const uint64_t *word, uint64_t version, size_t thread)
+{
+    say("mismatch %p want %016" PRIx64 " got %016" PRIx64 " version %" PRIu64 " page-of-thread %zu", (const void *)word,
+        pattern_at(word, version), *word, version, thread);
+    _exit(1);
+}
+
+/* Checks some words on pages of `thread`, each at a random place. */
+static void check_at_random(size_t thread, uint64_t *state)
+{
+    size_t words = page_size / sizeof(uint64_t), own = pages / threads;
+    for (int i = 0; i < 1000; i++) {
+        *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407;
+        size_t p = thread + (*state >> 20) % own * threads;
+        uint64_t *word = (uint64_t *)(memory + p * page_size) + (*state >> 50) % words;
+        if (*word != pattern_at(word, versions[p]))
+            damaged(word, versions[p], thread);
+    }
+}
 
 /* Checks every page of `thread` and, unless `last`, rewrites it in the next version. */
 static void one_round(size_t thread, int last)
 {
+    uint64_t state = thread + 1;
     for (size_t p = thread; p < pages; p += threads) {
+        if (at_random && atomic_load(&stopping) == 0)
+            check_at_random(thread, &state);
         uint64_t *page = (uint64_t *)(memory + p * page_size);
         uint64_t *wrong = wrong_word(page, page_size, versions[p]);
-        if (wrong) {
-            say("mismatch %p want %016" PRIx64 " got %016" PRIx64 " version %" PRIu64 " page-of-thread %zu",
-                (void *)wrong, pattern_at(wrong, versions[p]), *wrong, versions[p], thread);
-            _exit(1);
-        }
+        if (wrong)
+            damaged(wrong, versions[p], thread);
         if (!last)
             fill_page(page, page_size, ++versions[p]);
     }
@@ -70,6 +92,7 @@ int main(int argc, char **argv)
     size_t len = number_arg(argc, argv, 1, 1, 64) * MIB;
     threads = number_arg(argc, argv, 2, 1, 2);
     int huge = argc > 3 && !strcmp(argv[3], "huge");
+    at_random = argc > 3 && !strcmp(argv[3], "random");
 
     sigset_t term;
     sigemptyset(&term);

@@ -9,6 +9,7 @@ use hugepilot_record::Journal;
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Nanos, Region};
 
+use crate::look::base_pages_by_default;
 use crate::tool::tune;
 use crate::workload::{SOON, eager, open, picks};
 
@@ -68,9 +69,11 @@ fn no_byte_changes_while_tune_works() {
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());
     requires!(need::cap_perfmon());
-    let mut victim = Victim::c("pattern.c", &["64", "2"]);
+    requires!(base_pages_by_default());
+    let mut victim = Victim::c("pattern.c", &["64", "2", "random"]);
     victim.ready(SOON);
-    tune(victim.pid(), "--budget 100% --for 4s").sane().report();
+    let report = tune(victim.pid(), "--budget 100% --for 4s").exits(0).report();
+    assert!(report.verified_regions > 16, "{report:?}");
     assert!(victim.finish(SOON).success(), "{:?}", victim.line_now());
     victim.says("ok", SOON);
 }
