@@ -41,7 +41,8 @@ pub(crate) fn tune(pid: u32, more: &str) -> Done {
 pub(crate) fn tune_args(pid: u32, more: &str) -> Vec<String> {
     let line = format!("tune -p {pid} --json --calibration off {more}");
     let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    for (flag, value) in [("--observe", "1s"), ("--for", "3s")] {
+    // On a busy machine a collapse may be slow; rounds that end for it would make the counts a matter of luck.
+    for (flag, value) in [("--observe", "1s"), ("--for", "3s"), ("--max-collapse", "2s")] {
         if !words.iter().any(|word| word == flag) {
             words.extend([flag.to_owned(), value.to_owned()]);
         }
