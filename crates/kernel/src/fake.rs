@@ -21,6 +21,8 @@ pub enum Script {
     Fail(Errno),
     /// Makes the huge page, slowly.
     Slow(Nanos),
+    /// Makes the huge page, while we wait so long for a processor.
+    Queued(Nanos),
     /// Succeed, while the target ends: nobody can look any more.
     SucceedAndDie,
     /// The process is gone after this call, which fails with ESRCH.
@@ -46,6 +48,8 @@ pub struct FakeTarget {
     pub pressure: Cell<Option<Pressure>>,
     /// The clock.
     pub clock: Cell<Nanos>,
+    /// How long we waited for a processor.
+    pub queued: Cell<Nanos>,
     /// Collapses asked for, in order.
     pub asked: RefCell<Vec<Region>>,
 }
@@ -67,6 +71,7 @@ impl Default for FakeTarget {
             headroom: Cell::new(plenty),
             pressure: Cell::new(None),
             clock: Cell::new(Nanos::seconds(1)),
+            queued: Cell::new(Nanos::ZERO),
             asked: RefCell::default(),
         }
     }
@@ -117,6 +122,11 @@ impl Target for FakeTarget {
                 self.sleep(time);
                 self.make_huge(region);
             }
+            Script::Queued(time) => {
+                self.sleep(time);
+                self.queued.set(self.queued.get() + time);
+                self.make_huge(region);
+            }
             Script::Fail(errno) => return Err(errno),
             Script::SucceedAndDie => self.state.set(TargetState::Gone),
             Script::Die => {
@@ -154,6 +164,9 @@ impl Target for FakeTarget {
     }
     fn now(&self) -> Nanos {
         self.clock.get()
+    }
+    fn queued(&self) -> Nanos {
+        self.queued.get()
     }
     fn sleep(&self, time: Nanos) {
         self.clock.set(self.clock.get() + time);

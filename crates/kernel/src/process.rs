@@ -307,6 +307,12 @@ impl Target for Process {
             + Nanos::new(u64::try_from(now.tv_nsec).unwrap_or(0))
     }
 
+    fn queued(&self) -> Nanos {
+        // Time on a processor, time waiting for one (both in nanoseconds), and how often.
+        let text = self.root.read_text("proc/thread-self/schedstat").unwrap_or_default();
+        Nanos::new(text.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
+    }
+
     fn sleep(&self, time: Nanos) {
         std::thread::sleep(time.into());
     }

@@ -64,6 +64,9 @@ pub trait Target {
     fn user_time(&self) -> Option<Nanos>;
     /// The clock: nanoseconds of `CLOCK_MONOTONIC`.
     fn now(&self) -> Nanos;
+    /// How long this thread of ours has stood ready without a processor, since it started. On a busy machine that is no
+    /// slowness of the kernel.
+    fn queued(&self) -> Nanos;
     /// Waits.
     fn sleep(&self, time: Nanos);
 }

@@ -155,6 +155,10 @@ fn pass_on(pipe: impl Read + Send + 'static) -> Receiver<String> {
 /// What the gate does: waits for one byte on `descriptor`, then becomes `command`. Returns only when that failed.
 pub fn gate(descriptor: &OsStr, command: &[OsString]) -> io::Error {
     let wait = || -> io::Result<()> {
+        let number =
+            descriptor.to_str().and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidInput)?;
+        // The program must not inherit it.
+        hugepilot_kernel::close_on_exec(number)?;
         let mut byte = [0];
         File::open(Path::new("/proc/self/fd").join(descriptor))?.read_exact(&mut byte)?;
         Ok(())

@@ -20,6 +20,8 @@ pub struct HeatPolicy {
     pub samples: u64,
     /// Samples a region needs before it is believed. Two, because one may be a stray.
     pub min_samples: u32,
+    /// Whether this program was seen to have hot memory: then the next sample is hardly a stray, and one is enough.
+    pub proven: bool,
     /// The safety rules.
     pub limits: Limits,
 }
@@ -27,7 +29,7 @@ pub struct HeatPolicy {
 impl HeatPolicy {
     /// With the default knobs, for a window of `samples`.
     pub fn new(samples: u64) -> Self {
-        Self { samples, min_samples: 2, limits: Limits::default() }
+        Self { samples, min_samples: 2, proven: false, limits: Limits::default() }
     }
 
     #[allow(clippy::cast_precision_loss)]
@@ -64,7 +66,7 @@ impl HeatPolicy {
 
     fn judge_heat(&self, heat: &RegionHeat) -> Result<(), SkipReason> {
         // All on one page may be one page's heat, which the TLB holds; one sample more shows how hot that page is.
-        let enough = self.min_samples + u32::from(heat.pages_seen < 2);
+        let enough = if self.proven { 1 } else { self.min_samples + u32::from(heat.pages_seen < 2) };
         if heat.streamed > heat.samples / 2 {
             Err(SkipReason::Streamed)
         } else if heat.tlb_held > heat.samples / 2 {

@@ -8,7 +8,7 @@ use hugepilot_kernel::{KernelError, Process, Root};
 use hugepilot_record::Pid;
 use hugepilot_units::Nanos;
 
-const PAIRS: usize = 7;
+const PAIRS: usize = 11;
 /// Sampling ten times as fast as usual makes the cost stand out of the noise.
 const PERIOD: Nanos = Nanos::new(200_003);
 const SPINS: u64 = 12_000_000;

@@ -77,7 +77,7 @@ pub enum Outcome {
 pub struct Act {
     /// The region.
     pub region: Region,
-    /// How long the call took.
+    /// How long the calls took, without waiting for a processor.
     pub took: Nanos,
     /// Calls made: 2 when the first said EAGAIN.
     pub calls: u32,

@@ -103,6 +103,14 @@ fn a_slow_collapse_ends_the_round_and_still_counts() {
 }
 
 #[test]
+fn a_busy_machine_is_no_slow_kernel() {
+    let target = FakeTarget::with_regions(0..5).scripted([Script::Queued(Nanos::millis(40))]);
+    let journal = run(&target, 0..5);
+    assert_eq!((journal.verified(), journal.stopped), (5, None));
+    assert!(journal.acts[0].took < Nanos::millis(30));
+}
+
+#[test]
 fn a_target_that_dies_is_left_alone() {
     let target = FakeTarget::with_regions(0..5).scripted([Script::Succeed, Script::Die]);
     let journal = run(&target, 0..5);

@@ -254,7 +254,9 @@ impl<'a> Session<'a> {
             Bytes::ZERO
         };
         let budget = Budget { huge: self.report.budget_bytes - spent, regions: REGIONS_PER_ROUND };
-        HeatPolicy { limits: self.options.guard.limits, ..HeatPolicy::new(samples) }.plan(seen, budget)
+        let proven = self.report.verified_regions > 0;
+        HeatPolicy { limits: self.options.guard.limits, proven, ..HeatPolicy::new(samples) }
+            .plan(seen, budget)
     }
 
     fn predict(&self, plan: &Plan, seen: &Snapshot, counts: &ProvenanceCounts) -> Option<Prediction> {

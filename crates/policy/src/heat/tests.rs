@@ -117,6 +117,15 @@ fn every_reason_to_keep_away_is_named() {
 }
 
 #[test]
+fn one_sample_is_enough_where_there_is_hot_memory() {
+    let seen = snapshot(&[1, 50]);
+    assert_eq!(picked(&plan(&seen, 9)), [11]);
+    let budget = Budget { huge: SIZES.huge.times(9), regions: usize::MAX };
+    let proven = HeatPolicy { proven: true, ..HeatPolicy::new(1000) };
+    assert_eq!(picked(&proven.plan(&seen, budget)), [11, 10]);
+}
+
+#[test]
 fn pages_that_were_not_resident_are_added_memory() {
     let mut seen = snapshot(&[50]);
     seen.pages.values_mut().for_each(|pages| pages.resident = 300);
