@@ -45,6 +45,16 @@ impl Calibration {
     }
 }
 
+impl Calibration {
+    /// The smallest ratio at `hot` or any larger size: other traffic drives a small hot set out of the caches, and then
+    /// it behaves like a larger one.
+    fn best_from(&self, hot: Bytes) -> Option<f64> {
+        let larger = self.0.iter().filter(|point| point.hot >= hot).copied();
+        let ratios = larger.chain(self.at(hot)).map(|point| point.chase_ratio.min(point.gather_ratio));
+        ratios.reduce(f64::min)
+    }
+}
+
 /// What is known of a plan's effect before it is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
@@ -71,7 +81,7 @@ pub fn predict(expected: Expected, calibration: &Calibration) -> Option<Predicti
     let speedup = |share: f64, ratio: f64, exposed: f64| {
         1.0 / (1.0 - share.clamp(0.0, 1.0) * (1.0 - ratio) * exposed).max(0.01)
     };
-    let (less, more) = (point.chase_ratio.max(point.gather_ratio), point.chase_ratio.min(point.gather_ratio));
+    let (less, more) = (point.chase_ratio.max(point.gather_ratio), calibration.best_from(hot)?);
     Some(Prediction {
         low: speedup(heat_ratio - error, less, exposed(0.1, 0.7)),
         median: speedup(heat_ratio, f64::midpoint(less, more), exposed(0.5, 0.9)),
@@ -85,11 +95,11 @@ fn two_errors(share: f64, samples: u64) -> f64 {
     2.0 * (share * (1.0 - share) / samples.max(1) as f64).max(0.0).sqrt()
 }
 
-/// Samples in one stretch of time, and how many of them fell on the promoted regions.
+/// Samples in one stretch of time, and how many of them waited for scattered memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// On promoted regions.
-    pub promoted: u64,
+    /// Waiting for scattered memory.
+    pub scattered: u64,
     /// All.
     pub all: u64,
 }
@@ -99,12 +109,12 @@ const MIN_YARDSTICK: u64 = 10;
 
 /// What promotion did gain, from samples before and after alone.
 ///
-/// The rest of the program is the yardstick: its work did not change, so when its share of the time grows from `a` to `b`,
-/// the whole became faster by b / a. Holds for a program that does the same before and after, and needs a `before` that
-/// was not used to choose the regions (chosen ones are hotter by luck, too). `None` with too little of a yardstick.
+/// What a program does besides waiting for scattered memory is the yardstick: huge pages change little of it, so when its
+/// share of the time grows from `a` to `b`, the whole became faster by b / a. Holds for a program that does the same
+/// before and after. `None` with too little of a yardstick.
 #[allow(clippy::cast_precision_loss)]
 pub fn sampled_speedup(before: Share, after: Share) -> Option<Prediction> {
-    let rest = |share: Share| (share.all - share.promoted.min(share.all)) as f64;
+    let rest = |share: Share| (share.all - share.scattered.min(share.all)) as f64;
     if rest(before).min(rest(after)) < MIN_YARDSTICK as f64 {
         return None;
     }
@@ -155,9 +165,10 @@ mod tests {
     #[test]
     fn between_two_sizes_it_interpolates() {
         let half = expect(1.0, 1000, Bytes::mib(128)).unwrap();
-        assert!((half.high - 1.0 / 0.8).abs() < 1e-9, "{half:?}");
+        assert!((half.low - 1.0 / (1.0 - 0.1 * 0.7)).abs() < 1e-9, "{half:?}");
         let small = expect(1.0, 1000, Bytes::mib(1)).unwrap();
-        assert_eq!(small.high, 1.0);
+        assert_eq!(small.low, 1.0, "a small hot set alone gains nothing");
+        assert!((small.high - 1.0 / 0.6).abs() < 1e-9, "driven out of the caches it gains as a large one");
     }
 
     #[test]
@@ -176,18 +187,18 @@ mod tests {
         assert_eq!(predict(Expected { samples: 0, ..some }, &calibration()), None);
     }
 
-    /// A program of 100 units of work elsewhere and 900 on regions that then take `r` of the time.
+    /// A program of 100 units of work elsewhere and 900 of waits that then take `r` of the time.
     #[test]
     fn the_rest_of_the_program_is_the_yardstick() {
         for r in [1.0, 0.75, 0.5, 0.1] {
             let truth = 1000.0 / (100.0 + 900.0 * r);
-            let after = Share { promoted: (9_000.0 * r) as u64, all: (1_000.0 + 9_000.0 * r) as u64 };
-            let found = sampled_speedup(Share { promoted: 9_000, all: 10_000 }, after).unwrap();
+            let after = Share { scattered: (9_000.0 * r) as u64, all: (1_000.0 + 9_000.0 * r) as u64 };
+            let found = sampled_speedup(Share { scattered: 9_000, all: 10_000 }, after).unwrap();
             assert!((found.median - truth).abs() < 0.01 * truth, "{r}: {found:?}");
             assert!(found.low < truth && truth < found.high);
         }
         assert_eq!(
-            sampled_speedup(Share { promoted: 995, all: 1000 }, Share { promoted: 995, all: 1000 }),
+            sampled_speedup(Share { scattered: 995, all: 1000 }, Share { scattered: 995, all: 1000 }),
             None
         );
         assert_eq!(sampled_speedup(Share::default(), Share::default()), None);

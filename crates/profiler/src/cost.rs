@@ -14,7 +14,7 @@ const PERIOD: Nanos = Nanos::new(200_003);
 const SPINS: u64 = 12_000_000;
 
 /// The median cost of one sample: an interrupt, on a virtual machine some exits to the host, and a record. Takes about
-/// a quarter of a second.
+/// half a second.
 ///
 /// # Errors
 /// When even our own process may not be sampled.

@@ -211,8 +211,8 @@ pub struct TuneReport {
     pub picked_heat_ratio: f64,
     /// What it should gain; `None` without a calibration.
     pub predicted_speedup: Option<Prediction>,
-    /// What it did gain, from samples before and after alone: the rest of the program is the yardstick. `None` without
-    /// enough samples elsewhere, or when the source samples page walks.
+    /// What it did gain, from samples before and after alone: what the program does besides waiting for scattered memory
+    /// is the yardstick. `None` with too little of that, or when the source samples page walks.
     pub sampled_speedup: Option<Prediction>,
     /// Before, as sampled.
     pub before: Activity,

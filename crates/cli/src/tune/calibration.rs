@@ -16,7 +16,7 @@ pub(crate) fn get(
     interrupted: impl Fn() -> bool,
 ) -> Option<Measured> {
     if mode == CalibrationMode::Off {
-        // What sampling costs the target is always told; that takes a quarter of a second.
+        // What sampling costs the target is always told; that takes half a second.
         let sample_cost_ns = hugepilot_profiler::sample_cost().ok()?;
         return Some(Measured { machine: String::new(), points: Vec::new(), sample_cost_ns });
     }

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Refusal, Target};
-use hugepilot_policy::{Expected, HeatPolicy, Policy, predict, sampled_speedup};
+use hugepilot_policy::{Expected, HeatPolicy, Policy, Share, predict, sampled_speedup};
 use hugepilot_profiler::{Chosen, Observation, choose};
 use hugepilot_record::tune::{Activity, Prediction, TuneReport};
 use hugepilot_record::{Budget, Journal, Pid, Plan, ProvenanceCounts, Snapshot, Stop};
 use hugepilot_units::{Bytes, HugePages, Nanos, Region};
 
-use report::{count, empty_report};
+use report::{count, empty_report, share};
 
 use super::options::{Event, TuneOptions};
 use super::{is_alive, open};
@@ -32,8 +32,6 @@ const REGIONS_PER_ROUND: usize = 1024;
 const REST: u64 = 10;
 /// Rounds that may end for one slow collapse before we give up.
 const MAX_SLOW_ROUNDS: u32 = 20;
-/// One sample in so many is kept out of the plans, for [`sampled_speedup`].
-const CONTROL_EVERY: u64 = 4;
 /// A region that failed so often is left alone.
 const MAX_TRIES: u32 = 3;
 /// Figures wanted on each side of the promotions.
@@ -47,9 +45,8 @@ pub struct Session<'a> {
     counters: Result<Counters, Refusal>,
     counted: CounterReading,
     observation: Observation,
-    /// Samples of before the first promotion that no plan was made from: what came of it is judged by these.
-    control: Observation,
-    taken: u64,
+    /// The samples of before the first promotion.
+    untouched: Share,
     progress: Option<ProgressReader>,
     interrupted: &'a dyn Fn() -> bool,
     say: &'a mut dyn FnMut(Event<'_>),
@@ -98,8 +95,7 @@ impl<'a> Session<'a> {
         }
         Ok(Self {
             observation: Observation::new(process.sizes()),
-            control: Observation::new(process.sizes()),
-            taken: 0,
+            untouched: Share::default(),
             options,
             process,
             chosen,
@@ -176,16 +172,10 @@ impl<'a> Session<'a> {
     }
 
     fn drain(&mut self, wait: Nanos) {
-        let Self { observation, control, taken, .. } = self;
-        let untouched = self.first_act.is_none();
-        self.chosen.source.drain(wait, &mut |sample| {
-            *taken += 1;
-            let held_out = untouched && taken.is_multiple_of(CONTROL_EVERY);
-            if held_out { control.add(&sample) } else { observation.add(&sample) }
-        });
+        let observation = &mut self.observation;
+        self.chosen.source.drain(wait, &mut |sample| observation.add(&sample));
         for pid in self.chosen.source.execs() {
             self.observation.forget(pid);
-            self.control.forget(pid);
         }
         let now = self.now();
         if now > self.rescanned + RESCAN_EVERY {
@@ -336,10 +326,9 @@ impl<'a> Session<'a> {
                 count(counters, &mut self.counted, &mut activity);
             }
             self.report.after = Some(activity);
-            let before = self.control.of(pid).map(|before| self.share(before));
-            self.report.sampled_speedup = before
-                .filter(|_| self.chosen.samples_time)
-                .and_then(|before| sampled_speedup(before, self.share(after)));
+            if self.chosen.samples_time {
+                self.report.sampled_speedup = sampled_speedup(self.untouched, share(after));
+            }
         }
         // The first figure after settling spans the promotions.
         let end = self.now() + self.options.progress_wait;

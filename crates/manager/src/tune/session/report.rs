@@ -16,18 +16,6 @@ use super::{FIGURES, Session};
 use crate::tune::{TuneOptions, warnings};
 
 impl Session<'_> {
-    /// How many samples fell on regions that were promoted.
-    pub(super) fn share(&self, view: &ProcessView) -> Share {
-        let sizes = self.process.sizes();
-        let promoted: BTreeSet<Region> = (self.report.candidates.iter())
-            .filter(|candidate| candidate.verified == Some(true))
-            .map(|candidate| sizes.region_of(candidate.start))
-            .collect();
-        let heat = view.heat.regions(self.options.tlb_entries);
-        let on_promoted = heat.iter().filter(|heat| promoted.contains(&heat.region));
-        Share { promoted: on_promoted.map(|heat| u64::from(heat.samples)).sum(), all: view.counts.total() }
-    }
-
     /// Figures between two times; `None` when nobody reads any.
     pub(super) fn figures(&self, from: Nanos, to: Nanos) -> Option<Vec<f64>> {
         // What is seen at this very moment counts as before it ends.
@@ -117,6 +105,7 @@ impl Session<'_> {
             report.predicted_speedup = prediction;
             let view = self.observation.of(target.id().pid);
             report.before.stall_ratio = view.map_or(0.0, ProcessView::stall_ratio);
+            self.untouched = view.map_or(Share::default(), share);
             if let Ok(counters) = &self.counters {
                 count(counters, &mut self.counted, &mut report.before);
             }
@@ -157,6 +146,11 @@ impl Session<'_> {
             *report.skipped.entry(reason.to_string()).or_insert(0) += count;
         }
     }
+}
+
+/// How many samples waited for scattered memory.
+pub(super) fn share(view: &ProcessView) -> Share {
+    Share { scattered: view.scattered, all: view.counts.total() }
 }
 
 /// Writes what was counted since `last` into `activity`.
