@@ -89,6 +89,9 @@ fn tell(progress: &Progress, event: &Event<'_>) {
         }
         Event::Observing { samples } => progress.now(format!("looking: {samples} samples")),
         Event::Planned { plan, prediction } => {
+            if plan.picks.is_empty() {
+                return progress.keep("plan: nothing (more) to promote");
+            }
             let expected =
                 prediction.map_or_else(String::new, |p| format!(", predicted speed-up {:.2}x", p.median));
             progress.keep(&format!(

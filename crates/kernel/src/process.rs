@@ -34,7 +34,8 @@ pub struct Process {
     pidfd: Option<OwnedFd>,
     directory: OwnedFd,
     path: PathBuf,
-    start_stack: u64,
+    /// What changes when another program is started.
+    program: (u64, Vec<u8>),
     cgroup: Option<MemoryCgroup>,
 }
 
@@ -57,7 +58,7 @@ impl Process {
             pidfd,
             directory,
             path,
-            start_stack: 0,
+            program: (0, Vec::new()),
             cgroup: None,
         };
         let stat = process.stat()?;
@@ -68,7 +69,7 @@ impl Process {
         if stat.is_zombie() {
             return Err(no_memory("a zombie: it has ended and waits for its parent"));
         }
-        process.start_stack = stat.start_stack;
+        process.program = process.program_mark(&stat);
         process.cgroup = process.text("cgroup").ok().and_then(|text| MemoryCgroup::find(root, &text));
         process.id = ProcessId { pid, start_ticks: stat.start_ticks, command: stat.command };
         Ok(process)
@@ -149,6 +150,23 @@ impl Process {
         process_madvise(pidfd.as_fd(), AddrRange::at(page.align_down(base), base), RemoteAdvice::Cold)
     }
 
+    /// Tells programs of one process apart: by the bottom of the stack, or, where only ptrace rights would show that, by
+    /// the first mapping.
+    fn program_mark(&self, stat: &Stat) -> (u64, Vec<u8>) {
+        if stat.start_stack != 0 {
+            return (stat.start_stack, Vec::new());
+        }
+        let mut line = Vec::new();
+        if let Ok(file) = self.open_file("maps", OFlags::empty()) {
+            let _ = std::io::BufRead::read_until(
+                &mut BufReader::with_capacity(512, File::from(file)),
+                b'\n',
+                &mut line,
+            );
+        }
+        (0, line)
+    }
+
     fn parse_mappings(&self, name: &str) -> Result<Vec<Mapping>> {
         let file = File::from(self.open_file(name, OFlags::empty())?);
         parse_smaps(BufReader::with_capacity(64 << 10, file), &self.path.join(name))
@@ -215,8 +233,8 @@ impl Target for Process {
         }
         match self.stat() {
             // Its memory is being freed; the pidfd tells only when all is done.
-            Ok(stat) if stat.start_stack == 0 && self.start_stack != 0 => TargetState::Gone,
-            Ok(stat) if stat.start_stack != self.start_stack => TargetState::Execed,
+            Ok(stat) if stat.start_stack == 0 && self.program.0 != 0 => TargetState::Gone,
+            Ok(stat) if self.program_mark(&stat) != self.program => TargetState::Execed,
             Ok(_) => TargetState::Alive,
             Err(_) => TargetState::Gone,
         }

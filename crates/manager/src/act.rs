@@ -87,7 +87,7 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: boo
     }
     // A huge page needs its full size for a moment, before the base pages it replaces are given back.
     let needed = pick.added + target.sizes().huge;
-    let room = target.headroom().ok()?;
+    let Ok(room) = target.headroom() else { return Some(Stop::MemoryPressure) };
     let limited = room.cgroup_limit < Bytes::MAX;
     let cgroup_short = limited && room.cgroup < needed + guard.limits.cgroup_reserve_of(room.cgroup_limit);
     let system_short = room.system < needed + guard.limits.system_reserve.of(room.system_total);

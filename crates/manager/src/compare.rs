@@ -32,6 +32,7 @@ const PROMOTE_EVERY: Duration = Duration::from_millis(500);
 struct Runs {
     seconds: Vec<f64>,
     figures: Vec<f64>,
+    failed: usize,
 }
 
 impl Runs {
@@ -39,6 +40,15 @@ impl Runs {
         self.seconds.push(time.as_seconds());
         // Runs count alike, however many figures each printed.
         self.figures.extend(Spread::of(figures).map(|spread| spread.median));
+    }
+    fn note_end(&mut self, launched: &mut Launched) {
+        self.failed += usize::from(!launched.ended().is_some_and(|status| status.success()));
+    }
+    fn warning(&self, kind: &str) -> Option<String> {
+        let all = self.seconds.len();
+        let text =
+            format!("{} of {all} {kind} runs did not end with success: their times say little", self.failed);
+        (self.failed > 0).then_some(text)
     }
     fn figure(&self) -> Option<Figure> {
         let (seconds, progress) = (Spread::of(&self.seconds), Spread::of(&self.figures));
@@ -65,6 +75,7 @@ pub fn compare(
         if kinds.baseline && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             base.add(run.wait(interrupted, &mut |_| {})?, &run.figures());
+            base.note_end(&mut run.launched);
         }
         if !interrupted() || last.is_none() {
             let mut launched = Launched::start(command)?;
@@ -73,12 +84,14 @@ pub fn compare(
             let figures: Vec<f64> =
                 report.tuned.and_then(|figure| Some(figure.progress?.median)).into_iter().collect();
             tuned.add(time, &figures);
+            tuned.note_end(&mut launched);
             last = Some(report);
         }
         if kinds.all_huge && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             let guard = options.guard;
             huge.add(run.wait(interrupted, &mut |run| run.promote(&guard, interrupted))?, &run.figures());
+            huge.note_end(&mut run.launched);
         }
     }
     let Some(mut report) = last else {
@@ -87,12 +100,16 @@ pub fn compare(
     (report.tuned, report.all_huge) = (tuned.figure(), huge.figure());
     report.baseline = base.figure().or(report.baseline);
     report.conclude(options.larger_is_better);
+    report.warnings.extend(
+        base.warning("baseline").into_iter().chain(tuned.warning("tuned")).chain(huge.warning("all-huge")),
+    );
     Ok(report)
 }
 
 fn reader(launched: &mut Launched, pattern: Option<&Regex>) -> Option<ProgressReader> {
-    let (pattern, lines) = (pattern?, launched.lines.take()?);
-    Some(ProgressReader::lines(pattern.clone(), lines))
+    // Where nobody reads the lines they must not pile up: without a receiver they are dropped.
+    let lines = launched.lines.take()?;
+    Some(ProgressReader::lines(pattern?.clone(), lines))
 }
 
 /// A run without a sampler.

@@ -5,6 +5,7 @@
 //! that is the ideal.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -116,7 +117,9 @@ impl Copy {
     /// Starts it and waits until its memory is filled.
     fn start(mut command: Command) -> Result<Self, ManagerError> {
         let program = command.get_program().to_string_lossy().into_owned();
+        // Ctrl-C is for us: the copies end when the report is made.
         let mut child = command
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use hugepilot_record::Pid;
@@ -22,6 +22,10 @@ pub const GATE_ARGUMENT: &str = "__gate";
 
 /// What a shell's exit status is for a command that cannot be run; the gate's, too.
 pub const NOT_STARTED: u8 = 127;
+
+/// Lines that wait to be read for figures, and the longest of them.
+const MAX_LINES: usize = 4096;
+const MAX_LINE: u64 = 64 << 10;
 
 /// A started program, held at the gate until released. Killed on drop when it was never released.
 pub struct Launched {
@@ -98,6 +102,16 @@ impl Launched {
         }
     }
 
+    /// Waits for its end, or until `interrupted`, and then stops it.
+    pub fn wait(&mut self, interrupted: &dyn Fn() -> bool) {
+        while self.ended().is_none() {
+            if interrupted() {
+                return self.stop();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Asks it to stop (SIGTERM), and after five seconds makes it.
     pub fn stop(&mut self) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.pid().0).filter(|_| self.ended().is_none()) {
@@ -124,12 +138,12 @@ impl Drop for Launched {
 fn find(program: &OsStr) -> io::Result<()> {
     use rustix::fs::{Access, access};
     let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
-    let not_found = || io::Error::from(io::ErrorKind::NotFound);
+    let not_found = || rustix::io::Errno::NOENT.into();
     if program.as_encoded_bytes().contains(&b'/') {
         let path = Path::new(program);
         return match path.try_exists() {
             Ok(true) if runs(path) => Ok(()),
-            Ok(true) => Err(io::ErrorKind::PermissionDenied.into()),
+            Ok(true) => Err(rustix::io::Errno::ACCESS.into()),
             Ok(false) => Err(not_found()),
             Err(error) => Err(error),
         };
@@ -141,12 +155,20 @@ fn find(program: &OsStr) -> io::Result<()> {
 
 /// Copies lines to our standard error and into a channel, on a thread of its own that ends with the pipe.
 fn pass_on(pipe: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
+    let (sender, receiver) = sync_channel(MAX_LINES);
     std::thread::spawn(move || {
-        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
-            let _ = io::stderr().write_all(&[&line[..], b"\n"].concat());
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        loop {
+            // A line without an end is passed on piece by piece.
+            match pipe.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+            let _ = io::stderr().write_all(&line);
             // Nobody may be reading figures; the program's output is passed on all the same.
-            let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
+            let _ = sender.try_send(String::from_utf8_lossy(line.trim_ascii_end()).into_owned());
+            line.clear();
         }
     });
     receiver

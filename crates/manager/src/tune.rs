@@ -61,7 +61,14 @@ pub fn tune_launched(
     let mut pause = session.options().round;
     while launched.ended().is_none() && !interrupted() {
         // A program that has settled is looked at ever more rarely, at most every half minute.
-        let more = !session.is_over() && session.round()?;
+        let more = match if session.is_over() { Ok(false) } else { session.round() } {
+            Ok(more) => more,
+            Err(error) => {
+                // The program is the user's, and goes on to its end without us.
+                launched.wait(interrupted);
+                return Err(error);
+            }
+        };
         pause = if more { session.pause() } else { (pause + pause).min(Nanos::seconds(30)) };
         session.observe_while(pause, &mut || launched.ended().is_none());
     }

@@ -105,7 +105,7 @@ pub struct Share {
 }
 
 /// Fewer samples elsewhere are no yardstick.
-const MIN_YARDSTICK: u64 = 10;
+const MIN_YARDSTICK: u64 = 40;
 
 /// What promotion did gain, from samples before and after alone.
 ///

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_record::{Heat, HeatConfig, Pattern, Pid, ProvenanceCounts, Sample};
 use hugepilot_units::{PageSizes, Region};
 
-/// Processes that get a heat table of their own; samples of more are only counted.
+/// Processes that have a heat table of their own; the one with the fewest samples makes room for the next.
 const MAX_TABLES: usize = 8;
 /// Stack regions remembered per process.
 const MAX_STACKS: usize = 4096;
@@ -40,8 +40,11 @@ impl Observation {
     /// Takes in one sample.
     pub fn add(&mut self, sample: &Sample) {
         if !self.processes.contains_key(&sample.pid) && self.processes.len() >= MAX_TABLES {
-            self.uncounted += 1;
-            return;
+            // Mostly one that has ended, as in a script that starts many.
+            let least =
+                self.processes.iter().min_by_key(|(_, view)| view.counts.total()).map(|(&pid, _)| pid);
+            let gone = least.and_then(|pid| self.processes.remove(&pid));
+            self.uncounted += gone.map_or(0, |view| view.counts.total());
         }
         let sizes = self.sizes;
         let view = self.processes.entry(sample.pid).or_insert_with(|| ProcessView {

@@ -16,7 +16,7 @@ use crate::codemap::CodeMap;
 use crate::source::AddressSource;
 use crate::streams::Streams;
 
-/// Processes whose code is kept apart; more are counted, but give no addresses.
+/// Processes whose code is known at one time; then all is forgotten and found out again.
 const MAX_PROCESSES: usize = 32;
 /// Above are no user addresses, below nobody maps anything.
 const USER_ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 56;
@@ -141,7 +141,7 @@ impl Resolver {
     fn code(&mut self, pid: Pid) -> Option<&mut CodeMap> {
         if !self.codes.contains_key(&pid) {
             if self.codes.len() >= MAX_PROCESSES {
-                return None;
+                self.codes.clear();
             }
             self.codes.insert(pid, CodeMap::new(&self.root, pid));
         }

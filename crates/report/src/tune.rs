@@ -31,6 +31,15 @@ fn verdict(report: &TuneReport) -> String {
         let count = report.candidates.len();
         return format!("would promote {count} regions{expected}; nothing was changed");
     }
+    if report.attempted_regions == 0 && report.sampler.samples == 0 {
+        return "cannot tell: there were no samples; nothing was changed".to_owned();
+    }
+    if let Some(stop) = report.stopped.filter(|_| report.attempted_regions == 0) {
+        return format!("stopped before anything was done: {stop}");
+    }
+    if report.attempted_regions == 0 && report.skipped.contains_key("over_budget") {
+        return format!("the budget of {} allows nothing; nothing was changed", report.budget_bytes);
+    }
     if report.attempted_regions == 0 {
         return format!("nothing to gain from huge pages here{expected}; nothing was changed");
     }
@@ -40,6 +49,9 @@ fn verdict(report: &TuneReport) -> String {
     );
     let gain = match (report.speedup, report.sampled_speedup) {
         (Some(speedup), _) => format!(", {speedup:.2}x as fast"),
+        (None, Some(sampled)) if sampled.low < 1.0 => {
+            format!(", a gain is not certain by the samples ({:.2}–{:.2})", sampled.low, sampled.high)
+        }
         (None, Some(sampled)) => {
             format!(
                 ", {:.2}x as fast by the samples ({:.2}–{:.2})",
@@ -68,7 +80,11 @@ fn figures(report: &TuneReport) -> String {
             figure_text(spread.median),
             figure_text(spread.min),
             figure_text(spread.max),
-            speedup.map_or_else(|| "1.00x".to_owned(), |speedup| format!("{speedup:.2}x")),
+            match speedup {
+                Some(speedup) => format!("{speedup:.2}x"),
+                None if name == "baseline" => "1.00x".to_owned(),
+                None => "-".to_owned(),
+            },
         ]);
     }
     if rows.is_empty() {

@@ -30,7 +30,7 @@ pub(crate) struct TuneArgs {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "command")]
     pub(crate) pid: Option<i32>,
     /// A program to start and tune. Its output goes to stderr; stdout is for the report
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(last = true, value_name = "CMD", num_args = 1..)]
     pub(crate) command: Vec<OsString>,
     /// Huge pages that may be made: a share of the resident memory, or bytes
     #[arg(long, default_value = "15%", value_name = "AMOUNT")]
@@ -66,13 +66,13 @@ pub(crate) struct TuneArgs {
     #[arg(long, default_value = "60s", value_name = "TIME")]
     progress_wait: Nanos,
     /// With -- CMD: also run it untouched, and compare
-    #[arg(long, requires = "command")]
+    #[arg(long, requires = "command", conflicts_with = "pid")]
     pub(crate) baseline: bool,
     /// With -- CMD: also run it with all its memory promoted, and compare
-    #[arg(long, requires = "command")]
+    #[arg(long, requires = "command", conflicts_with = "pid")]
     pub(crate) all_huge: bool,
     /// With -- CMD: so many runs of each kind, in turns
-    #[arg(long, requires = "command", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, requires = "command", conflicts_with = "pid", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     /// Where the prediction comes from
     #[arg(long, value_enum, default_value_t = CalibrationMode::Auto)]
@@ -80,7 +80,7 @@ pub(crate) struct TuneArgs {
     #[command(flatten)]
     pub(crate) demo: DemoArgs,
     /// Print one JSON object (schema hugepilot.tune/1)
-    #[arg(long)]
+    #[arg(long, help_heading = "Options")]
     pub(crate) json: bool,
 }
 
@@ -177,6 +177,9 @@ impl TuneArgs {
             bail!(
                 "--progress-regex needs a program to read from: give -p PID with --progress-file, or -- CMD"
             );
+        }
+        if self.command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {
+            bail!("no command after --");
         }
         ensure!(self.observe > Nanos::ZERO, "--observe must be more than nothing");
         Ok(())

@@ -196,7 +196,11 @@ impl<'a> Session<'a> {
         self.pause = self.options.round;
         let Some((pid, share)) = self.observation.busiest() else { return Ok(self.idle()) };
         self.share = share;
-        let Ok(target) = self.target(pid) else { return Ok(self.idle()) };
+        let Ok(target) = self.target(pid) else {
+            // It has ended, and must not stand in the way of the next busiest.
+            self.observation.forget(pid);
+            return Ok(self.idle());
+        };
         let Some(view) = self.observation.of(pid) else { return Ok(self.idle()) };
         let mut seen = match snapshot(&target, view, self.options.tlb_entries) {
             Ok(seen) => seen,
@@ -266,7 +270,7 @@ impl<'a> Session<'a> {
     }
 
     fn act(&mut self, target: &Process, plan: &Plan) -> Journal {
-        self.first_act.get_or_insert(target.now());
+        let begun = target.now();
         let (mut done, all) = (0, plan.picks.len());
         let (say, source, observation) = (&mut self.say, &mut self.chosen.source, &mut self.observation);
         let journal = promote(target, &plan.picks, &self.options.guard, self.interrupted, &mut |_| {
@@ -277,7 +281,15 @@ impl<'a> Session<'a> {
                 source.drain(Nanos::ZERO, &mut |sample| observation.add(&sample));
             }
         });
-        self.last_act = Some(target.now());
+        let ended = target.now();
+        if !journal.acts.is_empty() {
+            self.first_act.get_or_insert(begun);
+            self.last_act = Some(ended);
+        }
+        // Figures of the time we acted in are neither before nor after.
+        if let Some(progress) = &mut self.progress {
+            progress.poll(ended);
+        }
         self.note_candidates(plan, Some(&journal));
         self.note_journal(&journal);
         journal
