@@ -113,21 +113,11 @@ impl MemoryCgroup {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let root = Root::at(dir.path());
-        (dir, root)
-    }
+    use crate::root::fixture;
 
     #[test]
     fn v1_takes_the_tightest_ancestor() {
-        let (_dir, root) = tree(&[
+        let (_dir, root) = fixture(&[
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "5\n"),
             ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000000\n"),
@@ -143,7 +133,7 @@ mod tests {
 
     #[test]
     fn v2_knows_max_and_high() {
-        let (_dir, root) = tree(&[
+        let (_dir, root) = fixture(&[
             ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
             ("sys/fs/cgroup/s.slice/memory.max", "max\n"),
             ("sys/fs/cgroup/s.slice/memory.high", "max\n"),
@@ -161,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_cgroup_that_is_gone_limits_nothing() {
-        let (_dir, root) = tree(&[]);
+        let (_dir, root) = fixture(&[]);
         let group = MemoryCgroup::find(&root, "4:memory:/gone\n").unwrap();
         assert_eq!(group.room(&root), Room::ENDLESS);
         assert!(MemoryCgroup::find(&root, "").is_none());

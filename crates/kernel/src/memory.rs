@@ -97,17 +97,7 @@ pub fn page_sizes(root: &Root) -> Result<PageSizes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn fixture(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let root = Root::at(dir.path());
-        (dir, root)
-    }
+    use crate::root::fixture;
 
     #[test]
     fn free_huge_counts_blocks_of_order_nine_and_up() {

@@ -38,3 +38,16 @@ impl Root {
         Ok(String::from_utf8_lossy(&self.read(path)?).trim().to_owned())
     }
 }
+
+/// A directory with these files, and the root at it. Lives as long as the first part.
+#[cfg(test)]
+pub(crate) fn fixture(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let root = Root::at(dir.path());
+    (dir, root)
+}

@@ -61,22 +61,14 @@ pub fn demo(
     report.all_huge = Some(figure(Spread::of(&second.other)));
     report.conclude(true);
     // Ratios of neighbouring turns are less moved by drift than ratios of medians.
-    report.speedup = first.ratio().or(report.speedup);
-    report.all_huge_speedup = second.ratio().or(report.all_huge_speedup);
-    report.share_of_ideal = share(report.speedup, report.all_huge_speedup);
+    report.set_speedups(first.ratio().or(report.speedup), second.ratio().or(report.all_huge_speedup));
     if let Some(stop) = all.stopped {
         report.warnings.push(format!("the all-huge copy is not all huge: {stop}"));
     }
     if settled.elapsed() > READY_WITHIN {
         report.warnings.push("the machine was very slow or busy; repeat the run".to_owned());
     }
-    drop(process);
     Ok(report)
-}
-
-fn share(tuned: Option<f64>, ideal: Option<f64>) -> Option<f64> {
-    let (tuned, ideal) = (tuned?, ideal?);
-    (ideal > 1.02).then(|| (tuned - 1.0) / (ideal - 1.0))
 }
 
 /// Throughput of both copies, turn by turn.

@@ -240,8 +240,12 @@ impl TuneReport {
     /// Fills in the ratios from the figures. `larger_is_better` says which way the program's own figures point.
     pub fn conclude(&mut self, larger_is_better: bool) {
         let faster = |figure: Option<Figure>, base| figure?.speedup_over(base?, larger_is_better);
-        self.speedup = faster(self.tuned, self.baseline);
-        self.all_huge_speedup = faster(self.all_huge, self.baseline);
+        self.set_speedups(faster(self.tuned, self.baseline), faster(self.all_huge, self.baseline));
+    }
+
+    /// Sets both speed-ups, and the share of the ideal that follows from them.
+    pub fn set_speedups(&mut self, tuned: Option<f64>, all_huge: Option<f64>) {
+        (self.speedup, self.all_huge_speedup) = (tuned, all_huge);
         self.share_of_ideal = match (self.speedup, self.all_huge_speedup) {
             // Below 2 % there is no ideal to have a share of: the quotient would be noise.
             (Some(tuned), Some(ideal)) if ideal > 1.02 => Some((tuned - 1.0) / (ideal - 1.0)),

@@ -117,7 +117,6 @@ pub struct PerfSampler {
     enabled: bool,
     /// Records of one ring, copied out; as long as a ring, and kept.
     scratch: Vec<u8>,
-    refused: u64,
 }
 
 impl PerfSampler {
@@ -139,7 +138,6 @@ impl PerfSampler {
             known: HashSet::new(),
             enabled: false,
             scratch: Vec::with_capacity(RING_BYTES),
-            refused: 0,
         };
         let pid = crate::Target::id(process).pid;
         for &tid in threads.iter().take(allowed) {
@@ -212,11 +210,8 @@ impl PerfSampler {
                 continue;
             }
             let first = self.events.len();
-            match self.attach_thread(tid) {
-                Ok(()) => {}
-                Err(Errno::ESRCH) => continue,
-                Err(_) => self.refused += 1,
-            }
+            // A thread that ended, or for which descriptors or rings are used up, goes unsampled.
+            let _ = self.attach_thread(tid);
             if self.enabled {
                 for event in &self.events[first..] {
                     let _ = event.enable();
@@ -224,15 +219,6 @@ impl PerfSampler {
             }
         }
         Ok(())
-    }
-
-    /// Threads that could not be attached to later (descriptors or rings used up).
-    pub const fn refused_threads(&self) -> u64 {
-        self.refused
-    }
-    /// Threads it knows of.
-    pub fn threads(&self) -> usize {
-        self.known.len()
     }
 
     fn attach_thread(&mut self, tid: Tid) -> std::result::Result<(), Errno> {
