@@ -1,13 +1,14 @@
 //! `tune` without a target: our own `hot-set` workload, twice, side by side.
 //!
-//! One copy is left alone, the other is tuned. To compare them they run in turns (SIGSTOP and SIGCONT), so that a shared
-//! machine's moods hit both alike. Then the tuned copy gets all its memory on huge pages, and they run in turns again:
-//! that is the ideal.
+//! To compare the copies they run in turns (SIGSTOP and SIGCONT), so that a shared machine's moods hit both alike: first
+//! as they are, then with one of them tuned, then with the other one all on huge pages, which is the ideal. Tuned and ideal
+//! thus run side by side; and each copy is measured against its own beginning, with the other as the yardstick, so that it
+//! does not matter which of them was given the better memory.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::Target;
@@ -37,31 +38,35 @@ pub fn demo(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<TuneReport, ManagerError> {
-    let mut base = Copy::start(workload())?;
-    base.signal(Signal::STOP);
-    let mut tuned = Copy::start(workload())?;
+    let mut control = Copy::start(workload(), interrupted)?;
+    control.signal(Signal::STOP);
+    let mut tuned = Copy::start(workload(), interrupted)?;
+    tuned.signal(Signal::STOP);
     let guard = options.guard;
     let options = TuneOptions { larger_is_better: true, ..options };
+    let alike = if options.dry_run { Turns::default() } else { turns(&mut control, &mut tuned, interrupted)? };
+    tuned.signal(Signal::CONT);
     let mut report = tune_attached(open(tuned.pid())?, options, None, interrupted, say)?;
     report.score = tuned.score(&report);
-    let process = open(tuned.pid())?;
     let settled = Instant::now();
     tuned.signal(Signal::STOP);
     if report.dry_run || report.verified_regions == 0 || interrupted() {
         return Ok(report);
     }
-    let first = turns(&mut base, &mut tuned, interrupted)?;
-    tuned.signal(Signal::CONT);
-    let all = promote_all(&process, &guard, interrupted)?;
-    tuned.signal(Signal::STOP);
-    let second = turns(&mut base, &mut tuned, interrupted)?;
+    let first = turns(&mut control, &mut tuned, interrupted)?;
+    control.signal(Signal::CONT);
+    let all = promote_all(&open(control.pid())?, &guard, interrupted)?;
+    control.signal(Signal::STOP);
+    let second = turns(&mut control, &mut tuned, interrupted)?;
     let figure = |spread| Figure { ops_per_second: spread, ..Figure::default() };
-    report.baseline = Some(figure(Spread::of(&first.base)));
-    report.tuned = Some(figure(Spread::of(&first.other)));
-    report.all_huge = Some(figure(Spread::of(&second.other)));
+    report.baseline = Some(figure(Spread::of(&first.control)));
+    report.tuned = Some(figure(Spread::of(&first.tuned)));
+    report.all_huge = Some(figure(Spread::of(&second.control)));
     report.conclude(true);
     // Ratios of neighbouring turns are less moved by drift than ratios of medians.
-    report.set_speedups(first.ratio().or(report.speedup), second.ratio().or(report.all_huge_speedup));
+    if let (Some(alike), Some(first), Some(second)) = (alike.ratio(), first.ratio(), second.ratio()) {
+        report.set_speedups(Some(first / alike), Some(first / second));
+    }
     if let Some(stop) = all.stopped {
         report.warnings.push(format!("the all-huge copy is not all huge: {stop}"));
     }
@@ -74,26 +79,36 @@ pub fn demo(
 /// Throughput of both copies, turn by turn.
 #[derive(Default)]
 struct Turns {
-    base: Vec<f64>,
-    other: Vec<f64>,
+    control: Vec<f64>,
+    tuned: Vec<f64>,
 }
 
 impl Turns {
-    /// The median ratio of neighbouring turns.
+    /// The median ratio of neighbouring turns: tuned over control.
     fn ratio(&self) -> Option<f64> {
-        let ratios: Vec<f64> = self.other.iter().zip(&self.base).map(|(other, base)| other / base).collect();
+        let pairs = self.tuned.iter().zip(&self.control);
+        let ratios: Vec<f64> = pairs.map(|(tuned, control)| tuned / control).collect();
         Spread::of(&ratios).map(|spread| spread.median)
     }
 }
 
-fn turns(base: &mut Copy, other: &mut Copy, interrupted: &dyn Fn() -> bool) -> Result<Turns, ManagerError> {
+fn turns(
+    control: &mut Copy,
+    tuned: &mut Copy,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Turns, ManagerError> {
     let mut turns = Turns::default();
     for _ in 0..PAIRS {
-        if interrupted() {
-            break;
+        let pair = control.turn(interrupted).and_then(|first| Ok((first, tuned.turn(interrupted)?)));
+        match pair {
+            Ok((control, tuned)) => {
+                turns.control.push(control);
+                turns.tuned.push(tuned);
+            }
+            // What was measured until now counts.
+            Err(ManagerError::Interrupted) => break,
+            Err(error) => return Err(error),
         }
-        turns.base.push(base.turn()?);
-        turns.other.push(other.turn()?);
     }
     Ok(turns)
 }
@@ -107,7 +122,7 @@ struct Copy {
 
 impl Copy {
     /// Starts it and waits until its memory is filled.
-    fn start(mut command: Command) -> Result<Self, ManagerError> {
+    fn start(mut command: Command, interrupted: &dyn Fn() -> bool) -> Result<Self, ManagerError> {
         let program = command.get_program().to_string_lossy().into_owned();
         // Ctrl-C is for us: the copies end when the report is made.
         let mut child = command
@@ -127,7 +142,7 @@ impl Copy {
         });
         let mut copy = Self { child, lines, hot: Vec::new() };
         loop {
-            let line = copy.line(READY_WITHIN)?;
+            let line = copy.line(interrupted)?;
             if let Some(range) = line.strip_prefix("hot ").and_then(parse_range) {
                 copy.hot.push(range);
             } else if line.starts_with("ready") {
@@ -146,22 +161,30 @@ impl Copy {
         }
     }
 
-    fn line(&mut self, wait: Duration) -> Result<String, ManagerError> {
-        self.lines.recv_timeout(wait).map_err(|_| {
-            let status = self.child.try_wait().ok().flatten().map(|status| status.to_string());
-            ManagerError::Ended { what: "the hot-set workload".to_owned(), status }
-        })
+    /// The next line that it prints.
+    fn line(&mut self, interrupted: &dyn Fn() -> bool) -> Result<String, ManagerError> {
+        let end = Instant::now() + READY_WITHIN;
+        loop {
+            match self.lines.recv_timeout(Duration::from_millis(100)) {
+                Ok(line) => return Ok(line),
+                _ if interrupted() => return Err(ManagerError::Interrupted),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < end => {}
+                Err(_) => break,
+            }
+        }
+        let status = self.child.try_wait().ok().flatten().map(|status| status.to_string());
+        Err(ManagerError::Ended { what: "the hot-set workload".to_owned(), status })
     }
 
     /// Lets it run for one turn, and returns its mean throughput. The first line spans the pause and does not count.
-    fn turn(&mut self) -> Result<f64, ManagerError> {
+    fn turn(&mut self, interrupted: &dyn Fn() -> bool) -> Result<f64, ManagerError> {
         self.lines.try_iter().for_each(drop);
         self.signal(Signal::CONT);
-        let _ = self.line(READY_WITHIN)?;
+        let _ = self.line(interrupted)?;
         let end = Instant::now() + Duration::from(TURN);
         let (mut sum, mut count) = (0.0, 0.0);
         while Instant::now() < end || count == 0.0 {
-            let line = self.line(READY_WITHIN)?;
+            let line = self.line(interrupted)?;
             if let Some(ops) = line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok()) {
                 sum += ops;
                 count += 1.0;

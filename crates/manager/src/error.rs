@@ -44,4 +44,7 @@ pub enum ManagerError {
         /// How, if known.
         status: Option<String>,
     },
+    /// Ctrl-C came before there was anything to report.
+    #[error("interrupted before there was anything to report")]
+    Interrupted,
 }
