@@ -4,16 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
 use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pid, ProcessId, RegionPages};
-use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use crate::memory::Pressure;
 use crate::target::{Target, TargetState};
 use crate::{KernelError, Result};
 
-/// What the next collapse does.
+/// What the next collapse or split does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// Makes the huge page.
+    /// Makes the huge page, or splits it and frees its zero pages.
     Succeed,
     /// Returns success and does nothing, as the kernel does for some ranges.
     FakeSuccess,
@@ -50,8 +50,12 @@ pub struct FakeTarget {
     pub clock: Cell<Nanos>,
     /// How long we waited for a processor.
     pub queued: Cell<Nanos>,
-    /// Collapses asked for, in order.
+    /// Collapses and splits asked for, in order.
     pub asked: RefCell<Vec<Region>>,
+    /// Zero-filled pages of its regions.
+    pub zeros: RefCell<BTreeMap<Region, u64>>,
+    /// The address of a page that is not zero-filled any more.
+    pub dirtied: Cell<Option<VirtAddr>>,
 }
 
 impl Default for FakeTarget {
@@ -73,6 +77,8 @@ impl Default for FakeTarget {
             clock: Cell::new(Nanos::seconds(1)),
             queued: Cell::new(Nanos::ZERO),
             asked: RefCell::default(),
+            zeros: RefCell::default(),
+            dirtied: Cell::new(None),
         }
     }
 }
@@ -94,11 +100,52 @@ impl FakeTarget {
         self.script.borrow_mut().extend(script);
         self
     }
+    /// A process whose regions are huge pages with so many zero-filled base pages.
+    pub fn with_bloat(regions: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let regions: Vec<_> = regions.into_iter().collect();
+        let fake = Self::with_regions(regions.iter().map(|&(region, _)| region));
+        for (region, zeros) in regions {
+            fake.make_huge(Region::new(region));
+            fake.zeros.borrow_mut().insert(Region::new(region), zeros);
+        }
+        fake
+    }
     fn make_huge(&self, region: Region) {
         if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
             pages.huge = true;
             pages.resident = PageSizes::X86_64.base_per_huge();
         }
+    }
+    fn split_huge(&self, region: Region) {
+        if let Some(pages) = self.pages.borrow_mut().get_mut(&region).filter(|pages| pages.huge) {
+            pages.huge = false;
+            pages.resident -= self.zeros.borrow_mut().remove(&region).unwrap_or(0);
+        }
+    }
+    /// Does what the script says, `change` where it says so.
+    fn play(&self, region: Region, change: &dyn Fn(Region)) -> std::result::Result<(), Errno> {
+        self.asked.borrow_mut().push(region);
+        self.sleep(Nanos::millis(2));
+        match self.script.borrow_mut().pop_front().unwrap_or(Script::Succeed) {
+            Script::Succeed => change(region),
+            Script::FakeSuccess => {}
+            Script::Slow(time) => {
+                self.sleep(time);
+                change(region);
+            }
+            Script::Queued(time) => {
+                self.sleep(time);
+                self.queued.set(self.queued.get() + time);
+                change(region);
+            }
+            Script::Fail(errno) => return Err(errno),
+            Script::SucceedAndDie => self.state.set(TargetState::Gone),
+            Script::Die => {
+                self.state.set(TargetState::Gone);
+                return Err(Errno::ESRCH);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -113,28 +160,16 @@ impl Target for FakeTarget {
         self.state.get()
     }
     fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno> {
-        self.asked.borrow_mut().push(region);
-        self.sleep(Nanos::millis(2));
-        match self.script.borrow_mut().pop_front().unwrap_or(Script::Succeed) {
-            Script::Succeed => self.make_huge(region),
-            Script::FakeSuccess => {}
-            Script::Slow(time) => {
-                self.sleep(time);
-                self.make_huge(region);
-            }
-            Script::Queued(time) => {
-                self.sleep(time);
-                self.queued.set(self.queued.get() + time);
-                self.make_huge(region);
-            }
-            Script::Fail(errno) => return Err(errno),
-            Script::SucceedAndDie => self.state.set(TargetState::Gone),
-            Script::Die => {
-                self.state.set(TargetState::Gone);
-                return Err(Errno::ESRCH);
-            }
-        }
-        Ok(PageSizes::X86_64.huge)
+        self.play(region, &|region| self.make_huge(region)).map(|()| PageSizes::X86_64.huge)
+    }
+    fn split(&self, page: VirtAddr) -> std::result::Result<Bytes, Errno> {
+        let sizes = PageSizes::X86_64;
+        self.play(sizes.region_of(page), &|region| self.split_huge(region)).map(|()| sizes.base)
+    }
+    fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
+        let dirty = |range: &AddrRange| self.dirtied.get().is_some_and(|page| range.contains(page));
+        into.fill(u8::from(ranges.iter().any(dirty)));
+        Ok(into.len())
     }
     fn prepare(&self) {}
     fn mappings(&self) -> Result<Vec<Mapping>> {

@@ -126,30 +126,6 @@ impl Process {
         (std::fs::metadata(&outside).ok()?.ino() == inode).then_some(outside)
     }
 
-    /// Copies `ranges` of its memory into `into`, one after the other. Only pages that are present should be asked for:
-    /// reading others faults them in. Returns the bytes copied.
-    ///
-    /// # Errors
-    /// EPERM without ptrace rights (CAP_SYS_PTRACE, or the same user), ESRCH, EFAULT.
-    pub fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
-        remote::read_remote(self.id.pid, ranges, into)
-            .map_err(|errno| KernelError::syscall("process_vm_readv", self.id.pid, errno))
-    }
-
-    /// Asks the kernel to split the huge page around the base page at `page`, by ageing that page (`MADV_COLD`). Since
-    /// Linux 6.12 the split frees base pages that hold only zeros. What memory reads as never changes. Returns the bytes
-    /// the kernel *says* it advised, which proves nothing: of a huge page shared after fork nothing is split. Look with
-    /// [`Target::region_pages`]. Name a page that nobody uses where there is one, because it is the one that gets old.
-    /// About 0.2 ms.
-    ///
-    /// # Errors
-    /// EPERM (needs CAP_SYS_NICE), EINVAL (locked memory), ENOMEM (a hole), ESRCH.
-    pub fn split(&self, page: VirtAddr) -> std::result::Result<Bytes, Errno> {
-        let pidfd = self.pidfd.as_ref().ok_or(Errno::ENOSYS)?;
-        let base = self.sizes.base;
-        process_madvise(pidfd.as_fd(), AddrRange::at(page.align_down(base), base), RemoteAdvice::Cold)
-    }
-
     /// Tells programs of one process apart: by the bottom of the stack, or, where only ptrace rights would show that, by
     /// the first mapping.
     fn program_mark(&self, stat: &Stat) -> (u64, Vec<u8>) {
@@ -247,6 +223,17 @@ impl Target for Process {
 
     fn prepare(&self) {
         warm_huge_page(self.sizes);
+    }
+
+    fn split(&self, page: VirtAddr) -> std::result::Result<Bytes, Errno> {
+        let pidfd = self.pidfd.as_ref().ok_or(Errno::ENOSYS)?;
+        let base = self.sizes.base;
+        process_madvise(pidfd.as_fd(), AddrRange::at(page.align_down(base), base), RemoteAdvice::Cold)
+    }
+
+    fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
+        remote::read_remote(self.id.pid, ranges, into)
+            .map_err(|errno| KernelError::syscall("process_vm_readv", self.id.pid, errno))
     }
 
     fn mappings(&self) -> Result<Vec<Mapping>> {

@@ -1,7 +1,7 @@
 //! All that the layers above may ask of a process, or do to it.
 
 use hugepilot_record::{Errno, Headroom, Mapping, PageRun, ProcessId, RegionPages};
-use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use crate::Result;
 use crate::memory::Pressure;
@@ -36,6 +36,21 @@ pub trait Target {
     /// Prepares the next [`Target::collapse`], so that the target waits as little as possible: for about 0.25 ms, or as
     /// long as the system takes to find a free huge page. Needs no right and changes nothing in the target.
     fn prepare(&self);
+    /// Asks the kernel to split the huge page around the base page at `page`, by ageing that page (`MADV_COLD`). Since
+    /// Linux 6.12 the split frees base pages that hold only zeros. What memory reads as never changes. Returns the bytes
+    /// the kernel *says* it advised, which proves nothing: of a huge page that is pinned, or shared after fork, nothing is
+    /// split. Look with [`Target::region_pages`]. Name a page that nobody uses, because it is the one that gets old.
+    /// About 0.2 ms.
+    ///
+    /// # Errors
+    /// EPERM (needs CAP_SYS_NICE), EINVAL (locked memory), ENOMEM (a hole), ESRCH.
+    fn split(&self, page: VirtAddr) -> std::result::Result<Bytes, Errno>;
+    /// Copies `ranges` of its memory into `into`, one after the other. Only pages that are present should be asked for:
+    /// reading others faults them in. Returns the bytes copied.
+    ///
+    /// # Errors
+    /// EPERM without ptrace rights (CAP_SYS_PTRACE, or the same user), ESRCH, EFAULT.
+    fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize>;
     /// Its mappings with their sizes, in address order. Walks all page tables: tens of milliseconds for 10 GiB.
     ///
     /// # Errors

@@ -1,8 +1,11 @@
-//! The only place that changes another process: promotes picked regions, one at a time, and looks after each.
+//! The only place that changes another process: promotes picked regions, or [splits](split) bloated huge pages, one at a
+//! time, and looks after each.
 //!
 //! What the kernel returns is never counted as success: it says so for ranges it did nothing to. Before each region the
 //! target, its memory limits and its pages are looked at again, because a plan grows old; and acting ends at the first
 //! sign that somebody is harmed. See [`Stop`] for the signs.
+
+pub mod split;
 
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::{Limits, region_skip};

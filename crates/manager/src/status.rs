@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::memory::free_huge;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::{Limits, mapping_skip, region_skip};
-use hugepilot_profiler::{Census, census};
+use hugepilot_profiler::zero_filled;
 use hugepilot_record::status::{MappingStatus, SCHEMA, Sizes, StatusReport};
 use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{Mapping, PageRun, RegionPages, SkipReason};
@@ -110,8 +110,8 @@ impl Looker<'_> {
         if !self.read_contents {
             return None;
         }
-        match census(self.process, runs) {
-            Ok(Census { zero_filled, .. }) => Some(zero_filled),
+        match zero_filled(self.process, runs) {
+            Ok(bytes) => Some(bytes),
             Err(error) => {
                 self.warn(format!(
                     "zero-filled pages inside huge pages are not counted, because {error}; it needs CAP_SYS_PTRACE or \

@@ -40,21 +40,13 @@ impl Limits {
 
 /// Why nothing in this mapping may be promoted; `None` when it may.
 pub fn mapping_skip(mapping: &Mapping) -> Option<SkipReason> {
-    match mapping.kind {
-        MappingKind::Special | MappingKind::Hugetlb => return Some(SkipReason::Special),
-        MappingKind::File | MappingKind::SharedMemory => return Some(SkipReason::FileOrShared),
-        MappingKind::Stack | MappingKind::Anonymous => {}
-    }
     if mapping.is_stack() {
-        return Some(SkipReason::Stack);
+        Some(SkipReason::Stack)
+    } else if mapping.flags.has("nh") {
+        Some(SkipReason::Nohugepage)
+    } else {
+        mapping_split_skip(mapping)
     }
-    if mapping.flags.has("nh") {
-        return Some(SkipReason::Nohugepage);
-    }
-    if mapping.flags.has("lo") || mapping.locked > Bytes::ZERO {
-        return Some(SkipReason::Mlocked);
-    }
-    mapping.is_userfaultfd().then_some(SkipReason::Userfaultfd)
 }
 
 /// Why a region with these pages may not be promoted; `None` when it may.
@@ -69,6 +61,32 @@ pub fn region_skip(pages: &RegionPages, sizes: PageSizes, limits: &Limits) -> Op
         Some(SkipReason::MostlySwapped)
     } else if pages.resident < part(limits.min_resident).max(1) {
         Some(SkipReason::TooFewResident)
+    } else {
+        None
+    }
+}
+
+/// Why no huge page of this mapping may be split; `None` when they may. A split of what is locked would fail, of a file or
+/// shared memory free nothing, and userfaultfd could miss a page (a bug of kernels before 6.18).
+pub fn mapping_split_skip(mapping: &Mapping) -> Option<SkipReason> {
+    match mapping.kind {
+        MappingKind::Special | MappingKind::Hugetlb => return Some(SkipReason::Special),
+        MappingKind::File | MappingKind::SharedMemory => return Some(SkipReason::FileOrShared),
+        MappingKind::Stack | MappingKind::Anonymous => {}
+    }
+    if mapping.flags.has("lo") || mapping.locked > Bytes::ZERO {
+        return Some(SkipReason::Mlocked);
+    }
+    mapping.is_userfaultfd().then_some(SkipReason::Userfaultfd)
+}
+
+/// Why the huge page with these pages may not be split; `None` when it may.
+pub const fn split_skip(pages: &RegionPages) -> Option<SkipReason> {
+    if !pages.huge {
+        Some(SkipReason::AlreadySplit)
+    } else if pages.shared > 0 {
+        // The kernel would say yes and do nothing.
+        Some(SkipReason::SharedAfterFork)
     } else {
         None
     }

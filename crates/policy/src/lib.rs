@@ -1,4 +1,4 @@
-//! Pure decisions: which regions to put on huge pages, and what that should gain.
+//! Pure decisions: which regions to put on huge pages, what that should gain, and which huge pages to split again.
 //!
 //! Same snapshot and budget in, same plan out: no clock, no I/O, no randomness. What a simulator evaluates is what the
 //! manager runs.
@@ -6,14 +6,17 @@
 #![forbid(unsafe_code)]
 
 mod all;
+mod debloat;
 mod eligible;
 mod heat;
 mod predict;
 
 pub use all::AllPolicy;
-pub use eligible::{Limits, mapping_skip, region_skip};
+pub use debloat::{DebloatPolicy, Fair, Order, Standing, Tenant};
+pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
 pub use heat::HeatPolicy;
-pub use predict::{Calibration, CalibrationPoint, Expected, Share, predict, sampled_speedup};
+pub use predict::{Calibration, CalibrationPoint, Expected, Share, predict, predict_slowdown, sampled_speedup,
+};
 
 use hugepilot_record::{Budget, Plan, Snapshot};
 

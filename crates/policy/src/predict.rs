@@ -70,23 +70,62 @@ pub struct Expected {
 
 /// What the plan should gain. `None` without a calibration or samples.
 pub fn predict(expected: Expected, calibration: &Calibration) -> Option<Prediction> {
-    let Expected { heat_ratio, samples, hot, chased_ratio } = expected;
+    let Expected { heat_ratio, samples, .. } = expected;
     if samples == 0 {
         return None;
     }
-    let point = calibration.at(hot)?;
+    let range = Range::of(expected, calibration)?;
     let error = two_errors(heat_ratio, samples);
-    let chased = chased_ratio.clamp(0.0, 1.0);
-    let exposed = |elsewhere: f64, in_chase: f64| elsewhere + (in_chase - elsewhere) * chased;
-    let speedup = |share: f64, ratio: f64, exposed: f64| {
+    let speedup = |share: f64, (ratio, exposed): (f64, f64)| {
         1.0 / (1.0 - share.clamp(0.0, 1.0) * (1.0 - ratio) * exposed).max(0.01)
     };
-    let (less, more) = (point.chase_ratio.max(point.gather_ratio), calibration.best_from(hot)?);
     Some(Prediction {
-        low: speedup(heat_ratio - error, less, exposed(0.1, 0.7)),
-        median: speedup(heat_ratio, f64::midpoint(less, more), exposed(0.5, 0.9)),
-        high: speedup(heat_ratio + error, more, 1.0),
+        low: speedup(heat_ratio - error, range.low),
+        median: speedup(heat_ratio, range.median),
+        high: speedup(heat_ratio + error, range.high),
     })
+}
+
+/// By what factor it should take longer when the regions of that share are put on base pages again: the reverse of
+/// [`predict`], with the same assumptions. `None` without a calibration or samples.
+pub fn predict_slowdown(expected: Expected, calibration: &Calibration) -> Option<Prediction> {
+    let Expected { heat_ratio, samples, .. } = expected;
+    if samples == 0 {
+        return None;
+    }
+    let range = Range::of(expected, calibration)?;
+    let error = two_errors(heat_ratio, samples);
+    let slowdown = |share: f64, (ratio, exposed): (f64, f64)| {
+        1.0 + share.clamp(0.0, 1.0) * (1.0 / ratio.max(0.01) - 1.0).max(0.0) * exposed
+    };
+    Some(Prediction {
+        low: slowdown(heat_ratio - error, range.low),
+        median: slowdown(heat_ratio, range.median),
+        high: slowdown(heat_ratio + error, range.high),
+    })
+}
+
+/// Time of an access on huge pages over its time on base pages, and what part of the difference is exposed: at least, about
+/// and at most.
+struct Range {
+    low: (f64, f64),
+    median: (f64, f64),
+    high: (f64, f64),
+}
+
+impl Range {
+    fn of(expected: Expected, calibration: &Calibration) -> Option<Self> {
+        let point = calibration.at(expected.hot)?;
+        let chased = expected.chased_ratio.clamp(0.0, 1.0);
+        let exposed = |elsewhere: f64, in_chase: f64| elsewhere + (in_chase - elsewhere) * chased;
+        let (less, more) =
+            (point.chase_ratio.max(point.gather_ratio), calibration.best_from(expected.hot)?);
+        Some(Self {
+            low: (less, exposed(0.1, 0.7)),
+            median: (f64::midpoint(less, more), exposed(0.5, 0.9)),
+            high: (more, 1.0),
+        })
+    }
 }
 
 /// Two standard errors of a share found in `samples` draws.
@@ -151,6 +190,17 @@ mod tests {
         assert!((all.high - 1.0 / 0.6).abs() < 1e-9, "the whole measured saving, at most");
         assert!((all.median - 1.0 / (1.0 - 0.3 * 0.9)).abs() < 1e-9);
         assert!((all.low - 1.0 / (1.0 - 0.2 * 0.7)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_slowdown_undoes_the_speedup() {
+        let all = Expected { heat_ratio: 1.0, samples: 1000, hot: Bytes::gib(4), chased_ratio: 1.0 };
+        let (up, down) =
+            (predict(all, &calibration()).unwrap(), predict_slowdown(all, &calibration()).unwrap());
+        assert!((up.high - down.high).abs() < 1e-9, "all of the time waits, all of it is exposed");
+        assert!(down.low > 1.0 && down.low < down.median && down.median < down.high);
+        let none = Expected { heat_ratio: 0.0, ..all };
+        assert_eq!(predict_slowdown(none, &calibration()).unwrap().median, 1.0);
     }
 
     #[test]

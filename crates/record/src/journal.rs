@@ -24,6 +24,8 @@ impl Errno {
     pub const ENOMEM: Self = Self(12);
     /// No access.
     pub const EACCES: Self = Self(13);
+    /// No memory at that address.
+    pub const EFAULT: Self = Self(14);
     /// The cgroup is at its limit.
     pub const EBUSY: Self = Self(16);
     /// The kernel will not do this here.

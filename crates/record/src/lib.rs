@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod census;
+pub mod debloat;
 pub mod doctor;
 mod heat;
 mod journal;
@@ -14,9 +16,11 @@ mod pages;
 mod plan;
 mod process;
 mod sample;
+mod split;
 pub mod status;
 pub mod tune;
 
+pub use census::{BloatedPage, Census};
 pub use heat::{Heat, HeatConfig, RegionHeat};
 pub use journal::{Act, Errno, Journal, Outcome, Stop};
 pub use mapping::{Mapping, MappingKind, Protection, VmFlags};
@@ -24,3 +28,4 @@ pub use pages::{PageRun, RegionPages};
 pub use plan::{Budget, Headroom, Pick, Plan, SkipReason, Skips, Snapshot};
 pub use process::{Pid, ProcessId, Tid};
 pub use sample::{Pattern, Provenance, ProvenanceCounts, Sample};
+pub use split::{Split, SplitAct, SplitOutcome, SplitPlan};

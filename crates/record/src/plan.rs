@@ -102,6 +102,18 @@ pub enum SkipReason {
     SystemHeadroom,
     /// The budget was spent on hotter regions.
     OverBudget,
+    /// The user said to leave this process alone.
+    Protected,
+    /// So little of it is zero-filled that its huge page is worth more.
+    LittleBloat,
+    /// It was split already when its turn came.
+    AlreadySplit,
+    /// It is being used by now: the page that was to be named holds no zeros any more.
+    Changed,
+    /// It was split before, and not long ago.
+    CoolingDown,
+    /// It was split several times, and made huge again by somebody each time.
+    Flipping,
 }
 
 impl fmt::Display for SkipReason {
@@ -125,6 +137,12 @@ impl fmt::Display for SkipReason {
             Self::CgroupHeadroom => "cgroup_headroom",
             Self::SystemHeadroom => "system_headroom",
             Self::OverBudget => "over_budget",
+            Self::Protected => "protected",
+            Self::LittleBloat => "little_bloat",
+            Self::AlreadySplit => "already_split",
+            Self::Changed => "changed",
+            Self::CoolingDown => "cooling_down",
+            Self::Flipping => "flipping",
         })
     }
 }

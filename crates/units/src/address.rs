@@ -25,6 +25,11 @@ impl VirtAddr {
     pub const fn plus(self, bytes: Bytes) -> Self {
         Self(self.0.saturating_add(bytes.get()))
     }
+    /// This address less `bytes`, held at 0.
+    #[must_use]
+    pub const fn minus(self, bytes: Bytes) -> Self {
+        Self(self.0.saturating_sub(bytes.get()))
+    }
     /// The multiple of `unit` (a power of two) at or below.
     #[must_use]
     pub const fn align_down(self, unit: Bytes) -> Self {

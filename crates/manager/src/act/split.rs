@@ -1,0 +1,140 @@
+//! Splits one huge page of another process, and looks what came of it.
+//!
+//! The kernel frees a base page on the split only if it finds it zero-filled itself, under the page lock, so what the
+//! program writes meanwhile is never lost. It also says yes where it did nothing; so what counts is what the page map shows
+//! before and after.
+
+use hugepilot_kernel::Target;
+use hugepilot_policy::split_skip;
+use hugepilot_record::{Errno, SkipReason, Split, SplitAct, SplitOutcome, Stop};
+use hugepilot_units::{AddrRange, Nanos};
+
+/// So many splits of one process in a row that come to nothing in the same way, and it is left alone.
+pub const MAX_FUTILE: usize = 64;
+
+/// Splits the huge page of `split`, unless it changed since it was planned. About 0.2 ms.
+pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
+    let skipped = |reason| SplitAct {
+        region: split.region,
+        took: Nanos::ZERO,
+        outcome: SplitOutcome::Skipped(reason),
+    };
+    let before = match target.region_pages(split.region) {
+        Ok(pages) => pages,
+        Err(_) => return skipped(SkipReason::Special),
+    };
+    if let Some(reason) = split_skip(&before) {
+        return skipped(reason);
+    }
+    if !still_zero(target, split) {
+        return skipped(SkipReason::Changed);
+    }
+    let (start, queued) = (target.now(), target.queued());
+    let answer = target.split(split.page);
+    let took = (target.now() - start) - (target.queued() - queued);
+    let outcome = match (answer, target.region_pages(split.region)) {
+        (_, Ok(after)) if !after.huge => {
+            SplitOutcome::Freed(target.sizes().base.times(before.resident.saturating_sub(after.resident)))
+        }
+        (Err(errno), _) => SplitOutcome::Failed(errno),
+        (Ok(_), Ok(_)) => SplitOutcome::StillHuge,
+        (Ok(_), Err(error)) => SplitOutcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
+    };
+    SplitAct { region: split.region, took, outcome }
+}
+
+/// Whether the page that will be named is still unused: the named page is aged, and reclaimed sooner.
+fn still_zero(target: &dyn Target, split: &Split) -> bool {
+    let page = AddrRange::at(split.page, target.sizes().base);
+    let mut bytes = vec![1; page.len().as_usize()];
+    matches!(target.read_memory(&[page], &mut bytes), Ok(read) if read == bytes.len() && bytes.iter().all(|&byte| byte == 0))
+}
+
+/// Whether the process should be left alone from now on, after these acts on it.
+pub fn ends(acts: &[SplitAct]) -> Option<Stop> {
+    let last = acts.last()?.outcome;
+    match last {
+        SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => return Some(Stop::NotPermitted),
+        SplitOutcome::Failed(Errno::ESRCH) => return Some(Stop::TargetGone),
+        SplitOutcome::Freed(_) => return None,
+        _ => {}
+    }
+    let same = acts.iter().rev().take_while(|act| act.outcome == last).count();
+    (same >= MAX_FUTILE).then_some(Stop::RepeatedFailure)
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_kernel::TargetState;
+    use hugepilot_kernel::fake::{FakeTarget, Script};
+    use hugepilot_units::{Bytes, PageSizes, Region};
+
+    use super::*;
+
+    fn planned(region: u64) -> Split {
+        let range = Region::new(region).range(PageSizes::X86_64);
+        Split {
+            process: 0,
+            region: Region::new(region),
+            page: range.start,
+            frees: Bytes::mib(1),
+            stalls: 0.0,
+        }
+    }
+
+    fn outcome(target: &FakeTarget) -> SplitOutcome {
+        split(target, &planned(7)).outcome
+    }
+
+    #[test]
+    fn what_is_seen_freed_counts() {
+        let target = FakeTarget::with_bloat([(7, 400)]);
+        let act = split(&target, &planned(7));
+        assert_eq!(act.outcome, SplitOutcome::Freed(Bytes::kib(1600)));
+        assert_eq!(act.took, Nanos::millis(2));
+        assert_eq!(outcome(&target), SplitOutcome::Skipped(SkipReason::AlreadySplit));
+        assert_eq!(target.asked.borrow().len(), 1);
+    }
+
+    #[test]
+    fn a_success_that_split_nothing_frees_nothing() {
+        let target = FakeTarget::with_bloat([(7, 400)]).scripted([Script::FakeSuccess]);
+        assert_eq!(outcome(&target), SplitOutcome::StillHuge);
+    }
+
+    #[test]
+    fn errors_go_under_their_names() {
+        for errno in [Errno::EINVAL, Errno::EPERM, Errno::EAGAIN, Errno::ENOMEM] {
+            let target = FakeTarget::with_bloat([(7, 400)]).scripted([Script::Fail(errno)]);
+            assert_eq!(outcome(&target), SplitOutcome::Failed(errno));
+        }
+        let target = FakeTarget::with_bloat([(7, 400)]).scripted([Script::SucceedAndDie]);
+        assert_eq!(outcome(&target), SplitOutcome::Failed(Errno::ESRCH));
+    }
+
+    #[test]
+    fn what_changed_since_the_plan_is_left_alone() {
+        let target = FakeTarget::with_bloat([(7, 400)]);
+        target.pages.borrow_mut().get_mut(&Region::new(7)).unwrap().shared = 512;
+        assert_eq!(outcome(&target), SplitOutcome::Skipped(SkipReason::SharedAfterFork));
+        target.pages.borrow_mut().get_mut(&Region::new(7)).unwrap().shared = 0;
+        target.dirtied.set(Some(planned(7).page));
+        assert_eq!(outcome(&target), SplitOutcome::Skipped(SkipReason::Changed));
+        target.state.set(TargetState::Gone);
+        assert_eq!(outcome(&target), SplitOutcome::Skipped(SkipReason::Special));
+        assert!(target.asked.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_process_that_gives_nothing_is_left_alone() {
+        let act = |outcome| SplitAct { region: Region::new(1), took: Nanos::ZERO, outcome };
+        let freed = act(SplitOutcome::Freed(Bytes::kib(4)));
+        assert_eq!(ends(&[]), None);
+        assert_eq!(ends(&[freed; 200]), None);
+        assert_eq!(ends(&[freed, act(SplitOutcome::Failed(Errno::EPERM))]), Some(Stop::NotPermitted));
+        assert_eq!(ends(&[act(SplitOutcome::Failed(Errno::ESRCH))]), Some(Stop::TargetGone));
+        let futile = [act(SplitOutcome::StillHuge); MAX_FUTILE];
+        assert_eq!(ends(&futile[1..]), None);
+        assert_eq!(ends(&futile), Some(Stop::RepeatedFailure));
+    }
+}

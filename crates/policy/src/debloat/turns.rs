@@ -1,0 +1,101 @@
+//! Fairness: whose huge page is next, among several processes.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use hugepilot_record::Split;
+
+use super::{Candidate, Tenant};
+
+/// How processes share what is to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fair {
+    /// Not at all: within a class, one process after the other.
+    Off,
+    /// In turns within each class (EMD, section 4.3).
+    RoundRobin,
+    /// Each gives bytes in proportion to its bloat.
+    Bloat,
+    /// Each gives bytes in proportion to its weight.
+    Weight,
+}
+
+impl Fair {
+    /// The name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::RoundRobin => "round-robin",
+            Self::Bloat => "bloat",
+            Self::Weight => "weight",
+        }
+    }
+}
+
+/// Puts `candidates` in order: preferred processes first, then by class, and within a class as `fair` says.
+pub(super) fn in_turns(
+    mut candidates: Vec<Candidate>,
+    tenants: &[Tenant<'_>],
+    fair: Fair,
+    quantum: usize,
+) -> Vec<Split> {
+    candidates.sort_by_key(|one| {
+        let Split { process, region, .. } = one.split;
+        (one.standing, Reverse(one.class), process, Reverse(one.within), region)
+    });
+    let mut splits = Vec::with_capacity(candidates.len());
+    match fair {
+        Fair::Off => splits.extend(candidates.iter().map(|one| one.split)),
+        Fair::RoundRobin => {
+            for class in candidates.chunk_by(|a, b| (a.standing, a.class) == (b.standing, b.class)) {
+                round_robin(class, quantum.max(1), &mut splits);
+            }
+        }
+        Fair::Bloat | Fair::Weight => {
+            let weight = |process: usize| match fair {
+                Fair::Bloat => tenants[process].census.bloat().as_f64(),
+                _ => tenants[process].weight,
+            };
+            for standing in candidates.chunk_by(|a, b| a.standing == b.standing) {
+                in_proportion(standing, &weight, &mut splits);
+            }
+        }
+    }
+    splits
+}
+
+/// The candidates of each process, in the order they came.
+fn by_process(candidates: &[Candidate]) -> Vec<VecDeque<Split>> {
+    let mut queues: Vec<VecDeque<Split>> = Vec::new();
+    for one in candidates {
+        match queues.iter_mut().find(|queue| queue[0].process == one.split.process) {
+            Some(queue) => queue.push_back(one.split),
+            None => queues.push(VecDeque::from([one.split])),
+        }
+    }
+    queues
+}
+
+fn round_robin(class: &[Candidate], quantum: usize, splits: &mut Vec<Split>) {
+    let mut queues = by_process(class);
+    while !queues.is_empty() {
+        for queue in &mut queues {
+            splits.extend(queue.drain(..quantum.min(queue.len())));
+        }
+        queues.retain(|queue| !queue.is_empty());
+    }
+}
+
+/// Always the process that has given least for its weight; so every beginning of the plan is in proportion.
+fn in_proportion(candidates: &[Candidate], weight: &dyn Fn(usize) -> f64, splits: &mut Vec<Split>) {
+    let mut queues: Vec<(f64, VecDeque<Split>)> =
+        by_process(candidates).into_iter().map(|queue| (0.0, queue)).collect();
+    while let Some(next) = queues.iter_mut().min_by(|(a, _), (b, _)| a.total_cmp(b)) {
+        let (given, queue) = next;
+        if let Some(split) = queue.pop_front() {
+            *given += split.frees.as_f64() / weight(split.process).max(f64::MIN_POSITIVE);
+            splits.push(split);
+        }
+        queues.retain(|(_, queue)| !queue.is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! The census of a process: each of its huge pages, and how many of its base pages hold only zeros.
+
+use hugepilot_units::{Bytes, Nanos, PageSizes, Region, VirtAddr};
+use serde::{Deserialize, Serialize};
+
+use crate::{ProcessId, Skips};
+
+/// One huge page that holds zero-filled base pages. Their number is its bloat density (Gangar et al., ISMM'25,
+/// section 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BloatedPage {
+    /// Where.
+    pub region: Region,
+    /// Base pages that hold only zeros, at least one.
+    pub zero_pages: u32,
+    /// Which of its base pages is one of them, counted from 0.
+    pub a_zero_page: u32,
+}
+
+impl BloatedPage {
+    /// The address of one of its zero-filled base pages.
+    pub fn zero_address(&self, sizes: PageSizes) -> VirtAddr {
+        self.region.range(sizes).start.plus(sizes.base.times(self.a_zero_page.into()))
+    }
+    /// What it wastes.
+    pub fn bloat(&self, sizes: PageSizes) -> Bytes {
+        sizes.base.times(self.zero_pages.into())
+    }
+}
+
+/// What was found in one process, at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Census {
+    /// Whose.
+    pub process: ProcessId,
+    /// The system's page sizes.
+    pub sizes: PageSizes,
+    /// Huge pages with bloat that may be split, in address order.
+    pub bloated: Vec<BloatedPage>,
+    /// Huge pages that the page map showed, bloated or not.
+    pub huge_pages: u64,
+    /// Of these, the ones whose contents were looked at: fewer for a sample.
+    pub read_pages: u64,
+    /// Huge pages passed over.
+    pub skipped: Skips,
+    /// How long it took.
+    pub took: Nanos,
+}
+
+impl Census {
+    /// Zero-filled bytes in the huge pages that were looked at.
+    pub fn bloat(&self) -> Bytes {
+        self.bloated.iter().map(|page| page.bloat(self.sizes)).sum()
+    }
+    /// The bytes of the huge pages that were looked at.
+    pub fn scanned(&self) -> Bytes {
+        self.sizes.huge.times(self.read_pages)
+    }
+    /// The bloat of all huge pages, and twice its standard error, as the pages that were looked at let expect it. Exact,
+    /// with no error, when all were. Huge pages are drawn without replacement.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn estimate(&self) -> (Bytes, Bytes) {
+        let (all, read) = (self.huge_pages as f64, self.read_pages as f64);
+        if self.read_pages >= self.huge_pages {
+            return (self.bloat(), Bytes::ZERO);
+        }
+        if self.read_pages < 2 {
+            return (self.bloat(), self.sizes.huge.times(self.huge_pages));
+        }
+        let of = |page: &BloatedPage| f64::from(page.zero_pages);
+        let mean = self.bloated.iter().map(of).sum::<f64>() / read;
+        let squares = self.bloated.iter().map(|page| (of(page) - mean).powi(2)).sum::<f64>();
+        let rest = (read - self.bloated.len() as f64) * mean.powi(2);
+        let variance = (squares + rest) / (read - 1.0) / read * (1.0 - read / all);
+        let bytes = |pages: f64| Bytes::new((pages * self.sizes.base.as_f64()) as u64);
+        (bytes(mean * all), bytes(2.0 * variance.sqrt() * all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pid;
+
+    fn census(zero_pages: &[u32], read_pages: u64, huge_pages: u64) -> Census {
+        let bloated = zero_pages.iter().enumerate();
+        Census {
+            process: ProcessId { pid: Pid(1), start_ticks: 1, command: "x".into() },
+            sizes: PageSizes::X86_64,
+            bloated: bloated
+                .map(|(i, &zero_pages)| BloatedPage {
+                    region: Region::new(i as u64),
+                    zero_pages,
+                    a_zero_page: 3,
+                })
+                .collect(),
+            huge_pages,
+            read_pages,
+            skipped: Skips::new(),
+            took: Nanos::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_full_census_has_no_error() {
+        let full = census(&[100, 412], 4, 4);
+        assert_eq!(full.bloat(), Bytes::mib(2));
+        assert_eq!(full.estimate(), (Bytes::mib(2), Bytes::ZERO));
+        assert_eq!(full.scanned(), Bytes::mib(8));
+        assert_eq!(full.bloated[1].zero_address(full.sizes).get(), (2 << 20) + 3 * 4096);
+    }
+
+    #[test]
+    fn a_sample_is_scaled_up_and_says_how_far_it_may_be_off() {
+        // Pages of 0 and 512 zeros in turn: mean 256, deviation 256 (273.7 of 8 drawn ones).
+        let sample = census(&[512; 4], 8, 80);
+        let (bloat, error) = sample.estimate();
+        assert_eq!(bloat, Bytes::mib(80));
+        // 2 · 273.7 / √8 · √(1 − 1/10) · 80 base pages
+        let expected = 2.0 * 273.694 / 8_f64.sqrt() * 0.9_f64.sqrt() * 80.0 * 4096.0;
+        assert!((error.as_f64() / expected - 1.0).abs() < 1e-4, "{error}");
+        assert!(census(&[7], 1, 5).estimate().1 >= Bytes::mib(10), "one page tells nothing");
+    }
+}

@@ -1,0 +1,90 @@
+//! The report of `hugepilot debloat`, schema `hugepilot.debloat/1`.
+//!
+//! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
+
+use std::collections::BTreeMap;
+
+use hugepilot_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::Pid;
+use crate::tune::Prediction;
+
+/// The value of `schema`.
+pub const SCHEMA: &str = "hugepilot.debloat/1";
+
+/// What was found, done and seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DebloatReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The order that decided, as on the command line.
+    pub order: String,
+    /// How shares of several processes were found.
+    pub fair: String,
+    /// Huge pages of one process in a row.
+    pub quantum: u64,
+    /// Whether nothing was done; then `freed_bytes` and `huge_pages_split` of the processes say what would be.
+    pub dry_run: bool,
+    /// Zero-filled bytes in all huge pages; of a sampled census, its estimate.
+    pub bloat_bytes: Bytes,
+    /// Twice the standard error of `bloat_bytes`; 0 for a full census.
+    pub bloat_error_bytes: Bytes,
+    /// What was to be freed.
+    pub requested_bytes: Bytes,
+    /// What the page map showed freed; with `dry_run`, what would be.
+    pub freed_bytes: Bytes,
+    /// By how much less memory the processes used at the end, as smaps says. They may have grown or shrunk by themselves.
+    pub rss_drop_bytes: i64,
+    /// Huge pages seen to be split; with `dry_run`, those that would be.
+    pub huge_pages_split: u64,
+    /// Huge pages of all processes before.
+    pub huge_pages_before: u64,
+    /// And after.
+    pub huge_pages_after: u64,
+    /// Of those split, how many were huge again at the end.
+    pub huge_again: u64,
+    /// Memory looked through, in bytes of huge pages.
+    pub scanned_bytes: Bytes,
+    /// How long that took.
+    pub scan_seconds: f64,
+    /// How long splitting took.
+    pub split_seconds: f64,
+    /// By what factor the processes should become slower, together; `None` when nobody looked, or nothing is to be done.
+    pub predicted_slowdown: Option<Prediction>,
+    /// Huge pages passed over, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Splits that failed, by errno; `still_huge` where the kernel said yes and did nothing.
+    pub failed: BTreeMap<String, u64>,
+    /// Each process.
+    pub processes: Vec<ProcessDebloat>,
+    /// Why it ended early, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// One process in the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessDebloat {
+    /// Its number.
+    pub pid: Pid,
+    /// Its name.
+    pub command: String,
+    /// Zero-filled bytes in its huge pages before.
+    pub bloat_bytes_before: Bytes,
+    /// The same, less that of the huge pages that were split.
+    pub bloat_bytes_after: Bytes,
+    /// What was freed of it, as the page map showed.
+    pub freed_bytes: Bytes,
+    /// Its huge pages that were split.
+    pub split: u64,
+    /// Its huge pages before.
+    pub huge_pages_before: u64,
+    /// And after.
+    pub huge_pages_after: u64,
+    /// Its share of all stall samples that fell on what was split; `None` when nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_heat_ratio: Option<f64>,
+}
