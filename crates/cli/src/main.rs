@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "the command's output is its stdout")]
 
+mod calibration;
+mod debloat;
 mod doctor;
 mod exit;
 mod interrupt;
@@ -23,6 +25,7 @@ use clap::{Parser, Subcommand};
     hugepilot tune                         a demonstration on a workload of ours, in under two minutes\n  \
     sudo hugepilot tune -p 4711            tune a running process\n  \
     hugepilot tune --dry-run -p 4711       what would be done, and what it should gain\n  \
+    sudo hugepilot debloat -p 4711         give back what its huge pages waste\n  \
     hugepilot doctor                       what works here, and what to change\n  \
     hugepilot status -p 4711               where its memory stands, and why it is not huge\n\n\
     EXIT STATUS: 0 yes, 1 no (nothing to gain), 2 error, 3 not possible here (`hugepilot doctor` says why)")]
@@ -33,6 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Debloat(Box<debloat::DebloatArgs>),
     Doctor(doctor::DoctorArgs),
     Lab(lab::LabArgs),
     Status(status::StatusArgs),
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse_from(arguments);
     let done = match cli.verb {
+        Verb::Debloat(args) => debloat::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lab(args) => lab::run(args),
         Verb::Status(args) => status::run(&args),

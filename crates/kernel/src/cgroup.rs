@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use hugepilot_record::Pid;
 use hugepilot_units::Bytes;
 
-use crate::Root;
+use crate::{Result, Root};
 
 /// Which hierarchy limits memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +111,23 @@ impl MemoryCgroup {
     }
 }
 
+/// The processes of the cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`, and of all below it.
+///
+/// # Errors
+/// [`KernelError::Read`] when there is no such cgroup, or it may not be read.
+pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
+    let inside = directory.strip_prefix("/").unwrap_or(directory);
+    let listed = root.read_text(inside.join("cgroup.procs"))?;
+    let mut pids: Vec<Pid> = listed.lines().filter_map(|line| line.trim().parse().ok()).map(Pid).collect();
+    let below = std::fs::read_dir(root.join(inside)).into_iter().flatten().flatten();
+    for entry in below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        // One that is removed while we look has no processes any more.
+        pids.extend(processes(root, &inside.join(entry.file_name())).unwrap_or_default());
+    }
+    pids.sort_unstable();
+    Ok(pids)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +173,17 @@ mod tests {
         let group = MemoryCgroup::find(&root, "4:memory:/gone\n").unwrap();
         assert_eq!(group.room(&root), Room::ENDLESS);
         assert!(MemoryCgroup::find(&root, "").is_none());
+    }
+
+    #[test]
+    fn processes_of_a_cgroup_are_those_below_it_too() {
+        let (_dir, root) = fixture(&[
+            ("sys/fs/cgroup/db/cgroup.procs", "12\n7\n"),
+            ("sys/fs/cgroup/db/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/db/a/b/cgroup.procs", "3\n"),
+        ]);
+        let found = processes(&root, Path::new("/sys/fs/cgroup/db")).unwrap();
+        assert_eq!(found, [3, 7, 12].map(Pid));
+        assert!(processes(&root, Path::new("/sys/fs/cgroup/none")).is_err());
     }
 }

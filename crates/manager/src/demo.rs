@@ -44,7 +44,8 @@ pub fn demo(
     tuned.signal(Signal::STOP);
     let guard = options.guard;
     let options = TuneOptions { larger_is_better: true, ..options };
-    let alike = if options.dry_run { Turns::default() } else { turns(&mut control, &mut tuned, interrupted)? };
+    let alike =
+        if options.dry_run { Turns::default() } else { turns(&mut control, &mut tuned, interrupted)? };
     tuned.signal(Signal::CONT);
     let mut report = tune_attached(open(tuned.pid())?, options, None, interrupted, say)?;
     report.score = tuned.score(&report);

@@ -15,7 +15,8 @@ pub use all::AllPolicy;
 pub use debloat::{DebloatPolicy, Fair, Order, Standing, Tenant};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
 pub use heat::HeatPolicy;
-pub use predict::{Calibration, CalibrationPoint, Expected, Share, predict, predict_slowdown, sampled_speedup,
+pub use predict::{
+    Calibration, CalibrationPoint, Expected, Share, predict, predict_slowdown, sampled_speedup,
 };
 
 use hugepilot_record::{Budget, Plan, Snapshot};

@@ -118,8 +118,7 @@ impl Range {
         let point = calibration.at(expected.hot)?;
         let chased = expected.chased_ratio.clamp(0.0, 1.0);
         let exposed = |elsewhere: f64, in_chase: f64| elsewhere + (in_chase - elsewhere) * chased;
-        let (less, more) =
-            (point.chase_ratio.max(point.gather_ratio), calibration.best_from(expected.hot)?);
+        let (less, more) = (point.chase_ratio.max(point.gather_ratio), calibration.best_from(expected.hot)?);
         Some(Self {
             low: (less, exposed(0.1, 0.7)),
             median: (f64::midpoint(less, more), exposed(0.5, 0.9)),

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use hugepilot_kernel::{Process, Target, Root};
+use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_record::{Mapping, MappingKind, Pid};
 use hugepilot_units::{AddrRange, Bytes, Nanos, VirtAddr};
 

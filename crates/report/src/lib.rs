@@ -2,12 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+mod debloat;
 mod doctor;
 mod json;
 mod status;
 mod table;
 mod tune;
 
+pub use debloat::debloat_text;
 pub use doctor::doctor_text;
 pub use json::json;
 pub use status::status_text;

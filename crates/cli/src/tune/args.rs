@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
-use hugepilot_kernel::{Root, cpu, memory};
+use hugepilot_kernel::{Root, memory};
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::TuneOptions;
-use hugepilot_policy::{Calibration, CalibrationPoint};
-use hugepilot_profiler::calibrate::Measured;
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use regex::Regex;
+
+use crate::calibration::{CalibrationMode, Machine};
 
 /// Find the regions a program waits for, put them on huge pages, and prove what it gained
 ///
@@ -82,17 +82,6 @@ pub(crate) struct TuneArgs {
     /// Print one JSON object (schema hugepilot.tune/1)
     #[arg(long, help_heading = "Options")]
     pub(crate) json: bool,
-}
-
-/// Whether to measure this machine.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CalibrationMode {
-    /// Use the kept one; measure where there is none (a few seconds, once per machine)
-    Auto,
-    /// Measure anew and keep it
-    Force,
-    /// Predict nothing
-    Off,
 }
 
 /// The workload that is run when no target is given.
@@ -186,53 +175,21 @@ impl TuneArgs {
     }
 
     /// As the manager wants them.
-    pub(crate) fn options(&self, measured: Option<Measured>) -> TuneOptions {
-        let cost = measured.as_ref().map_or(Nanos::ZERO, |measured| measured.sample_cost_ns);
-        let calibration = measured.map(|measured| measured.points).unwrap_or_default();
-        let point = |point: hugepilot_profiler::calibrate::Point| CalibrationPoint {
-            hot: point.hot_bytes,
-            chase_ratio: point.chase_ratio,
-            gather_ratio: point.gather_ratio,
-        };
+    pub(crate) fn options(&self, machine: Machine) -> TuneOptions {
         TuneOptions {
-            rate_hz: self.rate.unwrap_or_else(|| affordable_rate(cost)),
+            rate_hz: self.rate.unwrap_or_else(|| machine.affordable_rate()),
             observe: self.observe,
             total: self.total,
             budget: self.budget,
             dry_run: self.dry_run,
             min_gain: self.min_gain.get(),
             guard: Guard { max_collapse: self.max_collapse, ..Guard::default() },
-            calibration: Calibration(calibration.into_iter().map(point).collect()),
-            sample_cost: cost,
+            calibration: machine.calibration,
+            sample_cost: machine.sample_cost,
             progress_wait: self.progress_wait,
             larger_is_better: self.progress_higher_is_better,
-            tlb_entries: cpu::read(&Root::live())
-                .map_or(DEFAULT_TLB_ENTRIES, |cpu| cpu::tlb(&cpu).l2_4k_entries),
+            tlb_entries: machine.tlb_entries,
             ..TuneOptions::default()
         }
-    }
-}
-
-/// Where the processor says nothing of itself: Skylake's, the smallest of the last ten years' servers.
-const DEFAULT_TLB_ENTRIES: u32 = 1536;
-
-/// The rate at which sampling costs the target 0.8 % of its time.
-fn affordable_rate(cost: Nanos) -> u32 {
-    /// Where the cost is not known.
-    const USUAL: u32 = 500;
-    let per_second = 8_000_000_u64.checked_div(cost.get());
-    per_second.map_or(USUAL, |hz| u32::try_from(hz).unwrap_or(USUAL).clamp(100, 1000))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rate_follows_the_cost() {
-        assert_eq!(affordable_rate(Nanos::new(14_000)), 571);
-        assert_eq!(affordable_rate(Nanos::new(2_000)), 1000);
-        assert_eq!(affordable_rate(Nanos::new(1_000_000)), 100);
-        assert_eq!(affordable_rate(Nanos::ZERO), 500);
     }
 }

@@ -68,12 +68,16 @@ pub(super) fn probes(root: &Root, sizes: PageSizes, rights: &Rights) -> Vec<Prob
             refusal.probe(Probe::READ_TARGET_MEMORY),
         ),
     };
+    vec![promote, demote_frees_zero_pages(root, sizes, rights), scan, read]
+}
+
+/// Whether a split gives zero-filled pages back.
+pub(super) fn demote_frees_zero_pages(root: &Root, sizes: PageSizes, rights: &Rights) -> Probe {
     let stride = Bytes::new(sizes.huge.get() / USED);
-    let demote = match Patient::new(root, sizes, stride, Task::HoldHuge) {
+    match Patient::new(root, sizes, stride, Task::HoldHuge) {
         Ok(patient) => demote(&patient, rights),
         Err(refusal) => refusal.probe(Probe::DEMOTE_FREES_ZERO_PAGES),
-    };
-    vec![promote, demote, scan, read]
+    }
 }
 
 /// A child on base pages. Where THP is always on, khugepaged may be faster than we look.

@@ -14,11 +14,8 @@ pub const MAX_FUTILE: usize = 64;
 
 /// Splits the huge page of `split`, unless it changed since it was planned. About 0.2 ms.
 pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
-    let skipped = |reason| SplitAct {
-        region: split.region,
-        took: Nanos::ZERO,
-        outcome: SplitOutcome::Skipped(reason),
-    };
+    let skipped =
+        |reason| SplitAct { region: split.region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) };
     let before = match target.region_pages(split.region) {
         Ok(pages) => pages,
         Err(_) => return skipped(SkipReason::Special),
@@ -54,7 +51,9 @@ fn still_zero(target: &dyn Target, split: &Split) -> bool {
 pub fn ends(acts: &[SplitAct]) -> Option<Stop> {
     let last = acts.last()?.outcome;
     match last {
-        SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => return Some(Stop::NotPermitted),
+        SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
+            return Some(Stop::NotPermitted);
+        }
         SplitOutcome::Failed(Errno::ESRCH) => return Some(Stop::TargetGone),
         SplitOutcome::Freed(_) => return None,
         _ => {}

@@ -1,0 +1,298 @@
+//! `hugepilot debloat`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail, ensure};
+use clap::{Args, ValueEnum};
+use hugepilot_kernel::{KernelError, Root, Target, cgroup, memory, probe};
+use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat};
+use hugepilot_policy::{DebloatPolicy, Fair, Order, Standing};
+use hugepilot_record::Pid;
+use hugepilot_record::debloat::DebloatReport;
+use hugepilot_report::{debloat_text, json};
+use hugepilot_units::{Amount, Bytes, Nanos, Share};
+
+use crate::calibration::{CalibrationMode, Machine};
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output::{Progress, print};
+use crate::target::open;
+
+/// Split the huge pages that waste most, so that their zero-filled pages come back
+///
+/// What memory holds never changes: the kernel frees only base pages that it finds zero-filled itself (Linux 6.12 and newer).
+/// What a program does not use costs it nothing; what is split costs page walks, which is why the order matters.
+#[derive(Args)]
+#[command(after_help = "EXAMPLES:\n  \
+    sudo hugepilot debloat -p 4711 --dry-run           what could be freed, and what it should cost\n  \
+    sudo hugepilot debloat -p 4711                     free 40 % of the bloat, where it costs least\n  \
+    sudo hugepilot debloat -p 4711 -p 4712 --amount 2GiB --order emd\n  \
+    sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --protect postgres --amount 30%\n  \
+    sudo hugepilot debloat -p 4711 --sample 5% --json  a quick estimate of the bloat\n\n\
+    EXIT STATUS: 0 memory was freed (or would be), 1 there is nothing to free, 2 error, 3 not possible here")]
+pub(crate) struct DebloatArgs {
+    /// A process to take from; may be repeated
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Vec<i32>,
+    /// All processes of this cgroup and those below it
+    #[arg(long, value_name = "DIRECTORY", required_unless_present = "pid")]
+    cgroup: Option<PathBuf>,
+    /// How much to free: a share of the bloat, or bytes
+    #[arg(long, default_value = "40%", value_name = "AMOUNT")]
+    amount: Amount,
+    /// Which huge pages go first
+    #[arg(long, value_enum, default_value_t = OrderArg::Heat)]
+    order: OrderArg,
+    /// Huge pages taken from one process in a row [default: 100 for hawkeye and emd, 8 for exact and heat]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    quantum: Option<u32>,
+    /// Buckets of bloat density, for --order emd
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    buckets: u32,
+    /// How processes share [default: round-robin, but off for hawkeye]
+    #[arg(long, value_enum)]
+    fair: Option<FairArg>,
+    /// Weight of a process for --fair weight, as PID=WEIGHT or NAME=WEIGHT; others weigh 1
+    #[arg(long, value_name = "WHO=WEIGHT", value_parser = parse_weight)]
+    weight: Vec<(String, f64)>,
+    /// Leave this process alone: its number or name
+    #[arg(long, value_name = "WHO")]
+    protect: Vec<String>,
+    /// Take from this process before all others: its number or name
+    #[arg(long, value_name = "WHO")]
+    prefer: Vec<String>,
+    /// Leave huge pages alone of which a smaller part is zero-filled [default: 0% for hawkeye and emd, 5% for exact and heat]
+    #[arg(long, value_name = "SHARE")]
+    min_bloat: Option<Share>,
+    /// Print what would be freed and what it should cost; change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Read only this part of the huge pages, for a quick estimate with its error; changes nothing
+    #[arg(long, value_name = "SHARE")]
+    sample: Option<Share>,
+    /// Look so long which huge pages are hot [default: 3s for --order heat and --dry-run, else not at all]
+    #[arg(long, value_name = "TIME")]
+    observe: Option<Nanos>,
+    /// Samples per second of each thread's CPU time [default: what costs the target 0.8 %, 100 to 1000]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    rate: Option<u32>,
+    /// Where the predicted slow-down comes from
+    #[arg(long, value_enum, default_value_t = CalibrationMode::Auto)]
+    calibration: CalibrationMode,
+    /// Print one JSON object (schema hugepilot.debloat/1)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OrderArg {
+    /// Address order, process by process: the baseline of the EMD paper
+    Hawkeye,
+    /// Ten buckets of bloat density, processes in turns (EMD, ISMM'25)
+    Emd,
+    /// Exact bloat density
+    Exact,
+    /// Most freed bytes for each stall that the split brings back
+    Heat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FairArg {
+    /// One process after the other
+    Off,
+    /// In turns
+    RoundRobin,
+    /// In proportion to each one's bloat
+    Bloat,
+    /// In proportion to --weight
+    Weight,
+}
+
+fn parse_weight(text: &str) -> Result<(String, f64), String> {
+    let wrong = || {
+        format!(
+            "expected PID=WEIGHT or NAME=WEIGHT with a weight above 0, such as redis-server=2, found {text:?}"
+        )
+    };
+    let (who, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let weight: f64 = weight.trim().parse().map_err(|_| wrong())?;
+    if weight.is_finite() && weight > 0.0 { Ok((who.to_owned(), weight)) } else { Err(wrong()) }
+}
+
+pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
+    let interrupt = Interrupt::listen()?;
+    let subjects = args.subjects()?;
+    if !args.only_looks()
+        && let Some(refused) = refusal()?
+    {
+        eprintln!("{refused}");
+        return Ok(Exit::Unsupported);
+    }
+    let progress = Progress::new();
+    let machine = args.machine(&progress, &interrupt);
+    let options = args.options(machine);
+    let report = debloat(subjects, options, &|| interrupt.is_asked(), &mut |event| tell(&progress, event))?;
+    drop(progress);
+    print(&if args.json { json(&report) } else { debloat_text(&report) })?;
+    Ok(exit_of(&report))
+}
+
+fn exit_of(report: &DebloatReport) -> Exit {
+    if report.failed.keys().any(|errno| ["EPERM", "EACCES", "ENOSYS"].contains(&errno.as_str()))
+        && report.huge_pages_split == 0
+    {
+        eprintln!(
+            "hugepilot: splitting another process's huge pages is not permitted\nfix: it needs CAP_SYS_NICE: run as root; \
+             `hugepilot doctor` tells whether a seccomp filter forbids it"
+        );
+        return Exit::Unsupported;
+    }
+    if report.huge_pages_split > 0 { Exit::Yes } else { Exit::No }
+}
+
+/// Why nothing can be freed by splitting here; `None` when it can. Tried, not concluded.
+fn refusal() -> anyhow::Result<Option<String>> {
+    let corrupted = memory::mem_info(&Root::live())?.corrupted;
+    if corrupted > Bytes::ZERO {
+        return Ok(Some(format!(
+            "hugepilot: {corrupted} of memory are broken (HardwareCorrupted in /proc/meminfo), and a split reads every page: \
+             nothing was split\nfix: replace the memory; look at the kernel's log for EDAC or mce"
+        )));
+    }
+    let probe = probe::demote_frees_zero_pages()?;
+    if probe.supported {
+        return Ok(None);
+    }
+    let fix = probe.fix.map_or_else(String::new, |fix| format!("\nfix: {fix}"));
+    Ok(Some(format!("hugepilot: splitting frees nothing here: {}; nothing was split{fix}", probe.why)))
+}
+
+fn tell(progress: &Progress, event: Event) {
+    progress.now(match event {
+        Event::Observing { samples } => format!("looking: {samples} samples"),
+        Event::Scanning { pid, done, all } => format!("reading huge pages of {pid}: {done} of {all}"),
+        Event::Splitting { freed, wanted } => format!("splitting: freed {freed} of {wanted}"),
+    });
+}
+
+impl DebloatArgs {
+    fn only_looks(&self) -> bool {
+        self.dry_run || self.sample.is_some()
+    }
+
+    /// The processes meant, each once.
+    fn subjects(&self) -> anyhow::Result<Vec<Subject>> {
+        let mut pids = self.pid.clone();
+        if let Some(directory) = &self.cgroup {
+            let inside = cgroup::processes(&Root::live(), directory).with_context(|| {
+                format!("no cgroup at {} (such as /sys/fs/cgroup/db.slice)", directory.display())
+            })?;
+            // We ourselves may well be in it.
+            pids.extend(
+                inside.iter().map(|&Pid(pid)| pid).filter(|&pid| pid.unsigned_abs() != std::process::id()),
+            );
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        let mut subjects = Vec::new();
+        for pid in pids {
+            match open(pid) {
+                Ok(process) => subjects.push(self.subject(process)),
+                // Of a cgroup, what ended or has no memory is just not there.
+                Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. })
+                    if !self.pid.contains(&pid) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if subjects.is_empty() {
+            bail!("there is no process to take from");
+        }
+        for who in self.protect.iter().chain(&self.prefer).chain(self.weight.iter().map(|(who, _)| who)) {
+            ensure!(
+                subjects.iter().any(|subject| is(subject.process.id(), who)),
+                "none of the processes is called {who:?} or has that number"
+            );
+        }
+        Ok(subjects)
+    }
+
+    fn subject(&self, process: hugepilot_kernel::Process) -> Subject {
+        let id = process.id().clone();
+        let named = |list: &[String]| list.iter().any(|who| is(&id, who));
+        let standing = match () {
+            () if named(&self.protect) => Standing::Protected,
+            () if named(&self.prefer) => Standing::Preferred,
+            () => Standing::Normal,
+        };
+        let weight = self.weight.iter().find(|(who, _)| is(&id, who)).map_or(1.0, |&(_, weight)| weight);
+        Subject { process, standing, weight }
+    }
+
+    fn policy(&self) -> DebloatPolicy {
+        let order = match self.order {
+            OrderArg::Hawkeye => Order::Hawkeye,
+            OrderArg::Emd => Order::Emd { buckets: self.buckets },
+            OrderArg::Exact => Order::Exact,
+            OrderArg::Heat => Order::Heat,
+        };
+        let mut policy = DebloatPolicy::new(order);
+        if let Some(quantum) = self.quantum {
+            policy.quantum = quantum as usize;
+        }
+        if let Some(min_bloat) = self.min_bloat {
+            policy.min_bloat = min_bloat;
+        }
+        policy.fair = match self.fair {
+            None if self.weight.is_empty() => policy.fair,
+            None | Some(FairArg::Weight) => Fair::Weight,
+            Some(FairArg::Off) => Fair::Off,
+            Some(FairArg::RoundRobin) => Fair::RoundRobin,
+            Some(FairArg::Bloat) => Fair::Bloat,
+        };
+        policy
+    }
+
+    fn observe(&self) -> Nanos {
+        let usual =
+            if self.order == OrderArg::Heat || self.only_looks() { Nanos::seconds(3) } else { Nanos::ZERO };
+        self.observe.unwrap_or(usual)
+    }
+
+    /// Measured only where something follows from it.
+    fn machine(&self, progress: &Progress, interrupt: &Interrupt) -> Machine {
+        let mode = if self.observe() > Nanos::ZERO { self.calibration } else { CalibrationMode::Off };
+        Machine::get(mode, progress, || interrupt.is_asked())
+    }
+
+    fn options(&self, machine: Machine) -> DebloatOptions {
+        DebloatOptions {
+            policy: self.policy(),
+            amount: self.amount,
+            dry_run: self.only_looks(),
+            part: self.sample.unwrap_or(Share::ALL),
+            observe: self.observe(),
+            rate_hz: self.rate.unwrap_or_else(|| machine.affordable_rate()),
+            tlb_entries: machine.tlb_entries,
+            calibration: machine.calibration,
+        }
+    }
+}
+
+/// Whether `who` is this process's number or name.
+fn is(id: &hugepilot_record::ProcessId, who: &str) -> bool {
+    id.command == who || id.pid.to_string() == who
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_read_or_refused() {
+        assert_eq!(parse_weight("redis-server=2.5"), Ok(("redis-server".to_owned(), 2.5)));
+        assert_eq!(parse_weight("a=b=3"), Ok(("a=b".to_owned(), 3.0)), "names may hold an equals sign");
+        for wrong in ["redis", "x=", "x=0", "x=-1", "x=inf", "x=nan"] {
+            assert!(parse_weight(wrong).is_err(), "{wrong}");
+        }
+    }
+}

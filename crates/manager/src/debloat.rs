@@ -1,0 +1,248 @@
+//! `debloat`: look how hot, count what is empty → plan → split until enough is freed → look again.
+
+mod census;
+mod report;
+mod stalls;
+mod warnings;
+
+use hugepilot_kernel::{Process, Target, TargetState};
+use hugepilot_policy::{Calibration, DebloatPolicy, Standing, Tenant, predict_slowdown};
+use hugepilot_record::debloat::DebloatReport;
+use hugepilot_record::tune::Prediction;
+use hugepilot_record::{Pid, Split, SplitAct, SplitOutcome, SplitPlan, Stop};
+use hugepilot_units::{Amount, Bytes, Nanos, Share};
+
+use crate::ManagerError;
+use crate::act::split::{ends, split};
+use census::Found;
+use stalls::Stalls;
+
+/// How to de-bloat.
+#[derive(Clone, Debug)]
+pub struct DebloatOptions {
+    /// The order, and how processes share.
+    pub policy: DebloatPolicy,
+    /// How much to free: bytes, or a share of the bloat.
+    pub amount: Amount,
+    /// Plan, but change nothing.
+    pub dry_run: bool,
+    /// Part of the huge pages to read. Less than all is for an estimate, with `dry_run`.
+    pub part: Share,
+    /// How long to sample before; zero for not at all.
+    pub observe: Nanos,
+    /// Samples per second of each thread's CPU time.
+    pub rate_hz: u32,
+    /// Base pages that the TLB of this machine holds.
+    pub tlb_entries: u32,
+    /// What huge pages save on this machine; without it nothing is predicted.
+    pub calibration: Calibration,
+}
+
+/// A process to take from, and how the user wants it treated.
+#[derive(Debug)]
+pub struct Subject {
+    /// The process.
+    pub process: Process,
+    /// First, like others, or not at all.
+    pub standing: Standing,
+    /// Its weight, where shares go by weight.
+    pub weight: f64,
+}
+
+/// What happens, for whoever shows progress.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// Still sampling.
+    Observing {
+        /// Samples so far.
+        samples: u64,
+    },
+    /// Huge pages are being read.
+    Scanning {
+        /// Of this process.
+        pid: Pid,
+        /// How many are done.
+        done: u64,
+        /// Of how many.
+        all: u64,
+    },
+    /// A huge page was tried.
+    Splitting {
+        /// Freed so far.
+        freed: Bytes,
+        /// What is to be freed.
+        wanted: Bytes,
+    },
+}
+
+/// One process of a run, and all that is known of it.
+struct Member {
+    subject: Subject,
+    /// `None` where nobody looked.
+    stalls: Option<Stalls>,
+    found: Found,
+    acts: Vec<SplitAct>,
+    /// Why it was left alone before the plan was done.
+    ended: Option<Stop>,
+}
+
+/// Everything that a report is made of.
+struct Run {
+    options: DebloatOptions,
+    members: Vec<Member>,
+    plan: SplitPlan,
+    wanted: Bytes,
+    split_time: Nanos,
+    interrupted: bool,
+    warnings: Vec<String>,
+}
+
+/// Frees zero-filled pages of `subjects`. A process that ends half-way is no error while others are left.
+///
+/// # Errors
+/// When a process cannot be sampled (only where its heat decides), or its page map or memory may not be read: EACCES, EPERM;
+/// [`KernelError::NoProcess`] when none is left.
+pub fn debloat(
+    subjects: Vec<Subject>,
+    options: DebloatOptions,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event),
+) -> Result<DebloatReport, ManagerError> {
+    let mut warnings = Vec::new();
+    let stalls = observe(&subjects, &options, interrupted, say, &mut warnings)?;
+    let members = scan(subjects, stalls, options.part, interrupted, say)?;
+    let tenants: Vec<Tenant<'_>> = members.iter().map(Member::tenant).collect();
+    let plan = options.policy.plan(&tenants);
+    let bloat = members.iter().map(|member| member.found.census.estimate().0).sum();
+    let mut run = Run {
+        wanted: options.amount.of(bloat),
+        plan,
+        members,
+        split_time: Nanos::ZERO,
+        interrupted: interrupted(),
+        warnings,
+        options,
+    };
+    if !run.options.dry_run && !run.interrupted {
+        run.act(interrupted, say);
+    }
+    Ok(run.report())
+}
+
+/// What sampling shows of each of `subjects`; nothing for each where nobody looks.
+fn observe(
+    subjects: &[Subject],
+    options: &DebloatOptions,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event),
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Option<Stalls>>, ManagerError> {
+    let nothing = || subjects.iter().map(|_| None).collect();
+    if options.observe == Nanos::ZERO {
+        return Ok(nothing());
+    }
+    let processes: Vec<&Process> = subjects.iter().map(|subject| &subject.process).collect();
+    let mut each = |samples| {
+        say(Event::Observing { samples });
+        !interrupted()
+    };
+    match stalls::observe(&processes, options.observe, options.rate_hz, options.tlb_entries, &mut each) {
+        Ok(seen) => Ok(seen.into_iter().map(Some).collect()),
+        // Only the order that is made of heat cannot do without.
+        Err(error) if options.policy.order.needs_heat() => Err(error),
+        Err(error) => {
+            warnings.push(format!("no slow-down is predicted: {error}"));
+            Ok(nothing())
+        }
+    }
+}
+
+/// Takes the census of each of `subjects` that is still there.
+fn scan(
+    subjects: Vec<Subject>,
+    stalls: Vec<Option<Stalls>>,
+    part: Share,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event),
+) -> Result<Vec<Member>, ManagerError> {
+    let mut members = Vec::new();
+    let mut gone = None;
+    for (subject, stalls) in subjects.into_iter().zip(stalls) {
+        let pid = subject.process.id().pid;
+        let mut each = |done, all| {
+            say(Event::Scanning { pid, done, all });
+            !interrupted()
+        };
+        match census::take(&subject.process, part, &mut each) {
+            Ok(found) => members.push(Member { subject, stalls, found, acts: Vec::new(), ended: None }),
+            Err(error) if subject.process.state() == TargetState::Gone => gone = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match gone {
+        Some(error) if members.is_empty() => Err(error.into()),
+        _ => Ok(members),
+    }
+}
+
+impl Member {
+    fn tenant(&self) -> Tenant<'_> {
+        Tenant {
+            census: &self.found.census,
+            stalls: self.stalls.as_ref().map(|stalls| &stalls.regions),
+            standing: self.subject.standing,
+            weight: self.subject.weight,
+        }
+    }
+    /// What the page map showed freed.
+    fn freed(&self) -> Bytes {
+        let freed = self.acts.iter().map(|act| match act.outcome {
+            SplitOutcome::Freed(bytes) => bytes,
+            _ => Bytes::ZERO,
+        });
+        freed.sum()
+    }
+    /// One more split, unless this process is to be left alone.
+    fn split(&mut self, planned: &Split) -> Bytes {
+        self.ended = self.ended.or_else(|| match self.subject.process.state() {
+            TargetState::Alive => ends(&self.acts),
+            TargetState::Gone => Some(Stop::TargetGone),
+            TargetState::Execed => Some(Stop::TargetExeced),
+        });
+        if self.ended.is_some() {
+            return Bytes::ZERO;
+        }
+        let act = split(&self.subject.process, planned);
+        self.acts.push(act);
+        match act.outcome {
+            SplitOutcome::Freed(bytes) => bytes,
+            _ => Bytes::ZERO,
+        }
+    }
+}
+
+impl Run {
+    fn act(&mut self, interrupted: &dyn Fn() -> bool, say: &mut dyn FnMut(Event)) {
+        let Some(clock) = self.members.first() else { return };
+        let begun = clock.subject.process.now();
+        let (mut freed, wanted) = (Bytes::ZERO, self.wanted);
+        for planned in &self.plan.splits {
+            self.interrupted = interrupted();
+            if freed >= wanted || self.interrupted {
+                break;
+            }
+            freed += self.members[planned.process].split(planned);
+            say(Event::Splitting { freed, wanted });
+        }
+        self.split_time = self.members[0].subject.process.now() - begun;
+    }
+
+    /// By what factor all processes together should become slower, once the first `splits` of the plan are done.
+    fn slowdown(&self, splits: &[Split]) -> Option<Prediction> {
+        let all: Vec<&Stalls> =
+            self.members.iter().map(|member| member.stalls.as_ref()).collect::<Option<_>>()?;
+        let lost = splits.iter().map(|split| split.stalls).sum();
+        let huge = self.members.first()?.found.census.sizes.huge;
+        predict_slowdown(stalls::expected(&all, lost, huge), &self.options.calibration)
+    }
+}

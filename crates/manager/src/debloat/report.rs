@@ -1,0 +1,144 @@
+//! The report of a de-bloating.
+
+use std::collections::BTreeMap;
+
+use hugepilot_kernel::Target;
+use hugepilot_record::debloat::{DebloatReport, ProcessDebloat, SCHEMA};
+use hugepilot_record::{Split, SplitOutcome};
+use hugepilot_units::{Bytes, Region};
+
+use super::warnings::Trap;
+use super::{Member, Run, census};
+
+impl Run {
+    pub(super) fn report(self) -> DebloatReport {
+        let enough = self.plan.enough_for(self.wanted);
+        let planned = &self.plan.splits[..enough];
+        let mut report = self.head();
+        let mut resident_before = Bytes::ZERO;
+        let mut resident_after = Bytes::ZERO;
+        for (index, member) in self.members.iter().enumerate() {
+            let mine: Vec<&Split> = planned.iter().filter(|split| split.process == index).collect();
+            let mut process = member.summary(self.options.dry_run, &mine);
+            let before = &member.found.mappings;
+            resident_before += before.iter().map(|mapping| mapping.resident).sum();
+            // A process that ended gave everything back, and that is none of our doing.
+            let after = member.subject.process.mappings().unwrap_or_else(|_| before.clone());
+            resident_after += after.iter().map(|mapping| mapping.resident).sum();
+            if self.options.dry_run {
+                process.huge_pages_after = process.huge_pages_before - process.split;
+            } else {
+                report.huge_again += member.huge_again();
+            }
+            member.count(&mut report);
+            report.freed_bytes += process.freed_bytes;
+            report.huge_pages_split += process.split;
+            report.huge_pages_before += process.huge_pages_before;
+            report.huge_pages_after += process.huge_pages_after;
+            report.processes.push(process);
+        }
+        if !self.options.dry_run {
+            let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
+            report.rss_drop_bytes = signed(resident_before) - signed(resident_after);
+        }
+        report.predicted_slowdown = self.slowdown(planned);
+        let trap = Trap::read(&self.members);
+        report.warnings.extend(self.warnings);
+        super::warnings::add(&mut report, &trap, &self.options);
+        report
+    }
+
+    /// What is about no single process.
+    fn head(&self) -> DebloatReport {
+        let policy = self.options.policy;
+        let estimates = self.members.iter().map(|member| member.found.census.estimate());
+        let (bloat, error) =
+            estimates.fold((Bytes::ZERO, Bytes::ZERO), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let scans = || self.members.iter().map(|member| &member.found.census);
+        DebloatReport {
+            schema: SCHEMA.to_owned(),
+            order: policy.order.name().to_owned(),
+            fair: policy.fair.name().to_owned(),
+            quantum: policy.quantum as u64,
+            dry_run: self.options.dry_run,
+            bloat_bytes: bloat,
+            bloat_error_bytes: error,
+            requested_bytes: self.wanted,
+            scanned_bytes: scans().map(|census| census.scanned()).sum(),
+            scan_seconds: scans().map(|census| census.took.as_seconds()).sum(),
+            split_seconds: self.split_time.as_seconds(),
+            skipped: self.plan.skipped.iter().map(|(reason, &n)| (reason.to_string(), n)).collect(),
+            stopped: self.interrupted.then(|| hugepilot_record::Stop::Interrupted.to_string()),
+            ..DebloatReport::default()
+        }
+    }
+}
+
+impl Member {
+    fn summary(&self, dry_run: bool, planned: &[&Split]) -> ProcessDebloat {
+        let census = &self.found.census;
+        let zero_pages = census::zero_pages_of(census);
+        let bloat_of =
+            |region: &Region| census.sizes.base.times(zero_pages.get(region).copied().unwrap_or(0).into());
+        let gone: Vec<Region> = if dry_run {
+            planned.iter().map(|split| split.region).collect()
+        } else {
+            let split = self.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
+            split.map(|act| act.region).collect()
+        };
+        let id = self.subject.process.id();
+        let bloat = census.bloat();
+        ProcessDebloat {
+            pid: id.pid,
+            command: id.command.clone(),
+            bloat_bytes_before: bloat,
+            bloat_bytes_after: bloat - gone.iter().map(bloat_of).sum(),
+            freed_bytes: if dry_run { planned.iter().map(|split| split.frees).sum() } else { self.freed() },
+            split: gone.len() as u64,
+            huge_pages_before: census.huge_pages,
+            huge_pages_after: self.huge_pages_now().unwrap_or(0),
+            split_heat_ratio: self.heat_of(&gone),
+        }
+    }
+
+    /// The share of the process's samples that fell on `regions`.
+    #[allow(clippy::cast_precision_loss)]
+    fn heat_of(&self, regions: &[Region]) -> Option<f64> {
+        let stalls = self.stalls.as_ref()?;
+        let lost: u64 =
+            regions.iter().filter_map(|region| stalls.regions.get(region)).map(|&n| u64::from(n)).sum();
+        Some(lost as f64 / stalls.samples.max(1) as f64)
+    }
+
+    /// Huge pages as smaps has them; `None` when the process is gone.
+    fn huge_pages_now(&self) -> Option<u64> {
+        let mappings = self.subject.process.mappings().ok()?;
+        let huge: Bytes = mappings.iter().map(|mapping| mapping.huge).sum();
+        Some(huge.get() / self.found.census.sizes.huge.get())
+    }
+
+    /// Of those split, how many are huge again.
+    fn huge_again(&self) -> u64 {
+        let split = self.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
+        let again =
+            split.filter(|act| self.subject.process.region_pages(act.region).is_ok_and(|pages| pages.huge));
+        again.count() as u64
+    }
+
+    /// Adds what was passed over or failed.
+    fn count(&self, report: &mut DebloatReport) {
+        let add = |counts: &mut BTreeMap<String, u64>, key: String| *counts.entry(key).or_insert(0) += 1;
+        for act in &self.acts {
+            match act.outcome {
+                SplitOutcome::Freed(_) => {}
+                SplitOutcome::StillHuge => add(&mut report.failed, "still_huge".to_owned()),
+                SplitOutcome::Failed(errno) => add(&mut report.failed, errno.to_string()),
+                SplitOutcome::Skipped(reason) => add(&mut report.skipped, reason.to_string()),
+            }
+        }
+        if let Some(stop) = self.ended {
+            let id = self.subject.process.id();
+            report.warnings.push(format!("process {} ({}) was left alone: {stop}", id.pid, id.command));
+        }
+    }
+}

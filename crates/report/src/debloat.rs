@@ -1,0 +1,168 @@
+//! `debloat` as text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};
+
+use crate::table::{grouped, percent, table};
+
+/// Processes shown; of many more than these nobody reads the rest.
+const SHOWN: usize = 30;
+
+/// The report for people: the verdict first, then each process, then how it was found and what stood in the way.
+pub fn debloat_text(report: &DebloatReport) -> String {
+    let mut text = format!("{}\n", verdict(report));
+    text.push_str(&processes(report));
+    text.push_str(&method(report));
+    text.push_str(&counts("passed over", &report.skipped));
+    text.push_str(&counts("failed", &report.failed));
+    for warning in &report.warnings {
+        let _ = writeln!(text, "note: {warning}");
+    }
+    text
+}
+
+fn verdict(report: &DebloatReport) -> String {
+    let error = report.bloat_error_bytes;
+    let give_or_take = if error.get() > 0 { format!(" ± {error}") } else { String::new() };
+    let bloat = format!(
+        "{}{give_or_take} of bloat in {} huge pages",
+        report.bloat_bytes,
+        grouped_count(report.huge_pages_before)
+    );
+    let slower = report.predicted_slowdown.map_or_else(String::new, |p| {
+        format!(", predicted slow-down {:.3}x ({:.3}–{:.3})", p.median, p.low, p.high)
+    });
+    let split = grouped_count(report.huge_pages_split);
+    if report.dry_run {
+        return format!(
+            "{bloat}; would free {} by splitting {split} of them{slower}; nothing was changed",
+            report.freed_bytes
+        );
+    }
+    if let Some(stopped) = &report.stopped {
+        return format!(
+            "{bloat}; freed {} by splitting {split} of them, then: {stopped}",
+            report.freed_bytes
+        );
+    }
+    if report.huge_pages_split == 0 {
+        return format!("{bloat}; nothing was split");
+    }
+    format!(
+        "{bloat}; freed {} by splitting {split} of them in {:.2} s{slower}",
+        report.freed_bytes, report.split_seconds
+    )
+}
+
+fn processes(report: &DebloatReport) -> String {
+    let header = ["PID", "COMMAND", "BLOAT", "FREED", "SPLIT", "HUGE_BEFORE", "HUGE_AFTER", "HEAT_OF_SPLIT"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let row = |one: &ProcessDebloat| {
+        vec![
+            one.pid.to_string(),
+            one.command.clone(),
+            one.bloat_bytes_before.to_string(),
+            one.freed_bytes.to_string(),
+            grouped_count(one.split),
+            grouped_count(one.huge_pages_before),
+            grouped_count(one.huge_pages_after),
+            one.split_heat_ratio.map_or_else(|| "-".to_owned(), percent),
+        ]
+    };
+    rows.extend(report.processes.iter().take(SHOWN).map(row));
+    let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7]));
+    if report.processes.len() > SHOWN {
+        let _ = writeln!(text, "and {} more processes (--json has all)", report.processes.len() - SHOWN);
+    }
+    text
+}
+
+fn method(report: &DebloatReport) -> String {
+    let rate = report.scanned_bytes.as_f64() / f64::from(1 << 30) / report.scan_seconds.max(1e-9);
+    let quantum = match report.fair.as_str() {
+        "round-robin" => format!(", {} huge pages in a row", report.quantum),
+        _ => String::new(),
+    };
+    format!(
+        "\norder {}, shares {}{quantum}; read {} in {:.2} s ({rate:.1} GiB/s)\n",
+        report.order, report.fair, report.scanned_bytes, report.scan_seconds
+    )
+}
+
+fn counts(what: &str, counts: &BTreeMap<String, u64>) -> String {
+    let some: Vec<String> =
+        counts.iter().filter(|&(_, &n)| n > 0).map(|(why, n)| format!("{why} {n}")).collect();
+    if some.is_empty() { String::new() } else { format!("{what}: {}\n", some.join(", ")) }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn grouped_count(count: u64) -> String {
+    grouped(count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::Pid;
+    use hugepilot_record::debloat::SCHEMA;
+    use hugepilot_record::tune::Prediction;
+    use hugepilot_testkit::assert_golden;
+    use hugepilot_units::Bytes;
+
+    use super::*;
+
+    fn report() -> DebloatReport {
+        let process = |pid, command: &str, split| ProcessDebloat {
+            pid: Pid(pid),
+            command: command.to_owned(),
+            bloat_bytes_before: Bytes::gib(2),
+            bloat_bytes_after: Bytes::gib(1),
+            freed_bytes: Bytes::gib(1),
+            split,
+            huge_pages_before: 4096,
+            huge_pages_after: 4096 - split,
+            split_heat_ratio: Some(0.031),
+        };
+        DebloatReport {
+            schema: SCHEMA.to_owned(),
+            order: "heat".to_owned(),
+            fair: "round-robin".to_owned(),
+            quantum: 8,
+            bloat_bytes: Bytes::gib(4),
+            requested_bytes: Bytes::gib(2),
+            freed_bytes: Bytes::gib(2),
+            huge_pages_split: 1380,
+            huge_pages_before: 8192,
+            huge_pages_after: 6812,
+            scanned_bytes: Bytes::gib(16),
+            scan_seconds: 1.0,
+            split_seconds: 0.25,
+            predicted_slowdown: Some(Prediction { low: 1.001, median: 1.01, high: 1.02 }),
+            skipped: BTreeMap::from([("mlocked".into(), 3), ("protected".into(), 0)]),
+            failed: BTreeMap::from([("EINVAL".into(), 1)]),
+            processes: vec![process(4711, "btree", 690), process(4712, "memcached", 690)],
+            warnings: vec!["something".into()],
+            ..DebloatReport::default()
+        }
+    }
+
+    #[test]
+    fn done() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/debloat.txt");
+        assert_golden(path, &debloat_text(&report()));
+    }
+
+    #[test]
+    fn dry_run_says_that_nothing_changed() {
+        let text = debloat_text(&DebloatReport { dry_run: true, ..report() });
+        assert!(text.lines().next().unwrap().ends_with("nothing was changed"), "{text}");
+        assert!(text.contains("would free 2GiB"), "{text}");
+    }
+
+    #[test]
+    fn an_estimate_shows_its_error() {
+        let text = debloat_text(&DebloatReport { bloat_error_bytes: Bytes::mib(512), ..report() });
+        assert!(text.contains("4GiB ± 512MiB of bloat"), "{text}");
+    }
+}
