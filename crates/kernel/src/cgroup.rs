@@ -61,6 +61,21 @@ impl MemoryCgroup {
         Some(Self { version: Version::V2, mount: mount.into(), path })
     }
 
+    /// The cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`; `None` when no memory is accounted there.
+    pub fn at(root: &Root, directory: &Path) -> Option<Self> {
+        let inside = directory.strip_prefix("/").unwrap_or(directory);
+        let has = |path: &Path, file: &str| root.join(path).join(file).exists();
+        // The root of version 2 accounts nothing itself.
+        let version = match () {
+            () if has(inside, "memory.limit_in_bytes") => Version::V1,
+            () if has(inside, "memory.current") => Version::V2,
+            () => return None,
+        };
+        let mount = inside.ancestors().take_while(|path| has(path, "cgroup.procs")).last()?;
+        let path = inside.strip_prefix(mount).ok()?.to_owned();
+        Some(Self { version, mount: mount.to_owned(), path })
+    }
+
     /// Which version it is.
     pub const fn version(&self) -> Version {
         self.version
@@ -165,6 +180,29 @@ mod tests {
         assert_eq!(group.pressure_file().unwrap(), "sys/fs/cgroup/s.slice/x y/memory.pressure");
         let free = MemoryCgroup::find(&root, "0::/s.slice\n").unwrap();
         assert_eq!(free.room(&root), Room::ENDLESS);
+    }
+
+    #[test]
+    fn a_cgroup_is_found_by_its_directory() {
+        let (_dir, root) = fixture(&[
+            ("sys/fs/cgroup/memory/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000000\n"),
+            ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "900000\n"),
+            ("sys/fs/cgroup/unified/cgroup.procs", ""),
+            ("sys/fs/cgroup/unified/b/cgroup.procs", ""),
+            ("sys/fs/cgroup/unified/b/memory.current", "7\n"),
+            ("home/memory.current", "7\n"),
+        ]);
+        let at = |directory: &str| MemoryCgroup::at(&root, Path::new(directory));
+        let v1 = at("/sys/fs/cgroup/memory/a").unwrap();
+        assert_eq!((v1.version(), v1.path()), (Version::V1, Path::new("a")));
+        assert_eq!(v1.room(&root).left, Bytes::new(100_000));
+        let v2 = at("/sys/fs/cgroup/unified/b/").unwrap();
+        assert_eq!(v2.pressure_file().unwrap(), "sys/fs/cgroup/unified/b/memory.pressure");
+        for no_cgroup in ["/sys/fs/cgroup/unified", "/home", "/none", "/"] {
+            assert_eq!(at(no_cgroup), None, "{no_cgroup}");
+        }
     }
 
     #[test]

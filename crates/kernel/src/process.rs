@@ -94,6 +94,17 @@ impl Process {
             .ok_or_else(|| KernelError::parse(&self.path.join("stat"), 1, "pid (name) state …", &bytes))
     }
 
+    /// How readily the kernel kills it for lack of memory: −1000 for never, up to 1000.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn oom_score_adj(&self) -> Result<i32> {
+        let text = self.text("oom_score_adj")?;
+        text.trim().parse().map_err(|_| {
+            KernelError::parse(&self.path.join("oom_score_adj"), 1, "−1000 to 1000", text.as_bytes())
+        })
+    }
+
     /// Its threads as they are now.
     ///
     /// # Errors
@@ -339,6 +350,7 @@ mod tests {
         assert!(!process.threads().unwrap().is_empty());
         assert!(process.mappings().unwrap().iter().any(|m| m.resident > Bytes::ZERO));
         assert!(process.now() > Nanos::ZERO);
+        assert!((-1000..=1000).contains(&process.oom_score_adj().unwrap()));
     }
 
     #[test]

@@ -38,6 +38,11 @@ impl Cgroup {
         panic!("no memory cgroup can be made; the test begins with requires!(need::cgroup_memory())");
     }
 
+    /// Its directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// A command that enters the cgroup and then becomes `program`, so that all its memory counts.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
