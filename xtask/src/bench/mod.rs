@@ -29,7 +29,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "overhead",
-        about: "what does watching cost the target, and us? [PAIRS=7] [FOOTPRINT=16GiB] [HOT=1GiB]",
+        about: "what does watching cost the target, and us? [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB]",
         run: overhead::run,
     },
     Bench {

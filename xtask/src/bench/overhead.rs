@@ -11,12 +11,15 @@ use anyhow::{Context, Result, ensure};
 
 use super::pairs::{median, pairs};
 
-/// How long each stretch is measured, after a second to settle.
-const STRETCH: Duration = Duration::from_secs(4);
+/// Before each stretch, for the watcher to attach.
+const SETTLE: Duration = Duration::from_millis(600);
+/// How long each stretch is measured. Short, because a shared machine's speed wanders within seconds; many pairs make up
+/// for it.
+const STRETCH: Duration = Duration::from_millis(1600);
 
-/// `[PAIRS=7] [FOOTPRINT=16GiB] [HOT=1GiB]`
+/// `[PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let count = args.first().map_or(Ok(7), |text| text.parse()).context("PAIRS is a number")?;
+    let count = args.first().map_or(Ok(50), |text| text.parse()).context("PAIRS is a number")?;
     ensure!(count >= 5, "fewer than 5 pairs show no spread");
     let mut workload =
         Workload::start(hugepilot, args.get(1).unwrap_or(&"16GiB"), args.get(2).unwrap_or(&"1GiB"))?;
@@ -55,7 +58,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
 
 /// The mean throughput over one stretch.
 fn rate(lines: &mut impl Iterator<Item = f64>) -> f64 {
-    let settled = Instant::now() + Duration::from_secs(1);
+    let settled = Instant::now() + SETTLE;
     while Instant::now() < settled {
         lines.next();
     }
@@ -96,7 +99,7 @@ impl Workload {
                 "--seconds",
                 "0",
                 "--interval",
-                "200ms",
+                "100ms",
                 "--footprint",
                 footprint,
                 "--hot",
