@@ -67,8 +67,8 @@ impl PairedStats {
             |part: fn(&(f64, f64)) -> f64| format!("{:.4}", middle(&sorted(self.pairs.iter().map(part))));
         line("median", &median(|pair| pair.0), &median(|pair| pair.1), &format!("{:.4}", self.median_ratio));
         let Self { pairs, median_ratio, min_ratio, max_ratio, certain } = self;
-        let certain = certain
-            .map_or_else(String::new, |(low, high)| format!(" (95 % certain: {low:.4} to {high:.4})"));
+        let certain =
+            certain.map_or_else(String::new, |(low, high)| format!(" (95 % certain: {low:.4} to {high:.4})"));
         let _ = writeln!(
             text,
             "{b} / {a}: median {median_ratio:.4}{certain}, from {min_ratio:.4} to {max_ratio:.4}, {} pairs",
