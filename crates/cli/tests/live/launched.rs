@@ -1,5 +1,9 @@
 //! `tune -- CMD`: a program from its start to its end, alone or compared.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
 use hugepilot_record::tune::Figure;
 use hugepilot_testkit::{need, requires};
 
@@ -59,4 +63,35 @@ fn a_command_that_does_not_exist_is_an_error_with_its_name() {
     }
     // A folder is there, and cannot be run.
     hugepilot(["tune", "--calibration", "off", "--", "/proc"]).exits(2).says(&["/proc", "ermission denied"]);
+}
+
+#[test]
+fn only_what_the_system_cannot_run_is_called_so() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    let folder = tempfile::tempdir().unwrap();
+    let garbage = folder.path().join("garbage");
+    std::fs::write(&garbage, b"\x7fELF, but no program").unwrap();
+    std::fs::set_permissions(&garbage, Permissions::from_mode(0o755)).unwrap();
+    for flags in [&[][..], &["--baseline"]] {
+        let tune = |command: &[&str]| {
+            hugepilot([&["tune", "--calibration", "off"], flags, &["--"], command].concat())
+        };
+        let refused = tune(&[garbage.to_str().unwrap()]);
+        refused.exits(2).says(&["cannot start", "garbage", "Exec format error"]);
+        assert_eq!(refused.err().matches("cannot start").count(), 1, "{refused:?}");
+        let ended = tune(&["sh", "-c", "exit 127"]);
+        assert!(!ended.exits(1).err().contains("cannot start"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_launched_program_inherits_nothing_of_ours() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    let script = ["sh", "-c", "ls /proc/$$/fd; grep SigIgn /proc/$$/status"];
+    let alone = Command::new(script[0]).args(&script[1..]).stdin(Stdio::null()).output().unwrap();
+    let alone = String::from_utf8(alone.stdout).unwrap();
+    let done = hugepilot([&["tune", "--calibration", "off", "--"], &script[..]].concat());
+    assert!(done.exits(1).err().ends_with(&alone), "{alone:?}, and with us {done:?}");
 }
