@@ -95,3 +95,24 @@ fn a_launched_program_inherits_nothing_of_ours() {
     let done = hugepilot([&["tune", "--calibration", "off", "--"], &script[..]].concat());
     assert!(done.exits(1).err().ends_with(&alone), "{alone:?}, and with us {done:?}");
 }
+
+#[test]
+fn each_child_is_tuned_within_its_own_budget() {
+    requires!(need::live());
+    requires!(need::cap_sys_nice());
+    requires!(need::cap_perfmon());
+    requires!(base_pages_by_default());
+    let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 5 >&2");
+    let flags = "tune --json --calibration off --observe 1s --for 60s --max-collapse 2s --budget 10%";
+    let words = flags.split(' ').chain(["--", "sh", "-c"]).map(str::to_owned);
+    let done = hugepilot(words.chain([format!("{child}; {child}; true")]));
+    let report = done.exits(0).report();
+    let second: Vec<String> =
+        done.err().lines().filter_map(|line| line.strip_prefix("ready ").map(str::to_owned)).collect();
+    assert_eq!(report.target.pid.to_string(), second[1], "{done:?}");
+    // A tenth of a child's 256 regions, in each of them.
+    let made = report.huge_bytes_after - report.huge_bytes_before;
+    assert!((20..=26).contains(&(made.get() >> 21)), "{made} {done:?}");
+    assert!((40..=52).contains(&report.verified_regions), "{done:?}");
+    assert!(report.eligible_regions < 80, "of 64 hot regions, not of both children's: {done:?}");
+}
