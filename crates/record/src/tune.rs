@@ -189,7 +189,7 @@ pub struct TuneReport {
     pub budget_bytes: Bytes,
     /// What was picked, hottest first, all rounds together.
     pub candidates: Vec<Candidate>,
-    /// What was passed over, and why; as of the last plan.
+    /// What was passed over, and why; as of the last plan, without what we promoted.
     pub skipped: BTreeMap<String, u64>,
     /// Regions of the target that could have been picked, had the budget been endless.
     pub eligible_regions: u64,
@@ -207,7 +207,8 @@ pub struct TuneReport {
     pub promotion_seconds: f64,
     /// Time from attaching to the last promotion.
     pub settled_seconds: f64,
-    /// Share of all samples that fell on the picked regions.
+    /// The picks' share of the target's samples, as planned: the sum of what each had when its last plan was made, at most
+    /// 1. Samples from after a promotion do not count: they would show what it changed.
     pub picked_heat_ratio: f64,
     /// What it should gain; `None` without a calibration.
     pub predicted_speedup: Option<Prediction>,

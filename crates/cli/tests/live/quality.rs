@@ -32,6 +32,10 @@ fn the_hot_regions_are_promoted_and_no_others() {
         let (recall, precision) = (found / workload.hot.len() as f64, found / promoted.len() as f64);
         eprintln!("{pattern}: {recall:.3} of the hot regions, precision {precision:.3}");
         assert!(recall >= 0.90 && precision >= 0.95, "{pattern}: {recall} {precision} {done:?}");
+        let planned: f64 = report.candidates.iter().map(|candidate| candidate.heat_ratio).sum();
+        let off = (report.picked_heat_ratio - planned.min(1.0)).abs();
+        assert!(off < 1e-9 || !report.failed.is_empty(), "{off} {done:?}");
+        assert!(!report.skipped.contains_key("already_huge"), "nobody else made huge pages: {done:?}");
         // The report says what the kernel says.
         assert_eq!(promoted.len() as u64, report.verified_regions);
         assert_eq!(huge_now(workload.pid()), sizes().huge.times(report.verified_regions));

@@ -208,7 +208,7 @@ impl<'a> Session<'a> {
         self.spaces.retain(|pid| self.observation.of(pid).is_some());
         let tuned = self.spaces.of(target.id());
         tuned.look(huge_bytes(&seen), samples);
-        seen.heat.retain(|heat| tuned.may_pick(heat.region));
+        seen.heat.retain(|heat| tuned.may_pick(heat.region, seen.pages.get(&heat.region)));
         let plan = plan(tuned, &seen, counts.total(), &self.options);
         let prediction = self.predict(&plan, hot, &counts);
         let tuned = self.spaces.of(target.id());

@@ -1,6 +1,6 @@
 //! What a session writes down, and the report it becomes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Target};
@@ -10,7 +10,7 @@ use hugepilot_record::tune::{
     Activity, Candidate, Figure, SCHEMA, SamplerReport, Spread, TargetInfo, TuneReport,
 };
 use hugepilot_record::{Journal, Outcome, Plan, Snapshot};
-use hugepilot_units::{Bytes, Nanos, Region};
+use hugepilot_units::{Bytes, Nanos};
 
 use super::{FIGURES, Session};
 use crate::tune::{TuneOptions, warnings};
@@ -31,7 +31,6 @@ impl Session<'_> {
         {
             self.report.huge_bytes_after = mappings.iter().map(|m| m.huge).sum();
         }
-        self.report.picked_heat_ratio = self.picked_heat_ratio();
         self.report
             .candidates
             .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));
@@ -51,24 +50,6 @@ impl Session<'_> {
         self.report.conclude(self.options.larger_is_better);
         self.report.warnings = warnings::warnings(&self.report, self.share, self.chosen.samples_time);
         self.report
-    }
-
-    /// The share of all samples on the picked regions.
-    #[allow(clippy::cast_precision_loss)]
-    fn picked_heat_ratio(&self) -> f64 {
-        let Some(view) = self.observation.of(self.report.target.pid) else { return 0.0 };
-        let sizes = self.process.sizes();
-        let picked: BTreeSet<Region> =
-            self.report.candidates.iter().map(|candidate| sizes.region_of(candidate.start)).collect();
-        let heat = view.heat.regions(self.options.tlb_entries);
-        let on_picks: u64 = heat
-            .iter()
-            .filter(|heat| picked.contains(&heat.region))
-            .map(|heat| u64::from(heat.samples))
-            .sum();
-        // The heat ages, the counts do not: the share is of the samples that still count.
-        let addressed = view.heat.addressed().max(1) as f64;
-        on_picks as f64 / addressed * view.counts.ratio(view.counts.addressed())
     }
 
     fn sampler_report(&self) -> SamplerReport {
@@ -101,6 +82,7 @@ impl Session<'_> {
         report.huge_bytes_before = tuned.huge_before;
         report.huge_bytes_after = super::huge_bytes(seen);
         report.predicted_speedup = tuned.predicted;
+        report.picked_heat_ratio = tuned.heat_ratio();
         report.before.stall_ratio = tuned.untouched.ratio();
         if self.first_act.is_none()
             && let Ok(counters) = &self.counters
@@ -127,6 +109,7 @@ impl Session<'_> {
                 verified: outcome.map(|outcome| outcome == Outcome::Verified),
             });
         }
+        self.report.picked_heat_ratio = tuned.heat_ratio();
     }
 
     pub(super) fn note_journal(&mut self, target: &Process, journal: &Journal) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_policy::Share;
 use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Outcome, Pick, Pid, ProcessId};
+use hugepilot_record::{Outcome, Pick, Pid, ProcessId, RegionPages};
 use hugepilot_units::{Bytes, Region};
 
 /// A region that failed so often is left alone.
@@ -30,6 +30,8 @@ pub(super) struct Tuned {
 /// What became of a region that was picked.
 #[derive(Debug, Default)]
 struct Picked {
+    /// Its share of the samples that its last plan was made from.
+    heat_ratio: f64,
     failures: u32,
     verified: bool,
 }
@@ -46,13 +48,17 @@ impl Tuned {
     pub(super) fn left_of(&self, budget: Bytes, huge: Bytes) -> Bytes {
         budget - (huge - self.huge_before)
     }
-    /// Whether a region is a candidate: not one that always fails.
-    pub(super) fn may_pick(&self, region: Region) -> bool {
-        self.picked.get(&region).is_none_or(|picked| picked.failures < MAX_TRIES)
+    /// Whether a region is a candidate: neither one that we promoted and that is huge still, nor one that always fails.
+    pub(super) fn may_pick(&self, region: Region, pages: Option<&RegionPages>) -> bool {
+        self.picked.get(&region).is_none_or(|picked| {
+            let done = picked.verified && pages.is_none_or(|pages| pages.huge);
+            !done && picked.failures < MAX_TRIES
+        })
     }
     /// Notes what became of a pick; `None` when nothing was done.
     pub(super) fn note(&mut self, pick: &Pick, outcome: Option<Outcome>) {
         let picked = self.picked.entry(pick.region).or_default();
+        picked.heat_ratio = pick.heat_ratio;
         picked.verified |= outcome == Some(Outcome::Verified);
         picked.failures += u32::from(outcome.is_some_and(|outcome| outcome != Outcome::Verified));
         self.acted |= outcome.is_some();
@@ -60,6 +66,11 @@ impl Tuned {
     /// Regions that were seen on a huge page after we promoted them.
     pub(super) fn verified(&self) -> u64 {
         self.picked.values().filter(|picked| picked.verified).count() as u64
+    }
+    /// The picks' share of the samples that their plans were made from, at most 1: a later plan has more samples, and its
+    /// picks had time to gain on the earlier ones.
+    pub(super) fn heat_ratio(&self) -> f64 {
+        self.picked.values().map(|picked| picked.heat_ratio).sum::<f64>().min(1.0)
     }
 }
 
@@ -102,6 +113,10 @@ mod tests {
         Pick { region, heat_ratio, pages_seen: 9, added, mapping: "[anon]".to_owned() }
     }
 
+    fn pages(region: u64, huge: bool) -> RegionPages {
+        RegionPages { region: Region::new(region), resident: 512, swapped: 0, huge, shared: 0 }
+    }
+
     #[test]
     fn a_budget_is_spent_by_what_we_made_and_nothing_else() {
         let mut tuned = Tuned::default();
@@ -114,14 +129,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hopeless_is_no_candidate() {
+    fn what_is_done_or_hopeless_is_no_candidate() {
         let mut tuned = Tuned::default();
+        tuned.note(&pick(1, 0.1), Some(Outcome::Verified));
+        assert!(!tuned.may_pick(Region::new(1), Some(&pages(1, true))));
+        assert!(tuned.may_pick(Region::new(1), Some(&pages(1, false))), "the program took it apart");
         for _ in 0..3 {
-            assert!(tuned.may_pick(Region::new(2)));
+            assert!(tuned.may_pick(Region::new(2), Some(&pages(2, false))));
             tuned.note(&pick(2, 0.1), Some(Outcome::Failed(Errno::EAGAIN)));
         }
-        assert!(!tuned.may_pick(Region::new(2)) && tuned.may_pick(Region::new(1)));
-        assert_eq!(tuned.verified(), 0);
+        assert!(!tuned.may_pick(Region::new(2), Some(&pages(2, false))));
+        assert!(tuned.may_pick(Region::new(3), Some(&pages(3, true))), "huge, and not by us");
+        assert_eq!(tuned.verified(), 1);
+    }
+
+    #[test]
+    fn a_region_picked_twice_counts_once() {
+        let mut tuned = Tuned::default();
+        tuned.note(&pick(1, 0.25), None);
+        assert!(!tuned.acted, "a dry run");
+        tuned.note(&pick(1, 0.5), Some(Outcome::NotSeen));
+        tuned.note(&pick(2, 0.25), Some(Outcome::Verified));
+        assert_eq!(tuned.heat_ratio(), 0.75);
+        tuned.note(&pick(3, 0.5), Some(Outcome::Verified));
+        assert_eq!(tuned.heat_ratio(), 1.0);
     }
 
     #[test]
