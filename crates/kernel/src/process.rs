@@ -79,9 +79,9 @@ impl Process {
     pub const fn root(&self) -> &Root {
         &self.root
     }
-    /// The cgroup that accounts its memory.
-    pub const fn cgroup(&self) -> Option<&MemoryCgroup> {
-        self.cgroup.as_ref()
+    /// Its memory cgroup, by path, where the limits of that cannot be seen from here.
+    pub fn unseen_cgroup(&self) -> Option<String> {
+        self.cgroup.as_ref().filter(|group| !group.is_visible(&self.root)).map(MemoryCgroup::path)
     }
 
     /// Its `stat` line.

@@ -153,6 +153,8 @@ pub struct CgroupReport {
     pub version: u8,
     /// Its path in the hierarchy, from `/`.
     pub path: String,
+    /// Whether its limits can be seen from here; not where a container is shown another part of the hierarchy.
+    pub visible: bool,
     /// The tightest limit of it and all above it; null for none.
     pub limit_bytes: Option<Bytes>,
     /// What is left of that limit; null for no limit.

@@ -94,6 +94,9 @@ fn settings(report: &DoctorReport) -> String {
 fn cgroup_line(cgroup: &CgroupReport) -> String {
     let limit = match (cgroup.limit_bytes, cgroup.left_bytes) {
         (Some(limit), Some(left)) => format!("limit {limit}, {left} left"),
+        _ if !cgroup.visible => {
+            "whose limits cannot be seen from here: run on the host, or mount its hierarchy".to_owned()
+        }
         _ => "no limit".to_owned(),
     };
     format!("v{} {}, {limit}", cgroup.version, cgroup.path)
@@ -172,6 +175,7 @@ mod tests {
             cgroup: Some(CgroupReport {
                 version: 2,
                 path: "/a.slice".into(),
+                visible: true,
                 limit_bytes: Some(Bytes::gib(2)),
                 left_bytes: Some(Bytes::mib(512)),
             }),
@@ -227,6 +231,13 @@ Live processes cannot be tuned here: that takes promote and one sampler.
             (probe.supported, probe.fix) = (true, None);
         }
         report.thp.clear();
+        let unseen = report.cgroup.as_ref().map(|cgroup| CgroupReport {
+            visible: false,
+            limit_bytes: None,
+            left_bytes: None,
+            ..cgroup.clone()
+        });
+        assert!(cgroup_line(&unseen.unwrap()).contains("cannot be seen from here"));
         report.cgroup = None;
         report.cpu.tlb.assumed = true;
         let text = doctor_text(&report);

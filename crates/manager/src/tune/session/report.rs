@@ -13,6 +13,7 @@ use hugepilot_record::{Journal, Outcome, Plan, Snapshot};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::{FIGURES, Session};
+use crate::status::unseen_limit;
 use crate::tune::{TuneOptions, warnings};
 
 impl Session<'_> {
@@ -49,6 +50,7 @@ impl Session<'_> {
         self.report.sampler = self.sampler_report();
         self.report.conclude(self.options.larger_is_better);
         self.report.warnings = warnings::warnings(&self.report, self.share, self.chosen.samples_time);
+        self.report.warnings.extend(self.unseen_limit);
         self.report
     }
 
@@ -72,6 +74,7 @@ impl Session<'_> {
 
     /// Makes the report one about `target`, but for the sums over all that was tuned.
     pub(super) fn note_plan(&mut self, target: &Process, seen: &Snapshot, plan: &Plan) {
+        self.unseen_limit = unseen_limit(target);
         let tuned = self.spaces.of(target.id());
         let report = &mut self.report;
         report.target = TargetInfo { pid: target.id().pid, command: target.id().command.clone() };
