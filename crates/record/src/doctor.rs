@@ -98,6 +98,10 @@ impl Probe {
     pub fn no(name: &str, why: impl Into<String>, fix: Option<String>) -> Self {
         Self { name: name.to_owned(), supported: false, why: why.into(), fix, detail: None }
     }
+    /// Whether every verb does without it: hugetlb pools are looked at for those who use them.
+    pub fn is_optional(&self) -> bool {
+        self.name == Self::HUGETLB_2M || self.name == Self::HUGETLB_1G
+    }
     /// The same with more to tell.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {

@@ -52,14 +52,17 @@ fn probes(report: &DoctorReport) -> String {
         // A reason of several parts is one to a line.
         let details = probe.detail.iter().flat_map(|detail| detail.split("; "));
         rows.extend(details.map(|detail| ["", "", detail]));
+        if probe.is_optional() && !probe.supported {
+            rows.push(["", "", "not needed by tune"]);
+        }
     }
     table(rows)
 }
 
-/// Each remedy once, with the probes it would help.
+/// Each remedy once, with the probes it would help; none for what nobody needs.
 fn fixes(report: &DoctorReport) -> String {
     let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
-    for probe in report.probes.iter().filter(|probe| !probe.supported) {
+    for probe in report.probes.iter().filter(|probe| !probe.supported && !probe.is_optional()) {
         let Some(fix) = probe.fix.as_deref() else { continue };
         match fixes.iter_mut().find(|(known, _)| *known == fix) {
             Some((_, names)) => names.push(&probe.name),
@@ -170,6 +173,7 @@ mod tests {
                 denied(Probe::DEMOTE_FREES_ZERO_PAGES),
                 Probe::yes(Probe::SAMPLER_CPU_CLOCK, "samples came"),
                 Probe::no(Probe::SAMPLER_HARDWARE, "no PMU", None).with_detail("PEBS: ENOENT; IBS: hidden"),
+                Probe::no(Probe::HUGETLB_2M, "no pages are set aside", Some("echo N".into())),
             ],
             thp: BTreeMap::from([("enabled".into(), "always [madvise] never".into())]),
             cgroup: Some(CgroupReport {
@@ -200,6 +204,8 @@ yes  sampler_cpu_clock        samples came
 no   sampler_hardware         no PMU
                               PEBS: ENOENT
                               IBS: hidden
+no   hugetlb_2m               no pages are set aside
+                              not needed by tune
 
 What to do
   promote, demote_frees_zero_pages:

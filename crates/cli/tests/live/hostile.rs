@@ -172,7 +172,7 @@ fn names_made_to_hurt_arrive_as_text() {
     let victim = Victim::c("hostile_name.c", &[]);
     let ready = victim.ready(SOON);
     let pid = victim.pid().to_string();
-    let text = hugepilot(["status", "-p", &pid]);
+    let text = hugepilot(["status", "--all", "-p", &pid]);
     is_plain(text.exits(0));
     // A line break in a name would make more lines than there are mappings.
     assert!(text.out().lines().any(|line| line.contains("</script>") && line.contains("memfd")), "{text:?}");
