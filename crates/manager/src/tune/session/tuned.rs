@@ -70,7 +70,7 @@ impl Tuned {
     /// The picks' share of the samples that their plans were made from, at most 1: a later plan has more samples, and its
     /// picks had time to gain on the earlier ones.
     pub(super) fn heat_ratio(&self) -> f64 {
-        self.picked.values().map(|picked| picked.heat_ratio).sum::<f64>().min(1.0)
+        self.picked.values().fold(0.0_f64, |sum, picked| sum + picked.heat_ratio).min(1.0)
     }
 }
 
@@ -146,6 +146,7 @@ mod tests {
     #[test]
     fn a_region_picked_twice_counts_once() {
         let mut tuned = Tuned::default();
+        assert!(tuned.heat_ratio().is_sign_positive(), "no -0 in the report");
         tuned.note(&pick(1, 0.25), None);
         assert!(!tuned.acted, "a dry run");
         tuned.note(&pick(1, 0.5), Some(Outcome::NotSeen));
