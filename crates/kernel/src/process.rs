@@ -314,11 +314,6 @@ impl Target for Process {
             .or_else(|| memory::pressure(&self.root, "proc/pressure/memory"))
     }
 
-    fn user_time(&self) -> Option<Nanos> {
-        let ticks = self.stat().ok()?.user_ticks;
-        Some(Nanos::new(ticks.saturating_mul(1_000_000_000) / rustix::param::clock_ticks_per_second()))
-    }
-
     fn now(&self) -> Nanos {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Nanos::seconds(u64::try_from(now.tv_sec).unwrap_or(0))

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use hugepilot_record::tune::Figure;
 use hugepilot_testkit::{need, requires};
 
-use crate::look::base_pages_by_default;
+use crate::look::tunable;
 use crate::tool::{Done, HUGEPILOT, hugepilot};
 
 /// `hugepilot tune FLAGS -- hugepilot lab workload WORDS`.
@@ -22,10 +22,7 @@ const WORK: &str = "hot-set --footprint 512MiB --hot 128MiB";
 
 #[test]
 fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
-    requires!(need::live());
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(tunable());
     let done = tune_command("--budget 50%", &format!("{WORK} --seconds 4"));
     let report = done.exits(0).report();
     assert!(report.verified_regions > 30, "{done:?}");
@@ -36,10 +33,7 @@ fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
 
 #[test]
 fn a_comparison_gives_all_three_figures() {
-    requires!(need::live());
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(tunable());
     let done = tune_command("--budget 50% --baseline --all-huge", &format!("{WORK} --ops 150000000"));
     let report = done.exits(0).report();
     let seconds = |figure: Option<Figure>| figure.and_then(|figure| figure.seconds).unwrap().median;
@@ -98,10 +92,7 @@ fn a_launched_program_inherits_nothing_of_ours() {
 
 #[test]
 fn each_child_is_tuned_within_its_own_budget() {
-    requires!(need::live());
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(tunable());
     let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 5 >&2");
     let flags = "tune --json --calibration off --observe 1s --for 60s --max-collapse 2s --budget 10%";
     let words = flags.split(' ').chain(["--", "sh", "-c"]).map(str::to_owned);
