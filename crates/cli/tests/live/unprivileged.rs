@@ -70,7 +70,7 @@ fn ones_own_process_can_be_looked_at_and_planned_for() {
     nobody.runs(["status", "-p", &pid]).exits(0);
 
     let plan = nobody.runs(tune_args(workload.pid(), "--dry-run --budget 50%")).exits(0).report();
-    assert!(plan.dry_run && plan.candidates.len() > 30, "{} candidates", plan.candidates.len());
+    assert!(plan.dry_run && plan.candidates.len() > 10, "{} candidates", plan.candidates.len());
     assert!(plan.candidates.iter().all(|candidate| candidate.verified.is_none()));
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
 }
