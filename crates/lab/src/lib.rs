@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod measures;
 pub mod workload;
 
 pub use error::LabError;
