@@ -1,5 +1,8 @@
 //! `hugepilot lab`: programs to try hugepilot on.
 
+use std::io;
+use std::num::NonZeroU64;
+
 use clap::{Args, Subcommand, ValueEnum};
 use hugepilot_kernel::Pages;
 use hugepilot_lab::workload::{
@@ -18,10 +21,10 @@ pub(crate) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabVerb {
-    /// Run one workload in this process and print how fast it is.
+    /// Run one workload and print how fast it is.
     ///
     /// Prints `ready PID` when its memory is filled, then a line `SECONDS OPS_PER_SECOND` per interval, then one line
-    /// of JSON. Ends quietly when nobody reads any more.
+    /// of JSON. PID is this process, or the server that it started. Ends quietly when nobody reads any more.
     #[command(after_help = EXAMPLES)]
     Workload {
         #[command(subcommand)]
@@ -62,7 +65,7 @@ enum Name {
 #[derive(Debug, Args)]
 struct HotSetArgs {
     /// How much memory to make resident.
-    #[arg(long, value_name = "SIZE", default_value_t = HotSetConfig::DEFAULT.memory.footprint)]
+    #[arg(long, visible_alias = "size", value_name = "SIZE", default_value_t = HotSetConfig::DEFAULT.memory.footprint)]
     footprint: Bytes,
     /// How much of it is hot, in huge-page regions chosen at random.
     #[arg(long, value_name = "SIZE", default_value_t = HotSetConfig::DEFAULT.hot)]
@@ -77,7 +80,7 @@ struct HotSetArgs {
 #[derive(Debug, Args)]
 struct PlainArgs {
     /// How much memory to make resident.
-    #[arg(long, value_name = "SIZE", default_value_t = MemoryConfig::DEFAULT.footprint)]
+    #[arg(long, visible_alias = "size", value_name = "SIZE", default_value_t = MemoryConfig::DEFAULT.footprint)]
     footprint: Bytes,
     #[command(flatten)]
     common: CommonArgs,
@@ -112,12 +115,18 @@ struct CommonArgs {
     /// What the random choices start from: the same seed makes the same accesses.
     #[arg(long, value_name = "N", default_value_t = MemoryConfig::DEFAULT.seed)]
     seed: u64,
-    /// Which pages to ask the kernel for. `base` forbids huge pages for good, so nothing can promote later.
-    #[arg(long, value_enum, default_value_t)]
-    pages: PagesArg,
+    /// Which pages to ask the kernel for. Default: `default`.
+    #[arg(long, value_enum)]
+    pages: Option<PagesArg>,
     /// Print a line `hot START-END` for the regions that huge pages pay for, before `ready`.
     #[arg(long)]
     announce: bool,
+    /// After `ready`, begin to work only when a line `go` comes on stdin.
+    #[arg(long)]
+    wait: bool,
+    /// Time batches of this many operations, and print a line `latency p50_ns … p99_ns … max_ns …` at the end.
+    #[arg(long, value_name = "N")]
+    steps: Option<NonZeroU64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -129,14 +138,14 @@ enum PatternArg {
     Chase,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum PagesArg {
     /// As the system is set.
-    #[default]
     Default,
-    /// Base pages only.
+    /// Base pages only, for good: nothing can promote them later.
     Base,
     /// Huge pages from the first touch on.
+    #[value(alias = "thp")]
     Huge,
 }
 
@@ -144,7 +153,8 @@ enum PagesArg {
 pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
     let LabVerb::Workload { name } = args.verb;
     let (spec, config) = plan(name);
-    workload::run(&spec, &config, &Machine::live()?, &mut std::io::stdout().lock())?;
+    let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
+    workload::run(&spec, &config, &Machine::live()?, &mut stdin, &mut stdout)?;
     Ok(Exit::Yes)
 }
 
@@ -156,7 +166,7 @@ fn plan(name: Name) -> (Spec, RunConfig) {
                 PatternArg::Gather => Pattern::Gather,
                 PatternArg::Chase => Pattern::Chase,
             };
-            let memory = args.common.memory(args.footprint);
+            let memory = args.common.memory(args.footprint, Pages::Default);
             (Spec::HotSet(HotSetConfig { memory, hot: args.hot, pattern }), args.common.run())
         }
         Name::PointerChase(args) => (Spec::PointerChase(args.memory()), args.common.run()),
@@ -173,16 +183,17 @@ fn plan(name: Name) -> (Spec, RunConfig) {
 
 impl PlainArgs {
     fn memory(&self) -> MemoryConfig {
-        self.common.memory(self.footprint)
+        self.common.memory(self.footprint, Pages::Default)
     }
 }
 
 impl CommonArgs {
-    fn memory(&self, footprint: Bytes) -> MemoryConfig {
+    fn memory(&self, footprint: Bytes, default: Pages) -> MemoryConfig {
         let pages = match self.pages {
-            PagesArg::Default => Pages::Default,
-            PagesArg::Base => Pages::Base,
-            PagesArg::Huge => Pages::Huge,
+            None => default,
+            Some(PagesArg::Default) => Pages::Default,
+            Some(PagesArg::Base) => Pages::Base,
+            Some(PagesArg::Huge) => Pages::Huge,
         };
         MemoryConfig { footprint, pages, seed: self.seed }
     }
@@ -190,8 +201,8 @@ impl CommonArgs {
     fn run(&self) -> RunConfig {
         let default = if self.ops.is_some() { None } else { RunConfig::DEFAULT.seconds };
         let seconds = self.seconds.map_or(default, |time| (time > Nanos::ZERO).then_some(time));
-        let (threads, ops, interval, announce) = (self.threads, self.ops, self.interval, self.announce);
-        RunConfig { threads, seconds, ops, interval, announce }
+        let Self { threads, ops, interval, announce, wait, steps, .. } = *self;
+        RunConfig { threads, seconds, ops, interval, announce, wait, steps }
     }
 }
 
@@ -236,6 +247,6 @@ mod tests {
         let memory = MemoryConfig { footprint: Bytes::gib(1), pages: Pages::Huge, seed: 9 };
         assert_eq!(spec, Spec::HotSet(HotSetConfig { memory, hot: Bytes::mib(8), pattern: Pattern::Chase }));
         let (seconds, interval) = (Some(Nanos::millis(500)), Nanos::millis(100));
-        assert_eq!(run, RunConfig { threads: 3, seconds, ops: None, interval, announce: true });
+        assert_eq!(run, RunConfig { threads: 3, seconds, interval, announce: true, ..RunConfig::DEFAULT });
     }
 }

@@ -79,6 +79,20 @@ pub enum LabError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// With [`RunConfig::wait`](crate::workload::RunConfig::wait), something else came than was waited for.
+    #[error(
+        "waited for a line `go` on stdin and got {found}; send it once the work may begin, or leave out --wait"
+    )]
+    NotTold {
+        /// What came.
+        found: String,
+    },
+    /// What was computed or read back is not what it must be: memory was lost or changed.
+    #[error("the memory of {workload} is damaged: what it holds is not what was written")]
+    Damaged {
+        /// Which workload.
+        workload: &'static str,
+    },
     /// The machine could not be looked at.
     #[error(transparent)]
     Kernel(#[from] KernelError),

@@ -4,9 +4,10 @@
 //!
 //! ```text
 //! hot 7f2a40000000-7f2a40400000      with `announce`: regions that a huge page pays for, as in /proc/PID/maps
-//! ready 4711                         memory is filled, measuring starts; the process
+//! ready 4711                         memory is filled; the process. Measuring starts, with `wait` after a line `go`
 //! 1.000 83420160                     seconds since the start, operations per second since the line before
 //! 2.000 83510272
+//! latency p50_ns 195 p99_ns 240 max_ns 90112   with `steps`: how long batches of so many operations took
 //! {"schema":"hugepilot.workload/1","workload":"hot-set",…}
 //! ```
 //!
@@ -16,6 +17,8 @@ mod cycle;
 mod gups;
 mod hash_map;
 mod hot_set;
+mod latency;
+mod lookups;
 mod memory;
 mod output;
 mod pointer_chase;
@@ -25,9 +28,12 @@ mod stream;
 mod tlb_friendly;
 mod tree;
 
+use std::process;
+
 use hugepilot_units::AddrRange;
 
 pub use hot_set::{HotSetConfig, Pattern};
+pub use latency::Latency;
 pub use memory::{Machine, MemoryConfig};
 pub use output::{SCHEMA, Summary};
 pub use runner::{RunConfig, run};
@@ -40,18 +46,27 @@ trait Workload {
     /// The regions that it waits for and a huge page pays for: whole huge-page regions in address order, neighbours
     /// merged. Empty when a huge page would gain nothing. May read all of its memory.
     fn hot(&self) -> Vec<AddrRange>;
-    /// How much is resident because of it, in bytes.
+    /// How much is resident because of it, in bytes, bloat included.
     fn footprint_bytes(&self) -> u64;
+    /// How much of that is bloat by design; `None` for workloads that are about something else.
+    fn bloat_bytes(&self) -> Option<u64> {
+        None
+    }
+    /// The process whose memory it is.
+    fn pid(&self) -> u32 {
+        process::id()
+    }
     /// One worker for each of `threads` threads. Their random choices start from the seed and their number.
     fn workers(&mut self, threads: usize) -> Vec<Box<dyn Worker + '_>>;
 }
 
 /// One thread's part of a workload.
 trait Worker: Send {
-    /// Does exactly `ops` operations.
-    fn step(&mut self, ops: u64);
-    /// What it computed, so that two runs of the same work can be compared. May cost milliseconds.
-    fn checksum(&self) -> u64;
+    /// Does exactly `ops` operations. Fails where it depends on somebody else.
+    fn step(&mut self, ops: u64) -> Result<()>;
+    /// What it computed, so that two runs of the same work can be compared; an error when it is known to be wrong. May
+    /// read all of its memory.
+    fn checksum(&self) -> Result<u64>;
     /// Operations between two looks at the clock: a millisecond's worth or less.
     fn batch(&self) -> u64 {
         1 << 14
@@ -59,7 +74,7 @@ trait Worker: Send {
 }
 
 /// Which workload, and how large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
     /// Random reads or a pointer chase over hot regions scattered in a large footprint.
     HotSet(HotSetConfig),
@@ -114,14 +129,14 @@ impl Spec {
 
     /// Reserves and fills its memory: seconds for gigabytes.
     fn prepare(&self, machine: &Machine) -> Result<Box<dyn Workload>> {
-        Ok(match *self {
-            Self::HotSet(config) => Box::new(hot_set::HotSet::prepare(config, machine)?),
-            Self::PointerChase(memory) => Box::new(pointer_chase::PointerChase::prepare(memory, machine)?),
-            Self::Gups(memory) => Box::new(gups::Gups::prepare(memory, machine)?),
-            Self::HashMap(memory) => Box::new(hash_map::HashMapLookups::prepare(memory, machine)?),
-            Self::Tree(memory) => Box::new(tree::TreeLookups::prepare(memory, machine)?),
-            Self::Stream(memory) => Box::new(stream::Stream::prepare(memory, machine)?),
-            Self::TlbFriendly(config) => Box::new(tlb_friendly::TlbFriendly::prepare(config, machine)?),
+        Ok(match self {
+            Self::HotSet(config) => Box::new(hot_set::HotSet::prepare(*config, machine)?),
+            Self::PointerChase(memory) => Box::new(pointer_chase::PointerChase::prepare(*memory, machine)?),
+            Self::Gups(memory) => Box::new(gups::Gups::prepare(*memory, machine)?),
+            Self::HashMap(memory) => Box::new(hash_map::HashMapLookups::prepare(*memory, machine)?),
+            Self::Tree(memory) => Box::new(tree::TreeLookups::prepare(*memory, machine)?),
+            Self::Stream(memory) => Box::new(stream::Stream::prepare(*memory, machine)?),
+            Self::TlbFriendly(config) => Box::new(tlb_friendly::TlbFriendly::prepare(*config, machine)?),
         })
     }
 }
