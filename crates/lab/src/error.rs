@@ -66,6 +66,12 @@ pub enum LabError {
         /// The most that can run.
         most: usize,
     },
+    /// Shares of bloat that cannot be.
+    #[error("--bloat {what}; 80,20 bloats half of the buffer by 80 % and half by 20 %")]
+    Bloat {
+        /// What is wrong with them.
+        what: &'static str,
+    },
     /// A zero interval between lines.
     #[error("--interval must be longer than 0; leave it out for one line per second")]
     NoInterval,

@@ -13,6 +13,7 @@
 //!
 //! A closed pipe ends a run quietly. The inner loops are functions of their own, so that a profile names them.
 
+mod btree;
 mod cycle;
 mod gups;
 mod hash_map;
@@ -22,6 +23,7 @@ mod lookups;
 mod memory;
 mod output;
 mod pointer_chase;
+mod random_access;
 mod rng;
 mod runner;
 mod stream;
@@ -36,6 +38,7 @@ pub use hot_set::{HotSetConfig, Pattern};
 pub use latency::Latency;
 pub use memory::{Machine, MemoryConfig};
 pub use output::{SCHEMA, Summary};
+pub use random_access::{Hot, Layout, RandomAccessConfig, Side};
 pub use runner::{RunConfig, run};
 pub use tlb_friendly::TlbFriendlyConfig;
 
@@ -90,6 +93,10 @@ pub enum Spec {
     Stream(MemoryConfig),
     /// A few very hot pages and a scan: must attract no huge page.
     TlbFriendly(TlbFriendlyConfig),
+    /// Random updates of a buffer with known bloat.
+    RandomAccess(RandomAccessConfig),
+    /// Random look-ups in a B+-tree with room for growth.
+    BTree(MemoryConfig),
 }
 
 impl Spec {
@@ -103,6 +110,8 @@ impl Spec {
             Self::Tree(_) => tree::NAME,
             Self::Stream(_) => stream::NAME,
             Self::TlbFriendly(_) => tlb_friendly::NAME,
+            Self::RandomAccess(_) => random_access::NAME,
+            Self::BTree(_) => btree::NAME,
         }
     }
 
@@ -119,16 +128,18 @@ impl Spec {
         match self {
             Self::HotSet(config) => &config.memory,
             Self::TlbFriendly(config) => &config.memory,
+            Self::RandomAccess(config) => &config.memory,
             Self::PointerChase(memory)
             | Self::Gups(memory)
             | Self::HashMap(memory)
             | Self::Tree(memory)
-            | Self::Stream(memory) => memory,
+            | Self::Stream(memory)
+            | Self::BTree(memory) => memory,
         }
     }
 
-    /// Reserves and fills its memory: seconds for gigabytes.
-    fn prepare(&self, machine: &Machine) -> Result<Box<dyn Workload>> {
+    /// Reserves and fills its memory, for so many threads: seconds for gigabytes.
+    fn prepare(&self, machine: &Machine, threads: usize) -> Result<Box<dyn Workload>> {
         Ok(match self {
             Self::HotSet(config) => Box::new(hot_set::HotSet::prepare(*config, machine)?),
             Self::PointerChase(memory) => Box::new(pointer_chase::PointerChase::prepare(*memory, machine)?),
@@ -137,6 +148,10 @@ impl Spec {
             Self::Tree(memory) => Box::new(tree::TreeLookups::prepare(*memory, machine)?),
             Self::Stream(memory) => Box::new(stream::Stream::prepare(*memory, machine)?),
             Self::TlbFriendly(config) => Box::new(tlb_friendly::TlbFriendly::prepare(*config, machine)?),
+            Self::RandomAccess(config) => {
+                Box::new(random_access::RandomAccess::prepare(config.clone(), machine, threads)?)
+            }
+            Self::BTree(memory) => Box::new(btree::BTree::prepare(*memory, machine)?),
         })
     }
 }

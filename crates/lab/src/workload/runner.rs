@@ -76,7 +76,7 @@ pub fn run(
 ) -> Result<Summary> {
     config.check()?;
     let started = Instant::now();
-    let mut workload = spec.prepare(machine)?;
+    let mut workload = spec.prepare(machine, config.threads)?;
     let prepare_seconds = started.elapsed().as_secs_f64();
     let hot = workload.hot();
     let (footprint_bytes, bloat_bytes) = (workload.footprint_bytes(), workload.bloat_bytes());

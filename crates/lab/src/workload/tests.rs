@@ -11,7 +11,7 @@ use super::*;
 
 const SMALL: MemoryConfig = MemoryConfig { footprint: Bytes::mib(16), ..MemoryConfig::DEFAULT };
 
-fn all() -> [Spec; 8] {
+fn all() -> [Spec; 10] {
     let hot_set = |pattern| Spec::HotSet(HotSetConfig { memory: SMALL, hot: Bytes::mib(6), pattern });
     let scan = Bytes::mib(4);
     [
@@ -23,6 +23,8 @@ fn all() -> [Spec; 8] {
         Spec::Tree(SMALL),
         Spec::Stream(SMALL),
         Spec::TlbFriendly(TlbFriendlyConfig { memory: SMALL, scan, hot_pages: 64 }),
+        Spec::RandomAccess(RandomAccessConfig { memory: SMALL, ..RandomAccessConfig::default() }),
+        Spec::BTree(SMALL),
     ]
 }
 
@@ -82,6 +84,20 @@ fn only_asked_for_are_regions_announced() {
 }
 
 #[test]
+fn what_bloat_there_is_by_design_is_reported() {
+    let config = RunConfig { ops: Some(1), ..RunConfig::DEFAULT };
+    for spec in all() {
+        let bloat = printed(&spec, &config).0.bloat_bytes;
+        let expected = match spec {
+            Spec::RandomAccess(_) => Some(8 << 20),
+            Spec::BTree(_) => Some((2 * 256 + 5 * 496) * 4096),
+            _ => None,
+        };
+        assert_eq!(bloat, expected, "{}", spec.name());
+    }
+}
+
+#[test]
 fn timed_steps_are_a_line_before_the_json_and_in_it() {
     let config = RunConfig { ops: Some(100), steps: NonZeroU64::new(10), ..RunConfig::DEFAULT };
     let (summary, lines) = printed(&all()[0], &config);
@@ -136,7 +152,7 @@ fn what_cannot_run_is_refused_before_memory_is_taken() {
     assert!(refused(&all()[0], &none).to_string().contains("--threads"));
     let never = RunConfig { interval: Nanos::ZERO, ..RunConfig::DEFAULT };
     assert!(refused(&all()[0], &never).to_string().contains("--interval"));
-    for spec in [Spec::Gups, Spec::HashMap, Spec::Tree, Spec::Stream, Spec::PointerChase] {
+    for spec in [Spec::Gups, Spec::HashMap, Spec::Tree, Spec::Stream, Spec::PointerChase, Spec::BTree] {
         let spec = spec(MemoryConfig { footprint: Bytes::gib(1 << 20), ..SMALL });
         assert!(refused(&spec, &RunConfig::DEFAULT).to_string().contains("at most"), "{}", spec.name());
     }
