@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 
 use clap::{Args, Subcommand, ValueEnum};
 use hugepilot_kernel::Pages;
+use hugepilot_lab::LabError;
 use hugepilot_lab::workload::{
     self, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern, RandomAccessConfig, RunConfig, Side,
     Spec, TlbFriendlyConfig,
@@ -74,6 +75,8 @@ enum Name {
     /// Random look-ups in a B+-tree with room for growth: three quarters of it are bloat.
     #[command(name = "btree")]
     BTree(PlainArgs),
+    /// Random GETs from a memcached server, started here and ended with it: 62 % of its memory are bloat.
+    Memcached(PlainArgs),
 }
 
 #[derive(Debug, Args)]
@@ -216,13 +219,19 @@ enum HotArg {
     Dense,
 }
 
-/// Runs the verb. The exit code is 0: what cannot run is an error.
+/// Runs the verb. What cannot run is an error, but for a program that is not there.
 pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
     let LabVerb::Workload { name } = args.verb;
     let (spec, config) = plan(name);
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
-    workload::run(&spec, &config, &Machine::live()?, &mut stdin, &mut stdout)?;
-    Ok(Exit::Yes)
+    match workload::run(&spec, &config, &Machine::live()?, &mut stdin, &mut stdout) {
+        Ok(_) => Ok(Exit::Yes),
+        Err(missing @ LabError::NoProgram { .. }) => {
+            eprintln!("hugepilot: {missing}");
+            Ok(Exit::Unsupported)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What the flags mean to the library.
@@ -247,6 +256,7 @@ fn plan(name: Name) -> (Spec, RunConfig) {
         }
         Name::RandomAccess(args) => (Spec::RandomAccess(args.config()), args.common.run()),
         Name::BTree(args) => (Spec::BTree(args.bloated()), args.common.run()),
+        Name::Memcached(args) => (Spec::Memcached(args.bloated()), args.common.run()),
     }
 }
 
@@ -331,6 +341,7 @@ mod tests {
     fn bloat_comes_with_huge_pages_unless_told_otherwise() {
         let memory = |pages| MemoryConfig { footprint: Bytes::mib(64), pages, ..MemoryConfig::DEFAULT };
         assert_eq!(planned("btree --size 64MiB").0, Spec::BTree(memory(Pages::Huge)));
+        assert_eq!(planned("memcached --size 64MiB").0, Spec::Memcached(memory(Pages::Huge)));
         assert_eq!(planned("btree --size 64MiB --pages base").0, Spec::BTree(memory(Pages::Base)));
         assert_eq!(planned("gups --size 64MiB --pages thp").0, Spec::Gups(memory(Pages::Huge)));
     }

@@ -99,6 +99,20 @@ pub enum LabError {
         /// Which workload.
         workload: &'static str,
     },
+    /// A program that a workload runs is not there.
+    #[error("no {program} in PATH; install the package {package}")]
+    NoProgram {
+        /// The program.
+        program: &'static str,
+        /// The package that brings it, on Debian.
+        package: &'static str,
+    },
+    /// A server that a workload runs does not do what it should.
+    #[error("memcached {what}; what it printed itself, above, may say why")]
+    Server {
+        /// What it did.
+        what: String,
+    },
     /// The machine could not be looked at.
     #[error(transparent)]
     Kernel(#[from] KernelError),

@@ -20,6 +20,7 @@ mod hash_map;
 mod hot_set;
 mod latency;
 mod lookups;
+mod memcached;
 mod memory;
 mod output;
 mod pointer_chase;
@@ -97,6 +98,8 @@ pub enum Spec {
     RandomAccess(RandomAccessConfig),
     /// Random look-ups in a B+-tree with room for growth.
     BTree(MemoryConfig),
+    /// Random GETs from a memcached server.
+    Memcached(MemoryConfig),
 }
 
 impl Spec {
@@ -112,6 +115,7 @@ impl Spec {
             Self::TlbFriendly(_) => tlb_friendly::NAME,
             Self::RandomAccess(_) => random_access::NAME,
             Self::BTree(_) => btree::NAME,
+            Self::Memcached(_) => memcached::NAME,
         }
     }
 
@@ -134,7 +138,8 @@ impl Spec {
             | Self::HashMap(memory)
             | Self::Tree(memory)
             | Self::Stream(memory)
-            | Self::BTree(memory) => memory,
+            | Self::BTree(memory)
+            | Self::Memcached(memory) => memory,
         }
     }
 
@@ -152,6 +157,7 @@ impl Spec {
                 Box::new(random_access::RandomAccess::prepare(config.clone(), machine, threads)?)
             }
             Self::BTree(memory) => Box::new(btree::BTree::prepare(*memory, machine)?),
+            Self::Memcached(memory) => Box::new(memcached::Memcached::prepare(*memory, machine, threads)?),
         })
     }
 }

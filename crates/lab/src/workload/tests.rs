@@ -152,7 +152,15 @@ fn what_cannot_run_is_refused_before_memory_is_taken() {
     assert!(refused(&all()[0], &none).to_string().contains("--threads"));
     let never = RunConfig { interval: Nanos::ZERO, ..RunConfig::DEFAULT };
     assert!(refused(&all()[0], &never).to_string().contains("--interval"));
-    for spec in [Spec::Gups, Spec::HashMap, Spec::Tree, Spec::Stream, Spec::PointerChase, Spec::BTree] {
+    for spec in [
+        Spec::Gups,
+        Spec::HashMap,
+        Spec::Tree,
+        Spec::Stream,
+        Spec::PointerChase,
+        Spec::BTree,
+        Spec::Memcached,
+    ] {
         let spec = spec(MemoryConfig { footprint: Bytes::gib(1 << 20), ..SMALL });
         assert!(refused(&spec, &RunConfig::DEFAULT).to_string().contains("at most"), "{}", spec.name());
     }
