@@ -18,6 +18,7 @@ mod tune;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use hugepilot_manager::launch;
 
 /// Puts huge pages where they pay, for live processes on a stock Linux kernel.
 #[derive(Parser)]
@@ -48,13 +49,10 @@ enum Verb {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    if let [_, first, descriptor, command @ ..] = &arguments[..]
-        && first == hugepilot_manager::launch::GATE_ARGUMENT
+    if let [_, first, rest @ ..] = &arguments[..]
+        && first == launch::GATE_ARGUMENT
     {
-        let error = hugepilot_manager::launch::gate(descriptor, command);
-        let program = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-        eprintln!("hugepilot: cannot start {program:?}: {error}");
-        return ExitCode::from(hugepilot_manager::launch::NOT_STARTED);
+        return launch::gate(rest);
     }
     let cli = Cli::parse_from(arguments);
     let done = match cli.verb {

@@ -21,14 +21,17 @@ pub(crate) struct StatusArgs {
     /// Do not read the contents of huge pages: zero-filled bytes stay unknown
     #[arg(long)]
     no_contents: bool,
-    /// Print one JSON object (schema hugepilot.status/1)
+    /// Show each mapping: those with less than 1 MiB resident and nothing huge, too
     #[arg(long)]
+    all: bool,
+    /// Print one JSON object (schema hugepilot.status/1)
+    #[arg(long, conflicts_with = "all")]
     json: bool,
 }
 
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
     let process = open(args.target.pid)?;
     let report = hugepilot_manager::status::status(&process, !args.no_contents)?;
-    print(&if args.json { json(&report) } else { status_text(&report) })?;
+    print(&if args.json { json(&report) } else { status_text(&report, args.all) })?;
     Ok(Exit::Yes)
 }

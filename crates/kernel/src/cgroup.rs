@@ -1,10 +1,11 @@
 //! Memory limits of a process's control groups, version 1 and 2.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use hugepilot_record::Pid;
 use hugepilot_units::Bytes;
 
+use crate::proc::printable;
 use crate::{Result, Root};
 
 /// Which hierarchy limits memory.
@@ -22,11 +23,13 @@ pub struct MemoryCgroup {
     version: Version,
     /// Under the root, such as `sys/fs/cgroup/memory`.
     mount: PathBuf,
-    /// Within the hierarchy, without the leading slash.
-    path: PathBuf,
+    /// As the kernel tells it, from `/`.
+    path: String,
+    /// Below the mount; `None` where the mount shows another part of the hierarchy.
+    inside: Option<PathBuf>,
 }
 
-/// What is left in the tightest of a process's cgroups.
+/// What is left in the tightest of a process's cgroups, of those that can be seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Its limit; `Bytes::MAX` for none.
@@ -47,22 +50,29 @@ impl MemoryCgroup {
             text.lines().find_map(|line| {
                 let mut fields = line.splitn(3, ':');
                 let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-                wanted(id, controllers).then(|| PathBuf::from(path.trim_start_matches('/')))
+                wanted(id, controllers).then_some(path)
             })
         };
         let v1 = of(|_, controllers| controllers.split(',').any(|name| name == "memory"));
         if let Some(path) = v1 {
-            return Some(Self { version: Version::V1, mount: "sys/fs/cgroup/memory".into(), path });
+            return Some(Self::at(root, Version::V1, "sys/fs/cgroup/memory", path));
         }
         let path = of(|id, controllers| id == "0" && controllers.is_empty())?;
-        let mount = ["sys/fs/cgroup", "sys/fs/cgroup/unified"]
-            .into_iter()
-            .find(|mount| root.join(mount).join("cgroup.controllers").exists())?;
-        Some(Self { version: Version::V2, mount: mount.into(), path })
+        let mount = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
+        let is_mounted = |mount: &&str| root.join(mount).join("cgroup.controllers").exists();
+        let mount = mount.into_iter().find(is_mounted).unwrap_or("sys/fs/cgroup");
+        Some(Self::at(root, Version::V2, mount, path))
+    }
+
+    fn at(root: &Root, version: Version, mount: &str, path: &str) -> Self {
+        let inside = Path::new(path).strip_prefix(shown_at(root, mount)).ok().map(Path::to_owned);
+        // `/..` is outside of our cgroup namespace.
+        let inside = inside.filter(|path| path.components().all(|part| matches!(part, Component::Normal(_))));
+        Self { version, mount: mount.into(), path: path.to_owned(), inside }
     }
 
     /// The cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`; `None` when no memory is accounted there.
-    pub fn at(root: &Root, directory: &Path) -> Option<Self> {
+    pub fn of_directory(root: &Root, directory: &Path) -> Option<Self> {
         let inside = directory.strip_prefix("/").unwrap_or(directory);
         let has = |path: &Path, file: &str| root.join(path).join(file).exists();
         // The root of version 2 accounts nothing itself.
@@ -72,31 +82,38 @@ impl MemoryCgroup {
             () => return None,
         };
         let mount = inside.ancestors().take_while(|path| has(path, "cgroup.procs")).last()?;
-        let path = inside.strip_prefix(mount).ok()?.to_owned();
-        Some(Self { version, mount: mount.to_owned(), path })
+        let below = inside.strip_prefix(mount).ok()?;
+        let path = Path::new("/").join(below).to_string_lossy().into_owned();
+        Some(Self { version, mount: mount.to_owned(), path, inside: Some(below.to_owned()) })
     }
 
     /// Which version it is.
     pub const fn version(&self) -> Version {
         self.version
     }
-    /// Its path in the hierarchy.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Its path in the hierarchy, from `/`, safe on a terminal.
+    pub fn path(&self) -> String {
+        printable(self.path.as_bytes())
+    }
+    /// Whether its limits can be seen from here: not in a container that is shown another part of the hierarchy, and not
+    /// once it was removed.
+    pub fn is_visible(&self, root: &Root) -> bool {
+        self.inside
+            .as_ref()
+            .is_some_and(|path| root.join(&self.mount).join(path).join("cgroup.procs").exists())
     }
 
-    /// The tightest room of this cgroup and all above it. A cgroup removed meanwhile counts as without limit.
+    /// The tightest room of this cgroup and all above it; what cannot be seen counts as without limit.
     pub fn room(&self, root: &Root) -> Room {
-        self.path
-            .ancestors()
-            .filter_map(|path| self.room_at(root, &self.mount.join(path)))
+        let all = self.inside.iter().flat_map(|path| path.ancestors());
+        all.filter_map(|path| self.room_at(root, &self.mount.join(path)))
             .min_by_key(|room| room.left)
             .unwrap_or(Room::ENDLESS)
     }
 
     /// PSI of this cgroup; version 1 has none.
     pub fn pressure_file(&self) -> Option<String> {
-        let file = self.mount.join(&self.path).join("memory.pressure");
+        let file = self.mount.join(self.inside.as_ref()?).join("memory.pressure");
         (self.version == Version::V2).then(|| file.to_string_lossy().into_owned())
     }
 
@@ -141,6 +158,17 @@ pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
     }
     pids.sort_unstable();
     Ok(pids)
+}
+
+/// Which part of the hierarchy is shown at `mount`; all of it, `/`, unless the list of mounts says otherwise.
+fn shown_at(root: &Root, mount: &str) -> String {
+    let text = root.read_text("proc/self/mountinfo").unwrap_or_default();
+    let mut parts = text.lines().rev().filter_map(|line| {
+        let mut fields = line.split(' ').skip(3);
+        let (shown, point) = (fields.next()?, fields.next()?);
+        (point.strip_prefix('/') == Some(mount) && line.contains(" - cgroup")).then(|| shown.to_owned())
+    });
+    parts.next().unwrap_or_else(|| "/".to_owned())
 }
 
 #[cfg(test)]
@@ -194,9 +222,9 @@ mod tests {
             ("sys/fs/cgroup/unified/b/memory.current", "7\n"),
             ("home/memory.current", "7\n"),
         ]);
-        let at = |directory: &str| MemoryCgroup::at(&root, Path::new(directory));
+        let at = |directory: &str| MemoryCgroup::of_directory(&root, Path::new(directory));
         let v1 = at("/sys/fs/cgroup/memory/a").unwrap();
-        assert_eq!((v1.version(), v1.path()), (Version::V1, Path::new("a")));
+        assert_eq!((v1.version(), v1.path()), (Version::V1, "/a".to_owned()));
         assert_eq!(v1.room(&root).left, Bytes::new(100_000));
         let v2 = at("/sys/fs/cgroup/unified/b/").unwrap();
         assert_eq!(v2.pressure_file().unwrap(), "sys/fs/cgroup/unified/b/memory.pressure");
@@ -206,10 +234,20 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_is_gone_limits_nothing() {
-        let (_dir, root) = fixture(&[]);
-        let group = MemoryCgroup::find(&root, "4:memory:/gone\n").unwrap();
-        assert_eq!(group.room(&root), Room::ENDLESS);
+    fn one_that_cannot_be_seen_is_told_from_one_without_limit() {
+        let (_dir, root) = fixture(&[
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/cgroup.procs", ""),
+            ("sys/fs/cgroup/here/cgroup.procs", ""),
+        ]);
+        let seen = |line: &str| MemoryCgroup::find(&root, line).unwrap().is_visible(&root);
+        assert!(seen("0::/") && seen("0::/here\n"));
+        assert!(!seen("0::/gone\n"), "removed, or of another container");
+        assert!(!seen("0::/../here\n"), "outside of our cgroup namespace");
+        assert!(!seen("4:memory:/\n"), "its hierarchy is not mounted");
+        let above = MemoryCgroup::find(&root, "0::/../x\u{1b}[31m\n").unwrap();
+        assert_eq!(above.path(), "/../x\\u{1b}[31m");
+        assert_eq!((above.room(&root), above.pressure_file()), (Room::ENDLESS, None));
         assert!(MemoryCgroup::find(&root, "").is_none());
     }
 
@@ -223,5 +261,24 @@ mod tests {
         let found = processes(&root, Path::new("/sys/fs/cgroup/db")).unwrap();
         assert_eq!(found, [3, 7, 12].map(Pid));
         assert!(processes(&root, Path::new("/sys/fs/cgroup/none")).is_err());
+    }
+
+    #[test]
+    fn a_mount_that_shows_a_part_shows_just_that() {
+        let (_dir, root) = fixture(&[
+            (
+                "proc/self/mountinfo",
+                "33 24 0:28 /docker/a /sys/fs/cgroup/memory ro,nosuid - cgroup cgroup rw,memory\n",
+            ),
+            ("sys/fs/cgroup/memory/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "900000\n"),
+        ]);
+        let room = |line: &str| {
+            let group = MemoryCgroup::find(&root, line).unwrap();
+            (group.is_visible(&root), group.room(&root).left)
+        };
+        assert_eq!(room("4:memory:/docker/a\n"), (true, Bytes::new(100_000)));
+        assert_eq!(room("4:memory:/docker/other\n"), (false, Bytes::MAX), "our own limit is not its");
     }
 }

@@ -230,9 +230,6 @@ impl Target for FakeTarget {
     fn pressure(&self) -> Option<Pressure> {
         self.pressure.get()
     }
-    fn user_time(&self) -> Option<Nanos> {
-        Some(self.clock.get())
-    }
     fn now(&self) -> Nanos {
         self.clock.get()
     }

@@ -28,6 +28,7 @@ pub use refusal::Refusal;
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use sys::descriptor::close_on_exec;
+pub use sys::exec::exec;
 pub use target::{Target, TargetState};
 
 /// This crate's result.

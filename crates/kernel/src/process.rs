@@ -79,9 +79,9 @@ impl Process {
     pub const fn root(&self) -> &Root {
         &self.root
     }
-    /// The cgroup that accounts its memory.
-    pub const fn cgroup(&self) -> Option<&MemoryCgroup> {
-        self.cgroup.as_ref()
+    /// Its memory cgroup, by path, where the limits of that cannot be seen from here.
+    pub fn unseen_cgroup(&self) -> Option<String> {
+        self.cgroup.as_ref().filter(|group| !group.is_visible(&self.root)).map(MemoryCgroup::path)
     }
 
     /// Its `stat` line.
@@ -310,11 +310,6 @@ impl Target for Process {
         let own = self.cgroup.as_ref().and_then(MemoryCgroup::pressure_file);
         own.and_then(|file| memory::pressure(&self.root, &file))
             .or_else(|| memory::pressure(&self.root, "proc/pressure/memory"))
-    }
-
-    fn user_time(&self) -> Option<Nanos> {
-        let ticks = self.stat().ok()?.user_ticks;
-        Some(Nanos::new(ticks.saturating_mul(1_000_000_000) / rustix::param::clock_ticks_per_second()))
     }
 
     fn now(&self) -> Nanos {

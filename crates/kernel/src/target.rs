@@ -75,8 +75,6 @@ pub trait Target {
     fn headroom(&self) -> Result<Headroom>;
     /// How short memory is for it, or for the system; `None` where the kernel does not say.
     fn pressure(&self) -> Option<Pressure>;
-    /// CPU time its threads spent in user mode, since it started.
-    fn user_time(&self) -> Option<Nanos>;
     /// The clock: nanoseconds of `CLOCK_MONOTONIC`.
     fn now(&self) -> Nanos;
     /// How long this thread of ours has stood ready without a processor, since it started. On a busy machine that is no

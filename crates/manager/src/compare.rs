@@ -74,7 +74,7 @@ pub fn compare(
     for _ in 0..kinds.runs {
         if kinds.baseline && !interrupted() {
             let mut run = Run::start(command, pattern)?;
-            base.add(run.wait(interrupted, &mut |_| {})?, &run.figures());
+            base.add(run.wait(interrupted, &mut |_| {}), &run.figures());
             base.note_end(&mut run.launched);
         }
         if !interrupted() || last.is_none() {
@@ -90,7 +90,7 @@ pub fn compare(
         if kinds.all_huge && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             let guard = options.guard;
-            huge.add(run.wait(interrupted, &mut |run| run.promote(&guard, interrupted))?, &run.figures());
+            huge.add(run.wait(interrupted, &mut |run| run.promote(&guard, interrupted)), &run.figures());
             huge.note_end(&mut run.launched);
         }
     }
@@ -123,24 +123,20 @@ impl Run {
     fn start(command: &[OsString], pattern: Option<&Regex>) -> Result<Self, ManagerError> {
         let mut launched = Launched::start(command)?;
         let reader = reader(&mut launched, pattern);
-        launched.release();
-        Ok(Self { launched, reader, started: Instant::now() })
+        let started = Instant::now();
+        launched.release()?;
+        Ok(Self { launched, reader, started })
     }
 
-    /// Waits for its end, calling `meanwhile` now and then.
-    fn wait(
-        &mut self,
-        interrupted: &dyn Fn() -> bool,
-        meanwhile: &mut dyn FnMut(&Self),
-    ) -> Result<Nanos, ManagerError> {
+    /// Waits for its end, calling `meanwhile` now and then. Returns how long it ran.
+    fn wait(&mut self, interrupted: &dyn Fn() -> bool, meanwhile: &mut dyn FnMut(&Self)) -> Nanos {
         let mut next = Instant::now() + PROMOTE_EVERY;
         loop {
             if let Some(reader) = &mut self.reader {
                 reader.poll(self.started.elapsed().into());
             }
             if self.launched.ended().is_some() {
-                self.launched.began()?;
-                return Ok(self.started.elapsed().into());
+                return self.started.elapsed().into();
             }
             if interrupted() {
                 self.launched.stop();

@@ -68,11 +68,12 @@ pub trait World {
     fn memory(&self) -> Result<Reading, KernelError>;
     /// Why nothing may be split now, whatever the process; `None` when it may.
     fn forbidden(&self) -> Option<String>;
-    /// The processes that may be worth a look now, and those that may not be looked at.
+    /// The processes that may be worth a look now, and those that may not be looked at. `each` is asked before every process
+    /// and says whether to go on: one takes microseconds, but tens of milliseconds where there is much memory on base pages.
     ///
     /// # Errors
     /// When processes cannot be listed.
-    fn guests(&self, config: &Config) -> Result<Guests, KernelError>;
+    fn guests(&self, config: &Config, each: &mut dyn FnMut() -> bool) -> Result<Guests, KernelError>;
     /// Whether this very process still runs.
     fn lives(&self, key: Key) -> bool;
     /// Samples the processes for `time`, and says for each how often it waited for each of its regions. `each` says whether

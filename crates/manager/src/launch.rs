@@ -1,15 +1,15 @@
 //! Starts a program so that it can be watched from its first instruction.
 //!
 //! The program is not started directly: a gate is, which waits until the sampler is attached and then becomes the program
-//! by exec. The gate is this very executable, called with [`GATE_ARGUMENT`].
+//! by exec. The gate is this very executable, called with [`GATE_ARGUMENT`]. Two pipes join it to us: on one it waits for a
+//! byte, and on the other it says why exec failed; exec closes that one unwritten, so an exit status says nothing about it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,8 @@ use hugepilot_record::Pid;
 
 use crate::ManagerError;
 
-/// First argument of the executable that makes it a gate; then the descriptor to wait on, then the command.
+/// First argument of the executable that makes it a gate; the rest is for [`gate`].
 pub const GATE_ARGUMENT: &str = "__gate";
-
-/// What a shell's exit status is for a command that cannot be run; the gate's, too.
-pub const NOT_STARTED: u8 = 127;
 
 /// Lines that wait to be read for figures, and the longest of them.
 const MAX_LINES: usize = 4096;
@@ -31,7 +28,8 @@ const MAX_LINE: u64 = 64 << 10;
 pub struct Launched {
     name: String,
     child: Child,
-    gate: Option<OwnedFd>,
+    /// What opens the gate, and what tells of its failure.
+    gate: Option<(OwnedFd, OwnedFd)>,
     /// What it prints, line by line.
     pub lines: Option<Receiver<String>>,
 }
@@ -43,25 +41,25 @@ impl Launched {
     /// # Errors
     /// [`ManagerError::Start`].
     pub fn start(command: &[OsString]) -> Result<Self, ManagerError> {
-        let program = command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if let Err(source) = find(command.first().map_or(OsStr::new(""), OsString::as_os_str)) {
-            return Err(ManagerError::Start { program, source });
-        }
-        let name =
-            hugepilot_kernel::proc::printable(program.rsplit('/').next().unwrap_or_default().as_bytes());
+        let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
+        let path = find(program).map_err(|source| cannot_start(program, source))?;
+        let name = path.file_name().unwrap_or_default();
+        let name = hugepilot_kernel::proc::printable(name.as_encoded_bytes());
         let start = || {
-            let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-            rustix::io::fcntl_setfd(&read, rustix::io::FdFlags::empty())?;
+            let (wait, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+            let (failure, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+            rustix::io::fcntl_setfd(&wait, rustix::io::FdFlags::empty())?;
+            rustix::io::fcntl_setfd(&tell, rustix::io::FdFlags::empty())?;
             let child = Command::new("/proc/self/exe")
                 .arg(GATE_ARGUMENT)
-                .arg(read.as_raw_fd().to_string())
+                .args([&wait, &tell].map(|end| end.as_raw_fd().to_string()))
+                .arg(path)
                 .args(command)
                 .stdout(Stdio::piped())
                 .spawn()?;
-            Ok((child, write))
+            Ok((child, (open, failure)))
         };
-        let (mut child, gate) =
-            start().map_err(|source: io::Error| ManagerError::Start { program, source })?;
+        let (mut child, gate) = start().map_err(|source| cannot_start(program, source))?;
         let lines = child.stdout.take().map(pass_on);
         Ok(Self { name, child, gate: Some(gate), lines })
     }
@@ -76,30 +74,25 @@ impl Launched {
         Pid(self.child.id().cast_signed())
     }
 
-    /// Lets the program begin.
-    pub fn release(&mut self) {
-        if let Some(gate) = self.gate.take() {
-            let _ = File::from(gate).write_all(&[1]);
+    /// Lets the program begin, and waits until it has: about a millisecond.
+    ///
+    /// # Errors
+    /// [`ManagerError::Start`] with the reason why the system cannot run it.
+    pub fn release(&mut self) -> Result<(), ManagerError> {
+        let Some((open, failure)) = self.gate.take() else { return Ok(()) };
+        // A gate that was killed reads nothing; its end tells.
+        let _ = File::from(open).write_all(&[1]);
+        let mut errno = [0; 4];
+        if File::from(failure).read_exact(&mut errno).is_err() {
+            return Ok(());
         }
+        let _ = self.child.wait();
+        Err(cannot_start(OsStr::new(&self.name), io::Error::from_raw_os_error(i32::from_ne_bytes(errno))))
     }
 
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
-    }
-
-    /// Whether it could be started: a gate that could not become the program has said why, and ended as a shell does.
-    ///
-    /// # Errors
-    /// [`ManagerError::Start`].
-    pub fn began(&mut self) -> Result<(), ManagerError> {
-        match self.ended() {
-            Some(status) if status.code() == Some(NOT_STARTED.into()) => {
-                let source = io::Error::other("the system could not run it");
-                Err(ManagerError::Start { program: self.name.clone(), source })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Waits for its end, or until `interrupted`, and then stops it.
@@ -134,23 +127,29 @@ impl Drop for Launched {
     }
 }
 
-/// Whether `program` can be started, looked for as exec does: as a path when it holds a slash, else along `PATH`.
-fn find(program: &OsStr) -> io::Result<()> {
+fn cannot_start(program: &OsStr, source: io::Error) -> ManagerError {
+    ManagerError::Start { program: program.to_string_lossy().into_owned(), source }
+}
+
+/// The file that `program` names, looked for as a shell does: as a path when it holds a slash, else along `PATH`.
+fn find(program: &OsStr) -> io::Result<PathBuf> {
     use rustix::fs::{Access, access};
     let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
     let not_found = || rustix::io::Errno::NOENT.into();
     if program.as_encoded_bytes().contains(&b'/') {
-        let path = Path::new(program);
+        let path = PathBuf::from(program);
         return match path.try_exists() {
-            Ok(true) if runs(path) => Ok(()),
+            Ok(true) if runs(&path) => Ok(path),
             Ok(true) => Err(rustix::io::Errno::ACCESS.into()),
             Ok(false) => Err(not_found()),
             Err(error) => Err(error),
         };
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|directory| runs(&directory.join(program)));
-    if found && !program.is_empty() { Ok(()) } else { Err(not_found()) }
+    let path = std::env::var_os("PATH").filter(|_| !program.is_empty()).unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|path| runs(path))
+        .ok_or_else(not_found)
 }
 
 /// Copies lines to our standard error and into a channel, on a thread of its own that ends with the pipe.
@@ -174,24 +173,28 @@ fn pass_on(pipe: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// What the gate does: waits for one byte on `descriptor`, then becomes `command`. Returns only when that failed.
-pub fn gate(descriptor: &OsStr, command: &[OsString]) -> io::Error {
-    let wait = || -> io::Result<()> {
-        let number =
-            descriptor.to_str().and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidInput)?;
-        // The program must not inherit it.
-        hugepilot_kernel::close_on_exec(number)?;
-        let mut byte = [0];
-        File::open(Path::new("/proc/self/fd").join(descriptor))?.read_exact(&mut byte)?;
-        Ok(())
+/// What the gate does: waits for one byte on the first descriptor, then becomes the program. Its arguments are two
+/// descriptors, the program's file, and the command. Where that fails it writes the error number to the second descriptor.
+pub fn gate(arguments: &[OsString]) -> ExitCode {
+    let [wait, tell, path, command @ ..] = arguments else { return ExitCode::FAILURE };
+    let failed = match pass(wait, tell) {
+        Ok(()) => hugepilot_kernel::exec(Path::new(path), command),
+        Err(error) => error,
     };
-    if let Err(error) = wait() {
-        return error;
+    let errno = failed.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+    if let Ok(mut tell) = File::options().write(true).open(Path::new("/proc/self/fd").join(tell)) {
+        let _ = tell.write_all(&errno.to_ne_bytes());
     }
-    match command {
-        [] => io::Error::new(io::ErrorKind::InvalidInput, "no command"),
-        [program, arguments @ ..] => Command::new(program).args(arguments).exec(),
+    ExitCode::FAILURE
+}
+
+/// Keeps both descriptors from the program, and waits at the first.
+fn pass(wait: &OsStr, tell: &OsStr) -> io::Result<()> {
+    for descriptor in [wait, tell] {
+        let number = descriptor.to_str().and_then(|text| text.parse().ok());
+        hugepilot_kernel::close_on_exec(number.ok_or(rustix::io::Errno::BADF)?)?;
     }
+    File::open(Path::new("/proc/self/fd").join(wait))?.read_exact(&mut [0])
 }
 
 #[cfg(test)]
@@ -200,7 +203,8 @@ mod tests {
 
     #[test]
     fn programs_are_found_as_exec_finds_them() {
-        assert!(find(OsStr::new("sh")).is_ok() && find(OsStr::new("/bin/sh")).is_ok());
+        assert!(find(OsStr::new("sh")).unwrap().ends_with("sh"));
+        assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
         assert_eq!(find(OsStr::new("/no/such/program")).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(find(OsStr::new("no-such-program")).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(find(OsStr::new("/")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);

@@ -36,6 +36,7 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
             "no free block is large enough for a huge page: the kernel must compact memory first".into(),
         );
     }
+    looker.warnings.extend(unseen_limit(process));
     let id = process.id();
     Ok(StatusReport {
         schema: SCHEMA.to_owned(),
@@ -45,6 +46,15 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
         free_huge_bytes,
         warnings: looker.warnings,
     })
+}
+
+/// That a memory limit of `process` cannot be seen, and what to do about it.
+pub(crate) fn unseen_limit(process: &Process) -> Option<String> {
+    let path = process.unseen_cgroup()?;
+    Some(format!(
+        "the memory limit of its cgroup {path} cannot be seen from here, so only the memory left on the system is heeded: \
+         run on the host, or mount its cgroup hierarchy under /sys/fs/cgroup"
+    ))
 }
 
 struct Looker<'a> {

@@ -55,9 +55,8 @@ pub fn tune_launched(
     let process = open(launched.pid())?;
     let mut session = Session::attach(process, Some(launched.name()), options, progress, interrupted, say)?;
     let begin = session.now();
-    launched.release();
+    launched.release()?;
     session.observe_while(session.options().observe, &mut || launched.ended().is_none());
-    launched.began()?;
     let mut pause = session.options().round;
     while launched.ended().is_none() && !interrupted() {
         // A program that has settled is looked at ever more rarely, at most every half minute.

@@ -142,6 +142,14 @@ pub struct Share {
     pub all: u64,
 }
 
+impl Share {
+    /// The scattered ones' share, from 0 to 1.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn ratio(self) -> f64 {
+        self.scattered as f64 / self.all.max(1) as f64
+    }
+}
+
 /// Fewer samples elsewhere are no yardstick.
 const MIN_YARDSTICK: u64 = 40;
 

@@ -81,10 +81,3 @@ impl Observation {
         Some((pid, view.counts.total() as f64 / all.max(1) as f64))
     }
 }
-
-impl ProcessView {
-    /// Share of all samples that waited for scattered memory.
-    pub fn stall_ratio(&self) -> f64 {
-        self.counts.ratio(self.scattered)
-    }
-}

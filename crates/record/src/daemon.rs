@@ -92,6 +92,8 @@ pub enum Event {
         skipped: BTreeMap<String, u64>,
         /// How long it took, pauses for the CPU budget included.
         seconds: f64,
+        /// Whether the CPU budget was exceeded, because use was at or above the critical mark.
+        over_budget: bool,
     },
     /// Huge pages were split since the last such line (or would be, where `dry_run`). At most one line a second.
     Freed {

@@ -98,6 +98,10 @@ impl Probe {
     pub fn no(name: &str, why: impl Into<String>, fix: Option<String>) -> Self {
         Self { name: name.to_owned(), supported: false, why: why.into(), fix, detail: None }
     }
+    /// Whether every verb does without it: hugetlb pools are looked at for those who use them.
+    pub fn is_optional(&self) -> bool {
+        self.name == Self::HUGETLB_2M || self.name == Self::HUGETLB_1G
+    }
     /// The same with more to tell.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
@@ -153,6 +157,8 @@ pub struct CgroupReport {
     pub version: u8,
     /// Its path in the hierarchy, from `/`.
     pub path: String,
+    /// Whether its limits can be seen from here; not where a container is shown another part of the hierarchy.
+    pub visible: bool,
     /// The tightest limit of it and all above it; null for none.
     pub limit_bytes: Option<Bytes>,
     /// What is left of that limit; null for no limit.

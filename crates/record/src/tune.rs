@@ -175,7 +175,7 @@ pub struct Score {
 pub struct TuneReport {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Whom.
+    /// Whom: the process last acted on, or else last planned for.
     pub target: TargetInfo,
     /// How.
     pub sampler: SamplerReport,
@@ -189,25 +189,26 @@ pub struct TuneReport {
     pub budget_bytes: Bytes,
     /// What was picked, hottest first, all rounds together.
     pub candidates: Vec<Candidate>,
-    /// What was passed over, and why; as of the last plan.
+    /// What was passed over, and why; as of the last plan, without what we promoted.
     pub skipped: BTreeMap<String, u64>,
-    /// Regions that could have been picked, had the budget been endless.
+    /// Regions of the target that could have been picked, had the budget been endless.
     pub eligible_regions: u64,
-    /// Regions tried.
+    /// Regions tried, in all processes together; so with the next two.
     pub attempted_regions: u64,
     /// Regions seen on a huge page afterwards.
     pub verified_regions: u64,
     /// Failures by errno name; `not_seen` for successes that a look did not confirm.
     pub failed: BTreeMap<String, u64>,
-    /// Bytes on huge pages before.
+    /// Bytes of the target on huge pages before.
     pub huge_bytes_before: Bytes,
-    /// Bytes on huge pages after.
+    /// The same after; as last seen, should it have ended.
     pub huge_bytes_after: Bytes,
     /// Time spent promoting.
     pub promotion_seconds: f64,
     /// Time from attaching to the last promotion.
     pub settled_seconds: f64,
-    /// Share of all samples that fell on the picked regions.
+    /// The picks' share of the target's samples, as planned: the sum of what each had when its last plan was made, at most
+    /// 1. Samples from after a promotion do not count: they would show what it changed.
     pub picked_heat_ratio: f64,
     /// What it should gain; `None` without a calibration.
     pub predicted_speedup: Option<Prediction>,

@@ -129,6 +129,7 @@ mod tests {
             wanted_bytes: Bytes::gib(3),
             skipped: counts("cooling_down"),
             seconds: 3.5,
+            over_budget: false,
         };
         let started = Event::Started {
             scope: "system".into(),

@@ -52,14 +52,17 @@ fn probes(report: &DoctorReport) -> String {
         // A reason of several parts is one to a line.
         let details = probe.detail.iter().flat_map(|detail| detail.split("; "));
         rows.extend(details.map(|detail| ["", "", detail]));
+        if probe.is_optional() && !probe.supported {
+            rows.push(["", "", "not needed by tune"]);
+        }
     }
     table(rows)
 }
 
-/// Each remedy once, with the probes it would help.
+/// Each remedy once, with the probes it would help; none for what nobody needs.
 fn fixes(report: &DoctorReport) -> String {
     let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
-    for probe in report.probes.iter().filter(|probe| !probe.supported) {
+    for probe in report.probes.iter().filter(|probe| !probe.supported && !probe.is_optional()) {
         let Some(fix) = probe.fix.as_deref() else { continue };
         match fixes.iter_mut().find(|(known, _)| *known == fix) {
             Some((_, names)) => names.push(&probe.name),
@@ -94,6 +97,9 @@ fn settings(report: &DoctorReport) -> String {
 fn cgroup_line(cgroup: &CgroupReport) -> String {
     let limit = match (cgroup.limit_bytes, cgroup.left_bytes) {
         (Some(limit), Some(left)) => format!("limit {limit}, {left} left"),
+        _ if !cgroup.visible => {
+            "whose limits cannot be seen from here: run on the host, or mount its hierarchy".to_owned()
+        }
         _ => "no limit".to_owned(),
     };
     format!("v{} {}, {limit}", cgroup.version, cgroup.path)
@@ -167,11 +173,13 @@ mod tests {
                 denied(Probe::DEMOTE_FREES_ZERO_PAGES),
                 Probe::yes(Probe::SAMPLER_CPU_CLOCK, "samples came"),
                 Probe::no(Probe::SAMPLER_HARDWARE, "no PMU", None).with_detail("PEBS: ENOENT; IBS: hidden"),
+                Probe::no(Probe::HUGETLB_2M, "no pages are set aside", Some("echo N".into())),
             ],
             thp: BTreeMap::from([("enabled".into(), "always [madvise] never".into())]),
             cgroup: Some(CgroupReport {
                 version: 2,
                 path: "/a.slice".into(),
+                visible: true,
                 limit_bytes: Some(Bytes::gib(2)),
                 left_bytes: Some(Bytes::mib(512)),
             }),
@@ -196,6 +204,8 @@ yes  sampler_cpu_clock        samples came
 no   sampler_hardware         no PMU
                               PEBS: ENOENT
                               IBS: hidden
+no   hugetlb_2m               no pages are set aside
+                              not needed by tune
 
 What to do
   promote, demote_frees_zero_pages:
@@ -227,6 +237,13 @@ Live processes cannot be tuned here: that takes promote and one sampler.
             (probe.supported, probe.fix) = (true, None);
         }
         report.thp.clear();
+        let unseen = report.cgroup.as_ref().map(|cgroup| CgroupReport {
+            visible: false,
+            limit_bytes: None,
+            left_bytes: None,
+            ..cgroup.clone()
+        });
+        assert!(cgroup_line(&unseen.unwrap()).contains("cannot be seen from here"));
         report.cgroup = None;
         report.cpu.tlb.assumed = true;
         let text = doctor_text(&report);

@@ -127,7 +127,7 @@ fn picks(report: &TuneReport) -> String {
         ]
     }));
     let mut text = format!(
-        "\n{} picks hold {} of the target's stalls; the hottest:\n{}",
+        "\n{} picks held {} of the target's stalls; the hottest:\n{}",
         report.candidates.len(),
         percent(report.picked_heat_ratio),
         table(rows, &[1, 2])

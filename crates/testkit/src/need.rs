@@ -21,6 +21,11 @@ impl Need {
     }
 }
 
+/// All of `needs`; what is missing is the first that is not met.
+pub fn all(needs: impl IntoIterator<Item = Need>) -> Need {
+    needs.into_iter().find(|need| *need != Need::Ok).unwrap_or(Need::Ok)
+}
+
 /// The tests that change the live kernel were asked for (`HUGEPILOT_LIVE=1`), as `cargo xtask test` does.
 pub fn live() -> Need {
     let asked = env::var_os("HUGEPILOT_LIVE").is_some_and(|value| value == "1");
@@ -123,6 +128,13 @@ mod tests {
         let meminfo = "MemTotal:       24576000 kB\nMemAvailable:    2048 kB\n";
         assert_eq!(available_memory(meminfo), Some(Bytes::mib(2)));
         assert_eq!(available_memory("MemTotal: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn all_needs_must_be_met() {
+        let lacks = |what: &str| Need::Err(what.to_owned());
+        assert_eq!(all([Need::Ok, lacks("a"), lacks("b")]), lacks("a"));
+        assert_eq!(all([Need::Ok, Need::Ok]), Need::Ok);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Benchmarks by name. Each lies in a file of its own and has a line in [`BENCHES`].
 
+mod debloat;
+mod fairness;
 mod hot_set;
 mod overhead;
 mod pairs;
 mod startup;
+mod workload;
 
 use std::path::{Path, PathBuf};
 
@@ -23,13 +26,23 @@ struct Bench {
 
 const BENCHES: &[Bench] = &[
     Bench {
+        name: "debloat",
+        about: "what does each order of de-bloating cost one program? [RUNS=5] [SIZE=8GiB] [WORKLOAD…]",
+        run: debloat::run,
+    },
+    Bench {
+        name: "fairness",
+        about: "do several programs become slower alike when they are de-bloated? [RUNS=5] [SIZE=2GiB] [GROUP…]",
+        run: fairness::run,
+    },
+    Bench {
         name: "hot-set",
         about: "how close does tuning come to the ideal, where the truth is known? [RUNS=5] [FOOTPRINT=8GiB] [HOT=1GiB]",
         run: hot_set::run,
     },
     Bench {
         name: "overhead",
-        about: "what does watching cost the target, and us? [PAIRS=7] [FOOTPRINT=16GiB] [HOT=1GiB]",
+        about: "what does watching cost the target, and us? [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB]",
         run: overhead::run,
     },
     Bench {

@@ -2,48 +2,50 @@
 //!
 //! One workload runs all the while; a stretch without us and a stretch watched by `tune --dry-run` take turns.
 
-use std::io::{BufRead, BufReader};
+use std::cell::RefCell;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
 use super::pairs::{median, pairs};
+use super::workload::Workload;
 
-/// How long each stretch is measured, after a second to settle.
-const STRETCH: Duration = Duration::from_secs(4);
+/// Before each stretch, for the watcher to attach.
+const SETTLE: Duration = Duration::from_millis(600);
+/// How long each stretch is measured. Short, because a shared machine's speed wanders within seconds; many pairs make up
+/// for it.
+const STRETCH: Duration = Duration::from_millis(1600);
 
-/// `[PAIRS=7] [FOOTPRINT=16GiB] [HOT=1GiB]`
+/// `[PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let count = args.first().map_or(Ok(7), |text| text.parse()).context("PAIRS is a number")?;
+    let count = args.first().map_or(Ok(50), |text| text.parse()).context("PAIRS is a number")?;
     ensure!(count >= 5, "fewer than 5 pairs show no spread");
-    let mut workload =
-        Workload::start(hugepilot, args.get(1).unwrap_or(&"16GiB"), args.get(2).unwrap_or(&"1GiB"))?;
-    let pid = workload.child.id().to_string();
+    let footprint = args.get(1).unwrap_or(&"16GiB");
+    let hot = args.get(2).unwrap_or(&"1GiB");
+    let workload = Workload::start(hugepilot, &["hot-set", "--footprint", footprint, "--hot", hot])?;
+    let pid = workload.pid.clone();
     let (mut cores, mut peaks) = (Vec::new(), Vec::new());
-    let lines = std::cell::RefCell::new(&mut workload.lines);
-    let stats = pairs(
-        count,
-        || rate(&mut **lines.borrow_mut()),
-        || {
-            let begin = Instant::now();
-            let mut watcher = Command::new(hugepilot)
-                .args(["tune", "--dry-run", "--json", "--observe", "30s", "-p", &pid])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("hugepilot starts");
-            let rate = rate(&mut **lines.borrow_mut());
-            let (seconds, peak) = usage(watcher.id());
-            cores.push(seconds / begin.elapsed().as_secs_f64());
-            peaks.push(peak);
-            let _ = watcher.kill();
-            let _ = watcher.wait();
-            rate
-        },
-    );
+    let workload = RefCell::new(workload);
+    let rate = || workload.borrow_mut().rate(SETTLE, STRETCH).expect("the workload runs on");
+    let stats = pairs(count, rate, || {
+        let begin = Instant::now();
+        let mut watcher = Command::new(hugepilot)
+            .args(["tune", "--dry-run", "--json", "--observe", "30s", "-p", &pid])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("hugepilot starts");
+        let rate = rate();
+        let (seconds, peak) = usage(watcher.id());
+        cores.push(seconds / begin.elapsed().as_secs_f64());
+        peaks.push(peak);
+        let _ = watcher.kill();
+        let _ = watcher.wait();
+        rate
+    });
     print!("{}", stats.table("alone", "watched", "ops/s"));
     println!(
         "the watcher: median {:.4} of a core, peak memory {:.1} MiB",
@@ -51,21 +53,6 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         median(&peaks) / 1024.0
     );
     Ok(())
-}
-
-/// The mean throughput over one stretch.
-fn rate(lines: &mut impl Iterator<Item = f64>) -> f64 {
-    let settled = Instant::now() + Duration::from_secs(1);
-    while Instant::now() < settled {
-        lines.next();
-    }
-    let end = Instant::now() + STRETCH;
-    let (mut sum, mut count) = (0.0, 0.0);
-    while Instant::now() < end {
-        sum += lines.next().expect("the workload runs on");
-        count += 1.0;
-    }
-    sum / count
 }
 
 /// CPU seconds and peak resident KiB of process `pid`.
@@ -79,56 +66,4 @@ fn usage(pid: u32) -> (f64, f64) {
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok());
     // Fields 14 and 15 count in hundredths of a second on every Linux.
     ((ticks(14) + ticks(15)) / 100.0, peak.unwrap_or(f64::NAN))
-}
-
-struct Workload {
-    child: Child,
-    lines: Rates,
-}
-
-impl Workload {
-    fn start(hugepilot: &Path, footprint: &str, hot: &str) -> Result<Self> {
-        let mut child = Command::new(hugepilot)
-            .args([
-                "lab",
-                "workload",
-                "hot-set",
-                "--seconds",
-                "0",
-                "--interval",
-                "200ms",
-                "--footprint",
-                footprint,
-                "--hot",
-                hot,
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the workload")?;
-        let mut lines = BufReader::new(child.stdout.take().context("stdout is piped")?);
-        let mut first = String::new();
-        lines.read_line(&mut first)?;
-        ensure!(first.starts_with("ready"), "the workload said {first:?}");
-        Ok(Self { child, lines: Rates(lines) })
-    }
-}
-
-impl Drop for Workload {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The second column of each line.
-struct Rates(BufReader<ChildStdout>);
-
-impl Iterator for Rates {
-    type Item = f64;
-    fn next(&mut self) -> Option<f64> {
-        let mut line = String::new();
-        self.0.read_line(&mut line).ok()?;
-        line.split_whitespace().nth(1)?.parse().ok()
-    }
 }

@@ -1,7 +1,7 @@
 //! Comparing two things on a machine that will not hold still.
 //!
 //! Clocks drift, neighbours wake up, memory fragments: what is measured later is measured elsewhere. So the two are
-//! taken in turn, A B A B …, and what counts is the ratio within each pair.
+//! taken in turn, A B B A A B B A …, which cancels a steady drift, and what counts is the ratio within each pair.
 
 use std::fmt::Write;
 
@@ -15,8 +15,14 @@ pub(crate) fn pairs(count: usize, mut a: impl FnMut() -> f64, mut b: impl FnMut(
     assert!(count > 0, "at least one pair");
     a();
     b();
-    // A tuple's parts are evaluated in order: a first.
-    PairedStats::of((0..count).map(|_| (a(), b())).collect())
+    let pair = |turn: usize| {
+        if turn % 2 == 1 {
+            return (a(), b());
+        }
+        let second = b();
+        (a(), second)
+    };
+    PairedStats::of((0..count).map(pair).collect())
 }
 
 /// Pairs of measurements, and the spread of their ratios.
@@ -30,6 +36,8 @@ pub(crate) struct PairedStats {
     pub(crate) min_ratio: f64,
     /// The largest.
     pub(crate) max_ratio: f64,
+    /// Where the true median lies, with 95 % certainty; `None` for fewer than six pairs.
+    pub(crate) certain: Option<(f64, f64)>,
 }
 
 impl PairedStats {
@@ -39,6 +47,7 @@ impl PairedStats {
             median_ratio: middle(&ratios),
             min_ratio: ratios[0],
             max_ratio: ratios[ratios.len() - 1],
+            certain: certain(&ratios),
             pairs,
         }
     }
@@ -57,14 +66,32 @@ impl PairedStats {
         let median =
             |part: fn(&(f64, f64)) -> f64| format!("{:.4}", middle(&sorted(self.pairs.iter().map(part))));
         line("median", &median(|pair| pair.0), &median(|pair| pair.1), &format!("{:.4}", self.median_ratio));
-        let Self { pairs, median_ratio, min_ratio, max_ratio } = self;
-        let count = pairs.len();
+        let Self { pairs, median_ratio, min_ratio, max_ratio, certain } = self;
+        let certain =
+            certain.map_or_else(String::new, |(low, high)| format!(" (95 % certain: {low:.4} to {high:.4})"));
         let _ = writeln!(
             text,
-            "{b} / {a}: median {median_ratio:.4}, from {min_ratio:.4} to {max_ratio:.4}, {count} pairs"
+            "{b} / {a}: median {median_ratio:.4}{certain}, from {min_ratio:.4} to {max_ratio:.4}, {} pairs",
+            pairs.len()
         );
         text
     }
+}
+
+/// The 95 % confidence interval of the median, by order statistics: whether a value lies above or below it is the toss of a
+/// coin, whatever the distribution.
+fn certain(sorted: &[f64]) -> Option<(f64, f64)> {
+    let n = sorted.len();
+    // Chance of fewer than `k` heads in `n` tosses, built up term by term.
+    let (mut term, mut below, mut k) = (0.5_f64.powi(i32::try_from(n).ok()?), 0.0, 0);
+    while below + term <= 0.025 {
+        below += term;
+        #[allow(clippy::cast_precision_loss)]
+        let next = (n - k) as f64 / (k + 1) as f64;
+        term *= next;
+        k += 1;
+    }
+    (k > 0).then(|| (sorted[k - 1], sorted[n - k]))
 }
 
 /// The median of `values`; NaN of none.
@@ -98,7 +125,7 @@ mod tests {
             if order.borrow().len() <= 2 { 1000.0 } else { value }
         };
         let stats = pairs(3, || measure('a', 2.0), || measure('b', 1.0));
-        assert_eq!(*order.borrow(), "abababab");
+        assert_eq!(*order.borrow(), "abbaabba");
         assert_eq!(stats.pairs, [(2.0, 1.0); 3]);
     }
 
@@ -109,6 +136,16 @@ mod tests {
         assert!((stats.median_ratio - 0.5).abs() < 1e-12);
         assert!((stats.min_ratio - 0.45).abs() < 1e-12);
         assert!((stats.max_ratio - 0.6).abs() < 1e-12);
+    }
+
+    /// Ranks as tables of the sign test have them.
+    #[test]
+    fn the_interval_has_the_ranks_of_the_sign_test() {
+        for (n, rank) in [(6_u32, 1), (10, 2), (20, 6), (25, 8), (50, 18)] {
+            let values: Vec<f64> = (1..=n).map(f64::from).collect();
+            assert_eq!(certain(&values), Some((f64::from(rank), f64::from(n + 1 - rank))), "{n}");
+        }
+        assert_eq!(certain(&[1.0; 5]), None);
     }
 
     #[test]

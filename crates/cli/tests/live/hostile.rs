@@ -11,8 +11,8 @@ use hugepilot_record::{Pid, Stop};
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
-use crate::injected::injected;
-use crate::look::{base_pages_by_default, huge_now, total};
+use crate::injected::{injected, strace};
+use crate::look::{huge_now, total, tunable};
 use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune, tune_args};
 use crate::workload::{HOT_SET, SOON, Workload, open, picks, sizes};
 
@@ -30,18 +30,12 @@ fn a_target_that_ends_while_looked_at_is_told_so() {
 
 #[test]
 fn a_target_that_ends_while_acted_on_leaves_a_complete_report() {
-    requires!(need::live());
-    requires!(need::program("strace"));
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(strace());
     let workload = Workload::start(HOT_SET);
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
-    let mut tool = injected(workload.pid(), "delay_enter=100000", &log, "--budget 50%");
-    tool.until("the second promotion", || huge_now(workload.pid()) > sizes().huge);
+    let mut slow = injected(workload.pid(), "delay_enter=100000");
+    slow.tool.until("the second promotion", || huge_now(workload.pid()) > sizes().huge);
     drop(workload);
-    let done = tool.wait(Duration::from_secs(10));
+    let done = slow.tool.wait(Duration::from_secs(10));
     let report = done.exits(0).report();
     assert_eq!(report.stopped, Some(Stop::TargetGone), "{done:?}");
     assert!((1..30).contains(&report.verified_regions), "{done:?}");
@@ -68,10 +62,7 @@ fn a_target_that_became_another_program_is_left_alone() {
 
 #[test]
 fn tune_goes_on_when_its_target_becomes_another_program() {
-    requires!(need::live());
-    requires!(need::cap_perfmon());
-    requires!(need::cap_sys_nice());
-    requires!(base_pages_by_default());
+    requires!(tunable());
     // A busy shell that becomes a workload.
     let mut command = Command::new("sh");
     let script = format!("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exec {HUGEPILOT} \"$@\"");
@@ -172,7 +163,7 @@ fn names_made_to_hurt_arrive_as_text() {
     let victim = Victim::c("hostile_name.c", &[]);
     let ready = victim.ready(SOON);
     let pid = victim.pid().to_string();
-    let text = hugepilot(["status", "-p", &pid]);
+    let text = hugepilot(["status", "--all", "-p", &pid]);
     is_plain(text.exits(0));
     // A line break in a name would make more lines than there are mappings.
     assert!(text.out().lines().any(|line| line.contains("</script>") && line.contains("memfd")), "{text:?}");

@@ -1,41 +1,49 @@
 //! System calls that fail, and one that lies: faults injected with strace into the command.
 
-use std::path::Path;
 use std::process::Command;
 use std::{collections::BTreeMap, fs};
 
-use hugepilot_testkit::{need, requires};
+use hugepilot_testkit::{Need, need, requires};
+use tempfile::NamedTempFile;
 
-use crate::look::{base_pages_by_default, huge_now};
-use crate::tool::{LIMIT, Running, tune_args};
+use crate::look::{huge_now, tunable};
+use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
 use crate::workload::{HOT_SET, Workload};
 
-/// `hugepilot tune` on `pid` under strace, with `inject` done to its promotions; all of these are written to `log`. strace
-/// steps aside (`-D`), so that the process started is the command itself.
-pub(crate) fn injected(pid: u32, inject: &str, log: &Path, more: &str) -> Running {
+/// `hugepilot tune` under strace, with something done to its promotions.
+pub(crate) struct Injected {
+    pub(crate) tool: Running,
+    /// All its promotions, as strace writes them.
+    log: NamedTempFile,
+}
+
+/// Starts it on `pid`, with `inject` done to each promotion. strace steps aside (`-D`), so that the process started is the
+/// command itself.
+pub(crate) fn injected(pid: u32, inject: &str) -> Injected {
+    let log = NamedTempFile::new().expect("a temporary file");
     let mut command = Command::new("strace");
     command.args(["-D", "-f", "-qq", "-e", "trace=process_madvise", "-e"]);
-    command.arg(format!("inject=process_madvise:{inject}")).arg("-o").arg(log);
+    command.arg(format!("inject=process_madvise:{inject}")).arg("-o").arg(log.path());
     // Under strace every call is slow; that must not end a round.
-    command.arg(crate::tool::HUGEPILOT).args(tune_args(pid, &format!("--max-collapse 60s {more}")));
-    Running::start(command)
+    command.arg(HUGEPILOT).args(tune_args(pid, "--max-collapse 60s --budget 50%"));
+    Injected { tool: Running::start(command), log }
+}
+
+/// What that takes.
+pub(crate) fn strace() -> Need {
+    need::all([tunable(), need::program("strace")])
 }
 
 /// How many promotions the log shows.
-fn calls(log: &Path) -> usize {
-    let text = fs::read_to_string(log).expect("strace's log");
+fn calls(log: &NamedTempFile) -> usize {
+    let text = fs::read_to_string(log.path()).expect("strace's log");
     text.lines().filter(|line| line.contains("process_madvise(")).count()
 }
 
 #[test]
 fn failures_are_told_apart_counted_and_not_repeated_for_ever() {
-    requires!(need::live());
-    requires!(need::program("strace"));
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(strace());
     let workload = Workload::start(HOT_SET);
-    let folder = tempfile::tempdir().unwrap();
     // What is injected; how it is counted; regions tried; calls made; exit status.
     let cases = [
         ("error=EAGAIN", "EAGAIN", 8, 16, 1), // tried again once, at once
@@ -47,8 +55,8 @@ fn failures_are_told_apart_counted_and_not_repeated_for_ever() {
         ("retval=2097152", "not_seen", 8, 8, 1), // "done", and nothing was
     ];
     for (inject, name, regions, made, exit) in cases {
-        let log = folder.path().join(name);
-        let done = injected(workload.pid(), inject, &log, "--budget 50%").wait(LIMIT);
+        let Injected { tool, log } = injected(workload.pid(), inject);
+        let done = tool.wait(LIMIT);
         let report = done.exits(exit).report();
         assert_eq!(report.failed, BTreeMap::from([(name.to_owned(), regions)]), "{inject}: {done:?}");
         assert_eq!((report.verified_regions, report.attempted_regions), (0, regions), "{inject}");
@@ -62,15 +70,9 @@ fn failures_are_told_apart_counted_and_not_repeated_for_ever() {
 
 #[test]
 fn one_lie_among_truths_is_counted_as_one() {
-    requires!(need::live());
-    requires!(need::program("strace"));
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(strace());
     let workload = Workload::start(HOT_SET);
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
-    let done = injected(workload.pid(), "retval=2097152:when=3", &log, "--budget 50%").wait(LIMIT);
+    let done = injected(workload.pid(), "retval=2097152:when=3").tool.wait(LIMIT);
     let report = done.exits(0).report();
     assert_eq!(report.failed, BTreeMap::from([("not_seen".to_owned(), 1)]), "{done:?}");
     assert_eq!(report.verified_regions + 1, report.attempted_regions);

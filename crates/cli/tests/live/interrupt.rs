@@ -7,8 +7,8 @@ use hugepilot_record::Stop;
 use hugepilot_testkit::{need, requires};
 use rustix::process::Signal;
 
-use crate::injected::injected;
-use crate::look::{base_pages_by_default, huge_now, stat, ticks};
+use crate::injected::{injected, strace};
+use crate::look::{huge_now, stat, ticks};
 use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
 use crate::workload::{HOT_SET, Workload};
 
@@ -24,20 +24,13 @@ fn is_unharmed(workload: &Workload) {
 
 #[test]
 fn a_signal_while_acting_leaves_a_complete_report() {
-    requires!(need::live());
-    requires!(need::program("strace"));
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(strace());
     for signal in [Signal::INT, Signal::TERM] {
         let workload = Workload::start(HOT_SET);
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
-        let slowly = "delay_enter=100000";
-        let mut tool = injected(workload.pid(), slowly, &log, "--budget 50%");
-        tool.until("the first promotion", || huge_now(workload.pid()).get() > 0);
-        tool.signal(signal);
-        let done = tool.wait(Duration::from_secs(10));
+        let mut slow = injected(workload.pid(), "delay_enter=100000");
+        slow.tool.until("the first promotion", || huge_now(workload.pid()).get() > 0);
+        slow.tool.signal(signal);
+        let done = slow.tool.wait(Duration::from_secs(10));
         let report = done.exits(0).report();
         assert_eq!(report.stopped, Some(Stop::Interrupted), "{done:?}");
         assert!((1..30).contains(&report.verified_regions), "{done:?}");

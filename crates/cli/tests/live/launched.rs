@@ -1,9 +1,13 @@
 //! `tune -- CMD`: a program from its start to its end, alone or compared.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
 use hugepilot_record::tune::Figure;
 use hugepilot_testkit::{need, requires};
 
-use crate::look::base_pages_by_default;
+use crate::look::tunable;
 use crate::tool::{Done, HUGEPILOT, hugepilot};
 
 /// `hugepilot tune FLAGS -- hugepilot lab workload WORDS`.
@@ -18,10 +22,7 @@ const WORK: &str = "hot-set --footprint 512MiB --hot 128MiB";
 
 #[test]
 fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
-    requires!(need::live());
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(tunable());
     let done = tune_command("--budget 50%", &format!("{WORK} --seconds 4"));
     let report = done.exits(0).report();
     assert!(report.verified_regions > 30, "{done:?}");
@@ -32,10 +33,7 @@ fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
 
 #[test]
 fn a_comparison_gives_all_three_figures() {
-    requires!(need::live());
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(tunable());
     let done = tune_command("--budget 50% --baseline --all-huge", &format!("{WORK} --ops 150000000"));
     let report = done.exits(0).report();
     let seconds = |figure: Option<Figure>| figure.and_then(|figure| figure.seconds).unwrap().median;
@@ -59,4 +57,53 @@ fn a_command_that_does_not_exist_is_an_error_with_its_name() {
     }
     // A folder is there, and cannot be run.
     hugepilot(["tune", "--calibration", "off", "--", "/proc"]).exits(2).says(&["/proc", "ermission denied"]);
+}
+
+#[test]
+fn only_what_the_system_cannot_run_is_called_so() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    let folder = tempfile::tempdir().unwrap();
+    let garbage = folder.path().join("garbage");
+    std::fs::write(&garbage, b"\x7fELF, but no program").unwrap();
+    std::fs::set_permissions(&garbage, Permissions::from_mode(0o755)).unwrap();
+    for flags in [&[][..], &["--baseline"]] {
+        let tune = |command: &[&str]| {
+            hugepilot([&["tune", "--calibration", "off"], flags, &["--"], command].concat())
+        };
+        let refused = tune(&[garbage.to_str().unwrap()]);
+        refused.exits(2).says(&["cannot start", "garbage", "Exec format error"]);
+        assert_eq!(refused.err().matches("cannot start").count(), 1, "{refused:?}");
+        let ended = tune(&["sh", "-c", "exit 127"]);
+        assert!(!ended.exits(1).err().contains("cannot start"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_launched_program_inherits_nothing_of_ours() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    let script = ["sh", "-c", "ls /proc/$$/fd; grep SigIgn /proc/$$/status"];
+    let alone = Command::new(script[0]).args(&script[1..]).stdin(Stdio::null()).output().unwrap();
+    let alone = String::from_utf8(alone.stdout).unwrap();
+    let done = hugepilot([&["tune", "--calibration", "off", "--"], &script[..]].concat());
+    assert!(done.exits(1).err().ends_with(&alone), "{alone:?}, and with us {done:?}");
+}
+
+#[test]
+fn each_child_is_tuned_within_its_own_budget() {
+    requires!(tunable());
+    let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 5 >&2");
+    let flags = "tune --json --calibration off --observe 1s --for 60s --max-collapse 2s --budget 10%";
+    let words = flags.split(' ').chain(["--", "sh", "-c"]).map(str::to_owned);
+    let done = hugepilot(words.chain([format!("{child}; {child}; true")]));
+    let report = done.exits(0).report();
+    let second: Vec<String> =
+        done.err().lines().filter_map(|line| line.strip_prefix("ready ").map(str::to_owned)).collect();
+    assert_eq!(report.target.pid.to_string(), second[1], "{done:?}");
+    // A tenth of a child's 256 regions, in each of them.
+    let made = report.huge_bytes_after - report.huge_bytes_before;
+    assert!((20..=26).contains(&(made.get() >> 21)), "{made} {done:?}");
+    assert!((40..=52).contains(&report.verified_regions), "{done:?}");
+    assert!(report.eligible_regions < 80, "of 64 hot regions, not of both children's: {done:?}");
 }

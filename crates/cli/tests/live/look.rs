@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use hugepilot_testkit::Need;
+use hugepilot_testkit::{Need, need};
 use hugepilot_units::Bytes;
 
 /// One mapping in smaps: its sizes by label.
@@ -120,4 +120,9 @@ fn collect(folder: &Path, settings: &mut Vec<(String, String)>) {
 pub(crate) fn base_pages_by_default() -> Need {
     let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if enabled.contains("[always]") { Need::Err("THP is always on".to_owned()) } else { Need::Ok }
+}
+
+/// `tune` can show what it does: a live test, with the rights to sample and to promote, and something left to promote.
+pub(crate) fn tunable() -> Need {
+    need::all([need::live(), need::cap_sys_nice(), need::cap_perfmon(), base_pages_by_default()])
 }

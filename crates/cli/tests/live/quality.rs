@@ -9,22 +9,19 @@ use hugepilot_kernel::Target;
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 
-use crate::look::{base_pages_by_default, huge_now};
+use crate::look::{base_pages_by_default, huge_now, tunable};
 use crate::tool::{HUGEPILOT, hugepilot, tune, tune_args};
 use crate::workload::{SOON, Workload, open, sizes};
 
 #[test]
 #[allow(clippy::cast_precision_loss)]
 fn the_hot_regions_are_promoted_and_no_others() {
-    requires!(need::live());
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
+    requires!(tunable());
     requires!(need::memory(Bytes::gib(2)));
-    requires!(base_pages_by_default());
     for pattern in ["gather", "chase"] {
         let workload = Workload::start(&format!("hot-set --footprint 1GiB --hot 256MiB --pattern {pattern}"));
         assert_eq!(workload.hot.len() as u64, Bytes::mib(256).get() / sizes().huge.get());
-        let done = tune(workload.pid(), "--budget 30% --observe 3s --for 5s");
+        let done = tune(workload.pid(), "--budget 30% --observe 3s --for 10s");
         let report = done.exits(0).report();
         let verified = report.candidates.iter().filter(|candidate| candidate.verified == Some(true));
         let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
@@ -32,6 +29,10 @@ fn the_hot_regions_are_promoted_and_no_others() {
         let (recall, precision) = (found / workload.hot.len() as f64, found / promoted.len() as f64);
         eprintln!("{pattern}: {recall:.3} of the hot regions, precision {precision:.3}");
         assert!(recall >= 0.90 && precision >= 0.95, "{pattern}: {recall} {precision} {done:?}");
+        let planned: f64 = report.candidates.iter().map(|candidate| candidate.heat_ratio).sum();
+        let off = (report.picked_heat_ratio - planned.min(1.0)).abs();
+        assert!(off < 1e-9 || !report.failed.is_empty(), "{off} {done:?}");
+        assert!(!report.skipped.contains_key("already_huge"), "nobody else made huge pages: {done:?}");
         // The report says what the kernel says.
         assert_eq!(promoted.len() as u64, report.verified_regions);
         assert_eq!(huge_now(workload.pid()), sizes().huge.times(report.verified_regions));
@@ -75,10 +76,7 @@ fn a_stream_attracts_no_huge_page() {
 
 #[test]
 fn the_programs_own_figures_prove_the_gain() {
-    requires!(need::live());
-    requires!(need::cap_sys_nice());
-    requires!(need::cap_perfmon());
-    requires!(base_pages_by_default());
+    requires!(tunable());
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("figures");
     let mut command = Command::new("sh");

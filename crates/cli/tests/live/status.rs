@@ -2,6 +2,7 @@
 //! nothing.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use hugepilot_kernel::Target;
 use hugepilot_record::status::{Sizes, StatusReport};
@@ -9,7 +10,7 @@ use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::Bytes;
 
 use crate::look::{Area, faults, smaps, total};
-use crate::tool::hugepilot;
+use crate::tool::{HUGEPILOT, LIMIT, Running, hugepilot, tune_args};
 use crate::workload::{SOON, Workload, open, sizes};
 
 /// The parts that `layout.c` says it has, by name, and where each begins; and the program.
@@ -136,4 +137,27 @@ fn a_large_busy_program_is_measured_too() {
     assert_eq!(report.totals.huge_bytes, total(workload.pid(), "AnonHugePages"));
     assert!(report.totals.resident_bytes >= Bytes::mib(512));
     assert!(hugepilot(["status", "-p", &workload.pid().to_string()]).exits(0).out().contains("total"));
+}
+
+#[test]
+fn a_memory_limit_that_cannot_be_seen_is_warned_of() {
+    requires!(need::live());
+    requires!(need::root());
+    requires!(need::program("unshare"));
+    let workload = Workload::start("gups --footprint 32MiB");
+    let hidden = |words: Vec<String>| {
+        let script = "umount /sys/fs/cgroup/memory || umount -l /sys/fs/cgroup; exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", HUGEPILOT]).args(words);
+        Running::start(command).wait(LIMIT)
+    };
+    let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let (pid, warned) = (workload.pid(), "limit of its cgroup");
+    assert!(!status(pid, &[]).warnings.iter().any(|text| text.contains(warned)));
+    let report: StatusReport = hidden(words(format!("status -p {pid} --json"))).exits(0).json();
+    assert!(report.warnings.iter().any(|text| text.contains(warned)), "{:?}", report.warnings);
+    let report = hidden(tune_args(pid, "")).sane().report();
+    assert!(report.warnings.iter().any(|text| text.contains(warned)), "{:?}", report.warnings);
+    let report: serde_json::Value = hidden(words("doctor --json".to_owned())).sane().json();
+    assert_eq!(report["cgroup"]["visible"], false, "{report}");
 }

@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 use hugepilot_kernel::{Process, Target};
 use hugepilot_manager::act::promote;
 use hugepilot_record::Stop;
+use hugepilot_record::tune::TuneReport;
 use hugepilot_testkit::{Ready, Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 
@@ -66,11 +67,12 @@ fn it_survives_tune() {
         let status = survives(limit, every, |process, _| {
             let pid = process.id().pid.0.cast_unsigned();
             // 100 % of what is resident would be half of these regions; as much as it likes is more dangerous.
-            let report = tune(pid, "--budget 1GiB").sane().report();
-            assert!(
-                report.skipped.contains_key("too_few_resident") || report.eligible_regions > 0,
-                "{report:?}"
-            );
+            let reports = (0..3).map(|_| tune(pid, "--budget 1GiB").sane().report());
+            let seen = |report: &TuneReport| {
+                report.skipped.contains_key("too_few_resident") || report.eligible_regions > 0
+            };
+            // On a busy machine the victim may get too little time to be sampled in one run.
+            let report = reports.into_iter().find(seen).expect("the victim is seen to be busy");
             eprintln!(
                 "{limit}: {} verified, {:?}, {:?}",
                 report.verified_regions, report.skipped, report.stopped

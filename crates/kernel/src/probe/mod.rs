@@ -74,7 +74,8 @@ fn cgroup(root: &Root) -> Option<CgroupReport> {
             Version::V1 => 1,
             Version::V2 => 2,
         },
-        path: format!("/{}", group.path().display()),
+        path: group.path(),
+        visible: group.is_visible(root),
         limit_bytes: limited(room.limit),
         left_bytes: limited(room.left),
     })

@@ -15,8 +15,6 @@ pub struct Stat {
     pub state: char,
     /// Kernel flags (`PF_*`).
     pub flags: u64,
-    /// User-mode CPU time in clock ticks.
-    pub user_ticks: u64,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
     /// Bottom of its stack; changes with every exec, 0 where we may not look.
@@ -50,7 +48,6 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
         command: printable(line.get(open + 1..close)?),
         state: fields.first()?.chars().next()?,
         flags: number(9)?,
-        user_ticks: number(14)?,
         start_ticks: number(22)?,
         start_stack: number(28)?,
     })
@@ -77,7 +74,7 @@ mod tests {
             let stat = parse_stat(&line(name)).unwrap();
             assert_eq!(stat.command, printable(name));
             assert_eq!((stat.pid, stat.state, stat.start_ticks), (Pid(4543), 'R', 152_663));
-            assert_eq!((stat.user_ticks, stat.start_stack), (17, 140_725));
+            assert_eq!(stat.start_stack, 140_725);
         }
     }
 

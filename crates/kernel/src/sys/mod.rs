@@ -6,6 +6,7 @@
 
 pub(crate) mod anon;
 pub(crate) mod descriptor;
+pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod hugetlb;
 pub(crate) mod madvise;

@@ -59,7 +59,7 @@ impl<'a> Machine<'a> {
         let cgroup = config.cgroup.clone().map(|directory| {
             let refused =
                 |what| ManagerError::Cgroup { directory: directory.to_string_lossy().into_owned(), what };
-            let group = MemoryCgroup::at(&root, &directory).ok_or_else(|| {
+            let group = MemoryCgroup::of_directory(&root, &directory).ok_or_else(|| {
                 refused("no cgroup there accounts memory (such as /sys/fs/cgroup/db.slice)")
             })?;
             if group.room(&root).limit == Bytes::MAX {
@@ -164,13 +164,16 @@ impl World for Machine<'_> {
         })
     }
 
-    fn guests(&self, config: &Config) -> Result<Guests, KernelError> {
+    fn guests(&self, config: &Config, each: &mut dyn FnMut() -> bool) -> Result<Guests, KernelError> {
         let ourselves = std::process::id();
         let mut guests = Guests::default();
         let mut processes = Vec::new();
         for pid in self.pids()? {
             if pid.0 <= 1 || pid.0.unsigned_abs() == ourselves {
                 continue;
+            }
+            if !each() {
+                break;
             }
             match self.guest(pid, config) {
                 Ok(found) => processes.extend(found.map(Rc::new)),

@@ -97,7 +97,8 @@ impl World for Sim {
     fn forbidden(&self) -> Option<String> {
         self.forbidden.clone()
     }
-    fn guests(&self, _config: &Config) -> Result<Guests, KernelError> {
+    fn guests(&self, _config: &Config, each: &mut dyn FnMut() -> bool) -> Result<Guests, KernelError> {
+        each();
         let targets = self.fakes.iter().map(|fake| Rc::clone(fake) as Rc<dyn Target>).collect();
         let left = ProcessId { pid: Pid(99), start_ticks: 1, command: "sshd".into() };
         Ok(Guests { targets, left: vec![(left, "protected".into())] })
@@ -212,8 +213,8 @@ fn nothing_left_is_said_once_and_looked_for_less_and_less() {
 
 #[test]
 fn a_region_that_flips_is_split_again_a_few_times_and_then_left_alone() {
-    let mut sim = Sim::new(vec![bloated(7, 200, 400)], |_| 500.0);
-    sim.seconds = 2 * 3600;
+    let mut sim = Sim::new(vec![bloated(7, 100, 400)], |_| 650.0);
+    sim.seconds = 70 * 60;
     sim.meanwhile = Box::new(|sim| {
         let fake = &sim.fakes[0];
         let split: Vec<Region> =
@@ -385,7 +386,7 @@ proptest! {
         again_every in 1_u64..400,
         percent in 1.0..30.0_f64,
     ) {
-        let fakes = zeros.iter().zip(1..).map(|(&zeros, pid)| bloated(pid, 60, zeros)).collect();
+        let fakes = zeros.iter().zip(1..).map(|(&zeros, pid)| bloated(pid, 40, zeros)).collect();
         let mut sim = Sim::new(fakes, move |second| start + second * slope);
         let next = Cell::new(again_every);
         sim.meanwhile = Box::new(move |sim| {
@@ -399,6 +400,7 @@ proptest! {
             }
         });
         let share = Share::percent(percent);
+        sim.seconds = 300;
         let lines = sim.run(Config { cpu: share, cool_down: Nanos::seconds(20), ..config() });
         for fake in &sim.fakes {
             let mut times = BTreeMap::<Region, usize>::new();

@@ -21,12 +21,15 @@ const BATCH: usize = 32;
 /// What was freed is logged no more often than this.
 const REPORT_EVERY: Nanos = Nanos::seconds(1);
 
+/// How often a process waited for each of its regions.
+type Stalls = BTreeMap<Region, u32>;
+
 /// A process and its huge pages.
 struct Guest {
     target: Rc<dyn Target>,
     census: Census,
     mappings: Vec<Mapping>,
-    stalls: Option<BTreeMap<Region, u32>>,
+    stalls: Option<Stalls>,
     standing: Standing,
     weight: f64,
     acts: Vec<SplitAct>,
@@ -53,6 +56,14 @@ impl Guest {
         self.acts.push(act);
         Some(act.outcome)
     }
+}
+
+/// What a look at all huge pages found.
+struct Survey {
+    guests: Vec<Guest>,
+    /// The order that can be had.
+    order: Order,
+    over_budget: bool,
 }
 
 /// Whether to go on.
@@ -101,14 +112,15 @@ impl Daemon<'_> {
             return Ok(self.give_up(seen, why));
         }
         let begun = self.world.now();
-        let Some((mut guests, order)) = self.survey(&seen)? else { return Ok(seen) };
+        let Some(mut survey) = self.survey(&seen)? else { return Ok(seen) };
         let seen = self.world.memory()?;
-        let tenants: Vec<Tenant<'_>> = guests.iter().map(Guest::tenant).collect();
-        let plan = self.config.policy(order).plan(&tenants);
-        self.say_planned(&seen, order, &guests, &plan, self.world.now() - begun);
+        let tenants: Vec<Tenant<'_>> = survey.guests.iter().map(Guest::tenant).collect();
+        let plan = self.config.policy(survey.order).plan(&tenants);
+        self.say_planned(&seen, &survey, &plan, self.world.now() - begun);
+        let guests = &mut survey.guests;
         let freed_before = self.life.sums.freed_bytes;
-        let seen = self.split_until_low(&plan, &mut guests, seen)?;
-        self.say_left(&seen, &guests);
+        let seen = self.split_until_low(&plan, guests, seen)?;
+        self.say_left(&seen, guests);
         if self.life.sums.freed_bytes > freed_before && !self.config.dry_run {
             self.gate.freed();
         }
@@ -156,16 +168,25 @@ impl Daemon<'_> {
 
     /// Samples where the order wants it and there is time, then takes every census, less what rests. `None` when the user wants
     /// something. Costs 0.1 to 0.3 ms of CPU for each huge page, within the budget.
-    fn survey(&mut self, seen: &Reading) -> Result<Option<(Vec<Guest>, Order)>, ManagerError> {
+    fn survey(&mut self, seen: &Reading) -> Result<Option<Survey>, ManagerError> {
         let world = self.world;
         self.history.keep_living(|key| world.lives(key));
         self.told.retain(|&key| world.lives(key));
-        let found = world.guests(&self.config)?;
+        let (mut pace, mut over_budget) = (Ok(Pace::Go), false);
+        let config = self.config.clone();
+        let mut each = || {
+            pace = self.pace(&mut over_budget);
+            matches!(pace, Ok(Pace::Go | Pace::Waited))
+        };
+        let found = world.guests(&config, &mut each)?;
         for (id, why) in found.left {
             self.say_skipped(seen, &id, why);
         }
+        if pace? == Pace::Stop {
+            return Ok(None);
+        }
         let (mut stalls, order) = self.look_for_heat(seen, &found.targets);
-        let (mut guests, mut over_budget) = (Vec::new(), false);
+        let mut guests = Vec::new();
         for (index, target) in found.targets.into_iter().enumerate() {
             let mut pace = Ok(Pace::Go);
             let mut each = |_, _| {
@@ -189,15 +210,10 @@ impl Daemon<'_> {
             let flips = self.history.filter(&mut guest.census, self.world.now(), self.config.rules());
             self.say_flipped(seen, guest, flips);
         }
-        Ok(Some((guests, order)))
+        Ok(Some(Survey { guests, order, over_budget }))
     }
 
-    fn guest(
-        &self,
-        target: Rc<dyn Target>,
-        taken: census::Found,
-        stalls: Option<BTreeMap<Region, u32>>,
-    ) -> Guest {
+    fn guest(&self, target: Rc<dyn Target>, taken: census::Found, stalls: Option<Stalls>) -> Guest {
         let id = target.id();
         let (standing, weight) = (self.config.standing(id), self.config.weight_of(id));
         let census::Found { census, mappings } = taken;
@@ -206,12 +222,7 @@ impl Daemon<'_> {
 
     /// How often each process waited for each of its regions, where the order wants to know that. At or above the critical mark
     /// nobody waits for samples, and where they may not be taken the next best order does without.
-    #[allow(clippy::type_complexity)]
-    fn look_for_heat(
-        &mut self,
-        seen: &Reading,
-        targets: &[Rc<dyn Target>],
-    ) -> (Option<Vec<BTreeMap<Region, u32>>>, Order) {
+    fn look_for_heat(&mut self, seen: &Reading, targets: &[Rc<dyn Target>]) -> (Option<Vec<Stalls>>, Order) {
         let (order, marks, world) = (self.config.order, self.config.marks(), self.world);
         if !order.needs_heat() {
             return (None, order);
@@ -286,16 +297,17 @@ impl Daemon<'_> {
         }
     }
 
-    fn say_planned(&mut self, seen: &Reading, order: Order, guests: &[Guest], plan: &SplitPlan, took: Nanos) {
+    fn say_planned(&mut self, seen: &Reading, survey: &Survey, plan: &SplitPlan, took: Nanos) {
         let planned = Event::Planned {
-            order: order.name().to_owned(),
-            processes: guests.len() as u64,
-            huge_pages: guests.iter().map(|guest| guest.census.huge_pages).sum(),
+            order: survey.order.name().to_owned(),
+            processes: survey.guests.len() as u64,
+            huge_pages: survey.guests.iter().map(|guest| guest.census.huge_pages).sum(),
             candidates: plan.splits.len() as u64,
             could_free_bytes: plan.splits.iter().map(|split| split.frees).sum(),
             wanted_bytes: seen.used - self.config.low.of(seen.limit),
             skipped: plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect(),
             seconds: took.as_seconds(),
+            over_budget: survey.over_budget,
         };
         self.say(seen, planned);
     }

@@ -1,18 +1,18 @@
-//! One tuning of one process: what was seen, what was done, what is left of the budget.
+//! One tuning of one process and of what it starts: what was seen, what was done, what is left of the budget.
 
 mod report;
-
-use std::collections::BTreeMap;
+mod tuned;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Refusal, Target};
-use hugepilot_policy::{Expected, HeatPolicy, Policy, Share, predict, sampled_speedup};
+use hugepilot_policy::{Expected, HeatPolicy, Policy, predict, sampled_speedup};
 use hugepilot_profiler::{Chosen, Observation, choose};
 use hugepilot_record::tune::{Activity, Prediction, TuneReport};
 use hugepilot_record::{Budget, Journal, Pid, Plan, ProvenanceCounts, Snapshot, Stop};
-use hugepilot_units::{Bytes, HugePages, Nanos, Region};
+use hugepilot_units::{Bytes, HugePages, Nanos};
 
 use report::{count, empty_report, share};
+use tuned::{Spaces, Tuned};
 
 use super::options::{Event, TuneOptions};
 use super::{is_alive, open};
@@ -32,8 +32,6 @@ const REGIONS_PER_ROUND: usize = 1024;
 const REST: u64 = 10;
 /// Rounds that may end for one slow collapse before we give up.
 const MAX_SLOW_ROUNDS: u32 = 20;
-/// A region that failed so often is left alone.
-const MAX_TRIES: u32 = 3;
 /// Figures wanted on each side of the promotions.
 const FIGURES: usize = 5;
 
@@ -45,8 +43,7 @@ pub struct Session<'a> {
     counters: Result<Counters, Refusal>,
     counted: CounterReading,
     observation: Observation,
-    /// The samples of before the first promotion.
-    untouched: Share,
+    spaces: Spaces,
     progress: Option<ProgressReader>,
     interrupted: &'a dyn Fn() -> bool,
     say: &'a mut dyn FnMut(Event<'_>),
@@ -59,8 +56,8 @@ pub struct Session<'a> {
     /// How long to look before the next round.
     pause: Nanos,
     report: TuneReport,
-    /// How often each region was tried in vain.
-    failed: BTreeMap<Region, u32>,
+    /// That a limit of the target cannot be seen.
+    unseen_limit: Option<String>,
     /// Share of all samples that the target had.
     share: f64,
 }
@@ -95,7 +92,7 @@ impl<'a> Session<'a> {
         }
         Ok(Self {
             observation: Observation::new(process.sizes()),
-            untouched: Share::default(),
+            spaces: Spaces::default(),
             options,
             process,
             chosen,
@@ -112,7 +109,7 @@ impl<'a> Session<'a> {
             idle_rounds: 0,
             pause: Nanos::ZERO,
             report,
-            failed: BTreeMap::new(),
+            unseen_limit: None,
             share: 1.0,
         })
     }
@@ -128,7 +125,12 @@ impl<'a> Session<'a> {
     /// Whether no later round can do anything.
     pub fn is_over(&self) -> bool {
         let planned = self.options.dry_run && !self.report.candidates.is_empty();
-        let may_go_on = matches!(self.report.stopped, None | Some(Stop::SlowCollapse | Stop::TargetExeced));
+        let may_go_on = match self.report.stopped {
+            None | Some(Stop::SlowCollapse | Stop::TargetExeced) => true,
+            // One that it started has ended.
+            Some(Stop::TargetGone) => is_alive(&self.process),
+            Some(_) => false,
+        };
         planned || !may_go_on
     }
     /// The clock.
@@ -175,7 +177,7 @@ impl<'a> Session<'a> {
         let observation = &mut self.observation;
         self.chosen.source.drain(wait, &mut |sample| observation.add(&sample));
         for pid in self.chosen.source.execs() {
-            self.observation.forget(pid);
+            self.forget(pid);
         }
         let now = self.now();
         if now > self.rescanned + RESCAN_EVERY {
@@ -194,36 +196,56 @@ impl<'a> Session<'a> {
     /// When the target may not be looked at.
     pub fn round(&mut self) -> Result<bool, ManagerError> {
         self.pause = self.options.round;
-        let Some((pid, share)) = self.observation.busiest() else { return Ok(self.idle()) };
-        self.share = share;
-        let Ok(target) = self.target(pid) else {
-            // It has ended, and must not stand in the way of the next busiest.
-            self.observation.forget(pid);
-            return Ok(self.idle());
-        };
+        let Some((pid, part)) = self.observation.busiest() else { return Ok(self.idle()) };
+        self.share = part;
+        let Ok(target) = self.target(pid) else { return Ok(self.ended(pid)) };
         let Some(view) = self.observation.of(pid) else { return Ok(self.idle()) };
         let mut seen = match snapshot(&target, view, self.options.tlb_entries) {
             Ok(seen) => seen,
-            Err(_) if !is_alive(&target) => return Ok(false),
+            Err(_) if !is_alive(&target) => return Ok(self.ended(pid)),
             Err(error) => return Err(error.into()),
         };
-        let counts = view.counts;
-        seen.heat.retain(|heat| self.failed.get(&heat.region).is_none_or(|&times| times < MAX_TRIES));
-        let plan = self.plan(&seen, counts.total());
-        let prediction = self.predict(&plan, &seen, &counts);
-        self.note_plan(&target, &seen, &plan, prediction);
+        let hot = seen.heat.iter().filter(|heat| heat.scattered() > 0).count() as u64;
+        let hot = HugePages::new(hot).bytes(seen.sizes);
+        let (counts, samples) = (view.counts, share(view));
+        self.spaces.retain(|pid| self.observation.of(pid).is_some());
+        let tuned = self.spaces.of(target.id());
+        tuned.look(huge_bytes(&seen), samples);
+        seen.heat.retain(|heat| tuned.may_pick(heat.region, seen.pages.get(&heat.region)));
+        let plan = plan(tuned, &seen, counts.total(), &self.options);
+        let prediction = self.predict(&plan, hot, &counts);
+        let tuned = self.spaces.of(target.id());
+        if !tuned.acted {
+            tuned.predicted = prediction;
+        }
+        let worth_it =
+            tuned.acted || prediction.is_none_or(|expected| expected.median >= 1.0 + self.options.min_gain);
+        let acts = worth_it && !plan.picks.is_empty() && !self.options.dry_run;
+        // Who was tuned matters more than who was only looked at since.
+        if acts || tuned.acted || self.first_act.is_none() {
+            self.note_plan(&target, &seen, &plan);
+        }
         (self.say)(Event::Planned { plan: &plan, prediction });
         if self.options.dry_run {
-            self.note_candidates(&plan, None);
+            self.note_candidates(&target, &plan, None);
             return Ok(false);
         }
-        let worth_it = self.first_act.is_some()
-            || prediction.is_none_or(|expected| expected.median >= 1.0 + self.options.min_gain);
-        if plan.picks.is_empty() || !worth_it {
+        if !acts {
             return Ok(self.idle());
         }
         let journal = self.act(&target, &plan);
-        Ok(self.goes_on(&journal))
+        Ok(self.goes_on(pid, &journal))
+    }
+
+    /// A process has ended, and must not stand in the way of the next busiest.
+    fn ended(&mut self, pid: Pid) -> bool {
+        self.forget(pid);
+        self.idle()
+    }
+
+    fn forget(&mut self, pid: Pid) {
+        self.observation.forget(pid);
+        self.spaces.retain(|other| other != pid);
     }
 
     /// The busiest process: the one attached to, or one that it started.
@@ -238,34 +260,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn plan(&mut self, seen: &Snapshot, samples: u64) -> Plan {
-        self.report.footprint_bytes = seen.resident();
-        self.report.budget_bytes = self.options.budget.of(seen.resident());
-        // What we made and the program has given back since is free to be spent again.
-        let spent = if self.first_act.is_some() {
-            huge_bytes(seen) - self.report.huge_bytes_before
-        } else {
-            Bytes::ZERO
-        };
-        let budget = Budget { huge: self.report.budget_bytes - spent, regions: REGIONS_PER_ROUND };
-        let proven = self.report.verified_regions > 0;
-        HeatPolicy { limits: self.options.guard.limits, proven, ..HeatPolicy::new(samples) }
-            .plan(seen, budget)
-    }
-
-    fn predict(&self, plan: &Plan, seen: &Snapshot, counts: &ProvenanceCounts) -> Option<Prediction> {
+    fn predict(&self, plan: &Plan, hot: Bytes, counts: &ProvenanceCounts) -> Option<Prediction> {
         if !self.chosen.samples_time {
             return None;
         }
-        let hot = seen.heat.iter().filter(|heat| heat.scattered() > 0).count() as u64;
         #[allow(clippy::cast_precision_loss)]
         let chased_ratio = counts.next as f64 / counts.addressed().max(1) as f64;
-        let expected = Expected {
-            heat_ratio: plan.heat_ratio(),
-            samples: counts.total(),
-            hot: HugePages::new(hot).bytes(seen.sizes),
-            chased_ratio,
-        };
+        let expected = Expected { heat_ratio: plan.heat_ratio(), samples: counts.total(), hot, chased_ratio };
         predict(expected, &self.options.calibration)
     }
 
@@ -290,12 +291,12 @@ impl<'a> Session<'a> {
         if let Some(progress) = &mut self.progress {
             progress.poll(ended);
         }
-        self.note_candidates(plan, Some(&journal));
-        self.note_journal(&journal);
+        self.note_candidates(target, plan, Some(&journal));
+        self.note_journal(target, &journal);
         journal
     }
 
-    fn goes_on(&mut self, journal: &Journal) -> bool {
+    fn goes_on(&mut self, pid: Pid, journal: &Journal) -> bool {
         self.report.stopped = journal.stopped;
         match journal.stopped {
             Some(Stop::SlowCollapse) => {
@@ -304,7 +305,11 @@ impl<'a> Session<'a> {
                 self.pause = self.pause.min(Nanos::new(took.get().saturating_mul(REST)));
                 self.slow_rounds < MAX_SLOW_ROUNDS && self.has_time()
             }
-            Some(Stop::TargetExeced) | None => self.has_time(),
+            Some(Stop::TargetExeced | Stop::TargetGone) => {
+                self.forget(pid);
+                self.has_time()
+            }
+            None => self.has_time(),
             Some(_) => false,
         }
     }
@@ -332,15 +337,15 @@ impl<'a> Session<'a> {
         let planned_on = std::mem::replace(&mut self.observation, Observation::new(self.process.sizes()));
         self.observe(self.options.observe);
         let seen = std::mem::replace(&mut self.observation, planned_on);
-        if let Some(after) = seen.of(pid) {
-            let mut activity = Activity { stall_ratio: after.stall_ratio(), ..Activity::default() };
+        if let Some(after) = seen.of(pid).map(share) {
+            let mut activity = Activity { stall_ratio: after.ratio(), ..Activity::default() };
             if let Ok(counters) = &self.counters {
                 count(counters, &mut self.counted, &mut activity);
             }
             self.report.after = Some(activity);
-            if self.chosen.samples_time {
-                self.report.sampled_speedup = sampled_speedup(self.untouched, share(after));
-            }
+            let target = self.target(pid).ok().filter(|_| self.chosen.samples_time);
+            let tuned = target.and_then(|target| self.spaces.known(target.id()));
+            self.report.sampled_speedup = tuned.and_then(|tuned| sampled_speedup(tuned.untouched, after));
         }
         // The first figure after settling spans the promotions.
         let end = self.now() + self.options.progress_wait;
@@ -355,6 +360,13 @@ impl<'a> Session<'a> {
             self.drain(DRAIN_EVERY);
         }
     }
+}
+
+fn plan(tuned: &Tuned, seen: &Snapshot, samples: u64, options: &TuneOptions) -> Plan {
+    let budget = tuned.left_of(options.budget.of(seen.resident()), huge_bytes(seen));
+    let budget = Budget { huge: budget, regions: REGIONS_PER_ROUND };
+    let proven = tuned.verified() > 0;
+    HeatPolicy { limits: options.guard.limits, proven, ..HeatPolicy::new(samples) }.plan(seen, budget)
 }
 
 fn huge_bytes(seen: &Snapshot) -> Bytes {

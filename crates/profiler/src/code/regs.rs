@@ -10,31 +10,10 @@ pub struct Regs {
     gpr: [u64; 16],
 }
 
-/// Bits of perf's x86 register set, for each general register in hardware encoding order
-/// (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15).
-const PERF_BIT: [u32; 16] = [0, 2, 3, 1, 7, 6, 4, 5, 16, 17, 18, 19, 20, 21, 22, 23];
-const PERF_BIT_IP: u32 = 8;
-
 impl Regs {
-    /// What to ask of perf in `sample_regs_user`: the instruction pointer and the sixteen general registers.
-    pub const PERF_MASK: u64 = 0xff_01ff;
-
     /// From the general registers in hardware encoding order (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15).
     pub const fn new(ip: u64, gpr: [u64; 16]) -> Self {
         Self { ip, gpr }
-    }
-
-    /// From what perf delivers: one value per bit of `mask`, lowest bit first. `None` when a register is missing.
-    pub fn from_perf(mask: u64, values: &[u64]) -> Option<Self> {
-        let value = |bit: u32| {
-            let below = mask & ((1 << bit) - 1);
-            (mask >> bit & 1 == 1).then(|| values.get(below.count_ones() as usize).copied()).flatten()
-        };
-        let mut gpr = [0; 16];
-        for (register, bit) in gpr.iter_mut().zip(PERF_BIT) {
-            *register = value(bit)?;
-        }
-        Some(Self { ip: value(PERF_BIT_IP)?, gpr })
     }
 
     /// The value of a general register, of a part of one (zero-extended), or of the instruction pointer.
@@ -94,30 +73,6 @@ pub(super) fn is_high_byte(register: Register) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn perf_order_is_translated() {
-        // perf: ax bx cx dx si di bp sp ip (bits 0 to 8), r8 to r15 (bits 16 to 23)
-        let values: Vec<u64> = (100..117).collect();
-        let regs = Regs::from_perf(Regs::PERF_MASK, &values).unwrap();
-        for (register, value) in [
-            (Register::RAX, 100),
-            (Register::RBX, 101),
-            (Register::RCX, 102),
-            (Register::RDX, 103),
-            (Register::RSI, 104),
-            (Register::RDI, 105),
-            (Register::RBP, 106),
-            (Register::RSP, 107),
-            (Register::RIP, 108),
-            (Register::R8, 109),
-            (Register::R15, 116),
-        ] {
-            assert_eq!(regs.get(register), Some(value), "{register:?}");
-        }
-        assert_eq!(Regs::from_perf(Regs::PERF_MASK, &values[..16]), None);
-        assert_eq!(Regs::from_perf(Regs::PERF_MASK & !1, &values), None);
-    }
 
     #[test]
     fn parts_of_registers_are_cut_out() {

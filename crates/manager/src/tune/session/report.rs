@@ -1,18 +1,19 @@
 //! What a session writes down, and the report it becomes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::Share;
 use hugepilot_profiler::ProcessView;
 use hugepilot_record::tune::{
-    Activity, Candidate, Figure, Prediction, SCHEMA, SamplerReport, Spread, TargetInfo, TuneReport,
+    Activity, Candidate, Figure, SCHEMA, SamplerReport, Spread, TargetInfo, TuneReport,
 };
 use hugepilot_record::{Journal, Outcome, Plan, Snapshot};
-use hugepilot_units::{Bytes, Nanos, Region};
+use hugepilot_units::{Bytes, Nanos};
 
 use super::{FIGURES, Session};
+use crate::status::unseen_limit;
 use crate::tune::{TuneOptions, warnings};
 
 impl Session<'_> {
@@ -26,11 +27,11 @@ impl Session<'_> {
     pub fn report(mut self) -> TuneReport {
         let pid = self.report.target.pid;
         if let Ok(target) = self.target(pid)
+            && self.spaces.known(target.id()).is_some()
             && let Ok(mappings) = target.mappings()
         {
             self.report.huge_bytes_after = mappings.iter().map(|m| m.huge).sum();
         }
-        self.report.picked_heat_ratio = self.picked_heat_ratio();
         self.report
             .candidates
             .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));
@@ -49,25 +50,8 @@ impl Session<'_> {
         self.report.sampler = self.sampler_report();
         self.report.conclude(self.options.larger_is_better);
         self.report.warnings = warnings::warnings(&self.report, self.share, self.chosen.samples_time);
+        self.report.warnings.extend(self.unseen_limit);
         self.report
-    }
-
-    /// The share of all samples on the picked regions.
-    #[allow(clippy::cast_precision_loss)]
-    fn picked_heat_ratio(&self) -> f64 {
-        let Some(view) = self.observation.of(self.report.target.pid) else { return 0.0 };
-        let sizes = self.process.sizes();
-        let picked: BTreeSet<Region> =
-            self.report.candidates.iter().map(|candidate| sizes.region_of(candidate.start)).collect();
-        let heat = view.heat.regions(self.options.tlb_entries);
-        let on_picks: u64 = heat
-            .iter()
-            .filter(|heat| picked.contains(&heat.region))
-            .map(|heat| u64::from(heat.samples))
-            .sum();
-        // The heat ages, the counts do not: the share is of the samples that still count.
-        let addressed = view.heat.addressed().max(1) as f64;
-        on_picks as f64 / addressed * view.counts.ratio(view.counts.addressed())
     }
 
     fn sampler_report(&self) -> SamplerReport {
@@ -88,56 +72,55 @@ impl Session<'_> {
         .with_counts(&self.chosen.source.counts())
     }
 
-    pub(super) fn note_plan(
-        &mut self,
-        target: &Process,
-        seen: &Snapshot,
-        plan: &Plan,
-        prediction: Option<Prediction>,
-    ) {
+    /// Makes the report one about `target`, but for the sums over all that was tuned.
+    pub(super) fn note_plan(&mut self, target: &Process, seen: &Snapshot, plan: &Plan) {
+        self.unseen_limit = unseen_limit(target);
+        let tuned = self.spaces.of(target.id());
         let report = &mut self.report;
         report.target = TargetInfo { pid: target.id().pid, command: target.id().command.clone() };
+        report.footprint_bytes = seen.resident();
+        report.budget_bytes = self.options.budget.of(seen.resident());
         report.skipped = plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect();
-        report.eligible_regions = report.verified_regions + plan.eligible;
-        if self.first_act.is_none() {
-            report.huge_bytes_before = super::huge_bytes(seen);
-            report.huge_bytes_after = report.huge_bytes_before;
-            report.predicted_speedup = prediction;
-            let view = self.observation.of(target.id().pid);
-            report.before.stall_ratio = view.map_or(0.0, ProcessView::stall_ratio);
-            self.untouched = view.map_or(Share::default(), share);
-            if let Ok(counters) = &self.counters {
-                count(counters, &mut self.counted, &mut report.before);
-            }
+        report.eligible_regions = tuned.verified() + plan.eligible;
+        report.huge_bytes_before = tuned.huge_before;
+        report.huge_bytes_after = super::huge_bytes(seen);
+        report.predicted_speedup = tuned.predicted;
+        report.picked_heat_ratio = tuned.heat_ratio();
+        report.before.stall_ratio = tuned.untouched.ratio();
+        if self.first_act.is_none()
+            && let Ok(counters) = &self.counters
+        {
+            count(counters, &mut self.counted, &mut report.before);
         }
     }
 
-    pub(super) fn note_candidates(&mut self, plan: &Plan, journal: Option<&Journal>) {
+    pub(super) fn note_candidates(&mut self, target: &Process, plan: &Plan, journal: Option<&Journal>) {
         let outcomes: BTreeMap<_, _> =
             journal.iter().flat_map(|journal| &journal.acts).map(|act| (act.region, act.outcome)).collect();
-        let sizes = self.process.sizes();
+        let tuned = self.spaces.of(target.id());
         for pick in &plan.picks {
-            let outcome = outcomes.get(&pick.region);
+            let outcome = outcomes.get(&pick.region).copied();
             if journal.is_some() && outcome.is_none() {
                 continue;
             }
+            tuned.note(pick, outcome);
             self.report.candidates.push(Candidate {
-                start: pick.region.range(sizes).start,
+                start: pick.region.range(target.sizes()).start,
                 mapping: pick.mapping.clone(),
                 heat_ratio: pick.heat_ratio,
                 pages_seen: pick.pages_seen,
-                verified: outcome.map(|&outcome| outcome == Outcome::Verified),
+                verified: outcome.map(|outcome| outcome == Outcome::Verified),
             });
         }
+        self.report.picked_heat_ratio = tuned.heat_ratio();
     }
 
-    pub(super) fn note_journal(&mut self, journal: &Journal) {
-        for act in journal.acts.iter().filter(|act| act.outcome != Outcome::Verified) {
-            *self.failed.entry(act.region).or_insert(0) += 1;
-        }
+    pub(super) fn note_journal(&mut self, target: &Process, journal: &Journal) {
         let report = &mut self.report;
         report.attempted_regions += journal.attempted();
         report.verified_regions += journal.verified();
+        // Should it end before anybody looks again.
+        report.huge_bytes_after += target.sizes().huge.times(journal.verified());
         report.promotion_seconds += journal.took().as_seconds();
         for (errno, count) in journal.failed() {
             *report.failed.entry(errno).or_insert(0) += count;
