@@ -1,13 +1,13 @@
 /* A program whose huge pages are mostly zeros, and that checks what it reads of them: what it wrote, and zeros elsewhere.
  *
- * usage: bloated [REGIONS=64] [EVERY=5] [busy]
+ * usage: bloated [REGIONS=64] [EVERY=5] [busy|advised]
  *
  *   ready ADDR LEN PID   one base page of EVERY is written in each of REGIONS huge pages
  *                        with `busy` it checks the written pages from then on, else all of them at the end
  *   ok ROUNDS            at the end of stdin, after a last check of every page; exit 0
  *   wrong ADDR           a word is not what it should be; exit 1
  *
- * Huge pages are not asked for any more once they are there, so khugepaged makes no new ones. */
+ * Huge pages are forbidden once they are there, so nobody makes new ones; with `advised` they go on being asked for. */
 #include "victim.h"
 
 #include <poll.h>
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     memory = map_aligned(len, 1);
     for (size_t page = 0; page < pages; page += every)
         fill_page((uint64_t *)(memory + page * page_size), page_size, 1);
-    if (madvise(memory, len, MADV_NOHUGEPAGE))
+    if (!(argc > 3 && !strcmp(argv[3], "advised")) && madvise(memory, len, MADV_NOHUGEPAGE))
         die("MADV_NOHUGEPAGE");
     say("ready %p %zu %d", (void *)memory, len, (int)getpid());
 

@@ -1,5 +1,6 @@
 //! The lab's workloads with bloat: they have as much as they say, where they say, and none of it matters to them.
 
+use hugepilot_kernel::Target;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};

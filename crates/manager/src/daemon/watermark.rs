@@ -52,6 +52,11 @@ impl Marks {
     pub fn is_critical(&self, seen: &Reading) -> bool {
         seen.use_ratio() >= self.critical.get()
     }
+    /// Whether use will have come to the critical mark in `rest`, if it rises on as it did from `first` to `then` in `took`.
+    pub fn will_be_critical(&self, first: &Reading, then: &Reading, took: Nanos, rest: Nanos) -> bool {
+        let per_second = (then.use_ratio() - first.use_ratio()).max(0.0) / took.as_seconds().max(1e-3);
+        then.use_ratio() + per_second * rest.as_seconds() >= self.critical.get()
+    }
     fn start(&self, seen: &Reading) -> Option<Why> {
         if seen.use_ratio() >= self.high.get() {
             Some(Why::High)
@@ -236,6 +241,18 @@ mod tests {
         assert_eq!(second(60, 79), Nanos::millis(50));
         assert_eq!(second(80, 86), Nanos::millis(500), "from high on to critical");
         assert_eq!(second(70, 60), interval);
+    }
+
+    #[test]
+    fn what_comes_is_seen_before_it_is_there() {
+        let will = |first, then, rest| {
+            let (took, rest) = (Nanos::seconds(1), Nanos::seconds(rest));
+            marks().will_be_critical(&reading(first), &reading(then), took, rest)
+        };
+        assert!(will(80, 84, 2), "4 % a second");
+        assert!(!will(80, 84, 1));
+        assert!(!will(84, 80, 100) && !will(84, 84, 100));
+        assert!(will(92, 92, 0), "it is");
     }
 
     #[test]

@@ -21,6 +21,11 @@ const BATCH: usize = 32;
 /// What was freed is logged no more often than this.
 const REPORT_EVERY: Nanos = Nanos::seconds(1);
 
+/// How fast use rises is judged after this much time.
+const LEAST_TO_JUDGE: Nanos = Nanos::millis(200);
+/// Between sampling and the first split: the census of a few GiB.
+const AFTER_SAMPLING: Nanos = Nanos::seconds(1);
+
 /// How often a process waited for each of its regions.
 type Stalls = BTreeMap<Region, u32>;
 
@@ -220,8 +225,8 @@ impl Daemon<'_> {
         Guest { target, census, mappings, stalls, standing, weight, acts: Vec::new(), ended: None }
     }
 
-    /// How often each process waited for each of its regions, where the order wants to know that. At or above the critical mark
-    /// nobody waits for samples, and where they may not be taken the next best order does without.
+    /// How often each process waited for each of its regions, where the order wants to know that. Nobody waits for
+    /// samples while use is critical or would be before they are there, and where they may not be taken the next best order does without.
     fn look_for_heat(&mut self, seen: &Reading, targets: &[Rc<dyn Target>]) -> (Option<Vec<Stalls>>, Order) {
         let (order, marks, world) = (self.config.order, self.config.marks(), self.world);
         if !order.needs_heat() {
@@ -230,10 +235,15 @@ impl Daemon<'_> {
         if marks.is_critical(seen) || targets.is_empty() {
             return (None, Order::Exact);
         }
-        let mut in_time = true;
+        let (begun, mut in_time) = (world.now(), true);
+        let end = begun + self.config.observe + AFTER_SAMPLING;
         let mut each = || {
-            let critical = world.memory().is_ok_and(|seen| marks.is_critical(&seen));
-            in_time = !critical && world.asked() == Asked::Nothing;
+            let now = world.now();
+            let soon = world.memory().is_ok_and(|then| {
+                now - begun >= LEAST_TO_JUDGE && marks.will_be_critical(seen, &then, now - begun, end - now)
+                    || marks.is_critical(&then)
+            });
+            in_time = !soon && world.asked() == Asked::Nothing;
             in_time
         };
         match world.observe(targets, self.config.observe, &mut each) {
