@@ -366,6 +366,21 @@ mod tests {
     }
 
     #[test]
+    fn every_run_is_found_once_however_many_there_are() {
+        let sizes = memory::page_sizes(&Root::live()).unwrap();
+        let words_per_page = sizes.base.as_usize() / 8;
+        let process = ourselves();
+        for runs in [1_usize, 511, 512, 513, 700, 1023, 1024, 1025, 1600, 2500] {
+            let len = sizes.base.times(2 * runs as u64);
+            let mut map = AnonMap::new(len, Pages::Base, sizes).unwrap();
+            map.words_mut().iter_mut().step_by(2 * words_per_page).for_each(|word| *word = 1);
+            let found = process.page_runs(AddrRange::at(map.range().start, len)).unwrap();
+            assert!(found.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start), "{runs}");
+            assert_eq!(found.len(), runs);
+        }
+    }
+
+    #[test]
     fn numbers_that_are_no_process_are_said_so() {
         for pid in [Pid(0), Pid(-1), Pid(i32::MAX)] {
             assert!(matches!(Process::open(&Root::live(), pid), Err(KernelError::NoProcess { .. })), "{pid}");
