@@ -312,11 +312,15 @@ mod tests {
     #[test]
     fn what_is_printed_is_read_again() {
         assert_eq!(read(&Config::default().print()).unwrap(), Config::default());
-        let mut odd = Config::default();
-        odd.cgroup = Some("/sys/fs/cgroup/a \"b\"\\c\n".into());
-        odd.protect = vec!["postgres".into(), "47".into()];
-        odd.weight = BTreeMap::from([("redis-server".into(), 2.0), ("a.b".into(), 0.5)]);
-        (odd.order, odd.max_flips, odd.dry_run) = (Order::EMD, 7, true);
+        let odd = Config {
+            cgroup: Some("/sys/fs/cgroup/a \"b\"\\c\n".into()),
+            protect: vec!["postgres".into(), "47".into()],
+            weight: BTreeMap::from([("redis-server".into(), 2.0), ("a.b".into(), 0.5)]),
+            order: Order::EMD,
+            max_flips: 7,
+            dry_run: true,
+            ..Config::default()
+        };
         assert_eq!(read(&odd.print()).unwrap(), odd);
     }
 

@@ -169,11 +169,9 @@ mod tests {
 
     use super::*;
 
-    const MARKS: Marks = Marks { high: Share::ALL, low: Share::ALL, critical: Share::ALL, psi: Share::ALL };
-
     fn marks() -> Marks {
         let [high, low, critical, psi] = [80.0, 65.0, 92.0, 20.0].map(Share::percent);
-        Marks { high, low, critical, psi, ..MARKS }
+        Marks { high, low, critical, psi }
     }
     fn reading(percent: u64) -> Reading {
         Reading { used: Bytes::mib(percent), limit: Bytes::mib(100), psi: None }
