@@ -271,6 +271,9 @@ fn the_budget_holds_until_use_is_critical() {
     assert!((0.9..1.2).contains(&cpu) && !over, "{cpu}");
     let (cpu, over) = run(2100.0);
     assert!(cpu > 2.0 && over, "{cpu}");
+    // Critical for the first 0.8 s of CPU time only, which is not paid back by the rest.
+    let (cpu, over) = run(1800.0);
+    assert!((1.6..1.9).contains(&cpu) && over, "{cpu}");
 }
 
 #[test]
@@ -288,6 +291,12 @@ fn samples_are_taken_unless_use_is_critical() {
     assert!(name == "heat" && seconds > 3.0, "{name} {seconds}");
     let (name, seconds) = order(|_| 350.0);
     assert!(name == "exact" && seconds < 1.0, "{name} {seconds}");
+    // It would be critical before the samples are there.
+    let (name, seconds) = order(|second| 250.0 + 20.0 * second);
+    assert!(name == "exact" && seconds < 1.0, "{name} {seconds}");
+    // A small jump is no trend.
+    let (name, seconds) = order(|second| if second < 0.02 { 250.0 } else { 255.0 });
+    assert!(name == "heat" && seconds > 3.0, "{name} {seconds}");
     // It becomes critical while we sample.
     let (name, seconds) = order(|second| 250.0 + 100.0 * second.min(1.0));
     assert!(name == "exact" && seconds < 2.0, "{name} {seconds}");

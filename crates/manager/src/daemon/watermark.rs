@@ -247,7 +247,7 @@ mod tests {
             let (took, rest) = (Nanos::seconds(1), Nanos::seconds(rest));
             marks().will_be_critical(&reading(first), &reading(then), took, rest)
         };
-        assert!(will(80, 84, 2), "4 % a second");
+        assert!(will(80, 84, 3), "4 % a second");
         assert!(!will(80, 84, 1));
         assert!(!will(84, 80, 100) && !will(84, 84, 100));
         assert!(will(92, 92, 0), "it is");

@@ -22,7 +22,7 @@ const BATCH: usize = 32;
 const REPORT_EVERY: Nanos = Nanos::seconds(1);
 
 /// How fast use rises is judged after this much time.
-const LEAST_TO_JUDGE: Nanos = Nanos::millis(200);
+const LEAST_TO_JUDGE: Nanos = Nanos::millis(500);
 /// Between sampling and the first split: the census of a few GiB.
 const AFTER_SAMPLING: Nanos = Nanos::seconds(1);
 
