@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_kernel::Target;
+use hugepilot_kernel::{Target, TargetState};
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat, SCHEMA};
-use hugepilot_record::{Split, SplitOutcome};
+use hugepilot_record::{Mapping, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Region};
 
 use super::warnings::Trap;
@@ -22,11 +22,12 @@ impl Run {
             let mut process = member.summary(self.options.dry_run, &mine);
             let before = &member.found.mappings;
             resident_before += before.iter().map(|mapping| mapping.resident).sum();
-            // A process that ended gave everything back, and that is none of our doing.
-            let after = member.subject.process.mappings().unwrap_or_else(|_| before.clone());
+            // What a process gave back when it ended or became another program is none of our doing.
+            let after = member.mappings_now();
+            let after = after.as_ref().unwrap_or(before);
             resident_after += after.iter().map(|mapping| mapping.resident).sum();
             if self.options.dry_run {
-                process.huge_pages_after = process.huge_pages_before - process.split;
+                process.huge_pages_after = process.huge_pages_before.saturating_sub(process.split);
             } else {
                 report.huge_again += member.huge_again();
             }
@@ -88,15 +89,18 @@ impl Member {
         };
         let id = self.subject.process.id();
         let bloat = census.bloat();
+        let (before, split) = (self.huge_pages(&self.found.mappings), gone.len() as u64);
         ProcessDebloat {
             pid: id.pid,
             command: id.command.clone(),
             bloat_bytes_before: bloat,
             bloat_bytes_after: bloat - gone.iter().map(bloat_of).sum(),
             freed_bytes: if dry_run { planned.iter().map(|split| split.frees).sum() } else { self.freed() },
-            split: gone.len() as u64,
-            huge_pages_before: census.huge_pages,
-            huge_pages_after: self.huge_pages_now().unwrap_or(0),
+            split,
+            huge_pages_before: before,
+            huge_pages_after: self
+                .mappings_now()
+                .map_or(before.saturating_sub(split), |now| self.huge_pages(&now)),
             split_heat_ratio: self.heat_of(&gone),
         }
     }
@@ -110,11 +114,16 @@ impl Member {
         Some(lost as f64 / stalls.samples.max(1) as f64)
     }
 
-    /// Huge pages as smaps has them; `None` when the process is gone.
-    fn huge_pages_now(&self) -> Option<u64> {
+    /// `None` when it ended or became another program.
+    fn mappings_now(&self) -> Option<Vec<Mapping>> {
         let mappings = self.subject.process.mappings().ok()?;
+        (self.subject.process.state() == TargetState::Alive).then_some(mappings)
+    }
+
+    /// Huge pages as smaps has them, also those that may not be split.
+    fn huge_pages(&self, mappings: &[Mapping]) -> u64 {
         let huge: Bytes = mappings.iter().map(|mapping| mapping.huge).sum();
-        Some(huge.get() / self.found.census.sizes.huge.get())
+        huge.get() / self.found.census.sizes.huge.get()
     }
 
     /// Of those split, how many are huge again.
