@@ -38,6 +38,18 @@ impl Cgroup {
         panic!("no memory cgroup can be made; the test begins with requires!(need::cgroup_memory())");
     }
 
+    /// Another one below it. Drop it first.
+    #[track_caller]
+    pub(crate) fn inside(&self) -> Self {
+        let group = Self(self.0.join("inside"));
+        fs::create_dir(&group.0).expect("a cgroup in a cgroup");
+        group
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// A command that enters the cgroup and then becomes `program`, so that all its memory counts.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");

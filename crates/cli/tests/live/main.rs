@@ -23,6 +23,7 @@ mod tight; // what would survive without us survives with us
 mod unprivileged; // what works without rights, and how the rest is refused
 
 // what it is for
+mod debloat; // no harm by it either, and every number checked
 mod launched; // tune -- CMD
 mod quality; // the hot is promoted, and nothing else
 mod status; // every number checked
