@@ -7,10 +7,11 @@ use std::process::Command;
 use crate::run::{in_path, run};
 
 /// Program, and the Debian package that brings it.
-const WANTED: [(&str, &str); 3] = [
-    ("cc", "gcc"),        // victims written in C
-    ("gcc", "gcc"),       // the same
-    ("strace", "strace"), // faults injected into system calls
+const WANTED: [(&str, &str); 4] = [
+    ("cc", "gcc"),              // victims written in C
+    ("gcc", "gcc"),             // the same
+    ("strace", "strace"),       // faults injected into system calls
+    ("memcached", "memcached"), // a workload; Debian also starts a server of its own, which nobody here talks to
 ];
 
 /// Installs what is missing, where that can be done without asking: as root, with apt. Returns what to print.
@@ -66,8 +67,8 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_named_once() {
         assert_eq!(missing(|_| true), [""; 0]);
-        assert_eq!(missing(|_| false), ["gcc", "strace"]);
-        assert_eq!(missing(|program| program == "gcc"), ["gcc", "strace"]);
+        assert_eq!(missing(|_| false), ["gcc", "strace", "memcached"]);
+        assert_eq!(missing(|program| program == "gcc"), ["gcc", "strace", "memcached"]);
         assert_eq!(missing(|program| program != "strace"), ["strace"]);
     }
 }

@@ -1,9 +1,14 @@
 //! `hugepilot lab`: programs to try hugepilot on.
 
+use std::io;
+use std::num::NonZeroU64;
+
 use clap::{Args, Subcommand, ValueEnum};
 use hugepilot_kernel::Pages;
+use hugepilot_lab::LabError;
 use hugepilot_lab::workload::{
-    self, HotSetConfig, Machine, MemoryConfig, Pattern, RunConfig, Spec, TlbFriendlyConfig,
+    self, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern, RandomAccessConfig, RunConfig, Side,
+    Spec, TlbFriendlyConfig,
 };
 use hugepilot_units::{Bytes, Nanos};
 
@@ -18,10 +23,10 @@ pub(crate) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabVerb {
-    /// Run one workload in this process and print how fast it is.
+    /// Run one workload and print how fast it is.
     ///
     /// Prints `ready PID` when its memory is filled, then a line `SECONDS OPS_PER_SECOND` per interval, then one line
-    /// of JSON. Ends quietly when nobody reads any more.
+    /// of JSON. PID is this process, or the server that it started. Ends quietly when nobody reads any more.
     #[command(after_help = EXAMPLES)]
     Workload {
         #[command(subcommand)]
@@ -33,12 +38,19 @@ const EXAMPLES: &str = "\
 Examples:
   hugepilot lab workload hot-set --footprint 4GiB --hot 512MiB --pattern gather --announce
   hugepilot lab workload pointer-chase --seconds 0 | head -20
-  hugepilot lab workload gups --pages huge --ops 100000000";
+  hugepilot lab workload gups --pages huge --ops 100000000
+  hugepilot lab workload random-access --size 2GiB --bloat 80,20 --bloat-side right --wait --ops 50000000";
 
 const HOT_SET_EXAMPLES: &str = "\
 Examples:
   hugepilot lab workload hot-set --hot 256MiB --pattern chase --threads 4 --seconds 30
   hugepilot lab workload hot-set --announce --seconds 0   (says where its hot regions are; runs until killed)";
+
+const RANDOM_ACCESS_EXAMPLES: &str = "\
+Examples:
+  hugepilot lab workload random-access --size 2GiB --bloat 80,20 --bloat-side right
+  hugepilot lab workload random-access --size 1GiB --bloat 90,50,0 --layout scattered --hot bloated --skew 95
+  hugepilot lab workload random-access --wait --ops 50000000 --steps 1000   (works once it reads `go`)";
 
 #[derive(Debug, Subcommand)]
 enum Name {
@@ -57,12 +69,20 @@ enum Name {
     Stream(PlainArgs),
     /// A few very hot pages and a scan: huge pages gain nothing, so it must attract none.
     TlbFriendly(TlbFriendlyArgs),
+    /// Random updates of a buffer whose huge pages are bloated to known shares.
+    #[command(after_help = RANDOM_ACCESS_EXAMPLES)]
+    RandomAccess(RandomAccessArgs),
+    /// Random look-ups in a B+-tree with room for growth: three quarters of it are bloat.
+    #[command(name = "btree")]
+    BTree(PlainArgs),
+    /// Random GETs from a memcached server, started here and ended with it: 62 % of its memory are bloat.
+    Memcached(PlainArgs),
 }
 
 #[derive(Debug, Args)]
 struct HotSetArgs {
     /// How much memory to make resident.
-    #[arg(long, value_name = "SIZE", default_value_t = HotSetConfig::DEFAULT.memory.footprint)]
+    #[arg(long, visible_alias = "size", value_name = "SIZE", default_value_t = HotSetConfig::DEFAULT.memory.footprint)]
     footprint: Bytes,
     /// How much of it is hot, in huge-page regions chosen at random.
     #[arg(long, value_name = "SIZE", default_value_t = HotSetConfig::DEFAULT.hot)]
@@ -77,7 +97,7 @@ struct HotSetArgs {
 #[derive(Debug, Args)]
 struct PlainArgs {
     /// How much memory to make resident.
-    #[arg(long, value_name = "SIZE", default_value_t = MemoryConfig::DEFAULT.footprint)]
+    #[arg(long, visible_alias = "size", value_name = "SIZE", default_value_t = MemoryConfig::DEFAULT.footprint)]
     footprint: Bytes,
     #[command(flatten)]
     common: CommonArgs,
@@ -93,6 +113,30 @@ struct TlbFriendlyArgs {
     /// How many base pages are read at random in between.
     #[arg(long, value_name = "N", default_value_t = TlbFriendlyConfig::DEFAULT.hot_pages)]
     hot_pages: usize,
+}
+
+#[derive(Debug, Args)]
+struct RandomAccessArgs {
+    /// How much memory to reserve, bloat included.
+    #[arg(long, visible_alias = "size", value_name = "SIZE", default_value_t = Bytes::gib(8))]
+    footprint: Bytes,
+    /// Percent of bloat in each huge page, part by part of the buffer.
+    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',', default_value = "80,20")]
+    bloat: Vec<u8>,
+    /// Which end of the buffer the first part is: EMD's RandomAccess-L or RandomAccess-R.
+    #[arg(long, value_enum, default_value_t)]
+    bloat_side: SideArg,
+    /// Where the used base pages of a huge page lie.
+    #[arg(long, value_enum, default_value_t)]
+    layout: LayoutArg,
+    /// Which used pages are updated more often.
+    #[arg(long, value_enum, default_value_t)]
+    hot: HotArg,
+    /// Percent of the updates that fall on the hot part.
+    #[arg(long, value_name = "PERCENT", default_value_t = 90)]
+    skew: u8,
+    #[command(flatten)]
+    common: CommonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -112,12 +156,18 @@ struct CommonArgs {
     /// What the random choices start from: the same seed makes the same accesses.
     #[arg(long, value_name = "N", default_value_t = MemoryConfig::DEFAULT.seed)]
     seed: u64,
-    /// Which pages to ask the kernel for. `base` forbids huge pages for good, so nothing can promote later.
-    #[arg(long, value_enum, default_value_t)]
-    pages: PagesArg,
+    /// Which pages to ask the kernel for. Default: `huge` for the workloads with bloat, `default` for the others.
+    #[arg(long, value_enum)]
+    pages: Option<PagesArg>,
     /// Print a line `hot START-END` for the regions that huge pages pay for, before `ready`.
     #[arg(long)]
     announce: bool,
+    /// After `ready`, begin to work only when a line `go` comes on stdin.
+    #[arg(long)]
+    wait: bool,
+    /// Time batches of this many operations, and print a line `latency p50_ns … p99_ns … max_ns …` at the end.
+    #[arg(long, value_name = "N")]
+    steps: Option<NonZeroU64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -129,23 +179,59 @@ enum PatternArg {
     Chase,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum PagesArg {
     /// As the system is set.
-    #[default]
     Default,
-    /// Base pages only.
+    /// Base pages only, for good: nothing can promote them later.
     Base,
     /// Huge pages from the first touch on.
+    #[value(alias = "thp")]
     Huge,
 }
 
-/// Runs the verb. The exit code is 0: what cannot run is an error.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum SideArg {
+    /// Low addresses.
+    #[default]
+    Left,
+    /// High addresses.
+    Right,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LayoutArg {
+    /// At its start.
+    #[default]
+    Contiguous,
+    /// All over it, differently in each.
+    Scattered,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum HotArg {
+    /// None: all equally often.
+    #[default]
+    Uniform,
+    /// Those of the most bloated part.
+    Bloated,
+    /// Those of the least bloated part.
+    Dense,
+}
+
+/// Runs the verb. What cannot run is an error, but for a program that is not there.
 pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
     let LabVerb::Workload { name } = args.verb;
     let (spec, config) = plan(name);
-    workload::run(&spec, &config, &Machine::live()?, &mut std::io::stdout().lock())?;
-    Ok(Exit::Yes)
+    let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
+    match workload::run(&spec, &config, &Machine::live()?, &mut stdin, &mut stdout) {
+        Ok(_) => Ok(Exit::Yes),
+        Err(missing @ LabError::NoProgram { .. }) => {
+            eprintln!("hugepilot: {missing}");
+            Ok(Exit::Unsupported)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What the flags mean to the library.
@@ -156,7 +242,7 @@ fn plan(name: Name) -> (Spec, RunConfig) {
                 PatternArg::Gather => Pattern::Gather,
                 PatternArg::Chase => Pattern::Chase,
             };
-            let memory = args.common.memory(args.footprint);
+            let memory = args.common.memory(args.footprint, Pages::Default);
             (Spec::HotSet(HotSetConfig { memory, hot: args.hot, pattern }), args.common.run())
         }
         Name::PointerChase(args) => (Spec::PointerChase(args.memory()), args.common.run()),
@@ -168,21 +254,50 @@ fn plan(name: Name) -> (Spec, RunConfig) {
             let (memory, run) = (args.plain.memory(), args.plain.common.run());
             (Spec::TlbFriendly(TlbFriendlyConfig { memory, scan: args.scan, hot_pages: args.hot_pages }), run)
         }
+        Name::RandomAccess(args) => (Spec::RandomAccess(args.config()), args.common.run()),
+        Name::BTree(args) => (Spec::BTree(args.bloated()), args.common.run()),
+        Name::Memcached(args) => (Spec::Memcached(args.bloated()), args.common.run()),
     }
 }
 
 impl PlainArgs {
     fn memory(&self) -> MemoryConfig {
-        self.common.memory(self.footprint)
+        self.common.memory(self.footprint, Pages::Default)
+    }
+
+    /// The same for a workload that is about bloat, of which there is none without huge pages.
+    fn bloated(&self) -> MemoryConfig {
+        self.common.memory(self.footprint, Pages::Huge)
+    }
+}
+
+impl RandomAccessArgs {
+    fn config(&self) -> RandomAccessConfig {
+        let side = match self.bloat_side {
+            SideArg::Left => Side::Left,
+            SideArg::Right => Side::Right,
+        };
+        let layout = match self.layout {
+            LayoutArg::Contiguous => Layout::Contiguous,
+            LayoutArg::Scattered => Layout::Scattered,
+        };
+        let hot = match self.hot {
+            HotArg::Uniform => Hot::Uniform,
+            HotArg::Bloated => Hot::Bloated,
+            HotArg::Dense => Hot::Dense,
+        };
+        let (memory, bloat) = (self.common.memory(self.footprint, Pages::Huge), self.bloat.clone());
+        RandomAccessConfig { memory, bloat, side, layout, hot, skew_percent: self.skew }
     }
 }
 
 impl CommonArgs {
-    fn memory(&self, footprint: Bytes) -> MemoryConfig {
+    fn memory(&self, footprint: Bytes, default: Pages) -> MemoryConfig {
         let pages = match self.pages {
-            PagesArg::Default => Pages::Default,
-            PagesArg::Base => Pages::Base,
-            PagesArg::Huge => Pages::Huge,
+            None => default,
+            Some(PagesArg::Default) => Pages::Default,
+            Some(PagesArg::Base) => Pages::Base,
+            Some(PagesArg::Huge) => Pages::Huge,
         };
         MemoryConfig { footprint, pages, seed: self.seed }
     }
@@ -190,8 +305,8 @@ impl CommonArgs {
     fn run(&self) -> RunConfig {
         let default = if self.ops.is_some() { None } else { RunConfig::DEFAULT.seconds };
         let seconds = self.seconds.map_or(default, |time| (time > Nanos::ZERO).then_some(time));
-        let (threads, ops, interval, announce) = (self.threads, self.ops, self.interval, self.announce);
-        RunConfig { threads, seconds, ops, interval, announce }
+        let Self { threads, ops, interval, announce, wait, steps, .. } = *self;
+        RunConfig { threads, seconds, ops, interval, announce, wait, steps }
     }
 }
 
@@ -219,6 +334,29 @@ mod tests {
         assert_eq!(planned("hot-set"), (Spec::HotSet(HotSetConfig::DEFAULT), run));
         assert_eq!(planned("gups"), (Spec::Gups(MemoryConfig::DEFAULT), run));
         assert_eq!(planned("tlb-friendly"), (Spec::TlbFriendly(TlbFriendlyConfig::DEFAULT), run));
+        assert_eq!(planned("random-access"), (Spec::RandomAccess(RandomAccessConfig::default()), run));
+    }
+
+    #[test]
+    fn bloat_comes_with_huge_pages_unless_told_otherwise() {
+        let memory = |pages| MemoryConfig { footprint: Bytes::mib(64), pages, ..MemoryConfig::DEFAULT };
+        assert_eq!(planned("btree --size 64MiB").0, Spec::BTree(memory(Pages::Huge)));
+        assert_eq!(planned("memcached --size 64MiB").0, Spec::Memcached(memory(Pages::Huge)));
+        assert_eq!(planned("btree --size 64MiB --pages base").0, Spec::BTree(memory(Pages::Base)));
+        assert_eq!(planned("gups --size 64MiB --pages thp").0, Spec::Gups(memory(Pages::Huge)));
+    }
+
+    #[test]
+    fn every_flag_of_random_access_reaches_it() {
+        let flags = "random-access --size 2GiB --bloat 90,50,0 --bloat-side right --layout scattered --hot bloated \
+                     --skew 95 --pages base --wait --steps 500";
+        let (spec, run) = planned(flags);
+        let memory = MemoryConfig { footprint: Bytes::gib(2), pages: Pages::Base, ..MemoryConfig::DEFAULT };
+        let (side, layout, hot) = (Side::Right, Layout::Scattered, Hot::Bloated);
+        let config =
+            RandomAccessConfig { memory, bloat: vec![90, 50, 0], side, layout, hot, skew_percent: 95 };
+        assert_eq!(spec, Spec::RandomAccess(config));
+        assert_eq!((run.wait, run.steps), (true, NonZeroU64::new(500)));
     }
 
     #[test]
@@ -236,6 +374,6 @@ mod tests {
         let memory = MemoryConfig { footprint: Bytes::gib(1), pages: Pages::Huge, seed: 9 };
         assert_eq!(spec, Spec::HotSet(HotSetConfig { memory, hot: Bytes::mib(8), pattern: Pattern::Chase }));
         let (seconds, interval) = (Some(Nanos::millis(500)), Nanos::millis(100));
-        assert_eq!(run, RunConfig { threads: 3, seconds, ops: None, interval, announce: true });
+        assert_eq!(run, RunConfig { threads: 3, seconds, interval, announce: true, ..RunConfig::DEFAULT });
     }
 }

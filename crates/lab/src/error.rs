@@ -66,6 +66,12 @@ pub enum LabError {
         /// The most that can run.
         most: usize,
     },
+    /// Shares of bloat that cannot be.
+    #[error("--bloat {what}; 80,20 bloats half of the buffer by 80 % and half by 20 %")]
+    Bloat {
+        /// What is wrong with them.
+        what: &'static str,
+    },
     /// A zero interval between lines.
     #[error("--interval must be longer than 0; leave it out for one line per second")]
     NoInterval,
@@ -78,6 +84,34 @@ pub enum LabError {
         len: Bytes,
         /// The kernel's answer.
         errno: Errno,
+    },
+    /// With [`RunConfig::wait`](crate::workload::RunConfig::wait), something else came than was waited for.
+    #[error(
+        "waited for a line `go` on stdin and got {found}; send it once the work may begin, or leave out --wait"
+    )]
+    NotTold {
+        /// What came.
+        found: String,
+    },
+    /// What was computed or read back is not what it must be: memory was lost or changed.
+    #[error("the memory of {workload} is damaged: what it holds is not what was written")]
+    Damaged {
+        /// Which workload.
+        workload: &'static str,
+    },
+    /// A program that a workload runs is not there.
+    #[error("no {program} in PATH; install the package {package}")]
+    NoProgram {
+        /// The program.
+        program: &'static str,
+        /// The package that brings it, on Debian.
+        package: &'static str,
+    },
+    /// A server that a workload runs does not do what it should.
+    #[error("memcached {what}; what it printed itself, above, may say why")]
+    Server {
+        /// What it did.
+        what: String,
     },
     /// The machine could not be looked at.
     #[error(transparent)]

@@ -7,7 +7,8 @@
 //! # fn main() -> Result<(), hugepilot_lab::LabError> {
 //! let spec = Spec::PointerChase(MemoryConfig { footprint: Bytes::mib(4), ..MemoryConfig::DEFAULT });
 //! let run = RunConfig { seconds: Some(Nanos::millis(20)), ..RunConfig::DEFAULT };
-//! let summary = workload::run(&spec, &run, &Machine::live()?, &mut std::io::sink())?;
+//! let (mut stdin, mut out) = (std::io::empty(), std::io::sink());
+//! let summary = workload::run(&spec, &run, &Machine::live()?, &mut stdin, &mut out)?;
 //! assert!(summary.ops > 0);
 //! # Ok(())
 //! # }
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod measures;
 pub mod workload;
 
 pub use error::LabError;

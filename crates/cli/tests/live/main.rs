@@ -11,6 +11,9 @@ mod look; // what the kernel itself says of a process: the oracle
 mod tool; // runs the command, with a limit on its time
 mod workload; // the lab's workloads as targets
 
+// what it is tried on
+mod bloat; // workloads with bloat: as much as they say
+
 // no harm
 mod bytes; // no byte ever changes
 mod hostile; // targets that change, lie about their name, or are none

@@ -5,13 +5,13 @@
 //! equally hot. Nothing of this program asks for huge pages: only the system's setting or someone outside can give them.
 
 use std::hash::{BuildHasherDefault, Hasher};
-use std::hint::black_box;
 
 use hashbrown::HashMap;
 use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 
+use super::lookups::{Index, readers};
 use super::memory::whole_regions;
-use super::rng::{Rng, mix};
+use super::rng::mix;
 use super::{Machine, MemoryConfig, Worker, Workload};
 use crate::Result;
 
@@ -79,43 +79,25 @@ impl Workload for HashMapLookups {
     }
 
     fn workers(&mut self, threads: usize) -> Vec<Box<dyn Worker + '_>> {
-        let (map, seed) = (&self.map, self.seed);
-        let worker = |index| Box::new(Reader { map, seed, rng: Rng::new(seed, index), sum: 0 }) as Box<_>;
-        (0..threads).map(worker).collect()
+        readers(self, self.seed, threads)
     }
 }
 
-struct Reader<'a> {
-    map: &'a Map,
-    seed: u64,
-    rng: Rng,
-    sum: u64,
-}
+impl Index for HashMapLookups {
+    const NAME: &'static str = NAME;
+    const BATCH: u64 = 1 << 12;
 
-impl Worker for Reader<'_> {
-    fn step(&mut self, ops: u64) {
-        let sum = look_up(self.map, self.seed, &mut self.rng, ops);
-        self.sum = black_box(self.sum.wrapping_add(sum));
+    fn entries(&self) -> usize {
+        self.map.len()
     }
-    fn checksum(&self) -> u64 {
-        self.sum
+    #[inline]
+    fn look_up(&self, number: usize) -> Option<u64> {
+        self.map.get(&key(self.seed, number)).copied()
     }
-    fn batch(&self) -> u64 {
-        1 << 12
+    #[inline]
+    fn expected(&self, number: usize) -> u64 {
+        number as u64
     }
-}
-
-/// Sums the values of `look_ups` random keys, all of them present.
-#[inline(never)]
-fn look_up(map: &Map, seed: u64, rng: &mut Rng, look_ups: u64) -> u64 {
-    let (mut random, mut sum) = (*rng, 0_u64);
-    for _ in 0..look_ups {
-        if let Some(value) = map.get(&key(seed, random.below(map.len()))) {
-            sum = sum.wrapping_add(*value);
-        }
-    }
-    *rng = random;
-    sum
 }
 
 #[cfg(test)]
@@ -135,10 +117,7 @@ mod tests {
         assert!((2 << 20..=4 << 20).contains(&lookups.footprint_bytes()));
         let hot = lookups.hot();
         assert!(hot.len() == 1 && hot[0].len().get() >= lookups.footprint_bytes(), "{hot:?}");
-        assert!((0..entries).all(|number| lookups.map.get(&key(1, number)) == Some(&(number as u64))));
-        let mut rng = Rng::new(1, 0);
-        let expected = (0..1000).map(|_| rng.below(entries) as u64).sum::<u64>();
-        assert_eq!(look_up(&lookups.map, 1, &mut Rng::new(1, 0), 1000), expected);
+        assert!((0..entries).all(|number| lookups.look_up(number) == Some(number as u64)));
     }
 
     #[test]

@@ -133,12 +133,13 @@ struct Gatherer<'a> {
 }
 
 impl Worker for Gatherer<'_> {
-    fn step(&mut self, ops: u64) {
+    fn step(&mut self, ops: u64) -> Result<()> {
         let sum = gather(self.words, &self.hot.starts, self.hot.words, &mut self.rng, ops);
         self.sum = black_box(self.sum.wrapping_add(sum));
+        Ok(())
     }
-    fn checksum(&self) -> u64 {
-        self.sum
+    fn checksum(&self) -> Result<u64> {
+        Ok(self.sum)
     }
 }
 
@@ -171,11 +172,12 @@ impl<'a> Chaser<'a> {
 }
 
 impl Worker for Chaser<'_> {
-    fn step(&mut self, ops: u64) {
+    fn step(&mut self, ops: u64) -> Result<()> {
         self.at = black_box(chase(self.words, self.at, ops));
+        Ok(())
     }
-    fn checksum(&self) -> u64 {
-        self.at as u64
+    fn checksum(&self) -> Result<u64> {
+        Ok(self.at as u64)
     }
     fn batch(&self) -> u64 {
         1 << 12

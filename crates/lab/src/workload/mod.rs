@@ -4,32 +4,42 @@
 //!
 //! ```text
 //! hot 7f2a40000000-7f2a40400000      with `announce`: regions that a huge page pays for, as in /proc/PID/maps
-//! ready 4711                         memory is filled, measuring starts; the process
+//! ready 4711                         memory is filled; the process. Measuring starts, with `wait` after a line `go`
 //! 1.000 83420160                     seconds since the start, operations per second since the line before
 //! 2.000 83510272
+//! latency p50_ns 195 p99_ns 240 max_ns 90112   with `steps`: how long batches of so many operations took
 //! {"schema":"hugepilot.workload/1","workload":"hot-set",…}
 //! ```
 //!
 //! A closed pipe ends a run quietly. The inner loops are functions of their own, so that a profile names them.
 
+mod btree;
 mod cycle;
 mod gups;
 mod hash_map;
 mod hot_set;
+mod latency;
+mod lookups;
+mod memcached;
 mod memory;
 mod output;
 mod pointer_chase;
+mod random_access;
 mod rng;
 mod runner;
 mod stream;
 mod tlb_friendly;
 mod tree;
 
+use std::process;
+
 use hugepilot_units::AddrRange;
 
 pub use hot_set::{HotSetConfig, Pattern};
+pub use latency::Latency;
 pub use memory::{Machine, MemoryConfig};
 pub use output::{SCHEMA, Summary};
+pub use random_access::{Hot, Layout, RandomAccessConfig, Side};
 pub use runner::{RunConfig, run};
 pub use tlb_friendly::TlbFriendlyConfig;
 
@@ -40,18 +50,27 @@ trait Workload {
     /// The regions that it waits for and a huge page pays for: whole huge-page regions in address order, neighbours
     /// merged. Empty when a huge page would gain nothing. May read all of its memory.
     fn hot(&self) -> Vec<AddrRange>;
-    /// How much is resident because of it, in bytes.
+    /// How much is resident because of it, in bytes, bloat included.
     fn footprint_bytes(&self) -> u64;
+    /// How much of that is bloat by design; `None` for workloads that are about something else.
+    fn bloat_bytes(&self) -> Option<u64> {
+        None
+    }
+    /// The process whose memory it is.
+    fn pid(&self) -> u32 {
+        process::id()
+    }
     /// One worker for each of `threads` threads. Their random choices start from the seed and their number.
     fn workers(&mut self, threads: usize) -> Vec<Box<dyn Worker + '_>>;
 }
 
 /// One thread's part of a workload.
 trait Worker: Send {
-    /// Does exactly `ops` operations.
-    fn step(&mut self, ops: u64);
-    /// What it computed, so that two runs of the same work can be compared. May cost milliseconds.
-    fn checksum(&self) -> u64;
+    /// Does exactly `ops` operations. Fails where it depends on somebody else.
+    fn step(&mut self, ops: u64) -> Result<()>;
+    /// What it computed, so that two runs of the same work can be compared; an error when it is known to be wrong. May
+    /// read all of its memory.
+    fn checksum(&self) -> Result<u64>;
     /// Operations between two looks at the clock: a millisecond's worth or less.
     fn batch(&self) -> u64 {
         1 << 14
@@ -59,7 +78,7 @@ trait Worker: Send {
 }
 
 /// Which workload, and how large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
     /// Random reads or a pointer chase over hot regions scattered in a large footprint.
     HotSet(HotSetConfig),
@@ -75,6 +94,12 @@ pub enum Spec {
     Stream(MemoryConfig),
     /// A few very hot pages and a scan: must attract no huge page.
     TlbFriendly(TlbFriendlyConfig),
+    /// Random updates of a buffer with known bloat.
+    RandomAccess(RandomAccessConfig),
+    /// Random look-ups in a B+-tree with room for growth.
+    BTree(MemoryConfig),
+    /// Random GETs from a memcached server.
+    Memcached(MemoryConfig),
 }
 
 impl Spec {
@@ -88,6 +113,9 @@ impl Spec {
             Self::Tree(_) => tree::NAME,
             Self::Stream(_) => stream::NAME,
             Self::TlbFriendly(_) => tlb_friendly::NAME,
+            Self::RandomAccess(_) => random_access::NAME,
+            Self::BTree(_) => btree::NAME,
+            Self::Memcached(_) => memcached::NAME,
         }
     }
 
@@ -104,24 +132,32 @@ impl Spec {
         match self {
             Self::HotSet(config) => &config.memory,
             Self::TlbFriendly(config) => &config.memory,
+            Self::RandomAccess(config) => &config.memory,
             Self::PointerChase(memory)
             | Self::Gups(memory)
             | Self::HashMap(memory)
             | Self::Tree(memory)
-            | Self::Stream(memory) => memory,
+            | Self::Stream(memory)
+            | Self::BTree(memory)
+            | Self::Memcached(memory) => memory,
         }
     }
 
-    /// Reserves and fills its memory: seconds for gigabytes.
-    fn prepare(&self, machine: &Machine) -> Result<Box<dyn Workload>> {
-        Ok(match *self {
-            Self::HotSet(config) => Box::new(hot_set::HotSet::prepare(config, machine)?),
-            Self::PointerChase(memory) => Box::new(pointer_chase::PointerChase::prepare(memory, machine)?),
-            Self::Gups(memory) => Box::new(gups::Gups::prepare(memory, machine)?),
-            Self::HashMap(memory) => Box::new(hash_map::HashMapLookups::prepare(memory, machine)?),
-            Self::Tree(memory) => Box::new(tree::TreeLookups::prepare(memory, machine)?),
-            Self::Stream(memory) => Box::new(stream::Stream::prepare(memory, machine)?),
-            Self::TlbFriendly(config) => Box::new(tlb_friendly::TlbFriendly::prepare(config, machine)?),
+    /// Reserves and fills its memory, for so many threads: seconds for gigabytes.
+    fn prepare(&self, machine: &Machine, threads: usize) -> Result<Box<dyn Workload>> {
+        Ok(match self {
+            Self::HotSet(config) => Box::new(hot_set::HotSet::prepare(*config, machine)?),
+            Self::PointerChase(memory) => Box::new(pointer_chase::PointerChase::prepare(*memory, machine)?),
+            Self::Gups(memory) => Box::new(gups::Gups::prepare(*memory, machine)?),
+            Self::HashMap(memory) => Box::new(hash_map::HashMapLookups::prepare(*memory, machine)?),
+            Self::Tree(memory) => Box::new(tree::TreeLookups::prepare(*memory, machine)?),
+            Self::Stream(memory) => Box::new(stream::Stream::prepare(*memory, machine)?),
+            Self::TlbFriendly(config) => Box::new(tlb_friendly::TlbFriendly::prepare(*config, machine)?),
+            Self::RandomAccess(config) => {
+                Box::new(random_access::RandomAccess::prepare(config.clone(), machine, threads)?)
+            }
+            Self::BTree(memory) => Box::new(btree::BTree::prepare(*memory, machine)?),
+            Self::Memcached(memory) => Box::new(memcached::Memcached::prepare(*memory, machine, threads)?),
         })
     }
 }

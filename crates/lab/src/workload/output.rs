@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use hugepilot_kernel::Pages;
 use serde::Serialize;
 
+use super::latency::Latency;
+
 /// The `schema` of [`Summary`]. If you change a field's meaning or take one away, raise the number.
 pub const SCHEMA: &str = "hugepilot.workload/1";
 
@@ -19,10 +21,14 @@ pub struct Summary {
     /// How it reads, where there is a choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<&'static str>,
-    /// What it made resident.
+    /// What it made resident, its bloat included.
     pub footprint_bytes: u64,
     /// The part of it that a huge page pays for.
     pub hot_bytes: u64,
+    /// The part of it that is bloat by design, where there is any: never written, so zero where it is on huge pages, and
+    /// not resident where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bloat_bytes: Option<u64>,
     /// Threads that worked.
     pub threads: usize,
     /// `default`, `base` or `huge`: what the kernel was asked for, not what it gave.
@@ -37,6 +43,9 @@ pub struct Summary {
     pub ops: u64,
     /// `ops / seconds`.
     pub ops_per_second: f64,
+    /// How long batches took, if they were timed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
     /// What was computed, in hex: equal for the same workload, sizes, seed, threads and fixed `ops`.
     pub checksum: String,
 }

@@ -68,7 +68,7 @@ struct Triad<'a> {
 }
 
 impl Worker for Triad<'_> {
-    fn step(&mut self, ops: u64) {
+    fn step(&mut self, ops: u64) -> Result<()> {
         let mut left = ops as usize;
         while left > 0 {
             let part = self.at..self.at + left.min(self.a.len() - self.at);
@@ -76,9 +76,10 @@ impl Worker for Triad<'_> {
             triad(&mut self.a[part.clone()], &self.b[part.clone()], &self.c[part.clone()]);
             self.at = if part.end == self.a.len() { 0 } else { part.end };
         }
+        Ok(())
     }
-    fn checksum(&self) -> u64 {
-        self.a.iter().fold(0, |sum, word| sum.wrapping_add(*word))
+    fn checksum(&self) -> Result<u64> {
+        Ok(self.a.iter().fold(0, |sum, word| sum.wrapping_add(*word)))
     }
     fn batch(&self) -> u64 {
         1 << 16
@@ -106,7 +107,7 @@ mod tests {
         let len = stream.a.words().len();
         for mut worker in stream.workers(2) {
             for _ in 0..5 {
-                worker.step(len as u64 / 8);
+                worker.step(len as u64 / 8).unwrap();
             }
         }
         for (i, word) in stream.a.words().iter().enumerate() {
