@@ -10,9 +10,15 @@ use hugepilot_lab::workload::{
     self, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern, RandomAccessConfig, RunConfig, Side,
     Spec, TlbFriendlyConfig,
 };
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_manager::act::Guard;
+use hugepilot_manager::tune::promote_all;
+use hugepilot_policy::Limits;
+use hugepilot_units::{Bytes, Nanos, Share};
 
 use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output::print;
+use crate::target::{PidArg, open};
 
 /// Run programs whose memory behaviour is known.
 #[derive(Debug, Args)]
@@ -32,6 +38,11 @@ enum LabVerb {
         #[command(subcommand)]
         name: Name,
     },
+    /// Put all memory of a process on huge pages, however empty: the undo of debloat, to measure with.
+    ///
+    /// Every region with at least one page becomes huge, so this can take much memory; it stops short of the limits of the
+    /// system and of the process's cgroup.
+    Collapse(PidArg),
 }
 
 const EXAMPLES: &str = "\
@@ -221,7 +232,10 @@ enum HotArg {
 
 /// Runs the verb. What cannot run is an error, but for a program that is not there.
 pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
-    let LabVerb::Workload { name } = args.verb;
+    let name = match args.verb {
+        LabVerb::Workload { name } => name,
+        LabVerb::Collapse(target) => return collapse(target.pid),
+    };
     let (spec, config) = plan(name);
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
     match workload::run(&spec, &config, &Machine::live()?, &mut stdin, &mut stdout) {
@@ -232,6 +246,17 @@ pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+fn collapse(pid: i32) -> anyhow::Result<Exit> {
+    let interrupt = Interrupt::listen()?;
+    let limits = Limits { min_resident: Share::ratio(0.0), ..Limits::default() };
+    let guard = Guard { limits, ..Guard::default() };
+    let journal = promote_all(&open(pid)?, &guard, &|| interrupt.is_asked())?;
+    let stopped = journal.stopped.map_or_else(String::new, |stop| format!("; then: {stop}"));
+    let (verified, attempted) = (journal.verified(), journal.attempted());
+    print(&format!("{verified} of {attempted} regions put on huge pages{stopped}\n"))?;
+    Ok(if verified == attempted && journal.stopped.is_none() { Exit::Yes } else { Exit::No })
 }
 
 /// What the flags mean to the library.
@@ -324,7 +349,7 @@ mod tests {
 
     fn planned(flags: &str) -> (Spec, RunConfig) {
         let line = Line::try_parse_from(["lab", "workload"].into_iter().chain(flags.split(' '))).unwrap();
-        let LabVerb::Workload { name } = line.lab.verb;
+        let LabVerb::Workload { name } = line.lab.verb else { panic!("not a workload: {flags}") };
         plan(name)
     }
 

@@ -5,7 +5,7 @@ use hugepilot_kernel::{KernelError, Process, Root};
 use hugepilot_record::Pid;
 
 /// A running process.
-#[derive(Args, Clone, Copy)]
+#[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct PidArg {
     /// The process to look at
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]

@@ -17,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 mod error;
-pub mod measures;
 pub mod workload;
 
 pub use error::LabError;

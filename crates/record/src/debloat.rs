@@ -48,8 +48,10 @@ pub struct DebloatReport {
     pub scanned_bytes: Bytes,
     /// How long that took.
     pub scan_seconds: f64,
-    /// How long splitting took.
+    /// How long splitting took, with the looks before and after each.
     pub split_seconds: f64,
+    /// Of this, what the kernel took for the splits themselves.
+    pub split_call_seconds: f64,
     /// By what factor the processes should become slower, together; `None` when nobody looked, or nothing is to be done.
     pub predicted_slowdown: Option<Prediction>,
     /// Huge pages passed over, by reason.

@@ -12,6 +12,7 @@ pub mod doctor;
 mod heat;
 mod journal;
 mod mapping;
+pub mod measures;
 mod pages;
 mod plan;
 mod process;

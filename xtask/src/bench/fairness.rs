@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use hugepilot_record::measures::fairness;
 
 use super::debloat::{ORDERS, SETTLE, STRETCH, collapse, debloat, number};
 use super::pairs::median;
@@ -121,20 +122,11 @@ fn sequence(hugepilot: &Path, running: &mut [Workload], order: &str, points: &mu
             .collect();
         let slowdowns: Vec<f64> =
             rates(running)?.iter().zip(&before).map(|(now, before)| before / now).collect();
-        let (mean, fairness) = fairness(&slowdowns);
-        point.means.push(mean);
-        point.fairness.push(fairness);
+        let fairness = fairness(&slowdowns).context("every program has a slow-down")?;
+        point.means.push(fairness.mean_slowdown);
+        point.fairness.push(fairness.fairness_ratio);
         point.least.extend(retained.iter().copied().reduce(f64::min));
         point.most.extend(retained.iter().copied().reduce(f64::max));
     }
     Ok(())
-}
-
-/// Mean slow-down and fairness.
-#[allow(clippy::cast_precision_loss)]
-fn fairness(slowdowns: &[f64]) -> (f64, f64) {
-    let n = slowdowns.len() as f64;
-    let mean = slowdowns.iter().sum::<f64>() / n;
-    let deviation = (slowdowns.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / n).sqrt();
-    (mean, 1.0 - deviation / mean)
 }

@@ -1,5 +1,6 @@
 //! Benchmarks by name. Each lies in a file of its own and has a line in [`BENCHES`].
 
+mod census;
 mod debloat;
 mod fairness;
 mod hot_set;
@@ -25,6 +26,11 @@ struct Bench {
 }
 
 const BENCHES: &[Bench] = &[
+    Bench {
+        name: "census",
+        about: "how fast are the census and a split, and what do they cost the target? [RUNS=7] [SIZE=4GiB]",
+        run: census::run,
+    },
     Bench {
         name: "debloat",
         about: "what does each order of de-bloating cost one program? [RUNS=5] [SIZE=8GiB] [WORKLOAD…]",

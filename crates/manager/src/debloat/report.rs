@@ -138,6 +138,7 @@ impl Member {
     fn count(&self, report: &mut DebloatReport) {
         let add = |counts: &mut BTreeMap<String, u64>, key: String| *counts.entry(key).or_insert(0) += 1;
         for act in &self.acts {
+            report.split_call_seconds += act.took.as_seconds();
             match act.outcome {
                 SplitOutcome::Freed(_) => {}
                 SplitOutcome::StillHuge => add(&mut report.failed, "still_huge".to_owned()),

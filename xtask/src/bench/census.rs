@@ -1,0 +1,144 @@
+//! How fast the census is, what it costs the target, and what a split costs.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::debloat::{collapse, debloat, number};
+use super::pairs::{median, pairs};
+use super::workload::Workload;
+
+/// Operations of one timed step of the target: about 50 µs.
+const STEP: &str = "1000";
+/// How long the target runs for one measurement of its steps.
+const STEPS_FOR: &str = "4s";
+
+/// `[RUNS=7] [SIZE=4GiB]`
+pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
+    let runs: usize = args.first().map_or(Ok(7), |text| text.parse()).context("RUNS is a number")?;
+    ensure!(runs >= 5, "fewer than 5 runs show no spread");
+    let size = args.get(1).unwrap_or(&"4GiB");
+    println!("{size}, medians of {runs} runs, one core");
+    speed(hugepilot, "all pages in use", &["gups", "--pages", "thp", "--size", size], runs)?;
+    let half = ["random-access", "--bloat", "50", "--size", size];
+    speed(hugepilot, "every other half empty", &half, runs)?;
+    let empty = ["random-access", "--bloat", "98", "--size", size];
+    speed(hugepilot, "98 % empty", &empty, runs)?;
+    splits(hugepilot, &half, runs)?;
+    steps(hugepilot, size, runs)
+}
+
+/// GiB of huge pages a second, of a target that stands still.
+#[allow(clippy::cast_precision_loss)]
+fn speed(hugepilot: &Path, what: &str, workload: &[&str], runs: usize) -> Result<()> {
+    let workload = Workload::start(hugepilot, workload)?;
+    workload.signal("STOP")?;
+    let mut rates = Vec::new();
+    for _ in 0..runs {
+        let report = census(hugepilot, &workload.pid)?;
+        let seconds = report["scan_seconds"].as_f64().context("scan_seconds is a number")?;
+        rates.push(number(&report, "/scanned_bytes")? as f64 / f64::from(1 << 30) / seconds);
+    }
+    println!("{what:<24} {:>6.1} GiB/s", median(&rates));
+    Ok(())
+}
+
+fn census(hugepilot: &Path, pid: &str) -> Result<Value> {
+    let args = ["debloat", "--dry-run", "--observe", "0s", "--calibration", "off", "--json", "-p", pid];
+    let output = Command::new(hugepilot).args(args).stderr(Stdio::inherit()).output()?;
+    serde_json::from_slice(&output.stdout).context("hugepilot debloat --json prints JSON")
+}
+
+/// Time of one split, in the kernel and altogether.
+#[allow(clippy::cast_precision_loss)]
+fn splits(hugepilot: &Path, workload: &[&str], runs: usize) -> Result<()> {
+    let workload = Workload::start(hugepilot, workload)?;
+    workload.signal("STOP")?;
+    let (mut calls, mut all) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        collapse(hugepilot, &workload.pid)?;
+        let report = debloat(hugepilot, "exact", "40%", &[&workload.pid])?;
+        let each = |key: &str| -> Result<f64> {
+            let seconds = report[key].as_f64().with_context(|| format!("{key} is a number"))?;
+            Ok(1e6 * seconds / number(&report, "/huge_pages_split")?.max(1) as f64)
+        };
+        calls.push(each("split_call_seconds")?);
+        all.push(each("split_seconds")?);
+    }
+    println!(
+        "one split, half of it freed: {:.0} µs in the kernel, {:.0} µs with looking before and after",
+        median(&calls),
+        median(&all)
+    );
+    Ok(())
+}
+
+/// Throughput and step times of a target, alone and while it is scanned all the time.
+fn steps(hugepilot: &Path, size: &str, runs: usize) -> Result<()> {
+    let mut p99 = (Vec::new(), Vec::new());
+    let mut p50 = (Vec::new(), Vec::new());
+    let stats = pairs(
+        runs,
+        || {
+            let summary = run_steps(hugepilot, size, false).expect("the workload runs");
+            p99.0.push(summary.1);
+            p50.0.push(summary.2);
+            summary.0
+        },
+        || {
+            let summary = run_steps(hugepilot, size, true).expect("the workload runs");
+            p99.1.push(summary.1);
+            p50.1.push(summary.2);
+            summary.0
+        },
+    );
+    print!("{}", stats.table("alone", "scanned", "ops/s"));
+    println!(
+        "step of {STEP} operations: p50 {:.1} µs alone, {:.1} µs while scanned; p99 {:.1} µs alone, {:.1} µs while scanned",
+        median(&p50.0),
+        median(&p50.1),
+        median(&p99.0),
+        median(&p99.1)
+    );
+    Ok(())
+}
+
+/// Operations a second, p99 and p50 of the step in µs.
+fn run_steps(hugepilot: &Path, size: &str, scanned: bool) -> Result<(f64, f64, f64)> {
+    let mut child = Command::new(hugepilot)
+        .args([
+            "lab",
+            "workload",
+            "gups",
+            "--pages",
+            "thp",
+            "--size",
+            size,
+            "--steps",
+            STEP,
+            "--seconds",
+            STEPS_FOR,
+        ])
+        .args(["--interval", "100ms"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().context("stdout is piped")?));
+    let ready = lines.next().context("a first line")??;
+    let pid = ready.strip_prefix("ready ").context("ready PID")?.trim().to_owned();
+    let begun = Instant::now();
+    while scanned && begun.elapsed() < Duration::from_millis(3500) {
+        census(hugepilot, &pid)?;
+    }
+    let last =
+        lines.map_while(Result::ok).filter(|line| line.starts_with('{')).last().context("a line of JSON")?;
+    child.wait()?;
+    let summary: Value = serde_json::from_str(&last)?;
+    let of =
+        |path: &str| summary.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path}: {last}"));
+    Ok((of("/ops_per_second")?, of("/latency/p99_ns")? / 1e3, of("/latency/p50_ns")? / 1e3))
+}
