@@ -4,6 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hugepilot_kernel::Target;
 use hugepilot_record::status::StatusReport;
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
