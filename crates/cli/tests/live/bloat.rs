@@ -1,10 +1,10 @@
 //! The lab's workloads with bloat: they have as much as they say, where they say, and none of it matters to them.
 
+use hugepilot_kernel::Target;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::Target;
 use hugepilot_record::status::StatusReport;
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};

@@ -1,6 +1,6 @@
 //! The report of a de-bloating.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat, SCHEMA};
@@ -18,7 +18,9 @@ impl Run {
         let mut resident_before = Bytes::ZERO;
         let mut resident_after = Bytes::ZERO;
         for (index, member) in self.members.iter().enumerate() {
-            let mine: Vec<&Split> = planned.iter().filter(|split| split.process == index).collect();
+            // Of a plan that was carried out also the later ones count: they make up for what failed.
+            let splits = if self.options.dry_run { planned } else { &self.plan.splits };
+            let mine: Vec<&Split> = splits.iter().filter(|split| split.process == index).collect();
             let mut process = member.summary(self.options.dry_run, &mine);
             let before = &member.found.mappings;
             resident_before += before.iter().map(|mapping| mapping.resident).sum();
@@ -81,7 +83,7 @@ impl Member {
         let zero_pages = census::zero_pages_of(census);
         let bloat_of =
             |region: &Region| census.sizes.base.times(zero_pages.get(region).copied().unwrap_or(0).into());
-        let gone: Vec<Region> = if dry_run {
+        let gone: BTreeSet<Region> = if dry_run {
             planned.iter().map(|split| split.region).collect()
         } else {
             let split = self.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
@@ -101,17 +103,21 @@ impl Member {
             huge_pages_after: self
                 .mappings_now()
                 .map_or(before.saturating_sub(split), |now| self.huge_pages(&now)),
-            split_heat_ratio: self.heat_of(&gone),
+            split_heat_ratio: self.heat_of(&gone, planned),
         }
     }
 
-    /// The share of the process's samples that fell on `regions`.
+    /// The share of the process's samples to be expected on what of `planned` is `gone`. Not the samples that were counted
+    /// there: those chose what went, so they are the lucky ones.
     #[allow(clippy::cast_precision_loss)]
-    fn heat_of(&self, regions: &[Region]) -> Option<f64> {
-        let stalls = self.stalls.as_ref()?;
-        let lost: u64 =
-            regions.iter().filter_map(|region| stalls.regions.get(region)).map(|&n| u64::from(n)).sum();
-        Some(lost as f64 / stalls.samples.max(1) as f64)
+    fn heat_of(&self, gone: &BTreeSet<Region>, planned: &[&Split]) -> Option<f64> {
+        let samples = self.stalls.as_ref()?.samples;
+        let lost = planned
+            .iter()
+            .filter(|split| gone.contains(&split.region))
+            .map(|split| split.stalls)
+            .sum::<f64>();
+        Some(lost / samples.max(1) as f64)
     }
 
     /// `None` when it ended or became another program.
