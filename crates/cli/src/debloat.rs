@@ -85,7 +85,7 @@ pub(crate) struct DebloatArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OrderArg {
+pub(crate) enum OrderArg {
     /// Address order, process by process: the baseline of the EMD paper
     Hawkeye,
     /// Ten buckets of bloat density, processes in turns (EMD, ISMM'25)
@@ -94,6 +94,18 @@ enum OrderArg {
     Exact,
     /// Most freed bytes for each stall that the split brings back
     Heat,
+}
+
+impl OrderArg {
+    /// The order meant, with `buckets` for `emd`.
+    pub(crate) const fn with_buckets(self, buckets: u32) -> Order {
+        match self {
+            Self::Hawkeye => Order::Hawkeye,
+            Self::Emd => Order::Emd { buckets },
+            Self::Exact => Order::Exact,
+            Self::Heat => Order::Heat,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -151,7 +163,7 @@ fn exit_of(report: &DebloatReport) -> Exit {
 }
 
 /// Why nothing can be freed by splitting here; `None` when it can. Tried, not concluded.
-fn refusal() -> anyhow::Result<Option<String>> {
+pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
     let corrupted = memory::mem_info(&Root::live())?.corrupted;
     if corrupted > Bytes::ZERO {
         return Ok(Some(format!(
@@ -229,13 +241,7 @@ impl DebloatArgs {
     }
 
     fn policy(&self) -> DebloatPolicy {
-        let order = match self.order {
-            OrderArg::Hawkeye => Order::Hawkeye,
-            OrderArg::Emd => Order::Emd { buckets: self.buckets },
-            OrderArg::Exact => Order::Exact,
-            OrderArg::Heat => Order::Heat,
-        };
-        let mut policy = DebloatPolicy::new(order);
+        let mut policy = DebloatPolicy::new(self.order.with_buckets(self.buckets));
         if let Some(quantum) = self.quantum {
             policy.quantum = quantum as usize;
         }

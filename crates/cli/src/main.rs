@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "the command's output is its stdout")]
 
 mod calibration;
+mod daemon;
 mod debloat;
 mod doctor;
 mod exit;
@@ -27,6 +28,7 @@ use hugepilot_manager::launch;
     sudo hugepilot tune -p 4711            tune a running process\n  \
     hugepilot tune --dry-run -p 4711       what would be done, and what it should gain\n  \
     sudo hugepilot debloat -p 4711         give back what its huge pages waste\n  \
+    sudo hugepilot daemon --debloat        do so whenever memory gets short\n  \
     hugepilot doctor                       what works here, and what to change\n  \
     hugepilot status -p 4711               where its memory stands, and why it is not huge\n\n\
     EXIT STATUS: 0 yes, 1 no (nothing to gain), 2 error, 3 not possible here (`hugepilot doctor` says why)")]
@@ -37,6 +39,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Daemon(Box<daemon::DaemonArgs>),
     Debloat(Box<debloat::DebloatArgs>),
     Doctor(doctor::DoctorArgs),
     Lab(lab::LabArgs),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse_from(arguments);
     let done = match cli.verb {
+        Verb::Daemon(args) => daemon::run(&args),
         Verb::Debloat(args) => debloat::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lab(args) => lab::run(args),

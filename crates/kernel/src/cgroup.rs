@@ -22,7 +22,7 @@ pub enum Version {
 pub struct MemoryCgroup {
     version: Version,
     /// Under the root, such as `sys/fs/cgroup/memory`.
-    mount: &'static str,
+    mount: PathBuf,
     /// As the kernel tells it, from `/`.
     path: String,
     /// Below the mount; `None` where the mount shows another part of the hierarchy.
@@ -64,11 +64,27 @@ impl MemoryCgroup {
         Some(Self::at(root, Version::V2, mount, path))
     }
 
-    fn at(root: &Root, version: Version, mount: &'static str, path: &str) -> Self {
+    fn at(root: &Root, version: Version, mount: &str, path: &str) -> Self {
         let inside = Path::new(path).strip_prefix(shown_at(root, mount)).ok().map(Path::to_owned);
         // `/..` is outside of our cgroup namespace.
         let inside = inside.filter(|path| path.components().all(|part| matches!(part, Component::Normal(_))));
-        Self { version, mount, path: path.to_owned(), inside }
+        Self { version, mount: mount.into(), path: path.to_owned(), inside }
+    }
+
+    /// The cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`; `None` when no memory is accounted there.
+    pub fn of_directory(root: &Root, directory: &Path) -> Option<Self> {
+        let inside = directory.strip_prefix("/").unwrap_or(directory);
+        let has = |path: &Path, file: &str| root.join(path).join(file).exists();
+        // The root of version 2 accounts nothing itself.
+        let version = match () {
+            () if has(inside, "memory.limit_in_bytes") => Version::V1,
+            () if has(inside, "memory.current") => Version::V2,
+            () => return None,
+        };
+        let mount = inside.ancestors().take_while(|path| has(path, "cgroup.procs")).last()?;
+        let below = inside.strip_prefix(mount).ok()?;
+        let path = Path::new("/").join(below).to_string_lossy().into_owned();
+        Some(Self { version, mount: mount.to_owned(), path, inside: Some(below.to_owned()) })
     }
 
     /// Which version it is.
@@ -84,20 +100,20 @@ impl MemoryCgroup {
     pub fn is_visible(&self, root: &Root) -> bool {
         self.inside
             .as_ref()
-            .is_some_and(|path| root.join(self.mount).join(path).join("cgroup.procs").exists())
+            .is_some_and(|path| root.join(&self.mount).join(path).join("cgroup.procs").exists())
     }
 
     /// The tightest room of this cgroup and all above it; what cannot be seen counts as without limit.
     pub fn room(&self, root: &Root) -> Room {
         let all = self.inside.iter().flat_map(|path| path.ancestors());
-        all.filter_map(|path| self.room_at(root, &Path::new(self.mount).join(path)))
+        all.filter_map(|path| self.room_at(root, &self.mount.join(path)))
             .min_by_key(|room| room.left)
             .unwrap_or(Room::ENDLESS)
     }
 
     /// PSI of this cgroup; version 1 has none.
     pub fn pressure_file(&self) -> Option<String> {
-        let file = Path::new(self.mount).join(self.inside.as_ref()?).join("memory.pressure");
+        let file = self.mount.join(self.inside.as_ref()?).join("memory.pressure");
         (self.version == Version::V2).then(|| file.to_string_lossy().into_owned())
     }
 
@@ -192,6 +208,29 @@ mod tests {
         assert_eq!(group.pressure_file().unwrap(), "sys/fs/cgroup/s.slice/x y/memory.pressure");
         let free = MemoryCgroup::find(&root, "0::/s.slice\n").unwrap();
         assert_eq!(free.room(&root), Room::ENDLESS);
+    }
+
+    #[test]
+    fn a_cgroup_is_found_by_its_directory() {
+        let (_dir, root) = fixture(&[
+            ("sys/fs/cgroup/memory/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000000\n"),
+            ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "900000\n"),
+            ("sys/fs/cgroup/unified/cgroup.procs", ""),
+            ("sys/fs/cgroup/unified/b/cgroup.procs", ""),
+            ("sys/fs/cgroup/unified/b/memory.current", "7\n"),
+            ("home/memory.current", "7\n"),
+        ]);
+        let at = |directory: &str| MemoryCgroup::of_directory(&root, Path::new(directory));
+        let v1 = at("/sys/fs/cgroup/memory/a").unwrap();
+        assert_eq!((v1.version(), v1.path()), (Version::V1, "/a".to_owned()));
+        assert_eq!(v1.room(&root).left, Bytes::new(100_000));
+        let v2 = at("/sys/fs/cgroup/unified/b/").unwrap();
+        assert_eq!(v2.pressure_file().unwrap(), "sys/fs/cgroup/unified/b/memory.pressure");
+        for no_cgroup in ["/sys/fs/cgroup/unified", "/home", "/none", "/"] {
+            assert_eq!(at(no_cgroup), None, "{no_cgroup}");
+        }
     }
 
     #[test]

@@ -110,6 +110,20 @@ impl FakeTarget {
         }
         fake
     }
+    /// The first pages of a bloated region are its zero-filled ones.
+    fn is_zero(&self, address: VirtAddr) -> bool {
+        let (sizes, zeros) = (PageSizes::X86_64, self.zeros.borrow());
+        let page = |address: VirtAddr| address.align_down(sizes.base);
+        self.dirtied.get().map(page) != Some(page(address))
+            && zeros
+                .get(&sizes.region_of(address))
+                .is_some_and(|&zeros| sizes.page_in_region(address) < zeros)
+    }
+    /// Puts a region on a huge page again and says how many of its base pages are zero-filled, as khugepaged would.
+    pub fn make_huge_again(&self, region: Region, zeros: u64) {
+        self.make_huge(region);
+        self.zeros.borrow_mut().insert(region, zeros);
+    }
     fn make_huge(&self, region: Region) {
         if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
             pages.huge = true;
@@ -167,16 +181,38 @@ impl Target for FakeTarget {
         self.play(sizes.region_of(page), &|region| self.split_huge(region)).map(|()| sizes.base)
     }
     fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
-        let dirty = |range: &AddrRange| self.dirtied.get().is_some_and(|page| range.contains(page));
-        into.fill(u8::from(ranges.iter().any(dirty)));
-        Ok(into.len())
+        // As long as a third of a look at a huge page takes.
+        self.sleep(Nanos::new(60_000));
+        let base = PageSizes::X86_64.base;
+        let mut at = 0;
+        for &range in ranges {
+            let mut rest = range;
+            while !rest.is_empty() {
+                let page = AddrRange::at(rest.start.align_down(base), base).intersect(rest);
+                let end = at + page.len().as_usize();
+                into[at..end].fill(u8::from(!self.is_zero(page.start)));
+                (at, rest) = (end, AddrRange::new(page.end, rest.end));
+            }
+        }
+        Ok(at)
     }
     fn prepare(&self) {}
     fn mappings(&self) -> Result<Vec<Mapping>> {
         Ok(self.mappings.clone())
     }
-    fn page_runs(&self, _range: AddrRange) -> Result<Vec<PageRun>> {
-        Ok(Vec::new())
+    /// A run for each region on a huge page; base pages are not shown.
+    fn page_runs(&self, range: AddrRange) -> Result<Vec<PageRun>> {
+        let run = |region: Region| PageRun {
+            range: region.range(PageSizes::X86_64),
+            present: true,
+            swapped: false,
+            zero: false,
+            huge: true,
+            file: false,
+        };
+        let pages = self.pages.borrow();
+        let huge = pages.values().filter(|pages| pages.huge).map(|pages| run(pages.region));
+        Ok(huge.filter(|run| range.covers(run.range)).collect())
     }
     fn region_pages(&self, region: Region) -> Result<RegionPages> {
         if self.state.get() == TargetState::Gone {

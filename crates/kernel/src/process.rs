@@ -94,6 +94,17 @@ impl Process {
             .ok_or_else(|| KernelError::parse(&self.path.join("stat"), 1, "pid (name) state …", &bytes))
     }
 
+    /// How readily the kernel kills it for lack of memory: −1000 for never, up to 1000.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn oom_score_adj(&self) -> Result<i32> {
+        let text = self.text("oom_score_adj")?;
+        text.trim().parse().map_err(|_| {
+            KernelError::parse(&self.path.join("oom_score_adj"), 1, "−1000 to 1000", text.as_bytes())
+        })
+    }
+
     /// Its threads as they are now.
     ///
     /// # Errors
@@ -334,6 +345,7 @@ mod tests {
         assert!(!process.threads().unwrap().is_empty());
         assert!(process.mappings().unwrap().iter().any(|m| m.resident > Bytes::ZERO));
         assert!(process.now() > Nanos::ZERO);
+        assert!((-1000..=1000).contains(&process.oom_score_adj().unwrap()));
     }
 
     #[test]
@@ -351,6 +363,21 @@ mod tests {
         assert_eq!(map.words()[100 * words_per_page], 0);
         let pages = process.region_pages(region).unwrap();
         assert_eq!((pages.resident, pages.swapped, pages.huge, pages.shared), (7, 0, false, 0));
+    }
+
+    #[test]
+    fn every_run_is_found_once_however_many_there_are() {
+        let sizes = memory::page_sizes(&Root::live()).unwrap();
+        let words_per_page = sizes.base.as_usize() / 8;
+        let process = ourselves();
+        for runs in [1_usize, 511, 512, 513, 700, 1023, 1024, 1025, 1600, 2500] {
+            let len = sizes.base.times(2 * runs as u64);
+            let mut map = AnonMap::new(len, Pages::Base, sizes).unwrap();
+            map.words_mut().iter_mut().step_by(2 * words_per_page).for_each(|word| *word = 1);
+            let found = process.page_runs(AddrRange::at(map.range().start, len)).unwrap();
+            assert!(found.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start), "{runs}");
+            assert_eq!(found.len(), runs);
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! `debloat`: look how hot, count what is empty → plan → split until enough is freed → look again.
 
-mod census;
+pub(crate) mod census;
 mod report;
-mod stalls;
-mod warnings;
+pub(crate) mod stalls;
+pub(crate) mod warnings;
 
 use hugepilot_kernel::{Process, Target, TargetState};
 use hugepilot_policy::{Calibration, DebloatPolicy, Standing, Tenant, predict_slowdown};

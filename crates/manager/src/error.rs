@@ -44,6 +44,14 @@ pub enum ManagerError {
         /// How, if known.
         status: Option<String>,
     },
+    /// A cgroup whose memory use cannot be held against a limit.
+    #[error("cannot watch {directory}: {what}")]
+    Cgroup {
+        /// Its directory.
+        directory: String,
+        /// Why not.
+        what: &'static str,
+    },
     /// Ctrl-C came before there was anything to report.
     #[error("interrupted before there was anything to report")]
     Interrupted,

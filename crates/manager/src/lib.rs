@@ -7,6 +7,7 @@
 
 pub mod act;
 pub mod compare;
+pub mod daemon;
 pub mod debloat;
 pub mod demo;
 mod error;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod census;
+pub mod daemon;
 pub mod debloat;
 pub mod doctor;
 mod heat;

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod daemon;
 mod debloat;
 mod doctor;
 mod json;
@@ -9,6 +10,7 @@ mod status;
 mod table;
 mod tune;
 
+pub use daemon::{daemon_line, daemon_text};
 pub use debloat::debloat_text;
 pub use doctor::doctor_text;
 pub use json::json;

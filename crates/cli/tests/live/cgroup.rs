@@ -46,6 +46,7 @@ impl Cgroup {
         group
     }
 
+    /// Its directory.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

@@ -1,8 +1,10 @@
 //! `/proc/PID` parsed from bytes: names may hold newlines, escape codes and no UTF-8 at all.
 
+mod list;
 mod maps;
 mod stat;
 
+pub use list::{pids, resident};
 pub use maps::{parse_map_line, parse_smaps};
 pub use stat::{Stat, parse_stat};
 

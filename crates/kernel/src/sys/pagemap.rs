@@ -76,13 +76,15 @@ pub(crate) fn scan(
         // SAFETY: `arg` and `found` live across the call; the kernel writes at most `vec_len` regions there.
         let count = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
         let count = usize::try_from(count).map_err(|_| last_errno())?;
-        for region in &found[..count.min(RUNS)] {
-            each(run(region));
-        }
-        if arg.walk_end <= start {
+        let found = &found[..count.min(RUNS)];
+        found.iter().for_each(|region| each(run(region)));
+        // The kernel gathers 512 runs at a time, and where the walk ends within the second lot, `walk_end` still is the end of
+        // the first: to go on there would find the second lot twice. What was found is done.
+        let end = arg.walk_end.max(found.last().map_or(0, |region| region.end));
+        if end <= start {
             break;
         }
-        start = arg.walk_end;
+        start = end;
     }
     Ok(())
 }

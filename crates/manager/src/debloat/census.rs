@@ -9,9 +9,9 @@ use hugepilot_record::{BloatedPage, Census, Mapping, PageRun, Skips};
 use hugepilot_units::{PageSizes, Region, Share};
 
 /// A census, and what else was learned on the way.
-pub(super) struct Found {
-    pub(super) census: Census,
-    pub(super) mappings: Vec<Mapping>,
+pub(crate) struct Found {
+    pub(crate) census: Census,
+    pub(crate) mappings: Vec<Mapping>,
 }
 
 /// Reads `part` of the huge pages of `target`, chosen by their addresses, and counts their zero-filled base pages: 0.1 to
@@ -19,7 +19,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// EPERM where memory may not be read, EACCES where the page map may not; [`KernelError::NoProcess`].
-pub(super) fn take(
+pub(crate) fn take(
     target: &dyn Target,
     part: Share,
     each: &mut dyn FnMut(u64, u64) -> bool,

@@ -14,9 +14,9 @@ const DRAIN_EVERY: Nanos = Nanos::millis(50);
 
 /// What sampling showed of one process.
 #[derive(Debug, Default)]
-pub(super) struct Stalls {
+pub(crate) struct Stalls {
     /// Samples that a huge page helps, by region.
-    pub(super) regions: BTreeMap<Region, u32>,
+    pub(crate) regions: BTreeMap<Region, u32>,
     /// All samples.
     pub(super) samples: u64,
     /// Those with an address.
@@ -29,7 +29,7 @@ pub(super) struct Stalls {
 ///
 /// # Errors
 /// [`ManagerError::Sample`].
-pub(super) fn observe(
+pub(crate) fn observe(
     processes: &[&Process],
     time: Nanos,
     rate_hz: u32,

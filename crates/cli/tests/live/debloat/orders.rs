@@ -56,7 +56,7 @@ fn each_order_splits_what_its_description_says() {
             if percent == 35 {
                 seen.push(victim.map());
             }
-            victim.is_intact();
+            victim.ends_intact();
         }
     }
     assert!(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2], "they are not told apart");

@@ -1,0 +1,309 @@
+//! `daemon --debloat`: memory is held at the watermarks, and nobody comes to harm.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hugepilot_kernel::Target;
+use hugepilot_record::Pid;
+use hugepilot_record::daemon::{Event, Line, Totals};
+use hugepilot_testkit::{Victim, compiled, need, requires};
+use hugepilot_units::{Bytes, Share};
+use rustix::process::Signal;
+
+use crate::cgroup::Cgroup;
+use crate::look::{huge_now, ticks, total};
+use crate::tool::{HUGEPILOT, Running, hugepilot};
+use crate::workload::{SOON, open, picks};
+
+/// What a cgroup of these tests may use.
+const LIMIT: Bytes = Bytes::mib(600);
+
+/// A daemon under way, and what it wrote.
+struct Daemon {
+    running: Running,
+    log: tempfile::TempDir,
+}
+
+impl Daemon {
+    /// Watches `group` with the words of `more`, quickly; ready when it says so.
+    #[track_caller]
+    fn start(group: &Cgroup, more: &str) -> Self {
+        Self::with(&["--cgroup", group.path().to_str().expect("a path of ours"), "--interval", "200ms"], more)
+    }
+
+    #[track_caller]
+    fn with(args: &[&str], more: &str) -> Self {
+        let log = tempfile::tempdir().expect("a temporary folder");
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"log="$1" && shift && exec "$@" > "$log""#, "sh"]).arg(log.path().join("log"));
+        command.args([HUGEPILOT, "daemon", "--debloat"]).args(args).args(more.split_whitespace());
+        let mut daemon = Self { running: Running::start(command), log };
+        daemon.until("the start", |event| matches!(event, Event::Started { .. }));
+        daemon
+    }
+
+    /// All complete lines so far.
+    fn lines(&self) -> Vec<Line> {
+        lines(&self.log.path().join("log"))
+    }
+
+    #[track_caller]
+    fn until(&mut self, what: &str, happened: impl Fn(&Event) -> bool) {
+        let log = self.log.path().join("log");
+        self.running.until(what, || lines(&log).iter().any(|line| happened(&line.event)));
+    }
+
+    /// Asks it to stop, and gives all that it wrote.
+    #[track_caller]
+    fn stop(self, signal: Signal) -> (Vec<Line>, Totals) {
+        self.running.signal(signal);
+        let asked = Instant::now();
+        self.running.wait(Duration::from_secs(5)).exits(0);
+        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+        let lines = lines(&self.log.path().join("log"));
+        match lines.last().expect("a log").event {
+            Event::Stopped(totals) => (lines, totals),
+            ref other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn lines(log: &Path) -> Vec<Line> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let complete = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    complete
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+fn in_group(group: &Cgroup, victim: &str, args: &[&str]) -> Victim {
+    let mut command = group.command(&compiled(Path::new(victim)));
+    command.args(args);
+    Victim::spawn(command)
+}
+
+/// 200 huge pages, four fifths of them zeros: 400 MiB, of which 80 are used.
+fn bloated(group: &Cgroup, how: &str) -> Victim {
+    let victim = in_group(group, "bloated.c", &["200", "5", how]);
+    victim.ready(SOON);
+    assert_eq!(huge_now(victim.pid()), Bytes::mib(400), "huge pages are to be had");
+    victim
+}
+
+/// Runs a program that takes 350 MiB beside a bloated one: 430 MiB of 600 are needed, and 750 would be taken. Says how both
+/// ended.
+fn grow_beside(group: &Cgroup) -> [bool; 2] {
+    let mut victim = bloated(group, "busy");
+    let mut grower = in_group(group, "grower.c", &["350", "50"]);
+    grower.ready(SOON);
+    grower.send("go");
+    let grown = grower.wait(Duration::from_secs(60)).success();
+    let fine = victim.finish(SOON).success();
+    for (fine, victim) in [(grown, &grower), (fine, &victim)] {
+        // What it checked was right.
+        assert!(!fine || std::iter::from_fn(|| victim.line(SOON)).any(|line| line.starts_with("ok")));
+    }
+    [grown, fine]
+}
+
+#[test]
+fn beside_a_bloated_program_one_that_grows_completes_with_it_and_is_killed_without() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_sys_nice());
+    requires!(need::cgroup_memory());
+    requires!(need::memory(Bytes::gib(2)));
+    let group = Cgroup::new(LIMIT);
+    let without = grow_beside(&group);
+    assert!(without.contains(&false), "without the daemon there is memory enough: no fair test");
+
+    let group = Cgroup::new(LIMIT);
+    let daemon = Daemon::start(&group, "--cpu 50%");
+    let ends = grow_beside(&group);
+    let (lines, totals) = daemon.stop(Signal::TERM);
+    assert_eq!(ends, [true, true], "{lines:#?}");
+    let most = lines.iter().map(|line| line.seen.use_ratio).fold(0.0, f64::max);
+    eprintln!("complete without it: {without:?}, with it: {ends:?}; most in use {most:.3}, {totals:?}");
+    assert!(totals.freed_bytes >= Bytes::mib(150), "{lines:#?}");
+    assert!(lines.iter().any(|line| matches!(line.event, Event::Idle(_))), "{lines:#?}");
+}
+
+#[test]
+fn use_falls_below_the_low_mark_and_no_further() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_sys_nice());
+    requires!(need::cgroup_memory());
+    let group = Cgroup::new(LIMIT);
+    let mut victim = bloated(&group, "busy");
+    let mut daemon = Daemon::start(&group, "--high 50% --low 40% --order exact");
+    daemon.until("the low mark", |event| matches!(event, Event::Idle(_)));
+    let (lines, totals) = daemon.stop(Signal::INT);
+    let idle = lines.iter().find(|line| matches!(line.event, Event::Idle(_))).expect("it was waited for");
+    // The kernel accounts in batches of some hundred KiB.
+    assert!((0.39..0.40).contains(&idle.seen.use_ratio), "{lines:#?}");
+    let freed = Bytes::mib(400) - total(victim.pid(), "Rss");
+    assert!(
+        totals.freed_bytes.ratio_of(freed) > 0.95 && totals.freed_bytes.ratio_of(freed) < 1.1,
+        "{totals:?} {freed}"
+    );
+    assert_eq!(huge_now(victim.pid()), Bytes::mib(400) - Bytes::mib(2).times(totals.huge_pages_split));
+    // In time that it did not spend idle: 10 % of a core, one second saved, and the start itself.
+    assert!(totals.cpu_seconds < 1.0 + 0.1 * totals.seconds + 0.1, "{totals:?}");
+    assert!(victim.finish(SOON).success());
+}
+
+#[test]
+fn a_dry_run_and_a_protected_process_change_nothing() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cgroup_memory());
+    let group = Cgroup::new(LIMIT);
+    let mut victim = bloated(&group, "busy");
+    let pid = victim.pid();
+    let mut dry = Daemon::start(&group, "--high 50% --low 40% --dry-run");
+    dry.until("a plan", |event| matches!(event, Event::Freed { .. }));
+    let (lines, totals) = dry.stop(Signal::TERM);
+    assert!(totals.freed_bytes > Bytes::mib(150), "{lines:#?}");
+    let mut other = Daemon::start(&group, &format!("--high 50% --low 40% --protect {pid}"));
+    other.until("the protected one", |event| {
+        matches!(event, Event::Skipped { pid: Pid(skipped), why, .. } if skipped.unsigned_abs() == pid && why.contains("protected"))
+    });
+    other.until("the end of what it can do", |event| matches!(event, Event::Exhausted { .. }));
+    let (_, totals) = other.stop(Signal::TERM);
+    assert_eq!(totals.huge_pages_split, 0);
+    assert_eq!(huge_now(pid), Bytes::mib(400));
+    assert!(victim.finish(SOON).success());
+}
+
+#[test]
+fn regions_made_huge_again_rest_and_are_told() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_sys_nice());
+    requires!(need::cgroup_memory());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("daemon.toml");
+    fs::write(&config, "cool_down = \"1s\"\nmax_flips = 2\norder = \"exact\"\ncpu = \"100%\"")
+        .expect("our own file");
+    let group = Cgroup::new(LIMIT);
+    let mut victim = bloated(&group, "advised");
+    let process = open(victim.pid());
+    let memory =
+        process.mappings().expect("mappings").iter().map(|m| m.range).max_by_key(|range| range.len());
+    let picks = picks(memory.expect("it has memory"));
+    let more = format!("--high 50% --low 40% --config {}", config.display());
+    let mut daemon = Daemon::start(&group, &more);
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        // Somebody collapses what was split, as fast as can be.
+        for pick in &picks {
+            let _ = process.collapse(pick.region);
+        }
+        let flipped = |line: &Line| matches!(line.event, Event::Flipped { left_alone, .. } if left_alone > 0);
+        if daemon.lines().iter().any(flipped) {
+            break;
+        }
+        assert!(Instant::now() < until, "{:#?}", daemon.lines());
+    }
+    daemon.until("the end of what it can do", |event| {
+        matches!(event, Event::Exhausted { .. } | Event::Idle(_))
+    });
+    let (lines, totals) = daemon.stop(Signal::TERM);
+    assert!(totals.flips > 0 && totals.huge_pages_split <= 2 * 200, "{totals:?}");
+    let cause = lines.iter().find_map(|line| match &line.event {
+        Event::Flipped { cause, .. } => Some(cause.clone()),
+        _ => None,
+    });
+    let cause = cause.expect("a cause");
+    assert!(cause.contains("khugepaged") && cause.contains("MADV_HUGEPAGE"), "{cause}");
+    assert!(victim.finish(SOON).success());
+}
+
+#[test]
+fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
+    requires!(need::live());
+    requires!(need::cgroup_memory());
+    requires!(need::cap_sys_nice());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("daemon.toml");
+    fs::write(&config, "high = \"98%\"\nlow = \"97%\"\ncritical = \"99%\"\n").expect("our own file");
+    let mut daemon = Daemon::with(&["--config", config.to_str().expect("a path of ours")], "");
+    let (before, begun) = (ticks(daemon.running.pid()), Instant::now());
+    thread::sleep(Duration::from_secs(5));
+    let spent = (ticks(daemon.running.pid()) - before) as f64 / 100.0 / begun.elapsed().as_secs_f64();
+    assert!(spent < 0.01, "{spent} of a core while idle");
+
+    fs::write(&config, "high = \"99%\"\nlow = \"97%\"\ncritical = \"100%\"\n").expect("our own file");
+    daemon.running.signal(Signal::HUP);
+    daemon.until("the new configuration", |event| matches!(event, Event::Reloaded { refused: None }));
+    fs::write(&config, "high = \"99%\"\nlow = 5\n").expect("our own file");
+    daemon.running.signal(Signal::HUP);
+    daemon.until("the refusal", |event| matches!(event, Event::Reloaded { refused: Some(_) }));
+    let (lines, totals) = daemon.stop(Signal::TERM);
+    assert!(lines.iter().skip(1).all(|line| line.seen.high_ratio == Share::percent(99.0)), "{lines:#?}");
+    assert!(lines.iter().any(|line| {
+        matches!(&line.event, Event::Reloaded { refused: Some(why) } if why.contains("daemon.toml:2: low: found 5"))
+    }));
+    assert_eq!(totals.huge_pages_split, 0);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_reason() {
+    requires!(need::live());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("d.toml");
+    fs::write(&config, "\nhihg = \"80%\"\n").expect("our own file");
+    let config = config.to_str().expect("a path of ours");
+    let daemon = |more: &[&str]| hugepilot(["daemon", "--debloat"].iter().chain(more));
+    daemon(&["--config", config]).exits(2).says(&["d.toml:2: hihg", "allowed: cgroup, high, low"]);
+    daemon(&["--config", "/none/d.toml"]).exits(2).says(&["cannot read /none/d.toml"]);
+    daemon(&["--high", "50%"]).exits(2).says(&["high: found \"50%\"", "above low"]);
+    daemon(&["--cgroup", "/none"]).exits(2).says(&["/none", "no cgroup"]);
+    hugepilot(["daemon"]).exits(2).says(&["--debloat"]);
+    let printed = hugepilot(["daemon", "--print-config", "--low", "42%"]);
+    assert!(printed.exits(0).out().contains("\nlow = \"42%\"\n"), "{printed:?}");
+}
+
+#[test]
+fn a_cgroup_without_a_limit_is_refused() {
+    requires!(need::live());
+    requires!(need::cgroup_memory());
+    let root = Path::new("/sys/fs/cgroup/memory");
+    requires!(
+        root.join("memory.limit_in_bytes")
+            .exists()
+            .then_some(())
+            .ok_or("cgroup version 2 accounts nothing at its root")
+    );
+    let done = hugepilot(["daemon", "--debloat", "--cgroup", "/sys/fs/cgroup/memory"]);
+    done.exits(2).says(&["no memory limit"]);
+}
+
+#[test]
+fn a_full_disk_does_not_stop_it() {
+    requires!(need::live());
+    requires!(need::cap_sys_nice());
+    let full: std::io::Result<File> = OpenOptions::new().write(true).open("/dev/full");
+    requires!(full.as_ref().map_err(ToString::to_string));
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        r#"exec "$@" > /dev/full"#,
+        "sh",
+        HUGEPILOT,
+        "daemon",
+        "--debloat",
+        "--high",
+        "99%",
+        "--critical",
+        "100%",
+    ]);
+    let daemon = Running::start(command);
+    thread::sleep(Duration::from_secs(2));
+    daemon.signal(Signal::TERM);
+    daemon.wait(Duration::from_secs(5)).exits(0).says(&["cannot write the log"]);
+}

@@ -1,0 +1,98 @@
+//! The CPU budget: a share of one core, with some saved up for a quick start. Pure: time and CPU time come from outside.
+
+use hugepilot_units::{Nanos, Share};
+
+/// What is not used is saved for so long: after ten idle seconds at 10 %, one second of CPU time may be spent at once.
+const SAVED_FOR: f64 = 10.0;
+
+/// Keeps the account. Over any stretch of time, CPU time stays within the share of it and what was saved before.
+#[derive(Debug)]
+pub(super) struct Budget {
+    share: f64,
+    /// CPU seconds that may be spent now; below zero it is overdrawn.
+    left: f64,
+    /// The last look: time, and CPU time.
+    last: (Nanos, Nanos),
+}
+
+impl Budget {
+    pub(super) fn new(share: Share, now: Nanos, cpu: Nanos) -> Self {
+        Self { share: share.get(), left: share.get() * SAVED_FOR, last: (now, cpu) }
+    }
+
+    /// Another share from now on; what is saved or overdrawn stays, as far as the new share allows to save.
+    pub(super) fn set_share(&mut self, share: Share) {
+        self.share = share.get();
+        self.left = self.left.min(self.share * SAVED_FOR);
+    }
+
+    /// How long to pause before more work; zero when there is budget.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub(super) fn pause(&mut self, now: Nanos, cpu: Nanos) -> Nanos {
+        let (time, spent) = ((now - self.last.0).as_seconds(), (cpu - self.last.1).as_seconds());
+        self.last = (now, cpu);
+        self.left = (self.left + time * self.share - spent).min(self.share * SAVED_FOR);
+        if self.left >= 0.0 {
+            return Nanos::ZERO;
+        }
+        Nanos::new((-self.left / self.share * 1e9).min(1e18).ceil() as u64)
+    }
+
+    /// What is overdrawn was needed, and is not paid back.
+    pub(super) fn forgive(&mut self) {
+        self.left = self.left.max(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: Nanos = Nanos::seconds(1);
+
+    #[test]
+    fn what_was_saved_goes_at_once_and_then_the_share_holds() {
+        let mut budget = Budget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
+        assert_eq!(budget.pause(Nanos::ZERO, SECOND), Nanos::ZERO, "a second is saved");
+        let pause = budget.pause(Nanos::ZERO, SECOND + Nanos::millis(10));
+        assert!((pause.as_seconds() - 0.1).abs() < 1e-6, "10 ms take 100 ms to earn: {pause}");
+        assert_eq!(budget.pause(pause + Nanos::new(1000), SECOND + Nanos::millis(10)), Nanos::ZERO);
+    }
+
+    #[test]
+    fn what_is_forgiven_is_not_paid_back() {
+        let mut budget = Budget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
+        assert!(budget.pause(Nanos::ZERO, Nanos::seconds(5)) > Nanos::seconds(30));
+        budget.forgive();
+        assert_eq!(budget.pause(Nanos::ZERO, Nanos::seconds(5)), Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_smaller_share_saves_less_and_debts_stay() {
+        let mut budget = Budget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
+        budget.set_share(Share::percent(1.0));
+        let pause = budget.pause(Nanos::ZERO, Nanos::millis(200));
+        assert!((pause.as_seconds() - 10.0).abs() < 0.01, "0.1 s was left of the saving: {pause}");
+    }
+
+    proptest! {
+        /// Work in pieces, and pause as told: CPU time stays within share, saving and one piece.
+        #[test]
+        fn the_share_is_kept(
+            percent in 1.0..50.0_f64,
+            pieces in prop::collection::vec((1_u64..50, 0_u64..200), 1..300),
+        ) {
+            let share = Share::percent(percent);
+            let (mut now, mut cpu) = (Nanos::ZERO, Nanos::ZERO);
+            let mut budget = Budget::new(share, now, cpu);
+            for (work, idle) in pieces {
+                now = now + budget.pause(now, cpu) + Nanos::millis(idle);
+                (now, cpu) = (now + Nanos::millis(work), cpu + Nanos::millis(work));
+                let allowed = share.get() * (now.as_seconds() + SAVED_FOR) + 0.05;
+                prop_assert!(cpu.as_seconds() <= allowed + 1e-6, "{} of {allowed}", cpu.as_seconds());
+            }
+        }
+    }
+}

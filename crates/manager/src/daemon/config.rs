@@ -1,0 +1,131 @@
+//! What a user may decide about the daemon, with the defaults.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hugepilot_policy::{DebloatPolicy, Fair, Order, Standing};
+use hugepilot_record::ProcessId;
+use hugepilot_units::{Bytes, Nanos, Share};
+
+use super::history::Rules;
+use super::keys::Wrong;
+use super::watermark::Marks;
+
+/// The configuration. [`Config::default`] is sound, and [`Config::print`] explains every key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Watch this cgroup and take from its processes; `None` for the whole system.
+    pub cgroup: Option<PathBuf>,
+    /// Work begins at this use.
+    pub high: Share,
+    /// And ends below this.
+    pub low: Share,
+    /// From here on the CPU budget may be exceeded.
+    pub critical: Share,
+    /// From this much waiting for memory on (PSI `some`, ten seconds) work begins above `low` already.
+    pub psi: Share,
+    /// Time between two looks at memory use; less while it rises fast.
+    pub interval: Nanos,
+    /// The CPU budget, in parts of one core.
+    pub cpu: Share,
+    /// Which huge pages go first.
+    pub order: Order,
+    /// How long to sample before each plan, for the order `heat`.
+    pub observe: Nanos,
+    /// Huge pages with a smaller part zero-filled are left alone.
+    pub min_bloat: Share,
+    /// Processes with less memory in huge pages are left alone.
+    pub min_huge: Bytes,
+    /// Numbers or names of processes to leave alone.
+    pub protect: Vec<String>,
+    /// Numbers or names of processes to take from before all others.
+    pub prefer: Vec<String>,
+    /// Weights of processes by number or name; others weigh 1. When there are any, shares go by weight.
+    pub weight: BTreeMap<String, f64>,
+    /// How long a region is left alone after it was split; twice as long after each flip.
+    pub cool_down: Nanos,
+    /// So many times may a region be made huge again before it is left alone.
+    pub max_flips: u32,
+    /// Decide and log, but split nothing.
+    pub dry_run: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            cgroup: None,
+            // EMD (ISMM'25), section 4.5.
+            high: Share::percent(80.0),
+            low: Share::percent(65.0),
+            critical: Share::percent(92.0),
+            psi: Share::percent(20.0),
+            interval: Nanos::seconds(1),
+            cpu: Share::percent(10.0),
+            order: Order::Heat,
+            observe: Nanos::seconds(3),
+            min_bloat: Share::percent(5.0),
+            min_huge: Bytes::mib(64),
+            protect: Vec::new(),
+            prefer: Vec::new(),
+            weight: BTreeMap::new(),
+            cool_down: Nanos::seconds(600),
+            max_flips: 3,
+            dry_run: false,
+        }
+    }
+}
+
+impl Config {
+    pub(super) fn marks(&self) -> Marks {
+        Marks { high: self.high, low: self.low, critical: self.critical, psi: self.psi }
+    }
+
+    pub(super) fn rules(&self) -> Rules {
+        Rules { cool_down: self.cool_down, max_flips: self.max_flips }
+    }
+
+    pub(super) fn policy(&self, order: Order) -> DebloatPolicy {
+        let mut policy = DebloatPolicy { min_bloat: self.min_bloat, ..DebloatPolicy::new(order) };
+        if !self.weight.is_empty() {
+            policy.fair = Fair::Weight;
+        }
+        policy
+    }
+
+    pub(super) fn standing(&self, id: &ProcessId) -> Standing {
+        let named = |list: &[String]| list.iter().any(|who| is(id, who));
+        match () {
+            () if named(&self.protect) => Standing::Protected,
+            () if named(&self.prefer) => Standing::Preferred,
+            () => Standing::Normal,
+        }
+    }
+
+    pub(super) fn weight_of(&self, id: &ProcessId) -> f64 {
+        self.weight.iter().find(|(who, _)| is(id, who)).map_or(1.0, |(_, &weight)| weight)
+    }
+
+    /// What is wrong with the values, alone and together.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        let within = |key, ok: bool| if ok { Ok(()) } else { Err(Wrong::of(self, key)) };
+        let share = |share: Share, least: f64| (least..=1.0).contains(&share.get());
+        let time = |time: Nanos, least: u64, most: u64| {
+            (Nanos::millis(least)..=Nanos::seconds(most)).contains(&time)
+        };
+        within("high", share(self.high, 0.01) && self.high > self.low)?;
+        within("low", share(self.low, 0.01))?;
+        within("critical", self.critical >= self.high)?;
+        within("psi", share(self.psi, 0.001))?;
+        within("interval", time(self.interval, 50, 60))?;
+        within("cpu", share(self.cpu, 0.01))?;
+        within("observe", time(self.observe, 100, 60))?;
+        within("cool_down", time(self.cool_down, 1000, 7 * 24 * 3600))?;
+        within("max_flips", (1..=20).contains(&self.max_flips))?;
+        within("weight", self.weight.values().all(|weight| weight.is_finite() && *weight > 0.0))
+    }
+}
+
+/// Whether `who` is this process's number or name.
+fn is(id: &ProcessId, who: &str) -> bool {
+    id.command == who || id.pid.to_string() == who
+}

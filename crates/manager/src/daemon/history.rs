@@ -1,0 +1,231 @@
+//! What was split before: the cool-down of a region, and how often somebody made it huge again. Pure.
+//!
+//! A region that was split and is found huge and bloated again has *flipped*: khugepaged collapsed it, or the program did. To
+//! split it again at once would only keep both sides busy, so it rests for the cool-down, twice as long after each flip, and
+//! after so many flips it is left alone for as long as its process lives.
+
+use std::collections::BTreeMap;
+
+use hugepilot_record::{Census, Pid, ProcessId, SkipReason};
+use hugepilot_units::{Nanos, Region};
+
+/// Regions remembered at most: half a TiB, in about 12 MB.
+const MAX_REGIONS: usize = 1 << 18;
+
+/// A process, told apart from a later one with the same number.
+pub(super) type Key = (Pid, u64);
+
+pub(super) fn key_of(id: &ProcessId) -> Key {
+    (id.pid, id.start_ticks)
+}
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rules {
+    /// A region rests so long after a split, or a try.
+    pub(super) cool_down: Nanos,
+    /// So many flips, and it is left alone.
+    pub(super) max_flips: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    /// When it was last split, or tried.
+    at: Nanos,
+    flips: u32,
+    /// Whether it was base pages when last seen.
+    split: bool,
+}
+
+impl Past {
+    /// Why it is left alone at `now`.
+    fn skip(&self, now: Nanos, rules: Rules) -> Option<SkipReason> {
+        if self.flips >= rules.max_flips {
+            return Some(SkipReason::Flipping);
+        }
+        let rest = rules.cool_down.get().saturating_mul(1 << self.flips.min(32));
+        (now < self.at + Nanos::new(rest)).then_some(SkipReason::CoolingDown)
+    }
+}
+
+/// Regions of one process that are huge again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Flips {
+    pub(super) regions: u64,
+    /// Of these, the ones that are left alone from now on.
+    pub(super) left_alone: u64,
+    /// One of them, to find out who did it.
+    pub(super) example: Option<Region>,
+}
+
+/// The memory of it all.
+#[derive(Debug, Default)]
+pub(super) struct History(BTreeMap<(Key, Region), Past>);
+
+impl History {
+    /// Forgets processes that ended.
+    pub(super) fn keep_living(&mut self, lives: impl Fn(Key) -> bool) {
+        let mut last: Option<(Key, bool)> = None;
+        self.0.retain(|&(key, _), _| match last {
+            Some((known, alive)) if known == key => alive,
+            _ => {
+                let alive = lives(key);
+                last = Some((key, alive));
+                alive
+            }
+        });
+    }
+
+    /// Takes out of `census` what is to be left alone, counts it there by reason, and says what has flipped.
+    pub(super) fn filter(&mut self, census: &mut Census, now: Nanos, rules: Rules) -> Flips {
+        let key = key_of(&census.process);
+        let (mut flips, skipped) = (Flips::default(), &mut census.skipped);
+        census.bloated.retain(|page| {
+            let Some(past) = self.0.get_mut(&(key, page.region)) else { return true };
+            if past.split {
+                past.split = false;
+                past.flips += 1;
+                flips.regions += 1;
+                flips.left_alone += u64::from(past.flips >= rules.max_flips);
+                flips.example = Some(page.region);
+            }
+            let skip = past.skip(now, rules);
+            if let Some(reason) = skip {
+                *skipped.entry(reason).or_insert(0) += 1;
+            }
+            skip.is_none()
+        });
+        flips
+    }
+
+    /// Notes that a region was tried at `now`, and whether it is base pages since.
+    pub(super) fn note(&mut self, key: Key, region: Region, now: Nanos, split: bool) {
+        if self.0.len() >= MAX_REGIONS && !self.0.contains_key(&(key, region)) {
+            self.forget_old();
+        }
+        let past = self.0.entry((key, region)).or_insert(Past { at: now, flips: 0, split });
+        (past.at, past.split) = (now, split);
+    }
+
+    /// Makes room: of those that never flipped the older half goes; where all have, the older half of these.
+    fn forget_old(&mut self) {
+        let calm = self.0.values().any(|past| past.flips == 0);
+        let goes = |past: &Past| !calm || past.flips == 0;
+        let mut times: Vec<Nanos> = self.0.values().filter(|past| goes(past)).map(|past| past.at).collect();
+        times.sort_unstable();
+        let Some(&median) = times.get(times.len() / 2) else { return };
+        self.0.retain(|_, past| !goes(past) || past.at > median);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::{BloatedPage, Skips};
+    use hugepilot_units::PageSizes;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RULES: Rules = Rules { cool_down: Nanos::seconds(10), max_flips: 3 };
+    const KEY: Key = (Pid(7), 1);
+
+    fn census(regions: &[u64]) -> Census {
+        let page =
+            |&region: &u64| BloatedPage { region: Region::new(region), zero_pages: 400, a_zero_page: 0 };
+        Census {
+            process: ProcessId { pid: KEY.0, start_ticks: KEY.1, command: "x".into() },
+            sizes: PageSizes::X86_64,
+            bloated: regions.iter().map(page).collect(),
+            huge_pages: regions.len() as u64,
+            read_pages: regions.len() as u64,
+            skipped: Skips::new(),
+            took: Nanos::ZERO,
+        }
+    }
+
+    /// Whether region 5 may be split, why not, and what has flipped.
+    fn look(history: &mut History, second: u64) -> (bool, Option<SkipReason>, Flips) {
+        let mut seen = census(&[5]);
+        let flips = history.filter(&mut seen, Nanos::seconds(second), RULES);
+        (!seen.bloated.is_empty(), seen.skipped.keys().next().copied(), flips)
+    }
+
+    #[test]
+    fn a_region_rests_twice_as_long_after_each_flip_and_then_for_good() {
+        let mut history = History::default();
+        let split = |history: &mut History, second| {
+            history.note(KEY, Region::new(5), Nanos::seconds(second), true);
+        };
+        split(&mut history, 0);
+        let (may, why, flips) = look(&mut history, 1);
+        assert_eq!((may, why), (false, Some(SkipReason::CoolingDown)));
+        assert_eq!(flips, Flips { regions: 1, left_alone: 0, example: Some(Region::new(5)) });
+        assert_eq!(look(&mut history, 19), (false, Some(SkipReason::CoolingDown), Flips::default()));
+        assert!(look(&mut history, 20).0);
+        split(&mut history, 20);
+        assert_eq!(look(&mut history, 59).1, Some(SkipReason::CoolingDown));
+        assert!(look(&mut history, 60).0);
+        split(&mut history, 60);
+        let (may, why, flips) = look(&mut history, 10_000);
+        assert_eq!((may, why, flips.left_alone), (false, Some(SkipReason::Flipping), 1));
+        assert_eq!(look(&mut history, 1 << 40).1, Some(SkipReason::Flipping));
+    }
+
+    #[test]
+    fn what_was_tried_in_vain_rests_but_has_not_flipped() {
+        let mut history = History::default();
+        history.note(KEY, Region::new(5), Nanos::ZERO, false);
+        assert_eq!(look(&mut history, 9), (false, Some(SkipReason::CoolingDown), Flips::default()));
+        assert!(look(&mut history, 10).0);
+    }
+
+    #[test]
+    fn processes_that_ended_are_forgotten_and_others_are_not_mixed_up() {
+        let mut history = History::default();
+        history.note(KEY, Region::new(5), Nanos::ZERO, true);
+        history.note((KEY.0, 2), Region::new(5), Nanos::ZERO, true);
+        history.note((KEY.0, 2), Region::new(6), Nanos::ZERO, true);
+        history.keep_living(|key| key != KEY);
+        assert_eq!(history.0.len(), 2);
+        assert!(look(&mut history, 1).0, "a later process with the same number starts anew");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_those_that_flip_are_remembered_longest() {
+        let mut history = History::default();
+        history.note(KEY, Region::new(5), Nanos::ZERO, true);
+        look(&mut history, 1);
+        for region in 0..2 * MAX_REGIONS as u64 {
+            history.note(KEY, Region::new(1000 + region), Nanos::seconds(2 + region), true);
+        }
+        assert!(history.0.len() <= MAX_REGIONS);
+        assert!(history.0.contains_key(&(KEY, Region::new(5))));
+        assert!(history.0.contains_key(&(KEY, Region::new(999 + 2 * MAX_REGIONS as u64))));
+    }
+
+    proptest! {
+        /// However often somebody makes them huge again: no region is split more often than the cap, nor too soon.
+        #[test]
+        fn no_region_is_split_too_often(
+            steps in prop::collection::vec((0_u64..4, 0_u64..30, any::<bool>()), 1..300),
+        ) {
+            let mut history = History::default();
+            let (mut now, mut splits) = (Nanos::ZERO, BTreeMap::<u64, Vec<Nanos>>::new());
+            for (region, wait, works) in steps {
+                now = now + Nanos::seconds(wait);
+                let mut seen = census(&[region]);
+                history.filter(&mut seen, now, RULES);
+                if !seen.bloated.is_empty() {
+                    history.note(KEY, Region::new(region), now, works);
+                    if works {
+                        splits.entry(region).or_default().push(now);
+                    }
+                }
+            }
+            for times in splits.values() {
+                prop_assert!(times.len() <= 3);
+                prop_assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= RULES.cool_down));
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The running system, as the daemon sees it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hugepilot_kernel::cgroup::{self, MemoryCgroup};
+use hugepilot_kernel::proc::{parse_stat, pids, resident};
+use hugepilot_kernel::{KernelError, Process, Root, Target, cpu, memory};
+use hugepilot_policy::{Standing, mapping_split_skip};
+use hugepilot_record::{Pid, ProcessId};
+use hugepilot_units::{Bytes, Nanos, Region};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::config::Config;
+use super::history::Key;
+use super::watermark::Reading;
+use super::{Asked, Guests, World};
+use crate::ManagerError;
+use crate::debloat::stalls;
+use crate::debloat::warnings::Trap;
+
+/// Samples per second of each thread's CPU time: about 0.4 % of it.
+const RATE_HZ: u32 = 250;
+/// The kernel never kills it for lack of memory, because the system needs it.
+const NEVER_KILLED: i32 = -1000;
+/// Base pages in the TLB where the processor does not say.
+const USUAL_TLB_ENTRIES: u32 = 1536;
+
+/// How the user talks to the daemon.
+pub struct Control<'a> {
+    /// What the user wants.
+    pub asked: &'a dyn Fn() -> Asked,
+    /// Waits so long, or until that changes.
+    pub wait: &'a dyn Fn(Nanos),
+    /// Reads the configuration again.
+    pub reload: &'a dyn Fn() -> Result<Config, String>,
+}
+
+/// The running system.
+pub struct Machine<'a> {
+    root: Root,
+    cgroup: Option<(PathBuf, MemoryCgroup)>,
+    control: Control<'a>,
+    tlb_entries: u32,
+    /// Those that [`World::guests`] found last.
+    processes: RefCell<Vec<Rc<Process>>>,
+}
+
+impl<'a> Machine<'a> {
+    /// The whole system, or the cgroup that `config` names.
+    ///
+    /// # Errors
+    /// [`ManagerError::Cgroup`] when there is no such cgroup, or nothing limits it.
+    pub fn new(config: &Config, control: Control<'a>) -> Result<Self, ManagerError> {
+        let root = Root::live();
+        let cgroup = config.cgroup.clone().map(|directory| {
+            let refused =
+                |what| ManagerError::Cgroup { directory: directory.to_string_lossy().into_owned(), what };
+            let group = MemoryCgroup::of_directory(&root, &directory).ok_or_else(|| {
+                refused("no cgroup there accounts memory (such as /sys/fs/cgroup/db.slice)")
+            })?;
+            if group.room(&root).limit == Bytes::MAX {
+                return Err(refused(
+                    "it has no memory limit (memory.max, memory.limit_in_bytes) to hold its use against",
+                ));
+            }
+            Ok((directory, group))
+        });
+        let tlb_entries = cpu::read(&root).map_or(USUAL_TLB_ENTRIES, |cpu| cpu::tlb(&cpu).l2_4k_entries);
+        Ok(Self { cgroup: cgroup.transpose()?, root, control, tlb_entries, processes: RefCell::default() })
+    }
+
+    fn pids(&self) -> Result<Vec<Pid>, KernelError> {
+        match &self.cgroup {
+            // One that is removed has no processes.
+            Some((directory, _)) => Ok(cgroup::processes(&self.root, directory).unwrap_or_default()),
+            None => pids(&self.root),
+        }
+    }
+
+    /// Opens `pid` where it may be worth a look: `None` where it is not, `Err` with why where it is to be left alone.
+    fn guest(&self, pid: Pid, config: &Config) -> Result<Option<Process>, (ProcessId, String)> {
+        let unknown = || ProcessId { pid, start_ticks: 0, command: String::new() };
+        if resident(&self.root, pid).is_none_or(|resident| resident < config.min_huge) {
+            return Ok(None);
+        }
+        let process = match Process::open(&self.root, pid) {
+            Ok(process) => process,
+            Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. }) => return Ok(None),
+            Err(error) => return Err((unknown(), error.to_string())),
+        };
+        let left = |why: &str| Err((process.id().clone(), why.to_owned()));
+        let mappings = match process.mappings() {
+            Ok(mappings) => mappings,
+            Err(KernelError::NoProcess { .. }) => return Ok(None),
+            Err(error) => return left(&error.to_string()),
+        };
+        let may_split = mappings.iter().filter(|mapping| mapping_split_skip(mapping).is_none());
+        if may_split.map(|mapping| mapping.huge).sum::<Bytes>() < config.min_huge {
+            return Ok(None);
+        }
+        if config.standing(process.id()) == Standing::Protected {
+            return left("protected by the configuration");
+        }
+        if process.oom_score_adj().is_ok_and(|score| score <= NEVER_KILLED) {
+            return left("the system needs it: its oom_score_adj is -1000");
+        }
+        Ok(Some(process))
+    }
+}
+
+fn nanos_of(clock: ClockId) -> Nanos {
+    let time = clock_gettime(clock);
+    Nanos::seconds(u64::try_from(time.tv_sec).unwrap_or(0))
+        + Nanos::new(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+impl World for Machine<'_> {
+    fn now(&self) -> Nanos {
+        nanos_of(ClockId::Monotonic)
+    }
+    fn unix_seconds(&self) -> f64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+    }
+    fn cpu_time(&self) -> Nanos {
+        nanos_of(ClockId::ProcessCPUTime)
+    }
+    fn wait(&self, time: Nanos) {
+        (self.control.wait)(time);
+    }
+    fn asked(&self) -> Asked {
+        (self.control.asked)()
+    }
+    fn reload(&self) -> Result<Config, String> {
+        (self.control.reload)()
+    }
+
+    fn memory(&self) -> Result<Reading, KernelError> {
+        let waits =
+            |file: &str| memory::pressure(&self.root, file).map(|pressure| pressure.some_avg10 / 100.0);
+        if let Some((_, group)) = &self.cgroup {
+            let room = group.room(&self.root);
+            // Version 1 has no pressure of its own, and that of the system is somebody else's.
+            let psi = group.pressure_file().and_then(|file| waits(&file));
+            return Ok(Reading { used: room.limit - room.left, limit: room.limit, psi });
+        }
+        let info = memory::mem_info(&self.root)?;
+        Ok(Reading {
+            used: info.total - info.available,
+            limit: info.total,
+            psi: waits("proc/pressure/memory"),
+        })
+    }
+
+    fn forbidden(&self) -> Option<String> {
+        // Whether a split frees anything was tried at the start and is seen on each one. To try it on a child again needs a
+        // free huge page, which there may be none of just now.
+        let corrupted = memory::mem_info(&self.root).ok()?.corrupted;
+        (corrupted > Bytes::ZERO).then(|| {
+            format!("{corrupted} of memory are broken (HardwareCorrupted in /proc/meminfo), and a split reads every page")
+        })
+    }
+
+    fn guests(&self, config: &Config, each: &mut dyn FnMut() -> bool) -> Result<Guests, KernelError> {
+        let ourselves = std::process::id();
+        let mut guests = Guests::default();
+        let mut processes = Vec::new();
+        for pid in self.pids()? {
+            if pid.0 <= 1 || pid.0.unsigned_abs() == ourselves {
+                continue;
+            }
+            if !each() {
+                break;
+            }
+            match self.guest(pid, config) {
+                Ok(found) => processes.extend(found.map(Rc::new)),
+                Err(left) => guests.left.push(left),
+            }
+        }
+        guests.targets = processes.iter().map(|process| Rc::clone(process) as Rc<dyn Target>).collect();
+        self.processes.replace(processes);
+        Ok(guests)
+    }
+
+    fn lives(&self, (pid, start_ticks): Key) -> bool {
+        let stat = self.root.read(format!("proc/{pid}/stat")).ok();
+        let stat = stat.and_then(|line| parse_stat(&line));
+        // Of one that could not be opened, the start is not known.
+        stat.is_some_and(|stat| !stat.is_zombie() && (stat.start_ticks == start_ticks || start_ticks == 0))
+    }
+
+    fn observe(
+        &self,
+        guests: &[Rc<dyn Target>],
+        time: Nanos,
+        each: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<BTreeMap<Region, u32>>, ManagerError> {
+        let processes = self.processes.borrow();
+        let is_meant = |process: &&Process| guests.iter().any(|guest| guest.id() == process.id());
+        let processes: Vec<&Process> = processes.iter().map(|process| &**process).filter(is_meant).collect();
+        let seen = stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
+        Ok(seen.into_iter().map(|stalls| stalls.regions).collect())
+    }
+
+    fn who_collapses(&self, advised: bool) -> String {
+        Trap::now(&self.root, advised).cause().map_or_else(
+            || {
+                "not khugepaged, as it is set now: the program itself (MADV_COLLAPSE, or new memory at the same place), or \
+                 another tool"
+                    .to_owned()
+            },
+            |cause| format!("khugepaged makes them huge again, {cause}"),
+        )
+    }
+}
