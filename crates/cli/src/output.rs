@@ -26,10 +26,14 @@ pub(crate) fn fail(error: &anyhow::Error) -> Exit {
     });
     let Some(kernel) = kernel else { return Exit::Error };
     if kernel.is_denied() {
+        // Only what copies memory out takes the right to trace on every kernel.
+        let reads = matches!(kernel, KernelError::Syscall { call: "process_vm_readv", .. });
+        let (more, older) =
+            if reads { (",cap_sys_ptrace", "") } else { ("", " (before Linux 6.15 also cap_sys_ptrace)") };
         eprintln!(
             "fix: run as root, or give the capabilities once: sudo setcap \
-             cap_sys_nice,cap_perfmon,cap_dac_read_search+ep \"$(command -v hugepilot)\" (before Linux 6.15 also \
-             cap_sys_ptrace); `hugepilot doctor` says which one is missing"
+             cap_sys_nice,cap_perfmon,cap_dac_read_search{more}+ep \"$(command -v hugepilot)\"{older}; \
+             `hugepilot doctor` says which one is missing"
         );
         return Exit::Unsupported;
     }

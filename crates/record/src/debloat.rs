@@ -38,9 +38,9 @@ pub struct DebloatReport {
     pub rss_drop_bytes: i64,
     /// Huge pages seen to be split; with `dry_run`, those that would be.
     pub huge_pages_split: u64,
-    /// Huge pages of all processes before.
+    /// Huge pages of all processes before, also those that may not be split.
     pub huge_pages_before: u64,
-    /// And after.
+    /// And after; of a process that ended, as we left it.
     pub huge_pages_after: u64,
     /// Of those split, how many were huge again at the end.
     pub huge_again: u64,

@@ -23,11 +23,11 @@ pub fn compiled(source: &Path) -> PathBuf {
     let victims = Path::new(env!("CARGO_MANIFEST_DIR")).join("victims");
     let source = if source.components().count() == 1 { victims.join(source) } else { source.to_owned() };
     let text = fs::read(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
-    let header = fs::read(victims.join("victim.h")).unwrap_or_default();
+    let headers = ["victim.h", "pages.h"].map(|name| fs::read(victims.join(name)).unwrap_or_default());
     let name = source.file_stem().unwrap_or(OsStr::new("victim")).to_string_lossy();
 
     let mut hash = DefaultHasher::new();
-    (text, header, FLAGS).hash(&mut hash);
+    (text, headers, FLAGS).hash(&mut hash);
     let folder = folder();
     let program = folder.join(format!("{name}-{:016x}", hash.finish()));
     if !program.exists() {

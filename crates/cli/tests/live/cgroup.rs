@@ -38,6 +38,14 @@ impl Cgroup {
         panic!("no memory cgroup can be made; the test begins with requires!(need::cgroup_memory())");
     }
 
+    /// Another one below it. Drop it first.
+    #[track_caller]
+    pub(crate) fn inside(&self) -> Self {
+        let group = Self(self.0.join("inside"));
+        fs::create_dir(&group.0).expect("a cgroup in a cgroup");
+        group
+    }
+
     /// Its directory.
     pub(crate) fn path(&self) -> &Path {
         &self.0

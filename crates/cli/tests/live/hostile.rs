@@ -147,7 +147,7 @@ fn the_command_itself_is_a_target_like_any() {
 
 /// Nothing in it moves the cursor, colours, or rings: only text and line breaks.
 #[track_caller]
-fn is_plain(done: &Done) {
+pub(crate) fn is_plain(done: &Done) {
     for bytes in [&done.stdout, &done.stderr] {
         let text = std::str::from_utf8(bytes).unwrap_or_else(|error| panic!("{error}: {done:?}"));
         let bad = text.chars().find(|c| c.is_control() && *c != '\n');

@@ -10,22 +10,27 @@ use crate::look::{huge_now, tunable};
 use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
 use crate::workload::{HOT_SET, Workload};
 
-/// `hugepilot tune` under strace, with something done to its promotions.
+/// `hugepilot` under strace, with something done to what it asks the kernel to do to others' memory.
 pub(crate) struct Injected {
     pub(crate) tool: Running,
-    /// All its promotions, as strace writes them.
-    log: NamedTempFile,
+    /// All these calls, as strace writes them.
+    pub(crate) log: NamedTempFile,
 }
 
-/// Starts it on `pid`, with `inject` done to each promotion. strace steps aside (`-D`), so that the process started is the
-/// command itself.
+/// Starts `tune` on `pid`, with `inject` done to each promotion.
 pub(crate) fn injected(pid: u32, inject: &str) -> Injected {
+    // Under strace every call is slow; that must not end a round.
+    under_strace(&tune_args(pid, "--max-collapse 60s --budget 50%"), inject)
+}
+
+/// Starts it with `args`, and `inject` done to each `process_madvise`. strace steps aside (`-D`), so that the process started
+/// is the command itself.
+pub(crate) fn under_strace(args: &[String], inject: &str) -> Injected {
     let log = NamedTempFile::new().expect("a temporary file");
     let mut command = Command::new("strace");
     command.args(["-D", "-f", "-qq", "-e", "trace=process_madvise", "-e"]);
     command.arg(format!("inject=process_madvise:{inject}")).arg("-o").arg(log.path());
-    // Under strace every call is slow; that must not end a round.
-    command.arg(HUGEPILOT).args(tune_args(pid, "--max-collapse 60s --budget 50%"));
+    command.arg(HUGEPILOT).args(args);
     Injected { tool: Running::start(command), log }
 }
 
@@ -34,8 +39,8 @@ pub(crate) fn strace() -> Need {
     need::all([tunable(), need::program("strace")])
 }
 
-/// How many promotions the log shows.
-fn calls(log: &NamedTempFile) -> usize {
+/// How many calls the log shows.
+pub(crate) fn calls(log: &NamedTempFile) -> usize {
     let text = fs::read_to_string(log.path()).expect("strace's log");
     text.lines().filter(|line| line.contains("process_madvise(")).count()
 }

@@ -2,11 +2,14 @@
 //! it goes through the code under test.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use hugepilot_testkit::{Need, need};
-use hugepilot_units::Bytes;
+use hugepilot_units::{AddrRange, Bytes};
+
+use crate::workload::sizes;
 
 /// One mapping in smaps: its sizes by label.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +66,62 @@ pub(crate) fn total(pid: u32, label: &str) -> Bytes {
 pub(crate) fn huge_now(pid: u32) -> Bytes {
     let text = fs::read(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     areas(&text).first().map_or(Bytes::ZERO, |sum| sum.get("AnonHugePages"))
+}
+
+/// `len` bytes of the file `name` of `pid`, from `at` on.
+#[track_caller]
+fn bytes_of(pid: u32, name: &str, at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let file = File::open(format!("/proc/{pid}/{name}")).expect("a file of a process");
+    file.read_exact_at(&mut bytes, at).expect("as much as there is");
+    bytes
+}
+
+/// All that `memory` of `pid` holds. What was never touched is so afterwards.
+#[track_caller]
+pub(crate) fn contents(pid: u32, memory: AddrRange) -> Vec<u8> {
+    bytes_of(pid, "mem", memory.start.get(), memory.len().as_usize())
+}
+
+/// Zero-filled base pages of each region of `memory`, all of it read byte by byte.
+#[track_caller]
+pub(crate) fn zero_pages(pid: u32, memory: AddrRange) -> Vec<usize> {
+    let sizes = sizes();
+    let is_zero = |page: &&[u8]| page.iter().all(|&byte| byte == 0);
+    let of_region = |bytes: &[u8]| bytes.chunks(sizes.base.as_usize()).filter(is_zero).count();
+    contents(pid, memory).chunks(sizes.huge.as_usize()).map(of_region).collect()
+}
+
+/// A word for each base page of `memory`, as Documentation/admin-guide/mm/pagemap.rst has it.
+#[track_caller]
+fn pagemap(pid: u32, memory: AddrRange) -> Vec<u64> {
+    let base = sizes().base.get();
+    let pages = memory.len().get() / base * 8;
+    let bytes = bytes_of(pid, "pagemap", memory.start.get() / base * 8, Bytes::new(pages).as_usize());
+    bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes"))).collect()
+}
+
+/// How many base pages of `memory` are there or swapped out: those that were ever touched, if only by reading.
+#[track_caller]
+pub(crate) fn touched(pid: u32, memory: AddrRange) -> usize {
+    pagemap(pid, memory).iter().filter(|&word| word >> 62 != 0).count()
+}
+
+/// Which regions of `memory` are on huge pages, by their page frames. Only root sees these.
+#[track_caller]
+pub(crate) fn huge_map(pid: u32, memory: AddrRange) -> Vec<bool> {
+    const IS_HUGE: u64 = 1 << 22;
+    let flags = File::open("/proc/kpageflags").expect("the flags of page frames");
+    let frame = |word: u64| if word >> 63 == 1 { word & ((1 << 55) - 1) } else { 0 };
+    let is_huge = |words: &[u64]| {
+        let first = frame(words[0]);
+        let mut flag = [0; 8];
+        flags.read_exact_at(&mut flag, first * 8).expect("the flags of a frame");
+        let in_a_row = words.iter().zip(first..).all(|(&word, expected)| frame(word) == expected);
+        first != 0 && in_a_row && u64::from_ne_bytes(flag) & IS_HUGE != 0
+    };
+    let per_huge = usize::try_from(sizes().base_per_huge()).expect("512");
+    pagemap(pid, memory).chunks(per_huge).map(is_huge).collect()
 }
 
 /// The fields of `stat` after the name: the first is the state.

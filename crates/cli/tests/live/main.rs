@@ -27,6 +27,7 @@ mod unprivileged; // what works without rights, and how the rest is refused
 
 // what it is for
 mod daemon; // memory held at its watermarks
+mod debloat; // no harm by it either, and every number checked
 mod launched; // tune -- CMD
 mod quality; // the hot is promoted, and nothing else
 mod status; // every number checked

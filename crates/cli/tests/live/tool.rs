@@ -211,14 +211,14 @@ impl fmt::Debug for Done {
     }
 }
 
-/// A copy of the command in `folder` that every user may run.
-pub(crate) fn copy_for_all(folder: &Path) -> std::path::PathBuf {
+/// A copy of `program` in `folder` that every user may run.
+pub(crate) fn copy_for_all(program: impl AsRef<Path>, folder: &Path) -> std::path::PathBuf {
     use std::fs::{Permissions, copy, set_permissions};
     use std::os::unix::fs::PermissionsExt;
-    let program = folder.join("hugepilot");
-    copy(HUGEPILOT, &program).expect("the command can be copied");
-    for path in [folder, &program] {
+    let theirs = folder.join(program.as_ref().file_name().expect("a program has a name"));
+    copy(program, &theirs).expect("a program can be copied");
+    for path in [folder, &theirs] {
         set_permissions(path, Permissions::from_mode(0o755)).expect("our own file");
     }
-    program
+    theirs
 }

@@ -4,35 +4,65 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hugepilot_record::status::StatusReport;
-use hugepilot_testkit::{Need, need, requires};
+use hugepilot_testkit::{Need, Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 
 use crate::look::{base_pages_by_default, huge_now};
-use crate::tool::{Done, LIMIT, Running, copy_for_all, tune_args};
+use crate::tool::{Done, HUGEPILOT, LIMIT, Running, copy_for_all, tune_args};
 use crate::workload::{HOT_SET, Workload};
 
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
 /// Somebody without rights, and a copy of the command that they may run.
-struct Nobody {
+pub(crate) struct Nobody {
     program: PathBuf,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Nobody {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { program: copy_for_all(folder.path()), _folder: folder }
+        Self { program: copy_for_all(HUGEPILOT, folder.path()), folder }
     }
 
     fn command(&self) -> Command {
+        self.with("", &self.program)
+    }
+
+    /// How they start `program`, with capabilities such as `+sys_nice,+perfmon`.
+    fn with(&self, capabilities: &str, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(NOBODY).arg(&self.program).current_dir("/");
+        command.args(NOBODY);
+        if !capabilities.is_empty() {
+            let only = format!("-all,{capabilities}");
+            command.args(["--inh-caps", &only, "--ambient-caps", &only]);
+        }
+        command.arg(program).current_dir("/");
         command
     }
 
+    /// The C program at `source`, as theirs.
     #[track_caller]
-    fn runs<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Done {
+    pub(crate) fn victim(&self, source: &str, args: &[&str]) -> Victim {
+        let program = copy_for_all(compiled(Path::new(source)), self.folder.path());
+        let mut command = self.with("", &program);
+        command.args(args);
+        Victim::spawn(command)
+    }
+
+    #[track_caller]
+    pub(crate) fn runs_with<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        capabilities: &str,
+        args: impl IntoIterator<Item = S>,
+    ) -> Done {
+        let mut command = self.with(capabilities, &self.program);
+        command.args(args);
+        Running::start(command).wait(LIMIT)
+    }
+
+    #[track_caller]
+    pub(crate) fn runs<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Done {
         let mut command = self.command();
         command.args(args);
         Running::start(command).wait(LIMIT)

@@ -4,7 +4,7 @@
 //! program writes meanwhile is never lost. It also says yes where it did nothing; so what counts is what the page map shows
 //! before and after.
 
-use hugepilot_kernel::Target;
+use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::split_skip;
 use hugepilot_record::{Errno, SkipReason, Split, SplitAct, SplitOutcome, Stop};
 use hugepilot_units::{AddrRange, Nanos};
@@ -29,12 +29,15 @@ pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
     let (start, queued) = (target.now(), target.queued());
     let answer = target.split(split.page);
     let took = (target.now() - start) - (target.queued() - queued);
-    let outcome = match (answer, target.region_pages(split.region)) {
-        (_, Ok(after)) if !after.huge => {
+    let after = target.region_pages(split.region);
+    let outcome = match (answer, after) {
+        (Err(errno), _) => SplitOutcome::Failed(errno),
+        // What it gave back when it ended or became another program was not our doing.
+        _ if target.state() != TargetState::Alive => SplitOutcome::Failed(Errno::ESRCH),
+        (Ok(_), Ok(after)) if after.huge => SplitOutcome::StillHuge,
+        (Ok(_), Ok(after)) => {
             SplitOutcome::Freed(target.sizes().base.times(before.resident.saturating_sub(after.resident)))
         }
-        (Err(errno), _) => SplitOutcome::Failed(errno),
-        (Ok(_), Ok(_)) => SplitOutcome::StillHuge,
         (Ok(_), Err(error)) => SplitOutcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
     };
     SplitAct { region: split.region, took, outcome }
@@ -64,7 +67,6 @@ pub fn ends(acts: &[SplitAct]) -> Option<Stop> {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_kernel::TargetState;
     use hugepilot_kernel::fake::{FakeTarget, Script};
     use hugepilot_units::{Bytes, PageSizes, Region};
 
@@ -108,6 +110,13 @@ mod tests {
             assert_eq!(outcome(&target), SplitOutcome::Failed(errno));
         }
         let target = FakeTarget::with_bloat([(7, 400)]).scripted([Script::SucceedAndDie]);
+        assert_eq!(outcome(&target), SplitOutcome::Failed(Errno::ESRCH));
+    }
+
+    #[test]
+    fn what_a_target_gave_back_by_becoming_another_program_is_not_freed() {
+        let target = FakeTarget::with_bloat([(7, 400)]);
+        target.state.set(TargetState::Execed);
         assert_eq!(outcome(&target), SplitOutcome::Failed(Errno::ESRCH));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_kernel::{KernelError, Target};
-use hugepilot_policy::mapping_split_skip;
+use hugepilot_policy::{mapping_split_skip, split_skip};
 use hugepilot_profiler::Scanner;
 use hugepilot_record::{BloatedPage, Census, Mapping, PageRun, Skips};
 use hugepilot_units::{PageSizes, Region, Share};
@@ -43,13 +43,18 @@ pub(crate) fn take(
         if !each(read_pages, drawn.len() as u64) {
             break;
         }
+        read_pages += 1;
+        // Asked for here, too, so that nobody is promised what a child shares.
+        if let Some(reason) = split_skip(&target.region_pages(region)?) {
+            *skipped.entry(reason).or_insert(0) += 1;
+            continue;
+        }
         let zero = scanner.zero_pages(region.range(sizes))?;
         bloated.extend(zero.first().map(|&a_zero_page| BloatedPage {
             region,
             zero_pages: u32::try_from(zero.len()).unwrap_or(u32::MAX),
             a_zero_page,
         }));
-        read_pages += 1;
     }
     let process = target.id().clone();
     let took = target.now() - begun;

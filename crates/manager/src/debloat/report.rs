@@ -1,10 +1,10 @@
 //! The report of a de-bloating.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_kernel::Target;
+use hugepilot_kernel::{Target, TargetState};
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat, SCHEMA};
-use hugepilot_record::{Split, SplitOutcome};
+use hugepilot_record::{Mapping, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Region};
 
 use super::warnings::Trap;
@@ -18,15 +18,18 @@ impl Run {
         let mut resident_before = Bytes::ZERO;
         let mut resident_after = Bytes::ZERO;
         for (index, member) in self.members.iter().enumerate() {
-            let mine: Vec<&Split> = planned.iter().filter(|split| split.process == index).collect();
+            // Of a plan that was carried out also the later ones count: they make up for what failed.
+            let splits = if self.options.dry_run { planned } else { &self.plan.splits };
+            let mine: Vec<&Split> = splits.iter().filter(|split| split.process == index).collect();
             let mut process = member.summary(self.options.dry_run, &mine);
             let before = &member.found.mappings;
             resident_before += before.iter().map(|mapping| mapping.resident).sum();
-            // A process that ended gave everything back, and that is none of our doing.
-            let after = member.subject.process.mappings().unwrap_or_else(|_| before.clone());
+            // What a process gave back when it ended or became another program is none of our doing.
+            let after = member.mappings_now();
+            let after = after.as_ref().unwrap_or(before);
             resident_after += after.iter().map(|mapping| mapping.resident).sum();
             if self.options.dry_run {
-                process.huge_pages_after = process.huge_pages_before - process.split;
+                process.huge_pages_after = process.huge_pages_before.saturating_sub(process.split);
             } else {
                 report.huge_again += member.huge_again();
             }
@@ -80,7 +83,7 @@ impl Member {
         let zero_pages = census::zero_pages_of(census);
         let bloat_of =
             |region: &Region| census.sizes.base.times(zero_pages.get(region).copied().unwrap_or(0).into());
-        let gone: Vec<Region> = if dry_run {
+        let gone: BTreeSet<Region> = if dry_run {
             planned.iter().map(|split| split.region).collect()
         } else {
             let split = self.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
@@ -88,33 +91,45 @@ impl Member {
         };
         let id = self.subject.process.id();
         let bloat = census.bloat();
+        let (before, split) = (self.huge_pages(&self.found.mappings), gone.len() as u64);
         ProcessDebloat {
             pid: id.pid,
             command: id.command.clone(),
             bloat_bytes_before: bloat,
             bloat_bytes_after: bloat - gone.iter().map(bloat_of).sum(),
             freed_bytes: if dry_run { planned.iter().map(|split| split.frees).sum() } else { self.freed() },
-            split: gone.len() as u64,
-            huge_pages_before: census.huge_pages,
-            huge_pages_after: self.huge_pages_now().unwrap_or(0),
-            split_heat_ratio: self.heat_of(&gone),
+            split,
+            huge_pages_before: before,
+            huge_pages_after: self
+                .mappings_now()
+                .map_or(before.saturating_sub(split), |now| self.huge_pages(&now)),
+            split_heat_ratio: self.heat_of(&gone, planned),
         }
     }
 
-    /// The share of the process's samples that fell on `regions`.
+    /// The share of the process's samples to be expected on what of `planned` is `gone`. Not the samples that were counted
+    /// there: those chose what went, so they are the lucky ones.
     #[allow(clippy::cast_precision_loss)]
-    fn heat_of(&self, regions: &[Region]) -> Option<f64> {
-        let stalls = self.stalls.as_ref()?;
-        let lost: u64 =
-            regions.iter().filter_map(|region| stalls.regions.get(region)).map(|&n| u64::from(n)).sum();
-        Some(lost as f64 / stalls.samples.max(1) as f64)
+    fn heat_of(&self, gone: &BTreeSet<Region>, planned: &[&Split]) -> Option<f64> {
+        let samples = self.stalls.as_ref()?.samples;
+        let lost = planned
+            .iter()
+            .filter(|split| gone.contains(&split.region))
+            .map(|split| split.stalls)
+            .sum::<f64>();
+        Some(lost / samples.max(1) as f64)
     }
 
-    /// Huge pages as smaps has them; `None` when the process is gone.
-    fn huge_pages_now(&self) -> Option<u64> {
+    /// `None` when it ended or became another program.
+    fn mappings_now(&self) -> Option<Vec<Mapping>> {
         let mappings = self.subject.process.mappings().ok()?;
+        (self.subject.process.state() == TargetState::Alive).then_some(mappings)
+    }
+
+    /// Huge pages as smaps has them, also those that may not be split.
+    fn huge_pages(&self, mappings: &[Mapping]) -> u64 {
         let huge: Bytes = mappings.iter().map(|mapping| mapping.huge).sum();
-        Some(huge.get() / self.found.census.sizes.huge.get())
+        huge.get() / self.found.census.sizes.huge.get()
     }
 
     /// Of those split, how many are huge again.

@@ -1,0 +1,89 @@
+//! Which huge pages go first: held against the orders as they are described, worked out here from all bytes.
+
+use std::cmp::Reverse;
+
+use hugepilot_testkit::{need, requires};
+use hugepilot_units::Bytes;
+
+use super::{Bloat, debloat, possible, report};
+use crate::look::zero_pages;
+use crate::workload::sizes;
+
+/// Used pages around the edges of EMD's buckets and of `--min-bloat`, in no order, some of them twice.
+const DENSITIES: &str = "463,16,512,400,62,13,487,250,12,511,462,486,300,61,0,350,412,112,413,256,16,500,11,62,488,162,300,63,1,212";
+
+/// Which of regions with `zero` zero-filled pages are still huge, once `wanted` was freed in `order`.
+fn expected(order: &str, zero: &[usize], wanted: Bytes) -> Vec<bool> {
+    let mut turns: Vec<usize> = (0..zero.len()).collect();
+    match order {
+        "hawkeye" => turns.retain(|&region| zero[region] > 0),
+        "emd" => {
+            turns.retain(|&region| zero[region] > 0);
+            turns.sort_by_key(|&region| (Reverse((zero[region] / 50).min(9)), region));
+        }
+        "exact" => {
+            // 5 % of 512 pages are 25.6.
+            turns.retain(|&region| zero[region] >= 26);
+            turns.sort_by_key(|&region| (Reverse(zero[region]), region));
+        }
+        _ => panic!("{order} has no description here"),
+    }
+    let (mut huge, mut freed) = (vec![true; zero.len()], Bytes::ZERO);
+    for region in turns {
+        if freed < wanted {
+            huge[region] = false;
+            freed += sizes().base.times(zero[region] as u64);
+        }
+    }
+    huge
+}
+
+#[test]
+fn each_order_splits_what_its_description_says() {
+    requires!(possible());
+    let mut seen = Vec::new();
+    for order in ["hawkeye", "emd", "exact"] {
+        for percent in [10, 35, 70, 100] {
+            let victim = Bloat::start(&[DENSITIES]);
+            let zero = zero_pages(victim.pid(), victim.memory);
+            let bloat = sizes().base.times(zero.iter().sum::<usize>() as u64);
+            let wanted = Bytes::new(bloat.get() * percent / 100);
+            let amount = format!("--order {order} --amount {wanted}", wanted = wanted.get());
+            let done = debloat(&[victim.pid()], &amount);
+            let report = report(done.exits(0));
+            assert_eq!(victim.map(), expected(order, &zero, wanted), "{order} {percent} %: {done:?}");
+            assert_eq!(report.huge_pages_split, victim.split_regions() as u64, "{order} {percent} %");
+            if percent == 35 {
+                seen.push(victim.map());
+            }
+            victim.ends_intact();
+        }
+    }
+    assert!(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2], "they are not told apart");
+}
+
+#[test]
+fn heat_spares_hot_huge_pages_although_they_are_the_emptiest() {
+    requires!(possible());
+    requires!(need::cap_perfmon());
+    const HOT: usize = 48;
+    // More used pages than any TLB holds.
+    let victim = Bloat::start(&["100x48,300x48", "0", "hot", "48"]);
+    let pid = victim.pid();
+    let split = || {
+        let map = victim.map();
+        let count = |some: &[bool]| some.iter().filter(|&&huge| !huge).count();
+        (count(&map[..HOT]), count(&map[HOT..]))
+    };
+    let amount = "--order heat --observe 2s --amount 30MiB";
+    let done = debloat(&[pid], amount);
+    let spared = report(done.exits(0));
+    let (hot, cold) = split();
+    assert!(hot <= 1 && cold >= 35, "{hot} hot and {cold} cold were split: {done:?}");
+    assert!(spared.processes[0].split_heat_ratio.is_some_and(|ratio| ratio < 0.02), "{done:?}");
+
+    // Density alone takes the hot.
+    let done = debloat(&[pid], "--order exact --amount 10MiB");
+    report(done.exits(0));
+    assert!(split().0 >= 6 && split().1 == cold, "{:?}: {done:?}", split());
+}

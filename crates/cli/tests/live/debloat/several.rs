@@ -1,0 +1,97 @@
+//! Whose huge pages go first, among several processes.
+
+use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};
+use hugepilot_testkit::{Victim, compiled, need, requires};
+use hugepilot_units::Bytes;
+
+use super::{Bloat, debloat, possible, report};
+use crate::cgroup::Cgroup;
+use crate::workload::sizes;
+
+#[track_caller]
+fn of<'a>(report: &'a DebloatReport, victim: &Bloat) -> &'a ProcessDebloat {
+    let pid = i32::try_from(victim.pid()).unwrap();
+    report.processes.iter().find(|one| one.pid.0 == pid).expect("it is in the report")
+}
+
+#[test]
+fn the_protected_keep_all_and_the_preferred_give_first() {
+    requires!(possible());
+    let [full, empty, kept] = [("400x16", "full"), ("16x16", "empty"), ("16x16", "kept")]
+        .map(|(used, name)| Bloat::start(&[used, "0", name]));
+    let pids = [full.pid(), empty.pid(), kept.pid()];
+    let done = debloat(&pids, &format!("--protect kept --prefer {} --amount 3MiB", full.pid()));
+    let first = report(done.exits(0));
+    assert_eq!([&full, &empty, &kept].map(|one| of(&first, one).split), [7, 0, 0], "{done:?}");
+    assert_eq!(first.skipped.get("protected"), Some(&16), "{done:?}");
+
+    // All that the preferred has, then the others.
+    let done = debloat(&pids, "--protect kept --prefer full --amount 100%");
+    let all = report(done.exits(0));
+    assert_eq!([&full, &empty, &kept].map(|one| of(&all, one).split), [9, 16, 0], "{done:?}");
+    assert_eq!([&full, &empty, &kept].map(Bloat::split_regions), [16, 16, 0]);
+    assert_eq!(of(&all, &kept).huge_pages_after, 16, "{done:?}");
+
+    let nobody = debloat(&pids, "--protect nobody");
+    nobody.exits(2).says(&["nobody"]);
+    [full, empty, kept].into_iter().for_each(Bloat::ends_intact);
+}
+
+#[test]
+fn processes_share_as_they_are_told_to() {
+    requires!(possible());
+    // Each with huge pages half in use; what `--fair` makes of them, as parts of the sum.
+    let cases = [
+        ("--fair bloat", ["256x32", "256x16"], [2, 1]),
+        ("--fair weight --weight big=3", ["256x32", "256x32"], [3, 1]),
+        ("--weight big=3", ["256x32", "256x32"], [3, 1]),
+        ("--fair round-robin --quantum 4", ["256x32", "256x16"], [1, 1]),
+        ("--fair off", ["256x32", "256x16"], [1, 0]),
+    ];
+    for (fair, used, parts) in cases {
+        let victims =
+            [("big", used[0]), ("small", used[1])].map(|(name, used)| Bloat::start(&[used, "0", name]));
+        let done =
+            debloat(&victims.each_ref().map(Bloat::pid), &format!("{fair} --order exact --amount 24MiB"));
+        let report = report(done.exits(0));
+        assert_eq!(report.freed_bytes, Bytes::mib(24), "{fair}: {done:?}");
+        for (victim, part) in victims.iter().zip(parts) {
+            let due = Bytes::mib(24).get() * part / parts.iter().sum::<u64>();
+            let freed = of(&report, victim).freed_bytes.get();
+            assert!(freed.abs_diff(due) <= sizes().huge.get(), "{fair}: {freed} of {due}: {done:?}");
+            assert_eq!(victim.split_regions() as u64, of(&report, victim).split, "{fair}");
+        }
+        victims.into_iter().for_each(Bloat::ends_intact);
+    }
+}
+
+#[test]
+fn a_cgroup_is_all_that_runs_in_it_and_below() {
+    requires!(possible());
+    requires!(need::cgroup_memory());
+    let group = Cgroup::new(Bytes::gib(1));
+    {
+        let below = group.inside();
+        let program = compiled("bloat.c".as_ref());
+        let [inside, deep] = [&group, &below].map(|group| {
+            let mut command = group.command(&program);
+            command.arg("16x8");
+            Bloat::is(Victim::spawn(command))
+        });
+        let outside = Bloat::start(&["16x8"]);
+        let directory = group.path().to_str().expect("a name of ours").to_owned();
+        let done = debloat(&[], &format!("--cgroup {directory}"));
+        let one = report(done.exits(0));
+        assert_eq!(one.processes.len(), 2, "{done:?}");
+        assert_eq!([&inside, &deep, &outside].map(Bloat::split_regions), [8, 8, 0]);
+
+        // Both ways to name processes together; one that is named twice is there once.
+        let done = debloat(&[outside.pid(), deep.pid()], &format!("--cgroup {directory} --dry-run"));
+        assert_eq!(report(done.exits(0)).processes.len(), 3, "{done:?}");
+        [inside, deep, outside].into_iter().for_each(Bloat::ends_intact);
+    }
+    let empty = debloat(&[], &format!("--cgroup {}", group.path().display()));
+    empty.exits(2).says(&["no process"]);
+    debloat(&[], "--cgroup /sys/fs/cgroup/no/such").exits(2).says(&["/sys/fs/cgroup/no/such"]);
+    debloat(&[], "").exits(2).says(&["--cgroup"]);
+}

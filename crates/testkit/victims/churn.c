@@ -1,0 +1,171 @@
+/* A program whose pages come and go: it zeroes them, writes them again, makes them huge again, and notices when one is
+ * damaged.
+ *
+ * usage: churn threads|mprotect|fork|mlock|userfaultfd [MIB=64]
+ *
+ *   threads       two threads, each with every second base page, so that both write to each huge page
+ *   mprotect      two threads, each with every second huge page, whose protection they change all the time
+ *   fork          one thread, and child after child that checks all pages while the parent goes on writing
+ *   mlock         like threads, in locked memory
+ *   userfaultfd   like threads, in memory watched for missing pages, of which some are thrown away
+ *
+ *   ready ADDR LEN PID | unable WHY
+ *   damaged ADDR want WORD got WORD version N        then exit 1
+ *   ok ROUNDS            when stdin ends, after one last check of every page; exit 0 */
+#include "pages.h"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+static size_t threads = 2, unit = 1; /* base pages in a row that belong to the same thread */
+static int protects, forks, throws_away;
+static atomic_int stopping;
+
+static void protect(size_t page, size_t count, int protection)
+{
+    if (mprotect(words_of(page), count * page_size, protection))
+        die("mprotect");
+}
+
+/* Takes the rights on a huge page away, checks it as far as it may, and gives them back. */
+static void change_rights(size_t page, uint64_t *state)
+{
+    protect(page, per_huge, PROT_READ);
+    for (size_t i = 0; i < per_huge; i++)
+        check(page + i);
+    protect(page, per_huge, PROT_NONE);
+    protect(page, per_huge, PROT_READ | PROT_WRITE);
+    /* One base page differs from its neighbours: the mapping is cut into pieces. */
+    if (next_random(state) % 8 == 0) {
+        size_t one = page + next_random(state) % per_huge;
+        protect(one, 1, PROT_READ);
+        check(one);
+        protect(one, 1, PROT_READ | PROT_WRITE);
+    }
+}
+
+static void throw_away(size_t page)
+{
+    if (madvise(words_of(page), page_size, MADV_DONTNEED))
+        die("MADV_DONTNEED");
+    contents[page].version = 0;
+}
+
+static pid_t start_child(void)
+{
+    pid_t child = fork();
+    if (child < 0)
+        die("fork");
+    if (child)
+        return child;
+    for (size_t page = 0; page < pages; page++)
+        if (!is_right(page))
+            _exit(1);
+    _exit(0);
+}
+
+static void end_child(pid_t child)
+{
+    int status;
+    if (waitpid(child, &status, 0) != child)
+        die("waitpid");
+    if (status)
+        _exit(1);
+}
+
+/* Checks every page of `thread` and, unless `last`, changes some. */
+static void one_round(size_t thread, uint64_t *state, int last)
+{
+    for (size_t page = 0; page < pages; page++) {
+        if (page / unit % threads != thread)
+            continue;
+        if (protects && !last && page % per_huge == 0)
+            change_rights(page, state);
+        check(page);
+        if (!last)
+            churn_page(page, state);
+        if (throws_away && !last && next_random(state) % 8192 == 0)
+            throw_away(page);
+    }
+    if (!last)
+        make_huge(thread, threads);
+}
+
+static void *work(void *arg)
+{
+    size_t thread = (size_t)(uintptr_t)arg, rounds = 0;
+    uint64_t state = thread + 1;
+    while (!atomic_load(&stopping)) {
+        pid_t child = forks && rounds % 2 ? start_child() : 0;
+        one_round(thread, &state, 0);
+        if (child)
+            end_child(child);
+        rounds++;
+    }
+    one_round(thread, &state, 1);
+    return (void *)(uintptr_t)rounds;
+}
+
+/* Fills what was thrown away with zeros, for ever. */
+static void *fill_missing(void *arg)
+{
+    int fd = (int)(uintptr_t)arg;
+    struct uffd_msg message;
+    while (read(fd, &message, sizeof message) == sizeof message) {
+        uint64_t start = message.arg.pagefault.address / page_size * page_size;
+        struct uffdio_zeropage zero = {.range = {.start = start, .len = page_size}};
+        if (message.event == UFFD_EVENT_PAGEFAULT && ioctl(fd, UFFDIO_ZEROPAGE, &zero) && errno != EEXIST)
+            die("UFFDIO_ZEROPAGE");
+    }
+    die("userfaultfd");
+    return NULL;
+}
+
+static void watch_for_missing(void)
+{
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffdio_register all = {.range = {.start = (uintptr_t)memory, .len = pages * page_size},
+                                  .mode = UFFDIO_REGISTER_MODE_MISSING};
+    if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &all))
+        unable("userfaultfd");
+    pthread_t filler;
+    if ((errno = pthread_create(&filler, NULL, fill_missing, (void *)(uintptr_t)fd)))
+        die("pthread_create");
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    make_pages(number_arg(argc, argv, 2, 4, 64) * MIB);
+    protects = !strcmp(mode, "mprotect");
+    forks = !strcmp(mode, "fork");
+    throws_away = !strcmp(mode, "userfaultfd");
+    unit = protects ? per_huge : 1;
+    threads = forks ? 1 : 2;
+    if (throws_away)
+        watch_for_missing();
+    if (!strcmp(mode, "mlock") && mlock(memory, pages * page_size))
+        unable("mlock");
+    say("ready %p %zu %d", (void *)memory, pages * page_size, (int)getpid());
+
+    pthread_t workers[2];
+    for (size_t t = 0; t < threads; t++)
+        if ((errno = pthread_create(&workers[t], NULL, work, (void *)(uintptr_t)t)))
+            die("pthread_create");
+    wait_for_end();
+    atomic_store(&stopping, 1);
+    size_t least = SIZE_MAX;
+    for (size_t t = 0; t < threads; t++) {
+        void *rounds;
+        pthread_join(workers[t], &rounds);
+        if ((size_t)(uintptr_t)rounds < least)
+            least = (size_t)(uintptr_t)rounds;
+    }
+    say("ok %zu", least);
+    return 0;
+}

@@ -1,0 +1,105 @@
+/* For victims that know what belongs on every page of their memory, which is filled with zeros or with a pattern.
+ *
+ * Each page belongs to one thread; nobody else may write or check it. */
+#ifndef PAGES_H
+#define PAGES_H
+
+#include "victim.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* What belongs on a page: as if it lay at `from`, in this version; version 0 is zeros. */
+struct content {
+    uint64_t from, version;
+};
+
+static uint8_t *memory;
+static struct content *contents;
+static size_t pages, page_size, per_huge;
+
+static inline void make_pages(size_t len)
+{
+    page_size = base_page_size();
+    per_huge = huge_page_size() / page_size;
+    pages = len / page_size;
+    contents = calloc(pages, sizeof *contents);
+    if (!contents)
+        die("calloc");
+    memory = map_aligned(len, 1);
+    memset(memory, 0, len);
+}
+
+static inline uint64_t *words_of(size_t page)
+{
+    return (uint64_t *)(memory + page * page_size);
+}
+
+static inline uint64_t word_in(struct content content, size_t word)
+{
+    const void *address = (const void *)(uintptr_t)(content.from + word * sizeof(uint64_t));
+    return content.version ? pattern_at(address, content.version) : 0;
+}
+
+/* Whether all words of `page` are as they should be; says so if not. */
+static inline int is_right(size_t page)
+{
+    const uint64_t *words = words_of(page);
+    for (size_t i = 0; i < page_size / sizeof *words; i++) {
+        uint64_t want = word_in(contents[page], i), got = words[i];
+        if (got != want) {
+            say("damaged %p want %016" PRIx64 " got %016" PRIx64 " version %" PRIu64, (const void *)(words + i), want, got,
+                contents[page].version);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static inline void check(size_t page)
+{
+    if (!is_right(page))
+        _exit(1);
+}
+
+/* Rewrites `page` word by word; version 0 zeroes it. */
+static inline void rewrite(size_t page, uint64_t version)
+{
+    contents[page] = (struct content){.from = (uintptr_t)words_of(page), .version = version};
+    for (size_t i = 0; i < page_size / sizeof(uint64_t); i++)
+        words_of(page)[i] = word_in(contents[page], i);
+}
+
+static inline uint64_t next_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return *state >> 33;
+}
+
+/* Half the time zeros, else something new, and sometimes nothing. */
+static inline void churn_page(size_t page, uint64_t *state)
+{
+    uint64_t choice = next_random(state);
+    if (choice % 8 < 4)
+        rewrite(page, 0);
+    else if (choice % 8 < 7)
+        rewrite(page, choice | 1);
+}
+
+/* Asks for the huge page at every `step`-th region from `first` on; the kernel may refuse. */
+static inline void make_huge(size_t first, size_t step)
+{
+    size_t huge = per_huge * page_size;
+    for (size_t region = first; region < pages / per_huge; region += step)
+        madvise(memory + region * huge, huge, MADV_COLLAPSE);
+}
+
+/* Ends a victim that lacks something here, before it is ready. */
+static inline void unable(const char *what)
+{
+    say("unable %s: %s", what, strerror(errno));
+    exit(0);
+}
+
+#endif
