@@ -116,7 +116,7 @@ impl Bloat {
 
     /// Every byte is as it wrote it, it says, and ends.
     #[track_caller]
-    fn is_intact(mut self) {
+    fn ends_intact(mut self) {
         self.asked("check", "intact");
         assert!(self.victim.finish(SOON).success());
     }

@@ -69,7 +69,7 @@ fn a_target_that_becomes_another_program_half_way_is_left_alone() {
     let start = u64::from_str_radix(now[0].trim_start_matches("0x"), 16).unwrap();
     let memory = AddrRange::at(VirtAddr::new(start), victim.memory.len());
     assert_eq!(huge_map(victim.pid(), memory), vec![true; 80], "the new program was touched");
-    victim.is_intact();
+    victim.ends_intact();
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn others_are_split_when_one_target_ends() {
     let done = tool.wait(Duration::from_secs(10));
     report(done.exits(0));
     assert_eq!(other.split_regions(), 10, "{done:?}");
-    other.is_intact();
+    other.ends_intact();
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_signal_half_way_leaves_a_complete_report() {
     assert_eq!(report.stopped.as_deref(), Some("interrupted"), "{done:?}");
     assert_eq!(report.huge_pages_split, victim.split_regions() as u64, "{done:?}");
     assert!(report.huge_pages_split < 80, "it went on: {done:?}");
-    victim.is_intact();
+    victim.ends_intact();
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn names_made_to_hurt_arrive_as_text() {
     }
     let done = hugepilot(["debloat", "-p", &pid, "--protect", "x\n\u{1b}[31m"]);
     is_plain(done.exits(2));
-    victim.is_intact();
+    victim.ends_intact();
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn each_order_splits_what_its_description_says() {
             if percent == 35 {
                 seen.push(victim.map());
             }
-            victim.is_intact();
+            victim.ends_intact();
         }
     }
     assert!(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2], "they are not told apart");
@@ -81,6 +81,12 @@ fn heat_spares_hot_huge_pages_although_they_are_the_emptiest() {
     let (hot, cold) = split();
     assert!(hot <= 1 && cold >= 35, "{hot} hot and {cold} cold were split: {done:?}");
     assert!(spared.processes[0].split_heat_ratio.is_some_and(|ratio| ratio < 0.02), "{done:?}");
+
+    // Of an idle program nothing is known.
+    let idle = Bloat::start(&["16x8"]);
+    let done = debloat(&[idle.pid()], "--order heat --observe 500ms");
+    let one = &report(done.exits(0)).processes[0];
+    assert_eq!((one.split, one.split_heat_ratio), (8, None), "{done:?}");
 
     // Density alone takes the hot.
     let done = debloat(&[pid], "--order exact --amount 10MiB");

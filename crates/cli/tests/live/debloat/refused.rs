@@ -34,7 +34,7 @@ fn a_kernel_that_frees_nothing_is_found_out_and_nothing_is_split() {
     let (done, calls) = faulty(&victim, "error=ENOSYS", "--dry-run");
     assert_eq!(report(done.exits(0)).huge_pages_split, 16);
     assert_eq!(calls, 0);
-    victim.is_intact();
+    victim.ends_intact();
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn failures_are_counted_by_name_and_not_repeated_for_ever() {
         assert!(report.warnings.iter().any(|warning| warning.contains("left alone")), "{done:?}");
         assert_eq!(victim.total("AnonHugePages"), huge, "{inject}: something was split after all");
     }
-    victim.is_intact();
+    victim.ends_intact();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn one_lie_among_truths_is_counted_as_one() {
     assert_eq!(report.failed, BTreeMap::from([("still_huge".to_owned(), 1)]), "{done:?}");
     assert_eq!((report.huge_pages_split, victim.split_regions()), (15, 15), "{done:?}");
     assert_eq!(rss - victim.total("Rss"), report.freed_bytes);
-    victim.is_intact();
+    victim.ends_intact();
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn ones_own_process_can_be_looked_at_but_acting_takes_a_right() {
     refused.exits(3).says(&["cap_sys_nice", "fix:", "nothing was split"]);
     assert!(refused.stdout.is_empty(), "{refused:?}");
     assert_eq!(victim.split_regions(), 0);
-    victim.is_intact();
+    victim.ends_intact();
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn memory_that_may_not_be_read_is_named_with_the_right_that_is_missing() {
     assert_eq!(victim.split_regions(), 0);
     let done = nobody.runs_with(&format!("{rights},+sys_ptrace"), args(&[victim.pid()], ""));
     assert_eq!(report(done.exits(0)).huge_pages_split, 4, "{done:?}");
-    victim.is_intact();
+    victim.ends_intact();
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn the_protected_keep_all_and_the_preferred_give_first() {
 
     let nobody = debloat(&pids, "--protect nobody");
     nobody.exits(2).says(&["nobody"]);
-    [full, empty, kept].into_iter().for_each(Bloat::is_intact);
+    [full, empty, kept].into_iter().for_each(Bloat::ends_intact);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn processes_share_as_they_are_told_to() {
             assert!(freed.abs_diff(due) <= sizes().huge.get(), "{fair}: {freed} of {due}: {done:?}");
             assert_eq!(victim.split_regions() as u64, of(&report, victim).split, "{fair}");
         }
-        victims.into_iter().for_each(Bloat::is_intact);
+        victims.into_iter().for_each(Bloat::ends_intact);
     }
 }
 
@@ -88,7 +88,7 @@ fn a_cgroup_is_all_that_runs_in_it_and_below() {
         // Both ways to name processes together; one that is named twice is there once.
         let done = debloat(&[outside.pid(), deep.pid()], &format!("--cgroup {directory} --dry-run"));
         assert_eq!(report(done.exits(0)).processes.len(), 3, "{done:?}");
-        [inside, deep, outside].into_iter().for_each(Bloat::is_intact);
+        [inside, deep, outside].into_iter().for_each(Bloat::ends_intact);
     }
     let empty = debloat(&[], &format!("--cgroup {}", group.path().display()));
     empty.exits(2).says(&["no process"]);

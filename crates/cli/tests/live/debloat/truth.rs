@@ -48,7 +48,7 @@ fn freed_bytes_are_freed_and_no_byte_changes() {
     assert_eq!(victim.map(), kept);
     assert!(contents(pid, victim.memory) == before, "a byte changed");
     is_about("memory once it was read", rss - victim.total("Rss"), report.freed_bytes);
-    victim.is_intact();
+    victim.ends_intact();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn the_amount_is_freed_and_less_than_a_huge_page_more() {
         assert!(freed.get().abs_diff(report.freed_bytes.get()) <= Bytes::kib(256).get(), "{freed}: {done:?}");
         let came_short = report.warnings.iter().any(|warning| warning.contains("no more to split"));
         assert_eq!(came_short, wanted > report.bloat_bytes, "{done:?}");
-        victim.is_intact();
+        victim.ends_intact();
     }
 }
 
@@ -118,7 +118,7 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
         assert_eq!(real.bloat_bytes, foretold.bloat_bytes, "{order}");
         assert_eq!(real.huge_pages_after, foretold.huge_pages_after, "{order}");
         assert_eq!(touched(pid, tail), 0, "memory was faulted in");
-        victim.is_intact();
+        victim.ends_intact();
     }
 }
 
@@ -146,5 +146,5 @@ fn what_a_child_shares_is_split_only_once_it_ended() {
     let done = debloat(&[pid], "");
     assert_eq!(report(done.exits(0)).huge_pages_split, 80, "{done:?}");
     assert_eq!(victim.split_regions(), 80);
-    victim.is_intact();
+    victim.ends_intact();
 }
