@@ -73,7 +73,7 @@ pub(crate) struct DebloatArgs {
     /// Look so long which huge pages are hot [default: 3s for --order heat and --dry-run, else not at all]
     #[arg(long, value_name = "TIME")]
     observe: Option<Nanos>,
-    /// Samples per second of each thread's CPU time [default: what costs the target 0.8 %, 100 to 1000]
+    /// Samples per second of each thread's CPU time [default: what costs the target 0.5 %, 100 to 500]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     rate: Option<u32>,
     /// Where the predicted slow-down comes from

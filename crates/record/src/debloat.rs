@@ -86,7 +86,7 @@ pub struct ProcessDebloat {
     pub huge_pages_before: u64,
     /// And after.
     pub huge_pages_after: u64,
-    /// Its share of all stall samples that fell on what was split; `None` when nobody looked.
+    /// The part of its stall samples to be expected on what was split; `None` when nobody looked, or it had none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_heat_ratio: Option<f64>,
 }

@@ -19,8 +19,8 @@ use super::workload::Workload;
 pub(super) const ORDERS: [&str; 4] = ["hawkeye", "emd", "exact", "heat"];
 /// Percent of the bloat that is given back, in this order.
 const PERCENT: [u64; 4] = [20, 30, 40, 50];
-pub(super) const SETTLE: Duration = Duration::from_millis(300);
-pub(super) const STRETCH: Duration = Duration::from_millis(1500);
+pub(super) const SETTLE: Duration = Duration::from_millis(250);
+pub(super) const STRETCH: Duration = Duration::from_millis(1000);
 
 /// The workloads, and whether there is a copy on base pages to compare with.
 const WORKLOADS: [(&str, &[&str], bool); 5] = [

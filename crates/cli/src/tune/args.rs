@@ -44,7 +44,7 @@ pub(crate) struct TuneArgs {
     /// Look and promote in rounds for so long altogether
     #[arg(long = "for", default_value = "10s", value_name = "TIME")]
     total: Nanos,
-    /// Samples per second of each thread's CPU time [default: what costs the target 0.8 %, 100 to 1000]
+    /// Samples per second of each thread's CPU time [default: what costs the target 0.5 %, 100 to 500]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     rate: Option<u32>,
     /// Do nothing for a smaller predicted gain

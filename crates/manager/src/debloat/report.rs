@@ -111,13 +111,14 @@ impl Member {
     /// there: those chose what went, so they are the lucky ones.
     #[allow(clippy::cast_precision_loss)]
     fn heat_of(&self, gone: &BTreeSet<Region>, planned: &[&Split]) -> Option<f64> {
-        let samples = self.stalls.as_ref()?.samples;
+        // Of none, what is to be expected is no share.
+        let samples = self.stalls.as_ref().map(|stalls| stalls.samples).filter(|&samples| samples > 0)?;
         let lost = planned
             .iter()
             .filter(|split| gone.contains(&split.region))
             .map(|split| split.stalls)
             .sum::<f64>();
-        Some(lost / samples.max(1) as f64)
+        Some(lost / samples as f64)
     }
 
     /// `None` when it ended or became another program.

@@ -82,6 +82,12 @@ fn heat_spares_hot_huge_pages_although_they_are_the_emptiest() {
     assert!(hot <= 1 && cold >= 35, "{hot} hot and {cold} cold were split: {done:?}");
     assert!(spared.processes[0].split_heat_ratio.is_some_and(|ratio| ratio < 0.02), "{done:?}");
 
+    // Of an idle program nothing is known.
+    let idle = Bloat::start(&["16x8"]);
+    let done = debloat(&[idle.pid()], "--order heat --observe 500ms");
+    let one = &report(done.exits(0)).processes[0];
+    assert_eq!((one.split, one.split_heat_ratio), (8, None), "{done:?}");
+
     // Density alone takes the hot.
     let done = debloat(&[pid], "--order exact --amount 10MiB");
     report(done.exits(0));
