@@ -32,6 +32,15 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// Not measured: for whoever does not sample.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            calibration: Calibration::default(),
+            sample_cost: Nanos::ZERO,
+            tlb_entries: DEFAULT_TLB_ENTRIES,
+        }
+    }
+
     /// Measured, where `mode` allows.
     pub(crate) fn get(mode: CalibrationMode, progress: &Progress, interrupted: impl Fn() -> bool) -> Self {
         let measured = get(mode, progress, interrupted);

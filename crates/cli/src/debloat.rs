@@ -133,6 +133,10 @@ fn parse_weight(text: &str) -> Result<(String, f64), String> {
 
 pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
+    ensure!(
+        args.order != OrderArg::Heat || args.only_looks() || args.observe() > Nanos::ZERO,
+        "--order heat must look which huge pages are hot: give --observe some time, or use --order exact"
+    );
     let subjects = args.subjects()?;
     if !args.only_looks()
         && let Some(refused) = refusal()?
@@ -171,12 +175,13 @@ pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
              nothing was split\nfix: replace the memory; look at the kernel's log for EDAC or mce"
         )));
     }
-    let probe = probe::demote_frees_zero_pages()?;
-    if probe.supported {
+    let tried = probe::demote_frees_zero_pages()?;
+    // Without a free huge page nothing could be tried, and that is when memory is short: then the first split tells.
+    if tried.supported || tried.why == probe::NO_HUGE_PAGE {
         return Ok(None);
     }
-    let fix = probe.fix.map_or_else(String::new, |fix| format!("\nfix: {fix}"));
-    Ok(Some(format!("hugepilot: splitting frees nothing here: {}; nothing was split{fix}", probe.why)))
+    let fix = tried.fix.map_or_else(String::new, |fix| format!("\nfix: {fix}"));
+    Ok(Some(format!("hugepilot: splitting frees nothing here: {}; nothing was split{fix}", tried.why)))
 }
 
 fn tell(progress: &Progress, event: Event) {
@@ -266,8 +271,10 @@ impl DebloatArgs {
 
     /// Measured only where something follows from it.
     fn machine(&self, progress: &Progress, interrupt: &Interrupt) -> Machine {
-        let mode = if self.observe() > Nanos::ZERO { self.calibration } else { CalibrationMode::Off };
-        Machine::get(mode, progress, || interrupt.is_asked())
+        if self.observe() == Nanos::ZERO {
+            return Machine::unknown();
+        }
+        Machine::get(self.calibration, progress, || interrupt.is_asked())
     }
 
     fn options(&self, machine: Machine) -> DebloatOptions {

@@ -9,11 +9,11 @@ use hugepilot_kernel::{Process, Target, TargetState};
 use hugepilot_policy::{Calibration, DebloatPolicy, Standing, Tenant, predict_slowdown};
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Pid, Split, SplitAct, SplitOutcome, SplitPlan, Stop};
+use hugepilot_record::{Pid, Split, SplitOutcome, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::ManagerError;
-use crate::act::split::{ends, split};
+use crate::act::split::Splits;
 use census::Found;
 use stalls::Stalls;
 
@@ -81,9 +81,7 @@ struct Member {
     /// `None` where nobody looked.
     stalls: Option<Stalls>,
     found: Found,
-    acts: Vec<SplitAct>,
-    /// Why it was left alone before the plan was done.
-    ended: Option<Stop>,
+    splits: Splits,
 }
 
 /// Everything that a report is made of.
@@ -113,7 +111,9 @@ pub fn debloat(
     let members = scan(subjects, stalls, options.part, interrupted, say)?;
     let tenants: Vec<Tenant<'_>> = members.iter().map(Member::tenant).collect();
     let plan = options.policy.plan(&tenants);
-    let bloat = members.iter().map(|member| member.found.census.estimate().0).sum();
+    // A share is of what may be taken.
+    let giving = members.iter().filter(|member| member.subject.standing != Standing::Protected);
+    let bloat = giving.map(|member| member.found.census.estimate().0).sum();
     let mut run = Run {
         wanted: options.amount.of(bloat),
         plan,
@@ -147,7 +147,7 @@ fn observe(
         !interrupted()
     };
     match stalls::observe(&processes, options.observe, options.rate_hz, options.tlb_entries, &mut each) {
-        Ok(seen) => Ok(seen.into_iter().map(Some).collect()),
+        Ok(seen) => Ok(seen),
         // Only the order that is made of heat cannot do without.
         Err(error) if options.policy.order.needs_heat() => Err(error),
         Err(error) => {
@@ -174,7 +174,7 @@ fn scan(
             !interrupted()
         };
         match census::take(&subject.process, part, &mut each) {
-            Ok(found) => members.push(Member { subject, stalls, found, acts: Vec::new(), ended: None }),
+            Ok(found) => members.push(Member { subject, stalls, found, splits: Splits::default() }),
             Err(error) if subject.process.state() == TargetState::Gone => gone = Some(error),
             Err(error) => return Err(error.into()),
         }
@@ -196,28 +196,7 @@ impl Member {
     }
     /// What the page map showed freed.
     fn freed(&self) -> Bytes {
-        let freed = self.acts.iter().map(|act| match act.outcome {
-            SplitOutcome::Freed(bytes) => bytes,
-            _ => Bytes::ZERO,
-        });
-        freed.sum()
-    }
-    /// One more split, unless this process is to be left alone.
-    fn split(&mut self, planned: &Split) -> Bytes {
-        self.ended = self.ended.or_else(|| match self.subject.process.state() {
-            TargetState::Alive => ends(&self.acts),
-            TargetState::Gone => Some(Stop::TargetGone),
-            TargetState::Execed => Some(Stop::TargetExeced),
-        });
-        if self.ended.is_some() {
-            return Bytes::ZERO;
-        }
-        let act = split(&self.subject.process, planned);
-        self.acts.push(act);
-        match act.outcome {
-            SplitOutcome::Freed(bytes) => bytes,
-            _ => Bytes::ZERO,
-        }
+        self.splits.freed()
     }
 }
 
@@ -231,16 +210,22 @@ impl Run {
             if freed >= wanted || self.interrupted {
                 break;
             }
-            freed += self.members[planned.process].split(planned);
+            let Member { subject, splits, .. } = &mut self.members[planned.process];
+            if let Some(SplitOutcome::Freed(bytes)) = splits.split(&subject.process, planned) {
+                freed += bytes;
+            }
             say(Event::Splitting { freed, wanted });
         }
         self.split_time = self.members[0].subject.process.now() - begun;
     }
 
-    /// By what factor all processes together should become slower, once the first `splits` of the plan are done.
-    fn slowdown(&self, splits: &[Split]) -> Option<Prediction> {
-        let all: Vec<&Stalls> =
-            self.members.iter().map(|member| member.stalls.as_ref()).collect::<Option<_>>()?;
+    /// By what factor all processes together should become slower by these splits; `None` without any, or where nobody
+    /// looked.
+    fn slowdown(&self, splits: &[&Split]) -> Option<Prediction> {
+        let all: Vec<&Stalls> = self.members.iter().filter_map(|member| member.stalls.as_ref()).collect();
+        if splits.is_empty() || all.is_empty() {
+            return None;
+        }
         let lost = splits.iter().map(|split| split.stalls).sum();
         let huge = self.members.first()?.found.census.sizes.huge;
         predict_slowdown(stalls::expected(&all, lost, huge), &self.options.calibration)

@@ -65,9 +65,8 @@ pub fn demo(
     report.all_huge = Some(figure(Spread::of(&second.control)));
     report.conclude(true);
     // Ratios of neighbouring turns are less moved by drift than ratios of medians.
-    if let (Some(alike), Some(first), Some(second)) = (alike.ratio(), first.ratio(), second.ratio()) {
-        report.set_speedups(Some(first / alike), Some(first / second));
-    }
+    let by = |over: Option<f64>| Some(first.ratio()? / over?);
+    report.set_speedups(by(alike.ratio()), by(second.ratio()));
     if let Some(stop) = all.stopped {
         // What is not all huge is no ideal to compare with.
         report.all_huge = None;

@@ -35,6 +35,9 @@ fn verdict(report: &DebloatReport) -> String {
         format!(", predicted slow-down {:.3}x ({:.3}–{:.3})", p.median, p.low, p.high)
     });
     let split = grouped_count(report.huge_pages_split);
+    if let Some(stopped) = report.stopped.as_ref().filter(|_| report.dry_run) {
+        return format!("{stopped} before all huge pages were read; at least {bloat}; nothing was changed");
+    }
     if report.dry_run {
         return format!(
             "{bloat}; would free {} by splitting {split} of them{slower}; nothing was changed",

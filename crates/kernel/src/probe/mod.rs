@@ -7,6 +7,8 @@ mod hugetlb;
 mod pages;
 mod samplers;
 
+pub use pages::NO_HUGE_PAGE;
+
 use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport, Probe, SCHEMA};
 use hugepilot_units::Bytes;
 

@@ -16,6 +16,10 @@ use crate::{KernelError, Process, Root, Target};
 
 /// Either lets one look at the memory of other users' processes; before Linux 6.15 only the latter.
 const LOOK: &[Capability] = &[Capability::Perfmon, Capability::SysPtrace];
+/// Why the demotion probe can tell nothing where there is no free huge page.
+pub const NO_HUGE_PAGE: &str =
+    "the child got no huge page to try it on: memory is fragmented, or THP is not to be had";
+
 /// Base pages that the child of the demotion probe uses of its huge page.
 const USED: u64 = 16;
 
@@ -129,9 +133,11 @@ fn demote(patient: &Patient, rights: &Rights) -> Probe {
         Ok((true, resident)) => resident,
         Ok((false, _)) if patient.process.thp_disabled() => return thp_disabled().probe(name),
         Ok((false, _)) => {
-            let why =
-                "the child got no huge page to try it on: memory is fragmented, or THP is not to be had";
-            return Probe::no(name, why, Some("echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned()));
+            return Probe::no(
+                name,
+                NO_HUGE_PAGE,
+                Some("echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned()),
+            );
         }
         Err(error) => return Probe::no(name, format!("cannot look: {error}"), None),
     };

@@ -5,9 +5,9 @@
 //! before and after.
 
 use hugepilot_kernel::{Target, TargetState};
-use hugepilot_policy::split_skip;
+use hugepilot_policy::{mapping_split_skip, split_skip};
 use hugepilot_record::{Errno, SkipReason, Split, SplitAct, SplitOutcome, Stop};
-use hugepilot_units::{AddrRange, Nanos};
+use hugepilot_units::{AddrRange, Bytes, Nanos};
 
 /// So many splits of one process in a row that come to nothing in the same way, and it is left alone.
 pub const MAX_FUTILE: usize = 64;
@@ -50,25 +50,94 @@ fn still_zero(target: &dyn Target, split: &Split) -> bool {
     matches!(target.read_memory(&[page], &mut bytes), Ok(read) if read == bytes.len() && bytes.iter().all(|&byte| byte == 0))
 }
 
-/// Whether the process should be left alone from now on, after these acts on it.
+/// Whether the process should be left alone from now on, after these acts on it. What had changed before its turn came says
+/// nothing; what was split and gave nothing counts as futile.
 pub fn ends(acts: &[SplitAct]) -> Option<Stop> {
-    let last = acts.last()?.outcome;
+    let mut tried = acts
+        .iter()
+        .rev()
+        .map(|act| act.outcome)
+        .filter(|outcome| !matches!(outcome, SplitOutcome::Skipped(_)));
+    let last = tried.next()?;
     match last {
         SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
             return Some(Stop::NotPermitted);
         }
         SplitOutcome::Failed(Errno::ESRCH) => return Some(Stop::TargetGone),
-        SplitOutcome::Freed(_) => return None,
+        SplitOutcome::Freed(bytes) if bytes > Bytes::ZERO => return None,
         _ => {}
     }
-    let same = acts.iter().rev().take_while(|act| act.outcome == last).count();
+    let same = 1 + tried.take_while(|&outcome| outcome == last).count();
     (same >= MAX_FUTILE).then_some(Stop::RepeatedFailure)
+}
+
+/// All that was done to one process, and whether it is to be left alone.
+#[derive(Debug, Default)]
+pub struct Splits {
+    /// In order.
+    pub acts: Vec<SplitAct>,
+    /// Why it was left alone before the plan was done.
+    pub ended: Option<Stop>,
+    /// Where nothing may be split, and why.
+    forbidden: Vec<(AddrRange, SkipReason)>,
+    looked: Option<Nanos>,
+}
+
+/// A program may lock its memory, or have it watched, at any time; its mappings are looked at this often.
+const LOOK_EVERY: Nanos = Nanos::seconds(1);
+
+impl Splits {
+    /// One more split of `target`; `None` when it is to be left alone.
+    pub fn split(&mut self, target: &dyn Target, planned: &Split) -> Option<SplitOutcome> {
+        self.ended = self.ended.or_else(|| match target.state() {
+            TargetState::Alive => ends(&self.acts),
+            TargetState::Gone => Some(Stop::TargetGone),
+            TargetState::Execed => Some(Stop::TargetExeced),
+        });
+        if self.ended.is_some() {
+            return None;
+        }
+        self.look(target);
+        let start = planned.region.range(target.sizes()).start;
+        let forbidden = self.forbidden.iter().find(|(range, _)| range.contains(start));
+        let act = match forbidden {
+            Some(&(_, reason)) => {
+                SplitAct { region: planned.region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) }
+            }
+            None => split(target, planned),
+        };
+        self.acts.push(act);
+        Some(act.outcome)
+    }
+
+    fn look(&mut self, target: &dyn Target) {
+        let now = target.now();
+        if self.looked.is_some_and(|looked| now < looked + LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(now);
+        // One that ended meanwhile is seen to have by the split itself.
+        let mappings = target.mappings().unwrap_or_default();
+        self.forbidden = mappings
+            .iter()
+            .filter_map(|mapping| Some((mapping.range, mapping_split_skip(mapping)?)))
+            .collect();
+    }
+
+    /// What the page map showed freed.
+    pub fn freed(&self) -> Bytes {
+        let freed = self.acts.iter().map(|act| match act.outcome {
+            SplitOutcome::Freed(bytes) => bytes,
+            _ => Bytes::ZERO,
+        });
+        freed.sum()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use hugepilot_kernel::fake::{FakeTarget, Script};
-    use hugepilot_units::{Bytes, PageSizes, Region};
+    use hugepilot_units::{PageSizes, Region};
 
     use super::*;
 
@@ -144,5 +213,20 @@ mod tests {
         let futile = [act(SplitOutcome::StillHuge); MAX_FUTILE];
         assert_eq!(ends(&futile[1..]), None);
         assert_eq!(ends(&futile), Some(Stop::RepeatedFailure));
+        let nothing = [act(SplitOutcome::Freed(Bytes::ZERO)); MAX_FUTILE];
+        assert_eq!(ends(&nothing), Some(Stop::RepeatedFailure), "a split that frees nothing is no use");
+        let changed = [act(SplitOutcome::Skipped(SkipReason::AlreadySplit)); 1000];
+        assert_eq!(ends(&changed), None, "what the program gave back itself says nothing of the rest");
+    }
+
+    #[test]
+    fn memory_that_is_locked_after_the_plan_is_left_alone() {
+        let mut target = FakeTarget::with_bloat([(7, 400)]);
+        let line = "00e00000-01000000 rw-p 00000000 00:00 0\nSize: 2048 kB\nVmFlags: rd wr mr mw me ac lo\n";
+        target.mappings =
+            hugepilot_kernel::proc::parse_smaps(line.as_bytes(), std::path::Path::new("smaps")).unwrap();
+        let outcome = Splits::default().split(&target, &planned(7));
+        assert_eq!(outcome, Some(SplitOutcome::Skipped(SkipReason::Mlocked)));
+        assert!(target.asked.borrow().is_empty());
     }
 }

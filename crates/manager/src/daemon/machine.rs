@@ -202,7 +202,8 @@ impl World for Machine<'_> {
         let is_meant = |process: &&Process| guests.iter().any(|guest| guest.id() == process.id());
         let processes: Vec<&Process> = processes.iter().map(|process| &**process).filter(is_meant).collect();
         let seen = stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
-        Ok(seen.into_iter().map(|stalls| stalls.regions).collect())
+        // One that could not be sampled counts as cold.
+        Ok(seen.into_iter().map(|stalls| stalls.map(|stalls| stalls.regions).unwrap_or_default()).collect())
     }
 
     fn who_collapses(&self, advised: bool) -> String {

@@ -6,14 +6,14 @@ use std::rc::Rc;
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::{Order, Standing, Tenant};
 use hugepilot_record::daemon::{Event, FreedOf};
-use hugepilot_record::{Census, Mapping, Split, SplitAct, SplitOutcome, SplitPlan, Stop};
+use hugepilot_record::{Census, Mapping, Split, SplitOutcome, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
 use super::history::{Flips, key_of};
 use super::watermark::Reading;
 use super::{Asked, Daemon};
 use crate::ManagerError;
-use crate::act::split::{ends, split};
+use crate::act::split::{Splits, ends};
 use crate::debloat::census;
 
 /// After so many splits memory use is read again: about 4 ms of work, and at most 64 MiB freed.
@@ -37,9 +37,7 @@ struct Guest {
     stalls: Option<Stalls>,
     standing: Standing,
     weight: f64,
-    acts: Vec<SplitAct>,
-    /// Why it is left alone for the rest of this plan.
-    ended: Option<Stop>,
+    splits: Splits,
 }
 
 impl Guest {
@@ -49,17 +47,7 @@ impl Guest {
     }
     /// Splits, unless it is to be left alone.
     fn split(&mut self, planned: &Split) -> Option<SplitOutcome> {
-        self.ended = self.ended.or_else(|| match self.target.state() {
-            TargetState::Alive => ends(&self.acts),
-            TargetState::Gone => Some(Stop::TargetGone),
-            TargetState::Execed => Some(Stop::TargetExeced),
-        });
-        if self.ended.is_some() {
-            return None;
-        }
-        let act = split(&*self.target, planned);
-        self.acts.push(act);
-        Some(act.outcome)
+        self.splits.split(&*self.target, planned)
     }
 }
 
@@ -222,7 +210,7 @@ impl Daemon<'_> {
         let id = target.id();
         let (standing, weight) = (self.config.standing(id), self.config.weight_of(id));
         let census::Found { census, mappings } = taken;
-        Guest { target, census, mappings, stalls, standing, weight, acts: Vec::new(), ended: None }
+        Guest { target, census, mappings, stalls, standing, weight, splits: Splits::default() }
     }
 
     /// How often each process waited for each of its regions, where the order wants to know that. Nobody waits for
@@ -372,7 +360,7 @@ impl Daemon<'_> {
     /// Processes that give nothing: not permitted, or the same failure all the time.
     fn say_left(&mut self, seen: &Reading, guests: &[Guest]) {
         for guest in guests {
-            let stop = guest.ended.or_else(|| ends(&guest.acts));
+            let stop = guest.splits.ended.or_else(|| ends(&guest.splits.acts));
             if let Some(stop @ (Stop::NotPermitted | Stop::RepeatedFailure)) = stop {
                 self.say_skipped(seen, guest.target.id(), stop.to_string());
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_kernel::{KernelError, Target};
+use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
 use hugepilot_profiler::Scanner;
 use hugepilot_record::{BloatedPage, Census, Mapping, PageRun, Skips};
@@ -35,20 +35,23 @@ pub(crate) fn take(
             None => regions.extend(huge),
         }
     }
-    let huge_pages = regions.len() as u64;
+    let mut huge_pages = regions.len() as u64;
     let drawn: Vec<Region> = regions.into_iter().filter(|&region| is_drawn(region, part)).collect();
     let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
-    let mut read_pages = 0;
+    let (mut read_pages, mut passed_over) = (0, 0);
     for &region in &drawn {
-        if !each(read_pages, drawn.len() as u64) {
+        if !each(read_pages + passed_over, drawn.len() as u64) {
+            // The first pages are no sample of all.
+            huge_pages = read_pages + passed_over;
             break;
         }
-        read_pages += 1;
         // Asked for here, too, so that nobody is promised what a child shares.
         if let Some(reason) = split_skip(&target.region_pages(region)?) {
             *skipped.entry(reason).or_insert(0) += 1;
+            passed_over += 1;
             continue;
         }
+        read_pages += 1;
         let zero = scanner.zero_pages(region.range(sizes))?;
         bloated.extend(zero.first().map(|&a_zero_page| BloatedPage {
             region,
@@ -56,6 +59,11 @@ pub(crate) fn take(
             a_zero_page,
         }));
     }
+    // Memory is read by process number: should that have been given away meanwhile, this is about somebody else.
+    if target.state() != TargetState::Alive {
+        return Err(KernelError::NoProcess { pid: target.id().pid });
+    }
+    let huge_pages = huge_pages - passed_over;
     let process = target.id().clone();
     let took = target.now() - begun;
     let census = Census { process, sizes, bloated, huge_pages, read_pages, skipped, took };

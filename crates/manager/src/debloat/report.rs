@@ -44,7 +44,13 @@ impl Run {
             let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
             report.rss_drop_bytes = signed(resident_before) - signed(resident_after);
         }
-        report.predicted_slowdown = self.slowdown(planned);
+        let lost: Vec<&Split> = if self.options.dry_run {
+            planned.iter().collect()
+        } else {
+            let gone: Vec<_> = self.members.iter().map(Member::split_regions).collect();
+            self.plan.splits.iter().filter(|split| gone[split.process].contains(&split.region)).collect()
+        };
+        report.predicted_slowdown = self.slowdown(&lost);
         let trap = Trap::read(&self.members);
         report.warnings.extend(self.warnings);
         super::warnings::add(&mut report, &trap, &self.options);
@@ -55,8 +61,10 @@ impl Run {
     fn head(&self) -> DebloatReport {
         let policy = self.options.policy;
         let estimates = self.members.iter().map(|member| member.found.census.estimate());
-        let (bloat, error) =
-            estimates.fold((Bytes::ZERO, Bytes::ZERO), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let (bloat, squares) = estimates
+            .fold((Bytes::ZERO, 0.0), |sum, (bloat, error)| (sum.0 + bloat, sum.1 + error.as_f64().powi(2)));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let error = Bytes::new(squares.sqrt() as u64);
         let scans = || self.members.iter().map(|member| &member.found.census);
         DebloatReport {
             schema: SCHEMA.to_owned(),
@@ -83,12 +91,8 @@ impl Member {
         let zero_pages = census::zero_pages_of(census);
         let bloat_of =
             |region: &Region| census.sizes.base.times(zero_pages.get(region).copied().unwrap_or(0).into());
-        let gone: BTreeSet<Region> = if dry_run {
-            planned.iter().map(|split| split.region).collect()
-        } else {
-            let split = self.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
-            split.map(|act| act.region).collect()
-        };
+        let gone: BTreeSet<Region> =
+            if dry_run { planned.iter().map(|split| split.region).collect() } else { self.split_regions() };
         let id = self.subject.process.id();
         let bloat = census.bloat();
         let (before, split) = (self.huge_pages(&self.found.mappings), gone.len() as u64);
@@ -135,16 +139,22 @@ impl Member {
 
     /// Of those split, how many are huge again.
     fn huge_again(&self) -> u64 {
-        let split = self.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
-        let again =
-            split.filter(|act| self.subject.process.region_pages(act.region).is_ok_and(|pages| pages.huge));
-        again.count() as u64
+        let regions = self.split_regions();
+        let is_huge =
+            |&&region: &&Region| self.subject.process.region_pages(region).is_ok_and(|pages| pages.huge);
+        regions.iter().filter(is_huge).count() as u64
+    }
+
+    /// Those seen to be split.
+    fn split_regions(&self) -> BTreeSet<Region> {
+        let split = self.splits.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
+        split.map(|act| act.region).collect()
     }
 
     /// Adds what was passed over or failed.
     fn count(&self, report: &mut DebloatReport) {
         let add = |counts: &mut BTreeMap<String, u64>, key: String| *counts.entry(key).or_insert(0) += 1;
-        for act in &self.acts {
+        for act in &self.splits.acts {
             report.split_call_seconds += act.took.as_seconds();
             match act.outcome {
                 SplitOutcome::Freed(_) => {}
@@ -153,7 +163,7 @@ impl Member {
                 SplitOutcome::Skipped(reason) => add(&mut report.skipped, reason.to_string()),
             }
         }
-        if let Some(stop) = self.ended {
+        if let Some(stop) = self.splits.ended {
             let id = self.subject.process.id();
             report.warnings.push(format!("process {} ({}) was left alone: {stop}", id.pid, id.command));
         }

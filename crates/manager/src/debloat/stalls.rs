@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::Expected;
-use hugepilot_profiler::{Chosen, Observation, choose};
+use hugepilot_profiler::{AddressSource, Observation, StallSampler};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use crate::ManagerError;
@@ -25,38 +25,59 @@ pub(crate) struct Stalls {
     pub(super) chased: u64,
 }
 
-/// Samples all of `processes` for `time`, at `rate_hz` samples a second of CPU time each.
+/// Threads that came since are looked for this often.
+const RESCAN_EVERY: Nanos = Nanos::seconds(1);
+
+/// Samples all of `processes` for `time`, at `rate_hz` samples a second of CPU time each; `None` for one that could not be
+/// sampled. By the clock, whatever the hardware can do: memory that is on huge pages already takes few page walks, so
+/// samples of walks would call the hottest of it cold.
 ///
 /// # Errors
-/// [`ManagerError::Sample`].
+/// [`ManagerError::Sample`] when none can be sampled.
 pub(crate) fn observe(
     processes: &[&Process],
     time: Nanos,
     rate_hz: u32,
     tlb_entries: u32,
     each: &mut dyn FnMut(u64) -> bool,
-) -> Result<Vec<Stalls>, ManagerError> {
-    let attach = |process: &&Process| {
-        let pid = process.id().pid;
-        let chosen = choose(process, rate_hz).map_err(|source| ManagerError::Sample { pid, source })?;
-        Ok((chosen, Observation::new(process.sizes())))
+) -> Result<Vec<Option<Stalls>>, ManagerError> {
+    let mut refused = None;
+    let mut attach = |process: &&Process| match StallSampler::attach(process, rate_hz) {
+        Ok(source) => Some((source, Observation::new(process.sizes()))),
+        Err(source) => {
+            refused = Some(ManagerError::Sample { pid: process.id().pid, source });
+            None
+        }
     };
-    let mut watched =
-        processes.iter().map(attach).collect::<Result<Vec<(Chosen, Observation)>, ManagerError>>()?;
+    let mut watched: Vec<Option<(StallSampler, Observation)>> = processes.iter().map(&mut attach).collect();
+    if let Some(error) = refused.filter(|_| watched.iter().all(Option::is_none)) {
+        return Err(error);
+    }
     let Some(clock) = processes.first() else { return Ok(Vec::new()) };
     let end = clock.now() + time;
+    let mut rescan = clock.now() + RESCAN_EVERY;
     while clock.now() < end {
-        let samples = watched.iter().map(|(chosen, _)| chosen.source.counts().total()).sum();
+        let samples = watched.iter().flatten().map(|(source, _)| source.counts().total()).sum();
         if !each(samples) {
             break;
         }
         clock.sleep(DRAIN_EVERY.min(end - clock.now()));
-        for (chosen, observation) in &mut watched {
-            chosen.source.drain(Nanos::ZERO, &mut |sample| observation.add(&sample));
+        let again = clock.now() > rescan;
+        for (process, (source, observation)) in
+            processes.iter().zip(&mut watched).filter_map(|(process, one)| Some((process, one.as_mut()?)))
+        {
+            source.drain(Nanos::ZERO, &mut |sample| observation.add(&sample));
+            source.execs().into_iter().for_each(|pid| observation.forget(pid));
+            if again {
+                // One that ended has no new threads.
+                let _ = source.rescan(process);
+            }
         }
+        rescan = if again { clock.now() + RESCAN_EVERY } else { rescan };
     }
     let seen = processes.iter().zip(&watched);
-    Ok(seen.map(|(process, (_, observation))| stalls(process, observation, tlb_entries)).collect())
+    let stalls = seen.map(|(process, one)| Some(stalls(process, &one.as_ref()?.1, tlb_entries)));
+    Ok(stalls.collect())
 }
 
 /// What a process's children do is not its own.
