@@ -10,7 +10,7 @@ use crate::target::{PidArg, open};
 /// Show where a process's memory stands: what is huge, what could be, and why the rest is not
 ///
 /// It only reads, and never makes the target touch or lose a page. Zero-filled pages inside huge pages (bloat) are
-/// counted by reading these huge pages, which takes about 0.1 s per GiB and needs the right to read the target's memory.
+/// counted by reading these huge pages, which takes 0.1 to 0.5 s per GiB and needs the right to read the target's memory.
 #[derive(Args)]
 #[command(
     after_help = "EXAMPLES:\n  hugepilot status -p 4711\n  hugepilot status -p $(pgrep -n redis-server) --json | jq .totals"

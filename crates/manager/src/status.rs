@@ -11,7 +11,7 @@ use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{Mapping, PageRun, RegionPages, SkipReason};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
 
-/// Looks at every mapping of `process`. `read_contents` also reads the huge pages, for zero-filled pages: about 0.1 s per
+/// Looks at every mapping of `process`. `read_contents` also reads the huge pages, for zero-filled pages: 0.1 to 0.5 s per
 /// GiB of huge pages. Nothing is faulted in: only pages that the page map shows present are read.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "overhead",
-        about: "what does watching cost the target, and us? [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB]",
+        about: "what does watching cost the target, and us? [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]",
         run: overhead::run,
     },
     Bench {

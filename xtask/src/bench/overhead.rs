@@ -18,7 +18,7 @@ const SETTLE: Duration = Duration::from_millis(600);
 /// for it.
 const STRETCH: Duration = Duration::from_millis(1600);
 
-/// `[PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB]`
+/// `[PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, without a rate at the default one.
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let count = args.first().map_or(Ok(50), |text| text.parse()).context("PAIRS is a number")?;
     ensure!(count >= 5, "fewer than 5 pairs show no spread");
