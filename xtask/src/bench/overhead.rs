@@ -33,6 +33,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         let begin = Instant::now();
         let mut watcher = Command::new(hugepilot)
             .args(["tune", "--dry-run", "--json", "--observe", "30s", "-p", &pid])
+            .args(args.get(3).map(|rate| format!("--rate={rate}")))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -58,7 +58,7 @@ fn the_amount_is_freed_and_less_than_a_huge_page_more() {
         ("exact", "10MiB", Some(Bytes::mib(10))),
         ("hawkeye", "1B", Some(Bytes::new(1))),
         ("emd", "33%", None),
-        ("heat", "21MiB", Some(Bytes::mib(21))),
+        ("heat --observe 200ms", "21MiB", Some(Bytes::mib(21))),
         ("exact", "1GiB", Some(Bytes::gib(1))),
     ] {
         let victim = Bloat::start(&[MIXED]).quiet();
