@@ -194,10 +194,6 @@ impl Member {
             weight: self.subject.weight,
         }
     }
-    /// What the page map showed freed.
-    fn freed(&self) -> Bytes {
-        self.splits.freed()
-    }
 }
 
 impl Run {

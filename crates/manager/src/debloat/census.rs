@@ -1,7 +1,5 @@
 //! Takes the census of a process: every huge page that may be split, and its zero-filled base pages.
 
-use std::collections::BTreeMap;
-
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
 use hugepilot_profiler::Scanner;
@@ -81,11 +79,6 @@ fn huge_regions(runs: &[PageRun], sizes: PageSizes) -> Vec<Region> {
 fn is_drawn(region: Region, part: Share) -> bool {
     let spread = region.get().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (spread >> 11) as f64 / (1_u64 << 53) as f64 <= part.get()
-}
-
-/// Regions of a census by number, for looking up.
-pub(super) fn zero_pages_of(census: &Census) -> BTreeMap<Region, u32> {
-    census.bloated.iter().map(|page| (page.region, page.zero_pages)).collect()
 }
 
 #[cfg(test)]

@@ -8,48 +8,41 @@ use hugepilot_record::{Mapping, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Region};
 
 use super::warnings::Trap;
-use super::{Member, Run, census};
+use super::{Member, Run};
 
 impl Run {
     pub(super) fn report(self) -> DebloatReport {
         let enough = self.plan.enough_for(self.wanted);
-        let planned = &self.plan.splits[..enough];
         let mut report = self.head();
-        let mut resident_before = Bytes::ZERO;
-        let mut resident_after = Bytes::ZERO;
+        let (mut resident_before, mut resident_after) = (Bytes::ZERO, Bytes::ZERO);
+        let mut lost: Vec<&Split> = Vec::new();
         for (index, member) in self.members.iter().enumerate() {
-            // Of a plan that was carried out also the later ones count: they make up for what failed.
-            let splits = if self.options.dry_run { planned } else { &self.plan.splits };
-            let mine: Vec<&Split> = splits.iter().filter(|split| split.process == index).collect();
-            let mut process = member.summary(self.options.dry_run, &mine);
-            let before = &member.found.mappings;
-            resident_before += before.iter().map(|mapping| mapping.resident).sum();
-            // What a process gave back when it ended or became another program is none of our doing.
-            let after = member.mappings_now();
-            let after = after.as_ref().unwrap_or(before);
-            resident_after += after.iter().map(|mapping| mapping.resident).sum();
-            if self.options.dry_run {
-                process.huge_pages_after = process.huge_pages_before.saturating_sub(process.split);
+            let (considered, gone) = if self.options.dry_run {
+                (&self.plan.splits[..enough], None)
             } else {
-                report.huge_again += member.huge_again();
-            }
+                // Also the later ones count: they make up for what failed.
+                (&self.plan.splits[..], Some(member.split_regions()))
+            };
+            let is_gone = |split: &&Split| gone.as_ref().is_none_or(|gone| gone.contains(&split.region));
+            let mine: Vec<&Split> =
+                considered.iter().filter(|split| split.process == index).filter(is_gone).collect();
+            let before = &member.found.mappings;
+            // What a process gave back when it ended or became another program is none of our doing.
+            let after = gone.as_ref().and_then(|_| member.mappings_now());
+            let process = member.summary(self.options.dry_run, &mine, after.as_deref());
+            resident_before += before.iter().map(|mapping| mapping.resident).sum();
+            resident_after += after.as_ref().unwrap_or(before).iter().map(|mapping| mapping.resident).sum();
+            report.huge_again += gone.as_ref().map_or(0, |gone| member.huge_again(gone));
             member.count(&mut report);
             report.freed_bytes += process.freed_bytes;
             report.huge_pages_split += process.split;
             report.huge_pages_before += process.huge_pages_before;
             report.huge_pages_after += process.huge_pages_after;
             report.processes.push(process);
+            lost.extend(mine);
         }
-        if !self.options.dry_run {
-            let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
-            report.rss_drop_bytes = signed(resident_before) - signed(resident_after);
-        }
-        let lost: Vec<&Split> = if self.options.dry_run {
-            planned.iter().collect()
-        } else {
-            let gone: Vec<_> = self.members.iter().map(Member::split_regions).collect();
-            self.plan.splits.iter().filter(|split| gone[split.process].contains(&split.region)).collect()
-        };
+        let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
+        report.rss_drop_bytes = signed(resident_before) - signed(resident_after);
         report.predicted_slowdown = self.slowdown(&lost);
         let trap = Trap::read(&self.members);
         report.warnings.extend(self.warnings);
@@ -86,43 +79,32 @@ impl Run {
 }
 
 impl Member {
-    fn summary(&self, dry_run: bool, planned: &[&Split]) -> ProcessDebloat {
-        let census = &self.found.census;
-        let zero_pages = census::zero_pages_of(census);
-        let bloat_of =
-            |region: &Region| census.sizes.base.times(zero_pages.get(region).copied().unwrap_or(0).into());
-        let gone: BTreeSet<Region> =
-            if dry_run { planned.iter().map(|split| split.region).collect() } else { self.split_regions() };
+    /// `gone` was split, or would be; `after` is what its mappings are now, where that is known.
+    fn summary(&self, dry_run: bool, gone: &[&Split], after: Option<&[Mapping]>) -> ProcessDebloat {
         let id = self.subject.process.id();
-        let bloat = census.bloat();
+        let bloat = self.found.census.bloat();
+        let given: Bytes = gone.iter().map(|split| split.frees).sum();
         let (before, split) = (self.huge_pages(&self.found.mappings), gone.len() as u64);
         ProcessDebloat {
             pid: id.pid,
             command: id.command.clone(),
             bloat_bytes_before: bloat,
-            bloat_bytes_after: bloat - gone.iter().map(bloat_of).sum(),
-            freed_bytes: if dry_run { planned.iter().map(|split| split.frees).sum() } else { self.freed() },
+            bloat_bytes_after: bloat - given,
+            freed_bytes: if dry_run { given } else { self.splits.freed() },
             split,
             huge_pages_before: before,
-            huge_pages_after: self
-                .mappings_now()
-                .map_or(before.saturating_sub(split), |now| self.huge_pages(&now)),
-            split_heat_ratio: self.heat_of(&gone, planned),
+            huge_pages_after: after.map_or(before.saturating_sub(split), |now| self.huge_pages(now)),
+            split_heat_ratio: self.heat_of(gone),
         }
     }
 
-    /// The share of the process's samples to be expected on what of `planned` is `gone`. Not the samples that were counted
-    /// there: those chose what went, so they are the lucky ones.
+    /// The share of the process's samples to be expected on what is `gone`. Not the samples that were counted there: those
+    /// chose what went, so they are the lucky ones.
     #[allow(clippy::cast_precision_loss)]
-    fn heat_of(&self, gone: &BTreeSet<Region>, planned: &[&Split]) -> Option<f64> {
+    fn heat_of(&self, gone: &[&Split]) -> Option<f64> {
         // Of none, what is to be expected is no share.
         let samples = self.stalls.as_ref().map(|stalls| stalls.samples).filter(|&samples| samples > 0)?;
-        let lost = planned
-            .iter()
-            .filter(|split| gone.contains(&split.region))
-            .map(|split| split.stalls)
-            .sum::<f64>();
-        Some(lost / samples as f64)
+        Some(gone.iter().map(|split| split.stalls).sum::<f64>() / samples as f64)
     }
 
     /// `None` when it ended or became another program.
@@ -138,8 +120,7 @@ impl Member {
     }
 
     /// Of those split, how many are huge again.
-    fn huge_again(&self) -> u64 {
-        let regions = self.split_regions();
+    fn huge_again(&self, regions: &BTreeSet<Region>) -> u64 {
         let is_huge =
             |&&region: &&Region| self.subject.process.region_pages(region).is_ok_and(|pages| pages.huge);
         regions.iter().filter(is_huge).count() as u64
