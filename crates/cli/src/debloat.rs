@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use hugepilot_kernel::{KernelError, Root, Target, cgroup, memory, probe};
-use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat};
-use hugepilot_policy::{DebloatPolicy, Fair, Order, Standing};
+use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
+use hugepilot_policy::{DebloatPolicy, Fair, Order};
 use hugepilot_record::Pid;
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_report::{debloat_text, json};
@@ -226,7 +226,7 @@ impl DebloatArgs {
         }
         for who in self.protect.iter().chain(&self.prefer).chain(self.weight.iter().map(|(who, _)| who)) {
             ensure!(
-                subjects.iter().any(|subject| is(subject.process.id(), who)),
+                subjects.iter().any(|subject| is_called(subject.process.id(), who)),
                 "none of the processes is called {who:?} or has that number"
             );
         }
@@ -235,13 +235,9 @@ impl DebloatArgs {
 
     fn subject(&self, process: hugepilot_kernel::Process) -> Subject {
         let id = process.id().clone();
-        let named = |list: &[String]| list.iter().any(|who| is(&id, who));
-        let standing = match () {
-            () if named(&self.protect) => Standing::Protected,
-            () if named(&self.prefer) => Standing::Preferred,
-            () => Standing::Normal,
-        };
-        let weight = self.weight.iter().find(|(who, _)| is(&id, who)).map_or(1.0, |&(_, weight)| weight);
+        let standing = standing(&id, &self.protect, &self.prefer);
+        let weight =
+            self.weight.iter().find(|(who, _)| is_called(&id, who)).map_or(1.0, |&(_, weight)| weight);
         Subject { process, standing, weight }
     }
 
@@ -289,11 +285,6 @@ impl DebloatArgs {
             calibration: machine.calibration,
         }
     }
-}
-
-/// Whether `who` is this process's number or name.
-fn is(id: &hugepilot_record::ProcessId, who: &str) -> bool {
-    id.command == who || id.pid.to_string() == who
 }
 
 #[cfg(test)]

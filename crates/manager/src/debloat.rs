@@ -9,7 +9,7 @@ use hugepilot_kernel::{Process, Target, TargetState};
 use hugepilot_policy::{Calibration, DebloatPolicy, Standing, Tenant, predict_slowdown};
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Pid, Split, SplitOutcome, SplitPlan};
+use hugepilot_record::{Pid, ProcessId, Split, SplitOutcome, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::ManagerError;
@@ -47,6 +47,21 @@ pub struct Subject {
     pub standing: Standing,
     /// Its weight, where shares go by weight.
     pub weight: f64,
+}
+
+/// Whether `who` is the number of this process, or its name.
+pub fn is_called(id: &ProcessId, who: &str) -> bool {
+    id.command == who || id.pid.to_string() == who
+}
+
+/// How to treat this process, by numbers and names. Protection goes before preference.
+pub fn standing(id: &ProcessId, protect: &[String], prefer: &[String]) -> Standing {
+    let named = |list: &[String]| list.iter().any(|who| is_called(id, who));
+    match () {
+        () if named(protect) => Standing::Protected,
+        () if named(prefer) => Standing::Preferred,
+        () => Standing::Normal,
+    }
 }
 
 /// What happens, for whoever shows progress.

@@ -10,6 +10,7 @@ use hugepilot_units::{Bytes, Nanos, Share};
 use super::history::Rules;
 use super::keys::Wrong;
 use super::watermark::Marks;
+use crate::debloat::{is_called, standing};
 
 /// The configuration. [`Config::default`] is sound, and [`Config::print`] explains every key.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,16 +94,11 @@ impl Config {
     }
 
     pub(super) fn standing(&self, id: &ProcessId) -> Standing {
-        let named = |list: &[String]| list.iter().any(|who| is(id, who));
-        match () {
-            () if named(&self.protect) => Standing::Protected,
-            () if named(&self.prefer) => Standing::Preferred,
-            () => Standing::Normal,
-        }
+        standing(id, &self.protect, &self.prefer)
     }
 
     pub(super) fn weight_of(&self, id: &ProcessId) -> f64 {
-        self.weight.iter().find(|(who, _)| is(id, who)).map_or(1.0, |(_, &weight)| weight)
+        self.weight.iter().find(|(who, _)| is_called(id, who)).map_or(1.0, |(_, &weight)| weight)
     }
 
     /// What is wrong with the values, alone and together.
@@ -123,9 +119,4 @@ impl Config {
         within("max_flips", (1..=20).contains(&self.max_flips))?;
         within("weight", self.weight.values().all(|weight| weight.is_finite() && *weight > 0.0))
     }
-}
-
-/// Whether `who` is this process's number or name.
-fn is(id: &ProcessId, who: &str) -> bool {
-    id.command == who || id.pid.to_string() == who
 }
