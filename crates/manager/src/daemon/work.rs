@@ -179,6 +179,7 @@ impl Daemon<'_> {
             return Ok(None);
         }
         let (mut stalls, order) = self.look_for_heat(seen, &found.targets);
+        let exact = config.policy(order).needs_exact_census();
         let mut guests = Vec::new();
         for (index, target) in found.targets.into_iter().enumerate() {
             let mut pace = Ok(Pace::Go);
@@ -186,7 +187,7 @@ impl Daemon<'_> {
                 pace = self.pace(&mut over_budget);
                 matches!(pace, Ok(Pace::Go | Pace::Waited))
             };
-            let taken = census::take(&*target, Share::ALL, &mut each);
+            let taken = census::take(&*target, Share::ALL, exact, &mut each);
             if pace? == Pace::Stop {
                 return Ok(None);
             }
