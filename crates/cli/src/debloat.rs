@@ -92,7 +92,7 @@ pub(crate) enum OrderArg {
     Emd,
     /// Exact bloat density
     Exact,
-    /// Most freed bytes for each stall that the split brings back
+    /// Most freed bytes for the time that the split should cost
     Heat,
 }
 
