@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use hugepilot_kernel::Pages;
 use hugepilot_lab::LabError;
 use hugepilot_lab::workload::{
-    self, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern, RandomAccessConfig, RunConfig, Side,
-    Spec, TlbFriendlyConfig,
+    self, HashInsertConfig, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern, RandomAccessConfig,
+    RunConfig, Side, Spec, TlbFriendlyConfig,
 };
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::promote_all;
@@ -57,6 +57,12 @@ Examples:
   hugepilot lab workload hot-set --hot 256MiB --pattern chase --threads 4 --seconds 30
   hugepilot lab workload hot-set --announce --seconds 0   (says where its hot regions are; runs until killed)";
 
+const HASH_INSERT_EXAMPLES: &str = "\
+Examples:
+  hugepilot lab workload hash-insert                        (ten million entries once: fixed work, 272 MiB)
+  GLIBC_TUNABLES=glibc.malloc.hugetlb=1 hugepilot lab workload hash-insert --entries 100000000
+  hugepilot lab workload hash-insert --seconds 10s          (table after table, with a line per second)";
+
 const RANDOM_ACCESS_EXAMPLES: &str = "\
 Examples:
   hugepilot lab workload random-access --size 2GiB --bloat 80,20 --bloat-side right
@@ -74,6 +80,9 @@ enum Name {
     Gups(PlainArgs),
     /// Random look-ups in a hash map from the global allocator.
     HashMap(PlainArgs),
+    /// Insertions into a hash map from the global allocator, hashed by CRC-32C: the same work each time, then it ends.
+    #[command(after_help = HASH_INSERT_EXAMPLES)]
+    HashInsert(HashInsertArgs),
     /// Random look-ups in a B-tree from the global allocator.
     Tree(PlainArgs),
     /// The triad a = b + s·c over three arrays; huge pages gain little.
@@ -115,6 +124,18 @@ struct PlainArgs {
 }
 
 #[derive(Debug, Args)]
+struct HashInsertArgs {
+    /// How many entries a table gets: the keys from 0 on. Each thread has a table of its own.
+    #[arg(long, value_name = "N", default_value_t = HashInsertConfig::DEFAULT.entries)]
+    entries: u64,
+    /// Which pages to ask the kernel for: none but `default`, because the global allocator chooses.
+    #[arg(long, value_enum)]
+    pages: Option<PagesArg>,
+    #[command(flatten)]
+    work: WorkArgs,
+}
+
+#[derive(Debug, Args)]
 struct TlbFriendlyArgs {
     #[command(flatten)]
     plain: PlainArgs,
@@ -150,12 +171,14 @@ struct RandomAccessArgs {
     common: CommonArgs,
 }
 
+/// How long to work, and what to print: for every workload.
 #[derive(Debug, Args)]
-struct CommonArgs {
+struct WorkArgs {
     /// Threads that work.
     #[arg(long, value_name = "N", default_value_t = RunConfig::DEFAULT.threads)]
     threads: usize,
-    /// Stop after this time; 0 runs until killed or until nobody reads. Default: 10s, or no limit with --ops.
+    /// Stop after this time; 0 runs until killed or until nobody reads. Default: 10s, but no limit with --ops or for
+    /// fixed work.
     #[arg(long, value_name = "TIME")]
     seconds: Option<Nanos>,
     /// Stop each thread after this many operations: fixed work, to compare times.
@@ -164,6 +187,18 @@ struct CommonArgs {
     /// Time between two lines.
     #[arg(long, value_name = "TIME", default_value_t = RunConfig::DEFAULT.interval)]
     interval: Nanos,
+    /// After `ready`, begin to work only when a line `go` comes on stdin.
+    #[arg(long)]
+    wait: bool,
+    /// Time batches of this many operations, and print a line `latency p50_ns … p99_ns … max_ns …` at the end.
+    #[arg(long, value_name = "N")]
+    steps: Option<NonZeroU64>,
+}
+
+#[derive(Debug, Args)]
+struct CommonArgs {
+    #[command(flatten)]
+    work: WorkArgs,
     /// What the random choices start from: the same seed makes the same accesses.
     #[arg(long, value_name = "N", default_value_t = MemoryConfig::DEFAULT.seed)]
     seed: u64,
@@ -173,12 +208,6 @@ struct CommonArgs {
     /// Print a line `hot START-END` for the regions that huge pages pay for, before `ready`.
     #[arg(long)]
     announce: bool,
-    /// After `ready`, begin to work only when a line `go` comes on stdin.
-    #[arg(long)]
-    wait: bool,
-    /// Time batches of this many operations, and print a line `latency p50_ns … p99_ns … max_ns …` at the end.
-    #[arg(long, value_name = "N")]
-    steps: Option<NonZeroU64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -273,6 +302,7 @@ fn plan(name: Name) -> (Spec, RunConfig) {
         Name::PointerChase(args) => (Spec::PointerChase(args.memory()), args.common.run()),
         Name::Gups(args) => (Spec::Gups(args.memory()), args.common.run()),
         Name::HashMap(args) => (Spec::HashMap(args.memory()), args.common.run()),
+        Name::HashInsert(args) => args.plan(),
         Name::Tree(args) => (Spec::Tree(args.memory()), args.common.run()),
         Name::Stream(args) => (Spec::Stream(args.memory()), args.common.run()),
         Name::TlbFriendly(args) => {
@@ -293,6 +323,23 @@ impl PlainArgs {
     /// The same for a workload that is about bloat, of which there is none without huge pages.
     fn bloated(&self) -> MemoryConfig {
         self.common.memory(self.footprint, Pages::Huge)
+    }
+}
+
+impl HashInsertArgs {
+    /// One table filled once, unless a time or a number of operations is given.
+    fn plan(&self) -> (Spec, RunConfig) {
+        let mut run = self.work.run();
+        if self.work.seconds.is_none() && run.ops.is_none() {
+            (run.ops, run.seconds) = (Some(self.entries), None);
+        }
+        (
+            Spec::HashInsert(HashInsertConfig {
+                entries: self.entries,
+                pages: pages(self.pages, Pages::Default),
+            }),
+            run,
+        )
     }
 }
 
@@ -318,20 +365,29 @@ impl RandomAccessArgs {
 
 impl CommonArgs {
     fn memory(&self, footprint: Bytes, default: Pages) -> MemoryConfig {
-        let pages = match self.pages {
-            None => default,
-            Some(PagesArg::Default) => Pages::Default,
-            Some(PagesArg::Base) => Pages::Base,
-            Some(PagesArg::Huge) => Pages::Huge,
-        };
-        MemoryConfig { footprint, pages, seed: self.seed }
+        MemoryConfig { footprint, pages: pages(self.pages, default), seed: self.seed }
     }
 
     fn run(&self) -> RunConfig {
+        RunConfig { announce: self.announce, ..self.work.run() }
+    }
+}
+
+fn pages(asked: Option<PagesArg>, default: Pages) -> Pages {
+    match asked {
+        None => default,
+        Some(PagesArg::Default) => Pages::Default,
+        Some(PagesArg::Base) => Pages::Base,
+        Some(PagesArg::Huge) => Pages::Huge,
+    }
+}
+
+impl WorkArgs {
+    fn run(&self) -> RunConfig {
         let default = if self.ops.is_some() { None } else { RunConfig::DEFAULT.seconds };
         let seconds = self.seconds.map_or(default, |time| (time > Nanos::ZERO).then_some(time));
-        let Self { threads, ops, interval, announce, wait, steps, .. } = *self;
-        RunConfig { threads, seconds, ops, interval, announce, wait, steps }
+        let Self { threads, ops, interval, wait, steps, .. } = *self;
+        RunConfig { threads, seconds, ops, interval, announce: false, wait, steps }
     }
 }
 
@@ -360,6 +416,19 @@ mod tests {
         assert_eq!(planned("gups"), (Spec::Gups(MemoryConfig::DEFAULT), run));
         assert_eq!(planned("tlb-friendly"), (Spec::TlbFriendly(TlbFriendlyConfig::DEFAULT), run));
         assert_eq!(planned("random-access"), (Spec::RandomAccess(RandomAccessConfig::default()), run));
+    }
+
+    #[test]
+    fn a_hash_table_is_filled_once_unless_told_otherwise() {
+        let run = |flags: &str| planned(&format!("hash-insert{flags}")).1;
+        let once = |entries| RunConfig { ops: Some(entries), seconds: None, ..RunConfig::DEFAULT };
+        assert_eq!(planned("hash-insert"), (Spec::HashInsert(HashInsertConfig::DEFAULT), once(10_000_000)));
+        assert_eq!(run(" --entries 7"), once(7));
+        assert_eq!(run(" --entries 7 --ops 9"), once(9));
+        assert_eq!(run(" --seconds 3").seconds, Some(Nanos::seconds(3)));
+        assert_eq!((run(" --seconds 0").seconds, run(" --seconds 0").ops), (None, None));
+        let asked = planned("hash-insert --entries 7 --pages huge").0;
+        assert_eq!(asked, Spec::HashInsert(HashInsertConfig { entries: 7, pages: Pages::Huge }));
     }
 
     #[test]

@@ -27,6 +27,35 @@ pub enum LabError {
         /// The largest footprint that would do.
         most: Bytes,
     },
+    /// The same for a workload that is told how many entries it gets.
+    #[error(
+        "{workload} needs {need}, but {available} of memory is available and {reserve} of it must stay free; \
+         ask for --entries of at most {most}"
+    )]
+    TooManyEntries {
+        /// Which workload.
+        workload: &'static str,
+        /// What it would take; [`Bytes::MAX`] for more than it can have anywhere.
+        need: Bytes,
+        /// What is there (`MemAvailable`).
+        available: Bytes,
+        /// What must be left.
+        reserve: Bytes,
+        /// The most entries that would do.
+        most: u64,
+    },
+    /// No entries.
+    #[error("--entries must be at least 1; leave it out for ten million")]
+    NoEntries,
+    /// The global allocator did not give the memory.
+    #[error(
+        "the allocator has no memory for the table of {workload}; ask for fewer --entries or raise the limit on \
+         address space"
+    )]
+    Refused {
+        /// Which workload.
+        workload: &'static str,
+    },
     /// A size that leaves nothing to do.
     #[error("{flag} {found} is too small; ask for at least {least}")]
     TooSmall {

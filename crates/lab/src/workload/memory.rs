@@ -7,7 +7,7 @@ use super::rng::mix;
 use crate::{LabError, Result};
 
 /// What every workload leaves free, so that it is neither swapped nor killed, nor anyone else.
-const RESERVE: Bytes = Bytes::gib(1);
+pub(crate) const RESERVE: Bytes = Bytes::gib(1);
 
 /// What a workload needs to know of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +74,13 @@ impl MemoryConfig {
 
     /// Refuses a choice of pages, for workloads that live in the global allocator.
     pub(crate) fn refuse_pages(self, workload: &'static str) -> Result<()> {
-        if self.pages == Pages::Default { Ok(()) } else { Err(LabError::PagesNotOurs { workload }) }
+        refuse_pages(self.pages, workload)
     }
+}
+
+/// As [`MemoryConfig::refuse_pages`].
+pub(crate) fn refuse_pages(pages: Pages, workload: &'static str) -> Result<()> {
+    if pages == Pages::Default { Ok(()) } else { Err(LabError::PagesNotOurs { workload }) }
 }
 
 /// Reserves `len` bytes, named after the workload in `/proc/PID/maps`. Nothing is resident yet.

@@ -14,8 +14,10 @@
 //! A closed pipe ends a run quietly. The inner loops are functions of their own, so that a profile names them.
 
 mod btree;
+mod crc32c;
 mod cycle;
 mod gups;
+mod hash_insert;
 mod hash_map;
 mod hot_set;
 mod latency;
@@ -33,8 +35,10 @@ mod tree;
 
 use std::process;
 
+use hugepilot_kernel::Pages;
 use hugepilot_units::AddrRange;
 
+pub use hash_insert::HashInsertConfig;
 pub use hot_set::{HotSetConfig, Pattern};
 pub use latency::Latency;
 pub use memory::{Machine, MemoryConfig};
@@ -88,6 +92,8 @@ pub enum Spec {
     Gups(MemoryConfig),
     /// Random look-ups in a hash map.
     HashMap(MemoryConfig),
+    /// Insertions into a hash map, from nothing to full.
+    HashInsert(HashInsertConfig),
     /// Random look-ups in a B-tree.
     Tree(MemoryConfig),
     /// `a = b + s·c` over three arrays.
@@ -110,6 +116,7 @@ impl Spec {
             Self::PointerChase(_) => pointer_chase::NAME,
             Self::Gups(_) => gups::NAME,
             Self::HashMap(_) => hash_map::NAME,
+            Self::HashInsert(_) => hash_insert::NAME,
             Self::Tree(_) => tree::NAME,
             Self::Stream(_) => stream::NAME,
             Self::TlbFriendly(_) => tlb_friendly::NAME,
@@ -127,9 +134,27 @@ impl Spec {
         }
     }
 
-    /// What it is told about its memory.
-    pub const fn memory(&self) -> &MemoryConfig {
-        match self {
+    /// Which pages the kernel is asked for.
+    pub const fn pages(&self) -> Pages {
+        match (self, self.memory()) {
+            (_, Some(memory)) => memory.pages,
+            (Self::HashInsert(config), None) => config.pages,
+            (_, None) => Pages::Default,
+        }
+    }
+
+    /// What its random choices start from; 0 where nothing is left to chance.
+    pub const fn seed(&self) -> u64 {
+        match self.memory() {
+            Some(memory) => memory.seed,
+            None => 0,
+        }
+    }
+
+    /// What it is told about its memory, where that is a footprint.
+    const fn memory(&self) -> Option<&MemoryConfig> {
+        Some(match self {
+            Self::HashInsert(_) => return None,
             Self::HotSet(config) => &config.memory,
             Self::TlbFriendly(config) => &config.memory,
             Self::RandomAccess(config) => &config.memory,
@@ -140,7 +165,7 @@ impl Spec {
             | Self::Stream(memory)
             | Self::BTree(memory)
             | Self::Memcached(memory) => memory,
-        }
+        })
     }
 
     /// Reserves and fills its memory, for so many threads: seconds for gigabytes.
@@ -150,6 +175,9 @@ impl Spec {
             Self::PointerChase(memory) => Box::new(pointer_chase::PointerChase::prepare(*memory, machine)?),
             Self::Gups(memory) => Box::new(gups::Gups::prepare(*memory, machine)?),
             Self::HashMap(memory) => Box::new(hash_map::HashMapLookups::prepare(*memory, machine)?),
+            Self::HashInsert(config) => {
+                Box::new(hash_insert::HashInsert::prepare(*config, machine, threads)?)
+            }
             Self::Tree(memory) => Box::new(tree::TreeLookups::prepare(*memory, machine)?),
             Self::Stream(memory) => Box::new(stream::Stream::prepare(*memory, machine)?),
             Self::TlbFriendly(config) => Box::new(tlb_friendly::TlbFriendly::prepare(*config, machine)?),
