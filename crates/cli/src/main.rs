@@ -11,6 +11,7 @@ mod exit;
 mod interrupt;
 mod lab;
 mod output;
+mod pool;
 mod status;
 mod target;
 mod tune;
@@ -43,6 +44,7 @@ enum Verb {
     Debloat(Box<debloat::DebloatArgs>),
     Doctor(doctor::DoctorArgs),
     Lab(lab::LabArgs),
+    Pool(pool::PoolArgs),
     Status(status::StatusArgs),
     Tune(Box<tune::TuneArgs>),
 }
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Verb::Debloat(args) => debloat::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lab(args) => lab::run(args),
+        Verb::Pool(args) => pool::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Tune(args) => tune::run(&args),
     };

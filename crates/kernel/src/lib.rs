@@ -9,6 +9,7 @@ pub mod cgroup;
 pub mod cpu;
 mod error;
 pub mod fake;
+pub mod hugetlb;
 pub mod memory;
 pub mod perf;
 pub mod probe;

@@ -1,5 +1,6 @@
 //! The memory of the whole system: `/proc/meminfo`, `/proc/buddyinfo`, pressure.
 
+use hugepilot_record::pool::{PoolMemory, ZoneBlocks};
 use hugepilot_units::{Bytes, PageSizes};
 
 use crate::{KernelError, Result, Root};
@@ -11,6 +12,8 @@ pub struct MemInfo {
     pub total: Bytes,
     /// What could be had without swapping (`MemAvailable`).
     pub available: Bytes,
+    /// What nothing is in (`MemFree`).
+    pub free: Bytes,
     /// Memory that the hardware lost (`HardwareCorrupted`).
     pub corrupted: Bytes,
 }
@@ -32,6 +35,7 @@ pub fn mem_info(root: &Root) -> Result<MemInfo> {
     Ok(MemInfo {
         total: need("MemTotal")?,
         available: need("MemAvailable")?,
+        free: field("MemFree").unwrap_or(Bytes::ZERO),
         corrupted: field("HardwareCorrupted").unwrap_or(Bytes::ZERO),
     })
 }
@@ -58,18 +62,24 @@ pub fn underused_splits(root: &Root) -> Option<u64> {
 /// # Errors
 /// [`KernelError::Read`].
 pub fn free_huge(root: &Root, sizes: PageSizes) -> Result<Bytes> {
-    let text = root.read_text("proc/buddyinfo")?;
-    let order_of_huge = sizes.base_per_huge().ilog2() as usize;
-    let mut free = Bytes::ZERO;
-    for line in text.lines() {
-        let counts = line.split_ascii_whitespace().skip(4);
-        for (order, count) in counts.enumerate().skip(order_of_huge) {
-            let block =
-                Bytes::new(sizes.base.get().checked_shl(u32::try_from(order).unwrap_or(64)).unwrap_or(0));
-            free += block.times(count.parse().unwrap_or(0));
-        }
-    }
-    Ok(free)
+    let zones = free_blocks(root)?;
+    let memory = PoolMemory { base_page_bytes: sizes.base, zones, ..PoolMemory::default() };
+    Ok(memory.free_in_blocks_of(sizes.huge))
+}
+
+/// Free blocks of each zone by order, from `/proc/buddyinfo`.
+///
+/// # Errors
+/// [`KernelError::Read`].
+pub fn free_blocks(root: &Root) -> Result<Vec<ZoneBlocks>> {
+    // "Node 0, zone   Normal    106    411    577 …"
+    let zone = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let node = words.nth(1)?.trim_end_matches(',').parse().ok()?;
+        let zone = words.nth(1)?.to_owned();
+        Some(ZoneBlocks { node, zone, free_blocks: words.map(|count| count.parse().unwrap_or(0)).collect() })
+    };
+    Ok(root.read_text("proc/buddyinfo")?.lines().filter_map(zone).collect())
 }
 
 /// How much tasks waited for memory, in percent of the last ten seconds (PSI).

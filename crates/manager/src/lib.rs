@@ -12,6 +12,7 @@ pub mod debloat;
 pub mod demo;
 mod error;
 pub mod launch;
+pub mod pool;
 pub mod progress;
 pub mod settings;
 pub mod shrink;

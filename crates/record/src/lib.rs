@@ -16,6 +16,7 @@ mod mapping;
 pub mod measures;
 mod pages;
 mod plan;
+pub mod pool;
 mod process;
 mod sample;
 pub mod settings;

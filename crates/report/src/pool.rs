@@ -1,0 +1,195 @@
+//! `pool` as text.
+
+mod explain;
+
+use std::fmt::Write;
+
+use hugepilot_record::pool::{Pool, PoolChange, PoolMemory, PoolPages, PoolReport, PoolUser, ZoneBlocks};
+use hugepilot_units::Bytes;
+
+use crate::table::table;
+
+pub use explain::pool_explained;
+
+/// Processes shown.
+const SHOWN: usize = 30;
+
+/// What is there for people: each pool, the memory they are made of, and who uses them.
+pub fn pool_text(report: &PoolReport) -> String {
+    let mut text = pools(&report.pools);
+    text.push('\n');
+    text.push_str(&memory(&report.memory, &page_sizes(&report.pools)));
+    text.push('\n');
+    text.push_str(&users(&report.processes));
+    for mount in &report.mounts {
+        let _ = writeln!(text, "hugetlbfs on {} ({})", mount.path, mount.options);
+    }
+    if report.mounts.is_empty() {
+        text.push_str("no hugetlbfs is mounted\n");
+    }
+    for warning in &report.warnings {
+        let _ = writeln!(text, "note: {warning}");
+    }
+    text
+}
+
+fn page_sizes(pools: &[Pool]) -> Vec<Bytes> {
+    pools.iter().map(|pool| pool.page_bytes).collect()
+}
+
+fn pools(pools: &[Pool]) -> String {
+    if pools.is_empty() {
+        return "This kernel has no hugetlb pools.\n".to_owned();
+    }
+    let header = ["SIZE", "NODE", "PAGES", "FREE", "RESERVED", "IN_USE", "SURPLUS", "OVERCOMMIT", "MEMORY"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for pool in pools {
+        let size = if pool.is_default {
+            format!("{} (default)", pool.page_bytes)
+        } else {
+            pool.page_bytes.to_string()
+        };
+        rows.push(row(size, "all".to_owned(), &pool.pages, Some(pool.overcommit), pool.page_bytes));
+        if pool.nodes.len() > 1 {
+            let of_node = |part: &hugepilot_record::pool::NodePool| {
+                row(String::new(), part.node.to_string(), &part.pages, None, pool.page_bytes)
+            };
+            rows.extend(pool.nodes.iter().map(of_node));
+        }
+    }
+    table(rows, &[1, 2, 3, 4, 5, 6, 7, 8])
+}
+
+fn row(size: String, node: String, pages: &PoolPages, overcommit: Option<u64>, page: Bytes) -> Vec<String> {
+    let count = |count: Option<u64>| count.map_or_else(unknown, |count| count.to_string());
+    vec![
+        size,
+        node,
+        pages.total.to_string(),
+        pages.free.to_string(),
+        count(pages.reserved),
+        pages.in_use().to_string(),
+        pages.surplus.to_string(),
+        count(overcommit),
+        page.times(pages.total).to_string(),
+    ]
+}
+
+/// Free blocks by size, and what of them is large enough for each of `sizes` that blocks can hold.
+fn memory(memory: &PoolMemory, sizes: &[Bytes]) -> String {
+    let mut text = format!(
+        "memory: {} in all, {} available, {} free; free blocks by size:\n",
+        memory.total_bytes, memory.available_bytes, memory.free_bytes
+    );
+    let orders = memory.zones.iter().map(|zone| zone.free_blocks.len()).max().unwrap_or(0);
+    let mut header = vec!["NODE".to_owned(), "ZONE".to_owned()];
+    header.extend((0..orders).map(|order| memory.block(order).to_string()));
+    let mut rows = vec![header];
+    rows.extend(memory.zones.iter().map(|zone| blocks(zone, orders)));
+    let right: Vec<usize> = (2..orders + 2).collect();
+    text.push_str(&table(rows, &right));
+    for &size in sizes.iter().filter(|&&size| size <= memory.largest_block()) {
+        let free = memory.free_in_blocks_of(size);
+        let _ = writeln!(text, "free in blocks of {size} and more: {free}");
+    }
+    text
+}
+
+fn blocks(zone: &ZoneBlocks, orders: usize) -> Vec<String> {
+    let mut row = vec![zone.node.to_string(), zone.zone.clone()];
+    row.extend(zone.free_blocks.iter().map(u64::to_string));
+    row.resize(orders + 2, String::new());
+    row
+}
+
+fn users(users: &[PoolUser]) -> String {
+    if users.is_empty() {
+        return "no process has pages of a pool\n".to_owned();
+    }
+    let mut rows = vec![["PID", "COMMAND", "HUGETLB", "PRIVATE", "SHARED"].map(str::to_owned).to_vec()];
+    let size = |bytes: Option<Bytes>| bytes.map_or_else(unknown, |bytes| bytes.to_string());
+    rows.extend(users.iter().take(SHOWN).map(|user| {
+        vec![
+            user.pid.to_string(),
+            user.command.clone(),
+            user.hugetlb_bytes.to_string(),
+            size(user.private_bytes),
+            size(user.shared_bytes),
+        ]
+    }));
+    let mut text = table(rows, &[0, 2, 3, 4]);
+    if users.len() > SHOWN {
+        let _ = writeln!(text, "and {} more processes (--json has all)", users.len() - SHOWN);
+    }
+    text
+}
+
+fn unknown() -> String {
+    "-".to_owned()
+}
+
+/// What came of setting a pool, for people: the result, why it is not more, how to keep it and how to undo it.
+pub fn pool_change_text(change: &PoolChange) -> String {
+    let mut text = format!("{}\n", result(change));
+    for why in &change.why {
+        let _ = writeln!(text, "why: {why}");
+    }
+    for fix in &change.fixes {
+        let _ = writeln!(text, "fix: {fix}");
+    }
+    let is_short = change.after.is_some_and(|after| after.persistent() < change.requested);
+    if is_short && !change.interrupted {
+        text.push_str(&memory(&change.memory, &[change.page_bytes]));
+    }
+    for warning in &change.warnings {
+        let _ = writeln!(text, "note: {warning}");
+    }
+    if let Some(undo) = &change.undo {
+        let _ = writeln!(text, "undo: {undo}");
+    }
+    text.push_str(&kept(change));
+    text
+}
+
+fn result(change: &PoolChange) -> String {
+    let (size, before, asked) = (change.page_bytes, &change.before, change.requested);
+    let place = change.node.map_or_else(String::new, |node| format!(" on node {node}"));
+    let was = before.persistent();
+    let Some(after) = &change.after else {
+        return match (change.dry_run, change.is_complete()) {
+            (true, true) => {
+                format!("{was} pages of {size}{place}; would ask for {asked}; nothing was changed")
+            }
+            (_, _) => format!("{was} pages of {size}{place}; {asked} were asked for, and refused"),
+        };
+    };
+    let got = after.persistent();
+    let memory = size.times(after.total);
+    let compacted = if change.compacted { ", memory compacted first" } else { "" };
+    let seconds = change.seconds.unwrap_or(0.0);
+    let surplus = match after.surplus {
+        0 => String::new(),
+        surplus => format!(", and {surplus} of surplus"),
+    };
+    format!(
+        "{got} of {asked} pages of {size}{place}{surplus}, {was} before: {memory} set aside, {} pages free; took {seconds:.2} s{compacted}",
+        after.free
+    )
+}
+
+fn kept(change: &PoolChange) -> String {
+    let Some(permanent) =
+        change.permanent.as_ref().filter(|_| change.is_complete() || change.after.is_some())
+    else {
+        return String::new();
+    };
+    let apply = if permanent.file.contains("tmpfiles") {
+        "sudo systemd-tmpfiles --create"
+    } else {
+        "sudo sysctl --system"
+    };
+    format!(
+        "to have {} after each boot, either\n  echo '{}' | sudo tee {} && {apply}\nor, surer, on the kernel command line\n  {}\n",
+        change.requested, permanent.line, permanent.file, permanent.kernel_command_line
+    )
+}
