@@ -172,7 +172,7 @@ fn result(change: &PoolChange) -> String {
         surplus => format!(", and {surplus} of surplus"),
     };
     format!(
-        "{got} of {asked} pages of {size}{place}{surplus}, {was} before: {memory} set aside, {} pages free; took {seconds:.2} s{compacted}",
+        "{got} of {asked} pages of {size}{place}{surplus}, {was} before: {memory} set aside, free pages: {}; took {seconds:.2} s{compacted}",
         after.free
     )
 }

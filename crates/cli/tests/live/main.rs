@@ -29,5 +29,6 @@ mod unprivileged; // what works without rights, and how the rest is refused
 mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
 mod launched; // tune -- CMD
+mod pool; // pools: set, seen, given back
 mod quality; // the hot is promoted, and nothing else
 mod status; // every number checked

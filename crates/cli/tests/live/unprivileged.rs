@@ -77,7 +77,7 @@ fn own_workload() -> (Nobody, Workload) {
 }
 
 /// We can become nobody.
-fn can_be_nobody() -> Need {
+pub(crate) fn can_be_nobody() -> Need {
     need::all([need::live(), need::root(), need::program("setpriv")])
 }
 
