@@ -6,6 +6,7 @@
 
 mod advice;
 
+use std::cmp::Ordering;
 use std::time::Instant;
 
 use hugepilot_kernel::{KernelError, Refusal, Root, hugetlb};
@@ -220,7 +221,11 @@ impl<'a> Setter<'a> {
                 Err(error) => self.change.warnings.push(format!("memory was not compacted: {error}")),
             }
         }
-        let done = if grows { self.grow(interrupted) } else { self.ask(self.request.count) };
+        let done = match self.request.count.cmp(&self.change.before.persistent()) {
+            Ordering::Greater => self.grow(interrupted),
+            Ordering::Less => self.ask(self.request.count),
+            Ordering::Equal => Ok(()),
+        };
         // What was got before something failed must be told, too.
         self.change.after = Some(self.now()?);
         self.change.memory = self.memory()?;
