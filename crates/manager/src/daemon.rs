@@ -76,8 +76,8 @@ pub trait World {
     fn guests(&self, config: &Config, each: &mut dyn FnMut() -> bool) -> Result<Guests, KernelError>;
     /// Whether this very process still runs.
     fn lives(&self, key: Key) -> bool;
-    /// Samples the processes for `time`, and says for each how often it waited for each of its regions. `each` says whether
-    /// to go on.
+    /// Samples the processes for `time`, and says for each how often it waited for each of its regions; `None` for one that
+    /// could not be sampled. `each` says whether to go on.
     ///
     /// # Errors
     /// [`ManagerError::Sample`].
@@ -86,7 +86,7 @@ pub trait World {
         guests: &[Rc<dyn Target>],
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<BTreeMap<Region, u32>>, ManagerError>;
+    ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError>;
     /// Who makes regions huge again, by which setting, and what to change. `advised`: the program asked for huge pages there.
     fn who_collapses(&self, advised: bool) -> String;
 }

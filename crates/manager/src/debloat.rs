@@ -9,13 +9,13 @@ use hugepilot_kernel::{Process, Target, TargetState};
 use hugepilot_policy::{Calibration, DebloatPolicy, Standing, Tenant, predict_slowdown};
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Pid, ProcessId, Split, SplitOutcome, SplitPlan};
+use hugepilot_record::{Errno, Pid, ProcessId, Split, SplitOutcome, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::ManagerError;
 use crate::act::split::Splits;
 use census::Found;
-use stalls::Stalls;
+use stalls::{Seen, Stalls};
 
 /// How to de-bloat.
 #[derive(Clone, Debug)]
@@ -162,7 +162,15 @@ fn observe(
         !interrupted()
     };
     match stalls::observe(&processes, options.observe, options.rate_hz, options.tlb_entries, &mut each) {
-        Ok(seen) => Ok(seen),
+        Ok(Seen { stalls, refused }) => {
+            let unseen = stalls.iter().filter(|stalls| stalls.is_none()).count();
+            let of = |why| format!("{unseen} of {} processes were not sampled: {why}", stalls.len());
+            warnings.extend(refused.map(|error| match error.errno() {
+                Some(Errno::EMFILE) => of("there are more than can be, and they are the smallest".to_owned()),
+                _ => of(error.to_string()),
+            }));
+            Ok(stalls)
+        }
         // Only the order that is made of heat cannot do without.
         Err(error) if options.policy.order.needs_heat() => Err(error),
         Err(error) => {

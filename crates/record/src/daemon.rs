@@ -80,6 +80,8 @@ pub enum Event {
         order: String,
         /// Processes that can give something.
         processes: u64,
+        /// Of these, the smallest, which could not be sampled and count as cold: there are too many, or it may not be.
+        not_sampled: u64,
         /// Their huge pages.
         huge_pages: u64,
         /// Huge pages that could be split.

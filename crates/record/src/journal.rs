@@ -30,6 +30,8 @@ impl Errno {
     pub const EBUSY: Self = Self(16);
     /// The kernel will not do this here.
     pub const EINVAL: Self = Self(22);
+    /// No descriptors left.
+    pub const EMFILE: Self = Self(24);
     /// The kernel lacks the call.
     pub const ENOSYS: Self = Self(38);
 }

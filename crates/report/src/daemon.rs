@@ -27,10 +27,22 @@ pub fn daemon_text(line: &Line) -> String {
         Event::Working { why: Why::Pressure } => {
             format!("working: tasks wait for memory, and use is above {low}")
         }
-        Event::Planned { processes, candidates, could_free_bytes, wanted_bytes, seconds, .. } => format!(
-            "{candidates} huge pages of {processes} processes could free {could_free_bytes}, {wanted_bytes} wanted; found in \
-             {seconds:.1} s"
-        ),
+        Event::Planned {
+            processes,
+            not_sampled,
+            candidates,
+            could_free_bytes,
+            wanted_bytes,
+            seconds,
+            ..
+        } => {
+            let unseen =
+                if *not_sampled == 0 { String::new() } else { format!(" ({not_sampled} not sampled)") };
+            format!(
+                "{candidates} huge pages of {processes} processes{unseen} could free {could_free_bytes}, {wanted_bytes} \
+                 wanted; found in {seconds:.1} s"
+            )
+        }
         Event::Freed { freed_bytes, huge_pages_split, processes, failed, over_budget, .. } => format!(
             "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{}{}{}",
             of(processes),
@@ -123,6 +135,7 @@ mod tests {
         let planned = Event::Planned {
             order: "heat".into(),
             processes: 2,
+            not_sampled: 1,
             huge_pages: 4000,
             candidates: 3000,
             could_free_bytes: Bytes::gib(4),

@@ -197,13 +197,12 @@ impl World for Machine<'_> {
         guests: &[Rc<dyn Target>],
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<BTreeMap<Region, u32>>, ManagerError> {
+    ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
         let processes = self.processes.borrow();
         let is_meant = |process: &&Process| guests.iter().any(|guest| guest.id() == process.id());
         let processes: Vec<&Process> = processes.iter().map(|process| &**process).filter(is_meant).collect();
         let seen = stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
-        // One that could not be sampled counts as cold.
-        Ok(seen.into_iter().map(|stalls| stalls.map(|stalls| stalls.regions).unwrap_or_default()).collect())
+        Ok(seen.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
     }
 
     fn who_collapses(&self, advised: bool) -> String {

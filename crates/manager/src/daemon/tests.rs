@@ -15,6 +15,8 @@ use super::*;
 const BEGIN: Nanos = Nanos::seconds(1000);
 /// A fake's clock starts here.
 const FAKE_BEGIN: Nanos = Nanos::seconds(1);
+/// This process cannot be sampled.
+const UNSAMPLED: Pid = Pid(13);
 
 struct Sim {
     fakes: Vec<Rc<FakeTarget>>,
@@ -111,12 +113,12 @@ impl World for Sim {
         guests: &[Rc<dyn Target>],
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<BTreeMap<Region, u32>>, ManagerError> {
+    ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
         let end = self.now() + time;
         while self.now() < end && each() {
             self.wait(Nanos::millis(50));
         }
-        Ok(guests.iter().map(|_| BTreeMap::new()).collect())
+        Ok(guests.iter().map(|guest| (guest.id().pid != UNSAMPLED).then(BTreeMap::new)).collect())
     }
     fn who_collapses(&self, advised: bool) -> String {
         format!("somebody, advised: {advised}")
@@ -300,6 +302,17 @@ fn samples_are_taken_unless_use_is_critical() {
     // It becomes critical while we sample.
     let (name, seconds) = order(|second| 250.0 + 100.0 * second.min(1.0));
     assert!(name == "exact" && seconds < 2.0, "{name} {seconds}");
+}
+
+#[test]
+fn processes_that_could_not_be_sampled_are_counted() {
+    let sim = Sim::new(vec![bloated(7, 150, 410), bloated(UNSAMPLED.0, 150, 410)], |_| 250.0);
+    let lines = sim.run(Config::default());
+    let planned = |line: &Line| match &line.event {
+        Event::Planned { order, not_sampled, .. } => Some((order.clone(), *not_sampled)),
+        _ => None,
+    };
+    assert_eq!(lines.iter().find_map(planned), Some(("heat".to_owned(), 1)));
 }
 
 #[test]

@@ -56,6 +56,7 @@ struct Survey {
     guests: Vec<Guest>,
     /// The order that can be had.
     order: Order,
+    not_sampled: u64,
     over_budget: bool,
 }
 
@@ -179,6 +180,7 @@ impl Daemon<'_> {
             return Ok(None);
         }
         let (mut stalls, order) = self.look_for_heat(seen, &found.targets);
+        let not_sampled = stalls.iter().flatten().filter(|stalls| stalls.is_none()).count() as u64;
         let mut guests = Vec::new();
         for (index, target) in found.targets.into_iter().enumerate() {
             let mut pace = Ok(Pace::Go);
@@ -192,7 +194,8 @@ impl Daemon<'_> {
             }
             match taken {
                 Ok(taken) => {
-                    let stalls = stalls.as_mut().map(|stalls| std::mem::take(&mut stalls[index]));
+                    // One that could not be sampled counts as cold.
+                    let stalls = stalls.as_mut().map(|stalls| stalls[index].take().unwrap_or_default());
                     guests.push(self.guest(target, taken, stalls));
                 }
                 Err(_) if target.state() == TargetState::Gone => {}
@@ -203,7 +206,7 @@ impl Daemon<'_> {
             let flips = self.history.filter(&mut guest.census, self.world.now(), self.config.rules());
             self.say_flipped(seen, guest, flips);
         }
-        Ok(Some(Survey { guests, order, over_budget }))
+        Ok(Some(Survey { guests, order, not_sampled, over_budget }))
     }
 
     fn guest(&self, target: Rc<dyn Target>, taken: census::Found, stalls: Option<Stalls>) -> Guest {
@@ -215,7 +218,11 @@ impl Daemon<'_> {
 
     /// How often each process waited for each of its regions, where the order wants to know that. Nobody waits for
     /// samples while use is critical or would be before they are there, and where they may not be taken the next best order does without.
-    fn look_for_heat(&mut self, seen: &Reading, targets: &[Rc<dyn Target>]) -> (Option<Vec<Stalls>>, Order) {
+    fn look_for_heat(
+        &mut self,
+        seen: &Reading,
+        targets: &[Rc<dyn Target>],
+    ) -> (Option<Vec<Option<Stalls>>>, Order) {
         let (order, marks, world) = (self.config.order, self.config.marks(), self.world);
         if !order.needs_heat() {
             return (None, order);
@@ -299,6 +306,7 @@ impl Daemon<'_> {
         let planned = Event::Planned {
             order: survey.order.name().to_owned(),
             processes: survey.guests.len() as u64,
+            not_sampled: survey.not_sampled,
             huge_pages: survey.guests.iter().map(|guest| guest.census.huge_pages).sum(),
             candidates: plan.splits.len() as u64,
             could_free_bytes: plan.splits.iter().map(|split| split.frees).sum(),
