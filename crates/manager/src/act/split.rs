@@ -4,6 +4,8 @@
 //! program writes meanwhile is never lost. It also says yes where it did nothing; so what counts is what the page map shows
 //! before and after.
 
+use std::collections::BTreeMap;
+
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
 use hugepilot_record::{Errno, SkipReason, Split, SplitAct, SplitOutcome, Stop};
@@ -69,6 +71,23 @@ pub fn ends(acts: &[SplitAct]) -> Option<Stop> {
     }
     let same = 1 + tried.take_while(|&outcome| outcome == last).count();
     (same >= MAX_FUTILE).then_some(Stop::RepeatedFailure)
+}
+
+/// Counts what was passed over or failed, by reason; `still_huge` where the kernel said yes and did nothing. Gives what was
+/// freed, where it was split.
+pub fn count(
+    outcome: SplitOutcome,
+    skipped: &mut BTreeMap<String, u64>,
+    failed: &mut BTreeMap<String, u64>,
+) -> Option<Bytes> {
+    let (counts, key) = match outcome {
+        SplitOutcome::Freed(bytes) => return Some(bytes),
+        SplitOutcome::StillHuge => (failed, "still_huge".to_owned()),
+        SplitOutcome::Failed(errno) => (failed, errno.to_string()),
+        SplitOutcome::Skipped(reason) => (skipped, reason.to_string()),
+    };
+    *counts.entry(key).or_insert(0) += 1;
+    None
 }
 
 /// All that was done to one process, and whether it is to be left alone.
@@ -200,6 +219,19 @@ mod tests {
         target.state.set(TargetState::Gone);
         assert_eq!(outcome(&target), SplitOutcome::Skipped(SkipReason::Special));
         assert!(target.asked.borrow().is_empty());
+    }
+
+    #[test]
+    fn every_outcome_is_counted_once_under_its_name() {
+        let (mut skipped, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        let mut count = |outcome| count(outcome, &mut skipped, &mut failed);
+        assert_eq!(count(SplitOutcome::Freed(Bytes::kib(4))), Some(Bytes::kib(4)));
+        assert_eq!(count(SplitOutcome::StillHuge), None);
+        assert_eq!(count(SplitOutcome::Failed(Errno::EAGAIN)), None);
+        assert_eq!(count(SplitOutcome::Skipped(SkipReason::Changed)), None);
+        assert_eq!(count(SplitOutcome::Skipped(SkipReason::Changed)), None);
+        assert_eq!(skipped, [("changed".to_owned(), 2)].into());
+        assert_eq!(failed, [("EAGAIN".to_owned(), 1), ("still_huge".to_owned(), 1)].into());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::history::{Flips, key_of};
 use super::watermark::Reading;
 use super::{Asked, Daemon};
 use crate::ManagerError;
-use crate::act::split::{Splits, ends};
+use crate::act::split::{Splits, count, ends};
 use crate::debloat::census;
 
 /// After so many splits memory use is read again: about 4 ms of work, and at most 64 MiB freed.
@@ -81,18 +81,10 @@ struct Batch {
 
 impl Batch {
     fn add(&mut self, process: usize, outcome: SplitOutcome) -> Bytes {
-        let count = |counts: &mut BTreeMap<String, u64>, key: String| *counts.entry(key).or_insert(0) += 1;
-        match outcome {
-            SplitOutcome::Freed(bytes) => {
-                let sum = self.of.entry(process).or_default();
-                *sum = (sum.0 + bytes, sum.1 + 1);
-                return bytes;
-            }
-            SplitOutcome::StillHuge => count(&mut self.failed, "still_huge".to_owned()),
-            SplitOutcome::Failed(errno) => count(&mut self.failed, errno.to_string()),
-            SplitOutcome::Skipped(reason) => count(&mut self.skipped, reason.to_string()),
-        }
-        Bytes::ZERO
+        let Some(bytes) = count(outcome, &mut self.skipped, &mut self.failed) else { return Bytes::ZERO };
+        let sum = self.of.entry(process).or_default();
+        *sum = (sum.0 + bytes, sum.1 + 1);
+        bytes
     }
     fn is_empty(&self) -> bool {
         self.of.is_empty() && self.skipped.is_empty() && self.failed.is_empty()

@@ -1,6 +1,6 @@
 //! The report of a de-bloating.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat, SCHEMA};
@@ -9,6 +9,7 @@ use hugepilot_units::{Bytes, Region};
 
 use super::warnings::Trap;
 use super::{Member, Run};
+use crate::act::split::count;
 
 impl Run {
     pub(super) fn report(self) -> DebloatReport {
@@ -134,15 +135,9 @@ impl Member {
 
     /// Adds what was passed over or failed.
     fn count(&self, report: &mut DebloatReport) {
-        let add = |counts: &mut BTreeMap<String, u64>, key: String| *counts.entry(key).or_insert(0) += 1;
         for act in &self.splits.acts {
             report.split_call_seconds += act.took.as_seconds();
-            match act.outcome {
-                SplitOutcome::Freed(_) => {}
-                SplitOutcome::StillHuge => add(&mut report.failed, "still_huge".to_owned()),
-                SplitOutcome::Failed(errno) => add(&mut report.failed, errno.to_string()),
-                SplitOutcome::Skipped(reason) => add(&mut report.skipped, reason.to_string()),
-            }
+            count(act.outcome, &mut report.skipped, &mut report.failed);
         }
         if let Some(stop) = self.splits.ended {
             let id = self.subject.process.id();
