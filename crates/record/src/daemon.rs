@@ -118,7 +118,8 @@ pub enum Event {
     },
     /// Use is below the low mark: the stretch of work is over.
     Idle(Totals),
-    /// There is nothing left to free. Said once, until something is freed again or use falls below the low mark.
+    /// There is nothing left to free that is worth it. Said once, until 1 % of what is wanted is freed or use falls below the low
+    /// mark.
     Exhausted {
         /// Why there is nothing.
         why: String,

@@ -214,6 +214,21 @@ fn nothing_left_is_said_once_and_looked_for_less_and_less() {
 }
 
 #[test]
+fn a_process_that_yields_a_little_each_time_does_not_keep_it_looking() {
+    let mut sim = Sim::new(vec![bloated(7, 200, 0)], |_| 450.0);
+    sim.meanwhile = Box::new(|sim| {
+        // 120 KiB of 200 MiB wanted.
+        let next = Region::new(1 + sim.tried()[0] as u64);
+        sim.fakes[0].zeros.borrow_mut().insert(next, 30);
+    });
+    let names = names(&sim.run(config()));
+    let count = |wanted| names.iter().filter(|&name| name == wanted).count();
+    assert!(sim.tried()[0] >= 5, "each look frees something: {:?}", sim.tried());
+    assert!((6..=9).contains(&count("planned")), "{names:?}");
+    assert_eq!(count("exhausted"), 1, "{names:?}");
+}
+
+#[test]
 fn a_region_that_flips_is_split_again_a_few_times_and_then_left_alone() {
     let mut sim = Sim::new(vec![bloated(7, 100, 400)], |_| 650.0);
     sim.seconds = 70 * 60;

@@ -9,6 +9,8 @@ const FIRST_PAUSE: Nanos = Nanos::seconds(5);
 const LONGEST_PAUSE: Nanos = Nanos::seconds(300);
 /// A pause ends early when use rose by this much of the limit: then there is something new to look at, and it matters.
 const RISE_THAT_WAKES: f64 = 0.02;
+/// To free less than this part of what was wanted is not worth a look at all huge pages: pauses go on growing.
+const WORTH_A_LOOK: f64 = 0.01;
 /// Memory use is looked at no more often than this.
 const SHORTEST_LOOK: Nanos = Nanos::millis(50);
 
@@ -96,7 +98,7 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Gate {
     phase: Phase,
-    /// The last pause; zero when the last work freed something.
+    /// The last pause; zero when the last work freed enough to be worth it.
     pause: Nanos,
     /// The last look: when, and what was in use.
     last: Option<(Nanos, Bytes)>,
@@ -136,12 +138,14 @@ impl Gate {
         self.pause
     }
 
-    /// Something was freed: the next pause is a short one again.
-    pub(super) fn freed(&mut self) {
-        self.pause = Nanos::ZERO;
+    /// So much of what was wanted was freed: when that was worth it, the next pause is a short one again.
+    pub(super) fn freed(&mut self, freed: Bytes, wanted: Bytes) {
+        if freed > Bytes::ZERO && freed.as_f64() >= WORTH_A_LOOK * wanted.as_f64() {
+            self.pause = Nanos::ZERO;
+        }
     }
 
-    /// Whether nothing was freed since we last gave up.
+    /// Whether nothing worth it was freed since we last gave up.
     pub(super) fn gave_up(&self) -> bool {
         self.pause > Nanos::ZERO
     }
@@ -209,8 +213,12 @@ mod tests {
             assert_eq!(gate.step(&marks(), &reading(85), now), Step::GoOn);
         }
         assert_eq!(pauses, [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
-        gate.freed();
+        gate.freed(Bytes::kib(19), Bytes::mib(2));
+        assert_eq!(gate.give_up(&reading(85), now), Nanos::seconds(300), "less than 1 % of it");
+        gate.freed(Bytes::kib(21), Bytes::mib(2));
         assert_eq!(gate.give_up(&reading(85), now), Nanos::seconds(5));
+        gate.freed(Bytes::ZERO, Bytes::ZERO);
+        assert!(gate.gave_up(), "nothing is nothing");
     }
 
     #[test]
@@ -271,7 +279,7 @@ mod tests {
                 if matches!(step, Step::GoOn | Step::Begin(_)) {
                     match then {
                         0 => drop(gate.give_up(&reading(percent), now)),
-                        1 => gate.freed(),
+                        1 => gate.freed(Bytes::mib(1), Bytes::mib(1)),
                         _ => {}
                     }
                 }

@@ -104,11 +104,11 @@ impl Daemon<'_> {
         let plan = self.config.policy(survey.order).plan(&tenants);
         self.say_planned(&seen, &survey, &plan, self.world.now() - begun);
         let guests = &mut survey.guests;
-        let freed_before = self.life.sums.freed_bytes;
+        let (freed_before, wanted) = (self.life.sums.freed_bytes, self.wanted(&seen));
         let seen = self.split_until_low(&plan, guests, seen)?;
         self.say_left(&seen, guests);
-        if self.life.sums.freed_bytes > freed_before && !self.config.dry_run {
-            self.gate.freed();
+        if !self.config.dry_run {
+            self.gate.freed(self.life.sums.freed_bytes - freed_before, wanted);
         }
         let done = self.config.marks().is_low(&seen) || self.world.asked() != Asked::Nothing;
         if done && !self.config.dry_run {
@@ -294,6 +294,11 @@ impl Daemon<'_> {
         }
     }
 
+    /// What must be freed to come below the low mark.
+    fn wanted(&self, seen: &Reading) -> Bytes {
+        seen.used - self.config.low.of(seen.limit)
+    }
+
     fn say_planned(&mut self, seen: &Reading, survey: &Survey, plan: &SplitPlan, took: Nanos) {
         let planned = Event::Planned {
             order: survey.order.name().to_owned(),
@@ -302,7 +307,7 @@ impl Daemon<'_> {
             huge_pages: survey.guests.iter().map(|guest| guest.census.huge_pages).sum(),
             candidates: plan.splits.len() as u64,
             could_free_bytes: plan.splits.iter().map(|split| split.frees).sum(),
-            wanted_bytes: seen.used - self.config.low.of(seen.limit),
+            wanted_bytes: self.wanted(seen),
             skipped: plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect(),
             seconds: took.as_seconds(),
             over_budget: survey.over_budget,
