@@ -153,6 +153,8 @@ struct Daemon<'a> {
     gate: Gate,
     budget: Budget,
     history: History,
+    /// Whether there was a limit when last looked.
+    limited: bool,
     /// Processes that were said to be left alone.
     told: BTreeSet<Key>,
     /// Since the start, and since the stretch of work under way began.
@@ -171,6 +173,7 @@ impl<'a> Daemon<'a> {
             gate: Gate::new(),
             budget,
             history: History::default(),
+            limited: true,
             told: BTreeSet::new(),
             life: since,
             stretch: since,
@@ -181,6 +184,10 @@ impl<'a> Daemon<'a> {
     /// Looks, and does what is to be done. Returns the last look.
     fn step(&mut self) -> Result<Reading, ManagerError> {
         let seen = self.world.memory()?;
+        if seen.is_limited() != self.limited {
+            self.limited = seen.is_limited();
+            self.say(&seen, Event::Limit { lifted: !self.limited });
+        }
         let marks = self.config.marks();
         match self.gate.step(&marks, &seen, self.world.now()) {
             Step::Rest => return Ok(seen),
@@ -249,6 +256,7 @@ impl<'a> Daemon<'a> {
             use_ratio: seen.use_ratio(),
             used_bytes: seen.used,
             limit_bytes: seen.limit,
+            hard_use_ratio: seen.hard_use,
             psi_some_ratio: seen.psi,
             high_ratio: config.high,
             low_ratio: config.low,

@@ -34,15 +34,17 @@ pub struct Seen {
     pub use_ratio: f64,
     /// Memory that could not be had without swapping or killing.
     pub used_bytes: Bytes,
-    /// All memory of the system, or the limit of the cgroup.
+    /// All memory of the system, or the limit of the cgroup; 2^64 − 1 where there is none.
     pub limit_bytes: Bytes,
+    /// The part in use of the limit at which processes are killed: of a cgroup, without `memory.high`.
+    pub hard_use_ratio: f64,
     /// Part of the last ten seconds in which some task waited for memory; `None` where the kernel keeps no such account.
     pub psi_some_ratio: Option<f64>,
     /// Work begins at this use.
     pub high_ratio: Share,
     /// And ends below this.
     pub low_ratio: Share,
-    /// From here on the CPU budget may be exceeded.
+    /// From this `hard_use_ratio` on the CPU budget may be exceeded.
     pub critical_ratio: Share,
     /// From this `psi_some_ratio` on, work begins below `high_ratio` already.
     pub psi_start_ratio: Share,
@@ -148,6 +150,11 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// The limit of the cgroup was lifted, or there is one again.
+    Limit {
+        /// Whether nothing limits its memory now, so that there is no watermark: the daemon rests.
+        lifted: bool,
+    },
     /// The configuration was read again.
     Reloaded {
         /// Why it was not taken and the old one is kept; `None` when it was taken.
@@ -204,6 +211,7 @@ mod tests {
             use_ratio: 0.81,
             used_bytes: Bytes::mib(810),
             limit_bytes: Bytes::mib(1000),
+            hard_use_ratio: 0.81,
             psi_some_ratio: None,
             high_ratio: Share::percent(80.0),
             low_ratio: Share::percent(65.0),

@@ -57,6 +57,11 @@ pub fn daemon_text(line: &Line) -> String {
             "{regions} split regions of {pid} ({command}) are huge again, {left_alone} are left alone from now on: {cause}"
         ),
         Event::Skipped { pid, command, why } => format!("{pid} ({command}) is left alone: {why}"),
+        Event::Limit { lifted: true } => {
+            "resting: nothing limits this memory any more, so there is nothing to hold its use against"
+                .to_owned()
+        }
+        Event::Limit { lifted: false } => format!("memory is limited again, to {}", seen.limit_bytes),
         Event::Reloaded { refused: None } => format!("configuration read again: from {high} down to {low}"),
         Event::Reloaded { refused: Some(why) } => {
             format!("configuration not taken, the old one is kept: {why}")
@@ -94,20 +99,24 @@ mod tests {
 
     use super::*;
 
-    fn lines() -> Vec<Line> {
+    fn seen() -> Seen {
         let [high_ratio, low_ratio, critical_ratio, psi_start_ratio] =
             [80.0, 65.0, 92.0, 20.0].map(Share::percent);
-        let seen = Seen {
+        Seen {
             use_ratio: 0.8125,
             used_bytes: Bytes::gib(13),
             limit_bytes: Bytes::gib(16),
+            hard_use_ratio: 0.8125,
             psi_some_ratio: Some(0.015),
             high_ratio,
             low_ratio,
             critical_ratio,
             psi_start_ratio,
             dry_run: false,
-        };
+        }
+    }
+
+    fn lines() -> Vec<Line> {
         let totals = Totals {
             freed_bytes: Bytes::gib(3),
             huge_pages_split: 2000,
@@ -169,11 +178,13 @@ mod tests {
             freed(true),
             Event::Idle(totals),
             Event::Exhausted { why: "all were tried".into(), retry_seconds: 10.0 },
+            Event::Limit { lifted: true },
+            Event::Limit { lifted: false },
             Event::Reloaded { refused: None },
             Event::Reloaded { refused: Some("d.toml:1: high: found 80".into()) },
             Event::Stopped(totals),
         ];
-        events.map(|event| Line { schema: SCHEMA.into(), unix_seconds: 1.25, event, seen }).into()
+        events.map(|event| Line { schema: SCHEMA.into(), unix_seconds: 1.25, event, seen: seen() }).into()
     }
 
     #[test]

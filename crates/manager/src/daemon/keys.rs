@@ -77,7 +77,7 @@ const KEYS: [Key; 17] = [
     },
     Key {
         name: "critical",
-        about: "From here on hurry: the CPU budget may be exceeded, and nobody waits for samples.",
+        about: "From here on, of the limit at which processes are killed, hurry: the CPU budget may be exceeded, and nobody waits for samples.",
         allowed: "a share, from high up to 100%",
         set: |config, value| parsed(value, &mut config.critical),
         get: |config| Some(quoted(&config.critical)),

@@ -145,14 +145,13 @@ impl World for Machine<'_> {
             let room = group.room(&self.root);
             // Version 1 has no pressure of its own, and that of the system is somebody else's.
             let psi = group.pressure_file().and_then(|file| waits(&file));
-            return Ok(Reading { used: room.limit - room.left, limit: room.limit, psi });
+            let hard_use = group.hard_room(&self.root).use_ratio();
+            return Ok(Reading { used: room.limit - room.left, limit: room.limit, hard_use, psi });
         }
         let info = memory::mem_info(&self.root)?;
-        Ok(Reading {
-            used: info.total - info.available,
-            limit: info.total,
-            psi: waits("proc/pressure/memory"),
-        })
+        let used = info.total - info.available;
+        let psi = waits("proc/pressure/memory");
+        Ok(Reading { used, limit: info.total, hard_use: used.ratio_of(info.total), psi })
     }
 
     fn forbidden(&self) -> Option<String> {

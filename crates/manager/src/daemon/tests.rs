@@ -22,6 +22,8 @@ const UNSAMPLED: Pid = Pid(13);
 struct Sim {
     fakes: Vec<Rc<FakeTarget>>,
     limit: Bytes,
+    /// Whether there is none now.
+    lifted: Cell<bool>,
     /// What everybody else uses, by seconds since the beginning.
     others: Box<dyn Fn(f64) -> Bytes>,
     psi: Option<f64>,
@@ -49,6 +51,7 @@ impl Sim {
         Self {
             fakes: fakes.into_iter().map(Rc::new).collect(),
             limit: Bytes::mib(1000),
+            lifted: Cell::new(false),
             others: Box::new(move |second| Bytes::kib((others(second) * 1024.0) as u64)),
             psi: None,
             seconds: 600,
@@ -106,7 +109,9 @@ impl World for Sim {
         let resident = self.fakes.iter().map(|fake| Bytes::kib(4).times(pages(fake))).sum::<Bytes>();
         let used = resident + (self.others)(self.elapsed().as_seconds());
         self.looks.borrow_mut().push(Look { at: self.elapsed(), cpu: self.cpu_time(), used });
-        Ok(Reading { used, limit: self.limit, psi: self.psi })
+        let limit = if self.lifted.get() { Bytes::MAX } else { self.limit };
+        let hard_use = if self.lifted.get() { 0.0 } else { used.ratio_of(limit) };
+        Ok(Reading { used, limit, hard_use, psi: self.psi })
     }
     fn forbidden(&self) -> Option<String> {
         self.forbidden.clone()
@@ -210,6 +215,20 @@ fn pressure_starts_work_between_the_marks() {
     let lines = sim.run(config());
     assert_eq!(lines[1].event, Event::Working { why: Why::Pressure });
     assert!(sim.memory().unwrap().use_ratio() < 0.65);
+}
+
+#[test]
+fn a_limit_that_is_lifted_is_said_once_and_that_it_is_back() {
+    let mut sim = Sim::new(vec![bloated(7, 300, 410)], |_| 250.0);
+    sim.lifted.set(true);
+    sim.meanwhile = Box::new(|sim| sim.lifted.set(sim.elapsed() < Nanos::seconds(60)));
+    let lines = sim.run(config());
+    assert_eq!(names(&lines)[..4], ["started", "limit", "limit", "working"], "{:?}", names(&lines));
+    let limits = lines.iter().filter_map(|line| match line.event {
+        Event::Limit { lifted } => Some((lifted, line.seen.limit_bytes)),
+        _ => None,
+    });
+    assert_eq!(limits.collect::<Vec<_>>(), [(true, Bytes::MAX), (false, Bytes::mib(1000))]);
 }
 
 #[test]

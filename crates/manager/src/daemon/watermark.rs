@@ -19,8 +19,11 @@ const SHORTEST_LOOK: Nanos = Nanos::millis(50);
 pub struct Reading {
     /// In use, as far as it could not be had back without swapping or killing.
     pub used: Bytes,
-    /// All there is.
+    /// All there is; [`Bytes::MAX`] where nothing limits it.
     pub limit: Bytes,
+    /// The part in use of the limit at which processes are killed, 0 to 1: `limit` may be one that only throttles them
+    /// (`memory.high`).
+    pub hard_use: f64,
     /// PSI `some` of the last ten seconds, 0 to 1; `None` where the kernel keeps none.
     pub psi: Option<f64>,
 }
@@ -28,7 +31,11 @@ pub struct Reading {
 impl Reading {
     /// The part in use. Nothing is in use of no limit.
     pub fn use_ratio(&self) -> f64 {
-        if self.limit == Bytes::MAX { 0.0 } else { self.used.ratio_of(self.limit) }
+        if self.is_limited() { self.used.ratio_of(self.limit) } else { 0.0 }
+    }
+    /// Whether there is anything to hold use against.
+    pub fn is_limited(&self) -> bool {
+        self.limit != Bytes::MAX
     }
 }
 
@@ -39,7 +46,7 @@ pub struct Marks {
     pub high: Share,
     /// And ends below this.
     pub low: Share,
-    /// From here on time matters more than quiet.
+    /// From this use of the hard limit on time matters more than quiet: soon somebody is killed.
     pub critical: Share,
     /// From this much waiting on, work begins between `low` and `high` already.
     pub psi: Share,
@@ -52,12 +59,12 @@ impl Marks {
     }
     /// Whether the CPU budget counts no more.
     pub fn is_critical(&self, seen: &Reading) -> bool {
-        seen.use_ratio() >= self.critical.get()
+        seen.hard_use >= self.critical.get()
     }
     /// Whether use will have come to the critical mark in `rest`, if it rises on as it did from `first` to `then` in `took`.
     pub fn will_be_critical(&self, first: &Reading, then: &Reading, took: Nanos, rest: Nanos) -> bool {
-        let per_second = (then.use_ratio() - first.use_ratio()).max(0.0) / took.as_seconds().max(1e-3);
-        then.use_ratio() + per_second * rest.as_seconds() >= self.critical.get()
+        let per_second = (then.hard_use - first.hard_use).max(0.0) / took.as_seconds().max(1e-3);
+        then.hard_use + per_second * rest.as_seconds() >= self.critical.get()
     }
     fn start(&self, seen: &Reading) -> Option<Why> {
         if seen.use_ratio() >= self.high.get() {
@@ -157,7 +164,7 @@ impl Gate {
         let last = self.last.replace((now, seen.used));
         let Some((before, used)) = last else { return interval };
         let per_second = (seen.used - used).as_f64() / (now - before).as_seconds().max(1e-3);
-        if per_second <= 0.0 || seen.limit == Bytes::MAX {
+        if per_second <= 0.0 || !seen.is_limited() {
             return interval;
         }
         let next = if seen.use_ratio() < marks.high.get() { marks.high } else { marks.critical };
@@ -178,7 +185,8 @@ mod tests {
         Marks { high, low, critical, psi }
     }
     fn reading(percent: u64) -> Reading {
-        Reading { used: Bytes::mib(percent), limit: Bytes::mib(100), psi: None }
+        let hard_use = Share::percent(percent as f64).get();
+        Reading { used: Bytes::mib(percent), limit: Bytes::mib(100), hard_use, psi: None }
     }
 
     #[test]
@@ -263,8 +271,18 @@ mod tests {
 
     #[test]
     fn no_limit_is_never_full() {
-        let endless = Reading { used: Bytes::gib(1), limit: Bytes::MAX, psi: Some(1.0) };
+        let endless = Reading { used: Bytes::gib(1), limit: Bytes::MAX, hard_use: 0.0, psi: Some(1.0) };
         assert_eq!(Gate::new().step(&marks(), &endless, Nanos::ZERO), Step::Rest);
+    }
+
+    #[test]
+    fn what_is_only_throttled_is_work_and_not_critical() {
+        let throttled = |percent, hard_use| Reading { hard_use, ..reading(percent) };
+        assert_eq!(Gate::new().step(&marks(), &throttled(99, 0.5), Nanos::ZERO), Step::Begin(Why::High));
+        assert!(!marks().is_critical(&throttled(99, 0.5)) && marks().is_critical(&throttled(50, 0.92)));
+        let soon =
+            |then| marks().will_be_critical(&throttled(90, 0.5), &then, Nanos::seconds(1), Nanos::seconds(1));
+        assert!(!soon(throttled(99, 0.5)) && soon(throttled(90, 0.75)));
     }
 
     proptest! {
