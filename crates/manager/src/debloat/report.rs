@@ -47,7 +47,8 @@ impl Run {
         report.predicted_slowdown = self.slowdown(&lost);
         let trap = Trap::read(&self.members);
         report.warnings.extend(self.warnings);
-        super::warnings::add(&mut report, &trap, &self.options);
+        let left_alone = self.members.iter().filter(|member| member.splits.ended.is_some()).count();
+        super::warnings::add(&mut report, &trap, &self.options, left_alone);
         report
     }
 

@@ -37,6 +37,10 @@ fn the_protected_keep_all_and_the_preferred_give_first() {
     assert_eq!([&full, &empty, &kept].map(Bloat::split_regions), [16, 16, 0]);
     assert_eq!(of(&all, &kept).huge_pages_after, 16, "{done:?}");
 
+    let done = debloat(&pids, "--protect kept --amount 1GiB");
+    let short = report(done.exits(1));
+    assert!(short.warnings.iter().any(|warning| warning.contains("are protected")), "{done:?}");
+
     let nobody = debloat(&pids, "--protect nobody");
     nobody.exits(2).says(&["nobody"]);
     [full, empty, kept].into_iter().for_each(Bloat::ends_intact);
