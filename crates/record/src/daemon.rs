@@ -138,7 +138,7 @@ pub enum Event {
         regions: u64,
         /// Of these, the ones that are left alone from now on.
         left_alone: u64,
-        /// Who does it, by which setting, and what to change.
+        /// Who may have done it, by which setting, and what to change.
         cause: String,
     },
     /// A process that is left alone, said once.

@@ -88,7 +88,10 @@ pub(super) fn add(report: &mut DebloatReport, trap: &Trap, options: &DebloatOpti
         trap.cause().map(may).into_iter().for_each(&mut warn);
     }
     if report.huge_again > 0 {
-        warn(format!("{} of the split huge pages were huge again at the end", report.huge_again));
+        warn(format!(
+            "{} of the split huge pages were huge again at the end: somebody collapsed them, or new memory was mapped there",
+            report.huge_again
+        ));
     }
     if options.part < Share::ALL {
         warn("a sample of the huge pages was read: the bloat is an estimate, and only what was read is planned for".into());
