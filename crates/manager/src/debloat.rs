@@ -9,7 +9,7 @@ use hugepilot_kernel::{Process, Target, TargetState};
 use hugepilot_policy::{Calibration, DebloatPolicy, Standing, Tenant, predict_slowdown};
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Errno, Pid, ProcessId, Split, SplitOutcome, SplitPlan};
+use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitOutcome, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::ManagerError;
@@ -125,7 +125,10 @@ pub fn debloat(
     let stalls = observe(&subjects, &options, interrupted, say, &mut warnings)?;
     let members = scan(subjects, stalls, options.part, interrupted, say)?;
     let tenants: Vec<Tenant<'_>> = members.iter().map(Member::tenant).collect();
-    let plan = options.policy.plan(&tenants);
+    let mut plan = options.policy.plan(&tenants);
+    if options.dry_run {
+        plan.splits.iter_mut().for_each(|split| *split = scaled(split, members[split.process].stand_for()));
+    }
     // A share is of what may be taken.
     let giving = members.iter().filter(|member| member.subject.standing != Standing::Protected);
     let bloat = giving.map(|member| member.found.census.estimate().0).sum();
@@ -208,7 +211,21 @@ fn scan(
     }
 }
 
+/// `split` and the others that it stands for.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn scaled(split: &Split, stands_for: f64) -> Split {
+    let frees = Bytes::new((split.frees.as_f64() * stands_for) as u64);
+    Split { frees, stalls: split.stalls * stands_for, ..*split }
+}
+
 impl Member {
+    /// Of how many huge pages each that was read is a sample: 1 where all were.
+    #[allow(clippy::cast_precision_loss)]
+    fn stand_for(&self) -> f64 {
+        let Census { huge_pages, read_pages, .. } = self.found.census;
+        (huge_pages as f64 / read_pages.max(1) as f64).max(1.0)
+    }
+
     fn tenant(&self) -> Tenant<'_> {
         Tenant {
             census: &self.found.census,
@@ -248,5 +265,20 @@ impl Run {
         let lost = splits.iter().map(|split| split.stalls).sum();
         let huge = self.members.first()?.found.census.sizes.huge;
         predict_slowdown(stalls::expected(&all, lost, huge), &self.options.calibration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_units::{Region, VirtAddr};
+
+    use super::*;
+
+    #[test]
+    fn what_is_planned_of_a_sample_stands_for_all() {
+        let (region, page) = (Region::new(1), VirtAddr::new(2 << 20));
+        let split = Split { process: 0, region, page, frees: Bytes::mib(1), stalls: 0.5 };
+        assert_eq!(scaled(&split, 1.0), split);
+        assert_eq!(scaled(&split, 10.0), Split { frees: Bytes::mib(10), stalls: 5.0, ..split });
     }
 }

@@ -81,12 +81,16 @@ impl Run {
 }
 
 impl Member {
-    /// `gone` was split, or would be; `after` is what its mappings are now, where that is known.
+    /// `gone` was split, or would be; `after` is what its mappings are now, where that is known. What would be split of a sample
+    /// stands for all.
     fn summary(&self, dry_run: bool, gone: &[&Split], after: Option<&[Mapping]>) -> ProcessDebloat {
         let id = self.subject.process.id();
-        let bloat = self.found.census.bloat();
+        let (bloat, _) = self.found.census.estimate();
         let given: Bytes = gone.iter().map(|split| split.frees).sum();
-        let (before, split) = (self.huge_pages(&self.found.mappings), gone.len() as u64);
+        let each = if dry_run { self.stand_for() } else { 1.0 };
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        let split = (gone.len() as f64 * each).round() as u64;
+        let before = self.huge_pages(&self.found.mappings);
         ProcessDebloat {
             pid: id.pid,
             command: id.command.clone(),

@@ -94,7 +94,7 @@ pub(super) fn add(report: &mut DebloatReport, trap: &Trap, options: &DebloatOpti
         ));
     }
     if options.part < Share::ALL {
-        warn("a sample of the huge pages was read: the bloat is an estimate, and only what was read is planned for".into());
+        warn("a sample of the huge pages was read: the bloat, and what would be split, freed and lost, are estimates for all".into());
     }
     shortfall.into_iter().for_each(&mut warn);
     if let Some(still) = report.failed.get("still_huge") {

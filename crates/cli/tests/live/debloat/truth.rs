@@ -100,7 +100,7 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
 
         let amount = format!("--order {order} --amount 55%");
         let foretold = report(debloat(&[pid], &format!("{amount} --dry-run")).exits(0));
-        let sample = report(debloat(&[pid], "--sample 50%").exits(0));
+        let sample = report(debloat(&[pid], &format!("{amount} --sample 50%")).exits(0));
         debloat(&[pid], "--sample 1%").sane();
         let observed = format!("{amount} --dry-run --observe 300ms");
         report(debloat(&[pid], &observed).exits(0));
@@ -111,6 +111,11 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
         assert!(sample.scanned_bytes < foretold.scanned_bytes, "{sample:?}");
         let off = sample.bloat_bytes.get().abs_diff(foretold.bloat_bytes.get());
         assert!(off <= sample.bloat_error_bytes.get() * 2, "{sample:?}");
+        // What is planned is for all, in steps of what each huge page that was read stands for.
+        let step = sizes().huge.get()
+            * (sizes().huge.get() * sample.huge_pages_before / sample.scanned_bytes.get() + 1);
+        assert!(sample.freed_bytes.get().abs_diff(sample.requested_bytes.get()) <= step, "{sample:?}");
+        assert_eq!(sample.processes[0].bloat_bytes_before, sample.bloat_bytes, "{sample:?}");
 
         let real = report(debloat(&[pid], &amount).exits(0));
         assert_eq!(real.huge_pages_split, foretold.huge_pages_split, "{order}");
