@@ -1,5 +1,7 @@
 //! `hugepilot debloat`.
 
+pub(crate) mod shrinker;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
@@ -28,7 +30,9 @@ use crate::target::open;
     sudo hugepilot debloat -p 4711                     free 40 % of the bloat, where it costs least\n  \
     sudo hugepilot debloat -p 4711 -p 4712 --amount 2GiB --order emd\n  \
     sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --protect postgres --amount 30%\n  \
-    sudo hugepilot debloat -p 4711 --sample 5% --json  a quick estimate of the bloat\n\n\
+    sudo hugepilot debloat -p 4711 --sample 5% --json  a quick estimate of the bloat\n  \
+    sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --backend shrinker --min-bloat 80%\n  \
+                                                       where memory may not be read: the kernel does it\n\n\
     EXIT STATUS: 0 memory was freed (or would be), 1 there is nothing to free, 2 error, 3 not possible here")]
 pub(crate) struct DebloatArgs {
     /// A process to take from; may be repeated
@@ -37,18 +41,21 @@ pub(crate) struct DebloatArgs {
     /// All processes of this cgroup and those below it
     #[arg(long, value_name = "DIRECTORY", required_unless_present = "pid")]
     cgroup: Option<PathBuf>,
-    /// How much to free: a share of the bloat, or bytes
-    #[arg(long, default_value = "40%", value_name = "AMOUNT")]
-    amount: Amount,
-    /// Which huge pages go first
-    #[arg(long, value_enum, default_value_t = OrderArg::Heat)]
-    order: OrderArg,
+    /// Who finds and splits: we, or the kernel, which takes no right to read memory but sees less
+    #[arg(long, value_enum, default_value_t = BackendArg::Split)]
+    backend: BackendArg,
+    /// How much to free: a share of the bloat, or bytes [default: 40%]
+    #[arg(long, value_name = "AMOUNT")]
+    amount: Option<Amount>,
+    /// Which huge pages go first [default: heat]
+    #[arg(long, value_enum)]
+    order: Option<OrderArg>,
     /// Huge pages taken from one process in a row [default: 100 for hawkeye and emd, 8 for exact and heat]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     quantum: Option<u32>,
-    /// Buckets of bloat density, for --order emd
-    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    buckets: u32,
+    /// Buckets of bloat density, for --order emd [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    buckets: Option<u32>,
     /// How processes share [default: round-robin, but off for hawkeye]
     #[arg(long, value_enum)]
     fair: Option<FairArg>,
@@ -61,7 +68,7 @@ pub(crate) struct DebloatArgs {
     /// Take from this process before all others: its number or name
     #[arg(long, value_name = "WHO")]
     prefer: Vec<String>,
-    /// Leave huge pages alone of which a smaller part is zero-filled [default: 0% for hawkeye and emd, 5% for exact and heat]
+    /// Leave huge pages alone of which a smaller part is zero-filled [default: 0% for hawkeye and emd, 5% for exact and heat, 80% for --backend shrinker]
     #[arg(long, value_name = "SHARE")]
     min_bloat: Option<Share>,
     /// Print what would be freed and what it should cost; change nothing
@@ -76,12 +83,20 @@ pub(crate) struct DebloatArgs {
     /// Samples per second of each thread's CPU time [default: what costs the target 0.5 %, 100 to 500]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     rate: Option<u32>,
-    /// Where the predicted slow-down comes from
-    #[arg(long, value_enum, default_value_t = CalibrationMode::Auto)]
-    calibration: CalibrationMode,
+    /// Where the predicted slow-down comes from [default: auto]
+    #[arg(long, value_enum)]
+    calibration: Option<CalibrationMode>,
     /// Print one JSON object (schema hugepilot.debloat/1)
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BackendArg {
+    /// Read each huge page, choose, split, and look: needs the right to read memory
+    Split,
+    /// Have the kernel's shrinker of underused huge pages do it, by a reclaim of the cgroup (Linux 6.12)
+    Shrinker,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -92,7 +107,7 @@ pub(crate) enum OrderArg {
     Emd,
     /// Exact bloat density
     Exact,
-    /// Most freed bytes for each stall that the split brings back
+    /// Most freed bytes for the time that the split should cost
     Heat,
 }
 
@@ -132,9 +147,12 @@ fn parse_weight(text: &str) -> Result<(String, f64), String> {
 }
 
 pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
+    if args.backend == BackendArg::Shrinker {
+        return shrinker::run(args);
+    }
     let interrupt = Interrupt::listen()?;
     ensure!(
-        args.order != OrderArg::Heat || args.only_looks() || args.observe() > Nanos::ZERO,
+        args.order() != OrderArg::Heat || args.only_looks() || args.observe() > Nanos::ZERO,
         "--order heat must look which huge pages are hot: give --observe some time, or use --order exact"
     );
     let subjects = args.subjects()?;
@@ -168,12 +186,8 @@ fn exit_of(report: &DebloatReport) -> Exit {
 
 /// Why nothing can be freed by splitting here; `None` when it can. Tried, not concluded.
 pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
-    let corrupted = memory::mem_info(&Root::live())?.corrupted;
-    if corrupted > Bytes::ZERO {
-        return Ok(Some(format!(
-            "hugepilot: {corrupted} of memory are broken (HardwareCorrupted in /proc/meminfo), and a split reads every page: \
-             nothing was split\nfix: replace the memory; look at the kernel's log for EDAC or mce"
-        )));
+    if let Some(broken) = broken_memory()? {
+        return Ok(Some(broken));
     }
     let tried = probe::demote_frees_zero_pages()?;
     // Without a free huge page nothing could be tried, and that is when memory is short: then the first split tells.
@@ -182,6 +196,17 @@ pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
     }
     let fix = tried.fix.map_or_else(String::new, |fix| format!("\nfix: {fix}"));
     Ok(Some(format!("hugepilot: splitting frees nothing here: {}; nothing was split{fix}", tried.why)))
+}
+
+/// That memory is broken, which no huge page survives being read through; `None` when it is not.
+fn broken_memory() -> anyhow::Result<Option<String>> {
+    let corrupted = memory::mem_info(&Root::live())?.corrupted;
+    Ok((corrupted > Bytes::ZERO).then(|| {
+        format!(
+            "hugepilot: {corrupted} of memory are broken (HardwareCorrupted in /proc/meminfo), and a split reads every page: \
+             nothing was split\nfix: replace the memory; look at the kernel's log for EDAC or mce"
+        )
+    }))
 }
 
 fn tell(progress: &Progress, event: Event) {
@@ -241,8 +266,12 @@ impl DebloatArgs {
         Subject { process, standing, weight }
     }
 
+    fn order(&self) -> OrderArg {
+        self.order.unwrap_or(OrderArg::Heat)
+    }
+
     fn policy(&self) -> DebloatPolicy {
-        let mut policy = DebloatPolicy::new(self.order.with_buckets(self.buckets));
+        let mut policy = DebloatPolicy::new(self.order().with_buckets(self.buckets.unwrap_or(10)));
         if let Some(quantum) = self.quantum {
             policy.quantum = quantum as usize;
         }
@@ -261,7 +290,7 @@ impl DebloatArgs {
 
     fn observe(&self) -> Nanos {
         let usual =
-            if self.order == OrderArg::Heat || self.only_looks() { Nanos::seconds(3) } else { Nanos::ZERO };
+            if self.order() == OrderArg::Heat || self.only_looks() { Nanos::seconds(3) } else { Nanos::ZERO };
         self.observe.unwrap_or(usual)
     }
 
@@ -270,13 +299,13 @@ impl DebloatArgs {
         if self.observe() == Nanos::ZERO {
             return Machine::unknown();
         }
-        Machine::get(self.calibration, progress, || interrupt.is_asked())
+        Machine::get(self.calibration.unwrap_or(CalibrationMode::Auto), progress, || interrupt.is_asked())
     }
 
     fn options(&self, machine: Machine) -> DebloatOptions {
         DebloatOptions {
             policy: self.policy(),
-            amount: self.amount,
+            amount: self.amount.unwrap_or(Amount::Share(Share::percent(40.0))),
             dry_run: self.only_looks(),
             part: self.sample.unwrap_or(Share::ALL),
             observe: self.observe(),

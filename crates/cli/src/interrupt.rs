@@ -24,6 +24,15 @@ impl Interrupt {
         }
         Ok(interrupt)
     }
+    /// From now on every signal only asks, also that a terminal went away (SIGHUP): for work that is short, and that must
+    /// put something right before it ends.
+    pub(crate) fn only_ask() -> std::io::Result<Self> {
+        let interrupt = Self::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            flag::register(signal, interrupt.0.clone())?;
+        }
+        Ok(interrupt)
+    }
     pub(crate) fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

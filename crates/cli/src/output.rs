@@ -18,6 +18,18 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// Prints an error with what to do about it, and says which exit status it means.
 pub(crate) fn fail(error: &anyhow::Error) -> Exit {
     eprintln!("hugepilot: {}", told(error));
+    let manager = error.chain().find_map(|cause| cause.downcast_ref::<ManagerError>());
+    match manager {
+        Some(ManagerError::Refused(refusal)) => {
+            refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
+            return Exit::Unsupported;
+        }
+        Some(ManagerError::SettingsBusy { .. }) => eprintln!("fix: wait until it has ended"),
+        Some(ManagerError::SettingsJournal { path, .. }) => {
+            eprintln!("fix: look at it, set by hand what it names, and remove it: sudo rm {path}");
+        }
+        _ => {}
+    }
     let kernel = error.chain().find_map(|cause| {
         cause.downcast_ref::<KernelError>().or_else(|| match cause.downcast_ref::<ManagerError>() {
             Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => Some(kernel),
@@ -35,6 +47,12 @@ pub(crate) fn fail(error: &anyhow::Error) -> Exit {
              cap_sys_nice,cap_perfmon,cap_dac_read_search{more}+ep \"$(command -v hugepilot)\"{older}; \
              `hugepilot doctor` says which one is missing"
         );
+        if let KernelError::Syscall { call: "process_vm_readv", pid, .. } = kernel {
+            eprintln!(
+                "or, where nobody may read its memory, let the kernel split what is nearly empty: {}",
+                crate::debloat::shrinker::command(*pid)
+            );
+        }
         return Exit::Unsupported;
     }
     match kernel {

@@ -1,5 +1,7 @@
 //! Memory limits of a process's control groups, version 1 and 2.
 
+mod reclaim;
+
 use std::path::{Component, Path, PathBuf};
 
 use hugepilot_record::Pid;
@@ -7,6 +9,8 @@ use hugepilot_units::Bytes;
 
 use crate::proc::printable;
 use crate::{Result, Root};
+
+pub use reclaim::{GroupMemory, Reclaim};
 
 /// Which hierarchy limits memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,14 @@ pub enum KernelError {
         /// Why not.
         source: io::Error,
     },
+    /// A file could not be written: a setting, or what we keep of it.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// A file was read but is not what this kernel interface promises.
     #[error("{}:{line}: expected {expected}, found {found:?}", path.display())]
     Parse {
@@ -61,6 +69,10 @@ impl KernelError {
     pub(crate) fn read(path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Read { path: path.to_owned(), source: source.into() }
     }
+    /// Writing `path` failed.
+    pub fn write(path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Write { path: path.to_owned(), source: source.into() }
+    }
     pub(crate) fn parse(path: &Path, line: usize, expected: &'static str, found: &[u8]) -> Self {
         let found = String::from_utf8_lossy(found).chars().take(80).collect();
         Self::Parse { path: path.to_owned(), line, expected, found }
@@ -71,7 +83,7 @@ impl KernelError {
     /// The error number behind it, where the kernel gave one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Read { source, .. } => source.raw_os_error().map(Errno),
+            Self::Read { source, .. } | Self::Write { source, .. } => source.raw_os_error().map(Errno),
             Self::Syscall { errno, .. } => Some(*errno),
             Self::NoProcess { .. } => Some(Errno::ESRCH),
             Self::Parse { .. } | Self::NoMemory { .. } => None,

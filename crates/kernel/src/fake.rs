@@ -181,8 +181,8 @@ impl Target for FakeTarget {
         self.play(sizes.region_of(page), &|region| self.split_huge(region)).map(|()| sizes.base)
     }
     fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
-        // As long as a third of a look at a huge page takes.
-        self.sleep(Nanos::new(60_000));
+        // A look at a huge page takes about ten of these.
+        self.sleep(Nanos::new(20_000));
         let base = PageSizes::X86_64.base;
         let mut at = 0;
         for &range in ranges {

@@ -36,6 +36,23 @@ pub fn mem_info(root: &Root) -> Result<MemInfo> {
     })
 }
 
+/// Whether memory can be swapped out here: some swap space is in use (`SwapTotal`).
+///
+/// # Errors
+/// [`KernelError::Read`].
+pub fn has_swap(root: &Root) -> Result<bool> {
+    let text = root.read_text("proc/meminfo")?;
+    let total = text.lines().find_map(|line| line.strip_prefix("SwapTotal:"));
+    Ok(total.is_some_and(|rest| rest.trim().split(' ').next() != Some("0")))
+}
+
+/// Huge pages that reclaim split on the whole system since it started because they were underused
+/// (`thp_underused_split_page`); `None` on a kernel that does not count them.
+pub fn underused_splits(root: &Root) -> Option<u64> {
+    let text = root.read_text("proc/vmstat").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("thp_underused_split_page ")?.parse().ok())
+}
+
 /// Memory in free blocks large enough for a huge page, from `/proc/buddyinfo`. Compaction can make more.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! A live process, held so that its number cannot come to mean another.
 
+mod sums;
+
 use std::fs::File;
 use std::io::BufReader;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,6 +1,7 @@
 //! Where `/proc` and `/sys` are.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::{KernelError, Result};
@@ -29,6 +30,17 @@ impl Root {
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = self.join(path);
         fs::read(&path).map_err(|source| KernelError::read(&path, source))
+    }
+    /// Writes `text` to a file that is there already, in one system call, as settings of the kernel want it. A signal
+    /// ends it with EINTR instead of beginning it anew.
+    ///
+    /// # Errors
+    /// [`KernelError::Write`] with the system's reason.
+    pub fn write(&self, path: impl AsRef<Path>, text: &str) -> Result<()> {
+        let path = self.join(path);
+        let open = fs::OpenOptions::new().write(true).truncate(true).open(&path);
+        let written = open.and_then(|mut file| file.write(text.as_bytes()));
+        written.map(|_| ()).map_err(|source| KernelError::write(&path, source))
     }
     /// The text of a file, trimmed; bytes that are no UTF-8 are replaced.
     ///

@@ -8,6 +8,12 @@ use crate::Root;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThpSettings(pub BTreeMap<String, String>);
 
+/// Zero-filled or unmapped base pages that khugepaged takes into a huge page, and above which a huge page counts as
+/// underused.
+pub const MAX_PTES_NONE: &str = "khugepaged/max_ptes_none";
+/// Whether reclaim splits huge pages that are underused: 0 or 1.
+pub const SHRINK_UNDERUSED: &str = "shrink_underused";
+
 const DIRECTORY: &str = "sys/kernel/mm/transparent_hugepage";
 /// Those that decide what is made huge, what is given back, and by whom.
 const NAMES: [&str; 11] = [
@@ -24,10 +30,15 @@ const NAMES: [&str; 11] = [
     "khugepaged/scan_sleep_millisecs",
 ];
 
+/// The file of setting `name`, below a [`Root`].
+pub fn file(name: &str) -> String {
+    format!("{DIRECTORY}/{name}")
+}
+
 impl ThpSettings {
     /// Reads all that are there; empty on a kernel without THP.
     pub fn read(root: &Root) -> Self {
-        let read = |name: &str| Some((name.to_owned(), root.read_text(format!("{DIRECTORY}/{name}")).ok()?));
+        let read = |name: &str| Some((name.to_owned(), root.read_text(file(name)).ok()?));
         Self(NAMES.into_iter().filter_map(read).collect())
     }
     /// The chosen word of a setting such as `always [madvise] never`; the whole text where none is bracketed.

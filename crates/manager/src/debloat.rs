@@ -123,7 +123,7 @@ pub fn debloat(
 ) -> Result<DebloatReport, ManagerError> {
     let mut warnings = Vec::new();
     let stalls = observe(&subjects, &options, interrupted, say, &mut warnings)?;
-    let members = scan(subjects, stalls, options.part, interrupted, say)?;
+    let members = scan(subjects, stalls, &options, interrupted, say)?;
     let tenants: Vec<Tenant<'_>> = members.iter().map(Member::tenant).collect();
     let mut plan = options.policy.plan(&tenants);
     if options.dry_run {
@@ -187,10 +187,11 @@ fn observe(
 fn scan(
     subjects: Vec<Subject>,
     stalls: Vec<Option<Stalls>>,
-    part: Share,
+    options: &DebloatOptions,
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event),
 ) -> Result<Vec<Member>, ManagerError> {
+    let exact = options.policy.needs_exact_census();
     let mut members = Vec::new();
     let mut gone = None;
     for (subject, stalls) in subjects.into_iter().zip(stalls) {
@@ -199,7 +200,7 @@ fn scan(
             say(Event::Scanning { pid, done, all });
             !interrupted()
         };
-        match census::take(&subject.process, part, &mut each) {
+        match census::take(&subject.process, options.part, exact, &mut each) {
             Ok(found) => members.push(Member { subject, stalls, found, splits: Splits::default() }),
             Err(error) if subject.process.state() == TargetState::Gone => gone = Some(error),
             Err(error) => return Err(error.into()),

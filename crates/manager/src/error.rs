@@ -2,7 +2,7 @@
 
 use std::io;
 
-use hugepilot_kernel::KernelError;
+use hugepilot_kernel::{KernelError, Refusal};
 use hugepilot_record::Pid;
 
 /// What went wrong.
@@ -51,6 +51,33 @@ pub enum ManagerError {
         directory: String,
         /// Why not.
         what: &'static str,
+    },
+    /// It is not to be had here, and why.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Another run has the kernel's settings in hand.
+    #[error("another run of hugepilot has changed settings of the kernel for a while (it holds {lock})")]
+    SettingsBusy {
+        /// The file that it has locked.
+        lock: String,
+    },
+    /// A setting of the kernel did not take a value.
+    #[error("the setting {name} was set to {wanted}, but is {found}")]
+    SettingNotTaken {
+        /// Which.
+        name: String,
+        /// What was written.
+        wanted: String,
+        /// What was read back.
+        found: String,
+    },
+    /// The file that says what settings were is none that we wrote.
+    #[error("cannot tell from {path} what the kernel's settings were: {what}")]
+    SettingsJournal {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        what: String,
     },
     /// Ctrl-C came before there was anything to report.
     #[error("interrupted before there was anything to report")]

@@ -13,6 +13,8 @@ pub mod demo;
 mod error;
 pub mod launch;
 pub mod progress;
+pub mod settings;
+pub mod shrink;
 mod snapshot;
 pub mod status;
 pub mod tune;

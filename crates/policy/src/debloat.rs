@@ -9,7 +9,7 @@
 //! | `hawkeye` | none: address order, process by process | HawkEye (ASPLOS'19), as in EMD section 3 |
 //! | `emd` | one of ten buckets of bloat density | EMD (ISMM'25), sections 4.2 and 4.3 |
 //! | `exact` | the density itself | the ideal that EMD section 4.2 approximates |
-//! | `heat` | freed bytes per stall, in steps of a fifth | ours |
+//! | `heat` | freed bytes per lost time, in steps of a fifth | ours |
 //!
 //! A plan lists everything that could be split. Whoever works through it stops when enough is freed; so a process that
 //! gives less than the census promised is made up for by the next in line.
@@ -77,6 +77,11 @@ impl DebloatPolicy {
         }
     }
 
+    /// Whether huge pages with a bloat of less than 5 % matter, so that a census may not overlook any.
+    pub fn needs_exact_census(&self) -> bool {
+        self.min_bloat < Share::percent(5.0)
+    }
+
     /// Everything that could be split, best first. Costs a sort of all huge pages.
     pub fn plan(&self, tenants: &[Tenant<'_>]) -> SplitPlan {
         let mut plan = SplitPlan::default();
@@ -105,9 +110,11 @@ impl DebloatPolicy {
                 *plan.skipped.entry(SkipReason::LittleBloat).or_insert(0) += 1;
                 continue;
             }
+            // Where nobody looked, nothing is known of the cost.
+            let cost = tenant.stalls.map_or(1.0, |_| stall::cost(stalls, page.table_lines));
             candidates.push(Candidate {
                 standing: tenant.standing,
-                class: self.order.class(page.zero_pages, all, stalls),
+                class: self.order.class(page.zero_pages, all, cost),
                 within: if self.order.needs_heat() { page.zero_pages } else { 0 },
                 split: Split {
                     process,

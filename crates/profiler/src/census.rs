@@ -1,20 +1,25 @@
 //! Zero-filled base pages inside huge pages: memory that nobody uses.
 //!
-//! HawkEye (ASPLOS'19) observed that a page in use shows it in its first bytes. So one line of each page is read first, and
-//! only pages where that is zero are read whole. What costs is the pieces that the kernel copies, not their bytes; so the
-//! first look takes one piece for two pages: the last line of one and the first of the next. Only huge pages are read: they
-//! are resident, so nothing is faulted in.
+//! HawkEye (ASPLOS'19) observed that a page in use shows it in its first bytes. So some first lines are read first, and only
+//! where one of them is zero the huge page is read whole. What a look at a line costs is the call's piece, not its bytes:
+//! 0.4 µs, for which the same call copies 2.5 KiB in one piece. So it does not pay to go on line by line. Only huge pages are
+//! read: they are resident, so nothing is faulted in.
 
 use hugepilot_kernel::{KernelError, Target};
 use hugepilot_record::{Errno, PageRun};
-use hugepilot_units::{AddrRange, Bytes};
+use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 /// One line of the processor's cache.
 const LINE: Bytes = Bytes::new(64);
-/// So many pages are looked at together: two MiB at most are read, and the kernel takes 1024 pieces in one call.
-const PAGES: usize = 512;
+/// One of so many base pages is looked at first.
+const STRIDE: u64 = 4;
+/// So many lines are read in one call: the first of them already tell of most huge pages that they are not full.
+const LINES: usize = 32;
+/// So much is read in one call: what stays in the second-level cache until it is looked at. Reading 64 KiB or 2 MiB at once is
+/// slower by a fifth.
+const CHUNK: Bytes = Bytes::kib(256);
 
-/// The zero-filled bytes in the huge pages among `runs`, found as [`Scanner::zero_pages`] does.
+/// The zero-filled bytes in the huge pages among `runs`.
 ///
 /// # Errors
 /// EPERM where the memory may not be read; [`KernelError::NoProcess`].
@@ -38,85 +43,66 @@ pub struct Scanner<'a> {
     page: Bytes,
     bytes: Vec<u8>,
     pieces: Vec<AddrRange>,
-    /// Numbers of the pages that may still be zero-filled.
-    suspects: Vec<u32>,
+    zero_pages: Vec<u32>,
 }
 
 impl<'a> Scanner<'a> {
     /// For the memory of `target`.
     pub fn new(target: &'a dyn Target) -> Self {
         let page = target.sizes().base;
-        Self { target, page, bytes: Vec::new(), pieces: Vec::new(), suspects: Vec::new() }
+        Self { target, page, bytes: Vec::new(), pieces: Vec::new(), zero_pages: Vec::new() }
     }
 
     /// The numbers of the zero-filled base pages in `range`, which should be resident, in order. What cannot be read, because
-    /// it was unmapped meanwhile, counts as used. For a huge page of 2 MiB 0.1 ms when all is in use, 0.3 ms when nothing
-    /// is.
+    /// it was unmapped meanwhile, counts as used. All of it is read: 0.3 ms for 2 MiB.
     ///
     /// # Errors
     /// EPERM where the memory may not be read; [`KernelError::NoProcess`].
     pub fn zero_pages(&mut self, range: AddrRange) -> Result<&[u32], KernelError> {
-        let pages = u32::try_from(range.len().get() / self.page.get()).unwrap_or(u32::MAX);
-        self.look_at_pairs(range, pages)?;
-        self.look_at_first_lines(range)?;
-        self.look_at_all(range)?;
-        Ok(&self.suspects)
-    }
-
-    fn page_at(&self, range: AddrRange, page: u32) -> AddrRange {
-        AddrRange::at(range.start.plus(self.page.times(page.into())), self.page)
-    }
-
-    /// All pages of which a first look shows only zeros: of the even ones the last line, of the odd ones the first.
-    fn look_at_pairs(&mut self, range: AddrRange, pages: u32) -> Result<(), KernelError> {
-        self.suspects.clear();
-        let odd = (0..pages / 2).map(|pair| 2 * pair + 1);
-        for some in odd.collect::<Vec<_>>().chunks(PAGES) {
-            let of_both = |page| {
-                let between = self.page_at(range, page).start;
-                AddrRange::new(between.minus(LINE), between.plus(LINE))
-            };
-            self.pieces = some.iter().map(|&page| of_both(page)).collect();
+        self.zero_pages.clear();
+        let mut rest = range;
+        while !rest.is_empty() {
+            let chunk = AddrRange::at(rest.start, CHUNK).intersect(rest);
+            self.pieces.clear();
+            self.pieces.push(chunk);
             self.read()?;
-            for (&page, lines) in some.iter().zip(self.bytes.chunks(2 * LINE.as_usize())) {
-                let (last_of_even, first_of_odd) = lines.split_at(lines.len().min(LINE.as_usize()));
-                self.suspects.extend(is_zero(last_of_even, LINE).then_some(page - 1));
-                self.suspects.extend(is_zero(first_of_odd, LINE).then_some(page));
+            let first = AddrRange::new(range.start, chunk.start).len().get() / self.page.get();
+            let pages = (first..).zip(self.bytes.chunks(self.page.as_usize()));
+            let zero = pages.filter(|(_, bytes)| is_zero(bytes, self.page));
+            self.zero_pages.extend(zero.filter_map(|(number, _)| u32::try_from(number).ok()));
+            rest = AddrRange::new(chunk.end, rest.end);
+        }
+        Ok(&self.zero_pages)
+    }
+
+    /// The same, except that a `range` that looks full at first is not read whole: none of one page in four, drawn anew for
+    /// each range, begins with a line of zeros. So `z` zero-filled pages are overlooked with a chance of 0.75^z at most: 6 %
+    /// for 10, 0.06 % for 26 (a bloat of 5 %). 0.06 ms for 2 MiB in use.
+    ///
+    /// # Errors
+    /// As [`Scanner::zero_pages`].
+    pub fn zero_pages_unless_full(&mut self, range: AddrRange) -> Result<&[u32], KernelError> {
+        if self.looks_full(range)? {
+            self.zero_pages.clear();
+            return Ok(&self.zero_pages);
+        }
+        self.zero_pages(range)
+    }
+
+    fn looks_full(&mut self, range: AddrRange) -> Result<bool, KernelError> {
+        let pages = range.len().get() / self.page.get();
+        for first in (0..pages).step_by(LINES * STRIDE as usize) {
+            let strides = (first..pages).step_by(STRIDE as usize).take(LINES);
+            let drawn =
+                strides.map(|stride| range.start.plus(self.page.times(draw(range.start, stride, pages))));
+            self.pieces.clear();
+            self.pieces.extend(drawn.map(|page| AddrRange::at(page, LINE)));
+            self.read()?;
+            if self.bytes.chunks(LINE.as_usize()).any(|line| is_zero(line, LINE)) {
+                return Ok(false);
             }
         }
-        // A last page without a neighbour.
-        self.suspects.extend((pages % 2 == 1).then(|| pages - 1));
-        Ok(())
-    }
-
-    /// Pages that end with zeros mostly begin with something else.
-    fn look_at_first_lines(&mut self, range: AddrRange) -> Result<(), KernelError> {
-        let all = std::mem::take(&mut self.suspects);
-        for some in all.chunks(PAGES) {
-            self.pieces =
-                some.iter().map(|&page| AddrRange::at(self.page_at(range, page).start, LINE)).collect();
-            self.read()?;
-            let zero = self.bytes.chunks(LINE.as_usize()).map(|line| is_zero(line, LINE));
-            self.suspects.extend(some.iter().zip(zero).filter_map(|(&page, zero)| zero.then_some(page)));
-        }
-        Ok(())
-    }
-
-    /// Reads the suspects whole, neighbours in one piece.
-    fn look_at_all(&mut self, range: AddrRange) -> Result<(), KernelError> {
-        let all = std::mem::take(&mut self.suspects);
-        for some in all.chunks(PAGES) {
-            let neighbours = some.chunk_by(|a, b| a + 1 == *b);
-            let whole = neighbours.map(|run| {
-                let (first, last) = (self.page_at(range, run[0]), self.page_at(range, run[run.len() - 1]));
-                AddrRange::new(first.start, last.end)
-            });
-            self.pieces = whole.collect();
-            self.read()?;
-            let zero = self.bytes.chunks(self.page.as_usize()).map(|bytes| is_zero(bytes, self.page));
-            self.suspects.extend(some.iter().zip(zero).filter_map(|(&page, zero)| zero.then_some(page)));
-        }
-        Ok(())
+        Ok(true)
     }
 
     /// Fills `bytes` with what `pieces` hold, as far as it can be read.
@@ -130,6 +116,13 @@ impl<'a> Scanner<'a> {
         }
         Ok(())
     }
+}
+
+/// One of the pages that begin with number `stride`, among `pages`. Drawn, so that no pattern of the owner's stays hidden.
+const fn draw(seed: VirtAddr, stride: u64, pages: u64) -> u64 {
+    let mixed = (seed.get() ^ stride).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let left = pages - stride;
+    stride + mixed % if left < STRIDE { left } else { STRIDE }
 }
 
 /// Whether `bytes` are all `len` bytes long, and zero.
@@ -183,8 +176,34 @@ mod tests {
             let range = AddrRange::at(map.range().start, sizes.base.times(pages as u64));
             let expected = by_brute_force(&map.words_mut()[..pages * per_page], per_page);
             let mut scanner = Scanner::new(&process);
-            prop_assert_eq!(scanner.zero_pages(range).unwrap(), expected);
+            prop_assert_eq!(scanner.zero_pages(range).unwrap(), &expected[..]);
+            // In one stride in four a page is zero-filled as a whole, so it cannot be overlooked.
+            let unless_full = scanner.zero_pages_unless_full(range).unwrap();
+            let stride = STRIDE as usize;
+            let shows = expected.windows(2 * stride - 1).any(|run| run[2 * stride - 2] - run[0] == 2 * stride as u32 - 2);
+            prop_assert!(unless_full == expected || unless_full.is_empty() && !shows);
         }
+    }
+
+    /// Each page that is not looked at first is another one in the next huge page.
+    #[test]
+    fn what_is_overlooked_is_as_rare_as_it_says() {
+        let process = ourselves();
+        let sizes = process.sizes();
+        let huge_pages = 400;
+        let mut map = AnonMap::new(sizes.huge.times(huge_pages), Pages::Base, sizes).unwrap();
+        let per_page = sizes.base.as_usize() / 8;
+        // Only pages 100 and 300 of each are empty, both with the same place in their stride.
+        for (number, page) in map.words_mut().chunks_mut(per_page).enumerate() {
+            page[0] = u64::from(!matches!(number % 512, 100 | 300));
+        }
+        let mut scanner = Scanner::new(&process);
+        let ranges =
+            (0..huge_pages).map(|n| AddrRange::at(map.range().start.plus(sizes.huge.times(n)), sizes.huge));
+        let found = ranges.filter(|&range| scanner.zero_pages_unless_full(range).unwrap() == [100, 300]);
+        // 1 − 0.75² = 0.44 of them, and 0.12 is five standard errors.
+        let share = found.count() as f64 / huge_pages as f64;
+        assert!((share - 0.44).abs() < 0.12, "{share}");
     }
 
     #[test]

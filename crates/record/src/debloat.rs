@@ -13,11 +13,21 @@ use crate::tune::Prediction;
 /// The value of `schema`.
 pub const SCHEMA: &str = "hugepilot.debloat/1";
 
+/// The value of `backend`: we split each huge page ourselves.
+pub const BACKEND: &str = "split";
+
+fn backend() -> String {
+    BACKEND.to_owned()
+}
+
 /// What was found, done and seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DebloatReport {
     /// [`SCHEMA`].
     pub schema: String,
+    /// What split: [`BACKEND`] in this report, [`crate::shrink::BACKEND`] in the other.
+    #[serde(default = "backend")]
+    pub backend: String,
     /// The order that decided, as on the command line.
     pub order: String,
     /// How shares of several processes were found.

@@ -18,6 +18,8 @@ mod pages;
 mod plan;
 mod process;
 mod sample;
+pub mod settings;
+pub mod shrink;
 mod split;
 pub mod status;
 pub mod tune;

@@ -2,11 +2,12 @@
 //!
 //! A program runs all the while. Its memory is put on huge pages again, its speed taken, then it is de-bloated to 20, 30, 40
 //! and 50 % of its bloat in one order, and its speed taken after each; then the next order, in turns. A second copy on base
-//! pages stands by: what it reaches is the floor.
+//! pages stands by: what it reaches is the floor. Speeds are taken by a yardstick.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,21 +15,38 @@ use serde_json::Value;
 
 use super::pairs::median;
 use super::workload::Workload;
+use super::yardstick::Yardstick;
 
 /// Orders compared.
 pub(super) const ORDERS: [&str; 4] = ["hawkeye", "emd", "exact", "heat"];
+/// Tries to make all of it huge again.
+const ATTEMPTS: usize = 10;
 /// Percent of the bloat that is given back, in this order.
 const PERCENT: [u64; 4] = [20, 30, 40, 50];
-pub(super) const SETTLE: Duration = Duration::from_millis(250);
-pub(super) const STRETCH: Duration = Duration::from_millis(1000);
 
 /// The workloads, and whether there is a copy on base pages to compare with.
-const WORKLOADS: [(&str, &[&str], bool); 5] = [
+const WORKLOADS: [(&str, &[&str], bool); 6] = [
     ("ra-left", &["random-access", "--bloat-side", "left"], true),
     ("ra-right", &["random-access", "--bloat-side", "right"], true),
-    ("ra-hot", &["random-access", "--bloat-side", "right", "--hot", "bloated"], true),
+    ("ra-hot", &HOT_EMPTY, true),
+    ("ra-warm", &["random-access", "--bloat-side", "right", "--hot", "bloated"], true),
     ("btree", &["btree"], true),
     ("memcached", &["memcached"], false),
+];
+
+/// Nearly all updates fall on the emptier half, whose pages are scattered.
+const HOT_EMPTY: [&str; 11] = [
+    "random-access",
+    "--bloat",
+    "60,40",
+    "--bloat-side",
+    "left",
+    "--hot",
+    "bloated",
+    "--skew",
+    "97",
+    "--layout",
+    "scattered",
 ];
 
 /// One measured point.
@@ -46,8 +64,10 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     for name in wanted {
         ensure!(WORKLOADS.iter().any(|one| one.0 == *name), "no workload {name:?}");
     }
-    println!("slow-down against no de-bloating, and huge pages retained; medians of {runs} runs, {size}");
-    println!("{:<10} {:<8} {}", "workload", "order", PERCENT.map(|p| format!("{p:>15} %")).join(" "));
+    println!(
+        "slow-down against no de-bloating (least and most), and huge pages retained; medians of {runs} runs, {size}"
+    );
+    println!("{:<10} {:<8} {}", "workload", "order", PERCENT.map(|p| format!("{p:>25} %")).join(" "));
     for (name, workload, with_base) in
         WORKLOADS.iter().filter(|one| wanted.is_empty() || wanted.contains(&one.0))
     {
@@ -57,13 +77,12 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
 }
 
 fn one(hugepilot: &Path, name: &str, workload: &[&str], with_base: bool, runs: usize) -> Result<()> {
-    let mut huge = Workload::start(hugepilot, &[workload, &["--pages", "thp"]].concat())?;
-    huge.signal("STOP")?;
+    let mut yardstick = Yardstick::start(hugepilot)?;
+    let mut huge = Workload::start_still(hugepilot, &[workload, &["--pages", "thp"]].concat())?;
     let mut base = match with_base {
-        true => Some(Workload::start(hugepilot, &[workload, &["--pages", "base"]].concat())?),
+        true => Some(Workload::start_still(hugepilot, &[workload, &["--pages", "base"]].concat())?),
         false => None,
     };
-    base.as_ref().map_or(Ok(()), |base| base.signal("STOP"))?;
     let mut points: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut floor = Vec::new();
     for run in 0..runs {
@@ -71,36 +90,44 @@ fn one(hugepilot: &Path, name: &str, workload: &[&str], with_base: bool, runs: u
             // Each order is first, second … as often as the others.
             let order = (run + turn) % ORDERS.len();
             collapse(hugepilot, &huge.pid)?;
-            let before = huge.rate_in_turn(SETTLE, STRETCH)?;
-            sequence(hugepilot, &mut huge, ORDERS[order], before, &mut |percent, slowdown, retained| {
+            let before = yardstick.measure(&mut huge)?;
+            let each = &mut |percent, speed, retained| {
                 let point = points.entry((order, percent)).or_default();
-                point.slowdowns.push(slowdown);
+                point.slowdowns.push(before / speed);
                 point.retained.push(retained);
-            })?;
+            };
+            sequence(hugepilot, &mut huge, &mut yardstick, ORDERS[order], each)?;
             if let Some(base) = &mut base {
-                floor.push(before / base.rate_in_turn(SETTLE, STRETCH)?);
+                floor.push(before / yardstick.measure(base)?);
             }
         }
     }
     for (index, order) in ORDERS.iter().enumerate() {
         let cell = |percent| {
             let point = &points[&(index, percent)];
-            format!("{:>8.3}x {:>5.1} %", median(&point.slowdowns), 100.0 * median(&point.retained))
+            let spread = |pick: fn(f64, f64) -> f64| point.slowdowns.iter().copied().reduce(pick);
+            format!(
+                "{:>6.2}x ({:.2}–{:.2}) {:>5.1} %",
+                median(&point.slowdowns),
+                spread(f64::min).unwrap_or(f64::NAN),
+                spread(f64::max).unwrap_or(f64::NAN),
+                100.0 * median(&point.retained)
+            )
         };
         println!("{name:<10} {order:<8} {}", PERCENT.map(cell).join("  "));
     }
     if with_base {
-        println!("{name:<10} {:<8} {:>8.3}x   0.0 %", "4KiB", median(&floor));
+        println!("{name:<10} {:<8} {:>6.2}x   0.0 %", "4KiB", median(&floor));
     }
     Ok(())
 }
 
-/// De-bloats step by step in one order; `each` gets percent, slow-down and the share of huge pages that is left.
+/// De-bloats step by step in one order; `each` gets percent, speed and the share of huge pages that is left.
 fn sequence(
     hugepilot: &Path,
     workload: &mut Workload,
+    yardstick: &mut Yardstick,
     order: &str,
-    before: f64,
     each: &mut dyn FnMut(u64, f64, f64),
 ) -> Result<()> {
     let (mut bloat, mut all_huge, mut freed) = (0, 0, 0);
@@ -117,19 +144,26 @@ fn sequence(
             (bloat, all_huge) = (number(&report, "/bloat_bytes")?, number(&report, "/huge_pages_before")?);
         }
         freed += number(&report, "/freed_bytes")?;
-        let rate = workload.rate_in_turn(SETTLE, STRETCH)?;
+        let speed = yardstick.measure(workload)?;
         #[allow(clippy::cast_precision_loss)]
         let retained = number(&report, "/huge_pages_after")? as f64 / all_huge.max(1) as f64;
-        each(percent, before / rate, retained);
+        each(percent, speed, retained);
     }
     Ok(())
 }
 
 /// Puts all memory of a process on huge pages again.
 pub(super) fn collapse(hugepilot: &Path, pid: &str) -> Result<()> {
-    let done = Command::new(hugepilot).args(["lab", "collapse", "-p", pid]).stdout(Stdio::null()).status()?;
-    ensure!(done.success(), "hugepilot lab collapse -p {pid}: {done}");
-    Ok(())
+    // Memory is in pieces after a de-bloating, and others use it: the kernel needs some time to make room.
+    for _ in 0..ATTEMPTS {
+        let mut command = Command::new(hugepilot);
+        let done = command.args(["lab", "collapse", "-p", pid]).stdout(Stdio::null()).status()?;
+        if done.success() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_secs(2));
+    }
+    bail!("hugepilot lab collapse -p {pid}: not all of it became huge; is there enough free memory?")
 }
 
 /// The report of one de-bloating.

@@ -1,19 +1,22 @@
 //! Whether several programs become slower alike when they are de-bloated together: Figures 9 to 14 of EMD (ISMM'25).
 //!
 //! Each program is measured alone, the others standing still, so that they share a fate only through de-bloating. Fairness is
-//! 1 − σ/μ of their slow-downs (section 5.3.1).
+//! 1 − σ/μ of their slow-downs (section 5.3.1), of which each is the median of all runs; `none` has nothing done to it, and so
+//! says how far the measurement itself is from 1. What each gave needs no clock: its fairness is 1 − σ/μ of the shares of their
+//! huge pages.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::measures::fairness;
 
-use super::debloat::{ORDERS, SETTLE, STRETCH, collapse, debloat, number};
+use super::debloat::{ORDERS, collapse, debloat, number};
 use super::pairs::median;
 use super::workload::Workload;
+use super::yardstick::Yardstick;
 
-/// Percent of the bloat that is given back, in this order.
-const PERCENT: [u64; 2] = [20, 40];
+/// Percent of the bloat that is given back.
+const PERCENT: u64 = 40;
 
 /// A name, and how many of each workload.
 type Group = (&'static str, &'static [(usize, &'static [&'static str])]);
@@ -26,14 +29,11 @@ const GROUPS: [Group; 4] = [
     ("btree+mc", &[(1, &["btree"]), (1, &["memcached"])]),
 ];
 
-/// What was measured of one order at one percentage.
+/// What was measured of one order: by program, one value for each run.
 #[derive(Default, Clone)]
-struct Point {
-    means: Vec<f64>,
-    fairness: Vec<f64>,
-    /// The smallest share of huge pages that a program retained, and the largest.
-    least: Vec<f64>,
-    most: Vec<f64>,
+struct Programs {
+    slowdowns: Vec<Vec<f64>>,
+    split: Vec<Vec<f64>>,
 }
 
 /// `[RUNS=5] [SIZE=2GiB] [GROUP…]`
@@ -44,10 +44,8 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     for name in wanted {
         ensure!(GROUPS.iter().any(|one| one.0 == *name), "no group {name:?}");
     }
-    println!(
-        "mean slow-down, fairness, huge pages retained (least and most of one program); medians of {runs} runs, {size} each"
-    );
-    println!("{:<11} {:<8} {}", "group", "order", PERCENT.map(|p| format!("{p:>31} %")).join(" "));
+    println!("{PERCENT} % of the bloat of all freed; medians of {runs} runs, {size} each");
+    println!("{:<11} {:<8} mean slow-down  fairness  of huge pages split  slow-downs", "group", "order");
     for (name, programs) in GROUPS.iter().filter(|one| wanted.is_empty() || wanted.contains(&one.0)) {
         let programs: Vec<Vec<&str>> = programs
             .iter()
@@ -61,72 +59,76 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
 }
 
 fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], runs: usize) -> Result<()> {
-    let mut running = Vec::new();
-    for program in programs {
-        let workload = Workload::start(hugepilot, program)?;
-        workload.signal("STOP")?;
-        running.push(workload);
-    }
-    let mut points = vec![vec![Point::default(); PERCENT.len()]; ORDERS.len()];
+    let mut yardstick = Yardstick::start(hugepilot)?;
+    let start = |program: &Vec<&str>| Workload::start_still(hugepilot, program);
+    let mut running = programs.iter().map(start).collect::<Result<Vec<_>>>()?;
+    let orders: Vec<Option<&str>> = ORDERS.iter().copied().map(Some).chain([None]).collect();
+    let mut found = vec![Programs::default(); orders.len()];
     for run in 0..runs {
-        for turn in 0..ORDERS.len() {
-            let order = (run + turn) % ORDERS.len();
-            sequence(hugepilot, &mut running, ORDERS[order], &mut points[order])?;
+        for turn in 0..orders.len() {
+            let order = (run + turn) % orders.len();
+            one(hugepilot, &mut running, &mut yardstick, orders[order], &mut found[order])?;
         }
     }
-    for (order, points) in ORDERS.iter().zip(&points) {
-        let cells = points.iter().map(|point| {
-            let [mean, fairness, least, most] =
-                [&point.means, &point.fairness, &point.least, &point.most].map(|values| median(values));
-            format!("{mean:>8.3}x {fairness:>7.4} {:>5.1}–{:>5.1} %", 100.0 * least, 100.0 * most)
-        });
-        println!("{name:<11} {order:<8} {}", cells.collect::<Vec<_>>().join("   "));
+    for (order, found) in orders.iter().zip(&found) {
+        let slowdowns = found.slowdowns();
+        let of_time = fairness(&slowdowns).context("every program has a slow-down")?;
+        let of_split = fairness(&found.split()).map_or(f64::NAN, |fair| fair.fairness_ratio);
+        println!(
+            "{name:<11} {:<8} {:>13.3}x {:>9.3} {of_split:>20.3}  {}",
+            order.unwrap_or("none"),
+            of_time.mean_slowdown,
+            of_time.fairness_ratio,
+            slowdowns.iter().map(|slowdown| format!("{slowdown:.3}")).collect::<Vec<_>>().join(" ")
+        );
     }
     Ok(())
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn sequence(hugepilot: &Path, running: &mut [Workload], order: &str, points: &mut [Point]) -> Result<()> {
-    for workload in running.iter() {
-        collapse(hugepilot, &workload.pid)?;
+impl Programs {
+    fn add(&mut self, slowdowns: &[f64], split: &[f64]) {
+        for (all, new) in [(&mut self.slowdowns, slowdowns), (&mut self.split, split)] {
+            all.resize(new.len(), Vec::new());
+            all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
+        }
     }
-    let rates = |running: &mut [Workload]| {
-        running
-            .iter_mut()
-            .map(|workload| workload.rate_in_turn(SETTLE, STRETCH))
-            .collect::<Result<Vec<f64>>>()
+
+    fn slowdowns(&self) -> Vec<f64> {
+        self.slowdowns.iter().map(|values| median(values)).collect()
+    }
+
+    fn split(&self) -> Vec<f64> {
+        self.split.iter().map(|values| median(values)).collect()
+    }
+}
+
+/// One order, or nothing; from all huge pages on.
+#[allow(clippy::cast_precision_loss)]
+fn one(
+    hugepilot: &Path,
+    running: &mut [Workload],
+    yardstick: &mut Yardstick,
+    order: Option<&str>,
+    found: &mut Programs,
+) -> Result<()> {
+    running.iter().try_for_each(|workload| collapse(hugepilot, &workload.pid))?;
+    let mut speeds = |running: &mut [Workload]| {
+        running.iter_mut().map(|workload| yardstick.measure(workload)).collect::<Result<Vec<f64>>>()
     };
-    let before = rates(running)?;
-    let (mut bloat, mut freed, mut all_huge) = (0, 0, Vec::new());
-    for (percent, point) in PERCENT.iter().zip(points) {
-        let amount = match bloat {
-            0 => format!("{percent}%"),
-            bloat => (bloat * percent / 100).saturating_sub(freed).to_string(),
-        };
+    let before = speeds(running)?;
+    let mut split = vec![0.0; running.len()];
+    if let Some(order) = order {
         running.iter().try_for_each(|workload| workload.signal("CONT"))?;
         let pids: Vec<&str> = running.iter().map(|workload| workload.pid.as_str()).collect();
-        let report = debloat(hugepilot, order, &amount, &pids)?;
+        let report = debloat(hugepilot, order, &format!("{PERCENT}%"), &pids)?;
         running.iter().try_for_each(|workload| workload.signal("STOP"))?;
-        let huge = |key: &str| {
-            let of = |index| number(&report, &format!("/processes/{index}/{key}"));
-            (0..running.len()).map(of).collect::<Result<Vec<u64>>>()
-        };
-        if bloat == 0 {
-            (bloat, all_huge) = (number(&report, "/bloat_bytes")?, huge("huge_pages_before")?);
+        for (index, split) in split.iter_mut().enumerate() {
+            let of = |key: &str| number(&report, &format!("/processes/{index}/{key}"));
+            *split = of("split")? as f64 / of("huge_pages_before")?.max(1) as f64;
         }
-        freed += number(&report, "/freed_bytes")?;
-        let retained: Vec<f64> = huge("huge_pages_after")?
-            .iter()
-            .zip(&all_huge)
-            .map(|(&now, &all)| now as f64 / all.max(1) as f64)
-            .collect();
-        let slowdowns: Vec<f64> =
-            rates(running)?.iter().zip(&before).map(|(now, before)| before / now).collect();
-        let fairness = fairness(&slowdowns).context("every program has a slow-down")?;
-        point.means.push(fairness.mean_slowdown);
-        point.fairness.push(fairness.fairness_ratio);
-        point.least.extend(retained.iter().copied().reduce(f64::min));
-        point.most.extend(retained.iter().copied().reduce(f64::max));
     }
+    let slowdowns: Vec<f64> =
+        speeds(running)?.iter().zip(&before).map(|(now, before)| before / now).collect();
+    found.add(&slowdowns, &split);
     Ok(())
 }

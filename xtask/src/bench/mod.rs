@@ -1,5 +1,6 @@
 //! Benchmarks by name. Each lies in a file of its own and has a line in [`BENCHES`].
 
+mod bloat_free;
 mod census;
 mod debloat;
 mod fairness;
@@ -8,6 +9,7 @@ mod overhead;
 mod pairs;
 mod startup;
 mod workload;
+mod yardstick;
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,11 @@ struct Bench {
 }
 
 const BENCHES: &[Bench] = &[
+    Bench {
+        name: "bloat-free",
+        about: "what does de-bloating cost programs without bloat? [PAIRS=10] [SIZE=2GiB]",
+        run: bloat_free::run,
+    },
     Bench {
         name: "census",
         about: "how fast are the census and a split, and what do they cost the target? [RUNS=7] [SIZE=4GiB]",

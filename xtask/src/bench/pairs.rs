@@ -41,7 +41,7 @@ pub(crate) struct PairedStats {
 }
 
 impl PairedStats {
-    fn of(pairs: Vec<(f64, f64)>) -> Self {
+    pub(super) fn of(pairs: Vec<(f64, f64)>) -> Self {
         let ratios = sorted(pairs.iter().map(|&(a, b)| b / a));
         Self {
             median_ratio: middle(&ratios),
@@ -50,6 +50,15 @@ impl PairedStats {
             certain: certain(&ratios),
             pairs,
         }
+    }
+
+    /// The ratios in words: their median, where the true one lies, the least and the most.
+    pub(super) fn line(&self) -> String {
+        let Self { pairs, median_ratio, min_ratio, max_ratio, certain } = self;
+        let certain =
+            certain.map_or_else(String::new, |(low, high)| format!(" (95 % certain: {low:.4} to {high:.4})"));
+        let count = pairs.len();
+        format!("median {median_ratio:.4}{certain}, from {min_ratio:.4} to {max_ratio:.4}, {count} pairs")
     }
 
     /// One line for each pair, the medians, and the ratios in words.
@@ -66,14 +75,7 @@ impl PairedStats {
         let median =
             |part: fn(&(f64, f64)) -> f64| format!("{:.4}", middle(&sorted(self.pairs.iter().map(part))));
         line("median", &median(|pair| pair.0), &median(|pair| pair.1), &format!("{:.4}", self.median_ratio));
-        let Self { pairs, median_ratio, min_ratio, max_ratio, certain } = self;
-        let certain =
-            certain.map_or_else(String::new, |(low, high)| format!(" (95 % certain: {low:.4} to {high:.4})"));
-        let _ = writeln!(
-            text,
-            "{b} / {a}: median {median_ratio:.4}{certain}, from {min_ratio:.4} to {max_ratio:.4}, {} pairs",
-            pairs.len()
-        );
+        let _ = writeln!(text, "{b} / {a}: {}", self.line());
         text
     }
 }

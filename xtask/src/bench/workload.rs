@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 /// Lines come this often.
-const INTERVAL: &str = "100ms";
+const INTERVAL: &str = "20ms";
 
 /// `hugepilot lab workload …`, running until dropped.
 pub(super) struct Workload {
@@ -21,8 +21,20 @@ pub(super) struct Workload {
 impl Workload {
     /// Starts it with `args`, and waits until its memory is filled.
     pub(super) fn start(hugepilot: &Path, args: &[&str]) -> Result<Self> {
-        let mut child = Command::new(hugepilot)
-            .args(["lab", "workload"])
+        let mut command = Command::new(hugepilot);
+        Self::run(command.args(["lab", "workload"]), args)
+    }
+
+    /// The same on one processor, always the same one, and standing still.
+    pub(super) fn start_still(hugepilot: &Path, args: &[&str]) -> Result<Self> {
+        let mut command = Command::new("taskset");
+        let this = Self::run(command.args(["-c", "0"]).arg(hugepilot).args(["lab", "workload"]), args)?;
+        this.signal("STOP")?;
+        Ok(this)
+    }
+
+    fn run(command: &mut Command, args: &[&str]) -> Result<Self> {
+        let mut child = command
             .args(args)
             .args(["--seconds", "0", "--interval", INTERVAL])
             .stdin(Stdio::null())

@@ -5,6 +5,7 @@ mod hostile; // targets that end, change, lie, or have nothing to give
 mod orders; // which huge pages go first
 mod refused; // kernels and rights that forbid it
 mod several; // whose huge pages go first
+mod shrinker; // where memory may not be read: the kernel does it
 mod truth; // what the report says is so
 
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};

@@ -130,8 +130,12 @@ mod tests {
     const KEY: Key = (Pid(7), 1);
 
     fn census(regions: &[u64]) -> Census {
-        let page =
-            |&region: &u64| BloatedPage { region: Region::new(region), zero_pages: 400, a_zero_page: 0 };
+        let page = |&region: &u64| BloatedPage {
+            region: Region::new(region),
+            zero_pages: 400,
+            a_zero_page: 0,
+            table_lines: 14,
+        };
         Census {
             process: ProcessId { pid: KEY.0, start_ticks: KEY.1, command: "x".into() },
             sizes: PageSizes::X86_64,

@@ -12,14 +12,16 @@ pub(crate) struct Found {
     pub(crate) mappings: Vec<Mapping>,
 }
 
-/// Reads `part` of the huge pages of `target`, chosen by their addresses, and counts their zero-filled base pages: 0.1 to
-/// 0.3 ms each. `each` hears how many are done, of how many, and says whether to go on. Nothing is faulted in.
+/// Reads `part` of the huge pages of `target`, chosen by their addresses, and counts their zero-filled base pages. Without
+/// `exact`, huge pages that look full are taken to be full, so that a bloat of a few percent may be overlooked: 0.06 ms for
+/// each of these, else 0.3 ms. `each` hears how many are done, of how many, and says whether to go on. Nothing is faulted in.
 ///
 /// # Errors
 /// EPERM where memory may not be read, EACCES where the page map may not; [`KernelError::NoProcess`].
 pub(crate) fn take(
     target: &dyn Target,
     part: Share,
+    exact: bool,
     each: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Found, KernelError> {
     let begun = target.now();
@@ -35,33 +37,29 @@ pub(crate) fn take(
     }
     let mut huge_pages = regions.len() as u64;
     let drawn: Vec<Region> = regions.into_iter().filter(|&region| is_drawn(region, part)).collect();
-    let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
-    let (mut read_pages, mut passed_over) = (0, 0);
+    let (mut scanner, mut bloated, mut read_pages) = (Scanner::new(target), Vec::new(), 0);
     for &region in &drawn {
-        if !each(read_pages + passed_over, drawn.len() as u64) {
+        if !each(read_pages, drawn.len() as u64) {
             // The first pages are no sample of all.
-            huge_pages = read_pages + passed_over;
+            huge_pages = read_pages;
             break;
         }
-        // Asked for here, too, so that nobody is promised what a child shares.
-        if let Some(reason) = split_skip(&target.region_pages(region)?) {
-            *skipped.entry(reason).or_insert(0) += 1;
-            passed_over += 1;
-            continue;
-        }
         read_pages += 1;
-        let zero = scanner.zero_pages(region.range(sizes))?;
-        bloated.extend(zero.first().map(|&a_zero_page| BloatedPage {
-            region,
-            zero_pages: u32::try_from(zero.len()).unwrap_or(u32::MAX),
-            a_zero_page,
-        }));
+        let zero = match exact {
+            true => scanner.zero_pages(region.range(sizes))?,
+            false => scanner.zero_pages_unless_full(region.range(sizes))?,
+        };
+        let Some(page) = BloatedPage::of(region, zero, sizes) else { continue };
+        // Asked for here, too, so that nobody is promised what a child shares.
+        match split_skip(&target.region_pages(region)?) {
+            Some(reason) => *skipped.entry(reason).or_insert(0) += 1,
+            None => bloated.push(page),
+        }
     }
     // Memory is read by process number: should that have been given away meanwhile, this is about somebody else.
     if target.state() != TargetState::Alive {
         return Err(KernelError::NoProcess { pid: target.id().pid });
     }
-    let huge_pages = huge_pages - passed_over;
     let process = target.id().clone();
     let took = target.now() - begun;
     let census = Census { process, sizes, bloated, huge_pages, read_pages, skipped, took };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hugepilot_kernel::{Target, TargetState};
-use hugepilot_record::debloat::{DebloatReport, ProcessDebloat, SCHEMA};
+use hugepilot_record::debloat::{BACKEND, DebloatReport, ProcessDebloat, SCHEMA};
 use hugepilot_record::{Mapping, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Region};
 
@@ -63,6 +63,7 @@ impl Run {
         let scans = || self.members.iter().map(|member| &member.found.census);
         DebloatReport {
             schema: SCHEMA.to_owned(),
+            backend: BACKEND.to_owned(),
             order: policy.order.name().to_owned(),
             fair: policy.fair.name().to_owned(),
             quantum: policy.quantum as u64,

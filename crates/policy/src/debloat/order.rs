@@ -13,12 +13,12 @@ pub enum Order {
     },
     /// Highest bloat density first.
     Exact,
-    /// Most freed bytes for each stall that the split brings back. Density alone takes the emptiest huge page to be the least
+    /// Most freed bytes for the time that the split costs. Density alone takes the emptiest huge page to be the least
     /// used; where the few used pages of an empty one are the hottest of all, that is wrong.
     Heat,
 }
 
-/// Classes of `heat` for each doubling of freed bytes per stall. Finer would let noise decide; coarser would mix pages that
+/// Classes of `heat` for each doubling of freed bytes per cost. Finer would let noise decide; coarser would mix pages that
 /// differ by more than sampling can be wrong.
 const CLASSES_PER_DOUBLING: f64 = 4.0;
 
@@ -58,10 +58,10 @@ impl Order {
         matches!(self, Self::Hawkeye | Self::Emd { .. })
     }
 
-    /// The class of a huge page of `all` base pages, `zero_pages` of them zero-filled, on which `stalls` are expected. Higher
-    /// goes first.
+    /// The class of a huge page of `all` base pages, `zero_pages` of them zero-filled, that it costs so much to split, in any
+    /// unit. Higher goes first.
     #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn class(self, zero_pages: u32, all: u32, stalls: f64) -> i64 {
+    pub(super) fn class(self, zero_pages: u32, all: u32, cost: f64) -> i64 {
         match self {
             Self::Hawkeye => 0,
             Self::Emd { buckets } => {
@@ -72,8 +72,8 @@ impl Order {
             }
             Self::Exact => zero_pages.into(),
             Self::Heat => {
-                let freed_per_stall = f64::from(zero_pages) / stalls.max(f64::MIN_POSITIVE);
-                (freed_per_stall.log2() * CLASSES_PER_DOUBLING).floor() as i64
+                let freed_per_cost = f64::from(zero_pages) / cost.max(f64::MIN_POSITIVE);
+                (freed_per_cost.log2() * CLASSES_PER_DOUBLING).floor() as i64
             }
         }
     }

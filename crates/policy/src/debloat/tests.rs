@@ -17,6 +17,7 @@ fn census(zero_pages: &[u32]) -> Census {
                 region: Region::new(i as u64 + 1),
                 zero_pages,
                 a_zero_page: 0,
+                table_lines: 64,
             })
             .collect(),
         huge_pages: zero_pages.len() as u64,

@@ -1,0 +1,241 @@
+//! `--backend shrinker`: the kernel de-bloats a cgroup, and its settings are as before, however it ends.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use hugepilot_record::shrink::ShrinkReport;
+use hugepilot_testkit::{Need, Victim, need, requires};
+use hugepilot_units::Bytes;
+use rustix::process::Signal;
+
+use crate::cgroup::Cgroup;
+use crate::look::{thp_settings, total};
+use crate::tool::{Done, HUGEPILOT, Running, hugepilot};
+use crate::unprivileged::Nobody;
+use crate::workload::SOON;
+
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+const MAX_PTES_NONE: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none";
+const JOURNAL: &str = "/run/hugepilot/settings.json";
+
+fn possible() -> Need {
+    let kernel = if Path::new(THP).join("shrink_underused").exists() {
+        Need::Ok
+    } else {
+        Need::Err("the kernel has no shrink_underused (Linux 6.12)".to_owned())
+    };
+    need::all([need::live(), need::root(), need::cgroup_memory(), kernel])
+}
+
+/// The settings as a test found them, put back when it fails half-way.
+struct Settings(Vec<(String, String)>);
+
+impl Settings {
+    fn now() -> Self {
+        let names = ["khugepaged/max_ptes_none", "shrink_underused"].map(|name| format!("{THP}/{name}"));
+        Self(names.map(|name| (name.clone(), fs::read_to_string(name).expect("a setting"))).to_vec())
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        for (name, value) in &self.0 {
+            let _ = fs::write(name, value.trim());
+        }
+    }
+}
+
+/// A workload of 256 MiB in a cgroup: 90 % of one half of its huge pages is bloat, 10 % of the other half. It waits.
+struct Patient {
+    victim: Victim,
+    cgroup: Cgroup,
+}
+
+const WORK: &str =
+    "lab workload random-access --size 256MiB --bloat 90,10 --ops 2000000 --seed 7 --interval 60s --wait";
+
+impl Patient {
+    fn start() -> Self {
+        let cgroup = Cgroup::new(Bytes::gib(1));
+        let mut command = cgroup.command(Path::new(HUGEPILOT));
+        command.args(WORK.split(' '));
+        let victim = Victim::spawn(command);
+        victim.says("ready", SOON);
+        let this = Self { victim, cgroup };
+        assert_eq!(this.huge(), Bytes::mib(256), "every huge page came");
+        this
+    }
+    fn huge(&self) -> Bytes {
+        total(self.victim.pid(), "AnonHugePages")
+    }
+    fn args(&self, more: &str) -> Vec<String> {
+        let cgroup = self.cgroup.path().display();
+        let line = format!("debloat --cgroup {cgroup} --backend shrinker --json {more}");
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+    #[track_caller]
+    fn shrink(&self, more: &str) -> Done {
+        hugepilot(self.args(more))
+    }
+    /// Works, and gives its checksum; it ends with an error where its own check of memory fails.
+    #[track_caller]
+    fn checksum(mut self) -> String {
+        self.victim.send("go");
+        loop {
+            let line = self.victim.line(SOON).expect("it ends with its report");
+            if let Ok(report) = serde_json::from_str::<serde_json::Value>(&line)
+                && let Some(checksum) = report["checksum"].as_str()
+            {
+                assert!(self.victim.wait(SOON).success());
+                return checksum.to_owned();
+            }
+        }
+    }
+    /// A run whose request to the kernel is held up, so that its settings are changed for a while.
+    #[track_caller]
+    fn slow(&self) -> Running {
+        let file = ["memory.force_empty", "memory.reclaim"].map(|name| self.cgroup.path().join(name));
+        let file = file.iter().find(|file| file.exists()).expect("a way to ask for reclaim");
+        let mut command = Command::new("strace");
+        command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=write", "-P"]).arg(file);
+        command.args(["-e", "inject=write:delay_enter=3000000"]).arg(HUGEPILOT).args(self.args(""));
+        let mut run = Running::start(command);
+        run.until("the change", || fs::read_to_string(MAX_PTES_NONE).is_ok_and(|text| text.trim() == "409"));
+        assert!(Path::new(JOURNAL).exists(), "what they were is kept from before the change on");
+        run
+    }
+    /// A run that is killed while it has settings changed.
+    #[track_caller]
+    fn killed(&self) {
+        let run = self.slow();
+        run.signal(Signal::KILL);
+        drop(run);
+        assert_eq!(fs::read_to_string(MAX_PTES_NONE).unwrap().trim(), "409");
+        assert!(Path::new(JOURNAL).exists());
+    }
+}
+
+fn report(done: &Done) -> ShrinkReport {
+    done.json()
+}
+
+#[test]
+fn underused_huge_pages_are_split_and_the_work_is_right_all_the_same() {
+    requires!(possible());
+    let untouched = Patient::start().checksum();
+    let (settings, patient) = (Settings::now(), Patient::start());
+    let pid = patient.victim.pid();
+    let anon = total(pid, "Anonymous");
+
+    let plan = report(patient.shrink("--dry-run").exits(0));
+    assert_eq!((plan.dry_run, plan.freed_bytes, plan.huge_pages_before), (true, None, Some(128)));
+    assert_eq!(patient.huge(), Bytes::mib(256));
+
+    let done = patient.shrink("");
+    let report = report(done.exits(0));
+    assert_eq!(patient.huge(), Bytes::mib(128), "the half with 90 % bloat: {done:?}");
+    let freed = anon - total(pid, "Anonymous");
+    assert_eq!(freed, Bytes::kib(4 * 461 * 64), "461 of 512 pages of each: {done:?}");
+    assert_eq!((report.freed_bytes, report.huge_pages_split), (Some(freed), Some(64)), "{done:?}");
+    assert_eq!((report.huge_pages_before, report.huge_pages_after), (Some(128), Some(64)), "{done:?}");
+    let [process] = &report.processes[..] else { panic!("{done:?}") };
+    assert_eq!((process.pid.0.unsigned_abs(), process.huge_pages_after), (pid, Some(64)), "{done:?}");
+    let used = |bytes: Option<Bytes>| bytes.expect("known").get();
+    let drop = used(report.shrinker.usage_bytes_before) - used(report.shrinker.usage_bytes_after);
+    assert!(drop >= freed.get(), "{drop}: {done:?}");
+    assert!(!Path::new(JOURNAL).exists());
+    std::mem::drop(settings);
+    assert_eq!(patient.checksum(), untouched);
+}
+
+#[test]
+fn what_the_kernel_has_looked_at_once_it_does_not_look_at_again_and_the_report_says_so() {
+    requires!(possible());
+    let (_settings, patient) = (Settings::now(), Patient::start());
+    // No huge page is that empty; each is looked at.
+    let first = patient.shrink("--min-bloat 95%");
+    let second = patient.shrink("--min-bloat 50%");
+    for done in [&first, &second] {
+        let report = report(done.exits(1));
+        assert_eq!((report.freed_bytes, report.huge_pages_split), (Some(Bytes::ZERO), Some(0)), "{done:?}");
+        assert!(report.warnings.iter().any(|warning| warning.contains("only once")), "{done:?}");
+    }
+    assert_eq!(patient.huge(), Bytes::mib(256));
+}
+
+#[test]
+fn a_signal_leaves_the_settings_as_they_were_and_a_complete_report() {
+    requires!(need::all([possible(), need::program("strace")]));
+    let (_settings, patient) = (Settings::now(), Patient::start());
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let run = patient.slow();
+        // A second one is no way to have them left changed.
+        run.signal(signal);
+        std::thread::sleep(Duration::from_millis(100));
+        run.signal(signal);
+        let done = run.wait(SOON);
+        assert_eq!(report(done.sane()).stopped.as_deref(), Some("interrupted"), "{done:?}");
+        assert!(!Path::new(JOURNAL).exists(), "{done:?}");
+    }
+}
+
+#[test]
+fn after_a_kill_the_next_run_and_doctor_put_the_settings_back() {
+    requires!(need::all([possible(), need::program("strace")]));
+    let (settings, patient) = (thp_settings(), Patient::start());
+    let max = fs::read_to_string(MAX_PTES_NONE).unwrap().trim().to_owned();
+    let _guard = Settings::now();
+    for next in ["doctor", "debloat"] {
+        patient.killed();
+        let done = match next {
+            "doctor" => hugepilot(["doctor"]),
+            _ => patient.shrink(""),
+        };
+        done.sane().says(&[&format!(
+            "killed while it had khugepaged/max_ptes_none changed to 409: it is {max} again"
+        )]);
+        assert_eq!(thp_settings(), settings, "{next}: {done:?}");
+        assert!(!Path::new(JOURNAL).exists(), "{next}");
+    }
+    // What somebody set since is theirs.
+    patient.killed();
+    fs::write(MAX_PTES_NONE, "64").unwrap();
+    let mut doctor = Command::new(HUGEPILOT);
+    let output = doctor.arg("doctor").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("max_ptes_none was left at 64"), "{said}");
+    assert_eq!(fs::read_to_string(MAX_PTES_NONE).unwrap().trim(), "64");
+    assert!(!Path::new(JOURNAL).exists(), "said once");
+}
+
+#[test]
+fn two_runs_at_once_do_not_meet() {
+    requires!(need::all([possible(), need::program("strace")]));
+    let (_settings, patient) = (Settings::now(), Patient::start());
+    let first = patient.slow();
+    let mut second = Command::new(HUGEPILOT);
+    let second = second.args(patient.args("")).output().unwrap();
+    assert_eq!(second.status.code(), Some(2), "{second:?}");
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another run of hugepilot"), "{second:?}");
+    let done = first.wait(SOON);
+    assert_eq!(report(done.exits(0)).huge_pages_split, Some(64), "{done:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    requires!(need::all([possible(), need::program("setpriv")]));
+    let patient = Patient::start();
+    let nobody = Nobody::new().runs(patient.args(""));
+    nobody.exits(3).says(&["settings of the kernel may not be changed", "fix: run as root"]);
+    assert!(nobody.stdout.is_empty(), "{nobody:?}");
+    let run = |line: &str| hugepilot(line.split(' '));
+    run("debloat --cgroup /tmp --backend shrinker")
+        .exits(3)
+        .says(&["no memory is accounted to /tmp", "fix:"]);
+    run("debloat -p 1 --backend shrinker").exits(2).says(&["--cgroup"]);
+    patient.shrink("--order emd").exits(2).says(&["--order", "from the oldest on"]);
+    patient.shrink("--min-bloat 100%").exits(3).says(&["no huge page counts as underused"]);
+    assert_eq!(patient.huge(), Bytes::mib(256));
+}

@@ -1,0 +1,232 @@
+//! Asking the kernel to reclaim memory of a cgroup, and what it uses before and after.
+
+use std::path::PathBuf;
+
+use hugepilot_units::Bytes;
+
+use super::{MemoryCgroup, Version};
+use crate::{KernelError, Refusal, Result, Root, memory};
+
+/// What a cgroup uses, with all below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupMemory {
+    /// All that is accounted to it.
+    pub used: Bytes,
+    /// Page cache; `None` where `memory.stat` does not say.
+    pub cache: Option<Bytes>,
+    /// Anonymous memory on huge pages; `None` likewise.
+    pub anon_huge: Option<Bytes>,
+}
+
+/// How reclaim is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reclaim {
+    /// Version 1, `memory.force_empty`: as much as can be had.
+    ForceEmpty,
+    /// Version 2, `memory.reclaim`: so many bytes, page cache among them.
+    Amount {
+        /// How many.
+        bytes: Bytes,
+        /// Told not to swap (`swappiness=0`); only said where there is swap, since kernels before 6.9 do not know it.
+        unswapped: bool,
+    },
+}
+
+impl Reclaim {
+    /// The file it is written to.
+    pub const fn file(self) -> &'static str {
+        match self {
+            Self::ForceEmpty => "memory.force_empty",
+            Self::Amount { .. } => "memory.reclaim",
+        }
+    }
+    /// What is written there.
+    pub fn text(self) -> String {
+        match self {
+            Self::ForceEmpty => "0".to_owned(),
+            Self::Amount { bytes, unswapped: false } => bytes.get().to_string(),
+            Self::Amount { bytes, unswapped: true } => format!("{} swappiness=0", bytes.get()),
+        }
+    }
+}
+
+impl MemoryCgroup {
+    /// Its directory, below a [`Root`]; `None` where the mount shows another part of the hierarchy.
+    pub fn directory(&self) -> Option<PathBuf> {
+        Some(self.mount.join(self.inside.as_ref()?))
+    }
+
+    /// What it uses.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] when it is gone, or cannot be seen from here.
+    pub fn memory(&self, root: &Root) -> Result<GroupMemory> {
+        let directory = self.seen()?;
+        let (usage, cache, huge) = match self.version {
+            Version::V1 => ("memory.usage_in_bytes", "total_cache ", "total_rss_huge "),
+            Version::V2 => ("memory.current", "file ", "anon_thp "),
+        };
+        let path = directory.join(usage);
+        let text = root.read_text(&path)?;
+        let used =
+            text.parse().map_err(|_| KernelError::parse(&root.join(&path), 1, "bytes", text.as_bytes()))?;
+        let stat = root.read_text(directory.join("memory.stat")).unwrap_or_default();
+        let of = |key: &str| {
+            stat.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok()).map(Bytes::new)
+        };
+        Ok(GroupMemory { used: Bytes::new(used), cache: of(cache), anon_huge: of(huge) })
+    }
+
+    /// How to have memory of it reclaimed without any being swapped out: `amount`, or else all.
+    ///
+    /// # Errors
+    /// Why that cannot be, with the way out.
+    pub fn reclaim_by(&self, root: &Root, amount: Option<Bytes>) -> std::result::Result<Reclaim, Refusal> {
+        let directory = self.seen().map_err(|error| Refusal::because(error.to_string()))?;
+        let swap = memory::has_swap(root).unwrap_or(true);
+        let reclaim = match self.version {
+            Version::V1 if self.path == "/" => {
+                return Err(Refusal::because("the kernel reclaims nothing from the root of all cgroups")
+                    .fixed_by("name a cgroup below it"));
+            }
+            Version::V1 if amount.is_some() => {
+                let why = "memory.force_empty takes no amount: of cgroups of version 1 all that can be had is reclaimed";
+                return Err(Refusal::because(why).fixed_by("leave --amount out"));
+            }
+            Version::V1 => {
+                if let Some(group) = self.swapping(root).filter(|_| swap) {
+                    let file = root.join(group).join("memory.swappiness");
+                    return Err(Refusal::because(
+                        "there is swap space, and memory.force_empty would swap out all memory of the cgroup",
+                    )
+                    .fixed_by(format!("echo 0 | sudo tee {}; or swapoff -a", file.display())));
+                }
+                Reclaim::ForceEmpty
+            }
+            Version::V2 => {
+                // More than can be had ends with EAGAIN once nothing more comes.
+                let all = self.memory(root).map_or(Bytes::ZERO, |memory| memory.used);
+                Reclaim::Amount { bytes: amount.unwrap_or(all), unswapped: swap }
+            }
+        };
+        if !root.join(&directory).join(reclaim.file()).exists() {
+            let why = format!("the cgroup {} has no {}", self.path(), reclaim.file());
+            return Err(Refusal::because(why).fixed_by("a kernel of Linux 5.19 or newer"));
+        }
+        Ok(reclaim)
+    }
+
+    /// Asks for it, and waits until the kernel is done.
+    ///
+    /// # Errors
+    /// [`KernelError::Write`]: EAGAIN when less than the amount could be had, EINTR after a signal, EINVAL where
+    /// `swappiness=0` is not known.
+    pub fn reclaim(&self, root: &Root, reclaim: Reclaim) -> Result<()> {
+        root.write(self.seen()?.join(reclaim.file()), &reclaim.text())
+    }
+
+    /// A cgroup of it or below it, by its directory, whose memory reclaim may swap out. Version 1 only.
+    fn swapping(&self, root: &Root) -> Option<PathBuf> {
+        fn first(root: &Root, directory: PathBuf) -> Option<PathBuf> {
+            if root.read_text(directory.join("memory.swappiness")).is_ok_and(|text| text != "0") {
+                return Some(directory);
+            }
+            let below = std::fs::read_dir(root.join(&directory)).into_iter().flatten().flatten();
+            below
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .find_map(|entry| first(root, directory.join(entry.file_name())))
+        }
+        first(root, self.directory()?)
+    }
+
+    fn seen(&self) -> Result<PathBuf> {
+        let unseen = || KernelError::read(self.path.as_ref(), std::io::ErrorKind::NotFound);
+        self.directory().ok_or_else(unseen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::root::fixture;
+
+    const NO_SWAP: (&str, &str) = ("proc/meminfo", "MemTotal: 9 kB\nSwapTotal:       0 kB\n");
+    const SWAP: (&str, &str) = ("proc/meminfo", "MemTotal: 9 kB\nSwapTotal:       8 kB\n");
+
+    fn v1(swap: (&'static str, &'static str), below: &'static str) -> [(&'static str, &'static str); 9] {
+        [
+            swap,
+            ("sys/fs/cgroup/memory/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9\n"),
+            ("sys/fs/cgroup/memory/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9\n"),
+            ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "700\n"),
+            ("sys/fs/cgroup/memory/a/memory.force_empty", ""),
+            ("sys/fs/cgroup/memory/a/memory.swappiness", "0\n"),
+            ("sys/fs/cgroup/memory/a/b/memory.swappiness", below),
+        ]
+    }
+
+    fn group(root: &Root, path: &str) -> MemoryCgroup {
+        MemoryCgroup::of_directory(root, Path::new(path)).unwrap()
+    }
+
+    #[test]
+    fn version_1_is_emptied_and_takes_no_amount() {
+        let (_dir, root) = fixture(&v1(NO_SWAP, "60\n"));
+        let a = group(&root, "/sys/fs/cgroup/memory/a");
+        assert_eq!(a.reclaim_by(&root, None).unwrap(), Reclaim::ForceEmpty);
+        assert!(a.reclaim_by(&root, Some(Bytes::new(9))).unwrap_err().why.contains("takes no amount"));
+        let top = group(&root, "/sys/fs/cgroup/memory");
+        assert!(top.reclaim_by(&root, None).unwrap_err().why.contains("root of all cgroups"));
+        a.reclaim(&root, Reclaim::ForceEmpty).unwrap();
+        assert_eq!(root.read_text("sys/fs/cgroup/memory/a/memory.force_empty").unwrap(), "0");
+    }
+
+    #[test]
+    fn nothing_is_asked_for_that_would_swap() {
+        let (_dir, root) = fixture(&v1(SWAP, "60\n"));
+        let refused = group(&root, "/sys/fs/cgroup/memory/a").reclaim_by(&root, None).unwrap_err();
+        assert!(refused.fix.unwrap().contains("a/b/memory.swappiness"), "one below it would be swapped");
+        let (_dir, root) = fixture(&v1(SWAP, "0\n"));
+        assert!(group(&root, "/sys/fs/cgroup/memory/a").reclaim_by(&root, None).is_ok());
+    }
+
+    #[test]
+    fn version_2_is_asked_for_bytes_and_told_not_to_swap() {
+        for (swap, amount, text) in
+            [(NO_SWAP, None, "8000"), (NO_SWAP, Some(Bytes::new(5)), "5"), (SWAP, None, "8000 swappiness=0")]
+        {
+            let (_dir, root) = fixture(&[
+                swap,
+                ("sys/fs/cgroup/cgroup.procs", ""),
+                ("sys/fs/cgroup/a/cgroup.procs", ""),
+                ("sys/fs/cgroup/a/memory.current", "8000\n"),
+                ("sys/fs/cgroup/a/memory.reclaim", ""),
+                ("sys/fs/cgroup/a/memory.stat", "anon 6\nfile 1000\nanon_thp 4096\n"),
+            ]);
+            let a = group(&root, "/sys/fs/cgroup/a");
+            assert_eq!(a.reclaim_by(&root, amount).unwrap().text(), text);
+            let expected = GroupMemory {
+                used: Bytes::new(8000),
+                cache: Some(Bytes::new(1000)),
+                anon_huge: Some(Bytes::new(4096)),
+            };
+            assert_eq!(a.memory(&root).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_the_file_is_said_so() {
+        let (_dir, root) = fixture(&[
+            NO_SWAP,
+            ("sys/fs/cgroup/cgroup.procs", ""),
+            ("sys/fs/cgroup/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/a/memory.current", "8000\n"),
+        ]);
+        let refused = group(&root, "/sys/fs/cgroup/a").reclaim_by(&root, None).unwrap_err();
+        assert!(refused.why.contains("memory.reclaim"), "{refused}");
+    }
+}

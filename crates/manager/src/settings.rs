@@ -1,0 +1,259 @@
+//! Settings of the kernel that are changed for a while: put back at the end, after an error, a panic, and a crash.
+//!
+//! What they were is kept in a file under `/run`, which a reboot empties as it resets the settings themselves. The file is
+//! there from before the first change until after the last was undone. Whoever changes settings holds a lock as long, and
+//! the kernel lets go of that when its owner dies: so a file that nobody holds the lock for was left by a crash.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use hugepilot_kernel::{KernelError, Root, thp};
+use hugepilot_record::Pid;
+use hugepilot_record::settings::{ChangedSetting, Restored, SCHEMA, SettingsJournal};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::ManagerError;
+
+type Result<T> = std::result::Result<T, ManagerError>;
+
+/// Below a [`Root`].
+const DIRECTORY: &str = "run/hugepilot";
+const LOCK: &str = "run/hugepilot/settings.lock";
+const JOURNAL: &str = "run/hugepilot/settings.json";
+/// What a journal may name: it is read by root, and nothing else is ever written for it.
+const OURS: [&str; 2] = [thp::MAX_PTES_NONE, thp::SHRINK_UNDERUSED];
+
+/// The right to change settings, one run at a time. What was changed is put back when it is dropped.
+#[derive(Debug)]
+pub struct SettingsGuard {
+    root: Root,
+    /// Held for as long as the file is open.
+    _lock: File,
+    changed: Vec<ChangedSetting>,
+}
+
+/// One setting, and what came of putting it back.
+pub type Outcome = (ChangedSetting, Restored);
+
+/// What an earlier run left changed, found and put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The number of the process that it was.
+    pub pid: Pid,
+    /// Each setting it had changed.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl SettingsGuard {
+    /// Takes the lock, and puts back first what a run that was killed left changed.
+    ///
+    /// # Errors
+    /// [`ManagerError::SettingsBusy`]; [`KernelError::Write`] where only root may; [`ManagerError::SettingsJournal`].
+    pub fn take(root: &Root) -> Result<(Self, Option<Recovery>)> {
+        let directory = root.join(DIRECTORY);
+        fs::create_dir_all(&directory).map_err(|source| KernelError::write(&directory, source))?;
+        let lock = lock(root)?;
+        let recovery = put_back_journal(root)?;
+        Ok((Self { root: root.clone(), _lock: lock, changed: Vec::new() }, recovery))
+    }
+
+    /// Sets each of `wanted`, by name and value, and looks whether it took. What has its value already is not touched.
+    ///
+    /// # Errors
+    /// [`KernelError`] of the first one that cannot be read or written, or [`ManagerError::SettingNotTaken`]; then drop this, to have
+    /// the others as before. [`ManagerError::SettingsJournal`] where what an earlier run left could not be put back.
+    pub fn change(&mut self, wanted: &[(&str, String)]) -> Result<()> {
+        let changes = changes(&self.root, wanted)?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if is_pending(&self.root) {
+            // It says what they were before that run, which must not be lost.
+            let path = self.root.join(JOURNAL).display().to_string();
+            return Err(ManagerError::SettingsJournal {
+                path,
+                what: "they could not be put back".to_owned(),
+            });
+        }
+        let pid = Pid(std::process::id().cast_signed());
+        save(&self.root, &SettingsJournal { schema: SCHEMA.to_owned(), pid, settings: changes.clone() })?;
+        self.changed = changes;
+        self.changed.iter().try_for_each(|setting| set(&self.root, &setting.name, &setting.ours))
+    }
+
+    /// Puts everything back, the last first. What somebody else set since stays as it is.
+    pub fn put_back(mut self) -> Vec<Outcome> {
+        self.undo()
+    }
+
+    fn undo(&mut self) -> Vec<Outcome> {
+        let changed = std::mem::take(&mut self.changed);
+        if changed.is_empty() {
+            return Vec::new();
+        }
+        let outcomes = put_back_all(&self.root, changed);
+        // Where something failed, the next run shall try again.
+        if all_settled(&outcomes) {
+            let _ = fs::remove_file(self.root.join(JOURNAL));
+        }
+        outcomes
+    }
+}
+
+impl Drop for SettingsGuard {
+    fn drop(&mut self) {
+        self.undo();
+    }
+}
+
+/// What would have to change for `wanted`: those that have another value now.
+///
+/// # Errors
+/// [`KernelError::Read`] where the kernel has no such setting.
+pub fn changes(root: &Root, wanted: &[(&str, String)]) -> Result<Vec<ChangedSetting>> {
+    let mut changes = Vec::new();
+    for (name, ours) in wanted {
+        let before = root.read_text(thp::file(name))?;
+        if before != *ours {
+            changes.push(ChangedSetting { name: (*name).to_owned(), before, ours: ours.clone() });
+        }
+    }
+    Ok(changes)
+}
+
+impl Recovery {
+    /// What was found and done, in sentences.
+    pub fn told(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        for (setting, outcome) in &self.outcomes {
+            let ChangedSetting { name, before, ours } = setting;
+            told.push(match outcome {
+                Restored::Yes => format!(
+                    "a run of hugepilot (pid {}) was killed while it had {name} changed to {ours}: it is {before} again",
+                    self.pid
+                ),
+                other => not_restored(setting, other).unwrap_or_default(),
+            });
+        }
+        told
+    }
+}
+
+/// What the user must know of a setting that is not as it was; `None` when it is.
+pub(crate) fn not_restored(setting: &ChangedSetting, outcome: &Restored) -> Option<String> {
+    let ChangedSetting { name, before, ours } = setting;
+    match outcome {
+        Restored::Yes => None,
+        Restored::ChangedSince(now) => Some(format!(
+            "{name} was left at {now}: somebody changed it since we had set it to {ours}; before us it was {before}"
+        )),
+        Restored::Failed(why) => Some(format!(
+            "{name} could not be put back to {before}: {why}; do it by hand: echo {before} | sudo tee /{}",
+            thp::file(name)
+        )),
+    }
+}
+
+/// Whether some run has settings changed, or left them so. Takes no right.
+pub fn is_pending(root: &Root) -> bool {
+    root.join(JOURNAL).exists()
+}
+
+/// Puts back what a run that was killed left changed; `None` when there is nothing.
+///
+/// # Errors
+/// As [`SettingsGuard::take`].
+pub fn recover(root: &Root) -> Result<Option<Recovery>> {
+    if !is_pending(root) {
+        return Ok(None);
+    }
+    SettingsGuard::take(root).map(|(_, recovery)| recovery)
+}
+
+fn lock(root: &Root) -> Result<File> {
+    let path = root.join(LOCK);
+    // Nobody else may open it, or they could keep us out.
+    let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = open.map_err(|source| KernelError::write(&path, source))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(ManagerError::SettingsBusy { lock: path.display().to_string() })
+        }
+        Err(errno) => Err(KernelError::write(&path, errno).into()),
+    }
+}
+
+/// Only for whoever holds the lock.
+fn put_back_journal(root: &Root) -> Result<Option<Recovery>> {
+    let path = root.join(JOURNAL);
+    let Some(SettingsJournal { pid, settings, .. }) = load(&path)? else { return Ok(None) };
+    let outcomes = put_back_all(root, settings);
+    if all_settled(&outcomes) {
+        fs::remove_file(&path).map_err(|source| KernelError::write(&path, source))?;
+    }
+    Ok(Some(Recovery { pid, outcomes }))
+}
+
+fn all_settled(outcomes: &[Outcome]) -> bool {
+    !outcomes.iter().any(|(_, outcome)| matches!(outcome, Restored::Failed(_)))
+}
+
+fn put_back_all(root: &Root, settings: Vec<ChangedSetting>) -> Vec<Outcome> {
+    let last_first = settings.into_iter().rev();
+    last_first.map(|setting| (setting.clone(), put_back(root, &setting))).collect()
+}
+
+fn put_back(root: &Root, setting: &ChangedSetting) -> Restored {
+    match root.read_text(thp::file(&setting.name)) {
+        Ok(now) if now == setting.before => Restored::Yes,
+        Ok(now) if now != setting.ours => Restored::ChangedSince(now),
+        Ok(_) => match set(root, &setting.name, &setting.before) {
+            Ok(()) => Restored::Yes,
+            Err(error) => Restored::Failed(error.to_string()),
+        },
+        Err(error) => Restored::Failed(error.to_string()),
+    }
+}
+
+/// Writes, and looks.
+fn set(root: &Root, name: &str, value: &str) -> Result<()> {
+    root.write(thp::file(name), value)?;
+    let found = root.read_text(thp::file(name))?;
+    if found == value {
+        return Ok(());
+    }
+    Err(ManagerError::SettingNotTaken { name: name.to_owned(), wanted: value.to_owned(), found })
+}
+
+fn load(path: &Path) -> Result<Option<SettingsJournal>> {
+    let bad = |what: String| ManagerError::SettingsJournal { path: path.display().to_string(), what };
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(bad(error.to_string())),
+    };
+    let journal: SettingsJournal = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+    if journal.schema != SCHEMA {
+        return Err(bad(format!("its schema is {:?}", journal.schema)));
+    }
+    match journal.settings.iter().find(|setting| !OURS.contains(&setting.name.as_str())) {
+        Some(setting) => Err(bad(format!("we never change {:?}", setting.name))),
+        None => Ok(Some(journal)),
+    }
+}
+
+/// Whole or not at all: a crash leaves no half of it. The lock is held, so nobody else writes.
+fn save(root: &Root, journal: &SettingsJournal) -> Result<()> {
+    let path: PathBuf = root.join(JOURNAL);
+    let partial = path.with_extension("part");
+    let text = serde_json::to_vec_pretty(journal).map_err(std::io::Error::from);
+    text.and_then(|text| fs::write(&partial, text))
+        .and_then(|()| fs::rename(&partial, &path))
+        .map_err(|source| KernelError::write(&path, source).into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! Kernel settings that we changed for a while, and what they were before: the file from which they are put back after a
+//! crash.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Pid;
+
+/// The value of [`SettingsJournal::schema`].
+pub const SCHEMA: &str = "hugepilot.settings/1";
+
+/// Who changed which settings. Written before the first change, removed after the last was put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingsJournal {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The run that changed them.
+    pub pid: Pid,
+    /// In the order in which they are changed.
+    pub settings: Vec<ChangedSetting>,
+}
+
+/// One file of `/sys/kernel/mm/transparent_hugepage`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedSetting {
+    /// Such as `khugepaged/max_ptes_none`.
+    pub name: String,
+    /// What it was.
+    pub before: String,
+    /// What we set. Where it is something else now, somebody changed it since.
+    pub ours: String,
+}
+
+/// What came of putting one back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Restored {
+    /// It has its old value, as a look showed: put back, or never changed.
+    Yes,
+    /// Somebody set it to this since, so it was left alone.
+    ChangedSince(String),
+    /// It could not be put back: why.
+    Failed(String),
+}
