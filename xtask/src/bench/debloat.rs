@@ -97,7 +97,7 @@ fn one(hugepilot: &Path, name: &str, workload: &[&str], with_base: bool, runs: u
                 point.retained.push(retained);
             };
             sequence(hugepilot, &mut huge, &mut yardstick, ORDERS[order], each)?;
-            if let Some(base) = &mut base {
+            if let Some(base) = base.as_mut().filter(|_| turn == 0) {
                 floor.push(before / yardstick.measure(base)?);
             }
         }

@@ -90,15 +90,22 @@ fn emds_buckets_are_the_papers() {
     assert_eq!(Order::Emd { buckets: 0 }.class(512, 512, 1.0), 0);
 }
 
+/// Four huge pages of the first density and four of the second, with so many stalls on each.
+fn heat_of(densities: [u32; 2], stalls: [u32; 2]) -> String {
+    let a = census(&densities.map(|density| [density; 4]).concat());
+    let stalls: BTreeMap<_, _> =
+        (1..=8).map(|region| (Region::new(region), stalls[usize::from(region > 4)])).collect();
+    plan(DebloatPolicy::new(Order::Heat), &[Tenant { stalls: Some(&stalls), ..tenant(&a) }])
+}
+
 #[test]
 fn heat_splits_what_is_cold_for_what_it_frees() {
-    // The emptiest are the hottest: 4 of density 400 with 40 samples each, 4 of density 100 with one.
-    let a = census(&[400, 400, 400, 400, 100, 100, 100, 100]);
-    let stalls: BTreeMap<_, _> =
-        (1..=8).map(|region| (Region::new(region), if region <= 4 { 40 } else { 1 })).collect();
-    let hot = Tenant { stalls: Some(&stalls), ..tenant(&a) };
-    assert_eq!(plan(DebloatPolicy::new(Order::Heat), &[hot]), "A5 A6 A7 A8 A1 A2 A3 A4");
-    assert_eq!(plan(DebloatPolicy::new(Order::Exact), &[hot]), "A1 A2 A3 A4 A5 A6 A7 A8");
+    let (emptiest_first, coldest_first) = ("A1 A2 A3 A4 A5 A6 A7 A8", "A5 A6 A7 A8 A1 A2 A3 A4");
+    // The emptiest are the hottest, and free hardly more.
+    assert_eq!(heat_of([300, 200], [97, 3]), coldest_first);
+    // They free four times as much for three times the cost, as measured with nine times the stalls.
+    assert_eq!(heat_of([410, 102], [90, 10]), emptiest_first);
+    assert_eq!(heat_of([300, 200], [5, 5]), emptiest_first);
 }
 
 #[test]
