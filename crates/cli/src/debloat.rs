@@ -77,7 +77,7 @@ pub(crate) struct DebloatArgs {
     /// Read only this part of the huge pages, for a quick estimate with its error; changes nothing
     #[arg(long, value_name = "SHARE")]
     sample: Option<Share>,
-    /// Look so long which huge pages are hot [default: 3s for --order heat and --dry-run, else not at all]
+    /// Look so long which huge pages are hot [default: 3s for --order heat, --dry-run and --sample, else not at all]
     #[arg(long, value_name = "TIME")]
     observe: Option<Nanos>,
     /// Samples per second of each thread's CPU time [default: what costs the target 0.5 %, 100 to 500]
@@ -152,8 +152,16 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     }
     let interrupt = Interrupt::listen()?;
     ensure!(
-        args.order() != OrderArg::Heat || args.only_looks() || args.observe() > Nanos::ZERO,
+        args.order() != OrderArg::Heat || args.observe() > Nanos::ZERO,
         "--order heat must look which huge pages are hot: give --observe some time, or use --order exact"
+    );
+    ensure!(
+        args.weight.is_empty() || args.fair.is_none_or(|fair| fair == FairArg::Weight),
+        "--weight has no meaning with this --fair: leave --fair out, or give --fair weight"
+    );
+    ensure!(
+        args.buckets.is_none() || args.order() == OrderArg::Emd,
+        "--buckets is for --order emd only: leave it out, or give --order emd"
     );
     let subjects = args.subjects()?;
     if !args.only_looks()

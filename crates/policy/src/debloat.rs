@@ -86,6 +86,8 @@ impl DebloatPolicy {
     pub fn plan(&self, tenants: &[Tenant<'_>]) -> SplitPlan {
         let mut plan = SplitPlan::default();
         let mut candidates = Vec::new();
+        // One that was not sampled beside others that were is taken to be cold: else its cost would be in another unit.
+        let (cold, looked) = (BTreeMap::new(), tenants.iter().any(|tenant| tenant.stalls.is_some()));
         for (process, tenant) in tenants.iter().enumerate() {
             for (&reason, &count) in &tenant.census.skipped {
                 *plan.skipped.entry(reason).or_insert(0) += count;
@@ -94,7 +96,8 @@ impl DebloatPolicy {
                 *plan.skipped.entry(SkipReason::Protected).or_insert(0) += tenant.census.bloated.len() as u64;
                 continue;
             }
-            candidates.extend(self.candidates(process, tenant, &mut plan));
+            let tenant = Tenant { stalls: tenant.stalls.or(looked.then_some(&cold)), ..*tenant };
+            candidates.extend(self.candidates(process, &tenant, &mut plan));
         }
         plan.splits = turns::in_turns(candidates, tenants, self.fair, self.quantum);
         plan

@@ -168,10 +168,20 @@ pub(super) fn collapse(hugepilot: &Path, pid: &str) -> Result<()> {
 
 /// The report of one de-bloating.
 pub(super) fn debloat(hugepilot: &Path, order: &str, amount: &str, pids: &[&str]) -> Result<Value> {
+    debloat_with(hugepilot, order, amount, pids, &[])
+}
+
+pub(super) fn debloat_with(
+    hugepilot: &Path,
+    order: &str,
+    amount: &str,
+    pids: &[&str],
+    more: &[&str],
+) -> Result<Value> {
     let mut command = Command::new(hugepilot);
     command.args(["debloat", "--json", "--calibration", "off", "--order", order, "--amount", amount]);
     pids.iter().for_each(|pid| _ = command.args(["-p", pid]));
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let output = command.args(more).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     // Nothing left to free is an answer, too.
     if !matches!(output.status.code(), Some(0 | 1)) {
         bail!("hugepilot debloat --order {order} --amount {amount}: {}", output.status);

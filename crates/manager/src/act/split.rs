@@ -14,7 +14,7 @@ use hugepilot_units::{AddrRange, Bytes, Nanos};
 /// So many splits of one process in a row that come to nothing in the same way, and it is left alone.
 pub const MAX_FUTILE: usize = 64;
 
-/// Splits the huge page of `split`, unless it changed since it was planned. About 0.2 ms.
+/// Splits the huge page of `split`, unless it changed since it was planned. About 0.3 ms.
 pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
     let skipped =
         |reason| SplitAct { region: split.region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) };

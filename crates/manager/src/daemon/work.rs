@@ -16,7 +16,7 @@ use crate::ManagerError;
 use crate::act::split::{Splits, count, ends};
 use crate::debloat::census;
 
-/// After so many splits memory use is read again: about 4 ms of work, and at most 64 MiB freed.
+/// After so many splits memory use is read again: about 10 ms of work, and at most 64 MiB freed.
 const BATCH: usize = 32;
 /// What was freed is logged no more often than this.
 const REPORT_EVERY: Nanos = Nanos::seconds(1);

@@ -36,6 +36,7 @@ pub(crate) fn take(
         }
     }
     let mut huge_pages = regions.len() as u64;
+    let part = enough(part, huge_pages);
     let drawn: Vec<Region> = regions.into_iter().filter(|&region| is_drawn(region, part)).collect();
     let (mut scanner, mut bloated, mut read_pages) = (Scanner::new(target), Vec::new(), 0);
     for &region in &drawn {
@@ -72,6 +73,15 @@ fn huge_regions(runs: &[PageRun], sizes: PageSizes) -> Vec<Region> {
     huge.flat_map(|run| sizes.regions_inside(run.range)).collect()
 }
 
+/// At least so many huge pages are read, or all: fewer say too little of the rest.
+const LEAST_SAMPLE: f64 = 30.0;
+
+#[allow(clippy::cast_precision_loss)]
+fn enough(part: Share, huge_pages: u64) -> Share {
+    let least = LEAST_SAMPLE / huge_pages.max(1) as f64;
+    Share::ratio(part.get().max(least).min(1.0))
+}
+
 /// Whether `region` belongs to a sample of `part` of all. Multiplying by the golden ratio spreads neighbours evenly.
 #[allow(clippy::cast_precision_loss)]
 fn is_drawn(region: Region, part: Share) -> bool {
@@ -94,6 +104,13 @@ mod tests {
         let firsts = (0..1000).filter(|&n| is_drawn(Region::new(2 * n), Share::percent(50.0))).count();
         assert!((400..600).contains(&firsts), "no pattern of the addresses decides: {firsts}");
         assert!((0..1000).all(|n| is_drawn(Region::new(n), Share::ALL)));
+    }
+
+    #[test]
+    fn a_sample_is_never_of_a_few_pages() {
+        let part = |percent, pages| enough(Share::percent(percent), pages).get();
+        assert!((part(1.0, 100) - 0.3).abs() < 1e-9 && (part(1.0, 10_000) - 0.01).abs() < 1e-9);
+        assert_eq!((part(0.0, 20), part(0.0, 0)), (1.0, 1.0));
     }
 
     #[test]

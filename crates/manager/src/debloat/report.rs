@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hugepilot_kernel::{Target, TargetState};
+use hugepilot_policy::Standing;
 use hugepilot_record::debloat::{BACKEND, DebloatReport, ProcessDebloat, SCHEMA};
 use hugepilot_record::{Mapping, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Region};
@@ -55,7 +56,8 @@ impl Run {
     /// What is about no single process.
     fn head(&self) -> DebloatReport {
         let policy = self.options.policy;
-        let estimates = self.members.iter().map(|member| member.found.census.estimate());
+        let giving = self.members.iter().filter(|member| member.subject.standing != Standing::Protected);
+        let estimates = giving.map(|member| member.found.census.estimate());
         let (bloat, squares) = estimates
             .fold((Bytes::ZERO, 0.0), |sum, (bloat, error)| (sum.0 + bloat, sum.1 + error.as_f64().powi(2)));
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -111,7 +113,8 @@ impl Member {
     fn heat_of(&self, gone: &[&Split]) -> Option<f64> {
         // Of none, what is to be expected is no share.
         let samples = self.stalls.as_ref().map(|stalls| stalls.samples).filter(|&samples| samples > 0)?;
-        Some(gone.iter().map(|split| split.stalls).sum::<f64>() / samples as f64)
+        // The sum of none is −0.0.
+        Some(gone.iter().map(|split| split.stalls).fold(0.0, std::ops::Add::add) / samples as f64)
     }
 
     /// `None` when it ended or became another program.

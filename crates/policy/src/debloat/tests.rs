@@ -109,6 +109,18 @@ fn heat_splits_what_is_cold_for_what_it_frees() {
 }
 
 #[test]
+fn who_was_not_sampled_beside_others_is_taken_to_be_cold() {
+    let (a, b) = (census(&[300, 300]), census(&[250, 250]));
+    let hot: BTreeMap<_, _> = (1..=2).map(|region| (Region::new(region), 50)).collect();
+    let tenants = [Tenant { stalls: Some(&hot), ..tenant(&a) }, tenant(&b)];
+    let cold = BTreeMap::new();
+    let told = [tenants[0], Tenant { stalls: Some(&cold), ..tenants[1] }];
+    let heat = DebloatPolicy::new(Order::Heat);
+    assert_eq!(plan(heat, &tenants), "B1 B2 A1 A2");
+    assert_eq!(heat.plan(&tenants), heat.plan(&told));
+}
+
+#[test]
 fn heat_without_samples_is_exact() {
     let [a, b, c] = figure_5();
     let tenants = [tenant(&a), tenant(&b), tenant(&c)];

@@ -101,7 +101,11 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
         let amount = format!("--order {order} --amount 55%");
         let foretold = report(debloat(&[pid], &format!("{amount} --dry-run")).exits(0));
         let sample = report(debloat(&[pid], &format!("{amount} --sample 50%")).exits(0));
-        debloat(&[pid], "--sample 1%").sane();
+        let few = report(debloat(&[pid], "--sample 0% --amount 100%").exits(0));
+        assert!(
+            few.scanned_bytes > Bytes::ZERO && few.freed_bytes <= few.bloat_bytes + few.bloat_error_bytes,
+            "{few:?}"
+        );
         let observed = format!("{amount} --dry-run --observe 300ms");
         report(debloat(&[pid], &observed).exits(0));
         assert_eq!(figures(), before, "looking changed something");
