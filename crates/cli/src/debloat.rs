@@ -8,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use hugepilot_kernel::{KernelError, Root, Target, cgroup, memory, probe};
 use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
+use hugepilot_manager::left::LeftOut;
 use hugepilot_policy::{DebloatPolicy, Fair, Order};
 use hugepilot_record::Pid;
 use hugepilot_record::debloat::DebloatReport;
@@ -155,7 +156,7 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
         args.order() != OrderArg::Heat || args.only_looks() || args.observe() > Nanos::ZERO,
         "--order heat must look which huge pages are hot: give --observe some time, or use --order exact"
     );
-    let subjects = args.subjects()?;
+    let (subjects, left_out) = args.subjects()?;
     if !args.only_looks()
         && let Some(refused) = refusal()?
     {
@@ -165,7 +166,9 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let machine = args.machine(&progress, &interrupt);
     let options = args.options(machine);
-    let report = debloat(subjects, options, &|| interrupt.is_asked(), &mut |event| tell(&progress, event))?;
+    let mut report =
+        debloat(subjects, options, &|| interrupt.is_asked(), &mut |event| tell(&progress, event))?;
+    report.warnings.extend(left_out);
     drop(progress);
     print(&if args.json { json(&report) } else { debloat_text(&report) })?;
     Ok(exit_of(&report))
@@ -222,8 +225,8 @@ impl DebloatArgs {
         self.dry_run || self.sample.is_some()
     }
 
-    /// The processes meant, each once.
-    fn subjects(&self) -> anyhow::Result<Vec<Subject>> {
+    /// The processes meant, each once, and that some of the cgroup could not be opened.
+    fn subjects(&self) -> anyhow::Result<(Vec<Subject>, Option<String>)> {
         let mut pids = self.pid.clone();
         if let Some(directory) = &self.cgroup {
             let inside = cgroup::processes(&Root::live(), directory).with_context(|| {
@@ -236,16 +239,18 @@ impl DebloatArgs {
         }
         pids.sort_unstable();
         pids.dedup();
-        let mut subjects = Vec::new();
+        let (mut subjects, mut left) = (Vec::new(), LeftOut::default());
         for pid in pids {
             match open(pid) {
                 Ok(process) => subjects.push(self.subject(process)),
                 // Of a cgroup, what ended or has no memory is just not there.
                 Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. })
                     if !self.pid.contains(&pid) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if self.pid.contains(&pid) => return Err(error.into()),
+                Err(error) => left.add(error),
             }
         }
+        let left_out = left.warning(subjects.len())?;
         if subjects.is_empty() {
             bail!("there is no process to take from");
         }
@@ -255,7 +260,7 @@ impl DebloatArgs {
                 "none of the processes is called {who:?} or has that number"
             );
         }
-        Ok(subjects)
+        Ok((subjects, left_out))
     }
 
     fn subject(&self, process: hugepilot_kernel::Process) -> Subject {
@@ -263,7 +268,8 @@ impl DebloatArgs {
         let standing = standing(&id, &self.protect, &self.prefer);
         let weight =
             self.weight.iter().find(|(who, _)| is_called(&id, who)).map_or(1.0, |&(_, weight)| weight);
-        Subject { process, standing, weight }
+        let named = self.pid.contains(&id.pid.0);
+        Subject { process, standing, weight, named }
     }
 
     fn order(&self) -> OrderArg {
