@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
-use hugepilot_kernel::{KernelError, Root, Target, cgroup, memory, probe};
+use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe};
 use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
 use hugepilot_manager::left::LeftOut;
 use hugepilot_policy::{DebloatPolicy, Fair, Order};
@@ -148,6 +148,7 @@ fn parse_weight(text: &str) -> Result<(String, f64), String> {
 }
 
 pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
+    descriptors::raise_limit();
     if args.backend == BackendArg::Shrinker {
         return shrinker::run(args);
     }

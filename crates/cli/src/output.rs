@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use hugepilot_kernel::KernelError;
 use hugepilot_manager::ManagerError;
+use hugepilot_record::Errno;
 
 use crate::exit::Exit;
 
@@ -56,6 +57,11 @@ pub(crate) fn fail(error: &anyhow::Error) -> Exit {
         return Exit::Unsupported;
     }
     match kernel {
+        _ if kernel.errno() == Some(Errno::EMFILE) => {
+            eprintln!(
+                "fix: let this process have more files open: ulimit -n 65536 (as root, or systemd's LimitNOFILE=)"
+            );
+        }
         KernelError::NoProcess { .. } => eprintln!("fix: look for its number with pgrep; it may have ended"),
         KernelError::NoMemory { .. } => eprintln!("fix: choose a process that runs a program"),
         _ => {}
