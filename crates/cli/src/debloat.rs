@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe};
 use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
 use hugepilot_manager::left::LeftOut;
+use hugepilot_manager::names::parse_who;
 use hugepilot_policy::{DebloatPolicy, Fair, Order};
 use hugepilot_record::Pid;
 use hugepilot_record::debloat::DebloatReport;
@@ -64,10 +65,10 @@ pub(crate) struct DebloatArgs {
     #[arg(long, value_name = "WHO=WEIGHT", value_parser = parse_weight)]
     weight: Vec<(String, f64)>,
     /// Leave this process alone: its number or name
-    #[arg(long, value_name = "WHO")]
+    #[arg(long, value_name = "WHO", value_parser = parse_who)]
     protect: Vec<String>,
     /// Take from this process before all others: its number or name
-    #[arg(long, value_name = "WHO")]
+    #[arg(long, value_name = "WHO", value_parser = parse_who)]
     prefer: Vec<String>,
     /// Leave huge pages alone of which a smaller part is zero-filled [default: 0% for hawkeye and emd, 5% for exact and heat, 80% for --backend shrinker]
     #[arg(long, value_name = "SHARE")]
@@ -144,7 +145,7 @@ fn parse_weight(text: &str) -> Result<(String, f64), String> {
     };
     let (who, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
     let weight: f64 = weight.trim().parse().map_err(|_| wrong())?;
-    if weight.is_finite() && weight > 0.0 { Ok((who.to_owned(), weight)) } else { Err(wrong()) }
+    if weight.is_finite() && weight > 0.0 { Ok((parse_who(who)?, weight)) } else { Err(wrong()) }
 }
 
 pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
@@ -331,7 +332,7 @@ mod tests {
     fn weights_are_read_or_refused() {
         assert_eq!(parse_weight("redis-server=2.5"), Ok(("redis-server".to_owned(), 2.5)));
         assert_eq!(parse_weight("a=b=3"), Ok(("a=b".to_owned(), 3.0)), "names may hold an equals sign");
-        for wrong in ["redis", "x=", "x=0", "x=-1", "x=inf", "x=nan"] {
+        for wrong in ["redis", "x=", "x=0", "x=-1", "x=inf", "x=nan", "sixteen-bytes-xy=1"] {
             assert!(parse_weight(wrong).is_err(), "{wrong}");
         }
     }

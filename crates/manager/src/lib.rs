@@ -13,6 +13,7 @@ pub mod demo;
 mod error;
 pub mod launch;
 pub mod left;
+pub mod names;
 pub mod progress;
 pub mod settings;
 pub mod shrink;
