@@ -5,7 +5,7 @@ pub(crate) mod shrinker;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe};
 use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
 use hugepilot_manager::left::LeftOut;
@@ -27,6 +27,7 @@ use crate::target::open;
 /// What memory holds never changes: the kernel frees only base pages that it finds zero-filled itself (Linux 6.12 and newer).
 /// What a program does not use costs it nothing; what is split costs page walks, which is why the order matters.
 #[derive(Args)]
+#[command(group(ArgGroup::new("whom").args(["pid", "cgroup"]).required(true).multiple(true)))]
 #[command(after_help = "EXAMPLES:\n  \
     sudo hugepilot debloat -p 4711 --dry-run           what could be freed, and what it should cost\n  \
     sudo hugepilot debloat -p 4711                     free 40 % of the bloat, where it costs least\n  \
@@ -41,7 +42,7 @@ pub(crate) struct DebloatArgs {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Vec<i32>,
     /// All processes of this cgroup and those below it
-    #[arg(long, value_name = "DIRECTORY", required_unless_present = "pid")]
+    #[arg(long, value_name = "DIRECTORY")]
     cgroup: Option<PathBuf>,
     /// Who finds and splits: we, or the kernel, which takes no right to read memory but sees less
     #[arg(long, value_enum, default_value_t = BackendArg::Split)]
@@ -327,6 +328,22 @@ impl DebloatArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whom_to_take_from_must_be_said_and_both_ways_are_named() {
+        let parse = |args: &[&str]| {
+            let command = DebloatArgs::augment_args(clap::Command::new("debloat"));
+            command.try_get_matches_from(["debloat"].iter().chain(args)).map_err(|error| error.to_string())
+        };
+        let told = parse(&["--dry-run"]).unwrap_err();
+        assert!(told.matches("<--pid <PID>|--cgroup <DIRECTORY>>").count() == 2, "{told}");
+        for fine in [&["-p", "1", "-p", "2"][..], &["--cgroup", "/x"], &["-p", "1", "--cgroup", "/x"]] {
+            assert!(parse(fine).is_ok(), "{fine:?}");
+        }
+        assert!(
+            parse(&["-p", "1", "--protect", "a-very-long-process-name"]).unwrap_err().contains("15 bytes")
+        );
+    }
 
     #[test]
     fn weights_are_read_or_refused() {
