@@ -367,7 +367,7 @@ impl Daemon<'_> {
     fn say_left(&mut self, seen: &Reading, guests: &[Guest]) {
         for guest in guests {
             let stop = guest.splits.ended.or_else(|| ends(&guest.splits.acts));
-            if let Some(stop @ (Stop::NotPermitted | Stop::RepeatedFailure)) = stop {
+            if let Some(stop @ (Stop::NotPermitted | Stop::RepeatedFailure | Stop::Unreadable)) = stop {
                 self.say_skipped(seen, guest.target.id(), stop.to_string());
             }
         }
