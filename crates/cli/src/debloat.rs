@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
-use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe};
+use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe, rights};
 use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
 use hugepilot_manager::left::LeftOut;
 use hugepilot_manager::names::parse_who;
@@ -182,8 +182,9 @@ fn exit_of(report: &DebloatReport) -> Exit {
         && report.huge_pages_split == 0
     {
         eprintln!(
-            "hugepilot: splitting another process's huge pages is not permitted\nfix: it needs CAP_SYS_NICE: run as root; \
-             `hugepilot doctor` tells whether a seccomp filter forbids it"
+            "hugepilot: splitting another process's huge pages is not permitted: it needs CAP_SYS_NICE\nfix: {}, or \
+             whether a seccomp filter forbids it",
+            rights::fix(true)
         );
         return Exit::Unsupported;
     }
@@ -200,7 +201,9 @@ pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
     if tried.supported || tried.why == probe::NO_HUGE_PAGE {
         return Ok(None);
     }
-    let fix = tried.fix.map_or_else(String::new, |fix| format!("\nfix: {fix}"));
+    // The probe splits its own memory; that of others must be read, too.
+    let enough = |fix: String| if fix.starts_with("sudo setcap") { rights::fix(true) } else { fix };
+    let fix = tried.fix.map_or_else(String::new, |fix| format!("\nfix: {}", enough(fix)));
     Ok(Some(format!("hugepilot: splitting frees nothing here: {}; nothing was split{fix}", tried.why)))
 }
 

@@ -1,6 +1,6 @@
 //! Processes of a cgroup that may not be looked at: told of in one line, however many they are.
 
-use hugepilot_kernel::KernelError;
+use hugepilot_kernel::{KernelError, rights};
 use hugepilot_record::Errno;
 
 /// Those left out of a run, and why the first was.
@@ -26,9 +26,17 @@ impl LeftOut {
         if others == 0 {
             return Err(error);
         }
-        let fix = if error.errno() == Some(Errno::EMFILE) { "; fix: ulimit -n 65536" } else { "" };
         let all = self.count + others;
-        Ok(Some(format!("{} of {all} processes were left out: {error}{fix}", self.count)))
+        Ok(Some(format!("{} of {all} processes were left out: {}", self.count, told(&error))))
+    }
+}
+
+/// `error`, and what to do about it, where we know.
+pub(crate) fn told(error: &KernelError) -> String {
+    match error.errno() {
+        Some(Errno::EMFILE) => format!("{error}; fix: ulimit -n 65536"),
+        _ if error.is_denied() => format!("{error}; fix: {}", rights::fix(true)),
+        _ => error.to_string(),
     }
 }
 
@@ -37,6 +45,13 @@ mod tests {
     use hugepilot_record::Pid;
 
     use super::*;
+
+    #[test]
+    fn what_a_right_would_change_names_it() {
+        let denied = KernelError::Syscall { call: "process_vm_readv", pid: Pid(7), errno: Errno::EPERM };
+        assert!(told(&denied).to_lowercase().contains("sys_ptrace"), "{}", told(&denied));
+        assert_eq!(told(&KernelError::NoProcess { pid: Pid(7) }), "no process 7");
+    }
 
     #[test]
     fn the_first_of_many_is_told_and_is_an_error_where_it_is_all_there_is() {

@@ -15,6 +15,7 @@ use super::{Asked, Daemon};
 use crate::ManagerError;
 use crate::act::split::{Splits, count, ends};
 use crate::debloat::census;
+use crate::left::told;
 
 /// After so many splits memory use is read again: about 4 ms of work, and at most 64 MiB freed.
 const BATCH: usize = 32;
@@ -192,7 +193,7 @@ impl Daemon<'_> {
                     guests.push(self.guest(target, taken, stalls));
                 }
                 Err(_) if target.state() == TargetState::Gone => {}
-                Err(error) => self.say_skipped(seen, target.id(), error.to_string()),
+                Err(error) => self.say_skipped(seen, target.id(), told(&error)),
             }
         }
         for guest in &mut guests {
