@@ -217,6 +217,9 @@ impl World for Machine<'_> {
         Ok(seen.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
     }
 
+    fn khugepaged(&self, advised: bool) -> Option<String> {
+        Trap::now(&self.root, advised).cause()
+    }
     fn who_collapses(&self, advised: bool) -> String {
         who_collapses(Trap::now(&self.root, advised).cause())
     }

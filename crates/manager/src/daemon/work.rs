@@ -332,6 +332,7 @@ impl Daemon<'_> {
             sums.freed_bytes += freed_bytes;
             sums.huge_pages_split += huge_pages_split;
         }
+        let may_be_undone = self.khugepaged(&batch, guests);
         let freed = Event::Freed {
             freed_bytes,
             huge_pages_split,
@@ -341,8 +342,20 @@ impl Daemon<'_> {
             seconds: (self.world.now() - batch.now).as_seconds(),
             cpu_seconds: (self.world.cpu_time() - batch.cpu).as_seconds(),
             over_budget: batch.over_budget,
+            may_be_undone,
         };
         self.say(seen, freed);
+    }
+
+    /// Why khugepaged may undo what was split; only the first time that there is a reason.
+    fn khugepaged(&mut self, batch: &Batch, guests: &[Guest]) -> Option<String> {
+        if self.warned || batch.of.is_empty() {
+            return None;
+        }
+        let asked = |process: &usize| guests[*process].mappings.iter().any(|mapping| mapping.flags.has("hg"));
+        let cause = self.world.khugepaged(batch.of.keys().any(asked));
+        self.warned = cause.is_some();
+        cause
     }
 
     fn say_flipped(&mut self, seen: &Reading, guest: &Guest, flips: Flips) {
