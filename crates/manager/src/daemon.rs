@@ -87,6 +87,9 @@ pub trait World {
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError>;
+    /// Why khugepaged makes huge again what is split, and what to change; `None` where it does not. `advised`: the program asked
+    /// for huge pages there.
+    fn khugepaged(&self, advised: bool) -> Option<String>;
     /// Who makes regions huge again, by which setting, and what to change. `advised`: the program asked for huge pages there.
     fn who_collapses(&self, advised: bool) -> String;
 }
@@ -157,6 +160,8 @@ struct Daemon<'a> {
     limited: bool,
     /// Processes that were said to be left alone.
     told: BTreeSet<Key>,
+    /// Whether it was said that khugepaged may undo the work.
+    warned: bool,
     /// Since the start, and since the stretch of work under way began.
     life: Since,
     stretch: Since,
@@ -175,6 +180,7 @@ impl<'a> Daemon<'a> {
             history: History::default(),
             limited: true,
             told: BTreeSet::new(),
+            warned: false,
             life: since,
             stretch: since,
             log,

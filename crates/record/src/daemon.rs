@@ -117,6 +117,9 @@ pub enum Event {
         cpu_seconds: f64,
         /// Whether the CPU budget was exceeded, because use was at or above the critical mark.
         over_budget: bool,
+        /// Why khugepaged may make these huge pages again, and what to change; said once, `None` where it does not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        may_be_undone: Option<String>,
     },
     /// Use is below the low mark: the stretch of work is over.
     Idle(Totals),

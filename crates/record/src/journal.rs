@@ -111,6 +111,8 @@ pub enum Stop {
     NotPermitted,
     /// Many regions in a row failed in the same way.
     RepeatedFailure,
+    /// Its mappings cannot be read, so nobody knows what may be changed.
+    Unreadable,
 }
 
 impl fmt::Display for Stop {
@@ -125,6 +127,7 @@ impl fmt::Display for Stop {
             Self::NoHugePages => "no free huge pages",
             Self::NotPermitted => "not permitted",
             Self::RepeatedFailure => "the same failure many times in a row",
+            Self::Unreadable => "its mappings cannot be read",
         })
     }
 }

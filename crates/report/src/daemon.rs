@@ -43,11 +43,16 @@ pub fn daemon_text(line: &Line) -> String {
                  wanted; found in {seconds:.1} s"
             )
         }
-        Event::Freed { freed_bytes, huge_pages_split, processes, failed, over_budget, .. } => format!(
-            "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{}{}{}",
+        Event::Freed {
+            freed_bytes, huge_pages_split, processes, failed, over_budget, may_be_undone, ..
+        } => format!(
+            "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{}{}{}{}",
             of(processes),
             counts(", in vain ", failed),
-            if *over_budget { ", over the CPU budget because use is critical" } else { "" }
+            if *over_budget { ", over the CPU budget because use is critical" } else { "" },
+            may_be_undone.as_deref().map_or_else(String::new, |why| format!(
+                "; khugepaged may make these pages huge again, {why}"
+            ))
         ),
         Event::Idle(totals) => format!("done: use is below {low}; {}", sums(dry, totals)),
         Event::Exhausted { why, retry_seconds } => {
@@ -140,6 +145,7 @@ mod tests {
             seconds: 1.0,
             cpu_seconds: 0.25,
             over_budget,
+            may_be_undone: over_budget.then(|| "because THP is always".to_owned()),
         };
         let planned = Event::Planned {
             order: "heat".into(),

@@ -21,6 +21,7 @@ use super::{Asked, Guests, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
 use crate::debloat::warnings::Trap;
+use crate::left::told;
 
 /// Samples per second of each thread's CPU time: about 0.4 % of it.
 const RATE_HZ: u32 = 250;
@@ -90,13 +91,13 @@ impl<'a> Machine<'a> {
         let process = match Process::open(&self.root, pid) {
             Ok(process) => process,
             Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. }) => return Ok(None),
-            Err(error) => return Err((unknown(), error.to_string())),
+            Err(error) => return Err((unknown(), told(&error))),
         };
         let left = |why: &str| Err((process.id().clone(), why.to_owned()));
         let mappings = match process.mappings() {
             Ok(mappings) => mappings,
             Err(KernelError::NoProcess { .. }) => return Ok(None),
-            Err(error) => return left(&error.to_string()),
+            Err(error) => return left(&told(&error)),
         };
         let may_split = mappings.iter().filter(|mapping| mapping_split_skip(mapping).is_none());
         if may_split.map(|mapping| mapping.huge).sum::<Bytes>() < config.min_huge {
@@ -216,6 +217,9 @@ impl World for Machine<'_> {
         Ok(seen.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
     }
 
+    fn khugepaged(&self, advised: bool) -> Option<String> {
+        Trap::now(&self.root, advised).cause()
+    }
     fn who_collapses(&self, advised: bool) -> String {
         who_collapses(Trap::now(&self.root, advised).cause())
     }

@@ -34,6 +34,8 @@ struct Sim {
     meanwhile: Box<dyn Fn(&Sim)>,
     reloads: RefCell<VecDeque<Result<Config, String>>>,
     forbidden: Option<String>,
+    /// Whether khugepaged undoes splits.
+    trap: bool,
     looks: RefCell<Vec<Look>>,
 }
 
@@ -59,6 +61,7 @@ impl Sim {
             meanwhile: Box::new(|_| {}),
             reloads: RefCell::default(),
             forbidden: None,
+            trap: false,
             looks: RefCell::default(),
         }
     }
@@ -137,6 +140,9 @@ impl World for Sim {
         }
         Ok(guests.iter().map(|guest| (guest.id().pid != UNSAMPLED).then(BTreeMap::new)).collect())
     }
+    fn khugepaged(&self, advised: bool) -> Option<String> {
+        self.trap.then(|| format!("because, advised: {advised}"))
+    }
     fn who_collapses(&self, advised: bool) -> String {
         format!("somebody, advised: {advised}")
     }
@@ -198,6 +204,23 @@ fn use_is_held_between_the_marks() {
         assert!((Bytes::mib(648)..Bytes::mib(650)).contains(&line.seen.used_bytes), "{line:?}");
     }
     assert!(freed(&lines) > Bytes::mib(300));
+}
+
+#[test]
+fn what_undoes_the_work_is_said_with_the_first_of_it_and_once() {
+    let causes = |trap| {
+        let mut sim = Sim::new(vec![bloated(7, 300, 410)], |second| 100.0 + (second * 2.0).min(500.0));
+        sim.trap = trap;
+        let freed = sim.run(config()).into_iter().filter_map(|line| match line.event {
+            Event::Freed { may_be_undone, .. } => Some(may_be_undone),
+            _ => None,
+        });
+        freed.collect::<Vec<_>>()
+    };
+    let told = causes(true);
+    assert_eq!(told[0].as_deref(), Some("because, advised: true"));
+    assert!(told.len() > 1 && told[1..].iter().all(Option::is_none), "{told:?}");
+    assert!(causes(false).iter().all(Option::is_none));
 }
 
 #[test]

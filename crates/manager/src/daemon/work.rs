@@ -15,6 +15,7 @@ use super::{Asked, Daemon};
 use crate::ManagerError;
 use crate::act::split::{Splits, count, ends};
 use crate::debloat::census;
+use crate::left::told;
 
 /// After so many splits memory use is read again: about 10 ms of work, and at most 64 MiB freed.
 const BATCH: usize = 32;
@@ -192,7 +193,7 @@ impl Daemon<'_> {
                     guests.push(self.guest(target, taken, stalls));
                 }
                 Err(_) if target.state() == TargetState::Gone => {}
-                Err(error) => self.say_skipped(seen, target.id(), error.to_string()),
+                Err(error) => self.say_skipped(seen, target.id(), told(&error)),
             }
         }
         for guest in &mut guests {
@@ -331,6 +332,7 @@ impl Daemon<'_> {
             sums.freed_bytes += freed_bytes;
             sums.huge_pages_split += huge_pages_split;
         }
+        let may_be_undone = self.khugepaged(&batch, guests);
         let freed = Event::Freed {
             freed_bytes,
             huge_pages_split,
@@ -340,8 +342,20 @@ impl Daemon<'_> {
             seconds: (self.world.now() - batch.now).as_seconds(),
             cpu_seconds: (self.world.cpu_time() - batch.cpu).as_seconds(),
             over_budget: batch.over_budget,
+            may_be_undone,
         };
         self.say(seen, freed);
+    }
+
+    /// Why khugepaged may undo what was split; only the first time that there is a reason.
+    fn khugepaged(&mut self, batch: &Batch, guests: &[Guest]) -> Option<String> {
+        if self.warned || batch.of.is_empty() {
+            return None;
+        }
+        let asked = |process: &usize| guests[*process].mappings.iter().any(|mapping| mapping.flags.has("hg"));
+        let cause = self.world.khugepaged(batch.of.keys().any(asked));
+        self.warned = cause.is_some();
+        cause
     }
 
     fn say_flipped(&mut self, seen: &Reading, guest: &Guest, flips: Flips) {
@@ -367,7 +381,7 @@ impl Daemon<'_> {
     fn say_left(&mut self, seen: &Reading, guests: &[Guest]) {
         for guest in guests {
             let stop = guest.splits.ended.or_else(|| ends(&guest.splits.acts));
-            if let Some(stop @ (Stop::NotPermitted | Stop::RepeatedFailure)) = stop {
+            if let Some(stop @ (Stop::NotPermitted | Stop::RepeatedFailure | Stop::Unreadable)) = stop {
                 self.say_skipped(seen, guest.target.id(), stop.to_string());
             }
         }
