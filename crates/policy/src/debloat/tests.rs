@@ -133,8 +133,8 @@ fn heat_without_samples_is_exact() {
 #[test]
 fn heat_takes_as_much_from_each_of_equal_processes() {
     let same = census(&[[410; 100], [102; 100]].concat());
-    let samples = |seed: u32| -> BTreeMap<Region, u32> {
-        (1..=200).map(|n| (Region::new(n), (n as u32 * 7 + seed * 13) % 3 + u32::from(n > 100) * 3)).collect()
+    let samples = |process: u32| -> BTreeMap<Region, u32> {
+        (1..=200).map(|n| (Region::new(n), (8 + process) * if n > 100 { 4 } else { 1 })).collect()
     };
     let stalls: Vec<_> = [0, 1, 2, 3].map(samples).into();
     let tenants: Vec<_> =
