@@ -124,7 +124,7 @@ fn one(
         let report = debloat(hugepilot, order, &format!("{PERCENT}%"), &pids)?;
         running.iter().try_for_each(|workload| workload.signal("STOP"))?;
         for (index, split) in split.iter_mut().enumerate() {
-            let of = |key: &str| number(of_process(&report, &pids[index])?, &format!("/{key}"));
+            let of = |key: &str| number(of_process(&report, pids[index])?, &format!("/{key}"));
             *split = of("split")? as f64 / of("huge_pages_before")?.max(1) as f64;
         }
     }
@@ -137,6 +137,6 @@ fn one(
 /// What `report` says of one process.
 fn of_process<'a>(report: &'a Value, pid: &str) -> Result<&'a Value> {
     let processes = report["processes"].as_array().into_iter().flatten();
-    let found = processes.into_iter().find(|process| process["pid"].to_string() == pid);
+    let found = processes.into_iter().find(|process| process["pid"].as_u64() == pid.parse().ok());
     found.with_context(|| format!("process {pid} is in the report"))
 }
