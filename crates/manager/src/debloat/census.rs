@@ -38,29 +38,32 @@ pub(crate) fn take(
     let mut huge_pages = regions.len() as u64;
     let part = enough(part, huge_pages);
     let drawn: Vec<Region> = regions.into_iter().filter(|&region| is_drawn(region, part)).collect();
-    let (mut scanner, mut bloated, mut read_pages) = (Scanner::new(target), Vec::new(), 0);
+    let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
+    let (mut read_pages, mut passed_over) = (0, 0);
     for &region in &drawn {
-        if !each(read_pages, drawn.len() as u64) {
+        if !each(read_pages + passed_over, drawn.len() as u64) {
             // The first pages are no sample of all.
-            huge_pages = read_pages;
+            huge_pages = read_pages + passed_over;
             break;
+        }
+        // Before it is read: what a child shares would be split and copied by that.
+        if let Some(reason) = split_skip(&target.region_pages(region)?) {
+            *skipped.entry(reason).or_insert(0) += 1;
+            passed_over += 1;
+            continue;
         }
         read_pages += 1;
         let zero = match exact {
             true => scanner.zero_pages(region.range(sizes))?,
             false => scanner.zero_pages_unless_full(region.range(sizes))?,
         };
-        let Some(page) = BloatedPage::of(region, zero, sizes) else { continue };
-        // Asked for here, too, so that nobody is promised what a child shares.
-        match split_skip(&target.region_pages(region)?) {
-            Some(reason) => *skipped.entry(reason).or_insert(0) += 1,
-            None => bloated.push(page),
-        }
+        bloated.extend(BloatedPage::of(region, zero, sizes));
     }
     // Memory is read by process number: should that have been given away meanwhile, this is about somebody else.
     if target.state() != TargetState::Alive {
         return Err(KernelError::NoProcess { pid: target.id().pid });
     }
+    let huge_pages = huge_pages - passed_over;
     let process = target.id().clone();
     let took = target.now() - begun;
     let census = Census { process, sizes, bloated, huge_pages, read_pages, skipped, took };

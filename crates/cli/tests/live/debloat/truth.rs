@@ -5,6 +5,7 @@ use hugepilot_units::{AddrRange, Bytes};
 
 use super::{Bloat, debloat, possible, report};
 use crate::look::{contents, total, touched, zero_pages};
+use crate::tool::hugepilot;
 use crate::workload::sizes;
 
 /// All densities there are, and some twice.
@@ -140,6 +141,11 @@ fn what_a_child_shares_is_split_only_once_it_ended() {
     let child: u32 = victim.asked("fork", "forked")[0].parse().unwrap();
     let used = || total(pid, "Pss") + total(child, "Pss");
     let before = used();
+    // To read it would split and copy it.
+    for who in [pid, child] {
+        hugepilot(["status", "-p", &who.to_string()]).exits(0);
+        assert_eq!(victim.split_regions(), 0);
+    }
     for (who, more) in [(pid, ""), (child, ""), (pid, "--dry-run")] {
         let done = debloat(&[who], more);
         let report = report(done.exits(1));
