@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use hugepilot_kernel::descriptors;
 use hugepilot_manager::daemon::{Asked, Config, Control, Machine, daemon};
 use hugepilot_record::daemon::Line;
 use hugepilot_report::{daemon_line, daemon_text};
@@ -112,6 +113,7 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
         print(&config.print())?;
         return Ok(Exit::Yes);
     }
+    descriptors::raise_limit();
     let signals = Signals::listen()?;
     let asked = || match () {
         () if signals.interrupt.is_asked() => Asked::Stop,

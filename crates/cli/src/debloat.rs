@@ -5,9 +5,11 @@ pub(crate) mod shrinker;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use clap::{Args, ValueEnum};
-use hugepilot_kernel::{KernelError, Root, Target, cgroup, memory, probe};
+use clap::{ArgGroup, Args, ValueEnum};
+use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe, rights};
 use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
+use hugepilot_manager::left::LeftOut;
+use hugepilot_manager::names::parse_who;
 use hugepilot_policy::{DebloatPolicy, Fair, Order};
 use hugepilot_record::Pid;
 use hugepilot_record::debloat::DebloatReport;
@@ -25,6 +27,7 @@ use crate::target::open;
 /// What memory holds never changes: the kernel frees only base pages that it finds zero-filled itself (Linux 6.12 and newer).
 /// What a program does not use costs it nothing; what is split costs page walks, which is why the order matters.
 #[derive(Args)]
+#[command(group(ArgGroup::new("whom").args(["pid", "cgroup"]).required(true).multiple(true)))]
 #[command(after_help = "EXAMPLES:\n  \
     sudo hugepilot debloat -p 4711 --dry-run           what could be freed, and what it should cost\n  \
     sudo hugepilot debloat -p 4711                     free 40 % of the bloat, where it costs least\n  \
@@ -39,7 +42,7 @@ pub(crate) struct DebloatArgs {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Vec<i32>,
     /// All processes of this cgroup and those below it
-    #[arg(long, value_name = "DIRECTORY", required_unless_present = "pid")]
+    #[arg(long, value_name = "DIRECTORY")]
     cgroup: Option<PathBuf>,
     /// Who finds and splits: we, or the kernel, which takes no right to read memory but sees less
     #[arg(long, value_enum, default_value_t = BackendArg::Split)]
@@ -63,10 +66,10 @@ pub(crate) struct DebloatArgs {
     #[arg(long, value_name = "WHO=WEIGHT", value_parser = parse_weight)]
     weight: Vec<(String, f64)>,
     /// Leave this process alone: its number or name
-    #[arg(long, value_name = "WHO")]
+    #[arg(long, value_name = "WHO", value_parser = parse_who)]
     protect: Vec<String>,
     /// Take from this process before all others: its number or name
-    #[arg(long, value_name = "WHO")]
+    #[arg(long, value_name = "WHO", value_parser = parse_who)]
     prefer: Vec<String>,
     /// Leave huge pages alone of which a smaller part is zero-filled [default: 0% for hawkeye and emd, 5% for exact and heat, 80% for --backend shrinker]
     #[arg(long, value_name = "SHARE")]
@@ -77,7 +80,7 @@ pub(crate) struct DebloatArgs {
     /// Read only this part of the huge pages, for a quick estimate with its error; changes nothing
     #[arg(long, value_name = "SHARE")]
     sample: Option<Share>,
-    /// Look so long which huge pages are hot [default: 3s for --order heat and --dry-run, else not at all]
+    /// Look so long which huge pages are hot [default: 3s for --order heat, --dry-run and --sample, else not at all]
     #[arg(long, value_name = "TIME")]
     observe: Option<Nanos>,
     /// Samples per second of each thread's CPU time [default: what costs the target 0.5 %, 100 to 500]
@@ -143,19 +146,28 @@ fn parse_weight(text: &str) -> Result<(String, f64), String> {
     };
     let (who, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
     let weight: f64 = weight.trim().parse().map_err(|_| wrong())?;
-    if weight.is_finite() && weight > 0.0 { Ok((who.to_owned(), weight)) } else { Err(wrong()) }
+    if weight.is_finite() && weight > 0.0 { Ok((parse_who(who)?, weight)) } else { Err(wrong()) }
 }
 
 pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
+    descriptors::raise_limit();
     if args.backend == BackendArg::Shrinker {
         return shrinker::run(args);
     }
     let interrupt = Interrupt::listen()?;
     ensure!(
-        args.order() != OrderArg::Heat || args.only_looks() || args.observe() > Nanos::ZERO,
+        args.order() != OrderArg::Heat || args.observe() > Nanos::ZERO,
         "--order heat must look which huge pages are hot: give --observe some time, or use --order exact"
     );
-    let subjects = args.subjects()?;
+    ensure!(
+        args.weight.is_empty() || args.fair.is_none_or(|fair| fair == FairArg::Weight),
+        "--weight has no meaning with this --fair: leave --fair out, or give --fair weight"
+    );
+    ensure!(
+        args.buckets.is_none() || args.order() == OrderArg::Emd,
+        "--buckets is for --order emd only: leave it out, or give --order emd"
+    );
+    let (subjects, left_out) = args.subjects()?;
     if !args.only_looks()
         && let Some(refused) = refusal()?
     {
@@ -165,7 +177,9 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let machine = args.machine(&progress, &interrupt);
     let options = args.options(machine);
-    let report = debloat(subjects, options, &|| interrupt.is_asked(), &mut |event| tell(&progress, event))?;
+    let mut report =
+        debloat(subjects, options, &|| interrupt.is_asked(), &mut |event| tell(&progress, event))?;
+    report.warnings.extend(left_out);
     drop(progress);
     print(&if args.json { json(&report) } else { debloat_text(&report) })?;
     Ok(exit_of(&report))
@@ -176,8 +190,9 @@ fn exit_of(report: &DebloatReport) -> Exit {
         && report.huge_pages_split == 0
     {
         eprintln!(
-            "hugepilot: splitting another process's huge pages is not permitted\nfix: it needs CAP_SYS_NICE: run as root; \
-             `hugepilot doctor` tells whether a seccomp filter forbids it"
+            "hugepilot: splitting another process's huge pages is not permitted: it needs CAP_SYS_NICE\nfix: {}, or \
+             whether a seccomp filter forbids it",
+            rights::fix(true)
         );
         return Exit::Unsupported;
     }
@@ -194,7 +209,9 @@ pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
     if tried.supported || tried.why == probe::NO_HUGE_PAGE {
         return Ok(None);
     }
-    let fix = tried.fix.map_or_else(String::new, |fix| format!("\nfix: {fix}"));
+    // The probe splits its own memory; that of others must be read, too.
+    let enough = |fix: String| if fix.starts_with("sudo setcap") { rights::fix(true) } else { fix };
+    let fix = tried.fix.map_or_else(String::new, |fix| format!("\nfix: {}", enough(fix)));
     Ok(Some(format!("hugepilot: splitting frees nothing here: {}; nothing was split{fix}", tried.why)))
 }
 
@@ -222,8 +239,8 @@ impl DebloatArgs {
         self.dry_run || self.sample.is_some()
     }
 
-    /// The processes meant, each once.
-    fn subjects(&self) -> anyhow::Result<Vec<Subject>> {
+    /// The processes meant, each once, and that some of the cgroup could not be opened.
+    fn subjects(&self) -> anyhow::Result<(Vec<Subject>, Option<String>)> {
         let mut pids = self.pid.clone();
         if let Some(directory) = &self.cgroup {
             let inside = cgroup::processes(&Root::live(), directory).with_context(|| {
@@ -236,16 +253,18 @@ impl DebloatArgs {
         }
         pids.sort_unstable();
         pids.dedup();
-        let mut subjects = Vec::new();
+        let (mut subjects, mut left) = (Vec::new(), LeftOut::default());
         for pid in pids {
             match open(pid) {
                 Ok(process) => subjects.push(self.subject(process)),
                 // Of a cgroup, what ended or has no memory is just not there.
                 Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. })
                     if !self.pid.contains(&pid) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if self.pid.contains(&pid) => return Err(error.into()),
+                Err(error) => left.add(error),
             }
         }
+        let left_out = left.warning(subjects.len())?;
         if subjects.is_empty() {
             bail!("there is no process to take from");
         }
@@ -255,7 +274,7 @@ impl DebloatArgs {
                 "none of the processes is called {who:?} or has that number"
             );
         }
-        Ok(subjects)
+        Ok((subjects, left_out))
     }
 
     fn subject(&self, process: hugepilot_kernel::Process) -> Subject {
@@ -263,7 +282,8 @@ impl DebloatArgs {
         let standing = standing(&id, &self.protect, &self.prefer);
         let weight =
             self.weight.iter().find(|(who, _)| is_called(&id, who)).map_or(1.0, |&(_, weight)| weight);
-        Subject { process, standing, weight }
+        let named = self.pid.contains(&id.pid.0);
+        Subject { process, standing, weight, named }
     }
 
     fn order(&self) -> OrderArg {
@@ -321,10 +341,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn whom_to_take_from_must_be_said_and_both_ways_are_named() {
+        let parse = |args: &[&str]| {
+            let command = DebloatArgs::augment_args(clap::Command::new("debloat"));
+            command.try_get_matches_from(["debloat"].iter().chain(args)).map_err(|error| error.to_string())
+        };
+        let told = parse(&["--dry-run"]).unwrap_err();
+        assert!(told.matches("<--pid <PID>|--cgroup <DIRECTORY>>").count() == 2, "{told}");
+        for fine in [&["-p", "1", "-p", "2"][..], &["--cgroup", "/x"], &["-p", "1", "--cgroup", "/x"]] {
+            assert!(parse(fine).is_ok(), "{fine:?}");
+        }
+        assert!(
+            parse(&["-p", "1", "--protect", "a-very-long-process-name"]).unwrap_err().contains("15 bytes")
+        );
+    }
+
+    #[test]
     fn weights_are_read_or_refused() {
         assert_eq!(parse_weight("redis-server=2.5"), Ok(("redis-server".to_owned(), 2.5)));
         assert_eq!(parse_weight("a=b=3"), Ok(("a=b".to_owned(), 3.0)), "names may hold an equals sign");
-        for wrong in ["redis", "x=", "x=0", "x=-1", "x=inf", "x=nan"] {
+        for wrong in ["redis", "x=", "x=0", "x=-1", "x=inf", "x=nan", "sixteen-bytes-xy=1"] {
             assert!(parse_weight(wrong).is_err(), "{wrong}");
         }
     }

@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         return launch::gate(rest);
     }
     let cli = Cli::parse_from(arguments);
+    let reads_memory = matches!(cli.verb, Verb::Daemon(_) | Verb::Debloat(_));
     let done = match cli.verb {
         Verb::Daemon(args) => daemon::run(&args),
         Verb::Debloat(args) => debloat::run(&args),
@@ -68,6 +69,6 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(exit) => exit.into(),
-        Err(error) => output::fail(&error).into(),
+        Err(error) => output::fail(&error, reads_memory).into(),
     }
 }

@@ -2,8 +2,9 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use hugepilot_kernel::KernelError;
+use hugepilot_kernel::{KernelError, rights};
 use hugepilot_manager::ManagerError;
+use hugepilot_record::Errno;
 
 use crate::exit::Exit;
 
@@ -15,8 +16,8 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints an error with what to do about it, and says which exit status it means.
-pub(crate) fn fail(error: &anyhow::Error) -> Exit {
+/// Prints an error with what to do about it, and says which exit status it means. `reads_memory`: so does the verb.
+pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
     eprintln!("hugepilot: {}", told(error));
     let manager = error.chain().find_map(|cause| cause.downcast_ref::<ManagerError>());
     match manager {
@@ -38,15 +39,8 @@ pub(crate) fn fail(error: &anyhow::Error) -> Exit {
     });
     let Some(kernel) = kernel else { return Exit::Error };
     if kernel.is_denied() {
-        // Only what copies memory out takes the right to trace on every kernel.
         let reads = matches!(kernel, KernelError::Syscall { call: "process_vm_readv", .. });
-        let (more, older) =
-            if reads { (",cap_sys_ptrace", "") } else { ("", " (before Linux 6.15 also cap_sys_ptrace)") };
-        eprintln!(
-            "fix: run as root, or give the capabilities once: sudo setcap \
-             cap_sys_nice,cap_perfmon,cap_dac_read_search{more}+ep \"$(command -v hugepilot)\"{older}; \
-             `hugepilot doctor` says which one is missing"
-        );
+        eprintln!("fix: {}", rights::fix(reads || reads_memory));
         if let KernelError::Syscall { call: "process_vm_readv", pid, .. } = kernel {
             eprintln!(
                 "or, where nobody may read its memory, let the kernel split what is nearly empty: {}",
@@ -56,6 +50,11 @@ pub(crate) fn fail(error: &anyhow::Error) -> Exit {
         return Exit::Unsupported;
     }
     match kernel {
+        _ if kernel.errno() == Some(Errno::EMFILE) => {
+            eprintln!(
+                "fix: let this process have more files open: ulimit -n 65536 (as root, or systemd's LimitNOFILE=)"
+            );
+        }
         KernelError::NoProcess { .. } => eprintln!("fix: look for its number with pgrep; it may have ended"),
         KernelError::NoMemory { .. } => eprintln!("fix: choose a process that runs a program"),
         _ => {}

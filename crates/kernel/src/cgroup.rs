@@ -45,6 +45,11 @@ pub struct Room {
 impl Room {
     /// No limit anywhere.
     pub const ENDLESS: Self = Self { limit: Bytes::MAX, left: Bytes::MAX };
+
+    /// The part of the limit in use, 0 to 1; nothing is in use of no limit.
+    pub fn use_ratio(&self) -> f64 {
+        if self.limit == Bytes::MAX { 0.0 } else { (self.limit - self.left).ratio_of(self.limit) }
+    }
 }
 
 impl MemoryCgroup {
@@ -107,10 +112,20 @@ impl MemoryCgroup {
             .is_some_and(|path| root.join(&self.mount).join(path).join("cgroup.procs").exists())
     }
 
-    /// The tightest room of this cgroup and all above it; what cannot be seen counts as without limit.
+    /// The tightest room of this cgroup and all above it; what cannot be seen counts as without limit. `memory.high` counts
+    /// as a limit: it throttles a program, which harms it as well.
     pub fn room(&self, root: &Root) -> Room {
+        self.tightest(root, &["memory.max", "memory.high"])
+    }
+    /// The same under the limits at which processes are killed: without `memory.high`.
+    pub fn hard_room(&self, root: &Root) -> Room {
+        self.tightest(root, &["memory.max"])
+    }
+
+    /// `limits`: the files of version 2 that count.
+    fn tightest(&self, root: &Root, limits: &[&str]) -> Room {
         let all = self.inside.iter().flat_map(|path| path.ancestors());
-        all.filter_map(|path| self.room_at(root, &self.mount.join(path)))
+        all.filter_map(|path| self.room_at(root, &self.mount.join(path), limits))
             .min_by_key(|room| room.left)
             .unwrap_or(Room::ENDLESS)
     }
@@ -121,15 +136,12 @@ impl MemoryCgroup {
         (self.version == Version::V2).then(|| file.to_string_lossy().into_owned())
     }
 
-    fn room_at(&self, root: &Root, directory: &Path) -> Option<Room> {
+    fn room_at(&self, root: &Root, directory: &Path, limits: &[&str]) -> Option<Room> {
         let number = |name: &str| root.read_text(directory.join(name)).ok()?.parse().ok().map(Bytes::new);
         let (limit, usage) = match self.version {
             Version::V1 => (number("memory.limit_in_bytes")?, number("memory.usage_in_bytes")?),
-            // `max` is no number, and no limit. `memory.high` throttles a program, which harms it as well.
-            Version::V2 => {
-                let limit = [number("memory.max"), number("memory.high")].into_iter().flatten().min()?;
-                (limit, number("memory.current")?)
-            }
+            // `max` is no number, and no limit.
+            Version::V2 => (limits.iter().filter_map(|name| number(name)).min()?, number("memory.current")?),
         };
         // Inactive file cache is given up before anybody is killed, so it counts as room (kubelet reckons the same).
         let stat = root.read_text(directory.join("memory.stat")).unwrap_or_default();
@@ -209,6 +221,8 @@ mod tests {
         ]);
         let group = MemoryCgroup::find(&root, "0::/s.slice/x y\n").unwrap();
         assert_eq!(group.room(&root), Room { limit: Bytes::new(2_048_000), left: Bytes::new(48_000) });
+        let hard = Room { limit: Bytes::new(4_096_000), left: Bytes::new(2_096_000) };
+        assert_eq!(group.hard_room(&root), hard, "memory.high kills nobody");
         assert_eq!(group.pressure_file().unwrap(), "sys/fs/cgroup/s.slice/x y/memory.pressure");
         let free = MemoryCgroup::find(&root, "0::/s.slice\n").unwrap();
         assert_eq!(free.room(&root), Room::ENDLESS);

@@ -36,6 +36,10 @@ pub struct FakeTarget {
     pub id: ProcessId,
     /// Its mappings.
     pub mappings: Vec<Mapping>,
+    /// Why its mappings cannot be read.
+    pub unreadable: Cell<Option<Errno>>,
+    /// How long reading its mappings takes.
+    pub mappings_take: Cell<Nanos>,
     /// Its regions; one that is missing has no pages.
     pub pages: RefCell<BTreeMap<Region, RegionPages>>,
     /// What collapses do, in order.
@@ -69,6 +73,8 @@ impl Default for FakeTarget {
         Self {
             id: ProcessId { pid: Pid(4711), start_ticks: 1, command: "fake".into() },
             mappings: Vec::new(),
+            unreadable: Cell::new(None),
+            mappings_take: Cell::new(Nanos::ZERO),
             pages: RefCell::default(),
             script: RefCell::default(),
             state: Cell::new(TargetState::Alive),
@@ -198,7 +204,11 @@ impl Target for FakeTarget {
     }
     fn prepare(&self) {}
     fn mappings(&self) -> Result<Vec<Mapping>> {
-        Ok(self.mappings.clone())
+        self.sleep(self.mappings_take.get());
+        match self.unreadable.get() {
+            Some(errno) => Err(KernelError::syscall("read", self.id.pid, errno)),
+            None => Ok(self.mappings.clone()),
+        }
     }
     /// A run for each region on a huge page; base pages are not shown.
     fn page_runs(&self, range: AddrRange) -> Result<Vec<PageRun>> {

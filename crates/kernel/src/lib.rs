@@ -7,6 +7,7 @@
 
 pub mod cgroup;
 pub mod cpu;
+pub mod descriptors;
 mod error;
 pub mod fake;
 pub mod hugetlb;

@@ -1,5 +1,6 @@
 //! The memory of the whole system: `/proc/meminfo`, `/proc/buddyinfo`, pressure.
 
+use hugepilot_record::Errno;
 use hugepilot_record::pool::{PoolMemory, ZoneBlocks};
 use hugepilot_units::{Bytes, PageSizes};
 
@@ -105,26 +106,48 @@ pub fn pressure(root: &Root, path: &str) -> Option<Pressure> {
 /// the kernel has no THP, from `Hugepagesize` of meminfo.
 ///
 /// # Errors
-/// [`KernelError::Parse`] when neither names a huge page size.
+/// [`KernelError::Read`]; [`KernelError::Parse`] when neither names a huge page size.
 pub fn page_sizes(root: &Root) -> Result<PageSizes> {
     let base = Bytes::new(rustix::param::page_size() as u64);
     let path = "sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
-    let from_thp = root.read_text(path).ok().and_then(|text| text.parse().ok()).map(Bytes::new);
-    let from_meminfo = || {
-        let text = root.read_text("proc/meminfo").ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
-        line.trim().split(' ').next()?.parse().ok().map(Bytes::kib)
+    let from_thp = read_if_there(root, path)?.and_then(|text| text.parse().ok()).map(Bytes::new);
+    let huge = match from_thp {
+        Some(huge) => Some(huge),
+        None => read_if_there(root, "proc/meminfo")?.and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
+            line.trim().split(' ').next()?.parse().ok().map(Bytes::kib)
+        }),
     };
-    from_thp
-        .or_else(from_meminfo)
-        .and_then(|huge| PageSizes::new(base, huge))
+    huge.and_then(|huge| PageSizes::new(base, huge))
         .ok_or_else(|| KernelError::parse(&root.join(path), 1, "a huge page size in bytes", b""))
+}
+
+/// The text of a file; `None` where there is none, or it is withheld.
+fn read_if_there(root: &Root, path: &str) -> Result<Option<String>> {
+    /// ENOENT
+    const NO_FILE: Errno = Errno(2);
+    match root.read_text(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.is_denied() || error.errno() == Some(NO_FILE) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::root::fixture;
+
+    #[test]
+    fn a_page_size_that_cannot_be_read_is_told_with_its_errno_and_not_as_no_size() {
+        let (_dir, root) = fixture(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")]);
+        assert_eq!(page_sizes(&root).unwrap().huge, Bytes::mib(2), "a kernel without THP");
+        // Reading a directory fails with EISDIR.
+        let file = root.join("sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+        std::fs::create_dir_all(file).unwrap();
+        let error = page_sizes(&root).unwrap_err();
+        assert_eq!(error.errno(), Some(Errno(21)), "{error}");
+    }
 
     #[test]
     fn free_huge_counts_blocks_of_order_nine_and_up() {

@@ -139,6 +139,32 @@ impl Rights {
     }
 }
 
+/// What to do where the kernel does not let us look at a process, for a verb that copies memory out of it (`reads_memory`) or
+/// only looks at its page tables.
+pub fn fix(reads_memory: bool) -> String {
+    fix_for(reads_memory, rustix::process::geteuid().is_root())
+}
+
+fn fix_for(reads_memory: bool, is_root: bool) -> String {
+    let how = if is_root {
+        "root lacks a right here, as in most containers: run hugepilot on the host, or docker run --cap-add SYS_NICE \
+         --cap-add PERFMON --cap-add DAC_READ_SEARCH --cap-add SYS_PTRACE …"
+            .to_owned()
+    } else {
+        // Only what copies memory out takes the right to trace on every kernel.
+        let (more, older) = if reads_memory {
+            (",cap_sys_ptrace", "")
+        } else {
+            ("", " (before Linux 6.15 also cap_sys_ptrace)")
+        };
+        format!(
+            "run as root, or give the capabilities once: sudo setcap \
+             cap_sys_nice,cap_perfmon,cap_dac_read_search{more}+ep \"$(command -v hugepilot)\"{older}"
+        )
+    };
+    format!("{how}; `hugepilot doctor` says which one is missing")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +192,17 @@ mod tests {
         assert!(!rights.initial_user_namespace);
         assert_eq!((rights.seccomp_mode, rights.perf_event_paranoid), (2, Some(-1)));
         assert_eq!(rights.yama_ptrace_scope, None);
+    }
+
+    #[test]
+    fn what_reads_memory_needs_the_right_to_trace_and_root_is_not_told_to_become_root() {
+        assert!(fix_for(true, false).contains("cap_dac_read_search,cap_sys_ptrace+ep"));
+        assert!(fix_for(false, false).contains("cap_dac_read_search+ep"));
+        for reads_memory in [true, false] {
+            let root = fix_for(reads_memory, true);
+            assert!(!root.contains("run as root") && !root.contains("setcap"), "{root}");
+            assert!(root.contains("SYS_PTRACE"), "{root}");
+        }
     }
 
     #[test]

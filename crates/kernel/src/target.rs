@@ -40,7 +40,7 @@ pub trait Target {
     /// Linux 6.12 the split frees base pages that hold only zeros. What memory reads as never changes. Returns the bytes
     /// the kernel *says* it advised, which proves nothing: of a huge page that is pinned, or shared after fork, nothing is
     /// split. Look with [`Target::region_pages`]. Name a page that nobody uses, because it is the one that gets old.
-    /// About 0.2 ms.
+    /// About 0.3 ms.
     ///
     /// # Errors
     /// EPERM (needs CAP_SYS_NICE), EINVAL (locked memory), ENOMEM (a hole), ESRCH.

@@ -76,8 +76,8 @@ pub trait World {
     fn guests(&self, config: &Config, each: &mut dyn FnMut() -> bool) -> Result<Guests, KernelError>;
     /// Whether this very process still runs.
     fn lives(&self, key: Key) -> bool;
-    /// Samples the processes for `time`, and says for each how often it waited for each of its regions. `each` says whether
-    /// to go on.
+    /// Samples the processes for `time`, and says for each how often it waited for each of its regions; `None` for one that
+    /// could not be sampled. `each` says whether to go on.
     ///
     /// # Errors
     /// [`ManagerError::Sample`].
@@ -86,7 +86,10 @@ pub trait World {
         guests: &[Rc<dyn Target>],
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<BTreeMap<Region, u32>>, ManagerError>;
+    ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError>;
+    /// Why khugepaged makes huge again what is split, and what to change; `None` where it does not. `advised`: the program asked
+    /// for huge pages there.
+    fn khugepaged(&self, advised: bool) -> Option<String>;
     /// Who makes regions huge again, by which setting, and what to change. `advised`: the program asked for huge pages there.
     fn who_collapses(&self, advised: bool) -> String;
 }
@@ -153,8 +156,12 @@ struct Daemon<'a> {
     gate: Gate,
     budget: Budget,
     history: History,
+    /// Whether there was a limit when last looked.
+    limited: bool,
     /// Processes that were said to be left alone.
     told: BTreeSet<Key>,
+    /// Whether it was said that khugepaged may undo the work.
+    warned: bool,
     /// Since the start, and since the stretch of work under way began.
     life: Since,
     stretch: Since,
@@ -171,7 +178,9 @@ impl<'a> Daemon<'a> {
             gate: Gate::new(),
             budget,
             history: History::default(),
+            limited: true,
             told: BTreeSet::new(),
+            warned: false,
             life: since,
             stretch: since,
             log,
@@ -181,6 +190,10 @@ impl<'a> Daemon<'a> {
     /// Looks, and does what is to be done. Returns the last look.
     fn step(&mut self) -> Result<Reading, ManagerError> {
         let seen = self.world.memory()?;
+        if seen.is_limited() != self.limited {
+            self.limited = seen.is_limited();
+            self.say(&seen, Event::Limit { lifted: !self.limited });
+        }
         let marks = self.config.marks();
         match self.gate.step(&marks, &seen, self.world.now()) {
             Step::Rest => return Ok(seen),
@@ -249,6 +262,7 @@ impl<'a> Daemon<'a> {
             use_ratio: seen.use_ratio(),
             used_bytes: seen.used,
             limit_bytes: seen.limit,
+            hard_use_ratio: seen.hard_use,
             psi_some_ratio: seen.psi,
             high_ratio: config.high,
             low_ratio: config.low,

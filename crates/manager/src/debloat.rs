@@ -9,13 +9,14 @@ use hugepilot_kernel::{Process, Target, TargetState};
 use hugepilot_policy::{Calibration, DebloatPolicy, Standing, Tenant, predict_slowdown};
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Pid, ProcessId, Split, SplitOutcome, SplitPlan};
+use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitOutcome, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::ManagerError;
 use crate::act::split::Splits;
+use crate::left::LeftOut;
 use census::Found;
-use stalls::Stalls;
+use stalls::{Seen, Stalls};
 
 /// How to de-bloat.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct Subject {
     pub standing: Standing,
     /// Its weight, where shares go by weight.
     pub weight: f64,
+    /// Whether it is one that the user named: then not to be allowed to look at it is an error.
+    pub named: bool,
 }
 
 /// Whether `who` is the number of this process, or its name.
@@ -123,9 +126,12 @@ pub fn debloat(
 ) -> Result<DebloatReport, ManagerError> {
     let mut warnings = Vec::new();
     let stalls = observe(&subjects, &options, interrupted, say, &mut warnings)?;
-    let members = scan(subjects, stalls, &options, interrupted, say)?;
+    let members = scan(subjects, stalls, &options, interrupted, say, &mut warnings)?;
     let tenants: Vec<Tenant<'_>> = members.iter().map(Member::tenant).collect();
-    let plan = options.policy.plan(&tenants);
+    let mut plan = options.policy.plan(&tenants);
+    if options.dry_run {
+        plan.splits.iter_mut().for_each(|split| *split = scaled(split, members[split.process].stand_for()));
+    }
     // A share is of what may be taken.
     let giving = members.iter().filter(|member| member.subject.standing != Standing::Protected);
     let bloat = giving.map(|member| member.found.census.estimate().0).sum();
@@ -162,7 +168,15 @@ fn observe(
         !interrupted()
     };
     match stalls::observe(&processes, options.observe, options.rate_hz, options.tlb_entries, &mut each) {
-        Ok(seen) => Ok(seen),
+        Ok(Seen { stalls, refused }) => {
+            let unseen = stalls.iter().filter(|stalls| stalls.is_none()).count();
+            let of = |why| format!("{unseen} of {} processes were not sampled: {why}", stalls.len());
+            warnings.extend(refused.map(|error| match error.errno() {
+                Some(Errno::EMFILE) => of("there are more than can be, and they are the smallest".to_owned()),
+                _ => of(error.to_string()),
+            }));
+            Ok(stalls)
+        }
         // Only the order that is made of heat cannot do without.
         Err(error) if options.policy.order.needs_heat() => Err(error),
         Err(error) => {
@@ -172,17 +186,18 @@ fn observe(
     }
 }
 
-/// Takes the census of each of `subjects` that is still there.
+/// Takes the census of each of `subjects` that is still there. One that nobody named and that may not be looked at is left out.
 fn scan(
     subjects: Vec<Subject>,
     stalls: Vec<Option<Stalls>>,
     options: &DebloatOptions,
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event),
+    warnings: &mut Vec<String>,
 ) -> Result<Vec<Member>, ManagerError> {
     let exact = options.policy.needs_exact_census();
     let mut members = Vec::new();
-    let mut gone = None;
+    let (mut gone, mut left) = (None, LeftOut::default());
     for (subject, stalls) in subjects.into_iter().zip(stalls) {
         let pid = subject.process.id().pid;
         let mut each = |done, all| {
@@ -192,16 +207,32 @@ fn scan(
         match census::take(&subject.process, options.part, exact, &mut each) {
             Ok(found) => members.push(Member { subject, stalls, found, splits: Splits::default() }),
             Err(error) if subject.process.state() == TargetState::Gone => gone = Some(error),
-            Err(error) => return Err(error.into()),
+            Err(error) if subject.named => return Err(error.into()),
+            Err(error) => left.add(error),
         }
     }
+    warnings.extend(left.warning(members.len())?);
     match gone {
         Some(error) if members.is_empty() => Err(error.into()),
         _ => Ok(members),
     }
 }
 
+/// `split` and the others that it stands for.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn scaled(split: &Split, stands_for: f64) -> Split {
+    let frees = Bytes::new((split.frees.as_f64() * stands_for) as u64);
+    Split { frees, stalls: split.stalls * stands_for, ..*split }
+}
+
 impl Member {
+    /// Of how many huge pages each that was read is a sample: 1 where all were.
+    #[allow(clippy::cast_precision_loss)]
+    fn stand_for(&self) -> f64 {
+        let Census { huge_pages, read_pages, .. } = self.found.census;
+        (huge_pages as f64 / read_pages.max(1) as f64).max(1.0)
+    }
+
     fn tenant(&self) -> Tenant<'_> {
         Tenant {
             census: &self.found.census,
@@ -241,5 +272,70 @@ impl Run {
         let lost = splits.iter().map(|split| split.stalls).sum();
         let huge = self.members.first()?.found.census.sizes.huge;
         predict_slowdown(stalls::expected(&all, lost, huge), &self.options.calibration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_kernel::Root;
+    use hugepilot_policy::Order;
+    use hugepilot_units::{Region, VirtAddr};
+
+    use super::*;
+
+    /// Process 7 can be looked at, and 8 cannot.
+    fn subject(root: &Root, pid: i32, named: bool) -> Subject {
+        let process = Process::open(root, Pid(pid)).unwrap();
+        Subject { process, standing: Standing::Normal, weight: 1.0, named }
+    }
+
+    fn scanned(subjects: Vec<Subject>) -> Result<(usize, Vec<String>), ManagerError> {
+        let options = DebloatOptions {
+            policy: DebloatPolicy::new(Order::Exact),
+            amount: Amount::Share(Share::ALL),
+            dry_run: true,
+            part: Share::ALL,
+            observe: Nanos::ZERO,
+            rate_hz: 100,
+            tlb_entries: 1536,
+            calibration: Calibration::default(),
+        };
+        let (stalls, mut warnings) = (subjects.iter().map(|_| None).collect(), Vec::new());
+        let members = scan(subjects, stalls, &options, &|| false, &mut |_| {}, &mut warnings)?;
+        Ok((members.len(), warnings))
+    }
+
+    #[test]
+    fn one_that_may_not_be_looked_at_stops_nobody_unless_it_was_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        file("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152");
+        for pid in [7, 8] {
+            file(&format!("proc/{pid}/stat"), &format!("{pid} (db) S {}", "1 ".repeat(49)));
+        }
+        file("proc/7/smaps", "");
+        // Reading a directory fails.
+        std::fs::create_dir_all(dir.path().join("proc/8/smaps")).unwrap();
+        let root = Root::at(dir.path());
+        let (members, warnings) = scanned(vec![subject(&root, 8, false), subject(&root, 7, false)]).unwrap();
+        assert_eq!((members, warnings.len()), (1, 1));
+        assert!(
+            warnings[0].contains("1 of 2 processes") && warnings[0].contains("proc/8/smaps"),
+            "{warnings:?}"
+        );
+        assert!(scanned(vec![subject(&root, 8, false)]).is_err(), "nobody is left");
+        assert!(scanned(vec![subject(&root, 7, false), subject(&root, 8, true)]).is_err());
+    }
+
+    #[test]
+    fn what_is_planned_of_a_sample_stands_for_all() {
+        let (region, page) = (Region::new(1), VirtAddr::new(2 << 20));
+        let split = Split { process: 0, region, page, frees: Bytes::mib(1), stalls: 0.5 };
+        assert_eq!(scaled(&split, 1.0), split);
+        assert_eq!(scaled(&split, 10.0), Split { frees: Bytes::mib(10), stalls: 5.0, ..split });
     }
 }

@@ -12,6 +12,8 @@ pub mod debloat;
 pub mod demo;
 mod error;
 pub mod launch;
+pub mod left;
+pub mod names;
 pub mod pool;
 pub mod progress;
 pub mod settings;

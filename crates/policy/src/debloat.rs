@@ -9,7 +9,7 @@
 //! | `hawkeye` | none: address order, process by process | HawkEye (ASPLOS'19), as in EMD section 3 |
 //! | `emd` | one of ten buckets of bloat density | EMD (ISMM'25), sections 4.2 and 4.3 |
 //! | `exact` | the density itself | the ideal that EMD section 4.2 approximates |
-//! | `heat` | freed bytes per lost time, in steps of a fifth | ours |
+//! | `heat` | freed bytes per lost time, alike within a factor of two | ours |
 //!
 //! A plan lists everything that could be split. Whoever works through it stops when enough is freed; so a process that
 //! gives less than the census promised is made up for by the next in line.
@@ -86,6 +86,8 @@ impl DebloatPolicy {
     pub fn plan(&self, tenants: &[Tenant<'_>]) -> SplitPlan {
         let mut plan = SplitPlan::default();
         let mut candidates = Vec::new();
+        // One that was not sampled beside others that were is taken to be cold: else its cost would be in another unit.
+        let (cold, looked) = (BTreeMap::new(), tenants.iter().any(|tenant| tenant.stalls.is_some()));
         for (process, tenant) in tenants.iter().enumerate() {
             for (&reason, &count) in &tenant.census.skipped {
                 *plan.skipped.entry(reason).or_insert(0) += count;
@@ -94,7 +96,11 @@ impl DebloatPolicy {
                 *plan.skipped.entry(SkipReason::Protected).or_insert(0) += tenant.census.bloated.len() as u64;
                 continue;
             }
-            candidates.extend(self.candidates(process, tenant, &mut plan));
+            let tenant = Tenant { stalls: tenant.stalls.or(looked.then_some(&cold)), ..*tenant };
+            candidates.extend(self.candidates(process, &tenant, &mut plan));
+        }
+        if self.order.needs_heat() && looked {
+            order::by_worth(&mut candidates);
         }
         plan.splits = turns::in_turns(candidates, tenants, self.fair, self.quantum);
         plan
@@ -110,11 +116,10 @@ impl DebloatPolicy {
                 *plan.skipped.entry(SkipReason::LittleBloat).or_insert(0) += 1;
                 continue;
             }
-            // Where nobody looked, nothing is known of the cost.
-            let cost = tenant.stalls.map_or(1.0, |_| stall::cost(stalls, page.table_lines));
             candidates.push(Candidate {
                 standing: tenant.standing,
-                class: self.order.class(page.zero_pages, all, cost),
+                class: self.order.class(page.zero_pages, all),
+                worth: f64::from(page.zero_pages) / stall::cost(stalls, page.table_lines),
                 within: if self.order.needs_heat() { page.zero_pages } else { 0 },
                 split: Split {
                     process,
@@ -135,6 +140,8 @@ impl DebloatPolicy {
 struct Candidate {
     standing: Standing,
     class: i64,
+    /// Freed pages per cost, in any unit: known where somebody looked.
+    worth: f64,
     /// Within a process and class, higher first; then by address.
     within: u32,
     split: Split,

@@ -17,4 +17,4 @@ pub use census::{Scanner, zero_filled};
 pub use cost::sample_cost;
 pub use observe::{Observation, ProcessView};
 pub use source::{AddressSource, Chosen, choose};
-pub use stall::StallSampler;
+pub use stall::{Attached, StallSampler};

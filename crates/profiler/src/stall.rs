@@ -5,27 +5,30 @@
 //! registers are those it left: enough to recompute the address it used (see [`crate::code`]). Sun's dataspace
 //! profiling did this with clock samples on SPARC (Itzkowitz et al., SC'03).
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use hugepilot_kernel::perf::{Event, PerfSampler, Record, SamplerOptions};
 use hugepilot_kernel::{KernelError, Process, Root, Target};
 use hugepilot_record::{Pattern, Pid, Provenance, ProvenanceCounts, Sample, Tid};
 use hugepilot_units::{Nanos, VirtAddr};
 
-use crate::code::{Regs, Stride};
+use crate::code::Regs;
 use crate::codemap::CodeMap;
 use crate::source::AddressSource;
 use crate::streams::Streams;
 
-/// Processes whose code is known at one time; then all is forgotten and found out again.
+/// Processes whose code is known at one time, where all are wanted; then all is forgotten and found out again.
 const MAX_PROCESSES: usize = 32;
 /// Above are no user addresses, below nobody maps anything.
 const USER_ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 56;
 
-/// Samples a process, its threads, and what they start, by the CPU clock.
+/// Samples a process, its threads, and what they start, by the CPU clock; or just some processes.
 pub struct StallSampler {
     perf: PerfSampler,
     resolver: Resolver,
 }
+
+/// For each process whether it is sampled, or why not.
+pub type Attached = Vec<Result<(), KernelError>>;
 
 /// Turns records into samples. Apart from the ring, so that the ring can lend its records.
 struct Resolver {
@@ -34,6 +37,8 @@ struct Resolver {
     streams: Streams,
     counts: ProvenanceCounts,
     execs: Vec<Pid>,
+    /// Whose samples are wanted; `None` for all that come.
+    wanted: Option<HashSet<Pid>>,
 }
 
 impl StallSampler {
@@ -42,11 +47,27 @@ impl StallSampler {
     /// # Errors
     /// EACCES or EPERM without the right to sample it; [`KernelError::NoProcess`].
     pub fn attach(process: &Process, rate_hz: u32) -> Result<Self, KernelError> {
-        let options = SamplerOptions { event: Event::cpu_clock(period_of(rate_hz)), per_thread: false };
-        let mut perf = PerfSampler::attach(process, options)?;
+        let mut perf = PerfSampler::attach(process, options(rate_hz))?;
         perf.enable()?;
-        Ok(Self { perf, resolver: Resolver::new(process) })
+        Ok(Self { perf, resolver: Resolver::new(process, None) })
     }
+
+    /// The same for all of `processes`, which share the rings, without what they start. Says for each whether it is sampled;
+    /// the first ones are where not all can be.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] when the system does not say which CPUs it has; [`KernelError::NoProcess`] without any process.
+    pub fn attach_all(processes: &[&Process], rate_hz: u32) -> Result<(Self, Attached), KernelError> {
+        let first = processes.first().ok_or(KernelError::NoProcess { pid: Pid(0) })?;
+        let (mut perf, attached) = PerfSampler::attach_all(processes, options(rate_hz))?;
+        perf.enable()?;
+        let wanted = processes.iter().map(|process| process.id().pid).collect();
+        Ok((Self { perf, resolver: Resolver::new(first, Some(wanted)) }, attached))
+    }
+}
+
+fn options(rate_hz: u32) -> SamplerOptions {
+    SamplerOptions { event: Event::cpu_clock(period_of(rate_hz)), per_thread: false }
 }
 
 /// The time between samples: odd, so that it keeps step with nothing in the program.
@@ -78,18 +99,21 @@ impl AddressSource for StallSampler {
 }
 
 impl Resolver {
-    fn new(process: &Process) -> Self {
+    fn new(process: &Process, wanted: Option<HashSet<Pid>>) -> Self {
         Self {
             root: process.root().clone(),
             codes: HashMap::new(),
             streams: Streams::new(process.sizes().base),
             counts: ProvenanceCounts::default(),
             execs: Vec::new(),
+            wanted,
         }
     }
 
     fn resolve(&mut self, record: &Record) -> Option<Sample> {
         match *record {
+            Record::Sample { pid, .. }
+                if self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(&pid)) => {}
             Record::Sample { ip, pid, tid, time, registers, .. } => {
                 let registers = registers.map(|regs| Regs::new(ip.get(), regs.0));
                 return Some(self.sample(ip, pid, tid, time, registers));
@@ -127,20 +151,17 @@ impl Resolver {
             sample.address = recipe.address(&registers).filter(|a| USER_ADDRESSES.contains(&a.get()));
             if let Some(address) = sample.address {
                 sample.provenance = recipe.provenance;
-                sample.pattern = self.pattern(tid, sample.ip, address, time, recipe.stride);
+                sample.pattern = self.streams.classify(pid, tid, sample.ip, address, time, recipe.stride);
             }
         }
         self.counts.count(sample.provenance);
         sample
     }
 
-    fn pattern(&mut self, tid: Tid, ip: VirtAddr, address: VirtAddr, time: Nanos, stride: Stride) -> Pattern {
-        self.streams.classify(tid, ip, address, time, stride)
-    }
-
     fn code(&mut self, pid: Pid) -> Option<&mut CodeMap> {
         if !self.codes.contains_key(&pid) {
-            if self.codes.len() >= MAX_PROCESSES {
+            // Wanted ones are no more than was asked for.
+            if self.wanted.is_none() && self.codes.len() >= MAX_PROCESSES {
                 self.codes.clear();
             }
             self.codes.insert(pid, CodeMap::new(&self.root, pid));

@@ -4,7 +4,7 @@
 //! them; a random access may be anywhere. Counting how many steps land just ahead separates the two, once the memory is
 //! larger than what a stream passes between samples; for smaller loops the instruction's own stride decides.
 
-use hugepilot_record::{Pattern, Tid};
+use hugepilot_record::{Pattern, Pid, Tid};
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use crate::code::Stride;
@@ -47,16 +47,19 @@ impl Streams {
         Self { last: vec![Last::default(); SLOTS], steps: vec![Steps::default(); SLOTS], page }
     }
 
-    /// Takes one sample in and says how its instruction walks.
+    /// Takes one sample in and says how its instruction walks. Processes may have different ones at the same `ip`.
     pub(crate) fn classify(
         &mut self,
+        pid: Pid,
         thread: Tid,
         ip: VirtAddr,
         address: VirtAddr,
         time: Nanos,
         stride: Stride,
     ) -> Pattern {
-        let (ip, address, time) = (ip.get(), address.get(), time.get());
+        // Addresses of code leave the upper 17 bits free.
+        let ip = ip.get() ^ u64::from(pid.0.cast_unsigned()).rotate_right(17);
+        let (address, time) = (address.get(), time.get());
         let last = &mut self.last[slot(ip ^ u64::from(thread.0.cast_unsigned()) << 40)];
         let previous = std::mem::replace(last, Last { thread: thread.0, ip, address, time });
         let steps = &mut self.steps[slot(ip)];
@@ -115,7 +118,8 @@ mod tests {
         for i in 0..n {
             let nanos = i * 2_000_003;
             let at = VirtAddr::new((1 << 40) + address(nanos));
-            pattern = streams.classify(Tid(7), VirtAddr::new(0x40_1000), at, Nanos::new(nanos), stride);
+            pattern =
+                streams.classify(Pid(7), Tid(7), VirtAddr::new(0x40_1000), at, Nanos::new(nanos), stride);
         }
         pattern
     }

@@ -58,7 +58,7 @@ pub struct Census {
     pub sizes: PageSizes,
     /// Huge pages with bloat that may be split, in address order.
     pub bloated: Vec<BloatedPage>,
-    /// Huge pages that the page map showed, bloated or not.
+    /// Huge pages that the page map showed where something may be split, bloated or not.
     pub huge_pages: u64,
     /// Of these, the ones whose contents were looked at: fewer for a sample.
     pub read_pages: u64,
@@ -85,15 +85,17 @@ impl Census {
         if self.read_pages >= self.huge_pages {
             return (self.bloat(), Bytes::ZERO);
         }
+        let bytes = |pages: f64| Bytes::new((pages * self.sizes.base.as_f64()) as u64);
         if self.read_pages < 2 {
-            return (self.bloat(), self.sizes.huge.times(self.huge_pages));
+            // One tells nothing.
+            let all = self.sizes.huge.times(self.huge_pages);
+            return (Bytes::new(self.bloat().get() * self.huge_pages).min(all), all);
         }
         let of = |page: &BloatedPage| f64::from(page.zero_pages);
         let mean = self.bloated.iter().map(of).sum::<f64>() / read;
         let squares = self.bloated.iter().map(|page| (of(page) - mean).powi(2)).sum::<f64>();
         let rest = (read - self.bloated.len() as f64) * mean.powi(2);
         let variance = (squares + rest) / (read - 1.0) / read * (1.0 - read / all);
-        let bytes = |pages: f64| Bytes::new((pages * self.sizes.base.as_f64()) as u64);
         (bytes(mean * all), bytes(2.0 * variance.sqrt() * all))
     }
 }

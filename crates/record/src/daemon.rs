@@ -34,15 +34,17 @@ pub struct Seen {
     pub use_ratio: f64,
     /// Memory that could not be had without swapping or killing.
     pub used_bytes: Bytes,
-    /// All memory of the system, or the limit of the cgroup.
+    /// All memory of the system, or the limit of the cgroup; 2^64 − 1 where there is none.
     pub limit_bytes: Bytes,
+    /// The part in use of the limit at which processes are killed: of a cgroup, without `memory.high`.
+    pub hard_use_ratio: f64,
     /// Part of the last ten seconds in which some task waited for memory; `None` where the kernel keeps no such account.
     pub psi_some_ratio: Option<f64>,
     /// Work begins at this use.
     pub high_ratio: Share,
     /// And ends below this.
     pub low_ratio: Share,
-    /// From here on the CPU budget may be exceeded.
+    /// From this `hard_use_ratio` on the CPU budget may be exceeded.
     pub critical_ratio: Share,
     /// From this `psi_some_ratio` on, work begins below `high_ratio` already.
     pub psi_start_ratio: Share,
@@ -80,6 +82,8 @@ pub enum Event {
         order: String,
         /// Processes that can give something.
         processes: u64,
+        /// Of these, the smallest, which could not be sampled and count as cold: there are too many, or it may not be.
+        not_sampled: u64,
         /// Their huge pages.
         huge_pages: u64,
         /// Huge pages that could be split.
@@ -113,10 +117,14 @@ pub enum Event {
         cpu_seconds: f64,
         /// Whether the CPU budget was exceeded, because use was at or above the critical mark.
         over_budget: bool,
+        /// Why khugepaged may make these huge pages again, and what to change; said once, `None` where it does not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        may_be_undone: Option<String>,
     },
     /// Use is below the low mark: the stretch of work is over.
     Idle(Totals),
-    /// There is nothing left to free. Said once, until something is freed again or use falls below the low mark.
+    /// There is nothing left to free that is worth it. Said once, until 1 % of what is wanted is freed or use falls below the low
+    /// mark.
     Exhausted {
         /// Why there is nothing.
         why: String,
@@ -133,7 +141,7 @@ pub enum Event {
         regions: u64,
         /// Of these, the ones that are left alone from now on.
         left_alone: u64,
-        /// Who does it, by which setting, and what to change.
+        /// Who may have done it, by which setting, and what to change.
         cause: String,
     },
     /// A process that is left alone, said once.
@@ -144,6 +152,11 @@ pub enum Event {
         command: String,
         /// Why.
         why: String,
+    },
+    /// The limit of the cgroup was lifted, or there is one again.
+    Limit {
+        /// Whether nothing limits its memory now, so that there is no watermark: the daemon rests.
+        lifted: bool,
     },
     /// The configuration was read again.
     Reloaded {
@@ -201,6 +214,7 @@ mod tests {
             use_ratio: 0.81,
             used_bytes: Bytes::mib(810),
             limit_bytes: Bytes::mib(1000),
+            hard_use_ratio: 0.81,
             psi_some_ratio: None,
             high_ratio: Share::percent(80.0),
             low_ratio: Share::percent(65.0),

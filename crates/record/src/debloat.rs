@@ -34,7 +34,8 @@ pub struct DebloatReport {
     pub fair: String,
     /// Huge pages of one process in a row.
     pub quantum: u64,
-    /// Whether nothing was done; then `freed_bytes` and `huge_pages_split` of the processes say what would be.
+    /// Whether nothing was done; then `freed_bytes` and `huge_pages_split` of the processes say what would be. Where
+    /// `bloat_error_bytes` is above 0, these and the predicted slow-down are estimates for all huge pages, too.
     pub dry_run: bool,
     /// Zero-filled bytes in all huge pages; of a sampled census, its estimate.
     pub bloat_bytes: Bytes,
@@ -84,7 +85,7 @@ pub struct ProcessDebloat {
     pub pid: Pid,
     /// Its name.
     pub command: String,
-    /// Zero-filled bytes in its huge pages before.
+    /// Zero-filled bytes in its huge pages before; of a sampled census, its estimate.
     pub bloat_bytes_before: Bytes,
     /// The same, less that of the huge pages that were split.
     pub bloat_bytes_after: Bytes,

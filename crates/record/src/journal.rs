@@ -30,6 +30,8 @@ impl Errno {
     pub const EBUSY: Self = Self(16);
     /// The kernel will not do this here.
     pub const EINVAL: Self = Self(22);
+    /// No descriptors left.
+    pub const EMFILE: Self = Self(24);
     /// The kernel lacks the call.
     pub const ENOSYS: Self = Self(38);
 }
@@ -109,6 +111,8 @@ pub enum Stop {
     NotPermitted,
     /// Many regions in a row failed in the same way.
     RepeatedFailure,
+    /// Its mappings cannot be read, so nobody knows what may be changed.
+    Unreadable,
 }
 
 impl fmt::Display for Stop {
@@ -123,6 +127,7 @@ impl fmt::Display for Stop {
             Self::NoHugePages => "no free huge pages",
             Self::NotPermitted => "not permitted",
             Self::RepeatedFailure => "the same failure many times in a row",
+            Self::Unreadable => "its mappings cannot be read",
         })
     }
 }

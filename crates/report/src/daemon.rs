@@ -27,15 +27,32 @@ pub fn daemon_text(line: &Line) -> String {
         Event::Working { why: Why::Pressure } => {
             format!("working: tasks wait for memory, and use is above {low}")
         }
-        Event::Planned { processes, candidates, could_free_bytes, wanted_bytes, seconds, .. } => format!(
-            "{candidates} huge pages of {processes} processes could free {could_free_bytes}, {wanted_bytes} wanted; found in \
-             {seconds:.1} s"
-        ),
-        Event::Freed { freed_bytes, huge_pages_split, processes, failed, over_budget, .. } => format!(
-            "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{}{}{}",
+        Event::Planned {
+            processes,
+            not_sampled,
+            candidates,
+            could_free_bytes,
+            wanted_bytes,
+            seconds,
+            ..
+        } => {
+            let unseen =
+                if *not_sampled == 0 { String::new() } else { format!(" ({not_sampled} not sampled)") };
+            format!(
+                "{candidates} huge pages of {processes} processes{unseen} could free {could_free_bytes}, {wanted_bytes} \
+                 wanted; found in {seconds:.1} s"
+            )
+        }
+        Event::Freed {
+            freed_bytes, huge_pages_split, processes, failed, over_budget, may_be_undone, ..
+        } => format!(
+            "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{}{}{}{}",
             of(processes),
             counts(", in vain ", failed),
-            if *over_budget { ", over the CPU budget because use is critical" } else { "" }
+            if *over_budget { ", over the CPU budget because use is critical" } else { "" },
+            may_be_undone.as_deref().map_or_else(String::new, |why| format!(
+                "; khugepaged may make these pages huge again, {why}"
+            ))
         ),
         Event::Idle(totals) => format!("done: use is below {low}; {}", sums(dry, totals)),
         Event::Exhausted { why, retry_seconds } => {
@@ -45,6 +62,11 @@ pub fn daemon_text(line: &Line) -> String {
             "{regions} split regions of {pid} ({command}) are huge again, {left_alone} are left alone from now on: {cause}"
         ),
         Event::Skipped { pid, command, why } => format!("{pid} ({command}) is left alone: {why}"),
+        Event::Limit { lifted: true } => {
+            "resting: nothing limits this memory any more, so there is nothing to hold its use against"
+                .to_owned()
+        }
+        Event::Limit { lifted: false } => format!("memory is limited again, to {}", seen.limit_bytes),
         Event::Reloaded { refused: None } => format!("configuration read again: from {high} down to {low}"),
         Event::Reloaded { refused: Some(why) } => {
             format!("configuration not taken, the old one is kept: {why}")
@@ -82,20 +104,24 @@ mod tests {
 
     use super::*;
 
-    fn lines() -> Vec<Line> {
+    fn seen() -> Seen {
         let [high_ratio, low_ratio, critical_ratio, psi_start_ratio] =
             [80.0, 65.0, 92.0, 20.0].map(Share::percent);
-        let seen = Seen {
+        Seen {
             use_ratio: 0.8125,
             used_bytes: Bytes::gib(13),
             limit_bytes: Bytes::gib(16),
+            hard_use_ratio: 0.8125,
             psi_some_ratio: Some(0.015),
             high_ratio,
             low_ratio,
             critical_ratio,
             psi_start_ratio,
             dry_run: false,
-        };
+        }
+    }
+
+    fn lines() -> Vec<Line> {
         let totals = Totals {
             freed_bytes: Bytes::gib(3),
             huge_pages_split: 2000,
@@ -119,10 +145,12 @@ mod tests {
             seconds: 1.0,
             cpu_seconds: 0.25,
             over_budget,
+            may_be_undone: over_budget.then(|| "because THP is always".to_owned()),
         };
         let planned = Event::Planned {
             order: "heat".into(),
             processes: 2,
+            not_sampled: 1,
             huge_pages: 4000,
             candidates: 3000,
             could_free_bytes: Bytes::gib(4),
@@ -156,11 +184,13 @@ mod tests {
             freed(true),
             Event::Idle(totals),
             Event::Exhausted { why: "all were tried".into(), retry_seconds: 10.0 },
+            Event::Limit { lifted: true },
+            Event::Limit { lifted: false },
             Event::Reloaded { refused: None },
             Event::Reloaded { refused: Some("d.toml:1: high: found 80".into()) },
             Event::Stopped(totals),
         ];
-        events.map(|event| Line { schema: SCHEMA.into(), unix_seconds: 1.25, event, seen }).into()
+        events.map(|event| Line { schema: SCHEMA.into(), unix_seconds: 1.25, event, seen: seen() }).into()
     }
 
     #[test]

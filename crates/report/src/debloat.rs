@@ -39,8 +39,9 @@ fn verdict(report: &DebloatReport) -> String {
         return format!("{stopped} before all huge pages were read; at least {bloat}; nothing was changed");
     }
     if report.dry_run {
+        let about = if error.get() > 0 { "about " } else { "" };
         return format!(
-            "{bloat}; would free {} by splitting {split} of them{slower}; nothing was changed",
+            "{bloat}; would free {about}{} by splitting {about}{split} of them{slower}; nothing was changed",
             report.freed_bytes
         );
     }
@@ -167,5 +168,8 @@ mod tests {
     fn an_estimate_shows_its_error() {
         let text = debloat_text(&DebloatReport { bloat_error_bytes: Bytes::mib(512), ..report() });
         assert!(text.contains("4GiB ± 512MiB of bloat"), "{text}");
+        let bloat_error_bytes = Bytes::mib(512);
+        let text = debloat_text(&DebloatReport { bloat_error_bytes, dry_run: true, ..report() });
+        assert!(text.contains("would free about 2GiB by splitting about 1,380 of them"), "{text}");
     }
 }

@@ -16,14 +16,11 @@
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
 static size_t threads = 2, unit = 1; /* base pages in a row that belong to the same thread */
 static int protects, forks, throws_away;
-static atomic_int stopping;
 
 static void protect(size_t page, size_t count, int protection)
 {
@@ -153,19 +150,6 @@ int main(int argc, char **argv)
         unable("mlock");
     say("ready %p %zu %d", (void *)memory, pages * page_size, (int)getpid());
 
-    pthread_t workers[2];
-    for (size_t t = 0; t < threads; t++)
-        if ((errno = pthread_create(&workers[t], NULL, work, (void *)(uintptr_t)t)))
-            die("pthread_create");
-    wait_for_end();
-    atomic_store(&stopping, 1);
-    size_t least = SIZE_MAX;
-    for (size_t t = 0; t < threads; t++) {
-        void *rounds;
-        pthread_join(workers[t], &rounds);
-        if ((size_t)(uintptr_t)rounds < least)
-            least = (size_t)(uintptr_t)rounds;
-    }
-    say("ok %zu", least);
+    say("ok %zu", rounds_of(threads, work, wait_for_end));
     return 0;
 }

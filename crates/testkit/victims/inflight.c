@@ -15,14 +15,11 @@
 
 #include <fcntl.h>
 #include <linux/io_uring.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/syscall.h>
 
 enum { GROUP = 8, BLOCKS = 256, DEPTH = 16 };
 static const uint64_t FILE_VERSION = 7;
 static int file;
-static atomic_int stopping;
 static atomic_size_t reads;
 
 /* What belongs into a page read from `block`; every second one is zeros. */
@@ -234,19 +231,7 @@ int main(int argc, char **argv)
         make_ring();
     say("ready %p %zu %d", (void *)memory, pages * page_size, (int)getpid());
 
-    pthread_t workers[2];
-    size_t threads = uring ? 1 : 2, least = SIZE_MAX;
-    for (size_t t = 0; t < threads; t++)
-        if ((errno = pthread_create(&workers[t], NULL, uring ? read_by_ring : read_directly, (void *)(uintptr_t)t)))
-            die("pthread_create");
-    wait_for_end();
-    atomic_store(&stopping, 1);
-    for (size_t t = 0; t < threads; t++) {
-        void *rounds;
-        pthread_join(workers[t], &rounds);
-        if ((size_t)(uintptr_t)rounds < least)
-            least = (size_t)(uintptr_t)rounds;
-    }
+    size_t least = uring ? rounds_of(1, read_by_ring, wait_for_end) : rounds_of(2, read_directly, wait_for_end);
     say("ok %zu %zu", least, atomic_load(&reads));
     return 0;
 }

@@ -1,10 +1,14 @@
-/* For victims that know what belongs on every page of their memory, which is filled with zeros or with a pattern.
+/* For victims that know what belongs on every page of their memory, which is filled with zeros or with a pattern, and
+ * whose threads check and change it in rounds.
  *
  * Each page belongs to one thread; nobody else may write or check it. */
 #ifndef PAGES_H
 #define PAGES_H
 
 #include "victim.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -18,6 +22,7 @@ struct content {
 static uint8_t *memory;
 static struct content *contents;
 static size_t pages, page_size, per_huge;
+static atomic_int stopping;
 
 static inline void make_pages(size_t len)
 {
@@ -93,6 +98,29 @@ static inline void make_huge(size_t first, size_t step)
     size_t huge = per_huge * page_size;
     for (size_t region = first; region < pages / per_huge; region += step)
         madvise(memory + region * huge, huge, MADV_COLLAPSE);
+}
+
+/* Has each of `threads` threads do `work` with its number, until `wait` returns and `stopping` is set; `work` returns how
+ * many rounds that were. Returns the fewest. */
+static inline size_t rounds_of(size_t threads, void *(*work)(void *), void (*wait)(void))
+{
+    size_t least = SIZE_MAX;
+    pthread_t *workers = calloc(threads, sizeof *workers);
+    if (!workers)
+        die("calloc");
+    for (size_t t = 0; t < threads; t++)
+        if ((errno = pthread_create(&workers[t], NULL, work, (void *)(uintptr_t)t)))
+            die("pthread_create");
+    wait();
+    atomic_store(&stopping, 1);
+    for (size_t t = 0; t < threads; t++) {
+        void *rounds;
+        pthread_join(workers[t], &rounds);
+        if ((size_t)(uintptr_t)rounds < least)
+            least = (size_t)(uintptr_t)rounds;
+    }
+    free(workers);
+    return least;
 }
 
 /* Ends a victim that lacks something here, before it is ready. */

@@ -9,18 +9,15 @@
  * Each page belongs to one thread, in turn (page p to thread p mod THREADS), so every huge page is written by
  * all threads at once while it is collapsed or split, and no lock hides a race. With `random` it also checks words at
  * random places, most of the time: then it waits for memory, and a sampler finds all of it hot. */
-#include "victim.h"
+#include "pages.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/signalfd.h>
 
-static uint8_t *memory;
 static uint64_t *versions; /* of each page; touched by its owner only */
-static size_t pages, page_size, threads;
-static atomic_int stopping;
+static size_t threads;
+static sigset_t term;
 static int at_random;
 
 static void damaged(const uint64_t *word, uint64_t version, size_t thread)
@@ -71,9 +68,9 @@ static void *work(void *arg)
 }
 
 /* Returns on SIGTERM or when stdin ends. */
-static void wait_for_stop(const sigset_t *term)
+static void wait_for_stop(void)
 {
-    int signal_fd = signalfd(-1, term, SFD_CLOEXEC);
+    int signal_fd = signalfd(-1, &term, SFD_CLOEXEC);
     if (signal_fd < 0)
         die("signalfd");
     struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
@@ -94,7 +91,6 @@ int main(int argc, char **argv)
     int huge = argc > 3 && !strcmp(argv[3], "huge");
     at_random = argc > 3 && !strcmp(argv[3], "random");
 
-    sigset_t term;
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &term, NULL); /* before the threads, which inherit it */
@@ -102,8 +98,7 @@ int main(int argc, char **argv)
     page_size = base_page_size();
     pages = len / page_size;
     versions = calloc(pages, sizeof *versions);
-    pthread_t *workers = calloc(threads, sizeof *workers);
-    if (!versions || !workers)
+    if (!versions)
         die("calloc");
 
     base_pages_only(!huge);
@@ -112,19 +107,6 @@ int main(int argc, char **argv)
     base_pages_only(0);
     say("ready %p %zu %d", (void *)memory, len, (int)getpid());
 
-    for (size_t t = 0; t < threads; t++)
-        if ((errno = pthread_create(&workers[t], NULL, work, (void *)(uintptr_t)t)))
-            die("pthread_create");
-    wait_for_stop(&term);
-    atomic_store(&stopping, 1);
-
-    size_t least = SIZE_MAX;
-    for (size_t t = 0; t < threads; t++) {
-        void *rounds;
-        pthread_join(workers[t], &rounds);
-        if ((size_t)(uintptr_t)rounds < least)
-            least = (size_t)(uintptr_t)rounds;
-    }
-    say("ok %zu", least);
+    say("ok %zu", rounds_of(threads, work, wait_for_stop));
     return 0;
 }

@@ -47,7 +47,19 @@ fn speed(hugepilot: &Path, what: &str, workload: &[&str], runs: usize) -> Result
 }
 
 fn census(hugepilot: &Path, pid: &str) -> Result<Value> {
-    let args = ["debloat", "--dry-run", "--observe", "0s", "--calibration", "off", "--json", "-p", pid];
+    let args = [
+        "debloat",
+        "--dry-run",
+        "--order",
+        "exact",
+        "--observe",
+        "0s",
+        "--calibration",
+        "off",
+        "--json",
+        "-p",
+        pid,
+    ];
     let output = Command::new(hugepilot).args(args).stderr(Stdio::inherit()).output()?;
     serde_json::from_slice(&output.stdout).context("hugepilot debloat --json prints JSON")
 }

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -17,6 +19,8 @@ use super::yardstick::Yardstick;
 
 /// Orders compared.
 pub(super) const ORDERS: [&str; 4] = ["hawkeye", "emd", "exact", "heat"];
+/// Tries to make all of it huge again.
+const ATTEMPTS: usize = 10;
 /// Percent of the bloat that is given back, in this order.
 const PERCENT: [u64; 4] = [20, 30, 40, 50];
 
@@ -93,7 +97,7 @@ fn one(hugepilot: &Path, name: &str, workload: &[&str], with_base: bool, runs: u
                 point.retained.push(retained);
             };
             sequence(hugepilot, &mut huge, &mut yardstick, ORDERS[order], each)?;
-            if let Some(base) = &mut base {
+            if let Some(base) = base.as_mut().filter(|_| turn == 0) {
                 floor.push(before / yardstick.measure(base)?);
             }
         }
@@ -150,17 +154,34 @@ fn sequence(
 
 /// Puts all memory of a process on huge pages again.
 pub(super) fn collapse(hugepilot: &Path, pid: &str) -> Result<()> {
-    let done = Command::new(hugepilot).args(["lab", "collapse", "-p", pid]).stdout(Stdio::null()).status()?;
-    ensure!(done.success(), "hugepilot lab collapse -p {pid}: {done}");
-    Ok(())
+    // Memory is in pieces after a de-bloating, and others use it: the kernel needs some time to make room.
+    for _ in 0..ATTEMPTS {
+        let mut command = Command::new(hugepilot);
+        let done = command.args(["lab", "collapse", "-p", pid]).stdout(Stdio::null()).status()?;
+        if done.success() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_secs(2));
+    }
+    bail!("hugepilot lab collapse -p {pid}: not all of it became huge; is there enough free memory?")
 }
 
 /// The report of one de-bloating.
 pub(super) fn debloat(hugepilot: &Path, order: &str, amount: &str, pids: &[&str]) -> Result<Value> {
+    debloat_with(hugepilot, order, amount, pids, &[])
+}
+
+pub(super) fn debloat_with(
+    hugepilot: &Path,
+    order: &str,
+    amount: &str,
+    pids: &[&str],
+    more: &[&str],
+) -> Result<Value> {
     let mut command = Command::new(hugepilot);
     command.args(["debloat", "--json", "--calibration", "off", "--order", order, "--amount", amount]);
     pids.iter().for_each(|pid| _ = command.args(["-p", pid]));
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let output = command.args(more).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     // Nothing left to free is an answer, too.
     if !matches!(output.status.code(), Some(0 | 1)) {
         bail!("hugepilot debloat --order {order} --amount {amount}: {}", output.status);

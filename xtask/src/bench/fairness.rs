@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::measures::fairness;
+use serde_json::Value;
 
 use super::debloat::{ORDERS, collapse, debloat, number};
 use super::pairs::median;
@@ -123,7 +124,7 @@ fn one(
         let report = debloat(hugepilot, order, &format!("{PERCENT}%"), &pids)?;
         running.iter().try_for_each(|workload| workload.signal("STOP"))?;
         for (index, split) in split.iter_mut().enumerate() {
-            let of = |key: &str| number(&report, &format!("/processes/{index}/{key}"));
+            let of = |key: &str| number(of_process(&report, pids[index])?, &format!("/{key}"));
             *split = of("split")? as f64 / of("huge_pages_before")?.max(1) as f64;
         }
     }
@@ -131,4 +132,11 @@ fn one(
         speeds(running)?.iter().zip(&before).map(|(now, before)| before / now).collect();
     found.add(&slowdowns, &split);
     Ok(())
+}
+
+/// What `report` says of one process.
+fn of_process<'a>(report: &'a Value, pid: &str) -> Result<&'a Value> {
+    let processes = report["processes"].as_array().into_iter().flatten();
+    let found = processes.into_iter().find(|process| process["pid"].as_u64() == pid.parse().ok());
+    found.with_context(|| format!("process {pid} is in the report"))
 }

@@ -1,9 +1,10 @@
-//! Samples of all threads of a process, through one ring per CPU.
+//! Samples of all threads of some processes, through one ring per CPU.
 //!
 //! Each thread gets one event per CPU that its children inherit; all events of a CPU write into one ring. So threads
 //! and processes made later are sampled from their first instruction, and memory is bounded by the number of CPUs, not
-//! of threads. When threads times CPUs need more descriptors than allowed, each thread gets one event and one small
-//! ring instead, and threads made later are found by [`PerfSampler::rescan`].
+//! of processes or threads. When threads times CPUs need more descriptors than allowed, each thread gets one event and
+//! one small ring instead, and threads made later are found by [`PerfSampler::rescan`]. All rings together keep within
+//! [`RINGS_BYTES`].
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
@@ -18,12 +19,18 @@ use super::record::{Record, RegsMask, SampleFormat, parse_record, records};
 use crate::sys::perf::{EventFd, Ring};
 use crate::{KernelError, Process, Result, Root};
 
+/// What all rings of a sampler take at most: the kernel locks them into memory.
+const RINGS_BYTES: usize = 32 << 20;
 /// One ring's data, for a CPU. 128 KiB hold 0.7 s of 1 kHz samples.
 const RING_BYTES: usize = 128 << 10;
 /// One ring's data, for a thread.
 const SMALL_RING_BYTES: usize = 16 << 10;
+/// A smaller ring would overflow between two looks: it holds 40 samples.
+const LEAST_RING_BYTES: usize = 8 << 10;
 /// Descriptors we take at most, even where more are allowed.
 const MAX_EVENTS: usize = 8192;
+/// Descriptors that each sampled process takes besides: its code is read, too.
+const DESCRIPTORS_OF_PROCESS: usize = 4;
 
 /// Which event fires the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +106,30 @@ pub struct SamplerOptions {
     pub per_thread: bool,
 }
 
+/// How events and rings are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    per_thread: bool,
+    ring_bytes: usize,
+    most_events: usize,
+}
+
+impl Shape {
+    /// For so many `threads` on so many `cpus`, with pages of `page` bytes, where `allowed` descriptors may be taken.
+    fn of(threads: usize, cpus: usize, allowed: usize, page: usize, per_thread: bool) -> Self {
+        let per_thread = per_thread || threads.saturating_mul(cpus) > allowed;
+        let (mut ring_bytes, rings) =
+            if per_thread { (SMALL_RING_BYTES, threads.min(allowed)) } else { (RING_BYTES, cpus) };
+        // Each ring has a page of its own before its data.
+        while ring_bytes > LEAST_RING_BYTES && (ring_bytes + page).saturating_mul(rings) > RINGS_BYTES {
+            ring_bytes /= 2;
+        }
+        let ring_bytes = ring_bytes.max(page);
+        let most_rings = if per_thread { RINGS_BYTES / (ring_bytes + page) } else { usize::MAX };
+        Self { per_thread, ring_bytes, most_events: allowed.min(most_rings) }
+    }
+}
+
 #[derive(Debug)]
 struct RingOf {
     ring: Ring,
@@ -106,10 +137,11 @@ struct RingOf {
     event: usize,
 }
 
-/// Samples a process until dropped. Starts disabled.
+/// Samples processes until dropped. Starts disabled.
 #[derive(Debug)]
 pub struct PerfSampler {
-    options: SamplerOptions,
+    event: Event,
+    shape: Shape,
     cpus: Vec<i32>,
     events: Vec<EventFd>,
     rings: Vec<RingOf>,
@@ -125,32 +157,60 @@ impl PerfSampler {
     /// # Errors
     /// EACCES or EPERM without rights (another user's process needs CAP_PERFMON, or `perf_event_paranoid` forbids);
     /// ENOENT or EOPNOTSUPP when the event does not exist here; EMFILE; [`KernelError::NoProcess`].
-    pub fn attach(process: &Process, mut options: SamplerOptions) -> Result<Self> {
-        let threads = process.threads()?;
-        let cpus = online_cpus(process.root())?;
-        let allowed = descriptors_allowed();
-        options.per_thread |= threads.len() * cpus.len() > allowed;
+    pub fn attach(process: &Process, options: SamplerOptions) -> Result<Self> {
+        let (sampler, attached) = Self::attach_all(&[process], options)?;
+        attached.into_iter().collect::<Result<()>>()?;
+        Ok(sampler)
+    }
+
+    /// Attaches to every thread of each of `processes`, and says for each whether that was possible: the errors of
+    /// [`Self::attach`], and EMFILE for the last of more threads than there may be descriptors or rings.
+    ///
+    /// # Errors
+    /// [`KernelError::Read`] when the system does not say which CPUs it has.
+    pub fn attach_all(processes: &[&Process], options: SamplerOptions) -> Result<(Self, Vec<Result<()>>)> {
+        let root = processes.first().map_or_else(Root::live, |process| process.root().clone());
+        let threads: Vec<Result<Vec<Tid>>> = processes.iter().map(|process| process.threads()).collect();
+        let count = threads.iter().flatten().map(Vec::len).sum();
+        let cpus = online_cpus(&root)?;
+        let allowed = descriptors_allowed().saturating_sub(DESCRIPTORS_OF_PROCESS * processes.len());
+        let shape = Shape::of(count, cpus.len(), allowed, rustix::param::page_size(), options.per_thread);
         let mut sampler = Self {
-            options,
-            cpus: if options.per_thread { vec![-1] } else { cpus },
+            event: options.event,
+            shape,
+            cpus: if shape.per_thread { vec![-1] } else { cpus },
             events: Vec::new(),
             rings: Vec::new(),
             known: HashSet::new(),
             enabled: false,
-            scratch: Vec::with_capacity(RING_BYTES),
+            scratch: Vec::with_capacity(shape.ring_bytes),
         };
-        let pid = crate::Target::id(process).pid;
-        for &tid in threads.iter().take(allowed) {
-            match sampler.attach_thread(tid) {
+        let pids = processes.iter().map(|process| crate::Target::id(*process).pid);
+        let attached =
+            pids.zip(threads).map(|(pid, threads)| sampler.attach_process(pid, &threads?)).collect();
+        Ok((sampler, attached))
+    }
+
+    fn attach_process(&mut self, pid: Pid, threads: &[Tid]) -> Result<()> {
+        let refused = |errno| KernelError::syscall("perf_event_open", pid, errno);
+        let (first, room) = (self.events.len(), self.room());
+        // Half of a process would look half as hot as the others; of a single one, half is better than nothing.
+        if threads.len() > room && first > 0 {
+            return Err(refused(Errno::EMFILE));
+        }
+        for &tid in threads.iter().take(room) {
+            match self.attach_thread(tid) {
                 // A thread may end at any moment.
                 Ok(()) | Err(Errno::ESRCH) => {}
-                Err(errno) => return Err(KernelError::syscall("perf_event_open", pid, errno)),
+                Err(errno) => return Err(refused(errno)),
             }
         }
-        if sampler.events.is_empty() {
-            return Err(KernelError::NoProcess { pid });
-        }
-        Ok(sampler)
+        if self.events.len() == first { Err(KernelError::NoProcess { pid }) } else { Ok(()) }
+    }
+
+    /// How many more threads may be attached to.
+    fn room(&self) -> usize {
+        self.shape.most_events.saturating_sub(self.events.len()) / self.cpus.len().max(1)
     }
 
     /// Starts sampling.
@@ -187,7 +247,7 @@ impl PerfSampler {
         if woken.is_ok_and(|n| n > 0) && fds.iter().any(|fd| fd.revents().contains(PollFlags::HUP)) {
             std::thread::sleep(wait.into());
         }
-        let format = self.options.event.format;
+        let format = self.event.format;
         for RingOf { ring, .. } in &mut self.rings {
             ring.take(&mut self.scratch);
             for record in records(&self.scratch).filter_map(|bytes| parse_record(bytes, format)) {
@@ -206,7 +266,7 @@ impl PerfSampler {
     /// As for [`Self::attach`].
     pub fn rescan(&mut self, process: &Process) -> Result<()> {
         for tid in process.threads()? {
-            if self.known.contains(&tid) || self.events.len() >= MAX_EVENTS {
+            if self.known.contains(&tid) || self.room() == 0 {
                 continue;
             }
             let first = self.events.len();
@@ -223,12 +283,12 @@ impl PerfSampler {
 
     fn attach_thread(&mut self, tid: Tid) -> std::result::Result<(), Errno> {
         self.known.insert(tid);
-        let ring_bytes = if self.options.per_thread { SMALL_RING_BYTES } else { RING_BYTES };
-        let attr = self.options.event.attributes(!self.options.per_thread, ring_bytes);
+        let Shape { per_thread, ring_bytes, .. } = self.shape;
+        let attr = self.event.attributes(!per_thread, ring_bytes);
         for (i, &cpu) in self.cpus.iter().enumerate() {
             let event = EventFd::open(&attr, tid.0, cpu, None)?;
             // The first event of each CPU owns its ring, and the rest write there, too.
-            match self.rings.get(i).filter(|_| !self.options.per_thread) {
+            match self.rings.get(i).filter(|_| !per_thread) {
                 Some(owner) => event.redirect_to(&self.events[owner.event])?,
                 None => {
                     let page = rustix::param::page_size();
@@ -278,6 +338,23 @@ fn online_cpus(root: &Root) -> Result<Vec<i32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rings_keep_within_their_bytes_however_many_threads_and_cpus_there_are() {
+        let shape = |threads, cpus, per_thread| Shape::of(threads, cpus, 8000, 4096, per_thread);
+        let full = Shape { per_thread: false, ring_bytes: 128 << 10, most_events: 8000 };
+        assert_eq!((shape(1, 2, false), shape(4000, 2, false)), (full, full));
+        assert_eq!(shape(1, 1024, false), Shape { ring_bytes: 16 << 10, ..full });
+        let small = Shape { per_thread: true, ring_bytes: 16 << 10, most_events: 1638 };
+        assert_eq!((shape(200, 64, false), shape(1, 2, true)), (small, small));
+        assert_eq!(shape(2000, 64, false), Shape { ring_bytes: 8 << 10, most_events: 2730, ..small });
+        for (threads, cpus) in [(1, 1), (1, 256), (30, 256), (2000, 64), (1_000_000, 2)] {
+            let shape = shape(threads, cpus, false);
+            let rings = if shape.per_thread { threads.min(shape.most_events) } else { cpus };
+            assert!(rings * (shape.ring_bytes + 4096) <= RINGS_BYTES, "{threads} {cpus}: {shape:?}");
+        }
+        assert_eq!(Shape::of(1, 2, 8000, 64 << 10, true).ring_bytes, 64 << 10, "a page at least");
+    }
 
     #[test]
     fn cpu_lists_are_read() {

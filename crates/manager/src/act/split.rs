@@ -4,15 +4,17 @@
 //! program writes meanwhile is never lost. It also says yes where it did nothing; so what counts is what the page map shows
 //! before and after.
 
-use hugepilot_kernel::{Target, TargetState};
+use std::collections::BTreeMap;
+
+use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
-use hugepilot_record::{Errno, SkipReason, Split, SplitAct, SplitOutcome, Stop};
+use hugepilot_record::{Errno, Mapping, SkipReason, Split, SplitAct, SplitOutcome, Stop};
 use hugepilot_units::{AddrRange, Bytes, Nanos};
 
 /// So many splits of one process in a row that come to nothing in the same way, and it is left alone.
 pub const MAX_FUTILE: usize = 64;
 
-/// Splits the huge page of `split`, unless it changed since it was planned. About 0.2 ms.
+/// Splits the huge page of `split`, unless it changed since it was planned. About 0.3 ms.
 pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
     let skipped =
         |reason| SplitAct { region: split.region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) };
@@ -71,6 +73,23 @@ pub fn ends(acts: &[SplitAct]) -> Option<Stop> {
     (same >= MAX_FUTILE).then_some(Stop::RepeatedFailure)
 }
 
+/// Counts what was passed over or failed, by reason; `still_huge` where the kernel said yes and did nothing. Gives what was
+/// freed, where it was split.
+pub fn count(
+    outcome: SplitOutcome,
+    skipped: &mut BTreeMap<String, u64>,
+    failed: &mut BTreeMap<String, u64>,
+) -> Option<Bytes> {
+    let (counts, key) = match outcome {
+        SplitOutcome::Freed(bytes) => return Some(bytes),
+        SplitOutcome::StillHuge => (failed, "still_huge".to_owned()),
+        SplitOutcome::Failed(errno) => (failed, errno.to_string()),
+        SplitOutcome::Skipped(reason) => (skipped, reason.to_string()),
+    };
+    *counts.entry(key).or_insert(0) += 1;
+    None
+}
+
 /// All that was done to one process, and whether it is to be left alone.
 #[derive(Debug, Default)]
 pub struct Splits {
@@ -80,11 +99,13 @@ pub struct Splits {
     pub ended: Option<Stop>,
     /// Where nothing may be split, and why.
     forbidden: Vec<(AddrRange, SkipReason)>,
-    looked: Option<Nanos>,
+    next_look: Option<Nanos>,
 }
 
-/// A program may lock its memory, or have it watched, at any time; its mappings are looked at this often.
+/// A program may lock its memory, or have it watched, at any time; its mappings are looked at no more often than this.
 const LOOK_EVERY: Nanos = Nanos::seconds(1);
+/// A look walks all page tables, and new mappings of the program wait for it: so many times as long as it took, there is none.
+const LOOK_REST: u64 = 20;
 
 impl Splits {
     /// One more split of `target`; `None` when it is to be left alone.
@@ -97,7 +118,10 @@ impl Splits {
         if self.ended.is_some() {
             return None;
         }
-        self.look(target);
+        self.ended = self.look(target).err();
+        if self.ended.is_some() {
+            return None;
+        }
         let start = planned.region.range(target.sizes()).start;
         let forbidden = self.forbidden.iter().find(|(range, _)| range.contains(start));
         let act = match forbidden {
@@ -110,18 +134,32 @@ impl Splits {
         Some(act.outcome)
     }
 
-    fn look(&mut self, target: &dyn Target) {
-        let now = target.now();
-        if self.looked.is_some_and(|looked| now < looked + LOOK_EVERY) {
-            return;
+    /// Looks where nothing may be split, when it is time to. A look that fails leaves what the last one showed; without one,
+    /// nothing may be done.
+    fn look(&mut self, target: &dyn Target) -> Result<(), Stop> {
+        let begun = target.now();
+        if self.next_look.is_some_and(|next| begun < next) {
+            return Ok(());
         }
-        self.looked = Some(now);
-        // One that ended meanwhile is seen to have by the split itself.
-        let mappings = target.mappings().unwrap_or_default();
-        self.forbidden = mappings
-            .iter()
-            .filter_map(|mapping| Some((mapping.range, mapping_split_skip(mapping)?)))
-            .collect();
+        match target.mappings() {
+            Ok(mappings) => {
+                let forbidden = |mapping: &Mapping| Some((mapping.range, mapping_split_skip(mapping)?));
+                self.forbidden = mappings.iter().filter_map(forbidden).collect();
+            }
+            Err(error) if self.next_look.is_none() => {
+                return Err(match error {
+                    KernelError::NoProcess { .. } => Stop::TargetGone,
+                    error if error.is_denied() => Stop::NotPermitted,
+                    _ => Stop::Unreadable,
+                });
+            }
+            // One that ended meanwhile is seen to have by the split itself.
+            Err(_) => {}
+        }
+        let now = target.now();
+        self.next_look =
+            Some(now + LOOK_EVERY.max(Nanos::new((now - begun).get().saturating_mul(LOOK_REST))));
+        Ok(())
     }
 
     /// What the page map showed freed.
@@ -203,6 +241,19 @@ mod tests {
     }
 
     #[test]
+    fn every_outcome_is_counted_once_under_its_name() {
+        let (mut skipped, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        let mut count = |outcome| count(outcome, &mut skipped, &mut failed);
+        assert_eq!(count(SplitOutcome::Freed(Bytes::kib(4))), Some(Bytes::kib(4)));
+        assert_eq!(count(SplitOutcome::StillHuge), None);
+        assert_eq!(count(SplitOutcome::Failed(Errno::EAGAIN)), None);
+        assert_eq!(count(SplitOutcome::Skipped(SkipReason::Changed)), None);
+        assert_eq!(count(SplitOutcome::Skipped(SkipReason::Changed)), None);
+        assert_eq!(skipped, [("changed".to_owned(), 2)].into());
+        assert_eq!(failed, [("EAGAIN".to_owned(), 1), ("still_huge".to_owned(), 1)].into());
+    }
+
+    #[test]
     fn a_process_that_gives_nothing_is_left_alone() {
         let act = |outcome| SplitAct { region: Region::new(1), took: Nanos::ZERO, outcome };
         let freed = act(SplitOutcome::Freed(Bytes::kib(4)));
@@ -219,12 +270,47 @@ mod tests {
         assert_eq!(ends(&changed), None, "what the program gave back itself says nothing of the rest");
     }
 
-    #[test]
-    fn memory_that_is_locked_after_the_plan_is_left_alone() {
-        let mut target = FakeTarget::with_bloat([(7, 400)]);
+    /// A process with two bloated regions, of which the first is locked.
+    fn locked() -> FakeTarget {
+        let mut target = FakeTarget::with_bloat([(7, 400), (8, 400)]);
         let line = "00e00000-01000000 rw-p 00000000 00:00 0\nSize: 2048 kB\nVmFlags: rd wr mr mw me ac lo\n";
         target.mappings =
             hugepilot_kernel::proc::parse_smaps(line.as_bytes(), std::path::Path::new("smaps")).unwrap();
+        target
+    }
+
+    #[test]
+    fn a_look_that_fails_forgets_nothing_and_the_first_must_not() {
+        let (target, mut splits) = (locked(), Splits::default());
+        assert_eq!(splits.split(&target, &planned(8)), Some(SplitOutcome::Freed(Bytes::kib(1600))));
+        target.unreadable.set(Some(Errno::EMFILE));
+        target.sleep(Nanos::seconds(10));
+        assert_eq!(splits.split(&target, &planned(7)), Some(SplitOutcome::Skipped(SkipReason::Mlocked)));
+        for (errno, stop) in [(Errno::EMFILE, Stop::Unreadable), (Errno::EACCES, Stop::NotPermitted)] {
+            let mut new = Splits::default();
+            target.unreadable.set(Some(errno));
+            assert_eq!((new.split(&target, &planned(7)), new.ended), (None, Some(stop)));
+        }
+    }
+
+    #[test]
+    fn a_look_that_takes_long_is_rarely_taken() {
+        let (target, mut splits) = (locked(), Splits::default());
+        // Each look takes 200 ms, so the next one is 4 s away.
+        target.mappings_take.set(Nanos::millis(200));
+        let looks = (0..100).filter(|_| {
+            let begun = target.now();
+            splits.split(&target, &planned(7));
+            let took = target.now() - begun;
+            target.sleep(Nanos::millis(100));
+            took >= Nanos::millis(200)
+        });
+        assert_eq!(looks.count(), 3, "in 10 s");
+    }
+
+    #[test]
+    fn memory_that_is_locked_after_the_plan_is_left_alone() {
+        let target = locked();
         let outcome = Splits::default().split(&target, &planned(7));
         assert_eq!(outcome, Some(SplitOutcome::Skipped(SkipReason::Mlocked)));
         assert!(target.asked.borrow().is_empty());

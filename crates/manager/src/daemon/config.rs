@@ -11,6 +11,7 @@ use super::history::Rules;
 use super::keys::Wrong;
 use super::watermark::Marks;
 use crate::debloat::{is_called, standing};
+use crate::names::can_match;
 
 /// The configuration. [`Config::default`] is sound, and [`Config::print`] explains every key.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +118,10 @@ impl Config {
         within("observe", time(self.observe, 100, 60))?;
         within("cool_down", time(self.cool_down, 1000, 7 * 24 * 3600))?;
         within("max_flips", (1..=20).contains(&self.max_flips))?;
+        let names = |mut names: std::slice::Iter<'_, String>| names.all(|who| can_match(who));
+        within("protect", names(self.protect.iter()))?;
+        within("prefer", names(self.prefer.iter()))?;
+        within("weight", self.weight.keys().all(|who| can_match(who)))?;
         within("weight", self.weight.values().all(|weight| weight.is_finite() && *weight > 0.0))
     }
 }

@@ -1,8 +1,8 @@
 //! What was split before: the cool-down of a region, and how often somebody made it huge again. Pure.
 //!
-//! A region that was split and is found huge and bloated again has *flipped*: khugepaged collapsed it, or the program did. To
-//! split it again at once would only keep both sides busy, so it rests for the cool-down, twice as long after each flip, and
-//! after so many flips it is left alone for as long as its process lives.
+//! A region that was split and is found huge and bloated again has *flipped*: khugepaged collapsed it, or the program did, or
+//! it mapped new memory there, which looks the same. To split it again at once would only keep both sides busy, so it rests
+//! for the cool-down, twice as long after each flip, and after so many flips it is left alone for as long as its process lives.
 
 use std::collections::BTreeMap;
 

@@ -77,7 +77,7 @@ const KEYS: [Key; 17] = [
     },
     Key {
         name: "critical",
-        about: "From here on hurry: the CPU budget may be exceeded, and nobody waits for samples.",
+        about: "From here on, of the limit at which processes are killed, hurry: the CPU budget may be exceeded, and nobody waits for samples.",
         allowed: "a share, from high up to 100%",
         set: |config, value| parsed(value, &mut config.critical),
         get: |config| Some(quoted(&config.critical)),
@@ -137,7 +137,7 @@ const KEYS: [Key; 17] = [
     Key {
         name: "protect",
         about: "Leave these processes alone: numbers or names.",
-        allowed: "a list of texts such as [\"postgres\", \"4711\"]",
+        allowed: "a list of texts such as [\"postgres\", \"4711\"], of at most 15 bytes: more of a name the kernel does not keep",
         set: |config, value| {
             config.protect = texts(value)?;
             Some(())
@@ -147,7 +147,7 @@ const KEYS: [Key; 17] = [
     Key {
         name: "prefer",
         about: "Take from these processes before all others: numbers or names.",
-        allowed: "a list of texts such as [\"batch\"]",
+        allowed: "a list of texts such as [\"batch\"], of at most 15 bytes: more of a name the kernel does not keep",
         set: |config, value| {
             config.prefer = texts(value)?;
             Some(())
@@ -157,7 +157,7 @@ const KEYS: [Key; 17] = [
     Key {
         name: "weight",
         about: "Twice the weight gives twice the bytes. Processes that are not named weigh 1; without any, turns are equal.",
-        allowed: "a table of numbers above 0 such as { redis-server = 2.0 }",
+        allowed: "a table of numbers above 0 such as { redis-server = 2.0 }, the names of at most 15 bytes: the kernel keeps no more",
         set: |config, value| {
             config.weight = numbers(value)?;
             Some(())
@@ -322,6 +322,22 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(read(&odd.print()).unwrap(), odd);
+    }
+
+    #[test]
+    fn a_name_that_never_matches_protects_nobody_and_is_refused() {
+        let long = "a-very-long-process-name";
+        for text in [
+            format!("protect = [\"{long}\"]"),
+            format!("prefer = [\"{long}\"]"),
+            format!("weight = {{ {long} = 2 }}"),
+        ] {
+            let wrong = read(&text).unwrap_err();
+            assert!(wrong.starts_with("d.toml:1: ") && wrong.contains("at most 15 bytes"), "{wrong}");
+        }
+        assert!(read("protect = [\"fifteen-bytes-x\"]").is_ok());
+        let flag = Config::read("", "", &|config| config.protect.push(long.into())).unwrap_err().to_string();
+        assert!(flag.starts_with("protect: ") && flag.contains(long), "{flag}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::{Asked, Guests, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
 use crate::debloat::warnings::Trap;
+use crate::left::told;
 
 /// Samples per second of each thread's CPU time: about 0.4 % of it.
 const RATE_HZ: u32 = 250;
@@ -90,13 +91,13 @@ impl<'a> Machine<'a> {
         let process = match Process::open(&self.root, pid) {
             Ok(process) => process,
             Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. }) => return Ok(None),
-            Err(error) => return Err((unknown(), error.to_string())),
+            Err(error) => return Err((unknown(), told(&error))),
         };
         let left = |why: &str| Err((process.id().clone(), why.to_owned()));
         let mappings = match process.mappings() {
             Ok(mappings) => mappings,
             Err(KernelError::NoProcess { .. }) => return Ok(None),
-            Err(error) => return left(&error.to_string()),
+            Err(error) => return left(&told(&error)),
         };
         let may_split = mappings.iter().filter(|mapping| mapping_split_skip(mapping).is_none());
         if may_split.map(|mapping| mapping.huge).sum::<Bytes>() < config.min_huge {
@@ -109,6 +110,18 @@ impl<'a> Machine<'a> {
             return left("the system needs it: its oom_score_adj is -1000");
         }
         Ok(Some(process))
+    }
+}
+
+/// `cause`: why khugepaged would, where it does. New memory that a program maps at the same place cannot be told from the old:
+/// neither the page map nor smaps shows since when a mapping is there.
+fn who_collapses(cause: Option<String>) -> String {
+    let program = "the program maps new memory at the same place";
+    match cause {
+        Some(cause) => format!("{program}, or khugepaged makes them huge again, {cause}"),
+        None => format!(
+            "not khugepaged, as it is set now: {program}, it makes them huge itself (MADV_COLLAPSE), or another tool does"
+        ),
     }
 }
 
@@ -145,14 +158,13 @@ impl World for Machine<'_> {
             let room = group.room(&self.root);
             // Version 1 has no pressure of its own, and that of the system is somebody else's.
             let psi = group.pressure_file().and_then(|file| waits(&file));
-            return Ok(Reading { used: room.limit - room.left, limit: room.limit, psi });
+            let hard_use = group.hard_room(&self.root).use_ratio();
+            return Ok(Reading { used: room.limit - room.left, limit: room.limit, hard_use, psi });
         }
         let info = memory::mem_info(&self.root)?;
-        Ok(Reading {
-            used: info.total - info.available,
-            limit: info.total,
-            psi: waits("proc/pressure/memory"),
-        })
+        let used = info.total - info.available;
+        let psi = waits("proc/pressure/memory");
+        Ok(Reading { used, limit: info.total, hard_use: used.ratio_of(info.total), psi })
     }
 
     fn forbidden(&self) -> Option<String> {
@@ -197,23 +209,32 @@ impl World for Machine<'_> {
         guests: &[Rc<dyn Target>],
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<BTreeMap<Region, u32>>, ManagerError> {
+    ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
         let processes = self.processes.borrow();
         let is_meant = |process: &&Process| guests.iter().any(|guest| guest.id() == process.id());
         let processes: Vec<&Process> = processes.iter().map(|process| &**process).filter(is_meant).collect();
         let seen = stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
-        // One that could not be sampled counts as cold.
-        Ok(seen.into_iter().map(|stalls| stalls.map(|stalls| stalls.regions).unwrap_or_default()).collect())
+        Ok(seen.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
     }
 
+    fn khugepaged(&self, advised: bool) -> Option<String> {
+        Trap::now(&self.root, advised).cause()
+    }
     fn who_collapses(&self, advised: bool) -> String {
-        Trap::now(&self.root, advised).cause().map_or_else(
-            || {
-                "not khugepaged, as it is set now: the program itself (MADV_COLLAPSE, or new memory at the same place), or \
-                 another tool"
-                    .to_owned()
-            },
-            |cause| format!("khugepaged makes them huge again, {cause}"),
-        )
+        who_collapses(Trap::now(&self.root, advised).cause())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn khugepaged_is_never_the_only_suspect() {
+        let by_khugepaged = who_collapses(Some("because THP is always".to_owned()));
+        assert!(by_khugepaged.contains("new memory"), "{by_khugepaged}");
+        assert!(by_khugepaged.ends_with("khugepaged makes them huge again, because THP is always"));
+        let by_others = who_collapses(None);
+        assert!(by_others.starts_with("not khugepaged") && by_others.contains("new memory"), "{by_others}");
     }
 }

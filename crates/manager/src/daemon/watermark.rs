@@ -9,6 +9,8 @@ const FIRST_PAUSE: Nanos = Nanos::seconds(5);
 const LONGEST_PAUSE: Nanos = Nanos::seconds(300);
 /// A pause ends early when use rose by this much of the limit: then there is something new to look at, and it matters.
 const RISE_THAT_WAKES: f64 = 0.02;
+/// To free less than this part of what was wanted is not worth a look at all huge pages: pauses go on growing.
+const WORTH_A_LOOK: f64 = 0.01;
 /// Memory use is looked at no more often than this.
 const SHORTEST_LOOK: Nanos = Nanos::millis(50);
 
@@ -17,8 +19,11 @@ const SHORTEST_LOOK: Nanos = Nanos::millis(50);
 pub struct Reading {
     /// In use, as far as it could not be had back without swapping or killing.
     pub used: Bytes,
-    /// All there is.
+    /// All there is; [`Bytes::MAX`] where nothing limits it.
     pub limit: Bytes,
+    /// The part in use of the limit at which processes are killed, 0 to 1: `limit` may be one that only throttles them
+    /// (`memory.high`).
+    pub hard_use: f64,
     /// PSI `some` of the last ten seconds, 0 to 1; `None` where the kernel keeps none.
     pub psi: Option<f64>,
 }
@@ -26,7 +31,11 @@ pub struct Reading {
 impl Reading {
     /// The part in use. Nothing is in use of no limit.
     pub fn use_ratio(&self) -> f64 {
-        if self.limit == Bytes::MAX { 0.0 } else { self.used.ratio_of(self.limit) }
+        if self.is_limited() { self.used.ratio_of(self.limit) } else { 0.0 }
+    }
+    /// Whether there is anything to hold use against.
+    pub fn is_limited(&self) -> bool {
+        self.limit != Bytes::MAX
     }
 }
 
@@ -37,7 +46,7 @@ pub struct Marks {
     pub high: Share,
     /// And ends below this.
     pub low: Share,
-    /// From here on time matters more than quiet.
+    /// From this use of the hard limit on time matters more than quiet: soon somebody is killed.
     pub critical: Share,
     /// From this much waiting on, work begins between `low` and `high` already.
     pub psi: Share,
@@ -50,12 +59,12 @@ impl Marks {
     }
     /// Whether the CPU budget counts no more.
     pub fn is_critical(&self, seen: &Reading) -> bool {
-        seen.use_ratio() >= self.critical.get()
+        seen.hard_use >= self.critical.get()
     }
     /// Whether use will have come to the critical mark in `rest`, if it rises on as it did from `first` to `then` in `took`.
     pub fn will_be_critical(&self, first: &Reading, then: &Reading, took: Nanos, rest: Nanos) -> bool {
-        let per_second = (then.use_ratio() - first.use_ratio()).max(0.0) / took.as_seconds().max(1e-3);
-        then.use_ratio() + per_second * rest.as_seconds() >= self.critical.get()
+        let per_second = (then.hard_use - first.hard_use).max(0.0) / took.as_seconds().max(1e-3);
+        then.hard_use + per_second * rest.as_seconds() >= self.critical.get()
     }
     fn start(&self, seen: &Reading) -> Option<Why> {
         if seen.use_ratio() >= self.high.get() {
@@ -96,7 +105,7 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Gate {
     phase: Phase,
-    /// The last pause; zero when the last work freed something.
+    /// The last pause; zero when the last work freed enough to be worth it.
     pause: Nanos,
     /// The last look: when, and what was in use.
     last: Option<(Nanos, Bytes)>,
@@ -136,12 +145,14 @@ impl Gate {
         self.pause
     }
 
-    /// Something was freed: the next pause is a short one again.
-    pub(super) fn freed(&mut self) {
-        self.pause = Nanos::ZERO;
+    /// So much of what was wanted was freed: when that was worth it, the next pause is a short one again.
+    pub(super) fn freed(&mut self, freed: Bytes, wanted: Bytes) {
+        if freed > Bytes::ZERO && freed.as_f64() >= WORTH_A_LOOK * wanted.as_f64() {
+            self.pause = Nanos::ZERO;
+        }
     }
 
-    /// Whether nothing was freed since we last gave up.
+    /// Whether nothing worth it was freed since we last gave up.
     pub(super) fn gave_up(&self) -> bool {
         self.pause > Nanos::ZERO
     }
@@ -153,7 +164,7 @@ impl Gate {
         let last = self.last.replace((now, seen.used));
         let Some((before, used)) = last else { return interval };
         let per_second = (seen.used - used).as_f64() / (now - before).as_seconds().max(1e-3);
-        if per_second <= 0.0 || seen.limit == Bytes::MAX {
+        if per_second <= 0.0 || !seen.is_limited() {
             return interval;
         }
         let next = if seen.use_ratio() < marks.high.get() { marks.high } else { marks.critical };
@@ -174,7 +185,8 @@ mod tests {
         Marks { high, low, critical, psi }
     }
     fn reading(percent: u64) -> Reading {
-        Reading { used: Bytes::mib(percent), limit: Bytes::mib(100), psi: None }
+        let hard_use = Share::percent(percent as f64).get();
+        Reading { used: Bytes::mib(percent), limit: Bytes::mib(100), hard_use, psi: None }
     }
 
     #[test]
@@ -209,8 +221,12 @@ mod tests {
             assert_eq!(gate.step(&marks(), &reading(85), now), Step::GoOn);
         }
         assert_eq!(pauses, [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
-        gate.freed();
+        gate.freed(Bytes::kib(19), Bytes::mib(2));
+        assert_eq!(gate.give_up(&reading(85), now), Nanos::seconds(300), "less than 1 % of it");
+        gate.freed(Bytes::kib(21), Bytes::mib(2));
         assert_eq!(gate.give_up(&reading(85), now), Nanos::seconds(5));
+        gate.freed(Bytes::ZERO, Bytes::ZERO);
+        assert!(gate.gave_up(), "nothing is nothing");
     }
 
     #[test]
@@ -255,8 +271,18 @@ mod tests {
 
     #[test]
     fn no_limit_is_never_full() {
-        let endless = Reading { used: Bytes::gib(1), limit: Bytes::MAX, psi: Some(1.0) };
+        let endless = Reading { used: Bytes::gib(1), limit: Bytes::MAX, hard_use: 0.0, psi: Some(1.0) };
         assert_eq!(Gate::new().step(&marks(), &endless, Nanos::ZERO), Step::Rest);
+    }
+
+    #[test]
+    fn what_is_only_throttled_is_work_and_not_critical() {
+        let throttled = |percent, hard_use| Reading { hard_use, ..reading(percent) };
+        assert_eq!(Gate::new().step(&marks(), &throttled(99, 0.5), Nanos::ZERO), Step::Begin(Why::High));
+        assert!(!marks().is_critical(&throttled(99, 0.5)) && marks().is_critical(&throttled(50, 0.92)));
+        let soon =
+            |then| marks().will_be_critical(&throttled(90, 0.5), &then, Nanos::seconds(1), Nanos::seconds(1));
+        assert!(!soon(throttled(99, 0.5)) && soon(throttled(90, 0.75)));
     }
 
     proptest! {
@@ -271,7 +297,7 @@ mod tests {
                 if matches!(step, Step::GoOn | Step::Begin(_)) {
                     match then {
                         0 => drop(gate.give_up(&reading(percent), now)),
-                        1 => gate.freed(),
+                        1 => gate.freed(Bytes::mib(1), Bytes::mib(1)),
                         _ => {}
                     }
                 }

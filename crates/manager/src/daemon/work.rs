@@ -13,10 +13,11 @@ use super::history::{Flips, key_of};
 use super::watermark::Reading;
 use super::{Asked, Daemon};
 use crate::ManagerError;
-use crate::act::split::{Splits, ends};
+use crate::act::split::{Splits, count, ends};
 use crate::debloat::census;
+use crate::left::told;
 
-/// After so many splits memory use is read again: about 4 ms of work, and at most 64 MiB freed.
+/// After so many splits memory use is read again: about 10 ms of work, and at most 64 MiB freed.
 const BATCH: usize = 32;
 /// What was freed is logged no more often than this.
 const REPORT_EVERY: Nanos = Nanos::seconds(1);
@@ -56,6 +57,7 @@ struct Survey {
     guests: Vec<Guest>,
     /// The order that can be had.
     order: Order,
+    not_sampled: u64,
     over_budget: bool,
 }
 
@@ -80,18 +82,10 @@ struct Batch {
 
 impl Batch {
     fn add(&mut self, process: usize, outcome: SplitOutcome) -> Bytes {
-        let count = |counts: &mut BTreeMap<String, u64>, key: String| *counts.entry(key).or_insert(0) += 1;
-        match outcome {
-            SplitOutcome::Freed(bytes) => {
-                let sum = self.of.entry(process).or_default();
-                *sum = (sum.0 + bytes, sum.1 + 1);
-                return bytes;
-            }
-            SplitOutcome::StillHuge => count(&mut self.failed, "still_huge".to_owned()),
-            SplitOutcome::Failed(errno) => count(&mut self.failed, errno.to_string()),
-            SplitOutcome::Skipped(reason) => count(&mut self.skipped, reason.to_string()),
-        }
-        Bytes::ZERO
+        let Some(bytes) = count(outcome, &mut self.skipped, &mut self.failed) else { return Bytes::ZERO };
+        let sum = self.of.entry(process).or_default();
+        *sum = (sum.0 + bytes, sum.1 + 1);
+        bytes
     }
     fn is_empty(&self) -> bool {
         self.of.is_empty() && self.skipped.is_empty() && self.failed.is_empty()
@@ -111,11 +105,11 @@ impl Daemon<'_> {
         let plan = self.config.policy(survey.order).plan(&tenants);
         self.say_planned(&seen, &survey, &plan, self.world.now() - begun);
         let guests = &mut survey.guests;
-        let freed_before = self.life.sums.freed_bytes;
+        let (freed_before, wanted) = (self.life.sums.freed_bytes, self.wanted(&seen));
         let seen = self.split_until_low(&plan, guests, seen)?;
         self.say_left(&seen, guests);
-        if self.life.sums.freed_bytes > freed_before && !self.config.dry_run {
-            self.gate.freed();
+        if !self.config.dry_run {
+            self.gate.freed(self.life.sums.freed_bytes - freed_before, wanted);
         }
         let done = self.config.marks().is_low(&seen) || self.world.asked() != Asked::Nothing;
         if done && !self.config.dry_run {
@@ -179,6 +173,7 @@ impl Daemon<'_> {
             return Ok(None);
         }
         let (mut stalls, order) = self.look_for_heat(seen, &found.targets);
+        let not_sampled = stalls.iter().flatten().filter(|stalls| stalls.is_none()).count() as u64;
         let exact = config.policy(order).needs_exact_census();
         let mut guests = Vec::new();
         for (index, target) in found.targets.into_iter().enumerate() {
@@ -193,18 +188,19 @@ impl Daemon<'_> {
             }
             match taken {
                 Ok(taken) => {
-                    let stalls = stalls.as_mut().map(|stalls| std::mem::take(&mut stalls[index]));
+                    // One that could not be sampled counts as cold.
+                    let stalls = stalls.as_mut().map(|stalls| stalls[index].take().unwrap_or_default());
                     guests.push(self.guest(target, taken, stalls));
                 }
                 Err(_) if target.state() == TargetState::Gone => {}
-                Err(error) => self.say_skipped(seen, target.id(), error.to_string()),
+                Err(error) => self.say_skipped(seen, target.id(), told(&error)),
             }
         }
         for guest in &mut guests {
             let flips = self.history.filter(&mut guest.census, self.world.now(), self.config.rules());
             self.say_flipped(seen, guest, flips);
         }
-        Ok(Some(Survey { guests, order, over_budget }))
+        Ok(Some(Survey { guests, order, not_sampled, over_budget }))
     }
 
     fn guest(&self, target: Rc<dyn Target>, taken: census::Found, stalls: Option<Stalls>) -> Guest {
@@ -216,7 +212,11 @@ impl Daemon<'_> {
 
     /// How often each process waited for each of its regions, where the order wants to know that. Nobody waits for
     /// samples while use is critical or would be before they are there, and where they may not be taken the next best order does without.
-    fn look_for_heat(&mut self, seen: &Reading, targets: &[Rc<dyn Target>]) -> (Option<Vec<Stalls>>, Order) {
+    fn look_for_heat(
+        &mut self,
+        seen: &Reading,
+        targets: &[Rc<dyn Target>],
+    ) -> (Option<Vec<Option<Stalls>>>, Order) {
         let (order, marks, world) = (self.config.order, self.config.marks(), self.world);
         if !order.needs_heat() {
             return (None, order);
@@ -296,14 +296,20 @@ impl Daemon<'_> {
         }
     }
 
+    /// What must be freed to come below the low mark.
+    fn wanted(&self, seen: &Reading) -> Bytes {
+        seen.used - self.config.low.of(seen.limit)
+    }
+
     fn say_planned(&mut self, seen: &Reading, survey: &Survey, plan: &SplitPlan, took: Nanos) {
         let planned = Event::Planned {
             order: survey.order.name().to_owned(),
             processes: survey.guests.len() as u64,
+            not_sampled: survey.not_sampled,
             huge_pages: survey.guests.iter().map(|guest| guest.census.huge_pages).sum(),
             candidates: plan.splits.len() as u64,
             could_free_bytes: plan.splits.iter().map(|split| split.frees).sum(),
-            wanted_bytes: seen.used - self.config.low.of(seen.limit),
+            wanted_bytes: self.wanted(seen),
             skipped: plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect(),
             seconds: took.as_seconds(),
             over_budget: survey.over_budget,
@@ -326,6 +332,7 @@ impl Daemon<'_> {
             sums.freed_bytes += freed_bytes;
             sums.huge_pages_split += huge_pages_split;
         }
+        let may_be_undone = self.khugepaged(&batch, guests);
         let freed = Event::Freed {
             freed_bytes,
             huge_pages_split,
@@ -335,8 +342,20 @@ impl Daemon<'_> {
             seconds: (self.world.now() - batch.now).as_seconds(),
             cpu_seconds: (self.world.cpu_time() - batch.cpu).as_seconds(),
             over_budget: batch.over_budget,
+            may_be_undone,
         };
         self.say(seen, freed);
+    }
+
+    /// Why khugepaged may undo what was split; only the first time that there is a reason.
+    fn khugepaged(&mut self, batch: &Batch, guests: &[Guest]) -> Option<String> {
+        if self.warned || batch.of.is_empty() {
+            return None;
+        }
+        let asked = |process: &usize| guests[*process].mappings.iter().any(|mapping| mapping.flags.has("hg"));
+        let cause = self.world.khugepaged(batch.of.keys().any(asked));
+        self.warned = cause.is_some();
+        cause
     }
 
     fn say_flipped(&mut self, seen: &Reading, guest: &Guest, flips: Flips) {
@@ -362,7 +381,7 @@ impl Daemon<'_> {
     fn say_left(&mut self, seen: &Reading, guests: &[Guest]) {
         for guest in guests {
             let stop = guest.splits.ended.or_else(|| ends(&guest.splits.acts));
-            if let Some(stop @ (Stop::NotPermitted | Stop::RepeatedFailure)) = stop {
+            if let Some(stop @ (Stop::NotPermitted | Stop::RepeatedFailure | Stop::Unreadable)) = stop {
                 self.say_skipped(seen, guest.target.id(), stop.to_string());
             }
         }

@@ -36,30 +36,34 @@ pub(crate) fn take(
         }
     }
     let mut huge_pages = regions.len() as u64;
+    let part = enough(part, huge_pages);
     let drawn: Vec<Region> = regions.into_iter().filter(|&region| is_drawn(region, part)).collect();
-    let (mut scanner, mut bloated, mut read_pages) = (Scanner::new(target), Vec::new(), 0);
+    let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
+    let (mut read_pages, mut passed_over) = (0, 0);
     for &region in &drawn {
-        if !each(read_pages, drawn.len() as u64) {
+        if !each(read_pages + passed_over, drawn.len() as u64) {
             // The first pages are no sample of all.
-            huge_pages = read_pages;
+            huge_pages = read_pages + passed_over;
             break;
+        }
+        // Before it is read: what a child shares would be split and copied by that.
+        if let Some(reason) = split_skip(&target.region_pages(region)?) {
+            *skipped.entry(reason).or_insert(0) += 1;
+            passed_over += 1;
+            continue;
         }
         read_pages += 1;
         let zero = match exact {
             true => scanner.zero_pages(region.range(sizes))?,
             false => scanner.zero_pages_unless_full(region.range(sizes))?,
         };
-        let Some(page) = BloatedPage::of(region, zero, sizes) else { continue };
-        // Asked for here, too, so that nobody is promised what a child shares.
-        match split_skip(&target.region_pages(region)?) {
-            Some(reason) => *skipped.entry(reason).or_insert(0) += 1,
-            None => bloated.push(page),
-        }
+        bloated.extend(BloatedPage::of(region, zero, sizes));
     }
     // Memory is read by process number: should that have been given away meanwhile, this is about somebody else.
     if target.state() != TargetState::Alive {
         return Err(KernelError::NoProcess { pid: target.id().pid });
     }
+    let huge_pages = huge_pages - passed_over;
     let process = target.id().clone();
     let took = target.now() - begun;
     let census = Census { process, sizes, bloated, huge_pages, read_pages, skipped, took };
@@ -70,6 +74,15 @@ pub(crate) fn take(
 fn huge_regions(runs: &[PageRun], sizes: PageSizes) -> Vec<Region> {
     let huge = runs.iter().filter(|run| run.huge && run.present && !run.zero && !run.file);
     huge.flat_map(|run| sizes.regions_inside(run.range)).collect()
+}
+
+/// At least so many huge pages are read, or all: fewer say too little of the rest.
+const LEAST_SAMPLE: f64 = 30.0;
+
+#[allow(clippy::cast_precision_loss)]
+fn enough(part: Share, huge_pages: u64) -> Share {
+    let least = LEAST_SAMPLE / huge_pages.max(1) as f64;
+    Share::ratio(part.get().max(least).min(1.0))
 }
 
 /// Whether `region` belongs to a sample of `part` of all. Multiplying by the golden ratio spreads neighbours evenly.
@@ -94,6 +107,13 @@ mod tests {
         let firsts = (0..1000).filter(|&n| is_drawn(Region::new(2 * n), Share::percent(50.0))).count();
         assert!((400..600).contains(&firsts), "no pattern of the addresses decides: {firsts}");
         assert!((0..1000).all(|n| is_drawn(Region::new(n), Share::ALL)));
+    }
+
+    #[test]
+    fn a_sample_is_never_of_a_few_pages() {
+        let part = |percent, pages| enough(Share::percent(percent), pages).get();
+        assert!((part(1.0, 100) - 0.3).abs() < 1e-9 && (part(1.0, 10_000) - 0.01).abs() < 1e-9);
+        assert_eq!((part(0.0, 20), part(0.0, 0)), (1.0, 1.0));
     }
 
     #[test]

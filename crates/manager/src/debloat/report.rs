@@ -1,14 +1,16 @@
 //! The report of a de-bloating.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hugepilot_kernel::{Target, TargetState};
+use hugepilot_policy::Standing;
 use hugepilot_record::debloat::{BACKEND, DebloatReport, ProcessDebloat, SCHEMA};
 use hugepilot_record::{Mapping, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Region};
 
 use super::warnings::Trap;
 use super::{Member, Run};
+use crate::act::split::count;
 
 impl Run {
     pub(super) fn report(self) -> DebloatReport {
@@ -46,14 +48,16 @@ impl Run {
         report.predicted_slowdown = self.slowdown(&lost);
         let trap = Trap::read(&self.members);
         report.warnings.extend(self.warnings);
-        super::warnings::add(&mut report, &trap, &self.options);
+        let left_alone = self.members.iter().filter(|member| member.splits.ended.is_some()).count();
+        super::warnings::add(&mut report, &trap, &self.options, left_alone);
         report
     }
 
     /// What is about no single process.
     fn head(&self) -> DebloatReport {
         let policy = self.options.policy;
-        let estimates = self.members.iter().map(|member| member.found.census.estimate());
+        let giving = self.members.iter().filter(|member| member.subject.standing != Standing::Protected);
+        let estimates = giving.map(|member| member.found.census.estimate());
         let (bloat, squares) = estimates
             .fold((Bytes::ZERO, 0.0), |sum, (bloat, error)| (sum.0 + bloat, sum.1 + error.as_f64().powi(2)));
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -80,12 +84,16 @@ impl Run {
 }
 
 impl Member {
-    /// `gone` was split, or would be; `after` is what its mappings are now, where that is known.
+    /// `gone` was split, or would be; `after` is what its mappings are now, where that is known. What would be split of a sample
+    /// stands for all.
     fn summary(&self, dry_run: bool, gone: &[&Split], after: Option<&[Mapping]>) -> ProcessDebloat {
         let id = self.subject.process.id();
-        let bloat = self.found.census.bloat();
+        let (bloat, _) = self.found.census.estimate();
         let given: Bytes = gone.iter().map(|split| split.frees).sum();
-        let (before, split) = (self.huge_pages(&self.found.mappings), gone.len() as u64);
+        let each = if dry_run { self.stand_for() } else { 1.0 };
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        let split = (gone.len() as f64 * each).round() as u64;
+        let before = self.huge_pages(&self.found.mappings);
         ProcessDebloat {
             pid: id.pid,
             command: id.command.clone(),
@@ -105,7 +113,8 @@ impl Member {
     fn heat_of(&self, gone: &[&Split]) -> Option<f64> {
         // Of none, what is to be expected is no share.
         let samples = self.stalls.as_ref().map(|stalls| stalls.samples).filter(|&samples| samples > 0)?;
-        Some(gone.iter().map(|split| split.stalls).sum::<f64>() / samples as f64)
+        // The sum of none is −0.0.
+        Some(gone.iter().map(|split| split.stalls).fold(0.0, std::ops::Add::add) / samples as f64)
     }
 
     /// `None` when it ended or became another program.
@@ -135,15 +144,9 @@ impl Member {
 
     /// Adds what was passed over or failed.
     fn count(&self, report: &mut DebloatReport) {
-        let add = |counts: &mut BTreeMap<String, u64>, key: String| *counts.entry(key).or_insert(0) += 1;
         for act in &self.splits.acts {
             report.split_call_seconds += act.took.as_seconds();
-            match act.outcome {
-                SplitOutcome::Freed(_) => {}
-                SplitOutcome::StillHuge => add(&mut report.failed, "still_huge".to_owned()),
-                SplitOutcome::Failed(errno) => add(&mut report.failed, errno.to_string()),
-                SplitOutcome::Skipped(reason) => add(&mut report.skipped, reason.to_string()),
-            }
+            count(act.outcome, &mut report.skipped, &mut report.failed);
         }
         if let Some(stop) = self.splits.ended {
             let id = self.subject.process.id();

@@ -1,8 +1,10 @@
 //! Samples several processes at once: how often each waits on each of its regions.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use hugepilot_kernel::{Process, Target};
+use hugepilot_kernel::proc::resident;
+use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::Expected;
 use hugepilot_profiler::{AddressSource, Observation, StallSampler};
 use hugepilot_units::{Bytes, Nanos, Region};
@@ -28,9 +30,18 @@ pub(crate) struct Stalls {
 /// Threads that came since are looked for this often.
 const RESCAN_EVERY: Nanos = Nanos::seconds(1);
 
-/// Samples all of `processes` for `time`, at `rate_hz` samples a second of CPU time each; `None` for one that could not be
-/// sampled. By the clock, whatever the hardware can do: memory that is on huge pages already takes few page walks, so
-/// samples of walks would call the hottest of it cold.
+/// What sampling showed of several processes.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Of each; `None` for one that could not be sampled.
+    pub(crate) stalls: Vec<Option<Stalls>>,
+    /// Why one could not.
+    pub(crate) refused: Option<KernelError>,
+}
+
+/// Samples all of `processes` for `time`, at `rate_hz` samples a second of CPU time each, through rings that they share; where
+/// there are too many for that, the largest. By the clock, whatever the hardware can do: memory that is on huge pages already
+/// takes few page walks, so samples of walks would call the hottest of it cold.
 ///
 /// # Errors
 /// [`ManagerError::Sample`] when none can be sampled.
@@ -40,44 +51,42 @@ pub(crate) fn observe(
     rate_hz: u32,
     tlb_entries: u32,
     each: &mut dyn FnMut(u64) -> bool,
-) -> Result<Vec<Option<Stalls>>, ManagerError> {
-    let mut refused = None;
-    let mut attach = |process: &&Process| match StallSampler::attach(process, rate_hz) {
-        Ok(source) => Some((source, Observation::new(process.sizes()))),
-        Err(source) => {
-            refused = Some(ManagerError::Sample { pid: process.id().pid, source });
-            None
+) -> Result<Seen, ManagerError> {
+    let mut largest = processes.to_vec();
+    largest.sort_by_cached_key(|process| Reverse(resident(process.root(), process.id().pid)));
+    let Some(&clock) = largest.first() else { return Ok(Seen::default()) };
+    let failed = |source| ManagerError::Sample { pid: clock.id().pid, source };
+    let (mut source, attached) = StallSampler::attach_all(&largest, rate_hz).map_err(failed)?;
+    let (mut watched, mut refused) = (BTreeMap::new(), None);
+    for (process, attached) in largest.iter().zip(attached) {
+        match attached {
+            Ok(()) => _ = watched.insert(process.id().pid, Observation::new(process.sizes())),
+            Err(error) => refused = Some((process.id().pid, error)),
         }
-    };
-    let mut watched: Vec<Option<(StallSampler, Observation)>> = processes.iter().map(&mut attach).collect();
-    if let Some(error) = refused.filter(|_| watched.iter().all(Option::is_none)) {
-        return Err(error);
     }
-    let Some(clock) = processes.first() else { return Ok(Vec::new()) };
+    if let Some((pid, source)) = refused.take_if(|_| watched.is_empty()) {
+        return Err(ManagerError::Sample { pid, source });
+    }
     let end = clock.now() + time;
     let mut rescan = clock.now() + RESCAN_EVERY;
-    while clock.now() < end {
-        let samples = watched.iter().flatten().map(|(source, _)| source.counts().total()).sum();
-        if !each(samples) {
-            break;
-        }
+    while clock.now() < end && each(source.counts().total()) {
         clock.sleep(DRAIN_EVERY.min(end - clock.now()));
-        let again = clock.now() > rescan;
-        for (process, (source, observation)) in
-            processes.iter().zip(&mut watched).filter_map(|(process, one)| Some((process, one.as_mut()?)))
-        {
-            source.drain(Nanos::ZERO, &mut |sample| observation.add(&sample));
-            source.execs().into_iter().for_each(|pid| observation.forget(pid));
-            if again {
+        source.drain(Nanos::ZERO, &mut |sample| {
+            watched.get_mut(&sample.pid).into_iter().for_each(|observation| observation.add(&sample));
+        });
+        for pid in source.execs() {
+            watched.get_mut(&pid).into_iter().for_each(|observation| observation.forget(pid));
+        }
+        if clock.now() > rescan {
+            rescan = clock.now() + RESCAN_EVERY;
+            for process in largest.iter().filter(|process| watched.contains_key(&process.id().pid)) {
                 // One that ended has no new threads.
                 let _ = source.rescan(process);
             }
         }
-        rescan = if again { clock.now() + RESCAN_EVERY } else { rescan };
     }
-    let seen = processes.iter().zip(&watched);
-    let stalls = seen.map(|(process, one)| Some(stalls(process, &one.as_ref()?.1, tlb_entries)));
-    Ok(stalls.collect())
+    let of = |process: &&Process| Some(stalls(process, watched.get(&process.id().pid)?, tlb_entries));
+    Ok(Seen { stalls: processes.iter().map(of).collect(), refused: refused.map(|(_, error)| error) })
 }
 
 /// What a process's children do is not its own.

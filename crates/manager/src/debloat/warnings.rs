@@ -2,6 +2,7 @@
 
 use hugepilot_kernel::Root;
 use hugepilot_kernel::thp::ThpSettings;
+use hugepilot_record::SkipReason;
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_units::Share;
 
@@ -60,28 +61,71 @@ impl Trap {
     }
 }
 
-/// Adds the warnings that follow from the report.
-pub(super) fn add(report: &mut DebloatReport, trap: &Trap, options: &DebloatOptions) {
+/// Why less was freed than was asked for, when so many processes were `left_alone` half-way; `None` when it was not.
+fn shortfall(report: &DebloatReport, left_alone: usize) -> Option<String> {
+    if report.dry_run || report.stopped.is_some() || report.freed_bytes >= report.requested_bytes {
+        return None;
+    }
+    let protected = report.skipped.get(&SkipReason::Protected.to_string()).copied().unwrap_or(0);
+    let mut why = Vec::new();
+    if left_alone > 0 {
+        why.push(format!("{left_alone} of the processes were left alone half-way"));
+    }
+    if protected > 0 {
+        why.push(format!("{protected} huge pages with bloat are protected"));
+    }
+    let why =
+        if why.is_empty() { "there is no more to split in this order".to_owned() } else { why.join(", ") };
+    Some(format!("freed {} of the {} asked for: {why}", report.freed_bytes, report.requested_bytes))
+}
+
+/// Adds the warnings that follow from the report, when so many processes were `left_alone` half-way.
+pub(super) fn add(report: &mut DebloatReport, trap: &Trap, options: &DebloatOptions, left_alone: usize) {
+    let shortfall = shortfall(report, left_alone);
     let mut warn = |text: String| report.warnings.push(text);
     if report.huge_pages_split > 0 {
         let may = |cause| format!("khugepaged may make these pages huge again, {cause}");
         trap.cause().map(may).into_iter().for_each(&mut warn);
     }
     if report.huge_again > 0 {
-        warn(format!("{} of the split huge pages were huge again at the end", report.huge_again));
-    }
-    if options.part < Share::ALL {
-        warn("a sample of the huge pages was read: the bloat is an estimate, and only what was read is planned for".into());
-    }
-    if !report.dry_run && report.stopped.is_none() && report.freed_bytes < report.requested_bytes {
         warn(format!(
-            "freed {} of the {} asked for: there is no more to split in this order",
-            report.freed_bytes, report.requested_bytes
+            "{} of the split huge pages were huge again at the end: somebody collapsed them, or new memory was mapped there",
+            report.huge_again
         ));
     }
+    if options.part < Share::ALL {
+        warn("a sample of the huge pages was read: the bloat, and what would be split, freed and lost, are estimates for all".into());
+    }
+    shortfall.into_iter().for_each(&mut warn);
     if let Some(still) = report.failed.get("still_huge") {
         warn(format!(
             "{still} huge pages were not split, though the kernel said so: they are pinned, or shared"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn who_was_left_alone_is_the_reason_and_not_that_there_is_no_more() {
+        let (freed_bytes, requested_bytes) = (Bytes::mib(3), Bytes::mib(4));
+        let short = DebloatReport { freed_bytes, requested_bytes, ..DebloatReport::default() };
+        let skipped = |count| [("protected".to_owned(), count)].into();
+        let of = |report: &DebloatReport, left_alone| shortfall(report, left_alone).unwrap_or_default();
+        assert_eq!(
+            of(&short, 0),
+            "freed 3MiB of the 4MiB asked for: there is no more to split in this order"
+        );
+        assert!(of(&DebloatReport { skipped: skipped(0), ..short.clone() }, 0).contains("no more to split"));
+        let protected = of(&DebloatReport { skipped: skipped(16), ..short.clone() }, 0);
+        assert!(protected.ends_with(": 16 huge pages with bloat are protected"), "{protected}");
+        let ended = of(&short, 2);
+        assert!(ended.ends_with(": 2 of the processes were left alone half-way"), "{ended}");
+        assert_eq!(shortfall(&DebloatReport { requested_bytes: freed_bytes, ..short.clone() }, 2), None);
+        assert_eq!(shortfall(&DebloatReport { dry_run: true, ..short }, 2), None);
     }
 }

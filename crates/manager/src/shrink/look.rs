@@ -7,6 +7,7 @@ use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState, memory};
 use hugepilot_units::Bytes;
 
 use crate::ManagerError;
+use crate::left::LeftOut;
 
 /// One look.
 pub(super) struct Look {
@@ -14,6 +15,8 @@ pub(super) struct Look {
     /// Underused huge pages that were split since the system started.
     pub(super) splits: Option<u64>,
     pub(super) members: Vec<Member>,
+    /// That some may not be looked at.
+    pub(super) left_out: Option<String>,
 }
 
 /// One process, and its memory then.
@@ -31,9 +34,9 @@ pub(super) struct Used {
 }
 
 impl Look {
-    /// At the cgroup at `directory` and all processes below it but ourselves.
+    /// At the cgroup at `directory` and all processes below it but ourselves and those that may not be looked at.
     pub(super) fn new(root: &Root, group: &MemoryCgroup, directory: &Path) -> Result<Self, ManagerError> {
-        let mut members = Vec::new();
+        let (mut members, mut left) = (Vec::new(), LeftOut::default());
         for pid in cgroup::processes(root, directory)? {
             if pid.0.unsigned_abs() == std::process::id() {
                 continue;
@@ -46,10 +49,11 @@ impl Look {
                 Ok(member) => members.push(member),
                 // It ended, or has none.
                 Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. }) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => left.add(error),
             }
         }
-        Self::of(root, group, members)
+        let left_out = left.warning(members.len())?;
+        Ok(Self { left_out, ..Self::of(root, group, members)? })
     }
 
     /// At the same processes once more; those that ended or became other programs are left out.
@@ -67,7 +71,12 @@ impl Look {
     }
 
     fn of(root: &Root, group: &MemoryCgroup, members: Vec<Member>) -> Result<Self, ManagerError> {
-        Ok(Self { group: group.memory(root)?, splits: memory::underused_splits(root), members })
+        Ok(Self {
+            group: group.memory(root)?,
+            splits: memory::underused_splits(root),
+            members,
+            left_out: None,
+        })
     }
 
     /// What the process of `member` used at this look.

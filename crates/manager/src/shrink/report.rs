@@ -59,6 +59,7 @@ impl Request {
             Some(done) => self.warn(root, done, &mut report),
             None => report.warnings = self.forewarnings(),
         }
+        report.warnings.extend(before.left_out.clone());
         report
     }
 

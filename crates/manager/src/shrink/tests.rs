@@ -98,6 +98,24 @@ fn a_kernel_that_says_yes_and_does_nothing_has_freed_nothing() {
 }
 
 #[test]
+fn a_process_that_cannot_be_looked_at_is_left_out_and_told_of() {
+    let machine = Machine::new();
+    machine.set(&format!("{GROUP}/cgroup.procs"), "7\n8");
+    for pid in [7, 8] {
+        machine.set(&format!("proc/{pid}/stat"), &format!("{pid} (db) S {}", "1 ".repeat(49)));
+    }
+    // Reading a directory fails.
+    fs::create_dir(machine.root.join("proc/8/status")).unwrap();
+    let alone = machine.run(true, None);
+    assert!(alone.is_err(), "7 has no status and counts as gone: {alone:?}");
+    machine.set("proc/7/status", "RssAnon: 4 kB");
+    let report = machine.run(true, None).unwrap();
+    assert_eq!(report.processes.len(), 1);
+    let told = |warning: &String| warning.contains("1 of 2 processes") && warning.contains("proc/8/status");
+    assert!(report.warnings.iter().any(told), "{:?}", report.warnings);
+}
+
+#[test]
 fn what_is_not_to_be_had_is_refused_with_the_reason() {
     let machine = Machine::new();
     machine.gone(&format!("{GROUP}/memory.force_empty"));

@@ -1,5 +1,7 @@
 //! The orders: how soon a huge page is split.
 
+use super::Candidate;
+
 /// How the next huge page to split is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -18,9 +20,21 @@ pub enum Order {
     Heat,
 }
 
-/// Classes of `heat` for each doubling of freed bytes per cost. Finer would let noise decide; coarser would mix pages that
-/// differ by more than sampling can be wrong.
-const CLASSES_PER_DOUBLING: f64 = 4.0;
+/// Worth is alike within this factor: from so few samples it is not known better, and density and fairness decide.
+const ALIKE: f64 = 2.0;
+
+/// Gives those of like worth the same class. The most worthy one begins the first class, so that no bound between two classes
+/// lies by chance among the best.
+pub(super) fn by_worth(candidates: &mut [Candidate]) {
+    candidates.sort_by(|a, b| b.worth.total_cmp(&a.worth));
+    let (mut class, mut best) = (0, f64::INFINITY);
+    for one in candidates {
+        if one.worth * ALIKE < best {
+            (class, best) = (class - 1, one.worth);
+        }
+        one.class = class;
+    }
+}
 
 impl Order {
     /// EMD as the paper has it.
@@ -58,10 +72,9 @@ impl Order {
         matches!(self, Self::Hawkeye | Self::Emd { .. })
     }
 
-    /// The class of a huge page of `all` base pages, `zero_pages` of them zero-filled, that it costs so much to split, in any
-    /// unit. Higher goes first.
-    #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn class(self, zero_pages: u32, all: u32, cost: f64) -> i64 {
+    /// The class of a huge page of `all` base pages, `zero_pages` of them zero-filled, where the cost is not known. Higher goes
+    /// first.
+    pub(super) fn class(self, zero_pages: u32, all: u32) -> i64 {
         match self {
             Self::Hawkeye => 0,
             Self::Emd { buckets } => {
@@ -70,11 +83,7 @@ impl Order {
                 let bucket = (u64::from(zero_pages) / width).min(u64::from(buckets.max(1)) - 1);
                 i64::try_from(bucket).unwrap_or(i64::MAX)
             }
-            Self::Exact => zero_pages.into(),
-            Self::Heat => {
-                let freed_per_cost = f64::from(zero_pages) / cost.max(f64::MIN_POSITIVE);
-                (freed_per_cost.log2() * CLASSES_PER_DOUBLING).floor() as i64
-            }
+            Self::Exact | Self::Heat => zero_pages.into(),
         }
     }
 }

@@ -83,22 +83,41 @@ fn exact_goes_by_density_across_processes() {
 /// The paper's buckets: 0–49, 50–99, …, from 450 on the last (section 4.2, Figure 6).
 #[test]
 fn emds_buckets_are_the_papers() {
-    let bucket = |zero_pages| Order::EMD.class(zero_pages, 512, 1.0);
+    let bucket = |zero_pages| Order::EMD.class(zero_pages, 512);
     assert_eq!([1, 49, 50, 99, 100, 449, 450, 512].map(bucket), [0, 0, 1, 1, 2, 8, 9, 9]);
     let many = Order::Emd { buckets: 100_000 };
-    assert_eq!(many.class(512, 512, 1.0), 512, "no finer than a page");
-    assert_eq!(Order::Emd { buckets: 0 }.class(512, 512, 1.0), 0);
+    assert_eq!(many.class(512, 512), 512, "no finer than a page");
+    assert_eq!(Order::Emd { buckets: 0 }.class(512, 512), 0);
+}
+
+/// Four huge pages of the first density and four of the second, with so many stalls on each.
+fn heat_of(densities: [u32; 2], stalls: [u32; 2]) -> String {
+    let a = census(&densities.map(|density| [density; 4]).concat());
+    let stalls: BTreeMap<_, _> =
+        (1..=8).map(|region| (Region::new(region), stalls[usize::from(region > 4)])).collect();
+    plan(DebloatPolicy::new(Order::Heat), &[Tenant { stalls: Some(&stalls), ..tenant(&a) }])
 }
 
 #[test]
 fn heat_splits_what_is_cold_for_what_it_frees() {
-    // The emptiest are the hottest: 4 of density 400 with 40 samples each, 4 of density 100 with one.
-    let a = census(&[400, 400, 400, 400, 100, 100, 100, 100]);
-    let stalls: BTreeMap<_, _> =
-        (1..=8).map(|region| (Region::new(region), if region <= 4 { 40 } else { 1 })).collect();
-    let hot = Tenant { stalls: Some(&stalls), ..tenant(&a) };
-    assert_eq!(plan(DebloatPolicy::new(Order::Heat), &[hot]), "A5 A6 A7 A8 A1 A2 A3 A4");
-    assert_eq!(plan(DebloatPolicy::new(Order::Exact), &[hot]), "A1 A2 A3 A4 A5 A6 A7 A8");
+    let (emptiest_first, coldest_first) = ("A1 A2 A3 A4 A5 A6 A7 A8", "A5 A6 A7 A8 A1 A2 A3 A4");
+    // The emptiest are the hottest, and free hardly more.
+    assert_eq!(heat_of([300, 250], [97, 3]), coldest_first);
+    // They free four times as much for three times the cost, as measured with nine times the stalls.
+    assert_eq!(heat_of([410, 102], [90, 10]), emptiest_first);
+    assert_eq!(heat_of([300, 250], [5, 5]), emptiest_first);
+}
+
+#[test]
+fn who_was_not_sampled_beside_others_is_taken_to_be_cold() {
+    let (a, b) = (census(&[300, 300]), census(&[250, 250]));
+    let hot: BTreeMap<_, _> = (1..=2).map(|region| (Region::new(region), 50)).collect();
+    let tenants = [Tenant { stalls: Some(&hot), ..tenant(&a) }, tenant(&b)];
+    let cold = BTreeMap::new();
+    let told = [tenants[0], Tenant { stalls: Some(&cold), ..tenants[1] }];
+    let heat = DebloatPolicy::new(Order::Heat);
+    assert_eq!(plan(heat, &tenants), "B1 B2 A1 A2");
+    assert_eq!(heat.plan(&tenants), heat.plan(&told));
 }
 
 #[test]
@@ -107,11 +126,24 @@ fn heat_without_samples_is_exact() {
     let tenants = [tenant(&a), tenant(&b), tenant(&c)];
     let heat = DebloatPolicy::new(Order::Heat).plan(&tenants);
     assert!(heat.splits.iter().all(|split| split.stalls == 0.0), "a guess is not shown as a figure");
-    let densities = |plan: &SplitPlan| plan.splits.iter().map(|split| split.frees).collect::<Vec<_>>();
-    let exact = DebloatPolicy::new(Order::Exact).plan(&tenants);
-    // In steps of a fifth: 390 and 370 are alike, 220 and 210, 360 to 350.
-    for (ours, best) in densities(&heat).iter().zip(densities(&exact)) {
-        assert!((ours.as_f64() / best.as_f64() - 1.0).abs() < 0.2);
+    assert_eq!(heat.splits, DebloatPolicy::new(Order::Exact).plan(&tenants).splits);
+}
+
+/// Counts that differ by chance must not decide who gives.
+#[test]
+fn heat_takes_as_much_from_each_of_equal_processes() {
+    let same = census(&[[410; 100], [102; 100]].concat());
+    let samples = |process: u32| -> BTreeMap<Region, u32> {
+        (1..=200).map(|n| (Region::new(n), (8 + process) * if n > 100 { 4 } else { 1 })).collect()
+    };
+    let stalls: Vec<_> = [0, 1, 2, 3].map(samples).into();
+    let tenants: Vec<_> =
+        stalls.iter().map(|stalls| Tenant { stalls: Some(stalls), ..tenant(&same) }).collect();
+    let splits = DebloatPolicy::new(Order::Heat).plan(&tenants).splits;
+    for upto in [64, 200, 390] {
+        let given = |process| splits[..upto].iter().filter(|split| split.process == process).count();
+        let counts: Vec<_> = (0..4).map(given).collect();
+        assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 8, "{upto}: {counts:?}");
     }
 }
 

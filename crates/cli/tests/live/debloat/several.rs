@@ -1,11 +1,16 @@
 //! Whose huge pages go first, among several processes.
 
+use std::fs::read_to_string;
+use std::process::Command;
+use std::time::Duration;
+
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 
-use super::{Bloat, debloat, possible, report};
+use super::{Bloat, args, debloat, possible, report};
 use crate::cgroup::Cgroup;
+use crate::tool::{HUGEPILOT, LIMIT, Running};
 use crate::workload::sizes;
 
 #[track_caller]
@@ -31,6 +36,10 @@ fn the_protected_keep_all_and_the_preferred_give_first() {
     assert_eq!([&full, &empty, &kept].map(|one| of(&all, one).split), [9, 16, 0], "{done:?}");
     assert_eq!([&full, &empty, &kept].map(Bloat::split_regions), [16, 16, 0]);
     assert_eq!(of(&all, &kept).huge_pages_after, 16, "{done:?}");
+
+    let done = debloat(&pids, "--protect kept --amount 1GiB");
+    let short = report(done.exits(1));
+    assert!(short.warnings.iter().any(|warning| warning.contains("are protected")), "{done:?}");
 
     let nobody = debloat(&pids, "--protect nobody");
     nobody.exits(2).says(&["nobody"]);
@@ -94,4 +103,30 @@ fn a_cgroup_is_all_that_runs_in_it_and_below() {
     empty.exits(2).says(&["no process"]);
     debloat(&[], "--cgroup /sys/fs/cgroup/no/such").exits(2).says(&["/sys/fs/cgroup/no/such"]);
     debloat(&[], "").exits(2).says(&["--cgroup"]);
+}
+
+#[test]
+fn many_processes_are_sampled_through_the_same_rings() {
+    requires!(possible());
+    let cpus = read_to_string("/proc/cpuinfo").unwrap().matches("processor\t").count();
+    let start = |how| Bloat::is(Victim::c("bloated.c", &["1", "5", how]));
+    let mut victims: Vec<Bloat> = (0..30).map(|_| start("idle")).collect();
+    victims.push(start("busy"));
+    let pids: Vec<u32> = victims.iter().map(Bloat::pid).collect();
+    let mut command = Command::new(HUGEPILOT);
+    command.args(args(&pids, "--order heat --observe 2s --dry-run"));
+    let mut running = Running::start(command);
+    let maps = format!("/proc/{}/maps", running.pid());
+    let rings = || read_to_string(&maps).unwrap_or_default().matches("[perf_event]").count();
+    running.until("the rings", || rings() > 0);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(rings(), cpus);
+    let done = running.wait(LIMIT);
+    let report = report(done.exits(0));
+    let sampled = |one: &&ProcessDebloat| one.split_heat_ratio.is_some();
+    assert_eq!(
+        (report.processes.len(), report.processes.iter().filter(sampled).count()),
+        (31, 1),
+        "{done:?}"
+    );
 }

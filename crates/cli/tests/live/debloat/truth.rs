@@ -5,6 +5,7 @@ use hugepilot_units::{AddrRange, Bytes};
 
 use super::{Bloat, debloat, possible, report};
 use crate::look::{contents, total, touched, zero_pages};
+use crate::tool::hugepilot;
 use crate::workload::sizes;
 
 /// All densities there are, and some twice.
@@ -100,8 +101,12 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
 
         let amount = format!("--order {order} --amount 55%");
         let foretold = report(debloat(&[pid], &format!("{amount} --dry-run")).exits(0));
-        let sample = report(debloat(&[pid], "--sample 50%").exits(0));
-        debloat(&[pid], "--sample 1%").sane();
+        let sample = report(debloat(&[pid], &format!("{amount} --sample 50%")).exits(0));
+        let few = report(debloat(&[pid], "--sample 0% --amount 100%").exits(0));
+        assert!(
+            few.scanned_bytes > Bytes::ZERO && few.freed_bytes <= few.bloat_bytes + few.bloat_error_bytes,
+            "{few:?}"
+        );
         let observed = format!("{amount} --dry-run --observe 300ms");
         report(debloat(&[pid], &observed).exits(0));
         assert_eq!(figures(), before, "looking changed something");
@@ -111,6 +116,11 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
         assert!(sample.scanned_bytes < foretold.scanned_bytes, "{sample:?}");
         let off = sample.bloat_bytes.get().abs_diff(foretold.bloat_bytes.get());
         assert!(off <= sample.bloat_error_bytes.get() * 2, "{sample:?}");
+        // What is planned is for all, in steps of what each huge page that was read stands for.
+        let step = sizes().huge.get()
+            * (sizes().huge.get() * sample.huge_pages_before / sample.scanned_bytes.get() + 1);
+        assert!(sample.freed_bytes.get().abs_diff(sample.requested_bytes.get()) <= step, "{sample:?}");
+        assert_eq!(sample.processes[0].bloat_bytes_before, sample.bloat_bytes, "{sample:?}");
 
         let real = report(debloat(&[pid], &amount).exits(0));
         assert_eq!(real.huge_pages_split, foretold.huge_pages_split, "{order}");
@@ -131,6 +141,11 @@ fn what_a_child_shares_is_split_only_once_it_ended() {
     let child: u32 = victim.asked("fork", "forked")[0].parse().unwrap();
     let used = || total(pid, "Pss") + total(child, "Pss");
     let before = used();
+    // To read it would split and copy it.
+    for who in [pid, child] {
+        hugepilot(["status", "-p", &who.to_string()]).exits(0);
+        assert_eq!(victim.split_regions(), 0);
+    }
     for (who, more) in [(pid, ""), (child, ""), (pid, "--dry-run")] {
         let done = debloat(&[who], more);
         let report = report(done.exits(1));
