@@ -56,9 +56,9 @@ pub enum AllocError {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// THP is off for the system.
+    /// THP is off for the system, by this setting.
     #[error("transparent huge pages are set to never")]
-    ThpNever,
+    ThpNever(Setting),
     /// THP is off for this process.
     #[error(
         "transparent huge pages are off for this process: prctl(PR_SET_THP_DISABLE), which children inherit"
@@ -160,7 +160,9 @@ impl AllocError {
                     "echo {count} | sudo tee /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages{late}"
                 ))
             }
-            Self::ThpNever => fixed("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"),
+            Self::ThpNever(setting) => {
+                Some(format!("echo madvise | sudo tee {}", setting.path().to_str().unwrap_or_default()))
+            }
             Self::ThpDisabled => fixed("start the program from a shell that is not under it"),
             Self::Advice { backing: Backing::Collapse, .. } => {
                 fixed("a kernel of Linux 6.1 or newer with CONFIG_TRANSPARENT_HUGEPAGE")
@@ -201,7 +203,7 @@ impl AllocError {
             | Self::Alignment(_)
             | Self::Label
             | Self::Limit { .. }
-            | Self::ThpNever
+            | Self::ThpNever(_)
             | Self::ThpDisabled
             | Self::Nodes { .. } => None,
         }
@@ -231,7 +233,7 @@ mod tests {
         let table = [
             (AllocError::Overflow { count: 3, size: 1 << 40 }, "3 times 1TiB"),
             (AllocError::Alignment(Bytes::new(3)), "3B"),
-            (AllocError::ThpNever, "never"),
+            (AllocError::ThpNever(Setting::ThpEnabled), "never"),
             (AllocError::Map { len: Bytes::gib(1), errno: Errno::ENOMEM }, "1GiB cannot be mapped (ENOMEM)"),
             (AllocError::Look(Errno(25)), "page map"),
         ];

@@ -252,9 +252,10 @@ fn thp_set_to_never_is_refused_and_collapse_does_without() {
     requires!(Need::from(inherits.map_err(|error| error.to_string()).and_then(|text| {
         if text.contains("[inherit]") { Ok(()) } else { Err("pages of 2MiB are set apart".to_owned()) }
     })));
-    assert_eq!(map(M2, "thp").unwrap_err(), AllocError::ThpNever);
+    let never = AllocError::ThpNever(hugepilot_alloc::Setting::ThpEnabled);
+    assert_eq!(map(M2, "thp").unwrap_err(), never);
     let region = map(M2.times(4), "thp,base").unwrap();
-    assert_eq!((region.backing(), region.refused().next()), (Backing::Base, Some(&AllocError::ThpNever)));
+    assert_eq!((region.backing(), region.refused().next()), (Backing::Base, Some(&never)));
     let region = map(M2.times(4), "collapse");
     requires!(region.as_ref());
     let region = region.unwrap();

@@ -135,26 +135,24 @@ fn possible(backing: Backing, sys: &impl Sys) -> Result<()> {
     match backing {
         Backing::Base | Backing::Hugetlb2M | Backing::Hugetlb1G => Ok(()),
         Backing::Thp(_) | Backing::Collapse if sys.thp_disabled() => Err(AllocError::ThpDisabled),
-        Backing::Thp(_) if thp_is_never(sys) => Err(AllocError::ThpNever),
-        Backing::Thp(_) => Ok(()),
+        Backing::Thp(_) => thp_never(sys).map_or(Ok(()), |setting| Err(AllocError::ThpNever(setting))),
         Backing::Collapse if sys.knows(Advice::Collapse) => Ok(()),
         Backing::Collapse => Err(AllocError::Advice { backing, errno: Errno::EINVAL }),
     }
 }
 
-/// Whether advised memory gets no huge pages: the size's own setting counts, which may refer to the one for all sizes.
-/// One or two small files read.
-fn thp_is_never(sys: &impl Sys) -> bool {
-    let chosen = |setting, word: &str| {
+/// The setting, if any, for which even advised memory gets no huge pages: that of the size, which may refer to the one for
+/// all sizes. One or two small files read.
+fn thp_never(sys: &impl Sys) -> Option<Setting> {
+    let is = |setting, word: &str| {
         let mut buffer = [0; 64];
         let text = sys.setting(setting, &mut buffer)?;
         let (_, rest) = text.split_once('[')?;
         Some(rest.split_once(']')?.0 == word)
     };
-    if sys.sizes().huge == Bytes::mib(2) && chosen(Setting::Thp2MEnabled, "inherit") == Some(false) {
-        return chosen(Setting::Thp2MEnabled, "never") == Some(true);
-    }
-    chosen(Setting::ThpEnabled, "never") == Some(true)
+    let own = sys.sizes().huge == Bytes::mib(2) && is(Setting::Thp2MEnabled, "inherit") == Some(false);
+    let decides = if own { Setting::Thp2MEnabled } else { Setting::ThpEnabled };
+    (is(decides, "never") == Some(true)).then_some(decides)
 }
 
 /// Why `mmap` said no.
