@@ -49,7 +49,7 @@ impl Cost<'_> {
         let part = |part: fn(&(f64, f64)) -> f64| median(&stats.pairs.iter().map(part).collect::<Vec<_>>());
         let [backing, _, threads] = self.what;
         println!(
-            "{backing:<12} {threads} threads: {:.3} s bare, {:.3} s ours, {huge:.2} GiB huge; {}",
+            "{backing:<12} threads {threads}: {:.3} s bare, {:.3} s ours, {huge:.2} GiB huge; {}",
             part(|pair| pair.0),
             part(|pair| pair.1),
             stats.line()

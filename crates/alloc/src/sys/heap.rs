@@ -13,6 +13,9 @@ use hugepilot_units::{AddrRange, PageSizes};
 use super::{Advice, Linux, Pages, Setting, Sys};
 use crate::{Label, Numa};
 
+/// Bytes of one mapping.
+const MOST: usize = 256 << 20;
+
 // SAFETY: allocations of the global allocator are their owner's alone.
 unsafe impl Sys for Linux {
     fn sizes(&self) -> PageSizes {
@@ -21,6 +24,10 @@ unsafe impl Sys for Linux {
     fn map(&self, len: usize, align: usize, pages: Pages) -> Result<NonNull<u8>, Errno> {
         if pages != Pages::Plain || len == 0 {
             return Err(Errno::EINVAL);
+        }
+        // Miri gives up where the machine has no more.
+        if len > MOST {
+            return Err(Errno::ENOMEM);
         }
         let layout = Layout::from_size_align(len, align).map_err(|_| Errno::ENOMEM)?;
         // SAFETY: the length is not 0.
