@@ -149,9 +149,9 @@ impl<T, S: Sys> HugeVec<T, S> {
     /// # Errors
     /// As for [`Self::reserve`]; the items before stay.
     pub fn extend(&mut self, more: impl IntoIterator<Item = T>) -> Result<()> {
-        let more = more.into_iter();
+        let mut more = more.into_iter();
         self.reserve(more.size_hint().0)?;
-        more.into_iter().try_for_each(|item| self.push(item))
+        more.try_for_each(|item| self.push(item))
     }
 
     /// A vector of its own with clones of the items, and as much memory as they need.

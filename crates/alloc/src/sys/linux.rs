@@ -284,6 +284,43 @@ mod tests {
         unsafe { Linux.unmap(start, 2 << 20, align) };
     }
 
+    /// Each marks what it got, and sees its mark at the end: were it another's memory too, that would have its own there.
+    #[test]
+    fn threads_that_map_at_once_never_get_the_same_place() {
+        let (len, align) = (64 << 10, 32 << 20);
+        let work = |thread: u8| {
+            let mut live = Vec::new();
+            for turn in 0..400_usize {
+                let placed = map_placed(len, align, 0);
+                // All tries in a row may be lost to other threads.
+                let Ok(start) = placed.or_else(|_| map_trimmed(len, align)) else { panic!("no addresses") };
+                // SAFETY: freshly mapped.
+                unsafe { start.write_bytes(thread, len) };
+                live.push(start);
+                if turn % 3 != 0 {
+                    let start = live.swap_remove(turn % live.len());
+                    // SAFETY: mapped above and unmapped once, after the last use.
+                    unsafe {
+                        assert_eq!((start.read(), start.add(len - 1).read()), (thread, thread));
+                        Linux.unmap(start, len, align);
+                    }
+                }
+            }
+            for start in live {
+                // SAFETY: as above.
+                unsafe {
+                    assert_eq!((start.read(), start.add(len - 1).read()), (thread, thread));
+                    Linux.unmap(start, len, align);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for thread in 1..=4 {
+                scope.spawn(move || work(thread));
+            }
+        });
+    }
+
     #[test]
     fn more_than_the_address_space_is_refused() {
         assert_eq!(Linux.map(1 << 60, 4096, Pages::Plain), Err(Errno::ENOMEM));
