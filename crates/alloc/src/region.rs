@@ -59,7 +59,7 @@ unsafe impl<S: Sys> Sync for HugeRegion<S> {}
 
 impl HugeRegion {
     /// Maps at least `len` bytes, on the first backing of the chain that is to be had. Nothing is resident until touched
-    /// or [prefaulted](Self::prefault), except for pages of a pool bound to nodes. 5 to 20 µs.
+    /// or [prefaulted](Self::prefault), except for pages of a pool bound to nodes. 2 to 30 µs, as many settings must be read.
     ///
     /// # Errors
     /// [`AllocError::Empty`], [`AllocError::Overflow`], [`AllocError::Alignment`] and [`AllocError::Nodes`] for what is

@@ -51,7 +51,7 @@ impl Work {
 
 impl<S: Sys> HugeRegion<S> {
     /// Puts each huge page's worth that has been touched, and is not huge, on a huge page (`MADV_COLLAPSE`), and looks
-    /// afterwards. The rest of such a page becomes resident with it. 0.4 ms a huge page where free ones are at hand.
+    /// afterwards. The rest of such a page becomes resident with it. 0.4 to 1 ms a huge page where free ones are at hand.
     /// Memory on a pool is huge already; parts without huge pages ([`Backing::Base`](crate::Backing::Base)) are refused with
     /// EINVAL.
     ///

@@ -13,7 +13,7 @@ use crate::{Backing, Result, Sys};
 
 impl<S: Sys> HugeRegion<S> {
     /// Makes it at least `len` bytes long; its first `keep` bytes keep their contents, and it may move. Base pages, THP
-    /// for all of it and collapse grow by moving page tables (`mremap`), 1 µs a huge page. Memory on a pool, in which
+    /// for all of it and collapse grow by moving page tables (`mremap`), 0.2 ms a GiB. Memory on a pool, in which
     /// a mapping cannot grow, THP for a part, and an alignment above base pages are mapped anew by the whole chain and
     /// copied: then both are there for a moment.
     ///

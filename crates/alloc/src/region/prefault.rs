@@ -14,8 +14,8 @@ use crate::{AllocError, Backing, Result, Sys};
 
 impl<S: Sys> HugeRegion<S> {
     /// Makes all pages resident and writable (`MADV_POPULATE_WRITE`), each of `threads` threads a part of whole huge
-    /// pages; then collapses, if that is the backing. Costs what the kernel takes to clear the memory, 0.1 to 0.5 s a
-    /// GiB and thread. Where a thread cannot be started, the caller's does its part. With one thread, nothing is
+    /// pages; then collapses, if that is the backing. Costs what the kernel takes to clear the memory, 0.1 to 0.3 s a
+    /// GiB. Where a thread cannot be started, the caller's does its part. With one thread, nothing is
     /// allocated.
     ///
     /// # Errors
