@@ -49,7 +49,8 @@ fn steps(scope: Scope, report: &mut Report) -> Result<()> {
         return Ok(());
     }
     // One at a time: they watch, and change, what all processes share.
-    let live = ["test", "--release", "-p", "hugepilot-cli", "--test", "live", "--", "--test-threads=1"];
+    let crates = ["-p", "hugepilot-cli", "-p", "hugepilot-alloc"];
+    let live = [&["test", "--release"], &crates[..], &["--test", "live", "--", "--test-threads=1"]].concat();
     let log = SkipLog::fresh("live")?;
     let tested = report.step("live", || log.tests(cargo(&live).env("HUGEPILOT_LIVE", "1")));
     // In the workspace run the same tests skipped themselves, because nobody had asked for them.

@@ -1,5 +1,6 @@
 //! Benchmarks by name. Each lies in a file of its own and has a line in [`BENCHES`].
 
+mod alloc;
 mod bloat_free;
 mod census;
 mod debloat;
@@ -28,6 +29,11 @@ struct Bench {
 }
 
 const BENCHES: &[Bench] = &[
+    Bench {
+        name: "alloc",
+        about: "what does our own memory cost beyond the kernel's part? [PAIRS=9] [SIZE=4GiB] [BACKING…]",
+        run: alloc::run,
+    },
     Bench {
         name: "bloat-free",
         about: "what does de-bloating cost programs without bloat? [PAIRS=10] [SIZE=2GiB]",

@@ -1,0 +1,233 @@
+//! Which pages memory is to be on, and what to take where they are not to be had.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hugepilot_units::{AddrRange, Bytes, ParseError, VirtAddr};
+
+const EXPECTED_BACKING: &str =
+    "base, thp, thp:30% (the first 30 %), thp:20-50%, collapse, hugetlb-2m or hugetlb-1g";
+const EXPECTED_CHAIN: &str = "backings in the order to try them, each once, such as hugetlb-2m,thp,base";
+
+/// The pages that memory is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Base pages (`MADV_NOHUGEPAGE`), whatever the system is set to.
+    Base,
+    /// Transparent huge pages from the first touch on (`MADV_HUGEPAGE`), as far as the kernel finds free ones; it says
+    /// nothing where it does not, so look at what was got. Zheng's first approach.
+    Thp(Part),
+    /// Base pages at first, as the system is set; once they are filled, [`HugeRegion::collapse`](crate::HugeRegion::collapse)
+    /// puts them on huge pages. Works where THP is set to `never`, and tells what it could not do.
+    Collapse,
+    /// Pages of the hugetlb pool of 2 MiB, set aside when the memory is mapped. Zheng's second approach.
+    Hugetlb2M,
+    /// The same of 1 GiB: any length is rounded up to that.
+    Hugetlb1G,
+}
+
+impl Backing {
+    /// Transparent huge pages for all of the memory.
+    pub const THP: Self = Self::Thp(Part::WHOLE);
+
+    /// The size of its page in the hugetlb pools; `None` for those without a pool.
+    pub const fn pool_page(self) -> Option<Bytes> {
+        match self {
+            Self::Hugetlb2M => Some(Bytes::mib(2)),
+            Self::Hugetlb1G => Some(Bytes::gib(1)),
+            Self::Base | Self::Thp(_) | Self::Collapse => None,
+        }
+    }
+}
+
+/// Reads back as the same backing.
+impl fmt::Display for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Base => f.write_str("base"),
+            Self::Thp(Part::WHOLE) => f.write_str("thp"),
+            Self::Thp(Part { from: 0, to }) => write!(f, "thp:{to}%"),
+            Self::Thp(Part { from, to }) => write!(f, "thp:{from}-{to}%"),
+            Self::Collapse => f.write_str("collapse"),
+            Self::Hugetlb2M => f.write_str("hugetlb-2m"),
+            Self::Hugetlb1G => f.write_str("hugetlb-1g"),
+        }
+    }
+}
+
+impl FromStr for Backing {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let fail = || ParseError { expected: EXPECTED_BACKING, found: text.to_owned() };
+        Ok(match text.trim() {
+            "base" => Self::Base,
+            "thp" => Self::THP,
+            "collapse" => Self::Collapse,
+            "hugetlb-2m" => Self::Hugetlb2M,
+            "hugetlb-1g" => Self::Hugetlb1G,
+            other => {
+                let part =
+                    other.strip_prefix("thp:").and_then(|part| part.strip_suffix('%')).ok_or_else(fail)?;
+                let (from, to) = part.split_once('-').unwrap_or(("0", part));
+                let percent = |text: &str| text.parse::<u8>().map_err(|_| fail());
+                Self::Thp(Part::percent(percent(from)?, percent(to)?).ok_or_else(fail)?)
+            }
+        })
+    }
+}
+
+/// A part of a region, in percent of its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    from: u8,
+    to: u8,
+}
+
+impl Part {
+    /// All of it.
+    pub const WHOLE: Self = Self { from: 0, to: 100 };
+
+    /// From `from` to `to` percent; `None` unless `from < to <= 100`.
+    pub const fn percent(from: u8, to: u8) -> Option<Self> {
+        if from < to && to <= 100 { Some(Self { from, to }) } else { None }
+    }
+
+    /// The part of `range`, both ends rounded down to units of `huge` counted from its start.
+    pub(crate) fn of(self, range: AddrRange, huge: Bytes) -> AddrRange {
+        let units = range.len().get() / huge.get();
+        // Lengths are below 2^63, so a hundred times their huge pages fit.
+        let at = |percent: u8| -> VirtAddr {
+            if percent == 100 {
+                range.end
+            } else {
+                range.start.plus(huge.times(units * u64::from(percent) / 100))
+            }
+        };
+        AddrRange::new(at(self.from), at(self.to))
+    }
+}
+
+/// Backings in the order in which they are tried, each at most once. A chain of one never falls back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Chain {
+    links: [Backing; Self::MOST],
+    len: usize,
+}
+
+impl Chain {
+    /// Backings in a chain at most.
+    pub const MOST: usize = 5;
+
+    /// `thp,base`: huge pages where they are to be had, without a pool.
+    pub const THP_OR_BASE: Self = Self::only(Backing::THP).then(Backing::Base);
+
+    /// That one or an error.
+    pub const fn only(backing: Backing) -> Self {
+        Self { links: [backing; Self::MOST], len: 1 }
+    }
+
+    /// And where all before are not to be had, `backing`.
+    ///
+    /// # Panics
+    /// For more than [`Self::MOST`] backings.
+    #[must_use]
+    pub const fn then(mut self, backing: Backing) -> Self {
+        assert!(self.len < Self::MOST, "a chain has five backings at most");
+        self.links[self.len] = backing;
+        self.len += 1;
+        self
+    }
+
+    /// The backings, first choice first; never empty.
+    pub fn backings(&self) -> &[Backing] {
+        &self.links[..self.len]
+    }
+}
+
+impl From<Backing> for Chain {
+    fn from(backing: Backing) -> Self {
+        Self::only(backing)
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Chain").field(&self.backings()).finish()
+    }
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, backing) in self.backings().iter().enumerate() {
+            write!(f, "{}{backing}", if i == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Chain {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut chain: Option<Self> = None;
+        for part in text.split(',') {
+            let backing: Backing = part.parse()?;
+            chain = Some(match chain {
+                None => Self::only(backing),
+                Some(chain) if chain.len < Self::MOST && !chain.backings().contains(&backing) => {
+                    chain.then(backing)
+                }
+                Some(_) => return Err(ParseError { expected: EXPECTED_CHAIN, found: text.to_owned() }),
+            });
+        }
+        chain.ok_or_else(|| ParseError { expected: EXPECTED_CHAIN, found: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn chains_read_back_what_they_print() {
+        let texts =
+            ["base", "hugetlb-2m,thp,base", "hugetlb-1g,hugetlb-2m,collapse", "thp:30%,base", "thp:20-50%"];
+        for text in texts {
+            assert_eq!(text.parse::<Chain>().unwrap().to_string(), text);
+        }
+        assert_eq!(" hugetlb-2m , thp:100%".parse::<Chain>().unwrap().to_string(), "hugetlb-2m,thp");
+        assert_eq!("thp,base".parse::<Chain>().unwrap(), Chain::THP_OR_BASE);
+    }
+
+    #[test]
+    fn what_is_no_chain_is_refused() {
+        let texts =
+            ["", ",", "thp,", "huge", "thp:", "thp:0%", "thp:50-20%", "thp:101%", "thp:-5%", "base,base"];
+        for text in texts {
+            assert!(text.parse::<Chain>().is_err(), "{text}");
+        }
+        let many = "base,thp,collapse,hugetlb-2m,hugetlb-1g,thp:1%";
+        assert!(many.parse::<Chain>().unwrap_err().to_string().contains("each once"));
+    }
+
+    #[test]
+    fn parts_are_whole_huge_pages_and_the_last_reaches_the_end() {
+        let range = AddrRange::at(VirtAddr::new(8 << 20), Bytes::mib(14));
+        let part = |from, to| Part::percent(from, to).unwrap().of(range, Bytes::mib(2));
+        assert_eq!(part(0, 100), range);
+        assert_eq!(part(0, 50), AddrRange::at(VirtAddr::new(8 << 20), Bytes::mib(6)));
+        assert_eq!(part(50, 100), AddrRange::at(VirtAddr::new(14 << 20), Bytes::mib(8)));
+        assert!(part(0, 1).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        #[cfg_attr(miri, ignore = "no memory is at stake")]
+        fn parsing_never_panics(text in "[a-z0-9:,%-]{0,32}") {
+            if let Ok(chain) = text.parse::<Chain>() {
+                prop_assert_eq!(chain.to_string().parse::<Chain>().unwrap(), chain);
+            }
+        }
+    }
+}

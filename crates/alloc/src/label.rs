@@ -1,0 +1,73 @@
+//! The name of memory in `/proc/PID/maps`.
+
+use std::ffi::CStr;
+use std::fmt;
+
+use crate::{AllocError, Result};
+
+/// A name that the kernel takes for anonymous memory (`[anon:NAME]`): up to 79 printable ASCII characters, none of
+/// ``[]\$` `` (prctl(2), `PR_SET_VMA_ANON_NAME`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Label {
+    /// Ends with at least one zero.
+    text: [u8; Self::MOST + 1],
+    len: usize,
+}
+
+impl Label {
+    /// Characters at most.
+    pub const MOST: usize = 79;
+
+    /// `name`, checked.
+    ///
+    /// # Errors
+    /// [`AllocError::Label`] for a name the kernel would refuse.
+    pub fn new(name: &str) -> Result<Self> {
+        let fits = |byte: u8| (b' '..=b'~').contains(&byte) && !b"[]\\$`".contains(&byte);
+        if name.is_empty() || name.len() > Self::MOST || !name.bytes().all(fits) {
+            return Err(AllocError::Label);
+        }
+        let mut text = [0; Self::MOST + 1];
+        text[..name.len()].copy_from_slice(name.as_bytes());
+        Ok(Self { text, len: name.len() })
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.len]).unwrap_or_default()
+    }
+
+    /// The name as the kernel reads it.
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.text).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_the_kernel_takes() {
+        let longest = "x".repeat(Label::MOST);
+        for name in ["index", "my program: edges (2)", &longest] {
+            let label = Label::new(name).unwrap();
+            assert_eq!((label.as_str(), label.as_c_str().to_str().unwrap()), (name, name));
+        }
+        for name in ["", "a[b]", "a\\b", "$x", "`", "a\nb", "a\0b", "ä", &"x".repeat(Label::MOST + 1)] {
+            assert_eq!(Label::new(name).unwrap_err(), AllocError::Label, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! From what was asked for to a mapping: the chain, link by link.
+//!
+//! # Safety
+//! Memory that was mapped belongs to a [`HugeRegion`] at once, so that whatever fails afterwards gives it back.
+#![allow(unsafe_code)]
+
+use hugepilot_record::Errno;
+use hugepilot_units::{AddrRange, Bytes};
+
+use super::{HugeRegion, Named, Refused};
+use crate::error::MOST_ALIGN;
+use crate::{Advice, AllocError, Backing, Chain, Fork, Numa, Options, Pages, Pool, Result, Setting, Sys};
+
+impl<S: Sys> HugeRegion<S> {
+    /// As [`HugeRegion::map`], by the calls of `sys`.
+    ///
+    /// # Errors
+    /// As for [`HugeRegion::map`].
+    pub fn map_on(sys: S, len: Bytes, options: &Options) -> Result<Self> {
+        if len == Bytes::ZERO {
+            return Err(AllocError::Empty);
+        }
+        if !options.align.get().is_power_of_two() || options.align > MOST_ALIGN {
+            return Err(AllocError::Alignment(options.align));
+        }
+        options.numa.check(&sys)?;
+        let mut refused: Refused = [None; Chain::MOST];
+        let mut last = AllocError::Empty;
+        for (backing, note) in options.chain.backings().iter().zip(&mut refused) {
+            match Self::map_one(sys.clone(), len, options, *backing) {
+                Ok(mut region) => {
+                    region.refused = refused;
+                    return Ok(region);
+                }
+                Err(error) => (*note, last) = (Some(error), error),
+            }
+        }
+        Err(last)
+    }
+
+    /// On that backing.
+    fn map_one(sys: S, len: Bytes, options: &Options, backing: Backing) -> Result<Self> {
+        let (rounded, align) = shape(len, options.align, backing, &sys)?;
+        possible(backing, &sys)?;
+        let pages = backing.pool_page().map_or(Pages::Plain, Pages::Pool);
+        let start = sys.map(rounded, align, pages).map_err(|errno| refusal(len, backing, errno, &sys))?;
+        let mut region = Self {
+            start,
+            len: rounded,
+            align,
+            asked_len: len,
+            options: *options,
+            backing,
+            refused: [None; Chain::MOST],
+            named: Named::NotAsked,
+            sys,
+        };
+        region.furnish()?;
+        Ok(region)
+    }
+
+    /// Tells the kernel all that it must know before the first touch.
+    fn furnish(&mut self) -> Result<()> {
+        let (start, len) = (self.start, self.len);
+        self.advise_pages()?;
+        if let Some(nodes) = self.options.numa.nodes() {
+            self.sys
+                .bind(start, len, self.options.numa)
+                .map_err(|errno| AllocError::Bind { nodes, errno })?;
+        }
+        if self.options.fork == Fork::Absent {
+            // SAFETY: this is our mapping.
+            unsafe { self.sys.advise(start, len, Advice::DontFork) }
+                .map_err(|errno| self.cannot_map(errno))?;
+        }
+        if let Some(name) = &self.options.name {
+            self.named = self.sys.name(start, len, name).map_or_else(Named::Refused, |()| Named::Yes);
+        }
+        // A pool sets pages aside without regard to nodes; where the right node has none, touching would be SIGBUS.
+        if self.backing.pool_page().is_some() && self.options.numa != Numa::Default {
+            self.prefault(1)?;
+        }
+        Ok(())
+    }
+
+    /// Huge pages where the backing wants them, and none where it does not.
+    fn advise_pages(&self) -> Result<()> {
+        let whole = self.range();
+        let huge = match self.backing {
+            Backing::Collapse | Backing::Hugetlb2M | Backing::Hugetlb1G => return Ok(()),
+            Backing::Base => AddrRange::at(whole.start, Bytes::ZERO),
+            Backing::Thp(part) => part.of(whole, self.sys.sizes().huge),
+        };
+        let before = AddrRange::new(whole.start, huge.start);
+        let after = AddrRange::new(huge.end, whole.end);
+        for (part, advice) in [(before, Advice::NoHuge), (huge, Advice::Huge), (after, Advice::NoHuge)] {
+            if part.is_empty() {
+                continue;
+            }
+            let (offset, len) = (part.start.since(whole.start).as_usize(), part.len().as_usize());
+            // SAFETY: the part lies in our mapping.
+            let done = unsafe { self.sys.advise(self.start.add(offset), len, advice) };
+            match (done, advice) {
+                // A kernel without THP refuses to be told not to use it, too.
+                (Ok(()), _) | (Err(Errno::EINVAL), Advice::NoHuge) => {}
+                (Err(errno @ Errno::ENOMEM), _) => return Err(self.cannot_map(errno)),
+                (Err(errno), _) => return Err(AllocError::Advice { backing: self.backing, errno }),
+            }
+        }
+        Ok(())
+    }
+
+    const fn cannot_map(&self, errno: Errno) -> AllocError {
+        AllocError::Map { len: self.asked_len, errno }
+    }
+}
+
+/// Length and alignment, rounded up to the pages of the backing. Huge pages fit only into whole ones.
+fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) -> Result<(usize, usize)> {
+    let sizes = sys.sizes();
+    let unit = match backing {
+        Backing::Base => sizes.base,
+        Backing::Thp(_) | Backing::Collapse => sizes.huge,
+        Backing::Hugetlb2M => Bytes::mib(2),
+        Backing::Hugetlb1G => Bytes::gib(1),
+    };
+    let rounded = len.get().checked_next_multiple_of(unit.get()).and_then(|len| isize::try_from(len).ok());
+    let overflow =
+        || AllocError::Overflow { count: 1, size: usize::try_from(len.get()).unwrap_or(usize::MAX) };
+    Ok((rounded.ok_or_else(overflow)?.unsigned_abs(), align.max(unit).as_usize()))
+}
+
+/// Refuses what the settings exclude, and the kernel would accept in silence.
+fn possible(backing: Backing, sys: &impl Sys) -> Result<()> {
+    match backing {
+        Backing::Base | Backing::Hugetlb2M | Backing::Hugetlb1G => Ok(()),
+        Backing::Thp(_) | Backing::Collapse if sys.thp_disabled() => Err(AllocError::ThpDisabled),
+        Backing::Thp(_) => thp_never(sys).map_or(Ok(()), |setting| Err(AllocError::ThpNever(setting))),
+        Backing::Collapse if sys.knows(Advice::Collapse) => Ok(()),
+        Backing::Collapse => Err(AllocError::Advice { backing, errno: Errno::EINVAL }),
+    }
+}
+
+/// The setting, if any, for which even advised memory gets no huge pages: that of the size, which may refer to the one for
+/// all sizes. One or two small files read.
+fn thp_never(sys: &impl Sys) -> Option<Setting> {
+    let is = |setting, word: &str| {
+        let mut buffer = [0; 64];
+        let text = sys.setting(setting, &mut buffer)?;
+        let (_, rest) = text.split_once('[')?;
+        Some(rest.split_once(']')?.0 == word)
+    };
+    let own = sys.sizes().huge == Bytes::mib(2) && is(Setting::Thp2MEnabled, "inherit") == Some(false);
+    let decides = if own { Setting::Thp2MEnabled } else { Setting::ThpEnabled };
+    (is(decides, "never") == Some(true)).then_some(decides)
+}
+
+/// Why `mmap` said no.
+fn refusal(len: Bytes, backing: Backing, errno: Errno, sys: &impl Sys) -> AllocError {
+    let Some(page) = backing.pool_page() else { return AllocError::Map { len, errno } };
+    let (pool, wanted) = (Pool::read(page, sys), len.get().div_ceil(page.get()));
+    match errno {
+        Errno::ENOMEM if pool.spare() < wanted => AllocError::PoolEmpty { page, wanted, pool, errno },
+        // A kernel that was built for larger base pages has pools of other sizes.
+        Errno::EINVAL | Errno(2 | 19) => AllocError::NoPool { page, errno },
+        errno => AllocError::Map { len, errno },
+    }
+}

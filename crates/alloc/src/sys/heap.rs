@@ -1,0 +1,64 @@
+//! For Miri, which knows no huge pages: memory from the global allocator, zeroed, and no answer to any question.
+//!
+//! # Safety
+//! Each mapping is one allocation, given back with the layout that it was made with.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+use hugepilot_record::{Errno, PageRun};
+use hugepilot_units::{AddrRange, PageSizes};
+
+use super::{Advice, Linux, Pages, Setting, Sys};
+use crate::{Label, Numa};
+
+/// Bytes of one mapping.
+const MOST: usize = 256 << 20;
+
+// SAFETY: allocations of the global allocator are their owner's alone.
+unsafe impl Sys for Linux {
+    fn sizes(&self) -> PageSizes {
+        PageSizes::X86_64
+    }
+    fn map(&self, len: usize, align: usize, pages: Pages) -> Result<NonNull<u8>, Errno> {
+        if pages != Pages::Plain || len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        // Miri gives up where the machine has no more.
+        if len > MOST {
+            return Err(Errno::ENOMEM);
+        }
+        let layout = Layout::from_size_align(len, align).map_err(|_| Errno::ENOMEM)?;
+        // SAFETY: the length is not 0.
+        NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(Errno::ENOMEM)
+    }
+    unsafe fn unmap(&self, start: NonNull<u8>, len: usize, align: usize) {
+        // SAFETY: by contract allocated by `map` with this length and alignment, which made a layout there.
+        unsafe { dealloc(start.as_ptr(), Layout::from_size_align_unchecked(len, align)) };
+    }
+    unsafe fn grow(&self, _start: NonNull<u8>, _old: usize, _new: usize) -> Result<NonNull<u8>, Errno> {
+        Err(Errno::ENOSYS)
+    }
+    unsafe fn advise(&self, _start: NonNull<u8>, _len: usize, _advice: Advice) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn knows(&self, _advice: Advice) -> bool {
+        true
+    }
+    fn name(&self, _start: NonNull<u8>, _len: usize, _name: &Label) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+    fn bind(&self, _start: NonNull<u8>, _len: usize, _numa: Numa) -> Result<(), Errno> {
+        Err(Errno::ENOSYS)
+    }
+    fn scan(&self, _range: AddrRange, _each: &mut dyn FnMut(PageRun)) -> Result<(), Errno> {
+        Err(Errno::ENOSYS)
+    }
+    fn setting<'a>(&self, _setting: Setting, _buffer: &'a mut [u8]) -> Option<&'a str> {
+        None
+    }
+    fn thp_disabled(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,199 @@
+//! For tests: the kernel, but calls fail when the script says so, settings read as the script says, a pool is played with
+//! plain memory, and what is mapped is counted.
+//!
+//! # Safety
+//! Memory comes from [`Linux`] and goes back to it. The script only says no, or keeps advice from the kernel.
+#![allow(unsafe_code)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hugepilot_record::{Errno, PageRun};
+use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
+
+use super::{Advice, Linux, Pages, Setting, Sys};
+use crate::{Label, Numa};
+
+/// A call that can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Call {
+    Map,
+    Grow,
+    Advise(i32),
+    Name,
+    Bind,
+    Scan,
+}
+
+impl From<Advice> for Call {
+    fn from(advice: Advice) -> Self {
+        Self::Advise(advice as i32)
+    }
+}
+
+/// A handle on a script; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scripted(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Calls that fail, and after how many successes.
+    fail: HashMap<Call, (usize, Errno)>,
+    settings: HashMap<Setting, String>,
+    thp_disabled: bool,
+    /// Free pages of the pools that are played, by page size.
+    pools: BTreeMap<Bytes, u64>,
+    /// Length, alignment and pages of what is mapped, by address.
+    mapped: BTreeMap<usize, (usize, usize, Pages)>,
+    calls: HashMap<Call, usize>,
+}
+
+impl Scripted {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no test panics while it holds the script")
+    }
+
+    /// `call` fails from its `after`-th time on, counted from 0.
+    pub(crate) fn fail(&self, call: impl Into<Call>, after: usize, errno: Errno) {
+        self.state().fail.insert(call.into(), (after, errno));
+    }
+    /// All calls succeed again.
+    pub(crate) fn relent(&self) {
+        self.state().fail.clear();
+    }
+    /// `setting` reads as `text`.
+    pub(crate) fn set(&self, setting: Setting, text: &str) {
+        self.state().settings.insert(setting, text.to_owned());
+    }
+    /// THP is off for the process.
+    pub(crate) fn disable_thp(&self) {
+        self.state().thp_disabled = true;
+    }
+    /// There is a pool with so many pages of this size.
+    pub(crate) fn pool(&self, page: Bytes, pages: u64) {
+        self.state().pools.insert(page, pages);
+    }
+    /// Free pages of the pool.
+    pub(crate) fn pool_free(&self, page: Bytes) -> u64 {
+        self.state().pools.get(&page).copied().unwrap_or(0)
+    }
+    /// How many mappings there are now.
+    pub(crate) fn mappings(&self) -> usize {
+        self.state().mapped.len()
+    }
+    /// How often `call` was made.
+    pub(crate) fn calls(&self, call: impl Into<Call>) -> usize {
+        self.state().calls.get(&call.into()).copied().unwrap_or(0)
+    }
+
+    fn called(&self, call: impl Into<Call>) -> Result<(), Errno> {
+        let (mut state, call) = (self.state(), call.into());
+        *state.calls.entry(call).or_default() += 1;
+        match state.fail.get_mut(&call) {
+            Some((0, errno)) => Err(*errno),
+            Some((after, _)) => {
+                *after -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+// SAFETY: memory comes from `Linux`.
+unsafe impl Sys for Scripted {
+    fn sizes(&self) -> PageSizes {
+        Linux.sizes()
+    }
+
+    fn map(&self, len: usize, align: usize, pages: Pages) -> Result<NonNull<u8>, Errno> {
+        self.called(Call::Map)?;
+        if let Pages::Pool(page) = pages {
+            let wanted = len as u64 / page.get();
+            assert_eq!(wanted * page.get(), len as u64, "whole pages of the pool");
+            let mut state = self.state();
+            let free = state.pools.get_mut(&page).ok_or(Errno::EINVAL)?;
+            *free = free.checked_sub(wanted).ok_or(Errno::ENOMEM)?;
+        }
+        let start = Linux.map(len, align, Pages::Plain)?;
+        assert!(start.as_ptr().addr().is_multiple_of(align));
+        self.state().mapped.insert(start.as_ptr().addr(), (len, align, pages));
+        Ok(start)
+    }
+
+    unsafe fn unmap(&self, start: NonNull<u8>, len: usize, align: usize) {
+        let mut state = self.state();
+        let was = state.mapped.remove(&start.as_ptr().addr()).expect("mapped, and not unmapped yet");
+        assert_eq!((was.0, was.1), (len, align), "unmapped as it was mapped");
+        if let Pages::Pool(page) = was.2 {
+            *state.pools.entry(page).or_default() += len as u64 / page.get();
+        }
+        // SAFETY: by contract, and as just checked.
+        unsafe { Linux.unmap(start, len, align) };
+    }
+
+    unsafe fn grow(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<NonNull<u8>, Errno> {
+        self.called(Call::Grow)?;
+        let was = self.state().mapped[&start.as_ptr().addr()];
+        assert_eq!((was.0, was.2), (old, Pages::Plain), "a pool's mapping cannot grow");
+        // SAFETY: by contract.
+        let moved = unsafe { Linux.grow(start, old, new) }?;
+        let mut state = self.state();
+        state.mapped.remove(&start.as_ptr().addr());
+        state.mapped.insert(moved.as_ptr().addr(), (new, was.1, was.2));
+        Ok(moved)
+    }
+
+    unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
+        self.called(advice)?;
+        let from = start.as_ptr().addr();
+        let (first, (mapped, ..)) =
+            self.state().mapped.range(..=from).next_back().map(|(&at, &of)| (at, of)).expect("mapped");
+        assert!(from + len <= first + mapped, "advice stays inside of a mapping");
+        // SAFETY: as just checked.
+        unsafe { Linux.advise(start, len, advice) }
+    }
+
+    fn knows(&self, advice: Advice) -> bool {
+        self.state()
+            .fail
+            .get(&advice.into())
+            .is_none_or(|&(after, errno)| (after, errno) != (0, Errno::EINVAL))
+    }
+
+    fn name(&self, start: NonNull<u8>, len: usize, name: &Label) -> Result<(), Errno> {
+        self.called(Call::Name)?;
+        Linux.name(start, len, name)
+    }
+
+    fn bind(&self, _start: NonNull<u8>, _len: usize, _numa: Numa) -> Result<(), Errno> {
+        self.called(Call::Bind)
+    }
+
+    fn scan(&self, range: AddrRange, each: &mut dyn FnMut(PageRun)) -> Result<(), Errno> {
+        self.called(Call::Scan)?;
+        let state = self.state();
+        let inside = state.mapped.iter().any(|(&at, &(len, ..))| {
+            AddrRange::at(VirtAddr::new(at as u64), Bytes::new(len as u64)).covers(range)
+        });
+        drop(state);
+        assert!(inside, "only what is mapped is looked at");
+        Linux.scan(range, each)
+    }
+
+    fn setting<'a>(&self, setting: Setting, buffer: &'a mut [u8]) -> Option<&'a str> {
+        let state = self.state();
+        let Some(text) = state.settings.get(&setting) else {
+            drop(state);
+            return Linux.setting(setting, buffer);
+        };
+        let copy = buffer.get_mut(..text.len())?;
+        copy.copy_from_slice(text.as_bytes());
+        std::str::from_utf8(copy).ok()
+    }
+
+    fn thp_disabled(&self) -> bool {
+        self.state().thp_disabled
+    }
+}

@@ -1,0 +1,71 @@
+//! What our own memory on huge pages costs beyond what the kernel takes for the same pages.
+//!
+//! Mapped, prefaulted and freed, by the crate and by bare system calls in turn, each in a process of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::pairs::{median, pairs};
+use crate::run::{self, cargo};
+
+const BACKINGS: [&str; 5] = ["base", "thp", "collapse", "hugetlb-2m", "hugetlb-1g"];
+const THREADS: [&str; 2] = ["1", "2"];
+
+/// `[PAIRS=9] [SIZE=4GiB] [BACKING…]`
+pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
+    let count: usize = args.first().map_or(Ok(9), |text| text.parse()).context("PAIRS is a number")?;
+    ensure!(count >= 5, "fewer than 5 pairs show no spread");
+    let size = args.get(1).unwrap_or(&"4GiB");
+    let backings = args.get(2..).filter(|some| !some.is_empty()).unwrap_or(&BACKINGS);
+    run::run(&mut cargo(&["build", "--release", "-p", "hugepilot-alloc", "--example", "cost"]))?;
+    let cost = run::target().join("release/examples/cost");
+    println!("{size}: mapped, prefaulted and freed; ours / bare system calls, goal at most 1.10");
+    for backing in backings {
+        for threads in THREADS {
+            let cost = Cost { program: &cost, what: [backing, size, threads] };
+            if let Err(error) = cost.compare(count) {
+                println!("{backing:<12} not measured: {error}");
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The example that measures, and what it is to measure.
+struct Cost<'a> {
+    program: &'a PathBuf,
+    what: [&'a str; 3],
+}
+
+impl Cost<'_> {
+    /// A line with the medians and the ratios.
+    fn compare(&self, count: usize) -> Result<()> {
+        let (_, huge) = self.measure("ours")?;
+        let seconds = |who| self.measure(who).expect("what ran once runs again").0;
+        let stats = pairs(count, || seconds("bare"), || seconds("ours"));
+        let part = |part: fn(&(f64, f64)) -> f64| median(&stats.pairs.iter().map(part).collect::<Vec<_>>());
+        let [backing, _, threads] = self.what;
+        println!(
+            "{backing:<12} threads {threads}: {:.3} s bare, {:.3} s ours, {huge:.2} GiB huge; {}",
+            part(|pair| pair.0),
+            part(|pair| pair.1),
+            stats.line()
+        );
+        Ok(())
+    }
+
+    /// Seconds, and GiB on huge pages.
+    #[allow(clippy::cast_precision_loss)]
+    fn measure(&self, who: &str) -> Result<(f64, f64)> {
+        let output = Command::new(self.program).arg(who).args(self.what).output()?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let text = String::from_utf8(output.stdout)?;
+        let (nanos, huge) = text.trim().split_once(' ').context("two numbers")?;
+        Ok((nanos.parse::<u64>()? as f64 / 1e9, huge.parse::<u64>()? as f64 / f64::from(1 << 30)))
+    }
+}
