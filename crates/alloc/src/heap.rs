@@ -84,9 +84,16 @@ pub struct Heap<S: Sys = Linux> {
     /// That of the core, for one look; no thread's before there is one.
     id: AtomicU64,
     core: AtomicPtr<Core<S>>,
-    options: Options,
+    options: Asked,
     reserve: Bytes,
     sys: S,
+}
+
+/// What the heap is to be like.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Known(Options),
+    Later(fn() -> Options),
 }
 
 // SAFETY: the core is shared by all threads under its lock, and what a thread has is reached through its own slot only.
@@ -104,6 +111,12 @@ impl Heap {
     pub const fn new(options: Options) -> Self {
         Self::new_on(Linux, options)
     }
+
+    /// The same, asking `options` once it needs memory: for a static heap whose options are not known when it is compiled.
+    /// What it allocates from the heap itself is served with whatever it returns when it is asked meanwhile.
+    pub const fn asking(options: fn() -> Options) -> Self {
+        Self::with(Linux, Asked::Later(options))
+    }
 }
 
 impl<S: Sys> Heap<S> {
@@ -112,6 +125,10 @@ impl<S: Sys> Heap<S> {
 
     /// As [`Heap::new`], by the calls of `sys`.
     pub const fn new_on(sys: S, options: Options) -> Self {
+        Self::with(sys, Asked::Known(options))
+    }
+
+    const fn with(sys: S, options: Asked) -> Self {
         let (id, core) = (AtomicU64::new(NO_ID), AtomicPtr::new(ptr::null_mut()));
         Self { id, core, options, reserve: Self::RESERVE, sys }
     }
@@ -124,8 +141,12 @@ impl<S: Sys> Heap<S> {
     }
 
     /// What was asked for.
-    pub const fn asked(&self) -> &Options {
-        &self.options
+    pub fn asked(&self) -> Options {
+        match (self.core_if_any(), self.options) {
+            (Some(core), _) => core.options,
+            (None, Asked::Known(options)) => options,
+            (None, Asked::Later(ask)) => ask(),
+        }
     }
 
     /// Memory of that layout, with whatever is in it, aligned to at least 16 bytes; also where it has no bytes. `None` where
@@ -156,7 +177,17 @@ impl<S: Sys> Heap<S> {
     /// It was allocated by this heap, and is not used from here on.
     #[inline]
     pub unsafe fn deallocate(&self, start: NonNull<u8>) {
-        let address = start.as_ptr().addr();
+        // SAFETY: the caller's promise.
+        unsafe { self.deallocate_or_null(start.as_ptr()) };
+    }
+
+    /// The same, and nothing for null, at no cost.
+    ///
+    /// # Safety
+    /// As for [`Self::deallocate`], or null.
+    #[inline]
+    pub unsafe fn deallocate_or_null(&self, start: *mut u8) {
+        let address = start.addr();
         if address.is_multiple_of(chunk::CHUNK) {
             // SAFETY: only huge things are there.
             return unsafe { self.free_huge(address) };
@@ -306,7 +337,7 @@ impl<S: Sys> Heap<S> {
 
     #[cold]
     fn begin(&self) -> Option<&Core<S>> {
-        let core = Core::map(&self.sys, &self.options, self.reserve)?;
+        let core = Core::map(&self.sys, self.asked(), self.reserve)?;
         let is_first =
             || self.core.compare_exchange(ptr::null_mut(), core.as_ptr(), Release, Relaxed).is_ok();
         // SAFETY: the core is there until it is retired.

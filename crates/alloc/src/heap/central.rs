@@ -101,20 +101,22 @@ impl<S: Sys> Central<S> {
     /// Takes a span back.
     pub(super) fn put(&mut self, span: *mut Span) {
         // SAFETY: a span that was in use is in a chunk that is there.
-        let (chunk, units) = unsafe {
+        let units = unsafe {
             (*span).owner.store(nobody(), Relaxed);
             (*span).class.set(0);
-            (&mut *chunk_of(span), (*span).units.get() as usize)
+            (*span).units.get() as usize
         };
-        self.put_units(chunk, chunk::unit_of(span), units);
+        self.put_units(chunk_of(span), chunk::unit_of(span), units);
     }
 
-    fn put_units(&mut self, chunk: &mut Chunk<S>, at: usize, units: usize) {
-        if chunk.free_units == 0 {
-            let chunk = ptr::from_mut(chunk);
+    fn put_units(&mut self, chunk: *mut Chunk<S>, at: usize, units: usize) {
+        // SAFETY: as in `put`.
+        if unsafe { (*chunk).free_units } == 0 {
             unlink(&mut self.full, chunk);
             link(&mut self.open, chunk);
         }
+        // SAFETY: as in `put`.
+        let chunk = unsafe { &mut *chunk };
         chunk.give_back(at, units);
         self.used_units -= units;
         self.idle_pages += idle_pages(chunk, at, units);
@@ -139,7 +141,7 @@ impl<S: Sys> Central<S> {
     /// Makes a large thing's span `units` long where it is. False where what follows is in use.
     pub(super) fn resize(&mut self, span: &Span, units: usize) -> bool {
         // SAFETY: as in `put`.
-        let chunk = unsafe { &mut *chunk_of(span) };
+        let chunk = unsafe { &mut *chunk_of::<S>(span) };
         let (at, old) = (chunk::unit_of(span), span.units.get() as usize);
         if units > old {
             if at + units > chunk.units || !chunk.free.all(at + old, units - old) {
@@ -155,7 +157,7 @@ impl<S: Sys> Central<S> {
             }
             span.zeroed.set(false);
         } else if units < old {
-            self.put_units(chunk, at + units, old - units);
+            self.put_units(chunk_of(span), at + units, old - units);
         }
         #[allow(clippy::cast_possible_truncation)] // at most 512
         span.units.set(units as u32);
@@ -198,7 +200,7 @@ impl<S: Sys> Central<S> {
 
     /// Unmaps a chunk in which nothing is in use. It is not counted among the empty ones.
     fn unmap(&mut self, chunk: &mut Chunk<S>) {
-        unlink(&mut self.open, chunk);
+        unlink(&mut self.open, ptr::from_mut(chunk));
         let pages = chunk.units / PAGE_UNITS;
         let idle = (0..pages).filter(|&page| is_idle(chunk, page)).count();
         self.idle_pages -= idle;
@@ -245,21 +247,22 @@ impl<S: Sys> Central<S> {
         // Larger huge pages would be split, and those of a pool are set aside once.
         let discards = region.backing().pool_page().is_none() && self.sys.sizes().huge.as_usize() <= PAGE;
         self.counts.mapped += len;
-        let mut first = None;
+        let mut first = ptr::null_mut();
         // The first is linked last, and so used first.
         for at in (0..len).step_by(CHUNK).rev() {
             let part = (len - at).min(CHUNK) / PAGE * PAGE;
             // SAFETY: inside of the region, which is new, zeroed, aligned and ours.
-            let chunk = unsafe { &mut *Chunk::begin(start.wrapping_add(at), part) };
-            (chunk.shared, chunk.discards) = (len > CHUNK, discards);
-            link(&mut self.open, chunk);
+            first = unsafe {
+                let chunk = Chunk::begin(start.wrapping_add(at), part);
+                ((*chunk).shared, (*chunk).discards) = (len > CHUNK, discards);
+                chunk
+            };
+            link(&mut self.open, first);
             self.empty_chunks += 1;
             self.counts.chunks += 1;
-            first = Some(chunk);
         }
-        if let Some(first) = first {
-            first.region = Some(region);
-        }
+        // SAFETY: a region has at least one chunk, which was made above.
+        unsafe { (*first).region = Some(region) };
     }
 
     /// Units in use, in bytes.
@@ -329,6 +332,8 @@ fn idle_pages<S: Sys>(chunk: &Chunk<S>, at: usize, units: usize) -> usize {
 }
 
 fn link<S: Sys>(list: &mut *mut Chunk<S>, chunk: *mut Chunk<S>) {
+    // What is kept must not depend on a reference that the caller has for a while.
+    let chunk: *mut Chunk<S> = ptr::with_exposed_provenance_mut(chunk.addr());
     // SAFETY: the chunk and those in the list are there.
     unsafe {
         (*chunk).previous = ptr::null_mut();

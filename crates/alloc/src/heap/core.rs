@@ -25,6 +25,7 @@ use crate::{Options, Pages, Sys};
 pub(super) struct Core<S: Sys> {
     /// First, because what a thread leaves at its end knows no more of the heap than this.
     pub(super) shared: Shared,
+    pub(super) options: Options,
     central: UnsafeCell<Central<S>>,
 }
 
@@ -56,12 +57,18 @@ impl<S: Sys> Core<S> {
     }
 
     /// Maps and makes one; `None` where there is no memory.
-    pub(super) fn map(sys: &S, options: &Options, reserve: Bytes) -> Option<NonNull<Self>> {
+    pub(super) fn map(sys: &S, options: Options, reserve: Bytes) -> Option<NonNull<Self>> {
         let (len, align) = Self::len(sys);
         let core = os::errno_kept(|| sys.map(len, align, Pages::Plain)).ok()?.cast::<Self>();
-        let central = Central::new(sys.clone(), options, reserve.as_usize());
+        let central = Central::new(sys.clone(), &options, reserve.as_usize());
         // SAFETY: the mapping is large enough, aligned and ours.
-        unsafe { core.write(Self { shared: Shared::new(abandon::<S>), central: UnsafeCell::new(central) }) };
+        unsafe {
+            core.write(Self {
+                shared: Shared::new(abandon::<S>),
+                options,
+                central: UnsafeCell::new(central),
+            });
+        }
         Some(core)
     }
 

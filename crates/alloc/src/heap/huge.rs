@@ -108,12 +108,12 @@ impl<S: Sys> Heap<S> {
     #[cold]
     pub(super) fn allocate_huge(&self, layout: Layout) -> Option<NonNull<u8>> {
         let record = self.allocate(Layout::new::<Huge<S>>())?.cast::<Huge<S>>();
-        let align = self.options.align.max(Bytes::new(layout.align().max(CHUNK) as u64));
-        let options = Options { align, ..self.options };
+        let core = self.core()?;
+        let align = core.options.align.max(Bytes::new(layout.align().max(CHUNK) as u64));
+        let options = Options { align, ..core.options };
         let mapped = os::errno_kept(|| {
             HugeRegion::map_on(self.sys.clone(), Bytes::new(layout.size().max(1) as u64), &options)
         });
-        let core = self.core()?;
         match mapped {
             Ok(region) => {
                 let start = region.as_ptr();
