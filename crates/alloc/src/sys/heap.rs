@@ -43,6 +43,11 @@ unsafe impl Sys for Linux {
     unsafe fn advise(&self, _start: NonNull<u8>, _len: usize, _advice: Advice) -> Result<(), Errno> {
         Ok(())
     }
+    unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno> {
+        // SAFETY: by contract whole pages that nobody relies on.
+        unsafe { start.write_bytes(0, len) };
+        Ok(())
+    }
     fn knows(&self, _advice: Advice) -> bool {
         true
     }

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! No mapping is ever placed on an address that may be somebody else's, and only whole mappings of ours are unmapped or
-//! moved. The advice on offer never changes what memory reads as.
+//! moved. The advice on offer never changes what memory reads as; discarding is a call of its own.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_ulong, c_void};
@@ -66,6 +66,11 @@ unsafe impl Sys for Linux {
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
         // SAFETY: by contract the bytes are in a mapping of ours, and this advice never changes what they read as.
         answer(unsafe { libc::madvise(start.as_ptr().cast(), len, advice as c_int) })
+    }
+
+    unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno> {
+        // SAFETY: by contract the bytes are whole pages of ours, and what is in them is not needed.
+        answer(unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) })
     }
 
     fn knows(&self, advice: Advice) -> bool {

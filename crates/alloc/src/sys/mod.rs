@@ -132,6 +132,16 @@ pub unsafe trait Sys: Clone + Send + Sync {
     /// ENOMEM, EINVAL, EAGAIN, EBUSY and EFAULT among others, depending on the advice.
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno>;
 
+    /// Gives the memory behind the `len` bytes at `start`, of [`Pages::Plain`], back to the kernel; they read as zeros from
+    /// then on.
+    ///
+    /// # Safety
+    /// They are whole pages of a mapping of `map` or `grow`, and nobody relies on what is in them.
+    ///
+    /// # Errors
+    /// EINVAL for locked memory, ENOMEM; then all is as before.
+    unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno>;
+
     /// Whether the kernel knows `advice`, found out on no memory.
     fn knows(&self, advice: Advice) -> bool;
 

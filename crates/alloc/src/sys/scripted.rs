@@ -24,6 +24,7 @@ pub(crate) enum Call {
     Name,
     Bind,
     Scan,
+    Discard,
 }
 
 impl From<Advice> for Call {
@@ -153,6 +154,16 @@ unsafe impl Sys for Scripted {
         assert!(from + len <= first + mapped, "advice stays inside of a mapping");
         // SAFETY: as just checked.
         unsafe { Linux.advise(start, len, advice) }
+    }
+
+    unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno> {
+        self.called(Call::Discard)?;
+        let from = start.as_ptr().addr();
+        let (first, (mapped, _, pages)) =
+            self.state().mapped.range(..=from).next_back().map(|(&at, &of)| (at, of)).expect("mapped");
+        assert!(from + len <= first + mapped && pages == Pages::Plain, "inside of a plain mapping");
+        // SAFETY: as just checked.
+        unsafe { Linux.discard(start, len) }
     }
 
     fn knows(&self, advice: Advice) -> bool {
