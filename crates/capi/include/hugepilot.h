@@ -220,6 +220,54 @@ size_t hugepilot_arena_mapped(const hugepilot_arena *arena);
 /* As hugepilot_region_got, over all that is mapped. */
 hugepilot_error hugepilot_arena_got(const hugepilot_arena *arena, hugepilot_got *got);
 
+/* ---- Heaps ---------------------------------------------------------------------- */
+
+/* Memory for things of any size that are freed one by one: small ones by size classes, so that many share a huge page,
+ * large ones on whole pages of their own. Any thread may allocate, and free what another did, at any time. After fork the
+ * child may go on with its copy, also where the parent had other threads. */
+typedef struct hugepilot_heap hugepilot_heap;
+
+/* What a heap has. Exact while no other thread uses it. */
+typedef struct hugepilot_heap_stats {
+    uint64_t allocated_bytes; /* in use, as the sizes of the classes and large things that were given */
+    uint64_t held_bytes;      /* these, and what is free in between */
+    uint64_t idle_bytes;      /* free in whole huge pages, kept for new use */
+    uint64_t returned_bytes;  /* given back to the kernel since the heap began */
+    uint64_t mapped_bytes;    /* addresses; without pages before the first touch, except that pools set them aside */
+} hugepilot_heap_stats;
+
+/* A heap of its own. Maps nothing yet. `options` may be NULL. NULL: ARGUMENT, CHAIN, NAME, NO_MEMORY. */
+HUGEPILOT_MUST_USE hugepilot_heap *hugepilot_heap_new(const hugepilot_options *options);
+
+/* The two heaps of the process, for the allocators of hugepilot.hpp: on "thp,base", and on "hugetlb-2m" alone. Never NULL,
+ * and never to be deleted. */
+hugepilot_heap *hugepilot_heap_thp(void);
+hugepilot_heap *hugepilot_heap_hugetlb(void);
+
+/* Unmaps all. No thread may be using the heap or what came from it. NULL is allowed. */
+void hugepilot_heap_delete(hugepilot_heap *heap);
+
+/* `size` bytes at a multiple of `align`, a power of two up to 1 GiB, with whatever is in them. No bytes are as one.
+ * NULL: ARGUMENT, OVERFLOW, ALIGNMENT, and as for hugepilot_region_map. */
+HUGEPILOT_MUST_USE void *hugepilot_heap_alloc(hugepilot_heap *heap, size_t size, size_t align);
+
+/* Makes memory of this heap `size` bytes long, in place or elsewhere, and keeps what is in it as far as it fits. NULL for
+ * `memory` is as alloc. NULL: as for alloc; then all is as before. */
+HUGEPILOT_MUST_USE void *hugepilot_heap_realloc(hugepilot_heap *heap, void *memory, size_t size, size_t align);
+
+/* Takes memory back that came from this heap. NULL is allowed. */
+void hugepilot_heap_free(hugepilot_heap *heap, void *memory);
+
+/* Gives back to the kernel what is free in whole huge pages; how many bytes. A heap does so by itself above 32 MiB, or an
+ * eighth of what is in use where that is more. 0 for NULL. */
+size_t hugepilot_heap_trim(hugepilot_heap *heap);
+
+/* Counts what there is, some 100 ns a span of 64 KiB. Errors: ARGUMENT for NULL. */
+hugepilot_error hugepilot_heap_count(const hugepilot_heap *heap, hugepilot_heap_stats *stats);
+
+/* As hugepilot_region_got, over all that is mapped. */
+hugepilot_error hugepilot_heap_got(const hugepilot_heap *heap, hugepilot_got *got);
+
 #ifdef __cplusplus
 }
 #endif

@@ -15,6 +15,7 @@
 #include <memory_resource>
 #include <new>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,7 @@ std::string text(Write write) {
 struct ends {
     void operator()(hugepilot_region *region) const noexcept { hugepilot_region_unmap(region); }
     void operator()(hugepilot_arena *arena) const noexcept { hugepilot_arena_delete(arena); }
+    void operator()(hugepilot_heap *heap) const noexcept { hugepilot_heap_delete(heap); }
 };
 
 }  // namespace detail
@@ -172,6 +174,107 @@ private:
 
     std::unique_ptr<hugepilot_arena, detail::ends> handle_;
 };
+
+/// Memory for things of any size, on the chain of your choice; for the containers of std::pmr, too. Any thread may use it.
+class heap : public std::pmr::memory_resource {
+public:
+    /// Throws hugepilot::error.
+    explicit heap(const options &asked = options()) : handle_(detail::check(hugepilot_heap_new(&asked))) {}
+    // Containers point to it.
+    heap(const heap &) = delete;
+    heap &operator=(const heap &) = delete;
+
+    /// For allocators: see hugepilot::allocator.
+    hugepilot_heap *handle() const noexcept { return handle_.get(); }
+    /// Gives back to the kernel what is free in whole huge pages; how many bytes.
+    std::size_t trim() noexcept { return hugepilot_heap_trim(handle_.get()); }
+    /// What it has.
+    hugepilot_heap_stats stats() const {
+        hugepilot_heap_stats stats;
+        detail::check(hugepilot_heap_count(handle_.get(), &stats));
+        return stats;
+    }
+    /// On which pages that is, now. Throws hugepilot::error.
+    hugepilot_got got() const {
+        hugepilot_got got;
+        detail::check(hugepilot_heap_got(handle_.get(), &got));
+        return got;
+    }
+
+private:
+    void *do_allocate(std::size_t size, std::size_t align) override {
+        return detail::check(hugepilot_heap_alloc(handle_.get(), size, align));
+    }
+    void do_deallocate(void *memory, std::size_t, std::size_t) noexcept override {
+        hugepilot_heap_free(handle_.get(), memory);
+    }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override { return this == &other; }
+
+    std::unique_ptr<hugepilot_heap, detail::ends> handle_;
+};
+
+/// Transparent huge pages where there are free ones, else base pages: the heap of hugepilot::thp_allocator.
+struct thp {
+    static hugepilot_heap *handle() noexcept {
+        static hugepilot_heap *const handle = hugepilot_heap_thp();
+        return handle;
+    }
+};
+
+/// Pages of the hugetlb pool of 2 MiB, or std::bad_alloc: the heap of hugepilot::huge_page_allocator.
+struct hugetlb {
+    static hugepilot_heap *handle() noexcept {
+        static hugepilot_heap *const handle = hugepilot_heap_hugetlb();
+        return handle;
+    }
+};
+
+/// An allocator for containers, without state: all that share a `Heap` are equal. `Heap::handle()` gives the heap; write your
+/// own for another chain:
+///
+///     struct pages {
+///         static hugepilot_heap *handle() {     // never deleted, as containers may live to the end of the process
+///             static auto *const heap = new hugepilot::heap(hugepilot::options("hugetlb-1g,hugetlb-2m,thp,base"));
+///             return heap->handle();
+///         }
+///     };
+///     std::vector<int, hugepilot::allocator<int, pages>> numbers;
+template <class T, class Heap>
+class allocator {
+public:
+    using value_type = T;
+    using is_always_equal = std::true_type;
+    using propagate_on_container_move_assignment = std::true_type;
+
+    constexpr allocator() noexcept = default;
+    template <class U>
+    constexpr allocator(const allocator<U, Heap> &) noexcept {}
+
+    /// Throws std::bad_array_new_length where `n` of T are more than a number of bytes can be, else hugepilot::error. Of no
+    /// T, memory that may be deallocated.
+    [[nodiscard]] T *allocate(std::size_t n) {
+        if (n > std::size_t(-1) / sizeof(T)) throw std::bad_array_new_length();
+        return static_cast<T *>(detail::check(hugepilot_heap_alloc(Heap::handle(), n * sizeof(T), alignof(T))));
+    }
+    void deallocate(T *memory, std::size_t) noexcept { hugepilot_heap_free(Heap::handle(), memory); }
+};
+
+template <class T, class U, class Heap>
+constexpr bool operator==(const allocator<T, Heap> &, const allocator<U, Heap> &) noexcept {
+    return true;
+}
+template <class T, class U, class Heap>
+constexpr bool operator!=(const allocator<T, Heap> &, const allocator<U, Heap> &) noexcept {
+    return false;
+}
+
+/// Transparent huge pages where there are free ones, else base pages.
+template <class T>
+using thp_allocator = allocator<T, thp>;
+
+/// Pages of the hugetlb pool of 2 MiB; std::bad_alloc where it has too few.
+template <class T>
+using huge_page_allocator = allocator<T, hugetlb>;
 
 }  // namespace hugepilot
 

@@ -71,8 +71,8 @@ pub(crate) enum Failure {
     Argument(&'static str),
     /// A text that says nothing, and what it may say.
     Unreadable(&'static str),
-    /// `malloc` has no more.
-    NoHandle,
+    /// Not even for what is needed to begin.
+    NoMemory,
 }
 
 impl From<AllocError> for Failure {
@@ -86,7 +86,7 @@ impl Failure {
         match self {
             Self::Argument(_) => Code::Argument,
             Self::Unreadable(_) => Code::Chain,
-            Self::NoHandle => Code::NoMemory,
+            Self::NoMemory => Code::NoMemory,
             Self::Alloc(error) => match error {
                 AllocError::Empty => Code::Argument,
                 AllocError::Overflow { .. } => Code::Overflow,
@@ -114,7 +114,7 @@ impl Failure {
                 Some(errno) => errno.0,
                 None => 0,
             },
-            Self::NoHandle => 12, // ENOMEM
+            Self::NoMemory => 12, // ENOMEM
             Self::Argument(_) | Self::Unreadable(_) => 0,
         }
     }
@@ -126,7 +126,7 @@ impl Display for Failure {
         match self {
             Self::Argument(must) => write!(f, "an argument is wrong; {must}"),
             Self::Unreadable(may) => write!(f, "this text says nothing; write {may}"),
-            Self::NoHandle => f.write_str("malloc has no memory for a handle; raise ulimit -v"),
+            Self::NoMemory => f.write_str("there is no memory even for a handle; raise ulimit -v"),
             // The words are put together in memory of `malloc`, which may be what there is none of.
             Self::Alloc(_) if !malloc_has(4096) => {
                 f.write_str(Code::ALL[self.code() as usize].1.to_str().unwrap_or_default())

@@ -15,7 +15,7 @@ pub(crate) fn give<T>(value: T) -> Result<*mut T, Failure> {
     // SAFETY: the layout has a size.
     let place = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();
     if place.is_null() {
-        return Err(Failure::NoHandle);
+        return Err(Failure::NoMemory);
     }
     // SAFETY: memory of the layout of `T`, ours alone.
     unsafe { place.write(value) };

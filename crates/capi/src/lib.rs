@@ -14,6 +14,7 @@
 mod arena;
 mod error;
 mod handle;
+mod heap;
 mod options;
 mod region;
 mod text;
@@ -21,6 +22,7 @@ mod version;
 
 pub use arena::*;
 pub use error::*;
+pub use heap::*;
 pub use options::RawOptions;
 pub use region::*;
 pub use version::*;

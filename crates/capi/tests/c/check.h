@@ -15,16 +15,17 @@
         }                                                                        \
     } while (0)
 
-/* What /proc/self/smaps says about the mapping at `address`. */
+/* What /proc/self/smaps says about some mappings. */
 struct smaps {
     int found;
-    char name[128];
+    char name[128]; /* of the last */
     size_t rss_bytes;
     size_t thp_bytes;
     size_t hugetlb_bytes;
 };
 
-static inline struct smaps smaps_at(const void *address) {
+/* All mappings that hold `address`, or whose name has `part` in it. */
+static inline struct smaps smaps_of(const void *address, const char *part) {
     struct smaps answer;
     memset(&answer, 0, sizeof answer);
     FILE *file = fopen("/proc/self/smaps", "r");
@@ -35,22 +36,25 @@ static inline struct smaps smaps_at(const void *address) {
         unsigned long from, to, kib;
         int name_at = 0;
         if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &from, &to, &name_at) == 2) {
-            here = (uintptr_t)address >= from && (uintptr_t)address < to;
+            const char *name = line + name_at;
+            here = part ? strstr(name, part) != NULL : (uintptr_t)address >= from && (uintptr_t)address < to;
             if (here) {
-                answer.found = 1;
-                snprintf(answer.name, sizeof answer.name, "%.*s", (int)strcspn(line + name_at, "\n"), line + name_at);
+                answer.found++;
+                snprintf(answer.name, sizeof answer.name, "%.*s", (int)strcspn(name, "\n"), name);
             }
         } else if (here && sscanf(line, "Rss: %lu kB", &kib) == 1) {
-            answer.rss_bytes = kib << 10;
+            answer.rss_bytes += kib << 10;
         } else if (here && sscanf(line, "AnonHugePages: %lu kB", &kib) == 1) {
-            answer.thp_bytes = kib << 10;
+            answer.thp_bytes += kib << 10;
         } else if (here && sscanf(line, "Private_Hugetlb: %lu kB", &kib) == 1) {
-            answer.hugetlb_bytes = kib << 10;
+            answer.hugetlb_bytes += kib << 10;
         }
     }
     fclose(file);
     return answer;
 }
+
+static inline struct smaps smaps_at(const void *address) { return smaps_of(address, NULL); }
 
 /* More bytes than the pool of 2 MiB pages can have. */
 static inline size_t beyond_the_pool(void) {

@@ -58,7 +58,7 @@ static void no_malloc_is_an_error(void) {
     hugepilot_last_error_text(text, sizeof text);
     hugepilot_arena *arena = hugepilot_arena_new(2 * MIB, 0, NULL);
     malloc_is_empty = 0;
-    CHECK(region == NULL && for_region == HUGEPILOT_NO_MEMORY && strstr(text, "malloc has no memory for a handle"));
+    CHECK(region == NULL && for_region == HUGEPILOT_NO_MEMORY && strstr(text, "no memory even for a handle"));
     CHECK(arena == NULL && hugepilot_last_error() == HUGEPILOT_NO_MEMORY && hugepilot_last_errno() == ENOMEM);
     CHECK(address_space() == before);
     /* Where even the words of an error find no memory, it has those of its number. */

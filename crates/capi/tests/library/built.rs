@@ -62,6 +62,24 @@ impl Compiler {
         need::all([need::program(self.program), need::program("pkg-config")])
     }
 
+    /// It is there, and so is what it needs for sanitizers, which is tried.
+    pub(crate) fn sanitizes(self) -> Need {
+        let missing = || Need::Err(format!("{} has no sanitizers", self.program));
+        let tries = || {
+            let (folder, mut command) = (folder(), Command::new(self.program));
+            let source = folder.path().join("empty.c");
+            fs::write(&source, "int main(void) { return 0; }\n").expect("a file can be written");
+            command.args(["-fsanitize=address,undefined", "-x", "c"]).arg(&source);
+            command
+                .arg("-o")
+                .arg(folder.path().join("empty"))
+                .output()
+                .is_ok_and(|made| made.status.success())
+        };
+        let there = self.there();
+        if there != Need::Ok || tries() { there } else { missing() }
+    }
+
     /// With all warnings as errors, and what pkg-config says.
     pub(crate) fn command(self) -> Command {
         let mut command = Command::new(self.program);
