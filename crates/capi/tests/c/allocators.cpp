@@ -152,25 +152,30 @@ void a_pool_that_is_too_small_is_bad_alloc() {
     }
 }
 
+// The first to allocate, so that no other heap's memory is merged into the same line of smaps.
 void what_a_heap_got_is_what_smaps_says() {
-    hugepilot::options options("thp,base");
-    options.name = "a heap to look at";
-    hugepilot::heap heap(options);
-    void *large = heap.allocate(40 * mib), *small = heap.allocate(24);
-    std::memset(large, 1, 40 * mib);
-    std::memset(small, 1, 24);
-    const auto got = heap.got();
-    const smaps smaps = smaps_of(nullptr, options.name);
-    if (smaps.found) {
-        CHECK(got.thp_bytes == smaps.thp_bytes);
-        CHECK(got.thp_bytes + got.base_bytes == smaps.rss_bytes && smaps.rss_bytes >= 40 * mib);
+    void *large, *small;
+    {
+        hugepilot::heap heap(hugepilot::options("thp,base"));
+        large = heap.allocate(40 * mib), small = heap.allocate(24);
+        std::memset(large, 1, 40 * mib);
+        std::memset(small, 1, 24);
+        const auto got = heap.got();
+        smaps one = smaps_at(large), other = smaps_at(small);
+        if (one.start == other.start) other = smaps();
+        CHECK(got.thp_bytes == one.thp_bytes + other.thp_bytes);
+        CHECK(got.thp_bytes + got.base_bytes == one.rss_bytes + other.rss_bytes && one.rss_bytes >= 40 * mib);
+        std::printf("a heap: %zu KiB on transparent huge pages\n", std::size_t(got.thp_bytes >> 10));
+
+        const auto stats = heap.stats();
+        CHECK(stats.allocated_bytes >= 40 * mib + 24 && stats.mapped_bytes >= stats.held_bytes);
+        heap.deallocate(large, 40 * mib);
+        heap.deallocate(small, 24);
+        CHECK(heap.stats().allocated_bytes == 0 && !smaps_at(large).found);
+        heap.trim();
+        CHECK(heap.got().thp_bytes <= 2 * mib);
     }
-    std::printf("a heap: %zu KiB on transparent huge pages\n", std::size_t(got.thp_bytes >> 10));
-    const auto stats = heap.stats();
-    CHECK(stats.allocated_bytes >= 40 * mib + 24 && stats.mapped_bytes >= stats.held_bytes);
-    heap.deallocate(large, 40 * mib);
-    heap.deallocate(small, 24);
-    CHECK(heap.stats().allocated_bytes == 0);
+    CHECK(!smaps_at(small).found);
 }
 
 // A heap of one's own, which ends with what was left in it.
@@ -255,6 +260,7 @@ void children_use_and_free() {
 }  // namespace
 
 int main() {
+    what_a_heap_got_is_what_smaps_says();
     allocators_copy_convert_and_compare();
     containers_work();
     small_things_share_pages();
@@ -262,7 +268,6 @@ int main() {
     too_much_is_bad_alloc();
     nothing_is_something();
     a_pool_that_is_too_small_is_bad_alloc();
-    what_a_heap_got_is_what_smaps_says();
     a_heap_serves_pmr_containers();
     a_chain_of_your_own();
     threads_free_what_others_made();

@@ -15,17 +15,17 @@
         }                                                                        \
     } while (0)
 
-/* What /proc/self/smaps says about some mappings. */
+/* What /proc/self/smaps says about the mapping at an address. */
 struct smaps {
     int found;
-    char name[128]; /* of the last */
+    size_t start;
+    char name[128];
     size_t rss_bytes;
     size_t thp_bytes;
     size_t hugetlb_bytes;
 };
 
-/* All mappings that hold `address`, or whose name has `part` in it. */
-static inline struct smaps smaps_of(const void *address, const char *part) {
+static inline struct smaps smaps_at(const void *address) {
     struct smaps answer;
     memset(&answer, 0, sizeof answer);
     FILE *file = fopen("/proc/self/smaps", "r");
@@ -36,25 +36,23 @@ static inline struct smaps smaps_of(const void *address, const char *part) {
         unsigned long from, to, kib;
         int name_at = 0;
         if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &from, &to, &name_at) == 2) {
-            const char *name = line + name_at;
-            here = part ? strstr(name, part) != NULL : (uintptr_t)address >= from && (uintptr_t)address < to;
+            here = (uintptr_t)address >= from && (uintptr_t)address < to;
             if (here) {
-                answer.found++;
-                snprintf(answer.name, sizeof answer.name, "%.*s", (int)strcspn(name, "\n"), name);
+                answer.found = 1;
+                answer.start = from;
+                snprintf(answer.name, sizeof answer.name, "%.*s", (int)strcspn(line + name_at, "\n"), line + name_at);
             }
         } else if (here && sscanf(line, "Rss: %lu kB", &kib) == 1) {
-            answer.rss_bytes += kib << 10;
+            answer.rss_bytes = kib << 10;
         } else if (here && sscanf(line, "AnonHugePages: %lu kB", &kib) == 1) {
-            answer.thp_bytes += kib << 10;
+            answer.thp_bytes = kib << 10;
         } else if (here && sscanf(line, "Private_Hugetlb: %lu kB", &kib) == 1) {
-            answer.hugetlb_bytes += kib << 10;
+            answer.hugetlb_bytes = kib << 10;
         }
     }
     fclose(file);
     return answer;
 }
-
-static inline struct smaps smaps_at(const void *address) { return smaps_of(address, NULL); }
 
 /* More bytes than the pool of 2 MiB pages can have. */
 static inline size_t beyond_the_pool(void) {
