@@ -170,10 +170,14 @@ void what_a_heap_got_is_what_smaps_says() {
         const auto stats = heap.stats();
         CHECK(stats.allocated_bytes >= 40 * mib + 24 && stats.mapped_bytes >= stats.held_bytes);
         heap.deallocate(large, 40 * mib);
-        heap.deallocate(small, 24);
-        CHECK(heap.stats().allocated_bytes == 0 && !smaps_at(large).found);
-        heap.trim();
-        CHECK(heap.got().thp_bytes <= 2 * mib);
+        CHECK(heap.stats().allocated_bytes < mib && !smaps_at(large).found);
+
+        void *kept = heap.allocate(6 * mib);
+        std::memset(kept, 1, 6 * mib);
+        heap.deallocate(kept, 6 * mib);
+        const std::size_t before = smaps_at(small).rss_bytes;
+        CHECK(heap.stats().idle_bytes >= 4 * mib && heap.trim() >= 4 * mib);
+        CHECK(smaps_at(small).found && smaps_at(small).rss_bytes + 4 * mib <= before);
     }
     CHECK(!smaps_at(small).found);
 }

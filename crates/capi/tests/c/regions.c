@@ -188,6 +188,32 @@ static void an_arena_gives_and_takes_back(void) {
     hugepilot_arena_delete(arena);
 }
 
+static void a_heap_gives_and_takes_back(void) {
+    hugepilot_heap *heap = hugepilot_heap_new(NULL);
+    hugepilot_heap_stats stats;
+    CHECK(heap && hugepilot_heap_count(heap, &stats) == HUGEPILOT_OK && stats.mapped_bytes == 0);
+    char *text = hugepilot_heap_realloc(heap, NULL, 6, 1), *other = hugepilot_heap_alloc(heap, 6, 4096);
+    CHECK(text && (uintptr_t)other % 4096 == 0);
+    strcpy(text, "kept!");
+    for (size_t size = 10; size <= 64 * MIB; size *= 4) {
+        text = hugepilot_heap_realloc(heap, text, size, 64);
+        CHECK(text && (uintptr_t)text % 64 == 0 && strcmp(text, "kept!") == 0);
+        text[size - 1] = 1;
+    }
+    CHECK(hugepilot_heap_realloc(heap, text, SIZE_MAX, 1) == NULL && hugepilot_last_error() == HUGEPILOT_OVERFLOW);
+    CHECK(hugepilot_heap_realloc(heap, text, 1, 3) == NULL && hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
+    CHECK(strcmp(text, "kept!") == 0);
+    CHECK(hugepilot_heap_count(heap, &stats) == HUGEPILOT_OK && stats.allocated_bytes >= 40 * MIB);
+    hugepilot_heap_free(heap, text);
+    hugepilot_heap_free(heap, other);
+    CHECK(hugepilot_heap_count(heap, &stats) == HUGEPILOT_OK && stats.allocated_bytes == 0);
+    CHECK(hugepilot_heap_count(heap, NULL) == HUGEPILOT_ARGUMENT);
+    hugepilot_heap_delete(heap);
+    hugepilot_heap_free(NULL, NULL);
+    CHECK(hugepilot_heap_trim(NULL) == 0 && hugepilot_heap_count(NULL, &stats) == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_heap_realloc(NULL, NULL, 1, 1) == NULL && hugepilot_last_error() == HUGEPILOT_ARGUMENT);
+}
+
 static int child_exits(pid_t child) {
     int status;
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
@@ -244,6 +270,7 @@ int main(void) {
     what_was_refused_says_why();
     alignment_is_kept();
     an_arena_gives_and_takes_back();
+    a_heap_gives_and_takes_back();
     a_child_has_its_own_copy();
     a_child_sees_nothing_where_it_is_not_to();
     puts("all checks passed");
