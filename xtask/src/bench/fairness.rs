@@ -1,9 +1,9 @@
 //! Whether several programs become slower alike when they are de-bloated together: Figures 9 to 14 of EMD (ISMM'25).
 //!
 //! Each program is measured alone, the others standing still, so that they share a fate only through de-bloating. Fairness is
-//! 1 − σ/μ of their slow-downs (section 5.3.1), of which each is the median of all runs; `none` has nothing done to it, and so
-//! says how far the measurement itself is from 1. What each gave needs no clock: its fairness is 1 − σ/μ of the shares of their
-//! huge pages.
+//! 1 − σ/μ of their slow-downs (section 5.3.1), of which each is the median of all runs. A slow-down is against the same program
+//! on huge pages in the same run; `none` is measured on huge pages once more, and so says how far the measurement itself is from
+//! 1. What each gave needs no clock: its fairness is 1 − σ/μ of the shares of their huge pages.
 
 use std::path::Path;
 
@@ -33,9 +33,12 @@ const GROUPS: [Group; 4] = [
 /// What was measured of one order: by program, one value for each run.
 #[derive(Default, Clone)]
 struct Programs {
-    slowdowns: Vec<Vec<f64>>,
+    speeds: Vec<Vec<f64>>,
     split: Vec<Vec<f64>>,
 }
+
+/// Speed, and the share of its huge pages that was split, of each program.
+type One = (Vec<f64>, Vec<f64>);
 
 /// `[RUNS=5] [SIZE=2GiB] [GROUP…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
@@ -63,16 +66,18 @@ fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], runs: usize) -> R
     let mut yardstick = Yardstick::start(hugepilot)?;
     let start = |program: &Vec<&str>| Workload::start_still(hugepilot, program);
     let mut running = programs.iter().map(start).collect::<Result<Vec<_>>>()?;
-    let orders: Vec<Option<&str>> = ORDERS.iter().copied().map(Some).chain([None]).collect();
+    // Nothing is done in the last two: one is what all are compared with.
+    let orders: Vec<Option<&str>> = ORDERS.iter().copied().map(Some).chain([None, None]).collect();
     let mut found = vec![Programs::default(); orders.len()];
     for run in 0..runs {
         for turn in 0..orders.len() {
             let order = (run + turn) % orders.len();
-            one(hugepilot, &mut running, &mut yardstick, orders[order], &mut found[order])?;
+            found[order].add(&one(hugepilot, &mut running, &mut yardstick, orders[order])?);
         }
     }
+    let untouched = found.pop().context("there are orders")?;
     for (order, found) in orders.iter().zip(&found) {
-        let slowdowns = found.slowdowns();
+        let slowdowns = found.slowdowns(&untouched);
         let of_time = fairness(&slowdowns).context("every program has a slow-down")?;
         let of_split = fairness(&found.split()).map_or(f64::NAN, |fair| fair.fairness_ratio);
         println!(
@@ -87,15 +92,18 @@ fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], runs: usize) -> R
 }
 
 impl Programs {
-    fn add(&mut self, slowdowns: &[f64], split: &[f64]) {
-        for (all, new) in [(&mut self.slowdowns, slowdowns), (&mut self.split, split)] {
+    fn add(&mut self, (speeds, split): &One) {
+        for (all, new) in [(&mut self.speeds, speeds), (&mut self.split, split)] {
             all.resize(new.len(), Vec::new());
             all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
         }
     }
 
-    fn slowdowns(&self) -> Vec<f64> {
-        self.slowdowns.iter().map(|values| median(values)).collect()
+    fn slowdowns(&self, untouched: &Self) -> Vec<f64> {
+        let ratio = |(ours, theirs): (&Vec<f64>, &Vec<f64>)| {
+            median(&ours.iter().zip(theirs).map(|(ours, theirs)| theirs / ours).collect::<Vec<_>>())
+        };
+        self.speeds.iter().zip(&untouched.speeds).map(ratio).collect()
     }
 
     fn split(&self) -> Vec<f64> {
@@ -110,13 +118,8 @@ fn one(
     running: &mut [Workload],
     yardstick: &mut Yardstick,
     order: Option<&str>,
-    found: &mut Programs,
-) -> Result<()> {
+) -> Result<One> {
     running.iter().try_for_each(|workload| collapse(hugepilot, &workload.pid))?;
-    let mut speeds = |running: &mut [Workload]| {
-        running.iter_mut().map(|workload| yardstick.measure(workload)).collect::<Result<Vec<f64>>>()
-    };
-    let before = speeds(running)?;
     let mut split = vec![0.0; running.len()];
     if let Some(order) = order {
         running.iter().try_for_each(|workload| workload.signal("CONT"))?;
@@ -128,10 +131,8 @@ fn one(
             *split = of("split")? as f64 / of("huge_pages_before")?.max(1) as f64;
         }
     }
-    let slowdowns: Vec<f64> =
-        speeds(running)?.iter().zip(&before).map(|(now, before)| before / now).collect();
-    found.add(&slowdowns, &split);
-    Ok(())
+    let speeds = running.iter_mut().map(|workload| yardstick.measure(workload)).collect::<Result<_>>()?;
+    Ok((speeds, split))
 }
 
 /// What `report` says of one process.
