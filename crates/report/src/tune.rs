@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use hugepilot_record::Stop;
 use hugepilot_record::tune::{Figure, Spread, TuneReport};
 
 use crate::table::{grouped, percent, table};
@@ -157,6 +158,9 @@ fn passed_over(report: &TuneReport) -> String {
     }
     if let Some(stop) = report.stopped {
         let _ = writeln!(text, "stopped early: {stop}");
+        if stop == Stop::NoHugePages {
+            text.push_str("fix: free memory is in pieces; to put it together: echo 1 | sudo tee /proc/sys/vm/compact_memory\n");
+        }
     }
     text
 }
