@@ -91,6 +91,7 @@ fn one(hugepilot: &Path, name: &str, workload: &[&str], with_base: bool, runs: u
             // Each order is first, second … as often as the others.
             let order = (run + turn) % ORDERS.len();
             collapse(hugepilot, &huge.pid)?;
+            Workload::age(std::slice::from_ref(&huge))?;
             let before = yardstick.measure(&mut huge)?;
             let each = &mut |percent, speed, retained| {
                 let point = points.entry((order, percent)).or_default();

@@ -37,42 +37,43 @@ struct Programs {
     split: Vec<Vec<f64>>,
 }
 
-/// Speed, and the share of its huge pages that was split, of each program.
-type One = (Vec<f64>, Vec<f64>);
-
-/// `[RUNS=5] [SIZE=2GiB] [GROUP…]`
+/// `[RUNS=8] [SIZE=2GiB] [GROUP|ORDER…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize = args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
+    let runs: usize = args.first().map_or(Ok(8), |text| text.parse()).context("RUNS is a number")?;
     let size = args.get(1).unwrap_or(&"2GiB");
     let wanted = args.get(2..).unwrap_or_default();
-    for name in wanted {
-        ensure!(GROUPS.iter().any(|one| one.0 == *name), "no group {name:?}");
+    let is_group = |name: &&&str| GROUPS.iter().any(|group| group.0 == **name);
+    let (groups, orders): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|name| is_group(name));
+    for name in &orders {
+        ensure!(ORDERS.contains(name), "{name:?} is no group and no order");
     }
+    let orders = if orders.is_empty() { ORDERS.to_vec() } else { orders };
     println!("{PERCENT} % of the bloat of all freed; medians of {runs} runs, {size} each");
     println!("{:<11} {:<8} mean slow-down  fairness  of huge pages split  slow-downs", "group", "order");
-    for (name, programs) in GROUPS.iter().filter(|one| wanted.is_empty() || wanted.contains(&one.0)) {
+    for (name, programs) in GROUPS.iter().filter(|one| groups.is_empty() || groups.contains(&one.0)) {
         let programs: Vec<Vec<&str>> = programs
             .iter()
             .flat_map(|&(count, workload)| {
                 vec![[workload, &["--size", size, "--pages", "thp"]].concat(); count]
             })
             .collect();
-        group(hugepilot, name, &programs, runs)?;
+        group(hugepilot, name, &programs, &orders, runs)?;
     }
     Ok(())
 }
 
-fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], runs: usize) -> Result<()> {
+fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], orders: &[&str], runs: usize) -> Result<()> {
     let mut yardstick = Yardstick::start(hugepilot)?;
     let start = |program: &Vec<&str>| Workload::start_still(hugepilot, program);
     let mut running = programs.iter().map(start).collect::<Result<Vec<_>>>()?;
     // Nothing is done in the last two: one is what all are compared with.
-    let orders: Vec<Option<&str>> = ORDERS.iter().copied().map(Some).chain([None, None]).collect();
+    let orders: Vec<Option<&str>> = orders.iter().copied().map(Some).chain([None, None]).collect();
     let mut found = vec![Programs::default(); orders.len()];
     for run in 0..runs {
         for turn in 0..orders.len() {
             let order = (run + turn) % orders.len();
-            found[order].add(&one(hugepilot, &mut running, &mut yardstick, orders[order])?);
+            deal(hugepilot, &running, orders[order]).map(|split| found[order].add_split(&split))?;
+            found[order].add_speeds(&speeds(&mut running, &mut yardstick, run)?);
         }
     }
     let untouched = found.pop().context("there are orders")?;
@@ -92,11 +93,12 @@ fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], runs: usize) -> R
 }
 
 impl Programs {
-    fn add(&mut self, (speeds, split): &One) {
-        for (all, new) in [(&mut self.speeds, speeds), (&mut self.split, split)] {
-            all.resize(new.len(), Vec::new());
-            all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
-        }
+    fn add_speeds(&mut self, speeds: &[f64]) {
+        add(&mut self.speeds, speeds);
+    }
+
+    fn add_split(&mut self, split: &[f64]) {
+        add(&mut self.split, split);
     }
 
     fn slowdowns(&self, untouched: &Self) -> Vec<f64> {
@@ -111,28 +113,38 @@ impl Programs {
     }
 }
 
-/// One order, or nothing; from all huge pages on.
+fn add(all: &mut Vec<Vec<f64>>, new: &[f64]) {
+    all.resize(new.len(), Vec::new());
+    all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
+}
+
+/// One order, or nothing, from all huge pages on; the share of its huge pages that each program gave.
 #[allow(clippy::cast_precision_loss)]
-fn one(
-    hugepilot: &Path,
-    running: &mut [Workload],
-    yardstick: &mut Yardstick,
-    order: Option<&str>,
-) -> Result<One> {
+fn deal(hugepilot: &Path, running: &[Workload], order: Option<&str>) -> Result<Vec<f64>> {
     running.iter().try_for_each(|workload| collapse(hugepilot, &workload.pid))?;
     let mut split = vec![0.0; running.len()];
     if let Some(order) = order {
         running.iter().try_for_each(|workload| workload.signal("CONT"))?;
         let pids: Vec<&str> = running.iter().map(|workload| workload.pid.as_str()).collect();
         let report = debloat(hugepilot, order, &format!("{PERCENT}%"), &pids)?;
-        running.iter().try_for_each(|workload| workload.signal("STOP"))?;
         for (index, split) in split.iter_mut().enumerate() {
             let of = |key: &str| number(of_process(&report, pids[index])?, &format!("/{key}"));
             *split = of("split")? as f64 / of("huge_pages_before")?.max(1) as f64;
         }
     }
-    let speeds = running.iter_mut().map(|workload| yardstick.measure(workload)).collect::<Result<_>>()?;
-    Ok((speeds, split))
+    Workload::age(running)?;
+    Ok(split)
+}
+
+/// Of each program, measured one after the other; in each run another one is the first.
+fn speeds(running: &mut [Workload], yardstick: &mut Yardstick, run: usize) -> Result<Vec<f64>> {
+    let count = running.len();
+    let mut speeds = vec![0.0; count];
+    for turn in 0..count {
+        let which = (run + turn) % count;
+        speeds[which] = yardstick.measure(&mut running[which])?;
+    }
+    Ok(speeds)
 }
 
 /// What `report` says of one process.

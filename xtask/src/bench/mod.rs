@@ -51,7 +51,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "fairness",
-        about: "do several programs become slower alike when they are de-bloated? [RUNS=5] [SIZE=2GiB] [GROUP…]",
+        about: "do several programs become slower alike when they are de-bloated? [RUNS=8] [SIZE=2GiB] [GROUP|ORDER…]",
         run: fairness::run,
     },
     Bench {
