@@ -36,7 +36,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "bloat-free",
-        about: "what does de-bloating cost programs without bloat? [PAIRS=10] [SIZE=2GiB]",
+        about: "what does de-bloating cost programs without bloat? [PAIRS=10] [SIZE=1GiB] [WORKLOAD…]",
         run: bloat_free::run,
     },
     Bench {
