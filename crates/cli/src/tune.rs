@@ -49,9 +49,9 @@ fn exit_of(report: &TuneReport) -> Exit {
     match report.stopped {
         Some(Stop::NotPermitted) => {
             eprintln!(
-                "hugepilot: promoting another process's memory is not permitted\nfix: it needs CAP_SYS_NICE: run as root, \
-                 or sudo setcap cap_sys_nice,cap_perfmon,cap_dac_read_search+ep \"$(command -v hugepilot)\"; \
-                 `hugepilot doctor` tells whether a seccomp filter forbids it"
+                "hugepilot: promoting another process's memory is not permitted\nfix: it needs CAP_SYS_NICE; {}, or whether \
+                 a seccomp filter forbids it",
+                hugepilot_kernel::rights::fix(false)
             );
             Exit::Unsupported
         }

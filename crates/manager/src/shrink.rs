@@ -68,11 +68,11 @@ pub fn shrink(
     interrupted: &dyn Fn() -> bool,
     recovered: &mut dyn FnMut(Recovery),
 ) -> Result<ShrinkReport, ManagerError> {
+    refuse_without_setting(root)?;
     // The lock comes first: what a killed run left changed must not be taken for how things are.
     let guard = if options.dry_run {
         None
     } else {
-        refuse_without_setting(root)?;
         let (guard, recovery) = SettingsGuard::take(root).map_err(denied)?;
         recovery.into_iter().for_each(recovered);
         Some(guard)
@@ -120,7 +120,6 @@ impl Done {
 
 impl Request {
     fn new(root: &Root, options: ShrinkOptions) -> Result<Self, ManagerError> {
-        refuse_without_setting(root)?;
         let sizes = memory::page_sizes(root)?;
         let max_ptes_none = max_ptes_none(options.min_bloat, sizes)?;
         let group = MemoryCgroup::of_directory(root, &options.cgroup).ok_or_else(|| {

@@ -35,8 +35,9 @@ fn verdict(report: &DebloatReport) -> String {
         format!(", predicted slow-down {:.3}x ({:.3}–{:.3})", p.median, p.low, p.high)
     });
     let split = grouped_count(report.huge_pages_split);
-    if let Some(stopped) = report.stopped.as_ref().filter(|_| report.dry_run) {
-        return format!("{stopped} before all huge pages were read; at least {bloat}; nothing was changed");
+    if let Some(stopped) = report.stopped.as_ref().filter(|_| report.dry_run || report.huge_pages_split == 0)
+    {
+        return format!("{stopped} before all huge pages were read; at least {bloat}; nothing was split");
     }
     if report.dry_run {
         let about = if error.get() > 0 { "about " } else { "" };

@@ -11,6 +11,7 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 use rustix::process::{Pid, Signal};
 
 use crate::compile::compiled;
+use crate::room::make_room;
 
 /// A child process with its lines. Killed, and waited for, when dropped.
 ///
@@ -54,6 +55,7 @@ impl Victim {
     /// Where it cannot be started.
     #[track_caller]
     pub fn spawn(mut command: Command) -> Self {
+        make_room();
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.unwrap_or_else(|error| panic!("{name}: {error}"));

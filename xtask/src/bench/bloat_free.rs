@@ -1,71 +1,91 @@
 //! What de-bloating costs programs that have nothing to give: Figure 15 of EMD (ISMM'25).
 //!
-//! Harsher than any use: the program is sampled and read again and again for as long as it is measured, though one look already
-//! found nothing.
+//! The daemon is told that memory is always short, so it samples the program and reads its memory, finds nothing, and looks
+//! again after pauses that grow. It is started anew for each measurement, so none begins with the long pauses of a daemon that
+//! has run for a while. A dry run: there is nothing to free, and nobody else's memory is to be touched.
 
 use std::cell::RefCell;
+use std::io::Read;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::thread;
+use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
-use super::debloat::{debloat_with, number};
 use super::pairs::{PairedStats, median, pairs};
 use super::workload::Workload;
 use super::yardstick::Yardstick;
 
 /// All of their memory is in use.
 const WORKLOADS: [&str; 3] = ["gups", "pointer-chase", "stream"];
-/// So many measurements make one, so that whole looks fall within.
-const MEASUREMENTS: usize = 3;
+/// So many measurements of 2 s make one.
+const MEASUREMENTS: usize = 9;
 
-/// `[PAIRS=10] [SIZE=2GiB]`
+/// `[PAIRS=10] [SIZE=1GiB] [WORKLOAD…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let count: usize = args.first().map_or(Ok(10), |text| text.parse()).context("PAIRS is a number")?;
-    let size = args.get(1).unwrap_or(&"2GiB");
-    println!("{size}; speed while looked at all the time, against alone; {count} pairs each");
+    let size = args.get(1).unwrap_or(&"1GiB");
+    let wanted = args.get(2..).filter(|some| !some.is_empty()).unwrap_or(&WORKLOADS);
+    println!("{size}; speed beside a daemon that wants memory, against alone; {count} pairs each");
     let mut all = Vec::new();
-    for name in WORKLOADS {
+    for name in wanted {
+        ensure!(WORKLOADS.contains(name), "no workload {name:?}");
         let workload = Workload::start_still(hugepilot, &[name, "--pages", "thp", "--size", size])?;
-        let stats = one(hugepilot, name, workload, count)?;
-        all.extend(stats.pairs);
+        all.extend(one(hugepilot, name, workload, count)?.pairs);
     }
-    println!("all        {}", PairedStats::of(all).line());
+    println!("all            {}", PairedStats::of(all).line());
     Ok(())
 }
 
 fn one(hugepilot: &Path, name: &str, workload: Workload, count: usize) -> Result<PairedStats> {
-    let pid = workload.pid.clone();
-    let (yardstick, workload) = (RefCell::new(Yardstick::start(hugepilot)?), RefCell::new(workload));
+    let yardstick = Yardstick::start(hugepilot)?;
+    let spared = yardstick.pid().to_owned();
+    let (yardstick, workload) = (RefCell::new(yardstick), RefCell::new(workload));
     let speed = || {
         let one =
             |_| yardstick.borrow_mut().measure(&mut workload.borrow_mut()).expect("the workload runs on");
         median(&(0..MEASUREMENTS).map(one).collect::<Vec<f64>>())
     };
-    let (looks, split) = (AtomicU64::new(0), AtomicU64::new(0));
-    let look = || -> Result<()> {
-        let report = debloat_with(hugepilot, "heat", "50%", &[&pid], &["--observe", "1s"])?;
-        split.fetch_add(number(&report, "/huge_pages_split")?, Relaxed);
-        looks.fetch_add(1, Relaxed);
-        Ok(())
+    let (mut looks, mut candidates) = (0, 0);
+    let watched = || {
+        let daemon = Daemon::start(hugepilot, &spared).expect("the daemon starts");
+        let speed = speed();
+        let plans = daemon.stop().expect("the daemon stops");
+        looks += plans.len();
+        candidates += plans.iter().filter_map(|plan| plan["candidates"].as_u64()).sum::<u64>();
+        speed
     };
-    let looked_at = || {
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let looking = scope.spawn(|| (0..).take_while(|_| !over.load(Relaxed)).try_for_each(|_| look()));
-            let speed = speed();
-            over.store(true, Relaxed);
-            looking.join().expect("no panic").expect("debloat looks");
-            speed
-        })
-    };
-    let stats = pairs(count, speed, looked_at);
-    println!(
-        "{name:<14} {}; {} looks, {} huge pages split",
-        stats.line(),
-        looks.into_inner(),
-        split.into_inner()
-    );
+    let stats = pairs(count, speed, watched);
+    println!("{name:<14} {}; {looks} looks found {candidates} huge pages to split", stats.line());
     Ok(stats)
+}
+
+struct Daemon(Child);
+
+impl Daemon {
+    /// One that leaves only `spared` alone.
+    fn start(hugepilot: &Path, spared: &str) -> Result<Self> {
+        let always = ["daemon", "--debloat", "--dry-run", "--high", "2%", "--low", "1%", "--critical", "100%"];
+        let mut command = Command::new(hugepilot);
+        command.args(always).args(["--protect", spared]).stdin(Stdio::null()).stdout(Stdio::piped());
+        Ok(Self(command.stderr(Stdio::null()).spawn().context("cannot start the daemon")?))
+    }
+
+    /// What it planned.
+    fn stop(mut self) -> Result<Vec<Value>> {
+        let done = Command::new("kill").arg(self.0.id().to_string()).status()?;
+        ensure!(done.success(), "kill: {done}");
+        let mut text = String::new();
+        self.0.stdout.take().context("stdout is piped")?.read_to_string(&mut text)?;
+        self.0.wait()?;
+        let lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        Ok(lines.into_iter().filter(|line| line["event"] == "planned").collect())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

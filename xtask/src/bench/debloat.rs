@@ -5,6 +5,7 @@
 //! pages stands by: what it reaches is the floor. Speeds are taken by a yardstick.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -90,6 +91,7 @@ fn one(hugepilot: &Path, name: &str, workload: &[&str], with_base: bool, runs: u
             // Each order is first, second … as often as the others.
             let order = (run + turn) % ORDERS.len();
             collapse(hugepilot, &huge.pid)?;
+            Workload::age(std::slice::from_ref(&huge))?;
             let before = yardstick.measure(&mut huge)?;
             let each = &mut |percent, speed, retained| {
                 let point = points.entry((order, percent)).or_default();
@@ -160,6 +162,10 @@ pub(super) fn collapse(hugepilot: &Path, pid: &str) -> Result<()> {
         let done = command.args(["lab", "collapse", "-p", pid]).stdout(Stdio::null()).status()?;
         if done.success() {
             return Ok(());
+        }
+        // Cached files are in the way, too; without root the kernel is left to itself.
+        for (file, what) in [("drop_caches", "1"), ("compact_memory", "1")] {
+            let _ = fs::write(Path::new("/proc/sys/vm").join(file), what);
         }
         thread::sleep(Duration::from_secs(2));
     }

@@ -1,9 +1,9 @@
 //! Whether several programs become slower alike when they are de-bloated together: Figures 9 to 14 of EMD (ISMM'25).
 //!
 //! Each program is measured alone, the others standing still, so that they share a fate only through de-bloating. Fairness is
-//! 1 − σ/μ of their slow-downs (section 5.3.1), of which each is the median of all runs; `none` has nothing done to it, and so
-//! says how far the measurement itself is from 1. What each gave needs no clock: its fairness is 1 − σ/μ of the shares of their
-//! huge pages.
+//! 1 − σ/μ of their slow-downs (section 5.3.1), of which each is the median of all runs. A slow-down is against the same program
+//! on huge pages in the same run; `none` is measured on huge pages once more, and so says how far the measurement itself is from
+//! 1. What each gave needs no clock: its fairness is 1 − σ/μ of the shares of their huge pages.
 
 use std::path::Path;
 
@@ -33,46 +33,52 @@ const GROUPS: [Group; 4] = [
 /// What was measured of one order: by program, one value for each run.
 #[derive(Default, Clone)]
 struct Programs {
-    slowdowns: Vec<Vec<f64>>,
+    speeds: Vec<Vec<f64>>,
     split: Vec<Vec<f64>>,
 }
 
-/// `[RUNS=5] [SIZE=2GiB] [GROUP…]`
+/// `[RUNS=8] [SIZE=2GiB] [GROUP|ORDER…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize = args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
+    let runs: usize = args.first().map_or(Ok(8), |text| text.parse()).context("RUNS is a number")?;
     let size = args.get(1).unwrap_or(&"2GiB");
     let wanted = args.get(2..).unwrap_or_default();
-    for name in wanted {
-        ensure!(GROUPS.iter().any(|one| one.0 == *name), "no group {name:?}");
+    let is_group = |name: &&&str| GROUPS.iter().any(|group| group.0 == **name);
+    let (groups, orders): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|name| is_group(name));
+    for name in &orders {
+        ensure!(ORDERS.contains(name), "{name:?} is no group and no order");
     }
+    let orders = if orders.is_empty() { ORDERS.to_vec() } else { orders };
     println!("{PERCENT} % of the bloat of all freed; medians of {runs} runs, {size} each");
     println!("{:<11} {:<8} mean slow-down  fairness  of huge pages split  slow-downs", "group", "order");
-    for (name, programs) in GROUPS.iter().filter(|one| wanted.is_empty() || wanted.contains(&one.0)) {
+    for (name, programs) in GROUPS.iter().filter(|one| groups.is_empty() || groups.contains(&one.0)) {
         let programs: Vec<Vec<&str>> = programs
             .iter()
             .flat_map(|&(count, workload)| {
                 vec![[workload, &["--size", size, "--pages", "thp"]].concat(); count]
             })
             .collect();
-        group(hugepilot, name, &programs, runs)?;
+        group(hugepilot, name, &programs, &orders, runs)?;
     }
     Ok(())
 }
 
-fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], runs: usize) -> Result<()> {
+fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], orders: &[&str], runs: usize) -> Result<()> {
     let mut yardstick = Yardstick::start(hugepilot)?;
     let start = |program: &Vec<&str>| Workload::start_still(hugepilot, program);
     let mut running = programs.iter().map(start).collect::<Result<Vec<_>>>()?;
-    let orders: Vec<Option<&str>> = ORDERS.iter().copied().map(Some).chain([None]).collect();
+    // Nothing is done in the last two: one is what all are compared with.
+    let orders: Vec<Option<&str>> = orders.iter().copied().map(Some).chain([None, None]).collect();
     let mut found = vec![Programs::default(); orders.len()];
     for run in 0..runs {
         for turn in 0..orders.len() {
             let order = (run + turn) % orders.len();
-            one(hugepilot, &mut running, &mut yardstick, orders[order], &mut found[order])?;
+            deal(hugepilot, &running, orders[order]).map(|split| found[order].add_split(&split))?;
+            found[order].add_speeds(&speeds(&mut running, &mut yardstick, run)?);
         }
     }
+    let untouched = found.pop().context("there are orders")?;
     for (order, found) in orders.iter().zip(&found) {
-        let slowdowns = found.slowdowns();
+        let slowdowns = found.slowdowns(&untouched);
         let of_time = fairness(&slowdowns).context("every program has a slow-down")?;
         let of_split = fairness(&found.split()).map_or(f64::NAN, |fair| fair.fairness_ratio);
         println!(
@@ -87,15 +93,19 @@ fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], runs: usize) -> R
 }
 
 impl Programs {
-    fn add(&mut self, slowdowns: &[f64], split: &[f64]) {
-        for (all, new) in [(&mut self.slowdowns, slowdowns), (&mut self.split, split)] {
-            all.resize(new.len(), Vec::new());
-            all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
-        }
+    fn add_speeds(&mut self, speeds: &[f64]) {
+        add(&mut self.speeds, speeds);
     }
 
-    fn slowdowns(&self) -> Vec<f64> {
-        self.slowdowns.iter().map(|values| median(values)).collect()
+    fn add_split(&mut self, split: &[f64]) {
+        add(&mut self.split, split);
+    }
+
+    fn slowdowns(&self, untouched: &Self) -> Vec<f64> {
+        let ratio = |(ours, theirs): (&Vec<f64>, &Vec<f64>)| {
+            median(&ours.iter().zip(theirs).map(|(ours, theirs)| theirs / ours).collect::<Vec<_>>())
+        };
+        self.speeds.iter().zip(&untouched.speeds).map(ratio).collect()
     }
 
     fn split(&self) -> Vec<f64> {
@@ -103,35 +113,38 @@ impl Programs {
     }
 }
 
-/// One order, or nothing; from all huge pages on.
+fn add(all: &mut Vec<Vec<f64>>, new: &[f64]) {
+    all.resize(new.len(), Vec::new());
+    all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
+}
+
+/// One order, or nothing, from all huge pages on; the share of its huge pages that each program gave.
 #[allow(clippy::cast_precision_loss)]
-fn one(
-    hugepilot: &Path,
-    running: &mut [Workload],
-    yardstick: &mut Yardstick,
-    order: Option<&str>,
-    found: &mut Programs,
-) -> Result<()> {
+fn deal(hugepilot: &Path, running: &[Workload], order: Option<&str>) -> Result<Vec<f64>> {
     running.iter().try_for_each(|workload| collapse(hugepilot, &workload.pid))?;
-    let mut speeds = |running: &mut [Workload]| {
-        running.iter_mut().map(|workload| yardstick.measure(workload)).collect::<Result<Vec<f64>>>()
-    };
-    let before = speeds(running)?;
     let mut split = vec![0.0; running.len()];
     if let Some(order) = order {
         running.iter().try_for_each(|workload| workload.signal("CONT"))?;
         let pids: Vec<&str> = running.iter().map(|workload| workload.pid.as_str()).collect();
         let report = debloat(hugepilot, order, &format!("{PERCENT}%"), &pids)?;
-        running.iter().try_for_each(|workload| workload.signal("STOP"))?;
         for (index, split) in split.iter_mut().enumerate() {
             let of = |key: &str| number(of_process(&report, pids[index])?, &format!("/{key}"));
             *split = of("split")? as f64 / of("huge_pages_before")?.max(1) as f64;
         }
     }
-    let slowdowns: Vec<f64> =
-        speeds(running)?.iter().zip(&before).map(|(now, before)| before / now).collect();
-    found.add(&slowdowns, &split);
-    Ok(())
+    Workload::age(running)?;
+    Ok(split)
+}
+
+/// Of each program, measured one after the other; in each run another one is the first.
+fn speeds(running: &mut [Workload], yardstick: &mut Yardstick, run: usize) -> Result<Vec<f64>> {
+    let count = running.len();
+    let mut speeds = vec![0.0; count];
+    for turn in 0..count {
+        let which = (run + turn) % count;
+        speeds[which] = yardstick.measure(&mut running[which])?;
+    }
+    Ok(speeds)
 }
 
 /// What `report` says of one process.

@@ -36,7 +36,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "bloat-free",
-        about: "what does de-bloating cost programs without bloat? [PAIRS=10] [SIZE=2GiB]",
+        about: "what does de-bloating cost programs without bloat? [PAIRS=10] [SIZE=1GiB] [WORKLOAD…]",
         run: bloat_free::run,
     },
     Bench {
@@ -51,7 +51,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "fairness",
-        about: "do several programs become slower alike when they are de-bloated? [RUNS=5] [SIZE=2GiB] [GROUP…]",
+        about: "do several programs become slower alike when they are de-bloated? [RUNS=8] [SIZE=2GiB] [GROUP|ORDER…]",
         run: fairness::run,
     },
     Bench {

@@ -3,12 +3,16 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
 /// Lines come this often.
 const INTERVAL: &str = "20ms";
+/// Memory that is new to a virtual machine is slow until its host has settled, so that what is measured first after a change
+/// would seem slower than what is measured last.
+const AGE: Duration = Duration::from_secs(6);
 
 /// `hugepilot lab workload …`, running until dropped.
 pub(super) struct Workload {
@@ -73,6 +77,13 @@ impl Workload {
         rate
     }
 
+    /// Lets all of `these`, which stand still, run until memory that is new to them has aged.
+    pub(super) fn age(these: &[Self]) -> Result<()> {
+        these.iter().try_for_each(|workload| workload.signal("CONT"))?;
+        thread::sleep(AGE);
+        these.iter().try_for_each(|workload| workload.signal("STOP"))
+    }
+
     /// Lets it stand still, or run on.
     pub(super) fn signal(&self, name: &str) -> Result<()> {
         let pid = self.child.id().to_string();
@@ -99,7 +110,7 @@ impl Drop for Workload {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -29,6 +29,11 @@ impl Yardstick {
         Ok(Self(workload))
     }
 
+    /// Its process.
+    pub(super) fn pid(&self) -> &str {
+        &self.0.pid
+    }
+
     /// The speed of `workload`, which stands still before and after. 2 s.
     pub(super) fn measure(&mut self, workload: &mut Workload) -> Result<f64> {
         let turn = |_| {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hugepilot_record::tune::TuneReport;
+use hugepilot_testkit::make_room;
 use hugepilot_units::Bytes;
 use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
@@ -63,6 +64,7 @@ impl Running {
     #[track_caller]
     pub(crate) fn start(mut command: Command) -> Self {
         settings_before();
+        make_room();
         let [stdout, stderr] = [(); 2].map(|()| tempfile::tempfile().expect("a temporary file"));
         let to = |file: &File| Stdio::from(file.try_clone().expect("a copy of a descriptor"));
         command.stdin(Stdio::null()).stdout(to(&stdout)).stderr(to(&stderr));

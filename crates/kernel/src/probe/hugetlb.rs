@@ -24,7 +24,7 @@ fn probe(name: &str, size: Bytes, root: &Root, reserved: Result<(), Errno>) -> P
     };
     let reserved_by_others = number("resv_hugepages").unwrap_or(0);
     let pool = format!("pool of {total}: {free} free, {reserved_by_others} of them reserved");
-    let mut fix = format!("echo N | sudo tee /{directory}/nr_hugepages");
+    let mut fix = format!("sudo hugepilot pool set --size {size} --count N");
     if size > Bytes::mib(512) {
         fix +=
             &format!(", soon after boot; surest with hugepagesz={}G hugepages=N at boot", size.get() >> 30);
@@ -65,7 +65,10 @@ mod tests {
         let empty = probe(Probe::HUGETLB_1G, size, &root, Err(Errno::ENOMEM));
         assert_eq!(empty.why, "no pages of 1GiB are set aside");
         let fix = empty.fix.unwrap();
-        assert!(fix.contains("hugepages-1048576kB/nr_hugepages") && fix.contains("hugepagesz=1G"), "{fix}");
+        assert!(
+            fix.starts_with("sudo hugepilot pool set --size 1GiB --count N") && fix.contains("hugepagesz=1G"),
+            "{fix}"
+        );
         let (_dir, root) = pool(3, 0);
         assert_eq!(probe(Probe::HUGETLB_1G, size, &root, Err(Errno::ENOMEM)).why, "no page of 1GiB is free");
         assert!(probe(Probe::HUGETLB_1G, size, &root, Ok(())).supported);

@@ -52,25 +52,32 @@ fn still_zero(target: &dyn Target, split: &Split) -> bool {
     matches!(target.read_memory(&[page], &mut bytes), Ok(read) if read == bytes.len() && bytes.iter().all(|&byte| byte == 0))
 }
 
-/// Whether the process should be left alone from now on, after these acts on it. What had changed before its turn came says
-/// nothing; what was split and gave nothing counts as futile.
-pub fn ends(acts: &[SplitAct]) -> Option<Stop> {
-    let mut tried = acts
-        .iter()
-        .rev()
-        .map(|act| act.outcome)
-        .filter(|outcome| !matches!(outcome, SplitOutcome::Skipped(_)));
-    let last = tried.next()?;
-    match last {
-        SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
-            return Some(Stop::NotPermitted);
+/// What came of the last splits of one process, as far as they came to the same.
+#[derive(Clone, Copy, Debug, Default)]
+struct Streak {
+    last: Option<SplitOutcome>,
+    count: usize,
+}
+
+impl Streak {
+    /// What had changed before its turn came says nothing.
+    fn note(&mut self, outcome: SplitOutcome) {
+        if matches!(outcome, SplitOutcome::Skipped(_)) {
+            return;
         }
-        SplitOutcome::Failed(Errno::ESRCH) => return Some(Stop::TargetGone),
-        SplitOutcome::Freed(bytes) if bytes > Bytes::ZERO => return None,
-        _ => {}
+        self.count = if self.last == Some(outcome) { self.count + 1 } else { 1 };
+        self.last = Some(outcome);
     }
-    let same = 1 + tried.take_while(|&outcome| outcome == last).count();
-    (same >= MAX_FUTILE).then_some(Stop::RepeatedFailure)
+
+    /// Whether the process should be left alone from now on. What was split and gave nothing counts as futile.
+    fn ends(self) -> Option<Stop> {
+        match self.last? {
+            SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => Some(Stop::NotPermitted),
+            SplitOutcome::Failed(Errno::ESRCH) => Some(Stop::TargetGone),
+            SplitOutcome::Freed(bytes) if bytes > Bytes::ZERO => None,
+            _ => (self.count >= MAX_FUTILE).then_some(Stop::RepeatedFailure),
+        }
+    }
 }
 
 /// Counts what was passed over or failed, by reason; `still_huge` where the kernel said yes and did nothing. Gives what was
@@ -96,7 +103,8 @@ pub struct Splits {
     /// In order.
     pub acts: Vec<SplitAct>,
     /// Why it was left alone before the plan was done.
-    pub ended: Option<Stop>,
+    ended: Option<Stop>,
+    streak: Streak,
     /// Where nothing may be split, and why.
     forbidden: Vec<(AddrRange, SkipReason)>,
     next_look: Option<Nanos>,
@@ -111,7 +119,7 @@ impl Splits {
     /// One more split of `target`; `None` when it is to be left alone.
     pub fn split(&mut self, target: &dyn Target, planned: &Split) -> Option<SplitOutcome> {
         self.ended = self.ended.or_else(|| match target.state() {
-            TargetState::Alive => ends(&self.acts),
+            TargetState::Alive => self.streak.ends(),
             TargetState::Gone => Some(Stop::TargetGone),
             TargetState::Execed => Some(Stop::TargetExeced),
         });
@@ -130,8 +138,14 @@ impl Splits {
             }
             None => split(target, planned),
         };
+        self.streak.note(act.outcome);
         self.acts.push(act);
         Some(act.outcome)
+    }
+
+    /// Why it is left alone, if it is.
+    pub fn ended(&self) -> Option<Stop> {
+        self.ended.or_else(|| self.streak.ends())
     }
 
     /// Looks where nothing may be split, when it is time to. A look that fails leaves what the last one showed; without one,
@@ -255,19 +269,27 @@ mod tests {
 
     #[test]
     fn a_process_that_gives_nothing_is_left_alone() {
-        let act = |outcome| SplitAct { region: Region::new(1), took: Nanos::ZERO, outcome };
-        let freed = act(SplitOutcome::Freed(Bytes::kib(4)));
+        let ends = |outcomes: &[SplitOutcome]| {
+            let mut streak = Streak::default();
+            outcomes.iter().for_each(|&outcome| streak.note(outcome));
+            streak.ends()
+        };
+        let freed = SplitOutcome::Freed(Bytes::kib(4));
         assert_eq!(ends(&[]), None);
         assert_eq!(ends(&[freed; 200]), None);
-        assert_eq!(ends(&[freed, act(SplitOutcome::Failed(Errno::EPERM))]), Some(Stop::NotPermitted));
-        assert_eq!(ends(&[act(SplitOutcome::Failed(Errno::ESRCH))]), Some(Stop::TargetGone));
-        let futile = [act(SplitOutcome::StillHuge); MAX_FUTILE];
+        assert_eq!(ends(&[freed, SplitOutcome::Failed(Errno::EPERM)]), Some(Stop::NotPermitted));
+        assert_eq!(ends(&[SplitOutcome::Failed(Errno::ESRCH)]), Some(Stop::TargetGone));
+        let mut futile = [SplitOutcome::StillHuge; MAX_FUTILE];
         assert_eq!(ends(&futile[1..]), None);
         assert_eq!(ends(&futile), Some(Stop::RepeatedFailure));
-        let nothing = [act(SplitOutcome::Freed(Bytes::ZERO)); MAX_FUTILE];
+        futile[MAX_FUTILE / 2] = freed;
+        assert_eq!(ends(&futile), None);
+        let nothing = [SplitOutcome::Freed(Bytes::ZERO); MAX_FUTILE];
         assert_eq!(ends(&nothing), Some(Stop::RepeatedFailure), "a split that frees nothing is no use");
-        let changed = [act(SplitOutcome::Skipped(SkipReason::AlreadySplit)); 1000];
+        let changed = [SplitOutcome::Skipped(SkipReason::AlreadySplit); 1000];
         assert_eq!(ends(&changed), None, "what the program gave back itself says nothing of the rest");
+        let between = [SplitOutcome::StillHuge, changed[0]].repeat(MAX_FUTILE);
+        assert_eq!(ends(&between), Some(Stop::RepeatedFailure));
     }
 
     /// A process with two bloated regions, of which the first is locked.
@@ -289,7 +311,7 @@ mod tests {
         for (errno, stop) in [(Errno::EMFILE, Stop::Unreadable), (Errno::EACCES, Stop::NotPermitted)] {
             let mut new = Splits::default();
             target.unreadable.set(Some(errno));
-            assert_eq!((new.split(&target, &planned(7)), new.ended), (None, Some(stop)));
+            assert_eq!((new.split(&target, &planned(7)), new.ended()), (None, Some(stop)));
         }
     }
 

@@ -32,6 +32,10 @@ pub struct Config {
     pub cpu: Share,
     /// Which huge pages go first.
     pub order: Order,
+    /// How processes share what is taken; none: by weight where there are any, else in turns.
+    pub fair: Option<Fair>,
+    /// So many huge pages of one process in a row; none: as the order has it.
+    pub quantum: Option<usize>,
     /// How long to sample before each plan, for the order `heat`.
     pub observe: Nanos,
     /// Huge pages with a smaller part zero-filled are left alone.
@@ -64,6 +68,8 @@ impl Default for Config {
             interval: Nanos::seconds(1),
             cpu: Share::percent(10.0),
             order: Order::Heat,
+            fair: None,
+            quantum: None,
             observe: Nanos::seconds(3),
             min_bloat: Share::percent(5.0),
             min_huge: Bytes::mib(64),
@@ -88,9 +94,9 @@ impl Config {
 
     pub(super) fn policy(&self, order: Order) -> DebloatPolicy {
         let mut policy = DebloatPolicy { min_bloat: self.min_bloat, ..DebloatPolicy::new(order) };
-        if !self.weight.is_empty() {
-            policy.fair = Fair::Weight;
-        }
+        let by_weight = (!self.weight.is_empty()).then_some(Fair::Weight);
+        policy.fair = self.fair.or(by_weight).unwrap_or(policy.fair);
+        policy.quantum = self.quantum.unwrap_or(policy.quantum);
         policy
     }
 
@@ -118,6 +124,8 @@ impl Config {
         within("observe", time(self.observe, 100, 60))?;
         within("cool_down", time(self.cool_down, 1000, 7 * 24 * 3600))?;
         within("max_flips", (1..=20).contains(&self.max_flips))?;
+        within("quantum", self.quantum.is_none_or(|quantum| quantum >= 1))?;
+        within("fair", self.weight.is_empty() || self.fair.is_none_or(|fair| fair == Fair::Weight))?;
         let names = |mut names: std::slice::Iter<'_, String>| names.all(|who| can_match(who));
         within("protect", names(self.protect.iter()))?;
         within("prefer", names(self.prefer.iter()))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use hugepilot_policy::Order;
+use hugepilot_policy::{Fair, Order};
 use toml::de::{DeTable, DeValue};
 
 use super::config::Config;
@@ -50,7 +50,7 @@ impl Wrong {
     }
 }
 
-const KEYS: [Key; 17] = [
+const KEYS: [Key; 19] = [
     Key {
         name: "cgroup",
         about: "Watch this cgroup (version 1 or 2, with a memory limit) and take from its processes; without it, the system.",
@@ -112,6 +112,26 @@ const KEYS: [Key; 17] = [
             Some(())
         },
         get: |config| Some(quoted(&config.order.name())),
+    },
+    Key {
+        name: "fair",
+        about: "How processes share what is taken: in turns, by bloat, by weight, or one after the other. Without it: by weight where there are weights, else in turns.",
+        allowed: "text, \"round-robin\", \"bloat\", \"weight\" or \"off\"; with weights only \"weight\"",
+        set: |config, value| {
+            config.fair = Some(fair(value.as_str()?)?);
+            Some(())
+        },
+        get: |config| config.fair.map(|fair| quoted(&fair.name())),
+    },
+    Key {
+        name: "quantum",
+        about: "So many huge pages of one process in a row. Without it 100 for emd and hawkeye, as EMD has it, and 8 for exact and heat.",
+        allowed: "a number of 1 or more",
+        set: |config, value| {
+            config.quantum = Some(value.as_integer()?.as_str().parse().ok()?);
+            Some(())
+        },
+        get: |config| config.quantum.map(|quantum| quantum.to_string()),
     },
     Key {
         name: "observe",
@@ -261,6 +281,10 @@ fn order(name: &str) -> Option<Order> {
     [Order::Heat, Order::Exact, Order::EMD, Order::Hawkeye].into_iter().find(|order| order.name() == name)
 }
 
+fn fair(name: &str) -> Option<Fair> {
+    [Fair::RoundRobin, Fair::Bloat, Fair::Weight, Fair::Off].into_iter().find(|fair| fair.name() == name)
+}
+
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|text| Some(text.get_ref().as_str()?.to_owned())).collect()
 }
@@ -317,6 +341,8 @@ mod tests {
             protect: vec!["postgres".into(), "47".into()],
             weight: BTreeMap::from([("redis-server".into(), 2.0), ("a.b".into(), 0.5)]),
             order: Order::EMD,
+            fair: Some(Fair::Weight),
+            quantum: Some(7),
             max_flips: 7,
             dry_run: true,
             ..Config::default()
@@ -371,6 +397,12 @@ mod tests {
                 "weight = { a = 0 }",
                 "d.toml:1: weight: found { \"a\" = 0.0 }, allowed: a table of numbers above 0",
             ),
+            ("fair = \"turns\"", "d.toml:1: fair: found \"turns\", allowed: text, \"round-robin\""),
+            (
+                "fair = \"bloat\"\nweight = { a = 2 }",
+                "d.toml:1: fair: found \"bloat\", allowed: text, \"round-robin\", \"bloat\", \"weight\"",
+            ),
+            ("quantum = 0", "d.toml:1: quantum: found 0, allowed: a number of 1 or more"),
             ("max_flips = 0", "d.toml:1: max_flips: found 0, allowed: a number, 1 to 20"),
             ("high = \"80%\"\nhigh = \"81%\"", "d.toml:2: the file: found duplicate key"),
             ("high 80", "d.toml:1: the file: found "),

@@ -13,7 +13,7 @@ use super::history::{Flips, key_of};
 use super::watermark::Reading;
 use super::{Asked, Daemon};
 use crate::ManagerError;
-use crate::act::split::{Splits, count, ends};
+use crate::act::split::{Splits, count};
 use crate::debloat::census;
 use crate::left::told;
 
@@ -380,7 +380,7 @@ impl Daemon<'_> {
     /// Processes that give nothing: not permitted, or the same failure all the time.
     fn say_left(&mut self, seen: &Reading, guests: &[Guest]) {
         for guest in guests {
-            let stop = guest.splits.ended.or_else(|| ends(&guest.splits.acts));
+            let stop = guest.splits.ended();
             if let Some(stop @ (Stop::NotPermitted | Stop::RepeatedFailure | Stop::Unreadable)) = stop {
                 self.say_skipped(seen, guest.target.id(), stop.to_string());
             }

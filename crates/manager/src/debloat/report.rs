@@ -48,7 +48,7 @@ impl Run {
         report.predicted_slowdown = self.slowdown(&lost);
         let trap = Trap::read(&self.members);
         report.warnings.extend(self.warnings);
-        let left_alone = self.members.iter().filter(|member| member.splits.ended.is_some()).count();
+        let left_alone = self.members.iter().filter(|member| member.splits.ended().is_some()).count();
         super::warnings::add(&mut report, &trap, &self.options, left_alone);
         report
     }
@@ -148,7 +148,7 @@ impl Member {
             report.split_call_seconds += act.took.as_seconds();
             count(act.outcome, &mut report.skipped, &mut report.failed);
         }
-        if let Some(stop) = self.splits.ended {
+        if let Some(stop) = self.splits.ended() {
             let id = self.subject.process.id();
             report.warnings.push(format!("process {} ({}) was left alone: {stop}", id.pid, id.command));
         }
