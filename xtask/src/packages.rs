@@ -13,6 +13,10 @@ const WANTED: &[(&str, &str)] = &[
     ("gcc", "gcc"),                                     // the same
     ("strace", "strace"),                               // faults injected into system calls
     ("memcached", "memcached"), // a workload; Debian also starts a server of its own, which nobody here talks to
+    ("redis-server", "redis-server"), // runs on our malloc; the same goes for its server
+    ("java", "default-jre-headless"), // the same
+    ("python3", "python3"),     // the same
+    ("git", "git"),             // the same
     ("g++", "g++"),             // programs that use our headers
     ("clang", "clang"),         // the same
     ("clang", "libclang-rt-dev"), // its sanitizers

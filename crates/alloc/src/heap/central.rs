@@ -188,7 +188,7 @@ impl<S: Sys> Central<S> {
         if !is_idle(chunk, page) {
             return;
         }
-        let start = ptr::from_mut(chunk).cast::<u8>().wrapping_add(page * PAGE);
+        let start = ptr::with_exposed_provenance_mut(ptr::from_mut(chunk).addr() + page * PAGE);
         // SAFETY: no unit of the page is in use, and it lies in the chunk.
         let done = os::errno_kept(|| unsafe { self.sys.discard(NonNull::new_unchecked(start), PAGE) });
         if done.is_ok() {
@@ -199,8 +199,10 @@ impl<S: Sys> Central<S> {
     }
 
     /// Unmaps a chunk in which nothing is in use. It is not counted among the empty ones.
-    fn unmap(&mut self, chunk: &mut Chunk<S>) {
-        unlink(&mut self.open, ptr::from_mut(chunk));
+    fn unmap(&mut self, chunk: *mut Chunk<S>) {
+        unlink(&mut self.open, chunk);
+        // SAFETY: it was in the list, and is there until its region is dropped. No reference into it may be an argument then.
+        let chunk = unsafe { &mut *chunk };
         let pages = chunk.units / PAGE_UNITS;
         let idle = (0..pages).filter(|&page| is_idle(chunk, page)).count();
         self.idle_pages -= idle;
