@@ -73,6 +73,10 @@ fn the_numbers_of_the_errors_are_those_of_the_library() {
     assert_eq!(there, ours);
 }
 
+fn size_of_field<T, F>(_: impl Fn(&T) -> &F) -> usize {
+    size_of::<F>()
+}
+
 /// What C's compiler and Rust's make of the structures.
 #[test]
 fn structures_are_laid_out_alike() {
@@ -84,8 +88,13 @@ fn structures_are_laid_out_alike() {
         ($rust:ty, $c:literal, $($field:ident)*) => {
             program += concat!("printf(\"%zu\\n\", sizeof(", $c, "));\n");
             ours.push(size_of::<$rust>());
-            $(program += concat!("printf(\"%zu\\n\", offsetof(", $c, ", ", stringify!($field), "));\n");
-            ours.push(offset_of!($rust, $field));)*
+            $(
+                let field = concat!($c, ", ", stringify!($field));
+                program += &format!("printf(\"%zu\\n\", offsetof({field}));\n");
+                ours.push(offset_of!($rust, $field));
+                program += concat!("printf(\"%zu\\n\", sizeof(((", $c, " *)0)->", stringify!($field), "));\n");
+                ours.push(size_of_field(|whole: &$rust| &whole.$field));
+            )*
         };
     }
     layout!(RawOptions, "hugepilot_options", size chain align_bytes name numa fork);
