@@ -7,6 +7,7 @@ mod bench; // benchmarks by name, in pairs
 mod packages; // what the live tests need from the distribution
 mod run; // running other programs, and reading what cargo says of its tests
 mod skips; // tests that did not run, counted by reason
+mod stress; // a test of others, fetched
 mod test; // the test command
 mod tidy; // the rules of the house that no compiler checks
 
@@ -19,6 +20,7 @@ usage: cargo xtask COMMAND
 
   test [--quick]       everything that must pass: format, lints, tidy, tests, release build, live kernel tests;
                        --quick leaves out the release build and the live kernel tests
+  fetch-stress         puts mimalloc's stress test where the tests of `preload` look for it
   tidy [DIR]           the rules of the house: file lengths, unsafe code, pure crates, layers, documents
   bench list           the benchmarks
   bench NAME [ARGS]    one of them, on the release build
@@ -39,6 +41,10 @@ fn dispatch(args: &[&str]) -> Result<()> {
     match args {
         ["test"] => test::run(test::Scope::All),
         ["test", "--quick"] => test::run(test::Scope::Quick),
+        ["fetch-stress"] => {
+            println!("{}", stress::fetch());
+            Ok(())
+        }
         ["tidy"] => tidy::run(&run::root()),
         ["tidy", dir] => tidy::run(dir.as_ref()),
         ["bench", name, args @ ..] => bench::run(name, args),

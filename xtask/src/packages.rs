@@ -1,4 +1,4 @@
-//! What the live tests need from the distribution.
+//! What the tests need from the distribution.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,11 +7,15 @@ use std::process::Command;
 use crate::run::{in_path, run};
 
 /// Program, and the Debian package that brings it.
-const WANTED: [(&str, &str); 4] = [
-    ("cc", "gcc"),              // victims written in C
-    ("gcc", "gcc"),             // the same
-    ("strace", "strace"),       // faults injected into system calls
+const WANTED: [(&str, &str); 8] = [
+    ("cc", "gcc"),                    // victims written in C
+    ("gcc", "gcc"),                   // the same
+    ("strace", "strace"),             // faults injected into system calls
     ("memcached", "memcached"), // a workload; Debian also starts a server of its own, which nobody here talks to
+    ("redis-server", "redis-server"), // runs on our malloc; the same goes for its server
+    ("java", "default-jre-headless"), // the same
+    ("python3", "python3"),     // the same
+    ("git", "git"),             // the same
 ];
 
 /// Installs what is missing, where that can be done without asking: as root, with apt. Returns what to print.
@@ -67,8 +71,9 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_named_once() {
         assert_eq!(missing(|_| true), [""; 0]);
-        assert_eq!(missing(|_| false), ["gcc", "strace", "memcached"]);
-        assert_eq!(missing(|program| program == "gcc"), ["gcc", "strace", "memcached"]);
+        let all = ["gcc", "strace", "memcached", "redis-server", "default-jre-headless", "python3", "git"];
+        assert_eq!(missing(|_| false), all);
+        assert_eq!(missing(|program| program == "gcc"), all);
         assert_eq!(missing(|program| program != "strace"), ["strace"]);
     }
 }

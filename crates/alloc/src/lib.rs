@@ -30,6 +30,7 @@
 mod arena;
 mod backing;
 mod error;
+mod heap;
 mod label;
 mod numa;
 mod options;
@@ -40,6 +41,7 @@ mod vec;
 pub use arena::Arena;
 pub use backing::{Backing, Chain, Part};
 pub use error::{AllocError, Pool};
+pub use heap::{Count, Heap, HeapStats};
 pub use label::Label;
 pub use numa::{Nodes, Numa};
 pub use options::{Fork, Options};

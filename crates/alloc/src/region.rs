@@ -11,7 +11,7 @@ mod grow;
 mod open;
 mod prefault;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt;
 use std::ptr::NonNull;

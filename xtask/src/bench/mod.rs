@@ -6,6 +6,7 @@ mod census;
 mod debloat;
 mod fairness;
 mod hot_set;
+mod malloc;
 mod overhead;
 mod pairs;
 mod startup;
@@ -58,6 +59,11 @@ const BENCHES: &[Bench] = &[
         name: "hot-set",
         about: "how close does tuning come to the ideal, where the truth is known? [RUNS=5] [FOOTPRINT=8GiB] [HOT=1GiB]",
         run: hot_set::run,
+    },
+    Bench {
+        name: "malloc",
+        about: "is our malloc as fast as others, and what is on it? [RUNS=9] [BYTES=1073741824] [TEST…]",
+        run: malloc::run,
     },
     Bench {
         name: "overhead",

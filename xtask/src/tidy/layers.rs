@@ -7,7 +7,7 @@ const LAYERS: [&[&str]; 7] = [
     &["units"],
     &["record"],
     &["kernel", "policy", "report", "alloc"],
-    &["profiler", "sim", "graph", "capi"],
+    &["profiler", "sim", "graph", "capi", "preload"],
     &["manager", "lab"],
     &["cli"],
     &["testkit"], // for tests only; see below

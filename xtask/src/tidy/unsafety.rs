@@ -4,7 +4,7 @@ use super::code::{code_only, lines_with};
 use super::{Report, crate_of};
 
 /// Crates that may hold unsafe code, and where in them; `alloc` also in its tests, which fork, and its example.
-const HOMES: [(&str, &str); 3] = [("kernel", "src/sys/"), ("alloc", ""), ("capi", "src/")];
+const HOMES: [(&str, &str); 4] = [("kernel", "src/sys/"), ("alloc", ""), ("capi", "src/"), ("preload", "")];
 
 pub(super) fn check(path: &str, text: &str, report: &mut Report) {
     let Some((name, inner)) = crate_of(path) else { return };

@@ -24,6 +24,7 @@ pub(crate) enum Call {
     Name,
     Bind,
     Scan,
+    Discard,
 }
 
 impl From<Advice> for Call {
@@ -133,12 +134,19 @@ unsafe impl Sys for Scripted {
         unsafe { Linux.unmap(start, len, align) };
     }
 
-    unsafe fn grow(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<NonNull<u8>, Errno> {
+    unsafe fn grow(
+        &self,
+        start: NonNull<u8>,
+        old: usize,
+        new: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, Errno> {
         self.called(Call::Grow)?;
         let was = self.state().mapped[&start.as_ptr().addr()];
-        assert_eq!((was.0, was.2), (old, Pages::Plain), "a pool's mapping cannot grow");
+        assert_eq!(was, (old, align, Pages::Plain), "a pool's mapping cannot grow");
         // SAFETY: by contract.
-        let moved = unsafe { Linux.grow(start, old, new) }?;
+        let moved = unsafe { Linux.grow(start, old, new, align) }?;
+        assert!(moved.as_ptr().addr().is_multiple_of(align));
         let mut state = self.state();
         state.mapped.remove(&start.as_ptr().addr());
         state.mapped.insert(moved.as_ptr().addr(), (new, was.1, was.2));
@@ -153,6 +161,16 @@ unsafe impl Sys for Scripted {
         assert!(from + len <= first + mapped, "advice stays inside of a mapping");
         // SAFETY: as just checked.
         unsafe { Linux.advise(start, len, advice) }
+    }
+
+    unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno> {
+        self.called(Call::Discard)?;
+        let from = start.as_ptr().addr();
+        let (first, (mapped, _, pages)) =
+            self.state().mapped.range(..=from).next_back().map(|(&at, &of)| (at, of)).expect("mapped");
+        assert!(from + len <= first + mapped && pages == Pages::Plain, "inside of a plain mapping");
+        // SAFETY: as just checked.
+        unsafe { Linux.discard(start, len) }
     }
 
     fn knows(&self, advice: Advice) -> bool {

@@ -1,0 +1,378 @@
+//! Memory for small things, so that these are on huge pages, too.
+//!
+//! # Safety
+//! What is handed out is used by nobody else until it is given back: objects of a span are handed out once, by the thread that
+//! owns the span; units and mappings under the heap's lock. The span of an object is found by masking its address, which is
+//! sound because callers give back only what they got from this heap.
+#![allow(unsafe_code)]
+
+mod central;
+mod chunk;
+mod class;
+mod core;
+mod global;
+mod huge;
+mod local;
+mod lock;
+mod os;
+mod slot;
+mod span;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod units;
+
+use std::alloc::Layout;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
+
+use hugepilot_units::Bytes;
+
+use self::class::{ALIGN, UNIT};
+use self::core::Core;
+pub use self::stats::{Count, HeapStats};
+use crate::{AllocError, Linux, Options, Sys};
+
+/// An allocator for things of any size, for all threads, on the backings that its [`Options`] name.
+///
+/// It maps 32 MiB of addresses at a time (from a hugetlb pool as much as it has already, at least 2 MiB) and packs small
+/// things densely: each thread takes spans of 64 KiB and more, each for things of one size class, from the chunks that all
+/// threads share. Sizes are rounded up by at most 15 bytes or a ninth, above 512 KiB to 64 KiB; spans have at most an eighth
+/// left over at their end. What is larger than 8 MiB has a mapping of its own, rounded up to the pages of its backing.
+///
+/// What one thread allocated, another may free. Threads that end leave what they had to those that come. In the child after a
+/// `fork` of a process with several threads the heap can be used; what the other threads held ready is lost there.
+///
+/// Memory goes back to the kernel in whole 2 MiB in which nothing is in use: above what is kept (32 MiB, or an eighth of what is
+/// in use) at once, the rest with [`Self::trim`]. Huge pages in use are never split. Memory of a pool goes back with the chunk.
+///
+/// A pointer into memory that is not in use, given to be freed, ends the process where that is cheap to see; freeing a small
+/// thing twice is not noticed.
+///
+/// ```
+/// use std::alloc::Layout;
+///
+/// use hugepilot_alloc::{Heap, Options};
+///
+/// let heap = Heap::new(Options::new("thp,base".parse()?).named("index")?);
+/// let layout = Layout::new::<[u64; 4]>();
+/// let start = heap.allocate(layout).ok_or("no memory")?;
+/// // SAFETY: allocated with this layout, and given back once.
+/// unsafe {
+///     start.cast::<[u64; 4]>().write([7; 4]);
+///     heap.deallocate(start);
+/// }
+/// assert_eq!(heap.stats().allocated.get(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// As the allocator of a whole program:
+///
+/// ```
+/// use hugepilot_alloc::{Chain, Heap, Options};
+///
+/// #[global_allocator]
+/// static HEAP: Heap = Heap::new(Options::new(Chain::THP_OR_BASE));
+///
+/// let words: Vec<String> = (0..1000).map(|i| i.to_string()).collect();
+/// assert!(HEAP.stats().allocated.get() > 24_000, "{words:?}");
+/// ```
+pub struct Heap<S: Sys = Linux> {
+    /// That of the core, for one look; no thread's before there is one.
+    id: AtomicU64,
+    core: AtomicPtr<Core<S>>,
+    options: Asked,
+    reserve: Bytes,
+    sys: S,
+}
+
+/// What the heap is to be like.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Known(Options),
+    Later(fn() -> Options),
+}
+
+// SAFETY: the core is shared by all threads under its lock, and what a thread has is reached through its own slot only.
+unsafe impl<S: Sys> Send for Heap<S> {}
+// SAFETY: as above.
+unsafe impl<S: Sys> Sync for Heap<S> {}
+
+/// Larger things have a mapping of their own.
+const MOST_IN_CHUNK: usize = 8 << 20;
+/// The number of no heap and of no empty slot.
+const NO_ID: u64 = u64::MAX;
+
+impl Heap {
+    /// A heap that maps nothing yet. Its chunks are as `options` say, but for the alignment, which is larger.
+    pub const fn new(options: Options) -> Self {
+        Self::new_on(Linux, options)
+    }
+
+    /// The same, asking `options` once it needs memory: for a static heap whose options are not known when it is compiled.
+    /// What it allocates from the heap itself is served with whatever it returns when it is asked meanwhile.
+    pub const fn asking(options: fn() -> Options) -> Self {
+        Self::with(Linux, Asked::Later(options))
+    }
+}
+
+impl<S: Sys> Heap<S> {
+    /// Free memory that is kept for new use, unless told otherwise.
+    pub const RESERVE: Bytes = Bytes::mib(32);
+
+    /// As [`Heap::new`], by the calls of `sys`.
+    pub const fn new_on(sys: S, options: Options) -> Self {
+        Self::with(sys, Asked::Known(options))
+    }
+
+    const fn with(sys: S, options: Asked) -> Self {
+        let (id, core) = (AtomicU64::new(NO_ID), AtomicPtr::new(ptr::null_mut()));
+        Self { id, core, options, reserve: Self::RESERVE, sys }
+    }
+
+    /// The same, keeping up to `reserve` of free memory, or an eighth of what is in use where that is more.
+    #[must_use]
+    pub const fn keeping(mut self, reserve: Bytes) -> Self {
+        self.reserve = reserve;
+        self
+    }
+
+    /// What was asked for.
+    pub fn asked(&self) -> Options {
+        match (self.core_if_any(), self.options) {
+            (Some(core), _) => core.options,
+            (None, Asked::Known(options)) => options,
+            (None, Asked::Later(ask)) => ask(),
+        }
+    }
+
+    /// Memory of that layout, with whatever is in it, aligned to at least 16 bytes; also where it has no bytes. `None` where
+    /// there is none: see [`Self::refused`].
+    #[inline]
+    pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
+        if layout.align() <= ALIGN && layout.size() <= class::MOST {
+            self.allocate_class(class::class_for(layout.size()))
+        } else {
+            self.allocate_other(layout)
+        }
+    }
+
+    /// The same, zeroed.
+    #[inline]
+    pub fn allocate_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let start = self.allocate(layout)?;
+        if layout.size() <= class::MOST || !self.is_zeroed(start) {
+            // SAFETY: memory of this layout, ours alone.
+            unsafe { start.write_bytes(0, layout.size()) };
+        }
+        Some(start)
+    }
+
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// It was allocated by this heap, and is not used from here on.
+    #[inline]
+    pub unsafe fn deallocate(&self, start: NonNull<u8>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.deallocate_or_null(start.as_ptr()) };
+    }
+
+    /// The same, and nothing for null, at no cost.
+    ///
+    /// # Safety
+    /// As for [`Self::deallocate`], or null.
+    #[inline]
+    pub unsafe fn deallocate_or_null(&self, start: *mut u8) {
+        let address = start.addr();
+        if address.is_multiple_of(chunk::CHUNK) {
+            // SAFETY: only huge things are there.
+            return unsafe { self.free_huge(address) };
+        }
+        // SAFETY: by contract in a span of ours. What follows may unmap it, so that no reference is passed on.
+        let (this, span) = unsafe {
+            let this = chunk::span_of(address);
+            (this, &*this)
+        };
+        let owner = span.owner.load(Relaxed);
+        if !ptr::eq(owner, slot::get().local.get()) {
+            // SAFETY: by contract; a span of ours has a core.
+            return unsafe { (*self.core.load(Acquire)).free_elsewhere(this, address) };
+        }
+        let block = ptr::with_exposed_provenance_mut::<span::Block>(address);
+        let next = span.free.get();
+        // SAFETY: by contract the object is free from here on, and the span is the calling thread's.
+        unsafe { block.write(span::Block { next }) };
+        span.free.set(block);
+        let used = span.used.load(Relaxed).wrapping_sub(1);
+        span.used.store(used, Relaxed);
+        if next.is_null() || used == 0 {
+            // SAFETY: as above; the owner is the calling thread's local.
+            unsafe { (*self.core.load(Acquire)).freed(&*owner, this) };
+        }
+    }
+
+    /// Makes memory as large as `layout` says, in place or elsewhere, and keeps what is in it, as far as it fits. `None` where
+    /// there is no memory; then all is as before.
+    ///
+    /// # Safety
+    /// As for [`Self::deallocate`], unless it returns `None`.
+    pub unsafe fn reallocate(&self, start: NonNull<u8>, layout: Layout) -> Option<NonNull<u8>> {
+        let address = start.as_ptr().addr();
+        // SAFETY: by contract.
+        let usable = unsafe { self.usable_size(start) };
+        let (size, is_aligned) = (layout.size(), address.is_multiple_of(layout.align()));
+        // What is much too large is not kept for what is small.
+        if is_aligned && size <= usable && size >= usable / 2 {
+            return Some(start);
+        }
+        if is_aligned && size > class::MOST {
+            if address.is_multiple_of(chunk::CHUNK) {
+                if size > usable && layout.align() <= chunk::CHUNK {
+                    // SAFETY: by contract.
+                    return unsafe { self.grow_huge(address, size) };
+                }
+            } else if size <= MOST_IN_CHUNK {
+                // SAFETY: by contract in a span of ours.
+                let span = unsafe { &*chunk::span_of(address) };
+                let mut central = self.core()?.central();
+                if span.is_large() && central.resize(span, size.div_ceil(UNIT)) {
+                    return Some(start);
+                }
+            }
+        }
+        let moved = self.allocate(layout)?;
+        // SAFETY: both are that long, and apart; by contract the old one may be freed.
+        unsafe {
+            moved.copy_from_nonoverlapping(start, usable.min(size));
+            self.deallocate(start);
+        }
+        Some(moved)
+    }
+
+    /// How many bytes may be used there, at least as many as were asked for.
+    ///
+    /// # Safety
+    /// It was allocated by this heap.
+    pub unsafe fn usable_size(&self, start: NonNull<u8>) -> usize {
+        let address = start.as_ptr().addr();
+        if address.is_multiple_of(chunk::CHUNK) {
+            let size = |core: &Core<S>| Some(core.central().huge.get(address)?.region.len().as_usize());
+            return self.core_if_any().and_then(size).unwrap_or(0);
+        }
+        // SAFETY: by contract in a span of ours.
+        unsafe { (*chunk::span_of(address)).object_size() }
+    }
+
+    /// Gives all memory back to the kernel that is free in whole 2 MiB; what the calling thread and threads that have ended
+    /// held ready among it. How much that was.
+    pub fn trim(&self) -> Bytes {
+        let Some(core) = self.core_if_any() else { return Bytes::ZERO };
+        if let Some(local) = core.shared.local() {
+            // SAFETY: the calling thread's.
+            unsafe { core.flush(local) };
+        }
+        core.hear_abandoned();
+        Bytes::new(core.central().trim() as u64)
+    }
+
+    /// Why memory was last not to be had as it was asked for, whether or not a later backing had some.
+    pub fn refused(&self) -> Option<AllocError> {
+        self.core_if_any()?.central().refused
+    }
+
+    #[inline]
+    fn allocate_class(&self, class: usize) -> Option<NonNull<u8>> {
+        let slot = slot::get();
+        if slot.id.get() == self.id.load(Relaxed) {
+            // SAFETY: a slot with a number has a local of that heap, which is the calling thread's.
+            let start = NonNull::new(unsafe { (*slot.local.get()).take(class) });
+            if start.is_some() {
+                return start;
+            }
+        }
+        self.allocate_slowly(class)
+    }
+
+    #[cold]
+    fn allocate_slowly(&self, class: usize) -> Option<NonNull<u8>> {
+        let core = self.core()?;
+        let local = core.shared.local()?;
+        // SAFETY: the calling thread's.
+        unsafe { core.take_slowly(local, class) }
+    }
+
+    /// What has no class, or more alignment than every object.
+    #[cold]
+    fn allocate_other(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let (size, align) = (layout.size(), layout.align());
+        if let Some(class) = class::aligned_class(size, align) {
+            return self.allocate_class(class);
+        }
+        if size > MOST_IN_CHUNK || align > MOST_IN_CHUNK {
+            return self.allocate_huge(layout);
+        }
+        let units = size.div_ceil(UNIT).max(1);
+        let span = self.core()?.central().take(units, align.div_ceil(UNIT))?;
+        // SAFETY: a span that is ours now.
+        NonNull::new(unsafe { (*span).base() })
+    }
+
+    /// Whether large memory that was just allocated is known to be zero.
+    #[cold]
+    fn is_zeroed(&self, start: NonNull<u8>) -> bool {
+        let address = start.as_ptr().addr();
+        // SAFETY: of this heap, by whoever calls.
+        address.is_multiple_of(chunk::CHUNK) || unsafe { (*chunk::span_of(address)).zeroed.get() }
+    }
+
+    fn core_if_any(&self) -> Option<&Core<S>> {
+        // SAFETY: once there is a core, it is there as long as the heap.
+        unsafe { self.core.load(Acquire).as_ref() }
+    }
+
+    fn core(&self) -> Option<&Core<S>> {
+        self.core_if_any().or_else(|| self.begin())
+    }
+
+    #[cold]
+    fn begin(&self) -> Option<&Core<S>> {
+        let core = Core::map(&self.sys, self.asked(), self.reserve)?;
+        let is_first =
+            || self.core.compare_exchange(ptr::null_mut(), core.as_ptr(), Release, Relaxed).is_ok();
+        // SAFETY: the core is there until it is retired.
+        unsafe {
+            let shared = &core.as_ref().shared;
+            if shared.enrol(is_first) {
+                self.id.store(shared.id, Relaxed);
+            } else {
+                Core::unmap(core, &self.sys);
+            }
+        }
+        self.core_if_any()
+    }
+}
+
+/// Unmaps all memory of the heap.
+impl<S: Sys> Drop for Heap<S> {
+    fn drop(&mut self) {
+        let Some(core) = NonNull::new(*self.core.get_mut()) else { return };
+        // SAFETY: made by `begin`, and `&mut self` says that nobody uses it; whoever has memory of it borrows the heap.
+        unsafe {
+            core.as_ref().shared.retire();
+            Core::unmap(core, &self.sys);
+        }
+    }
+}
+
+impl<S: Sys> fmt::Debug for Heap<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heap")
+            .field("options", &self.options)
+            .field("reserve", &self.reserve)
+            .finish_non_exhaustive()
+    }
+}

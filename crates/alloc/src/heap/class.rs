@@ -1,0 +1,134 @@
+//! Size classes: which sizes small things are rounded up to, and how many units of memory a span of them takes.
+//!
+//! Multiples of 16 bytes up to 128, from there eight to a doubling: what is asked for is rounded up by at most 15 bytes or
+//! one ninth of it. Spans are long enough that at most one eighth of them is left over at their end.
+
+/// The alignment of every object.
+pub(super) const ALIGN: usize = 16;
+/// Memory is handed to spans in units of this many bytes.
+pub(super) const UNIT: usize = 64 << 10;
+/// The largest size with a class; what is larger has units of its own.
+pub(super) const MOST: usize = 512 << 10;
+/// How many classes there are.
+pub(super) const CLASSES: usize = class_of(MOST) + 1;
+
+/// Up to this size, classes are looked up instead of computed.
+const LOOKED_UP: usize = 1024;
+
+static LOOKUP: [u8; LOOKED_UP / ALIGN + 1] = {
+    let (mut table, mut i) = ([0; LOOKED_UP / ALIGN + 1], 0);
+    while i < table.len() {
+        #[allow(clippy::cast_possible_truncation)] // there are about a hundred
+        (table[i] = class_of(i * ALIGN) as u8);
+        i += 1;
+    }
+    table
+};
+
+static SIZES: [u32; CLASSES] = {
+    let (mut table, mut class) = ([0; CLASSES], 0);
+    while class < CLASSES {
+        #[allow(clippy::cast_possible_truncation)] // at most MOST
+        (table[class] = computed_size(class) as u32);
+        class += 1;
+    }
+    table
+};
+
+/// The smallest class for `size` bytes, which is at most [`MOST`].
+pub(super) const fn class_of(size: usize) -> usize {
+    if size <= 128 {
+        return size.saturating_sub(1) / ALIGN;
+    }
+    let top = (size - 1).ilog2() as usize;
+    8 + (top - 7) * 8 + ((size - 1) >> (top - 3)) - 8
+}
+
+/// The same, faster for small sizes that are known only at run time.
+#[inline]
+pub(super) fn class_for(size: usize) -> usize {
+    match LOOKUP.get(size.div_ceil(ALIGN)) {
+        Some(&class) => usize::from(class),
+        None => class_of(size),
+    }
+}
+
+/// The smallest class whose objects lie at multiples of `align` in a span, which itself begins at a multiple of [`UNIT`];
+/// `None` where only units of its own will do.
+pub(super) fn aligned_class(size: usize, align: usize) -> Option<usize> {
+    let size = size.max(1).checked_next_multiple_of(align)?;
+    if align > UNIT || size > MOST {
+        return None;
+    }
+    (class_of(size)..CLASSES).find(|&class| size_of_class(class).is_multiple_of(align))
+}
+
+/// The size of a class's objects.
+pub(super) fn size_of_class(class: usize) -> usize {
+    SIZES[class] as usize
+}
+
+const fn computed_size(class: usize) -> usize {
+    if class < 8 {
+        return (class + 1) * ALIGN;
+    }
+    let (top, step) = (7 + (class - 8) / 8, 8 + (class - 8) % 8);
+    (step + 1) << (top - 3)
+}
+
+/// How many units a span of that class has.
+pub(super) fn units_of_class(class: usize) -> usize {
+    let size = size_of_class(class);
+    // Few objects to a span mean many trips for spans.
+    let fewest = if size <= UNIT { 4 } else { 1 };
+    let fits = |units: &usize| units * UNIT >= fewest * size && (units * UNIT % size) * 8 <= units * UNIT;
+    (1..=MOST / UNIT * 2).find(fits).unwrap_or(MOST / UNIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_has_the_smallest_class_that_holds_it() {
+        for size in (0..=4096).chain((4096..=MOST).step_by(61)).chain([MOST]) {
+            let class = class_for(size);
+            assert_eq!(class, class_of(size), "{size}");
+            assert!(size_of_class(class) >= size, "{size}");
+            assert!(class == 0 || size_of_class(class - 1) < size, "{size}");
+        }
+    }
+
+    #[test]
+    fn rounding_up_costs_fifteen_bytes_or_a_ninth() {
+        for class in 1..CLASSES {
+            let (size, least) = (size_of_class(class), size_of_class(class - 1) + 1);
+            assert!(size - least <= 15 || (size - least) * 9 <= size, "{least} takes {size}");
+            assert_eq!(size % ALIGN, 0);
+        }
+    }
+
+    #[test]
+    fn a_span_leaves_at_most_an_eighth_over() {
+        for class in 0..CLASSES {
+            let (size, len) = (size_of_class(class), units_of_class(class) * UNIT);
+            assert!((len % size) * 8 <= len && len <= 2 * MOST, "{size} in {len}");
+        }
+        assert!((0..CLASSES).filter(|&class| size_of_class(class) <= 8192).all(|c| units_of_class(c) == 1));
+    }
+
+    #[test]
+    fn aligned_classes_keep_the_alignment() {
+        for shift in 0..=17 {
+            let align = 1_usize << shift;
+            for size in [0, 1, 15, 100, 4096, 5000, 70_000, MOST] {
+                match aligned_class(size, align) {
+                    Some(class) => {
+                        assert!(size_of_class(class) >= size && size_of_class(class).is_multiple_of(align));
+                    }
+                    None => assert!(align > UNIT || size.next_multiple_of(align) > MOST, "{size} at {align}"),
+                }
+            }
+        }
+    }
+}

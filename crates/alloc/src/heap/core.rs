@@ -1,0 +1,237 @@
+//! What a heap's threads share: its chunks, what of them is free, and the things too large for a chunk.
+//!
+//! # Safety
+//! A `Core` lies in a mapping of its own, so that it stays where it is when its [`Heap`](super::Heap) moves. [`Central`] is
+//! reached under the lock only. A span that is given back is used by nobody, and has left its owner's queues.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::Relaxed;
+
+use hugepilot_units::Bytes;
+
+use super::central::Central;
+use super::local::{Empty, Local};
+use super::lock::Held;
+use super::span::{Span, nobody};
+use super::thread::Shared;
+use super::{class, os};
+use crate::{Options, Pages, Sys};
+
+/// The part of a heap that all its threads use.
+#[repr(C)]
+pub(super) struct Core<S: Sys> {
+    /// First, because what a thread leaves at its end knows no more of the heap than this.
+    pub(super) shared: Shared,
+    pub(super) options: Options,
+    central: UnsafeCell<Central<S>>,
+}
+
+/// The lock is held, and opens this.
+pub(super) struct Guard<'a, S: Sys> {
+    core: &'a Core<S>,
+    _held: Held<'a>,
+}
+
+impl<S: Sys> Deref for Guard<'_, S> {
+    type Target = Central<S>;
+    fn deref(&self) -> &Central<S> {
+        // SAFETY: the lock is held.
+        unsafe { &*self.core.central.get() }
+    }
+}
+
+impl<S: Sys> DerefMut for Guard<'_, S> {
+    fn deref_mut(&mut self) -> &mut Central<S> {
+        // SAFETY: the lock is held, and `&mut self` is the only way through this guard.
+        unsafe { &mut *self.core.central.get() }
+    }
+}
+
+impl<S: Sys> Core<S> {
+    fn len(sys: &S) -> (usize, usize) {
+        let base = sys.sizes().base.as_usize();
+        (size_of::<Self>().next_multiple_of(base), base.max(align_of::<Self>()))
+    }
+
+    /// Maps and makes one; `None` where there is no memory.
+    pub(super) fn map(sys: &S, options: Options, reserve: Bytes) -> Option<NonNull<Self>> {
+        let (len, align) = Self::len(sys);
+        let core = os::errno_kept(|| sys.map(len, align, Pages::Plain)).ok()?.cast::<Self>();
+        let central = Central::new(sys.clone(), &options, reserve.as_usize());
+        // SAFETY: the mapping is large enough, aligned and ours.
+        unsafe {
+            core.write(Self {
+                shared: Shared::new(abandon::<S>),
+                options,
+                central: UnsafeCell::new(central),
+            });
+        }
+        Some(core)
+    }
+
+    /// Unmaps it, and all memory of the heap.
+    ///
+    /// # Safety
+    /// It was made by `map` with `sys`, nobody uses it or anything allocated from it, and it has been retired if it was
+    /// enrolled.
+    pub(super) unsafe fn unmap(core: NonNull<Self>, sys: &S) {
+        let (len, align) = Self::len(sys);
+        // SAFETY: by contract. The chunks go with the central part.
+        unsafe {
+            core.drop_in_place();
+            sys.unmap(core.cast(), len, align);
+        }
+    }
+
+    /// Opens what is shared.
+    pub(super) fn central(&self) -> Guard<'_, S> {
+        Guard { core: self, _held: self.shared.lock.hold() }
+    }
+
+    /// The next object of that class where the bin has none; `None` where there is no memory.
+    ///
+    /// # Safety
+    /// `local` is the calling thread's, of this heap.
+    #[cold]
+    pub(super) unsafe fn take_slowly(&self, local: &Local, class: usize) -> Option<NonNull<u8>> {
+        let empty = Empty::new();
+        // SAFETY: the calling thread's local.
+        unsafe {
+            // It may be another than the one that was looked at before.
+            if let Some(start) = NonNull::new(local.take(class)) {
+                return Some(start);
+            }
+            if !local.refill(class, &empty) {
+                self.new_span(local, class)?;
+                local.refill(class, &empty);
+            }
+            self.put_all(&empty);
+            NonNull::new(local.take(class))
+        }
+    }
+
+    /// Spans with free objects, of threads that have ended, or else a new one.
+    ///
+    /// # Safety
+    /// As for [`Self::take_slowly`].
+    unsafe fn new_span(&self, local: &Local, class: usize) -> Option<()> {
+        /// Locals looked at for each span: there may be thousands.
+        const LOOKS: usize = 4;
+        let empty = Empty::new();
+        let mut central = self.central();
+        for _ in 0..LOOKS {
+            // SAFETY: what is abandoned belongs to the holder of the lock.
+            unsafe {
+                let Some(other) = self.shared.next_abandoned() else { break };
+                other.hear(&empty);
+                while let Some(span) = empty.pop() {
+                    central.put(span);
+                }
+                if local.adopt(other, class) {
+                    return Some(());
+                }
+            }
+        }
+        let span = central.take(class::units_of_class(class), 1)?;
+        // SAFETY: a span in nobody's hands.
+        local.begin(class, unsafe { &*span });
+        Some(())
+    }
+
+    /// After a thread freed an object of a span that is its own.
+    ///
+    /// # Safety
+    /// As for [`Self::take_slowly`]; the span is `local`'s.
+    #[cold]
+    pub(super) unsafe fn freed(&self, local: &Local, span: *mut Span) {
+        // SAFETY: by contract.
+        if unsafe { local.after_free(&*span) } {
+            self.central().put(span);
+        }
+    }
+
+    /// Gives back what `local` holds ready and does not need.
+    ///
+    /// # Safety
+    /// As for [`Self::take_slowly`].
+    pub(super) unsafe fn flush(&self, local: &Local) {
+        let empty = Empty::new();
+        // SAFETY: by contract.
+        unsafe {
+            local.flush(&empty);
+            self.put_all(&empty);
+        }
+    }
+
+    /// Takes back what was freed of threads that have ended.
+    pub(super) fn hear_abandoned(&self) {
+        let empty = Empty::new();
+        let mut central = self.central();
+        // SAFETY: what is abandoned belongs to the holder of the lock.
+        unsafe {
+            let mut next = self.shared.abandoned.get();
+            while let Some(local) = next.as_ref() {
+                next = local.next.get();
+                local.flush(&empty);
+            }
+            while let Some(span) = empty.pop() {
+                central.put(span);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The spans were the caller's.
+    unsafe fn put_all(&self, empty: &Empty) {
+        if empty.is_empty() {
+            return;
+        }
+        let mut central = self.central();
+        // SAFETY: by contract.
+        while let Some(span) = unsafe { empty.pop() } {
+            central.put(span);
+        }
+    }
+
+    /// Frees an object from a thread that does not own its span, or a large thing.
+    ///
+    /// # Safety
+    /// As for [`Heap::deallocate`](super::Heap::deallocate); `span` holds `address`.
+    #[cold]
+    pub(super) unsafe fn free_elsewhere(&self, span: *mut Span, address: usize) {
+        // SAFETY: by contract in a chunk that is there.
+        let (is_large, owner) = unsafe { ((*span).is_large(), (*span).owner.load(Relaxed)) };
+        if is_large {
+            return self.central().put(span);
+        }
+        if owner == nobody() || owner.is_null() {
+            os::die("hugepilot: free of memory that is not allocated\n");
+        }
+        // SAFETY: by contract an object that nobody uses any more; the first to free one since tells the owner, and owners are
+        // never unmapped.
+        unsafe {
+            if (*span).free_remotely(ptr::with_exposed_provenance_mut(address)) {
+                (*owner).tell(span);
+            }
+        }
+    }
+}
+
+/// Takes what a thread that ends leaves, under the pool's and the heap's lock.
+///
+/// # Safety
+/// `shared` is the first part of a `Core<S>`, and `local` is that thread's.
+unsafe fn abandon<S: Sys>(shared: *const Shared, local: &Local) {
+    let empty = Empty::new();
+    // SAFETY: by contract; a `Core` begins with its shared part, and the lock that opens the rest is held.
+    unsafe {
+        let central = &mut *(*shared.cast::<Core<S>>()).central.get();
+        local.flush(&empty);
+        while let Some(span) = empty.pop() {
+            central.put(span);
+        }
+    }
+}

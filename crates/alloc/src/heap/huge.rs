@@ -1,0 +1,174 @@
+//! Things too large for a chunk: each on a region of its own, which begins at a multiple of a chunk, as no other object does.
+//!
+//! # Safety
+//! Records are objects of the heap itself. They are linked, found and unlinked under the heap's lock; whoever unlinked one
+//! has it to itself.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::ptr::{self, NonNull};
+
+use hugepilot_units::Bytes;
+
+use super::chunk::CHUNK;
+use super::{Heap, os};
+use crate::{HugeRegion, Options, Sys};
+
+/// Lists to look in.
+const LISTS: usize = 256;
+
+/// Where they are found by their address.
+pub(super) struct Table<S: Sys> {
+    lists: [*mut Huge<S>; LISTS],
+    pub(super) count: usize,
+    /// Bytes.
+    pub(super) mapped: usize,
+}
+
+/// One of them.
+pub(super) struct Huge<S: Sys> {
+    pub(super) region: HugeRegion<S>,
+    next: *mut Self,
+}
+
+impl<S: Sys> Table<S> {
+    pub(super) const fn new() -> Self {
+        Self { lists: [ptr::null_mut(); LISTS], count: 0, mapped: 0 }
+    }
+
+    fn list(&mut self, address: usize) -> &mut *mut Huge<S> {
+        &mut self.lists[address / CHUNK % LISTS]
+    }
+
+    fn insert(&mut self, huge: NonNull<Huge<S>>) {
+        // SAFETY: the caller's record.
+        let record = unsafe { &mut *huge.as_ptr() };
+        let list = self.list(record.address());
+        record.next = std::mem::replace(list, huge.as_ptr());
+        self.count += 1;
+        self.mapped += record.region.len().as_usize();
+    }
+
+    fn remove(&mut self, address: usize) -> Option<NonNull<Huge<S>>> {
+        let mut link = self.list(address);
+        loop {
+            let huge = NonNull::new(*link)?;
+            // SAFETY: records in the table are there.
+            let record = unsafe { &mut *huge.as_ptr() };
+            if record.address() == address {
+                *link = record.next;
+                self.count -= 1;
+                self.mapped -= record.region.len().as_usize();
+                return Some(huge);
+            }
+            link = &mut record.next;
+        }
+    }
+
+    /// That at this address.
+    pub(super) fn get(&self, address: usize) -> Option<&Huge<S>> {
+        self.of(self.lists[address / CHUNK % LISTS]).find(|huge| huge.address() == address)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Huge<S>> {
+        self.lists.iter().flat_map(|&first| self.of(first))
+    }
+
+    #[allow(clippy::unused_self)] // what it gives is there as long as the table is not changed
+    fn of(&self, first: *mut Huge<S>) -> impl Iterator<Item = &Huge<S>> {
+        // SAFETY: records in the table are there.
+        std::iter::successors(unsafe { first.as_ref() }, |huge| unsafe { huge.next.as_ref() })
+    }
+}
+
+/// Unmaps all. The records lie in chunks, which go later.
+impl<S: Sys> Drop for Table<S> {
+    fn drop(&mut self) {
+        for first in self.lists {
+            let mut next = first;
+            // SAFETY: records in the table are there, and nobody looks at them again.
+            while let Some(huge) = unsafe { next.as_mut() } {
+                next = huge.next;
+                // SAFETY: as above.
+                unsafe { ptr::drop_in_place(&raw mut huge.region) };
+            }
+        }
+    }
+}
+
+impl<S: Sys> Huge<S> {
+    fn address(&self) -> usize {
+        self.region.as_ptr().as_ptr().addr()
+    }
+}
+
+impl<S: Sys> Heap<S> {
+    /// A region for `layout` alone. Zeroed.
+    #[cold]
+    pub(super) fn allocate_huge(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let record = self.allocate(Layout::new::<Huge<S>>())?.cast::<Huge<S>>();
+        let core = self.core()?;
+        let align = core.options.align.max(Bytes::new(layout.align().max(CHUNK) as u64));
+        let options = Options { align, ..core.options };
+        let mapped = os::errno_kept(|| {
+            HugeRegion::map_on(self.sys.clone(), Bytes::new(layout.size().max(1) as u64), &options)
+        });
+        match mapped {
+            Ok(region) => {
+                let start = region.as_ptr();
+                // SAFETY: memory of the layout of a record, ours alone.
+                unsafe { record.write(Huge { region, next: ptr::null_mut() }) };
+                core.central().huge.insert(record);
+                Some(start)
+            }
+            Err(error) => {
+                core.central().refused = Some(error);
+                // SAFETY: allocated above.
+                unsafe { self.deallocate(record.cast()) };
+                None
+            }
+        }
+    }
+
+    /// Unmaps it; or does nothing, for null, which is at a multiple of a chunk, too.
+    ///
+    /// # Safety
+    /// As for [`Self::deallocate`], or null.
+    #[cold]
+    pub(super) unsafe fn free_huge(&self, address: usize) {
+        if address == 0 {
+            return;
+        }
+        let removed = self.core().and_then(|core| core.central().huge.remove(address));
+        let Some(record) = removed else { os::die("hugepilot: free of memory that is not allocated\n") };
+        // SAFETY: taken out of the table, so ours alone.
+        unsafe {
+            os::errno_kept(|| ptr::drop_in_place(record.as_ptr()));
+            self.deallocate(record.cast());
+        }
+    }
+
+    /// Makes it at least `len` bytes long, in place or elsewhere; `None` where there is no memory, and all is as before.
+    ///
+    /// # Safety
+    /// `address` is that of a huge object, which the caller has to itself.
+    pub(super) unsafe fn grow_huge(&self, address: usize, len: usize) -> Option<NonNull<u8>> {
+        let core = self.core()?;
+        let record = core.central().huge.remove(address)?;
+        // SAFETY: taken out of the table, so ours alone.
+        let region = unsafe { &mut (*record.as_ptr()).region };
+        let keep = region.len().as_usize();
+        let grown = os::errno_kept(|| region.grow(Bytes::new(len as u64), keep));
+        let start = region.as_ptr();
+        let mut central = core.central();
+        central.huge.insert(record);
+        match grown {
+            Ok(()) => Some(start),
+            Err(error) => {
+                central.refused = Some(error);
+                None
+            }
+        }
+    }
+}

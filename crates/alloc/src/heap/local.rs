@@ -1,0 +1,278 @@
+//! What one thread has of a heap: for each class the objects that it hands out next, and the spans that it owns.
+//!
+//! # Safety
+//! A `Local` is never unmapped. It belongs to the thread that it is attached to, or to whoever holds its heap's lock while it
+//! is abandoned. Other threads add to `told`, and read what is atomic.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+use super::class::CLASSES;
+use super::span::{Block, Freed, Queue, Span, State};
+use super::thread::Shared;
+
+/// A thread's part of a heap.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Local {
+    /// The number of its heap; 0 once that is gone.
+    pub(super) id: AtomicU64,
+    pub(super) shared: Cell<*const Shared>,
+    /// The thread's next, of another heap.
+    pub(super) next_of_thread: Cell<*mut Local>,
+    /// The next abandoned or unused one.
+    pub(super) next: Cell<*mut Local>,
+    /// The heap's next.
+    pub(super) next_of_heap: Cell<*mut Local>,
+    bins: [Bin; CLASSES],
+    spans: [Spans; CLASSES],
+    told: Told,
+}
+
+/// Objects that are handed out next, all of one span.
+#[derive(Debug)]
+struct Bin {
+    first: Cell<*mut Block>,
+    /// How many; read by other threads for statistics.
+    left: AtomicU32,
+}
+
+/// Spans of one class.
+#[derive(Debug)]
+struct Spans {
+    /// That of the bin.
+    current: Cell<*mut Span>,
+    queue: Queue,
+}
+
+/// The spans in which other threads freed something, in a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Told(AtomicPtr<Span>);
+
+/// Spans in which nothing is in use any more, to be given back, linked.
+#[derive(Debug)]
+pub(super) struct Empty(Cell<*mut Span>);
+
+impl Empty {
+    pub(super) const fn new() -> Self {
+        Self(Cell::new(ptr::null_mut()))
+    }
+    fn push(&self, span: &Span) {
+        span.next.set(self.0.replace(ptr::from_ref(span).cast_mut()));
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.get().is_null()
+    }
+    /// The next of them.
+    ///
+    /// # Safety
+    /// They were pushed by a `Local` whose owner the caller is.
+    pub(super) unsafe fn pop(&self) -> Option<*mut Span> {
+        let span = self.0.get();
+        // SAFETY: what was pushed is there, and linked.
+        self.0.set(unsafe { span.as_ref() }?.next.get());
+        Some(span)
+    }
+}
+
+impl Local {
+    pub(super) const fn new() -> Self {
+        Self {
+            id: AtomicU64::new(0),
+            shared: Cell::new(ptr::null()),
+            next_of_thread: Cell::new(ptr::null_mut()),
+            next: Cell::new(ptr::null_mut()),
+            next_of_heap: Cell::new(ptr::null_mut()),
+            bins: [const { Bin { first: Cell::new(ptr::null_mut()), left: AtomicU32::new(0) } }; CLASSES],
+            spans: [const { Spans { current: Cell::new(ptr::null_mut()), queue: Queue::new() } }; CLASSES],
+            told: Told(AtomicPtr::new(ptr::null_mut())),
+        }
+    }
+
+    /// The next object of that class; null where the bin is empty.
+    ///
+    /// # Safety
+    /// The caller owns this.
+    #[inline]
+    pub(super) unsafe fn take(&self, class: usize) -> *mut u8 {
+        // SAFETY: classes are below CLASSES.
+        let bin = unsafe { self.bins.get_unchecked(class) };
+        let first = bin.first.get();
+        if !first.is_null() {
+            // SAFETY: a free object of a span of ours.
+            bin.first.set(unsafe { (*first).next });
+            bin.left.store(bin.left.load(Relaxed).wrapping_sub(1), Relaxed);
+        }
+        first.cast()
+    }
+
+    /// Fills the bin of that class from the spans here. Spans that turn out to be empty are added to `empty`. False where
+    /// a new span is needed.
+    ///
+    /// # Safety
+    /// The caller owns this.
+    pub(super) unsafe fn refill(&self, class: usize, empty: &Empty) -> bool {
+        let spans = &self.spans[class];
+        // SAFETY: our own spans, by contract, in what follows.
+        unsafe {
+            loop {
+                if let Some(span) = spans.current.get().as_ref() {
+                    if span.free.get().is_null() {
+                        self.hear(empty);
+                    }
+                    let freed = if span.free.get().is_null() { span.issue() } else { span.take_free() };
+                    if freed.count > 0 {
+                        self.bins[class].first.set(freed.first);
+                        self.bins[class].left.store(freed.count, Relaxed);
+                        return true;
+                    }
+                    span.state.set(State::Full);
+                }
+                let next = spans.queue.pop();
+                spans.current.set(next.unwrap_or(ptr::null_mut()));
+                let Some(next) = next else { return false };
+                (*next).state.set(State::Current);
+            }
+        }
+    }
+
+    /// Makes a new span the one to take from. There was none.
+    pub(super) fn begin(&self, class: usize, span: &Span) {
+        span.begin(class, ptr::from_ref(self).cast_mut());
+        self.spans[class].current.set(ptr::from_ref(span).cast_mut());
+    }
+
+    /// After a free: queues the span if it was full. True where nothing in it is in use any more, and it is not kept; then it
+    /// is in no queue.
+    ///
+    /// # Safety
+    /// The caller owns this, and the span is one of its.
+    pub(super) unsafe fn after_free(&self, span: &Span) -> bool {
+        let (queue, this) =
+            (&self.spans[usize::from(span.class.get())].queue, ptr::from_ref(span).cast_mut());
+        // SAFETY: our own spans.
+        unsafe {
+            match span.state.get() {
+                State::Current => return false,
+                State::Queued => {}
+                State::Full => {
+                    span.state.set(State::Queued);
+                    queue.push(this);
+                }
+            }
+            // One small empty span is kept, so that a thread at the edge of a span does not ask for one again and again.
+            let goes = span.used.load(Relaxed) == 0 && (queue.has_several() || span.units.get() > 1);
+            if goes {
+                queue.remove(this);
+            }
+            goes
+        }
+    }
+
+    /// Tells the owner that something was freed in `span`.
+    ///
+    /// # Safety
+    /// [`Span::free_remotely`] was true for the caller, who has not told anybody since.
+    pub(super) unsafe fn tell(&self, span: *mut Span) {
+        let mut first = self.told.0.load(Relaxed);
+        loop {
+            // SAFETY: the span stays until its owner heard of it, and only we link it now.
+            unsafe { (*span).next_told().set(first) };
+            match self.told.0.compare_exchange_weak(first, span, Release, Relaxed) {
+                Ok(_) => return,
+                Err(other) => first = other,
+            }
+        }
+    }
+
+    /// Takes back what other threads freed.
+    ///
+    /// # Safety
+    /// The caller owns this.
+    pub(super) unsafe fn hear(&self, empty: &Empty) {
+        if self.told.0.load(Relaxed).is_null() {
+            return;
+        }
+        let mut next = self.told.0.swap(ptr::null_mut(), Acquire);
+        // SAFETY: spans that we were told of are there until we take what was freed in them.
+        while let Some(span) = unsafe { next.as_ref() } {
+            // Once its objects are taken, others may link it anew.
+            let this = std::mem::replace(&mut next, span.next_told().get());
+            let owner = span.owner.load(Relaxed);
+            if !ptr::eq(owner, self) {
+                // It was adopted by another thread meanwhile.
+                // SAFETY: nobody was told since the other thread told us; owners are never unmapped.
+                unsafe { (*owner).tell(this) };
+                continue;
+            }
+            // SAFETY: the span is ours, and its freed objects are nobody's.
+            unsafe {
+                span.give_back(&span.take_remote());
+                if self.after_free(span) {
+                    empty.push(span);
+                }
+            }
+        }
+    }
+
+    /// Puts all that the bins hold back into their spans; those that are empty go to `empty`.
+    ///
+    /// # Safety
+    /// The caller owns this.
+    pub(super) unsafe fn flush(&self, empty: &Empty) {
+        // SAFETY: our own spans.
+        unsafe {
+            self.hear(empty);
+            for (bin, spans) in self.bins.iter().zip(&self.spans) {
+                if let Some(span) = spans.current.replace(ptr::null_mut()).as_ref() {
+                    let first = bin.first.replace(ptr::null_mut());
+                    span.give_back(&Freed { first, count: bin.left.swap(0, Relaxed) });
+                    span.state.set(State::Full);
+                    if span.free_count() > 0 || span.issued.get() < span.capacity.get() {
+                        span.state.set(State::Queued);
+                        spans.queue.push(span_mut(span));
+                    }
+                }
+                let queue = &spans.queue;
+                let kept = Queue::new();
+                while let Some(span) = queue.pop() {
+                    if (*span).used.load(Relaxed) == 0 { empty.push(&*span) } else { kept.push(span) }
+                }
+                while let Some(span) = kept.pop() {
+                    queue.push(span);
+                }
+            }
+        }
+    }
+
+    /// Takes all spans of that class with free objects from `other`. True if there was one.
+    ///
+    /// # Safety
+    /// The caller owns both.
+    pub(super) unsafe fn adopt(&self, other: &Self, class: usize) -> bool {
+        let mut some = false;
+        // SAFETY: the caller's spans.
+        while let Some(span) = unsafe { other.spans[class].queue.pop() } {
+            // SAFETY: as above.
+            unsafe {
+                (*span).owner.store(ptr::from_ref(self).cast_mut(), Relaxed);
+                self.spans[class].queue.push(span);
+            }
+            some = true;
+        }
+        some
+    }
+
+    /// How many objects of each class are ready to be handed out; other threads may change it meanwhile.
+    pub(super) fn ready(&self) -> impl Iterator<Item = u32> {
+        self.bins.iter().map(|bin| bin.left.load(Relaxed))
+    }
+}
+
+fn span_mut(span: &Span) -> *mut Span {
+    ptr::from_ref(span).cast_mut()
+}

@@ -1,0 +1,53 @@
+//! Where a thread finds its [`Slot`]: the one thing that every allocation looks up.
+//!
+//! # Safety
+//! The assembler only computes an address, that of the calling thread's own copy of a variable that begins as zeros.
+#![allow(unsafe_code)]
+
+use super::thread::Slot;
+
+/// The calling thread's.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+#[inline]
+pub(super) fn get() -> &'static Slot {
+    let slot: *const Slot;
+    // Two instructions, also in a shared library, where a `thread_local!` would call a function of the dynamic linker. It must
+    // be loaded with the program (or find room in what the C library sets aside for such libraries).
+    // SAFETY: reads the thread pointer and adds the offset of the variable below.
+    unsafe {
+        std::arch::asm!(
+            "mov {slot}, qword ptr fs:[0]",
+            "add {slot}, qword ptr [rip + hugepilot_alloc_slot@gottpoff]",
+            slot = out(reg) slot,
+            options(pure, readonly, nostack),
+        );
+        // SAFETY: a variable of the calling thread, of this size and alignment, and zeros are an empty slot. It is never
+        // sent to another thread: `Slot` is not `Sync`.
+        &*slot
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+std::arch::global_asm!(
+    ".pushsection .tbss.hugepilot_alloc_slot,\"awT\",@nobits",
+    ".p2align 4",
+    ".globl hugepilot_alloc_slot",
+    ".hidden hugepilot_alloc_slot",
+    ".type hugepilot_alloc_slot, @object",
+    ".size hugepilot_alloc_slot, 16",
+    "hugepilot_alloc_slot:",
+    ".zero 16",
+    ".popsection",
+);
+
+/// The calling thread's.
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
+#[inline]
+pub(super) fn get() -> &'static Slot {
+    use std::cell::Cell;
+    thread_local! {
+        static SLOT: Slot = const { Slot { id: Cell::new(0), local: Cell::new(std::ptr::null_mut()) } };
+    }
+    // SAFETY: it has no destructor, so it is there while the thread runs; see above.
+    SLOT.with(|slot| unsafe { &*std::ptr::from_ref(slot) })
+}

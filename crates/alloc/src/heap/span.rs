@@ -1,0 +1,289 @@
+//! A span: units in a row, cut into objects of one class, or one large thing.
+//!
+//! # Safety
+//! A span's description lies in its chunk's head and is there while the chunk is. What is in a [`Cell`] belongs to the thread
+//! that owns the span, or to whoever holds the heap's lock where nobody does; `back`, `class`, `units` and `zeroed` change
+//! under that lock alone, while nobody has anything in the span. The rest is atomic. Objects are linked through their own first
+//! bytes while they are free.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+use super::chunk;
+use super::class::{self, UNIT};
+use super::local::Local;
+
+/// A free object: it begins with the next one.
+pub(super) struct Block {
+    pub(super) next: *mut Block,
+}
+
+/// The class of spans that hold one large thing.
+pub(super) const LARGE: u8 = u8::MAX;
+
+/// The owner of what no thread owns. Not null, as that is what a thread without any has in its slot.
+pub(super) const fn nobody() -> *mut Local {
+    ptr::without_provenance_mut(align_of::<Local>())
+}
+
+/// Where a span is in its thread's hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum State {
+    /// The thread takes objects from it.
+    Current = 0,
+    /// It has free objects, and waits in the thread's queue.
+    Queued,
+    /// Nothing in it is free, as far as the thread knows.
+    Full,
+}
+
+/// The description of a span, or of a unit inside of one. Two cache lines: the first is the owner's, the second is where
+/// other threads write.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Span {
+    /// Whose it is; [`nobody`] for large things, and for what is no longer in use.
+    pub(super) owner: AtomicPtr<Local>,
+    /// Objects that its own thread freed.
+    pub(super) free: Cell<*mut Block>,
+    /// Objects handed out, those that the thread holds ready and those that other threads freed among them.
+    pub(super) used: AtomicU32,
+    /// So many units before this one the span begins.
+    pub(super) back: Cell<u16>,
+    pub(super) class: Cell<u8>,
+    pub(super) state: Cell<State>,
+    /// Objects that were ever handed out: the rest was never touched.
+    pub(super) issued: Cell<u32>,
+    /// Objects that fit.
+    pub(super) capacity: Cell<u32>,
+    pub(super) units: Cell<u32>,
+    /// The memory was all zero when the span began.
+    pub(super) zeroed: Cell<bool>,
+    pub(super) next: Cell<*mut Span>,
+    pub(super) previous: Cell<*mut Span>,
+    /// What other threads freed.
+    remote: Remote,
+}
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Remote {
+    /// Offset of the last object that was freed, and in the lower half how many there are.
+    freed: AtomicU64,
+    /// The next span of which the owner is to know that something was freed.
+    next: Cell<*mut Span>,
+}
+
+/// What other threads freed: a list, linked, and its length.
+pub(super) struct Freed {
+    pub(super) first: *mut Block,
+    pub(super) count: u32,
+}
+
+impl Span {
+    /// Where its memory begins.
+    pub(super) fn base(&self) -> *mut u8 {
+        chunk::memory_of(ptr::from_ref(self))
+    }
+
+    /// Its bytes.
+    pub(super) fn len(&self) -> usize {
+        self.units.get() as usize * UNIT
+    }
+
+    /// The size of its objects, or of the large thing.
+    pub(super) fn object_size(&self) -> usize {
+        let class = self.class.get();
+        if class == LARGE { self.len() } else { class::size_of_class(usize::from(class)) }
+    }
+
+    /// It holds one large thing.
+    pub(super) fn is_large(&self) -> bool {
+        self.class.get() == LARGE
+    }
+
+    /// Begins as a span of that class, with nothing issued yet. Under the heap's lock.
+    pub(super) fn begin(&self, class: usize, owner: *mut Local) {
+        let capacity = self.len() / class::size_of_class(class);
+        #[allow(clippy::cast_possible_truncation)] // about a hundred classes, at most 4096 objects
+        let (class, capacity) = (class as u8, capacity as u32);
+        self.class.set(class);
+        self.capacity.set(capacity);
+        self.free.set(ptr::null_mut());
+        self.issued.set(0);
+        self.used.store(0, Relaxed);
+        self.state.set(State::Current);
+        self.owner.store(owner, Relaxed);
+    }
+
+    /// Free objects that the owner knows of.
+    pub(super) fn free_count(&self) -> u32 {
+        self.issued.get() - self.used.load(Relaxed)
+    }
+
+    /// All free objects that the owner knows of, now used.
+    pub(super) fn take_free(&self) -> Freed {
+        let freed = Freed { first: self.free.replace(ptr::null_mut()), count: self.free_count() };
+        self.used.store(self.issued.get(), Relaxed);
+        freed
+    }
+
+    /// Some objects that were never used, linked.
+    ///
+    /// # Safety
+    /// The caller owns the span.
+    pub(super) unsafe fn issue(&self) -> Freed {
+        /// As many as this many bytes hold: touching all at once would make pages resident that may never be used.
+        const AT_ONCE: usize = 4096;
+        let size = self.object_size();
+        let (from, left) = (self.issued.get(), self.capacity.get() - self.issued.get());
+        #[allow(clippy::cast_possible_truncation)] // at most 4096
+        let count = left.min((AT_ONCE / size).max(1) as u32);
+        let at = |i: u32| self.base().wrapping_add((from + i) as usize * size).cast::<Block>();
+        for i in 0..count {
+            let next = if i + 1 < count { at(i + 1) } else { ptr::null_mut() };
+            // SAFETY: object `from + i` lies inside of the span, aligned, and nobody has it yet.
+            unsafe { at(i).write(Block { next }) };
+        }
+        self.issued.set(from + count);
+        self.used.store(self.used.load(Relaxed) + count, Relaxed);
+        Freed { first: if count > 0 { at(0) } else { ptr::null_mut() }, count }
+    }
+
+    /// Takes objects back as free ones.
+    ///
+    /// # Safety
+    /// The caller owns the span, and they are objects of it that nobody uses.
+    pub(super) unsafe fn give_back(&self, freed: &Freed) {
+        if freed.count == 0 {
+            return;
+        }
+        let own = self.free.get();
+        if !own.is_null() {
+            let mut last = freed.first;
+            // SAFETY: the list has `count` objects, all of them free.
+            while let Some(next) = unsafe { (*last).next.as_mut() } {
+                last = next;
+            }
+            // SAFETY: as above.
+            unsafe { (*last).next = own };
+        }
+        self.free.set(freed.first);
+        self.used.store(self.used.load(Relaxed) - freed.count, Relaxed);
+    }
+
+    /// Notes that another thread frees `block`. True for the first since the owner looked: then the owner must be told.
+    ///
+    /// # Safety
+    /// `block` is an object of this span, and the caller was its last user.
+    pub(super) unsafe fn free_remotely(&self, block: *mut Block) -> bool {
+        let base = self.base();
+        let offset = (block.addr() - base.addr()) as u64;
+        let mut freed = self.remote.freed.load(Relaxed);
+        loop {
+            // SAFETY: the object is the caller's until the exchange.
+            unsafe { block.write(Block { next: linked(base, freed) }) };
+            let now = offset << 32 | ((freed & u64::from(u32::MAX)) + 1);
+            match self.remote.freed.compare_exchange_weak(freed, now, Release, Relaxed) {
+                Ok(_) => return freed == 0,
+                Err(other) => freed = other,
+            }
+        }
+    }
+
+    /// Whatever other threads freed.
+    pub(super) fn take_remote(&self) -> Freed {
+        let freed = self.remote.freed.swap(0, Acquire);
+        #[allow(clippy::cast_possible_truncation)] // the lower half
+        let count = freed as u32;
+        Freed { first: linked(self.base(), freed), count }
+    }
+
+    /// How many objects other threads freed that the owner does not know of.
+    pub(super) fn remote_count(&self) -> u32 {
+        #[allow(clippy::cast_possible_truncation)] // the lower half
+        let count = self.remote.freed.load(Relaxed) as u32;
+        count
+    }
+
+    /// The link of the list of spans that an owner is to look at.
+    pub(super) fn next_told(&self) -> &Cell<*mut Self> {
+        &self.remote.next
+    }
+}
+
+fn linked(base: *mut u8, freed: u64) -> *mut Block {
+    if freed == 0 { ptr::null_mut() } else { base.wrapping_add((freed >> 32) as usize).cast() }
+}
+
+/// Spans in a row, first in first out, linked both ways.
+#[derive(Debug)]
+pub(super) struct Queue {
+    first: Cell<*mut Span>,
+    last: Cell<*mut Span>,
+}
+
+impl Queue {
+    pub(super) const fn new() -> Self {
+        Self { first: Cell::new(ptr::null_mut()), last: Cell::new(ptr::null_mut()) }
+    }
+
+    /// Whether it holds more than one.
+    pub(super) fn has_several(&self) -> bool {
+        self.first != self.last
+    }
+
+    /// Adds a span at the end.
+    ///
+    /// # Safety
+    /// The caller owns the span, which is in no queue, and all spans of this queue.
+    pub(super) unsafe fn push(&self, span: *mut Span) {
+        // SAFETY: spans that are owned are there.
+        unsafe {
+            (*span).next.set(ptr::null_mut());
+            (*span).previous.set(self.last.get());
+            match self.last.get().as_ref() {
+                Some(last) => last.next.set(span),
+                None => self.first.set(span),
+            }
+        }
+        self.last.set(span);
+    }
+
+    /// Takes the first span.
+    ///
+    /// # Safety
+    /// The caller owns all spans of this queue.
+    pub(super) unsafe fn pop(&self) -> Option<*mut Span> {
+        let span = self.first.get();
+        if span.is_null() {
+            return None;
+        }
+        // SAFETY: the first of our spans.
+        unsafe { self.remove(span) };
+        Some(span)
+    }
+
+    /// Takes that span out.
+    ///
+    /// # Safety
+    /// It is in this queue, and the caller owns all spans of it.
+    pub(super) unsafe fn remove(&self, span: *mut Span) {
+        // SAFETY: the span and its neighbours are owned by the caller.
+        unsafe {
+            let (before, after) = ((*span).previous.get(), (*span).next.get());
+            match before.as_ref() {
+                Some(before) => before.next.set(after),
+                None => self.first.set(after),
+            }
+            match after.as_ref() {
+                Some(after) => after.previous.set(before),
+                None => self.last.set(before),
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Calls fail in their turn: there is no memory, or less is given back, and nothing is lost.
+
+use hugepilot_record::Errno;
+use hugepilot_units::Bytes;
+
+use super::{Object, layout, scripted};
+use crate::sys::scripted::Call;
+use crate::{Advice, AllocError, Backing};
+
+/// Sizes that take a core, a chunk and mappings.
+const SIZES: [usize; 6] = [24, 3000, 100_000, 1 << 20, 5 << 20, 20 << 20];
+
+#[test]
+fn whenever_mmap_fails_there_is_no_memory_and_nothing_is_lost() {
+    let mut refused = 0;
+    for after in 0..40 {
+        for call in [Call::Map, Advice::Huge.into(), Advice::NoHuge.into()] {
+            let (heap, sys) = scripted("thp");
+            sys.fail(call, after, Errno::ENOMEM);
+            let mut live = Vec::new();
+            for i in 0..30 {
+                match Object::new(&heap, layout(SIZES[i % SIZES.len()], 16), i as u8 + 1, i % 2 == 0) {
+                    Some(object) => live.push(object),
+                    None => refused += 1,
+                }
+            }
+            for object in &mut live {
+                object.resize(&heap, object.layout.size() * 2);
+            }
+            live.iter().for_each(Object::check);
+            sys.relent();
+            let late = Object::new(&heap, layout(40 << 20, 16), 1, true).expect("the kernel relented");
+            late.free(&heap);
+            live.into_iter().for_each(|object| object.free(&heap));
+            assert_eq!(heap.stats().allocated, Bytes::ZERO);
+            drop(heap);
+            assert_eq!(sys.mappings(), 0, "{call:?} after {after}");
+        }
+    }
+    assert!(refused > 100, "{refused}");
+}
+
+#[test]
+fn a_refusal_is_told() {
+    let (heap, sys) = scripted("base");
+    assert_eq!(heap.refused(), None);
+    Object::new(&heap, layout(1, 1), 1, false).expect("memory").free(&heap);
+    assert_eq!(heap.refused(), None);
+    sys.fail(Call::Map, 0, Errno::ENOMEM);
+    assert!(heap.allocate(layout(64 << 20, 8)).is_none());
+    let map = AllocError::Map { len: Bytes::mib(64), errno: Errno::ENOMEM };
+    assert_eq!(heap.refused(), Some(map));
+}
+
+#[test]
+fn a_pool_is_used_up_and_the_next_backing_taken() {
+    let page = Bytes::mib(2);
+    let (heap, sys) = scripted("hugetlb-2m,base");
+    sys.pool(page, 5);
+    let mut live: Vec<_> =
+        (0..3000).map(|i| Object::new(&heap, layout(8000, 8), i as u8, i % 2 == 0).unwrap()).collect();
+    assert_eq!(sys.pool_free(page), 0, "all of the pool is used");
+    assert!(matches!(heap.refused(), Some(AllocError::PoolEmpty { .. })), "{:?}", heap.refused());
+    live.iter().for_each(Object::check);
+    live.drain(..).for_each(|object| object.free(&heap));
+    heap.trim();
+    assert_eq!(sys.pool_free(page), 5, "and given back");
+
+    let (heap, sys) = scripted("hugetlb-2m");
+    sys.pool(page, 5);
+    while let Some(object) = Object::new(&heap, layout(8000, 8), 1, false) {
+        live.push(object);
+    }
+    assert!(live.len() > 1000 && live.len() < 1310, "{}", live.len());
+    live.pop().unwrap().free(&heap);
+    live.push(Object::new(&heap, layout(8000, 8), 1, false).expect("what was freed"));
+    live.into_iter().for_each(|object| object.free(&heap));
+    assert_eq!(heap.asked().chain.backings(), [Backing::Hugetlb2M]);
+}
+
+#[test]
+fn where_memory_cannot_be_given_back_it_is_kept() {
+    let (heap, sys) = scripted("thp");
+    let keeper = Object::new(&heap, layout(100, 8), 1, false).unwrap();
+    let live: Vec<_> = (0..20).map(|i| Object::new(&heap, layout(4 << 20, 8), i, false).unwrap()).collect();
+    sys.fail(Call::Discard, 0, Errno::EINVAL);
+    live.into_iter().for_each(|object| object.free(&heap));
+    heap.trim();
+    let idle = heap.stats().idle;
+    assert!(idle > Bytes::ZERO && sys.calls(Call::Discard) > 0, "{idle}");
+    // What was not given back is not taken for zeroed.
+    Object::new(&heap, layout(4 << 20, 8), 7, true).unwrap().free(&heap);
+    sys.relent();
+    heap.trim();
+    assert_eq!(heap.stats().idle, Bytes::ZERO);
+    keeper.free(&heap);
+}

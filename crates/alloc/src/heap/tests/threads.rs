@@ -1,0 +1,164 @@
+//! Several threads: what one allocates, another frees; threads come and go.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use hugepilot_units::Bytes;
+
+use super::{Object, layout, scripted};
+use crate::{Heap, Options};
+
+/// Pseudo-random numbers (xorshift).
+struct Random(u64);
+impl Random {
+    fn next(&mut self) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).unwrap()
+    }
+}
+
+const ROUNDS: usize = if cfg!(miri) { 40 } else { 20_000 };
+
+#[test]
+fn threads_free_what_others_allocated() {
+    const THREADS: usize = 4;
+    let heap = Heap::new(Options::default());
+    let (ends, mut starts): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel::<Object>()).unzip();
+    thread::scope(|scope| {
+        for own in 0..THREADS {
+            let (heap, ends, inbox) = (&heap, ends.clone(), starts.remove(0));
+            scope.spawn(move || {
+                let (mut random, mut live) = (Random(own as u64 + 1), Vec::new());
+                for i in 0..ROUNDS {
+                    let size = 1 << (random.next() % if i % 100 == 0 { 18 } else { 10 });
+                    let size = size + random.next() % size;
+                    live.push(Object::new(heap, layout(size, 8), random.next() as u8, i % 7 == 0).unwrap());
+                    if random.next() % 4 == 0 {
+                        let which = random.next() % live.len();
+                        // Who has ended gets no more.
+                        if let Err(back) = ends[random.next() % THREADS].send(live.swap_remove(which)) {
+                            back.0.free(heap);
+                        }
+                    }
+                    if random.next() % 2 == 0 && !live.is_empty() {
+                        live.swap_remove(random.next() % live.len()).free(heap);
+                    }
+                    inbox.try_iter().for_each(|object| object.free(heap));
+                }
+                live.into_iter().for_each(|object| object.free(heap));
+                drop(ends);
+                inbox.try_iter().for_each(|object| object.free(heap));
+                inbox
+            });
+        }
+        drop(ends);
+    });
+    // Those that were under way when their receiver ended are lost with the channel: nobody frees them.
+    let left = heap.stats().allocated;
+    assert!(left < Bytes::mib(1), "{left}");
+}
+
+/// One thread allocates, the other frees, and memory is used again.
+#[test]
+fn memory_freed_by_others_is_used_again() {
+    let heap = Heap::new(Options::default());
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<Object>(64);
+    thread::scope(|scope| {
+        let heap = &heap;
+        scope.spawn(move || receiver.into_iter().for_each(|object| object.free(heap)));
+        for i in 0..ROUNDS * 10 {
+            sender.send(Object::new(heap, layout(200, 8), i as u8, false).unwrap()).unwrap();
+        }
+        drop(sender);
+    });
+    let stats = heap.stats();
+    assert_eq!(stats.allocated, Bytes::ZERO);
+    assert!(stats.held <= Bytes::mib(1), "{stats:?}");
+}
+
+#[test]
+fn threads_that_come_and_go_leave_nothing() {
+    let (heap, sys) = scripted("base");
+    let heap = Arc::new(heap);
+    let mut kept = Vec::new();
+    for turn in 0..if cfg!(miri) { 4 } else { 200_u32 } {
+        let heap = Arc::clone(&heap);
+        let work = move || {
+            let live: Vec<_> = (0..500)
+                .map(|i| Object::new(&heap, layout(1 + i * 5, 8), turn as u8, false).unwrap())
+                .collect();
+            let mut live = live.into_iter();
+            let kept = live.next();
+            live.for_each(|object| object.free(&heap));
+            kept
+        };
+        kept.extend(thread::spawn(work).join().unwrap());
+    }
+    let stats = heap.stats();
+    assert_eq!(stats.threads, 1, "each took over what the one before had");
+    assert!(stats.held < Bytes::mib(8), "{stats:?}");
+    kept.into_iter().for_each(|object| object.free(&heap));
+    assert_eq!(heap.stats().allocated, Bytes::ZERO);
+    heap.trim();
+    assert_eq!((heap.stats().held, sys.mappings()), (Bytes::ZERO, 1));
+}
+
+#[test]
+fn what_threads_left_is_used_by_those_that_live() {
+    let heap = Heap::new(Options::default());
+    let count = if cfg!(miri) { 100 } else { 10_000 };
+    let fill = || {
+        (0..count).map(|i| Object::new(&heap, layout(1000, 8), i as u8, false).unwrap()).collect::<Vec<_>>()
+    };
+    let first = fill();
+    let all = Barrier::new(4);
+    let left: Vec<Vec<Object>> = thread::scope(|scope| {
+        let work = || {
+            let live = fill();
+            all.wait();
+            live
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let held = heap.stats().held;
+    // Freed by a thread that owns none of it.
+    left.into_iter().flatten().for_each(|object| object.free(&heap));
+    let again: Vec<_> = (0..3).flat_map(|_| fill()).collect();
+    assert!(heap.stats().held <= held, "{} of {held}", heap.stats().held);
+    first.into_iter().chain(again).for_each(|object| object.free(&heap));
+    assert_eq!(heap.stats().allocated, Bytes::ZERO);
+}
+
+#[test]
+fn a_heap_that_goes_while_threads_know_it_harms_nobody() {
+    let (first, second) = (Heap::new(Options::default()), Heap::new(Options::default()));
+    let turn = Barrier::new(3);
+    thread::scope(|scope| {
+        let (second, turn, first) = (&second, &turn, Arc::new(std::sync::RwLock::new(Some(first))));
+        for _ in 0..2 {
+            let first = Arc::clone(&first);
+            scope.spawn(move || {
+                let kept = Object::new(second, layout(100, 8), 2, true).unwrap();
+                let of_first = first.read().unwrap();
+                let heap = of_first.as_ref().unwrap();
+                Object::new(heap, layout(100, 8), 1, true).unwrap().free(heap);
+                drop(of_first);
+                turn.wait();
+                turn.wait();
+                // The slot has the number of a heap that is gone.
+                let another = Heap::new(Options::default());
+                Object::new(&another, layout(100, 8), 4, true).unwrap().free(&another);
+                Object::new(second, layout(100, 8), 3, true).unwrap().free(second);
+                kept.free(second);
+            });
+        }
+        turn.wait();
+        first.write().unwrap().take();
+        turn.wait();
+    });
+    assert_eq!(second.stats().allocated, Bytes::ZERO);
+}

@@ -1,0 +1,176 @@
+//! What `malloc` and `free` cost, and what memory from them costs to use: of whatever allocator is preloaded.
+//! `cargo xtask bench malloc` compares several.
+//!
+//! `churn same|random|handed|larson|access SIZE` prints nanoseconds for each pair of calls, or for each access.
+//!
+//! # Safety
+//! Each object is as large as what is written to it, and is freed once, by its last owner.
+#![allow(unsafe_code, clippy::print_stdout)]
+
+use std::error::Error;
+use std::hint::black_box;
+use std::ptr::NonNull;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// An object; freed when it goes.
+struct Object(NonNull<u8>);
+
+// SAFETY: memory that only this value refers to.
+unsafe impl Send for Object {}
+
+impl Object {
+    /// At least 8 bytes, of which the first are written, as a program would.
+    #[inline]
+    fn new(size: usize) -> Self {
+        // SAFETY: takes no memory of ours.
+        let start = NonNull::new(unsafe { libc::malloc(size.max(8)) }.cast::<u8>()).expect("memory");
+        // SAFETY: just allocated, and large enough.
+        unsafe { start.cast::<usize>().write(size) };
+        Self(start)
+    }
+}
+
+impl Drop for Object {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: allocated by `malloc`, and gone with this value.
+        unsafe { libc::free(self.0.as_ptr().cast()) };
+    }
+}
+
+/// Pseudo-random numbers (xorshift), the same in each run.
+struct Random(u64);
+
+impl Random {
+    #[inline]
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from((u128::from(self.0) * limit as u128) >> 64).unwrap_or(0)
+    }
+    /// From 16 to 1023 bytes, each power of two as likely as the next.
+    #[inline]
+    fn size(&mut self) -> usize {
+        let least = 16 << self.below(6);
+        least + self.below(least)
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [what, size] = &args[..] else {
+        return Err("usage: churn same|random|handed|larson|access BYTES".into());
+    };
+    let size: usize = size.parse()?;
+    let (took, count) = match what.as_str() {
+        "same" => same(),
+        "random" => random(),
+        "handed" => handed(),
+        "larson" => larson(),
+        "access" => access(size),
+        other => return Err(format!("no benchmark {other}").into()),
+    };
+    #[allow(clippy::cast_precision_loss)]
+    let nanos = took.as_nanos() as f64 / count as f64;
+    println!("{nanos:.3}");
+    Ok(())
+}
+
+/// One size, first in first out, 1000 at once.
+fn same() -> (Duration, usize) {
+    const COUNT: usize = 20_000_000;
+    let mut live: Vec<Object> = (0..1000).map(|_| Object::new(64)).collect();
+    let start = Instant::now();
+    for i in 0..COUNT {
+        live[i % 1000] = Object::new(64);
+    }
+    (start.elapsed(), COUNT)
+}
+
+/// Any of 20,000 objects is replaced by one of another size.
+fn random() -> (Duration, usize) {
+    const COUNT: usize = 10_000_000;
+    let mut random = Random(1);
+    let mut live: Vec<Object> = (0..20_000).map(|_| Object::new(random.size())).collect();
+    let start = Instant::now();
+    for _ in 0..COUNT {
+        let which = random.below(live.len());
+        live[which] = Object::new(random.size());
+    }
+    (start.elapsed(), COUNT)
+}
+
+/// One thread allocates, the other frees, a hundred at a time.
+fn handed() -> (Duration, usize) {
+    const BATCHES: usize = 40_000;
+    let (sender, receiver) = sync_channel::<Vec<Object>>(16);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| receiver.into_iter().for_each(drop));
+        let mut random = Random(2);
+        for _ in 0..BATCHES {
+            let batch = (0..100).map(|_| Object::new(random.size())).collect();
+            sender.send(batch).expect("the other thread listens");
+        }
+        drop(sender);
+    });
+    (start.elapsed(), BATCHES * 100)
+}
+
+/// Two threads replace objects at random; each leaves what it has to a thread that follows it. After Larson and Krishnan,
+/// *Memory Allocation for Long-Running Server Applications*, ISMM 1998.
+fn larson() -> (Duration, usize) {
+    const TURNS: usize = 20;
+    const COUNT: usize = 100_000;
+    fn turn(mut live: Vec<Object>, seed: u64) -> Vec<Object> {
+        let mut random = Random(seed);
+        for _ in 0..COUNT {
+            let which = random.below(live.len());
+            live[which] = Object::new(random.size());
+        }
+        live
+    }
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for own in 1..=2 {
+            scope.spawn(move || {
+                let mut live: Vec<Object> = (0..5000).map(|_| Object::new(64)).collect();
+                for next in 0..TURNS {
+                    let seed = own * 1000 + next as u64;
+                    live = thread::spawn(move || turn(live, seed)).join().expect("no thread panics");
+                }
+            });
+        }
+    });
+    (start.elapsed(), 2 * TURNS * COUNT)
+}
+
+/// Follows objects of 64 bytes, `size` bytes of them together, in an order that is as good as random.
+fn access(size: usize) -> (Duration, usize) {
+    const COUNT: usize = 10_000_000;
+    let live: Vec<Object> = (0..size / 64).map(|_| Object::new(64)).collect();
+    // One cycle through all of them (Sattolo).
+    let (mut order, mut random): (Vec<u32>, _) = ((0..).take(live.len()).collect(), Random(3));
+    for i in (1..order.len()).rev() {
+        order.swap(i, random.below(i));
+    }
+    for (object, &next) in live.iter().zip(&order) {
+        // SAFETY: inside of the object.
+        unsafe { object.0.cast::<NonNull<u8>>().write(live[next as usize].0) };
+    }
+    drop(order);
+    let mut at = live[0].0;
+    let start = Instant::now();
+    for _ in 0..COUNT {
+        // SAFETY: each object begins with the address of the next.
+        at = unsafe { at.cast::<NonNull<u8>>().read() };
+    }
+    black_box(at);
+    let took = start.elapsed();
+    // Freeing them is none of it.
+    std::mem::forget(live);
+    (took, COUNT)
+}

@@ -1,0 +1,193 @@
+//! The functions of C.
+//!
+//! # Safety
+//! Each promises what the C standard, POSIX or the manual of the C library does, and asks of its caller what they do: what is
+//! given to be freed was got here, and only once. They replace those of the C library for all of the process, so that no
+//! memory of another allocator comes here. None unwinds, and none takes memory from anywhere else.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::ptr::{self, NonNull};
+
+use hugepilot_alloc::Heap;
+use libc::{c_int, c_void, size_t};
+
+use crate::environment;
+
+/// The heap of the process.
+pub(crate) static HEAP: Heap = Heap::asking(environment::options);
+
+/// What every object is aligned to.
+const ALIGN: usize = 16;
+
+fn fail(errno: c_int) -> *mut c_void {
+    // SAFETY: the calling thread's own number.
+    unsafe { *libc::__errno_location() = errno };
+    ptr::null_mut()
+}
+
+fn answer(start: Option<NonNull<u8>>) -> *mut c_void {
+    match start {
+        Some(start) => start.as_ptr().cast(),
+        None => no_memory(),
+    }
+}
+
+#[cold]
+fn no_memory() -> *mut c_void {
+    fail(libc::ENOMEM)
+}
+
+/// A layout of so many bytes, unless there are more than any object may have.
+fn layout(size: usize, align: usize) -> Option<Layout> {
+    Layout::from_size_align(size, align).ok()
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
+    answer(layout(size, ALIGN).and_then(|layout| HEAP.allocate(layout)))
+}
+
+/// Of null, it does nothing. Keeps `errno`.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(start: *mut c_void) {
+    // SAFETY: the caller's promise; the heap knows null from what is its own without asking first.
+    unsafe { HEAP.deallocate_or_null(start.cast()) };
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
+    let layout = count.checked_mul(size).and_then(|size| layout(size, ALIGN));
+    answer(layout.and_then(|layout| HEAP.allocate_zeroed(layout)))
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(start: *mut c_void, size: size_t) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let Some(old) = NonNull::new(start.cast::<u8>()) else { return malloc(size) };
+        if size == 0 {
+            free(start);
+            return ptr::null_mut();
+        }
+        answer(layout(size, ALIGN).and_then(|layout| HEAP.reallocate(old, layout)))
+    }
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(start: *mut c_void, count: size_t, size: size_t) -> *mut c_void {
+    match count.checked_mul(size) {
+        // SAFETY: the caller's promise.
+        Some(size) => unsafe { realloc(start, size) },
+        None => no_memory(),
+    }
+}
+
+fn aligned(align: usize, size: usize) -> Option<NonNull<u8>> {
+    HEAP.allocate(layout(size, align.max(ALIGN))?)
+}
+
+/// Leaves `errno` alone, and returns the error.
+///
+/// # Safety
+/// As in POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, align: size_t, size: size_t) -> c_int {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
+        return libc::EINVAL;
+    }
+    match aligned(align, size) {
+        Some(start) => {
+            // SAFETY: the caller's promise.
+            unsafe { place.write(start.as_ptr().cast()) };
+            0
+        }
+        None => libc::ENOMEM,
+    }
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aligned_alloc(align: size_t, size: size_t) -> *mut c_void {
+    if align.is_power_of_two() { answer(aligned(align, size)) } else { fail(libc::EINVAL) }
+}
+
+/// An alignment that is no power of two is rounded up to one.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memalign(align: size_t, size: size_t) -> *mut c_void {
+    match align.checked_next_power_of_two() {
+        Some(align) => answer(aligned(align, size)),
+        None => fail(libc::EINVAL),
+    }
+}
+
+fn page() -> usize {
+    // SAFETY: takes no memory.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn valloc(size: size_t) -> *mut c_void {
+    answer(aligned(page(), size))
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvalloc(size: size_t) -> *mut c_void {
+    answer(size.checked_next_multiple_of(page()).and_then(|size| aligned(page(), size)))
+}
+
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(start: *mut c_void) -> size_t {
+    // SAFETY: the caller's promise.
+    NonNull::new(start.cast()).map_or(0, |start| unsafe { HEAP.usable_size(start) })
+}
+
+/// Gives back all that is free in whole 2 MiB; `keep` is not looked at. 1 if that was something.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_trim(_keep: size_t) -> c_int {
+    c_int::from(HEAP.trim().get() > 0)
+}
+
+/// `arena` is what is mapped for things that have no mapping of their own, `uordblks` what is in use of it; `hblks` and
+/// `hblkhd` are large things.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
+    let stats = HEAP.stats();
+    let small = stats.allocated - stats.large.bytes;
+    // SAFETY: plain numbers, for which zeros are valid.
+    let mut info: libc::mallinfo2 = unsafe { std::mem::zeroed() };
+    info.arena = (stats.mapped - stats.large.bytes).as_usize();
+    info.uordblks = small.as_usize();
+    info.fordblks = info.arena - info.uordblks;
+    info.hblks = usize::try_from(stats.large.count).unwrap_or(usize::MAX);
+    info.hblkhd = stats.large.bytes.as_usize();
+    info.keepcost = stats.idle.as_usize();
+    info
+}

@@ -1,0 +1,143 @@
+//! What the environment asks for, read before the C library is set up: so without any of its memory.
+//!
+//! # Safety
+//! The environment is read as the C library keeps it, before the program can change it, or from `/proc` where it is not there
+//! yet.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::fmt::{self, Write};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use hugepilot_alloc::{Chain, Label, Options};
+
+/// The longest value that can be right: that of a path.
+const LONGEST: usize = 4096;
+
+/// The value of a variable.
+#[derive(Clone, Copy)]
+pub(crate) struct Value {
+    bytes: [u8; LONGEST],
+    len: usize,
+}
+
+impl Value {
+    /// Of that variable, if it is set and not longer than a path.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let mut value = Self { bytes: [0; LONGEST], len: 0 };
+        let found = if has_environment() { value.copy(name) } else { value.read(name) };
+        found.then_some(value)
+    }
+
+    /// As text, trimmed; what is no UTF-8 is empty.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default().trim()
+    }
+
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+            self.len += 1;
+        }
+    }
+
+    /// From the environment in memory.
+    fn copy(&mut self, name: &str) -> bool {
+        // SAFETY: a list of strings that ends with null; nobody changes it while the first memory is allocated.
+        unsafe {
+            let mut entry = environ;
+            while !(*entry).is_null() {
+                let text = CStr::from_ptr(*entry).to_bytes();
+                if let Some(value) = value_in(text, name) {
+                    value.iter().for_each(|&byte| self.push(byte));
+                    return true;
+                }
+                entry = entry.add(1);
+            }
+        }
+        false
+    }
+
+    /// From `/proc`, as the environment was when the program was started.
+    fn read(&mut self, name: &str) -> bool {
+        // SAFETY: opens a file of ours to read.
+        let file = unsafe { libc::open(c"/proc/self/environ".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if file < 0 {
+            return false;
+        }
+        let (mut buffer, mut found) = ([0_u8; LONGEST], false);
+        'all: loop {
+            // SAFETY: the kernel writes at most the length of the buffer.
+            let read = unsafe { libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()) };
+            let Ok(read @ 1..) = usize::try_from(read) else { break };
+            for &byte in &buffer[..read] {
+                if byte != 0 {
+                    self.push(byte);
+                    continue;
+                }
+                let end = self.len;
+                if let Some(start) = value_in(&self.bytes[..end], name).map(|value| end - value.len()) {
+                    self.bytes.copy_within(start..end, 0);
+                    (self.len, found) = (end - start, true);
+                    break 'all;
+                }
+                self.len = 0;
+            }
+        }
+        // SAFETY: opened above, and closed once.
+        unsafe { libc::close(file) };
+        found
+    }
+}
+
+unsafe extern "C" {
+    static environ: *const *const libc::c_char;
+}
+
+fn has_environment() -> bool {
+    // SAFETY: the C library sets it once, before the program runs.
+    unsafe { !environ.is_null() }
+}
+
+/// What follows `NAME=`.
+fn value_in<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
+/// What `HUGEPILOT_PAGES` asks for. Told once where it cannot be read.
+pub(crate) fn options() -> Options {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    let name = Label::new("hugepilot").ok();
+    let with = |chain| Options { name, ..Options::new(chain) };
+    // The text of an error is memory of the heap that is about to be made: with the default, which an error means.
+    if ASKED.swap(true, Relaxed) {
+        return with(Chain::THP_OR_BASE);
+    }
+    let Some(value) = Value::of("HUGEPILOT_PAGES") else { return with(Chain::THP_OR_BASE) };
+    if value.text().is_empty() {
+        return with(Chain::THP_OR_BASE);
+    }
+    match value.text().parse() {
+        Ok(chain) => with(chain),
+        Err(error) => {
+            tell(format_args!("HUGEPILOT_PAGES: {error}; {} is used", Chain::THP_OR_BASE));
+            with(Chain::THP_OR_BASE)
+        }
+    }
+}
+
+/// Writes a line to stderr.
+pub(crate) fn tell(what: fmt::Arguments<'_>) {
+    let mut line = Value { bytes: [0; LONGEST], len: 0 };
+    let _ = writeln!(line, "hugepilot: {what}");
+    // SAFETY: as many bytes as there are.
+    unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
+}
+
+impl Write for Value {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.bytes().for_each(|byte| self.push(byte));
+        Ok(())
+    }
+}

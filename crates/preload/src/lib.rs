@@ -1,0 +1,17 @@
+//! `malloc` and its like, out of a heap on huge pages, for programs that were not built for them:
+//!
+//! ```sh
+//! LD_PRELOAD=/usr/lib/hugepilot/libhugepilot_preload.so HUGEPILOT_PAGES=hugetlb-2m,thp,base program
+//! ```
+//!
+//! `HUGEPILOT_PAGES` names the backings to try, in order (`thp,base` where it is not set). `HUGEPILOT_STATS=1` writes a line
+//! of JSON about the heap to stderr when the program exits, any other value to the file of that name, at its end; take a file
+//! for programs that close stderr before they end, as `ls` does. A value that cannot be read is told on stderr, and what is
+//! the default is done.
+//!
+//! Everything behaves as the C library documents it for its own: alignment 16, `errno`, `realloc(p, 0)`, sizes without
+//! bytes. C++'s operators come through `malloc`.
+
+pub mod c;
+mod environment;
+mod report;

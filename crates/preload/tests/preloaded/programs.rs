@@ -1,0 +1,136 @@
+//! Programs not written here.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use hugepilot_testkit::{need, requires};
+
+use super::Preloaded;
+
+#[test]
+fn python_runs() {
+    requires!(need::program("python3"));
+    let program = "
+import json, threading, subprocess, gc
+def work(i, out):
+    data = {str(n): list(range(n % 50)) for n in range(20000)}
+    back = json.loads(json.dumps(data))
+    out[i] = sum(len(back[k]) for k in data)
+out = {}
+threads = [threading.Thread(target=work, args=(i, out)) for i in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+gc.collect()
+print(sorted(out.values()), subprocess.run(['echo', 'child'], capture_output=True).stdout.decode().strip())
+";
+    // Python's own allocator for small objects would take most of them.
+    let mut python = Preloaded::new("python3", &["-c", program]);
+    let (printed, report) = {
+        python.command.env("PYTHONMALLOC", "malloc");
+        python.run()
+    };
+    assert_eq!(printed.trim(), "[490000, 490000, 490000, 490000] child");
+    assert!(report["mapped_bytes"].as_u64() >= Some(32 << 20), "{report}");
+}
+
+#[test]
+fn git_runs() {
+    requires!(need::program("git"));
+    let folder = std::env::temp_dir().join(format!("hugepilot-preload-git-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let git = |args: &[&str]| {
+        let mut git = Preloaded::new("git", args);
+        git.command.current_dir(&folder).env("HOME", &folder).env("GIT_CONFIG_NOSYSTEM", "1");
+        git.run().0
+    };
+    git(&["init", "--quiet"]);
+    for i in 0..200 {
+        fs::write(folder.join(format!("file{i}")), format!("{i}\n").repeat(i * 10)).unwrap();
+    }
+    git(&["add", "."]);
+    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "all"]);
+    git(&["gc", "--quiet"]);
+    git(&["fsck", "--strict"]);
+    assert_eq!(git(&["ls-files"]).lines().count(), 200);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_java_machine_runs() {
+    requires!(need::program("java"));
+    let source = std::env::temp_dir().join(format!("HugepilotPreload{}.java", std::process::id()));
+    let class = source.file_stem().unwrap().to_string_lossy().into_owned();
+    let text = format!(
+        "import java.util.*; import java.util.stream.*;
+        public class {class} {{ public static void main(String[] args) throws Exception {{
+            List<Thread> threads = new ArrayList<>(); long[] sums = new long[8];
+            for (int t = 0; t < 8; t++) {{ int own = t; Thread thread = new Thread(() -> {{
+                Map<String, Integer> map = new HashMap<>();
+                for (int i = 0; i < 50000; i++) map.put(\"k\" + i, i);
+                for (int v : map.values()) sums[own] += v; }}); thread.start(); threads.add(thread); }}
+            for (Thread thread : threads) thread.join();
+            System.out.println(Arrays.stream(sums).sum()); }} }}"
+    );
+    fs::write(&source, text).unwrap();
+    let (printed, report) = Preloaded::new("java", &["-Xmx128m", source.to_str().unwrap()]).run();
+    fs::remove_file(&source).unwrap();
+    assert_eq!(printed.trim(), "9999800000");
+    assert!(report["threads"].as_u64() > Some(8), "{report}");
+}
+
+/// A server that is killed with its test.
+struct Server(Child);
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn redis_serves_and_saves_from_a_fork() {
+    requires!(need::program("redis-server"));
+    let folder = std::env::temp_dir().join(format!("hugepilot-preload-redis-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port_text = port.to_string();
+    let args = ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--dir", folder.to_str().unwrap()];
+    let mut redis = Preloaded::new("redis-server", &args);
+    let mut server = Server(redis.command.stdout(Stdio::null()).spawn().unwrap());
+    let started = Instant::now();
+    let mut stream = loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => break stream,
+            Err(error) => assert!(started.elapsed() < Duration::from_secs(20), "{error}"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut ask = |command: &str| {
+        stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut answer = [0; 256];
+        let len = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..len]).trim().to_owned()
+    };
+    let fill = "for i = 1, 200000 do redis.call('SET', 'key' .. i, string.rep('x', 100)) end return 7";
+    assert_eq!(ask(&format!("EVAL \"{fill}\" 0")), ":7");
+    for i in 0..2000 {
+        assert_eq!(ask(&format!("SET some{i} {i}")), "+OK");
+    }
+    assert_eq!(ask("BGSAVE"), "+Background saving started");
+    for i in (0..2000).step_by(2) {
+        assert_eq!(ask(&format!("DEL some{i}")), ":1");
+    }
+    assert_eq!(ask("DBSIZE"), ":201000");
+    while ask("LASTSAVE") == ":0" || folder.join("dump.rdb").metadata().map_or(0, |file| file.len()) < 1000 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the child saves");
+        thread::sleep(Duration::from_millis(50));
+    }
+    stream.write_all(b"SHUTDOWN NOSAVE\r\n").unwrap();
+    assert!(server.0.wait().unwrap().success());
+    let report = redis.report();
+    assert!(report["allocated_bytes"].as_u64() > Some(20 << 20), "{report}");
+    fs::remove_dir_all(&folder).unwrap();
+}

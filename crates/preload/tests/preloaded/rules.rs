@@ -1,0 +1,76 @@
+//! What the manuals promise, and what the environment may say.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+
+use hugepilot_testkit::{compiled, need, requires};
+
+use super::Preloaded;
+
+fn rules() -> PathBuf {
+    compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preloaded/rules.c"))
+}
+
+#[test]
+fn the_rules_of_malloc_are_kept() {
+    requires!(need::c_compiler());
+    for pages in ["thp,base", "base", "thp:50%,base"] {
+        let mut rules = Preloaded::new(rules(), &[]);
+        rules.command.env("HUGEPILOT_PAGES", pages);
+        let (printed, report) = rules.run();
+        assert_eq!((printed.as_str(), report["pages"].as_str()), ("kept\n", Some(pages)));
+    }
+}
+
+/// The test itself is right: the C library keeps them, too.
+#[test]
+fn the_c_library_keeps_the_same_rules() {
+    requires!(need::c_compiler());
+    let output = std::process::Command::new(rules()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "kept\n");
+}
+
+#[test]
+fn freeing_what_is_free_ends_the_program_where_it_is_seen() {
+    requires!(need::c_compiler());
+    let output = Preloaded::new(rules(), &["free-what-is-free"]).output();
+    assert_eq!(output.status.signal(), Some(6));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "hugepilot: free of memory that is not allocated\n");
+}
+
+#[test]
+fn a_value_that_cannot_be_read_is_told_once_and_the_default_used() {
+    for pages in ["huge", "thp,thp", "hugetlb-2m,thp,base,collapse,hugetlb-1g,thp:20%"] {
+        let mut program = Preloaded::new("/bin/ls", &["/"]);
+        let output = program.command.env("HUGEPILOT_PAGES", pages).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success());
+        assert!(said.starts_with("hugepilot: HUGEPILOT_PAGES: ") && said.contains(pages), "{said}");
+        assert!(said.ends_with("; thp,base is used\n") && said.lines().count() == 1, "{said}");
+        assert_eq!(program.report()["pages"], "thp,base");
+    }
+}
+
+#[test]
+fn the_report_goes_where_it_is_asked_for_or_says_why_not() {
+    requires!(need::program("git"));
+    let mut program = Preloaded::new("git", &["--version"]);
+    let output = program.command.env("HUGEPILOT_STATS", "1").output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("{\"schema\":\"hugepilot.preload/1\""));
+    let output = program.command.env("HUGEPILOT_STATS", "/no/such/folder/file").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("hugepilot: HUGEPILOT_STATS=/no/such/folder/file: "), "{said}");
+    for none in ["", "0"] {
+        let output = program.command.env("HUGEPILOT_STATS", none).output().unwrap();
+        assert_eq!(output.stderr.len(), 0);
+    }
+}
+
+#[test]
+fn a_pool_that_is_not_there_is_passed_over_and_told() {
+    let mut program = Preloaded::new("/bin/ls", &["/"]);
+    program.command.env("HUGEPILOT_PAGES", "hugetlb-1g,base");
+    let (_, report) = program.run();
+    // Where this machine has such pages to spare, nothing was refused.
+    assert!(report["refused"].is_string() || report["on"]["hugetlb_1g_bytes"].as_u64() > Some(0), "{report}");
+}
