@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)] // a command line tool: stdout is where its tables go
 
 mod bench; // benchmarks by name, in pairs
+mod install; // the library for C and C++ into a folder
 mod packages; // what the live tests need from the distribution
 mod run; // running other programs, and reading what cargo says of its tests
 mod skips; // tests that did not run, counted by reason
@@ -22,6 +23,8 @@ usage: cargo xtask COMMAND
                        --quick leaves out the release build and the live kernel tests
   fetch-stress         puts mimalloc's stress test where the tests of `preload` look for it
   tidy [DIR]           the rules of the house: file lengths, unsafe code, pure crates, layers, documents
+  install-capi PREFIX [--debug]
+                       the library for C and C++, with headers and what pkg-config and CMake need, into PREFIX
   bench list           the benchmarks
   bench NAME [ARGS]    one of them, on the release build
 ";
@@ -47,6 +50,8 @@ fn dispatch(args: &[&str]) -> Result<()> {
         }
         ["tidy"] => tidy::run(&run::root()),
         ["tidy", dir] => tidy::run(dir.as_ref()),
+        ["install-capi", prefix] => install::capi(prefix.as_ref(), false),
+        ["install-capi", prefix, "--debug"] => install::capi(prefix.as_ref(), true),
         ["bench", name, args @ ..] => bench::run(name, args),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");

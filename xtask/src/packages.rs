@@ -2,27 +2,34 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::run::{in_path, run};
 
-/// Program, and the Debian package that brings it.
-const WANTED: [(&str, &str); 8] = [
-    ("cc", "gcc"),                    // victims written in C
-    ("gcc", "gcc"),                   // the same
-    ("strace", "strace"),             // faults injected into system calls
+/// Program, or file, and the Debian package that brings it.
+const WANTED: &[(&str, &str)] = &[
+    ("cc", "gcc"),                                      // victims written in C
+    ("gcc", "gcc"),                                     // the same
+    ("strace", "strace"),                               // faults injected into system calls
     ("memcached", "memcached"), // a workload; Debian also starts a server of its own, which nobody here talks to
     ("redis-server", "redis-server"), // runs on our malloc; the same goes for its server
     ("java", "default-jre-headless"), // the same
     ("python3", "python3"),     // the same
     ("git", "git"),             // the same
+    ("g++", "g++"),             // programs that use our headers
+    ("clang", "clang"),         // the same
+    ("clang", "libclang-rt-dev"), // its sanitizers
+    ("cmake", "cmake"),         // the example in C++
+    ("pkg-config", "pkg-config"), // how programs find our library
+    ("/usr/include/absl/base/config.h", "libabsl-dev"), // the hash table of the example
 ];
 
 /// Installs what is missing, where that can be done without asking: as root, with apt. Returns what to print.
 ///
 /// That it fails is no failure: the tests that miss something skip themselves, and are counted.
 pub(crate) fn install() -> String {
-    let missing = missing(in_path);
+    let missing = missing(there);
     if missing.is_empty() {
         return "all there".to_owned();
     }
@@ -46,7 +53,12 @@ fn apt() -> Command {
     command
 }
 
-/// The packages of programs that are not `there`, each once.
+/// A program in `PATH`, or a file.
+fn there(wanted: &str) -> bool {
+    if wanted.starts_with('/') { Path::new(wanted).exists() } else { in_path(wanted) }
+}
+
+/// The packages of what is not `there`, each once.
 fn missing(there: impl Fn(&str) -> bool) -> Vec<&'static str> {
     let mut packages: Vec<_> =
         WANTED.iter().filter(|(program, _)| !there(program)).map(|&(_, package)| package).collect();
@@ -71,9 +83,15 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_named_once() {
         assert_eq!(missing(|_| true), [""; 0]);
-        let all = ["gcc", "strace", "memcached", "redis-server", "default-jre-headless", "python3", "git"];
-        assert_eq!(missing(|_| false), all);
+        let all = missing(|_| false);
+        assert_eq!((&all[..2], all.last()), (&["gcc", "strace"][..], Some(&"libabsl-dev")));
         assert_eq!(missing(|program| program == "gcc"), all);
         assert_eq!(missing(|program| program != "strace"), ["strace"]);
+    }
+
+    #[test]
+    fn files_are_wanted_as_programs_are() {
+        assert!(there("sh") && there("/proc/self/stat"));
+        assert!(!there("no-such-program") && !there("/proc/self/no-such-file"));
     }
 }

@@ -65,7 +65,8 @@ struct Daemon(Child);
 impl Daemon {
     /// One that leaves only `spared` alone.
     fn start(hugepilot: &Path, spared: &str) -> Result<Self> {
-        let always = ["daemon", "--debloat", "--dry-run", "--high", "2%", "--low", "1%", "--critical", "100%"];
+        let always =
+            ["daemon", "--debloat", "--dry-run", "--high", "2%", "--low", "1%", "--critical", "100%"];
         let mut command = Command::new(hugepilot);
         command.args(always).args(["--protect", spared]).stdin(Stdio::null()).stdout(Stdio::piped());
         Ok(Self(command.stderr(Stdio::null()).spawn().context("cannot start the daemon")?))

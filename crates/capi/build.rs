@@ -1,0 +1,17 @@
+//! Gives the shared library its name for the run-time linker, `libhugepilot.so.ABI`, with the number of the header.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout)] // how a build script talks to cargo
+
+const HEADER: &str = "include/hugepilot.h";
+
+fn main() {
+    println!("cargo::rerun-if-changed={HEADER}");
+    let header = std::fs::read_to_string(HEADER).expect("the header is there");
+    let abi = header
+        .lines()
+        .find_map(|line| line.strip_prefix("#define HUGEPILOT_ABI "))
+        .expect("it names the ABI");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libhugepilot.so.{}", abi.trim());
+    println!("cargo::rustc-env=HUGEPILOT_ABI={}", abi.trim());
+}

@@ -1,0 +1,89 @@
+//! Arenas for C: `hugepilot_arena` is an [`Arena`].
+//!
+//! # Safety
+//! A handle is used by one thread at a time, which the header asks for. Memory handed out is raw, and the caller's until the
+//! arena is reset or ends.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use hugepilot_alloc::{AllocError, Arena};
+use hugepilot_units::Bytes;
+
+use crate::error::{Failure, made, status};
+use crate::handle;
+use crate::options::RawOptions;
+use crate::region::{ANSWER, RawGot, bytes};
+
+const ARENA: Failure = Failure::Argument("the handle must be one that hugepilot_arena_new gave");
+
+/// A layout out of C's numbers. The alignment is looked at first, as the size is rounded up to it.
+pub(crate) fn layout(size: usize, align: usize) -> Result<Layout, Failure> {
+    if !align.is_power_of_two() {
+        return Err(AllocError::Alignment(bytes(align)).into());
+    }
+    Layout::from_size_align(size, align).map_err(|_| AllocError::Overflow { count: 1, size }.into())
+}
+
+/// As the header says.
+///
+/// # Safety
+/// The texts in `options` are NULL or end with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_arena_new(
+    chunk_bytes: usize,
+    limit_bytes: usize,
+    options: Option<&RawOptions>,
+) -> *mut Arena {
+    // SAFETY: the caller's promise.
+    let options = unsafe { RawOptions::read(options) };
+    let limit = if limit_bytes == 0 { Bytes::MAX } else { bytes(limit_bytes) };
+    made(options.and_then(|options| handle::give(Arena::new(bytes(chunk_bytes), options).with_limit(limit))))
+}
+
+/// As the header says.
+///
+/// # Safety
+/// `arena` is NULL or a handle, and neither it nor its memory is used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_arena_delete(arena: *mut Arena) {
+    // SAFETY: the caller's promise.
+    unsafe { handle::end(arena) };
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_arena_alloc(arena: Option<&mut Arena>, size: usize, align: usize) -> *mut u8 {
+    let alloc = || {
+        let memory = arena.ok_or(ARENA)?.alloc_layout(layout(size, align)?)?;
+        Ok(memory.as_mut_ptr().cast())
+    };
+    made(alloc())
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_arena_reset(arena: Option<&mut Arena>) {
+    if let Some(arena) = arena {
+        arena.reset();
+    }
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_arena_mapped(arena: Option<&Arena>) -> usize {
+    arena.map_or(0, |arena| arena.mapped().as_usize())
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_arena_got(arena: Option<&Arena>, got: Option<&mut MaybeUninit<RawGot>>) -> c_int {
+    let look = || {
+        let (arena, got) = (arena.ok_or(ARENA)?, got.ok_or(ANSWER)?);
+        got.write(arena.got()?.into());
+        Ok(())
+    };
+    status(look())
+}

@@ -1,0 +1,233 @@
+//! Errors as numbers, and the last one of each thread in words.
+//!
+//! # Safety
+//! Buffers are the caller's, with the size that is said to be theirs.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt::{self, Display};
+use std::ptr;
+
+use hugepilot_alloc::AllocError;
+
+use crate::text;
+
+/// What an error is, in one number. The numbers are part of the ABI and never move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+#[allow(missing_docs)] // the header says what they mean
+pub enum Code {
+    Ok = 0,
+    Argument = 1,
+    Chain = 2,
+    Overflow = 3,
+    Alignment = 4,
+    Name = 5,
+    Limit = 6,
+    NoMemory = 7,
+    PoolEmpty = 8,
+    NoPool = 9,
+    ThpNever = 10,
+    ThpDisabled = 11,
+    Advice = 12,
+    Nodes = 13,
+    Bind = 14,
+    Prefault = 15,
+    Look = 16,
+    Other = 17,
+}
+
+impl Code {
+    /// All, in order of their numbers.
+    pub const ALL: [(Self, &'static CStr); 18] = [
+        (Self::Ok, c"no error"),
+        (Self::Argument, c"an argument is NULL or out of its range"),
+        (Self::Chain, c"a chain of backings or a choice of nodes that cannot be read"),
+        (Self::Overflow, c"more bytes than the address space holds"),
+        (Self::Alignment, c"an alignment that is no power of two, or too large"),
+        (Self::Name, c"a name that the kernel does not take"),
+        (Self::Limit, c"the limit of an arena is reached"),
+        (Self::NoMemory, c"no memory or no address space"),
+        (Self::PoolEmpty, c"the pool of huge pages has too few free"),
+        (Self::NoPool, c"there is no pool of huge pages of this size"),
+        (Self::ThpNever, c"transparent huge pages are set to never"),
+        (Self::ThpDisabled, c"transparent huge pages are off for this process"),
+        (Self::Advice, c"the kernel does not know advice that the backing is made of"),
+        (Self::Nodes, c"memory nodes that are not there"),
+        (Self::Bind, c"memory cannot be put on these nodes"),
+        (Self::Prefault, c"memory is mapped, but its pages are not to be had"),
+        (Self::Look, c"the page map cannot be read"),
+        (Self::Other, c"an error that this header does not know"),
+    ];
+}
+
+/// Why a call failed. Plain data: keeping one takes no memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Failure {
+    /// Below the border.
+    Alloc(AllocError),
+    /// An argument that cannot be, and what it must be.
+    Argument(&'static str),
+    /// A text that says nothing, and what it may say.
+    Unreadable(&'static str),
+    /// Not even for what is needed to begin.
+    NoMemory,
+}
+
+impl From<AllocError> for Failure {
+    fn from(error: AllocError) -> Self {
+        Self::Alloc(error)
+    }
+}
+
+impl Failure {
+    const fn code(&self) -> Code {
+        match self {
+            Self::Argument(_) => Code::Argument,
+            Self::Unreadable(_) => Code::Chain,
+            Self::NoMemory => Code::NoMemory,
+            Self::Alloc(error) => match error {
+                AllocError::Empty => Code::Argument,
+                AllocError::Overflow { .. } => Code::Overflow,
+                AllocError::Alignment(_) => Code::Alignment,
+                AllocError::Label => Code::Name,
+                AllocError::Limit { .. } => Code::Limit,
+                AllocError::Map { .. } => Code::NoMemory,
+                AllocError::PoolEmpty { .. } => Code::PoolEmpty,
+                AllocError::NoPool { .. } => Code::NoPool,
+                AllocError::ThpNever(_) => Code::ThpNever,
+                AllocError::ThpDisabled => Code::ThpDisabled,
+                AllocError::Advice { .. } => Code::Advice,
+                AllocError::Nodes { .. } => Code::Nodes,
+                AllocError::Bind { .. } => Code::Bind,
+                AllocError::Prefault { .. } => Code::Prefault,
+                AllocError::Look(_) => Code::Look,
+                _ => Code::Other,
+            },
+        }
+    }
+
+    const fn errno(&self) -> c_int {
+        match self {
+            Self::Alloc(error) => match error.errno() {
+                Some(errno) => errno.0,
+                None => 0,
+            },
+            Self::NoMemory => 12, // ENOMEM
+            Self::Argument(_) | Self::Unreadable(_) => 0,
+        }
+    }
+}
+
+/// The cause, and after a semicolon the fix where there is one.
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Argument(must) => write!(f, "an argument is wrong; {must}"),
+            Self::Unreadable(may) => write!(f, "this text says nothing; write {may}"),
+            Self::NoMemory => f.write_str("there is no memory even for a handle; raise ulimit -v"),
+            // The words are put together in memory of `malloc`, which may be what there is none of.
+            Self::Alloc(_) if !malloc_has(4096) => {
+                f.write_str(Code::ALL[self.code() as usize].1.to_str().unwrap_or_default())
+            }
+            Self::Alloc(error) => match error.fix() {
+                Some(fix) => write!(f, "{error}; {fix}"),
+                None => write!(f, "{error}"),
+            },
+        }
+    }
+}
+
+/// Whether `malloc` had so many bytes just now.
+fn malloc_has(bytes: usize) -> bool {
+    std::hint::black_box(Vec::<u8>::new()).try_reserve_exact(bytes).is_ok()
+}
+
+thread_local! {
+    static LAST: Cell<Option<Failure>> = const { Cell::new(None) };
+}
+
+/// Keeps what went wrong for the thread, and returns its number.
+pub(crate) fn failed(failure: impl Into<Failure>) -> c_int {
+    let failure = failure.into();
+    LAST.set(Some(failure));
+    failure.code() as c_int
+}
+
+/// The number of what was done.
+pub(crate) fn status(done: Result<(), Failure>) -> c_int {
+    done.map_or_else(failed, |()| Code::Ok as c_int)
+}
+
+/// What was made, or NULL and the reason kept.
+pub(crate) fn made<T>(made: Result<*mut T, Failure>) -> *mut T {
+    made.unwrap_or_else(|failure| {
+        failed(failure);
+        ptr::null_mut()
+    })
+}
+
+/// Writes a failure as text and returns its number.
+///
+/// # Safety
+/// As for [`text::write`].
+pub(crate) unsafe fn tell(failure: &Failure, buffer: *mut c_char, size: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { text::write(failure, buffer, size) };
+    failure.code() as c_int
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_error_text(code: c_int) -> *const c_char {
+    let known = usize::try_from(code).ok().and_then(|code| Code::ALL.get(code));
+    known.unwrap_or(&Code::ALL[Code::Other as usize]).1.as_ptr()
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_last_error() -> c_int {
+    LAST.get().map_or(Code::Ok, |last| last.code()) as c_int
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_last_errno() -> c_int {
+    LAST.get().map_or(0, |last| last.errno())
+}
+
+/// As the header says.
+///
+/// # Safety
+/// `buffer` has `size` bytes; it may be NULL where that is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_last_error_text(buffer: *mut c_char, size: usize) -> usize {
+    let none = Code::ALL[0].1.to_str().unwrap_or_default();
+    // SAFETY: the caller's promise.
+    LAST.get().map_or_else(
+        || unsafe { text::write(&none, buffer, size) },
+        |last| unsafe { text::write(&last, buffer, size) },
+    )
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_clear_error() {
+    LAST.set(None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_its_text_in_its_place() {
+        for (i, (code, words)) in Code::ALL.into_iter().enumerate() {
+            assert_eq!(code as usize, i, "{words:?}");
+        }
+        for unknown in [-1, 18, i32::MAX, i32::MIN] {
+            assert_eq!(hugepilot_error_text(unknown), hugepilot_error_text(Code::Other as c_int));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Heaps for C: `hugepilot_heap` is a [`Heap`].
+//!
+//! # Safety
+//! Memory is raw, and the caller's from alloc to free, which the header asks to be done once and on the same heap. A heap ends
+//! when nobody uses it or what came from it.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use hugepilot_alloc::{AllocError, Backing, Chain, Heap, HeapStats, Options};
+
+use crate::arena::layout;
+use crate::error::{Failure, made, status};
+use crate::handle;
+use crate::options::RawOptions;
+use crate::region::{ANSWER, RawGot};
+
+/// `hugepilot_heap_stats` of the header.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[allow(missing_docs)] // the header says what they mean
+pub struct RawHeapStats {
+    pub allocated_bytes: u64,
+    pub held_bytes: u64,
+    pub idle_bytes: u64,
+    pub returned_bytes: u64,
+    pub mapped_bytes: u64,
+}
+
+impl From<HeapStats> for RawHeapStats {
+    fn from(stats: HeapStats) -> Self {
+        Self {
+            allocated_bytes: stats.allocated.get(),
+            held_bytes: stats.held.get(),
+            idle_bytes: stats.idle.get(),
+            returned_bytes: stats.returned.get(),
+            mapped_bytes: stats.mapped.get(),
+        }
+    }
+}
+
+static THP: Heap = Heap::new(Options::new(Chain::THP_OR_BASE));
+static HUGETLB: Heap = Heap::new(Options::only(Backing::Hugetlb2M));
+
+const HEAP: Failure = Failure::Argument("the handle must be one of a heap");
+
+/// Why `heap` has nothing of that layout.
+fn refusal(heap: &Heap) -> Failure {
+    // Without a core it has no reason either: there was no memory for the first page.
+    heap.refused().map_or(Failure::NoMemory, |error: AllocError| error.into())
+}
+
+/// As the header says.
+///
+/// # Safety
+/// The texts in `options` are NULL or end with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_heap_new(options: Option<&RawOptions>) -> *mut Heap {
+    // SAFETY: the caller's promise.
+    let options = unsafe { RawOptions::read(options) };
+    made(options.and_then(|options| handle::give(Heap::new(options))))
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_heap_thp() -> *const Heap {
+    &raw const THP
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_heap_hugetlb() -> *const Heap {
+    &raw const HUGETLB
+}
+
+/// As the header says.
+///
+/// # Safety
+/// `heap` is NULL or a handle of `hugepilot_heap_new`, and neither it nor its memory is used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_heap_delete(heap: *mut Heap) {
+    // SAFETY: the caller's promise.
+    unsafe { handle::end(heap) };
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_heap_alloc(heap: Option<&Heap>, size: usize, align: usize) -> *mut u8 {
+    let alloc = || {
+        let heap = heap.ok_or(HEAP)?;
+        let start = heap.allocate(layout(size, align)?).ok_or_else(|| refusal(heap))?;
+        Ok(start.as_ptr())
+    };
+    made(alloc())
+}
+
+/// As the header says.
+///
+/// # Safety
+/// `memory` is NULL or in use, from this heap; after a success it is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_heap_realloc(
+    heap: Option<&Heap>,
+    memory: *mut u8,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
+    let Some(start) = NonNull::new(memory) else { return hugepilot_heap_alloc(heap, size, align) };
+    let realloc = || {
+        let heap = heap.ok_or(HEAP)?;
+        // SAFETY: the caller's promise.
+        let moved = unsafe { heap.reallocate(start, layout(size, align)?) };
+        Ok(moved.ok_or_else(|| refusal(heap))?.as_ptr())
+    };
+    made(realloc())
+}
+
+/// As the header says.
+///
+/// # Safety
+/// `memory` is NULL or in use, from this heap, and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_heap_free(heap: Option<&Heap>, memory: *mut u8) {
+    if let (Some(heap), Some(start)) = (heap, NonNull::new(memory)) {
+        // SAFETY: the caller's promise.
+        unsafe { heap.deallocate(start) };
+    }
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_heap_trim(heap: Option<&Heap>) -> usize {
+    heap.map_or(0, |heap| heap.trim().as_usize())
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_heap_count(
+    heap: Option<&Heap>,
+    stats: Option<&mut MaybeUninit<RawHeapStats>>,
+) -> c_int {
+    let count = || {
+        stats.ok_or(ANSWER)?.write(heap.ok_or(HEAP)?.stats().into());
+        Ok(())
+    };
+    status(count())
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_heap_got(heap: Option<&Heap>, got: Option<&mut MaybeUninit<RawGot>>) -> c_int {
+    let look = || {
+        let (heap, got) = (heap.ok_or(HEAP)?, got.ok_or(ANSWER)?);
+        got.write(heap.got()?.into());
+        Ok(())
+    };
+    status(look())
+}

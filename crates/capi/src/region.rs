@@ -1,0 +1,214 @@
+//! Regions for C: `hugepilot_region` is a [`HugeRegion`].
+//!
+//! # Safety
+//! A handle is used by one thread at a time where the header says so, which `&mut` stands for; text buffers have the size that
+//! is said to be theirs. An answer is written only as a whole.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::fmt::Display;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use hugepilot_alloc::{Collapsed, Got, HugeRegion, Named};
+use hugepilot_units::Bytes;
+
+use crate::error::{self, Code, Failure, made, status};
+use crate::options::RawOptions;
+use crate::{handle, text};
+
+/// `hugepilot_got` of the header.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[allow(missing_docs)] // the header says what they mean
+pub struct RawGot {
+    pub base_bytes: u64,
+    pub thp_bytes: u64,
+    pub hugetlb_2m_bytes: u64,
+    pub hugetlb_1g_bytes: u64,
+    pub zero_bytes: u64,
+    pub swapped_bytes: u64,
+    pub untouched_bytes: u64,
+}
+
+impl From<Got> for RawGot {
+    fn from(got: Got) -> Self {
+        let Got { base, thp, hugetlb_2m, hugetlb_1g, zero, swapped, untouched } = got;
+        Self {
+            base_bytes: base.get(),
+            thp_bytes: thp.get(),
+            hugetlb_2m_bytes: hugetlb_2m.get(),
+            hugetlb_1g_bytes: hugetlb_1g.get(),
+            zero_bytes: zero.get(),
+            swapped_bytes: swapped.get(),
+            untouched_bytes: untouched.get(),
+        }
+    }
+}
+
+/// `hugepilot_collapsed` of the header.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[allow(missing_docs)] // the header says what they mean
+pub struct RawCollapsed {
+    pub before_bytes: u64,
+    pub after_bytes: u64,
+    pub empty_bytes: u64,
+    pub refused_bytes: u64,
+    pub last_errno: c_int,
+}
+
+impl From<Collapsed> for RawCollapsed {
+    fn from(collapsed: Collapsed) -> Self {
+        Self {
+            before_bytes: collapsed.before.get(),
+            after_bytes: collapsed.after.get(),
+            empty_bytes: collapsed.empty.get(),
+            refused_bytes: collapsed.refused.get(),
+            last_errno: collapsed.errno.map_or(0, |errno| errno.0),
+        }
+    }
+}
+
+const REGION: Failure = Failure::Argument("the handle must be one that hugepilot_region_map gave");
+pub(crate) const ANSWER: Failure = Failure::Argument("the place for the answer must not be NULL");
+
+/// `bytes` of C, where all numbers are possible.
+pub(crate) const fn bytes(bytes: usize) -> Bytes {
+    Bytes::new(bytes as u64)
+}
+
+/// As the header says.
+///
+/// # Safety
+/// The texts in `options` are NULL or end with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_region_map(size: usize, options: Option<&RawOptions>) -> *mut HugeRegion {
+    // SAFETY: the caller's promise.
+    let options = unsafe { RawOptions::read(options) };
+    made(options.and_then(|options| handle::give(HugeRegion::map(bytes(size), &options)?)))
+}
+
+/// As the header says.
+///
+/// # Safety
+/// `region` is NULL or a handle, and neither it nor its memory is used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_region_unmap(region: *mut HugeRegion) {
+    // SAFETY: the caller's promise.
+    unsafe { handle::end(region) };
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_region_data(region: Option<&HugeRegion>) -> *mut u8 {
+    region.map_or(ptr::null_mut(), |region| region.as_ptr().as_ptr())
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_region_size(region: Option<&HugeRegion>) -> usize {
+    region.map_or(0, |region| region.len().as_usize())
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_region_named(region: Option<&HugeRegion>) -> c_int {
+    region.is_some_and(|region| region.named() == Named::Yes).into()
+}
+
+/// As the header says.
+///
+/// # Safety
+/// `buffer` has `size` bytes; it may be NULL where that is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_region_asked(
+    region: Option<&HugeRegion>,
+    buffer: *mut c_char,
+    size: usize,
+) -> usize {
+    let text: &dyn Display = region.map_or(&"", |region| &region.asked().chain);
+    // SAFETY: the caller's promise.
+    unsafe { text::write(text, buffer, size) }
+}
+
+/// As the header says.
+///
+/// # Safety
+/// `buffer` has `size` bytes; it may be NULL where that is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_region_backing(
+    region: Option<&HugeRegion>,
+    buffer: *mut c_char,
+    size: usize,
+) -> usize {
+    let backing = region.map(HugeRegion::backing);
+    let text: &dyn Display = backing.as_ref().map_or(&"", |backing| backing);
+    // SAFETY: the caller's promise.
+    unsafe { text::write(text, buffer, size) }
+}
+
+/// As the header says.
+///
+/// # Safety
+/// `buffer` has `size` bytes; it may be NULL where that is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hugepilot_region_refused(
+    region: Option<&HugeRegion>,
+    index: usize,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    match region.and_then(|region| region.refused().nth(index)) {
+        // SAFETY: the caller's promise.
+        Some(&error) => unsafe { error::tell(&Failure::Alloc(error), buffer, size) },
+        None => Code::Ok as c_int,
+    }
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_region_got(
+    region: Option<&HugeRegion>,
+    got: Option<&mut MaybeUninit<RawGot>>,
+) -> c_int {
+    let look = || {
+        let (region, got) = (region.ok_or(REGION)?, got.ok_or(ANSWER)?);
+        got.write(region.got()?.into());
+        Ok(())
+    };
+    status(look())
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_region_prefault(region: Option<&HugeRegion>, threads: c_uint) -> c_int {
+    let threads = threads as usize;
+    status(region.ok_or(REGION).and_then(|region| Ok(region.prefault(threads)?)))
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_region_collapse(
+    region: Option<&HugeRegion>,
+    collapsed: Option<&mut MaybeUninit<RawCollapsed>>,
+) -> c_int {
+    let collapse = || {
+        let done = region.ok_or(REGION)?.collapse()?;
+        if let Some(collapsed) = collapsed {
+            collapsed.write(done.into());
+        }
+        Ok(())
+    };
+    status(collapse())
+}
+
+/// As the header says.
+#[unsafe(no_mangle)]
+pub extern "C" fn hugepilot_region_grow(
+    region: Option<&mut HugeRegion>,
+    size: usize,
+    keep_bytes: usize,
+) -> c_int {
+    status(region.ok_or(REGION).and_then(|region| Ok(region.grow(bytes(size), keep_bytes)?)))
+}

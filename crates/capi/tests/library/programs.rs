@@ -1,0 +1,81 @@
+//! Test programs in C and C++: by each compiler and standard, with each way of linking, under sanitizers.
+
+use std::process::Command;
+
+use hugepilot_testkit::requires;
+
+use crate::built::{Compiler, Link, folder, run, source};
+
+const GCC: Compiler = Compiler { program: "gcc", standard: "c11" };
+const CLANG: Compiler = Compiler { program: "clang", standard: "c11" };
+const GXX: Compiler = Compiler { program: "g++", standard: "c++17" };
+const CLANGXX: Compiler = Compiler { program: "clang++", standard: "c++17" };
+
+/// Unoptimised: gcc 12 takes minutes to follow variables through code that is both optimised and sanitized.
+const SANITIZED: [&str; 3] = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// Compiles one of the programs beside this file, links it in these ways, and runs what came of it.
+#[track_caller]
+fn checked(compiler: Compiler, name: &str, links: &[Link], sanitizers: &[&str]) {
+    let folder = folder();
+    let (object, built) = (folder.path().join("program.o"), folder.path().join("program"));
+    let program = source().join("tests/c").join(name);
+    run(compiler.command().args(sanitizers).arg("-c").arg(program).arg("-o").arg(&object));
+    for link in links {
+        let mut linked = Command::new(compiler.program);
+        run(linked.args(sanitizers).arg("-pthread").arg(&object).arg("-o").arg(&built).args(link.args()));
+        let printed = run(&mut Command::new(&built));
+        assert!(printed.ends_with("all checks passed\n"), "{printed}");
+    }
+}
+
+#[track_caller]
+fn checked_all_ways(compiler: Compiler, name: &str) {
+    checked(compiler, name, &[Link::Shared], &[]);
+    checked(compiler, name, &[Link::Static, Link::Shared], &SANITIZED);
+}
+
+#[test]
+fn c_by_gcc() {
+    requires!(GCC.sanitizes());
+    checked_all_ways(GCC, "regions.c");
+    checked(GCC, "exhausted.c", &[Link::Shared], &[]);
+}
+
+#[test]
+fn c_by_clang() {
+    requires!(CLANG.sanitizes());
+    checked_all_ways(CLANG, "regions.c");
+    checked(CLANG, "exhausted.c", &[Link::Static], &[]);
+}
+
+#[test]
+fn cpp_by_gcc() {
+    requires!(GXX.sanitizes());
+    checked_all_ways(GXX, "objects.cpp");
+    checked_all_ways(GXX, "allocators.cpp");
+    checked(GXX, "exhausted.cpp", &[Link::Shared], &[]);
+}
+
+#[test]
+fn cpp_by_clang() {
+    requires!(CLANGXX.sanitizes());
+    checked_all_ways(CLANGXX, "objects.cpp");
+    checked_all_ways(CLANGXX, "allocators.cpp");
+    checked(CLANGXX, "exhausted.cpp", &[Link::Static], &[]);
+}
+
+/// Later standards warn about more.
+#[test]
+fn later_standards_take_the_headers() {
+    for compiler in [GCC, CLANG] {
+        requires!(compiler.there());
+        checked(Compiler { standard: "c17", ..compiler }, "regions.c", &[Link::Shared], &[]);
+    }
+    for compiler in [GXX, CLANGXX] {
+        requires!(compiler.there());
+        let compiler = Compiler { standard: "c++20", ..compiler };
+        checked(compiler, "objects.cpp", &[Link::Shared], &[]);
+        checked(compiler, "allocators.cpp", &[Link::Shared], &[]);
+    }
+}

@@ -1,0 +1,109 @@
+// The benchmark of Zheng, Using Huge Pages on Linux: a hash table with room for all entries, whose hash is a CRC, filled
+// key by key. Neighbouring keys land far apart, so on base pages nearly each insertion is a TLB miss.
+#include <absl/container/flat_hash_map.h>
+#include <nmmintrin.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <hugepilot.hpp>
+
+namespace {
+
+const char *const usage =
+    "usage: hash_insert [--entries N] [--allocator std|thp|huge]\n"
+    "\n"
+    "Fills an absl::flat_hash_map, and prints how fast, with how many page faults, and on how many bytes of huge pages.\n"
+    "  std   the ordinary allocator\n"
+    "  thp   hugepilot::thp_allocator: transparent huge pages where there are free ones\n"
+    "  huge  hugepilot::huge_page_allocator: the hugetlb pool of 2 MiB pages, or an error\n"
+    "\n"
+    "examples:\n"
+    "  hash_insert --allocator thp\n"
+    "  hugepilot pool set --size 2MiB --count 160 && hash_insert --allocator huge\n";
+
+struct hash {
+    std::size_t operator()(std::size_t key) const noexcept { return _mm_crc32_u64(0, key); }
+};
+
+using entry = std::pair<const std::size_t, std::size_t>;
+
+template <class Allocator>
+using table = absl::flat_hash_map<std::size_t, std::size_t, hash, std::equal_to<std::size_t>, Allocator>;
+
+long page_faults() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt + usage.ru_majflt;
+}
+
+// The whole process's, by the kernel's own count.
+std::size_t huge_bytes() {
+    std::FILE *file = std::fopen("/proc/self/smaps_rollup", "r");
+    std::size_t sum = 0, kib = 0;
+    for (char line[256]; file != nullptr && std::fgets(line, sizeof line, file) != nullptr;) {
+        if (std::sscanf(line, "AnonHugePages: %zu", &kib) == 1 || std::sscanf(line, "Private_Hugetlb: %zu", &kib) == 1) {
+            sum += kib << 10;
+        }
+    }
+    if (file != nullptr) std::fclose(file);
+    return sum;
+}
+
+template <class Allocator>
+int run(std::size_t entries) {
+    const long faults_before = page_faults();
+    const auto start = std::chrono::steady_clock::now();
+    table<Allocator> table;
+    table.reserve(entries);
+    for (std::size_t i = 0; i < entries; ++i) table.try_emplace(i, i);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const long faults = page_faults() - faults_before;
+
+    for (std::size_t i = 0; i < entries; ++i) {
+        const auto found = table.find(i);
+        if (found == table.end() || found->second != i) {
+            std::fprintf(stderr, "hash_insert: entry %zu is lost\n", i);
+            return 1;
+        }
+    }
+    std::printf("inserts_per_second %.0f\n", static_cast<double>(entries) / took.count());
+    std::printf("seconds %.6f\npage_faults %ld\nhuge_bytes %zu\n", took.count(), faults, huge_bytes());
+    return 0;
+}
+
+int wrong(const char *what) {
+    std::fprintf(stderr, "hash_insert: %s\n\n%s", what, usage);
+    return 2;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    std::size_t entries = 10'000'000;
+    const char *allocator = "std";
+    for (int i = 1; i < argc; i++) {
+        if (std::strcmp(argv[i], "--help") == 0) return std::fputs(usage, stdout) < 0;
+        if (i + 1 == argc) return wrong("an option without its value");
+        char *end = argv[i + 1];
+        if (std::strcmp(argv[i], "--allocator") == 0) {
+            allocator = argv[++i];
+        } else if (std::strcmp(argv[i], "--entries") == 0) {
+            entries = std::strtoull(argv[++i], &end, 10);
+            if (entries == 0 || *end != '\0') return wrong("--entries takes a number above 0");
+        } else {
+            return wrong("no such option");
+        }
+    }
+    try {
+        if (std::strcmp(allocator, "std") == 0) return run<std::allocator<entry>>(entries);
+        if (std::strcmp(allocator, "thp") == 0) return run<hugepilot::thp_allocator<entry>>(entries);
+        if (std::strcmp(allocator, "huge") == 0) return run<hugepilot::huge_page_allocator<entry>>(entries);
+    } catch (const std::bad_alloc &error) {
+        std::fprintf(stderr, "hash_insert: %s\n", error.what());
+        return 3;
+    }
+    return wrong("--allocator takes std, thp or huge");
+}
