@@ -11,28 +11,28 @@ const PRELOAD: &str = "LD_PRELOAD";
 
 /// Variables for a program, and which of them we set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Environment {
+pub(super) struct Environment {
     /// All of them.
-    pub all: Vec<(OsString, OsString)>,
+    pub(super) all: Vec<(OsString, OsString)>,
     /// Those that we set, as `NAME=value`.
-    pub set: Vec<String>,
+    pub(super) set: Vec<String>,
     /// Where the user's own value was kept instead.
-    pub kept: Vec<String>,
+    pub(super) kept: Vec<String>,
 }
 
 impl Environment {
     /// What its user has.
-    pub fn of(all: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+    pub(super) fn of(all: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self { all: all.into_iter().collect(), set: Vec::new(), kept: Vec::new() }
     }
 
     /// The value of a variable.
-    pub fn get(&self, name: &str) -> Option<&OsStr> {
+    pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
         self.all.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 
     /// Sets a variable that the user has not set.
-    pub fn offer(&mut self, name: &str, value: &str) {
+    pub(super) fn offer(&mut self, name: &str, value: &str) {
         match self.get(name).map(|own| printable(own.as_bytes())) {
             Some(own) if own != value => self.kept.push(format!("{name}={own} was kept as you set it")),
             Some(_) => {}
@@ -41,7 +41,7 @@ impl Environment {
     }
 
     /// Adds a tunable of glibc to those that are there; one of that name stays.
-    pub fn tune(&mut self, name: &str, value: &str) {
+    pub(super) fn tune(&mut self, name: &str, value: &str) {
         let own = self.get(TUNABLES).unwrap_or_default().to_owned();
         let list = own.as_bytes().split(|&byte| byte == b':').filter(|part| !part.is_empty());
         let prefix = format!("{name}=");
@@ -57,7 +57,7 @@ impl Environment {
     }
 
     /// Puts a library before those that are preloaded already: the first that has a function is asked for it.
-    pub fn preload(&mut self, library: &Path) {
+    pub(super) fn preload(&mut self, library: &Path) {
         let own = self.get(PRELOAD).unwrap_or_default().to_owned();
         // The loader parts them at blanks, too.
         let rest = own.as_bytes().split(|&byte| byte == b':' || byte == b' ').filter(|part| !part.is_empty());
@@ -111,11 +111,9 @@ mod tests {
 
     #[test]
     fn a_preloaded_library_comes_before_the_users_and_once() {
-        for (before, after) in [
-            ("", "/l/m.so"),
-            ("/x.so", "/l/m.so:/x.so"),
-            ("/x.so /y.so:/l/m.so", "/l/m.so:/x.so:/y.so"),
-        ] {
+        for (before, after) in
+            [("", "/l/m.so"), ("/x.so", "/l/m.so:/x.so"), ("/x.so /y.so:/l/m.so", "/l/m.so:/x.so:/y.so")]
+        {
             let mut environment = with(PRELOAD, before);
             environment.preload(Path::new("/l/m.so"));
             assert_eq!(environment.get(PRELOAD).unwrap(), after, "{before}");

@@ -25,16 +25,23 @@ pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Refusal>
         };
     }
     if mode == Mode::Ours {
-        let beside = std::env::current_exe().ok().and_then(|exe| Some(fs::canonicalize(exe).ok()?.parent()?.to_owned()));
-        let folders = beside.map(|beside| [beside.clone(), beside.join("../lib/hugepilot")]).into_iter().flatten();
-        return folders.map(|folder| folder.join(OURS)).find(|path| path.is_file()).ok_or_else(|| {
-            Refusal::because(format!("no {OURS} beside this program or in ../lib/hugepilot"))
-                .fixed_by("cargo build --release -p hugepilot-preload, or name it with --library")
-        });
+        let beside = std::env::current_exe()
+            .ok()
+            .and_then(|exe| Some(fs::canonicalize(exe).ok()?.parent()?.to_owned()));
+        let folders =
+            beside.map(|beside| [beside.clone(), beside.join("../lib/hugepilot")]).into_iter().flatten();
+        return folders.filter_map(|folder| fs::canonicalize(folder.join(OURS)).ok()).next().ok_or_else(
+            || {
+                Refusal::because(format!("no {OURS} beside this program or in ../lib/hugepilot"))
+                    .fixed_by("cargo build --release -p hugepilot-preload, or name it with --library")
+            },
+        );
     }
-    newest_in(&folders()).ok_or_else(|| {
-        Refusal::because("no mimalloc is installed where libraries are looked for")
-            .fixed_by("sudo apt install libmimalloc2.0 (libmimalloc3 on newer systems), or name it with --library")
+    // As it stands in the program's map of memory, where it is looked for later.
+    newest_in(&folders()).and_then(|path| fs::canonicalize(path).ok()).ok_or_else(|| {
+        Refusal::because("no mimalloc is installed where libraries are looked for").fixed_by(
+            "sudo apt install libmimalloc2.0 (libmimalloc3 on newer systems), or name it with --library",
+        )
     })
 }
 
@@ -73,7 +80,11 @@ fn version(name: &OsStr) -> Option<Vec<u32>> {
 /// | `allow_large_os_pages` | from 2.1 | the same under a new name; up to 3.1 THP is off for the process where it is not set |
 /// | `eager_commit_delay` | up to 3.1 | how many pieces of a thread's memory come on base pages first: 1 by default |
 /// | `reserve_huge_os_pages` | all | 1 GiB pages of a pool to take at the start |
-pub(super) fn mimalloc(mode: Mode, library: &Path, free_gib: u64) -> Result<Vec<(&'static str, String)>, Refusal> {
+pub(super) fn mimalloc(
+    mode: Mode,
+    library: &Path,
+    free_gib: u64,
+) -> Result<Vec<(&'static str, String)>, Refusal> {
     let unreadable = |error| Refusal::because(format!("cannot read {}: {error}", library.display()));
     if fs::metadata(library).map_err(unreadable)?.len() > MAX_LIBRARY {
         return Err(Refusal::because(format!("{} is too large to be mimalloc", library.display())));
@@ -118,16 +129,29 @@ mod tests {
     fn each_version_is_told_in_its_own_words() {
         const V2_0: &[u8] = b"\0large_os_pages\0reserve_huge_os_pages\0eager_commit_delay\0";
         const V2_2: &[u8] = b"\0allow_large_os_pages\0reserve_huge_os_pages\0eager_commit_delay\0";
-        const V3_2: &[u8] = b"allow_large_os_pages\0reserve_huge_os_pages\0deprecated_eager_commit_delay\0allow_thp\0";
+        const V3_2: &[u8] =
+            b"allow_large_os_pages\0reserve_huge_os_pages\0deprecated_eager_commit_delay\0allow_thp\0";
         let words = |library: &[u8], mode| {
             let told = told(mode, &|option| knows(library, option), 3)?;
             Some(told.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
         };
         let delay = "MIMALLOC_EAGER_COMMIT_DELAY=0";
         let table = [
-            (V2_0, format!("MIMALLOC_LARGE_OS_PAGES=1 {delay}"), format!("MIMALLOC_RESERVE_HUGE_OS_PAGES=3 {delay}")),
-            (V2_2, format!("MIMALLOC_ALLOW_LARGE_OS_PAGES=1 {delay}"), format!("MIMALLOC_RESERVE_HUGE_OS_PAGES=3 {delay}")),
-            (V3_2, "MIMALLOC_ALLOW_LARGE_OS_PAGES=1".to_owned(), "MIMALLOC_RESERVE_HUGE_OS_PAGES=3".to_owned()),
+            (
+                V2_0,
+                format!("MIMALLOC_LARGE_OS_PAGES=1 {delay}"),
+                format!("MIMALLOC_RESERVE_HUGE_OS_PAGES=3 {delay}"),
+            ),
+            (
+                V2_2,
+                format!("MIMALLOC_ALLOW_LARGE_OS_PAGES=1 {delay}"),
+                format!("MIMALLOC_RESERVE_HUGE_OS_PAGES=3 {delay}"),
+            ),
+            (
+                V3_2,
+                "MIMALLOC_ALLOW_LARGE_OS_PAGES=1".to_owned(),
+                "MIMALLOC_RESERVE_HUGE_OS_PAGES=3".to_owned(),
+            ),
         ];
         for (library, large, huge) in table {
             assert_eq!(words(library, Mode::Mimalloc2m), Some(large));
@@ -140,7 +164,13 @@ mod tests {
     #[test]
     fn the_newest_mimalloc_is_found_and_its_variants_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        let names = ["libmimalloc.so.2.0", "libmimalloc.so.2", "libmimalloc.so.10.1", "libmimalloc-secure.so.11", "libmimalloc.so.x"];
+        let names = [
+            "libmimalloc.so.2.0",
+            "libmimalloc.so.2",
+            "libmimalloc.so.10.1",
+            "libmimalloc-secure.so.11",
+            "libmimalloc.so.x",
+        ];
         names.iter().for_each(|name| fs::write(folder.path().join(name), b"").unwrap());
         let folders = [folder.path().join("none"), folder.path().to_owned()];
         assert_eq!(newest_in(&folders).unwrap().file_name().unwrap(), "libmimalloc.so.10.1");

@@ -21,7 +21,8 @@ const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
 const MAX_LOADER: u64 = 64 << 20;
 
 /// Names of libraries that serve `malloc` themselves.
-const ALLOCATORS: [&str; 6] = ["jemalloc", "tcmalloc", "mimalloc", "snmalloc", "libhoard", "hugepilot_preload"];
+const ALLOCATORS: [&str; 6] =
+    ["jemalloc", "tcmalloc", "mimalloc", "snmalloc", "libhoard", "hugepilot_preload"];
 
 /// Looks at the file of a program, or at that of the program which runs it as a script. What cannot be read is no obstacle
 /// that we know of.
@@ -40,9 +41,9 @@ pub(super) fn obstacles(path: &Path) -> Obstacles {
 pub(super) fn allocator_in(files: &[String], ours: Option<&Path>) -> Option<String> {
     let ours = ours.and_then(Path::to_str);
     let others = files.iter().filter(|file| Some(file.as_str()) != ours);
-    others.filter_map(|file| Path::new(file).file_name()?.to_str()).find_map(|name| {
-        ALLOCATORS.iter().any(|allocator| name.contains(allocator)).then(|| name.to_owned())
-    })
+    others
+        .filter_map(|file| Path::new(file).file_name()?.to_str())
+        .find_map(|name| ALLOCATORS.iter().any(|allocator| name.contains(allocator)).then(|| name.to_owned()))
 }
 
 /// The program that runs a script, by its `#!` line; `env` counts for what it starts.
@@ -75,7 +76,8 @@ fn runs_with_others_rights(path: &Path) -> Option<String> {
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let other_user = meta.mode() & SETUID == SETUID && meta.uid() != user;
     let other_group = meta.mode() & SETGID == SETGID && meta.gid() != group;
-    (other_user || other_group).then(|| "it runs with others' rights (setuid), and its loader drops such settings".to_owned())
+    (other_user || other_group)
+        .then(|| "it runs with others' rights (setuid), and its loader drops such settings".to_owned())
 }
 
 /// The program that loads its libraries; or why there is none, where that is known.
@@ -194,7 +196,10 @@ mod tests {
     fn allocators_are_known_by_their_libraries() {
         let files = ["/usr/lib/libc.so.6", "/l/libmimalloc.so.2.0", "/x/libjemalloc.so.2"].map(str::to_owned);
         assert_eq!(allocator_in(&files, None).unwrap(), "libmimalloc.so.2.0");
-        assert_eq!(allocator_in(&files, Some(Path::new("/l/libmimalloc.so.2.0"))).unwrap(), "libjemalloc.so.2");
+        assert_eq!(
+            allocator_in(&files, Some(Path::new("/l/libmimalloc.so.2.0"))).unwrap(),
+            "libjemalloc.so.2"
+        );
         assert_eq!(allocator_in(&files[..1], None), None);
     }
 }
