@@ -141,7 +141,7 @@ fn watched(
     child.release().map_err(cannot)?;
     let promoter = setup.promote.then(Promoter::new);
     let mut following = Following { child, pidfd, watch, promoter, control, asked: None };
-    let (ending, used) = following.to_the_end(observer).map_err(cannot)?;
+    let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let mut obstacles = setup.obstacles.clone();
     following.watch.note(&mut obstacles);
@@ -177,7 +177,7 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
-    fn to_the_end(&mut self, observer: &mut dyn Observer) -> std::io::Result<(Ending, Used)> {
+    fn follow(&mut self, observer: &mut dyn Observer) -> std::io::Result<(Ending, Used)> {
         loop {
             self.sleep();
             observer.meanwhile();

@@ -97,7 +97,18 @@ fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> (String, Option<Stri
     if let Some(why) = obstacles.not_promoted.as_ref().filter(|_| mode == Mode::Thp) {
         return (why.clone(), None);
     }
-    (unsure(mode, run), None)
+    let transparent = !matches!(mode, Mode::Hugetlb | Mode::Hugetlb1g | Mode::Mimalloc1g);
+    match &obstacles.fragmented {
+        Some(why)
+            if transparent
+                && run.peak.looks > 0
+                && run.peak.rss_peak_bytes >= SMALL
+                && mode != Mode::Advised =>
+        {
+            (why.clone(), some("echo 1 | sudo tee /proc/sys/vm/compact_memory"))
+        }
+        _ => (unsure(mode, run), None),
+    }
 }
 
 fn unsure(mode: Mode, run: &Run) -> String {
@@ -117,7 +128,7 @@ fn unsure(mode: Mode, run: &Run) -> String {
     match mode {
         Mode::Advised => "the program advised no memory for huge pages".to_owned(),
         _ => "nothing was seen that explains it: it may ask for memory in pieces smaller than a huge page, or not from the C \
-              library, or memory is fragmented"
+              library"
             .to_owned(),
     }
 }
@@ -191,6 +202,7 @@ mod tests {
             empty_pool: text("empty pool"),
             pool_fix: text("hugepilot pool set"),
             thp: text("THP is never"),
+            fragmented: text("no free blocks"),
             not_preloaded: true,
             not_promoted: text("no right"),
         };
@@ -209,6 +221,9 @@ mod tests {
         let plain = Obstacles { own_allocator: None, ..new };
         assert_eq!(because(Mode::GlibcThp, &plain).reason, "THP is never");
         assert!(because(Mode::Mimalloc2m, &plain).reason.contains("seen in no process"));
+        let willing = Obstacles { thp: None, ..plain };
+        assert_eq!(because(Mode::GlibcThp, &willing).reason, "no free blocks");
+        assert!(because(Mode::Advised, &willing).reason.contains("advised no memory"));
     }
 
     #[test]
@@ -233,7 +248,7 @@ mod tests {
             let text = |bit: u8| (bits >> bit & 1 == 1).then(|| "why".to_owned());
             let obstacles = Obstacles {
                 out_of_reach: text(0), deaf_libc: text(1), own_allocator: text(2), empty_pool: text(3), pool_fix: text(4),
-                thp: text(5), not_preloaded: text(6).is_some(), not_promoted: text(7),
+                thp: text(5), fragmented: text(3), not_preloaded: text(6).is_some(), not_promoted: text(7),
             };
             let mut run = run(Peak::default());
             (run.peak.looks, run.peak.rss_peak_bytes) = (looks, Bytes::mib(mib));

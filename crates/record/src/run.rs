@@ -137,6 +137,8 @@ pub struct Obstacles {
     pub pool_fix: Option<String>,
     /// The system's setting of THP, where it stands in the way.
     pub thp: Option<String>,
+    /// How little free memory there was in blocks as large as a huge page.
+    pub fragmented: Option<String>,
     /// The library that should have been preloaded was seen in no process.
     pub not_preloaded: bool,
     /// Why its memory was not put on huge pages from outside.

@@ -58,7 +58,7 @@ impl Signals {
     pub fn next(&self) -> Option<Arrived> {
         let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
         let length = rustix::io::retry_on_intr(|| rustix::io::read(&self.descriptor, &mut info)).ok()?;
-        let word = |at: usize| Some(info.get(at..at + 4)?.try_into().ok().map(i32::from_ne_bytes)?);
+        let word = |at: usize| info.get(at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);
         // signalfd_siginfo begins with ssi_signo, ssi_errno, ssi_code.
         let (signal, code) = (word(0)?, word(8)?);
         (length == info.len()).then_some(Arrived { signal, from_terminal: code == libc::SI_KERNEL })

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hugepilot_kernel::rights::{Capability, Rights};
 use hugepilot_kernel::thp::ThpSettings;
-use hugepilot_kernel::{Program, Refusal, Root, Started, Thp, hugetlb};
+use hugepilot_kernel::{Program, Refusal, Root, Started, Thp, hugetlb, memory};
 use hugepilot_record::run::{Mode, Obstacles};
 use hugepilot_units::Bytes;
 
@@ -17,8 +17,8 @@ use crate::launch::find;
 const HUGETLB_TUNABLE: &str = "glibc.malloc.hugetlb";
 /// The backings that our allocator tries, in this order.
 const OUR_CHAIN: &str = "hugetlb-2m,thp,base";
-/// Where one allocator is not put before another.
-const NO_LIBRARY: Option<PathBuf> = None;
+/// With less than this in free blocks of the size of a huge page, huge pages are a matter of luck.
+const FEW_BLOCKS: Bytes = Bytes::mib(64);
 
 /// A program to be run in one mode.
 #[derive(Clone, Debug)]
@@ -61,15 +61,9 @@ impl Setup {
             .map_err(|source| ManagerError::Start { program: name.to_string_lossy().into_owned(), source })?;
         let obstacles = program::obstacles(&path);
         let environment = Environment::of(std::env::vars_os());
-        let mut setup = Self {
-            mode,
-            path,
-            environment,
-            thp: Thp::Inherit,
-            promote: false,
-            library: NO_LIBRARY,
-            obstacles,
-        };
+        let mut setup =
+            Self { mode, path, environment, thp: Thp::Inherit, promote: false, library: None, obstacles };
+        setup.obstacles.fragmented = fragmented(root);
         setup.look_at_pool(root)?;
         setup.choose(&Machine::look(root))?;
         if mode.preloads() {
@@ -157,6 +151,15 @@ impl Setup {
             Some(_) => Ok(()),
         }
     }
+}
+
+/// How little there is to make huge pages of, where that is next to nothing.
+fn fragmented(root: &Root) -> Option<String> {
+    let sizes = memory::page_sizes(root).ok()?;
+    let free = memory::free_huge(root, sizes).ok().filter(|&free| free < FEW_BLOCKS)?;
+    Some(format!(
+        "memory is fragmented, or full: when it started, only {free} were free in blocks as large as a huge page"
+    ))
 }
 
 /// Pages of a pool that nobody has, and nobody is promised; `None` where there is no such pool.
