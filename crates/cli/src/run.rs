@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use hugepilot_kernel::Signals;
 use hugepilot_manager::run::{Control, RunOptions, run as run_program};
@@ -70,6 +70,12 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let needless = args.library.is_some() && !args.pages.preloads();
+    ensure!(
+        !needless,
+        "{} preloads nothing: leave --library out, or choose one of the modes that do",
+        args.pages
+    );
     recover::pending();
     // Before any thread is started, so that they come to nobody else.
     let signals = Signals::take(&PASSED_ON).context("cannot wait for signals")?;

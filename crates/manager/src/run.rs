@@ -96,7 +96,7 @@ pub fn run(
     control: Control<'_>,
 ) -> Result<RunReport, ManagerError> {
     let root = Root::live();
-    let mut setup = Setup::new(&root, options.mode, command, options.library.as_deref())?;
+    let mut setup = Setup::new(&root, command, options)?;
     let (guard, mut warnings) = match options.pool {
         Some(bytes) => pool::raise(&root, &mut setup, bytes, control)?,
         None => (None, Vec::new()),

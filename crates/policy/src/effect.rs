@@ -97,18 +97,23 @@ fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> (String, Option<Stri
     if let Some(why) = obstacles.not_promoted.as_ref().filter(|_| mode == Mode::Thp) {
         return (why.clone(), None);
     }
+    if let Some(why) =
+        obstacles.fickle_libc.as_ref().filter(|_| mode == Mode::GlibcThp && enough_to_see(&run.peak))
+    {
+        return (why.clone(), some(FROM_OUTSIDE));
+    }
     let transparent = !matches!(mode, Mode::Hugetlb | Mode::Hugetlb1g | Mode::Mimalloc1g);
     match &obstacles.fragmented {
-        Some(why)
-            if transparent
-                && run.peak.looks > 0
-                && run.peak.rss_peak_bytes >= SMALL
-                && mode != Mode::Advised =>
-        {
+        Some(why) if transparent && enough_to_see(&run.peak) && mode != Mode::Advised => {
             (why.clone(), some("echo 1 | sudo tee /proc/sys/vm/compact_memory"))
         }
         _ => (unsure(mode, run), None),
     }
+}
+
+/// Whether huge pages would have been seen, had there been any.
+fn enough_to_see(peak: &Peak) -> bool {
+    peak.looks > 0 && peak.rss_peak_bytes >= SMALL
 }
 
 fn unsure(mode: Mode, run: &Run) -> String {
@@ -198,6 +203,7 @@ mod tests {
         let all = Obstacles {
             out_of_reach: text("it is static"),
             deaf_libc: text("old glibc"),
+            fickle_libc: None,
             own_allocator: text("jemalloc"),
             empty_pool: text("empty pool"),
             pool_fix: text("hugepilot pool set"),
@@ -223,6 +229,12 @@ mod tests {
         assert!(because(Mode::Mimalloc2m, &plain).reason.contains("seen in no process"));
         let willing = Obstacles { thp: None, ..plain };
         assert_eq!(because(Mode::GlibcThp, &willing).reason, "no free blocks");
+        let fickle = Obstacles { fickle_libc: text("luck"), ..willing.clone() };
+        assert_eq!(because(Mode::GlibcThp, &fickle).reason, "luck");
+        assert_eq!(
+            because(Mode::Mimalloc2m, &Obstacles { not_preloaded: false, ..fickle }).reason,
+            "no free blocks"
+        );
         assert!(because(Mode::Advised, &willing).reason.contains("advised no memory"));
     }
 
@@ -247,7 +259,7 @@ mod tests {
         fn every_no_has_a_reason(mode in prop::sample::select(&Mode::ALL[..]), bits in any::<u8>(), looks in 0_u32..3, mib in 0_u64..40) {
             let text = |bit: u8| (bits >> bit & 1 == 1).then(|| "why".to_owned());
             let obstacles = Obstacles {
-                out_of_reach: text(0), deaf_libc: text(1), own_allocator: text(2), empty_pool: text(3), pool_fix: text(4),
+                out_of_reach: text(0), deaf_libc: text(1), fickle_libc: text(2), own_allocator: text(2), empty_pool: text(3), pool_fix: text(4),
                 thp: text(5), fragmented: text(3), not_preloaded: text(6).is_some(), not_promoted: text(7),
             };
             let mut run = run(Peak::default());

@@ -129,6 +129,8 @@ pub struct Obstacles {
     pub out_of_reach: Option<String>,
     /// Why the C library heeds no setting of its allocator.
     pub deaf_libc: Option<String>,
+    /// Why the C library advises huge pages in some runs, and in others not.
+    pub fickle_libc: Option<String>,
     /// The allocator it brought along.
     pub own_allocator: Option<String>,
     /// Why the pool gave nothing.

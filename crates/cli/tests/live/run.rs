@@ -110,6 +110,9 @@ fn the_exit_status_is_the_programs_own() {
     }
     hugepilot(["run", "--pages", "base", "--", "/no/such/program"]).exits(2).says(&["/no/such/program"]);
     hugepilot(["run", "--pages", "huge", "--", "true"]).exits(2).says(&["huge", "glibc-thp"]);
+    hugepilot(["run", "--pages", "base", "--library", "/x.so", "--", "true"])
+        .exits(2)
+        .says(&["base", "--library"]);
 }
 
 #[test]
@@ -154,17 +157,15 @@ fn signals_reach_the_program_once_and_only_it_decides() {
 fn a_program_that_is_stopped_stops_us_and_goes_on_with_us() {
     requires!(need::live());
     let folder = tempfile::tempdir().unwrap();
-    let (ready, go) = (folder.path().join("ready"), folder.path().join("go"));
-    let script =
-        format!("echo >{}; while ! test -e {}; do sleep 0.02; done; exit 9", ready.display(), go.display());
+    let go = folder.path().join("go");
+    // By itself: Ctrl-Z is heeded only where there is somebody to continue it.
+    let script = format!("kill -STOP $$; while ! test -e {}; do sleep 0.02; done; exit 9", go.display());
     let mut tool = Running::start(shell("--pages base", &script));
-    tool.until("it is ready", || ready.exists());
     let pid = tool.pid();
     let state = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(") ").next().and_then(|rest| rest.chars().next())
     };
-    tool.signal(Signal::TSTP);
     tool.until("we are stopped", || state() == Some('T'));
     tool.signal(Signal::CONT);
     tool.until("we go on", || state() != Some('T'));
@@ -193,8 +194,13 @@ fn page_faults_drop_where_huge_pages_take_effect() {
     let base = hash_insert("--pages base");
     assert!(base.effect.took_effect && base.run.peak.all_huge() == Bytes::ZERO, "{base:?}");
     assert!(base.run.peak.rss_peak_bytes > Bytes::mib(60) && base.run.peak.looks > 2, "{base:?}");
-    let glibc = hash_insert("--pages glibc-thp");
-    assert!(glibc.effect.took_effect, "{glibc:?}");
+    // Before glibc 2.38 it is a matter of luck, which the report must say.
+    let glibc = (0..12).map(|_| hash_insert("--pages glibc-thp")).find(|run| {
+        let told = run.effect.took_effect || run.effect.reason.contains("glibc before 2.38");
+        assert!(told, "{run:?}");
+        run.effect.took_effect
+    });
+    let glibc = glibc.expect("once in twelve runs");
     assert!(glibc.run.peak.anonymous_huge_peak_bytes > Bytes::mib(40), "{glibc:?}");
     assert!(
         glibc.run.page_faults * 10 < base.run.page_faults,
@@ -280,4 +286,22 @@ fn a_run_that_was_killed_is_repaired_by_the_next_command() {
     assert_eq!(count("nr"), before);
     let left: i32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
     rustix::process::kill_process(rustix::process::Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn mimalloc_serves_the_program_where_it_is_installed() {
+    requires!(need::live());
+    let tried = hugepilot(["run", "--quiet", "--pages", "mimalloc", "--", "true"]);
+    let installed =
+        if tried.status.code() == Some(3) { Need::Err("no mimalloc".to_owned()) } else { Need::Ok };
+    requires!(installed);
+    let plain = hash_insert("--pages mimalloc");
+    assert!(
+        plain.effect.took_effect && plain.environment.iter().any(|set| set.starts_with("LD_PRELOAD=")),
+        "{plain:?}"
+    );
+    requires!(huge_blocks());
+    let large = hash_insert("--pages mimalloc-2m");
+    assert!(large.effect.took_effect && large.run.peak.all_huge() > Bytes::mib(40), "{large:?}");
+    assert!(large.run.page_faults * 10 < plain.run.page_faults, "{large:?}");
 }

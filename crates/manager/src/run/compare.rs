@@ -14,7 +14,7 @@ use hugepilot_record::run::{Effect, Mode, Run};
 use hugepilot_units::Bytes;
 
 use super::setup::Setup;
-use super::{Control, Observer, pool, watched};
+use super::{Control, Observer, RunOptions, pool, watched};
 use crate::ManagerError;
 use observe::{Counting, Sampling};
 
@@ -112,7 +112,8 @@ fn contender(
     let is_mimalloc =
         |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("mimalloc"));
     let library = options.libraries.iter().find(|path| is_mimalloc(path) == (mode != Mode::Ours));
-    let setup = Setup::new(root, mode, command, library.map(PathBuf::as_path))?;
+    let setup =
+        Setup::new(root, command, &RunOptions { mode, library: library.cloned(), pool: options.pool })?;
     // Without the pages it would only be base under another name.
     if let Some(why) = setup.obstacles.empty_pool.as_ref().filter(|_| options.pool.is_none()) {
         let fix = setup.obstacles.pool_fix.clone();

@@ -17,6 +17,10 @@ const MAX_SCRIPTS: usize = 4;
 /// The longest first line of a script that the kernel reads (`BINPRM_BUF_SIZE`).
 const MAX_LINE: usize = 256;
 const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
+/// How glibc's loader says its version.
+const VERSION: &[u8] = b"stable release version 2.";
+/// From this minor version on glibc reads the system's setting of THP as it should.
+const READS_SETTING: u32 = 38;
 /// Loaders are smaller by far.
 const MAX_LOADER: u64 = 64 << 20;
 
@@ -30,7 +34,7 @@ pub(super) fn obstacles(path: &Path) -> Obstacles {
     let path = interpreter_of_scripts(path.to_owned());
     let mut found = Obstacles { out_of_reach: runs_with_others_rights(&path), ..Obstacles::default() };
     match loader(&path) {
-        Ok(loader) => found.deaf_libc = deaf(&loader),
+        Ok(loader) => _ = heed(&loader, &mut found),
         Err(Some(why)) => found.out_of_reach = Some(why),
         Err(None) => {}
     }
@@ -100,20 +104,38 @@ fn other_kind(path: &Path) -> Option<String> {
     (start == *b"\x7fELF\x01").then(|| "it is a 32-bit program".to_owned())
 }
 
-/// Why the C library that comes with this loader has no such setting. Its names are in the loader itself.
-fn deaf(loader: &Path) -> Option<String> {
+/// Why the C library that comes with this loader heeds no such setting, or heeds it by chance. Its names and its version are
+/// in the loader itself.
+fn heed(loader: &Path, found: &mut Obstacles) -> Option<()> {
     let file = File::open(loader).ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_LOADER).read_to_end(&mut bytes).ok()?;
-    if bytes.windows(TUNABLE.len()).any(|window| window == TUNABLE) {
-        return None;
-    }
     let name = loader.file_name()?.to_string_lossy();
-    Some(if name.contains("musl") {
-        "its C library is musl, whose allocator has no such setting".to_owned()
-    } else {
-        format!("its C library has no {}: that came with glibc 2.35", String::from_utf8_lossy(TUNABLE))
-    })
+    if name.contains("musl") {
+        found.deaf_libc = Some("its C library is musl, whose allocator has no such setting".to_owned());
+    } else if after(&bytes, TUNABLE).is_none() {
+        let tunable = String::from_utf8_lossy(TUNABLE);
+        found.deaf_libc = Some(format!("its C library has no {tunable}: that came with glibc 2.35"));
+    } else if after(&bytes, VERSION).and_then(minor).is_some_and(|minor| minor < READS_SETTING) {
+        // "malloc: Assure that THP mode is always null terminated", April 2023.
+        found.fickle_libc = Some(format!(
+            "its C library advised none in this run: glibc before 2.{READS_SETTING} compares the system's setting with what \
+             happens to lie in its memory, so that this works in some runs and in others not"
+        ));
+    }
+    Some(())
+}
+
+/// What follows the first place where `text` is.
+fn after<'a>(bytes: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
+    let at = bytes.windows(text.len()).position(|window| window == text)?;
+    bytes.get(at + text.len()..)
+}
+
+/// The number that the text begins with.
+fn minor(text: &[u8]) -> Option<u32> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -165,6 +187,11 @@ mod tests {
         assert_eq!(obstacles(&static_program).out_of_reach.unwrap(), "it is linked statically");
         let new = files.program("ld-linux.so.2", b"x\0glibc.malloc.hugetlb\0");
         assert_eq!(obstacles(&new), Obstacles::default());
+        for (version, fickle) in [("2.36.", true), ("2.38.", false), ("2.", false)] {
+            let text = format!("glibc.malloc.hugetlb\0 stable release version {version}");
+            let program = files.program("ld-linux.so.2", text.as_bytes());
+            assert_eq!(obstacles(&program).fickle_libc.is_some(), fickle, "{version}");
+        }
         let old = files.program("ld-linux.so.2", b"glibc.malloc.check");
         assert!(obstacles(&old).deaf_libc.unwrap().contains("2.35"));
         let musl = files.program("ld-musl-x86_64.so.1", b"");

@@ -10,7 +10,7 @@ use hugepilot_record::run::{Mode, Obstacles};
 use hugepilot_units::Bytes;
 
 use super::environment::Environment;
-use super::{library, program};
+use super::{RunOptions, library, program};
 use crate::ManagerError;
 use crate::launch::find;
 
@@ -50,12 +50,8 @@ impl Setup {
     ///
     /// # Errors
     /// [`ManagerError::Start`] where there is no such program; [`ManagerError::Refused`] where the mode is not to be had here.
-    pub(super) fn new(
-        root: &Root,
-        mode: Mode,
-        command: &[OsString],
-        named: Option<&Path>,
-    ) -> Result<Self, ManagerError> {
+    pub(super) fn new(root: &Root, command: &[OsString], options: &RunOptions) -> Result<Self, ManagerError> {
+        let mode = options.mode;
         let name = command.first().cloned().unwrap_or_default();
         let path = find(&name)
             .map_err(|source| ManagerError::Start { program: name.to_string_lossy().into_owned(), source })?;
@@ -67,7 +63,7 @@ impl Setup {
         setup.look_at_pool(root)?;
         setup.choose(&Machine::look(root))?;
         if mode.preloads() {
-            setup.preload(root, named)?;
+            setup.preload(root, options)?;
         }
         Ok(setup)
     }
@@ -119,12 +115,14 @@ impl Setup {
         }
     }
 
-    fn preload(&mut self, root: &Root, named: Option<&Path>) -> Result<(), Refusal> {
-        let path = library::find(self.mode, named)?;
+    fn preload(&mut self, root: &Root, options: &RunOptions) -> Result<(), Refusal> {
+        let path = library::find(self.mode, options.library.as_deref())?;
         if self.mode == Mode::Ours {
             self.environment.offer("HUGEPILOT_PAGES", OUR_CHAIN);
         } else {
-            let free = free_pages(root, Bytes::gib(1)).unwrap_or(0);
+            // As many as there will be.
+            let coming = options.pool.map_or(0, |pool| pool.get().div_ceil(Bytes::gib(1).get()));
+            let free = free_pages(root, Bytes::gib(1)).unwrap_or(0).max(coming);
             for (name, value) in library::mimalloc(self.mode, &path, free)? {
                 self.environment.offer(name, &value);
             }
