@@ -32,12 +32,12 @@ fn steps(scope: Scope, report: &mut Report) -> Result<()> {
     report.step("packages", || Ok(packages::install()))?;
     report.step("fetch-stress", || Ok(stress::fetch()))?;
     report.step("fmt", || passed(&mut cargo(&["fmt", "--all", "--check"])))?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     report.step("clippy", || passed(&mut cargo(&clippy)))?;
     report.step("tidy", || tidy::run(&run::root()).map(|()| "passed".to_owned()))?;
 
     let log = SkipLog::fresh("workspace")?;
-    let tested = report.step("test", || log.tests(&mut cargo(&["test", "--workspace"])));
+    let tested = report.step("test", || log.tests(&mut cargo(&["test", "--workspace", "--all-features"])));
     report.skips = Some(log.read());
     tested?;
     if scope == Scope::Quick {

@@ -192,12 +192,15 @@ impl<S: Sys> Heap<S> {
             // SAFETY: only huge things are there.
             return unsafe { self.free_huge(address) };
         }
-        // SAFETY: by contract in a span of ours.
-        let span = unsafe { &*chunk::span_of(address) };
+        // SAFETY: by contract in a span of ours. What follows may unmap it, so that no reference is passed on.
+        let (this, span) = unsafe {
+            let this = chunk::span_of(address);
+            (this, &*this)
+        };
         let owner = span.owner.load(Relaxed);
         if !ptr::eq(owner, slot::get().local.get()) {
             // SAFETY: by contract; a span of ours has a core.
-            return unsafe { (*self.core.load(Acquire)).free_elsewhere(span, address) };
+            return unsafe { (*self.core.load(Acquire)).free_elsewhere(this, address) };
         }
         let block = ptr::with_exposed_provenance_mut::<span::Block>(address);
         let next = span.free.get();
@@ -208,7 +211,7 @@ impl<S: Sys> Heap<S> {
         span.used.store(used, Relaxed);
         if next.is_null() || used == 0 {
             // SAFETY: as above; the owner is the calling thread's local.
-            unsafe { (*self.core.load(Acquire)).freed(&*owner, span) };
+            unsafe { (*self.core.load(Acquire)).freed(&*owner, this) };
         }
     }
 

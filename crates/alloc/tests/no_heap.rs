@@ -7,7 +7,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use hugepilot_alloc::{Backing, Fork, HugeRegion, Label, Options};
+use hugepilot_alloc::{Backing, Fork, Heap, HugeRegion, Label, Options};
 use hugepilot_units::Bytes;
 
 thread_local! {
@@ -69,6 +69,24 @@ fn errors_are_without_it_too() {
         for backing in [Backing::Base, Backing::THP, Backing::Hugetlb2M, Backing::Hugetlb1G] {
             assert!(HugeRegion::map(huge, &Options::only(backing)).is_err());
         }
+    });
+    assert_eq!(made, 0);
+}
+
+#[test]
+fn a_heap_is_without_it() {
+    let made = calls(|| {
+        let heap = Heap::new(Options::default());
+        for size in [1, 1000, 100_000, 1 << 20, 20 << 20] {
+            let layout = Layout::from_size_align(size, 64).unwrap();
+            let larger = Layout::from_size_align(size * 2, 64).unwrap();
+            // SAFETY: allocated by this heap, and given back once.
+            unsafe {
+                let start = heap.allocate_zeroed(layout).unwrap();
+                heap.deallocate(heap.reallocate(start, larger).unwrap());
+            }
+        }
+        let _ = (heap.stats(), heap.got(), heap.trim(), heap.refused());
     });
     assert_eq!(made, 0);
 }

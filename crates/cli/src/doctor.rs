@@ -1,12 +1,12 @@
 //! `hugepilot doctor`: what this machine lets us do, why not the rest, and what to change.
 
 use anyhow::Context as _;
-use hugepilot_kernel::{Root, probe};
-use hugepilot_manager::{ManagerError, settings};
+use hugepilot_kernel::probe;
 use hugepilot_report::{doctor_text, json};
 
 use crate::exit::Exit;
 use crate::output::print;
+use crate::recover;
 
 const EXAMPLES: &str = "\
 EXIT STATUS:
@@ -22,7 +22,7 @@ EXAMPLES:
 /// Say what works on this machine, why the rest does not, and what to change
 ///
 /// Tries everything hugepilot needs on a child process of its own. Takes about a tenth of a second and changes nothing, but
-/// for settings of the kernel that a killed `debloat --backend shrinker` left changed: as root, it puts them back.
+/// for settings of the kernel that a killed `debloat --backend shrinker` or `run --pool` left changed: as root, it puts them back.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
@@ -32,27 +32,8 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
-    recover();
+    recover::pending();
     let report = probe::examine().context("cannot examine this machine")?;
     print(&if args.json { json(&report) } else { doctor_text(&report) })?;
     Ok(if report.can_tune() { Exit::Yes } else { Exit::Unsupported })
-}
-
-/// Puts back settings of the kernel that a killed `debloat --backend shrinker` left changed, and says so. Whether or not that
-/// can be done, the rest can be examined.
-fn recover() {
-    let root = Root::live();
-    match settings::recover(&root) {
-        Ok(None) => {}
-        Ok(Some(recovery)) => recovery.told().iter().for_each(|told| eprintln!("hugepilot: {told}")),
-        Err(ManagerError::SettingsBusy { .. }) => {
-            eprintln!(
-                "hugepilot: a run of `debloat --backend shrinker` has settings of the kernel changed just now"
-            );
-        }
-        Err(error) => eprintln!(
-            "hugepilot: a run of `debloat --backend shrinker` is under way, or was killed and left settings of the kernel \
-             changed: {error}\nfix: sudo hugepilot doctor"
-        ),
-    }
 }

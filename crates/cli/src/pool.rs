@@ -9,6 +9,7 @@ use hugepilot_units::{Amount, Bytes};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::print;
+use crate::recover;
 
 /// Show the hugetlb pools, set how many pages they have, or explain them
 #[derive(Debug, Args)]
@@ -85,6 +86,8 @@ struct SetArgs {
 }
 
 pub(crate) fn run(args: &PoolArgs) -> anyhow::Result<Exit> {
+    // A pool that a killed run had raised is no count to start from.
+    recover::pending();
     let root = Root::live();
     match &args.verb {
         PoolVerb::Show(args) => show(&root, args),

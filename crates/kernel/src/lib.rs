@@ -22,6 +22,7 @@ mod root;
 mod sys;
 mod target;
 pub mod thp;
+pub mod usage;
 mod warm;
 
 pub use error::KernelError;
@@ -31,6 +32,8 @@ pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use sys::descriptor::close_on_exec;
 pub use sys::exec::exec;
+pub use sys::signals::{Arrived, Signals, stop_ourselves};
+pub use sys::start::{Change, Program, Started, Thp, Used};
 pub use target::{Target, TargetState};
 
 /// This crate's result.

@@ -132,7 +132,7 @@ fn cannot_start(program: &OsStr, source: io::Error) -> ManagerError {
 }
 
 /// The file that `program` names, looked for as a shell does: as a path when it holds a slash, else along `PATH`.
-fn find(program: &OsStr) -> io::Result<PathBuf> {
+pub(crate) fn find(program: &OsStr) -> io::Result<PathBuf> {
     use rustix::fs::{Access, access};
     let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
     let not_found = || rustix::io::Errno::NOENT.into();

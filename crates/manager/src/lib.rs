@@ -16,6 +16,7 @@ pub mod left;
 pub mod names;
 pub mod pool;
 pub mod progress;
+pub mod run;
 pub mod settings;
 pub mod shrink;
 mod snapshot;

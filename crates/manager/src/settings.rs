@@ -9,9 +9,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use hugepilot_kernel::{KernelError, Root, thp};
+use hugepilot_kernel::{KernelError, Root, hugetlb, thp};
 use hugepilot_record::Pid;
 use hugepilot_record::settings::{ChangedSetting, Restored, SCHEMA, SettingsJournal};
+use hugepilot_units::Bytes;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::ManagerError;
@@ -22,8 +23,55 @@ type Result<T> = std::result::Result<T, ManagerError>;
 const DIRECTORY: &str = "run/hugepilot";
 const LOCK: &str = "run/hugepilot/settings.lock";
 const JOURNAL: &str = "run/hugepilot/settings.json";
-/// What a journal may name: it is read by root, and nothing else is ever written for it.
+/// What a journal may name, besides the counts of pools: it is read by root, and nothing else is ever written for it.
 const OURS: [&str; 2] = [thp::MAX_PTES_NONE, thp::SHRINK_UNDERUSED];
+
+/// A setting that we may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known<'a> {
+    /// A file of `/sys/kernel/mm/transparent_hugepage`, by its name there.
+    Thp(&'a str),
+    /// How many pages of that size the pool has.
+    Pool(Bytes),
+}
+
+/// The name of the count of a pool among the settings.
+pub fn pool_setting(size: Bytes) -> String {
+    format!("hugepages-{}kB/nr_hugepages", size.get() >> 10)
+}
+
+impl<'a> Known<'a> {
+    fn named(name: &'a str) -> Option<Self> {
+        if OURS.contains(&name) {
+            return Some(Self::Thp(name));
+        }
+        let kib = name.strip_prefix("hugepages-")?.strip_suffix("kB/nr_hugepages")?.parse().ok()?;
+        // Only what we write ourselves: no sign, no leading zero.
+        (pool_setting(Bytes::kib(kib)) == name).then_some(Self::Pool(Bytes::kib(kib)))
+    }
+    fn file(self) -> String {
+        match self {
+            Self::Thp(name) => thp::file(name),
+            Self::Pool(size) => hugetlb::count_file(size, None),
+        }
+    }
+    fn read(self, root: &Root) -> Result<String> {
+        Ok(match self {
+            Self::Thp(_) => root.read_text(self.file())?,
+            // Pages that go by themselves are in the file's count, and nobody set them.
+            Self::Pool(size) => hugetlb::pages(root, size, None)?.persistent().to_string(),
+        })
+    }
+}
+
+/// The file of a setting, below a [`Root`].
+fn file(name: &str) -> String {
+    Known::named(name).map_or_else(|| thp::file(name), Known::file)
+}
+
+fn read(root: &Root, name: &str) -> Result<String> {
+    Known::named(name).unwrap_or(Known::Thp(name)).read(root)
+}
 
 /// The right to change settings, one run at a time. What was changed is put back when it is dropped.
 #[derive(Debug)]
@@ -69,6 +117,29 @@ impl SettingsGuard {
         if changes.is_empty() {
             return Ok(());
         }
+        self.note(changes)?;
+        self.changed.iter().try_for_each(|setting| set(&self.root, &setting.name, &setting.ours))
+    }
+
+    /// Has `raise` bring the pool of `size` from its count to `count`, or as near as the kernel does.
+    ///
+    /// # Errors
+    /// What `raise` says, or what [`SettingsGuard::change`] does of its journal; then drop this.
+    pub fn raise_pool<T>(&mut self, size: Bytes, count: u64, raise: impl FnOnce() -> Result<T>) -> Result<T> {
+        let name = pool_setting(size);
+        let before = read(&self.root, &name)?;
+        let setting = ChangedSetting { name, before, ours: count.to_string(), under_way: true };
+        self.note(vec![setting.clone()])?;
+        let raised = raise();
+        // Now that nothing is under way any more, only what we got is ours.
+        let got = read(&self.root, &setting.name)?;
+        self.changed = vec![ChangedSetting { ours: got, under_way: false, ..setting }];
+        save(&self.root, &journal(&self.changed))?;
+        raised
+    }
+
+    /// Writes down what is going to be changed.
+    fn note(&mut self, changes: Vec<ChangedSetting>) -> Result<()> {
         if is_pending(&self.root) {
             // It says what they were before that run, which must not be lost.
             let path = self.root.join(JOURNAL).display().to_string();
@@ -77,10 +148,9 @@ impl SettingsGuard {
                 what: "they could not be put back".to_owned(),
             });
         }
-        let pid = Pid(std::process::id().cast_signed());
-        save(&self.root, &SettingsJournal { schema: SCHEMA.to_owned(), pid, settings: changes.clone() })?;
+        save(&self.root, &journal(&changes))?;
         self.changed = changes;
-        self.changed.iter().try_for_each(|setting| set(&self.root, &setting.name, &setting.ours))
+        Ok(())
     }
 
     /// Puts everything back, the last first. What somebody else set since stays as it is.
@@ -102,6 +172,11 @@ impl SettingsGuard {
     }
 }
 
+fn journal(changed: &[ChangedSetting]) -> SettingsJournal {
+    let pid = Pid(std::process::id().cast_signed());
+    SettingsJournal { schema: SCHEMA.to_owned(), pid, settings: changed.to_vec() }
+}
+
 impl Drop for SettingsGuard {
     fn drop(&mut self) {
         self.undo();
@@ -115,9 +190,10 @@ impl Drop for SettingsGuard {
 pub fn changes(root: &Root, wanted: &[(&str, String)]) -> Result<Vec<ChangedSetting>> {
     let mut changes = Vec::new();
     for (name, ours) in wanted {
-        let before = root.read_text(thp::file(name))?;
+        let before = read(root, name)?;
         if before != *ours {
-            changes.push(ChangedSetting { name: (*name).to_owned(), before, ours: ours.clone() });
+            let (name, ours) = ((*name).to_owned(), ours.clone());
+            changes.push(ChangedSetting { name, before, ours, under_way: false });
         }
     }
     Ok(changes)
@@ -128,7 +204,7 @@ impl Recovery {
     pub fn told(&self) -> Vec<String> {
         let mut told = Vec::new();
         for (setting, outcome) in &self.outcomes {
-            let ChangedSetting { name, before, ours } = setting;
+            let ChangedSetting { name, before, ours, .. } = setting;
             told.push(match outcome {
                 Restored::Yes => format!(
                     "a run of hugepilot (pid {}) was killed while it had {name} changed to {ours}: it is {before} again",
@@ -143,7 +219,7 @@ impl Recovery {
 
 /// What the user must know of a setting that is not as it was; `None` when it is.
 pub(crate) fn not_restored(setting: &ChangedSetting, outcome: &Restored) -> Option<String> {
-    let ChangedSetting { name, before, ours } = setting;
+    let ChangedSetting { name, before, ours, .. } = setting;
     match outcome {
         Restored::Yes => None,
         Restored::ChangedSince(now) => Some(format!(
@@ -151,7 +227,7 @@ pub(crate) fn not_restored(setting: &ChangedSetting, outcome: &Restored) -> Opti
         )),
         Restored::Failed(why) => Some(format!(
             "{name} could not be put back to {before}: {why}; do it by hand: echo {before} | sudo tee /{}",
-            thp::file(name)
+            file(name)
         )),
     }
 }
@@ -207,9 +283,9 @@ fn put_back_all(root: &Root, settings: Vec<ChangedSetting>) -> Vec<Outcome> {
 }
 
 fn put_back(root: &Root, setting: &ChangedSetting) -> Restored {
-    match root.read_text(thp::file(&setting.name)) {
+    match read(root, &setting.name) {
         Ok(now) if now == setting.before => Restored::Yes,
-        Ok(now) if now != setting.ours => Restored::ChangedSince(now),
+        Ok(now) if !is_ours(&now, setting) => Restored::ChangedSince(now),
         Ok(_) => match set(root, &setting.name, &setting.before) {
             Ok(()) => Restored::Yes,
             Err(error) => Restored::Failed(error.to_string()),
@@ -218,10 +294,19 @@ fn put_back(root: &Root, setting: &ChangedSetting) -> Restored {
     }
 }
 
+/// Whether a setting still is as we left it; a count that was being raised is anything on the way.
+fn is_ours(now: &str, setting: &ChangedSetting) -> bool {
+    let between = || {
+        let [now, before, ours] = [now, &setting.before, &setting.ours].map(|text| text.parse::<u64>().ok());
+        Some((before?..=ours?).contains(&now?))
+    };
+    now == setting.ours || (setting.under_way && between().unwrap_or(false))
+}
+
 /// Writes, and looks.
 fn set(root: &Root, name: &str, value: &str) -> Result<()> {
-    root.write(thp::file(name), value)?;
-    let found = root.read_text(thp::file(name))?;
+    root.write(file(name), value)?;
+    let found = read(root, name)?;
     if found == value {
         return Ok(());
     }
@@ -239,7 +324,7 @@ fn load(path: &Path) -> Result<Option<SettingsJournal>> {
     if journal.schema != SCHEMA {
         return Err(bad(format!("its schema is {:?}", journal.schema)));
     }
-    match journal.settings.iter().find(|setting| !OURS.contains(&setting.name.as_str())) {
+    match journal.settings.iter().find(|setting| Known::named(&setting.name).is_none()) {
         Some(setting) => Err(bad(format!("we never change {:?}", setting.name))),
         None => Ok(Some(journal)),
     }

@@ -1,4 +1,5 @@
-//! Pure decisions: which regions to put on huge pages, what that should gain, and which huge pages to split again.
+//! Pure decisions: which regions to put on huge pages, what that should gain, and which huge pages to split again; and whether huge
+//! pages were had, and pay.
 //!
 //! Same snapshot and budget in, same plan out: no clock, no I/O, no randomness. What a simulator evaluates is what the
 //! manager runs.
@@ -7,17 +8,21 @@
 
 mod all;
 mod debloat;
+mod effect;
 mod eligible;
 mod heat;
 mod predict;
+mod worth;
 
 pub use all::AllPolicy;
 pub use debloat::{DebloatPolicy, Fair, Order, Standing, Tenant};
+pub use effect::effect;
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
 pub use heat::HeatPolicy;
 pub use predict::{
     Calibration, CalibrationPoint, Expected, Share, predict, predict_slowdown, sampled_speedup,
 };
+pub use worth::verdict;
 
 use hugepilot_record::{Budget, Plan, Snapshot};
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod census;
+pub mod compare;
 pub mod daemon;
 pub mod debloat;
 pub mod doctor;
@@ -18,6 +19,7 @@ mod pages;
 mod plan;
 pub mod pool;
 mod process;
+pub mod run;
 mod sample;
 pub mod settings;
 pub mod shrink;

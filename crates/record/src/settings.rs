@@ -19,15 +19,18 @@ pub struct SettingsJournal {
     pub settings: Vec<ChangedSetting>,
 }
 
-/// One file of `/sys/kernel/mm/transparent_hugepage`.
+/// One file of `/sys/kernel/mm/transparent_hugepage`, or the count of a hugetlb pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedSetting {
-    /// Such as `khugepaged/max_ptes_none`.
+    /// Such as `khugepaged/max_ptes_none` or `hugepages-2048kB/nr_hugepages`.
     pub name: String,
     /// What it was.
     pub before: String,
     /// What we set. Where it is something else now, somebody changed it since.
     pub ours: String,
+    /// A count that was being raised: it may be anything between the two.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub under_way: bool,
 }
 
 /// What came of putting one back.

@@ -2,21 +2,25 @@
 
 #![forbid(unsafe_code)]
 
+mod compare;
 mod daemon;
 mod debloat;
 mod doctor;
 mod json;
 mod pool;
+mod run;
 mod shrink;
 mod status;
 mod table;
 mod tune;
 
+pub use compare::compare_text;
 pub use daemon::{daemon_line, daemon_text};
 pub use debloat::debloat_text;
 pub use doctor::doctor_text;
 pub use json::json;
 pub use pool::{pool_change_text, pool_explained, pool_text};
+pub use run::run_text;
 pub use shrink::shrink_text;
 pub use status::status_text;
 pub use tune::tune_text;

@@ -112,6 +112,7 @@ mod tests {
             name: "khugepaged/max_ptes_none".into(),
             before: "511".into(),
             ours: "409".into(),
+            under_way: false,
         };
         ShrinkReport {
             freed_bytes: Some(Bytes::gib(1)),

@@ -146,10 +146,10 @@ impl<S: Sys> Core<S> {
     /// # Safety
     /// As for [`Self::take_slowly`]; the span is `local`'s.
     #[cold]
-    pub(super) unsafe fn freed(&self, local: &Local, span: &Span) {
+    pub(super) unsafe fn freed(&self, local: &Local, span: *mut Span) {
         // SAFETY: by contract.
-        if unsafe { local.after_free(span) } {
-            self.central().put(ptr::from_ref(span).cast_mut());
+        if unsafe { local.after_free(&*span) } {
+            self.central().put(span);
         }
     }
 
@@ -201,19 +201,20 @@ impl<S: Sys> Core<S> {
     /// # Safety
     /// As for [`Heap::deallocate`](super::Heap::deallocate); `span` holds `address`.
     #[cold]
-    pub(super) unsafe fn free_elsewhere(&self, span: &Span, address: usize) {
-        if span.is_large() {
-            return self.central().put(ptr::from_ref(span).cast_mut());
+    pub(super) unsafe fn free_elsewhere(&self, span: *mut Span, address: usize) {
+        // SAFETY: by contract in a chunk that is there.
+        let (is_large, owner) = unsafe { ((*span).is_large(), (*span).owner.load(Relaxed)) };
+        if is_large {
+            return self.central().put(span);
         }
-        let owner = span.owner.load(Relaxed);
         if owner == nobody() || owner.is_null() {
             os::die("hugepilot: free of memory that is not allocated\n");
         }
         // SAFETY: by contract an object that nobody uses any more; the first to free one since tells the owner, and owners are
         // never unmapped.
         unsafe {
-            if span.free_remotely(ptr::with_exposed_provenance_mut(address)) {
-                (*owner).tell(ptr::from_ref(span).cast_mut());
+            if (*span).free_remotely(ptr::with_exposed_provenance_mut(address)) {
+                (*owner).tell(span);
             }
         }
     }

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use hugepilot_units::Bytes;
 
 use super::Heap;
-use crate::sys::scripted::Scripted;
+use crate::sys::scripted::{Call, Scripted};
 use crate::{Chain, Options, Setting, Sys};
 
 /// A heap on a scripted kernel, where THP is to be had.
@@ -197,6 +197,19 @@ fn large_things_grow_in_place_where_there_is_room() {
     assert_eq!(same, Some(object.start), "shrunk in place");
     assert!(heap.stats().held < Bytes::mib(1));
     object.check();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "memory of the global allocator does not move by itself")]
+fn very_large_things_grow_without_a_copy() {
+    let (heap, sys) = scripted("thp,base");
+    let mut object = Object::new(&heap, layout(20 << 20, 1), 3, false).unwrap();
+    let maps = sys.calls(Call::Map);
+    for size in [40, 80, 160, 320] {
+        object.resize(&heap, size << 20);
+    }
+    assert_eq!((sys.calls(Call::Grow), sys.calls(Call::Map)), (4, maps));
+    object.free(&heap);
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::{Backing, Result, Sys};
 impl<S: Sys> HugeRegion<S> {
     /// Makes it at least `len` bytes long; its first `keep` bytes keep their contents, and it may move. Base pages, THP
     /// for all of it and collapse grow by moving page tables (`mremap`), 0.2 ms a GiB. Memory on a pool, in which
-    /// a mapping cannot grow, THP for a part, and an alignment above base pages are mapped anew by the whole chain and
-    /// copied: then both are there for a moment.
+    /// a mapping cannot grow, and THP for a part are mapped anew by the whole chain and copied: then both are there for a
+    /// moment.
     ///
     /// # Errors
     /// As for [`HugeRegion::map`]; then all is as before.
@@ -23,15 +23,9 @@ impl<S: Sys> HugeRegion<S> {
         if len <= self.len() {
             return Ok(());
         }
-        if self.grows_by_mremap() && self.remap(len) {
-            let aligned = self.start.as_ptr().addr().is_multiple_of(self.align);
-            // Before 6.7 the kernel may move memory to where huge pages do not fit: a better place is tried for.
-            if !aligned && let Ok(copy) = self.copied(len, keep) {
-                *self = copy;
-            }
-            return Ok(());
+        if !(self.grows_by_mremap() && self.remap(len)) {
+            *self = self.copied(len, keep)?;
         }
-        *self = self.copied(len, keep)?;
         Ok(())
     }
 
@@ -45,9 +39,7 @@ impl<S: Sys> HugeRegion<S> {
     }
 
     fn grows_by_mremap(&self) -> bool {
-        let one_kind = matches!(self.backing, Backing::Base | Backing::Thp(Part::WHOLE) | Backing::Collapse);
-        // Elsewhere, the kernel aligns only to base pages for sure.
-        one_kind && self.options.align <= self.sys.sizes().base
+        matches!(self.backing, Backing::Base | Backing::Thp(Part::WHOLE) | Backing::Collapse)
     }
 
     /// Whether the kernel could.
@@ -57,7 +49,9 @@ impl<S: Sys> HugeRegion<S> {
         let new = len.get().checked_next_multiple_of(unit.get()).and_then(|len| isize::try_from(len).ok());
         let Some(new) = new.map(isize::unsigned_abs) else { return false };
         // SAFETY: our mapping; `&mut self` says that nothing refers to it.
-        let Ok(start) = (unsafe { self.sys.grow(self.start, self.len, new) }) else { return false };
+        let Ok(start) = (unsafe { self.sys.grow(self.start, self.len, new, self.align) }) else {
+            return false;
+        };
         (self.start, self.len, self.asked_len) = (start, new, len);
         true
     }

@@ -47,7 +47,7 @@ unsafe impl Sys for Linux {
         }
         unmap_all(start, len);
         match pages {
-            Pages::Plain => map_trimmed(len, align),
+            Pages::Plain => map_trimmed(len, align, libc::PROT_READ | libc::PROT_WRITE, 0),
             Pages::Pool(_) => map_placed(len, align, flags),
         }
     }
@@ -56,11 +56,23 @@ unsafe impl Sys for Linux {
         unmap_all(start, len);
     }
 
-    unsafe fn grow(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<NonNull<u8>, Errno> {
-        // SAFETY: by contract these bytes are ours alone and nothing refers to them. Not to a fixed address: where that
-        // failed half-way, the target might be ours still, or already somebody else's.
-        let moved = unsafe { libc::mremap(start.as_ptr().cast(), old, new, libc::MREMAP_MAYMOVE) };
-        mapped(moved)
+    unsafe fn grow(
+        &self,
+        start: NonNull<u8>,
+        old: usize,
+        new: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, Errno> {
+        // SAFETY: by contract these bytes are ours alone and nothing refers to them.
+        let in_place = mapped(unsafe { libc::mremap(start.as_ptr().cast(), old, new, 0) });
+        if in_place.is_ok() {
+            return in_place;
+        }
+        let place = map_trimmed(new, align, libc::PROT_NONE, libc::MAP_NORESERVE)?;
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: as above; what is at the place is ours, and nothing refers to it. Where this fails half-way the place may be
+        // ours still, or already somebody else's: then its addresses are lost, and not unmapped.
+        mapped(unsafe { libc::mremap(start.as_ptr().cast(), old, new, flags, place.as_ptr()) })
     }
 
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
@@ -154,9 +166,9 @@ fn map_somewhere(len: usize, rights: c_int, flags: c_int) -> Result<NonNull<u8>,
 }
 
 /// Maps `align` more, and gives back what is too much at both ends.
-fn map_trimmed(len: usize, align: usize) -> Result<NonNull<u8>, Errno> {
+fn map_trimmed(len: usize, align: usize, rights: c_int, flags: c_int) -> Result<NonNull<u8>, Errno> {
     let whole_len = len.checked_add(align).ok_or(Errno::ENOMEM)?;
-    let whole = map_somewhere(whole_len, libc::PROT_READ | libc::PROT_WRITE, 0)?;
+    let whole = map_somewhere(whole_len, rights, flags)?;
     let head = whole.as_ptr().align_offset(align);
     // SAFETY: an aligned start lies within the first `align` bytes, so it and `len` bytes after it lie inside.
     let (start, end) = unsafe { (whole.add(head), whole.add(head + len)) };
@@ -246,6 +258,34 @@ fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
 mod tests {
     use super::*;
 
+    const RIGHTS: c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+    /// Moved or not, it is where it should be, with what was in it and zeros after it.
+    #[test]
+    fn a_mapping_grows_at_its_alignment() {
+        let (old, align) = (64 << 10, 32 << 20);
+        let mut start = Linux.map(old, align, Pages::Plain).unwrap();
+        // What comes after it is taken, so that it must move.
+        let after = start.as_ptr().wrapping_add(old).cast::<c_void>();
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: replaces nothing.
+        let _taken = unsafe { libc::mmap(after, old, libc::PROT_NONE, flags, -1, 0) };
+        let mut len = old;
+        for new in [old * 2, 5 << 20, 40 << 20] {
+            // SAFETY: mapped above, this long, and only looked at inside.
+            unsafe {
+                start.write(7);
+                start.add(len - 1).write(9);
+                start = Linux.grow(start, len, new, align).unwrap();
+                assert!(is_aligned(start, align) && start.read() == 7 && start.add(len - 1).read() == 9);
+                assert_eq!((start.add(len).read(), start.add(new - 1).read()), (0, 0));
+            }
+            len = new;
+        }
+        // SAFETY: mapped above, used by nobody.
+        unsafe { Linux.unmap(start, len, align) };
+    }
+
     /// Maps, looks, writes both ends and unmaps.
     fn try_out(len: usize, align: usize) {
         let start = Linux.map(len, align, Pages::Plain).unwrap();
@@ -272,7 +312,7 @@ mod tests {
     #[test]
     fn trimming_leaves_exactly_what_was_asked_for() {
         let align = 64 << 20;
-        let starts: Vec<_> = (0..8).map(|_| map_trimmed(4096, align).unwrap()).collect();
+        let starts: Vec<_> = (0..8).map(|_| map_trimmed(4096, align, RIGHTS, 0).unwrap()).collect();
         assert!(starts.iter().all(|&start| is_aligned(start, align)));
         for start in starts {
             // SAFETY: mapped above, used by nobody. A second unmapping of what was trimmed would hit others.
@@ -298,7 +338,9 @@ mod tests {
             for turn in 0..400_usize {
                 let placed = map_placed(len, align, 0);
                 // All tries in a row may be lost to other threads.
-                let Ok(start) = placed.or_else(|_| map_trimmed(len, align)) else { panic!("no addresses") };
+                let Ok(start) = placed.or_else(|_| map_trimmed(len, align, RIGHTS, 0)) else {
+                    panic!("no addresses")
+                };
                 // SAFETY: freshly mapped.
                 unsafe { start.write_bytes(thread, len) };
                 live.push(start);
@@ -329,7 +371,7 @@ mod tests {
     #[test]
     fn more_than_the_address_space_is_refused() {
         assert_eq!(Linux.map(1 << 60, 4096, Pages::Plain), Err(Errno::ENOMEM));
-        assert_eq!(map_trimmed(usize::MAX - 4095, 4096), Err(Errno::ENOMEM));
+        assert_eq!(map_trimmed(usize::MAX - 4095, 4096, RIGHTS, 0), Err(Errno::ENOMEM));
         assert_eq!(map_placed(usize::MAX - 4095, 4096, 0), Err(Errno::ENOMEM));
     }
 

@@ -113,15 +113,20 @@ pub unsafe trait Sys: Clone + Send + Sync {
     /// They are one mapping of `map` or `grow` with this length and alignment, and nothing refers to them any more.
     unsafe fn unmap(&self, start: NonNull<u8>, len: usize, align: usize);
 
-    /// Makes the `old` bytes at `start`, of [`Pages::Plain`], `new` bytes long, in place or elsewhere; elsewhere, the
-    /// alignment may be that of base pages only.
+    /// Makes the `old` bytes at `start`, of [`Pages::Plain`], `new` bytes long, in place or at another multiple of `align`.
     ///
     /// # Safety
     /// As for `unmap`; after a success the old address is gone.
     ///
     /// # Errors
     /// ENOMEM, EFAULT or ENOSYS; then all is as before.
-    unsafe fn grow(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<NonNull<u8>, Errno>;
+    unsafe fn grow(
+        &self,
+        start: NonNull<u8>,
+        old: usize,
+        new: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, Errno>;
 
     /// Advises the `len` bytes at `start`.
     ///

@@ -134,12 +134,19 @@ unsafe impl Sys for Scripted {
         unsafe { Linux.unmap(start, len, align) };
     }
 
-    unsafe fn grow(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<NonNull<u8>, Errno> {
+    unsafe fn grow(
+        &self,
+        start: NonNull<u8>,
+        old: usize,
+        new: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, Errno> {
         self.called(Call::Grow)?;
         let was = self.state().mapped[&start.as_ptr().addr()];
-        assert_eq!((was.0, was.2), (old, Pages::Plain), "a pool's mapping cannot grow");
+        assert_eq!(was, (old, align, Pages::Plain), "a pool's mapping cannot grow");
         // SAFETY: by contract.
-        let moved = unsafe { Linux.grow(start, old, new) }?;
+        let moved = unsafe { Linux.grow(start, old, new, align) }?;
+        assert!(moved.as_ptr().addr().is_multiple_of(align));
         let mut state = self.state();
         state.mapped.remove(&start.as_ptr().addr());
         state.mapped.insert(moved.as_ptr().addr(), (new, was.1, was.2));

@@ -26,9 +26,11 @@ mod tight; // what would survive without us survives with us
 mod unprivileged; // what works without rights, and how the rest is refused
 
 // what it is for
+mod compare; // a program in several modes, in turns
 mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
 mod launched; // tune -- CMD
 mod pool; // pools: set, seen, given back
 mod quality; // the hot is promoted, and nothing else
+mod run; // a program with chosen pages
 mod status; // every number checked

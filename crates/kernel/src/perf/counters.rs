@@ -30,6 +30,10 @@ pub struct CounterReading {
     /// Cycles in which such a walk was going on. A walk of a load and one of a store at the same time count twice; up
     /// to Broadwell each walk counts by itself. AMD and ARM do not count these.
     pub walk_cycles: Option<u64>,
+    /// Loads looked up in the data TLB, as the kernel takes that on this processor; with [`Counters::of_tlb`].
+    pub tlb_loads: Option<u64>,
+    /// Of them, those that missed.
+    pub tlb_load_misses: Option<u64>,
     /// Time of all threads together in which the least favoured event was on.
     pub enabled_ns: u64,
     /// Of that, the time in which it really counted; less means that counts were scaled up.
@@ -43,6 +47,8 @@ enum Quantity {
     Cycles,
     Walks,
     WalkCycles,
+    TlbLoads,
+    TlbLoadMisses,
 }
 
 /// One event to count with.
@@ -95,6 +101,15 @@ fn countables(cpu: &Cpu) -> Vec<Countable> {
     events
 }
 
+/// What `perf stat -e dTLB-loads,dTLB-load-misses` counts, and page walks.
+fn of_tlb(cpu: &Cpu) -> Vec<Countable> {
+    let load = |quantity, config| Countable { quantity, kind: sys::PERF_TYPE_HW_CACHE, config };
+    // The cache in the low byte, then the operation, then the result: data TLB, loads, all and misses.
+    let mut events = vec![load(Quantity::TlbLoads, 0x3), load(Quantity::TlbLoadMisses, 0x1_0003)];
+    events.extend(countables(cpu).into_iter().filter(|event| event.quantity == Quantity::Walks));
+    events
+}
+
 /// Open counters of a process. They stop when dropped.
 #[derive(Debug)]
 pub struct Counters {
@@ -109,6 +124,18 @@ impl Counters {
     /// # Errors
     /// Why the hardware or the kernel does not count here.
     pub fn open(process: &Process) -> Result<Self, Refusal> {
+        Self::of(process, countables)
+    }
+
+    /// The same for loads and misses of the data TLB, and page walks.
+    ///
+    /// # Errors
+    /// As [`Counters::open`].
+    pub fn of_tlb(process: &Process) -> Result<Self, Refusal> {
+        Self::of(process, of_tlb)
+    }
+
+    fn of(process: &Process, countables: fn(&Cpu) -> Vec<Countable>) -> Result<Self, Refusal> {
         let other = |error: KernelError| Refusal::because(error.to_string());
         let cpu = cpu::read(process.root()).map_err(other)?;
         let threads = process.threads().map_err(other)?;
@@ -236,6 +263,8 @@ fn sum(counts: &[(Quantity, Count)]) -> CounterReading {
         cycles: of(Quantity::Cycles),
         walks: of(Quantity::Walks),
         walk_cycles: of(Quantity::WalkCycles),
+        tlb_loads: of(Quantity::TlbLoads),
+        tlb_load_misses: of(Quantity::TlbLoadMisses),
         enabled_ns: least.enabled_ns,
         running_ns: least.running_ns,
     }
@@ -272,6 +301,19 @@ mod tests {
             assert_eq!(codes(&cpu, Quantity::WalkCycles), cycles, "{cpu:?}");
             assert_eq!(codes(&cpu, Quantity::Instructions).len(), 1);
         }
+    }
+
+    #[test]
+    fn the_tlb_is_counted_by_the_kernels_own_names_for_it() {
+        let events = of_tlb(&cpu(INTEL, 6, 207));
+        let codes: Vec<_> = events.iter().map(|event| (event.quantity, event.config)).collect();
+        let wanted = [
+            (Quantity::TlbLoads, 0x3),
+            (Quantity::TlbLoadMisses, 0x1_0003),
+            (Quantity::Walks, 0x0e12),
+            (Quantity::Walks, 0x0e13),
+        ];
+        assert_eq!(codes, wanted);
     }
 
     #[test]

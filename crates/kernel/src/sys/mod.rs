@@ -14,6 +14,8 @@ pub(crate) mod pagemap;
 pub(crate) mod perf;
 pub(crate) mod reach;
 pub(crate) mod remote;
+pub(crate) mod signals;
+pub(crate) mod start;
 
 use hugepilot_record::Errno;
 

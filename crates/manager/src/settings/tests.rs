@@ -164,8 +164,15 @@ fn a_journal_that_is_not_ours_is_refused_and_kept() {
         )
     };
     let other = r#"{"schema":"x/1","pid":1,"settings":[]}"#.to_owned();
-    for text in [String::new(), "{".to_owned(), other, setting("../../../../etc/passwd"), setting("enabled")]
-    {
+    for text in [
+        String::new(),
+        "{".to_owned(),
+        other,
+        setting("../../../../etc/passwd"),
+        setting("enabled"),
+        setting("hugepages-+2kB/nr_hugepages"),
+        setting("hugepages-2kB/../x/nr_hugepages"),
+    ] {
         fs::write(machine.root.join(JOURNAL), &text).unwrap();
         let error = recover(&machine.root).unwrap_err();
         assert!(matches!(error, ManagerError::SettingsJournal { .. }), "{text}: {error}");
@@ -194,4 +201,92 @@ fn what_cannot_be_put_back_is_tried_again_by_the_next_run() {
     recover(&machine.root).unwrap().unwrap();
     assert_eq!(machine.now(), ["100", "0"]);
     assert!(!is_pending(&machine.root));
+}
+
+const POOL: Bytes = Bytes::mib(2);
+
+/// The machine with a pool of `total` pages, of which `surplus` go by themselves.
+fn with_pool(total: u64, surplus: u64) -> Machine {
+    let machine = Machine::new();
+    for (file, count) in [("nr", total), ("free", 0), ("resv", 0), ("surplus", surplus)] {
+        machine.set(&format!("{}/{file}_hugepages", hugetlb::directory(POOL, None)), &count.to_string());
+    }
+    machine
+}
+
+impl Machine {
+    fn pool(&self) -> String {
+        self.root.read_text(hugetlb::count_file(POOL, None)).unwrap()
+    }
+    /// Takes the guard, and raises the pool to 500 pages, of which the kernel has `got`.
+    fn raised(&self, got: u64) -> SettingsGuard {
+        let mut guard = self.take();
+        let raise = || {
+            assert!(is_pending(&self.root), "noted before it is changed");
+            self.set(&hugetlb::count_file(POOL, None), &got.to_string());
+            Ok(())
+        };
+        guard.raise_pool(POOL, 500, raise).unwrap();
+        guard
+    }
+}
+
+#[test]
+fn a_pool_is_given_back_as_it_was_also_when_it_got_less_than_asked() {
+    for got in [500, 300, 7] {
+        let machine = with_pool(7, 0);
+        let outcomes = machine.raised(got).put_back();
+        assert!(matches!(&outcomes[..], [(_, Restored::Yes)]), "{got}: {outcomes:?}");
+        assert_eq!(machine.pool(), "7");
+        assert!(!is_pending(&machine.root));
+    }
+}
+
+#[test]
+fn pages_that_go_by_themselves_are_nobodys_setting() {
+    let machine = with_pool(9, 2);
+    let guard = machine.raised(502);
+    assert_eq!(guard.changed[0].before, "7");
+    assert_eq!(guard.changed[0].ours, "500");
+}
+
+#[test]
+fn after_a_crash_a_pool_is_given_back_also_one_that_was_on_its_way_up() {
+    let machine = with_pool(7, 0);
+    machine.crash(machine.raised(300));
+    recover(&machine.root).unwrap().unwrap();
+    assert_eq!(machine.pool(), "7");
+    // Killed between two requests: the journal knows the goal, and the count is somewhere on the way.
+    let mut guard = machine.take();
+    let killed = guard.raise_pool(POOL, 500, || -> Result<()> {
+        machine.set(&hugetlb::count_file(POOL, None), "123");
+        let journal = fs::read(machine.root.join(JOURNAL)).unwrap();
+        fs::write(machine.root.join("kept"), journal).unwrap();
+        Err(ManagerError::Interrupted)
+    });
+    assert!(killed.is_err());
+    guard.changed.clear();
+    drop(guard);
+    fs::rename(machine.root.join("kept"), machine.root.join(JOURNAL)).unwrap();
+    let outcomes = recover(&machine.root).unwrap().unwrap().outcomes;
+    assert!(matches!(&outcomes[..], [(_, Restored::Yes)]), "{outcomes:?}");
+    assert_eq!(machine.pool(), "7");
+}
+
+#[test]
+fn a_pool_that_somebody_set_since_stays_as_they_set_it() {
+    let machine = with_pool(7, 0);
+    let guard = machine.raised(300);
+    machine.set(&hugetlb::count_file(POOL, None), "100");
+    assert_eq!(guard.put_back()[0].1, Restored::ChangedSince("100".to_owned()));
+    assert_eq!(machine.pool(), "100");
+}
+
+#[test]
+fn only_names_that_we_write_ourselves_are_known() {
+    assert_eq!(Known::named(&pool_setting(Bytes::gib(1))), Some(Known::Pool(Bytes::gib(1))));
+    for name in ["hugepages-02048kB/nr_hugepages", "hugepages-2048kB/nr_overcommit_hugepages", "enabled", ""]
+    {
+        assert_eq!(Known::named(name), None, "{name}");
+    }
 }

@@ -1,0 +1,92 @@
+//! `hugepilot run`: a program with chosen pages.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use hugepilot_kernel::Signals;
+use hugepilot_manager::run::{Control, RunOptions, run as run_program};
+use hugepilot_record::run::Mode;
+use hugepilot_report::{json, run_text};
+use hugepilot_units::Bytes;
+use signal_hook::consts::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
+};
+
+use crate::recover;
+
+/// What is passed on to the program, and that it changed.
+const PASSED_ON: [i32; 11] =
+    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGCHLD];
+
+pub(crate) const MODES: &str = "\
+MODES:
+  base         no transparent huge pages
+  thp          transparent huge pages for all its memory, whatever the system's setting; as root also from outside
+  advised      transparent huge pages where the program itself advises them, and nowhere else
+  glibc-thp    the C library's malloc advises them (glibc 2.35)
+  hugetlb      the C library's malloc takes 2 MiB pages of the pool
+  hugetlb-1g   the same with 1 GiB pages
+  mimalloc     mimalloc in front of the program's malloc, as it comes
+  mimalloc-2m  the same on 2 MiB pages: of the pool, or else transparent ones
+  mimalloc-1g  the same on 1 GiB pages of the pool
+  ours         hugepilot's own allocator";
+
+/// Run a program with chosen pages, and say at its end whether that took effect, and if not, why
+///
+/// The program has our standard input, output and error, our signals and our terminal, and its exit status is ours: 128 and the
+/// number of the signal where one killed it. What we have to say comes on standard error when it has ended. Nothing outside of
+/// the program changes; with --pool, the pool does for as long as it runs.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{MODES}\n\n\
+EXIT STATUS: the program's own; where it could not be started, 2 error, 3 not possible here\n\n\
+EXAMPLES:\n  \
+  hugepilot run --pages glibc-thp -- ./server --port 80\n  \
+  sudo hugepilot run --pages hugetlb --pool 4GiB -- ./server\n  \
+  hugepilot run --pages mimalloc-2m --library /opt/lib/libmimalloc.so -- python3 job.py\n  \
+  hugepilot run --pages base --report run.json -- make"))]
+pub(crate) struct RunArgs {
+    /// Where its memory shall come from: see MODES
+    #[arg(long, value_name = "MODE")]
+    pages: Mode,
+    /// The library to preload, instead of one that is found
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// Have so much of the mode's pool free for the time of the run, and give it back: needs root
+    #[arg(long, value_name = "BYTES")]
+    pool: Option<Bytes>,
+    /// Write one JSON object there (schema hugepilot.run/1): standard output is the program's
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Say nothing where all is well
+    #[arg(short, long)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD", num_args = 1..)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let needless = args.library.is_some() && !args.pages.preloads();
+    ensure!(
+        !needless,
+        "{} preloads nothing: leave --library out, or choose one of the modes that do",
+        args.pages
+    );
+    recover::pending();
+    // Before any thread is started, so that they come to nobody else.
+    let signals = Signals::take(&PASSED_ON).context("cannot wait for signals")?;
+    let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
+    let control = Control { signals: Some(&signals), ..Control::default() };
+    let report = run_program(&args.command, &options, control)?;
+    if !args.quiet || !report.effect.took_effect || !report.warnings.is_empty() {
+        eprint!("{}", run_text(&report));
+    }
+    if let Some(path) = &args.report {
+        fs::write(path, json(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::from(u8::try_from(report.run.ending.code()).unwrap_or(u8::MAX)))
+}

@@ -1,0 +1,370 @@
+//! A program of ours, held right before its first instruction: fork, wait for a byte, exec.
+//!
+//! Unlike a start by the standard library, whatever shall see all of the program can be attached while it is held, its setting of
+//! THP is made in the child alone, and nothing of another program's start is in its counts.
+//!
+//! # Safety
+//! After fork, the child of a threaded process may only make async-signal-safe calls: it reads and writes descriptors, sets
+//! its own signal mask and THP setting, and execs or exits. All its memory was made before.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use hugepilot_record::{Errno, Pid};
+use hugepilot_units::{Bytes, Nanos};
+
+use super::last_errno;
+use super::signals::Signals;
+
+/// `PR_THP_DISABLE_EXCEPT_ADVISED` of Linux 6.18, `linux/prctl.h`.
+const EXCEPT_ADVISED: libc::c_ulong = 1 << 1;
+
+/// What transparent huge pages a program may have, for itself and what it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thp {
+    /// As the system has it, and as we have it ourselves.
+    Inherit,
+    /// None (`PR_SET_THP_DISABLE`).
+    Never,
+    /// Only where the program itself advises them; EINVAL before Linux 6.18.
+    Advised,
+    /// As the system has it, whatever we were started with.
+    Allowed,
+}
+
+/// What to start.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Its arguments, its name first.
+    pub arguments: &'a [OsString],
+    /// All of its environment.
+    pub environment: &'a [(OsString, OsString)],
+    /// Its transparent huge pages.
+    pub thp: Thp,
+    /// Standard input, output and error; `None` for ours.
+    pub standard: [Option<BorrowedFd<'a>>; 3],
+}
+
+/// How a child changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It exited with this status.
+    Exited(i32),
+    /// This signal killed it.
+    Killed(i32),
+    /// It was stopped, as by Ctrl-Z.
+    Stopped,
+    /// It goes on.
+    Continued,
+}
+
+/// What a child, and those it has waited for, used altogether (`wait4`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// CPU time in user mode.
+    pub user: Nanos,
+    /// CPU time in the kernel.
+    pub system: Nanos,
+    /// Page faults without I/O.
+    pub minor_faults: u64,
+    /// Page faults that waited for a disk.
+    pub major_faults: u64,
+    /// The largest resident size that any one of them had; hugetlb pages are not in it.
+    pub peak_resident: Bytes,
+}
+
+/// A child of ours. Killed and reaped on drop, where that has not happened.
+#[derive(Debug)]
+pub struct Started {
+    pid: Pid,
+    /// What opens the gate, and what tells why exec failed.
+    gate: Option<(OwnedFd, OwnedFd)>,
+    ended: bool,
+}
+
+/// All that the child needs, made before the fork.
+struct Prepared {
+    path: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+    thp: Thp,
+    standard: [Option<RawFd>; 3],
+    mask: libc::sigset_t,
+    wait: OwnedFd,
+    tell: OwnedFd,
+}
+
+impl Started {
+    /// Starts `program`, held. It has the signal mask that we had before `signals` were taken.
+    ///
+    /// # Errors
+    /// EAGAIN or ENOMEM when no process can be made, EMFILE when no pipe can, EINVAL for a NUL in a text.
+    pub fn held(program: &Program<'_>, signals: Option<&Signals>) -> io::Result<Self> {
+        let flags = rustix::pipe::PipeFlags::CLOEXEC;
+        let (wait, open) = rustix::pipe::pipe_with(flags)?;
+        let (failure, tell) = rustix::pipe::pipe_with(flags)?;
+        let text = |text: &OsStr| CString::new(text.as_bytes());
+        let pair = |(name, value): &(OsString, OsString)| {
+            CString::new([name.as_bytes(), b"=", value.as_bytes()].concat())
+        };
+        let prepared = Prepared {
+            path: text(program.path.as_os_str())?,
+            arguments: program.arguments.iter().map(|word| text(word)).collect::<Result<_, _>>()?,
+            environment: program.environment.iter().map(pair).collect::<Result<_, _>>()?,
+            thp: program.thp,
+            standard: program.standard.map(|file| file.map(|file| file.as_raw_fd())),
+            mask: signals.map_or_else(super::signals::mask, Signals::before),
+            wait,
+            tell,
+        };
+        let [argv, envp] = [&prepared.arguments, &prepared.environment]
+            .map(|texts| texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>());
+        // SAFETY: see the module: the child path makes only async-signal-safe calls and never returns.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => become_program(&prepared, &argv, &envp, open.as_raw_fd()),
+            pid => Ok(Self { pid: Pid(pid), gate: Some((open, failure)), ended: false }),
+        }
+    }
+
+    /// Its number: also the program's, once released.
+    pub const fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Lets it begin, and waits until it has.
+    ///
+    /// # Errors
+    /// What exec, or the setting of THP, said; then the child has ended.
+    pub fn release(&mut self) -> io::Result<()> {
+        let Some((open, failure)) = self.gate.take() else { return Ok(()) };
+        // One that was killed reads nothing; its end tells.
+        let _ = rustix::io::write(&open, &[1]);
+        let mut errno = [0; 4];
+        match rustix::io::retry_on_intr(|| rustix::io::read(&failure, &mut errno)) {
+            Ok(4) => {
+                self.reap();
+                Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How it changed since the last call, if it did; and at its end, what it used.
+    ///
+    /// # Errors
+    /// ECHILD where somebody else has reaped it.
+    pub fn changed(&mut self) -> io::Result<Option<(Change, Used)>> {
+        let options = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
+        let mut status = 0;
+        // SAFETY: all zeroes is a valid rusage: it holds only numbers.
+        let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both are live and writable, and the child is ours and not reaped.
+        match unsafe { libc::wait4(self.pid.0, &raw mut status, options, &raw mut used) } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => Ok(None),
+            _ => {
+                let change = change_of(status);
+                self.ended = matches!(change, Change::Exited(_) | Change::Killed(_));
+                Ok(Some((change, used_of(&used))))
+            }
+        }
+    }
+
+    /// Sends it a signal. That it has ended is no error: the next [`Started::changed`] tells.
+    pub fn signal(&self, signal: i32) {
+        if !self.ended {
+            // SAFETY: the pid is our own unreaped child, so the number cannot have been given to anybody else.
+            unsafe { libc::kill(self.pid.0, signal) };
+        }
+    }
+
+    fn reap(&mut self) {
+        // SAFETY: as above; nothing is written to a null status.
+        unsafe { libc::waitpid(self.pid.0, ptr::null_mut(), 0) };
+        self.ended = true;
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.signal(libc::SIGKILL);
+            self.reap();
+        }
+    }
+}
+
+fn change_of(status: i32) -> Change {
+    if libc::WIFEXITED(status) {
+        Change::Exited(libc::WEXITSTATUS(status))
+    } else if libc::WIFSIGNALED(status) {
+        Change::Killed(libc::WTERMSIG(status))
+    } else if libc::WIFSTOPPED(status) {
+        Change::Stopped
+    } else {
+        Change::Continued
+    }
+}
+
+fn used_of(used: &libc::rusage) -> Used {
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
+    let time =
+        |time: libc::timeval| Nanos::seconds(count(time.tv_sec)) + Nanos::new(count(time.tv_usec) * 1000);
+    Used {
+        user: time(used.ru_utime),
+        system: time(used.ru_stime),
+        minor_faults: count(used.ru_minflt),
+        major_faults: count(used.ru_majflt),
+        peak_resident: Bytes::kib(count(used.ru_maxrss)),
+    }
+}
+
+/// The child: waits at the gate and becomes the program. `open` is our copy of the gate's other end.
+fn become_program(
+    prepared: &Prepared,
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+    open: RawFd,
+) -> ! {
+    let mut byte = [0_u8];
+    // SAFETY: plain system calls on descriptors and memory that live across them. The other end is closed first, so that the
+    // gate opens, and the child ends, also when our parent dies.
+    unsafe {
+        libc::close(open);
+        while libc::read(prepared.wait.as_raw_fd(), byte.as_mut_ptr().cast(), 1) == -1
+            && last_errno() == Errno(libc::EINTR)
+        {}
+        if byte[0] != 1 {
+            libc::_exit(1);
+        }
+    }
+    let errno = ready(prepared).err().unwrap_or_else(|| {
+        // SAFETY: the path is a C string, and both lists are of such, ended by a null, all made before the fork.
+        unsafe { libc::execve(prepared.path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+        last_errno()
+    });
+    let errno = errno.0.to_ne_bytes();
+    // SAFETY: a live descriptor and buffer; then the child ends without destructors.
+    unsafe {
+        libc::write(prepared.tell.as_raw_fd(), errno.as_ptr().cast(), errno.len());
+        libc::_exit(127)
+    }
+}
+
+/// Sets what lasts over exec.
+fn ready(prepared: &Prepared) -> Result<(), Errno> {
+    let done = |answer: i32| if answer == -1 { Err(last_errno()) } else { Ok(()) };
+    for (number, file) in (0..).zip(prepared.standard) {
+        if let Some(file) = file {
+            // SAFETY: numbers only; the copy stays open over exec.
+            done(unsafe { libc::dup2(file, number) })?;
+        }
+    }
+    done(set_thp(prepared.thp))?;
+    // SAFETY: SIGPIPE, which Rust's start-up ignores, gets its default back, and the mask is a whole set.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        done(libc::sigprocmask(libc::SIG_SETMASK, &raw const prepared.mask, ptr::null_mut()))
+    }
+}
+
+fn set_thp(thp: Thp) -> i32 {
+    let (disable, flags): (libc::c_ulong, libc::c_ulong) = match thp {
+        Thp::Inherit => return 0,
+        Thp::Never => (1, 0),
+        Thp::Advised => (1, EXCEPT_ADVISED),
+        Thp::Allowed => (0, 0),
+    };
+    let zero: libc::c_ulong = 0;
+    // SAFETY: takes plain numbers, and changes a flag of this address space.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, disable, flags, zero, zero) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn shell<'a>(words: &'a [OsString], environment: &'a [(OsString, OsString)], thp: Thp) -> Program<'a> {
+        Program { path: Path::new("/bin/sh"), arguments: words, environment, thp, standard: [None; 3] }
+    }
+
+    fn words(script: &str) -> Vec<OsString> {
+        ["sh", "-c", script].map(OsString::from).to_vec()
+    }
+
+    fn end_of(started: &mut Started) -> (Change, Used) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until {
+            if let Some(found) = started.changed().unwrap() {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("it did not end");
+    }
+
+    fn run(script: &str, environment: &[(OsString, OsString)], thp: Thp) -> Change {
+        let words = words(script);
+        let mut started = Started::held(&shell(&words, environment, thp), None).unwrap();
+        started.release().unwrap();
+        end_of(&mut started).0
+    }
+
+    #[test]
+    fn the_exit_status_the_environment_and_the_setting_of_thp_get_through() {
+        assert_eq!(run("exit 7", &[], Thp::Inherit), Change::Exited(7));
+        assert_eq!(run("kill -9 $$", &[], Thp::Inherit), Change::Killed(9));
+        let environment = [(OsString::from("A"), OsString::from("b c"))];
+        assert_eq!(run("test \"$A\" = 'b c'", &environment, Thp::Inherit), Change::Exited(0));
+        let off = "while read -r a b; do test $a = THP_enabled: && exit $b; done </proc/$$/status; exit 9";
+        assert_eq!(run(off, &[], Thp::Never), Change::Exited(0));
+        assert_eq!(run(off, &[], Thp::Allowed), Change::Exited(1));
+    }
+
+    #[test]
+    fn it_waits_until_it_is_released_and_is_gone_when_it_never_is() {
+        let words = words("exit 0");
+        let mut started = Started::held(&shell(&words, &[], Thp::Inherit), None).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(started.changed().unwrap(), None);
+        let pid = started.pid();
+        drop(started);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn what_cannot_be_run_says_why() {
+        let words = words("");
+        for (path, errno) in [("/no/such/file", 2), ("/proc", 13)] {
+            let program = Program { path: Path::new(path), ..shell(&words, &[], Thp::Inherit) };
+            let mut started = Started::held(&program, None).unwrap();
+            assert_eq!(started.release().unwrap_err().raw_os_error(), Some(errno), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_stop_is_seen_and_what_was_used_is_counted() {
+        let words = words("kill -STOP $$; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");
+        let mut started = Started::held(&shell(&words, &[], Thp::Inherit), None).unwrap();
+        started.release().unwrap();
+        assert_eq!(end_of(&mut started).0, Change::Stopped);
+        started.signal(libc::SIGCONT);
+        let (mut change, mut used) = end_of(&mut started);
+        if change == Change::Continued {
+            (change, used) = end_of(&mut started);
+        }
+        assert_eq!(change, Change::Exited(0));
+        assert!(used.minor_faults > 10 && used.peak_resident > Bytes::kib(100), "{used:?}");
+        assert!(used.user + used.system > Nanos::ZERO, "{used:?}");
+    }
+}

@@ -1,0 +1,191 @@
+//! What memory a process and all that it started use, by kind of page.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use hugepilot_record::Pid;
+use hugepilot_units::Bytes;
+
+use crate::Root;
+use crate::proc::printable;
+
+/// Processes looked at together; the rest of a larger family is not.
+pub const MAX_FAMILY: usize = 256;
+
+/// Memory at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Resident on pages of the system's own, hugetlb pages not among them.
+    pub resident: Bytes,
+    /// What of it is on transparent huge pages: anonymous memory.
+    pub thp: Bytes,
+    /// The same of shared memory and files.
+    pub thp_shared: Bytes,
+    /// On pages of a hugetlb pool, by the size of a page.
+    pub hugetlb: BTreeMap<Bytes, Bytes>,
+    /// Processes that could not be looked at, for want of a right.
+    pub hidden: usize,
+}
+
+impl Usage {
+    /// All bytes on huge pages of any kind.
+    pub fn huge(&self) -> Bytes {
+        self.thp + self.thp_shared + self.hugetlb()
+    }
+    /// All bytes from pools.
+    pub fn hugetlb(&self) -> Bytes {
+        self.hugetlb.values().copied().sum()
+    }
+    /// The larger of each.
+    pub fn raise_to(&mut self, other: &Self) {
+        self.resident = self.resident.max(other.resident);
+        self.thp = self.thp.max(other.thp);
+        self.thp_shared = self.thp_shared.max(other.thp_shared);
+        for (&size, &bytes) in &other.hugetlb {
+            let most = self.hugetlb.entry(size).or_default();
+            *most = bytes.max(*most);
+        }
+        self.hidden = self.hidden.max(other.hidden);
+    }
+    fn add(&mut self, other: &Self) {
+        self.resident += other.resident;
+        self.thp += other.thp;
+        self.thp_shared += other.thp_shared;
+        for (&size, &bytes) in &other.hugetlb {
+            *self.hugetlb.entry(size).or_default() += bytes;
+        }
+        self.hidden += other.hidden;
+    }
+}
+
+/// `pid` and what it started, as far as they live, at most [`MAX_FAMILY`]. One whose parent has ended is nobody's child.
+pub fn family(root: &Root, pid: Pid) -> Vec<Pid> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        next += 1;
+        for child in children(root, parent) {
+            if found.len() < MAX_FAMILY && !found.contains(&child) {
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
+fn children(root: &Root, pid: Pid) -> Vec<Pid> {
+    let tasks = fs::read_dir(root.join(format!("proc/{pid}/task"))).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok().map(Pid)).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The memory of all of `pids` together. Those that have ended count nothing. The kernel walks their page tables for it:
+/// some milliseconds for each GiB on base pages, in which they cannot map memory.
+pub fn of(root: &Root, pids: &[Pid]) -> Usage {
+    let mut all = Usage::default();
+    pids.iter().filter_map(|&pid| of_one(root, pid)).for_each(|usage| all.add(&usage));
+    all
+}
+
+fn of_one(root: &Root, pid: Pid) -> Option<Usage> {
+    let status = root.read_text(format!("proc/{pid}/status")).ok()?;
+    let mut usage = Usage { resident: field(&status, "VmRSS:")?, ..Usage::default() };
+    let rollup = match root.read_text(format!("proc/{pid}/smaps_rollup")) {
+        Ok(rollup) => rollup,
+        Err(error) => {
+            usage.hidden = usize::from(error.is_denied());
+            return Some(usage);
+        }
+    };
+    let size = |name| field(&rollup, name).unwrap_or(Bytes::ZERO);
+    usage.thp = size("AnonHugePages:");
+    usage.thp_shared = size("ShmemPmdMapped:") + size("FilePmdMapped:");
+    // By size only where there is something to part: smaps is long.
+    if size("Private_Hugetlb:") + size("Shared_Hugetlb:") > Bytes::ZERO {
+        usage.hugetlb = hugetlb_by_size(&root.read_text(format!("proc/{pid}/smaps")).unwrap_or_default());
+    }
+    Some(usage)
+}
+
+/// Sums the hugetlb pages of smaps by `KernelPageSize`, which comes before them in each mapping.
+fn hugetlb_by_size(smaps: &str) -> BTreeMap<Bytes, Bytes> {
+    let mut sums = BTreeMap::new();
+    let mut page = Bytes::ZERO;
+    for line in smaps.lines() {
+        if let Some(size) = field(line, "KernelPageSize:") {
+            page = size;
+        }
+        let found = field(line, "Private_Hugetlb:").or_else(|| field(line, "Shared_Hugetlb:"));
+        if let Some(bytes) = found.filter(|&bytes| bytes > Bytes::ZERO) {
+            *sums.entry(page).or_insert(Bytes::ZERO) += bytes;
+        }
+    }
+    sums
+}
+
+/// The size after `label` at the beginning of a line.
+fn field(text: &str, label: &str) -> Option<Bytes> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
+    rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
+}
+
+/// The files that `pid` has mapped, each once, by path; empty when it may not be looked at.
+pub fn mapped_files(root: &Root, pid: Pid) -> Vec<String> {
+    let maps = root.read(format!("proc/{pid}/maps")).unwrap_or_default();
+    let path = |line: &[u8]| line.iter().position(|&byte| byte == b'/').map(|at| printable(&line[at..]));
+    let mut files: Vec<String> = maps.split(|&byte| byte == b'\n').filter_map(path).collect();
+    files.dedup();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::fixture;
+
+    const STATUS: &str = "Name:\tx\nVmRSS:\t    4096 kB\nHugetlbPages:\t 0 kB\n";
+    const ROLLUP: &str = "00-ff ---p 0 00:00 0 [rollup]\nAnonHugePages:      2048 kB\nShmemPmdMapped: 4096 kB\n\
+                          FilePmdMapped: 0 kB\nShared_Hugetlb: 2048 kB\nPrivate_Hugetlb:   1052672 kB\n";
+    const SMAPS: &str = "0-1 rw-p 0 00:00 0 /anon_hugepage\nKernelPageSize:     2048 kB\nShared_Hugetlb:     2048 kB\n\
+                         Private_Hugetlb:     4096 kB\n0-1 rw-p 0 00:00 0 /anon_hugepage\nKernelPageSize:  1048576 kB\n\
+                         Shared_Hugetlb: 0 kB\nPrivate_Hugetlb:  1048576 kB\n";
+
+    #[test]
+    fn kinds_of_pages_are_told_apart_and_summed_over_a_family() {
+        let (_dir, root) = fixture(&[
+            ("proc/7/status", STATUS),
+            ("proc/7/smaps_rollup", ROLLUP),
+            ("proc/7/smaps", SMAPS),
+            ("proc/7/task/7/children", "9 \n"),
+            ("proc/7/task/8/children", ""),
+            ("proc/9/status", STATUS),
+            ("proc/9/smaps_rollup", "AnonHugePages: 0 kB\n"),
+            ("proc/9/task/9/children", "7 12"),
+        ]);
+        assert_eq!(family(&root, Pid(7)), [Pid(7), Pid(9), Pid(12)]);
+        let usage = of(&root, &family(&root, Pid(7)));
+        assert_eq!(
+            (usage.resident, usage.thp, usage.thp_shared),
+            (Bytes::mib(8), Bytes::mib(2), Bytes::mib(4))
+        );
+        let pages = BTreeMap::from([(Bytes::mib(2), Bytes::mib(6)), (Bytes::gib(1), Bytes::gib(1))]);
+        assert_eq!((&usage.hugetlb, usage.hidden), (&pages, 0));
+        assert_eq!(usage.huge(), Bytes::mib(12) + Bytes::gib(1));
+        let mut peak = usage.clone();
+        peak.raise_to(&Usage { thp: Bytes::mib(3), ..Usage::default() });
+        assert_eq!((peak.thp, peak.resident), (Bytes::mib(3), Bytes::mib(8)));
+    }
+
+    #[test]
+    fn our_own_memory_and_files_are_seen() {
+        let (root, pid) = (Root::live(), Pid(std::process::id().cast_signed()));
+        assert!(of(&root, &[pid]).resident > Bytes::kib(100));
+        let own = std::env::current_exe().unwrap();
+        assert!(mapped_files(&root, pid).iter().any(|file| own.ends_with(file.trim_start_matches('/'))));
+        assert_eq!(of(&root, &[Pid(i32::MAX)]), Usage::default());
+    }
+}

@@ -1,0 +1,249 @@
+//! A program run with chosen pages: `run`, and `compare`, which runs it in turns.
+
+pub mod compare;
+mod environment;
+mod library;
+mod pool;
+mod program;
+mod promote;
+mod setup;
+mod watch;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::{Change, Program, Root, Signals, Started, Used, stop_ourselves};
+use hugepilot_policy::effect;
+use hugepilot_record::run::{Ending, Mode, Run, RunReport, SCHEMA};
+use hugepilot_units::{Bytes, Nanos};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use crate::ManagerError;
+use promote::Promoter;
+use setup::Setup;
+use watch::Watch;
+
+/// A program that was asked to stop and does not is killed after so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How to run a program.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Where its memory shall come from.
+    pub mode: Mode,
+    /// The library to preload, instead of one that is found.
+    pub library: Option<PathBuf>,
+    /// Memory that the mode's pool shall have free for the time of the run.
+    pub pool: Option<Bytes>,
+}
+
+/// Who else may have a say while it runs.
+#[derive(Clone, Copy, Default)]
+pub struct Control<'a> {
+    /// Signals that are passed on to it.
+    pub signals: Option<&'a Signals>,
+    /// Asked now and then: whether it shall be stopped.
+    pub interrupted: Option<&'a dyn Fn() -> bool>,
+    /// Its standard input, output and error, where they are not ours.
+    pub standard: [Option<BorrowedFd<'a>>; 3],
+}
+
+impl Control<'_> {
+    /// Whether a signal waits to be passed on, or somebody asked to stop.
+    fn is_wanted(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let signal = |signals| {
+            poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+        };
+        self.signals.is_some_and(signal) || self.interrupted.is_some_and(|interrupted| interrupted())
+    }
+    /// Takes the signals that came before there was a program to pass them to, and says whether we shall not start any.
+    fn asks_to_end(&self) -> bool {
+        use rustix::process::Signal;
+        const ENDS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+        let arrived = std::iter::from_fn(|| self.signals?.next()).collect::<Vec<_>>();
+        let ends = |signal: i32| ENDS.iter().any(|end| end.as_raw() == signal);
+        arrived.iter().any(|arrived| ends(arrived.signal))
+            || self.interrupted.is_some_and(|interrupted| interrupted())
+    }
+}
+
+/// Somebody who watches the program besides.
+trait Observer {
+    /// It is held, and will run.
+    fn attach(&mut self, child: &Started);
+    /// It runs: called at least ten times a second.
+    fn meanwhile(&mut self) {}
+}
+
+/// Nobody.
+impl Observer for () {
+    fn attach(&mut self, _: &Started) {}
+}
+
+/// Runs `command` to its end.
+///
+/// # Errors
+/// [`ManagerError::Start`]; [`ManagerError::Refused`] where the mode is not to be had here; those of
+/// [`crate::settings::SettingsGuard`] where a pool was wanted.
+pub fn run(
+    command: &[OsString],
+    options: &RunOptions,
+    control: Control<'_>,
+) -> Result<RunReport, ManagerError> {
+    let root = Root::live();
+    let mut setup = Setup::new(&root, command, options)?;
+    let (guard, mut warnings) = match options.pool {
+        Some(bytes) => pool::raise(&root, &mut setup, bytes, control)?,
+        None => (None, Vec::new()),
+    };
+    let watched = watched(command, &setup, control, &mut ());
+    warnings.extend(guard.map(pool::give_back).unwrap_or_default());
+    let (run, obstacles) = watched?;
+    warnings.extend(setup.environment.kept.iter().cloned());
+    Ok(RunReport {
+        schema: SCHEMA.to_owned(),
+        command: command.iter().map(|word| printable(word.as_encoded_bytes())).collect(),
+        mode: options.mode,
+        environment: setup.environment.set,
+        effect: effect(options.mode, &run, &obstacles),
+        run,
+        warnings,
+    })
+}
+
+type Watched = (Run, hugepilot_record::run::Obstacles);
+
+/// Starts the program, held; lets the observer see it, releases it, and follows it to its end.
+fn watched(
+    command: &[OsString],
+    setup: &Setup,
+    control: Control<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Watched, ManagerError> {
+    let cannot = |source| ManagerError::Start { program: command[0].to_string_lossy().into_owned(), source };
+    let program = Program {
+        path: &setup.path,
+        arguments: command,
+        environment: &setup.environment.all,
+        thp: setup.thp,
+        standard: control.standard,
+    };
+    let mut child = Started::held(&program, control.signals).map_err(cannot)?;
+    observer.attach(&child);
+    let pidfd = open_pidfd(&child).map_err(|errno| cannot(errno.into()))?;
+    let watch = Watch::new(&Root::live(), setup.library.clone());
+    let begun = Instant::now();
+    child.release().map_err(cannot)?;
+    let promoter = setup.promote.then(Promoter::new);
+    let mut following = Following { child, pidfd, watch, promoter, control, asked: None };
+    let (ending, used) = following.follow(observer).map_err(cannot)?;
+    let wall_seconds = begun.elapsed().as_secs_f64();
+    let mut obstacles = setup.obstacles.clone();
+    following.watch.note(&mut obstacles);
+    if let Some(promoter) = &following.promoter {
+        obstacles.not_promoted = promoter.why_not();
+    }
+    let run = Run {
+        ending,
+        wall_seconds,
+        user_seconds: used.user.as_seconds(),
+        system_seconds: used.system.as_seconds(),
+        page_faults: used.minor_faults + used.major_faults,
+        peak: following.watch.peak(&used),
+    };
+    Ok((run, obstacles))
+}
+
+fn open_pidfd(child: &Started) -> rustix::io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(child.pid().0).ok_or(rustix::io::Errno::SRCH)?;
+    pidfd_open(pid, PidfdFlags::empty())
+}
+
+/// A program under way.
+struct Following<'a> {
+    child: Started,
+    /// Readable when it has ended.
+    pidfd: OwnedFd,
+    watch: Watch,
+    promoter: Option<Promoter>,
+    control: Control<'a>,
+    /// When it was asked to stop.
+    asked: Option<Instant>,
+}
+
+impl Following<'_> {
+    fn follow(&mut self, observer: &mut dyn Observer) -> std::io::Result<(Ending, Used)> {
+        loop {
+            self.sleep();
+            observer.meanwhile();
+            self.pass_signals();
+            match self.child.changed()? {
+                Some((Change::Exited(status), used)) => return Ok((Ending::Exited(status), used)),
+                Some((Change::Killed(signal), used)) => return Ok((Ending::Killed(signal), used)),
+                // Ctrl-Z: whoever started us shall see us stopped, too. We go on when they continue us.
+                Some((Change::Stopped, _)) if self.control.signals.is_some() => stop_ourselves(),
+                _ => {}
+            }
+            self.stop_if_asked();
+            if self.watch.due() <= Instant::now() {
+                self.watch.look(self.child.pid());
+            }
+            self.promote();
+        }
+    }
+
+    /// Until it ends, a signal comes, or somebody wants to look.
+    fn sleep(&self) {
+        let next =
+            self.promoter.as_ref().map_or(self.watch.due(), |promoter| promoter.due().min(self.watch.due()));
+        // Interrupts by others than signals are asked for, so not too long.
+        let time = next.saturating_duration_since(Instant::now()).min(Duration::from_millis(100));
+        let time = Nanos::from(time).get();
+        let second = 1_000_000_000;
+        let time = Timespec { tv_sec: (time / second).cast_signed(), tv_nsec: (time % second).cast_signed() };
+        let end = PollFd::new(&self.pidfd, PollFlags::IN);
+        let signals = self.control.signals.map(AsFd::as_fd);
+        let mut wanted: Vec<PollFd<'_>> =
+            [Some(end), signals.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))]
+                .into_iter()
+                .flatten()
+                .collect();
+        let _ = poll(&mut wanted, Some(&time));
+    }
+
+    /// What the terminal sends, it sends to all of us.
+    fn pass_signals(&self) {
+        const SIGCHLD: i32 = rustix::process::Signal::CHILD.as_raw();
+        let arrived = std::iter::from_fn(|| self.control.signals?.next());
+        arrived
+            .filter(|arrived| !arrived.from_terminal && arrived.signal != SIGCHLD)
+            .for_each(|arrived| self.child.signal(arrived.signal));
+    }
+
+    fn stop_if_asked(&mut self) {
+        use rustix::process::Signal;
+        match self.asked {
+            None if self.control.interrupted.is_some_and(|interrupted| interrupted()) => {
+                self.asked = Some(Instant::now());
+                self.child.signal(Signal::TERM.as_raw());
+            }
+            Some(asked) if asked.elapsed() > PATIENCE => self.child.signal(Signal::KILL.as_raw()),
+            _ => {}
+        }
+    }
+
+    fn promote(&mut self) {
+        let (pidfd, control) = (&self.pidfd, self.control);
+        if let Some(promoter) = self.promoter.as_mut().filter(|promoter| promoter.due() <= Instant::now()) {
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let ended =
+                || poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0);
+            promoter.promote(self.child.pid(), &|| ended() || control.is_wanted());
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! A program in several modes, in turns: each round has one run of each mode, and each begins with another one.
+
+mod observe;
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::{Refusal, Root, cpu, memory};
+use hugepilot_policy::{effect, verdict};
+use hugepilot_record::compare::{CompareReport, Counts, ModeReport, Reach, SCHEMA, speedup};
+use hugepilot_record::run::{Effect, Mode, Run};
+use hugepilot_units::Bytes;
+
+use super::setup::Setup;
+use super::{Control, Observer, RunOptions, pool, watched};
+use crate::ManagerError;
+use observe::{Counting, Sampling};
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct CompareOptions {
+    /// The modes; `base` is run in any case.
+    pub modes: Vec<Mode>,
+    /// Rounds.
+    pub runs: u32,
+    /// Libraries to preload, instead of those that are found: mimalloc by its name, another is ours.
+    pub libraries: Vec<PathBuf>,
+    /// Memory that a mode's pool shall have free for the time of each of its runs.
+    pub pool: Option<Bytes>,
+    /// Whether to look for stalls, in a run of each mode that is not timed.
+    pub stalls: bool,
+    /// Whether the program's output goes to our standard error, and not nowhere.
+    pub show_output: bool,
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A run that is not timed, to warm up and to sample.
+    WarmingUp(Mode),
+    /// A timed run: the round, from 1, of how many.
+    Running(Mode, u32, u32),
+    /// A mode that is not to be had here, and why.
+    NotHere(&'a ModeReport),
+}
+
+/// One mode under way.
+struct Contender {
+    setup: Setup,
+    runs: Vec<Run>,
+    effects: Vec<Effect>,
+    counts: Vec<Counts>,
+    stall_ratio: Option<f64>,
+}
+
+/// Runs `command` in each mode, `options.runs` times. Ctrl-C ends it after the last whole round.
+///
+/// # Errors
+/// [`ManagerError::Start`]; [`ManagerError::Interrupted`] before the first round was whole; what cannot be read of `/proc`.
+pub fn compare(
+    command: &[OsString],
+    options: &CompareOptions,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event<'_>),
+) -> Result<CompareReport, ManagerError> {
+    let root = Root::live();
+    let mut report = empty(command, options, &root)?;
+    let mut contenders = Vec::new();
+    for mode in modes(&options.modes) {
+        match contender(&root, mode, command, options) {
+            Ok(contender) => contenders.push(contender),
+            Err(ManagerError::Refused(Refusal { why, fix })) => {
+                let absent = ModeReport::not_here(mode, why, fix);
+                say(Event::NotHere(&absent));
+                report.modes.push(absent);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let files = Files::open(options.show_output)?;
+    let control = Control { signals: None, interrupted: Some(interrupted), standard: files.standard() };
+    let mut session = Session { root, command, options, control, report, say };
+    session.warm_up(&mut contenders)?;
+    session.rounds(&mut contenders)?;
+    Ok(session.conclude(&contenders))
+}
+
+/// `base` first, each once.
+fn modes(wanted: &[Mode]) -> Vec<Mode> {
+    let mut modes = vec![Mode::Base];
+    for &mode in wanted {
+        if !modes.contains(&mode) {
+            modes.push(mode);
+        }
+    }
+    modes
+}
+
+/// The order of `all` contenders in a round: each begins with the next one.
+fn order(round: usize, all: usize) -> impl Iterator<Item = usize> {
+    (0..all).map(move |turn| (round + turn) % all)
+}
+
+fn contender(
+    root: &Root,
+    mode: Mode,
+    command: &[OsString],
+    options: &CompareOptions,
+) -> Result<Contender, ManagerError> {
+    let is_mimalloc =
+        |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("mimalloc"));
+    let library = options.libraries.iter().find(|path| is_mimalloc(path) == (mode != Mode::Ours));
+    let setup =
+        Setup::new(root, command, &RunOptions { mode, library: library.cloned(), pool: options.pool })?;
+    // Without the pages it would only be base under another name.
+    if let Some(why) = setup.obstacles.empty_pool.as_ref().filter(|_| options.pool.is_none()) {
+        let fix = setup.obstacles.pool_fix.clone();
+        return Err(Refusal { why: why.clone(), fix }.into());
+    }
+    Ok(Contender { setup, runs: Vec::new(), effects: Vec::new(), counts: Vec::new(), stall_ratio: None })
+}
+
+fn empty(command: &[OsString], options: &CompareOptions, root: &Root) -> Result<CompareReport, ManagerError> {
+    let (tlb, sizes) = (cpu::tlb(&cpu::read(root)?), memory::page_sizes(root)?);
+    let tlb_reach = Reach {
+        base_bytes: sizes.base.times(tlb.l2_4k_entries.into()),
+        huge_bytes: sizes.huge.times(tlb.l2_2m_entries.into()),
+        assumed: tlb.assumed,
+    };
+    Ok(CompareReport {
+        schema: SCHEMA.to_owned(),
+        command: command.iter().map(|word| printable(word.as_encoded_bytes())).collect(),
+        runs: options.runs,
+        modes: Vec::new(),
+        tlb_reach,
+        counters_unavailable: None,
+        stalls_unavailable: None,
+        interrupted: false,
+        pays: false,
+        verdict: String::new(),
+        warnings: Vec::new(),
+    })
+}
+
+/// Where the program reads and writes.
+struct Files {
+    nothing: std::fs::File,
+    ours: std::io::Stderr,
+    shown: bool,
+}
+
+impl Files {
+    fn open(shown: bool) -> Result<Self, ManagerError> {
+        let path = "/dev/null";
+        let nothing = std::fs::File::options().read(true).write(true).open(path);
+        let nothing =
+            nothing.map_err(|source| hugepilot_kernel::KernelError::write(path.as_ref(), source))?;
+        Ok(Self { nothing, ours: std::io::stderr(), shown })
+    }
+    fn standard(&self) -> [Option<std::os::fd::BorrowedFd<'_>>; 3] {
+        let nothing = self.nothing.as_fd();
+        if self.shown { [Some(nothing), Some(self.ours.as_fd()), None] } else { [Some(nothing); 3] }
+    }
+}
+
+struct Session<'a> {
+    root: Root,
+    command: &'a [OsString],
+    options: &'a CompareOptions,
+    control: Control<'a>,
+    report: CompareReport,
+    say: &'a mut dyn FnMut(Event<'_>),
+}
+
+impl Session<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.control.interrupted.is_some_and(|interrupted| interrupted())
+    }
+
+    /// Runs that are not timed: of `base` at least, so that files are read once, and of all where that is used for sampling.
+    fn warm_up(&mut self, contenders: &mut [Contender]) -> Result<(), ManagerError> {
+        let mut counting = Counting::default();
+        (self.say)(Event::WarmingUp(Mode::Base));
+        let first = if self.options.stalls { contenders.len() } else { 1 };
+        for (turn, contender) in contenders.iter_mut().take(first).enumerate() {
+            (self.say)(Event::WarmingUp(contender.setup.mode));
+            let mut sampling = Sampling::default();
+            if turn == 0 && !self.options.stalls {
+                self.once(contender, &mut counting)?;
+            } else {
+                self.once(contender, &mut sampling)?;
+                contender.stall_ratio = sampling.ratio();
+                self.report.stalls_unavailable =
+                    self.report.stalls_unavailable.take().or(sampling.unavailable);
+            }
+            if self.is_interrupted() {
+                return Err(ManagerError::Interrupted);
+            }
+        }
+        if !self.options.stalls {
+            self.report.stalls_unavailable = Some("not asked for".to_owned());
+        }
+        Ok(())
+    }
+
+    fn rounds(&mut self, contenders: &mut [Contender]) -> Result<(), ManagerError> {
+        for round in 0..self.options.runs {
+            for turn in order(round as usize, contenders.len()) {
+                let contender = &mut contenders[turn];
+                (self.say)(Event::Running(contender.setup.mode, round + 1, self.options.runs));
+                let mut counting = Counting::default();
+                let (run, effect) = self.once(contender, &mut counting)?;
+                if self.is_interrupted() {
+                    self.report.interrupted = true;
+                    return if round == 0 { Err(ManagerError::Interrupted) } else { Ok(()) };
+                }
+                self.report.counters_unavailable = counting.unavailable.take();
+                contender.counts.extend(counting.counts());
+                contender.runs.push(run);
+                contender.effects.push(effect);
+            }
+        }
+        Ok(())
+    }
+
+    /// One run, with its pool where it has one.
+    fn once(
+        &mut self,
+        contender: &mut Contender,
+        observer: &mut dyn Observer,
+    ) -> Result<(Run, Effect), ManagerError> {
+        let mode = contender.setup.mode;
+        let wanted = self.options.pool.filter(|_| mode.uses_pool().is_some());
+        let raised = wanted
+            .map(|bytes| pool::raise(&self.root, &mut contender.setup, bytes, self.control))
+            .transpose()?;
+        let done = watched(self.command, &contender.setup, self.control, observer);
+        if let Some((guard, warnings)) = raised {
+            self.warn(warnings);
+            self.warn(guard.map(pool::give_back).unwrap_or_default());
+        }
+        let (run, obstacles) = done?;
+        let effect = effect(mode, &run, &obstacles);
+        Ok((run, effect))
+    }
+
+    /// Each once.
+    fn warn(&mut self, warnings: Vec<String>) {
+        for warning in warnings {
+            if !self.report.warnings.contains(&warning) {
+                self.report.warnings.push(warning);
+            }
+        }
+    }
+
+    fn conclude(mut self, contenders: &[Contender]) -> CompareReport {
+        // Of an unfinished round nothing counts.
+        let whole = contenders.iter().map(|contender| contender.runs.len()).min().unwrap_or(0);
+        let walls = |contender: &Contender| {
+            contender.runs[..whole].iter().map(|run| run.wall_seconds).collect::<Vec<_>>()
+        };
+        let base = contenders.first().map(walls).unwrap_or_default();
+        let measured = contenders.iter().map(|contender| {
+            let mut report = contender.report(whole);
+            report.speedup_over_base =
+                (report.mode != Mode::Base).then(|| speedup(&base, &walls(contender))).flatten();
+            report
+        });
+        let absent = std::mem::take(&mut self.report.modes);
+        self.report.modes = measured.chain(absent).collect();
+        self.warn(contenders.iter().flat_map(|contender| contender.setup.environment.kept.clone()).collect());
+        let failures: Vec<String> = self.report.modes.iter().filter_map(failures).collect();
+        self.warn(failures);
+        (self.report.pays, self.report.verdict) = verdict(&self.report);
+        self.report
+    }
+}
+
+impl Contender {
+    /// Of its first `whole` runs.
+    fn report(&self, whole: usize) -> ModeReport {
+        let effects = &self.effects[..whole];
+        let took_effect = 2 * effects.iter().filter(|effect| effect.took_effect).count() >= whole.max(1);
+        let said = effects.iter().rfind(|effect| effect.took_effect == took_effect).cloned();
+        let said = said.unwrap_or(Effect { took_effect, reason: String::new(), fix: None });
+        let mut report = ModeReport::not_here(self.setup.mode, said.reason, said.fix);
+        report.took_effect = took_effect;
+        report.measure(&self.runs[..whole].iter().collect::<Vec<_>>());
+        report.count(&self.counts[..whole.min(self.counts.len())]);
+        report.stall_ratio = self.stall_ratio;
+        report
+    }
+}
+
+fn failures(mode: &ModeReport) -> Option<String> {
+    let (failed, runs) = (mode.failed_runs, mode.runs);
+    (failed > 0).then(|| {
+        format!("{failed} of {runs} {} runs did not end with success: their times say little", mode.mode)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_is_always_run_and_each_mode_once() {
+        assert_eq!(modes(&[Mode::Thp, Mode::Base, Mode::Thp]), [Mode::Base, Mode::Thp]);
+        assert_eq!(modes(&[]), [Mode::Base]);
+    }
+
+    #[test]
+    fn every_mode_is_first_in_some_round_and_runs_once_in_each() {
+        for all in 1..6 {
+            let rounds: Vec<Vec<usize>> = (0..all).map(|round| order(round, all).collect()).collect();
+            for round in &rounds {
+                let mut sorted = round.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..all).collect::<Vec<_>>());
+            }
+            let mut firsts: Vec<usize> = rounds.iter().map(|round| round[0]).collect();
+            firsts.sort_unstable();
+            assert_eq!(firsts, (0..all).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Whether a way to run a program gave it the pages that it is for, and if not, why: the silent failure of other launchers.
+
+use hugepilot_record::run::{Effect, Mode, Obstacles, Peak, Run};
+use hugepilot_units::Bytes;
+
+/// A program with less memory than this has hardly any place for a huge page.
+const SMALL: Bytes = Bytes::mib(8);
+
+/// Judges by what was seen in memory, and only then asks what stood in the way.
+pub fn effect(mode: Mode, run: &Run, obstacles: &Obstacles) -> Effect {
+    let peak = &run.peak;
+    if mode == Mode::Base {
+        return without_huge_pages(peak);
+    }
+    if mode == Mode::Mimalloc && !obstacles.not_preloaded && obstacles.out_of_reach.is_none() {
+        return yes(format!("mimalloc serves it, with {}", seen(peak)));
+    }
+    if wanted(mode, peak) > Bytes::ZERO {
+        return yes(seen(peak));
+    }
+    let (why, fix) = why_not(mode, run, obstacles);
+    Effect { took_effect: false, reason: why, fix }
+}
+
+fn yes(reason: String) -> Effect {
+    Effect { took_effect: true, reason, fix: None }
+}
+
+fn without_huge_pages(peak: &Peak) -> Effect {
+    let none = peak.anonymous_huge_peak_bytes == Bytes::ZERO;
+    let reason = match (peak.looks, none) {
+        (0, _) => "transparent huge pages were off; it ended before its memory could be looked at".to_owned(),
+        (_, true) if peak.all_huge() > Bytes::ZERO => {
+            format!("transparent huge pages were off, and the program took others by itself: {}", seen(peak))
+        }
+        (_, true) => "no huge pages, as wanted".to_owned(),
+        (_, false) => format!("transparent huge pages were off, and were seen all the same: {}", seen(peak)),
+    };
+    Effect { took_effect: none, reason, fix: None }
+}
+
+/// Memory on the pages that `mode` is for.
+fn wanted(mode: Mode, peak: &Peak) -> Bytes {
+    match mode {
+        Mode::Base | Mode::Mimalloc => Bytes::ZERO,
+        Mode::Thp | Mode::Advised | Mode::GlibcThp => peak.huge_peak_bytes,
+        Mode::Hugetlb => peak.hugetlb_2m_peak_bytes,
+        Mode::Hugetlb1g | Mode::Mimalloc1g => peak.hugetlb_1g_peak_bytes,
+        Mode::Mimalloc2m | Mode::Ours => peak.huge_peak_bytes + peak.hugetlb_2m_peak_bytes,
+    }
+}
+
+/// Peak memory on huge pages by kind.
+fn seen(peak: &Peak) -> String {
+    let kinds = [
+        (peak.huge_peak_bytes, "on transparent huge pages"),
+        (peak.hugetlb_2m_peak_bytes, "on 2MiB pages of the pool"),
+        (peak.hugetlb_1g_peak_bytes, "on 1GiB pages of the pool"),
+    ];
+    let there: Vec<String> = kinds
+        .iter()
+        .filter(|(bytes, _)| *bytes > Bytes::ZERO)
+        .map(|(bytes, kind)| format!("{bytes} {kind}"))
+        .collect();
+    if there.is_empty() { "no huge pages".to_owned() } else { there.join(", ") }
+}
+
+/// The likeliest reason, surest first, and what to do about it.
+fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> (String, Option<String>) {
+    const FROM_OUTSIDE: &str = "--pages thp puts memory on huge pages from outside, whatever allocates it";
+    let some = |fix: &str| Some(fix.to_owned());
+    let by_libc = mode.preloads() || mode.tunes_glibc();
+    if let Some(what) = obstacles.out_of_reach.as_ref().filter(|_| by_libc) {
+        return (
+            format!("no allocator can be put in front of it or told what to do: {what}"),
+            some(FROM_OUTSIDE),
+        );
+    }
+    if let Some(why) = obstacles.deaf_libc.as_ref().filter(|_| mode.tunes_glibc()) {
+        return (why.clone(), some(FROM_OUTSIDE));
+    }
+    if let Some(why) = obstacles.empty_pool.as_ref().filter(|_| mode.needs_pool().is_some()) {
+        return (why.clone(), obstacles.pool_fix.clone());
+    }
+    if let Some(own) = obstacles.own_allocator.as_ref().filter(|_| by_libc) {
+        return (
+            format!("it brings its own allocator ({own}), which does not heed this"),
+            some(FROM_OUTSIDE),
+        );
+    }
+    if mode.preloads() && obstacles.not_preloaded && run.peak.looks > 0 {
+        return ("the library was seen in no process: the program's loader did not take it".to_owned(), None);
+    }
+    if let Some(why) = obstacles.thp.as_ref().filter(|_| matches!(mode, Mode::GlibcThp | Mode::Advised)) {
+        return (why.clone(), some("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"));
+    }
+    if let Some(why) = obstacles.not_promoted.as_ref().filter(|_| mode == Mode::Thp) {
+        return (why.clone(), None);
+    }
+    if let Some(why) =
+        obstacles.fickle_libc.as_ref().filter(|_| mode == Mode::GlibcThp && enough_to_see(&run.peak))
+    {
+        return (why.clone(), some(FROM_OUTSIDE));
+    }
+    let transparent = !matches!(mode, Mode::Hugetlb | Mode::Hugetlb1g | Mode::Mimalloc1g);
+    match &obstacles.fragmented {
+        Some(why) if transparent && enough_to_see(&run.peak) && mode != Mode::Advised => {
+            (why.clone(), some("echo 1 | sudo tee /proc/sys/vm/compact_memory"))
+        }
+        _ => (unsure(mode, run), None),
+    }
+}
+
+/// Whether huge pages would have been seen, had there been any.
+fn enough_to_see(peak: &Peak) -> bool {
+    peak.looks > 0 && peak.rss_peak_bytes >= SMALL
+}
+
+fn unsure(mode: Mode, run: &Run) -> String {
+    let peak = &run.peak;
+    if peak.looks == 0 {
+        return format!(
+            "it ended after {:.0} ms, before its memory could be looked at",
+            run.wall_seconds * 1e3
+        );
+    }
+    if peak.hidden_looks == peak.looks {
+        return "its memory may not be looked at: it runs with other rights than ours".to_owned();
+    }
+    if peak.rss_peak_bytes < SMALL {
+        return format!("it had at most {} of memory, too little to fill huge pages", peak.rss_peak_bytes);
+    }
+    match mode {
+        Mode::Advised => "the program advised no memory for huge pages".to_owned(),
+        _ => "nothing was seen that explains it: it may ask for memory in pieces smaller than a huge page, or not from the C \
+              library"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::run::Ending;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn run(peak: Peak) -> Run {
+        let peak = Peak { looks: 5, rss_peak_bytes: Bytes::mib(100), ..peak };
+        Run {
+            ending: Ending::Exited(0),
+            wall_seconds: 0.25,
+            user_seconds: 0.2,
+            system_seconds: 0.0,
+            page_faults: 9,
+            peak,
+        }
+    }
+
+    fn thp() -> Peak {
+        Peak { huge_peak_bytes: Bytes::mib(64), anonymous_huge_peak_bytes: Bytes::mib(64), ..Peak::default() }
+    }
+
+    #[test]
+    fn what_was_seen_decides() {
+        let pool = |small: Bytes, large: Bytes| Peak {
+            hugetlb_peak_bytes: small + large,
+            hugetlb_2m_peak_bytes: small,
+            hugetlb_1g_peak_bytes: large,
+            ..Peak::default()
+        };
+        let (nothing, small, large) =
+            (Peak::default(), pool(Bytes::mib(4), Bytes::ZERO), pool(Bytes::ZERO, Bytes::gib(1)));
+        // Mode; its effect with nothing, THP, 2 MiB and 1 GiB of pools.
+        let table = [
+            (Mode::Base, [true, false, true, true]),
+            (Mode::Thp, [false, true, false, false]),
+            (Mode::Advised, [false, true, false, false]),
+            (Mode::GlibcThp, [false, true, false, false]),
+            (Mode::Hugetlb, [false, false, true, false]),
+            (Mode::Hugetlb1g, [false, false, false, true]),
+            (Mode::Mimalloc, [true, true, true, true]),
+            (Mode::Mimalloc2m, [false, true, true, false]),
+            (Mode::Mimalloc1g, [false, false, false, true]),
+            (Mode::Ours, [false, true, true, false]),
+        ];
+        for (mode, wanted) in table {
+            let took = [&nothing, &thp(), &small, &large]
+                .map(|peak| effect(mode, &run(peak.clone()), &Obstacles::default()).took_effect);
+            assert_eq!(took, wanted, "{mode}");
+        }
+    }
+
+    fn because(mode: Mode, obstacles: &Obstacles) -> Effect {
+        let effect = effect(mode, &run(Peak::default()), obstacles);
+        assert!(!effect.took_effect, "{mode}: {effect:?}");
+        effect
+    }
+
+    #[test]
+    fn the_reason_is_one_that_matters_for_the_mode() {
+        let text = |text: &str| Some(text.to_owned());
+        let all = Obstacles {
+            out_of_reach: text("it is static"),
+            deaf_libc: text("old glibc"),
+            fickle_libc: None,
+            own_allocator: text("jemalloc"),
+            empty_pool: text("empty pool"),
+            pool_fix: text("hugepilot pool set"),
+            thp: text("THP is never"),
+            fragmented: text("no free blocks"),
+            not_preloaded: true,
+            not_promoted: text("no right"),
+        };
+        for mode in [Mode::Hugetlb, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Mimalloc, Mode::Ours] {
+            let effect = because(mode, &all);
+            assert!(effect.reason.contains("it is static") && effect.fix.is_some(), "{mode}: {effect:?}");
+        }
+        assert_eq!(because(Mode::Thp, &all).reason, "no right");
+        assert_eq!(because(Mode::Advised, &all).reason, "THP is never");
+        let dynamic = Obstacles { out_of_reach: None, ..all };
+        assert_eq!(because(Mode::Hugetlb, &dynamic).reason, "old glibc");
+        let new = Obstacles { deaf_libc: None, ..dynamic };
+        assert_eq!(because(Mode::Hugetlb, &new).fix.unwrap(), "hugepilot pool set");
+        assert_eq!(because(Mode::Mimalloc1g, &new).reason, "empty pool");
+        assert!(because(Mode::GlibcThp, &new).reason.contains("jemalloc"));
+        let plain = Obstacles { own_allocator: None, ..new };
+        assert_eq!(because(Mode::GlibcThp, &plain).reason, "THP is never");
+        assert!(because(Mode::Mimalloc2m, &plain).reason.contains("seen in no process"));
+        let willing = Obstacles { thp: None, ..plain };
+        assert_eq!(because(Mode::GlibcThp, &willing).reason, "no free blocks");
+        let fickle = Obstacles { fickle_libc: text("luck"), ..willing.clone() };
+        assert_eq!(because(Mode::GlibcThp, &fickle).reason, "luck");
+        assert_eq!(
+            because(Mode::Mimalloc2m, &Obstacles { not_preloaded: false, ..fickle }).reason,
+            "no free blocks"
+        );
+        assert!(because(Mode::Advised, &willing).reason.contains("advised no memory"));
+    }
+
+    #[test]
+    fn short_and_small_programs_are_told_so() {
+        let mut short = run(Peak::default());
+        short.peak.looks = 0;
+        let effect_of = |run: &Run, mode| effect(mode, run, &Obstacles::default()).reason;
+        assert!(
+            effect_of(&short, Mode::GlibcThp).contains("250 ms"),
+            "{}",
+            effect_of(&short, Mode::GlibcThp)
+        );
+        let mut small = run(Peak::default());
+        small.peak.rss_peak_bytes = Bytes::mib(3);
+        assert!(effect_of(&small, Mode::GlibcThp).contains("3MiB"));
+        assert!(effect_of(&run(Peak::default()), Mode::Advised).contains("advised no memory"));
+    }
+
+    proptest! {
+        #[test]
+        fn every_no_has_a_reason(mode in prop::sample::select(&Mode::ALL[..]), bits in any::<u8>(), looks in 0_u32..3, mib in 0_u64..40) {
+            let text = |bit: u8| (bits >> bit & 1 == 1).then(|| "why".to_owned());
+            let obstacles = Obstacles {
+                out_of_reach: text(0), deaf_libc: text(1), fickle_libc: text(2), own_allocator: text(2), empty_pool: text(3), pool_fix: text(4),
+                thp: text(5), fragmented: text(3), not_preloaded: text(6).is_some(), not_promoted: text(7),
+            };
+            let mut run = run(Peak::default());
+            (run.peak.looks, run.peak.rss_peak_bytes) = (looks, Bytes::mib(mib));
+            prop_assert!(!effect(mode, &run, &obstacles).reason.is_empty());
+            // Seen is seen, whatever is said to stand in the way.
+            run.peak = Peak { looks: 1, ..thp() };
+            if matches!(mode, Mode::Thp | Mode::Advised | Mode::GlibcThp | Mode::Mimalloc2m | Mode::Ours) {
+                prop_assert!(effect(mode, &run, &obstacles).took_effect);
+            }
+        }
+    }
+}

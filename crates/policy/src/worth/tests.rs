@@ -1,0 +1,111 @@
+use hugepilot_record::compare::{Reach, SCHEMA};
+use hugepilot_record::tune::Spread;
+use proptest::prelude::*;
+
+use super::*;
+
+fn mode(mode: Mode, huge: Bytes, (low, median, high): (f64, f64, f64)) -> ModeReport {
+    ModeReport {
+        runs: 5,
+        took_effect: true,
+        wall_seconds: Some(Spread { median: 1.0 / median, min: 1.0 / high, max: 1.0 / low }),
+        rss_peak_bytes: Some(Bytes::mib(300)),
+        huge_peak_bytes: Some(huge),
+        hugetlb_peak_bytes: Some(Bytes::ZERO),
+        speedup_over_base: (mode != Mode::Base).then_some(Ratio { low, median, high }),
+        ..ModeReport::not_here(mode, "seen".to_owned(), None)
+    }
+}
+
+fn report(others: &[ModeReport]) -> CompareReport {
+    let base = mode(Mode::Base, Bytes::ZERO, (1.0, 1.0, 1.0));
+    CompareReport {
+        schema: SCHEMA.to_owned(),
+        command: vec!["x".to_owned()],
+        runs: 5,
+        modes: [&[base][..], others].concat(),
+        tlb_reach: Reach { base_bytes: Bytes::mib(8), huge_bytes: Bytes::gib(2), assumed: false },
+        counters_unavailable: Some("no PMU".to_owned()),
+        stalls_unavailable: None,
+        interrupted: false,
+        pays: false,
+        verdict: String::new(),
+        warnings: Vec::new(),
+    }
+}
+
+const HUGE: Bytes = Bytes::mib(256);
+
+#[test]
+fn only_what_is_faster_in_every_round_and_by_enough_pays() {
+    let table = [
+        ((1.10, 1.20, 1.30), true, "Huge pages pay: with glibc-thp it is 1.20x"),
+        ((0.99, 1.20, 1.30), false, "within the noise"),
+        ((1.005, 1.01, 1.015), false, "Nothing pays: the best is"),
+        ((0.80, 0.90, 0.95), false, "they cost"),
+        ((0.98, 0.99, 0.999), false, "Nothing pays: the best is"),
+    ];
+    for (ratio, pays, says) in table {
+        let (found, text) = verdict(&report(&[mode(Mode::GlibcThp, HUGE, ratio)]));
+        assert_eq!(found, pays, "{ratio:?}: {text}");
+        assert!(text.contains(says), "{ratio:?}: {text}");
+    }
+}
+
+#[test]
+fn an_allocator_that_is_faster_without_huge_pages_is_no_gain_of_theirs() {
+    let plain = mode(Mode::Mimalloc, Bytes::ZERO, (1.4, 1.5, 1.6));
+    let (pays, text) = verdict(&report(std::slice::from_ref(&plain)));
+    assert!(!pays && text.starts_with("No mode gave it huge pages"), "{text}");
+    let (pays, text) = verdict(&report(&[plain, mode(Mode::Mimalloc2m, HUGE, (1.6, 1.7, 1.8))]));
+    assert!(pays && text.contains("Of that, mimalloc as it comes gives 1.50x."), "{text}");
+}
+
+#[test]
+fn a_mode_without_effect_is_not_the_best_whatever_its_time() {
+    let idle = ModeReport { took_effect: false, ..mode(Mode::Hugetlb, Bytes::ZERO, (2.0, 2.0, 2.0)) };
+    let (pays, text) = verdict(&report(&[idle, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]));
+    assert!(pays && text.contains("with thp"), "{text}");
+}
+
+#[test]
+fn a_command_that_fails_and_a_missing_base_give_no_verdict() {
+    let mut failing = report(&[mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
+    failing.modes[0].failed_runs = 5;
+    assert_eq!(verdict(&failing), (false, "The command fails, so its times say nothing.".to_owned()));
+    failing.modes.remove(0);
+    assert!(verdict(&failing).1.contains("base was not run"));
+}
+
+#[test]
+fn the_rule_of_thumb_is_told_by_what_is_known() {
+    let mut seen = report(&[mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
+    seen.modes[0].stall_ratio = Some(0.82);
+    let text = verdict(&seen).1;
+    assert!(text.contains("(no PMU), but 82.0 % of its samples wait"), "{text}");
+    assert!(text.contains("its 300MiB of memory go beyond the 8MiB"), "{text}");
+    for (ratio, says) in [(0.93, "93.0 % miss the data TLB, above"), (0.07, "just where"), (0.01, "below")] {
+        seen.modes[0].dtlb_miss_ratio = Some(ratio);
+        let text = verdict(&seen).1;
+        assert!(text.contains(says) && !text.contains("no PMU"), "{text}");
+    }
+    seen.modes[0].rss_peak_bytes = Some(Bytes::mib(5));
+    assert!(verdict(&seen).1.contains("are within the 8MiB"));
+    seen.modes[0].runs = 1;
+    assert!(verdict(&seen).1.ends_with("Of 1 round noise cannot be told from gain: use --runs 5."));
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_modes_changes_nothing(ratios in prop::collection::vec((0.5_f64..2.0, 0.0_f64..0.3), 1..6), turn in 0_usize..6) {
+        let names = [Mode::Thp, Mode::Advised, Mode::GlibcThp, Mode::Hugetlb, Mode::Mimalloc2m, Mode::Ours];
+        let modes: Vec<ModeReport> = ratios.iter().zip(names)
+            .map(|(&(median, spread), name)| mode(name, HUGE, (median - spread, median, median + spread))).collect();
+        let mut turned = modes.clone();
+        turned.rotate_left(turn % modes.len());
+        let (pays, text) = verdict(&report(&modes));
+        prop_assert_eq!(&verdict(&report(&turned)), &(pays, text));
+        let wins = |(median, spread): &(f64, f64)| median - spread > 1.0 && *median >= MIN_GAIN;
+        prop_assert_eq!(pays, ratios.iter().any(wins));
+    }
+}

@@ -1,0 +1,226 @@
+//! A program run in several modes, in turns: the report of `hugepilot compare`, schema `hugepilot.compare/1`.
+//!
+//! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
+
+use hugepilot_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::run::{Mode, Run};
+use crate::tune::{Prediction, Spread};
+
+/// The value of `schema`.
+pub const SCHEMA: &str = "hugepilot.compare/1";
+
+/// A ratio of two runs of one round, over all rounds.
+pub type Ratio = Prediction;
+
+/// What one mode gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModeReport {
+    /// Which.
+    pub mode: Mode,
+    /// Runs that were made of it; none where it is not to be had here.
+    pub runs: u32,
+    /// Of them, those that did not end with success.
+    pub failed_runs: u32,
+    /// Whether memory was on the pages that the mode is for, in at least half of the runs; of `base`: on none.
+    pub took_effect: bool,
+    /// What was seen, or why not.
+    pub reason: String,
+    /// What to change, as a command where there is one.
+    pub fix: Option<String>,
+    /// From the first instruction to the end.
+    pub wall_seconds: Option<Spread>,
+    /// CPU time in user mode.
+    pub user_seconds: Option<Spread>,
+    /// CPU time in the kernel.
+    pub system_seconds: Option<Spread>,
+    /// Page faults, in the median.
+    pub page_faults: Option<u64>,
+    /// Resident memory at its peak, hugetlb pages not included: the largest of all runs; so with the next two.
+    pub rss_peak_bytes: Option<Bytes>,
+    /// On transparent huge pages.
+    pub huge_peak_bytes: Option<Bytes>,
+    /// On pages of pools.
+    pub hugetlb_peak_bytes: Option<Bytes>,
+    /// Loads looked up in the data TLB, in the median; `None` where nothing counts them.
+    pub dtlb_loads: Option<u64>,
+    /// Of them, those that missed.
+    pub dtlb_load_misses: Option<u64>,
+    /// The misses' share of the loads.
+    pub dtlb_miss_ratio: Option<f64>,
+    /// Page walks for data.
+    pub page_walks: Option<u64>,
+    /// Share of samples that waited for scattered memory, in a run of its own that is not timed.
+    pub stall_ratio: Option<f64>,
+    /// How many times as fast as `base` in the same round: over 1 is faster.
+    pub speedup_over_base: Option<Ratio>,
+}
+
+impl ModeReport {
+    /// One that is not to be had, and why.
+    pub fn not_here(mode: Mode, reason: String, fix: Option<String>) -> Self {
+        Self {
+            mode,
+            runs: 0,
+            failed_runs: 0,
+            took_effect: false,
+            reason,
+            fix,
+            wall_seconds: None,
+            user_seconds: None,
+            system_seconds: None,
+            page_faults: None,
+            rss_peak_bytes: None,
+            huge_peak_bytes: None,
+            hugetlb_peak_bytes: None,
+            dtlb_loads: None,
+            dtlb_load_misses: None,
+            dtlb_miss_ratio: None,
+            page_walks: None,
+            stall_ratio: None,
+            speedup_over_base: None,
+        }
+    }
+    /// Takes in what its runs took.
+    pub fn measure(&mut self, runs: &[&Run]) {
+        let spread =
+            |of: &dyn Fn(&Run) -> f64| Spread::of(&runs.iter().map(|run| of(run)).collect::<Vec<_>>());
+        let most = |of: &dyn Fn(&Run) -> Bytes| runs.iter().map(|run| of(run)).max();
+        self.runs = u32::try_from(runs.len()).unwrap_or(u32::MAX);
+        let failed = runs.iter().filter(|run| !run.ending.is_success()).count();
+        self.failed_runs = u32::try_from(failed).unwrap_or(u32::MAX);
+        self.wall_seconds = spread(&|run| run.wall_seconds);
+        self.user_seconds = spread(&|run| run.user_seconds);
+        self.system_seconds = spread(&|run| run.system_seconds);
+        self.page_faults = median(runs.iter().map(|run| run.page_faults));
+        self.rss_peak_bytes = most(&|run| run.peak.rss_peak_bytes);
+        self.huge_peak_bytes = most(&|run| run.peak.huge_peak_bytes);
+        self.hugetlb_peak_bytes = most(&|run| run.peak.hugetlb_peak_bytes);
+    }
+    /// Takes in the counts of its runs.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn count(&mut self, counts: &[Counts]) {
+        let of = |pick: &dyn Fn(&Counts) -> Option<u64>| median(counts.iter().filter_map(pick));
+        self.dtlb_loads = of(&|counts| counts.loads);
+        self.dtlb_load_misses = of(&|counts| counts.load_misses);
+        self.page_walks = of(&|counts| counts.walks);
+        let ratio =
+            |counts: &Counts| Some(counts.load_misses? as f64 / counts.loads.filter(|&all| all > 0)? as f64);
+        let ratios: Vec<f64> = counts.iter().filter_map(ratio).collect();
+        self.dtlb_miss_ratio = Spread::of(&ratios).map(|spread| spread.median);
+    }
+}
+
+/// What the processor counted in one run; each `None` where it does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Loads looked up in the data TLB.
+    pub loads: Option<u64>,
+    /// Of them, those that missed.
+    pub load_misses: Option<u64>,
+    /// Page walks for data.
+    pub walks: Option<u64>,
+}
+
+/// The middle one; of an even number, the lower of the two.
+fn median(numbers: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut sorted: Vec<u64> = numbers.collect();
+    sorted.sort_unstable();
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+/// The ratio of `base` to `ours`, pair by pair: how many times as fast ours is. `None` where a pair has no time.
+pub fn speedup(base: &[f64], ours: &[f64]) -> Option<Ratio> {
+    let ratios: Vec<f64> = base.iter().zip(ours).map(|(base, ours)| base / ours).collect();
+    Spread::of(&ratios).map(|spread| Ratio { low: spread.min, median: spread.median, high: spread.max })
+}
+
+/// What the data TLB maps on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// With base pages.
+    pub base_bytes: Bytes,
+    /// With 2 MiB pages.
+    pub huge_bytes: Bytes,
+    /// Whether the processor is not in the table, so that these are assumed.
+    pub assumed: bool,
+}
+
+/// The whole report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Rounds that were asked for; each has one run of each mode.
+    pub runs: u32,
+    /// Each mode that was asked for, `base` first.
+    pub modes: Vec<ModeReport>,
+    /// What the TLB maps.
+    pub tlb_reach: Reach,
+    /// Why loads and misses of the TLB were not counted, where they were not.
+    pub counters_unavailable: Option<String>,
+    /// Why stalls were not sampled, where they were not.
+    pub stalls_unavailable: Option<String>,
+    /// Whether Ctrl-C ended it early.
+    pub interrupted: bool,
+    /// Whether some mode is faster than `base` in every round.
+    pub pays: bool,
+    /// What to make of it.
+    pub verdict: String,
+    /// What makes this less trustworthy.
+    pub warnings: Vec<String>,
+}
+
+impl CompareReport {
+    /// What `base` gave, where it was run.
+    pub fn base(&self) -> Option<&ModeReport> {
+        self.modes.iter().find(|mode| mode.mode == Mode::Base && mode.runs > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{Ending, Peak};
+
+    fn run(wall_seconds: f64, page_faults: u64, ending: Ending) -> Run {
+        let peak = Peak { rss_peak_bytes: Bytes::mib(page_faults), ..Peak::default() };
+        Run { ending, wall_seconds, user_seconds: wall_seconds, system_seconds: 0.0, page_faults, peak }
+    }
+
+    #[test]
+    fn a_mode_is_summed_up_by_medians_and_peaks_by_the_largest() {
+        let runs = [
+            run(3.0, 30, Ending::Exited(0)),
+            run(1.0, 10, Ending::Exited(1)),
+            run(2.0, 20, Ending::Exited(0)),
+        ];
+        let mut mode = ModeReport::not_here(Mode::Thp, String::new(), None);
+        mode.measure(&runs.iter().collect::<Vec<_>>());
+        assert_eq!((mode.runs, mode.failed_runs), (3, 1));
+        assert_eq!(mode.wall_seconds, Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!((mode.page_faults, mode.rss_peak_bytes), (Some(20), Some(Bytes::mib(30))));
+        mode.measure(&[]);
+        assert_eq!((mode.wall_seconds, mode.page_faults), (None, None));
+    }
+
+    #[test]
+    fn runs_are_compared_within_their_round() {
+        // The machine gets slower by the round, and the mode is twice as fast in each.
+        let ratio = speedup(&[2.0, 4.0, 8.0], &[1.0, 2.0, 4.0]).unwrap();
+        assert_eq!(ratio, Ratio { low: 2.0, median: 2.0, high: 2.0 });
+        assert_eq!(speedup(&[1.0], &[]), None);
+        assert_eq!(speedup(&[1.0], &[0.0]), None, "no time is no ratio");
+    }
+
+    #[test]
+    fn counts_that_are_missing_stay_missing() {
+        let mut mode = ModeReport::not_here(Mode::Base, String::new(), None);
+        let counts = |loads, load_misses| Counts { loads, load_misses, walks: None };
+        mode.count(&[counts(Some(100), Some(7)), counts(Some(0), Some(0)), counts(Some(100), None)]);
+        assert_eq!((mode.dtlb_loads, mode.dtlb_miss_ratio, mode.page_walks), (Some(100), Some(0.07), None));
+    }
+}
