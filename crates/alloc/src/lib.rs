@@ -3,7 +3,7 @@
 //! A [`HugeRegion`] is memory on the pages that its [`Chain`] of [`Backing`]s could get: pages of the hugetlb pools,
 //! transparent huge pages, or base pages, in the order that the caller chose. It says what was asked for
 //! ([`HugeRegion::asked`]), what the kernel refused and why ([`HugeRegion::refused`]), and on which pages it really is
-//! ([`HugeRegion::got`], read from the page map, never assumed). [`HugeVec`] and [`Arena`] live on regions.
+//! ([`HugeRegion::got`], read from the page map, never assumed). [`HugeVec`], [`Arena`] and [`Heap`] live on regions.
 //!
 //! ```
 //! use hugepilot_alloc::{HugeRegion, Options};

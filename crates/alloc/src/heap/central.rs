@@ -77,11 +77,13 @@ impl<S: Sys> Central<S> {
         // SAFETY: chunks in the list are there.
         while let Some(chunk) = unsafe { next.as_mut() } {
             next = chunk.next;
+            if chunk.free_units < units {
+                continue;
+            }
             // What covers whole pages had better begin with one: then they are free together.
             let whole =
                 (units >= PAGE_UNITS).then(|| chunk.free.find(units, align.max(PAGE_UNITS))).flatten();
-            let found =
-                if chunk.free_units < units { None } else { whole.or_else(|| chunk.free.find(units, align)) };
+            let found = whole.or_else(|| chunk.free.find(units, align));
             let Some(at) = found else { continue };
             self.empty_chunks -= usize::from(chunk.is_empty());
             self.idle_pages -= idle_pages(chunk, at, units);
