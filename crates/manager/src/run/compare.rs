@@ -286,9 +286,11 @@ impl Contender {
         let took_effect = 2 * took >= whole.max(1);
         let said = effects.iter().rfind(|effect| effect.took_effect == took_effect).cloned();
         let said = said.unwrap_or(Effect { took_effect, reason: String::new(), fix: None });
-        let partly = (took > 0 && took < whole)
-            .then(|| format!("in {took} of {whole} runs it did; "))
-            .unwrap_or_default();
+        let partly = match took {
+            0 => String::new(),
+            took if took == whole => String::new(),
+            took => format!("in {took} of {whole} runs it did; "),
+        };
         let mut report = ModeReport::not_here(self.setup.mode, partly + &said.reason, said.fix);
         report.took_effect = took_effect;
         report.measure(&self.runs[..whole].iter().collect::<Vec<_>>());
