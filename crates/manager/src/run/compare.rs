@@ -282,10 +282,16 @@ impl Contender {
     /// Of its first `whole` runs.
     fn report(&self, whole: usize) -> ModeReport {
         let effects = &self.effects[..whole];
-        let took_effect = 2 * effects.iter().filter(|effect| effect.took_effect).count() >= whole.max(1);
+        let took = effects.iter().filter(|effect| effect.took_effect).count();
+        let took_effect = 2 * took >= whole.max(1);
         let said = effects.iter().rfind(|effect| effect.took_effect == took_effect).cloned();
         let said = said.unwrap_or(Effect { took_effect, reason: String::new(), fix: None });
-        let mut report = ModeReport::not_here(self.setup.mode, said.reason, said.fix);
+        let partly = match took {
+            0 => String::new(),
+            took if took == whole => String::new(),
+            took => format!("in {took} of {whole} runs it did; "),
+        };
+        let mut report = ModeReport::not_here(self.setup.mode, partly + &said.reason, said.fix);
         report.took_effect = took_effect;
         report.measure(&self.runs[..whole].iter().collect::<Vec<_>>());
         report.count(&self.counts[..whole.min(self.counts.len())]);
