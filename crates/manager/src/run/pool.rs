@@ -41,6 +41,10 @@ pub(super) fn raise(
             .fixed_by("run it as root, or have root set the pool: hugepilot pool set --help")
     })?;
     let count = hugetlb::pages(root, size, None)?.persistent() + lacking;
+    // What came before, such as the end of a child of ours, is no reason to stop half-way.
+    if control.asks_to_end() {
+        return Err(ManagerError::Interrupted);
+    }
     let (mut guard, recovery) = SettingsGuard::take(root)?;
     let mut warnings: Vec<String> = recovery.iter().flat_map(|recovery| recovery.told()).collect();
     let floor = Amount::Share(Share::percent(FLOOR));

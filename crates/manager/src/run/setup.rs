@@ -39,7 +39,7 @@ pub(super) struct Setup {
 struct Machine {
     /// `always`, `madvise` or `never`.
     thp: String,
-    /// Whether the kernel knows "only what is advised".
+    /// Whether the kernel knows "only what is advised"; tried where that matters.
     advised_only: bool,
     /// Whether we may promote memory of other processes.
     may_promote: bool,
@@ -61,7 +61,7 @@ impl Setup {
             Self { mode, path, environment, thp: Thp::Inherit, promote: false, library: None, obstacles };
         setup.obstacles.fragmented = fragmented(root);
         setup.look_at_pool(root)?;
-        setup.choose(&Machine::look(root))?;
+        setup.choose(&Machine::look(root, mode))?;
         if mode.preloads() {
             setup.preload(root, options)?;
         }
@@ -167,13 +167,10 @@ pub(super) fn free_pages(root: &Root, size: Bytes) -> Option<u64> {
 }
 
 impl Machine {
-    fn look(root: &Root) -> Self {
+    fn look(root: &Root, mode: Mode) -> Self {
         let thp = ThpSettings::read(root).chosen("enabled").unwrap_or("never").to_owned();
-        Self {
-            thp,
-            advised_only: takes_advised_only(),
-            may_promote: Rights::read(root).has(Capability::SysNice),
-        }
+        let advised_only = mode == Mode::Advised && thp == "always" && takes_advised_only();
+        Self { thp, advised_only, may_promote: Rights::read(root).has(Capability::SysNice) }
     }
 }
 
