@@ -1,11 +1,18 @@
 //! Several threads: what one allocates, another frees; threads come and go.
+//!
+//! # Safety
+//! As in the module above; the one test that plays several threads alone does nothing at once.
+#![allow(unsafe_code)]
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
 use hugepilot_units::Bytes;
 
+use super::super::class::class_for;
+use super::super::local::{Empty, Local};
 use super::{Object, layout, scripted};
 use crate::{Heap, Options};
 
@@ -125,12 +132,41 @@ fn what_threads_left_is_used_by_those_that_live() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let held = heap.stats().held;
-    // Freed by a thread that owns none of it.
-    left.into_iter().flatten().for_each(|object| object.free(&heap));
-    let again: Vec<_> = (0..3).flat_map(|_| fill()).collect();
+    // Every second one is freed, by a thread that owns none of them: no span becomes empty.
+    let (freed, kept): (Vec<_>, Vec<_>) =
+        left.into_iter().flatten().enumerate().partition(|(i, _)| i % 2 == 0);
+    freed.into_iter().for_each(|(_, object)| object.free(&heap));
+    let again: Vec<_> = (0..2).flat_map(|_| fill()).collect();
     assert!(heap.stats().held <= held, "{} of {held}", heap.stats().held);
+    kept.into_iter().for_each(|(_, object)| object.free(&heap));
     first.into_iter().chain(again).for_each(|object| object.free(&heap));
     assert_eq!(heap.stats().allocated, Bytes::ZERO);
+}
+
+/// A thread frees an object, and another adopts its span before the first could tell the owner: who is told passes it on.
+#[test]
+fn what_is_told_to_a_former_owner_reaches_the_new_one() {
+    let (heap, _sys) = scripted("base");
+    let (former, new, class) = (Box::new(Local::new()), Box::new(Local::new()), class_for(500));
+    let core = heap.core().unwrap();
+    let this = core.central().take(1, 1).unwrap();
+    let empty = Empty::new();
+    // SAFETY: both locals and the span are this test's, which plays all three threads.
+    unsafe {
+        let span = &*this;
+        former.begin(class, span);
+        assert!(former.refill(class, &empty));
+        let objects: Vec<_> = (0..span.capacity.get().min(4)).map(|_| former.take(class)).collect();
+        former.flush(&empty);
+        let is_first = span.free_remotely(objects[0].cast());
+        assert!(new.adopt(&former, class) && is_first);
+        former.tell(this);
+        former.hear(&empty);
+        assert_eq!(span.used.load(Relaxed), 4, "the former owner leaves it alone");
+        new.hear(&empty);
+        assert_eq!(span.used.load(Relaxed), 3);
+        assert!(empty.is_empty());
+    }
 }
 
 #[test]
