@@ -5,7 +5,7 @@ use hugepilot_units::Bytes;
 
 use super::{Object, layout, scripted};
 use crate::sys::scripted::Call;
-use crate::{Advice, AllocError, Backing};
+use crate::{Advice, AllocError, Backing, Setting};
 
 /// Sizes that take a core, a chunk and mappings.
 const SIZES: [usize; 6] = [24, 3000, 100_000, 1 << 20, 5 << 20, 20 << 20];
@@ -68,6 +68,12 @@ fn a_pool_is_used_up_and_the_next_backing_taken() {
     let page = Bytes::mib(2);
     let (heap, sys) = scripted("hugetlb-2m,base");
     sys.pool(page, 5);
+    // As the kernel shows it once it is used up.
+    for (setting, count) in
+        [(Setting::Pool2MTotal, "5"), (Setting::Pool2MFree, "5"), (Setting::Pool2MReserved, "5")]
+    {
+        sys.set(setting, count);
+    }
     let mut live: Vec<_> =
         (0..3000).map(|i| Object::new(&heap, layout(8000, 8), i as u8, i % 2 == 0).unwrap()).collect();
     assert_eq!(sys.pool_free(page), 0, "all of the pool is used");
