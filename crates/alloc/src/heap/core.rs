@@ -69,6 +69,8 @@ impl<S: Sys> Core<S> {
                 central: UnsafeCell::new(central),
             });
         }
+        // A local knows its shared part only, from which `abandon` comes back to all of it.
+        core.as_ptr().expose_provenance();
         Some(core)
     }
 

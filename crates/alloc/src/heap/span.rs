@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use super::chunk;
@@ -188,7 +188,8 @@ impl Span {
             // SAFETY: the object is the caller's until the exchange.
             unsafe { block.write(Block { next: linked(base, freed) }) };
             let now = offset << 32 | ((freed & u64::from(u32::MAX)) + 1);
-            match self.remote.freed.compare_exchange_weak(freed, now, Release, Relaxed) {
+            // Acquires what the owner did with the list before: the first one now links the span anew.
+            match self.remote.freed.compare_exchange_weak(freed, now, AcqRel, Relaxed) {
                 Ok(_) => return freed == 0,
                 Err(other) => freed = other,
             }
@@ -197,7 +198,8 @@ impl Span {
 
     /// Whatever other threads freed.
     pub(super) fn take_remote(&self) -> Freed {
-        let freed = self.remote.freed.swap(0, Acquire);
+        // Releases what the owner read of the span's link: from here on others may write it.
+        let freed = self.remote.freed.swap(0, AcqRel);
         #[allow(clippy::cast_possible_truncation)] // the lower half
         let count = freed as u32;
         Freed { first: linked(self.base(), freed), count }

@@ -253,7 +253,7 @@ impl Shared {
         // SAFETY: nobody else's.
         unsafe {
             (*local).id.store(self.id, Relaxed);
-            (*local).shared.set(self);
+            (*local).shared.set(ptr::with_exposed_provenance(ptr::from_ref(self).addr()));
             (*local).next_of_heap.set(self.locals.get());
         }
         self.locals.set(local);
