@@ -218,7 +218,7 @@ fn two_heaps_on_one_thread_do_not_mix() {
     let (first, second) =
         (Heap::new(Options::default()), Heap::new(Options::new(Chain::only(crate::Backing::Base))));
     let mut live = Vec::new();
-    for i in 0..1000_u32 {
+    for i in 0..if cfg!(miri) { 50 } else { 1000_u32 } {
         let mark = (i % 251) as u8;
         let size = (i as usize * 37) % 3000;
         live.push((
