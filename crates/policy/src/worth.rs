@@ -22,12 +22,13 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
     if base.failed_runs == base.runs {
         return (false, "The command fails, so its times say nothing.".to_owned());
     }
-    let best = best(&report.modes);
+    let best = best(&report.modes, base);
     let pays = best.is_some_and(|(_, ratio)| is_faster(ratio));
     let mut text = measured(report, base, best);
     if let Some(alone) = allocator_alone(&report.modes, best) {
         text.push_str(&alone);
     }
+    text.push_str(&broken(&report.modes, base));
     text.push_str(&rule_of_thumb(report, base));
     if base.runs < MIN_ROUNDS {
         text.push_str(&format!(" Of {} noise cannot be told from gain: use --runs 5.", rounds(base.runs)));
@@ -45,12 +46,24 @@ fn is_slower(ratio: Ratio) -> bool {
 }
 
 /// The fastest mode that had huge pages, those first that are faster in every round; of two alike the first.
-fn best(modes: &[ModeReport]) -> Option<(&ModeReport, Ratio)> {
-    let had =
-        modes.iter().filter(|mode| mode.mode != Mode::Base && mode.took_effect && huge(mode) > Bytes::ZERO);
+fn best<'a>(modes: &'a [ModeReport], base: &ModeReport) -> Option<(&'a ModeReport, Ratio)> {
+    let had = modes.iter().filter(|mode| {
+        mode.mode != Mode::Base && mode.took_effect && huge(mode) > Bytes::ZERO && !breaks(mode, base)
+    });
     let ratios = had.filter_map(|mode| Some((mode, mode.speedup_over_base?)));
     let rank = |(_, ratio): (&ModeReport, Ratio)| (is_faster(ratio), ratio.median);
     ratios.reduce(|best, next| if rank(next) > rank(best) { next } else { best })
+}
+
+/// Whether the program fails with it, and not without.
+fn breaks(mode: &ModeReport, base: &ModeReport) -> bool {
+    mode.failed_runs > base.failed_runs
+}
+
+fn broken(modes: &[ModeReport], base: &ModeReport) -> String {
+    let names: Vec<String> =
+        modes.iter().filter(|mode| breaks(mode, base)).map(|mode| mode.mode.to_string()).collect();
+    if names.is_empty() { String::new() } else { format!(" The program fails with {}.", names.join(", ")) }
 }
 
 /// Its memory on huge pages of any kind.

@@ -130,9 +130,12 @@ fn median(numbers: impl Iterator<Item = u64>) -> Option<u64> {
     sorted.get(sorted.len().checked_sub(1)? / 2).copied()
 }
 
-/// The ratio of `base` to `ours`, pair by pair: how many times as fast ours is. `None` where a pair has no time.
-pub fn speedup(base: &[f64], ours: &[f64]) -> Option<Ratio> {
-    let ratios: Vec<f64> = base.iter().zip(ours).map(|(base, ours)| base / ours).collect();
+/// How many times as fast `ours` is as `base`, round by round. A run that did not end with success has no speed: its round
+/// does not count. `None` where no round does, or one took no time.
+pub fn speedup(base: &[Run], ours: &[Run]) -> Option<Ratio> {
+    let succeeded = |pair: &(&Run, &Run)| pair.0.ending.is_success() && pair.1.ending.is_success();
+    let rounds = base.iter().zip(ours).filter(succeeded);
+    let ratios: Vec<f64> = rounds.map(|(base, ours)| base.wall_seconds / ours.wall_seconds).collect();
     Spread::of(&ratios).map(|spread| Ratio { low: spread.min, median: spread.median, high: spread.max })
 }
 
@@ -210,10 +213,16 @@ mod tests {
     #[test]
     fn runs_are_compared_within_their_round() {
         // The machine gets slower by the round, and the mode is twice as fast in each.
-        let ratio = speedup(&[2.0, 4.0, 8.0], &[1.0, 2.0, 4.0]).unwrap();
-        assert_eq!(ratio, Ratio { low: 2.0, median: 2.0, high: 2.0 });
-        assert_eq!(speedup(&[1.0], &[]), None);
-        assert_eq!(speedup(&[1.0], &[0.0]), None, "no time is no ratio");
+        let all =
+            |seconds: &[f64]| seconds.iter().map(|&wall| run(wall, 1, Ending::Exited(0))).collect::<Vec<_>>();
+        let mut ours = all(&[1.0, 2.0, 4.0]);
+        let twice = Some(Ratio { low: 2.0, median: 2.0, high: 2.0 });
+        assert_eq!(speedup(&all(&[2.0, 4.0, 8.0]), &ours), twice);
+        ours[1] = run(0.1, 1, Ending::Exited(1));
+        assert_eq!(speedup(&all(&[2.0, 4.0, 8.0]), &ours), twice, "who fails soon is not fast");
+        assert_eq!(speedup(&ours[1..2], &ours[..1]), None);
+        assert_eq!(speedup(&all(&[1.0]), &[]), None);
+        assert_eq!(speedup(&all(&[1.0]), &all(&[0.0])), None, "no time is no ratio");
     }
 
     #[test]

@@ -258,14 +258,12 @@ impl Session<'_> {
     fn conclude(mut self, contenders: &[Contender]) -> CompareReport {
         // Of an unfinished round nothing counts.
         let whole = contenders.iter().map(|contender| contender.runs.len()).min().unwrap_or(0);
-        let walls = |contender: &Contender| {
-            contender.runs[..whole].iter().map(|run| run.wall_seconds).collect::<Vec<_>>()
-        };
-        let base = contenders.first().map(walls).unwrap_or_default();
+        let base = contenders.first().map_or(&[][..], |base| &base.runs[..whole]);
         let measured = contenders.iter().map(|contender| {
             let mut report = contender.report(whole);
-            report.speedup_over_base =
-                (report.mode != Mode::Base).then(|| speedup(&base, &walls(contender))).flatten();
+            if report.mode != Mode::Base {
+                report.speedup_over_base = speedup(base, &contender.runs[..whole]);
+            }
             report
         });
         let absent = std::mem::take(&mut self.report.modes);
@@ -303,7 +301,10 @@ impl Contender {
 fn failures(mode: &ModeReport) -> Option<String> {
     let (failed, runs) = (mode.failed_runs, mode.runs);
     (failed > 0).then(|| {
-        format!("{failed} of {runs} {} runs did not end with success: their times say little", mode.mode)
+        format!(
+            "{failed} of {runs} {} runs did not end with success: their rounds do not count for it",
+            mode.mode
+        )
     })
 }
 

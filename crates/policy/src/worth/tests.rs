@@ -69,6 +69,16 @@ fn a_mode_without_effect_is_not_the_best_whatever_its_time() {
 }
 
 #[test]
+fn a_mode_with_which_the_program_fails_is_not_the_best() {
+    let failing = ModeReport { failed_runs: 1, ..mode(Mode::Hugetlb1g, HUGE, (5.0, 5.0, 5.0)) };
+    let (pays, text) = verdict(&report(&[failing, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]));
+    assert!(
+        pays && text.contains("with thp") && text.contains("The program fails with hugetlb-1g."),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_command_that_fails_and_a_missing_base_give_no_verdict() {
     let mut failing = report(&[mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
     failing.modes[0].failed_runs = 5;
