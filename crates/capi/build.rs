@@ -13,5 +13,7 @@ fn main() {
         .find_map(|line| line.strip_prefix("#define HUGEPILOT_ABI "))
         .expect("it names the ABI");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libhugepilot.so.{}", abi.trim());
+    // Threads call it when they end, so it must stay.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo::rustc-env=HUGEPILOT_ABI={}", abi.trim());
 }

@@ -272,7 +272,8 @@ constexpr bool operator!=(const allocator<T, Heap> &, const allocator<U, Heap> &
 template <class T>
 using thp_allocator = allocator<T, thp>;
 
-/// Pages of the hugetlb pool of 2 MiB; std::bad_alloc where it has too few.
+/// Pages of the hugetlb pool of 2 MiB; std::bad_alloc where it has too few. Not every container survives that: the tables of
+/// Abseil do not. For these, write an allocator of a chain that ends with base.
 template <class T>
 using huge_page_allocator = allocator<T, hugetlb>;
 

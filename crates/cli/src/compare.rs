@@ -57,7 +57,8 @@ pub(crate) struct CompareArgs {
 
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     recover::pending();
-    let interrupt = Interrupt::listen()?;
+    // A pool must be given back, also when the terminal goes away.
+    let interrupt = Interrupt::only_ask()?;
     let progress = Progress::new();
     let modes = if args.modes.is_empty() { Mode::ALL.to_vec() } else { args.modes.clone() };
     let options = CompareOptions {

@@ -1,7 +1,8 @@
 //! `hugepilot run`: a program with chosen pages.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -81,12 +82,18 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let signals = Signals::take(&PASSED_ON).context("cannot wait for signals")?;
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
     let control = Control { signals: Some(&signals), ..Control::default() };
+    // What cannot be written should be known before the program is started.
+    let create =
+        |path: &PathBuf| File::create(path).with_context(|| format!("cannot write {}", path.display()));
+    let file = args.report.as_ref().map(create).transpose()?;
     let report = run_program(&args.command, &options, control)?;
-    if !args.quiet || !report.effect.took_effect || !report.warnings.is_empty() {
-        eprint!("{}", run_text(&report));
+    // From here on the exit status is the program's, whoever listens to us or not.
+    let mut stderr = io::stderr();
+    if let Some(Err(error)) = file.map(|mut file| file.write_all(json(&report).as_bytes())) {
+        let _ = writeln!(stderr, "hugepilot: the report is not complete: {error}");
     }
-    if let Some(path) = &args.report {
-        fs::write(path, json(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    if !args.quiet || !report.effect.took_effect || !report.warnings.is_empty() {
+        let _ = write!(stderr, "{}", run_text(&report));
     }
     Ok(ExitCode::from(u8::try_from(report.run.ending.code()).unwrap_or(u8::MAX)))
 }

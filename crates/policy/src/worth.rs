@@ -23,7 +23,7 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
         return (false, "The command fails, so its times say nothing.".to_owned());
     }
     let best = best(&report.modes, base);
-    let pays = best.is_some_and(|(_, ratio)| is_faster(ratio));
+    let pays = base.runs >= MIN_ROUNDS && best.is_some_and(|(_, ratio)| is_faster(ratio));
     let mut text = measured(report, base, best);
     if let Some(alone) = allocator_alone(&report.modes, best) {
         text.push_str(&alone);
@@ -80,6 +80,9 @@ fn measured(report: &CompareReport, base: &ModeReport, best: Option<(&ModeReport
     let range =
         format!("{:.2}x as fast as base, {:.2} to {:.2} over {all}", ratio.median, ratio.low, ratio.high);
     let name = mode.mode;
+    if is_faster(ratio) && base.runs < MIN_ROUNDS {
+        return format!("With {name} it is {range}, but that is too little to say that it pays.");
+    }
     if is_faster(ratio) {
         return format!("Huge pages pay: with {name} it is {range}.");
     }

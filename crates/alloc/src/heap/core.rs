@@ -106,11 +106,14 @@ impl<S: Sys> Core<S> {
             if let Some(start) = NonNull::new(local.take(class)) {
                 return Some(start);
             }
-            if !local.refill(class, &empty) {
+            let filled = local.refill(class, &empty);
+            // Before a new span is asked for: where memory is short it is made of these.
+            self.put_all(&empty);
+            if !filled {
                 self.new_span(local, class)?;
                 local.refill(class, &empty);
+                self.put_all(&empty);
             }
-            self.put_all(&empty);
             NonNull::new(local.take(class))
         }
     }

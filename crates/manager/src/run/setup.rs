@@ -16,7 +16,10 @@ use crate::launch::find;
 
 const HUGETLB_TUNABLE: &str = "glibc.malloc.hugetlb";
 /// The backings that our allocator tries, in this order.
-const OUR_CHAIN: &str = "hugetlb-2m,thp,base";
+const OUR_CHAIN: &str = "thp,base";
+/// The same where pages of the pool are asked for. Not else: a child made by fork that writes to them takes pages of its own,
+/// and is killed where the pool has no more.
+const OUR_CHAIN_WITH_POOL: &str = "hugetlb-2m,thp,base";
 /// With less than this in free blocks of the size of a huge page, huge pages are a matter of luck.
 const FEW_BLOCKS: Bytes = Bytes::mib(64);
 
@@ -118,7 +121,8 @@ impl Setup {
     fn preload(&mut self, root: &Root, options: &RunOptions) -> Result<(), Refusal> {
         let path = library::find(self.mode, options.library.as_deref())?;
         if self.mode == Mode::Ours {
-            self.environment.offer("HUGEPILOT_PAGES", OUR_CHAIN);
+            let chain = if options.pool.is_some() { OUR_CHAIN_WITH_POOL } else { OUR_CHAIN };
+            self.environment.offer("HUGEPILOT_PAGES", chain);
         } else {
             // As many as there will be.
             let coming = options.pool.map_or(0, |pool| pool.get().div_ceil(Bytes::gib(1).get()));

@@ -69,6 +69,14 @@ fn a_mode_without_effect_is_not_the_best_whatever_its_time() {
 }
 
 #[test]
+fn two_rounds_are_too_few_to_say_yes() {
+    let mut few = report(&[mode(Mode::Thp, HUGE, (1.5, 1.6, 1.7))]);
+    few.modes[0].runs = 2;
+    let (pays, text) = verdict(&few);
+    assert!(!pays && text.starts_with("With thp it is 1.60x") && text.contains("too little"), "{text}");
+}
+
+#[test]
 fn a_mode_with_which_the_program_fails_is_not_the_best() {
     let failing = ModeReport { failed_runs: 1, ..mode(Mode::Hugetlb1g, HUGE, (5.0, 5.0, 5.0)) };
     let (pays, text) = verdict(&report(&[failing, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]));

@@ -112,3 +112,21 @@ fn where_memory_cannot_be_given_back_it_is_kept() {
     assert_eq!(heap.stats().idle, Bytes::ZERO);
     keeper.free(&heap);
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
+fn where_memory_is_short_what_others_freed_is_used_at_once() {
+    let (heap, sys) = scripted("hugetlb-2m");
+    sys.pool(Bytes::mib(2), 1);
+    let mut large: Vec<_> =
+        (0..16).map(|_| Object::new(&heap, layout(4096, 16), 1, false).unwrap()).collect();
+    let small: Vec<_> = std::iter::from_fn(|| Object::new(&heap, layout(64, 16), 2, false)).collect();
+    assert!(small.len() > 20_000, "{}", small.len());
+    std::thread::scope(|scope| {
+        scope.spawn(|| small.into_iter().for_each(|object| object.free(&heap)));
+    });
+    for _ in 0..100 {
+        large.push(Object::new(&heap, layout(4096, 16), 3, false).expect("nearly all of the page is free"));
+    }
+    large.into_iter().for_each(|object| object.free(&heap));
+}
