@@ -107,7 +107,8 @@ const MOST_IN_CHUNK: usize = 8 << 20;
 const NO_ID: u64 = u64::MAX;
 
 impl Heap {
-    /// A heap that maps nothing yet. Its chunks are as `options` say, but for the alignment, which is larger.
+    /// A heap that maps nothing yet. Its chunks are as `options` say, but for the alignment, which is larger, and that children
+    /// made by `fork` have them in any case.
     pub const fn new(options: Options) -> Self {
         Self::new_on(Linux, options)
     }

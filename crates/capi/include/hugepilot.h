@@ -236,7 +236,7 @@ typedef struct hugepilot_heap_stats {
     uint64_t mapped_bytes;    /* addresses; without pages before the first touch, except that pools set them aside */
 } hugepilot_heap_stats;
 
-/* A heap of its own. Maps nothing yet. `options` may be NULL. NULL: ARGUMENT, CHAIN, NAME, NO_MEMORY. */
+/* A heap of its own. Maps nothing yet. `options` may be NULL; children have the memory, whatever `fork` says there. NULL: ARGUMENT, CHAIN, NAME, NO_MEMORY. */
 HUGEPILOT_MUST_USE hugepilot_heap *hugepilot_heap_new(const hugepilot_options *options);
 
 /* The two heaps of the process, for the allocators of hugepilot.hpp: on "thp,base", and on "hugetlb-2m" alone. Never NULL,

@@ -18,7 +18,7 @@ use super::lock::Held;
 use super::span::{Span, nobody};
 use super::thread::Shared;
 use super::{class, os};
-use crate::{Options, Pages, Sys};
+use crate::{Fork, Options, Pages, Sys};
 
 /// The part of a heap that all its threads use.
 #[repr(C)]
@@ -58,6 +58,8 @@ impl<S: Sys> Core<S> {
 
     /// Maps and makes one; `None` where there is no memory.
     pub(super) fn map(sys: &S, options: Options, reserve: Bytes) -> Option<NonNull<Self>> {
+        // A thread of a child that ends gives back what it had, so that must be there.
+        let options = Options { fork: Fork::Inherit, ..options };
         let (len, align) = Self::len(sys);
         let core = os::errno_kept(|| sys.map(len, align, Pages::Plain)).ok()?.cast::<Self>();
         let central = Central::new(sys.clone(), &options, reserve.as_usize());

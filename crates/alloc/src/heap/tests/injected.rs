@@ -4,8 +4,8 @@ use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
 use super::{Object, layout, scripted};
-use crate::sys::scripted::Call;
-use crate::{Advice, AllocError, Backing, Setting};
+use crate::sys::scripted::{Call, Scripted};
+use crate::{Advice, AllocError, Backing, Fork, Heap, Options, Setting};
 
 /// Sizes that take a core, a chunk and mappings.
 const SIZES: [usize; 6] = [24, 3000, 100_000, 1 << 20, 5 << 20, 20 << 20];
@@ -129,4 +129,14 @@ fn where_memory_is_short_what_others_freed_is_used_at_once() {
         large.push(Object::new(&heap, layout(4096, 16), 3, false).expect("nearly all of the page is free"));
     }
     large.into_iter().for_each(|object| object.free(&heap));
+}
+
+#[test]
+fn children_have_it_whatever_the_options_say() {
+    let sys = Scripted::default();
+    let heap = Heap::new_on(sys.clone(), Options::new("base".parse().unwrap()).forked(Fork::Absent));
+    for size in [64, 1 << 20, 20 << 20] {
+        Object::new(&heap, layout(size, 16), 1, false).unwrap().free(&heap);
+    }
+    assert_eq!(sys.calls(Advice::DontFork), 0);
 }
