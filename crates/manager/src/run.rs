@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::proc::printable;
-use hugepilot_kernel::{Change, Program, Root, Signals, Started, Used, stop_ourselves};
+use hugepilot_kernel::{Change, Program, Refusal, Root, Signals, Started, Used, stop_ourselves};
 use hugepilot_policy::effect;
 use hugepilot_record::run::{Ending, Mode, Run, RunReport, SCHEMA};
 use hugepilot_units::{Bytes, Nanos};
@@ -101,6 +101,10 @@ pub fn run(
         Some(bytes) => pool::raise(&root, &mut setup, bytes, control)?,
         None => (None, Vec::new()),
     };
+    if let Some(why) = setup.obstacles.empty_pool.clone().filter(|_| options.pool.is_some()) {
+        let why = [warnings, vec![why]].concat().join("; ");
+        return Err(Refusal::because(why).fixed_by("a smaller --pool; hugepilot pool explain").into());
+    }
     let watched = watched(command, &setup, control, &mut ());
     warnings.extend(guard.map(pool::give_back).unwrap_or_default());
     let (run, obstacles) = watched?;
