@@ -26,7 +26,7 @@ const OTHERS: [(&str, &[&str]); 2] = [
 ];
 const FOLDERS: [&str; 4] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
-/// `[RUNS=9] [BYTES=1GiB] [TEST…]`
+/// `[RUNS=9] [BYTES=1073741824] [TEST…]`
 pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     let runs: usize = args.first().map_or(Ok(9), |text| text.parse()).context("RUNS is a number")?;
     let size = args.get(1).unwrap_or(&"1073741824");
