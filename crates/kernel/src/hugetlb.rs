@@ -6,7 +6,7 @@ use hugepilot_record::Pid;
 use hugepilot_record::pool::{HugetlbMount, NodePool, Pool, PoolMemory, PoolPages, PoolUser};
 use hugepilot_units::Bytes;
 
-use crate::proc::{pids, printable};
+use crate::proc::{kib, pids, printable};
 use crate::{KernelError, Result, Root, memory};
 
 const POOLS: &str = "sys/kernel/mm/hugepages";
@@ -76,7 +76,7 @@ pub fn nodes(root: &Root) -> Vec<u32> {
 
 /// The size that is meant where none is named (`Hugepagesize` of meminfo).
 fn default_size(root: &Root) -> Option<Bytes> {
-    field(&root.read_text("proc/meminfo").ok()?, "Hugepagesize:")
+    kib(&root.read_text("proc/meminfo").ok()?, "Hugepagesize:")
 }
 
 /// Whether we may set the count: the file is opened for writing, and nothing written.
@@ -113,7 +113,7 @@ pub fn memory_of(root: &Root, node: Option<u32>) -> Result<PoolMemory> {
     let path = format!("{NODES}/node{node}/meminfo");
     let text = root.read_text(&path)?;
     // "Node 0 MemFree:  7458800 kB". Nobody says what of a node is available: page cache can be had, all but what is shared.
-    let size = |name: &str| field(&text, &format!("Node {node} {name}:")).unwrap_or(Bytes::ZERO);
+    let size = |name: &str| kib(&text, &format!("Node {node} {name}:")).unwrap_or(Bytes::ZERO);
     let free_bytes = size("MemFree");
     Ok(PoolMemory {
         total_bytes: size("MemTotal"),
@@ -137,15 +137,15 @@ pub fn users(root: &Root) -> Result<Vec<PoolUser>> {
 
 fn user(root: &Root, pid: Pid) -> Option<PoolUser> {
     let status = root.read_text(format!("proc/{pid}/status")).ok()?;
-    let hugetlb_bytes = field(&status, "HugetlbPages:").filter(|&bytes| bytes > Bytes::ZERO)?;
+    let hugetlb_bytes = kib(&status, "HugetlbPages:").filter(|&bytes| bytes > Bytes::ZERO)?;
     let rollup = root.read_text(format!("proc/{pid}/smaps_rollup")).unwrap_or_default();
     let name = status.lines().find_map(|line| line.strip_prefix("Name:"))?;
     Some(PoolUser {
         pid,
         command: printable(name.trim().as_bytes()),
         hugetlb_bytes,
-        private_bytes: field(&rollup, "Private_Hugetlb:"),
-        shared_bytes: field(&rollup, "Shared_Hugetlb:"),
+        private_bytes: kib(&rollup, "Private_Hugetlb:"),
+        shared_bytes: kib(&rollup, "Shared_Hugetlb:"),
     })
 }
 
@@ -182,12 +182,6 @@ fn names(root: &Root, directory: &str) -> Vec<String> {
 fn number(root: &Root, path: &str) -> Result<u64> {
     let text = root.read_text(path)?;
     text.parse().map_err(|_| KernelError::parse(&root.join(path), 1, "a number of pages", text.as_bytes()))
-}
-
-/// The number of KiB after `label`.
-fn field(text: &str, label: &str) -> Option<Bytes> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
-    rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use hugepilot_record::Errno;
 use hugepilot_record::pool::{PoolMemory, ZoneBlocks};
 use hugepilot_units::{Bytes, PageSizes};
 
+use crate::proc::kib;
 use crate::{KernelError, Result, Root};
 
 /// What we use of `/proc/meminfo`.
@@ -26,18 +27,15 @@ pub struct MemInfo {
 pub fn mem_info(root: &Root) -> Result<MemInfo> {
     let path = "proc/meminfo";
     let text = root.read_text(path)?;
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.trim().split(' ').next()?.parse().ok().map(Bytes::kib)
-    };
     let need = |name: &'static str| {
-        field(name).ok_or_else(|| KernelError::parse(&root.join(path), 0, name, b"no such line"))
+        let found = kib(&text, &format!("{name}:"));
+        found.ok_or_else(|| KernelError::parse(&root.join(path), 0, name, b"no such line"))
     };
     Ok(MemInfo {
         total: need("MemTotal")?,
         available: need("MemAvailable")?,
-        free: field("MemFree").unwrap_or(Bytes::ZERO),
-        corrupted: field("HardwareCorrupted").unwrap_or(Bytes::ZERO),
+        free: kib(&text, "MemFree:").unwrap_or(Bytes::ZERO),
+        corrupted: kib(&text, "HardwareCorrupted:").unwrap_or(Bytes::ZERO),
     })
 }
 
@@ -113,10 +111,7 @@ pub fn page_sizes(root: &Root) -> Result<PageSizes> {
     let from_thp = read_if_there(root, path)?.and_then(|text| text.parse().ok()).map(Bytes::new);
     let huge = match from_thp {
         Some(huge) => Some(huge),
-        None => read_if_there(root, "proc/meminfo")?.and_then(|text| {
-            let line = text.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
-            line.trim().split(' ').next()?.parse().ok().map(Bytes::kib)
-        }),
+        None => read_if_there(root, "proc/meminfo")?.and_then(|text| kib(&text, "Hugepagesize:")),
     };
     huge.and_then(|huge| PageSizes::new(base, huge))
         .ok_or_else(|| KernelError::parse(&root.join(path), 1, "a huge page size in bytes", b""))

@@ -7,7 +7,7 @@ use hugepilot_record::Pid;
 use hugepilot_units::Bytes;
 
 use crate::Root;
-use crate::proc::printable;
+use crate::proc::{kib, printable};
 
 /// Processes looked at together; the rest of a larger family is not.
 pub const MAX_FAMILY: usize = 256;
@@ -93,7 +93,7 @@ pub fn of(root: &Root, pids: &[Pid]) -> Usage {
 
 fn of_one(root: &Root, pid: Pid) -> Option<Usage> {
     let status = root.read_text(format!("proc/{pid}/status")).ok()?;
-    let mut usage = Usage { resident: field(&status, "VmRSS:")?, ..Usage::default() };
+    let mut usage = Usage { resident: kib(&status, "VmRSS:")?, ..Usage::default() };
     let rollup = match root.read_text(format!("proc/{pid}/smaps_rollup")) {
         Ok(rollup) => rollup,
         Err(error) => {
@@ -101,7 +101,7 @@ fn of_one(root: &Root, pid: Pid) -> Option<Usage> {
             return Some(usage);
         }
     };
-    let size = |name| field(&rollup, name).unwrap_or(Bytes::ZERO);
+    let size = |name| kib(&rollup, name).unwrap_or(Bytes::ZERO);
     usage.thp = size("AnonHugePages:");
     usage.thp_shared = size("ShmemPmdMapped:") + size("FilePmdMapped:");
     // By size only where there is something to part: smaps is long.
@@ -116,21 +116,15 @@ fn hugetlb_by_size(smaps: &str) -> BTreeMap<Bytes, Bytes> {
     let mut sums = BTreeMap::new();
     let mut page = Bytes::ZERO;
     for line in smaps.lines() {
-        if let Some(size) = field(line, "KernelPageSize:") {
+        if let Some(size) = kib(line, "KernelPageSize:") {
             page = size;
         }
-        let found = field(line, "Private_Hugetlb:").or_else(|| field(line, "Shared_Hugetlb:"));
+        let found = kib(line, "Private_Hugetlb:").or_else(|| kib(line, "Shared_Hugetlb:"));
         if let Some(bytes) = found.filter(|&bytes| bytes > Bytes::ZERO) {
             *sums.entry(page).or_insert(Bytes::ZERO) += bytes;
         }
     }
     sums
-}
-
-/// The size after `label` at the beginning of a line.
-fn field(text: &str, label: &str) -> Option<Bytes> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
-    rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
 }
 
 /// The files that `pid` has mapped, each once, by path; empty when it may not be looked at.

@@ -1,9 +1,11 @@
 //! `/proc/PID` parsed from bytes: names may hold newlines, escape codes and no UTF-8 at all.
 
+mod kib;
 mod list;
 mod maps;
 mod stat;
 
+pub(crate) use kib::kib;
 pub use list::{pids, resident};
 pub use maps::{parse_map_line, parse_smaps};
 pub use stat::{Stat, parse_stat};

@@ -3,6 +3,7 @@
 use hugepilot_units::Bytes;
 
 use super::Process;
+use crate::proc::kib;
 use crate::{KernelError, Result};
 
 impl Process {
@@ -20,22 +21,5 @@ impl Process {
     /// EACCES or EPERM without the right to look at it; [`KernelError::NoProcess`].
     pub fn anonymous_huge(&self) -> Result<Bytes> {
         kib(&self.text("smaps_rollup")?, "AnonHugePages:").ok_or(KernelError::NoProcess { pid: self.id.pid })
-    }
-}
-
-/// The number of KiB after `label`.
-fn kib(text: &str, label: &str) -> Option<Bytes> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
-    rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_has_blanks_before_it_and_its_unit_after() {
-        let text = "RssAnon:\t     132 kB\nRssFile:\t    4 kB\n";
-        assert_eq!((kib(text, "RssAnon:"), kib(text, "VmSwap:")), (Some(Bytes::kib(132)), None));
     }
 }

@@ -1,0 +1,20 @@
+//! Lines such as `VmRSS:     132 kB`, of which many files below /proc are made.
+
+use hugepilot_units::Bytes;
+
+/// The number of KiB after `label`, of the first line that begins with it.
+pub(crate) fn kib(text: &str, label: &str) -> Option<Bytes> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
+    rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_has_blanks_before_it_and_its_unit_after() {
+        let text = "RssAnon:\t     132 kB\nRssFile:\t    4 kB\n";
+        assert_eq!((kib(text, "RssAnon:"), kib(text, "VmSwap:")), (Some(Bytes::kib(132)), None));
+    }
+}
