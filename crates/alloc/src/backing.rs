@@ -7,6 +7,7 @@ use hugepilot_units::{AddrRange, Bytes, ParseError, VirtAddr};
 
 const EXPECTED_BACKING: &str =
     "base, thp, thp:30% (the first 30 %), thp:20-50%, collapse, hugetlb-2m or hugetlb-1g";
+const EXPECTED_PART: &str = "nothing, or a part such as :20% or :20-40%";
 const EXPECTED_CHAIN: &str = "backings in the order to try them, each once, such as hugetlb-2m,thp,base";
 
 /// The pages that memory is on.
@@ -45,9 +46,7 @@ impl fmt::Display for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Base => f.write_str("base"),
-            Self::Thp(Part::WHOLE) => f.write_str("thp"),
-            Self::Thp(Part { from: 0, to }) => write!(f, "thp:{to}%"),
-            Self::Thp(Part { from, to }) => write!(f, "thp:{from}-{to}%"),
+            Self::Thp(part) => write!(f, "thp{part}"),
             Self::Collapse => f.write_str("collapse"),
             Self::Hugetlb2M => f.write_str("hugetlb-2m"),
             Self::Hugetlb1G => f.write_str("hugetlb-1g"),
@@ -61,17 +60,10 @@ impl FromStr for Backing {
         let fail = || ParseError { expected: EXPECTED_BACKING, found: text.to_owned() };
         Ok(match text.trim() {
             "base" => Self::Base,
-            "thp" => Self::THP,
             "collapse" => Self::Collapse,
             "hugetlb-2m" => Self::Hugetlb2M,
             "hugetlb-1g" => Self::Hugetlb1G,
-            other => {
-                let part =
-                    other.strip_prefix("thp:").and_then(|part| part.strip_suffix('%')).ok_or_else(fail)?;
-                let (from, to) = part.split_once('-').unwrap_or(("0", part));
-                let percent = |text: &str| text.parse::<u8>().map_err(|_| fail());
-                Self::Thp(Part::percent(percent(from)?, percent(to)?).ok_or_else(fail)?)
-            }
+            other => Self::Thp(other.strip_prefix("thp").and_then(Part::read).ok_or_else(fail)?),
         })
     }
 }
@@ -92,6 +84,16 @@ impl Part {
         if from < to && to <= 100 { Some(Self { from, to }) } else { None }
     }
 
+    /// From nothing, `:20%` or `:20-40%`.
+    fn read(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self::WHOLE);
+        }
+        let part = text.strip_prefix(':')?.strip_suffix('%')?;
+        let (from, to) = part.split_once('-').unwrap_or(("0", part));
+        Self::percent(from.parse().ok()?, to.parse().ok()?)
+    }
+
     /// The part of `range`, both ends rounded down to units of `huge` counted from its start.
     pub(crate) fn of(self, range: AddrRange, huge: Bytes) -> AddrRange {
         let units = range.len().get() / huge.get();
@@ -104,6 +106,24 @@ impl Part {
             }
         };
         AddrRange::new(at(self.from), at(self.to))
+    }
+}
+
+/// Nothing for all of it, `:20%` or `:20-40%`: what follows a backing's name.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::WHOLE => Ok(()),
+            Self { from: 0, to } => write!(f, ":{to}%"),
+            Self { from, to } => write!(f, ":{from}-{to}%"),
+        }
+    }
+}
+
+impl FromStr for Part {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        Self::read(text).ok_or_else(|| ParseError { expected: EXPECTED_PART, found: text.to_owned() })
     }
 }
 
