@@ -14,6 +14,8 @@ pub trait Width:
     type Real: Real<Bits = Self>;
     /// The largest, used for "none".
     const NONE: Self;
+    /// The highest bit alone: what is below is a vertex number, what is not may be something else.
+    const TOP: Self;
 
     /// Where the caller knows that it fits.
     fn new(value: usize) -> Self;
@@ -22,6 +24,12 @@ pub trait Width:
     /// The sum, or [`Self::NONE`].
     #[must_use]
     fn plus(self, other: Self) -> Self;
+    /// The bits of both.
+    #[must_use]
+    fn or(self, other: Self) -> Self;
+    /// Without the bits of `other`.
+    #[must_use]
+    fn and_not(self, other: Self) -> Self;
 }
 
 /// A value that threads share. Nothing is ordered by it: kernels order their rounds by barriers.
@@ -70,6 +78,7 @@ macro_rules! width {
         impl Width for $word {
             type Real = $real;
             const NONE: Self = Self::MAX;
+            const TOP: Self = 1 << (Self::BITS - 1);
 
             #[inline]
             #[allow(clippy::cast_possible_truncation)] // the caller knows
@@ -85,6 +94,14 @@ macro_rules! width {
             #[inline]
             fn plus(self, other: Self) -> Self {
                 self.saturating_add(other)
+            }
+            #[inline]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+            #[inline]
+            fn and_not(self, other: Self) -> Self {
+                self & !other
             }
         }
 
