@@ -13,7 +13,9 @@ pub enum GraphError {
     #[error(transparent)]
     Memory(#[from] AllocError),
     /// No such pages.
-    #[error("{found:?} names no pages; there are base, thp, thp:20%, collapse, collapse:20%, hugetlb and hugetlb-1g")]
+    #[error(
+        "{found:?} names no pages; there are base, thp, thp:20%, collapse, collapse:20%, hugetlb and hugetlb-1g"
+    )]
     Pages {
         /// What was there.
         found: String,

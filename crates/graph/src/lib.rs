@@ -32,7 +32,7 @@ pub use csr::{Csr, Dropped, Graph};
 pub use error::{GraphError, Result};
 pub use generate::{Grid, Kronecker, Rng, SEED, Uniform};
 pub use hook::{Hook, Listen};
-pub use pages::{Array, ArrayPages, PagePlan};
+pub use pages::{Array, PagePlan};
 pub use source::{Edge, EdgeList, Source};
 pub use team::{Pieces, Team, Worker};
 pub use width::{Cell, Real, Width};

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hugepilot_alloc::{Backing, Chain, HugeVec, Options, Part, Zero};
+use hugepilot_alloc::{Backing, HugeVec, Options, Zero};
 
-use crate::GraphError;
+use crate::{GraphError, Result, Team};
 
 /// An array of a graph, or of a kernel that runs on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,76 +62,44 @@ impl fmt::Display for Array {
     }
 }
 
-/// The pages of one array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArrayPages {
-    /// As it is mapped. Where that is not to be had it is an error: what was named is what is measured.
-    Backing(Backing),
-    /// Base pages while it is filled, then collapsed; so much of it.
-    Collapse(Part),
-}
-
-impl ArrayPages {
-    /// How to map it, under that name.
-    pub(crate) fn options(self, name: &str) -> Result<Options, GraphError> {
-        let chain = match self {
-            Self::Backing(backing) => Chain::only(backing),
-            Self::Collapse(_) => Chain::only(Backing::Collapse),
-        };
-        Ok(Options::new(chain).named(name)?)
-    }
-}
-
-/// Reads back as the same.
-impl fmt::Display for ArrayPages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Backing(Backing::Hugetlb2M) => f.write_str("hugetlb"),
-            Self::Backing(backing) => backing.fmt(f),
-            Self::Collapse(part) => write!(f, "collapse{part}"),
-        }
-    }
-}
-
-impl FromStr for ArrayPages {
-    type Err = GraphError;
-    fn from_str(text: &str) -> Result<Self, GraphError> {
-        let fail = || GraphError::Pages { found: text.to_owned() };
-        if let Some(part) = text.strip_prefix("collapse") {
-            return Ok(Self::Collapse(part.parse().map_err(|_| fail())?));
-        }
-        let text = if text == "hugetlb" { "hugetlb-2m" } else { text };
-        text.parse().map(Self::Backing).map_err(|_| fail())
-    }
+/// The backing that people write, `hugetlb` being that of 2 MiB.
+fn backing(text: &str) -> Result<Backing> {
+    let text = if text == "hugetlb" { "hugetlb-2m" } else { text };
+    text.parse().map_err(|_| GraphError::Pages { found: text.to_owned() })
 }
 
 /// The pages of every array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PagePlan([ArrayPages; Array::ALL.len()]);
+pub struct PagePlan([Backing; Array::ALL.len()]);
 
 impl PagePlan {
     /// These pages for all.
-    pub const fn all(pages: ArrayPages) -> Self {
+    pub const fn all(pages: Backing) -> Self {
         Self([pages; Array::ALL.len()])
     }
 
     /// The same, but for one array.
     #[must_use]
-    pub const fn with(mut self, array: Array, pages: ArrayPages) -> Self {
+    pub const fn with(mut self, array: Array, pages: Backing) -> Self {
         self.0[array as usize] = pages;
         self
     }
 
-    /// `len` zeroed values for that array, on its pages. Nothing is resident yet.
+    /// `len` zeroed values for that array, on its pages: what was named is what is measured, so nothing else is taken where
+    /// these are not to be had. Nothing is resident yet, unless it is to be collapsed.
     ///
     /// # Errors
     /// [`GraphError::Memory`].
-    pub fn zeroed<T: Zero>(&self, array: Array, len: usize) -> Result<HugeVec<T>, GraphError> {
-        Ok(HugeVec::zeroed(len, self.of(array).options(array.name())?)?)
+    pub fn zeroed<T: Zero>(&self, array: Array, len: usize) -> Result<HugeVec<T>> {
+        let values = HugeVec::zeroed(len, Options::only(self.of(array)).named(array.name())?)?;
+        if matches!(self.of(array), Backing::Collapse(_)) {
+            values.prefault(Team::all().threads())?;
+        }
+        Ok(values)
     }
 
     /// Those of one.
-    pub const fn of(&self, array: Array) -> ArrayPages {
+    pub const fn of(&self, array: Array) -> Backing {
         self.0[array as usize]
     }
 }
@@ -139,7 +107,7 @@ impl PagePlan {
 /// Base pages for all: huge pages are for those arrays that are named.
 impl Default for PagePlan {
     fn default() -> Self {
-        Self::all(ArrayPages::Backing(Backing::Base))
+        Self::all(Backing::Base)
     }
 }
 
@@ -147,14 +115,14 @@ impl Default for PagePlan {
 /// `offsets`, `edges` and `weights` are those of the inverse, too, unless that has its own.
 impl FromStr for PagePlan {
     type Err = GraphError;
-    fn from_str(text: &str) -> Result<Self, GraphError> {
+    fn from_str(text: &str) -> Result<Self> {
         let mut plan = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let Some((name, pages)) = part.split_once('=') else {
-                plan = Self::all(part.parse()?);
+                plan = Self::all(backing(part)?);
                 continue;
             };
-            let pages = pages.parse()?;
+            let pages = backing(pages)?;
             if name == "all" {
                 plan = Self::all(pages);
                 continue;
@@ -182,13 +150,13 @@ mod tests {
     fn names_and_pages_are_read() {
         let plan: PagePlan = "property=thp:20%,offsets=hugetlb, edges=collapse:50%".parse().unwrap();
         assert_eq!(plan.of(Array::Property).to_string(), "thp:20%");
-        assert_eq!(plan.of(Array::Offsets).to_string(), "hugetlb");
+        assert_eq!(plan.of(Array::Offsets).to_string(), "hugetlb-2m");
         assert_eq!(plan.of(Array::InOffsets), plan.of(Array::Offsets));
         assert_eq!(plan.of(Array::InEdges).to_string(), "collapse:50%");
         assert_eq!(plan.of(Array::Worklist).to_string(), "base");
-        assert_eq!("thp".parse::<PagePlan>().unwrap(), PagePlan::all("thp".parse().unwrap()));
+        assert_eq!("thp".parse::<PagePlan>().unwrap(), PagePlan::all(Backing::THP));
         let mixed: PagePlan = "all=thp,worklist=base".parse().unwrap();
-        assert_eq!((mixed.of(Array::Edges), mixed.of(Array::Worklist)), ("thp".parse().unwrap(), PagePlan::default().of(Array::Worklist)));
+        assert_eq!((mixed.of(Array::Edges), mixed.of(Array::Worklist)), (Backing::THP, Backing::Base));
     }
 
     #[test]

@@ -8,7 +8,15 @@ use hugepilot_alloc::Plain;
 
 /// Vertex numbers, edge numbers and weights: `u32`, or `u64` as in the papers, whose arrays are twice as large.
 pub trait Width:
-    Plain<Cell: Cell<Self>> + Ord + Default + Debug + Display + Send + Sync + std::ops::Add<Output = Self> + 'static
+    Plain<Cell: Cell<Self>>
+    + Ord
+    + Default
+    + Debug
+    + Display
+    + Send
+    + Sync
+    + std::ops::Add<Output = Self>
+    + 'static
 {
     /// As wide, with a fraction.
     type Real: Real<Bits = Self>;

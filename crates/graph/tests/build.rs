@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use hugepilot_graph::{
-    Build, Csr, Edge, EdgeList, Graph, GraphError, Grid, Kronecker, PagePlan, Rng, Source, Team, Uniform, Width,
+    Build, Csr, Edge, EdgeList, Graph, GraphError, Grid, Kronecker, PagePlan, Rng, Source, Team, Uniform,
+    Width,
 };
 use proptest::prelude::*;
 
@@ -17,7 +18,7 @@ type Rows = Vec<BTreeMap<u64, u64>>;
 fn plainly(list: &EdgeList, directed: bool) -> (Rows, Rows, u64) {
     let count = usize::try_from(list.vertices).unwrap();
     let (mut out, mut into, mut loops) = (vec![BTreeMap::new(); count], vec![BTreeMap::new(); count], 0);
-    let mut put = |rows: &mut Rows, from: u64, to: u64, weight: u64| {
+    let put = |rows: &mut Rows, from: u64, to: u64, weight: u64| {
         let known = rows[usize::try_from(from).unwrap()].entry(to).or_insert(weight);
         *known = (*known).min(weight);
     };

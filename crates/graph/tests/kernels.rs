@@ -79,7 +79,10 @@ fn check_components<V: Width>(list: &EdgeList, directed: bool, threads: usize) {
     for joining in [Joining::Afforest, Joining::ShiloachVishkin] {
         let found = components(&graph, joining, &setup(threads)).unwrap();
         found.verify(&graph).unwrap();
-        assert!(found.labels.iter().zip(&expected).all(|(label, &expected)| label.at() == expected), "{joining:?}");
+        assert!(
+            found.labels.iter().zip(&expected).all(|(label, &expected)| label.at() == expected),
+            "{joining:?}"
+        );
     }
 }
 
@@ -112,7 +115,10 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
             let found = pagerank(&graph, iterations, &setup(threads)).unwrap();
             for (v, expected) in ranks(list, directed, rounds, dangling).iter().enumerate() {
                 let error = (found.rank(v) - expected).abs();
-                assert!(error <= near * expected.max(1.0 / graph.vertices() as f64), "{iterations:?}: {v} {error}");
+                assert!(
+                    error <= near * expected.max(1.0 / graph.vertices() as f64),
+                    "{iterations:?}: {v} {error}"
+                );
             }
         }
     }
@@ -186,10 +192,13 @@ fn ranks_in_closed_form() {
 fn generated_graphs() {
     let build = Build { directed: false, pages: PagePlan::default(), team: Team::of(2) };
     let kronecker = Kronecker { scale: 15, degree: 16, weighted: false, rng: Rng::Whole, shuffled: true };
-    let graphs: [Graph<u32>; 2] =
-        [build.graph(&kronecker).unwrap(), build.graph(&Uniform { scale: 15, degree: 4, weighted: false }).unwrap()];
+    let graphs: [Graph<u32>; 2] = [
+        build.graph(&kronecker).unwrap(),
+        build.graph(&Uniform { scale: 15, degree: 4, weighted: false }).unwrap(),
+    ];
     for graph in &graphs {
-        let hub = (0..graph.vertices()).max_by_key(|&v| graph.out.degree(v)).map(<u32 as Width>::new).unwrap();
+        let hub =
+            (0..graph.vertices()).max_by_key(|&v| graph.out.degree(v)).map(<u32 as Width>::new).unwrap();
         let found = bfs(graph, hub, Direction::Optimizing, &setup(2)).unwrap();
         found.verify(graph, hub).unwrap();
         let down = bfs(graph, hub, Direction::TopDown, &setup(2)).unwrap();

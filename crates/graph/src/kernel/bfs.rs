@@ -67,7 +67,12 @@ struct Search<'a, V: Width, H: Hook> {
 /// # Errors
 /// [`GraphError::Vertex`] for a source that is not there, [`GraphError::Width`] for more vertices than half of what `V`
 /// counts, [`GraphError::Memory`].
-pub fn bfs<V: Width, H: Hook>(graph: &Graph<V>, source: V, direction: Direction, setup: &Setup<H>) -> Result<Bfs<V>> {
+pub fn bfs<V: Width, H: Hook>(
+    graph: &Graph<V>,
+    source: V,
+    direction: Direction,
+    setup: &Setup<H>,
+) -> Result<Bfs<V>> {
     let vertices = graph.vertices();
     if source.at() >= vertices {
         return Err(GraphError::Vertex { id: source.at() as u64, vertices: vertices as u64 });
@@ -289,7 +294,8 @@ impl<V: Width> Bfs<V> {
             if parent == V::NONE {
                 continue;
             }
-            let size = sizes.get_mut(level as usize).ok_or(format!("vertex {v} is {level} from the source"))?;
+            let size =
+                sizes.get_mut(level as usize).ok_or(format!("vertex {v} is {level} from the source"))?;
             *size += 1;
             if parent.at() != v && graph.out.neighbours(parent.at()).binary_search(&V::new(v)).is_err() {
                 return Err(format!("no edge from {parent}, the parent of {v}"));

@@ -44,10 +44,13 @@ struct Work<'a, V: Width, H: Hook> {
 ///
 /// # Errors
 /// [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn components<V: Width, H: Hook>(graph: &Graph<V>, joining: Joining, setup: &Setup<H>) -> Result<Components<V>> {
+pub fn components<V: Width, H: Hook>(
+    graph: &Graph<V>,
+    joining: Joining,
+    setup: &Setup<H>,
+) -> Result<Components<V>> {
     let mut labels = setup.pages.zeroed::<V>(Array::Property, graph.vertices())?;
-    let work =
-        Work { graph, labels: cells(&mut labels), rounds: Rounds::default(), hook: setup.hook };
+    let work = Work { graph, labels: cells(&mut labels), rounds: Rounds::default(), hook: setup.hook };
     setup.team.run(|worker| match joining {
         Joining::Afforest => work.afforest(&worker),
         Joining::ShiloachVishkin => work.shiloach_vishkin(&worker),
@@ -199,9 +202,13 @@ impl<V: Width> Components<V> {
             }
             while let Some(at) = way.pop() {
                 let rows = [&graph.out, graph.incoming()];
-                for &to in rows[..=usize::from(graph.is_directed())].iter().flat_map(|csr| csr.neighbours(at)) {
+                for &to in rows[..=usize::from(graph.is_directed())].iter().flat_map(|csr| csr.neighbours(at))
+                {
                     if self.labels[to.at()] != label {
-                        return Err(format!("an edge from {at} in {label} to {to} in {}", self.labels[to.at()]));
+                        return Err(format!(
+                            "an edge from {at} in {label} to {to} in {}",
+                            self.labels[to.at()]
+                        ));
                     }
                     if !std::mem::replace(&mut seen[to.at()], true) {
                         way.push(to.at());

@@ -90,7 +90,11 @@ struct Work<'a, V: Width, H: Hook> {
 ///
 /// # Errors
 /// [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn pagerank<V: Width, H: Hook>(graph: &Graph<V>, iterations: Iterations, setup: &Setup<H>) -> Result<PageRank<V>> {
+pub fn pagerank<V: Width, H: Hook>(
+    graph: &Graph<V>,
+    iterations: Iterations,
+    setup: &Setup<H>,
+) -> Result<PageRank<V>> {
     let vertices = graph.vertices();
     let zeroed = || setup.pages.zeroed::<V>(Array::Property, vertices);
     let (mut ranks, mut shares) = (zeroed()?, zeroed()?);
