@@ -12,6 +12,8 @@ pub struct Csr<V: Width> {
     pub(crate) edges: HugeVec<V>,
     /// As many as edges, or none.
     pub(crate) weights: HugeVec<V>,
+    /// The largest weight; 0 without.
+    pub(crate) heaviest: V,
 }
 
 impl<V: Width> Csr<V> {

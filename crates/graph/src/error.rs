@@ -54,6 +54,9 @@ pub enum GraphError {
         /// Now.
         available: Bytes,
     },
+    /// A kernel that needs edges without a direction.
+    #[error("the graph is directed; build it with --symmetrize")]
+    Directed,
     /// A kernel that needs weights.
     #[error("the graph has no weights")]
     Unweighted,

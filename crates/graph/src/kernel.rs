@@ -1,15 +1,23 @@
 //! What is computed on graphs. Each kernel in a file of its own, with its verifier.
 
+mod betweenness;
 mod bfs;
 mod bitmap;
 mod components;
+mod diameter;
 mod pagerank;
 mod queue;
 mod rounds;
+mod sssp;
+mod triangles;
 
+pub use betweenness::{Betweenness, betweenness};
 pub use bfs::{Bfs, Direction, bfs};
 pub use components::{Components, Joining, components};
+pub use diameter::{Diameter, Looking, diameter};
 pub use pagerank::{Dangling, Iterations, PageRank, Sweep, pagerank};
+pub use sssp::{Distances, Stepping, sssp};
+pub use triangles::triangles;
 
 use crate::hook::Hook;
 use crate::{PagePlan, Team};

@@ -98,8 +98,8 @@ impl Worker<'_> {
             self.barrier.round.store(round.wrapping_add(1), Release);
             return;
         }
-        /// About 50 µs, longer than a round with little in it.
-        const SPINS: u32 = 10_000;
+        /// About 20 µs, longer than a round with little in it.
+        const SPINS: u32 = 400;
         let mut spins = 0;
         while self.barrier.round.load(Relaxed) == round {
             if spins < SPINS {

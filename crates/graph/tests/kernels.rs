@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use hugepilot_graph::kernel::{
-    Dangling, Direction, Iterations, Joining, Setup, Sweep, bfs, components, pagerank,
+    Dangling, Direction, Iterations, Joining, Looking, Setup, Stepping, Sweep, betweenness, bfs, components,
+    diameter, pagerank, sssp, triangles,
 };
-use hugepilot_graph::{Build, EdgeList, Graph, Kronecker, PagePlan, Rng, Team, Uniform, Width};
+use hugepilot_graph::{Build, Edge, EdgeList, Graph, Kronecker, PagePlan, Rng, Team, Uniform, Width};
 use proptest::prelude::*;
 
 fn graph<V: Width>(list: &EdgeList, directed: bool) -> Graph<V> {
@@ -124,6 +125,99 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
     }
 }
 
+/// Bellman and Ford over the list of edges, until nothing changes.
+fn check_sssp<V: Width>(list: &EdgeList, directed: bool, source: u64, threads: usize) {
+    let weight = |from: u64, to: u64| (from.min(to) * 31 + from.max(to) * 17) % 97 + 1;
+    let edges = list.edges.iter().map(|edge| Edge { weight: weight(edge.from, edge.to), ..*edge }).collect();
+    let list = EdgeList { vertices: list.vertices, edges, weighted: true };
+    let mut expected = vec![u64::MAX; list.vertices as usize];
+    expected[source as usize] = 0;
+    loop {
+        let mut changed = false;
+        for &Edge { from, to, weight } in &list.edges {
+            for (from, to) in [(from, to), if directed { (from, to) } else { (to, from) }] {
+                let way = expected[from as usize].saturating_add(weight);
+                if way < expected[to as usize] {
+                    (expected[to as usize], changed) = (way, true);
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    let graph: Graph<V> = graph(&list, directed);
+    let source = V::new(source as usize);
+    for stepping in [Stepping::Delta(1), Stepping::Delta(13), Stepping::Delta(100_000), Stepping::BellmanFord]
+    {
+        let found = sssp(&graph, source, stepping, &setup(threads)).unwrap();
+        found.verify(&graph, source).unwrap();
+        for (far, &expected) in found.distances.iter().zip(&expected) {
+            assert_eq!(if *far == V::NONE { u64::MAX } else { far.at() as u64 }, expected, "{stepping:?}");
+        }
+    }
+}
+
+/// Each three vertices asked; each pair's distance.
+fn check_triangles_and_diameter<V: Width>(list: &EdgeList, threads: usize) {
+    let graph: Graph<V> = graph(list, false);
+    let joined = |a: usize, b: usize| graph.out.neighbours(a).contains(&V::new(b));
+    let mut count = 0;
+    for a in 0..graph.vertices() {
+        for b in 0..a {
+            if joined(a, b) {
+                count += (0..b).filter(|&c| joined(a, c) && joined(b, c)).count() as u64;
+            }
+        }
+    }
+    assert_eq!(triangles(&graph, &setup(threads)).unwrap(), count);
+    let most = |v: u64| distances(list, false, v).into_iter().flatten().max().unwrap();
+    let longest = (0..list.vertices).map(most).max().unwrap() as usize;
+    let sweeps = diameter(&graph, V::new(0), Looking::Sweeps, &setup(threads)).unwrap().lower_bound;
+    assert!(sweeps <= longest && sweeps >= most(0) as usize, "{sweeps} of {longest}");
+    // 64 sources are all vertices of a small graph.
+    let multi = diameter(&graph, V::new(0), Looking::Multi, &setup(threads)).unwrap().lower_bound;
+    assert!(multi <= longest && (list.vertices > 64 || multi == longest), "{multi} of {longest}");
+}
+
+/// By counting ways between all pairs: σ(s,v)·σ(v,t)/σ(s,t) where v is on the way.
+fn check_betweenness<V: Width>(list: &EdgeList, directed: bool, threads: usize) {
+    let graph: Graph<V> = graph(list, directed);
+    let count = graph.vertices();
+    let far: Vec<_> = (0..count).map(|v| distances(list, directed, v as u64)).collect();
+    let mut ways = vec![vec![0.0; count]; count];
+    for s in 0..count {
+        let mut order: Vec<usize> = (0..count).filter(|&v| far[s][v].is_some()).collect();
+        order.sort_by_key(|&v| far[s][v]);
+        ways[s][s] = 1.0;
+        for &v in &order {
+            for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
+                if far[s][to] == far[s][v].map(|far| far + 1) {
+                    ways[s][to] += ways[s][v];
+                }
+            }
+        }
+    }
+    let sources: Vec<V> = (0..count).map(V::new).collect();
+    let found = betweenness(&graph, &sources, &setup(threads)).unwrap();
+    found.verify(&graph, &sources).unwrap();
+    for v in 0..count {
+        let mut expected = 0.0;
+        for s in (0..count).filter(|&s| s != v) {
+            for t in (0..count).filter(|&t| t != v && t != s) {
+                if let (Some(a), Some(b), Some(all)) = (far[s][v], far[v][t], far[s][t]) {
+                    expected += if a + b == all { ways[s][v] * ways[v][t] / ways[s][t] } else { 0.0 };
+                }
+            }
+        }
+        assert!(
+            (found.score(v) - expected).abs() <= 1e-3 * expected.max(1.0),
+            "{v}: {} {expected}",
+            found.score(v)
+        );
+    }
+}
+
 prop_compose! {
     fn any_list()(vertices in 1u64..50, ends in prop::collection::vec((any::<u64>(), any::<u64>()), 0..150)) -> EdgeList {
         EdgeList::new(vertices, ends.into_iter().map(|(from, to)| (from % vertices, to % vertices)))
@@ -142,6 +236,11 @@ proptest! {
         check_components::<u64>(&list, directed, threads);
         check_pagerank::<u32>(&list, directed, threads, 1e-4);
         check_pagerank::<u64>(&list, directed, threads, 1e-9);
+        check_sssp::<u32>(&list, directed, source, threads);
+        check_sssp::<u64>(&list, directed, source, threads);
+        check_triangles_and_diameter::<u32>(&list, threads);
+        check_betweenness::<u32>(&list, directed, threads);
+        check_betweenness::<u64>(&list, directed, threads);
     }
 }
 
@@ -166,6 +265,7 @@ fn adversarial_graphs() {
         for directed in [false, true] {
             for source in [0, list.vertices - 1] {
                 check_bfs::<u32>(&list, directed, source, 3);
+                check_sssp::<u32>(&list, directed, source, 3);
             }
             check_components::<u32>(&list, directed, 3);
             check_pagerank::<u64>(&list, directed, 2, 1e-9);
@@ -207,6 +307,36 @@ fn generated_graphs() {
         parts.verify(graph).unwrap();
         assert_eq!(parts.largest(), found.reached());
     }
+}
+
+/// Cycles, stars, hypercubes and grids, whose answers are formulas.
+#[test]
+fn closed_forms() {
+    let cycle = |n: u64| EdgeList::new(n, (0..n).map(move |v| (v, (v + 1) % n)));
+    let all = |graph: &Graph<u64>| (0..graph.vertices() as u64).collect::<Vec<_>>();
+    for n in [5u64, 8, 31, 100] {
+        let graph: Graph<u64> = graph(&cycle(n), false);
+        let expected = if n % 2 == 1 { (n - 1) * (n - 3) / 4 } else { (n - 2) * (n - 2) / 4 } as f64;
+        let found = betweenness(&graph, &all(&graph), &setup(2)).unwrap();
+        assert!((0..n as usize).all(|v| (found.score(v) - expected).abs() < 1e-9), "{n}: {}", found.score(0));
+        assert_eq!(diameter(&graph, 3, Looking::Sweeps, &setup(2)).unwrap().lower_bound as u64, n / 2);
+    }
+    let leaves = 50;
+    let star: Graph<u64> = graph(&EdgeList::new(leaves + 1, (1..=leaves).map(|v| (0, v))), false);
+    let found = betweenness(&star, &all(&star), &setup(2)).unwrap();
+    assert_eq!((found.score(0), found.score(7)), ((leaves * (leaves - 1)) as f64, 0.0));
+    assert_eq!(triangles(&star, &setup(2)).unwrap(), 0);
+    let dimensions = 8;
+    let edges = (0..1u64 << dimensions).flat_map(|v| (0..dimensions).map(move |bit| (v, v ^ (1 << bit))));
+    let cube: Graph<u64> = graph(&EdgeList::new(1 << dimensions, edges), false);
+    let found = betweenness(&cube, &all(&cube), &setup(2)).unwrap();
+    let expected = (dimensions * (1 << (dimensions - 1)) - ((1 << dimensions) - 1)) as f64;
+    assert!((0..1 << dimensions).all(|v| (found.score(v) - expected).abs() < 1e-9));
+    let levels = bfs(&cube, 77, Direction::Optimizing, &setup(2)).unwrap().levels;
+    assert_eq!(levels, [1, 8, 28, 56, 70, 56, 28, 8, 1]);
+    let complete: Graph<u64> =
+        graph(&EdgeList::new(40, (0..40).flat_map(|a| (0..a).map(move |b| (a, b)))), false);
+    assert_eq!(triangles(&complete, &setup(3)).unwrap(), 40 * 39 * 38 / 6);
 }
 
 /// A verifier that says yes to everything is none.

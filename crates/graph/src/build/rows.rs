@@ -139,7 +139,8 @@ impl<V: Width> Rows<V> {
         }
         self.edges.truncate(next);
         self.weights.truncate(next);
-        Ok(Csr { offsets: self.offsets, edges: self.edges, weights: self.weights })
+        let heaviest = self.weights.iter().copied().max().unwrap_or_default();
+        Ok(Csr { offsets: self.offsets, edges: self.edges, weights: self.weights, heaviest })
     }
 }
 

@@ -313,7 +313,7 @@ impl<V: Width> Bfs<V> {
     }
 
     /// How far each vertex is by its parents; `u32::MAX` for who has none.
-    fn distances(&self, source: V) -> std::result::Result<Vec<u32>, String> {
+    pub(super) fn distances(&self, source: V) -> std::result::Result<Vec<u32>, String> {
         let mut distances = vec![u32::MAX; self.parents.len()];
         if self.parents[source.at()] != source {
             return Err(format!("the source has the parent {}", self.parents[source.at()]));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use hugepilot_alloc::HugeVec;
 
@@ -33,6 +33,19 @@ impl Bitmap {
     #[inline]
     pub(super) fn set(&self, i: usize) {
         self.0[i / WORD].fetch_or(1 << (i % WORD), Relaxed);
+    }
+
+    /// Sets a bit. True if it was clear; if it was not, whoever clears it sees what this thread wrote before.
+    #[inline]
+    pub(super) fn claim(&self, i: usize) -> bool {
+        let bit = 1 << (i % WORD);
+        self.0[i / WORD].fetch_or(bit, AcqRel) & bit == 0
+    }
+
+    /// Clears a bit, and sees what those wrote who claimed it.
+    #[inline]
+    pub(super) fn clear_bit(&self, i: usize) {
+        self.0[i / WORD].fetch_and(!(1 << (i % WORD)), AcqRel);
     }
 
     /// Sets a word, which no other thread writes.

@@ -33,6 +33,11 @@ impl<V: Width> Queue<V> {
         &self.items
     }
 
+    /// Forgets all. For one worker, between two barriers.
+    pub(super) fn empty(&self) {
+        self.end.store(0, Relaxed);
+    }
+
     pub(super) fn found(&self) -> Found<'_, V> {
         Found { queue: self, items: Vec::with_capacity(KEPT) }
     }
