@@ -28,6 +28,22 @@ pub enum GraphError {
         /// What was there.
         found: String,
     },
+    /// No such order.
+    #[error(
+        "no order is called {found:?}; there are dbg, hub-sort, hub-cluster, sort, random, random:SEED and rcm"
+    )]
+    Order {
+        /// What was there.
+        found: String,
+    },
+    /// New numbers that are not one to one.
+    #[error("vertex {old} has the new number {new}, which another has, too, or which is beyond the last")]
+    Map {
+        /// Its old number.
+        old: u64,
+        /// The new one.
+        new: u64,
+    },
     /// A vertex number beyond the last.
     #[error("vertex {id} in a graph of {vertices}")]
     Vertex {

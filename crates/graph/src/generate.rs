@@ -10,6 +10,7 @@ pub use grid::Grid;
 pub use kronecker::{Kronecker, Rng};
 pub use uniform::Uniform;
 
+pub(crate) use self::permutation::Permutation;
 use self::twister::Twister;
 
 /// The seed of the GAP benchmark suite.

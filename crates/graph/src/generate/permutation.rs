@@ -2,9 +2,10 @@
 
 /// A one-to-one map of the numbers below a power of two.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Permutation {
+pub(crate) struct Permutation {
     mask: u64,
     shift: u32,
+    seed: u64,
 }
 
 /// Odd, so that multiplying by them is one-to-one: the first digits of π, e and √2, their last bit set.
@@ -12,16 +13,21 @@ const FACTORS: [u64; 3] = [0x3243_F6A8_885A_308D, 0x2B7E_1516_28AE_D2A7, 0x16A0_
 
 impl Permutation {
     /// Of the numbers of `bits` bits.
-    pub(super) const fn new(bits: u32) -> Self {
-        Self { mask: (1 << bits) - 1, shift: if bits < 2 { 1 } else { bits / 2 } }
+    pub(crate) const fn new(bits: u32) -> Self {
+        Self::seeded(bits, 0)
+    }
+
+    /// Another one for each seed.
+    pub(crate) const fn seeded(bits: u32, seed: u64) -> Self {
+        Self { mask: (1 << bits) - 1, shift: if bits < 2 { 1 } else { bits / 2 }, seed }
     }
 
     /// Each step is one-to-one: an odd factor, and high bits onto low ones.
     #[inline]
-    pub(super) const fn of(self, mut number: u64) -> u64 {
+    pub(crate) const fn of(self, mut number: u64) -> u64 {
         let mut i = 0;
         while i < FACTORS.len() {
-            number = number.wrapping_mul(FACTORS[i]).wrapping_add(FACTORS[i] >> 32) & self.mask;
+            number = number.wrapping_mul(FACTORS[i]).wrapping_add((FACTORS[i] >> 32) ^ self.seed) & self.mask;
             number ^= number >> self.shift;
             i += 1;
         }
