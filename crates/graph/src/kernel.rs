@@ -8,6 +8,7 @@ mod diameter;
 mod pagerank;
 mod queue;
 mod rounds;
+mod spent;
 mod sssp;
 mod triangles;
 
@@ -16,6 +17,7 @@ pub use bfs::{Bfs, Direction, bfs};
 pub use components::{Components, Joining, components};
 pub use diameter::{Diameter, Looking, diameter};
 pub use pagerank::{Dangling, Iterations, PageRank, Sweep, pagerank};
+pub use spent::{Held, Spent};
 pub use sssp::{Distances, Stepping, sssp};
 pub use triangles::triangles;
 

@@ -9,6 +9,7 @@ use super::Setup;
 use super::bitmap::WORD;
 use super::queue::Queue;
 use super::rounds::Rounds;
+use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, GraphError, Result, Width, Worker};
@@ -18,6 +19,8 @@ use crate::{Array, Graph, GraphError, Result, Width, Worker};
 pub struct Betweenness<V: Width> {
     /// As bits of [`Width::Real`], for each vertex the sum over all sources: ways that begin or end at it do not count.
     pub scores: HugeVec<V>,
+    /// What it took, for all sources; the first touch is of those properties that each source begins anew.
+    pub spent: Spent,
 }
 
 /// Vertices in a piece of work.
@@ -37,6 +40,7 @@ struct Work<'a, V: Width, H: Hook> {
     queue: Queue<V>,
     rounds: Rounds,
     hook: H,
+    watch: Watch,
 }
 
 /// From each of `sources` to all. Three words and eight bytes per vertex and a bit per edge; each source reads each edge twice.
@@ -52,6 +56,7 @@ pub fn betweenness<V: Width, H: Hook>(
     if let Some(source) = sources.iter().find(|source| source.at() >= vertices) {
         return Err(GraphError::Vertex { id: source.at() as u64, vertices: vertices as u64 });
     }
+    let watch = Watch::start();
     let property = || setup.pages.zeroed::<V>(Array::Property, vertices);
     let (mut levels, mut handed, mut scores) = (property()?, property()?, property()?);
     let mut ways = setup.pages.zeroed::<u64>(Array::Property, vertices)?;
@@ -66,14 +71,22 @@ pub fn betweenness<V: Width, H: Hook>(
         queue: Queue::new(vertices, &setup.pages)?,
         rounds: Rounds::default(),
         hook: setup.hook,
+        watch,
     };
+    work.watch.allocated();
     setup.team.run(|worker| {
         let mut round = 0;
         for &source in sources {
             work.from(&worker, source, &mut round);
         }
     });
-    Ok(Betweenness { scores })
+    let mut spent = work.watch.stop();
+    spent.arrays =
+        vec![work.queue.held()?, Held::look(Array::Worklist, &nearer)?, Held::look(Array::Property, &ways)?];
+    for values in [&levels, &handed, &scores] {
+        spent.arrays.push(Held::look(Array::Property, values)?);
+    }
+    Ok(Betweenness { scores, spent })
 }
 
 impl<V: Width, H: Hook> Work<'_, V, H> {
@@ -106,6 +119,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         });
         self.nearer[worker.part(self.nearer.len())].iter().for_each(|bits| bits.set(0));
         worker.meet();
+        self.watch.touched();
         if worker.id == 0 {
             self.levels[source.at()].set(V::default());
             self.ways[source.at()].set(1f64.to_bits());

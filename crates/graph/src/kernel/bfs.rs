@@ -10,6 +10,7 @@ use super::Setup;
 use super::bitmap::{Bitmap, WORD};
 use super::queue::Queue;
 use super::rounds::Rounds;
+use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::width::Cell;
 use crate::{Array, Graph, GraphError, Result, Width, Worker};
@@ -32,6 +33,8 @@ pub struct Bfs<V: Width> {
     pub parents: HugeVec<V>,
     /// How many vertices are at each distance from the source, itself the first.
     pub levels: Vec<usize>,
+    /// What it took.
+    pub spent: Spent,
 }
 
 impl<V: Width> Bfs<V> {
@@ -60,6 +63,7 @@ struct Search<'a, V: Width, H: Hook> {
     rounds: Rounds,
     hook: H,
     direction: Direction,
+    watch: Watch,
 }
 
 /// From `source` to all that can be reached from it. Work grows with their edges; two words per vertex, and two bits.
@@ -81,6 +85,7 @@ pub fn bfs<V: Width, H: Hook>(
         let bits = 8 * u32::try_from(size_of::<V>()).unwrap_or(0) - 1;
         return Err(GraphError::Width { what: "vertices", count: vertices as u64, bits });
     }
+    let watch = Watch::start();
     let mut parents = setup.pages.zeroed::<V>(Array::Property, vertices)?;
     let bits = match direction {
         Direction::Optimizing => vertices,
@@ -94,9 +99,17 @@ pub fn bfs<V: Width, H: Hook>(
         rounds: Rounds::default(),
         hook: setup.hook,
         direction,
+        watch,
     };
+    search.watch.allocated();
     let mut found = setup.team.run(|worker| search.work(&worker, source));
-    Ok(Bfs { parents, levels: found.swap_remove(0) })
+    let mut spent = search.watch.stop();
+    spent.arrays.push(search.queue.held()?);
+    for bits in &search.bits {
+        spent.arrays.push(bits.held()?);
+    }
+    spent.arrays.push(Held::look(Array::Property, &parents)?);
+    Ok(Bfs { parents, levels: found.swap_remove(0), spent })
 }
 
 /// What a level is kept in.
@@ -183,6 +196,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
             }
         });
         worker.meet();
+        self.watch.touched();
         if worker.id == 0 {
             self.parents[source.at()].set(source);
             let mut found = self.queue.found();

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use hugepilot_alloc::HugeVec;
 
+use super::spent::Held;
 use crate::{Array, PagePlan, Result};
 
 /// Bits that threads share.
@@ -18,6 +19,11 @@ impl Bitmap {
     /// All clear.
     pub(super) fn new(len: usize, pages: &PagePlan) -> Result<Self> {
         Ok(Self(pages.zeroed(Array::Worklist, len.div_ceil(WORD))?))
+    }
+
+    /// On which pages it is.
+    pub(super) fn held(&self) -> Result<Held> {
+        Held::look(Array::Worklist, &self.0)
     }
 
     pub(super) fn words(&self) -> usize {

@@ -4,6 +4,7 @@ use hugepilot_alloc::{HugeVec, Plain, cells};
 
 use super::Setup;
 use super::rounds::Rounds;
+use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::width::Cell;
 use crate::{Array, Graph, Result, Width, Worker};
@@ -24,6 +25,8 @@ pub enum Joining {
 pub struct Components<V: Width> {
     /// The least vertex of the component.
     pub labels: HugeVec<V>,
+    /// What it took.
+    pub spent: Spent,
 }
 
 /// Vertices in a piece of work.
@@ -38,6 +41,7 @@ struct Work<'a, V: Width, H: Hook> {
     labels: &'a [<V as Plain>::Cell],
     rounds: Rounds,
     hook: H,
+    watch: Watch,
 }
 
 /// One word per vertex; Afforest reads most edges of the largest component never.
@@ -49,13 +53,17 @@ pub fn components<V: Width, H: Hook>(
     joining: Joining,
     setup: &Setup<H>,
 ) -> Result<Components<V>> {
+    let watch = Watch::start();
     let mut labels = setup.pages.zeroed::<V>(Array::Property, graph.vertices())?;
-    let work = Work { graph, labels: cells(&mut labels), rounds: Rounds::default(), hook: setup.hook };
+    let work = Work { graph, labels: cells(&mut labels), rounds: Rounds::default(), hook: setup.hook, watch };
+    work.watch.allocated();
     setup.team.run(|worker| match joining {
         Joining::Afforest => work.afforest(&worker),
         Joining::ShiloachVishkin => work.shiloach_vishkin(&worker),
     });
-    Ok(Components { labels })
+    let mut spent = work.watch.stop();
+    spent.arrays.push(Held::look(Array::Property, &labels)?);
+    Ok(Components { labels, spent })
 }
 
 impl<V: Width, H: Hook> Work<'_, V, H> {
@@ -76,6 +84,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         let mut round = 0;
         let out = &self.graph.out;
         self.each(worker, &mut round, |v| self.labels[v.at()].set(v));
+        self.watch.touched();
         for nth in 0..FIRST {
             self.each(worker, &mut round, |v| {
                 if let Some(&to) = out.neighbours(v.at()).get(nth) {
@@ -143,6 +152,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     fn shiloach_vishkin(&self, worker: &Worker) {
         let mut round = 0;
         self.each(worker, &mut round, |v| self.labels[v.at()].set(v));
+        self.watch.touched();
         loop {
             let turn = self.rounds.turn(worker, round);
             let mut changes = 0;

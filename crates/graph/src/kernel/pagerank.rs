@@ -9,6 +9,7 @@ use hugepilot_alloc::{HugeVec, Plain, cells};
 
 use super::Setup;
 use super::rounds::Rounds;
+use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Result, Width, Worker};
@@ -65,6 +66,8 @@ pub struct PageRank<V: Width> {
     pub iterations: usize,
     /// By how much the ranks changed in the last, in sum.
     pub residual: f64,
+    /// What it took.
+    pub spent: Spent,
 }
 
 /// Vertices in a piece of work.
@@ -84,6 +87,7 @@ struct Work<'a, V: Width, H: Hook> {
     rounds: Rounds,
     hook: H,
     iterations: Iterations,
+    watch: Watch,
 }
 
 /// Ranks by power iteration. Two words per vertex, three for Jacobi; an iteration reads each edge once.
@@ -95,31 +99,38 @@ pub fn pagerank<V: Width, H: Hook>(
     iterations: Iterations,
     setup: &Setup<H>,
 ) -> Result<PageRank<V>> {
-    let vertices = graph.vertices();
+    let (vertices, watch) = (graph.vertices(), Watch::start());
     let zeroed = || setup.pages.zeroed::<V>(Array::Property, vertices);
     let (mut ranks, mut shares) = (zeroed()?, zeroed()?);
     let mut other = match iterations.sweep {
         Sweep::Jacobi => zeroed()?,
         Sweep::GaussSeidel => HugeVec::new(*shares.asked()),
     };
-    let shares = cells(&mut shares);
+    let of_all = cells(&mut shares);
     let work = Work {
         graph,
         ranks: cells(&mut ranks),
-        shares: [shares, if other.is_empty() { shares } else { cells(&mut other) }],
+        shares: [of_all, if other.is_empty() { of_all } else { cells(&mut other) }],
         sums: Mutex::default(),
         rounds: Rounds::default(),
         hook: setup.hook,
         iterations,
+        watch,
     };
+    work.watch.allocated();
     let mut done = setup.team.run(|worker| work.work(&worker));
     let (iterations, residual) = done.swap_remove(0);
-    Ok(PageRank { ranks, iterations, residual })
+    let mut spent = work.watch.stop();
+    for values in [&ranks, &shares, &other] {
+        spent.arrays.push(Held::look(Array::Property, values)?);
+    }
+    Ok(PageRank { ranks, iterations, residual, spent })
 }
 
 impl<V: Width, H: Hook> Work<'_, V, H> {
     fn work(&self, worker: &Worker) -> (usize, f64) {
         let mut dangling = self.begin(worker);
+        self.watch.touched();
         for iteration in 1..=self.iterations.most {
             let [change, next] = self.iterate(worker, iteration, dangling);
             dangling = next;

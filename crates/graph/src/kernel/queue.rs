@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::{HugeVec, Plain};
 
+use super::spent::Held;
 use crate::width::Cell;
 use crate::{Array, PagePlan, Result, Width};
 
@@ -36,6 +37,11 @@ impl<V: Width> Queue<V> {
     /// Forgets all. For one worker, between two barriers.
     pub(super) fn empty(&self) {
         self.end.store(0, Relaxed);
+    }
+
+    /// On which pages it is.
+    pub(super) fn held(&self) -> Result<Held> {
+        Held::look(Array::Worklist, &self.items)
     }
 
     pub(super) fn found(&self) -> Found<'_, V> {

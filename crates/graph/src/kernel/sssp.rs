@@ -18,6 +18,7 @@ use super::Setup;
 use super::bitmap::Bitmap;
 use super::queue::Queue;
 use super::rounds::Rounds;
+use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::width::Cell;
 use crate::{Array, Graph, GraphError, Pieces, Result, Width, Worker};
@@ -37,6 +38,8 @@ pub enum Stepping {
 pub struct Distances<V: Width> {
     /// From the source; [`Width::NONE`] for who is not reached, and who is as far as that or farther.
     pub distances: HugeVec<V>,
+    /// What it took.
+    pub spent: Spent,
 }
 
 /// A search under way.
@@ -45,6 +48,7 @@ struct Search<'a, V: Width, H: Hook> {
     distances: &'a [<V as Plain>::Cell],
     rounds: Rounds,
     hook: H,
+    watch: Watch,
 }
 
 /// Vertices in a piece of work.
@@ -69,21 +73,34 @@ pub fn sssp<V: Width, H: Hook>(
     if graph.out.edges() > 0 && !graph.out.is_weighted() {
         return Err(GraphError::Unweighted);
     }
+    let watch = Watch::start();
     let mut distances = setup.pages.zeroed::<V>(Array::Property, vertices)?;
-    let search =
-        Search { graph, distances: cells(&mut distances), rounds: Rounds::default(), hook: setup.hook };
+    let search = Search {
+        graph,
+        distances: cells(&mut distances),
+        rounds: Rounds::default(),
+        hook: setup.hook,
+        watch,
+    };
+    let mut spent;
     match stepping {
         Stepping::Delta(delta) => {
+            search.watch.allocated();
             let shared = Shared::new(setup.team.threads());
             setup.team.run(|worker| search.delta(&worker, source, delta.max(1), &shared));
+            spent = search.watch.stop();
         }
         Stepping::BellmanFord => {
             let queues = [Queue::new(vertices, &setup.pages)?, Queue::new(vertices, &setup.pages)?];
             let waiting = Bitmap::new(vertices, &setup.pages)?;
+            search.watch.allocated();
             setup.team.run(|worker| search.bellman_ford(&worker, source, &queues, &waiting));
+            spent = search.watch.stop();
+            spent.arrays = vec![queues[0].held()?, queues[1].held()?, waiting.held()?];
         }
     }
-    Ok(Distances { distances })
+    spent.arrays.push(Held::look(Array::Property, &distances)?);
+    Ok(Distances { distances, spent })
 }
 
 /// What threads share in delta-stepping: of each round, the vertices of the bucket, as each thread found them.
@@ -128,6 +145,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
             self.distances[range].iter().for_each(|distance| distance.set(V::NONE));
         });
         worker.meet();
+        self.watch.touched();
         if worker.id == 0 {
             self.distances[source.at()].set(V::default());
         }
