@@ -24,6 +24,7 @@ mod hook;
 pub mod kernel;
 mod pages;
 mod reorder;
+pub mod run;
 mod source;
 mod team;
 mod width;
