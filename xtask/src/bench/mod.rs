@@ -52,7 +52,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "fairness",
-        about: "do several programs become slower alike when they are de-bloated? [RUNS=8] [SIZE=2GiB] [GROUP|ORDER…]",
+        about: "do several programs become slower alike when they are de-bloated? [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]",
         run: fairness::run,
     },
     Bench {
