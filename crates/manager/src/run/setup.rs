@@ -59,7 +59,7 @@ impl Setup {
         let path = find(&name)
             .map_err(|source| ManagerError::Start { program: name.to_string_lossy().into_owned(), source })?;
         let obstacles = program::obstacles(&path);
-        let environment = Environment::of(std::env::vars_os());
+        let environment = Environment::ours(root);
         let mut setup =
             Self { mode, path, environment, thp: Thp::Inherit, promote: false, library: None, obstacles };
         setup.obstacles.fragmented = fragmented(root);
