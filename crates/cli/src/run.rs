@@ -8,20 +8,20 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use hugepilot_kernel::Signals;
+use hugepilot_kernel::{Signals, ending_signals, fault_signals};
 use hugepilot_manager::run::{Control, RunOptions, run as run_program};
 use hugepilot_record::run::Mode;
 use hugepilot_report::{json, run_text};
 use hugepilot_units::Bytes;
-use signal_hook::consts::{
-    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
-};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use crate::recover;
 
 /// What is passed on to the program, and that it changed.
-const PASSED_ON: [i32; 11] =
-    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGCHLD];
+fn passed_on() -> Vec<i32> {
+    const STOPS: [i32; 5] = [SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGCHLD];
+    ending_signals().into_iter().chain(fault_signals()).chain(STOPS).collect()
+}
 
 pub(crate) const MODES: &str = "\
 MODES:
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     );
     recover::pending();
     // Before any thread is started, so that they come to nobody else.
-    let signals = Signals::take(&PASSED_ON).context("cannot wait for signals")?;
+    let signals = Signals::take(&passed_on()).context("cannot wait for signals")?;
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
     let control = Control { signals: Some(&signals), ..Control::default() };
     // What cannot be written should be known before the program is started.
