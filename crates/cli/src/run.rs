@@ -34,7 +34,8 @@ MODES:
   mimalloc     mimalloc in front of the program's malloc, as it comes
   mimalloc-2m  the same on 2 MiB pages: of the pool, or else transparent ones
   mimalloc-1g  the same on 1 GiB pages of the pool
-  ours         hugepilot's own allocator";
+  ours         hugepilot's own allocator
+  ours-base    the same on base pages, to tell the gain of its pages from its own";
 
 /// Run a program with chosen pages, and say at its end whether that took effect, and if not, why
 ///

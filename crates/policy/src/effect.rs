@@ -12,8 +12,13 @@ pub fn effect(mode: Mode, run: &Run, obstacles: &Obstacles) -> Effect {
     if mode == Mode::Base {
         return without_huge_pages(peak);
     }
-    if mode == Mode::Mimalloc && !obstacles.not_preloaded && obstacles.out_of_reach.is_none() {
+    let serves = !obstacles.not_preloaded && obstacles.out_of_reach.is_none();
+    if mode == Mode::Mimalloc && serves {
         return yes(format!("mimalloc serves it, with {}", seen(peak)));
+    }
+    if mode == Mode::OursBase && serves {
+        let effect = without_huge_pages(peak);
+        return Effect { reason: format!("our allocator serves it; {}", effect.reason), ..effect };
     }
     if wanted(mode, peak) > Bytes::ZERO {
         return yes(seen(peak));
@@ -42,7 +47,7 @@ fn without_huge_pages(peak: &Peak) -> Effect {
 /// Memory on the pages that `mode` is for.
 fn wanted(mode: Mode, peak: &Peak) -> Bytes {
     match mode {
-        Mode::Base | Mode::Mimalloc => Bytes::ZERO,
+        Mode::Base | Mode::OursBase | Mode::Mimalloc => Bytes::ZERO,
         Mode::Thp | Mode::Advised | Mode::GlibcThp => peak.huge_peak_bytes,
         Mode::Hugetlb => peak.hugetlb_2m_peak_bytes,
         Mode::Hugetlb1g | Mode::Mimalloc1g => peak.hugetlb_1g_peak_bytes,
@@ -183,6 +188,7 @@ mod tests {
             (Mode::Mimalloc2m, [false, true, true, false]),
             (Mode::Mimalloc1g, [false, false, false, true]),
             (Mode::Ours, [false, true, true, false]),
+            (Mode::OursBase, [true, false, true, true]),
         ];
         for (mode, wanted) in table {
             let took = [&nothing, &thp(), &small, &large]
@@ -212,7 +218,9 @@ mod tests {
             not_preloaded: true,
             not_promoted: text("no right"),
         };
-        for mode in [Mode::Hugetlb, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Mimalloc, Mode::Ours] {
+        let by_allocator =
+            [Mode::Hugetlb, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Mimalloc, Mode::Ours, Mode::OursBase];
+        for mode in by_allocator {
             let effect = because(mode, &all);
             assert!(effect.reason.contains("it is static") && effect.fix.is_some(), "{mode}: {effect:?}");
         }

@@ -22,7 +22,7 @@ pub use heat::HeatPolicy;
 pub use predict::{
     Calibration, CalibrationPoint, Expected, Share, predict, predict_slowdown, sampled_speedup,
 };
-pub use worth::verdict;
+pub use worth::{confirming_rounds, to_confirm, verdict};
 
 use hugepilot_record::{Budget, Plan, Snapshot};
 

@@ -35,11 +35,13 @@ pub enum Mode {
     Mimalloc1g,
     /// hugepilot's own allocator.
     Ours,
+    /// The same on base pages: what of its gain is not that of its pages.
+    OursBase,
 }
 
 impl Mode {
     /// Each, the one to compare with first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Base,
         Self::Thp,
         Self::Advised,
@@ -50,6 +52,7 @@ impl Mode {
         Self::Mimalloc2m,
         Self::Mimalloc1g,
         Self::Ours,
+        Self::OursBase,
     ];
 
     /// Its name.
@@ -65,6 +68,7 @@ impl Mode {
             Self::Mimalloc2m => "mimalloc-2m",
             Self::Mimalloc1g => "mimalloc-1g",
             Self::Ours => "ours",
+            Self::OursBase => "ours-base",
         }
     }
     /// The pages of a pool that it cannot do without.
@@ -84,7 +88,19 @@ impl Mode {
     }
     /// Whether another allocator is put in front of the program's.
     pub const fn preloads(self) -> bool {
-        matches!(self, Self::Mimalloc | Self::Mimalloc2m | Self::Mimalloc1g | Self::Ours)
+        self.is_ours() || matches!(self, Self::Mimalloc | Self::Mimalloc2m | Self::Mimalloc1g)
+    }
+    /// Whether that one is hugepilot's.
+    pub const fn is_ours(self) -> bool {
+        matches!(self, Self::Ours | Self::OursBase)
+    }
+    /// The mode with the same allocator, told nothing of huge pages.
+    pub const fn without_huge_pages(self) -> Option<Self> {
+        match self {
+            Self::Mimalloc2m | Self::Mimalloc1g => Some(Self::Mimalloc),
+            Self::Ours => Some(Self::OursBase),
+            _ => None,
+        }
     }
     /// Whether the C library's allocator is told what to do, and nothing else is.
     pub const fn tunes_glibc(self) -> bool {

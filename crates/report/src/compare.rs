@@ -119,6 +119,7 @@ mod tests {
                 thp,
                 ModeReport::not_here(Mode::Hugetlb, "the pool is empty".to_owned(), fix),
             ],
+            confirmation: None,
             tlb_reach: Reach { base_bytes: Bytes::mib(8), huge_bytes: Bytes::gib(2), assumed: false },
             counters_unavailable: Some("no PMU".to_owned()),
             stalls_unavailable: None,

@@ -30,7 +30,7 @@ pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Refusal>
                 .fixed_by("name the shared library itself, such as libmimalloc.so.2")),
         };
     }
-    if mode == Mode::Ours {
+    if mode.is_ours() {
         let beside = std::env::current_exe()
             .ok()
             .and_then(|exe| Some(fs::canonicalize(exe).ok()?.parent()?.to_owned()));
