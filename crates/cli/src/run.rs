@@ -78,7 +78,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         "{} preloads nothing: leave --library out, or choose one of the modes that do",
         args.pages
     );
-    recover::pending();
+    // A pool that a killed run had raised is no matter of a mode without one.
+    if args.pages.uses_pool().is_some() {
+        recover::pending();
+    }
     // Before any thread is started, so that they come to nobody else.
     let signals = Signals::take(&passed_on()).context("cannot wait for signals")?;
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if let Some(Err(error)) = file.map(|mut file| file.write_all(json(&report).as_bytes())) {
         let _ = writeln!(stderr, "hugepilot: the report is not complete: {error}");
     }
-    if !args.quiet || !report.effect.took_effect || !report.warnings.is_empty() {
+    if !args.quiet || report.effect.took_effect != Some(true) || !report.warnings.is_empty() {
         let _ = write!(stderr, "{}", run_text(&report));
     }
     Ok(ExitCode::from(u8::try_from(report.run.ending.code()).unwrap_or(u8::MAX)))

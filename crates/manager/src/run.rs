@@ -18,7 +18,7 @@ use hugepilot_kernel::{
     Arrived, Change, Program, Refusal, Root, Signals, Started, Used, ending_signals, proc, stop_with,
     was_ignored,
 };
-use hugepilot_policy::effect;
+use hugepilot_policy::{effect, pool_warning};
 use hugepilot_record::run::{Ending, Mode, Run, RunReport, SCHEMA};
 use hugepilot_units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -109,6 +109,7 @@ pub fn run(
     warnings.extend(guard.map(pool::give_back).unwrap_or_default());
     let (run, obstacles) = watched?;
     warnings.extend(setup.environment.kept.iter().cloned());
+    warnings.extend(pool_warning(options.mode, &run, &obstacles));
     Ok(RunReport {
         schema: SCHEMA.to_owned(),
         command: command.iter().map(|word| proc::printable(word.as_encoded_bytes())).collect(),

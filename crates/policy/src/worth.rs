@@ -91,7 +91,7 @@ fn is_slower(ratio: Ratio) -> bool {
 fn best<'a>(modes: &'a [ModeReport], base: &ModeReport) -> Option<(&'a ModeReport, Ratio)> {
     let had = modes.iter().filter(|mode| {
         !matches!(mode.mode, Mode::Base | Mode::OursBase)
-            && mode.took_effect
+            && mode.took_effect == Some(true)
             && huge(mode) > Bytes::ZERO
             && !breaks(mode, base)
     });
@@ -180,7 +180,7 @@ fn without_huge_pages<'a>(
     ratio: Ratio,
 ) -> Option<(&'a ModeReport, f64)> {
     let control = best.mode.without_huge_pages()?;
-    let plain = modes.iter().find(|mode| mode.mode == control && mode.took_effect)?;
+    let plain = modes.iter().find(|mode| mode.mode == control && mode.took_effect == Some(true))?;
     Some((plain, ratio.median / plain.speedup_over_base?.median))
 }
 

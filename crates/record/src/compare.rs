@@ -23,8 +23,9 @@ pub struct ModeReport {
     pub runs: u32,
     /// Of them, those that did not end with success.
     pub failed_runs: u32,
-    /// Whether memory was on the pages that the mode is for, in at least half of the runs; of `base`: on none.
-    pub took_effect: bool,
+    /// Whether memory was on the pages that the mode is for, in at least half of the runs of which that is known; of `base`: on none.
+    /// `None` where it is known of none.
+    pub took_effect: Option<bool>,
     /// What was seen, or why not.
     pub reason: String,
     /// What to change, as a command where there is one.
@@ -64,7 +65,7 @@ impl ModeReport {
             mode,
             runs: 0,
             failed_runs: 0,
-            took_effect: false,
+            took_effect: Some(false),
             reason,
             fix,
             wall_seconds: None,

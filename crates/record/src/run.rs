@@ -161,6 +161,25 @@ pub struct Obstacles {
     pub not_preloaded: bool,
     /// Why its memory was not put on huge pages from outside.
     pub not_promoted: Option<String>,
+    /// Processes that had memory, it and what it started: those with most of it.
+    pub holders: Vec<Holder>,
+    /// One of them that had pages of a pool and started others.
+    pub pool_parent: Option<String>,
+}
+
+/// A process, and its memory at its peak.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// Its name, control characters escaped.
+    pub name: String,
+    /// All of it, pages of pools included.
+    pub memory: Bytes,
+    /// Anonymous memory on transparent huge pages.
+    pub thp: Bytes,
+    /// On pages of 2 MiB of a pool.
+    pub hugetlb_2m: Bytes,
+    /// On pages of 1 GiB of a pool.
+    pub hugetlb_1g: Bytes,
 }
 
 /// Memory at its peak, of the program and all that it started.
@@ -247,8 +266,9 @@ pub struct Run {
 /// Whether a mode did what it is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Whether memory was on the pages that the mode is for; of `base`: on none.
-    pub took_effect: bool,
+    /// Whether memory was on the pages that the mode is for; of `base`: on none. `None` where it ended too soon to look, or may
+    /// not be looked at.
+    pub took_effect: Option<bool>,
     /// What was seen, or why not.
     pub reason: String,
     /// What to change, as a command where there is one.

@@ -75,8 +75,9 @@ fn unknown() -> String {
 fn effect(mode: &ModeReport) -> String {
     let took = match (mode.runs, mode.took_effect) {
         (0, _) => "was not run",
-        (_, true) => "took effect",
-        (_, false) => "took no effect",
+        (_, Some(true)) => "took effect",
+        (_, Some(false)) => "took no effect",
+        (_, None) => "not known whether it took effect",
     };
     let mut text = format!("{:<11}  {took}: {}\n", mode.mode.name(), mode.reason);
     if let Some(fix) = &mode.fix {
@@ -96,7 +97,7 @@ mod tests {
     fn report() -> CompareReport {
         let mode = |mode, seconds: f64, faults, huge| ModeReport {
             runs: 5,
-            took_effect: true,
+            took_effect: Some(true),
             wall_seconds: Some(Spread { median: seconds, min: seconds * 0.9, max: seconds * 1.1 }),
             user_seconds: Some(Spread { median: seconds / 2.0, min: 0.0, max: 1.0 }),
             system_seconds: Some(Spread { median: 0.25, min: 0.0, max: 1.0 }),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Refusal, Root, cpu, memory};
-use hugepilot_policy::{confirming_rounds, effect, to_confirm, verdict};
+use hugepilot_policy::{confirming_rounds, effect, pool_warning, to_confirm, verdict};
 use hugepilot_record::compare::{CompareReport, Confirmation, Counts, ModeReport, Reach, SCHEMA, speedup};
 use hugepilot_record::run::{Effect, Mode, Run};
 use hugepilot_units::Bytes;
@@ -249,6 +249,8 @@ impl Session<'_> {
         }
         let (run, obstacles) = done?;
         let effect = effect(mode, &run, &obstacles);
+        let told = pool_warning(mode, &run, &obstacles);
+        self.warn(told.map(|told| format!("{mode}: {told}")).into_iter().collect());
         Ok((run, effect))
     }
 
@@ -317,8 +319,9 @@ impl Contender {
     /// Of its first `whole` runs.
     fn report(&self, whole: usize) -> ModeReport {
         let effects = &self.effects[..whole];
-        let took = effects.iter().filter(|effect| effect.took_effect).count();
-        let took_effect = 2 * took >= whole.max(1);
+        let known = effects.iter().filter_map(|effect| effect.took_effect);
+        let (took, known) = (known.clone().filter(|&took| took).count(), known.count());
+        let took_effect = (known > 0).then_some(2 * took >= known);
         let said = effects.iter().rfind(|effect| effect.took_effect == took_effect).cloned();
         let said = said.unwrap_or(Effect { took_effect, reason: String::new(), fix: None });
         let partly = match took {

@@ -9,7 +9,7 @@ mod simulated;
 fn mode(mode: Mode, huge: Bytes, (low, median, high): (f64, f64, f64)) -> ModeReport {
     ModeReport {
         runs: 5,
-        took_effect: true,
+        took_effect: Some(true),
         wall_seconds: Some(Spread { median: 1.0 / median, min: 1.0 / high, max: 1.0 / low }),
         rss_peak_bytes: Some(Bytes::mib(300)),
         huge_peak_bytes: Some(huge),
@@ -117,7 +117,7 @@ fn the_best_of_several_is_judged_by_its_further_rounds_alone() {
 
 #[test]
 fn a_mode_without_effect_is_not_the_best_whatever_its_time() {
-    let idle = ModeReport { took_effect: false, ..mode(Mode::Hugetlb, Bytes::ZERO, (2.0, 2.0, 2.0)) };
+    let idle = ModeReport { took_effect: Some(false), ..mode(Mode::Hugetlb, Bytes::ZERO, (2.0, 2.0, 2.0)) };
     let report = report(&[idle, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
     assert_eq!(to_confirm(&report), Some(Mode::Thp));
 }
