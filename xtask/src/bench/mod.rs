@@ -62,7 +62,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "malloc",
-        about: "is our malloc as fast as others, and what is on it? [RUNS=9] [BYTES=1073741824] [TEST…]",
+        about: "is our malloc as fast as others, and what is on it? [RUNS=9] [SIZE=1GiB] [TEST…]",
         run: malloc::run,
     },
     Bench {
