@@ -47,9 +47,17 @@ static HUGETLB: Heap = Heap::new(Options::only(Backing::Hugetlb2M));
 const HEAP: Failure = Failure::Argument("the handle must be one of a heap");
 
 /// Why `heap` has nothing of that layout.
-fn refusal(heap: &Heap) -> Failure {
+fn refusal(heap: &Heap, size: usize) -> Failure {
     // Without a core it has no reason either: there was no memory for the first page.
-    heap.refused().map_or(Failure::NoMemory, |error: AllocError| error.into())
+    heap.refused().map_or(Failure::NoMemory, |error| for_all_of(size, error).into())
+}
+
+/// A heap takes pages of a pool one by one, and is refused one: whoever raises the pool shall know how many `size` bytes take.
+fn for_all_of(size: usize, mut error: AllocError) -> AllocError {
+    if let AllocError::PoolEmpty { page, wanted, .. } = &mut error {
+        *wanted = (size as u64).div_ceil(page.get()).max(*wanted);
+    }
+    error
 }
 
 /// As the header says.
@@ -90,7 +98,7 @@ pub unsafe extern "C" fn hugepilot_heap_delete(heap: *mut Heap) {
 pub extern "C" fn hugepilot_heap_alloc(heap: Option<&Heap>, size: usize, align: usize) -> *mut u8 {
     let alloc = || {
         let heap = heap.ok_or(HEAP)?;
-        let start = heap.allocate(layout(size, align)?).ok_or_else(|| refusal(heap))?;
+        let start = heap.allocate(layout(size, align)?).ok_or_else(|| refusal(heap, size))?;
         Ok(start.as_ptr())
     };
     made(alloc())
@@ -112,7 +120,7 @@ pub unsafe extern "C" fn hugepilot_heap_realloc(
         let heap = heap.ok_or(HEAP)?;
         // SAFETY: the caller's promise.
         let moved = unsafe { heap.reallocate(start, layout(size, align)?) };
-        Ok(moved.ok_or_else(|| refusal(heap))?.as_ptr())
+        Ok(moved.ok_or_else(|| refusal(heap, size))?.as_ptr())
     };
     made(realloc())
 }
@@ -157,4 +165,25 @@ pub extern "C" fn hugepilot_heap_got(heap: Option<&Heap>, got: Option<&mut Maybe
         Ok(())
     };
     status(look())
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_alloc::Pool;
+    use hugepilot_record::Errno;
+    use hugepilot_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_fix_of_an_empty_pool_has_pages_for_all_that_was_wanted() {
+        let pool = Pool { total: 3, free: 1, reserved: 0 };
+        let empty =
+            |wanted| AllocError::PoolEmpty { page: Bytes::mib(2), wanted, pool, errno: Errno::ENOMEM };
+        for (size, wanted, pages) in [(7 << 20, 1, 4), (16, 1, 1), (1 << 20, 9, 9)] {
+            assert_eq!(for_all_of(size, empty(wanted)), empty(pages), "{size}");
+        }
+        assert!(for_all_of(7 << 20, empty(1)).fix().unwrap().starts_with("echo 6 "));
+        assert_eq!(for_all_of(9, AllocError::ThpDisabled), AllocError::ThpDisabled);
+    }
 }

@@ -18,11 +18,12 @@ use crate::run::MODES;
 
 /// Run a program with each kind of pages in turns, and say whether huge pages pay
 ///
-/// Each round has one run of each mode and begins with another one; what counts is the ratio to base in the same round. First each
+/// Each round has one run of each mode and begins with another one; what counts is the ratio to base in the same round. The best
+/// of several modes is then run again, with base, in as many rounds, and these decide, for the best may be so by luck. First each
 /// mode is run once untimed, to warm up, and to sample where it waits. The program reads nothing, and what it prints is dropped.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{MODES}\n\n\
-EXIT STATUS: 0 some mode is faster than base in every round, 1 none is, 2 error, 3 no mode but base is to be had here\n\n\
+EXIT STATUS: 0 some mode is faster than base for sure, 1 none is, 2 error, 3 no mode but base is to be had here\n\n\
 EXAMPLES:\n  \
   hugepilot compare -- ./solve input.txt\n  \
   sudo hugepilot compare --pool 2GiB --runs 9 -- ./solve input.txt\n  \
@@ -89,6 +90,9 @@ fn tell(progress: &Progress, event: &Event<'_>) {
     match event {
         Event::WarmingUp(mode) => progress.now(format!("warming up: {mode}")),
         Event::Running(mode, round, rounds) => progress.now(format!("round {round} of {rounds}: {mode}")),
+        Event::Confirming(mode, round, rounds) => {
+            progress.now(format!("once more, to be sure: round {round} of {rounds}: {mode}"));
+        }
         Event::NotHere(mode) => progress.keep(&format!("{} is left out: {}", mode.mode, mode.reason)),
     }
 }

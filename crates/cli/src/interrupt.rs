@@ -1,14 +1,16 @@
-//! Ctrl-C and SIGTERM: asked for, then obeyed at the next safe moment, so that a complete report is left. SIGHUP for daemons.
+//! Ctrl-C and SIGTERM: asked for, then obeyed at the next safe moment, so that a complete report is left. SIGHUP for daemons. And
+//! all other signals that would end us, where settings of the kernel have to be put back first.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use hugepilot_kernel::{ending_signals, was_ignored};
 use hugepilot_units::Nanos;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use signal_hook::low_level::pipe;
+use signal_hook::low_level::{emulate_default_handler, pipe};
 
 /// Whether somebody asked to stop.
 #[derive(Clone, Default)]
@@ -24,12 +26,17 @@ impl Interrupt {
         }
         Ok(interrupt)
     }
-    /// From now on every signal only asks, also that a terminal went away (SIGHUP): for work that is short, and that must
-    /// put something right before it ends.
+    /// From now on every signal that would end us only asks: for work that must put something right before it ends. Those but
+    /// Ctrl-C, SIGTERM and that a terminal went away (SIGHUP) end us all the same, at [`end_if_killed`]. What was ignored when we
+    /// were started, as SIGHUP is by nohup, still is; but for Ctrl-C, as scripts ignore it for what they put in the background.
     pub(crate) fn only_ask() -> std::io::Result<Self> {
         let interrupt = Self::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let heard = |signal: &i32| [SIGINT, SIGTERM].contains(signal) || !was_ignored(*signal);
+        for signal in ending_signals().into_iter().filter(heard) {
             flag::register(signal, interrupt.0.clone())?;
+            if ![SIGINT, SIGTERM, SIGHUP].contains(&signal) {
+                flag::register_usize(signal, killed_by().clone(), signal.unsigned_abs() as usize)?;
+            }
         }
         Ok(interrupt)
     }
@@ -38,7 +45,23 @@ impl Interrupt {
     }
 }
 
-/// The same for what runs for ever: SIGHUP asks to read the configuration again, and any of the three ends a wait.
+/// The signal that shall end us when all is put right; 0 for none.
+fn killed_by() -> &'static Arc<AtomicUsize> {
+    static KILLED_BY: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+    KILLED_BY.get_or_init(Arc::default)
+}
+
+/// Ends us by the signal that asked for it, so that whoever started us learns of it.
+pub(crate) fn end_if_killed() {
+    let signal = i32::try_from(killed_by().load(Ordering::Relaxed)).unwrap_or(0);
+    if signal != 0 {
+        // Of signals that it has no name for, it knows no default: shells say it so.
+        let _ = emulate_default_handler(signal);
+        std::process::exit(128 + signal);
+    }
+}
+
+/// Signals for what runs for ever: SIGHUP asks to read the configuration again, and any of the three ends a wait.
 pub(crate) struct Signals {
     pub(crate) interrupt: Interrupt,
     reload: Arc<AtomicBool>,

@@ -76,8 +76,7 @@ fn main() -> ExitCode {
         Verb::Status(args) => status::run(&args),
         Verb::Tune(args) => tune::run(&args),
     };
-    match done {
-        Ok(exit) => exit.into(),
-        Err(error) => output::fail(&error, reads_memory).into(),
-    }
+    let exit = done.unwrap_or_else(|error| output::fail(&error, reads_memory));
+    interrupt::end_if_killed();
+    exit.into()
 }

@@ -8,20 +8,20 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use hugepilot_kernel::Signals;
+use hugepilot_kernel::{Signals, ending_signals, fault_signals};
 use hugepilot_manager::run::{Control, RunOptions, run as run_program};
 use hugepilot_record::run::Mode;
 use hugepilot_report::{json, run_text};
 use hugepilot_units::Bytes;
-use signal_hook::consts::{
-    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
-};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use crate::recover;
 
 /// What is passed on to the program, and that it changed.
-const PASSED_ON: [i32; 11] =
-    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGCHLD];
+fn passed_on() -> Vec<i32> {
+    const STOPS: [i32; 5] = [SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGCHLD];
+    ending_signals().into_iter().chain(fault_signals()).chain(STOPS).collect()
+}
 
 pub(crate) const MODES: &str = "\
 MODES:
@@ -34,7 +34,8 @@ MODES:
   mimalloc     mimalloc in front of the program's malloc, as it comes
   mimalloc-2m  the same on 2 MiB pages: of the pool, or else transparent ones
   mimalloc-1g  the same on 1 GiB pages of the pool
-  ours         hugepilot's own allocator";
+  ours         hugepilot's own allocator
+  ours-base    the same on base pages, to tell the gain of its pages from its own";
 
 /// Run a program with chosen pages, and say at its end whether that took effect, and if not, why
 ///
@@ -77,9 +78,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         "{} preloads nothing: leave --library out, or choose one of the modes that do",
         args.pages
     );
-    recover::pending();
+    // A pool that a killed run had raised is no matter of a mode without one.
+    if args.pages.uses_pool().is_some() {
+        recover::pending();
+    }
     // Before any thread is started, so that they come to nobody else.
-    let signals = Signals::take(&PASSED_ON).context("cannot wait for signals")?;
+    let signals = Signals::take(&passed_on()).context("cannot wait for signals")?;
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
     let control = Control { signals: Some(&signals), ..Control::default() };
     // What cannot be written should be known before the program is started.
@@ -92,7 +96,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if let Some(Err(error)) = file.map(|mut file| file.write_all(json(&report).as_bytes())) {
         let _ = writeln!(stderr, "hugepilot: the report is not complete: {error}");
     }
-    if !args.quiet || !report.effect.took_effect || !report.warnings.is_empty() {
+    if !args.quiet || report.effect.took_effect != Some(true) || !report.warnings.is_empty() {
         let _ = write!(stderr, "{}", run_text(&report));
     }
     Ok(ExitCode::from(u8::try_from(report.run.ending.code()).unwrap_or(u8::MAX)))

@@ -32,8 +32,10 @@ pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use sys::descriptor::close_on_exec;
 pub use sys::exec::exec;
-pub use sys::signals::{Arrived, Signals, stop_ourselves};
+pub use sys::inherited::was_ignored;
+pub use sys::signals::{Arrived, Signals, ending_signals, fault_signals};
 pub use sys::start::{Change, Program, Started, Thp, Used};
+pub use sys::stop::stop_with;
 pub use target::{Target, TargetState};
 
 /// This crate's result.

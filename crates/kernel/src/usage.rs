@@ -83,17 +83,42 @@ fn children(root: &Root, pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// The memory of all of `pids` together. Those that have ended count nothing. The kernel walks their page tables for it:
-/// some milliseconds for each GiB on base pages, in which they cannot map memory.
-pub fn of(root: &Root, pids: &[Pid]) -> Usage {
+/// One process at that moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its number.
+    pub pid: Pid,
+    /// Its parent's.
+    pub parent: Pid,
+    /// Its name, control characters escaped.
+    pub name: String,
+    /// Its memory.
+    pub usage: Usage,
+}
+
+/// The memory of each of `pids`, but of those that have ended. The kernel walks their page tables for it: some milliseconds for
+/// each GiB on base pages, in which they cannot map memory.
+pub fn each(root: &Root, pids: &[Pid]) -> Vec<Member> {
+    pids.iter().filter_map(|&pid| member(root, pid)).collect()
+}
+
+/// All of it together.
+pub fn sum(members: &[Member]) -> Usage {
     let mut all = Usage::default();
-    pids.iter().filter_map(|&pid| of_one(root, pid)).for_each(|usage| all.add(&usage));
+    members.iter().for_each(|member| all.add(&member.usage));
     all
 }
 
-fn of_one(root: &Root, pid: Pid) -> Option<Usage> {
+fn member(root: &Root, pid: Pid) -> Option<Member> {
     let status = root.read_text(format!("proc/{pid}/status")).ok()?;
-    let mut usage = Usage { resident: kib(&status, "VmRSS:")?, ..Usage::default() };
+    let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name).map(str::trim));
+    let name = printable(field("Name:").unwrap_or_default().as_bytes());
+    let parent = Pid(field("PPid:").and_then(|parent| parent.parse().ok()).unwrap_or(0));
+    Some(Member { pid, parent, name, usage: of_one(root, pid, &status)? })
+}
+
+fn of_one(root: &Root, pid: Pid, status: &str) -> Option<Usage> {
+    let mut usage = Usage { resident: kib(status, "VmRSS:")?, ..Usage::default() };
     let rollup = match root.read_text(format!("proc/{pid}/smaps_rollup")) {
         Ok(rollup) => rollup,
         Err(error) => {
@@ -141,7 +166,7 @@ mod tests {
     use super::*;
     use crate::root::fixture;
 
-    const STATUS: &str = "Name:\tx\nVmRSS:\t    4096 kB\nHugetlbPages:\t 0 kB\n";
+    const STATUS: &str = "Name:\tx y\nPPid:\t3\nVmRSS:\t    4096 kB\nHugetlbPages:\t 0 kB\n";
     const ROLLUP: &str = "00-ff ---p 0 00:00 0 [rollup]\nAnonHugePages:      2048 kB\nShmemPmdMapped: 4096 kB\n\
                           FilePmdMapped: 0 kB\nShared_Hugetlb: 2048 kB\nPrivate_Hugetlb:   1052672 kB\n";
     const SMAPS: &str = "0-1 rw-p 0 00:00 0 /anon_hugepage\nKernelPageSize:     2048 kB\nShared_Hugetlb:     2048 kB\n\
@@ -161,7 +186,10 @@ mod tests {
             ("proc/9/task/9/children", "7 12"),
         ]);
         assert_eq!(family(&root, Pid(7)), [Pid(7), Pid(9), Pid(12)]);
-        let usage = of(&root, &family(&root, Pid(7)));
+        let members = each(&root, &family(&root, Pid(7)));
+        let known: Vec<_> = members.iter().map(|one| (one.pid, one.parent, one.name.as_str())).collect();
+        assert_eq!(known, [(Pid(7), Pid(3), "x y"), (Pid(9), Pid(3), "x y")]);
+        let usage = sum(&members);
         assert_eq!(
             (usage.resident, usage.thp, usage.thp_shared),
             (Bytes::mib(8), Bytes::mib(2), Bytes::mib(4))
@@ -177,9 +205,9 @@ mod tests {
     #[test]
     fn our_own_memory_and_files_are_seen() {
         let (root, pid) = (Root::live(), Pid(std::process::id().cast_signed()));
-        assert!(of(&root, &[pid]).resident > Bytes::kib(100));
+        assert!(sum(&each(&root, &[pid])).resident > Bytes::kib(100));
         let own = std::env::current_exe().unwrap();
         assert!(mapped_files(&root, pid).iter().any(|file| own.ends_with(file.trim_start_matches('/'))));
-        assert_eq!(of(&root, &[Pid(i32::MAX)]), Usage::default());
+        assert_eq!(each(&root, &[Pid(i32::MAX)]), []);
     }
 }

@@ -6,6 +6,11 @@ use hugepilot_kernel::KernelError;
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
+/// So much; a sum that is full is more than it says.
+fn or_more(need: Bytes) -> String {
+    if need == Bytes::MAX { "more than 16777215TiB".to_owned() } else { need.to_string() }
+}
+
 /// Why a workload did not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,13 +34,14 @@ pub enum LabError {
     },
     /// The same for a workload that is told how many entries it gets.
     #[error(
-        "{workload} needs {need}, but {available} of memory is available and {reserve} of it must stay free; \
-         ask for --entries of at most {most}"
+        "{workload} needs {}, but {available} of memory is available and {reserve} of it must stay free; \
+         ask for --entries of at most {most}",
+        or_more(*need)
     )]
     TooManyEntries {
         /// Which workload.
         workload: &'static str,
-        /// What it would take; [`Bytes::MAX`] for more than it can have anywhere.
+        /// What it would take; [`Bytes::MAX`] for more.
         need: Bytes,
         /// What is there (`MemAvailable`).
         available: Bytes,

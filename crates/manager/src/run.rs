@@ -14,9 +14,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::proc::printable;
-use hugepilot_kernel::{Change, Program, Refusal, Root, Signals, Started, Used, stop_ourselves};
-use hugepilot_policy::effect;
+use hugepilot_kernel::{
+    Arrived, Change, Program, Refusal, Root, Signals, Started, Used, ending_signals, proc, stop_with,
+    was_ignored,
+};
+use hugepilot_policy::{effect, pool_warning};
 use hugepilot_record::run::{Ending, Mode, Run, RunReport, SCHEMA};
 use hugepilot_units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -63,11 +65,9 @@ impl Control<'_> {
     }
     /// Takes the signals that came before there was a program to pass them to, and says whether we shall not start any.
     fn asks_to_end(&self) -> bool {
-        use rustix::process::Signal;
-        const ENDS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+        let ends = ending_signals();
         let arrived = std::iter::from_fn(|| self.signals?.next()).collect::<Vec<_>>();
-        let ends = |signal: i32| ENDS.iter().any(|end| end.as_raw() == signal);
-        arrived.iter().any(|arrived| ends(arrived.signal))
+        arrived.iter().any(|arrived| ends.contains(&arrived.signal) && !was_ignored(arrived.signal))
             || self.interrupted.is_some_and(|interrupted| interrupted())
     }
 }
@@ -109,9 +109,10 @@ pub fn run(
     warnings.extend(guard.map(pool::give_back).unwrap_or_default());
     let (run, obstacles) = watched?;
     warnings.extend(setup.environment.kept.iter().cloned());
+    warnings.extend(pool_warning(options.mode, &run, &obstacles));
     Ok(RunReport {
         schema: SCHEMA.to_owned(),
-        command: command.iter().map(|word| printable(word.as_encoded_bytes())).collect(),
+        command: command.iter().map(|word| proc::printable(word.as_encoded_bytes())).collect(),
         mode: options.mode,
         environment: setup.environment.set,
         effect: effect(options.mode, &run, &obstacles),
@@ -144,7 +145,7 @@ fn watched(
     let begun = Instant::now();
     child.release().map_err(cannot)?;
     let promoter = setup.promote.then(Promoter::new);
-    let mut following = Following { child, pidfd, watch, promoter, control, asked: None };
+    let mut following = Following { child, pidfd, watch, promoter, control, asked: None, resumed: false };
     let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let mut obstacles = setup.obstacles.clone();
@@ -178,6 +179,8 @@ struct Following<'a> {
     control: Control<'a>,
     /// When it was asked to stop.
     asked: Option<Instant>,
+    /// Whether we were stopped with it just now.
+    resumed: bool,
 }
 
 impl Following<'_> {
@@ -189,8 +192,11 @@ impl Following<'_> {
             match self.child.changed()? {
                 Some((Change::Exited(status), used)) => return Ok((Ending::Exited(status), used)),
                 Some((Change::Killed(signal), used)) => return Ok((Ending::Killed(signal), used)),
-                // Ctrl-Z: whoever started us shall see us stopped, too. We go on when they continue us.
-                Some((Change::Stopped, _)) if self.control.signals.is_some() => stop_ourselves(),
+                // Whoever started us shall see us stopped, too.
+                Some((Change::Stopped, _)) if self.control.signals.is_some() => {
+                    stop_with(self.child.pid());
+                    self.resumed = true;
+                }
                 _ => {}
             }
             self.stop_if_asked();
@@ -220,13 +226,32 @@ impl Following<'_> {
         let _ = poll(&mut wanted, Some(&time));
     }
 
-    /// What the terminal sends, it sends to all of us.
-    fn pass_signals(&self) {
-        const SIGCHLD: i32 = rustix::process::Signal::CHILD.as_raw();
+    /// What the terminal sends, it sends to all of us; but that it went away, to the leader of its session alone. What
+    /// continued us may have continued the program, too. And what we did ourselves, such as writing too large a file, is ours.
+    fn pass_signals(&mut self) {
+        use rustix::process::{Signal, getpid, getsid};
+        const CHLD: i32 = Signal::CHILD.as_raw();
+        const CONT: i32 = Signal::CONT.as_raw();
+        let resumed = std::mem::take(&mut self.resumed);
+        let us = getpid();
+        let leads = getsid(None).is_ok_and(|session| session == us);
         let arrived = std::iter::from_fn(|| self.control.signals?.next());
-        arrived
-            .filter(|arrived| !arrived.from_terminal && arrived.signal != SIGCHLD)
-            .for_each(|arrived| self.child.signal(arrived.signal));
+        for Arrived { signal, from_terminal, sender } in arrived {
+            let told = match signal {
+                CHLD => true,
+                CONT if resumed => !self.is_stopped(),
+                _ if sender.0 == us.as_raw_nonzero().get() => true,
+                signal => from_terminal && !(leads && [Signal::HUP.as_raw(), CONT].contains(&signal)),
+            };
+            if !told {
+                self.child.signal(signal);
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let stat = Root::live().read(format!("proc/{}/stat", self.child.pid()));
+        stat.is_ok_and(|line| proc::parse_stat(&line).is_some_and(|stat| stat.state == 'T'))
     }
 
     fn stop_if_asked(&mut self) {

@@ -1,6 +1,6 @@
 //! Whether a way to run a program gave it the pages that it is for, and if not, why: the silent failure of other launchers.
 
-use hugepilot_record::run::{Effect, Mode, Obstacles, Peak, Run};
+use hugepilot_record::run::{Effect, Holder, Mode, Obstacles, Peak, Run};
 use hugepilot_units::Bytes;
 
 /// A program with less memory than this has hardly any place for a huge page.
@@ -12,18 +12,28 @@ pub fn effect(mode: Mode, run: &Run, obstacles: &Obstacles) -> Effect {
     if mode == Mode::Base {
         return without_huge_pages(peak);
     }
-    if mode == Mode::Mimalloc && !obstacles.not_preloaded && obstacles.out_of_reach.is_none() {
+    let serves = !obstacles.not_preloaded && obstacles.out_of_reach.is_none();
+    if mode == Mode::Mimalloc && serves {
         return yes(format!("mimalloc serves it, with {}", seen(peak)));
     }
-    if wanted(mode, peak) > Bytes::ZERO {
+    if mode == Mode::OursBase && serves {
+        let effect = without_huge_pages(peak);
+        return Effect { reason: format!("our allocator serves it; {}", effect.reason), ..effect };
+    }
+    let some = wanted(mode, of_all(peak)) > Bytes::ZERO;
+    let whose = others_pages(mode, &obstacles.holders).filter(|_| some);
+    if some && whose.is_none() {
         return yes(seen(peak));
     }
-    let (why, fix) = why_not(mode, run, obstacles);
-    Effect { took_effect: false, reason: why, fix }
+    let known = why_not(mode, run, obstacles);
+    let took_effect = (known.is_some() || whose.is_some() || was_seen(peak)).then_some(false);
+    let (why, fix) = known.unwrap_or_else(|| (unsure(mode, run), None));
+    let reason = whose.map_or_else(|| why.clone(), |whose| format!("{whose}; {why}"));
+    Effect { took_effect, reason, fix }
 }
 
 fn yes(reason: String) -> Effect {
-    Effect { took_effect: true, reason, fix: None }
+    Effect { took_effect: Some(true), reason, fix: None }
 }
 
 fn without_huge_pages(peak: &Peak) -> Effect {
@@ -36,24 +46,55 @@ fn without_huge_pages(peak: &Peak) -> Effect {
         (_, true) => "no huge pages, as wanted".to_owned(),
         (_, false) => format!("transparent huge pages were off, and were seen all the same: {}", seen(peak)),
     };
-    Effect { took_effect: none, reason, fix: None }
+    Effect { took_effect: Some(none), reason, fix: None }
+}
+
+/// Anonymous memory on transparent huge pages, and on pages of 2 MiB and of 1 GiB of pools. Huge pages of files and shared memory
+/// come from the kernel and from whoever mounted them: no mode of ours brings them.
+type Kinds = [Bytes; 3];
+
+fn of_all(peak: &Peak) -> Kinds {
+    [peak.anonymous_huge_peak_bytes, peak.hugetlb_2m_peak_bytes, peak.hugetlb_1g_peak_bytes]
+}
+
+const fn of_one(holder: &Holder) -> Kinds {
+    [holder.thp, holder.hugetlb_2m, holder.hugetlb_1g]
 }
 
 /// Memory on the pages that `mode` is for.
-fn wanted(mode: Mode, peak: &Peak) -> Bytes {
+fn wanted(mode: Mode, [thp, small, large]: Kinds) -> Bytes {
     match mode {
-        Mode::Base | Mode::Mimalloc => Bytes::ZERO,
-        Mode::Thp | Mode::Advised | Mode::GlibcThp => peak.huge_peak_bytes,
-        Mode::Hugetlb => peak.hugetlb_2m_peak_bytes,
-        Mode::Hugetlb1g | Mode::Mimalloc1g => peak.hugetlb_1g_peak_bytes,
-        Mode::Mimalloc2m | Mode::Ours => peak.huge_peak_bytes + peak.hugetlb_2m_peak_bytes,
+        Mode::Base | Mode::OursBase | Mode::Mimalloc => Bytes::ZERO,
+        Mode::Thp | Mode::Advised | Mode::GlibcThp => thp,
+        Mode::Hugetlb => small,
+        Mode::Hugetlb1g | Mode::Mimalloc1g => large,
+        Mode::Mimalloc2m | Mode::Ours => thp + small,
     }
+}
+
+/// Whose the pages are, where the program that has most memory has none: a script that starts it has some of its own.
+fn others_pages(mode: Mode, holders: &[Holder]) -> Option<String> {
+    let pages = |holder: &Holder| wanted(mode, of_one(holder));
+    let largest = holders.iter().max_by_key(|holder| holder.memory)?;
+    let owner =
+        holders.iter().filter(|holder| pages(holder) > Bytes::ZERO).max_by_key(|holder| pages(holder))?;
+    let has_some = holders.iter().any(|holder| holder.name == largest.name && pages(holder) > Bytes::ZERO);
+    (!has_some).then(|| {
+        format!(
+            "{} on such pages are {}'s, and {}, which has most memory ({}), has none",
+            pages(owner),
+            owner.name,
+            largest.name,
+            largest.memory
+        )
+    })
 }
 
 /// Peak memory on huge pages by kind.
 fn seen(peak: &Peak) -> String {
     let kinds = [
-        (peak.huge_peak_bytes, "on transparent huge pages"),
+        (peak.anonymous_huge_peak_bytes, "on transparent huge pages"),
+        (peak.huge_peak_bytes - peak.anonymous_huge_peak_bytes, "on those of files and shared memory"),
         (peak.hugetlb_2m_peak_bytes, "on 2MiB pages of the pool"),
         (peak.hugetlb_1g_peak_bytes, "on 1GiB pages of the pool"),
     ];
@@ -65,55 +106,55 @@ fn seen(peak: &Peak) -> String {
     if there.is_empty() { "no huge pages".to_owned() } else { there.join(", ") }
 }
 
-/// The likeliest reason, surest first, and what to do about it.
-fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> (String, Option<String>) {
+/// The likeliest of the known reasons, surest first, and what to do about it.
+fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<(String, Option<String>)> {
     const FROM_OUTSIDE: &str = "--pages thp puts memory on huge pages from outside, whatever allocates it";
     let some = |fix: &str| Some(fix.to_owned());
     let by_libc = mode.preloads() || mode.tunes_glibc();
     if let Some(what) = obstacles.out_of_reach.as_ref().filter(|_| by_libc) {
-        return (
-            format!("no allocator can be put in front of it or told what to do: {what}"),
-            some(FROM_OUTSIDE),
-        );
+        let why = format!("no allocator can be put in front of it or told what to do: {what}");
+        return Some((why, some(FROM_OUTSIDE)));
     }
     if let Some(why) = obstacles.deaf_libc.as_ref().filter(|_| mode.tunes_glibc()) {
-        return (why.clone(), some(FROM_OUTSIDE));
+        return Some((why.clone(), some(FROM_OUTSIDE)));
     }
     if let Some(why) = obstacles.empty_pool.as_ref().filter(|_| mode.needs_pool().is_some()) {
-        return (why.clone(), obstacles.pool_fix.clone());
+        return Some((why.clone(), obstacles.pool_fix.clone()));
     }
     if let Some(own) = obstacles.own_allocator.as_ref().filter(|_| by_libc) {
-        return (
-            format!("it brings its own allocator ({own}), which does not heed this"),
-            some(FROM_OUTSIDE),
-        );
+        let why = format!("it brings its own allocator ({own}), which does not heed this");
+        return Some((why, some(FROM_OUTSIDE)));
     }
-    if mode.preloads() && obstacles.not_preloaded && run.peak.looks > 0 {
-        return ("the library was seen in no process: the program's loader did not take it".to_owned(), None);
+    if mode.preloads() && obstacles.not_preloaded && was_seen(&run.peak) {
+        let why = "the library was seen in no process: the program's loader did not take it";
+        return Some((why.to_owned(), None));
     }
     if let Some(why) = obstacles.thp.as_ref().filter(|_| matches!(mode, Mode::GlibcThp | Mode::Advised)) {
-        return (why.clone(), some("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"));
+        return Some((
+            why.clone(),
+            some("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"),
+        ));
     }
     if let Some(why) = obstacles.not_promoted.as_ref().filter(|_| mode == Mode::Thp) {
-        return (why.clone(), None);
+        return Some((why.clone(), None));
     }
-    if let Some(why) =
-        obstacles.fickle_libc.as_ref().filter(|_| mode == Mode::GlibcThp && enough_to_see(&run.peak))
-    {
-        return (why.clone(), some(FROM_OUTSIDE));
+    let enough = enough_to_see(&run.peak);
+    if let Some(why) = obstacles.fickle_libc.as_ref().filter(|_| mode == Mode::GlibcThp && enough) {
+        return Some((why.clone(), some(FROM_OUTSIDE)));
     }
     let transparent = !matches!(mode, Mode::Hugetlb | Mode::Hugetlb1g | Mode::Mimalloc1g);
-    match &obstacles.fragmented {
-        Some(why) if transparent && enough_to_see(&run.peak) && mode != Mode::Advised => {
-            (why.clone(), some("echo 1 | sudo tee /proc/sys/vm/compact_memory"))
-        }
-        _ => (unsure(mode, run), None),
-    }
+    let fragmented = obstacles.fragmented.as_ref().filter(|_| transparent && enough && mode != Mode::Advised);
+    fragmented.map(|why| (why.clone(), some("echo 1 | sudo tee /proc/sys/vm/compact_memory")))
+}
+
+/// Whether its memory was looked at.
+const fn was_seen(peak: &Peak) -> bool {
+    peak.looks > peak.hidden_looks
 }
 
 /// Whether huge pages would have been seen, had there been any.
 fn enough_to_see(peak: &Peak) -> bool {
-    peak.looks > 0 && peak.rss_peak_bytes >= SMALL
+    was_seen(peak) && peak.rss_peak_bytes >= SMALL
 }
 
 fn unsure(mode: Mode, run: &Run) -> String {
@@ -183,17 +224,18 @@ mod tests {
             (Mode::Mimalloc2m, [false, true, true, false]),
             (Mode::Mimalloc1g, [false, false, false, true]),
             (Mode::Ours, [false, true, true, false]),
+            (Mode::OursBase, [true, false, true, true]),
         ];
         for (mode, wanted) in table {
             let took = [&nothing, &thp(), &small, &large]
                 .map(|peak| effect(mode, &run(peak.clone()), &Obstacles::default()).took_effect);
-            assert_eq!(took, wanted, "{mode}");
+            assert_eq!(took, wanted.map(Some), "{mode}");
         }
     }
 
     fn because(mode: Mode, obstacles: &Obstacles) -> Effect {
         let effect = effect(mode, &run(Peak::default()), obstacles);
-        assert!(!effect.took_effect, "{mode}: {effect:?}");
+        assert_eq!(effect.took_effect, Some(false), "{mode}: {effect:?}");
         effect
     }
 
@@ -211,8 +253,11 @@ mod tests {
             fragmented: text("no free blocks"),
             not_preloaded: true,
             not_promoted: text("no right"),
+            ..Obstacles::default()
         };
-        for mode in [Mode::Hugetlb, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Mimalloc, Mode::Ours] {
+        let by_allocator =
+            [Mode::Hugetlb, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Mimalloc, Mode::Ours, Mode::OursBase];
+        for mode in by_allocator {
             let effect = because(mode, &all);
             assert!(effect.reason.contains("it is static") && effect.fix.is_some(), "{mode}: {effect:?}");
         }
@@ -254,13 +299,85 @@ mod tests {
         assert!(effect_of(&run(Peak::default()), Mode::Advised).contains("advised no memory"));
     }
 
+    #[test]
+    fn what_was_not_looked_at_is_not_known_but_what_cannot_be_is_no() {
+        let mut short = run(Peak::default());
+        short.peak.looks = 0;
+        let mut hidden = run(Peak { hidden_looks: 5, ..Peak::default() });
+        hidden.peak.looks = 5;
+        let not_preloaded = Obstacles { not_preloaded: true, ..Obstacles::default() };
+        for run in [&short, &hidden] {
+            for mode in [Mode::Thp, Mode::GlibcThp, Mode::Hugetlb, Mode::Mimalloc, Mode::Ours, Mode::OursBase]
+            {
+                let effect = effect(mode, run, &not_preloaded);
+                assert!(
+                    effect.took_effect.is_none() && !effect.reason.contains("loader"),
+                    "{mode}: {effect:?}"
+                );
+            }
+            assert_eq!(effect(Mode::Base, run, &not_preloaded).took_effect, Some(true), "it is set");
+            let empty = Obstacles { empty_pool: Some("empty".to_owned()), ..not_preloaded.clone() };
+            assert_eq!(effect(Mode::Hugetlb, run, &empty).took_effect, Some(false));
+        }
+    }
+
+    #[test]
+    fn huge_pages_of_files_are_not_the_modes_doing() {
+        let files = run(Peak { huge_peak_bytes: Bytes::mib(64), ..Peak::default() });
+        for mode in [Mode::Thp, Mode::Advised, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Ours] {
+            assert_eq!(effect(mode, &files, &Obstacles::default()).took_effect, Some(false), "{mode}");
+        }
+        let base = effect(Mode::Base, &files, &Obstacles::default());
+        assert!(
+            base.took_effect == Some(true) && base.reason.contains("64MiB on those of files"),
+            "{base:?}"
+        );
+    }
+
+    #[test]
+    fn pages_of_a_script_that_starts_the_program_are_not_the_programs() {
+        let holder = |name: &str, memory, hugetlb_2m| Holder {
+            name: name.to_owned(),
+            memory,
+            hugetlb_2m,
+            ..Holder::default()
+        };
+        let four = Bytes::mib(4);
+        let run = run(Peak { hugetlb_2m_peak_bytes: four, hugetlb_peak_bytes: four, ..Peak::default() });
+        let of = |holders: &[Holder]| {
+            let obstacles = Obstacles {
+                holders: holders.to_vec(),
+                own_allocator: Some("jemalloc".to_owned()),
+                ..Obstacles::default()
+            };
+            effect(Mode::Hugetlb, &run, &obstacles)
+        };
+        let (script, server) =
+            (holder("sh", Bytes::mib(6), four), holder("redis-server", Bytes::mib(300), Bytes::ZERO));
+        let found = of(&[script.clone(), server.clone()]);
+        assert_eq!(found.took_effect, Some(false));
+        assert!(
+            found.reason.contains(
+                "4MiB on such pages are sh's, and redis-server, which has most memory (300MiB), has none"
+            ),
+            "{found:?}"
+        );
+        assert!(found.reason.contains("jemalloc") && found.fix.is_some(), "{found:?}");
+        let worker = holder("redis-server", Bytes::mib(90), four);
+        for holders in
+            [vec![], vec![script.clone()], vec![script.clone(), worker.clone()], vec![server, worker]]
+        {
+            assert_eq!(of(&holders).took_effect, Some(true), "{holders:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn every_no_has_a_reason(mode in prop::sample::select(&Mode::ALL[..]), bits in any::<u8>(), looks in 0_u32..3, mib in 0_u64..40) {
             let text = |bit: u8| (bits >> bit & 1 == 1).then(|| "why".to_owned());
             let obstacles = Obstacles {
                 out_of_reach: text(0), deaf_libc: text(1), fickle_libc: text(2), own_allocator: text(2), empty_pool: text(3), pool_fix: text(4),
-                thp: text(5), fragmented: text(3), not_preloaded: text(6).is_some(), not_promoted: text(7),
+                thp: text(5), fragmented: text(3), not_preloaded: text(6).is_some(), not_promoted: text(7), ..Obstacles::default()
             };
             let mut run = run(Peak::default());
             (run.peak.looks, run.peak.rss_peak_bytes) = (looks, Bytes::mib(mib));
@@ -268,7 +385,7 @@ mod tests {
             // Seen is seen, whatever is said to stand in the way.
             run.peak = Peak { looks: 1, ..thp() };
             if matches!(mode, Mode::Thp | Mode::Advised | Mode::GlibcThp | Mode::Mimalloc2m | Mode::Ours) {
-                prop_assert!(effect(mode, &run, &obstacles).took_effect);
+                prop_assert_eq!(effect(mode, &run, &obstacles).took_effect, Some(true));
             }
         }
     }

@@ -10,6 +10,7 @@ mod all;
 mod debloat;
 mod effect;
 mod eligible;
+mod forked;
 mod heat;
 mod predict;
 mod worth;
@@ -18,11 +19,12 @@ pub use all::AllPolicy;
 pub use debloat::{DebloatPolicy, Fair, Order, Standing, Tenant};
 pub use effect::effect;
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
+pub use forked::pool_warning;
 pub use heat::HeatPolicy;
 pub use predict::{
     Calibration, CalibrationPoint, Expected, Share, predict, predict_slowdown, sampled_speedup,
 };
-pub use worth::verdict;
+pub use worth::{confirming_rounds, to_confirm, verdict};
 
 use hugepilot_record::{Budget, Plan, Snapshot};
 

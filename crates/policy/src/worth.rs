@@ -1,20 +1,21 @@
 //! Whether huge pages pay for a program, from runs in turns.
 //!
-//! Measured time decides. The rule of thumb, data TLB misses above 5 to 10 % of loads and a working set beyond what the TLB
+//! Measured time decides, by the rule in `worth/chance.rs`. The rule of thumb, data TLB misses above 5 to 10 % of loads and a working set beyond what the TLB
 //! maps (Zheng, *Using Huge Pages on Linux*), is told beside it, because it says what to expect of larger inputs.
 
-use hugepilot_record::compare::{CompareReport, ModeReport, Ratio};
+mod chance;
+
+use hugepilot_record::compare::{CompareReport, Confirmation, ModeReport, Ratio};
 use hugepilot_record::run::Mode;
 use hugepilot_units::Bytes;
 
-/// A gain below this is none to change a program's start for.
-const MIN_GAIN: f64 = 1.02;
-/// Of fewer rounds nobody can tell noise from gain.
-const MIN_ROUNDS: u32 = 3;
+pub use chance::confirming_rounds;
+use chance::{MIN_GAIN, MIN_ROUNDS};
+
 /// From this share of TLB misses on huge pages may help, and from the other they should.
 const MISSES: (f64, f64) = (0.05, 0.10);
 
-/// Whether some mode with huge pages is faster than `base` in every round, and all that in words.
+/// Whether some mode with huge pages is faster than `base`, by more than noise, and all that in words.
 pub fn verdict(report: &CompareReport) -> (bool, String) {
     let Some(base) = report.base() else {
         return (false, "There is nothing to compare with: base was not run.".to_owned());
@@ -23,17 +24,58 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
         return (false, "The command fails, so its times say nothing.".to_owned());
     }
     let best = best(&report.modes, base);
-    let pays = base.runs >= MIN_ROUNDS && best.is_some_and(|(_, ratio)| is_faster(ratio));
-    let mut text = measured(report, base, best);
-    if let Some(alone) = allocator_alone(&report.modes, best) {
+    let (pays, mut text) = match (&report.confirmation, best) {
+        (Some(found), Some((mode, looked))) => confirmed(report, found, mode, looked),
+        _ => measured(report, base, best),
+    };
+    if let Some(alone) = best.and_then(|(mode, ratio)| allocator_alone(&report.modes, mode, ratio)) {
         text.push_str(&alone);
     }
     text.push_str(&broken(&report.modes, base));
     text.push_str(&rule_of_thumb(report, base));
-    if base.runs < MIN_ROUNDS {
+    if base.runs < MIN_ROUNDS && report.confirmation.is_none() {
         text.push_str(&format!(" Of {} noise cannot be told from gain: use --runs 5.", rounds(base.runs)));
     }
     (pays, text)
+}
+
+/// The mode to be confirmed by further rounds: the best of several, where it looks as if it paid.
+pub fn to_confirm(report: &CompareReport) -> Option<Mode> {
+    let base = report.base().filter(|base| base.failed_runs < base.runs)?;
+    let (mode, ratio) = best(&report.modes, base)?;
+    (has_rivals(report) && ratio.median >= MIN_GAIN).then_some(mode.mode)
+}
+
+/// Whether the best was chosen among several.
+fn has_rivals(report: &CompareReport) -> bool {
+    report.modes.iter().filter(|mode| mode.runs > 0 && mode.mode != Mode::Base).count() > 1
+}
+
+/// What its further rounds say of the mode that looked best.
+fn confirmed(
+    report: &CompareReport,
+    found: &Confirmation,
+    best: &ModeReport,
+    looked: Ratio,
+) -> (bool, String) {
+    let (name, pays) = (found.mode, chance::is_confirmed(found));
+    let again = found.speedup_over_base.map_or_else(
+        || "failed".to_owned(),
+        |ratio| format!("was {} over {}", range(ratio), rounds(found.rounds)),
+    );
+    let faster = format!("faster in {} of them", found.faster_rounds);
+    if !pays {
+        let more = if report.interrupted { " before it was interrupted" } else { "" };
+        return (
+            false,
+            format!(
+                "Nothing pays for sure: {name} looked best with {:.2}x, but run again{more} it {again}, {faster}.",
+                looked.median
+            ),
+        );
+    }
+    let what = if is_the_pages_doing(&report.modes, best, looked) { "Huge pages pay" } else { "It pays" };
+    (true, format!("{what}: {name}, the best, was run again to be sure, and {again}, {faster}."))
 }
 
 /// Faster in every round, and by enough.
@@ -48,7 +90,10 @@ fn is_slower(ratio: Ratio) -> bool {
 /// The fastest mode that had huge pages, those first that are faster in every round; of two alike the first.
 fn best<'a>(modes: &'a [ModeReport], base: &ModeReport) -> Option<(&'a ModeReport, Ratio)> {
     let had = modes.iter().filter(|mode| {
-        mode.mode != Mode::Base && mode.took_effect && huge(mode) > Bytes::ZERO && !breaks(mode, base)
+        !matches!(mode.mode, Mode::Base | Mode::OursBase)
+            && mode.took_effect == Some(true)
+            && huge(mode) > Bytes::ZERO
+            && !breaks(mode, base)
     });
     let ratios = had.filter_map(|mode| Some((mode, mode.speedup_over_base?)));
     let rank = |(_, ratio): (&ModeReport, Ratio)| (is_faster(ratio), ratio.median);
@@ -71,21 +116,38 @@ fn huge(mode: &ModeReport) -> Bytes {
     mode.huge_peak_bytes.unwrap_or(Bytes::ZERO) + mode.hugetlb_peak_bytes.unwrap_or(Bytes::ZERO)
 }
 
-fn measured(report: &CompareReport, base: &ModeReport, best: Option<(&ModeReport, Ratio)>) -> String {
-    let all = rounds(base.runs);
+/// What is to be said without further rounds.
+fn measured(report: &CompareReport, base: &ModeReport, best: Option<(&ModeReport, Ratio)>) -> (bool, String) {
     let Some((mode, ratio)) = best else {
-        return "No mode gave it huge pages, so nothing can be said of what they gain; see why in the table."
-            .to_owned();
+        let why =
+            "No mode gave it huge pages, so nothing can be said of what they gain; see why in the table.";
+        return (false, why.to_owned());
     };
-    let range =
-        format!("{:.2}x as fast as base, {:.2} to {:.2} over {all}", ratio.median, ratio.low, ratio.high);
     let name = mode.mode;
-    if is_faster(ratio) && base.runs < MIN_ROUNDS {
-        return format!("With {name} it is {range}, but that is too little to say that it pays.");
+    let range = format!("{} over {}", range(ratio), rounds(base.runs));
+    if has_rivals(report) && ratio.median >= MIN_GAIN {
+        return (
+            false,
+            format!(
+                "With {name} it is {range}, but the best of several may be so by luck, and was not run again."
+            ),
+        );
+    }
+    let counted = base.runs.saturating_sub(base.failed_runs + mode.failed_runs);
+    if is_faster(ratio) && counted < MIN_ROUNDS {
+        return (false, format!("With {name} it is {range}, but that is too little to say that it pays."));
     }
     if is_faster(ratio) {
-        return format!("Huge pages pay: with {name} it is {range}.");
+        return (true, format!("Huge pages pay: with {name} it is {range}."));
     }
+    (false, no_gain(report, name, ratio, &range))
+}
+
+fn range(ratio: Ratio) -> String {
+    format!("{:.2}x as fast as base, {:.2} to {:.2}", ratio.median, ratio.low, ratio.high)
+}
+
+fn no_gain(report: &CompareReport, name: Mode, ratio: Ratio, range: &str) -> String {
     let slower =
         |mode: &ModeReport| huge(mode) > Bytes::ZERO && mode.speedup_over_base.is_some_and(is_slower);
     if report.modes.iter().filter(|mode| huge(mode) > Bytes::ZERO).all(slower) {
@@ -98,14 +160,33 @@ fn measured(report: &CompareReport, base: &ModeReport, best: Option<(&ModeReport
 }
 
 /// What of the best mode's gain is its allocator's, where that was run without huge pages, too.
-fn allocator_alone(modes: &[ModeReport], best: Option<(&ModeReport, Ratio)>) -> Option<String> {
-    let (best, _) = best?;
-    if !matches!(best.mode, Mode::Mimalloc2m | Mode::Mimalloc1g) {
-        return None;
-    }
-    let plain = modes.iter().find(|mode| mode.mode == Mode::Mimalloc && mode.took_effect)?;
-    let ratio = plain.speedup_over_base?;
-    Some(format!(" Of that, mimalloc as it comes gives {:.2}x.", ratio.median))
+fn allocator_alone(modes: &[ModeReport], best: &ModeReport, ratio: Ratio) -> Option<String> {
+    let (plain, pages) = without_huge_pages(modes, best, ratio)?;
+    let alone = plain.speedup_over_base?.median;
+    let had = match huge(plain) {
+        Bytes::ZERO => "with none".to_owned(),
+        some => format!("with {some}"),
+    };
+    Some(format!(
+        " Of that, {} ({had} on huge pages) gives {alone:.2}x, so that the pages give {pages:.2}x.",
+        plain.mode
+    ))
+}
+
+/// The same allocator without huge pages, where it was run, and the factor that they make.
+fn without_huge_pages<'a>(
+    modes: &'a [ModeReport],
+    best: &ModeReport,
+    ratio: Ratio,
+) -> Option<(&'a ModeReport, f64)> {
+    let control = best.mode.without_huge_pages()?;
+    let plain = modes.iter().find(|mode| mode.mode == control && mode.took_effect == Some(true))?;
+    Some((plain, ratio.median / plain.speedup_over_base?.median))
+}
+
+/// Whether what was gained is more than what the allocator gains without huge pages, as far as that is known.
+fn is_the_pages_doing(modes: &[ModeReport], best: &ModeReport, ratio: Ratio) -> bool {
+    without_huge_pages(modes, best, ratio).is_none_or(|(_, pages)| pages >= MIN_GAIN)
 }
 
 fn rule_of_thumb(report: &CompareReport, base: &ModeReport) -> String {

@@ -23,8 +23,9 @@ pub struct ModeReport {
     pub runs: u32,
     /// Of them, those that did not end with success.
     pub failed_runs: u32,
-    /// Whether memory was on the pages that the mode is for, in at least half of the runs; of `base`: on none.
-    pub took_effect: bool,
+    /// Whether memory was on the pages that the mode is for, in at least half of the runs of which that is known; of `base`: on none.
+    /// `None` where it is known of none.
+    pub took_effect: Option<bool>,
     /// What was seen, or why not.
     pub reason: String,
     /// What to change, as a command where there is one.
@@ -64,7 +65,7 @@ impl ModeReport {
             mode,
             runs: 0,
             failed_runs: 0,
-            took_effect: false,
+            took_effect: Some(false),
             reason,
             fix,
             wall_seconds: None,
@@ -133,10 +134,44 @@ fn median(numbers: impl Iterator<Item = u64>) -> Option<u64> {
 /// How many times as fast `ours` is as `base`, round by round. A run that did not end with success has no speed: its round
 /// does not count. `None` where no round does, or one took no time.
 pub fn speedup(base: &[Run], ours: &[Run]) -> Option<Ratio> {
+    Spread::of(&ratios(base, ours)).map(|spread| Ratio {
+        low: spread.min,
+        median: spread.median,
+        high: spread.max,
+    })
+}
+
+fn ratios(base: &[Run], ours: &[Run]) -> Vec<f64> {
     let succeeded = |pair: &(&Run, &Run)| pair.0.ending.is_success() && pair.1.ending.is_success();
     let rounds = base.iter().zip(ours).filter(succeeded);
-    let ratios: Vec<f64> = rounds.map(|(base, ours)| base.wall_seconds / ours.wall_seconds).collect();
-    Spread::of(&ratios).map(|spread| Ratio { low: spread.min, median: spread.median, high: spread.max })
+    rounds.map(|(base, ours)| base.wall_seconds / ours.wall_seconds).collect()
+}
+
+/// Further rounds, of `base` and the mode alone that looked best in the first ones: which says nothing of these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Confirmation {
+    /// Which.
+    pub mode: Mode,
+    /// Rounds in which both runs ended with success.
+    pub rounds: u32,
+    /// Of them, those in which it was faster than `base`.
+    pub faster_rounds: u32,
+    /// How many times as fast as `base` in the same round.
+    pub speedup_over_base: Option<Ratio>,
+}
+
+impl Confirmation {
+    /// Of runs in turns.
+    pub fn of(mode: Mode, base: &[Run], ours: &[Run]) -> Self {
+        let ratios = ratios(base, ours);
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self {
+            mode,
+            rounds: count(ratios.len()),
+            faster_rounds: count(ratios.iter().filter(|&&ratio| ratio > 1.0).count()),
+            speedup_over_base: speedup(base, ours),
+        }
+    }
 }
 
 /// What the data TLB maps on this machine.
@@ -161,6 +196,10 @@ pub struct CompareReport {
     pub runs: u32,
     /// Each mode that was asked for, `base` first.
     pub modes: Vec<ModeReport>,
+    /// Further rounds of the best of several modes, from which it is told whether it pays; `None` where none looked as if it
+    /// did, and of a single mode, whose own rounds tell.
+    #[serde(default)]
+    pub confirmation: Option<Confirmation>,
     /// What the TLB maps.
     pub tlb_reach: Reach,
     /// Why loads and misses of the TLB were not counted, where they were not.
@@ -169,7 +208,7 @@ pub struct CompareReport {
     pub stalls_unavailable: Option<String>,
     /// Whether Ctrl-C ended it early.
     pub interrupted: bool,
-    /// Whether some mode is faster than `base` in every round.
+    /// Whether some mode is faster than `base`, by more than noise.
     pub pays: bool,
     /// What to make of it.
     pub verdict: String,
@@ -223,6 +262,9 @@ mod tests {
         assert_eq!(speedup(&ours[1..2], &ours[..1]), None);
         assert_eq!(speedup(&all(&[1.0]), &[]), None);
         assert_eq!(speedup(&all(&[1.0]), &all(&[0.0])), None, "no time is no ratio");
+        let found = Confirmation::of(Mode::Thp, &all(&[2.0, 4.0, 3.0]), &ours);
+        assert_eq!((found.rounds, found.faster_rounds), (2, 1), "the failed one does not count");
+        assert_eq!(found.speedup_over_base, Some(Ratio { low: 0.75, median: 1.375, high: 2.0 }));
     }
 
     #[test]

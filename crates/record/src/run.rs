@@ -35,11 +35,13 @@ pub enum Mode {
     Mimalloc1g,
     /// hugepilot's own allocator.
     Ours,
+    /// The same on base pages: what of its gain is not that of its pages.
+    OursBase,
 }
 
 impl Mode {
     /// Each, the one to compare with first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Base,
         Self::Thp,
         Self::Advised,
@@ -50,6 +52,7 @@ impl Mode {
         Self::Mimalloc2m,
         Self::Mimalloc1g,
         Self::Ours,
+        Self::OursBase,
     ];
 
     /// Its name.
@@ -65,6 +68,7 @@ impl Mode {
             Self::Mimalloc2m => "mimalloc-2m",
             Self::Mimalloc1g => "mimalloc-1g",
             Self::Ours => "ours",
+            Self::OursBase => "ours-base",
         }
     }
     /// The pages of a pool that it cannot do without.
@@ -84,7 +88,19 @@ impl Mode {
     }
     /// Whether another allocator is put in front of the program's.
     pub const fn preloads(self) -> bool {
-        matches!(self, Self::Mimalloc | Self::Mimalloc2m | Self::Mimalloc1g | Self::Ours)
+        self.is_ours() || matches!(self, Self::Mimalloc | Self::Mimalloc2m | Self::Mimalloc1g)
+    }
+    /// Whether that one is hugepilot's.
+    pub const fn is_ours(self) -> bool {
+        matches!(self, Self::Ours | Self::OursBase)
+    }
+    /// The mode with the same allocator, told nothing of huge pages.
+    pub const fn without_huge_pages(self) -> Option<Self> {
+        match self {
+            Self::Mimalloc2m | Self::Mimalloc1g => Some(Self::Mimalloc),
+            Self::Ours => Some(Self::OursBase),
+            _ => None,
+        }
     }
     /// Whether the C library's allocator is told what to do, and nothing else is.
     pub const fn tunes_glibc(self) -> bool {
@@ -145,6 +161,25 @@ pub struct Obstacles {
     pub not_preloaded: bool,
     /// Why its memory was not put on huge pages from outside.
     pub not_promoted: Option<String>,
+    /// Processes that had memory, it and what it started: those with most of it.
+    pub holders: Vec<Holder>,
+    /// One of them that had pages of a pool and started others.
+    pub pool_parent: Option<String>,
+}
+
+/// A process, and its memory at its peak.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// Its name, control characters escaped.
+    pub name: String,
+    /// All of it, pages of pools included.
+    pub memory: Bytes,
+    /// Anonymous memory on transparent huge pages.
+    pub thp: Bytes,
+    /// On pages of 2 MiB of a pool.
+    pub hugetlb_2m: Bytes,
+    /// On pages of 1 GiB of a pool.
+    pub hugetlb_1g: Bytes,
 }
 
 /// Memory at its peak, of the program and all that it started.
@@ -231,8 +266,9 @@ pub struct Run {
 /// Whether a mode did what it is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Whether memory was on the pages that the mode is for; of `base`: on none.
-    pub took_effect: bool,
+    /// Whether memory was on the pages that the mode is for; of `base`: on none. `None` where it ended too soon to look, or may
+    /// not be looked at.
+    pub took_effect: Option<bool>,
     /// What was seen, or why not.
     pub reason: String,
     /// What to change, as a command where there is one.

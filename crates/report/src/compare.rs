@@ -75,8 +75,9 @@ fn unknown() -> String {
 fn effect(mode: &ModeReport) -> String {
     let took = match (mode.runs, mode.took_effect) {
         (0, _) => "was not run",
-        (_, true) => "took effect",
-        (_, false) => "took no effect",
+        (_, Some(true)) => "took effect",
+        (_, Some(false)) => "took no effect",
+        (_, None) => "not known whether it took effect",
     };
     let mut text = format!("{:<11}  {took}: {}\n", mode.mode.name(), mode.reason);
     if let Some(fix) = &mode.fix {
@@ -96,7 +97,7 @@ mod tests {
     fn report() -> CompareReport {
         let mode = |mode, seconds: f64, faults, huge| ModeReport {
             runs: 5,
-            took_effect: true,
+            took_effect: Some(true),
             wall_seconds: Some(Spread { median: seconds, min: seconds * 0.9, max: seconds * 1.1 }),
             user_seconds: Some(Spread { median: seconds / 2.0, min: 0.0, max: 1.0 }),
             system_seconds: Some(Spread { median: 0.25, min: 0.0, max: 1.0 }),
@@ -119,6 +120,7 @@ mod tests {
                 thp,
                 ModeReport::not_here(Mode::Hugetlb, "the pool is empty".to_owned(), fix),
             ],
+            confirmation: None,
             tlb_reach: Reach { base_bytes: Bytes::mib(8), huge_bytes: Bytes::gib(2), assumed: false },
             counters_unavailable: Some("no PMU".to_owned()),
             stalls_unavailable: None,

@@ -9,13 +9,13 @@ use hugepilot_units::Bytes;
 pub fn run_text(report: &RunReport) -> String {
     let mut text = String::new();
     let (mode, effect, run) = (report.mode, &report.effect, &report.run);
-    if effect.took_effect {
-        let _ = writeln!(text, "hugepilot: {mode}: {}", effect.reason);
-    } else {
-        let _ = writeln!(text, "hugepilot: warning: {mode} took no effect: {}", effect.reason);
-        if let Some(fix) = &effect.fix {
-            let _ = writeln!(text, "fix: {fix}");
-        }
+    let _ = match effect.took_effect {
+        Some(true) => writeln!(text, "hugepilot: {mode}: {}", effect.reason),
+        Some(false) => writeln!(text, "hugepilot: warning: {mode} took no effect: {}", effect.reason),
+        None => writeln!(text, "hugepilot: whether {mode} took effect is not known: {}", effect.reason),
+    };
+    if let Some(fix) = effect.fix.as_ref().filter(|_| effect.took_effect == Some(false)) {
+        let _ = writeln!(text, "fix: {fix}");
     }
     let _ = writeln!(text, "hugepilot: {}", peak(&run.peak));
     let _ = writeln!(
@@ -66,15 +66,16 @@ mod tests {
 
     use super::*;
 
-    fn report(mode: Mode, took_effect: bool, peak: Peak) -> RunReport {
-        let fix = (!took_effect).then(|| "--pages thp".to_owned());
+    fn report(mode: Mode, took_effect: Option<bool>, peak: Peak) -> RunReport {
+        let well = took_effect == Some(true);
+        let fix = (!well).then(|| "--pages thp".to_owned());
         RunReport {
             schema: SCHEMA.to_owned(),
             command: vec!["a".to_owned(), "b c".to_owned()],
             mode,
             environment: vec!["GLIBC_TUNABLES=glibc.malloc.hugetlb=1".to_owned()],
             run: Run {
-                ending: if took_effect { Ending::Exited(0) } else { Ending::Killed(15) },
+                ending: if well { Ending::Exited(0) } else { Ending::Killed(15) },
                 wall_seconds: 1.25,
                 user_seconds: 1.0,
                 system_seconds: 0.125,
@@ -82,7 +83,7 @@ mod tests {
                 peak,
             },
             effect: Effect { took_effect, reason: "the reason".to_owned(), fix },
-            warnings: if took_effect { Vec::new() } else { vec!["something".to_owned()] },
+            warnings: if well { Vec::new() } else { vec!["something".to_owned()] },
         }
     }
 
@@ -98,14 +99,18 @@ mod tests {
             ..Peak::default()
         };
         let short = Peak { rss_peak_bytes: Bytes::mib(1), ..Peak::default() };
-        let text = [(Mode::GlibcThp, true, seen), (Mode::Hugetlb, false, short)]
-            .map(|(mode, took, peak)| run_text(&report(mode, took, peak)));
+        let modes = [
+            (Mode::GlibcThp, Some(true), seen),
+            (Mode::Hugetlb, Some(false), short.clone()),
+            (Mode::Thp, None, short),
+        ];
+        let text = modes.map(|(mode, took, peak)| run_text(&report(mode, took, peak)));
         assert_golden("testdata/run.txt", &text.join("\n"));
     }
 
     #[test]
     fn the_json_has_the_fields_it_promises() {
-        let report = report(Mode::GlibcThp, true, Peak::default());
+        let report = report(Mode::GlibcThp, Some(true), Peak::default());
         let json: serde_json::Value = serde_json::from_str(&crate::json(&report)).unwrap();
         assert_eq!((&json["mode"], &json["took_effect"]), (&"glibc-thp".into(), &true.into()));
         for field in [

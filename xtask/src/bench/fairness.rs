@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use hugepilot_record::measures::fairness;
 use serde_json::Value;
 
-use super::debloat::{ORDERS, collapse, debloat, number};
+use super::debloat::{ORDERS, collapse, debloat_with, number};
 use super::pairs::median;
 use super::workload::Workload;
 use super::yardstick::Yardstick;
@@ -37,7 +37,12 @@ struct Programs {
     split: Vec<Vec<f64>>,
 }
 
-/// `[RUNS=8] [SIZE=2GiB] [GROUP|ORDER…]`
+/// An order, and the quantum that stands behind it, as in `emd:10`.
+fn order_of(name: &str) -> (&str, Option<&str>) {
+    name.split_once(':').map_or((name, None), |(order, quantum)| (order, Some(quantum)))
+}
+
+/// `[RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let runs: usize = args.first().map_or(Ok(8), |text| text.parse()).context("RUNS is a number")?;
     let size = args.get(1).unwrap_or(&"2GiB");
@@ -45,7 +50,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let is_group = |name: &&&str| GROUPS.iter().any(|group| group.0 == **name);
     let (groups, orders): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|name| is_group(name));
     for name in &orders {
-        ensure!(ORDERS.contains(name), "{name:?} is no group and no order");
+        ensure!(ORDERS.contains(&order_of(name).0), "{name:?} is no group and no order");
     }
     let orders = if orders.is_empty() { ORDERS.to_vec() } else { orders };
     println!("{PERCENT} % of the bloat of all freed; medians of {runs} runs, {size} each");
@@ -126,7 +131,10 @@ fn deal(hugepilot: &Path, running: &[Workload], order: Option<&str>) -> Result<V
     if let Some(order) = order {
         running.iter().try_for_each(|workload| workload.signal("CONT"))?;
         let pids: Vec<&str> = running.iter().map(|workload| workload.pid.as_str()).collect();
-        let report = debloat(hugepilot, order, &format!("{PERCENT}%"), &pids)?;
+        let (order, quantum) = order_of(order);
+        let quantum = quantum.map(|quantum| ["--quantum", quantum]);
+        let quantum = quantum.as_ref().map_or(&[][..], |quantum| quantum);
+        let report = debloat_with(hugepilot, order, &format!("{PERCENT}%"), &pids, quantum)?;
         for (index, split) in split.iter_mut().enumerate() {
             let of = |key: &str| number(of_process(&report, pids[index])?, &format!("/{key}"));
             *split = of("split")? as f64 / of("huge_pages_before")?.max(1) as f64;

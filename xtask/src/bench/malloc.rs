@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use hugepilot_units::Bytes;
 
 use super::pairs::{PairedStats, median};
 use crate::run::{self, cargo};
@@ -26,10 +27,10 @@ const OTHERS: [(&str, &[&str]); 2] = [
 ];
 const FOLDERS: [&str; 4] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
-/// `[RUNS=9] [BYTES=1073741824] [TEST…]`
+/// `[RUNS=9] [SIZE=1GiB] [TEST…]`
 pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     let runs: usize = args.first().map_or(Ok(9), |text| text.parse()).context("RUNS is a number")?;
-    let size = args.get(1).unwrap_or(&"1073741824");
+    let size: Bytes = args.get(1).unwrap_or(&"1GiB").parse().context("SIZE is one such as 1GiB")?;
     let only = args.get(2..).unwrap_or_default();
     run::run(&mut cargo(&["build", "--release", "-p", "hugepilot-preload", "--example", "churn"]))?;
     run::run(&mut cargo(&["build", "--release", "-p", "hugepilot-preload"]))?;
@@ -83,12 +84,12 @@ fn measure(
     Ok(all)
 }
 
-fn nanos(churn: &Path, test: &str, size: &str, library: Option<&Path>) -> Result<f64> {
+fn nanos(churn: &Path, test: &str, size: Bytes, library: Option<&Path>) -> Result<f64> {
     let mut command = Command::new(churn);
     if let Some(library) = library {
         command.env("LD_PRELOAD", library);
     }
-    let output = command.args([test, size]).output()?;
+    let output = command.args([test, &size.get().to_string()]).output()?;
     if !output.status.success() {
         bail!("{test}: {} {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }

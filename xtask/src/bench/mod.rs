@@ -52,7 +52,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "fairness",
-        about: "do several programs become slower alike when they are de-bloated? [RUNS=8] [SIZE=2GiB] [GROUP|ORDER…]",
+        about: "do several programs become slower alike when they are de-bloated? [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]",
         run: fairness::run,
     },
     Bench {
@@ -62,7 +62,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "malloc",
-        about: "is our malloc as fast as others, and what is on it? [RUNS=9] [BYTES=1073741824] [TEST…]",
+        about: "is our malloc as fast as others, and what is on it? [RUNS=9] [SIZE=1GiB] [TEST…]",
         run: malloc::run,
     },
     Bench {

@@ -33,4 +33,5 @@ mod launched; // tune -- CMD
 mod pool; // pools: set, seen, given back
 mod quality; // the hot is promoted, and nothing else
 mod run; // a program with chosen pages
+mod signals; // the same under signals
 mod status; // every number checked

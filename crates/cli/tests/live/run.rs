@@ -192,13 +192,13 @@ fn what_its_user_had_set_stays() {
 fn page_faults_drop_where_huge_pages_take_effect() {
     requires!(need::all([huge_blocks(), thp_is("madvise")]));
     let base = hash_insert("--pages base");
-    assert!(base.effect.took_effect && base.run.peak.all_huge() == Bytes::ZERO, "{base:?}");
+    assert!(base.effect.took_effect == Some(true) && base.run.peak.all_huge() == Bytes::ZERO, "{base:?}");
     assert!(base.run.peak.rss_peak_bytes > Bytes::mib(60) && base.run.peak.looks > 2, "{base:?}");
     // Before glibc 2.38 it is a matter of luck, which the report must say.
     let glibc = (0..12).map(|_| hash_insert("--pages glibc-thp")).find(|run| {
-        let told = run.effect.took_effect || run.effect.reason.contains("glibc before 2.38");
+        let told = run.effect.took_effect == Some(true) || run.effect.reason.contains("glibc before 2.38");
         assert!(told, "{run:?}");
-        run.effect.took_effect
+        run.effect.took_effect == Some(true)
     });
     let glibc = glibc.expect("once in twelve runs");
     assert!(glibc.run.peak.anonymous_huge_peak_bytes > Bytes::mib(40), "{glibc:?}");
@@ -210,7 +210,7 @@ fn page_faults_drop_where_huge_pages_take_effect() {
     );
     requires!(need::cap_sys_nice());
     let thp = hash_insert("--pages thp");
-    assert!(thp.effect.took_effect && thp.run.peak.huge_peak_bytes > Bytes::mib(40), "{thp:?}");
+    assert!(thp.effect.took_effect == Some(true) && thp.run.peak.huge_peak_bytes > Bytes::mib(40), "{thp:?}");
     assert_eq!(thp.mode, Mode::Thp);
 }
 
@@ -248,7 +248,7 @@ fn an_empty_pool_is_told_with_the_line_that_fills_it() {
         "no free page of 2MiB",
         "fix: sudo hugepilot pool set --size 2MiB",
     ]);
-    assert!(!report.read().effect.took_effect);
+    assert!(report.read().effect.took_effect == Some(false));
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_pool_is_there_for_the_run_and_given_back_also_after_ctrl_c() {
     requires!(empty_pool());
     let before = count("nr");
     let report = hash_insert("--pages hugetlb --pool 128MiB");
-    assert!(report.effect.took_effect && report.warnings.is_empty(), "{report:?}");
+    assert!(report.effect.took_effect == Some(true) && report.warnings.is_empty(), "{report:?}");
     assert!(report.run.peak.hugetlb_2m_peak_bytes > Bytes::mib(40), "{report:?}");
     assert_eq!(count("nr"), before);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -303,11 +303,15 @@ fn mimalloc_serves_the_program_where_it_is_installed() {
     requires!(installed);
     let plain = hash_insert("--pages mimalloc");
     assert!(
-        plain.effect.took_effect && plain.environment.iter().any(|set| set.starts_with("LD_PRELOAD=")),
+        plain.effect.took_effect == Some(true)
+            && plain.environment.iter().any(|set| set.starts_with("LD_PRELOAD=")),
         "{plain:?}"
     );
     requires!(huge_blocks());
     let large = hash_insert("--pages mimalloc-2m");
-    assert!(large.effect.took_effect && large.run.peak.all_huge() > Bytes::mib(40), "{large:?}");
+    assert!(
+        large.effect.took_effect == Some(true) && large.run.peak.all_huge() > Bytes::mib(40),
+        "{large:?}"
+    );
     assert!(large.run.page_faults * 10 < plain.run.page_faults, "{large:?}");
 }

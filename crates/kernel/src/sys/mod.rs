@@ -9,6 +9,7 @@ pub(crate) mod descriptor;
 pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod hugetlb;
+pub(crate) mod inherited;
 pub(crate) mod madvise;
 pub(crate) mod pagemap;
 pub(crate) mod perf;
@@ -16,6 +17,7 @@ pub(crate) mod reach;
 pub(crate) mod remote;
 pub(crate) mod signals;
 pub(crate) mod start;
+pub(crate) mod stop;
 
 use hugepilot_record::Errno;
 

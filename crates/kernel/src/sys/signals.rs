@@ -9,6 +9,41 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+use hugepilot_record::Pid;
+
+/// Those that a terminal sends: to its foreground group, or to the leader of its session where it goes away.
+const TERMINAL: [i32; 7] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU, libc::SIGCONT];
+
+/// All signals that others send, and that end a process which does nothing about them; SIGPIPE, which Rust's start-up ignores,
+/// and SIGKILL are not among them.
+pub fn ending_signals() -> Vec<i32> {
+    const NAMED: [i32; 15] = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGABRT,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGTERM,
+        libc::SIGSTKFLT,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGIO,
+        libc::SIGPWR,
+    ];
+    NAMED.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).collect()
+}
+
+/// Those that a fault of the process itself raises. Blocked or not, the kernel ends it then, so they can be taken as
+/// [`Signals`], for those that others send; a handler could not put right what it returns to.
+pub const fn fault_signals() -> [i32; 6] {
+    [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS]
+}
+
 /// Signals of this thread, and of the process as long as it has no other thread, as a descriptor that is readable when one
 /// came. The former mask is back when it is dropped.
 #[derive(Debug)]
@@ -22,8 +57,10 @@ pub struct Signals {
 pub struct Arrived {
     /// Its number.
     pub signal: i32,
-    /// Whether the terminal sent it, to all processes of its foreground group, and not a program to us alone.
+    /// Whether the terminal sent it, to all processes of its foreground group, and not a program, or a timer, to us alone.
     pub from_terminal: bool,
+    /// Who sent it; 0 for the kernel.
+    pub sender: Pid,
 }
 
 impl Signals {
@@ -40,14 +77,12 @@ impl Signals {
             set.assume_init()
         };
         let before = mask();
-        // SAFETY: a whole set; a new descriptor is asked for. One that is inherited as ignored, SIGCHLD, would take away the
-        // status of our children, so it gets its default.
+        // SAFETY: a whole set; a new descriptor is asked for.
         let descriptor = unsafe {
             let descriptor = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if descriptor == -1 {
                 return Err(io::Error::last_os_error());
             }
-            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
             OwnedFd::from_raw_fd(descriptor)
         };
@@ -59,9 +94,10 @@ impl Signals {
         let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
         let length = rustix::io::retry_on_intr(|| rustix::io::read(&self.descriptor, &mut info)).ok()?;
         let word = |at: usize| info.get(at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);
-        // signalfd_siginfo begins with ssi_signo, ssi_errno, ssi_code.
-        let (signal, code) = (word(0)?, word(8)?);
-        (length == info.len()).then_some(Arrived { signal, from_terminal: code == libc::SI_KERNEL })
+        // signalfd_siginfo begins with ssi_signo, ssi_errno, ssi_code, ssi_pid.
+        let (signal, code, sender) = (word(0)?, word(8)?, Pid(word(12)?));
+        let from_terminal = code == libc::SI_KERNEL && TERMINAL.contains(&signal);
+        (length == info.len()).then_some(Arrived { signal, from_terminal, sender })
     }
 
     /// The mask from before, for a program that we start.
@@ -96,12 +132,6 @@ pub(super) fn mask() -> libc::sigset_t {
     }
 }
 
-/// Stops this process as Ctrl-Z does, until somebody continues it.
-pub fn stop_ourselves() {
-    // SAFETY: sends a signal; SIGSTOP has no handler.
-    unsafe { libc::raise(libc::SIGSTOP) };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +142,8 @@ mod tests {
         assert_eq!(signals.next(), None);
         // SAFETY: to this thread, which has it blocked.
         unsafe { libc::raise(libc::SIGUSR2) };
-        assert_eq!(signals.next(), Some(Arrived { signal: libc::SIGUSR2, from_terminal: false }));
+        let sender = Pid(std::process::id().cast_signed());
+        assert_eq!(signals.next(), Some(Arrived { signal: libc::SIGUSR2, from_terminal: false, sender }));
         assert_eq!(signals.next(), None);
     }
 }

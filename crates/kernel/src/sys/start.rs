@@ -8,8 +8,9 @@
 //! its own signal mask and THP setting, and execs or exits. All its memory was made before.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, OsStr, OsString};
-use std::io;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,11 +19,15 @@ use std::ptr;
 use hugepilot_record::{Errno, Pid};
 use hugepilot_units::{Bytes, Nanos};
 
+use super::inherited;
 use super::last_errno;
 use super::signals::Signals;
 
 /// `PR_THP_DISABLE_EXCEPT_ADVISED` of Linux 6.18, `linux/prctl.h`.
 const EXCEPT_ADVISED: libc::c_ulong = 1 << 1;
+const SHELL: &CStr = c"/bin/sh";
+/// So much of a file tells whether it is a text.
+const BEGINNING: u64 = 256;
 
 /// What transparent huge pages a program may have, for itself and what it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +98,8 @@ pub struct Started {
 struct Prepared {
     path: CString,
     arguments: Vec<CString>,
+    /// What runs it where the kernel knows no way to.
+    shell: Option<Vec<CString>>,
     environment: Vec<CString>,
     thp: Thp,
     standard: [Option<RawFd>; 3],
@@ -102,7 +109,8 @@ struct Prepared {
 }
 
 impl Started {
-    /// Starts `program`, held. It has the signal mask that we had before `signals` were taken.
+    /// Starts `program`, held. It has the signal mask that we had before `signals` were taken, and ignores what we were started
+    /// with as ignored. A text without `#!` is run by `sh`, as `execvp(3)` and shells do.
     ///
     /// # Errors
     /// EAGAIN or ENOMEM when no process can be made, EMFILE when no pipe can, EINVAL for a NUL in a text.
@@ -114,9 +122,13 @@ impl Started {
         let pair = |(name, value): &(OsString, OsString)| {
             CString::new([name.as_bytes(), b"=", value.as_bytes()].concat())
         };
+        let path = text(program.path.as_os_str())?;
+        let arguments: Vec<CString> =
+            program.arguments.iter().map(|word| text(word)).collect::<Result<_, _>>()?;
         let prepared = Prepared {
-            path: text(program.path.as_os_str())?,
-            arguments: program.arguments.iter().map(|word| text(word)).collect::<Result<_, _>>()?,
+            shell: is_text(program.path).then(|| by_shell(&path, &arguments)),
+            path,
+            arguments,
             environment: program.environment.iter().map(pair).collect::<Result<_, _>>()?,
             thp: program.thp,
             standard: program.standard.map(|file| file.map(|file| file.as_raw_fd())),
@@ -124,8 +136,12 @@ impl Started {
             wait,
             tell,
         };
-        let [argv, envp] = [&prepared.arguments, &prepared.environment]
-            .map(|texts| texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>());
+        let list = |texts: &[CString]| {
+            texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>()
+        };
+        let argv = [list(&prepared.arguments), list(prepared.shell.as_deref().unwrap_or_default())];
+        let envp = list(&prepared.environment);
+        inherited::hear_of_children();
         // SAFETY: see the module: the child path makes only async-signal-safe calls and never returns.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
@@ -202,6 +218,18 @@ impl Drop for Started {
     }
 }
 
+/// Whether a shell should read it: not what only looks like a program, damaged or for another processor.
+fn is_text(path: &Path) -> bool {
+    let mut beginning = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(BEGINNING).read_to_end(&mut beginning));
+    read.is_ok() && !beginning.starts_with(b"\x7fELF") && !beginning.contains(&0)
+}
+
+fn by_shell(path: &CString, arguments: &[CString]) -> Vec<CString> {
+    let rest = arguments.iter().skip(1).cloned();
+    [SHELL.to_owned(), path.clone()].into_iter().chain(rest).collect()
+}
+
 fn change_of(status: i32) -> Change {
     if libc::WIFEXITED(status) {
         Change::Exited(libc::WEXITSTATUS(status))
@@ -230,7 +258,7 @@ fn used_of(used: &libc::rusage) -> Used {
 /// The child: waits at the gate and becomes the program. `open` is our copy of the gate's other end.
 fn become_program(
     prepared: &Prepared,
-    argv: &[*const libc::c_char],
+    [argv, by_shell]: &[Vec<*const libc::c_char>; 2],
     envp: &[*const libc::c_char],
     open: RawFd,
 ) -> ! {
@@ -247,8 +275,13 @@ fn become_program(
         }
     }
     let errno = ready(prepared).err().unwrap_or_else(|| {
-        // SAFETY: the path is a C string, and both lists are of such, ended by a null, all made before the fork.
-        unsafe { libc::execve(prepared.path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+        // SAFETY: the paths are C strings, and the lists are of such, ended by a null, all made before the fork.
+        unsafe {
+            libc::execve(prepared.path.as_ptr(), argv.as_ptr(), envp.as_ptr());
+            if last_errno() == Errno(libc::ENOEXEC) && prepared.shell.is_some() {
+                libc::execve(SHELL.as_ptr(), by_shell.as_ptr(), envp.as_ptr());
+            }
+        }
         last_errno()
     });
     let errno = errno.0.to_ne_bytes();
@@ -269,11 +302,9 @@ fn ready(prepared: &Prepared) -> Result<(), Errno> {
         }
     }
     done(set_thp(prepared.thp))?;
-    // SAFETY: SIGPIPE, which Rust's start-up ignores, gets its default back, and the mask is a whole set.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        done(libc::sigprocmask(libc::SIG_SETMASK, &raw const prepared.mask, ptr::null_mut()))
-    }
+    inherited::restore();
+    // SAFETY: a whole set.
+    done(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const prepared.mask, ptr::null_mut()) })
 }
 
 fn set_thp(thp: Thp) -> i32 {
@@ -329,6 +360,24 @@ mod tests {
         let off = "while read -r a b; do test $a = THP_enabled: && exit $b; done </proc/$$/status; exit 9";
         assert_eq!(run(off, &[], Thp::Never), Change::Exited(0));
         assert_eq!(run(off, &[], Thp::Allowed), Change::Exited(1));
+    }
+
+    #[test]
+    fn a_text_without_an_interpreter_is_run_by_the_shell_and_a_damaged_program_is_not() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let words = ["x", "5", "6"].map(OsString::from);
+        let table = [(&b"exit $(($1 + $2))"[..], Ok(11)), (b"\x7fELF exit 3", Err(8)), (b"exit 3\0", Err(8))];
+        for (bytes, ends) in table {
+            std::fs::write(&path, bytes).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let program = Program { path: &path, ..shell(&words, &[], Thp::Inherit) };
+            let mut started = Started::held(&program, None).unwrap();
+            let ended = started.release().map(|()| end_of(&mut started).0);
+            let ended = ended.map_err(|error| error.raw_os_error().unwrap());
+            assert_eq!(ended, ends.map(Change::Exited), "{bytes:?}");
+        }
     }
 
     #[test]

@@ -41,11 +41,16 @@ impl HashInsertConfig {
     /// Ten million, as in the article: 272 MiB.
     pub const DEFAULT: Self = Self { entries: 10_000_000, pages: Pages::Default };
 
-    /// What a table for so many entries takes; `None` beyond what the hash can tell apart.
-    fn table_bytes(entries: u64) -> Option<Bytes> {
-        // At most seven of eight buckets are used, and their number is a power of two.
-        let buckets = entries.checked_mul(8)?.div_ceil(7).max(16).checked_next_power_of_two()?;
-        (buckets <= MOST_BUCKETS).then(|| Bytes::new(buckets * BYTES_PER_BUCKET + BYTES_MORE))
+    /// Buckets of a table for so many entries: at most seven of eight are used, and their number is a power of two.
+    const fn buckets(entries: u64) -> u128 {
+        let buckets = (entries as u128 * 8).div_ceil(7).next_power_of_two();
+        if buckets < 16 { 16 } else { buckets }
+    }
+
+    /// What that many tables take; [`Bytes::MAX`] for more.
+    fn tables_bytes(entries: u64, tables: u64) -> Bytes {
+        let one = Self::buckets(entries) * u128::from(BYTES_PER_BUCKET) + u128::from(BYTES_MORE);
+        u64::try_from(one).map_or(Bytes::MAX, Bytes::new).times(tables)
     }
 
     /// The entries, checked: at least one, and a table of them for each thread can be spared.
@@ -53,15 +58,15 @@ impl HashInsertConfig {
         if self.entries == 0 {
             return Err(LabError::NoEntries);
         }
-        let need = |entries| Self::table_bytes(entries).map(|bytes| bytes.times(threads as u64));
+        let need = |entries| Self::tables_bytes(entries, threads as u64);
         let spare = machine.available - RESERVE;
-        if need(self.entries).is_some_and(|need| need <= spare) {
+        if need(self.entries) <= spare && Self::buckets(self.entries) <= u128::from(MOST_BUCKETS) {
             return usize::try_from(self.entries).map_err(|_| LabError::NoEntries);
         }
         // Seven eighths of a power of two fill a table.
         let full = (4..=MOST_BUCKETS.ilog2()).map(|bits| (1_u64 << bits) / 8 * 7);
-        let most = full.filter(|&entries| need(entries).is_some_and(|need| need <= spare)).max().unwrap_or(0);
-        let need = need(self.entries).unwrap_or(Bytes::MAX);
+        let most = full.filter(|&entries| need(entries) <= spare).max().unwrap_or(0);
+        let need = need(self.entries);
         Err(LabError::TooManyEntries {
             workload: NAME,
             need,
@@ -219,7 +224,7 @@ mod tests {
     fn every_key_is_there_with_its_value_and_the_table_never_grew() {
         let map = filled(50_000, 50_000);
         assert!((0..50_000).all(|key| map.get(&key) == Some(&key)) && map.len() == 50_000);
-        let size = HashInsertConfig::table_bytes(50_000).unwrap();
+        let size = HashInsertConfig::tables_bytes(50_000, 1);
         assert_eq!(map.allocation_size() as u64, size.get());
     }
 
@@ -233,12 +238,12 @@ mod tests {
     fn the_size_is_known_beforehand() {
         for entries in [1, 2, 7, 14, 15, 28, 29, 56, 57, 112, 113, 1000, 7 << 10, (7 << 10) + 1] {
             let size = reserved(entries).unwrap().allocation_size() as u64;
-            let computed = HashInsertConfig::table_bytes(entries as u64).unwrap().get();
+            let computed = HashInsertConfig::tables_bytes(entries as u64, 1).get();
             // Tables of less than 16 buckets are counted as one of 16.
             assert!(size == computed || entries <= 14 && size < computed, "{entries}: {size}, {computed}");
         }
-        assert_eq!(HashInsertConfig::table_bytes(10_000_000), Some(Bytes::mib(16 * 17) + Bytes::new(16)));
-        assert_eq!(HashInsertConfig::table_bytes(u64::MAX), None);
+        assert_eq!(HashInsertConfig::tables_bytes(10_000_000, 1), Bytes::mib(16 * 17) + Bytes::new(16));
+        assert_eq!(HashInsertConfig::tables_bytes(u64::MAX, 1), Bytes::MAX);
     }
 
     #[test]
@@ -293,7 +298,9 @@ mod tests {
         let refusal = refused(100_000_000, &tight, 1);
         assert!(refusal.contains("at most 14680064") && refusal.contains("needs 2.13GiB"), "{refusal}");
         assert!(refused(14_680_064, &tight, 2).contains("at most 7340032"), "a table for each thread");
-        assert!(refused(u64::MAX, &ROOMY, 1).contains("at most"));
+        let much = refused(99_999_999_999, &tight, 1);
+        assert!(much.contains("needs 2.13TiB") && much.contains("at most 14680064"), "{much}");
+        assert!(refused(u64::MAX, &ROOMY, 1).contains("needs more than 16777215TiB"));
         assert_eq!(HashInsertConfig { entries: 14_680_064, ..SMALL }.fitting(&tight, 1).unwrap(), 14_680_064);
     }
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Refusal, Root, cpu, memory};
-use hugepilot_policy::{effect, verdict};
-use hugepilot_record::compare::{CompareReport, Counts, ModeReport, Reach, SCHEMA, speedup};
+use hugepilot_policy::{confirming_rounds, effect, pool_warning, to_confirm, verdict};
+use hugepilot_record::compare::{CompareReport, Confirmation, Counts, ModeReport, Reach, SCHEMA, speedup};
 use hugepilot_record::run::{Effect, Mode, Run};
 use hugepilot_units::Bytes;
 
@@ -42,6 +42,8 @@ pub enum Event<'a> {
     WarmingUp(Mode),
     /// A timed run: the round, from 1, of how many.
     Running(Mode, u32, u32),
+    /// A timed run of the best mode, or of `base`, to confirm it: the round, from 1, of how many.
+    Confirming(Mode, u32, u32),
     /// A mode that is not to be had here, and why.
     NotHere(&'a ModeReport),
 }
@@ -55,7 +57,8 @@ struct Contender {
     stall_ratio: Option<f64>,
 }
 
-/// Runs `command` in each mode, `options.runs` times. Ctrl-C ends it after the last whole round.
+/// Runs `command` in each mode, `options.runs` times, and the best of several again, as often, with `base` in turns. Ctrl-C ends
+/// it after the last whole round.
 ///
 /// # Errors
 /// [`ManagerError::Start`]; [`ManagerError::Interrupted`] before the first round was whole; what cannot be read of `/proc`.
@@ -84,7 +87,9 @@ pub fn compare(
     let mut session = Session { root, command, options, control, report, say };
     session.warm_up(&mut contenders)?;
     session.rounds(&mut contenders)?;
-    Ok(session.conclude(&contenders))
+    session.sum_up(&contenders);
+    session.confirm(&mut contenders)?;
+    Ok(session.conclude())
 }
 
 /// `base` first, each once.
@@ -111,7 +116,7 @@ fn contender(
 ) -> Result<Contender, ManagerError> {
     let is_mimalloc =
         |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("mimalloc"));
-    let library = options.libraries.iter().find(|path| is_mimalloc(path) == (mode != Mode::Ours));
+    let library = options.libraries.iter().find(|path| is_mimalloc(path) != mode.is_ours());
     let setup =
         Setup::new(root, command, &RunOptions { mode, library: library.cloned(), pool: options.pool })?;
     // Without the pages it would only be base under another name.
@@ -134,6 +139,7 @@ fn empty(command: &[OsString], options: &CompareOptions, root: &Root) -> Result<
         command: command.iter().map(|word| printable(word.as_encoded_bytes())).collect(),
         runs: options.runs,
         modes: Vec::new(),
+        confirmation: None,
         tlb_reach,
         counters_unavailable: None,
         stalls_unavailable: None,
@@ -243,6 +249,8 @@ impl Session<'_> {
         }
         let (run, obstacles) = done?;
         let effect = effect(mode, &run, &obstacles);
+        let told = pool_warning(mode, &run, &obstacles);
+        self.warn(told.map(|told| format!("{mode}: {told}")).into_iter().collect());
         Ok((run, effect))
     }
 
@@ -255,7 +263,35 @@ impl Session<'_> {
         }
     }
 
-    fn conclude(mut self, contenders: &[Contender]) -> CompareReport {
+    /// Runs `base` and what looks best again, in turns, and nothing else.
+    fn confirm(&mut self, contenders: &mut [Contender]) -> Result<(), ManagerError> {
+        let Some(best) = to_confirm(&self.report).filter(|_| !self.report.interrupted) else { return Ok(()) };
+        let rounds = confirming_rounds(self.options.runs);
+        let mut runs = [Vec::new(), Vec::new()];
+        'rounds: for round in 0..rounds {
+            for turn in order(round as usize, 2) {
+                let mode = [Mode::Base, best][turn];
+                let Some(contender) = contenders.iter_mut().find(|contender| contender.setup.mode == mode)
+                else {
+                    return Ok(());
+                };
+                (self.say)(Event::Confirming(mode, round + 1, rounds));
+                let (run, _) = self.once(contender, &mut ())?;
+                if self.is_interrupted() {
+                    self.report.interrupted = true;
+                    break 'rounds;
+                }
+                runs[turn].push(run);
+            }
+        }
+        let [base, ours] = &runs;
+        let whole = base.len().min(ours.len());
+        self.report.confirmation = Some(Confirmation::of(best, &base[..whole], &ours[..whole]));
+        Ok(())
+    }
+
+    /// The figures of each mode's rounds.
+    fn sum_up(&mut self, contenders: &[Contender]) {
         // Of an unfinished round nothing counts.
         let whole = contenders.iter().map(|contender| contender.runs.len()).min().unwrap_or(0);
         let base = contenders.first().map_or(&[][..], |base| &base.runs[..whole]);
@@ -271,6 +307,9 @@ impl Session<'_> {
         self.warn(contenders.iter().flat_map(|contender| contender.setup.environment.kept.clone()).collect());
         let failures: Vec<String> = self.report.modes.iter().filter_map(failures).collect();
         self.warn(failures);
+    }
+
+    fn conclude(mut self) -> CompareReport {
         (self.report.pays, self.report.verdict) = verdict(&self.report);
         self.report
     }
@@ -280,8 +319,9 @@ impl Contender {
     /// Of its first `whole` runs.
     fn report(&self, whole: usize) -> ModeReport {
         let effects = &self.effects[..whole];
-        let took = effects.iter().filter(|effect| effect.took_effect).count();
-        let took_effect = 2 * took >= whole.max(1);
+        let known = effects.iter().filter_map(|effect| effect.took_effect);
+        let (took, known) = (known.clone().filter(|&took| took).count(), known.count());
+        let took_effect = (known > 0).then_some(2 * took >= known);
         let said = effects.iter().rfind(|effect| effect.took_effect == took_effect).cloned();
         let said = said.unwrap_or(Effect { took_effect, reason: String::new(), fix: None });
         let partly = match took {

@@ -4,10 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use hugepilot_kernel::Root;
 use hugepilot_kernel::proc::printable;
+use rustix::process::{getegid, geteuid, getgid, getuid};
 
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const PRELOAD: &str = "LD_PRELOAD";
+const MAY_BE_MISSING: &str = "LD_PRELOAD, LD_LIBRARY_PATH and GLIBC_TUNABLES of yours, if any, did not get through: the loader takes \
+                              them from hugepilot, whose file has rights of its own (setcap, setuid); set them behind the --, as in \
+                              -- env NAME=value CMD";
 
 /// Variables for a program, and which of them we set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +21,25 @@ pub(super) struct Environment {
     pub(super) all: Vec<(OsString, OsString)>,
     /// Those that we set, as `NAME=value`.
     pub(super) set: Vec<String>,
-    /// Where the user's own value was kept instead.
+    /// Where the user's own value was kept instead, and what else to tell of it.
     pub(super) kept: Vec<String>,
 }
 
 impl Environment {
-    /// What its user has.
+    /// What its user has, as a program started without us would.
+    ///
+    /// The loader takes settings such as `LD_PRELOAD` away from a program whose file has rights of its own, or empties them
+    /// (`ld.so(8)`, secure-execution mode). What we start has no such rights, so it gets them as they stand in
+    /// `/proc/self/environ`; where we may not read that, or run as another user, it is told that they may be missing.
+    pub(super) fn ours(root: &Root) -> Self {
+        let same_user = geteuid() == getuid() && getegid() == getgid();
+        match root.read("proc/self/environ").ok().filter(|_| same_user) {
+            Some(first) => Self::of(entries(&first)),
+            None => Self { kept: vec![MAY_BE_MISSING.to_owned()], ..Self::of(std::env::vars_os()) },
+        }
+    }
+
+    /// These.
     pub(super) fn of(all: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self { all: all.into_iter().collect(), set: Vec::new(), kept: Vec::new() }
     }
@@ -74,6 +92,15 @@ impl Environment {
     }
 }
 
+/// Of texts `NAME=value` that each end with a NUL.
+fn entries(environ: &[u8]) -> impl Iterator<Item = (OsString, OsString)> + '_ {
+    environ.split(|&byte| byte == 0).filter_map(|entry| {
+        let at = entry.iter().position(|&byte| byte == b'=').filter(|&at| at > 0)?;
+        let text = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        Some((text(&entry[..at]), text(&entry[at + 1..])))
+    })
+}
+
 fn joined<'a>(parts: impl Iterator<Item = &'a [u8]>) -> OsString {
     OsStr::from_bytes(&parts.collect::<Vec<_>>().join(&b':')).to_owned()
 }
@@ -107,6 +134,17 @@ mod tests {
         let mut none = Environment::of([]);
         none.tune(NAME, "1");
         assert_eq!(none.set, ["GLIBC_TUNABLES=glibc.malloc.hugetlb=1"]);
+    }
+
+    #[test]
+    fn the_environment_is_read_as_the_system_keeps_it() {
+        let all = entries(b"A=1\0GLIBC_TUNABLES=a=b\0\0=x\0nothing\0B=\0").collect::<Vec<_>>();
+        let wanted = [("A", "1"), ("GLIBC_TUNABLES", "a=b"), ("B", "")];
+        assert_eq!(all, wanted.map(|(name, value)| (name.into(), value.into())));
+        let ours = Environment::ours(&Root::live());
+        assert_eq!((ours.all, ours.kept), (std::env::vars_os().collect(), Vec::new()));
+        let nowhere = Root::at("/no/such/root");
+        assert!(Environment::ours(&nowhere).kept[0].contains("setcap"));
     }
 
     #[test]

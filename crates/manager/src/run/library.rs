@@ -2,10 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use hugepilot_kernel::Refusal;
 use hugepilot_record::run::Mode;
+use object::elf::{ET_DYN, FileHeader64};
+use object::read::elf::FileHeader;
+use object::{Endianness, ReadCache};
 
 /// The largest library that is looked into.
 const MAX_LIBRARY: u64 = 256 << 20;
@@ -18,13 +22,15 @@ const MIMALLOC: &str = "libmimalloc.so";
 /// Where there is none, with what brings it.
 pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Refusal> {
     if let Some(path) = named {
-        return match fs::canonicalize(path) {
-            Ok(path) if path.is_file() => Ok(path),
-            Ok(_) => Err(Refusal::because(format!("{} is no file", path.display()))),
-            Err(error) => Err(Refusal::because(format!("no library {}: {error}", path.display()))),
+        let found = fs::canonicalize(path)
+            .map_err(|error| Refusal::because(format!("no library {}: {error}", path.display())))?;
+        return match why_not_loaded(&found) {
+            None => Ok(found),
+            Some(why) => Err(Refusal::because(format!("{} {why}", path.display()))
+                .fixed_by("name the shared library itself, such as libmimalloc.so.2")),
         };
     }
-    if mode == Mode::Ours {
+    if mode.is_ours() {
         let beside = std::env::current_exe()
             .ok()
             .and_then(|exe| Some(fs::canonicalize(exe).ok()?.parent()?.to_owned()));
@@ -43,6 +49,28 @@ pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Refusal>
             "sudo apt install libmimalloc2.0 (libmimalloc3 on newer systems), or name it with --library",
         )
     })
+}
+
+/// Why the loader would not take that file: it only says so on standard error, and starts the program all the same.
+fn why_not_loaded(path: &Path) -> Option<String> {
+    if !path.is_file() {
+        return Some("is no file".to_owned());
+    }
+    let kind = |path: &Path| {
+        let file = fs::File::open(path)?;
+        let data = ReadCache::new(file);
+        let header = FileHeader64::<Endianness>::parse(&data).map_err(std::io::Error::other)?;
+        let endian = header.endian().map_err(std::io::Error::other)?;
+        Ok::<_, std::io::Error>((header.e_type(endian), header.e_machine(endian)))
+    };
+    let ours = kind(Path::new("/proc/self/exe")).ok()?.1;
+    match kind(path) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Some(format!("cannot be read: {error}")),
+        Err(_) => Some("is no 64-bit ELF file".to_owned()),
+        Ok((_, machine)) if machine != ours => Some("is for another processor".to_owned()),
+        Ok((kind, _)) if kind != ET_DYN => Some("is an ELF file, but no shared library".to_owned()),
+        Ok(_) => None,
+    }
 }
 
 /// Where the loader looks, in its order.
@@ -175,6 +203,37 @@ mod tests {
         let folders = [folder.path().join("none"), folder.path().to_owned()];
         assert_eq!(newest_in(&folders).unwrap().file_name().unwrap(), "libmimalloc.so.10.1");
         assert_eq!(newest_in(&folders[..1]), None);
+    }
+
+    #[test]
+    fn what_the_loader_would_not_take_is_refused_before_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = fs::read("/proc/self/exe").unwrap();
+        // The head of our own file: type at 16, machine at 18.
+        let file = |kind: u8, machine: u8| {
+            let mut head = own[..64].to_vec();
+            (head[16], head[18]) = (kind, machine);
+            head
+        };
+        let table = [
+            (b"root:x:0:0\n".to_vec(), Some("no 64-bit ELF")),
+            (own[..20].to_vec(), Some("no 64-bit ELF")),
+            (file(2, own[18]), Some("no shared library")),
+            (file(3, own[18] ^ 1), Some("another processor")),
+            (file(3, own[18]), None),
+        ];
+        for (bytes, says) in table {
+            let path = folder.path().join("library");
+            fs::write(&path, &bytes).unwrap();
+            match (find(Mode::Mimalloc, Some(&path)), says) {
+                (Ok(_), None) => {}
+                (Err(refusal), Some(says)) => {
+                    assert!(refusal.why.contains(says) && refusal.fix.is_some(), "{refusal}")
+                }
+                (other, says) => panic!("{other:?} and {says:?}"),
+            }
+        }
+        assert!(find(Mode::Ours, Some(folder.path())).unwrap_err().why.contains("is no file"));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Setup {
         let path = find(&name)
             .map_err(|source| ManagerError::Start { program: name.to_string_lossy().into_owned(), source })?;
         let obstacles = program::obstacles(&path);
-        let environment = Environment::of(std::env::vars_os());
+        let environment = Environment::ours(root);
         let mut setup =
             Self { mode, path, environment, thp: Thp::Inherit, promote: false, library: None, obstacles };
         setup.obstacles.fragmented = fragmented(root);
@@ -75,7 +75,7 @@ impl Setup {
     fn choose(&mut self, machine: &Machine) -> Result<(), Refusal> {
         let never = machine.thp == "never";
         match self.mode {
-            Mode::Base => self.thp = Thp::Never,
+            Mode::Base | Mode::OursBase => self.thp = Thp::Never,
             Mode::Advised if machine.thp == "always" && !machine.advised_only => {
                 return Err(Refusal::because(
                     "the system gives huge pages always, and this kernel cannot keep them to what a program advises \
@@ -120,8 +120,12 @@ impl Setup {
 
     fn preload(&mut self, root: &Root, options: &RunOptions) -> Result<(), Refusal> {
         let path = library::find(self.mode, options.library.as_deref())?;
-        if self.mode == Mode::Ours {
-            let chain = if options.pool.is_some() { OUR_CHAIN_WITH_POOL } else { OUR_CHAIN };
+        if self.mode.is_ours() {
+            let chain = match options.pool {
+                _ if self.mode == Mode::OursBase => "base",
+                Some(_) => OUR_CHAIN_WITH_POOL,
+                None => OUR_CHAIN,
+            };
             self.environment.offer("HUGEPILOT_PAGES", chain);
         } else {
             // As many as there will be.
@@ -234,6 +238,7 @@ mod tests {
             (Mode::Hugetlb1g, "madvise", Thp::Inherit, false, tunable("1073741824")),
             (Mode::Mimalloc, "madvise", Thp::Inherit, false, vec![]),
             (Mode::Ours, "madvise", Thp::Allowed, false, vec![]),
+            (Mode::OursBase, "always", Thp::Never, false, vec![]),
         ];
         for (mode, system, thp, promote, set) in table {
             assert_eq!(chosen(mode, system, true, true).unwrap(), (thp, promote, set), "{mode} {system}");

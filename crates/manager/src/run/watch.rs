@@ -1,12 +1,13 @@
 //! Looks at a program's memory while it runs, and remembers the most of each kind.
 
+use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::usage::{self, Usage};
+use hugepilot_kernel::usage::{self, Member, Usage};
 use hugepilot_kernel::{Root, Used};
 use hugepilot_record::Pid;
-use hugepilot_record::run::{Obstacles, Peak};
+use hugepilot_record::run::{Holder, Obstacles, Peak};
 use hugepilot_units::Bytes;
 
 use super::program::allocator_in;
@@ -19,6 +20,8 @@ const LONGEST: Duration = Duration::from_millis(250);
 const REST: u32 = 100;
 /// Looks at which its libraries are looked at, too: those of a program are there from its start.
 const LIBRARY_LOOKS: u32 = 6;
+/// Processes that are remembered, those with most memory.
+const MAX_HOLDERS: usize = 64;
 
 /// What was seen.
 pub(super) struct Watch {
@@ -32,6 +35,8 @@ pub(super) struct Watch {
     next: Instant,
     saw_library: bool,
     own_allocator: Option<String>,
+    holders: Vec<(Pid, Holder)>,
+    pool_parent: Option<String>,
 }
 
 impl Watch {
@@ -47,6 +52,8 @@ impl Watch {
             next: Instant::now() + FIRST,
             saw_library: false,
             own_allocator: None,
+            holders: Vec::new(),
+            pool_parent: None,
         }
     }
 
@@ -59,12 +66,14 @@ impl Watch {
     pub(super) fn look(&mut self, pid: Pid) {
         let begun = Instant::now();
         let family = usage::family(&self.root, pid);
-        let seen = usage::of(&self.root, &family);
+        let members = usage::each(&self.root, &family);
+        let seen = usage::sum(&members);
         // One that is just ending has no memory any more: that was no look.
         if seen.resident > Bytes::ZERO {
             self.looks += 1;
             self.hidden_looks += u32::from(seen.hidden > 0);
             self.peak.raise_to(&seen);
+            self.remember(&members);
             if self.looks <= LIBRARY_LOOKS || self.looks.is_power_of_two() {
                 family.iter().for_each(|&pid| self.look_at_libraries(pid));
             }
@@ -73,6 +82,28 @@ impl Watch {
         self.spent += took;
         self.pause = (self.pause * 2).min(LONGEST);
         self.next = Instant::now() + self.pause.max(took * REST);
+    }
+
+    /// Who had it. A process that becomes another program is another one here.
+    fn remember(&mut self, members: &[Member]) {
+        for Member { pid, name, usage, .. } in members.iter().filter(|member| member.usage.hidden == 0) {
+            let known = self.holders.iter().position(|(known, holder)| known == pid && holder.name == *name);
+            let at = known.unwrap_or_else(|| {
+                self.holders.push((*pid, Holder { name: name.clone(), ..Holder::default() }));
+                self.holders.len() - 1
+            });
+            let holder = &mut self.holders[at].1;
+            let of_pool = |size| usage.hugetlb.get(&size).copied().unwrap_or(Bytes::ZERO);
+            holder.memory = holder.memory.max(usage.resident + usage.hugetlb());
+            holder.thp = holder.thp.max(usage.thp);
+            holder.hugetlb_2m = holder.hugetlb_2m.max(of_pool(Bytes::mib(2)));
+            holder.hugetlb_1g = holder.hugetlb_1g.max(of_pool(Bytes::gib(1)));
+        }
+        self.holders.sort_by_key(|(_, holder)| Reverse(holder.memory));
+        self.holders.truncate(MAX_HOLDERS);
+        let mut on_pool = members.iter().filter(|member| member.usage.hugetlb() > Bytes::ZERO);
+        let parent = on_pool.find(|one| members.iter().any(|other| other.parent == one.pid));
+        self.pool_parent = self.pool_parent.take().or_else(|| parent.map(|parent| parent.name.clone()));
     }
 
     fn look_at_libraries(&mut self, pid: Pid) {
@@ -101,7 +132,50 @@ impl Watch {
 
     /// What it adds to the obstacles that the file told of.
     pub(super) fn note(&self, obstacles: &mut Obstacles) {
+        obstacles.holders = self.holders.iter().map(|(_, holder)| holder.clone()).collect();
+        obstacles.pool_parent.clone_from(&self.pool_parent);
         obstacles.not_preloaded = self.library.is_some() && !self.saw_library;
         obstacles.own_allocator = obstacles.own_allocator.take().or_else(|| self.own_allocator.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(pid: i32, parent: i32, name: &str, mib: u64, pool_mib: u64) -> Member {
+        let hugetlb = [(Bytes::mib(2), Bytes::mib(pool_mib))].into_iter().filter(|_| pool_mib > 0).collect();
+        let usage = Usage { resident: Bytes::mib(mib), hugetlb, ..Usage::default() };
+        Member { pid: Pid(pid), parent: Pid(parent), name: name.to_owned(), usage }
+    }
+
+    fn noted(looks: &[&[Member]]) -> Obstacles {
+        let mut watch = Watch::new(&Root::live(), None);
+        looks.iter().for_each(|members| watch.remember(members));
+        let mut obstacles = Obstacles::default();
+        watch.note(&mut obstacles);
+        obstacles
+    }
+
+    #[test]
+    fn whose_memory_it_was_is_remembered_by_process_and_program() {
+        let (first, later) = ([member(7, 1, "sh", 2, 4)], [member(7, 1, "server", 300, 0)]);
+        let noted = noted(&[&first, &first, &later]);
+        let known: Vec<_> =
+            noted.holders.iter().map(|one| (one.name.as_str(), one.memory, one.hugetlb_2m)).collect();
+        let of_pool = Bytes::mib(4);
+        assert_eq!(known, [("server", Bytes::mib(300), Bytes::ZERO), ("sh", Bytes::mib(6), of_pool)]);
+        assert_eq!(noted.pool_parent, None);
+    }
+
+    #[test]
+    fn only_a_parent_with_pages_of_a_pool_is_noted_and_only_the_largest_are_kept() {
+        let (make, cc) = (member(7, 1, "make", 9, 4), member(8, 7, "cc", 9, 0));
+        assert_eq!(noted(&[&[make, cc.clone()], &[cc]]).pool_parent.unwrap(), "make");
+        assert_eq!(noted(&[&[member(7, 1, "sh", 9, 0), member(8, 7, "server", 9, 4)]]).pool_parent, None);
+        let many: Vec<Member> =
+            (0..200).map(|pid| member(pid, 1, "cc", pid.unsigned_abs().into(), 0)).collect();
+        let holders = noted(&[&many]).holders;
+        assert_eq!((holders.len(), holders[0].memory), (MAX_HOLDERS, Bytes::mib(199)));
     }
 }

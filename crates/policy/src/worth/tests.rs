@@ -4,10 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod simulated;
+
 fn mode(mode: Mode, huge: Bytes, (low, median, high): (f64, f64, f64)) -> ModeReport {
     ModeReport {
         runs: 5,
-        took_effect: true,
+        took_effect: Some(true),
         wall_seconds: Some(Spread { median: 1.0 / median, min: 1.0 / high, max: 1.0 / low }),
         rss_peak_bytes: Some(Bytes::mib(300)),
         huge_peak_bytes: Some(huge),
@@ -24,6 +26,7 @@ fn report(others: &[ModeReport]) -> CompareReport {
         command: vec!["x".to_owned()],
         runs: 5,
         modes: [&[base][..], others].concat(),
+        confirmation: None,
         tlb_reach: Reach { base_bytes: Bytes::mib(8), huge_bytes: Bytes::gib(2), assumed: false },
         counters_unavailable: Some("no PMU".to_owned()),
         stalls_unavailable: None,
@@ -57,21 +60,72 @@ fn an_allocator_that_is_faster_without_huge_pages_is_no_gain_of_theirs() {
     let plain = mode(Mode::Mimalloc, Bytes::ZERO, (1.4, 1.5, 1.6));
     let (pays, text) = verdict(&report(std::slice::from_ref(&plain)));
     assert!(!pays && text.starts_with("No mode gave it huge pages"), "{text}");
-    let (pays, text) = verdict(&report(&[plain, mode(Mode::Mimalloc2m, HUGE, (1.6, 1.7, 1.8))]));
-    assert!(pays && text.contains("Of that, mimalloc as it comes gives 1.50x."), "{text}");
+    let (pays, text) =
+        verdict(&again(&[plain, mode(Mode::Mimalloc2m, HUGE, (1.6, 1.8, 1.9))], Mode::Mimalloc2m));
+    assert!(pays && text.starts_with("Huge pages pay: mimalloc-2m"), "{text}");
+    assert!(
+        text.contains(
+            "Of that, mimalloc (with none on huge pages) gives 1.50x, so that the pages give 1.20x."
+        ),
+        "{text}"
+    );
+    let ours = |gain| mode(Mode::OursBase, Bytes::ZERO, (gain - 0.1, gain, gain + 0.1));
+    for (alone, says) in [(1.5, "Huge pages pay: ours"), (1.79, "It pays: ours")] {
+        let modes = [ours(alone), mode(Mode::Ours, HUGE, (1.6, 1.8, 1.9))];
+        let (pays, text) = verdict(&again(&modes, Mode::Ours));
+        assert!(
+            pays && text.starts_with(says)
+                && text.contains(&format!("ours-base (with none on huge pages) gives {alone:.2}x")),
+            "{text}"
+        );
+    }
+}
+
+/// With further rounds of that mode, as the first ones.
+fn again(others: &[ModeReport], best: Mode) -> CompareReport {
+    let ratio = others.iter().find(|mode| mode.mode == best).unwrap().speedup_over_base;
+    let confirmation = Confirmation { mode: best, rounds: 5, faster_rounds: 5, speedup_over_base: ratio };
+    CompareReport { confirmation: Some(confirmation), ..report(others) }
+}
+
+#[test]
+fn the_best_of_several_is_judged_by_its_further_rounds_alone() {
+    let modes = [mode(Mode::Thp, HUGE, (1.1, 1.2, 1.3)), mode(Mode::GlibcThp, HUGE, (1.0, 1.1, 1.2))];
+    let first = report(&modes);
+    assert_eq!(to_confirm(&first), Some(Mode::Thp));
+    let (pays, text) = verdict(&first);
+    assert!(!pays && text.contains("best of several may be so by luck"), "{text}");
+    let mut second = again(&modes, Mode::Thp);
+    assert!(verdict(&second).0);
+    let ratios = [((1.1, 1.2, 1.3), 4, false), ((1.0, 1.01, 1.2), 5, false), ((1.01, 1.03, 1.2), 5, true)];
+    for ((low, median, high), faster_rounds, pays) in ratios {
+        let found = second.confirmation.as_mut().unwrap();
+        (found.faster_rounds, found.speedup_over_base) = (faster_rounds, Some(Ratio { low, median, high }));
+        let (found, text) = verdict(&second);
+        assert_eq!(found, pays, "{text}");
+        assert!(text.contains(&format!("faster in {faster_rounds} of them")), "{text}");
+        assert_eq!(text.contains("thp looked best with 1.20x, but run again"), !pays, "{text}");
+    }
+    assert_eq!(to_confirm(&report(&modes[..1])), None, "its own rounds tell");
+    assert_eq!(
+        to_confirm(&report(&[mode(Mode::Thp, HUGE, (0.9, 1.0, 1.1)), modes[0].clone()])),
+        Some(Mode::Thp)
+    );
+    let slow = mode(Mode::Thp, HUGE, (0.9, 1.01, 1.1));
+    assert_eq!(to_confirm(&report(&[slow.clone(), slow])), None, "nothing to confirm");
 }
 
 #[test]
 fn a_mode_without_effect_is_not_the_best_whatever_its_time() {
-    let idle = ModeReport { took_effect: false, ..mode(Mode::Hugetlb, Bytes::ZERO, (2.0, 2.0, 2.0)) };
-    let (pays, text) = verdict(&report(&[idle, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]));
-    assert!(pays && text.contains("with thp"), "{text}");
+    let idle = ModeReport { took_effect: Some(false), ..mode(Mode::Hugetlb, Bytes::ZERO, (2.0, 2.0, 2.0)) };
+    let report = report(&[idle, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
+    assert_eq!(to_confirm(&report), Some(Mode::Thp));
 }
 
 #[test]
-fn two_rounds_are_too_few_to_say_yes() {
+fn four_rounds_are_too_few_to_say_yes() {
     let mut few = report(&[mode(Mode::Thp, HUGE, (1.5, 1.6, 1.7))]);
-    few.modes[0].runs = 2;
+    few.modes[0].runs = 4;
     let (pays, text) = verdict(&few);
     assert!(!pays && text.starts_with("With thp it is 1.60x") && text.contains("too little"), "{text}");
 }
@@ -79,11 +133,9 @@ fn two_rounds_are_too_few_to_say_yes() {
 #[test]
 fn a_mode_with_which_the_program_fails_is_not_the_best() {
     let failing = ModeReport { failed_runs: 1, ..mode(Mode::Hugetlb1g, HUGE, (5.0, 5.0, 5.0)) };
-    let (pays, text) = verdict(&report(&[failing, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]));
-    assert!(
-        pays && text.contains("with thp") && text.contains("The program fails with hugetlb-1g."),
-        "{text}"
-    );
+    let report = report(&[failing, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
+    assert_eq!(to_confirm(&report), Some(Mode::Thp));
+    assert!(verdict(&report).1.contains("The program fails with hugetlb-1g."));
 }
 
 #[test]
@@ -121,9 +173,12 @@ proptest! {
             .map(|(&(median, spread), name)| mode(name, HUGE, (median - spread, median, median + spread))).collect();
         let mut turned = modes.clone();
         turned.rotate_left(turn % modes.len());
-        let (pays, text) = verdict(&report(&modes));
-        prop_assert_eq!(&verdict(&report(&turned)), &(pays, text));
+        let both = [&modes, &turned].map(|modes| (to_confirm(&report(modes)), verdict(&report(modes))));
+        prop_assert_eq!(&both[0], &both[1]);
         let wins = |(median, spread): &(f64, f64)| median - spread > 1.0 && *median >= MIN_GAIN;
-        prop_assert_eq!(pays, ratios.iter().any(wins));
+        if ratios.iter().any(wins) {
+            prop_assert_eq!(both[0].0.is_some(), modes.len() > 1);
+            prop_assert_eq!(both[0].1.0, modes.len() == 1);
+        }
     }
 }

@@ -1,0 +1,90 @@
+//! Whole comparisons of programs whose modes differ by noise, or by that much: how often the verdict is yes.
+
+use hugepilot_record::compare::{Confirmation, speedup};
+use hugepilot_record::run::{Ending, Peak, Run};
+
+use super::*;
+
+const RIVALS: [Mode; 9] = [
+    Mode::Thp,
+    Mode::Advised,
+    Mode::GlibcThp,
+    Mode::Hugetlb,
+    Mode::Hugetlb1g,
+    Mode::Mimalloc,
+    Mode::Mimalloc2m,
+    Mode::Mimalloc1g,
+    Mode::Ours,
+];
+const COMPARISONS: u32 = 1000;
+const ROUNDS: u32 = 5;
+
+/// Numbers of the normal distribution (Box and Muller) from SplitMix64.
+struct Noise(u64);
+
+impl Noise {
+    #[allow(clippy::cast_precision_loss)]
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+    /// Runs of a program that takes a second, give or take that share, and gets so much faster.
+    fn runs(&mut self, rounds: u32, share: f64, speedup: f64) -> Vec<Run> {
+        let run = |wall_seconds| Run {
+            ending: Ending::Exited(0),
+            wall_seconds,
+            user_seconds: 0.0,
+            system_seconds: 0.0,
+            page_faults: 1,
+            peak: Peak { huge_peak_bytes: HUGE, looks: 1, ..Peak::default() },
+        };
+        (0..rounds).map(|_| run((share * self.normal()).exp() / speedup)).collect()
+    }
+}
+
+/// The verdict of one comparison in which the first rival is that much faster, and the others are not.
+fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
+    let base = noise.runs(ROUNDS, share, 1.0);
+    let speedups = RIVALS.iter().enumerate().map(|(at, _)| if at == 0 { faster } else { 1.0 });
+    let rivals: Vec<ModeReport> = RIVALS
+        .iter()
+        .zip(speedups)
+        .map(|(&name, gain)| {
+            let runs = noise.runs(ROUNDS, share, gain);
+            ModeReport { speedup_over_base: speedup(&base, &runs), ..mode(name, HUGE, (1.0, 1.0, 1.0)) }
+        })
+        .collect();
+    let mut report = report(&rivals);
+    if let Some(best) = to_confirm(&report) {
+        let rounds = confirming_rounds(ROUNDS);
+        let gain = if best == RIVALS[0] { faster } else { 1.0 };
+        let (base, ours) = (noise.runs(rounds, share, 1.0), noise.runs(rounds, share, gain));
+        report.confirmation = Some(Confirmation::of(best, &base, &ours));
+    }
+    verdict(&report).0
+}
+
+fn yes_of_a_thousand(seed: u64, share: f64, faster: f64) -> usize {
+    let mut noise = Noise(seed);
+    (0..COMPARISONS).filter(|_| compared(&mut noise, share, faster)).count()
+}
+
+#[test]
+fn noise_alone_pays_in_at_most_a_twentieth_of_comparisons() {
+    for (seed, share) in [(1, 0.05), (2, 0.10), (3, 0.15)] {
+        let yes = yes_of_a_thousand(seed, share, 1.0);
+        assert!(yes <= 50, "{yes} of {COMPARISONS} with {share} of noise");
+    }
+}
+
+#[test]
+fn a_gain_of_a_fifth_is_found_in_nine_of_ten_comparisons() {
+    let yes = yes_of_a_thousand(4, 0.05, 1.2);
+    assert!(yes >= 900, "{yes} of {COMPARISONS}");
+}
