@@ -55,6 +55,11 @@ impl Kernel {
         }
     }
 
+    /// Whether edges must have weights.
+    pub fn needs_weights(&self) -> bool {
+        matches!(self, Self::Sssp(_))
+    }
+
     /// Whether it begins at a vertex.
     pub(super) fn starts(&self) -> bool {
         matches!(self, Self::Bfs(_) | Self::Sssp(_) | Self::Betweenness | Self::Diameter(_))
