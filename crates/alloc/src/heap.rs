@@ -10,6 +10,7 @@ mod central;
 mod chunk;
 mod class;
 mod core;
+mod fork;
 mod global;
 mod huge;
 mod local;
@@ -26,7 +27,7 @@ mod units;
 use std::alloc::Layout;
 use std::fmt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use hugepilot_units::Bytes;
@@ -43,8 +44,12 @@ use crate::{AllocError, Linux, Options, Sys};
 /// threads share. Sizes are rounded up by at most 15 bytes or a ninth, above 512 KiB to 64 KiB; spans have at most an eighth
 /// left over at their end. What is larger than 8 MiB has a mapping of its own, rounded up to the pages of its backing.
 ///
-/// What one thread allocated, another may free. Threads that end leave what they had to those that come. In the child after a
-/// `fork` of a process with several threads the heap can be used; what the other threads held ready is lost there.
+/// What one thread allocated, another may free. Threads that end leave what they had to those that come.
+///
+/// After a `fork` of a process with several threads, the child can use all of the heap, and no thread waits for that. What the
+/// other threads held ready is lost there; and if one of them was just taking or giving back whole spans, all that was free is,
+/// and small and large things that it frees afterwards are: then new chunks are mapped, and [`HeapStats`] count only these and
+/// huge things. A huge thing that another thread was just growing is lost, too.
 ///
 /// Memory goes back to the kernel in whole 2 MiB in which nothing is in use: above what is kept (32 MiB, or an eighth of what is
 /// in use) at once, the rest with [`Self::trim`]. Huge pages in use are never split. Memory of a pool goes back with the chunk.
@@ -302,6 +307,10 @@ impl<S: Sys> Heap<S> {
     fn allocate_slowly(&self, class: usize) -> Option<NonNull<u8>> {
         let core = self.core()?;
         let local = core.shared.local()?;
+        // Here, not where the core is made: in a child, who made it may not have come that far.
+        if self.id.load(Relaxed) != core.shared.id {
+            self.id.store(core.shared.id, Relaxed);
+        }
         // SAFETY: the calling thread's.
         unsafe { core.take_slowly(local, class) }
     }
@@ -341,15 +350,11 @@ impl<S: Sys> Heap<S> {
 
     #[cold]
     fn begin(&self) -> Option<&Core<S>> {
+        fork::watch();
         let core = Core::map(&self.sys, self.asked(), self.reserve)?;
-        let is_first =
-            || self.core.compare_exchange(ptr::null_mut(), core.as_ptr(), Release, Relaxed).is_ok();
-        // SAFETY: the core is there until it is retired.
+        // SAFETY: the core is there until it is retired, or nobody has seen it.
         unsafe {
-            let shared = &core.as_ref().shared;
-            if shared.enrol(is_first) {
-                self.id.store(shared.id, Relaxed);
-            } else {
+            if !core.as_ref().shared.enrol(&self.core, core) {
                 Core::unmap(core, &self.sys);
             }
         }

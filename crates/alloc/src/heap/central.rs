@@ -1,8 +1,8 @@
 //! The chunks of a heap: units for spans, more chunks where they run out, and memory given back where it is free.
 //!
 //! # Safety
-//! All of it is used under the heap's lock. Chunks are in one of two lists while they are mapped. Pages are discarded, and
-//! chunks unmapped, when no unit of them is in use.
+//! All of it is used under the heap's lock. Chunks are in one of two lists while they are mapped, or are of an older epoch, and
+//! left alone. Pages are discarded, and chunks unmapped, when no unit of them is in use.
 #![allow(unsafe_code)]
 
 use std::ptr::{self, NonNull};
@@ -22,6 +22,8 @@ pub(super) struct Central<S: Sys> {
     /// Chunks with free units. Those that were full last are first, so that what is nearly empty empties.
     open: *mut Chunk<S>,
     full: *mut Chunk<S>,
+    /// That of the chunks in these lists. The lists of an older one were lost.
+    epoch: u32,
     /// Chunks in which nothing is in use.
     empty_chunks: usize,
     /// Units in use.
@@ -51,6 +53,7 @@ impl<S: Sys> Central<S> {
         Self {
             open: ptr::null_mut(),
             full: ptr::null_mut(),
+            epoch: 0,
             empty_chunks: 0,
             used_units: 0,
             idle_pages: 0,
@@ -61,6 +64,17 @@ impl<S: Sys> Central<S> {
             options: *options,
             sys,
         }
+    }
+
+    /// Begins anew in a child, whose parent was changing this when it was copied: with no chunks, and no reason. What comes
+    /// back of the chunks that were there is lost; huge things stay.
+    pub(super) fn renew(&mut self) {
+        (self.open, self.full) = (ptr::null_mut(), ptr::null_mut());
+        self.epoch += 1;
+        (self.empty_chunks, self.used_units, self.idle_pages) = (0, 0, 0);
+        self.counts = Counts { returned: self.counts.returned, ..Counts::default() };
+        self.refused = None;
+        self.huge.recount();
     }
 
     /// The span of a large thing, at a multiple of `align` units; `None` where there is no memory.
@@ -113,6 +127,10 @@ impl<S: Sys> Central<S> {
 
     fn put_units(&mut self, chunk: *mut Chunk<S>, at: usize, units: usize) {
         // SAFETY: as in `put`.
+        if unsafe { (*chunk).epoch } != self.epoch {
+            return;
+        }
+        // SAFETY: as in `put`.
         if unsafe { (*chunk).free_units } == 0 {
             unlink(&mut self.full, chunk);
             link(&mut self.open, chunk);
@@ -140,11 +158,14 @@ impl<S: Sys> Central<S> {
         }
     }
 
-    /// Makes a large thing's span `units` long where it is. False where what follows is in use.
+    /// Makes a large thing's span `units` long where it is. False where what follows is in use, or the chunk of an older epoch.
     pub(super) fn resize(&mut self, span: &Span, units: usize) -> bool {
         // SAFETY: as in `put`.
         let chunk = unsafe { &mut *chunk_of::<S>(span) };
         let (at, old) = (chunk::unit_of(span), span.units.get() as usize);
+        if chunk.epoch != self.epoch {
+            return false;
+        }
         if units > old {
             if at + units > chunk.units || !chunk.free.all(at + old, units - old) {
                 return false;
@@ -259,6 +280,7 @@ impl<S: Sys> Central<S> {
             first = unsafe {
                 let chunk = Chunk::begin(start.wrapping_add(at), part);
                 ((*chunk).shared, (*chunk).discards) = (len > CHUNK, discards);
+                (*chunk).epoch = self.epoch;
                 chunk
             };
             link(&mut self.open, first);
@@ -279,6 +301,17 @@ impl<S: Sys> Central<S> {
         self.idle_pages * PAGE
     }
 
+    /// As a holder of the lock may leave it who is no longer there; the chunks that are lost.
+    #[cfg(test)]
+    pub(super) fn tear(&mut self) -> Vec<*mut Chunk<S>> {
+        let lost = self.chunks().map(|chunk| ptr::with_exposed_provenance_mut(ptr::from_ref(chunk).addr()));
+        let (lost, nowhere) = (lost.collect(), ptr::without_provenance_mut(64));
+        (self.open, self.full) = (nowhere, nowhere);
+        (self.empty_chunks, self.used_units, self.idle_pages) = (usize::MAX, 7, usize::MAX);
+        (self.counts.chunks, self.counts.mapped, self.huge.count) = (99, 1, 1000);
+        lost
+    }
+
     /// Every chunk.
     pub(super) fn chunks(&self) -> impl Iterator<Item = &Chunk<S>> {
         [self.open, self.full].into_iter().flat_map(|first| {
@@ -291,6 +324,9 @@ impl<S: Sys> Central<S> {
 /// Unmaps all.
 impl<S: Sys> Drop for Central<S> {
     fn drop(&mut self) {
+        // Their records lie in chunks.
+        // SAFETY: nobody uses memory of a heap that goes.
+        unsafe { self.huge.unmap_all() };
         while !self.full.is_null() {
             let chunk = self.full;
             unlink(&mut self.full, chunk);

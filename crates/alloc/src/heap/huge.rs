@@ -1,12 +1,14 @@
 //! Things too large for a chunk: each on a region of its own, which begins at a multiple of a chunk, as no other object does.
 //!
 //! # Safety
-//! Records are objects of the heap itself. They are linked, found and unlinked under the heap's lock; whoever unlinked one
-//! has it to itself.
+//! Records are objects of the heap itself. They are linked, found and unlinked under the heap's lock, by one store each, so that
+//! the lists are whole in a child, whoever held the lock; whoever unlinked one has it to itself.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use hugepilot_units::Bytes;
 
@@ -19,7 +21,7 @@ const LISTS: usize = 256;
 
 /// Where they are found by their address.
 pub(super) struct Table<S: Sys> {
-    lists: [*mut Huge<S>; LISTS],
+    lists: [AtomicPtr<Huge<S>>; LISTS],
     pub(super) count: usize,
     /// Bytes.
     pub(super) mapped: usize,
@@ -28,23 +30,24 @@ pub(super) struct Table<S: Sys> {
 /// One of them.
 pub(super) struct Huge<S: Sys> {
     pub(super) region: HugeRegion<S>,
-    next: *mut Self,
+    next: AtomicPtr<Self>,
 }
 
 impl<S: Sys> Table<S> {
     pub(super) const fn new() -> Self {
-        Self { lists: [ptr::null_mut(); LISTS], count: 0, mapped: 0 }
+        Self { lists: [const { AtomicPtr::new(ptr::null_mut()) }; LISTS], count: 0, mapped: 0 }
     }
 
-    fn list(&mut self, address: usize) -> &mut *mut Huge<S> {
-        &mut self.lists[address / CHUNK % LISTS]
+    fn list(&self, address: usize) -> &AtomicPtr<Huge<S>> {
+        &self.lists[address / CHUNK % LISTS]
     }
 
     fn insert(&mut self, huge: NonNull<Huge<S>>) {
         // SAFETY: the caller's record.
-        let record = unsafe { &mut *huge.as_ptr() };
+        let record = unsafe { huge.as_ref() };
         let list = self.list(record.address());
-        record.next = std::mem::replace(list, huge.as_ptr());
+        record.next.store(list.load(Relaxed), Relaxed);
+        list.store(huge.as_ptr(), Release);
         self.count += 1;
         self.mapped += record.region.len().as_usize();
     }
@@ -52,48 +55,57 @@ impl<S: Sys> Table<S> {
     fn remove(&mut self, address: usize) -> Option<NonNull<Huge<S>>> {
         let mut link = self.list(address);
         loop {
-            let huge = NonNull::new(*link)?;
+            let huge = NonNull::new(link.load(Relaxed))?;
             // SAFETY: records in the table are there.
-            let record = unsafe { &mut *huge.as_ptr() };
+            let record = unsafe { huge.as_ref() };
             if record.address() == address {
-                *link = record.next;
+                link.store(record.next.load(Relaxed), Release);
                 self.count -= 1;
                 self.mapped -= record.region.len().as_usize();
                 return Some(huge);
             }
-            link = &mut record.next;
+            link = &record.next;
         }
     }
 
-    /// That at this address.
-    pub(super) fn get(&self, address: usize) -> Option<&Huge<S>> {
-        self.of(self.lists[address / CHUNK % LISTS]).find(|huge| huge.address() == address)
-    }
-
-    /// All of them.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Huge<S>> {
-        self.lists.iter().flat_map(|&first| self.of(first))
-    }
-
-    #[allow(clippy::unused_self)] // what it gives is there as long as the table is not changed
-    fn of(&self, first: *mut Huge<S>) -> impl Iterator<Item = &Huge<S>> {
-        // SAFETY: records in the table are there.
-        std::iter::successors(unsafe { first.as_ref() }, |huge| unsafe { huge.next.as_ref() })
-    }
-}
-
-/// Unmaps all. The records lie in chunks, which go later.
-impl<S: Sys> Drop for Table<S> {
-    fn drop(&mut self) {
-        for first in self.lists {
-            let mut next = first;
+    /// Unmaps all. The records stay where they are.
+    ///
+    /// # Safety
+    /// Nobody uses what is on them.
+    pub(super) unsafe fn unmap_all(&mut self) {
+        for list in &mut self.lists {
+            let mut next = std::mem::replace(list.get_mut(), ptr::null_mut());
             // SAFETY: records in the table are there, and nobody looks at them again.
             while let Some(huge) = unsafe { next.as_mut() } {
-                next = huge.next;
+                next = *huge.next.get_mut();
                 // SAFETY: as above.
                 unsafe { ptr::drop_in_place(&raw mut huge.region) };
             }
         }
+    }
+
+    /// Counts anew, in a child.
+    pub(super) fn recount(&mut self) {
+        (self.count, self.mapped) = self
+            .all()
+            .fold((0, 0), |(count, mapped), huge| (count + 1, mapped + huge.region.len().as_usize()));
+    }
+
+    /// That at this address.
+    pub(super) fn get(&self, address: usize) -> Option<&Huge<S>> {
+        self.of(self.list(address)).find(|huge| huge.address() == address)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Huge<S>> {
+        self.lists.iter().flat_map(|list| self.of(list))
+    }
+
+    #[allow(clippy::unused_self)] // what it gives is there as long as the table is not changed
+    fn of<'a>(&'a self, list: &'a AtomicPtr<Huge<S>>) -> impl Iterator<Item = &'a Huge<S>> {
+        // SAFETY: records in the table are there.
+        let at = |link: &AtomicPtr<Huge<S>>| unsafe { link.load(Relaxed).as_ref() };
+        std::iter::successors(at(list), move |huge| at(&huge.next))
     }
 }
 
@@ -118,7 +130,7 @@ impl<S: Sys> Heap<S> {
             Ok(region) => {
                 let start = region.as_ptr();
                 // SAFETY: memory of the layout of a record, ours alone.
-                unsafe { record.write(Huge { region, next: ptr::null_mut() }) };
+                unsafe { record.write(Huge { region, next: AtomicPtr::new(ptr::null_mut()) }) };
                 core.central().huge.insert(record);
                 Some(start)
             }

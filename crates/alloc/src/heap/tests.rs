@@ -4,6 +4,7 @@
 //! Each test writes only into what it allocated, up to its size, and frees it once.
 #![allow(unsafe_code)]
 
+mod fork;
 mod injected;
 mod model;
 mod pages;
@@ -211,6 +212,16 @@ fn very_large_things_grow_without_a_copy() {
     }
     assert_eq!((sys.calls(Call::Grow), sys.calls(Call::Map)), (4, maps));
     object.free(&heap);
+}
+
+#[test]
+fn a_heap_that_goes_takes_what_is_in_use_along() {
+    let (heap, sys) = scripted("thp,base");
+    for size in SIZES {
+        Object::new(&heap, layout(size, 1), 3, false).unwrap();
+    }
+    drop(heap);
+    assert_eq!(sys.mappings(), 0);
 }
 
 #[test]
