@@ -13,6 +13,7 @@ mod core;
 mod fork;
 mod global;
 mod huge;
+mod kept;
 mod local;
 mod lock;
 mod os;
@@ -42,7 +43,8 @@ use crate::{AllocError, Linux, Options, Sys};
 /// It maps 32 MiB of addresses at a time (from a hugetlb pool as much as it has already, at least 2 MiB) and packs small
 /// things densely: each thread takes spans of 64 KiB and more, each for things of one size class, from the chunks that all
 /// threads share. Sizes are rounded up by at most 15 bytes or a ninth, above 512 KiB to 64 KiB; spans have at most an eighth
-/// left over at their end. What is larger than 8 MiB has a mapping of its own, rounded up to the pages of its backing.
+/// left over at their end. What is larger than 8 MiB has a mapping of its own, rounded up to the pages of its backing, or that
+/// of another which was freed, at most a quarter longer. Whether the system has THP is looked up anew after a second.
 ///
 /// What one thread allocated, another may free. Threads that end leave what they had to those that come.
 ///
@@ -52,7 +54,8 @@ use crate::{AllocError, Linux, Options, Sys};
 /// huge things. A huge thing that another thread was just growing is lost, too.
 ///
 /// Memory goes back to the kernel in whole 2 MiB in which nothing is in use: above what is kept (32 MiB, or an eighth of what is
-/// in use) at once, the rest with [`Self::trim`]. Huge pages in use are never split. Memory of a pool goes back with the chunk.
+/// in use; mappings of more than 8 MiB among it) at once, the rest with [`Self::trim`]. Huge pages in use are never split. Memory
+/// of a pool goes back with the chunk or mapping.
 ///
 /// A pointer into memory that is not in use, given to be freed, ends the process where that is cheap to see; freeing a small
 /// thing twice is not noticed.
@@ -273,7 +276,7 @@ impl<S: Sys> Heap<S> {
         unsafe { (*chunk::span_of(address)).object_size() }
     }
 
-    /// Gives all memory back to the kernel that is free in whole 2 MiB; what the calling thread and threads that have ended
+    /// Gives all memory back to the kernel that is free in whole 2 MiB, and what is kept of larger things; what the calling thread and threads that have ended
     /// held ready among it. How much that was.
     pub fn trim(&self) -> Bytes {
         let Some(core) = self.core_if_any() else { return Bytes::ZERO };
@@ -335,8 +338,12 @@ impl<S: Sys> Heap<S> {
     #[cold]
     fn is_zeroed(&self, start: NonNull<u8>) -> bool {
         let address = start.as_ptr().addr();
+        if address.is_multiple_of(chunk::CHUNK) {
+            let zeroed = |core: &Core<S>| Some(core.central().huge.get(address)?.zeroed);
+            return self.core_if_any().and_then(zeroed).unwrap_or(false);
+        }
         // SAFETY: of this heap, by whoever calls.
-        address.is_multiple_of(chunk::CHUNK) || unsafe { (*chunk::span_of(address)).zeroed.get() }
+        unsafe { (*chunk::span_of(address)).zeroed.get() }
     }
 
     fn core_if_any(&self) -> Option<&Core<S>> {

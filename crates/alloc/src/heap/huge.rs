@@ -1,4 +1,5 @@
 //! Things too large for a chunk: each on a region of its own, which begins at a multiple of a chunk, as no other object does.
+//! Some regions are kept for others when they are freed (`kept.rs`).
 //!
 //! # Safety
 //! Records are objects of the heap itself. They are linked, found and unlinked under the heap's lock, by one store each, so that
@@ -13,6 +14,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use hugepilot_units::Bytes;
 
 use super::chunk::CHUNK;
+use super::core::Core;
 use super::{Heap, os};
 use crate::{HugeRegion, Options, Sys};
 
@@ -30,6 +32,8 @@ pub(super) struct Table<S: Sys> {
 /// One of them.
 pub(super) struct Huge<S: Sys> {
     pub(super) region: HugeRegion<S>,
+    /// It was when it was allocated.
+    pub(super) zeroed: bool,
     next: AtomicPtr<Self>,
 }
 
@@ -116,21 +120,18 @@ impl<S: Sys> Huge<S> {
 }
 
 impl<S: Sys> Heap<S> {
-    /// A region for `layout` alone. Zeroed.
+    /// A region for `layout` alone.
     #[cold]
     pub(super) fn allocate_huge(&self, layout: Layout) -> Option<NonNull<u8>> {
         let record = self.allocate(Layout::new::<Huge<S>>())?.cast::<Huge<S>>();
         let core = self.core()?;
-        let align = core.options.align.max(Bytes::new(layout.align().max(CHUNK) as u64));
-        let options = Options { align, ..core.options };
-        let mapped = os::errno_kept(|| {
-            HugeRegion::map_on(self.sys.clone(), Bytes::new(layout.size().max(1) as u64), &options)
-        });
-        match mapped {
+        let kept = core.central().kept.take(layout);
+        let zeroed = kept.is_none();
+        match kept.map_or_else(|| self.map_huge(core, layout), Ok) {
             Ok(region) => {
                 let start = region.as_ptr();
                 // SAFETY: memory of the layout of a record, ours alone.
-                unsafe { record.write(Huge { region, next: AtomicPtr::new(ptr::null_mut()) }) };
+                unsafe { record.write(Huge { region, zeroed, next: AtomicPtr::new(ptr::null_mut()) }) };
                 core.central().huge.insert(record);
                 Some(start)
             }
@@ -143,7 +144,16 @@ impl<S: Sys> Heap<S> {
         }
     }
 
-    /// Unmaps it; or does nothing, for null, which is at a multiple of a chunk, too.
+    /// A new one, zeroed. Where there is no memory, what is kept makes room.
+    fn map_huge(&self, core: &Core<S>, layout: Layout) -> crate::Result<HugeRegion<S>> {
+        let (len, never) = (Bytes::new(layout.size().max(1) as u64), core.central().thp_never());
+        let align = core.options.align.max(Bytes::new(layout.align().max(CHUNK) as u64));
+        let options = Options { align, ..core.options };
+        let map = || os::errno_kept(|| HugeRegion::map_told(self.sys.clone(), len, &options, |_| never));
+        map().or_else(|error| if core.central().unmap_kept() { map() } else { Err(error) })
+    }
+
+    /// Unmaps or keeps it; or does nothing, for null, which is at a multiple of a chunk, too.
     ///
     /// # Safety
     /// As for [`Self::deallocate`], or null.
@@ -152,13 +162,18 @@ impl<S: Sys> Heap<S> {
         if address == 0 {
             return;
         }
-        let removed = self.core().and_then(|core| core.central().huge.remove(address));
-        let Some(record) = removed else { os::die("hugepilot: free of memory that is not allocated\n") };
-        // SAFETY: taken out of the table, so ours alone.
-        unsafe {
-            os::errno_kept(|| ptr::drop_in_place(record.as_ptr()));
-            self.deallocate(record.cast());
-        }
+        let removed = self.core().and_then(|core| {
+            let mut central = core.central();
+            let record = central.huge.remove(address)?;
+            // SAFETY: taken out of the table, so ours alone, and the record is not looked at again.
+            Some((record, central.keep(unsafe { ptr::read(&raw const (*record.as_ptr()).region) })))
+        });
+        let Some((record, region)) = removed else {
+            os::die("hugepilot: free of memory that is not allocated\n")
+        };
+        os::errno_kept(|| drop(region));
+        // SAFETY: allocated with it, and ours alone.
+        unsafe { self.deallocate(record.cast()) };
     }
 
     /// Makes it at least `len` bytes long, in place or elsewhere; `None` where there is no memory, and all is as before.

@@ -3,6 +3,8 @@
 
 use std::alloc::Layout;
 
+use super::central::Central;
+use super::{MOST_IN_CHUNK, os};
 use crate::{HugeRegion, Sys};
 
 /// How many are kept at most.
@@ -64,5 +66,40 @@ impl<S: Sys> Kept<S> {
         let (_, region) = first.take()?;
         self.len -= region.len().as_usize();
         Some(region)
+    }
+}
+
+impl<S: Sys> Central<S> {
+    /// Keeps the region of a huge thing that was freed, as far as the reserve goes; else it is to be unmapped. Pages of a pool
+    /// are wanted by others, and what would have its place in a chunk is not asked for again.
+    pub(super) fn keep(&mut self, region: HugeRegion<S>) -> Option<HugeRegion<S>> {
+        let (len, limit) = (region.len().as_usize(), self.limit());
+        let pooled = region.backing().pool_page().is_some();
+        if pooled || len <= MOST_IN_CHUNK || self.idle() - self.kept.len + len > limit {
+            return Some(region);
+        }
+        while self.idle() + len > limit {
+            self.unmap_oldest();
+        }
+        let gone = self.kept.push(region);
+        self.unmap_region(gone);
+        None
+    }
+
+    /// Unmaps what is kept. Whether that was anything.
+    pub(super) fn unmap_kept(&mut self) -> bool {
+        std::iter::from_fn(|| self.unmap_oldest().then_some(())).count() > 0
+    }
+
+    pub(super) fn unmap_oldest(&mut self) -> bool {
+        let oldest = self.kept.take_oldest();
+        self.unmap_region(oldest)
+    }
+
+    fn unmap_region(&mut self, region: Option<HugeRegion<S>>) -> bool {
+        self.counts.returned += region.as_ref().map_or(0, |region| region.len().as_usize());
+        let some = region.is_some();
+        os::errno_kept(|| drop(region));
+        some
     }
 }

@@ -6,6 +6,7 @@
 
 mod fork;
 mod injected;
+mod kept;
 mod model;
 mod pages;
 mod threads;

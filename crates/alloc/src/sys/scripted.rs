@@ -25,6 +25,7 @@ pub(crate) enum Call {
     Bind,
     Scan,
     Discard,
+    Setting,
 }
 
 impl From<Advice> for Call {
@@ -43,6 +44,8 @@ struct State {
     fail: HashMap<Call, (usize, Errno)>,
     settings: HashMap<Setting, String>,
     thp_disabled: bool,
+    /// Bytes that may be mapped.
+    limit: Option<usize>,
     /// Free pages of the pools that are played, by page size.
     pools: BTreeMap<Bytes, u64>,
     /// Length, alignment and pages of what is mapped, by address.
@@ -70,6 +73,10 @@ impl Scripted {
     /// THP is off for the process.
     pub(crate) fn disable_thp(&self) {
         self.state().thp_disabled = true;
+    }
+    /// So many bytes may be mapped together.
+    pub(crate) fn limit(&self, most: Bytes) {
+        self.state().limit = Some(most.as_usize());
     }
     /// There is a pool with so many pages of this size.
     pub(crate) fn pool(&self, page: Bytes, pages: u64) {
@@ -110,6 +117,12 @@ unsafe impl Sys for Scripted {
 
     fn map(&self, len: usize, align: usize, pages: Pages) -> Result<NonNull<u8>, Errno> {
         self.called(Call::Map)?;
+        let state = self.state();
+        let mapped: usize = state.mapped.values().map(|&(len, ..)| len).sum();
+        if state.limit.is_some_and(|limit| mapped + len > limit) {
+            return Err(Errno::ENOMEM);
+        }
+        drop(state);
         if let Pages::Pool(page) = pages {
             let wanted = len as u64 / page.get();
             assert_eq!(wanted * page.get(), len as u64, "whole pages of the pool");
@@ -201,6 +214,7 @@ unsafe impl Sys for Scripted {
     }
 
     fn setting<'a>(&self, setting: Setting, buffer: &'a mut [u8]) -> Option<&'a str> {
+        self.called(Call::Setting).ok()?;
         let state = self.state();
         let Some(text) = state.settings.get(&setting) else {
             drop(state);
