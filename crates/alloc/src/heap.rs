@@ -224,8 +224,8 @@ impl<S: Sys> Heap<S> {
         }
     }
 
-    /// Makes memory as large as `layout` says, in place or elsewhere, and keeps what is in it, as far as it fits. `None` where
-    /// there is no memory; then all is as before.
+    /// Makes memory as large as `layout` says, in place or elsewhere, and keeps what is in it, as far as it fits. What is made
+    /// smaller gives back what it no longer needs of whole 2 MiB. `None` where there is no memory; then all is as before.
     ///
     /// # Safety
     /// As for [`Self::deallocate`], unless it returns `None`.
@@ -234,8 +234,9 @@ impl<S: Sys> Heap<S> {
         // SAFETY: by contract.
         let usable = unsafe { self.usable_size(start) };
         let (size, is_aligned) = (layout.size(), address.is_multiple_of(layout.align()));
-        // What is much too large is not kept for what is small.
-        if is_aligned && size <= usable && size >= usable / 2 {
+        // What is much too large is not kept for what is small, and no huge page for nothing.
+        let fits = is_aligned && size <= usable && size >= usable / 2;
+        if fits && usable - size < chunk::PAGE {
             return Some(start);
         }
         if is_aligned && size > class::MOST {
@@ -243,6 +244,10 @@ impl<S: Sys> Heap<S> {
                 if size > usable && layout.align() <= chunk::CHUNK {
                     // SAFETY: by contract.
                     return unsafe { self.grow_huge(address, size) };
+                }
+                // SAFETY: by contract.
+                if size <= usable && size > chunk::PAGE && unsafe { self.shrink_huge(address, size) } {
+                    return Some(start);
                 }
             } else if size <= MOST_IN_CHUNK {
                 // SAFETY: by contract in a span of ours.
@@ -252,6 +257,9 @@ impl<S: Sys> Heap<S> {
                     return Some(start);
                 }
             }
+        }
+        if fits {
+            return Some(start);
         }
         let moved = self.allocate(layout)?;
         // SAFETY: both are that long, and apart; by contract the old one may be freed.

@@ -181,21 +181,42 @@ impl<S: Sys> Heap<S> {
     /// # Safety
     /// `address` is that of a huge object, which the caller has to itself.
     pub(super) unsafe fn grow_huge(&self, address: usize, len: usize) -> Option<NonNull<u8>> {
-        let core = self.core()?;
-        let record = core.central().huge.remove(address)?;
-        // SAFETY: taken out of the table, so ours alone.
-        let region = unsafe { &mut (*record.as_ptr()).region };
-        let keep = region.len().as_usize();
-        let grown = os::errno_kept(|| region.grow(Bytes::new(len as u64), keep));
-        let start = region.as_ptr();
-        let mut central = core.central();
-        central.huge.insert(record);
-        match grown {
-            Ok(()) => Some(start),
+        let grow = |region: &mut HugeRegion<S>| {
+            let keep = region.len().as_usize();
+            region.grow(Bytes::new(len as u64), keep).map(|()| region.as_ptr())
+        };
+        // SAFETY: the caller's promise.
+        match unsafe { self.change_huge(address, grow) }? {
+            Ok(start) => Some(start),
             Err(error) => {
-                central.refused = Some(error);
+                self.core()?.central().refused = Some(error);
                 None
             }
         }
+    }
+
+    /// Gives back what comes after its first `len` bytes, in whole pages. Whether that was anything.
+    ///
+    /// # Safety
+    /// As for [`Self::grow_huge`].
+    pub(super) unsafe fn shrink_huge(&self, address: usize, len: usize) -> bool {
+        // SAFETY: the caller's promise.
+        let shrunk = unsafe { self.change_huge(address, |region| region.shrink(Bytes::new(len as u64))) };
+        shrunk == Some(true)
+    }
+
+    /// # Safety
+    /// As for [`Self::grow_huge`].
+    unsafe fn change_huge<T>(
+        &self,
+        address: usize,
+        change: impl FnOnce(&mut HugeRegion<S>) -> T,
+    ) -> Option<T> {
+        let core = self.core()?;
+        let record = core.central().huge.remove(address)?;
+        // SAFETY: taken out of the table, so ours alone.
+        let done = os::errno_kept(|| change(unsafe { &mut (*record.as_ptr()).region }));
+        core.central().huge.insert(record);
+        Some(done)
     }
 }

@@ -127,7 +127,7 @@ impl<S: Sys> HugeRegion<S> {
 }
 
 /// Length and alignment, rounded up to the pages of the backing. Huge pages fit only into whole ones.
-fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) -> Result<(usize, usize)> {
+pub(super) fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) -> Result<(usize, usize)> {
     let sizes = sys.sizes();
     let unit = match backing {
         Backing::Base => sizes.base,

@@ -85,6 +85,11 @@ unsafe impl Sys for Linux {
         mapped(unsafe { libc::mremap(start.as_ptr().cast(), old, new, flags, place.as_ptr()) })
     }
 
+    unsafe fn shrink(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<(), Errno> {
+        // SAFETY: by contract `new` is not beyond the end.
+        unmap(unsafe { start.add(new) }, old - new)
+    }
+
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
         // SAFETY: by contract the bytes are in a mapping of ours, and this advice never changes what they read as.
         answer(unsafe { libc::madvise(start.as_ptr().cast(), len, advice as c_int) })

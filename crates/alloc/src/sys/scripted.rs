@@ -20,6 +20,7 @@ use crate::{Label, Numa};
 pub(crate) enum Call {
     Map,
     Grow,
+    Shrink,
     Advise(i32),
     Name,
     Bind,
@@ -164,6 +165,20 @@ unsafe impl Sys for Scripted {
         state.mapped.remove(&start.as_ptr().addr());
         state.mapped.insert(moved.as_ptr().addr(), (new, was.1, was.2));
         Ok(moved)
+    }
+
+    unsafe fn shrink(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<(), Errno> {
+        self.called(Call::Shrink)?;
+        let (was, align, pages) = self.state().mapped[&start.as_ptr().addr()];
+        assert!(was == old && new > 0 && new < old, "{new} of {old}, which are {was}");
+        // SAFETY: by contract.
+        unsafe { Linux.shrink(start, old, new) }?;
+        let mut state = self.state();
+        state.mapped.insert(start.as_ptr().addr(), (new, align, pages));
+        if let Pages::Pool(page) = pages {
+            *state.pools.entry(page).or_default() += (old - new) as u64 / page.get();
+        }
+        Ok(())
     }
 
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {

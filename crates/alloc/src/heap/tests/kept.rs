@@ -13,6 +13,10 @@ fn huge(heap: &Heap<Scripted>, mib: usize) -> Object {
     Object::new(heap, layout(mib << 20, 16), mib as u8, false).expect("memory")
 }
 
+fn free(heap: &Heap<Scripted>, objects: impl IntoIterator<Item = Object>) {
+    objects.into_iter().for_each(|object| object.free(heap));
+}
+
 fn address(object: &Object) -> usize {
     object.start.as_ptr().addr()
 }
@@ -44,7 +48,7 @@ fn it_goes_to_whom_it_fits_best_and_wastes_no_more_than_a_quarter() {
     let heap = heap.keeping(Bytes::gib(1));
     let [small, middle, large] = [16, 19, 20].map(|mib| huge(&heap, mib));
     let starts = [&small, &middle, &large].map(address);
-    [large, middle, small].map(|object| object.free(&heap));
+    free(&heap, [large, middle, small]);
     let maps = sys.calls(Call::Map);
     let fits = huge(&heap, 17);
     assert_eq!((address(&fits), sys.calls(Call::Map)), (starts[1], maps));
@@ -52,7 +56,7 @@ fn it_goes_to_whom_it_fits_best_and_wastes_no_more_than_a_quarter() {
     assert!(!starts.contains(&address(&none)), "16 MiB are more than a quarter too much");
     let aligned = Object::new(&heap, layout(16 << 20, 1 << 30), 1, false).unwrap();
     assert!(address(&aligned).is_multiple_of(1 << 30));
-    [fits, none, aligned].map(|object| object.free(&heap));
+    free(&heap, [fits, none, aligned]);
 }
 
 #[test]
@@ -61,14 +65,14 @@ fn what_is_kept_stays_within_the_reserve_and_the_oldest_goes_first() {
     let objects = [12; 3].map(|mib| huge(&heap, mib));
     let starts = [0, 1, 2].map(|i| address(&objects[i]));
     let before = sys.mappings();
-    objects.map(|object| object.free(&heap));
+    free(&heap, objects);
     assert_eq!(sys.mappings(), before - 1, "32 MiB hold two");
     let again = [12; 2].map(|mib| huge(&heap, mib));
     assert!(again.iter().all(|object| starts[1..].contains(&address(object))), "{starts:x?} {again:?}");
-    again.map(|object| object.free(&heap));
+    free(&heap, again);
     // What is in chunks has its part of the reserve.
     let parts = [7; 4].map(|mib| huge(&heap, mib));
-    parts.map(|object| object.free(&heap));
+    free(&heap, parts);
     let idle = heap.stats().idle;
     assert!(idle <= Bytes::mib(32) && idle > Bytes::mib(26), "{idle}");
     assert_eq!(sys.mappings(), 2, "the core and the chunk");
@@ -82,7 +86,7 @@ fn no_more_than_sixteen_are_kept() {
     let heap = heap.keeping(Bytes::gib(1));
     let objects: Vec<_> = (0..20).map(|_| huge(&heap, 9)).collect();
     let before = sys.mappings();
-    objects.into_iter().for_each(|object| object.free(&heap));
+    free(&heap, objects);
     assert_eq!(sys.mappings(), before - 4);
 }
 
@@ -96,7 +100,7 @@ fn where_memory_is_short_what_is_kept_makes_room() {
     huge(&heap, 28).free(&heap);
     sys.limit(Bytes::mib(66));
     let parts = [7; 5].map(|mib| huge(&heap, mib));
-    parts.map(|object| object.free(&heap));
+    free(&heap, parts);
     assert!(heap.allocate(layout(60 << 20, 16)).is_none());
 }
 
