@@ -155,8 +155,8 @@ impl<S: Sys> Core<S> {
     #[cold]
     pub(super) unsafe fn freed(&self, local: &Local, span: *mut Span) {
         // SAFETY: by contract.
-        if unsafe { local.after_free(&*span) } {
-            self.central().put(span);
+        if let Some(empty) = unsafe { local.after_free(&*span) } {
+            self.central().put(empty);
         }
     }
 

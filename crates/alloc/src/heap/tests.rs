@@ -246,6 +246,27 @@ fn what_becomes_smaller_gives_whole_huge_pages_back() {
 }
 
 #[test]
+fn empty_spans_are_kept_for_few_classes() {
+    const UNIT: usize = 64 << 10;
+    let (heap, _sys) = scripted("base");
+    let sizes: Vec<usize> = (512..=8192).step_by(if cfg!(miri) { 2048 } else { 512 }).collect();
+    // Two spans of each.
+    let fill = |&size: &usize| {
+        let object = |i| Object::new(&heap, layout(size, 8), i as u8, false).unwrap();
+        (0..UNIT / size * 2).map(object).collect::<Vec<_>>()
+    };
+    let live: Vec<_> = sizes.iter().flat_map(fill).collect();
+    live.into_iter().for_each(|object| object.free(&heap));
+    let held = heap.stats().held;
+    let spans = held.as_usize() / UNIT;
+    assert!(spans <= sizes.len() + 4, "{spans} spans of {} classes", sizes.len());
+    // Those that became empty last are there.
+    let again: Vec<_> = sizes.iter().rev().take(4).flat_map(fill).collect();
+    assert_eq!(heap.stats().held, held);
+    again.into_iter().for_each(|object| object.free(&heap));
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "memory of the global allocator does not move by itself")]
 fn very_large_things_grow_without_a_copy() {
     let (heap, sys) = scripted("thp,base");
