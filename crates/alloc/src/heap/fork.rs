@@ -5,7 +5,8 @@
 //!
 //! - While the kernel copies the address space, a thread that writes to what is copied already waits until all of it is. So
 //!   the child has what each thread wrote up to some moment, and nothing that came later, of that thread or of one that saw
-//!   it. What a lock guards is then whole where the lock is free. Where it is held, its holder is gone, and left it torn.
+//!   it. What a lock guards is then whole where the lock is free. Where it is held, its holder is gone, and left it torn. (Pages
+//!   that are pinned for I/O are copied while others may write to them: with such I/O under way, a child should only `exec`.)
 //! - What is torn is not looked at again: unused and abandoned [`Local`](super::local::Local)s, and the lists of chunks, in which
 //!   nothing is freed from then on. New memory comes from new chunks. Objects in the old ones are found by their address alone.
 //! - The list of heaps, that of a heap's locals and the lists of huge things change by one store each, which releases what was

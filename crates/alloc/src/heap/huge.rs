@@ -146,10 +146,11 @@ impl<S: Sys> Heap<S> {
 
     /// A new one, zeroed. Where there is no memory, what is kept makes room.
     fn map_huge(&self, core: &Core<S>, layout: Layout) -> crate::Result<HugeRegion<S>> {
-        let (len, never) = (Bytes::new(layout.size().max(1) as u64), core.central().thp_never());
+        let len = Bytes::new(layout.size().max(1) as u64);
         let align = core.options.align.max(Bytes::new(layout.align().max(CHUNK) as u64));
         let options = Options { align, ..core.options };
-        let map = || os::errno_kept(|| HugeRegion::map_told(self.sys.clone(), len, &options, |_| never));
+        let never = |_: &S| core.central().thp_never();
+        let map = || os::errno_kept(|| HugeRegion::map_told(self.sys.clone(), len, &options, never));
         map().or_else(|error| if core.central().unmap_kept() { map() } else { Err(error) })
     }
 
