@@ -49,9 +49,9 @@ use crate::{AllocError, Linux, Options, Sys};
 /// What one thread allocated, another may free. Threads that end leave what they had to those that come.
 ///
 /// After a `fork` of a process with several threads, the child can use all of the heap, and no thread waits for that. What the
-/// other threads held ready is lost there; and if one of them was just taking or giving back whole spans, all that was free is,
-/// and small and large things that it frees afterwards are: then new chunks are mapped, and [`HeapStats`] count only these and
-/// huge things. A huge thing that another thread was just growing is lost, too.
+/// other threads held ready is lost there. Where one of them was just taking or giving back whole spans, the child loses all free
+/// memory, and what it frees later of its parent's small and large things; it maps new chunks, and [`HeapStats`] count only
+/// these and huge things. A huge thing that another thread was resizing at that moment is lost, too.
 ///
 /// Memory goes back to the kernel in whole 2 MiB in which nothing is in use: above what is kept (32 MiB, or an eighth of what is
 /// in use; mappings of more than 8 MiB among it) at once, the rest with [`Self::trim`]. Huge pages in use are never split. Memory
