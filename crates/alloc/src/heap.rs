@@ -284,8 +284,8 @@ impl<S: Sys> Heap<S> {
         unsafe { (*chunk::span_of(address)).object_size() }
     }
 
-    /// Gives all memory back to the kernel that is free in whole 2 MiB, and what is kept of larger things; what the calling thread and threads that have ended
-    /// held ready among it. How much that was.
+    /// Gives all memory back to the kernel that is free in whole 2 MiB, and what is kept of larger things; what the calling
+    /// thread and threads that have ended held ready among it. How much that was.
     pub fn trim(&self) -> Bytes {
         let Some(core) = self.core_if_any() else { return Bytes::ZERO };
         if let Some(local) = core.shared.local() {
