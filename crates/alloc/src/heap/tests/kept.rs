@@ -31,7 +31,8 @@ fn what_was_freed_is_used_again_and_zeroed_where_that_is_asked_for() {
     // A span is held for the record of it.
     assert_eq!((stats.allocated, stats.held, stats.large.count), (Bytes::ZERO, Bytes::kib(64), 0));
     assert!(stats.idle >= Bytes::mib(10) && stats.mapped >= Bytes::mib(42), "{stats:?}");
-    assert_eq!(heap.got().unwrap().resident() > Bytes::ZERO, !cfg!(miri));
+    // Miri has no page map.
+    assert!(cfg!(miri) || heap.got().unwrap().resident() > Bytes::ZERO);
     for zeroed in [false, true] {
         let again = Object::new(&heap, layout(9 << 20, 16), 7, zeroed).unwrap();
         assert_eq!((address(&again), sys.calls(Call::Map)), (start, maps));
