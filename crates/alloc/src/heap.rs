@@ -10,8 +10,10 @@ mod central;
 mod chunk;
 mod class;
 mod core;
+mod fork;
 mod global;
 mod huge;
+mod kept;
 mod local;
 mod lock;
 mod os;
@@ -26,7 +28,7 @@ mod units;
 use std::alloc::Layout;
 use std::fmt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use hugepilot_units::Bytes;
@@ -41,13 +43,19 @@ use crate::{AllocError, Linux, Options, Sys};
 /// It maps 32 MiB of addresses at a time (from a hugetlb pool as much as it has already, at least 2 MiB) and packs small
 /// things densely: each thread takes spans of 64 KiB and more, each for things of one size class, from the chunks that all
 /// threads share. Sizes are rounded up by at most 15 bytes or a ninth, above 512 KiB to 64 KiB; spans have at most an eighth
-/// left over at their end. What is larger than 8 MiB has a mapping of its own, rounded up to the pages of its backing.
+/// left over at their end. What is larger than 8 MiB has a mapping of its own, rounded up to the pages of its backing, or that
+/// of another which was freed, at most a quarter longer. Whether the system has THP is looked up anew after a second.
 ///
-/// What one thread allocated, another may free. Threads that end leave what they had to those that come. In the child after a
-/// `fork` of a process with several threads the heap can be used; what the other threads held ready is lost there.
+/// What one thread allocated, another may free. Threads that end leave what they had to those that come.
+///
+/// After a `fork` of a process with several threads, the child can use all of the heap, and no thread waits for that. What the
+/// other threads held ready is lost there. Where one of them was just taking or giving back whole spans, the child loses all free
+/// memory, and what it frees later of its parent's small and large things; it maps new chunks, and [`HeapStats`] count only
+/// these and huge things. A huge thing that another thread was resizing at that moment is lost, too.
 ///
 /// Memory goes back to the kernel in whole 2 MiB in which nothing is in use: above what is kept (32 MiB, or an eighth of what is
-/// in use) at once, the rest with [`Self::trim`]. Huge pages in use are never split. Memory of a pool goes back with the chunk.
+/// in use; mappings of more than 8 MiB among it) at once, the rest with [`Self::trim`]. Huge pages in use are never split. Memory
+/// of a pool goes back with the chunk or mapping.
 ///
 /// A pointer into memory that is not in use, given to be freed, ends the process where that is cheap to see; freeing a small
 /// thing twice is not noticed.
@@ -216,8 +224,8 @@ impl<S: Sys> Heap<S> {
         }
     }
 
-    /// Makes memory as large as `layout` says, in place or elsewhere, and keeps what is in it, as far as it fits. `None` where
-    /// there is no memory; then all is as before.
+    /// Makes memory as large as `layout` says, in place or elsewhere, and keeps what is in it, as far as it fits. What is made
+    /// smaller gives back what it no longer needs of whole 2 MiB. `None` where there is no memory; then all is as before.
     ///
     /// # Safety
     /// As for [`Self::deallocate`], unless it returns `None`.
@@ -226,8 +234,9 @@ impl<S: Sys> Heap<S> {
         // SAFETY: by contract.
         let usable = unsafe { self.usable_size(start) };
         let (size, is_aligned) = (layout.size(), address.is_multiple_of(layout.align()));
-        // What is much too large is not kept for what is small.
-        if is_aligned && size <= usable && size >= usable / 2 {
+        // What is much too large is not kept for what is small, and no huge page for nothing.
+        let fits = is_aligned && size <= usable && size >= usable / 2;
+        if fits && usable - size < chunk::PAGE {
             return Some(start);
         }
         if is_aligned && size > class::MOST {
@@ -235,6 +244,10 @@ impl<S: Sys> Heap<S> {
                 if size > usable && layout.align() <= chunk::CHUNK {
                     // SAFETY: by contract.
                     return unsafe { self.grow_huge(address, size) };
+                }
+                // SAFETY: by contract.
+                if size <= usable && size > chunk::PAGE && unsafe { self.shrink_huge(address, size) } {
+                    return Some(start);
                 }
             } else if size <= MOST_IN_CHUNK {
                 // SAFETY: by contract in a span of ours.
@@ -244,6 +257,9 @@ impl<S: Sys> Heap<S> {
                     return Some(start);
                 }
             }
+        }
+        if fits {
+            return Some(start);
         }
         let moved = self.allocate(layout)?;
         // SAFETY: both are that long, and apart; by contract the old one may be freed.
@@ -268,8 +284,8 @@ impl<S: Sys> Heap<S> {
         unsafe { (*chunk::span_of(address)).object_size() }
     }
 
-    /// Gives all memory back to the kernel that is free in whole 2 MiB; what the calling thread and threads that have ended
-    /// held ready among it. How much that was.
+    /// Gives all memory back to the kernel that is free in whole 2 MiB, and what is kept of larger things; what the calling
+    /// thread and threads that have ended held ready among it. How much that was.
     pub fn trim(&self) -> Bytes {
         let Some(core) = self.core_if_any() else { return Bytes::ZERO };
         if let Some(local) = core.shared.local() {
@@ -302,6 +318,10 @@ impl<S: Sys> Heap<S> {
     fn allocate_slowly(&self, class: usize) -> Option<NonNull<u8>> {
         let core = self.core()?;
         let local = core.shared.local()?;
+        // Here, not where the core is made: in a child, who made it may not have come that far.
+        if self.id.load(Relaxed) != core.shared.id {
+            self.id.store(core.shared.id, Relaxed);
+        }
         // SAFETY: the calling thread's.
         unsafe { core.take_slowly(local, class) }
     }
@@ -326,8 +346,12 @@ impl<S: Sys> Heap<S> {
     #[cold]
     fn is_zeroed(&self, start: NonNull<u8>) -> bool {
         let address = start.as_ptr().addr();
+        if address.is_multiple_of(chunk::CHUNK) {
+            let zeroed = |core: &Core<S>| Some(core.central().huge.get(address)?.zeroed);
+            return self.core_if_any().and_then(zeroed).unwrap_or(false);
+        }
         // SAFETY: of this heap, by whoever calls.
-        address.is_multiple_of(chunk::CHUNK) || unsafe { (*chunk::span_of(address)).zeroed.get() }
+        unsafe { (*chunk::span_of(address)).zeroed.get() }
     }
 
     fn core_if_any(&self) -> Option<&Core<S>> {
@@ -341,15 +365,11 @@ impl<S: Sys> Heap<S> {
 
     #[cold]
     fn begin(&self) -> Option<&Core<S>> {
+        fork::watch();
         let core = Core::map(&self.sys, self.asked(), self.reserve)?;
-        let is_first =
-            || self.core.compare_exchange(ptr::null_mut(), core.as_ptr(), Release, Relaxed).is_ok();
-        // SAFETY: the core is there until it is retired.
+        // SAFETY: the core is there until it is retired, or nobody has seen it.
         unsafe {
-            let shared = &core.as_ref().shared;
-            if shared.enrol(is_first) {
-                self.id.store(shared.id, Relaxed);
-            } else {
+            if !core.as_ref().shared.enrol(&self.core, core) {
                 Core::unmap(core, &self.sys);
             }
         }

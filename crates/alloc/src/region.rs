@@ -21,6 +21,7 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 pub use self::collapse::Collapsed;
 pub use self::got::Got;
+pub(crate) use self::open::thp_never;
 use crate::{AllocError, Backing, Chain, Linux, Options, Result, Sys};
 
 /// Private anonymous memory, zeroed, on the pages that it could get. Unmapped on drop.

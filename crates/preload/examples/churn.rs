@@ -1,7 +1,7 @@
 //! What `malloc` and `free` cost, and what memory from them costs to use: of whatever allocator is preloaded.
 //! `cargo xtask bench malloc` compares several.
 //!
-//! `churn same|random|handed|larson|access SIZE` prints nanoseconds for each pair of calls, or for each access.
+//! `churn same|random|handed|larson|huge|access SIZE` prints nanoseconds for each pair of calls, or for each access.
 //!
 //! # Safety
 //! Each object is as large as what is written to it, and is freed once, by its last owner.
@@ -62,7 +62,7 @@ impl Random {
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [what, size] = &args[..] else {
-        return Err("usage: churn same|random|handed|larson|access BYTES".into());
+        return Err("usage: churn same|random|handed|larson|huge|access BYTES".into());
     };
     let size: usize = size.parse()?;
     let (took, count) = match what.as_str() {
@@ -70,6 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "random" => random(),
         "handed" => handed(),
         "larson" => larson(),
+        "huge" => huge(),
         "access" => access(size),
         other => return Err(format!("no benchmark {other}").into()),
     };
@@ -146,6 +147,21 @@ fn larson() -> (Duration, usize) {
         }
     });
     (start.elapsed(), 2 * TURNS * COUNT)
+}
+
+/// One of 9 MB at a time, each of its pages written.
+fn huge() -> (Duration, usize) {
+    const COUNT: usize = 500;
+    const SIZE: usize = 9_000_000;
+    let start = Instant::now();
+    for _ in 0..COUNT {
+        let object = Object::new(SIZE);
+        for at in (0..SIZE).step_by(4096) {
+            // SAFETY: inside of the object.
+            unsafe { object.0.add(at).write_volatile(1) };
+        }
+    }
+    (start.elapsed(), COUNT)
 }
 
 /// Follows objects of 64 bytes, `size` bytes of them together, in an order that is as good as random.

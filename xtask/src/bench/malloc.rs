@@ -12,11 +12,12 @@ use super::pairs::{PairedStats, median};
 use crate::run::{self, cargo};
 
 /// What is measured, and what one operation is.
-const TESTS: [(&str, &str); 5] = [
+const TESTS: [(&str, &str); 6] = [
     ("same", "one size, first in first out"),
     ("random", "any size up to 1 KiB, any replaced"),
     ("handed", "freed by another thread"),
     ("larson", "two threads, each follows another"),
+    ("huge", "one of 9 MB, touched"),
     ("access", "random access to objects of 64 bytes"),
 ];
 

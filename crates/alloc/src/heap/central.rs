@@ -1,39 +1,48 @@
 //! The chunks of a heap: units for spans, more chunks where they run out, and memory given back where it is free.
 //!
 //! # Safety
-//! All of it is used under the heap's lock. Chunks are in one of two lists while they are mapped. Pages are discarded, and
-//! chunks unmapped, when no unit of them is in use.
+//! All of it is used under the heap's lock. Chunks are in one of two lists while they are mapped, or are of an older epoch, and
+//! left alone. Pages are discarded, and chunks unmapped, when no unit of them is in use.
 #![allow(unsafe_code)]
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use hugepilot_units::Bytes;
 
 use super::chunk::{self, CHUNK, Chunk, PAGE, PAGE_UNITS};
 use super::class::UNIT;
 use super::huge::Table;
+use super::kept::Kept;
 use super::os;
 use super::span::{Span, nobody};
-use crate::{AllocError, Backing, Chain, HugeRegion, Options, Sys};
+use crate::region::thp_never;
+use crate::{AllocError, Backing, Chain, HugeRegion, Options, Setting, Sys};
 
 /// What is shared, under the lock.
 pub(super) struct Central<S: Sys> {
     /// Chunks with free units. Those that were full last are first, so that what is nearly empty empties.
     open: *mut Chunk<S>,
     full: *mut Chunk<S>,
+    /// That of the chunks in these lists. The lists of an older one were lost.
+    epoch: u32,
     /// Chunks in which nothing is in use.
     empty_chunks: usize,
     /// Units in use.
     used_units: usize,
     /// Whole pages in which nothing is in use, and that were not given back.
     idle_pages: usize,
-    /// Bytes of them that are kept in any case.
+    /// Bytes of them and of `kept` that are kept in any case.
     reserve: usize,
     pub(super) huge: Table<S>,
+    /// Of huge things that were freed.
+    pub(super) kept: Kept<S>,
     pub(super) counts: Counts,
     /// Why memory was last not to be had as it was asked for.
     pub(super) refused: Option<AllocError>,
+    /// When THP's settings were looked at, and the one, if any, for which there is none.
+    thp_never: Option<(Instant, Option<Setting>)>,
     options: Options,
     sys: S,
 }
@@ -51,16 +60,32 @@ impl<S: Sys> Central<S> {
         Self {
             open: ptr::null_mut(),
             full: ptr::null_mut(),
+            epoch: 0,
             empty_chunks: 0,
             used_units: 0,
             idle_pages: 0,
             reserve,
             huge: Table::new(),
+            kept: Kept::new(),
             counts: Counts { chunks: 0, mapped: 0, returned: 0 },
             refused: None,
+            thp_never: None,
             options: *options,
             sys,
         }
+    }
+
+    /// Begins anew in a child, whose parent was changing this when it was copied: with no chunks, and no reason. What comes
+    /// back of the chunks that were there is lost, and what was kept; huge things in use stay.
+    pub(super) fn renew(&mut self) {
+        (self.open, self.full) = (ptr::null_mut(), ptr::null_mut());
+        self.epoch += 1;
+        (self.empty_chunks, self.used_units, self.idle_pages) = (0, 0, 0);
+        self.counts = Counts { returned: self.counts.returned, ..Counts::default() };
+        (self.refused, self.thp_never) = (None, None);
+        // SAFETY: our own field, which may be torn: so what was in it is not dropped.
+        unsafe { ptr::write(&raw mut self.kept, Kept::new()) };
+        self.huge.recount();
     }
 
     /// The span of a large thing, at a multiple of `align` units; `None` where there is no memory.
@@ -68,8 +93,24 @@ impl<S: Sys> Central<S> {
         if let Some(span) = self.take_mapped(units, align) {
             return Some(span);
         }
-        os::errno_kept(|| self.map_chunks(units, align))?;
+        os::errno_kept(|| {
+            self.map_chunks(units, align)
+                .or_else(|| self.unmap_kept().then(|| self.map_chunks(units, align)).flatten())
+        })?;
         self.take_mapped(units, align)
+    }
+
+    /// The setting, if any, for which there is no THP; read anew after a second.
+    pub(super) fn thp_never(&mut self) -> Option<Setting> {
+        const AGE: Duration = Duration::from_secs(1);
+        if let Some((when, never)) = self.thp_never
+            && when.elapsed() < AGE
+        {
+            return never;
+        }
+        let never = os::errno_kept(|| thp_never(&self.sys));
+        self.thp_never = Some((Instant::now(), never));
+        never
     }
 
     fn take_mapped(&mut self, units: usize, align: usize) -> Option<*mut Span> {
@@ -113,6 +154,10 @@ impl<S: Sys> Central<S> {
 
     fn put_units(&mut self, chunk: *mut Chunk<S>, at: usize, units: usize) {
         // SAFETY: as in `put`.
+        if unsafe { (*chunk).epoch } != self.epoch {
+            return;
+        }
+        // SAFETY: as in `put`.
         if unsafe { (*chunk).free_units } == 0 {
             unlink(&mut self.full, chunk);
             link(&mut self.open, chunk);
@@ -122,10 +167,11 @@ impl<S: Sys> Central<S> {
         chunk.give_back(at, units);
         self.used_units -= units;
         self.idle_pages += idle_pages(chunk, at, units);
-        let limit = self.reserve.max(self.used_units * UNIT / 8) / PAGE;
+        let limit = self.limit();
+        while self.idle() > limit && self.unmap_oldest() {}
         if chunk.discards {
             for page in pages(at, units) {
-                if self.idle_pages <= limit {
+                if self.idle() <= limit {
                     break;
                 }
                 self.discard(chunk, page);
@@ -140,11 +186,14 @@ impl<S: Sys> Central<S> {
         }
     }
 
-    /// Makes a large thing's span `units` long where it is. False where what follows is in use.
+    /// Makes a large thing's span `units` long where it is. False where what follows is in use, or the chunk of an older epoch.
     pub(super) fn resize(&mut self, span: &Span, units: usize) -> bool {
         // SAFETY: as in `put`.
         let chunk = unsafe { &mut *chunk_of::<S>(span) };
         let (at, old) = (chunk::unit_of(span), span.units.get() as usize);
+        if chunk.epoch != self.epoch {
+            return false;
+        }
         if units > old {
             if at + units > chunk.units || !chunk.free.all(at + old, units - old) {
                 return false;
@@ -169,6 +218,7 @@ impl<S: Sys> Central<S> {
     /// Gives back all that is not in use. Bytes.
     pub(super) fn trim(&mut self) -> usize {
         let before = self.counts.returned;
+        self.unmap_kept();
         let mut next = self.open;
         // SAFETY: chunks in the list are there; the next is read before this one may go.
         while let Some(chunk) = unsafe { next.as_mut() } {
@@ -239,10 +289,11 @@ impl<S: Sys> Central<S> {
         None
     }
 
-    fn map_region(&self, len: usize, backing: Backing) -> crate::Result<HugeRegion<S>> {
+    fn map_region(&mut self, len: usize, backing: Backing) -> crate::Result<HugeRegion<S>> {
+        let never = matches!(backing, Backing::Thp(_)).then(|| self.thp_never()).flatten();
         let align = self.options.align.max(Bytes::new(CHUNK as u64));
         let options = Options { chain: Chain::only(backing), align, ..self.options };
-        HugeRegion::map_on(self.sys.clone(), Bytes::new(len as u64), &options)
+        HugeRegion::map_told(self.sys.clone(), Bytes::new(len as u64), &options, |_| never)
     }
 
     /// Makes chunks of a region, most often one.
@@ -259,6 +310,7 @@ impl<S: Sys> Central<S> {
             first = unsafe {
                 let chunk = Chunk::begin(start.wrapping_add(at), part);
                 ((*chunk).shared, (*chunk).discards) = (len > CHUNK, discards);
+                (*chunk).epoch = self.epoch;
                 chunk
             };
             link(&mut self.open, first);
@@ -276,7 +328,33 @@ impl<S: Sys> Central<S> {
 
     /// Resident or set aside, and free, in bytes.
     pub(super) fn idle(&self) -> usize {
-        self.idle_pages * PAGE
+        self.idle_pages * PAGE + self.kept.len
+    }
+
+    /// How much of that is kept, in bytes.
+    pub(super) fn limit(&self) -> usize {
+        self.reserve.max((self.used() + self.huge.mapped) / 8)
+    }
+
+    /// Bytes that are mapped.
+    pub(super) fn mapped(&self) -> usize {
+        self.counts.mapped + self.huge.mapped + self.kept.len
+    }
+
+    /// Regions of huge things, in use or kept.
+    pub(super) fn huge_regions(&self) -> impl Iterator<Item = &HugeRegion<S>> {
+        self.huge.all().map(|huge| &huge.region).chain(self.kept.all())
+    }
+
+    /// As a holder of the lock may leave it who is no longer there; the chunks that are lost.
+    #[cfg(test)]
+    pub(super) fn tear(&mut self) -> Vec<*mut Chunk<S>> {
+        let lost = self.chunks().map(|chunk| ptr::with_exposed_provenance_mut(ptr::from_ref(chunk).addr()));
+        let (lost, nowhere) = (lost.collect(), ptr::without_provenance_mut(64));
+        (self.open, self.full) = (nowhere, nowhere);
+        (self.empty_chunks, self.used_units, self.idle_pages) = (usize::MAX, 7, usize::MAX);
+        (self.counts.chunks, self.counts.mapped, self.huge.count) = (99, 1, 1000);
+        lost
     }
 
     /// Every chunk.
@@ -291,6 +369,9 @@ impl<S: Sys> Central<S> {
 /// Unmaps all.
 impl<S: Sys> Drop for Central<S> {
     fn drop(&mut self) {
+        // Their records lie in chunks.
+        // SAFETY: nobody uses memory of a heap that goes.
+        unsafe { self.huge.unmap_all() };
         while !self.full.is_null() {
             let chunk = self.full;
             unlink(&mut self.full, chunk);

@@ -30,6 +30,8 @@ const SPANS: usize = 4096;
 pub(super) struct Chunk<S: Sys> {
     pub(super) next: *mut Self,
     pub(super) previous: *mut Self,
+    /// That of the lists that it is in: see `Central::renew`.
+    pub(super) epoch: u32,
     /// How many units it has, the head's among them.
     pub(super) units: usize,
     /// How many of them are free.
@@ -63,6 +65,7 @@ impl<S: Sys> Chunk<S> {
         let head = Self {
             next: ptr::null_mut(),
             previous: ptr::null_mut(),
+            epoch: 0,
             units,
             free_units: units - head,
             free,

@@ -66,7 +66,7 @@ impl<S: Sys> Core<S> {
         // SAFETY: the mapping is large enough, aligned and ours.
         unsafe {
             core.write(Self {
-                shared: Shared::new(abandon::<S>),
+                shared: Shared::new(abandon::<S>, renew::<S>),
                 options,
                 central: UnsafeCell::new(central),
             });
@@ -155,8 +155,8 @@ impl<S: Sys> Core<S> {
     #[cold]
     pub(super) unsafe fn freed(&self, local: &Local, span: *mut Span) {
         // SAFETY: by contract.
-        if unsafe { local.after_free(&*span) } {
-            self.central().put(span);
+        if let Some(empty) = unsafe { local.after_free(&*span) } {
+            self.central().put(empty);
         }
     }
 
@@ -241,4 +241,13 @@ unsafe fn abandon<S: Sys>(shared: *const Shared, local: &Local) {
             central.put(span);
         }
     }
+}
+
+/// Begins what the lock guards anew, in a child, under that lock.
+///
+/// # Safety
+/// `shared` is the first part of a `Core<S>`.
+unsafe fn renew<S: Sys>(shared: *const Shared) {
+    // SAFETY: by contract; a `Core` begins with its shared part, and the lock that opens the rest is held.
+    unsafe { (*(*shared.cast::<Core<S>>()).central.get()).renew() };
 }

@@ -29,6 +29,7 @@ pub(super) struct Local {
     pub(super) next_of_heap: Cell<*mut Local>,
     bins: [Bin; CLASSES],
     spans: [Spans; CLASSES],
+    idle: Idle,
     told: Told,
 }
 
@@ -46,6 +47,31 @@ struct Spans {
     /// That of the bin.
     current: Cell<*mut Span>,
     queue: Queue,
+}
+
+/// Small spans in which nothing is in use, at most one of a class, in their queues still; that which became so last is first.
+/// A few are kept, so that a thread at the edge of a span does not ask for one again and again.
+#[derive(Debug)]
+struct Idle([Cell<*mut Span>; 4]);
+
+impl Idle {
+    /// Adds one; the one that is kept no longer, or null.
+    fn push(&self, span: *mut Span) -> *mut Span {
+        let mut next = span;
+        for place in &self.0 {
+            next = place.replace(next);
+            if next.is_null() {
+                break;
+            }
+        }
+        next
+    }
+    /// Takes a span out, if it is in.
+    fn remove(&self, span: *mut Span) {
+        if let Some(place) = self.0.iter().find(|place| place.get() == span) {
+            place.set(ptr::null_mut());
+        }
+    }
 }
 
 /// The spans in which other threads freed something, in a cache line of its own.
@@ -89,6 +115,7 @@ impl Local {
             next_of_heap: Cell::new(ptr::null_mut()),
             bins: [const { Bin { first: Cell::new(ptr::null_mut()), left: AtomicU32::new(0) } }; CLASSES],
             spans: [const { Spans { current: Cell::new(ptr::null_mut()), queue: Queue::new() } }; CLASSES],
+            idle: Idle([const { Cell::new(ptr::null_mut()) }; 4]),
             told: Told(AtomicPtr::new(ptr::null_mut())),
         }
     }
@@ -135,6 +162,7 @@ impl Local {
                 let next = spans.queue.pop();
                 spans.current.set(next.unwrap_or(ptr::null_mut()));
                 let Some(next) = next else { return false };
+                self.idle.remove(next);
                 (*next).state.set(State::Current);
             }
         }
@@ -146,30 +174,31 @@ impl Local {
         self.spans[class].current.set(ptr::from_ref(span).cast_mut());
     }
 
-    /// After a free: queues the span if it was full. True where nothing in it is in use any more, and it is not kept; then it
-    /// is in no queue.
+    /// After a free: queues the span if it was full. Where nothing in it is in use any more, the span that is kept no longer: it
+    /// or another, which is in no queue then.
     ///
     /// # Safety
     /// The caller owns this, and the span is one of its.
-    pub(super) unsafe fn after_free(&self, span: &Span) -> bool {
-        let (queue, this) =
-            (&self.spans[usize::from(span.class.get())].queue, ptr::from_ref(span).cast_mut());
+    pub(super) unsafe fn after_free(&self, span: &Span) -> Option<*mut Span> {
+        let queue_of = |span: &Span| &self.spans[usize::from(span.class.get())].queue;
+        let (queue, this) = (queue_of(span), ptr::from_ref(span).cast_mut());
         // SAFETY: our own spans.
         unsafe {
             match span.state.get() {
-                State::Current => return false,
+                State::Current => return None,
                 State::Queued => {}
                 State::Full => {
                     span.state.set(State::Queued);
                     queue.push(this);
                 }
             }
-            // One small empty span is kept, so that a thread at the edge of a span does not ask for one again and again.
-            let goes = span.used.load(Relaxed) == 0 && (queue.has_several() || span.units.get() > 1);
-            if goes {
-                queue.remove(this);
+            if span.used.load(Relaxed) > 0 {
+                return None;
             }
-            goes
+            let is_kept = span.units.get() == 1 && !queue.has_several();
+            let goes = if is_kept { self.idle.push(this) } else { this };
+            queue_of(goes.as_ref()?).remove(goes);
+            Some(goes)
         }
     }
 
@@ -212,8 +241,8 @@ impl Local {
             // SAFETY: the span is ours, and its freed objects are nobody's.
             unsafe {
                 span.give_back(&span.take_remote());
-                if self.after_free(span) {
-                    empty.push(span);
+                if let Some(span) = self.after_free(span) {
+                    empty.push(&*span);
                 }
             }
         }
@@ -247,6 +276,7 @@ impl Local {
                 }
             }
         }
+        self.idle.0.iter().for_each(|place| place.set(ptr::null_mut()));
     }
 
     /// Takes all spans of that class with free objects from `other`. True if there was one.
@@ -259,6 +289,7 @@ impl Local {
         while let Some(span) = unsafe { other.spans[class].queue.pop() } {
             // SAFETY: as above.
             unsafe {
+                other.idle.remove(span);
                 (*span).owner.store(ptr::from_ref(self).cast_mut(), Relaxed);
                 self.spans[class].queue.push(span);
             }

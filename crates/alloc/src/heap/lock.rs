@@ -1,4 +1,4 @@
-//! A lock that takes no memory and can be held across `fork`.
+//! A lock that takes no memory, and can be taken from a holder who is not there after `fork`.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -13,7 +13,7 @@ const AWAITED: u32 = 2;
 /// Tries before sleeping: what it guards takes well below a microsecond, but for system calls.
 const SPINS: u32 = 100;
 
-/// Unlike the standard library's, it can be taken in one function and given back in another, as `fork` needs it.
+/// Unlike the standard library's, it can be given up in a child.
 #[derive(Debug)]
 pub(super) struct Lock(AtomicU32);
 
@@ -27,22 +27,15 @@ impl Lock {
 
     /// Waits for it.
     pub(super) fn hold(&self) -> Held<'_> {
-        self.lock();
-        Held(self)
-    }
-
-    /// Waits for it, to be given back by [`Self::unlock`].
-    pub(super) fn lock(&self) {
         if self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             self.lock_slowly();
         }
+        Held(self)
     }
 
-    /// Gives it back, which only the holder may.
-    pub(super) fn unlock(&self) {
-        if self.0.swap(FREE, Release) == AWAITED {
-            os::wake(&self.0);
-        }
+    /// Frees it in a child, in which its holder is not there. Whether it was held.
+    pub(super) fn give_up(&self) -> bool {
+        self.0.swap(FREE, Acquire) != FREE
     }
 
     #[cold]
@@ -61,6 +54,8 @@ impl Lock {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.unlock();
+        if self.0.0.swap(FREE, Release) == AWAITED {
+            os::wake(&self.0.0);
+        }
     }
 }

@@ -56,13 +56,13 @@ pub(super) fn at_thread_exit(key: u32, what: *mut c_void) {
     errno_kept(|| unsafe { libc::pthread_setspecific(key, what) });
 }
 
-/// Calls these around each `fork` of this process from now on. Takes memory from the C library.
-pub(super) fn around_fork(before: extern "C" fn(), after: extern "C" fn()) {
+/// Calls this in each child that this process makes by `fork` from now on. May take memory from the C library.
+pub(super) fn in_children(begin: extern "C" fn()) {
     if cfg!(miri) {
         return;
     }
-    // SAFETY: functions that take and return nothing, for the life of the process.
-    errno_kept(|| unsafe { pthread_atfork(Some(before), Some(after), Some(after)) });
+    // SAFETY: a function that takes and returns nothing, for the life of the process.
+    errno_kept(|| unsafe { pthread_atfork(None, None, Some(begin)) });
 }
 
 unsafe extern "C" {

@@ -20,7 +20,7 @@ pub struct HeapStats {
     pub allocated: Bytes,
     /// In spans, of which parts may be free, and large things.
     pub held: Bytes,
-    /// Free in whole huge pages, and kept for new use.
+    /// Free in whole huge pages or regions of huge things, and kept for new use.
     pub idle: Bytes,
     /// Given back to the kernel since the heap began; what was taken anew counts again when it is given back.
     pub returned: Bytes,
@@ -79,7 +79,7 @@ impl<S: Sys> Heap<S> {
         stats.held = bytes(central.used() + central.huge.mapped);
         stats.idle = bytes(central.idle());
         stats.returned = bytes(central.counts.returned);
-        stats.mapped = bytes(central.counts.mapped + central.huge.mapped);
+        stats.mapped = bytes(central.mapped());
         stats.large =
             Count { size: Bytes::ZERO, count: central.huge.count as u64, bytes: bytes(central.huge.mapped) };
         let mut used = [0_u64; CLASSES];
@@ -118,7 +118,6 @@ impl<S: Sys> Heap<S> {
         let Some(core) = self.core_if_any() else { return Ok(Got::default()) };
         let central = core.central();
         let chunks = central.chunks().filter_map(|chunk| chunk.region.as_ref());
-        let huge = central.huge.all().map(|huge| &huge.region);
-        chunks.chain(huge).try_fold(Got::default(), |sum, region| Ok(sum + region.got()?))
+        chunks.chain(central.huge_regions()).try_fold(Got::default(), |sum, region| Ok(sum + region.got()?))
     }
 }

@@ -4,7 +4,9 @@
 //! Each test writes only into what it allocated, up to its size, and frees it once.
 #![allow(unsafe_code)]
 
+mod fork;
 mod injected;
+mod kept;
 mod model;
 mod pages;
 mod threads;
@@ -12,6 +14,7 @@ mod threads;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
+use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
 use super::Heap;
@@ -200,6 +203,70 @@ fn large_things_grow_in_place_where_there_is_room() {
     object.check();
 }
 
+/// What is to be freed when it has been looked at.
+fn resized(heap: &Heap<Scripted>, from: usize, to: usize) -> (bool, Bytes) {
+    let mut object = Object::new(heap, layout(from, 1), 3, false).unwrap();
+    let start = object.start;
+    object.resize(heap, to);
+    object.check();
+    let (in_place, held) = (object.start == start, heap.stats().large.bytes);
+    object.free(heap);
+    (in_place, held)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "memory of the global allocator is given back in one piece")]
+fn what_becomes_smaller_gives_whole_huge_pages_back() {
+    const MIB: usize = 1 << 20;
+    let (heap, sys) = scripted("thp,base");
+    // From and to, in place or not, and what it holds then.
+    for (from, to, in_place, held) in [
+        (64 * MIB, 40 * MIB, true, Bytes::mib(40)),
+        (64 * MIB, 61 * MIB, true, Bytes::mib(62)),
+        (64 * MIB, 63 * MIB, true, Bytes::mib(64)),
+        (64 * MIB, 5 * MIB, true, Bytes::mib(6)),
+        (64 * MIB, MIB, false, Bytes::mib(1)),
+        (7 * MIB, 4 * MIB + 1, true, Bytes::new((4 << 20) + (64 << 10))),
+        (6 * MIB, 5 * MIB, true, Bytes::mib(6)),
+        (3 * MIB, MIB, true, Bytes::mib(1)),
+    ] {
+        assert_eq!(resized(&heap, from, to), (in_place, held), "{from} to {to}");
+    }
+    assert_eq!(heap.stats().allocated, Bytes::ZERO);
+    sys.fail(Call::Shrink, 0, Errno::ENOMEM);
+    assert_eq!(resized(&heap, 64 * MIB, 40 * MIB), (true, Bytes::mib(64)), "it stays as it is");
+    assert_eq!(resized(&heap, 64 * MIB, 20 * MIB), (false, Bytes::mib(20)), "it is copied");
+    let (heap, sys) = scripted("hugetlb-2m");
+    sys.pool(Bytes::mib(2), 11);
+    let mut object = Object::new(&heap, layout(20 * MIB, 1), 3, false).unwrap();
+    object.resize(&heap, 11 * MIB);
+    assert_eq!(sys.pool_free(Bytes::mib(2)), 4);
+    object.free(&heap);
+    assert_eq!(sys.pool_free(Bytes::mib(2)), 10);
+}
+
+#[test]
+fn empty_spans_are_kept_for_few_classes() {
+    const UNIT: usize = 64 << 10;
+    let (heap, _sys) = scripted("base");
+    let (least, step) = if cfg!(miri) { (4096, 2048) } else { (512, 512) };
+    let sizes: Vec<usize> = (least..=8192).step_by(step).collect();
+    // Two spans of each.
+    let fill = |&size: &usize| {
+        let object = |i| Object::new(&heap, layout(size, 8), i as u8, false).unwrap();
+        (0..UNIT / size * 2).map(object).collect::<Vec<_>>()
+    };
+    let live: Vec<_> = sizes.iter().flat_map(fill).collect();
+    live.into_iter().for_each(|object| object.free(&heap));
+    let held = heap.stats().held;
+    let spans = held.as_usize() / UNIT;
+    assert!(spans <= sizes.len() + 4, "{spans} spans of {} classes", sizes.len());
+    // Those that became empty last are there.
+    let again: Vec<_> = sizes.iter().rev().take(4).flat_map(fill).collect();
+    assert_eq!(heap.stats().held, held);
+    again.into_iter().for_each(|object| object.free(&heap));
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "memory of the global allocator does not move by itself")]
 fn very_large_things_grow_without_a_copy() {
@@ -211,6 +278,16 @@ fn very_large_things_grow_without_a_copy() {
     }
     assert_eq!((sys.calls(Call::Grow), sys.calls(Call::Map)), (4, maps));
     object.free(&heap);
+}
+
+#[test]
+fn a_heap_that_goes_takes_what_is_in_use_along() {
+    let (heap, sys) = scripted("thp,base");
+    for size in SIZES {
+        Object::new(&heap, layout(size, 1), 3, false).unwrap();
+    }
+    drop(heap);
+    assert_eq!(sys.mappings(), 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which `Local` the calling thread uses, where unused ones wait, and what happens when a thread ends.
+//! Which `Local` the calling thread uses, where unused ones wait, and what happens when a thread ends. Of `fork`: `fork.rs`.
 //!
 //! # Safety
 //! A slot is its thread's alone. What is in the pool changes under the pool's lock, which is taken before that of any heap.
@@ -7,8 +7,9 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
-use std::ptr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 use super::local::Local;
 use super::lock::Lock;
@@ -33,36 +34,43 @@ pub(super) struct Shared {
     pub(super) lock: Lock,
     /// Takes what a thread that ends had. Called under the pool's lock.
     pub(super) abandon: unsafe fn(*const Shared, &Local),
-    /// All of the heap's, linked by `next_of_heap`.
-    pub(super) locals: Cell<*mut Local>,
+    /// Begins the rest of the heap anew, in a child. Called under the heap's lock.
+    pub(super) renew: unsafe fn(*const Shared),
+    /// All of the heap's, linked by `next_of_heap`. One store adds one: a child has it or not.
+    locals: AtomicPtr<Local>,
     /// Those whose threads have ended, linked by `next`.
     pub(super) abandoned: Cell<*mut Local>,
     /// Of those, the one to look at next.
-    looked: Cell<*mut Local>,
-    next: Cell<*const Shared>,
+    pub(super) looked: Cell<*mut Local>,
+    next: AtomicPtr<Shared>,
 }
 
 /// What heaps share.
-struct Pool {
-    lock: Lock,
+pub(super) struct Pool {
+    pub(super) lock: Lock,
+    /// All of them. One store adds one or takes one out: a child has it or not.
+    heaps: AtomicPtr<Shared>,
+    /// Of the call at the end of a thread.
+    key: AtomicU32,
     inner: UnsafeCell<Inner>,
 }
 
 struct Inner {
     /// Linked by `next`.
     unused: *mut Local,
-    heaps: *const Shared,
     ids: u64,
-    /// Of the call at the end of a thread.
-    key: Option<u32>,
 }
+
+const NO_KEY: u32 = u32::MAX;
 
 // SAFETY: the inner part is used under the lock only.
 unsafe impl Sync for Pool {}
 
-static POOL: Pool = Pool {
+pub(super) static POOL: Pool = Pool {
     lock: Lock::new(),
-    inner: UnsafeCell::new(Inner { unused: ptr::null_mut(), heaps: ptr::null(), ids: 0, key: None }),
+    heaps: AtomicPtr::new(ptr::null_mut()),
+    key: AtomicU32::new(NO_KEY),
+    inner: UnsafeCell::new(Inner { unused: ptr::null_mut(), ids: 0 }),
 };
 
 impl Pool {
@@ -70,6 +78,21 @@ impl Pool {
         let _held = self.lock.hold();
         // SAFETY: the lock is held, and `work` does not come back here.
         work(unsafe { &mut *self.inner.get() })
+    }
+
+    /// Loses those that are unused.
+    pub(super) fn lose_unused(&self) {
+        self.with(|pool| pool.unused = ptr::null_mut());
+    }
+
+    /// Every heap.
+    ///
+    /// # Safety
+    /// None goes meanwhile: the caller holds the lock, or is the only thread.
+    pub(super) unsafe fn heaps(&self) -> impl Iterator<Item = &Shared> {
+        // SAFETY: heaps in the list are there.
+        let at = |link: &AtomicPtr<Shared>| unsafe { link.load(Acquire).as_ref() };
+        std::iter::successors(at(&self.heaps), move |heap| at(&heap.next))
     }
 }
 
@@ -106,36 +129,34 @@ impl Inner {
 
 impl Shared {
     /// Of a new heap; not enrolled yet.
-    pub(super) fn new(abandon: unsafe fn(*const Shared, &Local)) -> Self {
+    pub(super) fn new(abandon: unsafe fn(*const Shared, &Local), renew: unsafe fn(*const Shared)) -> Self {
         let id = POOL.with(|pool| {
             pool.ids += 1;
             pool.ids
         });
-        let [locals, abandoned, looked] = [const { Cell::new(ptr::null_mut()) }; 3];
-        Self { id, lock: Lock::new(), abandon, locals, abandoned, looked, next: Cell::new(ptr::null()) }
+        let (locals, next) = (AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut()));
+        let [abandoned, looked] = [const { Cell::new(ptr::null_mut()) }; 2];
+        Self { id, lock: Lock::new(), abandon, renew, locals, abandoned, looked, next }
     }
 
-    /// Enters the list of heaps, for `fork`. Unless `is_first` says no, which it does under the pool's lock.
+    /// Enters the list of heaps, and its core `place`. False where another core is there already.
     ///
     /// # Safety
-    /// It stays where it is until [`Self::retire`].
-    pub(super) unsafe fn enrol(&self, is_first: impl FnOnce() -> bool) -> bool {
-        let (enrolled, first_of_all) = POOL.with(|pool| {
-            if !is_first() {
-                return (false, false);
+    /// It is the first part of the core, which stays where it is until [`Self::retire`].
+    pub(super) unsafe fn enrol<T>(&self, place: &AtomicPtr<T>, core: NonNull<T>) -> bool {
+        POOL.with(|_| {
+            if !place.load(Relaxed).is_null() {
+                return false;
             }
-            self.next.set(pool.heaps);
-            pool.heaps = self;
-            let key_is_new = pool.key.is_none();
-            if key_is_new {
-                pool.key = os::thread_key(end);
+            if POOL.key.load(Relaxed) == NO_KEY {
+                POOL.key.store(os::thread_key(end).unwrap_or(NO_KEY), Relaxed);
             }
-            (true, key_is_new && pool.key.is_some())
-        });
-        if first_of_all {
-            os::around_fork(before_fork, after_fork);
-        }
-        enrolled
+            self.next.store(POOL.heaps.load(Relaxed), Relaxed);
+            // The list before the place: a child may know of a heap that is not in use, but must know of all that are.
+            POOL.heaps.store(ptr::with_exposed_provenance_mut(ptr::from_ref(self).addr()), Release);
+            place.store(core.as_ptr(), Release);
+            true
+        })
     }
 
     /// Leaves the list of heaps. Its threads' locals become nobody's.
@@ -143,15 +164,9 @@ impl Shared {
         POOL.with(|pool| {
             // SAFETY: heaps in the list are there, and so are locals.
             unsafe {
-                if ptr::eq(pool.heaps, self) {
-                    pool.heaps = self.next.get();
-                }
-                let mut heap = pool.heaps;
-                while let Some(this) = heap.as_ref() {
-                    if ptr::eq(this.next.get(), self) {
-                        this.next.set(self.next.get());
-                    }
-                    heap = this.next.get();
+                let mut links = std::iter::once(&POOL.heaps).chain(POOL.heaps().map(|heap| &heap.next));
+                if let Some(link) = links.find(|link| ptr::eq(link.load(Relaxed), self)) {
+                    link.store(self.next.load(Relaxed), Release);
                 }
                 while let Some(local) = self.abandoned.get().as_ref() {
                     self.abandoned.set(local.next.get());
@@ -160,7 +175,7 @@ impl Shared {
                     // Its link among the heap's is used below; it is nobody's from here on, but the pool's.
                     local.shared.set(ptr::null());
                 }
-                let mut next = self.locals.get();
+                let mut next = self.locals.load(Relaxed);
                 while let Some(local) = next.as_ref() {
                     let this = std::mem::replace(&mut next, local.next_of_heap.get());
                     // Those that are attached to a thread are put back by it: it may be looking at them.
@@ -176,16 +191,17 @@ impl Shared {
     pub(super) fn local(&self) -> Option<&'static Local> {
         let slot = slot::get();
         let found = self.find(slot);
-        let (local, key) = match found {
-            Some(local) => (local, None),
-            None => POOL.with(|pool| Some((self.abandoned().or_else(|| self.unused(pool))?, pool.key)))?,
+        let local = match found {
+            Some(local) => local,
+            None => POOL.with(|pool| self.abandoned().or_else(|| self.unused(pool)))?,
         };
         // SAFETY: locals are never unmapped, and this one is the calling thread's.
         let this = unsafe { &*local };
         this.next_of_thread.set(slot.local.get());
         slot.local.set(local);
         slot.id.set(self.id);
-        if let Some(key) = key {
+        let key = POOL.key.load(Relaxed);
+        if found.is_none() && key != NO_KEY {
             os::at_thread_exit(key, local.cast());
         }
         Some(this)
@@ -232,7 +248,7 @@ impl Shared {
     pub(super) unsafe fn all(&self) -> impl Iterator<Item = &Local> {
         // SAFETY: locals are never unmapped.
         let at = |local: *mut Local| unsafe { local.as_ref() };
-        std::iter::successors(at(self.locals.get()), move |local| at(local.next_of_heap.get()))
+        std::iter::successors(at(self.locals.load(Relaxed)), move |local| at(local.next_of_heap.get()))
     }
 
     fn abandoned(&self) -> Option<*mut Local> {
@@ -254,9 +270,9 @@ impl Shared {
         unsafe {
             (*local).id.store(self.id, Relaxed);
             (*local).shared.set(ptr::with_exposed_provenance(ptr::from_ref(self).addr()));
-            (*local).next_of_heap.set(self.locals.get());
+            (*local).next_of_heap.set(self.locals.load(Relaxed));
         }
-        self.locals.set(local);
+        self.locals.store(local, Release);
         Some(local)
     }
 }
@@ -283,26 +299,4 @@ unsafe extern "C" fn end(_: *mut c_void) {
             }
         }
     });
-}
-
-/// No other thread is in the middle of something while the process is copied.
-extern "C" fn before_fork() {
-    POOL.lock.lock();
-    each_heap(Lock::lock);
-}
-
-extern "C" fn after_fork() {
-    each_heap(Lock::unlock);
-    POOL.lock.unlock();
-}
-
-fn each_heap(work: fn(&Lock)) {
-    // SAFETY: the pool's lock is held, and heaps in its list are there.
-    unsafe {
-        let mut heap = (*POOL.inner.get()).heaps;
-        while let Some(this) = heap.as_ref() {
-            work(&this.lock);
-            heap = this.next.get();
-        }
-    }
 }

@@ -1,13 +1,14 @@
-//! More memory with the same contents.
+//! More memory with the same contents, or less.
 //!
 //! # Safety
-//! Growing takes `&mut self`, so nothing is borrowed from the region while it moves. What was moved or copied reads as before,
-//! and what is new reads as zeros.
+//! Both take `&mut self`, so nothing is borrowed from the region while it moves. What was moved or copied reads as before, and
+//! what is new reads as zeros.
 #![allow(unsafe_code)]
 
 use hugepilot_units::Bytes;
 
 use super::HugeRegion;
+use super::open::shape;
 use crate::backing::Part;
 use crate::{Backing, Result, Sys};
 
@@ -27,6 +28,18 @@ impl<S: Sys> HugeRegion<S> {
             *self = self.copied(len, keep)?;
         }
         Ok(())
+    }
+
+    /// Unmaps what comes after its first `len` bytes, rounded up to the pages of its backing. False where nothing does, or the
+    /// kernel refuses; then all is as before.
+    pub(crate) fn shrink(&mut self, len: Bytes) -> bool {
+        let Ok((new, _)) = shape(len, Bytes::new(1), self.backing, &self.sys) else { return false };
+        // SAFETY: our mapping, of which `&mut self` says that nothing refers to it.
+        if new == 0 || new >= self.len || unsafe { self.sys.shrink(self.start, self.len, new) }.is_err() {
+            return false;
+        }
+        (self.len, self.asked_len) = (new, len);
+        true
     }
 
     /// A new region with the first `keep` bytes of this one.

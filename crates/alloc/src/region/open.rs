@@ -17,6 +17,16 @@ impl<S: Sys> HugeRegion<S> {
     /// # Errors
     /// As for [`HugeRegion::map`].
     pub fn map_on(sys: S, len: Bytes, options: &Options) -> Result<Self> {
+        Self::map_told(sys, len, options, thp_never)
+    }
+
+    /// The same, asking `never` instead of [`thp_never`].
+    pub(crate) fn map_told(
+        sys: S,
+        len: Bytes,
+        options: &Options,
+        never: impl Fn(&S) -> Option<Setting>,
+    ) -> Result<Self> {
         if len == Bytes::ZERO {
             return Err(AllocError::Empty);
         }
@@ -27,7 +37,9 @@ impl<S: Sys> HugeRegion<S> {
         let mut refused: Refused = [None; Chain::MOST];
         let mut last = AllocError::Empty;
         for (backing, note) in options.chain.backings().iter().zip(&mut refused) {
-            match Self::map_one(sys.clone(), len, options, *backing) {
+            let mapped = possible(*backing, &sys, &never)
+                .and_then(|()| Self::map_one(sys.clone(), len, options, *backing));
+            match mapped {
                 Ok(mut region) => {
                     region.refused = refused;
                     return Ok(region);
@@ -41,7 +53,6 @@ impl<S: Sys> HugeRegion<S> {
     /// On that backing.
     fn map_one(sys: S, len: Bytes, options: &Options, backing: Backing) -> Result<Self> {
         let (rounded, align) = shape(len, options.align, backing, &sys)?;
-        possible(backing, &sys)?;
         let pages = backing.pool_page().map_or(Pages::Plain, Pages::Pool);
         let start = sys.map(rounded, align, pages).map_err(|errno| refusal(len, backing, errno, &sys))?;
         let mut region = Self {
@@ -117,7 +128,7 @@ impl<S: Sys> HugeRegion<S> {
 }
 
 /// Length and alignment, rounded up to the pages of the backing. Huge pages fit only into whole ones.
-fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) -> Result<(usize, usize)> {
+pub(super) fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) -> Result<(usize, usize)> {
     let sizes = sys.sizes();
     let unit = match backing {
         Backing::Base => sizes.base,
@@ -132,11 +143,11 @@ fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) -> Result<(
 }
 
 /// Refuses what the settings exclude, and the kernel would accept in silence.
-fn possible(backing: Backing, sys: &impl Sys) -> Result<()> {
+fn possible<S: Sys>(backing: Backing, sys: &S, never: impl Fn(&S) -> Option<Setting>) -> Result<()> {
     match backing {
         Backing::Base | Backing::Hugetlb2M | Backing::Hugetlb1G => Ok(()),
         Backing::Thp(_) | Backing::Collapse(_) if sys.thp_disabled() => Err(AllocError::ThpDisabled),
-        Backing::Thp(_) => thp_never(sys).map_or(Ok(()), |setting| Err(AllocError::ThpNever(setting))),
+        Backing::Thp(_) => never(sys).map_or(Ok(()), |setting| Err(AllocError::ThpNever(setting))),
         Backing::Collapse(_) if sys.knows(Advice::Collapse) => Ok(()),
         Backing::Collapse(_) => Err(AllocError::Advice { backing, errno: Errno::EINVAL }),
     }
@@ -144,7 +155,7 @@ fn possible(backing: Backing, sys: &impl Sys) -> Result<()> {
 
 /// The setting, if any, for which even advised memory gets no huge pages: that of the size, which may refer to the one for
 /// all sizes. One or two small files read.
-fn thp_never(sys: &impl Sys) -> Option<Setting> {
+pub(crate) fn thp_never(sys: &impl Sys) -> Option<Setting> {
     let is = |setting, word: &str| {
         let mut buffer = [0; 64];
         let text = sys.setting(setting, &mut buffer)?;

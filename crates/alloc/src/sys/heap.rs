@@ -40,6 +40,9 @@ unsafe impl Sys for Linux {
     unsafe fn grow(&self, _: NonNull<u8>, _: usize, _: usize, _: usize) -> Result<NonNull<u8>, Errno> {
         Err(Errno::ENOSYS)
     }
+    unsafe fn shrink(&self, _start: NonNull<u8>, _old: usize, _new: usize) -> Result<(), Errno> {
+        Err(Errno::ENOSYS)
+    }
     unsafe fn advise(&self, _start: NonNull<u8>, _len: usize, _advice: Advice) -> Result<(), Errno> {
         Ok(())
     }

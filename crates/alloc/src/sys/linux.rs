@@ -7,7 +7,8 @@
 
 use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_record::{Errno, PageRun};
 use hugepilot_units::{AddrRange, Bytes, PageSizes};
@@ -28,8 +29,17 @@ fn answer(done: c_int) -> Result<(), Errno> {
 // are refused by the kernel where they no longer are (MAP_FIXED_NOREPLACE).
 unsafe impl Sys for Linux {
     fn sizes(&self) -> PageSizes {
-        static SIZES: OnceLock<PageSizes> = OnceLock::new();
-        *SIZES.get_or_init(read_sizes)
+        // Nobody waits for who reads it first: in a child, that thread may not be there.
+        static HUGE: AtomicU64 = AtomicU64::new(0);
+        // SAFETY: takes no memory.
+        let base = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let base = u64::try_from(base).unwrap_or(PageSizes::X86_64.base.get());
+        let mut huge = HUGE.load(Relaxed);
+        if huge == 0 {
+            huge = read_huge(base);
+            HUGE.store(huge, Relaxed);
+        }
+        PageSizes::new(Bytes::new(base), Bytes::new(huge)).unwrap_or(PageSizes::X86_64)
     }
 
     fn map(&self, len: usize, align: usize, pages: Pages) -> Result<NonNull<u8>, Errno> {
@@ -73,6 +83,11 @@ unsafe impl Sys for Linux {
         // SAFETY: as above; what is at the place is ours, and nothing refers to it. Where this fails half-way the place may be
         // ours still, or already somebody else's: then its addresses are lost, and not unmapped.
         mapped(unsafe { libc::mremap(start.as_ptr().cast(), old, new, flags, place.as_ptr()) })
+    }
+
+    unsafe fn shrink(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<(), Errno> {
+        // SAFETY: by contract `new` is not beyond the end.
+        unmap(unsafe { start.add(new) }, old - new)
     }
 
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
@@ -138,16 +153,11 @@ unsafe impl Sys for Linux {
     }
 }
 
-/// The base size from the C library, the huge one from THP, or where the kernel has none, what a page table of base
-/// pages spans.
-fn read_sizes() -> PageSizes {
-    // SAFETY: takes no memory.
-    let base = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    let base = u64::try_from(base).unwrap_or(PageSizes::X86_64.base.get());
+/// The size of huge pages as THP has it, or where the kernel has none, what a page table of base pages spans.
+fn read_huge(base: u64) -> u64 {
     let mut buffer = [0; 32];
     let text = read(c"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", &mut buffer);
-    let huge = text.and_then(|text| text.parse().ok()).unwrap_or(base * (base / 8));
-    PageSizes::new(Bytes::new(base), Bytes::new(huge)).unwrap_or(PageSizes::X86_64)
+    text.and_then(|text| text.parse().ok()).unwrap_or(base * (base / 8))
 }
 
 fn is_aligned(start: NonNull<u8>, align: usize) -> bool {

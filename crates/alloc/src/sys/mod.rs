@@ -128,6 +128,15 @@ pub unsafe trait Sys: Clone + Send + Sync {
         align: usize,
     ) -> Result<NonNull<u8>, Errno>;
 
+    /// Gives back what comes after the first `new` of the `old` bytes at `start`; `new` is not 0 and a multiple of their pages.
+    ///
+    /// # Safety
+    /// As for `unmap`, but for the bytes that stay.
+    ///
+    /// # Errors
+    /// ENOMEM where the limit on mappings forbids it, ENOSYS; then all is as before.
+    unsafe fn shrink(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<(), Errno>;
+
     /// Advises the `len` bytes at `start`.
     ///
     /// # Safety

@@ -20,11 +20,13 @@ use crate::{Label, Numa};
 pub(crate) enum Call {
     Map,
     Grow,
+    Shrink,
     Advise(i32),
     Name,
     Bind,
     Scan,
     Discard,
+    Setting,
 }
 
 impl From<Advice> for Call {
@@ -43,6 +45,8 @@ struct State {
     fail: HashMap<Call, (usize, Errno)>,
     settings: HashMap<Setting, String>,
     thp_disabled: bool,
+    /// Bytes that may be mapped.
+    limit: Option<usize>,
     /// Free pages of the pools that are played, by page size.
     pools: BTreeMap<Bytes, u64>,
     /// Length, alignment and pages of what is mapped, by address.
@@ -70,6 +74,10 @@ impl Scripted {
     /// THP is off for the process.
     pub(crate) fn disable_thp(&self) {
         self.state().thp_disabled = true;
+    }
+    /// So many bytes may be mapped together.
+    pub(crate) fn limit(&self, most: Bytes) {
+        self.state().limit = Some(most.as_usize());
     }
     /// There is a pool with so many pages of this size.
     pub(crate) fn pool(&self, page: Bytes, pages: u64) {
@@ -110,6 +118,12 @@ unsafe impl Sys for Scripted {
 
     fn map(&self, len: usize, align: usize, pages: Pages) -> Result<NonNull<u8>, Errno> {
         self.called(Call::Map)?;
+        let state = self.state();
+        let mapped: usize = state.mapped.values().map(|&(len, ..)| len).sum();
+        if state.limit.is_some_and(|limit| mapped + len > limit) {
+            return Err(Errno::ENOMEM);
+        }
+        drop(state);
         if let Pages::Pool(page) = pages {
             let wanted = len as u64 / page.get();
             assert_eq!(wanted * page.get(), len as u64, "whole pages of the pool");
@@ -151,6 +165,20 @@ unsafe impl Sys for Scripted {
         state.mapped.remove(&start.as_ptr().addr());
         state.mapped.insert(moved.as_ptr().addr(), (new, was.1, was.2));
         Ok(moved)
+    }
+
+    unsafe fn shrink(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<(), Errno> {
+        self.called(Call::Shrink)?;
+        let (was, align, pages) = self.state().mapped[&start.as_ptr().addr()];
+        assert!(was == old && new > 0 && new < old, "{new} of {old}, which are {was}");
+        // SAFETY: by contract.
+        unsafe { Linux.shrink(start, old, new) }?;
+        let mut state = self.state();
+        state.mapped.insert(start.as_ptr().addr(), (new, align, pages));
+        if let Pages::Pool(page) = pages {
+            *state.pools.entry(page).or_default() += (old - new) as u64 / page.get();
+        }
+        Ok(())
     }
 
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
@@ -201,6 +229,7 @@ unsafe impl Sys for Scripted {
     }
 
     fn setting<'a>(&self, setting: Setting, buffer: &'a mut [u8]) -> Option<&'a str> {
+        self.called(Call::Setting).ok()?;
         let state = self.state();
         let Some(text) = state.settings.get(&setting) else {
             drop(state);

@@ -30,6 +30,18 @@ fn the_c_library_keeps_the_same_rules() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "kept\n");
 }
 
+/// Whoever holds a lock of the C library that `fork` waits for may wait for memory.
+#[test]
+fn fork_waits_for_nobody_who_waits_for_memory() {
+    requires!(need::c_compiler());
+    let forks = compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preloaded/forks.c"));
+    let output = Preloaded::new(forks, &["3"]).output();
+    assert_eq!(
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).as_ref()),
+        (Some(0), "forked\n")
+    );
+}
+
 #[test]
 fn freeing_what_is_free_ends_the_program_where_it_is_seen() {
     requires!(need::c_compiler());

@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// No two of them share a byte.
-fn assert_apart(live: &[Object]) {
+pub(super) fn assert_apart(live: &[Object]) {
     let mut ranges = BTreeMap::new();
     for object in live {
         let start = object.start.as_ptr().addr();

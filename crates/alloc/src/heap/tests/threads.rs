@@ -169,6 +169,32 @@ fn what_is_told_to_a_former_owner_reaches_the_new_one() {
     }
 }
 
+/// An empty span that a thread left is adopted: who takes over what that thread had does not give the span back.
+#[test]
+fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
+    let (heap, _sys) = scripted("base");
+    let (former, new, empty) = (Box::new(Local::new()), Box::new(Local::new()), Empty::new());
+    let classes = [16, 32, 48, 64, 80].map(class_for);
+    let spans = classes.map(|_| heap.core().unwrap().central().take(1, 1).unwrap());
+    // SAFETY: both locals and the spans are this test's, which plays all threads.
+    unsafe {
+        let objects = std::array::from_fn::<_, 5, _>(|i| {
+            former.begin(classes[i], &*spans[i]);
+            assert!(former.refill(classes[i], &empty));
+            former.take(classes[i])
+        });
+        former.flush(&empty);
+        for i in 0..5 {
+            assert!((*spans[i]).free_remotely(objects[i].cast()));
+            former.tell(spans[i]);
+            former.hear(&empty);
+            assert_eq!((*spans[i]).used.load(Relaxed), 0);
+            assert!(i > 0 || new.adopt(&former, classes[0]));
+        }
+    }
+    assert!(empty.is_empty(), "four are kept, and the first is another's");
+}
+
 #[test]
 fn a_heap_that_goes_while_threads_know_it_harms_nobody() {
     let (first, second) = (Heap::new(Options::default()), Heap::new(Options::default()));

@@ -1,0 +1,136 @@
+//! Children of a process whose other threads were in the middle of something: played in one process, and for real.
+//!
+//! # Safety
+//! As in the module above. After fork, the child uses the heap, and ends without destructors.
+#![allow(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::{mem, ptr, thread};
+
+use hugepilot_units::Bytes;
+
+use super::super::chunk::Chunk;
+use super::super::fork::renew;
+use super::super::thread::POOL;
+use super::model::assert_apart;
+use super::{Object, layout, scripted};
+use crate::sys::scripted::Scripted;
+use crate::{Heap, Options, Sys};
+
+/// Small, of spans of several units, large and huge.
+const KINDS: [usize; 5] = [40, 9000, 300_000, 3 << 20, 20 << 20];
+
+/// Some of each kind, of the calling thread and of one that has ended.
+fn of_every_kind<S: Sys>(heap: &Heap<S>, mark: u8) -> Vec<Object> {
+    let some = || {
+        let of = |&size: &usize| (0..3).map(move |i| Object::new(heap, layout(size, 16), mark + i, false));
+        KINDS.iter().flat_map(of).collect::<Option<Vec<_>>>().expect("memory")
+    };
+    let mut all = thread::scope(|scope| scope.spawn(some).join().expect("no panic"));
+    all.extend(some());
+    all
+}
+
+/// What a child does: all that it can, with what it was left and with what is new.
+fn use_all<S: Sys>(heap: &Heap<S>, mut old: Vec<Object>) {
+    old.iter().for_each(Object::check);
+    let new = of_every_kind(heap, 100);
+    let count = old.len();
+    old.extend(new);
+    assert_apart(&old);
+    for (i, object) in old.iter_mut().enumerate() {
+        let size = object.layout.size();
+        object.resize(heap, if i % 2 == 0 { size * 2 } else { size / 3 });
+    }
+    assert_apart(&old);
+    old.iter().for_each(Object::check);
+    let new = old.split_off(count);
+    old.into_iter().for_each(|object| object.free(heap));
+    new.iter().for_each(Object::check);
+    let again = of_every_kind(heap, 200);
+    assert_apart(&again);
+    new.into_iter().chain(again).for_each(|object| object.free(heap));
+    heap.trim();
+}
+
+#[test]
+fn what_a_holder_left_torn_is_not_looked_at() {
+    let (heap, sys) = scripted("thp,base");
+    let old = of_every_kind(&heap, 1);
+    let core = heap.core().unwrap();
+    let lost: Vec<*mut Chunk<Scripted>> = core.central().tear();
+    mem::forget(core.shared.lock.hold());
+    core.shared.abandoned.set(ptr::without_provenance_mut(64));
+    core.shared.looked.set(ptr::without_provenance_mut(64));
+    // SAFETY: no other thread uses the heap.
+    unsafe { renew(&core.shared) };
+    let stats = heap.stats();
+    assert_eq!((stats.large.count, stats.large.bytes, stats.idle), (6, Bytes::mib(6 * 20), Bytes::ZERO));
+    use_all(&heap, old);
+    let stats = heap.stats();
+    assert_eq!((stats.allocated, stats.held, stats.mapped), (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO));
+    drop(heap);
+    assert!(!lost.is_empty());
+    for chunk in lost {
+        // SAFETY: what was lost is still mapped, and nobody uses it.
+        drop(unsafe { (*chunk).region.take() });
+    }
+    assert_eq!(sys.mappings(), 0, "nothing else is lost");
+}
+
+#[test]
+fn what_nobody_held_is_whole_and_stays() {
+    let (heap, sys) = scripted("base");
+    let old = of_every_kind(&heap, 1);
+    let before = heap.stats();
+    // SAFETY: no other thread uses the heap.
+    unsafe { renew(&heap.core().unwrap().shared) };
+    assert_eq!(heap.stats(), before);
+    use_all(&heap, old);
+    assert_eq!((heap.stats().mapped, sys.mappings()), (Bytes::ZERO, 1));
+}
+
+/// Whether a child that does that comes to its end.
+fn child(work: impl FnOnce()) -> bool {
+    // SAFETY: see the module.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            // SAFETY: ends the child should it wait for ever.
+            unsafe { libc::alarm(60) };
+            let status = i32::from(catch_unwind(AssertUnwindSafe(work)).is_err());
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(status) }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: our own child, waited for once; the status lives across the call.
+            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+            status == 0
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "forks")]
+fn a_child_has_the_heap_though_other_threads_hold_its_locks() {
+    let heap = Heap::new(Options::default());
+    let old = of_every_kind(&heap, 1);
+    let turn = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _held = (POOL.lock.hold(), heap.core().unwrap().central());
+            turn.wait();
+            turn.wait();
+        });
+        turn.wait();
+        let in_child = || {
+            use_all(&heap, old);
+            assert!(child(|| drop(of_every_kind(&heap, 50))), "and so has its child");
+        };
+        let done = child(in_child);
+        turn.wait();
+        assert!(done);
+    });
+}
