@@ -339,6 +339,20 @@ fn closed_forms() {
     assert_eq!(triangles(&complete, &setup(3)).unwrap(), 40 * 39 * 38 / 6);
 }
 
+/// What `tc -a` of the GAP benchmark suite (revision b5e3e19) counts, and `cc -a`, but for vertices alone behind its last edge.
+#[test]
+fn counts_of_the_gap_benchmark_suite() {
+    let build = Build { directed: false, pages: PagePlan::default(), team: Team::of(2) };
+    for (scale, count, parts) in [(10, 74_720, 128), (12, 483_489, 734)] {
+        let source = Kronecker { scale, degree: 16, weighted: false, rng: Rng::Whole, shuffled: true };
+        let graph: Graph<u32> = build.graph(&source).unwrap();
+        assert_eq!(triangles(&graph, &setup(2)).unwrap(), count);
+        assert_eq!(components(&graph, Joining::Afforest, &setup(2)).unwrap().count(), parts);
+    }
+    let graph: Graph<u32> = build.graph(&Uniform { scale: 12, degree: 16, weighted: false }).unwrap();
+    assert_eq!(triangles(&graph, &setup(2)).unwrap(), 5319);
+}
+
 /// A verifier that says yes to everything is none.
 #[test]
 fn verifiers_see_what_is_wrong() {
