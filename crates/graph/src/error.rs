@@ -71,7 +71,7 @@ pub enum GraphError {
         available: Bytes,
     },
     /// A kernel that needs edges without a direction.
-    #[error("the graph is directed; build it with --symmetrize")]
+    #[error("triangles are those of an undirected graph; leave out --directed")]
     Directed,
     /// A kernel that needs weights.
     #[error("the graph has no weights")]
