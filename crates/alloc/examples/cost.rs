@@ -73,7 +73,7 @@ fn bare(backing: Backing, len: usize, threads: usize) -> io::Result<Duration> {
     match backing {
         Backing::Base => whole.advise(0, len, libc::MADV_NOHUGEPAGE)?,
         Backing::Thp(_) => whole.advise(0, len, libc::MADV_HUGEPAGE)?,
-        Backing::Collapse | Backing::Hugetlb2M | Backing::Hugetlb1G => {}
+        Backing::Collapse(_) | Backing::Hugetlb2M | Backing::Hugetlb1G => {}
     }
     let unit = backing.pool_page().unwrap_or(Linux.sizes().huge).as_usize();
     let slice = (len / unit).div_ceil(threads) * unit;
@@ -86,7 +86,7 @@ fn bare(backing: Backing, len: usize, threads: usize) -> io::Result<Duration> {
         populate(whole, 0, slice.min(len))?;
         rest.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
     })?;
-    if backing == Backing::Collapse {
+    if matches!(backing, Backing::Collapse(_)) {
         whole.advise(0, len, libc::MADV_COLLAPSE)?;
     }
     // SAFETY: mapped above with this length, and nothing refers to it.

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use hugepilot_units::{AddrRange, Bytes, ParseError, VirtAddr};
 
 const EXPECTED_BACKING: &str =
-    "base, thp, thp:30% (the first 30 %), thp:20-50%, collapse, hugetlb-2m or hugetlb-1g";
+    "base, thp, thp:30% (the first 30 %), thp:20-50%, collapse, collapse:30%, hugetlb-2m or hugetlb-1g";
+const EXPECTED_PART: &str = "nothing, or a part such as :20% or :20-40%";
 const EXPECTED_CHAIN: &str = "backings in the order to try them, each once, such as hugetlb-2m,thp,base";
 
 /// The pages that memory is on.
@@ -18,8 +19,9 @@ pub enum Backing {
     /// nothing where it does not, so look at what was got. Zheng's first approach.
     Thp(Part),
     /// Base pages at first, as the system is set; once they are filled, [`HugeRegion::collapse`](crate::HugeRegion::collapse)
-    /// puts them on huge pages. Works where THP is set to `never`, and tells what it could not do.
-    Collapse,
+    /// puts this part of them on huge pages; the rest gets none. Works where THP is set to `never`, and tells what it could
+    /// not do.
+    Collapse(Part),
     /// Pages of the hugetlb pool of 2 MiB, set aside when the memory is mapped. Zheng's second approach.
     Hugetlb2M,
     /// The same of 1 GiB: any length is rounded up to that.
@@ -30,12 +32,15 @@ impl Backing {
     /// Transparent huge pages for all of the memory.
     pub const THP: Self = Self::Thp(Part::WHOLE);
 
+    /// Collapsed once it is filled, all of it.
+    pub const COLLAPSE: Self = Self::Collapse(Part::WHOLE);
+
     /// The size of its page in the hugetlb pools; `None` for those without a pool.
     pub const fn pool_page(self) -> Option<Bytes> {
         match self {
             Self::Hugetlb2M => Some(Bytes::mib(2)),
             Self::Hugetlb1G => Some(Bytes::gib(1)),
-            Self::Base | Self::Thp(_) | Self::Collapse => None,
+            Self::Base | Self::Thp(_) | Self::Collapse(_) => None,
         }
     }
 }
@@ -45,10 +50,8 @@ impl fmt::Display for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Base => f.write_str("base"),
-            Self::Thp(Part::WHOLE) => f.write_str("thp"),
-            Self::Thp(Part { from: 0, to }) => write!(f, "thp:{to}%"),
-            Self::Thp(Part { from, to }) => write!(f, "thp:{from}-{to}%"),
-            Self::Collapse => f.write_str("collapse"),
+            Self::Thp(part) => write!(f, "thp{part}"),
+            Self::Collapse(part) => write!(f, "collapse{part}"),
             Self::Hugetlb2M => f.write_str("hugetlb-2m"),
             Self::Hugetlb1G => f.write_str("hugetlb-1g"),
         }
@@ -61,17 +64,13 @@ impl FromStr for Backing {
         let fail = || ParseError { expected: EXPECTED_BACKING, found: text.to_owned() };
         Ok(match text.trim() {
             "base" => Self::Base,
-            "thp" => Self::THP,
-            "collapse" => Self::Collapse,
             "hugetlb-2m" => Self::Hugetlb2M,
             "hugetlb-1g" => Self::Hugetlb1G,
-            other => {
-                let part =
-                    other.strip_prefix("thp:").and_then(|part| part.strip_suffix('%')).ok_or_else(fail)?;
-                let (from, to) = part.split_once('-').unwrap_or(("0", part));
-                let percent = |text: &str| text.parse::<u8>().map_err(|_| fail());
-                Self::Thp(Part::percent(percent(from)?, percent(to)?).ok_or_else(fail)?)
-            }
+            other => match (other.strip_prefix("thp"), other.strip_prefix("collapse")) {
+                (Some(part), _) => Self::Thp(part.parse().map_err(|_| fail())?),
+                (_, Some(part)) => Self::Collapse(part.parse().map_err(|_| fail())?),
+                _ => return Err(fail()),
+            },
         })
     }
 }
@@ -104,6 +103,32 @@ impl Part {
             }
         };
         AddrRange::new(at(self.from), at(self.to))
+    }
+}
+
+/// Nothing for all of it, `:20%` or `:20-40%`: what follows a backing's name.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::WHOLE => Ok(()),
+            Self { from: 0, to } => write!(f, ":{to}%"),
+            Self { from, to } => write!(f, ":{from}-{to}%"),
+        }
+    }
+}
+
+impl FromStr for Part {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        if text.is_empty() {
+            return Ok(Self::WHOLE);
+        }
+        let read = || {
+            let part = text.strip_prefix(':')?.strip_suffix('%')?;
+            let (from, to) = part.split_once('-').unwrap_or(("0", part));
+            Self::percent(from.parse().ok()?, to.parse().ok()?)
+        };
+        read().ok_or_else(|| ParseError { expected: EXPECTED_PART, found: text.to_owned() })
     }
 }
 
@@ -191,8 +216,14 @@ mod tests {
 
     #[test]
     fn chains_read_back_what_they_print() {
-        let texts =
-            ["base", "hugetlb-2m,thp,base", "hugetlb-1g,hugetlb-2m,collapse", "thp:30%,base", "thp:20-50%"];
+        let texts = [
+            "base",
+            "hugetlb-2m,thp,base",
+            "hugetlb-1g,hugetlb-2m,collapse",
+            "thp:30%,base",
+            "thp:20-50%",
+            "collapse:30%",
+        ];
         for text in texts {
             assert_eq!(text.parse::<Chain>().unwrap().to_string(), text);
         }
@@ -202,8 +233,19 @@ mod tests {
 
     #[test]
     fn what_is_no_chain_is_refused() {
-        let texts =
-            ["", ",", "thp,", "huge", "thp:", "thp:0%", "thp:50-20%", "thp:101%", "thp:-5%", "base,base"];
+        let texts = [
+            "",
+            ",",
+            "thp,",
+            "huge",
+            "thp:",
+            "thp:0%",
+            "thp:50-20%",
+            "thp:101%",
+            "thp:-5%",
+            "collapse:x",
+            "base,base",
+        ];
         for text in texts {
             assert!(text.parse::<Chain>().is_err(), "{text}");
         }

@@ -164,7 +164,7 @@ impl AllocError {
                 Some(format!("echo madvise | sudo tee {}", setting.path().to_str().unwrap_or_default()))
             }
             Self::ThpDisabled => fixed("start the program from a shell that is not under it"),
-            Self::Advice { backing: Backing::Collapse, .. } => {
+            Self::Advice { backing: Backing::Collapse(_), .. } => {
                 fixed("a kernel of Linux 6.1 or newer with CONFIG_TRANSPARENT_HUGEPAGE")
             }
             Self::Advice { .. } => fixed("a kernel with CONFIG_TRANSPARENT_HUGEPAGE"),

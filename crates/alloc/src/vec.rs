@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 
 use hugepilot_units::Bytes;
 
-use crate::{AllocError, Backing, Collapsed, Got, HugeRegion, Linux, Options, Result, Sys};
+use crate::{AllocError, Backing, Collapsed, Got, HugeRegion, Linux, Options, Result, Sys, Zero};
 
 /// A `Vec` in a region of its own. It maps nothing while it is empty or its items have no size; it doubles when it is
 /// full, by moving page tables where the backing allows ([`HugeRegion::grow`]).
@@ -59,6 +59,20 @@ impl<T> HugeVec<T> {
         for i in 0..len {
             vec.push(item(i))?;
         }
+        Ok(vec)
+    }
+
+    /// `len` items, all zero, of which nothing is resident yet: who touches an item first chooses where it lies.
+    ///
+    /// # Errors
+    /// As for [`Self::reserve`].
+    pub fn zeroed(len: usize, options: Options) -> Result<Self>
+    where
+        T: Zero,
+    {
+        let mut vec = Self::with_capacity(len, options)?;
+        // Memory of the kernel's, which nobody wrote.
+        vec.len = len;
         Ok(vec)
     }
 }

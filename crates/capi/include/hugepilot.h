@@ -108,7 +108,7 @@ typedef struct hugepilot_options {
                           *   hugetlb-2m, hugetlb-1g   pages of a pool, set aside at once; lengths are rounded up to them
                           *   thp                      transparent huge pages, as far as the kernel finds free ones
                           *   thp:30%, thp:20-50%      the same for a part of the memory
-                          *   collapse                 base pages, until hugepilot_region_collapse
+                          *   collapse, collapse:30%   base pages, until hugepilot_region_collapse
                           *   base                     base pages, whatever the system is set to */
     size_t align_bytes;  /* a power of two up to 1 GiB; that of the pages in any case; 0: that */
     const char *name;    /* shown in /proc/PID/maps as [anon:NAME]; not for pools; NULL: none */

@@ -9,6 +9,7 @@ mod daemon;
 mod debloat;
 mod doctor;
 mod exit;
+mod graph;
 mod interrupt;
 mod lab;
 mod output;
@@ -49,6 +50,7 @@ enum Verb {
     Daemon(Box<daemon::DaemonArgs>),
     Debloat(Box<debloat::DebloatArgs>),
     Doctor(doctor::DoctorArgs),
+    Graph(graph::GraphArgs),
     Lab(lab::LabArgs),
     Pool(pool::PoolArgs),
     Run(Box<run::RunArgs>),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Verb::Daemon(args) => daemon::run(&args),
         Verb::Debloat(args) => debloat::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Graph(args) => graph::run(&args),
         Verb::Lab(args) => lab::run(args),
         Verb::Pool(args) => pool::run(&args),
         Verb::Run(args) => return run::run(&args).unwrap_or_else(|error| output::fail(&error, false).into()),

@@ -82,7 +82,7 @@ fn the_limit_and_exhaustion_are_errors_and_what_was_given_stays() {
 #[test]
 fn a_limit_counts_what_pages_round_up() {
     let sys = Scripted::default();
-    let options = Options::only(Backing::Collapse);
+    let options = Options::only(Backing::COLLAPSE);
     let arena = Arena::new_on(sys.clone(), Bytes::kib(4), options).with_limit(Bytes::mib(3));
     arena.alloc(1_u8).unwrap();
     arena.alloc_layout(Layout::new::<[u8; 2 << 20]>()).unwrap_err();

@@ -8,7 +8,7 @@ use hugepilot_record::{Errno, PageRun};
 use hugepilot_units::{Bytes, VirtAddr};
 
 use super::HugeRegion;
-use crate::{Advice, AllocError, Result, Sys};
+use crate::{Advice, AllocError, Backing, Result, Sys};
 
 /// What became of a collapse, as a look afterwards showed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +70,11 @@ impl<S: Sys> HugeRegion<S> {
     /// Collapses while it looks: what is found behind does not change what is found ahead.
     fn collapse_touched(&self, work: &mut Work) -> Result<()> {
         let huge = self.sys.sizes().huge;
-        let inside = self.range().aligned_inside(huge);
+        let part = match self.backing {
+            Backing::Collapse(part) => part.of(self.range(), huge),
+            _ => self.range(),
+        };
+        let inside = part.aligned_inside(huge);
         work.done.empty = inside.len();
         // What lies below is done with.
         let mut next = inside.start;

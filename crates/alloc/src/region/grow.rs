@@ -52,7 +52,7 @@ impl<S: Sys> HugeRegion<S> {
     }
 
     fn grows_by_mremap(&self) -> bool {
-        matches!(self.backing, Backing::Base | Backing::Thp(Part::WHOLE) | Backing::Collapse)
+        matches!(self.backing, Backing::Base | Backing::Thp(Part::WHOLE) | Backing::COLLAPSE)
     }
 
     /// Whether the kernel could.

@@ -98,14 +98,15 @@ impl<S: Sys> HugeRegion<S> {
     fn advise_pages(&self) -> Result<()> {
         let whole = self.range();
         let huge = match self.backing {
-            Backing::Collapse | Backing::Hugetlb2M | Backing::Hugetlb1G => return Ok(()),
+            Backing::Hugetlb2M | Backing::Hugetlb1G => return Ok(()),
             Backing::Base => AddrRange::at(whole.start, Bytes::ZERO),
-            Backing::Thp(part) => part.of(whole, self.sys.sizes().huge),
+            Backing::Thp(part) | Backing::Collapse(part) => part.of(whole, self.sys.sizes().huge),
         };
         let before = AddrRange::new(whole.start, huge.start);
         let after = AddrRange::new(huge.end, whole.end);
         for (part, advice) in [(before, Advice::NoHuge), (huge, Advice::Huge), (after, Advice::NoHuge)] {
-            if part.is_empty() {
+            let later = matches!(self.backing, Backing::Collapse(_)) && advice == Advice::Huge;
+            if part.is_empty() || later {
                 continue;
             }
             let (offset, len) = (part.start.since(whole.start).as_usize(), part.len().as_usize());
@@ -131,7 +132,7 @@ pub(super) fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) 
     let sizes = sys.sizes();
     let unit = match backing {
         Backing::Base => sizes.base,
-        Backing::Thp(_) | Backing::Collapse => sizes.huge,
+        Backing::Thp(_) | Backing::Collapse(_) => sizes.huge,
         Backing::Hugetlb2M => Bytes::mib(2),
         Backing::Hugetlb1G => Bytes::gib(1),
     };
@@ -145,10 +146,10 @@ pub(super) fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) 
 fn possible<S: Sys>(backing: Backing, sys: &S, never: impl Fn(&S) -> Option<Setting>) -> Result<()> {
     match backing {
         Backing::Base | Backing::Hugetlb2M | Backing::Hugetlb1G => Ok(()),
-        Backing::Thp(_) | Backing::Collapse if sys.thp_disabled() => Err(AllocError::ThpDisabled),
+        Backing::Thp(_) | Backing::Collapse(_) if sys.thp_disabled() => Err(AllocError::ThpDisabled),
         Backing::Thp(_) => never(sys).map_or(Ok(()), |setting| Err(AllocError::ThpNever(setting))),
-        Backing::Collapse if sys.knows(Advice::Collapse) => Ok(()),
-        Backing::Collapse => Err(AllocError::Advice { backing, errno: Errno::EINVAL }),
+        Backing::Collapse(_) if sys.knows(Advice::Collapse) => Ok(()),
+        Backing::Collapse(_) => Err(AllocError::Advice { backing, errno: Errno::EINVAL }),
     }
 }
 

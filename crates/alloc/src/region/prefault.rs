@@ -48,7 +48,7 @@ impl<S: Sys> HugeRegion<S> {
             });
             failed.into_inner().unwrap_or(None).map_or(Ok(()), Err)?;
         }
-        if self.backing == Backing::Collapse {
+        if matches!(self.backing, Backing::Collapse(_)) {
             self.collapse()?;
         }
         Ok(())

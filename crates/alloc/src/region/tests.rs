@@ -26,7 +26,7 @@ pub(crate) fn thp() -> Need {
 fn memory_is_zeroed_writable_and_rounded_up_to_its_pages() {
     let sizes = Linux.sizes();
     for (backing, unit) in
-        [(Backing::Base, sizes.base), (Backing::THP, sizes.huge), (Backing::Collapse, sizes.huge)]
+        [(Backing::Base, sizes.base), (Backing::THP, sizes.huge), (Backing::COLLAPSE, sizes.huge)]
     {
         let options = Options::new(Chain::only(backing).then(Backing::Base));
         for len in [Bytes::new(1), unit, unit + Bytes::new(1)] {

@@ -29,6 +29,7 @@ mod unprivileged; // what works without rights, and how the rest is refused
 mod compare; // a program in several modes, in turns
 mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
+mod graph; // kernels on chosen pages
 mod launched; // tune -- CMD
 mod pool; // pools: set, seen, given back
 mod quality; // the hot is promoted, and nothing else

@@ -35,7 +35,7 @@ fn mmap_and_advice_that_fail_leave_nothing() {
         (Advice::Huge.into(), Errno::EINVAL, Backing::THP, advice(Backing::THP)),
         (Advice::Huge.into(), Errno::ENOMEM, Backing::THP, map_error),
         (Advice::NoHuge.into(), Errno::ENOMEM, Backing::Base, map_error),
-        (Advice::Collapse.into(), Errno::EINVAL, Backing::Collapse, advice(Backing::Collapse)),
+        (Advice::Collapse.into(), Errno::EINVAL, Backing::COLLAPSE, advice(Backing::COLLAPSE)),
         (Advice::DontFork.into(), Errno::ENOMEM, Backing::Base, map_error),
         (Call::Bind, Errno::ENOSYS, Backing::THP, AllocError::Bind { nodes: node, errno: Errno::ENOSYS }),
     ];

@@ -1,7 +1,7 @@
 //! What the page map shows of the pages that were asked for.
 
 use hugepilot_testkit::requires;
-use hugepilot_units::Bytes;
+use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 use super::thp;
 use crate::{Backing, Got, HugeRegion, Linux, Options, Sys};
@@ -97,7 +97,7 @@ fn threads_share_the_prefault_without_gaps() {
 fn what_was_filled_is_collapsed_and_keeps_its_contents() {
     requires!(thp());
     let huge = Linux.sizes().huge;
-    let region = HugeRegion::map(huge.times(6), &Options::only(Backing::Collapse));
+    let region = HugeRegion::map(huge.times(6), &Options::only(Backing::COLLAPSE));
     requires!(region.as_ref());
     let mut region = region.unwrap();
     let (page, half) = (huge.as_usize(), huge.as_usize() / 2);
@@ -141,4 +141,23 @@ fn alignments_above_all_pages_are_kept() {
             assert_eq!(region.bytes()[5], 5);
         }
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "collapses pages")]
+fn a_part_is_collapsed_and_the_rest_stays() {
+    requires!(thp());
+    let huge = Linux.sizes().huge;
+    let region = HugeRegion::map(huge.times(8), &Options::only("collapse:50%".parse().unwrap()));
+    requires!(region.as_ref());
+    let region = region.unwrap();
+    region.prefault(1).unwrap();
+    let got = region.got().unwrap();
+    assert!(got.thp > Bytes::ZERO && got.thp <= huge.times(4), "{got:?}");
+    assert_eq!(got.thp + got.base, huge.times(8));
+    let outside = region.bytes().as_ptr().addr() + 5 * huge.as_usize();
+    let mut found = None;
+    let range = AddrRange::at(VirtAddr::new(outside as u64), huge);
+    Linux.scan(range, &mut |run| found = Some(run.huge)).unwrap();
+    assert_eq!(found, Some(false), "the second half is on base pages");
 }

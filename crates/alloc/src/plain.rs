@@ -1,0 +1,77 @@
+//! Values that fresh memory already holds, and slices of them that threads share.
+//!
+//! # Safety
+//! A value of a type that is [`Zero`] may be read from memory that nobody wrote. A [`Plain`] value and its cell have the same
+//! size, alignment and bits.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Memory fresh from the kernel is a value of these.
+///
+/// # Safety
+/// All bytes zero are a valid value of the type, and it has no destructor.
+pub unsafe trait Zero {}
+
+/// Numbers that threads can share as atomics.
+///
+/// # Safety
+/// A `Cell` has the size, the alignment and all bit patterns of a value, and lets itself be changed through `&`.
+pub unsafe trait Plain: Zero + Copy {
+    /// The atomic of the same shape.
+    type Cell: Zero + Sync;
+}
+
+macro_rules! zero {
+    ($($type:ty),*) => { $(
+        // SAFETY: a number, or an atomic around one.
+        unsafe impl Zero for $type {}
+    )* };
+}
+zero!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
+zero!(AtomicU8, AtomicU16, AtomicU32, AtomicU64);
+
+// SAFETY: as many of them.
+unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
+
+macro_rules! plain {
+    ($($type:ty => $cell:ty),*) => { $(
+        // SAFETY: the standard library documents the size, the alignment and the bits to be the same.
+        unsafe impl Plain for $type {
+            type Cell = $cell;
+        }
+        const _: () = assert!(align_of::<$type>() == align_of::<$cell>());
+    )* };
+}
+plain!(u8 => AtomicU8, u16 => AtomicU16, u32 => AtomicU32, u64 => AtomicU64);
+
+/// The same memory as atomics, for as long as it is borrowed: so several threads may write it.
+pub const fn cells<T: Plain>(values: &mut [T]) -> &[T::Cell] {
+    // SAFETY: the same shape, by the trait; `&mut` excludes everybody else for the life of what is given.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::{HugeVec, Options};
+
+    #[test]
+    fn threads_write_through_cells_and_the_values_are_there() {
+        let mut values = HugeVec::<u32>::zeroed(10_000, Options::default()).unwrap();
+        assert!(values.iter().all(|&value| value == 0));
+        let shared = cells(&mut values);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for (i, cell) in shared.iter().enumerate().skip(thread).step_by(4) {
+                        cell.fetch_add(u32::try_from(i).unwrap(), Relaxed);
+                    }
+                });
+            }
+        });
+        assert!(values.iter().enumerate().all(|(i, &value)| i == value as usize));
+    }
+}

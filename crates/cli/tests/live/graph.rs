@@ -1,0 +1,89 @@
+//! `graph`: results hold whatever the pages, and each array is on the pages that were named.
+
+use hugepilot_record::graph::{GraphReport, KernelResult};
+use hugepilot_testkit::{Need, make_room, need, requires};
+use hugepilot_units::Bytes;
+
+use crate::tool::hugepilot;
+
+fn possible() -> Need {
+    need::all([need::live(), need::memory(Bytes::gib(1))])
+}
+
+fn run(line: &str) -> GraphReport {
+    let done = hugepilot(["graph", "run"].into_iter().chain(line.split_whitespace()).chain(["--json"]));
+    done.exits(0).json()
+}
+
+fn huge(report: &GraphReport, array: &str) -> (u64, u64) {
+    let found = report.arrays.iter().find(|pages| pages.name == array);
+    found
+        .map(|pages| (pages.huge_bytes.get(), pages.bytes.get()))
+        .unwrap_or_else(|| panic!("no {array} in {:?}", report.arrays))
+}
+
+#[test]
+fn every_kernel_is_verified_on_every_graph() {
+    requires!(possible());
+    for graph in [
+        "kronecker:12",
+        "uniform:12:4",
+        "grid:60x70",
+        "kronecker:11 --directed",
+        "kronecker:12 --width 64 --reorder dbg",
+    ] {
+        for kernel in ["bfs", "bfs --algo top-down", "sssp", "sssp --algo bellman-ford", "pr", "cc", "bc"] {
+            let report = run(&format!("{kernel} {graph} --verify --trials 3"));
+            assert_eq!((report.verified, report.trials.len()), (Some(true), 3), "{kernel} {graph}");
+        }
+    }
+}
+
+#[test]
+fn arrays_are_on_the_pages_that_were_named() {
+    requires!(possible());
+    make_room();
+    let report = run("pr kronecker:20 --pages property=thp:50%,edges=collapse,offsets=base");
+    let (property, all) = huge(&report, "property");
+    assert!(property > all / 4 && property <= all / 2, "{property} of {all}");
+    let (edges, all) = huge(&report, "edges");
+    assert!(edges > all / 2, "{edges} of {all}");
+    assert_eq!(huge(&report, "offsets").0, 0);
+}
+
+/// New numbers change nothing that is told.
+#[test]
+fn results_do_not_depend_on_numbers() {
+    requires!(possible());
+    let plain = run("pr kronecker:13 --algo jacobi --width 64");
+    for order in ["dbg", "sort", "hub-sort", "hub-cluster", "random:7", "rcm"] {
+        let other = run(&format!("pr kronecker:13 --algo jacobi --width 64 --reorder {order}"));
+        let (Some(KernelResult::Pr { top: a, .. }), Some(KernelResult::Pr { top: b, .. })) =
+            (&plain.result, &other.result)
+        else {
+            panic!("no ranks: {:?}", other.result)
+        };
+        for (a, b) in a.iter().zip(b) {
+            assert!(a.vertex == b.vertex && (a.value - b.value).abs() < 1e-12, "{order}: {a:?} {b:?}");
+        }
+        let far = |order: &str| run(&format!("bfs kronecker:13 --source 77 --reorder {order}")).result;
+        assert_eq!(far(order), far("dbg"));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    requires!(possible());
+    let refused = |line: &str, code: i32, words: &[&str]| {
+        hugepilot(["graph", "run"].into_iter().chain(line.split_whitespace())).exits(code).says(words);
+    };
+    refused("bfs kronecker:32:64", 2, &["building needs", "available"]);
+    refused("bfs kronecker:12 --source 4096", 2, &["vertex 4096"]);
+    refused("bfs kronecker:12 --pages propery=thp", 2, &["propery", "property"]);
+    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    if free.is_ok_and(|free| free.trim() == "0") {
+        refused("bfs kronecker:12 --pages property=hugetlb", 3, &["pool", "fix:"]);
+    }
+    refused("tc kronecker:8 --directed", 2, &["directed"]);
+    refused("cc kronecker:12 --algo delta", 2, &["delta", "cc"]);
+}

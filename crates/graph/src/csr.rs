@@ -1,0 +1,91 @@
+//! A graph in memory: compressed sparse rows, each array in a mapping of its own.
+
+use hugepilot_alloc::HugeVec;
+
+use crate::Width;
+
+/// The edges that leave each vertex, or that lead to it. The edges of a vertex are in ascending order, each once.
+#[derive(Debug)]
+pub struct Csr<V: Width> {
+    /// `offsets[v]..offsets[v + 1]` are the edges of vertex `v`; one more than there are vertices.
+    pub(crate) offsets: HugeVec<V>,
+    pub(crate) edges: HugeVec<V>,
+    /// As many as edges, or none.
+    pub(crate) weights: HugeVec<V>,
+    /// The largest weight; 0 without.
+    pub(crate) heaviest: V,
+}
+
+impl<V: Width> Csr<V> {
+    /// How many vertices.
+    pub fn vertices(&self) -> usize {
+        self.offsets.len() - 1
+    }
+    /// How many edges, each direction counted.
+    pub fn edges(&self) -> usize {
+        self.edges.len()
+    }
+    /// How many edges vertex `v` has.
+    #[inline]
+    pub fn degree(&self, v: usize) -> usize {
+        self.offsets[v + 1].at() - self.offsets[v].at()
+    }
+    /// Where the edges of `v` are.
+    #[inline]
+    pub fn range(&self, v: usize) -> std::ops::Range<usize> {
+        self.offsets[v].at()..self.offsets[v + 1].at()
+    }
+    /// Those vertices, ascending.
+    #[inline]
+    pub fn neighbours(&self, v: usize) -> &[V] {
+        &self.edges[self.range(v)]
+    }
+    /// The weights of these edges, in their order; empty in a graph without.
+    #[inline]
+    pub fn weights(&self, v: usize) -> &[V] {
+        if self.weights.is_empty() { &[] } else { &self.weights[self.range(v)] }
+    }
+    /// Whether edges have weights.
+    pub fn is_weighted(&self) -> bool {
+        self.weights.len() == self.edges.len() && !self.edges.is_empty()
+    }
+}
+
+/// A graph, with what was seen while it was built.
+#[derive(Debug)]
+pub struct Graph<V: Width> {
+    /// The edges that leave each vertex.
+    pub out: Csr<V>,
+    /// Those that lead to it; `None` where the graph is undirected, and `out` is both.
+    pub inverse: Option<Csr<V>>,
+    /// What was left out.
+    pub dropped: Dropped,
+}
+
+/// Edges that were in the input and are not in the graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// From a vertex to itself.
+    pub self_loops: u64,
+    /// Given before, each direction counted.
+    pub duplicates: u64,
+}
+
+impl<V: Width> Graph<V> {
+    /// How many vertices.
+    pub fn vertices(&self) -> usize {
+        self.out.vertices()
+    }
+    /// How many edges; those of an undirected graph once.
+    pub fn edges(&self) -> usize {
+        if self.is_directed() { self.out.edges() } else { self.out.edges() / 2 }
+    }
+    /// Whether edges have a direction.
+    pub fn is_directed(&self) -> bool {
+        self.inverse.is_some()
+    }
+    /// The edges that lead to each vertex.
+    pub fn incoming(&self) -> &Csr<V> {
+        self.inverse.as_ref().unwrap_or(&self.out)
+    }
+}

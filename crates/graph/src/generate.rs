@@ -1,0 +1,56 @@
+//! Graphs made of numbers alone: the same on every machine, whatever the number of threads.
+
+mod grid;
+mod kronecker;
+mod permutation;
+mod twister;
+mod uniform;
+
+pub use grid::Grid;
+pub use kronecker::{Kronecker, Rng};
+pub use uniform::Uniform;
+
+pub(crate) use self::permutation::Permutation;
+use self::twister::Twister;
+
+/// The seed of the GAP benchmark suite.
+pub const SEED: u32 = 27_491_095;
+/// Edges between two seedings of the random numbers, as in the GAP benchmark suite.
+const BLOCK: u64 = 1 << 18;
+
+/// How many blocks of edges.
+fn blocks(edges: u64) -> usize {
+    usize::try_from(edges.div_ceil(BLOCK)).unwrap_or(usize::MAX)
+}
+
+/// The edges of a block by their numbers.
+fn block_of(block: usize, edges: u64) -> std::ops::Range<u64> {
+    let start = block as u64 * BLOCK;
+    start..(start + BLOCK).min(edges)
+}
+
+/// The random numbers of a block.
+#[allow(clippy::cast_possible_truncation)] // seeds wrap, as those of the reference do
+fn numbers(block: usize) -> Twister {
+    Twister::new(SEED.wrapping_add(block as u32))
+}
+
+/// Weights from 1 to 255 for the edges of a block, as the GAP benchmark suite gives them: in the order of the edges, before
+/// duplicates are dropped.
+struct Weights(Twister);
+
+impl Weights {
+    fn of(block: usize) -> Self {
+        Self(numbers(block))
+    }
+
+    fn next(&mut self) -> u64 {
+        // 2³² − 1 is a multiple of 255: the one number left over is drawn again.
+        loop {
+            let drawn = self.0.next();
+            if drawn != u32::MAX {
+                return u64::from(drawn % 255) + 1;
+            }
+        }
+    }
+}

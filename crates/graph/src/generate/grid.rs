@@ -1,0 +1,47 @@
+//! A grid, which is like a road network in what matters here: few edges per vertex, and long ways.
+
+use super::blocks;
+use crate::source::{Edge, Source};
+
+/// `rows` × `columns` crossings, each joined to its neighbours. Numbered row by row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// From top to bottom.
+    pub rows: u64,
+    /// From left to right.
+    pub columns: u64,
+    /// Whether roads have lengths: from 1 to 255, by a hash of the two ends.
+    pub weighted: bool,
+}
+
+impl Source for Grid {
+    fn vertices(&self) -> u64 {
+        self.rows * self.columns
+    }
+    fn edges(&self) -> u64 {
+        self.rows * self.columns.saturating_sub(1) + self.columns * self.rows.saturating_sub(1)
+    }
+    fn is_weighted(&self) -> bool {
+        self.weighted
+    }
+    fn blocks(&self) -> usize {
+        blocks(self.vertices())
+    }
+    fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
+        for from in super::block_of(block, self.vertices()) {
+            let right = ((from + 1) % self.columns != 0).then_some(from + 1);
+            let below = Some(from + self.columns).filter(|&to| to < self.vertices());
+            for to in right.into_iter().chain(below) {
+                let weight = if self.weighted { length(from, to) } else { 0 };
+                each(Edge { from, to, weight });
+            }
+        }
+    }
+}
+
+/// The finaliser of `MurmurHash3`, as far as it mixes two numbers.
+fn length(from: u64, to: u64) -> u64 {
+    let mut hash = from.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ to;
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    (hash ^ (hash >> 33)) % 255 + 1
+}

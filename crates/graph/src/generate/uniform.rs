@@ -1,0 +1,40 @@
+//! Each edge joins two vertices drawn alike (Erdős and Rényi), as the GAP benchmark suite draws them.
+
+use super::{Weights, block_of, blocks, numbers};
+use crate::source::{Edge, Source};
+
+/// 2^`scale` vertices and `degree` times as many edges, before duplicates and self-loops go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uniform {
+    /// Base-2 logarithm of the vertices, at most 32.
+    pub scale: u32,
+    /// Edges per vertex.
+    pub degree: u64,
+    /// Whether edges have weights.
+    pub weighted: bool,
+}
+
+impl Source for Uniform {
+    fn vertices(&self) -> u64 {
+        1 << self.scale
+    }
+    fn edges(&self) -> u64 {
+        self.degree << self.scale
+    }
+    fn is_weighted(&self) -> bool {
+        self.weighted
+    }
+    fn blocks(&self) -> usize {
+        blocks(self.edges())
+    }
+    fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
+        let (mask, mut drawn) = (self.vertices() - 1, numbers(block));
+        let mut weights = self.weighted.then(|| Weights::of(block));
+        for _ in block_of(block, self.edges()) {
+            // The reference leaves the order of the two to its compiler, which draws the second end first.
+            let to = u64::from(drawn.next()) & mask;
+            let from = u64::from(drawn.next()) & mask;
+            each(Edge { from, to, weight: weights.as_mut().map_or(0, Weights::next) });
+        }
+    }
+}

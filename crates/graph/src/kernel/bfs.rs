@@ -1,0 +1,356 @@
+//! Breadth-first search: top-down, or by the direction that has less to do (Beamer and others, SC'12).
+//!
+//! Top-down, each vertex of a level offers itself as parent along its edges; bottom-up, each vertex that has no parent yet looks
+//! for one in the level. What is kept per vertex is its parent, and while it has none how many edges it has, so that a level's
+//! edges are counted without a look at the offsets.
+
+use hugepilot_alloc::{HugeVec, Plain, cells};
+
+use super::Setup;
+use super::bitmap::{Bitmap, WORD};
+use super::queue::Queue;
+use super::rounds::Rounds;
+use super::spent::{Held, Spent, Watch};
+use crate::hook::Hook;
+use crate::width::Cell;
+use crate::{Array, Graph, GraphError, Result, Width, Worker};
+
+/// Which way to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Whichever has less to do.
+    #[default]
+    Optimizing,
+    /// From the level outwards always, as in the papers.
+    TopDown,
+}
+
+/// Who was reached, and from where.
+#[derive(Debug)]
+pub struct Bfs<V: Width> {
+    /// The vertex before, on a shortest way from the source; the source's own for itself, [`Width::NONE`] for who is not
+    /// reached.
+    pub parents: HugeVec<V>,
+    /// How many vertices are at each distance from the source, itself the first.
+    pub levels: Vec<usize>,
+    /// What it took.
+    pub spent: Spent,
+}
+
+impl<V: Width> Bfs<V> {
+    /// How many vertices were reached, the source among them.
+    pub fn reached(&self) -> usize {
+        self.levels.iter().sum()
+    }
+}
+
+/// Bottom-up from where the level has more edges than a fifteenth of those not yet seen.
+const ALPHA: usize = 15;
+/// Top-down again where the level is below an eighteenth of all vertices, and shrinks.
+const BETA: usize = 18;
+/// Vertices of a level in a piece of work.
+const PIECE: usize = 64;
+/// Vertices in a piece of work that looks at all.
+const SWEEP: usize = 1024;
+
+/// A search under way.
+struct Search<'a, V: Width, H: Hook> {
+    graph: &'a Graph<V>,
+    parents: &'a [<V as Plain>::Cell],
+    queue: Queue<V>,
+    /// The level as bits, and the next one.
+    bits: [Bitmap; 2],
+    rounds: Rounds,
+    hook: H,
+    direction: Direction,
+    watch: Watch,
+}
+
+/// From `source` to all that can be reached from it. Work grows with their edges; two words per vertex, and two bits.
+///
+/// # Errors
+/// [`GraphError::Vertex`] for a source that is not there, [`GraphError::Width`] for more vertices than half of what `V`
+/// counts, [`GraphError::Memory`].
+pub fn bfs<V: Width, H: Hook>(
+    graph: &Graph<V>,
+    source: V,
+    direction: Direction,
+    setup: &Setup<H>,
+) -> Result<Bfs<V>> {
+    let vertices = graph.vertices();
+    if source.at() >= vertices {
+        return Err(GraphError::Vertex { id: source.at() as u64, vertices: vertices as u64 });
+    }
+    if vertices > V::TOP.at() {
+        let bits = 8 * u32::try_from(size_of::<V>()).unwrap_or(0) - 1;
+        return Err(GraphError::Width { what: "vertices", count: vertices as u64, bits });
+    }
+    let watch = Watch::start();
+    let mut parents = setup.pages.zeroed::<V>(Array::Property, vertices)?;
+    let bits = match direction {
+        Direction::Optimizing => vertices,
+        Direction::TopDown => 0,
+    };
+    let search = Search {
+        graph,
+        parents: cells(&mut parents),
+        queue: Queue::new(vertices, &setup.pages)?,
+        bits: [Bitmap::new(bits, &setup.pages)?, Bitmap::new(bits, &setup.pages)?],
+        rounds: Rounds::default(),
+        hook: setup.hook,
+        direction,
+        watch,
+    };
+    search.watch.allocated();
+    let mut found = setup.team.run(|worker| search.work(&worker, source));
+    let mut spent = search.watch.stop();
+    spent.arrays.push(search.queue.held()?);
+    for bits in &search.bits {
+        spent.arrays.push(bits.held()?);
+    }
+    spent.arrays.push(Held::look(Array::Property, &parents)?);
+    Ok(Bfs { parents, levels: found.swap_remove(0), spent })
+}
+
+/// What a level is kept in.
+#[derive(Clone, Copy)]
+enum Level {
+    /// The queue, from there on.
+    Queue { start: usize },
+    /// One of the bitmaps.
+    Bits(usize),
+}
+
+impl<V: Width, H: Hook> Search<'_, V, H> {
+    /// All rounds of one thread; all threads take the same turns, because they decide by the same sums.
+    fn work(&self, worker: &Worker, source: V) -> Vec<usize> {
+        self.begin(worker, source);
+        let (mut levels, mut round) = (vec![1], 1);
+        let (mut level, mut queued) = (Level::Queue { start: 0 }, 1);
+        // Edges of the level, and of all that are not reached yet.
+        let (mut scout, mut unseen) = (self.graph.out.degree(source.at()), self.graph.out.edges());
+        loop {
+            let before = levels[levels.len() - 1];
+            let count;
+            match level {
+                Level::Queue { start } if self.goes_bottom_up(scout, unseen) => {
+                    self.to_bits(worker, start..queued, &mut round);
+                    level = Level::Bits(0);
+                    continue;
+                }
+                Level::Queue { start } => {
+                    unseen = unseen.saturating_sub(scout);
+                    self.top_down(worker, start..queued, round);
+                    worker.meet();
+                    (count, scout) = self.rounds.sums(round);
+                    level = Level::Queue { start: queued };
+                    queued += count;
+                }
+                Level::Bits(which) => {
+                    self.bottom_up(worker, which, round);
+                    worker.meet();
+                    (count, _) = self.rounds.sums(round);
+                    level = Level::Bits(1 - which);
+                    if count > 0 && count < before && count <= self.graph.vertices() / BETA {
+                        round += 1;
+                        self.to_queue(worker, 1 - which, round);
+                        level = Level::Queue { start: queued };
+                        queued += count;
+                        scout = 1;
+                    }
+                }
+            }
+            round += 1;
+            if count == 0 {
+                self.end(worker, round);
+                return levels;
+            }
+            levels.push(count);
+        }
+    }
+
+    /// Who has no parent by now has none.
+    fn end(&self, worker: &Worker, round: usize) {
+        let pieces = &self.rounds.turn(worker, round).pieces;
+        worker.each(pieces, self.parents.len(), SWEEP, |range| {
+            for parent in &self.parents[range] {
+                if parent.get() >= V::TOP {
+                    parent.set(V::NONE);
+                }
+            }
+        });
+    }
+
+    fn goes_bottom_up(&self, scout: usize, unseen: usize) -> bool {
+        self.direction == Direction::Optimizing && scout > unseen / ALPHA
+    }
+
+    /// Nobody has a parent, but the source.
+    fn begin(&self, worker: &Worker, source: V) {
+        let pieces = &self.rounds.turn(worker, 0).pieces;
+        worker.each(pieces, self.parents.len(), SWEEP, |range| {
+            for v in range {
+                self.hook.read(Array::Offsets, v);
+                self.hook.write(Array::Property, v);
+                self.parents[v].set(V::TOP.or(V::new(self.graph.out.degree(v))));
+            }
+        });
+        worker.meet();
+        self.watch.touched();
+        if worker.id == 0 {
+            self.parents[source.at()].set(source);
+            let mut found = self.queue.found();
+            found.push(source);
+            found.flush();
+        }
+        worker.meet();
+    }
+
+    /// Vertices of the level become parents of who has none. The sum is of the edges of these.
+    fn top_down(&self, worker: &Worker, level: std::ops::Range<usize>, round: usize) {
+        let turn = self.rounds.turn(worker, round);
+        let (mut found, mut count, mut edges) = (self.queue.found(), 0, 0);
+        let items = &self.queue.items()[level];
+        worker.each(&turn.pieces, items.len(), PIECE, |range| {
+            for item in &items[range] {
+                let from = item.get();
+                for &to in self.graph.out.neighbours(from.at()) {
+                    self.hook.read(Array::Property, to.at());
+                    let parent = &self.parents[to.at()];
+                    let seen = parent.get();
+                    if seen >= V::TOP && parent.replace(seen, from) {
+                        self.hook.write(Array::Property, to.at());
+                        found.push(to);
+                        count += 1;
+                        edges += seen.and_not(V::TOP).at();
+                    }
+                }
+            }
+        });
+        found.flush();
+        turn.add(count, edges);
+    }
+
+    /// Vertices without a parent take the first that they find in the level. The sum is of these vertices.
+    fn bottom_up(&self, worker: &Worker, which: usize, round: usize) {
+        let turn = self.rounds.turn(worker, round);
+        let (level, next, incoming) = (&self.bits[which], &self.bits[1 - which], self.graph.incoming());
+        let (mut count, len) = (0, self.parents.len());
+        worker.each(&turn.pieces, len, SWEEP, |range| {
+            for start in range.clone().step_by(WORD) {
+                let mut bits = 0;
+                for v in start..(start + WORD).min(range.end) {
+                    self.hook.read(Array::Property, v);
+                    if self.parents[v].get() < V::TOP {
+                        continue;
+                    }
+                    let in_level = |from: &&V| {
+                        self.hook.read(Array::Worklist, from.at() / WORD);
+                        level.get(from.at())
+                    };
+                    if let Some(&from) = incoming.neighbours(v).iter().find(in_level) {
+                        self.hook.write(Array::Property, v);
+                        self.parents[v].set(from);
+                        bits |= 1 << (v - start);
+                        count += 1;
+                    }
+                }
+                next.set_word(start / WORD, bits);
+            }
+        });
+        turn.add(count, 0);
+    }
+
+    /// Part of the queue as the first bitmap.
+    fn to_bits(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
+        let turn = self.rounds.turn(worker, *round);
+        worker.each(&turn.pieces, self.bits[0].words(), SWEEP, |words| self.bits[0].clear(words));
+        worker.meet();
+        *round += 1;
+        let turn = self.rounds.turn(worker, *round);
+        let items = &self.queue.items()[level];
+        worker.each(&turn.pieces, items.len(), SWEEP, |range| {
+            items[range].iter().for_each(|item| self.bits[0].set(item.get().at()));
+        });
+        worker.meet();
+        *round += 1;
+    }
+
+    /// A bitmap as the next part of the queue.
+    fn to_queue(&self, worker: &Worker, which: usize, round: usize) {
+        let turn = self.rounds.turn(worker, round);
+        let mut found = self.queue.found();
+        worker.each(&turn.pieces, self.bits[which].words(), SWEEP / WORD, |words| {
+            for word in words {
+                let mut bits = self.bits[which].word(word);
+                while bits != 0 {
+                    found.push(V::new(word * WORD + bits.trailing_zeros() as usize));
+                    bits &= bits - 1;
+                }
+            }
+        });
+        found.flush();
+        worker.meet();
+    }
+}
+
+impl<V: Width> Bfs<V> {
+    /// Holds the result to the rules of Graph500: a tree from the source along edges, levels that differ by one along it and by
+    /// at most one along any edge, and all that can be reached. One pass over all edges.
+    ///
+    /// # Errors
+    /// What does not hold, and where.
+    pub fn verify(&self, graph: &Graph<V>, source: V) -> std::result::Result<(), String> {
+        let levels = self.distances(source)?;
+        let mut sizes = vec![0; self.levels.len()];
+        for (v, &level) in levels.iter().enumerate() {
+            let parent = self.parents[v];
+            if parent == V::NONE {
+                continue;
+            }
+            let size =
+                sizes.get_mut(level as usize).ok_or(format!("vertex {v} is {level} from the source"))?;
+            *size += 1;
+            if parent.at() != v && graph.out.neighbours(parent.at()).binary_search(&V::new(v)).is_err() {
+                return Err(format!("no edge from {parent}, the parent of {v}"));
+            }
+            for &to in graph.out.neighbours(v) {
+                if self.parents[to.at()] == V::NONE {
+                    return Err(format!("{to} has no parent, and {v} leads to it"));
+                }
+                if levels[to.at()] > level + 1 {
+                    return Err(format!("{to} is nearer by {v}"));
+                }
+            }
+        }
+        if sizes == self.levels { Ok(()) } else { Err(format!("levels of {sizes:?}, not {:?}", self.levels)) }
+    }
+
+    /// How far each vertex is by its parents; `u32::MAX` for who has none.
+    pub(super) fn distances(&self, source: V) -> std::result::Result<Vec<u32>, String> {
+        let mut distances = vec![u32::MAX; self.parents.len()];
+        if self.parents[source.at()] != source {
+            return Err(format!("the source has the parent {}", self.parents[source.at()]));
+        }
+        distances[source.at()] = 0;
+        let mut way = Vec::new();
+        for v in 0..self.parents.len() {
+            let mut at = v;
+            while distances[at] == u32::MAX && self.parents[at] != V::NONE {
+                way.push(at);
+                at = self.parents[at].at();
+                if at >= self.parents.len() || way.len() > self.parents.len() {
+                    return Err(format!("the parents of {v} lead nowhere"));
+                }
+            }
+            let known = distances[at];
+            if known == u32::MAX && !way.is_empty() {
+                return Err(format!("the parents of {v} do not lead to the source"));
+            }
+            for (steps, on) in way.drain(..).rev().enumerate() {
+                distances[on] = known + 1 + u32::try_from(steps).unwrap_or(u32::MAX);
+            }
+        }
+        Ok(distances)
+    }
+}

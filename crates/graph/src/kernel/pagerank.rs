@@ -1,0 +1,260 @@
+//! PageRank by pulling: each vertex sums what leads to it.
+//!
+//! What a vertex hands on along each of its edges is kept in an array of its own, so that the one value read per edge is one
+//! number and no division: that array is the one that is read all over, and belongs on huge pages with the ranks.
+
+use std::sync::Mutex;
+
+use hugepilot_alloc::{HugeVec, Plain, cells};
+
+use super::Setup;
+use super::rounds::Rounds;
+use super::spent::{Held, Spent, Watch};
+use crate::hook::Hook;
+use crate::width::{Cell, Real};
+use crate::{Array, Graph, Result, Width, Worker};
+
+/// From which ranks the next ones are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sweep {
+    /// Those of the iteration before: the same bits on any number of threads but for the residual.
+    #[default]
+    Jacobi,
+    /// Those that are new, where they are: fewer iterations, and bits that depend on the order of threads.
+    GaussSeidel,
+}
+
+/// What becomes of the rank of a vertex without edges out of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dangling {
+    /// Nothing, as in the GAP benchmark suite: ranks then do not add up to 1.
+    Drop,
+    /// It is shared by all, as in LDBC Graphalytics.
+    #[default]
+    Redistribute,
+}
+
+/// When to stop, and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Iterations {
+    /// At most so many.
+    pub most: usize,
+    /// When the ranks change by less in sum.
+    pub tolerance: f64,
+    /// The share of a rank that is handed on.
+    pub damping: f64,
+    /// From which ranks.
+    pub sweep: Sweep,
+    /// What becomes of what is not handed on.
+    pub dangling: Dangling,
+}
+
+/// As the GAP benchmark suite has it, but for what dangles and the sweep.
+impl Default for Iterations {
+    fn default() -> Self {
+        let (sweep, dangling) = (Sweep::default(), Dangling::default());
+        Self { most: 20, tolerance: 1e-4, damping: 0.85, sweep, dangling }
+    }
+}
+
+/// The ranks.
+#[derive(Debug)]
+pub struct PageRank<V: Width> {
+    /// As bits of [`Width::Real`].
+    pub ranks: HugeVec<V>,
+    /// How many were done.
+    pub iterations: usize,
+    /// By how much the ranks changed in the last, in sum.
+    pub residual: f64,
+    /// What it took.
+    pub spent: Spent,
+}
+
+/// Vertices in a piece of work.
+const PIECE: usize = 4096;
+/// Sums of one row at a time: an addition takes as long as four are apart.
+const LANES: usize = 4;
+
+type CellOf<V> = <V as Plain>::Cell;
+
+struct Work<'a, V: Width, H: Hook> {
+    graph: &'a Graph<V>,
+    ranks: &'a [CellOf<V>],
+    /// What each vertex hands on along an edge; the second for Jacobi, which writes one and reads the other.
+    shares: [&'a [CellOf<V>]; 2],
+    /// Of each thread in the present iteration and the one before: the change, and what dangled.
+    sums: Mutex<[[f64; 2]; 3]>,
+    rounds: Rounds,
+    hook: H,
+    iterations: Iterations,
+    watch: Watch,
+}
+
+/// Ranks by power iteration. Two words per vertex, three for Jacobi; an iteration reads each edge once.
+///
+/// # Errors
+/// [`GraphError::Memory`](crate::GraphError::Memory).
+pub fn pagerank<V: Width, H: Hook>(
+    graph: &Graph<V>,
+    iterations: Iterations,
+    setup: &Setup<H>,
+) -> Result<PageRank<V>> {
+    let (vertices, watch) = (graph.vertices(), Watch::start());
+    let zeroed = || setup.pages.zeroed::<V>(Array::Property, vertices);
+    let (mut ranks, mut shares) = (zeroed()?, zeroed()?);
+    let mut other = match iterations.sweep {
+        Sweep::Jacobi => zeroed()?,
+        Sweep::GaussSeidel => HugeVec::new(*shares.asked()),
+    };
+    let of_all = cells(&mut shares);
+    let work = Work {
+        graph,
+        ranks: cells(&mut ranks),
+        shares: [of_all, if other.is_empty() { of_all } else { cells(&mut other) }],
+        sums: Mutex::default(),
+        rounds: Rounds::default(),
+        hook: setup.hook,
+        iterations,
+        watch,
+    };
+    work.watch.allocated();
+    let mut done = setup.team.run(|worker| work.work(&worker));
+    let (iterations, residual) = done.swap_remove(0);
+    let mut spent = work.watch.stop();
+    for values in [&ranks, &shares, &other] {
+        spent.arrays.push(Held::look(Array::Property, values)?);
+    }
+    Ok(PageRank { ranks, iterations, residual, spent })
+}
+
+impl<V: Width, H: Hook> Work<'_, V, H> {
+    fn work(&self, worker: &Worker) -> (usize, f64) {
+        let mut dangling = self.begin(worker);
+        self.watch.touched();
+        for iteration in 1..=self.iterations.most {
+            let [change, next] = self.iterate(worker, iteration, dangling);
+            dangling = next;
+            if change < self.iterations.tolerance || iteration == self.iterations.most {
+                return (iteration, change);
+            }
+        }
+        (0, f64::INFINITY)
+    }
+
+    /// All have the same rank. What dangles.
+    fn begin(&self, worker: &Worker) -> f64 {
+        let rank = 1.0 / self.ranks.len() as f64;
+        let mut dangling = 0;
+        worker.each(&self.rounds.turn(worker, 0).pieces, self.ranks.len(), PIECE, |range| {
+            for v in range {
+                self.ranks[v].set(V::Real::of(rank).bits());
+                let degree = self.graph.out.degree(v);
+                dangling += usize::from(degree == 0);
+                self.hand_on(0, v, rank, degree);
+            }
+        });
+        self.sum(worker, 0, [0.0, dangling as f64 * rank])[1]
+    }
+
+    fn hand_on(&self, to: usize, v: usize, rank: f64, degree: usize) {
+        let share = if degree == 0 { 0.0 } else { rank / degree as f64 };
+        self.shares[to][v].set(V::Real::of(share).bits());
+    }
+
+    fn iterate(&self, worker: &Worker, iteration: usize, dangling: f64) -> [f64; 2] {
+        let Iterations { damping, sweep, dangling: what, .. } = self.iterations;
+        let all = self.ranks.len() as f64;
+        let given = if what == Dangling::Redistribute { damping * dangling / all } else { 0.0 };
+        let base = V::Real::of((1.0 - damping) / all + given);
+        let (damping, incoming) = (V::Real::of(damping), self.graph.incoming());
+        let (from, to) = match sweep {
+            Sweep::Jacobi => ((iteration + 1) % 2, iteration % 2),
+            Sweep::GaussSeidel => (0, 0),
+        };
+        let shares = self.shares[from];
+        let [mut change, mut left] = [0.0, 0.0];
+        worker.each(&self.rounds.turn(worker, iteration).pieces, self.ranks.len(), PIECE, |range| {
+            for v in range {
+                let rank = base + damping * self.gather(shares, incoming.neighbours(v));
+                let before = V::Real::of_bits(self.ranks[v].get());
+                self.ranks[v].set(rank.bits());
+                change += (rank - before).wide().abs();
+                let degree = self.graph.out.degree(v);
+                left += if degree == 0 { rank.wide() } else { 0.0 };
+                self.hand_on(to, v, rank.wide(), degree);
+            }
+        });
+        self.sum(worker, iteration, [change, left])
+    }
+
+    #[inline]
+    fn gather(&self, shares: &[CellOf<V>], from: &[V]) -> V::Real {
+        let share = |v: V| {
+            self.hook.read(Array::Property, v.at());
+            V::Real::of_bits(shares[v.at()].get())
+        };
+        let mut lanes = [V::Real::default(); LANES];
+        let (fours, rest) = from.as_chunks::<LANES>();
+        for four in fours {
+            for (lane, &v) in lanes.iter_mut().zip(four) {
+                *lane = *lane + share(v);
+            }
+        }
+        rest.iter().map(|&v| share(v)).chain(lanes).sum()
+    }
+
+    /// Sums over all threads, and the barrier that ends the iteration.
+    fn sum(&self, worker: &Worker, iteration: usize, own: [f64; 2]) -> [f64; 2] {
+        let add = |to: usize, own: [f64; 2]| {
+            let mut sums = self.sums.lock().expect("nobody panics with it");
+            sums[to] = [sums[to][0] + own[0], sums[to][1] + own[1]];
+            sums[to]
+        };
+        add(iteration % 3, own);
+        worker.meet();
+        if worker.id == 0 {
+            self.sums.lock().expect("nobody panics with it")[(iteration + 2) % 3] = [0.0; 2];
+        }
+        add(iteration % 3, [0.0; 2])
+    }
+}
+
+impl<V: Width> PageRank<V> {
+    /// One more iteration by one thread, in `f64`, from the ranks before: they change by less than the tolerance, or by less
+    /// than twice what the last one changed where it was not reached.
+    ///
+    /// # Errors
+    /// By how much they change.
+    pub fn verify(&self, graph: &Graph<V>, iterations: Iterations) -> std::result::Result<(), String> {
+        let all = graph.vertices() as f64;
+        let handed: Vec<f64> = (0..graph.vertices())
+            .map(|v| if graph.out.degree(v) == 0 { 0.0 } else { self.rank(v) / graph.out.degree(v) as f64 })
+            .collect();
+        let dangling: f64 = match iterations.dangling {
+            Dangling::Drop => 0.0,
+            Dangling::Redistribute => {
+                (0..graph.vertices()).filter(|&v| graph.out.degree(v) == 0).map(|v| self.rank(v)).sum()
+            }
+        };
+        let base = (1.0 - iterations.damping + iterations.damping * dangling) / all;
+        let change: f64 = (0..graph.vertices())
+            .map(|v| {
+                let sum: f64 = graph.incoming().neighbours(v).iter().map(|from| handed[from.at()]).sum();
+                (base + iterations.damping * sum - self.rank(v)).abs()
+            })
+            .sum();
+        // Ranks in fewer bits are that far from those in more.
+        let bits = if size_of::<V>() == 4 { 1e-5 } else { 1e-12 };
+        let allowed = iterations.tolerance.max(2.0 * self.residual) + bits;
+        if change <= allowed {
+            Ok(())
+        } else {
+            Err(format!("one more iteration changes the ranks by {change}"))
+        }
+    }
+
+    /// The rank of a vertex.
+    pub fn rank(&self, v: usize) -> f64 {
+        V::Real::of_bits(self.ranks[v]).wide()
+    }
+}

@@ -1,0 +1,71 @@
+//! Vertices in the order in which they were found: each level of a search is a part of it.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use hugepilot_alloc::{HugeVec, Plain};
+
+use super::spent::Held;
+use crate::width::Cell;
+use crate::{Array, PagePlan, Result, Width};
+
+/// Room for every vertex once.
+pub(super) struct Queue<V: Width> {
+    items: HugeVec<<V as Plain>::Cell>,
+    end: AtomicUsize,
+}
+
+/// What one thread found and has not put into the queue yet.
+pub(super) struct Found<'a, V: Width> {
+    queue: &'a Queue<V>,
+    items: Vec<V>,
+}
+
+/// Vertices that a thread keeps before it takes a place in the queue: few, so that they stay in its nearest cache.
+const KEPT: usize = 2048;
+
+impl<V: Width> Queue<V> {
+    pub(super) fn new(vertices: usize, pages: &PagePlan) -> Result<Self> {
+        Ok(Self { items: pages.zeroed(Array::Worklist, vertices)?, end: AtomicUsize::new(0) })
+    }
+
+    #[inline]
+    pub(super) fn items(&self) -> &[<V as Plain>::Cell] {
+        &self.items
+    }
+
+    /// Forgets all. For one worker, between two barriers.
+    pub(super) fn empty(&self) {
+        self.end.store(0, Relaxed);
+    }
+
+    /// On which pages it is.
+    pub(super) fn held(&self) -> Result<Held> {
+        Held::look(Array::Worklist, &self.items)
+    }
+
+    pub(super) fn found(&self) -> Found<'_, V> {
+        Found { queue: self, items: Vec::with_capacity(KEPT) }
+    }
+}
+
+impl<V: Width> Found<'_, V> {
+    #[inline]
+    pub(super) fn push(&mut self, vertex: V) {
+        if self.items.len() == KEPT {
+            self.flush();
+        }
+        self.items.push(vertex);
+    }
+
+    /// Puts all into the queue.
+    pub(super) fn flush(&mut self) {
+        if self.items.is_empty() {
+            return;
+        }
+        let start = self.queue.end.fetch_add(self.items.len(), Relaxed);
+        for (cell, item) in self.queue.items[start..].iter().zip(self.items.drain(..)) {
+            cell.set(item);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What a kernel took: time by phase, and memory by array.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use hugepilot_alloc::{AllocError, Got, HugeVec};
+
+use crate::{Array, Result};
+
+/// Time and memory of one run of a kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Mapping its arrays.
+    pub allocate: Duration,
+    /// Writing each property the first time: what page faults cost.
+    pub first_touch: Duration,
+    /// The rest.
+    pub kernel: Duration,
+    /// On which pages its arrays were when it ended.
+    pub arrays: Vec<Held>,
+}
+
+/// An array and its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Which.
+    pub array: Array,
+    /// By kind of page; untouched memory among it.
+    pub got: Got,
+}
+
+impl Held {
+    /// Looks, which takes up to 10 ms a GiB.
+    ///
+    /// # Errors
+    /// [`GraphError::Memory`](crate::GraphError::Memory) where the page map cannot be read.
+    pub fn look<T>(array: Array, values: &HugeVec<T>) -> Result<Self> {
+        let got: std::result::Result<Got, AllocError> = values.got();
+        Ok(Self { array, got: got? })
+    }
+}
+
+/// A run under way.
+pub(super) struct Watch {
+    began: Instant,
+    allocated: OnceLock<Instant>,
+    touched: OnceLock<Instant>,
+}
+
+impl Watch {
+    pub(super) fn start() -> Self {
+        Self { began: Instant::now(), allocated: OnceLock::new(), touched: OnceLock::new() }
+    }
+
+    /// All arrays are mapped.
+    pub(super) fn allocated(&self) {
+        self.allocated.get_or_init(Instant::now);
+    }
+
+    /// All properties are written; any thread may say so, after the barrier.
+    pub(super) fn touched(&self) {
+        self.touched.get_or_init(Instant::now);
+    }
+
+    /// The end.
+    pub(super) fn stop(&self) -> Spent {
+        let now = Instant::now();
+        let allocated = self.allocated.get().copied().unwrap_or(self.began);
+        let touched = self.touched.get().copied().unwrap_or(allocated);
+        Spent {
+            allocate: allocated - self.began,
+            first_touch: touched - allocated,
+            kernel: now - touched,
+            arrays: Vec::new(),
+        }
+    }
+}

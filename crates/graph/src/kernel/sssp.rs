@@ -1,0 +1,297 @@
+//! Shortest ways by the sum of weights.
+//!
+//! Delta-stepping (Meyer and Sanders, 2003) works on the vertices of one bucket of distances at a time, each thread with buckets
+//! of its own; what a thread adds to the bucket that is worked on, it works off at once while that is little (bucket fusion;
+//! Zhang and others, CGO'20), which saves most barriers on road networks. Bellman–Ford works on all vertices whose distance
+//! changed, as in the papers.
+
+mod buckets;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{RwLock, RwLockReadGuard};
+
+use hugepilot_alloc::{HugeVec, Plain, cells};
+
+use self::buckets::Buckets;
+use super::Setup;
+use super::bitmap::Bitmap;
+use super::queue::Queue;
+use super::rounds::Rounds;
+use super::spent::{Held, Spent, Watch};
+use crate::hook::Hook;
+use crate::width::Cell;
+use crate::{Array, Graph, GraphError, Pieces, Result, Width, Worker};
+
+/// Which vertices are worked on together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stepping {
+    /// Those whose distances are in the same bucket of this width, at least 1. Wider buckets have fewer rounds and more work
+    /// done twice: 1 or 2 suit graphs with hubs and weights up to 255, some thousands road networks.
+    Delta(u64),
+    /// All whose distance changed.
+    BellmanFord,
+}
+
+/// How far each vertex is.
+#[derive(Debug)]
+pub struct Distances<V: Width> {
+    /// From the source; [`Width::NONE`] for who is not reached, and who is as far as that or farther.
+    pub distances: HugeVec<V>,
+    /// What it took.
+    pub spent: Spent,
+}
+
+/// A search under way.
+struct Search<'a, V: Width, H: Hook> {
+    graph: &'a Graph<V>,
+    distances: &'a [<V as Plain>::Cell],
+    rounds: Rounds,
+    hook: H,
+    watch: Watch,
+}
+
+/// Vertices in a piece of work.
+const PIECE: usize = 64;
+/// A bucket of one thread with fewer vertices is worked off at once.
+const FUSED: usize = 1000;
+
+/// From `source` to all that can be reached from it. One word per vertex; two, and the vertices in buckets, by delta-stepping.
+///
+/// # Errors
+/// [`GraphError::Unweighted`], [`GraphError::Vertex`], [`GraphError::Memory`].
+pub fn sssp<V: Width, H: Hook>(
+    graph: &Graph<V>,
+    source: V,
+    stepping: Stepping,
+    setup: &Setup<H>,
+) -> Result<Distances<V>> {
+    let vertices = graph.vertices();
+    if source.at() >= vertices {
+        return Err(GraphError::Vertex { id: source.at() as u64, vertices: vertices as u64 });
+    }
+    if graph.out.edges() > 0 && !graph.out.is_weighted() {
+        return Err(GraphError::Unweighted);
+    }
+    let watch = Watch::start();
+    let mut distances = setup.pages.zeroed::<V>(Array::Property, vertices)?;
+    let search = Search {
+        graph,
+        distances: cells(&mut distances),
+        rounds: Rounds::default(),
+        hook: setup.hook,
+        watch,
+    };
+    let mut spent;
+    match stepping {
+        Stepping::Delta(delta) => {
+            search.watch.allocated();
+            let shared = Shared::new(setup.team.threads());
+            setup.team.run(|worker| search.delta(&worker, source, delta.max(1), &shared));
+            spent = search.watch.stop();
+        }
+        Stepping::BellmanFord => {
+            let queues = [Queue::new(vertices, &setup.pages)?, Queue::new(vertices, &setup.pages)?];
+            let waiting = Bitmap::new(vertices, &setup.pages)?;
+            search.watch.allocated();
+            setup.team.run(|worker| search.bellman_ford(&worker, source, &queues, &waiting));
+            spent = search.watch.stop();
+            spent.arrays = vec![queues[0].held()?, queues[1].held()?, waiting.held()?];
+        }
+    }
+    spent.arrays.push(Held::look(Array::Property, &distances)?);
+    Ok(Distances { distances, spent })
+}
+
+/// What threads share in delta-stepping: of each round, the vertices of the bucket, as each thread found them.
+struct Shared<V> {
+    frontiers: [Vec<Slot<V>>; 3],
+    /// The least bucket that any thread has something in, of each round.
+    next: [AtomicU64; 3],
+}
+
+#[derive(Default)]
+struct Slot<V> {
+    vertices: RwLock<Vec<V>>,
+    pieces: Pieces,
+}
+
+impl<V: Width> Shared<V> {
+    fn new(threads: usize) -> Self {
+        let slots = || (0..threads).map(|_| Slot::default()).collect();
+        Self { frontiers: [slots(), slots(), slots()], next: [const { AtomicU64::new(u64::MAX) }; 3] }
+    }
+
+    /// What that thread found for a round.
+    fn slot(&self, round: usize, thread: usize) -> (&Pieces, RwLockReadGuard<'_, Vec<V>>) {
+        let slot = &self.frontiers[round % 3][thread];
+        (&slot.pieces, slot.vertices.read().expect("nobody panics with it"))
+    }
+
+    /// What this thread found for the round after `round`.
+    fn publish(&self, round: usize, thread: usize, bucket: &mut Vec<V>) {
+        let slot = &self.frontiers[(round + 1) % 3][thread];
+        let mut vertices = slot.vertices.write().expect("nobody panics with it");
+        vertices.clear();
+        std::mem::swap(&mut *vertices, bucket);
+        slot.pieces.again();
+    }
+}
+
+impl<V: Width, H: Hook> Search<'_, V, H> {
+    fn begin(&self, worker: &Worker, source: V) {
+        let pieces = &self.rounds.turn(worker, 0).pieces;
+        worker.each(pieces, self.distances.len(), 1 << 14, |range| {
+            self.distances[range].iter().for_each(|distance| distance.set(V::NONE));
+        });
+        worker.meet();
+        self.watch.touched();
+        if worker.id == 0 {
+            self.distances[source.at()].set(V::default());
+        }
+        worker.meet();
+    }
+
+    /// Lowers the distances of the neighbours of `from`, which is `far` away, and calls `lowered` for each that it lowered.
+    #[inline]
+    fn relax(&self, from: V, far: V, mut lowered: impl FnMut(V, V)) {
+        let (row, out) = (self.graph.out.range(from.at()), &self.graph.out);
+        for (&to, &weight) in out.edges[row.clone()].iter().zip(&out.weights[row]) {
+            let way = far.plus(weight);
+            self.hook.read(Array::Property, to.at());
+            if self.distances[to.at()].lower(way) {
+                self.hook.write(Array::Property, to.at());
+                lowered(to, way);
+            }
+        }
+    }
+
+    fn delta(&self, worker: &Worker, source: V, delta: u64, shared: &Shared<V>) {
+        let mut buckets = Buckets::new(delta, self.graph.out.heaviest.at() as u64);
+        self.begin(worker, source);
+        if worker.id == 0 {
+            shared.publish(0, 0, &mut vec![source]);
+        }
+        worker.meet();
+        let (mut bucket, mut round) = (0, 1);
+        loop {
+            for other in 0..worker.of {
+                let (pieces, vertices) = shared.slot(round, (worker.id + other) % worker.of);
+                worker.each(pieces, vertices.len(), PIECE, |range| {
+                    for &from in &vertices[range] {
+                        let far = self.distances[from.at()].get();
+                        // Nearer by now: it was worked on with an earlier bucket.
+                        if buckets.of(far) >= bucket {
+                            self.relax(from, far, |to, way| buckets.push(to, way));
+                        }
+                    }
+                });
+            }
+            while let Some(mut few) = buckets.take_few(bucket, FUSED) {
+                for from in few.drain(..) {
+                    let far = self.distances[from.at()].get();
+                    self.relax(from, far, |to, way| buckets.push(to, way));
+                }
+                buckets.reuse(few);
+            }
+            shared.next[round % 3].fetch_min(buckets.first(bucket), Relaxed);
+            worker.meet();
+            bucket = shared.next[round % 3].load(Relaxed);
+            if bucket == u64::MAX {
+                return;
+            }
+            if worker.id == 0 {
+                shared.next[(round + 1) % 3].store(u64::MAX, Relaxed);
+            }
+            shared.publish(round, worker.id, buckets.bucket(bucket));
+            worker.meet();
+            round += 1;
+        }
+    }
+
+    fn bellman_ford(&self, worker: &Worker, source: V, queues: &[Queue<V>; 2], waiting: &Bitmap) {
+        self.begin(worker, source);
+        if worker.id == 0 {
+            let mut found = queues[1].found();
+            found.push(source);
+            found.flush();
+        }
+        worker.meet();
+        let (mut round, mut len) = (1, 1);
+        while len > 0 {
+            let (now, next) = (&queues[round % 2], &queues[(round + 1) % 2]);
+            let turn = self.rounds.turn(worker, round);
+            let (mut found, mut count) = (next.found(), 0);
+            worker.each(&turn.pieces, len, PIECE, |range| {
+                for item in &now.items()[range] {
+                    let from = item.get();
+                    // Before the distance is read: who lowers it from here on finds it not waiting.
+                    waiting.clear_bit(from.at());
+                    let far = self.distances[from.at()].get();
+                    self.relax(from, far, |to, _| {
+                        if waiting.claim(to.at()) {
+                            found.push(to);
+                            count += 1;
+                        }
+                    });
+                }
+            });
+            found.flush();
+            turn.add(count, 0);
+            worker.meet();
+            (len, _) = self.rounds.sums(round);
+            if worker.id == 0 {
+                now.empty();
+            }
+            worker.meet();
+            round += 1;
+        }
+    }
+}
+
+impl<V: Width> Distances<V> {
+    /// How many vertices were reached, the source among them.
+    pub fn reached(&self) -> usize {
+        self.distances.iter().filter(|&&far| far != V::NONE).count()
+    }
+
+    /// The sum of all distances.
+    pub fn sum(&self) -> u128 {
+        self.distances.iter().filter(|&&far| far != V::NONE).map(|far| far.at() as u128).sum()
+    }
+
+    /// The largest.
+    pub fn most(&self) -> Option<V> {
+        self.distances.iter().copied().filter(|&far| far != V::NONE).max()
+    }
+
+    /// No edge leads to a shorter way, and each vertex that is reached, but the source, has an edge that leads to it by exactly
+    /// its distance. One pass over all edges. Weights are above 0.
+    ///
+    /// # Errors
+    /// What does not hold, and where.
+    pub fn verify(&self, graph: &Graph<V>, source: V) -> std::result::Result<(), String> {
+        let mut confirmed = vec![false; self.distances.len()];
+        if self.distances[source.at()] != V::default() {
+            return Err(format!("the source is {} from itself", self.distances[source.at()]));
+        }
+        confirmed[source.at()] = true;
+        for (v, &far) in self.distances.iter().enumerate() {
+            if far == V::NONE {
+                continue;
+            }
+            for (to, &weight) in graph.out.neighbours(v).iter().zip(graph.out.weights(v)) {
+                let (way, known) = (far.plus(weight), self.distances[to.at()]);
+                if way < known {
+                    return Err(format!("{to} is {way} away by {v}, not {known}"));
+                }
+                confirmed[to.at()] |= way == known && weight > V::default();
+            }
+        }
+        let reached = |v: &usize| self.distances[*v] != V::NONE;
+        match confirmed.iter().enumerate().find(|&(v, confirmed)| reached(&v) && !confirmed) {
+            Some((v, _)) => Err(format!("no edge leads to {v} by {}", self.distances[v])),
+            None => Ok(()),
+        }
+    }
+}

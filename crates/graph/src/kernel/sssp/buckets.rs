@@ -1,0 +1,118 @@
+//! Vertices by how far they are, in steps of one width: those of one thread.
+
+use std::collections::BTreeMap;
+
+use crate::Width;
+
+/// Buckets in a ring: from the one that is worked on, an edge leads no farther than the heaviest weight.
+pub(super) struct Buckets<V> {
+    ring: Vec<Vec<V>>,
+    /// What is farther than the ring reaches; most graphs have none.
+    beyond: BTreeMap<u64, Vec<V>>,
+    width: u64,
+    /// The one that is worked on.
+    now: u64,
+    spare: Vec<V>,
+}
+
+/// Buckets in a ring at most: empty ones are looked at one by one.
+const MOST: u64 = 1 << 12;
+
+impl<V: Width> Buckets<V> {
+    /// Each `width` wide, for edges no heavier than `heaviest`.
+    pub(super) fn new(width: u64, heaviest: u64) -> Self {
+        let len = (heaviest / width + 2).min(MOST).next_power_of_two();
+        let ring = (0..len).map(|_| Vec::new()).collect();
+        Self { ring, beyond: BTreeMap::new(), width, now: 0, spare: Vec::new() }
+    }
+
+    /// The bucket of a distance.
+    #[inline]
+    pub(super) fn of(&self, far: V) -> u64 {
+        far.at() as u64 / self.width
+    }
+
+    #[inline]
+    fn place(&self, bucket: u64) -> usize {
+        #[allow(clippy::cast_possible_truncation)] // masked by the length
+        let place = bucket as usize & (self.ring.len() - 1);
+        place
+    }
+
+    /// Puts a vertex into the bucket of its distance.
+    #[inline]
+    pub(super) fn push(&mut self, vertex: V, far: V) {
+        let bucket = self.of(far);
+        if bucket - self.now < self.ring.len() as u64 {
+            let place = self.place(bucket);
+            self.ring[place].push(vertex);
+        } else {
+            self.beyond.entry(bucket).or_default().push(vertex);
+        }
+    }
+
+    /// The vertices of the bucket that is worked on, if there are some and fewer than `few`.
+    pub(super) fn take_few(&mut self, bucket: u64, few: usize) -> Option<Vec<V>> {
+        let place = self.place(bucket);
+        let spare = std::mem::take(&mut self.spare);
+        let vertices = &mut self.ring[place];
+        if vertices.is_empty() || vertices.len() >= few {
+            self.spare = spare;
+            return None;
+        }
+        Some(std::mem::replace(vertices, spare))
+    }
+
+    /// Room for vertices that is not needed any more.
+    pub(super) fn reuse(&mut self, room: Vec<V>) {
+        self.spare = room;
+    }
+
+    /// The first bucket with a vertex, from `bucket` on; `u64::MAX` for none.
+    pub(super) fn first(&self, bucket: u64) -> u64 {
+        let len = self.ring.len() as u64;
+        let near = (bucket..bucket + len).find(|&bucket| !self.ring[self.place(bucket)].is_empty());
+        let far = self.beyond.first_key_value().map(|(&bucket, _)| bucket);
+        near.into_iter().chain(far).min().unwrap_or(u64::MAX)
+    }
+
+    /// Goes on to that bucket, before which there is nothing, and gives its vertices.
+    pub(super) fn bucket(&mut self, bucket: u64) -> &mut Vec<V> {
+        self.now = bucket;
+        // What the ring reaches now.
+        while let Some(entry) = self.beyond.first_entry() {
+            if *entry.key() - bucket >= self.ring.len() as u64 {
+                break;
+            }
+            let (near, mut vertices) = entry.remove_entry();
+            let place = self.place(near);
+            self.ring[place].append(&mut vertices);
+        }
+        let place = self.place(bucket);
+        &mut self.ring[place]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vertices_come_by_distance_also_from_far_beyond() {
+        let mut buckets = Buckets::<u32>::new(3, u64::from(u32::MAX));
+        let far = [5, 0, 70_000, 4_000_000_000, 8, 70_001, 12_288 * 3, 2];
+        (0..8).zip(far).for_each(|(vertex, far)| buckets.push(vertex, far));
+        let (mut bucket, mut order) = (0, Vec::new());
+        loop {
+            bucket = buckets.first(bucket);
+            if bucket == u64::MAX {
+                break;
+            }
+            let mut vertices = std::mem::take(buckets.bucket(bucket));
+            assert!(vertices.iter().all(|&v| u64::from(far[v as usize]) / 3 == bucket));
+            vertices.sort_unstable();
+            order.extend(vertices);
+        }
+        assert_eq!(order, [1, 7, 0, 4, 6, 2, 5, 3]);
+    }
+}

@@ -1,0 +1,41 @@
+//! An in-memory graph engine whose arrays each have a page policy.
+//!
+//! Graph analytics is the worst case for address translation: what a kernel keeps per vertex is read all over, edge by edge
+//! (Manocha and others, IISWC'22). Here each array is a mapping of its own, with a name and the pages that a [`PagePlan`] gives
+//! it, and tells on which pages it really is.
+//!
+//! ```
+//! use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, Team};
+//!
+//! let source = Kronecker { scale: 10, degree: 8, weighted: false, rng: Rng::Whole, shuffled: true };
+//! let build = Build { directed: false, pages: "edges=thp".parse()?, team: Team::of(2) };
+//! let graph: Graph<u32> = build.graph(&source)?;
+//! assert_eq!(graph.vertices(), 1024);
+//! # Ok::<(), hugepilot_graph::GraphError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod build;
+mod csr;
+mod error;
+mod generate;
+mod hook;
+pub mod kernel;
+mod pages;
+mod reorder;
+pub mod run;
+mod source;
+mod team;
+mod width;
+
+pub use build::Build;
+pub use csr::{Csr, Dropped, Graph};
+pub use error::{GraphError, Result};
+pub use generate::{Grid, Kronecker, Rng, SEED, Uniform};
+pub use hook::{Hook, Listen};
+pub use pages::{Array, PagePlan};
+pub use reorder::{DBG_HALVES, Degree, Order, Renumbering, dbg_group};
+pub use source::{Edge, EdgeList, Source};
+pub use team::{Pieces, Team, Worker};
+pub use width::{Cell, Real, Width};

@@ -1,0 +1,75 @@
+//! A graph under new numbers.
+
+use std::sync::Mutex;
+
+use hugepilot_alloc::{HugeVec, cells};
+
+use super::Renumbering;
+use crate::pages::Array;
+use crate::width::Cell;
+use crate::{Csr, Graph, PagePlan, Result, Team, Width};
+
+/// Vertices in a piece of work.
+const PIECE: usize = 1024;
+
+impl<V: Width> Graph<V> {
+    /// The same graph under new numbers. As much memory again; each edge is read and written once, and each row sorted.
+    ///
+    /// # Errors
+    /// [`GraphError::Memory`](crate::GraphError::Memory).
+    ///
+    /// # Panics
+    /// If the numbers are of another graph.
+    pub fn renumbered(&self, numbers: &Renumbering<V>, pages: &PagePlan, team: Team) -> Result<Self> {
+        assert_eq!(numbers.new.len(), self.vertices(), "a new number for each vertex");
+        let old = numbers.old();
+        let out = [Array::Offsets, Array::Edges, Array::Weights];
+        let into = [Array::InOffsets, Array::InEdges, Array::InWeights];
+        let inverse = self.inverse.as_ref().map(|inverse| rows(inverse, numbers, &old, into, pages, team));
+        Ok(Self {
+            out: rows(&self.out, numbers, &old, out, pages, team)?,
+            inverse: inverse.transpose()?,
+            dropped: self.dropped,
+        })
+    }
+}
+
+fn rows<V: Width>(
+    csr: &Csr<V>,
+    numbers: &Renumbering<V>,
+    old: &[V],
+    [offsets, edges, weights]: [Array; 3],
+    pages: &PagePlan,
+    team: Team,
+) -> Result<Csr<V>> {
+    let vertices = csr.vertices();
+    let mut offsets: HugeVec<V> = pages.zeroed(offsets, vertices + 1)?;
+    for (new, old) in old.iter().enumerate() {
+        offsets[new + 1] = offsets[new] + V::new(csr.degree(old.at()));
+    }
+    let mut edges: HugeVec<V> = pages.zeroed(edges, csr.edges())?;
+    let mut weights: HugeVec<V> = pages.zeroed(weights, csr.weights.len())?;
+    let (to_edges, to_weights) = (cells(&mut edges), cells(&mut weights));
+    // Room for a row, which each thread takes along from piece to piece.
+    let rooms = Mutex::new(Vec::<Vec<(V, V)>>::new());
+    team.each(vertices, PIECE, |range| {
+        let mut row = rooms.lock().ok().and_then(|mut rooms| rooms.pop()).unwrap_or_default();
+        for new in range {
+            let from = old[new].at();
+            let weights = csr.weights(from).iter().copied().chain(std::iter::repeat(V::default()));
+            row.clear();
+            row.extend(csr.neighbours(from).iter().map(|to| numbers.new[to.at()]).zip(weights));
+            row.sort_unstable();
+            for (&(to, weight), i) in row.iter().zip(offsets[new].at()..) {
+                to_edges[i].set(to);
+                if let Some(cell) = to_weights.get(i) {
+                    cell.set(weight);
+                }
+            }
+        }
+        if let Ok(mut rooms) = rooms.lock() {
+            rooms.push(row);
+        }
+    });
+    Ok(Csr { offsets, edges, weights, heaviest: csr.heaviest })
+}

@@ -1,0 +1,131 @@
+//! Orders against their definitions, and graphs under new numbers against the old ones.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Build, Edge, EdgeList, PagePlan};
+
+fn graph(list: &EdgeList, directed: bool) -> Graph<u32> {
+    Build { directed, pages: PagePlan::default(), team: Team::of(2) }.graph(list).unwrap()
+}
+
+const ORDERS: [Order; 6] =
+    [Order::Dbg, Order::HubSort, Order::HubCluster, Order::Sort, Order::Random(3), Order::Rcm];
+
+/// As the papers say it: with a fraction, from the hottest group down.
+fn group_by_fractions(degree: usize, average: f64) -> usize {
+    let bounds = [32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5];
+    bounds.iter().position(|bound| degree as f64 >= bound * average).unwrap_or(7)
+}
+
+/// Stars of all sizes beside each other: their centres have degrees on both sides of every bound, and on it.
+#[test]
+fn groups_begin_with_their_bounds() {
+    let (mut edges, mut next) = (Vec::new(), 0);
+    for size in [1u64, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129] {
+        edges.extend((1..=size).map(|leaf| (next, next + leaf)));
+        next += size + 1;
+    }
+    // An average of exactly 2, so that the bounds are whole numbers.
+    let count = edges.len() as u64;
+    let clique = |from: u64| (0..40).flat_map(move |a| (0..a).map(move |b| (from + a, from + b)));
+    edges.extend(clique(next).take((next + 40 - count).try_into().unwrap()));
+    let graph = graph(&EdgeList::new(next + 40, edges), false);
+    assert_eq!(graph.out.edges(), 2 * graph.vertices());
+    let mut seen = [false; 8];
+    for v in 0..graph.vertices() {
+        let group = dbg_group(&graph.out, v);
+        assert_eq!(group, group_by_fractions(graph.out.degree(v), 2.0), "degree {}", graph.out.degree(v));
+        seen[group] = true;
+    }
+    assert!(seen[..7].iter().all(|&seen| seen), "{seen:?}");
+}
+
+fn check_order(graph: &Graph<u32>, order: Order, new: &[u32]) {
+    let rows = &graph.out;
+    let average = rows.edges() as f64 / rows.vertices() as f64;
+    let key = |v: usize| {
+        let degree = rows.degree(v);
+        let hub = degree as f64 > average;
+        match order {
+            Order::Dbg if rows.edges() == 0 => 7,
+            Order::Dbg => group_by_fractions(degree, average),
+            Order::Sort => usize::MAX - degree,
+            Order::HubSort if hub => usize::MAX - 1 - degree,
+            Order::HubCluster if hub => 0,
+            Order::HubSort | Order::HubCluster => usize::MAX,
+            Order::Random(_) | Order::Rcm => unreachable!(),
+        }
+    };
+    let mut expected: Vec<usize> = (0..rows.vertices()).collect();
+    expected.sort_by_key(|&v| (key(v), v));
+    for (number, v) in expected.into_iter().enumerate() {
+        assert_eq!(new[v] as usize, number, "{order}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn new_numbers_are_one_to_one_and_keep_the_graph(
+        vertices in 1u64..60,
+        ends in prop::collection::vec((any::<u64>(), any::<u64>(), 1u64..9), 0..300),
+        directed: bool,
+        threads in 1usize..4,
+    ) {
+        // Squared, so that some vertices have many edges.
+        let edge = |(from, to, weight)| Edge { from: from % vertices * (from % 7) / 7, to: to % vertices, weight };
+        let list = EdgeList { vertices, edges: ends.into_iter().map(edge).collect(), weighted: true };
+        let graph = graph(&list, directed);
+        for order in ORDERS {
+            let numbers = Renumbering::of(&graph, order, Degree::Out, Team::of(threads));
+            prop_assert_eq!(&Renumbering::from_new(numbers.new.clone()).unwrap(), &numbers);
+            if !matches!(order, Order::Random(_) | Order::Rcm) {
+                check_order(&graph, order, &numbers.new);
+            }
+            let other = graph.renumbered(&numbers, &PagePlan::default(), Team::of(threads)).unwrap();
+            prop_assert_eq!(other.is_directed(), directed);
+            for (before, after) in [(&graph.out, &other.out), (graph.incoming(), other.incoming())] {
+                for v in 0..graph.vertices() {
+                    let new = |v: &u32| numbers.new[*v as usize];
+                    let mut row: Vec<_> = before.neighbours(v).iter().map(new).zip(before.weights(v)).collect();
+                    row.sort_unstable();
+                    let at = numbers.new[v] as usize;
+                    let found: Vec<_> = after.neighbours(at).iter().copied().zip(after.weights(at)).collect();
+                    prop_assert_eq!(&row, &found);
+                }
+            }
+        }
+    }
+}
+
+/// A shuffled grid has its narrow band again.
+#[test]
+fn reverse_cuthill_mckee_puts_neighbours_together() {
+    let grid = crate::Grid { rows: 20, columns: 30, weighted: false };
+    let build = Build { directed: false, pages: PagePlan::default(), team: Team::of(2) };
+    let grid: Graph<u32> = build.graph(&grid).unwrap();
+    let shuffled = Renumbering::of(&grid, Order::Random(5), Degree::Out, Team::of(1));
+    let shuffled = grid.renumbered(&shuffled, &PagePlan::default(), Team::of(1)).unwrap();
+    let band = |graph: &Graph<u32>| {
+        let apart = |v: usize| graph.out.neighbours(v).iter().map(move |&to| (to as usize).abs_diff(v));
+        (0..graph.vertices()).flat_map(apart).max().unwrap()
+    };
+    let ordered = Renumbering::of(&shuffled, Order::Rcm, Degree::Out, Team::of(1));
+    let ordered = shuffled.renumbered(&ordered, &PagePlan::default(), Team::of(1)).unwrap();
+    assert!(band(&shuffled) > 300 && band(&ordered) <= 40, "{} to {}", band(&shuffled), band(&ordered));
+}
+
+#[test]
+fn orders_read_back_what_they_print_and_wrong_ones_are_named() {
+    for order in ORDERS {
+        assert_eq!(order.to_string().parse::<Order>().unwrap(), order);
+    }
+    assert_eq!("random".parse::<Order>().unwrap(), Order::Random(1));
+    for wrong in ["", "degree", "random:", "random:x", "DBG"] {
+        assert!(wrong.parse::<Order>().unwrap_err().to_string().contains("dbg"), "{wrong}");
+    }
+    assert!(Renumbering::from_new(vec![0u32, 2, 2]).is_err());
+    assert!(Renumbering::from_new(vec![0u32, 3, 1]).is_err());
+}

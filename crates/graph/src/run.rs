@@ -1,0 +1,227 @@
+//! A kernel on a graph, once or several times, as a report.
+
+mod facts;
+mod kernels;
+
+use std::time::Instant;
+
+use hugepilot_record::graph::{ArrayPages, GraphReport, Phases, SCHEMA, Trial};
+
+pub use self::facts::facts;
+pub use self::kernels::Kernel;
+use crate::kernel::{Held, Setup, Spent};
+use crate::{
+    Array, Build, Csr, Degree, Graph, GraphError, Order, PagePlan, Renumbering, Result, Source, Team, Width,
+};
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What the source is called in the report.
+    pub name: String,
+    /// Whether edges keep their direction.
+    pub directed: bool,
+    /// The pages of every array.
+    pub pages: PagePlan,
+    /// As it was written.
+    pub pages_text: String,
+    /// Who works.
+    pub team: Team,
+    /// New numbers, if any.
+    pub order: Option<(Order, Degree)>,
+    /// What to compute, if anything.
+    pub kernel: Option<Kernel>,
+    /// How often.
+    pub trials: usize,
+    /// Where it begins.
+    pub start: Start,
+    /// Whether each result is verified.
+    pub verify: bool,
+}
+
+/// Where a kernel begins that begins somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At this vertex, by its number in the source.
+    At(u64),
+    /// At the one with most edges, the first of these.
+    MaxDegree,
+    /// In each trial at another one that has edges, by this seed.
+    Random(u64),
+}
+
+/// A graph, and what it was made of.
+#[derive(Debug)]
+pub struct Ready<V: Width> {
+    /// Under the new numbers, if there are some.
+    pub graph: Graph<V>,
+    /// The new numbers.
+    pub numbers: Option<Renumbering<V>>,
+    /// So far: all but the kernel.
+    pub report: GraphReport,
+}
+
+impl Job {
+    /// Builds the graph of a source.
+    ///
+    /// # Errors
+    /// As for [`Build::graph`].
+    pub fn build<V: Width>(&self, source: &impl Source) -> Result<Ready<V>> {
+        let build = Build { directed: self.directed, pages: self.pages, team: self.team };
+        let began = Instant::now();
+        let graph = build.graph::<V>(source)?;
+        let phases = Phases { build_seconds: began.elapsed().as_secs_f64(), ..Phases::default() };
+        self.ready(graph, phases)
+    }
+
+    /// Takes a graph that is there, numbers it anew if that was asked for, and looks at it.
+    ///
+    /// # Errors
+    /// [`GraphError::Memory`].
+    pub fn ready<V: Width>(&self, graph: Graph<V>, mut phases: Phases) -> Result<Ready<V>> {
+        let facts = facts(&graph, self.team);
+        let (mut graph, mut numbers) = (graph, None);
+        if let Some((order, degree)) = self.order {
+            let began = Instant::now();
+            let new = Renumbering::of(&graph, order, degree, self.team);
+            graph = graph.renumbered(&new, &self.pages, self.team)?;
+            numbers = Some(new);
+            phases.reorder_seconds = Some(began.elapsed().as_secs_f64());
+        }
+        let report = GraphReport {
+            schema: SCHEMA.to_owned(),
+            source: self.name.clone(),
+            graph: facts,
+            width_bits: 8 * u32::try_from(size_of::<V>()).unwrap_or(0),
+            threads: self.team.threads(),
+            pages: self.pages_text.clone(),
+            order: self.order.map(|(order, _)| order.to_string()),
+            phases,
+            arrays: arrays(&graph.held()?),
+            ..GraphReport::default()
+        };
+        Ok(Ready { graph, numbers, report })
+    }
+}
+
+impl<V: Width> Ready<V> {
+    /// Runs the kernel of `job`, `heard` after each trial.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn run(mut self, job: &Job, mut heard: impl FnMut(&Trial)) -> Result<GraphReport> {
+        let Some(kernel) = &job.kernel else { return Ok(self.report) };
+        let (setup, mut spent) = (Setup::new(job.pages, job.team), Vec::<Spent>::new());
+        self.report.kernel = Some(kernel.name().to_owned());
+        let mut starts = Starts::new(job.start);
+        for _ in 0..job.trials.max(1) {
+            let start = if kernel.starts() { Some(starts.next(&self)?) } else { None };
+            let ran = kernel.run(&self, start, &setup, job.verify)?;
+            let seconds = (ran.spent.allocate + ran.spent.first_touch + ran.spent.kernel).as_secs_f64();
+            let source = start.map(|start| self.old(start).at() as u64);
+            let trial = Trial { source, seconds };
+            heard(&trial);
+            self.report.trials.push(trial);
+            self.report.result = Some(ran.result);
+            if let Some(verdict) = ran.verdict {
+                // One that did not hold is not forgotten over those that do.
+                self.report.verified = Some(self.report.verified.unwrap_or(true) && verdict.is_ok());
+                self.report.wrong = self.report.wrong.take().or(verdict.err());
+            }
+            spent.push(ran.spent);
+        }
+        let median = |of: fn(&Spent) -> std::time::Duration| {
+            let mut all: Vec<f64> = spent.iter().map(|spent| of(spent).as_secs_f64()).collect();
+            all.sort_by(f64::total_cmp);
+            Some(all[all.len() / 2])
+        };
+        self.report.phases.allocate_seconds = median(|spent| spent.allocate);
+        self.report.phases.first_touch_seconds = median(|spent| spent.first_touch);
+        self.report.phases.kernel_seconds = median(|spent| spent.kernel);
+        let mut held = self.graph.held()?;
+        held.extend(spent.pop().map(|spent| spent.arrays).unwrap_or_default());
+        self.report.arrays = arrays(&held);
+        Ok(self.report)
+    }
+
+    /// The number that a vertex has in the source.
+    fn old(&self, vertex: V) -> V {
+        let Some(numbers) = &self.numbers else { return vertex };
+        numbers.new.iter().position(|&new| new == vertex).map_or(vertex, V::new)
+    }
+
+    /// The number here of a vertex of the source.
+    fn numbered(&self, vertex: V) -> V {
+        self.numbers.as_ref().map_or(vertex, |numbers| numbers.new[vertex.at()])
+    }
+}
+
+/// Vertices to begin at, one after the other.
+struct Starts {
+    start: Start,
+    drawn: u64,
+}
+
+impl Starts {
+    fn new(start: Start) -> Self {
+        Self { start, drawn: 0 }
+    }
+
+    /// The same vertices of the source, whatever their numbers are here.
+    #[allow(clippy::cast_possible_truncation)] // below the number of vertices
+    fn next<V: Width>(&mut self, ready: &Ready<V>) -> Result<V> {
+        let vertices = ready.graph.vertices() as u64;
+        let degree = |v: u64| ready.graph.out.degree(ready.numbered(V::new(v as usize)).at());
+        let found = match self.start {
+            Start::At(id) if id >= vertices => return Err(GraphError::Vertex { id, vertices }),
+            Start::At(id) => id,
+            Start::MaxDegree => (0..vertices).rev().max_by_key(|&v| degree(v)).unwrap_or(0),
+            Start::Random(_) if ready.graph.out.edges() == 0 => 0,
+            Start::Random(seed) => loop {
+                // SplitMix64 (Steele and others, 2014), and the high bits of a product for a number below `vertices`.
+                self.drawn += 1;
+                let mut mixed = seed.wrapping_add(self.drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+                mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+                mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+                let drawn = (u128::from(mixed ^ (mixed >> 31)) * u128::from(vertices)) >> 64;
+                if degree(drawn as u64) > 0 {
+                    break drawn as u64;
+                }
+            },
+        };
+        Ok(ready.numbered(V::new(found as usize)))
+    }
+}
+
+/// By array, those of one name together.
+fn arrays(held: &[Held]) -> Vec<ArrayPages> {
+    let one = |array: Array| {
+        let of = held.iter().filter(|held| held.array == array);
+        let got = of.map(|held| held.got).reduce(|a, b| a + b)?;
+        let bytes = got.resident() + got.zero + got.swapped + got.untouched;
+        let pages = ArrayPages { name: array.name().to_owned(), bytes, huge_bytes: got.huge() };
+        (bytes.get() > 0).then_some(pages)
+    };
+    Array::ALL.into_iter().filter_map(one).collect()
+}
+
+impl<V: Width> Graph<V> {
+    /// On which pages its arrays are.
+    ///
+    /// # Errors
+    /// [`GraphError::Memory`] where the page map cannot be read.
+    pub fn held(&self) -> Result<Vec<Held>> {
+        let mut held = Vec::new();
+        let mut look = |csr: &Csr<V>, [offsets, edges, weights]: [Array; 3]| -> Result<()> {
+            held.push(Held::look(offsets, &csr.offsets)?);
+            held.push(Held::look(edges, &csr.edges)?);
+            held.push(Held::look(weights, &csr.weights)?);
+            Ok(())
+        };
+        look(&self.out, [Array::Offsets, Array::Edges, Array::Weights])?;
+        if let Some(inverse) = &self.inverse {
+            look(inverse, [Array::InOffsets, Array::InEdges, Array::InWeights])?;
+        }
+        Ok(held)
+    }
+}

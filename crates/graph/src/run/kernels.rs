@@ -1,0 +1,149 @@
+//! Kernels by their names, and what they found as a record.
+
+use std::time::Instant;
+
+use hugepilot_record::graph::{KernelResult, Ranked};
+
+use super::Ready;
+use crate::kernel::{
+    Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, betweenness, bfs, components, diameter,
+    pagerank, sssp, triangles,
+};
+use crate::{Result, Width};
+
+/// A kernel with what it is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kernel {
+    /// Breadth-first search.
+    Bfs(Direction),
+    /// Shortest ways.
+    Sssp(Stepping),
+    /// `PageRank`.
+    PageRank(Iterations),
+    /// Connected components.
+    Components(Joining),
+    /// Betweenness from one source.
+    Betweenness,
+    /// The longest shortest way.
+    Diameter(Looking),
+    /// Triangles.
+    Triangles,
+}
+
+/// One run.
+pub(super) struct Ran {
+    pub(super) result: KernelResult,
+    pub(super) spent: Spent,
+    /// Whether it held, and what did not; `None` where it was not asked or cannot be.
+    pub(super) verdict: Option<std::result::Result<(), String>>,
+}
+
+/// The highest ones that are told.
+const TOP: usize = 10;
+
+impl Kernel {
+    /// As on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Bfs(_) => "bfs",
+            Self::Sssp(_) => "sssp",
+            Self::PageRank(_) => "pr",
+            Self::Components(_) => "cc",
+            Self::Betweenness => "bc",
+            Self::Diameter(_) => "diameter",
+            Self::Triangles => "tc",
+        }
+    }
+
+    /// Whether edges must have weights.
+    pub fn needs_weights(&self) -> bool {
+        matches!(self, Self::Sssp(_))
+    }
+
+    /// Whether it begins at a vertex.
+    pub(super) fn starts(&self) -> bool {
+        matches!(self, Self::Bfs(_) | Self::Sssp(_) | Self::Betweenness | Self::Diameter(_))
+    }
+
+    /// Once, from `start`.
+    pub(super) fn run<V: Width>(
+        &self,
+        ready: &Ready<V>,
+        start: Option<V>,
+        setup: &Setup,
+        verify: bool,
+    ) -> Result<Ran> {
+        let (graph, start) = (&ready.graph, start.unwrap_or_default());
+        Ok(match *self {
+            Self::Bfs(direction) => {
+                let found = bfs(graph, start, direction, setup)?;
+                let level_sizes = found.levels.iter().map(|&size| size as u64).collect();
+                let result = KernelResult::Bfs { reached: found.reached() as u64, level_sizes };
+                Ran { result, verdict: verify.then(|| found.verify(graph, start)), spent: found.spent }
+            }
+            Self::Sssp(stepping) => {
+                let found = sssp(graph, start, stepping, setup)?;
+                let result = KernelResult::Sssp {
+                    reached: found.reached() as u64,
+                    distance_sum: found.sum(),
+                    distance_max: found.most().map_or(0, |far| far.at() as u64),
+                };
+                Ran { result, verdict: verify.then(|| found.verify(graph, start)), spent: found.spent }
+            }
+            Self::PageRank(iterations) => {
+                let found = pagerank(graph, iterations, setup)?;
+                let result = KernelResult::Pr {
+                    sum: (0..graph.vertices()).map(|v| found.rank(v)).sum(),
+                    top: top(ready, |v| found.rank(v)),
+                    iterations: found.iterations as u64,
+                    residual: found.residual,
+                };
+                Ran { result, verdict: verify.then(|| found.verify(graph, iterations)), spent: found.spent }
+            }
+            Self::Components(joining) => {
+                let found = components(graph, joining, setup)?;
+                let result =
+                    KernelResult::Cc { components: found.count() as u64, largest: found.largest() as u64 };
+                Ran { result, verdict: verify.then(|| found.verify(graph)), spent: found.spent }
+            }
+            Self::Betweenness => {
+                let found = betweenness(graph, &[start], setup)?;
+                let result = KernelResult::Bc { top: top(ready, |v| found.score(v)) };
+                Ran { result, verdict: verify.then(|| found.verify(graph, &[start])), spent: found.spent }
+            }
+            Self::Diameter(looking) => {
+                let (found, spent) = timed(|| diameter(graph, start, looking, setup))?;
+                let result = KernelResult::Diameter { lower_bound: found.lower_bound as u64 };
+                Ran { result, verdict: None, spent }
+            }
+            Self::Triangles => {
+                let (triangles, spent) = timed(|| triangles(graph, setup))?;
+                Ran { result: KernelResult::Tc { triangles }, verdict: None, spent }
+            }
+        })
+    }
+}
+
+/// A kernel that tells no phases apart.
+fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Spent)> {
+    let began = Instant::now();
+    let found = work()?;
+    Ok((found, Spent { kernel: began.elapsed(), ..Spent::default() }))
+}
+
+/// The vertices with the highest values, by their numbers in the source; of equals, those with the lowest.
+fn top<V: Width>(ready: &Ready<V>, value: impl Fn(usize) -> f64) -> Vec<Ranked> {
+    let old = ready.numbers.as_ref().map(super::Renumbering::old);
+    let name = |v: usize| old.as_ref().map_or(v, |old| old[v].at()) as u64;
+    let mut best: Vec<Ranked> = Vec::with_capacity(TOP + 1);
+    for v in 0..ready.graph.vertices() {
+        let one = Ranked { vertex: name(v), value: value(v) };
+        let before = |other: &Ranked| (other.value, one.vertex) > (one.value, other.vertex);
+        let place = best.partition_point(before);
+        if place < TOP {
+            best.insert(place, one);
+            best.truncate(TOP);
+        }
+    }
+    best
+}

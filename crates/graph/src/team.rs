@@ -1,0 +1,187 @@
+//! Threads that go through the rounds of a kernel together.
+//!
+//! They are started once per kernel (30 µs each), and meet at barriers between its rounds: breadth-first search on a road
+//! network has thousands of rounds, each shorter than the start of a thread.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
+use std::thread;
+
+/// How many threads work together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Team(NonZeroUsize);
+
+/// One of them, while they work.
+#[derive(Clone, Copy, Debug)]
+pub struct Worker<'a> {
+    /// Which one, from 0 on.
+    pub id: usize,
+    /// Of how many.
+    pub of: usize,
+    barrier: &'a Barrier,
+}
+
+#[derive(Debug, Default)]
+struct Barrier {
+    arrived: AtomicUsize,
+    round: AtomicUsize,
+    /// One that panicked will never come.
+    broken: AtomicBool,
+}
+
+/// Tells the others when its worker panics.
+struct Breaks<'a>(&'a Barrier);
+
+impl Drop for Breaks<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.broken.store(true, Relaxed);
+        }
+    }
+}
+
+/// Work given out piece by piece to whoever comes.
+#[derive(Debug, Default)]
+#[repr(align(64))] // written by all threads, so alone on its line
+pub struct Pieces(AtomicUsize);
+
+impl Team {
+    /// `threads` of them, at least one.
+    pub fn of(threads: usize) -> Self {
+        Self(NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN))
+    }
+
+    /// One for each processor that this process may use.
+    pub fn all() -> Self {
+        Self(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+    }
+
+    /// How many.
+    pub fn threads(self) -> usize {
+        self.0.get()
+    }
+
+    /// Has each do `work`, and gives what they return, in the order of their numbers. The caller is number 0.
+    ///
+    /// # Panics
+    /// If one does; then the others do so where they wait for it.
+    pub fn run<T: Send>(self, work: impl Fn(Worker) -> T + Sync) -> Vec<T> {
+        let (of, barrier) = (self.threads(), &Barrier::default());
+        let work = &|id| {
+            let _breaks = Breaks(barrier);
+            work(Worker { id, of, barrier })
+        };
+        thread::scope(|scope| {
+            let others: Vec<_> = (1..of).map(|id| scope.spawn(move || work(id))).collect();
+            let mut all = vec![work(0)];
+            all.extend(others.into_iter().map(|other| other.join().expect("a worker panicked")));
+            all
+        })
+    }
+
+    /// Does `work` for all pieces of `0..len` that are `size` long, in any order.
+    pub fn each(self, len: usize, size: usize, work: impl Fn(Range<usize>) + Sync) {
+        let pieces = Pieces::default();
+        let threads = self.threads().min(len.div_ceil(size));
+        Self::of(threads).run(|worker| worker.each(&pieces, len, size, &work));
+    }
+}
+
+impl Worker<'_> {
+    /// Waits for all others; what any of them wrote before, each sees afterwards.
+    pub fn meet(&self) {
+        let round = self.barrier.round.load(Relaxed);
+        if self.barrier.arrived.fetch_add(1, AcqRel) + 1 == self.of {
+            self.barrier.arrived.store(0, Relaxed);
+            self.barrier.round.store(round.wrapping_add(1), Release);
+            return;
+        }
+        /// About 20 µs, longer than a round with little in it.
+        const SPINS: u32 = 400;
+        let mut spins = 0;
+        while self.barrier.round.load(Relaxed) == round {
+            if spins < SPINS {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                assert!(!self.barrier.broken.load(Relaxed), "another worker panicked");
+                thread::yield_now();
+            }
+        }
+        fence(Acquire);
+    }
+
+    /// Does `work` for those pieces of `0..len` that no other worker does.
+    pub fn each(&self, pieces: &Pieces, len: usize, size: usize, mut work: impl FnMut(Range<usize>)) {
+        loop {
+            let start = pieces.0.fetch_add(size, Relaxed);
+            if start >= len {
+                return;
+            }
+            work(start..(start + size).min(len));
+        }
+    }
+
+    /// This worker's part of `0..len`: the parts follow each other in the order of the workers.
+    pub fn part(&self, len: usize) -> Range<usize> {
+        let at = |id: usize| len / self.of * id + len % self.of * id / self.of;
+        at(self.id)..at(self.id + 1)
+    }
+}
+
+impl Pieces {
+    /// All pieces are to be done again. For one worker, between two barriers.
+    pub fn again(&self) {
+        self.0.store(0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn after_a_barrier_each_sees_what_all_wrote() {
+        let team = Team::of(4);
+        let seen: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
+        team.run(|worker| {
+            for round in 1..200 {
+                seen[worker.id].store(round, Relaxed);
+                worker.meet();
+                assert!(seen.iter().all(|other| other.load(Relaxed) == round));
+                worker.meet();
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "panicked")]
+    fn who_waits_for_one_that_panicked_panics() {
+        Team::of(3).run(|worker| {
+            assert!(worker.id != 1);
+            worker.meet();
+        });
+    }
+
+    #[test]
+    fn pieces_and_parts_cover_all_once() {
+        for (len, size, threads) in [(0, 1, 3), (1, 7, 2), (1000, 7, 3), (64, 64, 4)] {
+            let done: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(0)).collect();
+            Team::of(threads).each(len, size, |range| {
+                range.for_each(|i| {
+                    done[i].fetch_add(1, Relaxed);
+                });
+            });
+            Team::of(threads).run(|worker| {
+                worker.part(len).for_each(|i| {
+                    done[i].fetch_add(1, Relaxed);
+                });
+            });
+            assert!(done.iter().all(|times| times.load(Relaxed) == 2));
+        }
+    }
+}

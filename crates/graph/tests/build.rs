@@ -1,0 +1,158 @@
+//! Graphs against the plainest way to build them, and against edge counts that the GAP benchmark suite prints.
+
+use std::collections::BTreeMap;
+
+use hugepilot_graph::{
+    Build, Csr, Edge, EdgeList, Graph, GraphError, Grid, Kronecker, PagePlan, Rng, Source, Team, Uniform,
+    Width,
+};
+use proptest::prelude::*;
+
+fn build(directed: bool, threads: usize) -> Build {
+    Build { directed, pages: PagePlan::default(), team: Team::of(threads) }
+}
+
+/// Each row as a map from neighbour to weight.
+type Rows = Vec<BTreeMap<u64, u64>>;
+
+fn plainly(list: &EdgeList, directed: bool) -> (Rows, Rows, u64) {
+    let count = usize::try_from(list.vertices).unwrap();
+    let (mut out, mut into, mut loops) = (vec![BTreeMap::new(); count], vec![BTreeMap::new(); count], 0);
+    let put = |rows: &mut Rows, from: u64, to: u64, weight: u64| {
+        let known = rows[usize::try_from(from).unwrap()].entry(to).or_insert(weight);
+        *known = (*known).min(weight);
+    };
+    for &Edge { from, to, weight } in &list.edges {
+        if from == to {
+            loops += 1;
+            continue;
+        }
+        put(&mut out, from, to, weight);
+        put(&mut into, to, from, weight);
+        if !directed {
+            put(&mut out, to, from, weight);
+            put(&mut into, from, to, weight);
+        }
+    }
+    (out, into, loops)
+}
+
+fn rows<V: Width>(csr: &Csr<V>) -> Rows {
+    let row = |v| {
+        let weights = csr.weights(v);
+        let pairs = csr.neighbours(v).iter().enumerate();
+        let row: BTreeMap<u64, u64> = pairs
+            .map(|(i, to)| (to.at() as u64, weights.get(i).map_or(0, |weight| weight.at() as u64)))
+            .collect();
+        assert_eq!(row.len(), csr.degree(v), "a neighbour of {v} came twice");
+        assert!(csr.neighbours(v).is_sorted());
+        row
+    };
+    (0..csr.vertices()).map(row).collect()
+}
+
+fn check<V: Width>(list: &EdgeList, directed: bool, threads: usize) {
+    let graph: Graph<V> = build(directed, threads).graph(list).unwrap();
+    let (out, into, loops) = plainly(list, directed);
+    assert_eq!(rows(&graph.out), out);
+    assert_eq!(rows(graph.incoming()), into);
+    assert_eq!(graph.dropped.self_loops, loops);
+    let given = (list.edges.len() as u64 - loops) * if directed { 1 } else { 2 };
+    assert_eq!(graph.dropped.duplicates, given - graph.out.edges() as u64);
+}
+
+proptest! {
+    #[test]
+    fn rows_are_those_of_the_plainest_way(
+        vertices in 1u64..40,
+        ends in prop::collection::vec((any::<u64>(), any::<u64>(), 1u64..9), 0..200),
+        directed: bool,
+        weighted: bool,
+        threads in 1usize..4,
+    ) {
+        let edge = |(from, to, weight)| Edge { from: from % vertices, to: to % vertices, weight: if weighted { weight } else { 0 } };
+        let list = EdgeList { vertices, edges: ends.into_iter().map(edge).collect(), weighted };
+        check::<u32>(&list, directed, threads);
+        check::<u64>(&list, directed, threads);
+    }
+}
+
+/// More than one piece of rows, so that they are moved together; one row longer than a piece.
+#[test]
+fn many_duplicates_in_several_pieces() {
+    let hub = (0..300_000u64).map(|i| (7, i % 999 * 301));
+    let others = (0..900_000u64).map(|i| (i % 300_000, i % 77_777));
+    let list = EdgeList::new(300_700, hub.chain(others));
+    check::<u32>(&list, true, 3);
+    check::<u32>(&list, false, 2);
+}
+
+#[test]
+fn edges_to_nowhere_and_numbers_too_wide_are_refused() {
+    let list = EdgeList::new(3, [(0, 1), (2, 9), (1, 3)]);
+    let error = build(true, 2).graph::<u32>(&list).unwrap_err();
+    assert!(matches!(error, GraphError::Vertex { id: 9, vertices: 3 }), "{error}");
+    let wide = EdgeList { vertices: 1 << 32, edges: Vec::new(), weighted: false };
+    let error = build(true, 2).graph::<u32>(&wide).unwrap_err();
+    assert!(error.to_string().contains("--width 64"), "{error}");
+}
+
+#[test]
+fn no_edges_and_one_vertex() {
+    for directed in [false, true] {
+        let graph: Graph<u32> = build(directed, 2).graph(&EdgeList::new(1, [(0, 0)])).unwrap();
+        assert_eq!((graph.vertices(), graph.edges(), graph.dropped.self_loops), (1, 0, 1));
+    }
+}
+
+/// What `bfs -g SCALE` and `bfs -u SCALE` of the GAP benchmark suite (revision b5e3e19) print as "undirected edges".
+#[test]
+fn as_many_edges_as_the_gap_benchmark_suite() {
+    for (scale, edges) in [(10, 10_496), (12, 48_386), (14, 212_930), (16, 909_646)] {
+        for shuffled in [false, true] {
+            let source = Kronecker { scale, degree: 16, weighted: false, rng: Rng::Whole, shuffled };
+            let graph: Graph<u32> = build(false, 2).graph(&source).unwrap();
+            assert_eq!(graph.edges(), edges, "Kronecker, scale {scale}");
+        }
+    }
+    for (scale, edges) in [(10, 16_125), (14, 261_860), (16, 1_048_276)] {
+        let source = Uniform { scale, degree: 16, weighted: false };
+        let graph: Graph<u32> = build(false, 2).graph(&source).unwrap();
+        assert_eq!(graph.edges(), edges, "uniform, scale {scale}");
+    }
+}
+
+/// Numbers with a fraction give the same graph at small scales, and another from scale 16 on.
+#[test]
+fn the_older_random_numbers_differ_little() {
+    let edges = |scale, rng| {
+        let source = Kronecker { scale, degree: 16, weighted: false, rng, shuffled: false };
+        let graph: Graph<u32> = build(false, 2).graph(&source).unwrap();
+        graph.edges()
+    };
+    assert_eq!(edges(14, Rng::Whole), edges(14, Rng::Float));
+    assert_eq!(edges(16, Rng::Whole).abs_diff(edges(16, Rng::Float)), 1);
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let source = Kronecker { scale: 12, degree: 16, weighted: true, rng: Rng::Whole, shuffled: true };
+    let one: Graph<u32> = build(true, 1).graph(&source).unwrap();
+    let four: Graph<u32> = build(true, 4).graph(&source).unwrap();
+    assert_eq!(rows(&one.out), rows(&four.out));
+    assert_eq!(rows(one.incoming()), rows(four.incoming()));
+}
+
+#[test]
+fn a_grid_has_its_roads() {
+    let source = Grid { rows: 3, columns: 4, weighted: true };
+    let graph: Graph<u32> = build(false, 2).graph(&source).unwrap();
+    assert_eq!((graph.vertices(), graph.edges() as u64), (12, source.edges()));
+    assert_eq!(graph.out.neighbours(5), [1, 4, 6, 9]);
+    assert_eq!(graph.out.neighbours(0), [1, 4]);
+    let there = graph.out.weights(5)[2];
+    let back = graph.out.weights(6)[graph.out.neighbours(6).iter().position(|&v| v == 5).unwrap()];
+    assert_eq!(there, back);
+    let line: Graph<u32> = build(false, 1).graph(&Grid { rows: 1, columns: 5, weighted: false }).unwrap();
+    assert_eq!(line.edges(), 4);
+}
