@@ -30,6 +30,8 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
     };
     if let Some(alone) = best.and_then(|(mode, ratio)| allocator_alone(&report.modes, mode, ratio)) {
         text.push_str(&alone);
+    } else if let Some(control) = best.and_then(|(mode, _)| mode.mode.without_huge_pages()).filter(|_| pays) {
+        text.push_str(&format!(" How much of that is its allocator's is not known without {control}."));
     }
     text.push_str(&broken(&report.modes, base));
     text.push_str(&rule_of_thumb(report, base));
@@ -74,7 +76,7 @@ fn confirmed(
             ),
         );
     }
-    let what = if is_the_pages_doing(&report.modes, best, looked) { "Huge pages pay" } else { "It pays" };
+    let what = what_pays(&report.modes, best, looked);
     (true, format!("{what}: {name}, the best, was run again to be sure, and {again}, {faster}."))
 }
 
@@ -138,7 +140,7 @@ fn measured(report: &CompareReport, base: &ModeReport, best: Option<(&ModeReport
         return (false, format!("With {name} it is {range}, but that is too little to say that it pays."));
     }
     if is_faster(ratio) {
-        return (true, format!("Huge pages pay: with {name} it is {range}."));
+        return (true, format!("{}: with {name} it is {range}.", what_pays(&report.modes, mode, ratio)));
     }
     (false, no_gain(report, name, ratio, &range))
 }
@@ -184,9 +186,14 @@ fn without_huge_pages<'a>(
     Some((plain, ratio.median / plain.speedup_over_base?.median))
 }
 
-/// Whether what was gained is more than what the allocator gains without huge pages, as far as that is known.
-fn is_the_pages_doing(modes: &[ModeReport], best: &ModeReport, ratio: Ratio) -> bool {
-    without_huge_pages(modes, best, ratio).is_none_or(|(_, pages)| pages >= MIN_GAIN)
+/// Huge pages, where there is no other allocator, or what was gained is more than what it gains without them.
+fn what_pays(modes: &[ModeReport], best: &ModeReport, ratio: Ratio) -> &'static str {
+    let pages = without_huge_pages(modes, best, ratio).map(|(_, pages)| pages);
+    match pages {
+        Some(pages) if pages >= MIN_GAIN => "Huge pages pay",
+        None if best.mode.without_huge_pages().is_none() => "Huge pages pay",
+        _ => "It pays",
+    }
 }
 
 fn rule_of_thumb(report: &CompareReport, base: &ModeReport) -> String {

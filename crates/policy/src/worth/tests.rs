@@ -81,6 +81,20 @@ fn an_allocator_that_is_faster_without_huge_pages_is_no_gain_of_theirs() {
     }
 }
 
+#[test]
+fn a_gain_that_may_be_the_allocators_is_not_called_that_of_huge_pages() {
+    for (best, control) in [(Mode::Ours, "ours-base"), (Mode::Mimalloc2m, "mimalloc")] {
+        let modes = [mode(best, HUGE, (2.5, 2.8, 3.6)), mode(Mode::Thp, HUGE, (0.9, 1.0, 1.1))];
+        for report in [report(&modes[..1]), again(&modes, best)] {
+            let (pays, text) = verdict(&report);
+            let unknown = format!("its allocator's is not known without {control}.");
+            assert!(pays && text.starts_with("It pays: ") && text.contains(&unknown), "{text}");
+        }
+    }
+    let text = verdict(&report(&[mode(Mode::Ours, HUGE, (0.9, 1.0, 1.1))])).1;
+    assert!(!text.contains("not known without"), "{text}");
+}
+
 /// With further rounds of that mode, as the first ones.
 fn again(others: &[ModeReport], best: Mode) -> CompareReport {
     let ratio = others.iter().find(|mode| mode.mode == best).unwrap().speedup_over_base;
