@@ -79,7 +79,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         args.pages
     );
     // A pool that a killed run had raised is no matter of a mode without one.
-    if args.pages.uses_pool().is_some() {
+    if args.pages.needs_pool().is_some() || args.pool.is_some() {
         recover::pending();
     }
     // Before any thread is started, so that they come to nobody else.

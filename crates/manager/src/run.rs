@@ -19,6 +19,7 @@ use hugepilot_kernel::{
     was_ignored,
 };
 use hugepilot_policy::{effect, pool_warning};
+use hugepilot_record::Pid;
 use hugepilot_record::run::{Ending, Mode, Run, RunReport, SCHEMA};
 use hugepilot_units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -145,7 +146,7 @@ fn watched(
     let begun = Instant::now();
     child.release().map_err(cannot)?;
     let promoter = setup.promote.then(Promoter::new);
-    let mut following = Following { child, pidfd, watch, promoter, control, asked: None, resumed: false };
+    let mut following = Following { child, pidfd, watch, promoter, control, asked: None, keeper: None };
     let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let mut obstacles = setup.obstacles.clone();
@@ -179,8 +180,8 @@ struct Following<'a> {
     control: Control<'a>,
     /// When it was asked to stop.
     asked: Option<Instant>,
-    /// Whether we were stopped with it just now.
-    resumed: bool,
+    /// Who continued us, if we were stopped with it just now.
+    keeper: Option<Pid>,
 }
 
 impl Following<'_> {
@@ -194,8 +195,7 @@ impl Following<'_> {
                 Some((Change::Killed(signal), used)) => return Ok((Ending::Killed(signal), used)),
                 // Whoever started us shall see us stopped, too.
                 Some((Change::Stopped, _)) if self.control.signals.is_some() => {
-                    stop_with(self.child.pid());
-                    self.resumed = true;
+                    self.keeper = stop_with(self.child.pid());
                 }
                 _ => {}
             }
@@ -232,14 +232,16 @@ impl Following<'_> {
         use rustix::process::{Signal, getpid, getsid};
         const CHLD: i32 = Signal::CHILD.as_raw();
         const CONT: i32 = Signal::CONT.as_raw();
-        let resumed = std::mem::take(&mut self.resumed);
+        let keeper = self.keeper.take();
         let us = getpid();
         let leads = getsid(None).is_ok_and(|session| session == us);
         let arrived = std::iter::from_fn(|| self.control.signals?.next());
         for Arrived { signal, from_terminal, sender } in arrived {
             let told = match signal {
                 CHLD => true,
-                CONT if resumed => !self.is_stopped(),
+                // The program went on then, and who has stopped it again since shall have it so.
+                CONT if keeper == Some(sender) => true,
+                CONT if keeper.is_some() => !self.is_stopped(),
                 _ if sender.0 == us.as_raw_nonzero().get() => true,
                 signal => from_terminal && !(leads && [Signal::HUP.as_raw(), CONT].contains(&signal)),
             };

@@ -23,7 +23,7 @@ pub fn effect(mode: Mode, run: &Run, obstacles: &Obstacles) -> Effect {
     let some = wanted(mode, of_all(peak)) > Bytes::ZERO;
     let whose = others_pages(mode, &obstacles.holders).filter(|_| some);
     if some && whose.is_none() {
-        return yes(seen(peak));
+        return yes(seen(peak) + &rest(mode, peak));
     }
     let known = why_not(mode, run, obstacles);
     let took_effect = (known.is_some() || whose.is_some() || was_seen(peak)).then_some(false);
@@ -88,6 +88,13 @@ fn others_pages(mode: Mode, holders: &[Holder]) -> Option<String> {
             largest.memory
         )
     })
+}
+
+/// What most of the memory is on, where that is not what the mode is for: a yes that means little.
+fn rest(mode: Mode, peak: &Peak) -> String {
+    // Resident memory is without pages of pools.
+    let (all, got) = (peak.rss_peak_bytes + peak.hugetlb_peak_bytes, wanted(mode, of_all(peak)));
+    if got.times(2) < all { format!(", of {all} of memory in all") } else { String::new() }
 }
 
 /// Peak memory on huge pages by kind.
@@ -237,6 +244,22 @@ mod tests {
         let effect = effect(mode, &run(Peak::default()), obstacles);
         assert_eq!(effect.took_effect, Some(false), "{mode}: {effect:?}");
         effect
+    }
+
+    #[test]
+    fn a_yes_for_little_says_of_how_much() {
+        let few = Peak {
+            rss_peak_bytes: Bytes::gib(2),
+            hugetlb_peak_bytes: Bytes::mib(6),
+            hugetlb_2m_peak_bytes: Bytes::mib(6),
+            ..Peak::default()
+        };
+        let most =
+            Peak { hugetlb_peak_bytes: Bytes::gib(3), hugetlb_2m_peak_bytes: Bytes::gib(3), ..few.clone() };
+        let told = |peak: &Peak| effect(Mode::Hugetlb, &run(peak.clone()), &Obstacles::default());
+        assert_eq!(told(&few).reason, "6MiB on 2MiB pages of the pool, of 2.01GiB of memory in all");
+        assert_eq!(told(&most).reason, "3GiB on 2MiB pages of the pool");
+        assert_eq!((told(&few).took_effect, told(&most).took_effect), (Some(true), Some(true)));
     }
 
     #[test]

@@ -65,7 +65,11 @@ fn confirmed(
         || "failed".to_owned(),
         |ratio| format!("was {} over {}", range(ratio), rounds(found.rounds)),
     );
-    let faster = format!("faster in {} of them", found.faster_rounds);
+    let fails = match found.failed_rounds {
+        0 => String::new(),
+        some => format!(", and the program failed with it in {some} more"),
+    };
+    let faster = format!("faster in {} of them{fails}", found.faster_rounds);
     if !pays {
         let more = if report.interrupted { " before it was interrupted" } else { "" };
         return (

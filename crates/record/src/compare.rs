@@ -156,6 +156,9 @@ pub struct Confirmation {
     pub rounds: u32,
     /// Of them, those in which it was faster than `base`.
     pub faster_rounds: u32,
+    /// Rounds besides, in which the program failed with it, and not with `base`.
+    #[serde(default)]
+    pub failed_rounds: u32,
     /// How many times as fast as `base` in the same round.
     pub speedup_over_base: Option<Ratio>,
 }
@@ -164,11 +167,13 @@ impl Confirmation {
     /// Of runs in turns.
     pub fn of(mode: Mode, base: &[Run], ours: &[Run]) -> Self {
         let ratios = ratios(base, ours);
+        let fails = |pair: &(&Run, &Run)| pair.0.ending.is_success() && !pair.1.ending.is_success();
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
             mode,
             rounds: count(ratios.len()),
             faster_rounds: count(ratios.iter().filter(|&&ratio| ratio > 1.0).count()),
+            failed_rounds: count(base.iter().zip(ours).filter(fails).count()),
             speedup_over_base: speedup(base, ours),
         }
     }
@@ -263,7 +268,8 @@ mod tests {
         assert_eq!(speedup(&all(&[1.0]), &[]), None);
         assert_eq!(speedup(&all(&[1.0]), &all(&[0.0])), None, "no time is no ratio");
         let found = Confirmation::of(Mode::Thp, &all(&[2.0, 4.0, 3.0]), &ours);
-        assert_eq!((found.rounds, found.faster_rounds), (2, 1), "the failed one does not count");
+        let rounds = (found.rounds, found.faster_rounds, found.failed_rounds);
+        assert_eq!(rounds, (2, 1, 1), "the failed one is no round");
         assert_eq!(found.speedup_over_base, Some(Ratio { low: 0.75, median: 1.375, high: 2.0 }));
     }
 

@@ -186,14 +186,15 @@ impl<S: Sys> Heap<S> {
             let keep = region.len().as_usize();
             region.grow(Bytes::new(len as u64), keep).map(|()| region.as_ptr())
         };
+        let core = self.core()?;
         // SAFETY: the caller's promise.
-        match unsafe { self.change_huge(address, grow) }? {
-            Ok(start) => Some(start),
-            Err(error) => {
-                self.core()?.central().refused = Some(error);
-                None
-            }
-        }
+        let grown = unsafe { self.change_huge(address, grow) }?.or_else(|error| {
+            // What is kept makes room, as in `map_huge`.
+            let room = core.central().unmap_kept();
+            // SAFETY: as above.
+            room.then(|| unsafe { self.change_huge(address, grow) }).flatten().unwrap_or(Err(error))
+        });
+        grown.map_err(|error| core.central().refused = Some(error)).ok()
     }
 
     /// Gives back what comes after its first `len` bytes, in whole pages. Whether that was anything.

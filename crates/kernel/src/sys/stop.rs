@@ -17,19 +17,20 @@ use hugepilot_record::Pid;
 static EVERY: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Stops this process as long as `child`, which is stopped, is: until somebody continues us, or `child` goes on or ends. For
-/// the main thread; does nothing where no keeper can be made.
-pub fn stop_with(child: Pid) {
-    let Ok(stat) = CString::new(format!("/proc/{child}/stat")) else { return };
+/// the main thread; does nothing where no keeper can be made. Whose SIGCONT, of those that are heard of afterwards, is its own.
+pub fn stop_with(child: Pid) -> Option<Pid> {
+    let stat = CString::new(format!("/proc/{child}/stat")).ok()?;
     // SAFETY: see the module: the keeper never returns. The pid is our own unreaped child; signals and numbers else.
     unsafe {
         let us = libc::getpid();
         match libc::fork() {
-            -1 => {}
+            -1 => None,
             0 => keep(&stat, us),
             keeper => {
                 libc::raise(libc::SIGSTOP);
                 libc::kill(keeper, libc::SIGKILL);
                 libc::waitpid(keeper, ptr::null_mut(), 0);
+                Some(Pid(keeper))
             }
         }
     }

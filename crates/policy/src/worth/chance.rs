@@ -19,11 +19,12 @@ pub const fn confirming_rounds(rounds: u32) -> u32 {
     if rounds < MIN_ROUNDS { MIN_ROUNDS } else { rounds }
 }
 
-/// Whether it was faster in so many of them that it is, and by enough.
+/// Whether it was faster in so many of them that it is, and by enough, and the program never failed with it.
 pub(super) fn is_confirmed(found: &Confirmation) -> bool {
     let gains = |ratio: Ratio| ratio.median >= MIN_GAIN;
     enough(found.rounds).is_some_and(|enough| found.faster_rounds >= enough)
         && found.speedup_over_base.is_some_and(gains)
+        && found.failed_rounds == 0
 }
 
 /// The least number of heads that so many tosses of a coin give in at most [`LEVEL`] of all cases; `None` where not even all

@@ -98,7 +98,8 @@ fn a_gain_that_may_be_the_allocators_is_not_called_that_of_huge_pages() {
 /// With further rounds of that mode, as the first ones.
 fn again(others: &[ModeReport], best: Mode) -> CompareReport {
     let ratio = others.iter().find(|mode| mode.mode == best).unwrap().speedup_over_base;
-    let confirmation = Confirmation { mode: best, rounds: 5, faster_rounds: 5, speedup_over_base: ratio };
+    let confirmation =
+        Confirmation { mode: best, rounds: 5, faster_rounds: 5, failed_rounds: 0, speedup_over_base: ratio };
     CompareReport { confirmation: Some(confirmation), ..report(others) }
 }
 
@@ -120,6 +121,13 @@ fn the_best_of_several_is_judged_by_its_further_rounds_alone() {
         assert!(text.contains(&format!("faster in {faster_rounds} of them")), "{text}");
         assert_eq!(text.contains("thp looked best with 1.20x, but run again"), !pays, "{text}");
     }
+    let found = second.confirmation.as_mut().unwrap();
+    (found.faster_rounds, found.failed_rounds) = (5, 2);
+    let (pays, text) = verdict(&second);
+    assert!(
+        !pays && text.contains("faster in 5 of them, and the program failed with it in 2 more."),
+        "{text}"
+    );
     assert_eq!(to_confirm(&report(&modes[..1])), None, "its own rounds tell");
     assert_eq!(
         to_confirm(&report(&[mode(Mode::Thp, HUGE, (0.9, 1.0, 1.1)), modes[0].clone()])),

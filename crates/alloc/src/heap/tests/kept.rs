@@ -108,6 +108,21 @@ fn where_memory_is_short_what_is_kept_makes_room() {
 }
 
 #[test]
+fn what_is_kept_makes_room_for_what_grows() {
+    // Memory of which a part is on THP is mapped anew, and copied.
+    let (heap, sys) = scripted("thp:50%");
+    let mut one = huge(&heap, 9);
+    huge(&heap, 28).free(&heap);
+    // A chunk, the 10 MiB that grow and the 20 MiB that they become are 62 MiB.
+    sys.limit(Bytes::mib(75));
+    one.resize(&heap, 20 << 20);
+    assert_eq!((one.layout.size(), heap.stats().large.bytes), (20 << 20, Bytes::mib(20)));
+    one.resize(&heap, 40 << 20);
+    assert_eq!(one.layout.size(), 20 << 20, "nothing is left that could make room");
+    one.free(&heap);
+}
+
+#[test]
 fn pages_of_a_pool_go_back_at_once() {
     let (heap, sys) = scripted("hugetlb-2m");
     sys.pool(Bytes::mib(2), 10);
