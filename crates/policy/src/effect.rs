@@ -257,7 +257,7 @@ mod tests {
         let most =
             Peak { hugetlb_peak_bytes: Bytes::gib(3), hugetlb_2m_peak_bytes: Bytes::gib(3), ..few.clone() };
         let told = |peak: &Peak| effect(Mode::Hugetlb, &run(peak.clone()), &Obstacles::default());
-        assert_eq!(told(&few).reason, "6MiB on 2MiB pages of the pool, of 2.01GiB of memory in all");
+        assert_eq!(told(&few).reason, "6MiB on 2MiB pages of the pool, of 106MiB of memory in all");
         assert_eq!(told(&most).reason, "3GiB on 2MiB pages of the pool");
         assert_eq!((told(&few).took_effect, told(&most).took_effect), (Some(true), Some(true)));
     }
