@@ -24,6 +24,7 @@ mod hook;
 pub mod kernel;
 mod pages;
 mod reorder;
+mod rounds;
 pub mod run;
 mod source;
 mod team;
