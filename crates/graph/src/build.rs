@@ -43,8 +43,12 @@ impl Build {
         let width = size_of::<V>() as u64;
         let per_edge = width * if source.is_weighted() { 2 } else { 1 };
         // Rows of both directions either way; offsets once per direction, and the cursors while they are filled.
-        let offsets = width * (source.vertices() + 1) * if self.directed { 3 } else { 2 };
-        Bytes::new(source.edges() * 2 * per_edge + offsets)
+        let offsets = Bytes::new(width).times(source.vertices().saturating_add(1)).times(if self.directed {
+            3
+        } else {
+            2
+        });
+        Bytes::new(2 * per_edge).times(source.edges()) + offsets
     }
 
     /// Builds a graph.
@@ -90,7 +94,7 @@ impl Build {
     }
 
     /// The same edges seen from their other end.
-    fn inverse<V: Width>(&self, out: &Csr<V>) -> Result<Csr<V>> {
+    pub(crate) fn inverse<V: Width>(&self, out: &Csr<V>) -> Result<Csr<V>> {
         let vertices = out.vertices();
         let mut offsets = self.pages.zeroed::<V>(Array::InOffsets, vertices + 1)?;
         let count = cells(&mut offsets);
