@@ -45,13 +45,12 @@ impl Build {
         let width = size_of::<V>() as u64;
         let per_edge = width * if source.is_weighted() { 2 } else { 1 };
         // Rows of both directions either way; offsets once per direction.
-        let offsets = width * (source.vertices() + 1) * if self.directed { 2 } else { 1 };
+        let offsets = Bytes::new(if self.directed { 2 * width } else { width });
+        let offsets = offsets.times(source.vertices().saturating_add(1));
         // Lists of what is collected grow by doubling.
-        let collected = self.team.threads() as u64
-            * 4
-            * (bins::COLLECTED as u64).min(source.edges())
-            * (per_edge + width);
-        Bytes::new(source.edges() * 2 * per_edge + offsets + collected)
+        let collected = (bins::COLLECTED as u64).min(source.edges()).saturating_mul(4 * (per_edge + width));
+        let collected = Bytes::new(collected).times(self.team.threads() as u64);
+        Bytes::new(2 * per_edge).times(source.edges()) + offsets + collected
     }
 
     /// Builds a graph.
@@ -64,8 +63,7 @@ impl Build {
         check_width::<V>("edges", source.edges().saturating_mul(2))?;
         let mut dropped = Dropped::default();
         let out = self.rows::<V>(source, OUT, &mut dropped)?;
-        let turned = self.directed.then(|| self.rows::<V>(&Turned(&out), IN, &mut Dropped::default()));
-        let inverse = turned.transpose()?;
+        let inverse = if self.directed { Some(self.inverse(&out)?) } else { None };
         Ok(Graph { out, inverse, dropped })
     }
 
@@ -89,6 +87,11 @@ impl Build {
         drop(bins);
         dropped.duplicates = rows.sort(self.team);
         rows.finish()
+    }
+
+    /// The same edges seen from their other ends.
+    pub(crate) fn inverse<V: Width>(&self, out: &Csr<V>) -> Result<Csr<V>> {
+        Self { directed: true, ..*self }.rows(&Turned(out), IN, &mut Dropped::default())
     }
 }
 
