@@ -46,7 +46,7 @@ pub use heap::{Count, Heap, HeapStats};
 pub use label::Label;
 pub use numa::{Nodes, Numa};
 pub use options::{Fork, Options};
-pub use plain::{Plain, Zero, cells};
+pub use plain::{Plain, Zero, bytes, bytes_mut, cells};
 pub use region::{Collapsed, Got, HugeRegion, Named};
 pub use sys::{Advice, Linux, Pages, Setting, Sys};
 pub use vec::HugeVec;

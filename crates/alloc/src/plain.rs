@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! A value of a type that is [`Zero`] may be read from memory that nobody wrote. A [`Plain`] value and its cell have the same
-//! size, alignment and bits.
+//! size, alignment and bits, and any bytes are a value.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -16,7 +16,8 @@ pub unsafe trait Zero {}
 /// Numbers that threads can share as atomics.
 ///
 /// # Safety
-/// A `Cell` has the size, the alignment and all bit patterns of a value, and lets itself be changed through `&`.
+/// A `Cell` has the size, the alignment and all bit patterns of a value, and lets itself be changed through `&`. A value has no
+/// padding, and any bytes of its size are one.
 pub unsafe trait Plain: Zero + Copy {
     /// The atomic of the same shape.
     type Cell: Zero + Sync;
@@ -51,12 +52,35 @@ pub const fn cells<T: Plain>(values: &mut [T]) -> &[T::Cell] {
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
 }
 
+/// The bytes of these values, in the order of this machine.
+pub const fn bytes<T: Plain>(values: &[T]) -> &[u8] {
+    // SAFETY: a value has no padding, by the trait, and a byte needs no alignment.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// As [`bytes`], to be written: a file is read straight into numbers.
+pub const fn bytes_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
+    let len = size_of_val(values);
+    // SAFETY: as in `bytes`; whatever is written there is a value, by the trait, and `&mut` excludes everybody else.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), len) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
     use crate::{HugeVec, Options};
+
+    #[test]
+    fn bytes_are_those_of_the_values() {
+        let mut values = [1u32, 0x0203_0405, u32::MAX];
+        let plainly: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        assert_eq!(bytes(&values), plainly);
+        bytes_mut(&mut values)[4..8].copy_from_slice(&7u32.to_ne_bytes());
+        assert_eq!(values, [1, 7, u32::MAX]);
+        assert!(bytes::<u64>(&[]).is_empty() && bytes_mut::<u8>(&mut []).is_empty());
+    }
 
     #[test]
     fn threads_write_through_cells_and_the_values_are_there() {

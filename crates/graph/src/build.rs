@@ -1,19 +1,21 @@
 //! From edges in any order to compressed sparse rows.
 //!
 //! Two passes over the source, one that counts and one that fills, so that no list of edges is kept: at the peak there are the
-//! rows before duplicates go and the offsets. The rows of an undirected graph hold each edge twice.
+//! rows before duplicates go, the offsets, and some tens of MiB per thread (`bins.rs`). The rows of an undirected graph hold each edge twice.
 
+mod bins;
 mod rows;
 
 use hugepilot_alloc::cells;
 use hugepilot_units::Bytes;
 
+use self::bins::Bins;
 use self::rows::Rows;
 use crate::csr::Dropped;
 use crate::pages::Array;
 use crate::source::{Edge, Source};
 use crate::width::Cell;
-use crate::{Csr, Graph, GraphError, PagePlan, Pieces, Result, Team, Width};
+use crate::{Csr, Graph, GraphError, PagePlan, Result, Team, Width};
 
 /// How a graph is built.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +44,13 @@ impl Build {
     pub fn peak<V: Width>(&self, source: &impl Source) -> Bytes {
         let width = size_of::<V>() as u64;
         let per_edge = width * if source.is_weighted() { 2 } else { 1 };
-        // Rows of both directions either way; offsets once per direction, and the cursors while they are filled.
-        let offsets = width * (source.vertices() + 1) * if self.directed { 3 } else { 2 };
-        Bytes::new(source.edges() * 2 * per_edge + offsets)
+        // Rows of both directions either way; offsets once per direction.
+        let offsets = Bytes::new(if self.directed { 2 * width } else { width });
+        let offsets = offsets.times(source.vertices().saturating_add(1));
+        // Lists of what is collected grow by doubling.
+        let collected = (bins::COLLECTED as u64).min(source.edges()).saturating_mul(4 * (per_edge + width));
+        let collected = Bytes::new(collected).times(self.team.threads() as u64);
+        Bytes::new(2 * per_edge).times(source.edges()) + offsets + collected
     }
 
     /// Builds a graph.
@@ -64,12 +70,12 @@ impl Build {
     fn rows<V: Width>(&self, source: &impl Source, names: Names, dropped: &mut Dropped) -> Result<Csr<V>> {
         let vertices = usize::try_from(source.vertices()).unwrap_or(usize::MAX);
         let mut offsets = self.pages.zeroed::<V>(names.offsets, vertices + 1)?;
+        let (ways, both) = if self.directed { (1, false) } else { (2, true) };
+        let bins = Bins::<V>::new(source, ways, self.team);
         let count = cells(&mut offsets);
-        let wrong = self.each_edge(source, |edge| {
-            count[V::new(edge.from as usize).at() + 1].add(V::new(1));
-            if !self.directed {
-                count[edge.to as usize + 1].add(V::new(1));
-            }
+        let wrong = bins.deal(self.team, source, both, |from, _, _| {
+            let count = &count[from.at() + 1];
+            count.set(count.get() + V::new(1));
         });
         if let Some(id) = wrong.id {
             return Err(GraphError::Vertex { id, vertices: source.vertices() });
@@ -77,66 +83,45 @@ impl Build {
         dropped.self_loops = wrong.self_loops;
         let mut rows = Rows::begin(self, names, offsets, source.is_weighted())?;
         let filler = rows.filler();
-        self.each_edge(source, |edge| {
-            let (from, to, weight) =
-                (V::new(edge.from as usize), V::new(edge.to as usize), V::new(edge.weight as usize));
-            filler.put(from, to, weight);
-            if !self.directed {
-                filler.put(to, from, weight);
-            }
-        });
+        bins.deal(self.team, source, both, |from, to, weight| filler.put(from, to, weight));
+        drop(bins);
         dropped.duplicates = rows.sort(self.team);
         rows.finish()
     }
 
-    /// The same edges seen from their other end.
-    fn inverse<V: Width>(&self, out: &Csr<V>) -> Result<Csr<V>> {
-        let vertices = out.vertices();
-        let mut offsets = self.pages.zeroed::<V>(Array::InOffsets, vertices + 1)?;
-        let count = cells(&mut offsets);
-        self.team.each(out.edges(), 1 << 16, |range| {
-            for &to in &out.edges[range] {
-                count[to.at() + 1].add(V::new(1));
-            }
-        });
-        let mut rows = Rows::begin(self, IN, offsets, out.is_weighted())?;
-        let filler = rows.filler();
-        self.team.each(vertices, 1 << 10, |range| {
-            for from in range {
-                for i in out.range(from) {
-                    let weight = out.weights.get(i).copied().unwrap_or_default();
-                    filler.put(out.edges[i], V::new(from), weight);
-                }
-            }
-        });
-        rows.sort(self.team);
-        rows.finish()
+    /// The same edges seen from their other ends.
+    pub(crate) fn inverse<V: Width>(&self, out: &Csr<V>) -> Result<Csr<V>> {
+        Self { directed: true, ..*self }.rows(&Turned(out), IN, &mut Dropped::default())
     }
+}
 
-    /// Calls `each` for all edges but self-loops and those that lead nowhere.
-    fn each_edge(&self, source: &impl Source, each: impl Fn(Edge) + Sync) -> Wrong {
-        let (pieces, vertices) = (Pieces::default(), source.vertices());
-        let found = self.team.run(|worker| {
-            let mut wrong = Wrong::default();
-            worker.each(&pieces, source.blocks(), 1, |blocks| {
-                for block in blocks {
-                    source.block(block, |edge| {
-                        if edge.from >= vertices || edge.to >= vertices {
-                            wrong.id = wrong.id.max(Some(edge.from.max(edge.to)));
-                        } else if edge.from == edge.to {
-                            wrong.self_loops += 1;
-                        } else {
-                            each(edge);
-                        }
-                    });
-                }
-            });
-            wrong
-        });
-        found.into_iter().fold(Wrong::default(), |all, one| Wrong {
-            id: all.id.max(one.id),
-            self_loops: all.self_loops + one.self_loops,
-        })
+/// The edges of a graph seen from their other ends.
+struct Turned<'a, V: Width>(&'a Csr<V>);
+
+/// Vertices in a block.
+const BLOCK: usize = 1 << 14;
+
+impl<V: Width> Source for Turned<'_, V> {
+    fn vertices(&self) -> u64 {
+        self.0.vertices() as u64
+    }
+    fn edges(&self) -> u64 {
+        self.0.edges() as u64
+    }
+    fn is_weighted(&self) -> bool {
+        self.0.is_weighted()
+    }
+    fn blocks(&self) -> usize {
+        self.0.vertices().div_ceil(BLOCK)
+    }
+    fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
+        let start = block * BLOCK;
+        for to in start..(start + BLOCK).min(self.0.vertices()) {
+            for i in self.0.range(to) {
+                let weight = self.0.weights.get(i).copied().unwrap_or_default();
+                each(Edge { from: self.0.edges[i].at() as u64, to: to as u64, weight: weight.at() as u64 });
+            }
+        }
     }
 }
 
@@ -146,6 +131,12 @@ struct Wrong {
     /// The largest number of a vertex that is not there.
     id: Option<u64>,
     self_loops: u64,
+}
+
+impl Wrong {
+    fn and(self, other: Self) -> Self {
+        Self { id: self.id.max(other.id), self_loops: self.self_loops + other.self_loops }
+    }
 }
 
 fn check_width<V: Width>(what: &'static str, count: u64) -> Result<()> {

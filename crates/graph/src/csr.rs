@@ -45,6 +45,10 @@ impl<V: Width> Csr<V> {
     pub fn weights(&self, v: usize) -> &[V] {
         if self.weights.is_empty() { &[] } else { &self.weights[self.range(v)] }
     }
+    /// The largest weight; 0 without.
+    pub fn heaviest(&self) -> V {
+        self.heaviest
+    }
     /// Whether edges have weights.
     pub fn is_weighted(&self) -> bool {
         self.weights.len() == self.edges.len() && !self.edges.is_empty()

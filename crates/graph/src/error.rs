@@ -76,6 +76,20 @@ pub enum GraphError {
     /// A kernel that needs weights.
     #[error("the graph has no weights")]
     Unweighted,
+    /// No such format.
+    #[error(
+        "{found:?} names no format; there are el, wel, mtx, dimacs, metis, ldbc, sg, wsg, galois, galois64, four-files and hpg"
+    )]
+    NoFormat {
+        /// What was there.
+        found: String,
+    },
+    /// No such way to read a file.
+    #[error("{found:?} is no way to load; there are direct, drop, cached and tmpfs")]
+    NoLoading {
+        /// What was there.
+        found: String,
+    },
     /// A file that is not what it should be.
     #[error("{place}: {what}")]
     Format {

@@ -7,7 +7,6 @@ mod components;
 mod diameter;
 mod pagerank;
 mod queue;
-mod rounds;
 mod spent;
 mod sssp;
 mod triangles;

@@ -132,6 +132,11 @@ impl Worker<'_> {
 }
 
 impl Pieces {
+    /// The next of `0..len` that nobody has taken.
+    pub fn one(&self, len: usize) -> Option<usize> {
+        Some(self.0.fetch_add(1, Relaxed)).filter(|&next| next < len)
+    }
+
     /// All pieces are to be done again. For one worker, between two barriers.
     pub fn again(&self) {
         self.0.store(0, Relaxed);

@@ -26,7 +26,7 @@ struct Kept {
     len: usize,
 }
 
-/// Puts edges into rows, from any thread.
+/// Puts edges into rows, from any thread, those of one row from one at a time.
 pub(super) struct Filler<'a, V: Width> {
     next: &'a [<V as Plain>::Cell],
     edges: &'a [<V as Plain>::Cell],
@@ -36,7 +36,9 @@ pub(super) struct Filler<'a, V: Width> {
 impl<V: Width> Filler<'_, V> {
     #[inline]
     pub(super) fn put(&self, from: V, to: V, weight: V) {
-        let at = self.next[from.at() + 1].add(V::new(1)).at();
+        let next = &self.next[from.at() + 1];
+        let at = next.get().at();
+        next.set(V::new(at + 1));
         self.edges[at].set(to);
         if let Some(cell) = self.weights.get(at) {
             cell.set(weight);

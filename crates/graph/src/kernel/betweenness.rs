@@ -8,9 +8,9 @@ use hugepilot_alloc::{HugeVec, Plain, cells};
 use super::Setup;
 use super::bitmap::WORD;
 use super::queue::Queue;
-use super::rounds::Rounds;
 use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
+use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, GraphError, Result, Width, Worker};
 

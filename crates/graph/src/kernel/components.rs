@@ -3,9 +3,9 @@
 use hugepilot_alloc::{HugeVec, Plain, cells};
 
 use super::Setup;
-use super::rounds::Rounds;
 use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
+use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, Result, Width, Worker};
 

@@ -2,9 +2,9 @@
 
 use hugepilot_alloc::{Plain, cells};
 
-use super::rounds::Rounds;
 use super::{Direction, Setup, bfs};
 use crate::hook::Hook;
+use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, Result, Width};
 

@@ -17,9 +17,9 @@ use self::buckets::Buckets;
 use super::Setup;
 use super::bitmap::Bitmap;
 use super::queue::Queue;
-use super::rounds::Rounds;
 use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
+use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, GraphError, Pieces, Result, Width, Worker};
 

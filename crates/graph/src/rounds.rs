@@ -8,15 +8,15 @@ use crate::{Pieces, Worker};
 /// Three of each, taken in turn: while one is used, the one before may still be read by who is late, and the next is made
 /// ready.
 #[derive(Debug, Default)]
-pub(super) struct Rounds {
+pub(crate) struct Rounds {
     turns: [Turn; 3],
 }
 
 /// What is shared in one round.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     /// The work that is given out.
-    pub(super) pieces: Pieces,
+    pub(crate) pieces: Pieces,
     /// Sums over all threads.
     count: AtomicUsize,
     edges: AtomicUsize,
@@ -24,7 +24,7 @@ pub(super) struct Turn {
 
 impl Rounds {
     /// That of a round, which begins after a barrier.
-    pub(super) fn turn(&self, worker: &Worker, round: usize) -> &Turn {
+    pub(crate) fn turn(&self, worker: &Worker, round: usize) -> &Turn {
         if worker.id == 0 {
             let next = &self.turns[(round + 1) % 3];
             next.pieces.again();
@@ -35,7 +35,7 @@ impl Rounds {
     }
 
     /// The sums of a round, vertices and edges, after the barrier that ends it and before the next one.
-    pub(super) fn sums(&self, round: usize) -> (usize, usize) {
+    pub(crate) fn sums(&self, round: usize) -> (usize, usize) {
         let turn = &self.turns[round % 3];
         (turn.count.load(Relaxed), turn.edges.load(Relaxed))
     }
@@ -43,7 +43,7 @@ impl Rounds {
 
 impl Turn {
     /// Adds what one thread found.
-    pub(super) fn add(&self, count: usize, edges: usize) {
+    pub(crate) fn add(&self, count: usize, edges: usize) {
         if count > 0 {
             self.count.fetch_add(count, Relaxed);
             self.edges.fetch_add(edges, Relaxed);

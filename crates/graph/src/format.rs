@@ -1,0 +1,197 @@
+//! What a file of a graph may look like.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::{GraphError, Result};
+
+/// A format of graph files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Lines of two numbers, as SNAP has them: with comments, or as CSV. What follows on a line is passed over.
+    EdgeList,
+    /// Lines of three numbers, the third being the weight.
+    WeightedEdgeList,
+    /// Matrix Market coordinates, counted from 1.
+    MatrixMarket,
+    /// The text of the ninth DIMACS challenge, on shortest paths; counted from 1.
+    Dimacs,
+    /// A line for each vertex; counted from 1.
+    Metis,
+    /// A pair of files of LDBC Graphalytics: `.v` has the vertices, `.e` the edges.
+    Ldbc,
+    /// The GAP benchmark suite's binary.
+    Gap,
+    /// The same with weights.
+    WeightedGap,
+    /// Galois's binary with vertex numbers of 32 bits, its version 1.
+    Galois,
+    /// The same with 64 bits, its version 2.
+    Galois64,
+    /// A directory with the four files of the papers on page sizes.
+    FourFiles,
+    /// Our own.
+    Native,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::EdgeList,
+        Self::WeightedEdgeList,
+        Self::MatrixMarket,
+        Self::Dimacs,
+        Self::Metis,
+        Self::Ldbc,
+        Self::Gap,
+        Self::WeightedGap,
+        Self::Galois,
+        Self::Galois64,
+        Self::FourFiles,
+        Self::Native,
+    ];
+
+    /// As people write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EdgeList => "el",
+            Self::WeightedEdgeList => "wel",
+            Self::MatrixMarket => "mtx",
+            Self::Dimacs => "dimacs",
+            Self::Metis => "metis",
+            Self::Ldbc => "ldbc",
+            Self::Gap => "sg",
+            Self::WeightedGap => "wsg",
+            Self::Galois => "galois",
+            Self::Galois64 => "galois64",
+            Self::FourFiles => "four-files",
+            Self::Native => "hpg",
+        }
+    }
+
+    /// Whether it is lines of text, which may be packed by gzip or zstd.
+    pub const fn is_text(self) -> bool {
+        matches!(
+            self,
+            Self::EdgeList
+                | Self::WeightedEdgeList
+                | Self::MatrixMarket
+                | Self::Dimacs
+                | Self::Metis
+                | Self::Ldbc
+        )
+    }
+
+    /// That of files which are called so; `.gz` and `.zst` at the end do not count.
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        if name == FOUR[0] {
+            return Some(Self::FourFiles);
+        }
+        let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+        Some(match name.rsplit_once('.')?.1 {
+            "el" | "csv" | "tsv" | "txt" | "edges" => Self::EdgeList,
+            "wel" => Self::WeightedEdgeList,
+            "mtx" => Self::MatrixMarket,
+            "graph" | "metis" => Self::Metis,
+            "e" | "v" => Self::Ldbc,
+            "sg" => Self::Gap,
+            "wsg" => Self::WeightedGap,
+            "gr" => Self::Dimacs,
+            "hpg" => Self::Native,
+            _ => return None,
+        })
+    }
+
+    /// That of a file of `len` bytes which begins so. What is certain by its contents only: lines of numbers are not.
+    pub(crate) fn of_head(head: &[u8], len: u64) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_le_bytes(*head.get(at..)?.first_chunk()?));
+        if head.starts_with(MAGIC) {
+            return Some(Self::Native);
+        }
+        if head.len() >= 14 && head[..14].eq_ignore_ascii_case(b"%%MatrixMarket") {
+            return Some(Self::MatrixMarket);
+        }
+        match (word(0), word(8)) {
+            (Some(1), Some(0 | 4 | 8)) => return Some(Self::Galois),
+            (Some(2), Some(0 | 4 | 8)) => return Some(Self::Galois64),
+            _ => {}
+        }
+        if let (Some(directed @ (0 | 1)), Some(edges), Some(vertices)) = (head.first(), word(1), word(9)) {
+            let size = |edge: u64| {
+                let rows = vertices.checked_add(1)?.checked_mul(8)?.checked_add(edges.checked_mul(edge)?)?;
+                rows.checked_mul(u64::from(*directed) + 1)?.checked_add(17)
+            };
+            if size(4) == Some(len) {
+                return Some(Self::Gap);
+            }
+            if size(8) == Some(len) {
+                return Some(Self::WeightedGap);
+            }
+        }
+        let mut lines = head.split(|&byte| byte == b'\n');
+        let first = lines.find(|line| !line.is_empty() && *line != b"c" && !line.starts_with(b"c "));
+        first.is_some_and(|line| line.starts_with(b"p sp ")).then_some(Self::Dimacs)
+    }
+}
+
+/// What a file of ours begins with.
+pub(crate) const MAGIC: &[u8; 8] = b"hpgraph\n";
+
+/// The papers' four files: numbers, offsets, edges, weights.
+pub(crate) const FOUR: [&str; 4] =
+    ["num_nodes_edges.txt", "node_array.bin", "edge_array.bin", "edge_values.bin"];
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = GraphError;
+    fn from_str(text: &str) -> Result<Self> {
+        let named = Self::ALL.into_iter().find(|format| format.name() == text);
+        named.ok_or_else(|| GraphError::NoFormat { found: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_printed() {
+        for format in Format::ALL {
+            assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
+        }
+        let error = "elf".parse::<Format>().unwrap_err().to_string();
+        assert!(error.contains("elf") && error.contains("wel"), "{error}");
+    }
+
+    #[test]
+    fn packed_files_are_named_after_what_is_in_them() {
+        let of = |name: &str| Format::of_name(Path::new(name));
+        assert_eq!(of("a/soc-Live.TXT.gz"), Some(Format::EdgeList));
+        assert_eq!(of("x.wel.zst"), Some(Format::WeightedEdgeList));
+        assert_eq!(of("dir/num_nodes_edges.txt"), Some(Format::FourFiles));
+        assert_eq!((of("graph"), of("a.bin")), (None, None));
+    }
+
+    #[test]
+    fn what_is_certain_is_told_by_the_first_bytes() {
+        let of = |head: &[u8]| Format::of_head(head, head.len() as u64);
+        assert_eq!(of(b"%%matrixmarket matrix"), Some(Format::MatrixMarket));
+        assert_eq!(of(b"c\nc converted\np sp 4 5\n"), Some(Format::Dimacs));
+        assert_eq!(of(b"c converted\n1 2\n"), None);
+        assert_eq!(of(&[[2u64, 4].map(u64::to_le_bytes).concat()].concat()), Some(Format::Galois64));
+        // No edges, two vertices.
+        let mut gap = vec![0u8; 17 + 24];
+        gap[9] = 2;
+        assert_eq!(of(&gap), Some(Format::Gap));
+        gap.push(0);
+        assert_eq!(of(&gap), None);
+        assert_eq!(of(b""), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! Graphs from files.
+//!
+//! Text is parsed once, by all threads, into a list of edges as compact as the graph's own numbers; a binary file that has rows
+//! ready is read into the arrays of the graph, checked, and used as it is. Every figure in a header is held against the length
+//! of the file before memory is taken for it, and every error names the file and the line or the byte.
+
+mod blocks;
+mod dimacs;
+mod edge_list;
+pub(crate) mod four;
+mod galois;
+mod gap;
+mod ids;
+mod ldbc;
+mod list;
+mod loading;
+mod matrix;
+mod metis;
+mod native;
+mod number;
+mod numbers;
+mod options;
+mod rows;
+mod symmetry;
+mod text;
+mod unpack;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hugepilot_units::Bytes;
+
+use self::blocks::{FileBlocks, whole};
+pub use self::ids::Ids;
+pub use self::loading::Loading;
+pub use self::options::LoadOptions;
+use self::text::{Text, fits};
+pub use self::unpack::Packed;
+use self::unpack::unpacked;
+use crate::{Build, Format, Graph, Result, Source, Width};
+
+/// Told how many bytes of a file are read, of how many, from whichever thread read them; where there are several files, of one
+/// after the other.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
+
+/// A graph from a file, and how it was got.
+#[derive(Debug)]
+pub struct Loaded<V: Width> {
+    /// The graph.
+    pub graph: Graph<V>,
+    /// The numbers that the file gives its vertices, where they are counted anew.
+    pub ids: Option<Ids>,
+    /// What the file looked like.
+    pub format: Format,
+    /// What it was packed by.
+    pub packed: Option<Packed>,
+    /// How it was really read: dropped, where `O_DIRECT` was asked for and not to be had.
+    pub loading: Loading,
+    /// How long the file is, or all of them.
+    pub file: Bytes,
+    /// Memory that building could take at its peak.
+    pub peak: Bytes,
+    /// How long it took to read, check and parse the file.
+    pub read: Duration,
+    /// How long it took to build what the file has not ready: rows, or the inverse.
+    pub build: Duration,
+}
+
+/// What a file came to.
+struct Made<V: Width> {
+    graph: Graph<V>,
+    ids: Option<Ids>,
+    peak: Bytes,
+    build: Duration,
+}
+
+/// Edges in memory.
+trait Listed: Source {
+    /// What they take.
+    fn bytes(&self) -> u64;
+}
+
+impl<V: Width> Made<V> {
+    fn of_list(
+        list: impl Listed,
+        directed: bool,
+        ids: Option<Ids>,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self> {
+        let build = Build { directed, ..options.build };
+        let peak = build.peak::<V>(&list) + Bytes::new(list.bytes());
+        fits(peak, options.available)?;
+        let begin = Instant::now();
+        Ok(Self { graph: build.graph(&list)?, ids, peak, build: begin.elapsed() })
+    }
+}
+
+/// What was read.
+struct Report {
+    format: Format,
+    packed: Option<Packed>,
+    loading: Loading,
+    file: u64,
+}
+
+impl Report {
+    fn saw(&mut self, file: &FileBlocks<'_>) {
+        self.file += file.len();
+        self.loading = file.loading();
+    }
+}
+
+/// Loads a graph: of a file by its contents, and by its name where these leave it open.
+///
+/// # Errors
+/// [`GraphError::Io`](crate::GraphError::Io) for what cannot be read, [`GraphError::Format`](crate::GraphError::Format) for
+/// what is wrong in it, with the place; [`GraphError::Room`](crate::GraphError::Room) before more memory is taken than is
+/// available; and those of [`Build::graph`].
+pub fn load<V: Width>(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Result<Loaded<V>> {
+    let (path, begin) = (path.as_ref(), Instant::now());
+    let mut report = Report { format: Format::FourFiles, packed: None, loading: options.loading, file: 0 };
+    let named = Format::of_name(path);
+    let four = path.is_dir() || named == Some(Format::FourFiles);
+    let made = if options.format.map_or(four, |format| format == Format::FourFiles) {
+        options.check(path, Format::FourFiles)?;
+        four::load(path, options, &mut report)?
+    } else {
+        let file = FileBlocks::open(path, options.loading, options.progress)?;
+        let made = of_file(&file, named, options, &mut report)?;
+        report.loading = file.loading();
+        made
+    };
+    let Report { format, packed, loading, file } = report;
+    let Made { graph, ids, peak, build } = made;
+    let read = begin.elapsed().saturating_sub(build);
+    Ok(Loaded { graph, ids, format, packed, loading, file: Bytes::new(file), peak, read, build })
+}
+
+fn of_file<V: Width>(
+    file: &FileBlocks<'_>,
+    named: Option<Format>,
+    options: &LoadOptions<'_>,
+    report: &mut Report,
+) -> Result<Made<V>> {
+    let head = file.reader().bytes(0, file.len().min(4096) as usize)?.to_vec();
+    let packed = Packed::of_head(&head);
+    let mut text = open(file, packed);
+    let format = match options.format {
+        Some(format) => format,
+        None if packed.is_some() => sniff(file.path(), named, text.ahead()?, u64::MAX)?,
+        None => sniff(file.path(), named, &head, file.len())?,
+    };
+    options.check(file.path(), format)?;
+    (report.format, report.packed) = (format, packed);
+    report.saw(file);
+    if packed.is_some() && !format.is_text() {
+        return Err(whole(file.path(), format!("is packed; unpack it first, as {format} is read in place")));
+    }
+    let text = &mut text;
+    match format {
+        Format::EdgeList | Format::WeightedEdgeList => {
+            let len = packed.is_none().then_some(file.len());
+            edge_list::load(text, format == Format::WeightedEdgeList, len, options)
+        }
+        Format::MatrixMarket => matrix::load(text, length(file, packed), options),
+        Format::Dimacs => dimacs::load(text, length(file, packed), options),
+        Format::Metis => metis::load(|| open(file, packed), length(file, packed), options),
+        Format::Ldbc => pair(file, options, report),
+        Format::Gap | Format::WeightedGap => gap::load(file, format == Format::WeightedGap, options),
+        Format::Galois | Format::Galois64 => galois::load(file, options),
+        Format::Native => native::load(file, options),
+        Format::FourFiles => four::load(file.path(), options, report),
+    }
+}
+
+fn open<'a>(file: &'a FileBlocks<'_>, packed: Option<Packed>) -> Text<'a> {
+    Text::new(file.path(), unpacked(file.stream(), packed, file.len()))
+}
+
+/// How long the text of a file can be: gzip packs to a thousandth at most.
+fn length(file: &FileBlocks<'_>, packed: Option<Packed>) -> u64 {
+    file.len().saturating_mul(if packed.is_some() { 1000 } else { 1 })
+}
+
+fn pair<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>, report: &mut Report) -> Result<Made<V>> {
+    let Some(other) = ldbc::other(file.path()) else {
+        return Err(whole(file.path(), "is one of a pair whose names end in .v and .e"));
+    };
+    let other = FileBlocks::open(&other, options.loading, options.progress)?;
+    report.saw(&other);
+    let head = other.reader().bytes(0, other.len().min(4096) as usize)?.to_vec();
+    let [mut own, mut others] = [open(file, report.packed), open(&other, Packed::of_head(&head))];
+    let name = PathBuf::from(file.path());
+    let is_edges = name.to_string_lossy().trim_end_matches(".gz").trim_end_matches(".zst").ends_with(".e");
+    if is_edges {
+        ldbc::load(&mut others, &mut own, options)
+    } else {
+        ldbc::load(&mut own, &mut others, options)
+    }
+}
+
+/// What a text or a file that begins so is.
+fn sniff(path: &Path, named: Option<Format>, head: &[u8], len: u64) -> Result<Format> {
+    if let Some(sure) = Format::of_head(head, len) {
+        return Ok(sure);
+    }
+    let is_el = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".el"));
+    match named {
+        Some(Format::EdgeList) if is_el => Ok(Format::EdgeList),
+        Some(Format::EdgeList) | None if edge_list::is_likely(head) => {
+            let weighted = edge_list::look(head).columns == 3;
+            Ok(if weighted { Format::WeightedEdgeList } else { Format::EdgeList })
+        }
+        Some(format) => Ok(format),
+        None => Err(whole(
+            path,
+            "looks like no format there is; --format says which it is, --help which there are",
+        )),
+    }
+}
+
+/// So many numbers, and nothing else.
+fn sizes<const N: usize>(text: &str) -> Option<[u64; N]> {
+    let numbers: Option<Vec<u64>> = text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
+    numbers?.try_into().ok()
+}

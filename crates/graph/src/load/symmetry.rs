@@ -1,0 +1,75 @@
+//! Whether each edge is there in both directions, found out in one pass and without memory.
+
+/// Adds up what edges and their reverses hash to: the same sum for the same edges in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Symmetry {
+    forward: u64,
+    backward: u64,
+    /// Edges from a vertex to itself, which are their own reverse.
+    pub(super) loops: u64,
+}
+
+impl Symmetry {
+    /// Another edge.
+    #[inline]
+    pub(super) const fn add(&mut self, from: u64, to: u64, weight: u64) {
+        if from == to {
+            self.loops += 1;
+        } else if from < to {
+            self.forward = self.forward.wrapping_add(hash(from, to, weight));
+        } else {
+            self.backward = self.backward.wrapping_add(hash(to, from, weight));
+        }
+    }
+    /// Those of another pass.
+    #[must_use]
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            forward: self.forward.wrapping_add(other.forward),
+            backward: self.backward.wrapping_add(other.backward),
+            loops: self.loops + other.loops,
+        }
+    }
+    /// Whether each edge came with its reverse. Wrongly so once in 2^64 files, which nobody makes by accident.
+    pub(super) const fn is_whole(self) -> bool {
+        self.forward == self.backward
+    }
+    /// Whether `other` saw the reverses of these edges.
+    pub(super) const fn is_reverse_of(self, other: Self) -> bool {
+        self.forward == other.backward && self.backward == other.forward && self.loops == other.loops
+    }
+}
+
+/// Two rounds of a 64-bit mixer (Steele, Lea and Flood, OOPSLA 2014) over the three numbers.
+#[inline]
+const fn hash(from: u64, to: u64, weight: u64) -> u64 {
+    mix(mix(from.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ weight.rotate_left(32)) ^ to)
+}
+
+#[inline]
+const fn mix(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(edges: &[(u64, u64, u64)]) -> Symmetry {
+        let mut sum = Symmetry::default();
+        edges.iter().for_each(|&(from, to, weight)| sum.add(from, to, weight));
+        sum
+    }
+
+    #[test]
+    fn a_missing_reverse_and_another_weight_are_seen() {
+        assert!(of(&[(1, 2, 3), (5, 1, 1), (2, 1, 3), (1, 5, 1), (4, 4, 9)]).is_whole());
+        assert!(!of(&[(1, 2, 3), (2, 1, 4)]).is_whole());
+        assert!(!of(&[(1, 2, 0)]).is_whole());
+        assert!(!of(&[(1, 2, 0), (2, 1, 0), (2, 1, 0)]).is_whole());
+        assert!(of(&[(1, 2, 3), (7, 2, 1)]).is_reverse_of(of(&[(2, 7, 1), (2, 1, 3)])));
+        assert!(!of(&[(1, 2, 3)]).is_reverse_of(of(&[(1, 2, 3)])));
+    }
+}

@@ -1,0 +1,107 @@
+//! Text that gzip or zstd packed.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+/// How a file is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packed {
+    /// By gzip.
+    Gzip,
+    /// By zstd.
+    Zstd,
+}
+
+impl Packed {
+    /// What a file that begins so is packed by.
+    pub(super) fn of_head(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            // A frame, or one to be skipped before it.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// What is in a file of that length.
+pub(super) fn unpacked<'a>(
+    input: impl BufRead + Send + 'a,
+    packed: Option<Packed>,
+    len: u64,
+) -> Box<dyn BufRead + Send + 'a> {
+    const AHEAD: usize = 1 << 20;
+    match packed {
+        None => Box::new(input),
+        Some(Packed::Gzip) => Box::new(BufReader::with_capacity(AHEAD, MultiGzDecoder::new(input))),
+        Some(Packed::Zstd) => {
+            let mut decoder = FrameDecoder::new();
+            // Memory is taken for as much as a frame says: zstd's own levels ask for 8 MiB at most, `--long` for 128.
+            decoder.set_max_window_size(len.saturating_mul(100).clamp(8 << 20, 128 << 20));
+            let frames = Frames { input, decoder, inside: false };
+            Box::new(BufReader::with_capacity(AHEAD, frames))
+        }
+    }
+}
+
+/// Frames of zstd, one after the other.
+struct Frames<R> {
+    input: R,
+    decoder: FrameDecoder,
+    inside: bool,
+}
+
+impl<R: BufRead> Frames<R> {
+    /// Enters the next frame. False at the end.
+    fn enter(&mut self) -> io::Result<bool> {
+        while !self.input.fill_buf()?.is_empty() {
+            match self.decoder.reset(&mut self.input) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let skipped = io::copy(&mut (&mut self.input).take(length.into()), &mut io::sink())?;
+                    if skipped < length.into() {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(damaged(error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if !self.inside {
+                self.inside = self.enter()?;
+                if !self.inside {
+                    return Ok(0);
+                }
+            }
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                self.decoder.decode_blocks(&mut self.input, one).map_err(damaged)?;
+            }
+            let got = self.decoder.read(into)?;
+            if got > 0 || into.is_empty() {
+                return Ok(got);
+            }
+            let (said, is) = (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
+            if said.is_some_and(|said| is != Some(said)) {
+                return Err(damaged("the checksum of a frame is wrong"));
+            }
+            self.inside = false;
+        }
+    }
+}
+
+fn damaged(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

@@ -1,0 +1,98 @@
+//! What loading leaves in the page cache.
+
+use std::path::Path;
+use std::process::Command;
+
+use hugepilot_graph::{EdgeList, Format, Graph, GraphError, LoadOptions, Loading, load, save};
+use hugepilot_testkit::{need, requires};
+
+use crate::{Files, options};
+
+/// Bytes of a file in the page cache, as another program counts them.
+fn cached(path: &Path) -> u64 {
+    let output = Command::new("fincore")
+        .args(["--bytes", "--noheadings", "--output", "RES"])
+        .arg(path)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+/// A graph of some MiB, on a disk: `/tmp` may be a tmpfs.
+fn on_disk(files: &Files, format: Format) -> std::path::PathBuf {
+    let graph: Graph<u32> = options(true)
+        .build
+        .graph(&EdgeList::new(100_000, (0..600_000).map(|i| (i % 99_991, i * 31 % 99_989))))
+        .unwrap();
+    let path = files.path(&format!("g.{format}"));
+    save(&path, format, &graph, None).unwrap();
+    path
+}
+
+fn disk() -> Files {
+    Files(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+}
+
+#[test]
+fn direct_and_drop_leave_nothing_and_cached_leaves_all() {
+    requires!(need::program("fincore"));
+    let files = disk();
+    for format in [Format::EdgeList, Format::Native, Format::Gap] {
+        let path = on_disk(&files, format);
+        let len = std::fs::metadata(&path).unwrap().len();
+        assert!(cached(&path) <= len / 100, "saving left {} of {len}", cached(&path));
+        for loading in [Loading::Direct, Loading::Drop, Loading::Cached, Loading::Direct] {
+            let loaded = load::<u32>(&path, &LoadOptions { loading, ..options(true) }).unwrap();
+            let left = cached(&path);
+            if loaded.loading == Loading::Cached {
+                assert!(left >= len, "{format}: {left} of {len} by {loading}");
+            } else {
+                assert!(left <= len / 100, "{format}: {left} of {len} by {loading}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_ways_to_read_give_one_graph() {
+    let files = disk();
+    for format in [Format::EdgeList, Format::Native, Format::Gap, Format::Galois64, Format::FourFiles] {
+        let path = on_disk(&files, format);
+        let of = |loading| load::<u32>(&path, &LoadOptions { loading, ..options(true) }).unwrap().graph;
+        let plainly = of(Loading::Cached);
+        for loading in [Loading::Direct, Loading::Drop] {
+            let graph = of(loading);
+            for v in 0..graph.vertices() {
+                assert_eq!(graph.out.neighbours(v), plainly.out.neighbours(v), "{format}, {loading}");
+                assert_eq!(
+                    graph.incoming().neighbours(v),
+                    plainly.incoming().neighbours(v),
+                    "{format}, {loading}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tmpfs_is_told_from_a_disk() {
+    let tmpfs = LoadOptions { loading: Loading::Tmpfs, ..options(true) };
+    let files = disk();
+    let error = load::<u32>(files.with("g.el", "0 1\n"), &tmpfs).unwrap_err();
+    assert!(matches!(error, GraphError::Format { .. }) && error.to_string().contains("/dev/shm"), "{error}");
+    let Ok(shared) = tempfile::tempdir_in("/dev/shm") else { return };
+    let path = shared.path().join("g.el");
+    std::fs::write(&path, "0 1\n").unwrap();
+    assert_eq!(load::<u32>(&path, &tmpfs).unwrap().loading, Loading::Tmpfs);
+    // `O_DIRECT` works there on new kernels only.
+    let direct = LoadOptions { loading: Loading::Direct, ..options(true) };
+    assert_eq!(load::<u32>(&path, &direct).unwrap().graph.edges(), 1);
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let error = load::<u32>("/dev/null", &options(true)).unwrap_err().to_string();
+    assert!(error.contains("/dev/null: is not a file"), "{error}");
+    let error = load::<u32>("/nowhere.el", &options(true)).unwrap_err().to_string();
+    assert!(error.contains("/nowhere.el: No such file"), "{error}");
+}

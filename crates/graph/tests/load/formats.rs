@@ -1,0 +1,205 @@
+//! One graph, whatever the file looks like.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use hugepilot_graph::{Dropped, Format, LoadOptions, Loaded, Packed, Width, load};
+use hugepilot_testkit::{need, requires};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+use crate::by_hand::{self, ARCS, VERTICES};
+use crate::{Files, Rows, both, loaded, options};
+
+fn expected(directed: bool, weighted: bool) -> Rows {
+    let mut rows = vec![BTreeMap::new(); VERTICES as usize];
+    for (from, to, weight) in if directed { ARCS.to_vec() } else { by_hand::undirected() } {
+        rows[from as usize].insert(to, if weighted { weight } else { 0 });
+    }
+    rows
+}
+
+fn check<V: Width>(loaded: &Loaded<V>, directed: bool, weighted: bool) {
+    assert_eq!(both(&loaded.graph).0, expected(directed, weighted), "{}", loaded.format);
+    assert_eq!(loaded.graph.is_directed(), directed);
+    assert_eq!(loaded.graph.out.heaviest().at(), if weighted { 9 } else { 0 });
+    assert!(loaded.peak.get() > 0 && loaded.file.get() > 0);
+}
+
+/// A file in both widths, as it is and without directions.
+fn everywhere(name: &str, contents: impl AsRef<[u8]>, format: Format, has_directions: bool, weighted: bool) {
+    for directed in [true, false] {
+        let narrow = loaded::<u32>(name, &contents, &options(directed)).unwrap();
+        check(&narrow, directed && has_directions, weighted);
+        assert_eq!(narrow.format, format);
+        let nothing = has_directions || narrow.graph.dropped == Dropped::default();
+        assert!(nothing, "{name}: an edge that is in two rows was taken twice");
+        let wide = loaded::<u64>(name, &contents, &options(directed)).unwrap();
+        check(&wide, directed && has_directions, weighted);
+        let without = LoadOptions { ignore_weights: true, ..options(directed) };
+        check(&loaded::<u32>(name, &contents, &without).unwrap(), directed && has_directions, false);
+    }
+}
+
+#[test]
+fn text_of_every_format_is_one_graph() {
+    everywhere("g.el", by_hand::EL, Format::EdgeList, true, false);
+    everywhere("g.txt", by_hand::SNAP, Format::EdgeList, true, false);
+    everywhere("g.csv", by_hand::CSV, Format::EdgeList, true, false);
+    everywhere("noname", by_hand::WEL, Format::WeightedEdgeList, true, true);
+    everywhere("g.csv", by_hand::CSV_WEIGHTED, Format::WeightedEdgeList, true, true);
+    everywhere("g.mtx", by_hand::MTX, Format::MatrixMarket, true, false);
+    everywhere("noname", by_hand::MTX_WEIGHTED, Format::MatrixMarket, true, true);
+    everywhere("g.mtx", by_hand::MTX_SYMMETRIC, Format::MatrixMarket, false, true);
+    everywhere("g.gr", by_hand::DIMACS, Format::Dimacs, true, true);
+    everywhere("g.graph", by_hand::METIS, Format::Metis, false, false);
+    everywhere("g.graph", by_hand::METIS_WEIGHTED, Format::Metis, false, true);
+    everywhere("g.metis", by_hand::METIS_FULL, Format::Metis, false, true);
+    everywhere("g.graph", by_hand::METIS_ARCS, Format::Metis, true, false);
+}
+
+#[test]
+fn binaries_of_every_format_are_the_same_graph() {
+    for weighted in [false, true] {
+        for directed in [false, true] {
+            let format = if weighted { Format::WeightedGap } else { Format::Gap };
+            everywhere("noname", by_hand::gap(weighted, directed), format, directed, weighted);
+        }
+        everywhere("g.gr", by_hand::galois(1, weighted), Format::Galois, true, weighted);
+        everywhere("g.gr", by_hand::galois(2, weighted), Format::Galois64, true, weighted);
+    }
+}
+
+#[test]
+fn four_files_are_a_directory_or_its_first_file() {
+    for weighted in [false, true] {
+        let files = Files::new();
+        for (name, contents) in by_hand::four(weighted) {
+            files.with(name, contents);
+        }
+        for path in [files.path(""), files.path("num_nodes_edges.txt")] {
+            let loaded = load::<u32>(&path, &options(true)).unwrap();
+            check(&loaded, true, weighted);
+            assert_eq!(loaded.format, Format::FourFiles);
+            check(&load::<u64>(&path, &options(false)).unwrap(), false, weighted);
+        }
+    }
+}
+
+#[test]
+fn a_pair_of_ldbc_keeps_the_numbers_of_its_vertices() {
+    let files = Files::new();
+    let pair = [files.with("g.v", by_hand::LDBC_V), files.with("g.e", by_hand::LDBC_E)];
+    for path in pair {
+        let scaled = LoadOptions { scale_weights: Some(10.0), ..options(true) };
+        let loaded = load::<u32>(&path, &scaled).unwrap();
+        check(&loaded, true, true);
+        assert_eq!(loaded.ids.unwrap()[..], [10, 20, 30, 40, 50, 7_000_000_000]);
+        let error = load::<u32>(&path, &options(true)).unwrap_err().to_string();
+        assert!(error.contains("g.e:1:") && error.contains("--scale-weights FACTOR"), "{error}");
+    }
+    let lonely = files.with("lonely.e", "1 2\n");
+    let error = load::<u32>(&lonely, &options(true)).unwrap_err().to_string();
+    assert!(error.contains("lonely.v"), "{error}");
+    files.with("lonely.v", "1\n3\n");
+    let error = load::<u32>(&lonely, &options(true)).unwrap_err().to_string();
+    assert!(error.contains("lonely.e:1: vertex 2"), "{error}");
+    files.with("lonely.v", "1\n2\n1\n");
+    let error = load::<u32>(&lonely, &options(true)).unwrap_err().to_string();
+    assert!(error.contains("lonely.v: names a vertex twice"), "{error}");
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Two members or frames, as `cat a.gz b.gz` makes them.
+#[test]
+fn packed_text_is_told_by_its_contents() {
+    let (first, second) = by_hand::DIMACS.split_at(30);
+    let zstd = |text: &str| compress_to_vec(text.as_bytes(), CompressionLevel::Fastest);
+    let packed = [
+        ([gzip(first), gzip(second)].concat(), Packed::Gzip),
+        ([zstd(first), zstd(second)].concat(), Packed::Zstd),
+    ];
+    for (contents, by) in packed {
+        for name in ["g.gr", "g.gr.gz", "noname"] {
+            let loaded = loaded::<u32>(name, &contents, &options(true)).unwrap();
+            check(&loaded, true, true);
+            assert_eq!((loaded.format, loaded.packed), (Format::Dimacs, Some(by)));
+        }
+    }
+    everywhere("g.graph.gz", gzip(by_hand::METIS_FULL), Format::Metis, false, true);
+    let error = crate::refused("g.sg.gz", gzip("0 1\n"), &options(true));
+    assert!(error.contains("unpack it first"), "{error}");
+}
+
+#[test]
+fn what_the_zstd_program_packs_is_read() {
+    requires!(need::program("zstd"));
+    let files = Files::new();
+    let line = |i: u64| format!("{} {}\n", i % 1009, i * i % 1013);
+    let text: String = (0..200_000).map(line).collect();
+    let path = files.with("g.el", &text);
+    for level in ["-1", "-19"] {
+        let status = std::process::Command::new("zstd").args(["-qf", level]).arg(&path).status().unwrap();
+        assert!(status.success());
+        let packed = load::<u32>(files.path("g.el.zst"), &options(true)).unwrap();
+        let plain = load::<u32>(&path, &options(true)).unwrap();
+        assert_eq!(both(&packed.graph), both(&plain.graph));
+        assert_eq!(packed.packed, Some(Packed::Zstd));
+    }
+}
+
+/// Lines of several blocks, so that they are cut; by several threads, in the order of the file; and lines longer than a block.
+#[test]
+fn long_files_are_cut_at_line_ends() {
+    let line = |i: u64| format!("{} {} {}\n", i % 70_001, i * 7 % 70_001, i % 250 + 1);
+    let text: String = (0..900_000).map(line).collect();
+    let plainly = {
+        let mut rows: Rows = vec![BTreeMap::new(); 70_001];
+        for i in (0..900_000u64).filter(|i| i % 70_001 != i * 7 % 70_001) {
+            let weight = rows[(i % 70_001) as usize].entry(i * 7 % 70_001).or_insert(u64::MAX);
+            *weight = (*weight).min(i % 250 + 1);
+        }
+        rows
+    };
+    assert_eq!(both(&loaded::<u32>("g.wel", &text, &options(true)).unwrap().graph).0, plainly);
+    // All numbers are there, so counting them anew changes nothing, whichever block they are in.
+    let compact = loaded::<u32>("g.wel", &text, &LoadOptions { compact: true, ..options(true) }).unwrap();
+    assert_eq!(both(&compact.graph).0, plainly);
+    assert!(compact.ids.unwrap().iter().copied().eq(0..70_001));
+    let mut broken = text.clone();
+    // Not in the first block.
+    broken.insert(text.rfind("\n69999 ").unwrap() + 6, 'x');
+    let line = 1 + broken.lines().position(|line| line.contains('x')).unwrap();
+    let error = crate::refused("g.wel", &broken, &options(true));
+    assert!(error.contains(&format!("g.wel:{line}: \"69999x\"")), "{error}");
+
+    let hub = 1_500_000;
+    let mut metis = format!("{hub} {}\n", hub - 1);
+    metis.extend((2..=hub).map(|v| format!("{v} ")));
+    metis.push_str(&"\n1".repeat(hub - 1));
+    let graph = loaded::<u32>("g.graph", &metis, &options(true)).unwrap().graph;
+    assert_eq!((graph.edges(), graph.out.degree(0), graph.out.degree(hub - 1)), (hub - 1, hub - 1, 1));
+}
+
+#[test]
+fn rows_that_are_in_no_order_are_put_in_order() {
+    // 0 → 2, 1, 1, 0 and 2 → 0.
+    let mut file = Vec::new();
+    for word in [1u64, 0, 3, 5, 4, 4, 5] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for end in [2u32, 1, 1, 0, 0, 0] {
+        file.extend_from_slice(&end.to_le_bytes());
+    }
+    let graph = loaded::<u32>("g.gr", &file, &options(true)).unwrap().graph;
+    assert_eq!(graph.out.neighbours(0), [1, 2]);
+    assert_eq!((graph.dropped.self_loops, graph.dropped.duplicates), (1, 1));
+    let graph = loaded::<u32>("g.gr", &file, &options(false)).unwrap().graph;
+    assert_eq!((graph.out.neighbours(1), graph.out.neighbours(2)), (&[0][..], &[0][..]));
+}

@@ -1,0 +1,227 @@
+//! Files that are cut, damaged, or lie.
+
+use std::io::Write;
+use std::sync::LazyLock;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use hugepilot_graph::{Format, GraphError, LoadOptions, Loaded, load, save};
+use proptest::prelude::*;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+use crate::{Files, by_hand, loaded, options, refused};
+
+/// A small valid file of each format: its name, its contents, and whether it tells how long it is.
+fn valid() -> &'static [(&'static str, Vec<u8>, bool)] {
+    static VALID: LazyLock<Vec<(&str, Vec<u8>, bool)>> = LazyLock::new(made);
+    &VALID
+}
+
+fn made() -> Vec<(&'static str, Vec<u8>, bool)> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(by_hand::WEL.as_bytes()).unwrap();
+    let zstd = compress_to_vec(by_hand::WEL.as_bytes(), CompressionLevel::Fastest);
+    let mut all: Vec<(&str, Vec<u8>, bool)> = vec![
+        ("a.el", by_hand::EL.into(), false),
+        ("b.wel", by_hand::WEL.into(), false),
+        ("c.csv", by_hand::CSV_WEIGHTED.into(), false),
+        ("d.mtx", by_hand::MTX.into(), true),
+        ("e.mtx", by_hand::MTX_SYMMETRIC.into(), true),
+        ("f.gr", by_hand::DIMACS.into(), true),
+        ("g.graph", by_hand::METIS_WEIGHTED.into(), true),
+        ("h.graph", by_hand::METIS_FULL.into(), true),
+        ("i.wel.gz", gzip.finish().unwrap(), true),
+        ("j.wel.zst", zstd, true),
+        ("k.sg", by_hand::gap(false, false), true),
+        ("l.wsg", by_hand::gap(true, true), true),
+        ("m.gr", by_hand::galois(1, true), true),
+        ("n.gr", by_hand::galois(2, false), true),
+    ];
+    let files = Files::new();
+    let graph = loaded::<u32>("g.wel", by_hand::WEL, &options(true)).unwrap().graph;
+    let path = files.path("o.hpg");
+    save(&path, Format::Native, &graph, Some(&[9, 8, 7, 6, 5, 4])).unwrap();
+    all.push(("o.hpg", std::fs::read(path).unwrap(), true));
+    all
+}
+
+/// What was loaded takes no more than the file justifies.
+fn bounded<V: hugepilot_graph::Width>(loaded: &Loaded<V>, len: usize) {
+    let graph = &loaded.graph;
+    let values = graph.vertices() + 2 * graph.out.edges();
+    assert!(values * size_of::<V>() <= (1 << 21) + 200 * len, "{values} values from {len} bytes");
+}
+
+#[test]
+fn a_file_cut_at_any_byte_is_refused_with_a_place() {
+    for (name, contents, tells) in valid() {
+        loaded::<u32>(name, contents, &options(true)).unwrap();
+        for len in 0..contents.len() {
+            match loaded::<u32>(name, &contents[..len], &options(true)) {
+                Err(error) => {
+                    let text = error.to_string();
+                    let place = matches!(error, GraphError::Format { .. }) && text.contains(name);
+                    assert!(place, "{name} of {len} bytes: {text}");
+                }
+                // The last end of a line says nothing, and so does the last digit of a weight; the last line of METIS may
+                // be of a vertex without edges.
+                Ok(_) if !*tells || contents.len() - len <= 2 => {}
+                Ok(_) => panic!("{name} of {len} bytes, of {}, was loaded", contents.len()),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_with_a_file_cut_or_missing_is_refused() {
+    for (damaged, contents) in by_hand::four(true) {
+        for len in 0..contents.len() {
+            let files = Files::new();
+            for (name, contents) in by_hand::four(true) {
+                files.with(name, if name == damaged { &contents[..len] } else { &contents });
+            }
+            // "6 7" without the end of the line is the same.
+            if damaged == "num_nodes_edges.txt" && len == 3 {
+                continue;
+            }
+            let error = load::<u32>(files.path(""), &options(true)).unwrap_err().to_string();
+            assert!(error.contains(".bin") || error.contains("num_nodes_edges.txt:1:"), "{error}");
+        }
+        if damaged != "edge_values.bin" {
+            let files = Files::new();
+            by_hand::four(true).iter().filter(|file| file.0 != damaged).for_each(|(name, contents)| {
+                files.with(name, contents);
+            });
+            let error = load::<u32>(
+                files.path(""),
+                &LoadOptions { format: Some(Format::FourFiles), ..options(true) },
+            );
+            assert!(error.unwrap_err().to_string().contains(damaged));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn changed_bytes_give_a_graph_or_an_error_and_take_no_memory(
+        which in 0usize..15,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+        directed: bool,
+        compact: bool,
+    ) {
+        let (name, mut contents, _) = valid()[which].clone();
+        for (at, byte) in changes {
+            let at = at.index(contents.len());
+            contents[at] = byte;
+        }
+        let compact = compact && name.ends_with("el");
+        let options = LoadOptions { compact, ..options(directed) };
+        for wide in [false, true] {
+            let found = if wide {
+                loaded::<u64>(name, &contents, &options).map(|loaded| bounded(&loaded, contents.len()))
+            } else {
+                loaded::<u32>(name, &contents, &options).map(|loaded| bounded(&loaded, contents.len()))
+            };
+            if let Err(error) = found {
+                prop_assert!(!matches!(error, GraphError::Memory(_) | GraphError::Io { .. }), "{}", error);
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_gives_a_graph_or_an_error(text in "[0-9 ,.%#acp\n-]{0,80}", name in 0usize..5) {
+        let name = ["g.el", "g.wel", "g.mtx", "g.gr", "g.graph"][name];
+        let head = ["", "", "%%MatrixMarket matrix coordinate real general\n", "p sp 9 3\n", "3 3 11\n"];
+        for head in ["", head[["g.el", "g.wel", "g.mtx", "g.gr", "g.graph"].iter().position(|n| *n == name).unwrap()]] {
+            let contents = format!("{head}{text}");
+            if let Ok(loaded) = loaded::<u32>(name, &contents, &options(true)) {
+                bounded(&loaded, contents.len());
+            }
+        }
+    }
+}
+
+/// The same file with a word in another place.
+fn with(mut file: Vec<u8>, at: usize, word: &[u8]) -> Vec<u8> {
+    file[at..at + word.len()].copy_from_slice(word);
+    file
+}
+
+#[test]
+fn headers_that_lie_are_refused_before_memory_is_taken() {
+    for count in [u64::MAX, 1 << 63, 1 << 40, u64::from(u32::MAX), 1000] {
+        for at in [1, 9] {
+            let error =
+                refused("g.sg", with(by_hand::gap(false, true), at, &count.to_le_bytes()), &options(true));
+            assert!(error.contains("g.sg, byte"), "{error}");
+        }
+        for at in [16, 24] {
+            let error =
+                refused("g.gr", with(by_hand::galois(1, true), at, &count.to_le_bytes()), &options(true));
+            assert!(error.contains("g.gr, byte 16"), "{error}");
+        }
+        let error = refused("g.mtx", by_hand::MTX.replace("6 6 7", &format!("6 6 {count}")), &options(true));
+        assert!(error.contains("g.mtx:3:") || error.contains("has 7 entries"), "{error}");
+        let error = refused("g.gr", by_hand::DIMACS.replace("6 7", &format!("6 {count}")), &options(true));
+        assert!(error.contains("g.gr:3:") || error.contains("has 7 arcs"), "{error}");
+        let error = refused("g.graph", by_hand::METIS.replace("6 6", &format!("{count} 6")), &options(true));
+        assert!(error.contains("g.graph:2:") || error.contains("of 1000"), "{error}");
+        if count > 1000 {
+            let error = refused(
+                "g.mtx",
+                by_hand::MTX.replace("6 6 7", &format!("{count} {count} 7")),
+                &options(true),
+            );
+            assert!(error.contains("g.mtx:3:") && error.contains("--vertices"), "{error}");
+            let error = refused("g.el", format!("0 {}\n", count - 3), &options(true));
+            assert!(error.contains("--compact"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_inside_is_named_with_its_byte() {
+    let sg = |at, word: u64| {
+        refused("g.sg", with(by_hand::gap(false, true), at, &word.to_le_bytes()), &options(true))
+    };
+    assert!(sg(17, 1).contains("byte 17: the first offset is 1"), "{}", sg(17, 1));
+    assert!(sg(33, 1).contains("byte 33: the offset 1 after 2"), "{}", sg(33, 1));
+    assert!(sg(17 + 48, 8).contains("byte 65: the last offset is 8"), "{}", sg(65, 8));
+    let end = with(by_hand::gap(false, true), 77, &6u32.to_le_bytes());
+    let error = refused("g.sg", end, &options(true));
+    assert!(error.contains("byte 77: an edge to vertex 6 in a graph of 6"), "{error}");
+    for weight in [0i32, -1] {
+        let error =
+            refused("g.wsg", with(by_hand::gap(true, true), 77, &weight.to_le_bytes()), &options(true));
+        assert!(error.contains("byte 77: the weight"), "{error}");
+    }
+    // Edges of an undirected graph that are there one way; an inverse that is none.
+    let error = refused("g.sg", with(by_hand::gap(false, false), 73, &2u32.to_le_bytes()), &options(true));
+    assert!(error.contains("both ways"), "{error}");
+    let error =
+        refused("g.sg", with(by_hand::gap(false, true), 17 + 84 + 56, &3u32.to_le_bytes()), &options(true));
+    assert!(error.contains("byte 101: the edges towards"), "{error}");
+    let error = refused("g.graph", by_hand::METIS_WEIGHTED.replace("3 9", "3 8"), &options(true));
+    assert!(error.contains("one of their vertices only, or with two weights"), "{error}");
+    let wide = with(by_hand::galois(2, false), 32 + 48, &(1u64 << 32).to_le_bytes());
+    let error = refused("g.gr", wide, &options(true));
+    assert!(error.contains("byte 80: 4294967296 is more than 32 bits count"), "{error}");
+}
+
+#[test]
+fn a_bit_that_changed_in_our_own_format_is_seen() {
+    let (_, contents, _) = valid().last().unwrap();
+    let word = |at: usize| u64::from_le_bytes(*contents[at..].first_chunk().unwrap()) as usize;
+    let sections = (0..7).flat_map(|i| word(40 + i * 24)..word(40 + i * 24) + word(48 + i * 24));
+    for byte in (0..256).chain([4095]).chain(sections) {
+        let mut damaged = contents.clone();
+        damaged[byte] ^= 0x10;
+        let error = refused("o.hpg", damaged, &options(true));
+        assert!(error.contains("byte") || error.contains("looks like"), "{error}");
+        assert!(byte < 4096 || error.contains("checksum"), "{error}");
+    }
+    // And what comes after all is nothing.
+    let error = refused("o.hpg", [contents, &[0][..]].concat(), &options(true));
+    assert!(error.contains("1 bytes more"), "{error}");
+}

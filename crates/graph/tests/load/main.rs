@@ -1,0 +1,89 @@
+//! Graphs from files and into files.
+//!
+//! - `formats`: one small graph, written by hand in every format, is one graph.
+//! - `options`: what a caller can ask for, and what is answered where it makes no sense.
+//! - `hostile`: files that are cut, damaged or lie give an error with a place, and take no memory.
+//! - `round`: what is saved is loaded again.
+//! - `cache`: what is left in the page cache, and under which names.
+
+mod by_hand;
+mod cache;
+mod formats;
+mod hostile;
+mod options;
+mod round;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hugepilot_graph::{Build, Csr, Graph, LoadOptions, Loaded, Loading, PagePlan, Result, Team, Width, load};
+
+/// Each row as a map from neighbour to weight, which is 0 without weights.
+type Rows = Vec<BTreeMap<u64, u64>>;
+
+fn options(directed: bool) -> LoadOptions<'static> {
+    let build = Build { directed, pages: PagePlan::default(), team: Team::of(2) };
+    LoadOptions { loading: Loading::Cached, ..LoadOptions::new(build) }
+}
+
+fn rows<V: Width>(csr: &Csr<V>) -> Rows {
+    let row = |v| {
+        let weights = csr.weights(v);
+        assert!(csr.neighbours(v).is_sorted_by(|a, b| a < b), "row {v}");
+        let pairs = csr.neighbours(v).iter().enumerate();
+        pairs.map(|(i, to)| (to.at() as u64, weights.get(i).map_or(0, |weight| weight.at() as u64))).collect()
+    };
+    (0..csr.vertices()).map(row).collect()
+}
+
+/// The rows of both directions.
+fn both<V: Width>(graph: &Graph<V>) -> (Rows, Rows) {
+    let (out, into) = (rows(&graph.out), rows(graph.incoming()));
+    let mut plainly = vec![BTreeMap::new(); out.len()];
+    for (from, row) in out.iter().enumerate() {
+        for (&to, &weight) in row {
+            plainly[usize::try_from(to).unwrap()].insert(from as u64, weight);
+        }
+    }
+    assert_eq!(into, plainly, "the inverse is none");
+    (out, into)
+}
+
+/// A directory with files of that contents.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    /// In memory, where there is such a place: writing waits for the disk.
+    fn new() -> Self {
+        Self(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+    fn with(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, contents).unwrap();
+        path
+    }
+}
+
+/// Loads a file of that name and contents.
+fn loaded<V: Width>(name: &str, contents: impl AsRef<[u8]>, options: &LoadOptions<'_>) -> Result<Loaded<V>> {
+    let files = Files::new();
+    let path = files.with(name, contents);
+    load(path, options)
+}
+
+/// What is said of it.
+fn refused(name: &str, contents: impl AsRef<[u8]>, options: &LoadOptions<'_>) -> String {
+    match loaded::<u32>(name, contents, options) {
+        Ok(loaded) => panic!("{name} was loaded: {:?}", loaded.graph),
+        Err(error) => {
+            let text = error.to_string();
+            let name = Path::new(name).file_name().unwrap().to_string_lossy().into_owned();
+            assert!(text.contains(&name) || !text.contains('/'), "{text}");
+            text
+        }
+    }
+}

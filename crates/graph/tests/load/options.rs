@@ -1,0 +1,103 @@
+//! What a caller can ask for.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use hugepilot_graph::{Format, GraphError, LoadOptions, load};
+use hugepilot_units::Bytes;
+
+use crate::{Files, both, by_hand, loaded, options, refused};
+
+#[test]
+fn numbers_with_gaps_are_counted_anew_and_kept() {
+    let text = "18446744073709551615 7\n7 90000000000\n18446744073709551615 90000000000\n";
+    let compact = LoadOptions { compact: true, ..options(true) };
+    let found = loaded::<u32>("g.el", text, &compact).unwrap();
+    assert_eq!(found.ids.unwrap()[..], [7, 90_000_000_000, u64::MAX]);
+    assert_eq!(found.graph.out.neighbours(2), [0, 1]);
+    assert_eq!(found.graph.out.neighbours(0), [1]);
+    let error = refused("g.el", text, &options(true));
+    assert!(error.contains("g.el:1:") && error.contains("--compact"), "{error}");
+    let error = refused("g.mtx", by_hand::MTX, &compact);
+    assert!(error.contains("--compact is for el"), "{error}");
+}
+
+#[test]
+fn vertices_without_edges_are_there_if_they_are_counted() {
+    for (name, text) in [("g.el", by_hand::EL), ("g.mtx", by_hand::MTX), ("g.gr", by_hand::DIMACS)] {
+        let more = LoadOptions { vertices: Some(100), ..options(true) };
+        assert_eq!(loaded::<u32>(name, text, &more).unwrap().graph.vertices(), 100);
+        let error = refused(name, text, &LoadOptions { vertices: Some(5), ..options(true) });
+        assert!(
+            error.contains('5') && (error.contains("vertex 5 in") || error.contains("--vertices 5")),
+            "{error}"
+        );
+    }
+    let none = LoadOptions { vertices: Some(3), ..options(true) };
+    assert_eq!(loaded::<u32>("g.el", "# nothing\n", &none).unwrap().graph.vertices(), 3);
+    assert!(refused("g.el", "# nothing\n", &options(true)).contains("--vertices"));
+    assert!(refused("g.sg", by_hand::gap(false, true), &none).contains("--vertices is for el"));
+}
+
+#[test]
+fn a_graph_that_does_not_fit_is_refused_with_what_it_needs() {
+    let text = "1 2\n".repeat(100_000);
+    let files = [
+        ("g.el", text.clone().into_bytes()),
+        ("g.sg", by_hand::gap(false, true)),
+        ("g.gr", by_hand::DIMACS.into()),
+    ];
+    for (name, contents) in files {
+        let peak = loaded::<u32>(name, &contents, &options(true)).unwrap().peak;
+        let enough = LoadOptions { available: Some(peak), ..options(true) };
+        assert!(loaded::<u32>(name, &contents, &enough).is_ok(), "{name}");
+        let less = LoadOptions { available: Some(peak - Bytes::new(1)), ..options(true) };
+        let error = loaded::<u32>(name, &contents, &less).unwrap_err();
+        assert!(matches!(error, GraphError::Room { needed, .. } if needed <= peak), "{name}: {error}");
+    }
+}
+
+#[test]
+fn progress_goes_up_to_the_end() {
+    let (files, most) = (Files::new(), AtomicU64::new(0));
+    let path = files.with("g.el", "1 2\n".repeat(100_000));
+    let progress = |done, total| {
+        assert!(done <= total);
+        most.fetch_max(done, Relaxed);
+    };
+    load::<u32>(&path, &LoadOptions { progress: &progress, ..options(true) }).unwrap();
+    assert_eq!(most.into_inner(), 400_000);
+}
+
+#[test]
+fn a_format_that_was_named_is_the_one() {
+    let named = |format| LoadOptions { format: Some(format), ..options(true) };
+    let loaded_ = loaded::<u32>("g.txt", by_hand::WEL, &named(Format::EdgeList)).unwrap();
+    assert!(!loaded_.graph.out.is_weighted() && loaded_.graph.edges() == 7);
+    let error = refused("g.txt", by_hand::EL, &named(Format::Metis));
+    assert!(error.contains("g.txt:1:"), "{error}");
+    let error = refused("g.dat", "hello\nworld\n", &options(true));
+    assert!(error.contains("--format"), "{error}");
+    let sg = loaded::<u32>("g.txt", by_hand::gap(true, false), &options(true)).unwrap();
+    assert_eq!(both(&sg.graph).0.len(), 6);
+}
+
+#[test]
+fn weights_are_whole_and_above_0_or_scaled() {
+    for (weight, says) in [
+        ("0.5", "--scale-weights FACTOR"),
+        ("0", "above 0"),
+        ("-1", "above 0"),
+        ("NaN", "above 0"),
+        ("", "missing"),
+    ] {
+        let error = refused("g.wel", format!("0 1 3\n1 2 {weight}\n"), &options(true));
+        assert!(error.contains("g.wel:2:") && error.contains(says), "{error}");
+    }
+    let scaled = LoadOptions { scale_weights: Some(100.0), ..options(true) };
+    let graph = loaded::<u32>("g.wel", "0 1 0.5\n1 2 1e-1\n", &scaled).unwrap().graph;
+    assert_eq!((graph.out.weights(0), graph.out.weights(1)), (&[50][..], &[10][..]));
+    let error = refused("g.wel", "0 1 0.001\n", &scaled);
+    assert!(error.contains("rounded to 0"), "{error}");
+    let scale = LoadOptions { scale_weights: Some(f64::NAN), ..options(true) };
+    assert!(refused("g.wel", "0 1 2\n", &scale).contains("--scale-weights"));
+}

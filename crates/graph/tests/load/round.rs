@@ -1,0 +1,130 @@
+//! What is saved is loaded again.
+
+use hugepilot_graph::{
+    Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, Team, Width, load, save,
+};
+use proptest::prelude::*;
+
+use crate::{Files, both, options};
+
+/// Whether both have the same rows, whatever the width of their numbers.
+fn same<A: Width, B: Width>(one: &Graph<A>, other: &Graph<B>) -> bool {
+    let rows = |one: &Csr<A>, other: &Csr<B>| {
+        one.vertices() == other.vertices()
+            && (0..one.vertices()).all(|v| {
+                let [a, b] = [one.neighbours(v), one.weights(v)];
+                let [c, d] = [other.neighbours(v), other.weights(v)];
+                a.iter().chain(b).map(|value| value.at()).eq(c.iter().chain(d).map(|value| value.at()))
+            })
+    };
+    rows(&one.out, &other.out)
+        && rows(one.incoming(), other.incoming())
+        && one.is_directed() == other.is_directed()
+}
+
+fn built<V: Width>(list: &EdgeList, directed: bool) -> Graph<V> {
+    Build { directed, pages: PagePlan::default(), team: Team::of(2) }.graph(list).unwrap()
+}
+
+/// Whether the format has a place for it.
+fn fits(format: Format, directed: bool, weighted: bool) -> bool {
+    match format {
+        Format::Ldbc => false,
+        Format::Metis => !directed,
+        Format::WeightedEdgeList | Format::WeightedGap | Format::Dimacs => weighted,
+        Format::EdgeList | Format::Gap => !weighted,
+        _ => true,
+    }
+}
+
+fn check<V: Width>(list: &EdgeList, directed: bool) {
+    let (graph, files) = (built::<V>(list, directed), Files::new());
+    let weighted = graph.out.is_weighted();
+    for format in Format::ALL.into_iter().filter(|&format| fits(format, directed, weighted)) {
+        let path = files.path(&format!("graph-{format}"));
+        let bytes = save(&path, format, &graph, None).unwrap();
+        let count = matches!(format, Format::EdgeList | Format::WeightedEdgeList);
+        let vertices = count.then_some(list.vertices);
+        let options = LoadOptions { format: Some(format), vertices, ..options(directed) };
+        let again = load::<V>(&path, &options).unwrap();
+        assert_eq!(again.file, bytes, "{format}");
+        assert!(same(&again.graph, &graph), "{format}");
+        assert_eq!(again.graph.out.heaviest(), graph.out.heaviest(), "{format}");
+        // The other width, too.
+        assert!(same(&load::<u64>(&path, &options).unwrap().graph, &graph), "{format}");
+        let sniffed = LoadOptions { format: None, ..options };
+        if !format.is_text() {
+            assert!(same(&load::<u32>(&path, &sniffed).unwrap().graph, &graph), "{format}");
+        }
+    }
+    let left = std::fs::read_dir(files.path(""))
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains(".part"));
+    assert_eq!(left.count(), 0, "something half is left");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn every_format_gives_back_what_was_saved(
+        vertices in 1u64..40,
+        ends in prop::collection::vec((any::<u64>(), any::<u64>(), 1u64..1000), 0..120),
+        directed: bool,
+        weighted: bool,
+    ) {
+        let edge = |(from, to, weight)| Edge { from: from % vertices, to: to % vertices, weight: if weighted { weight } else { 0 } };
+        let list = EdgeList { vertices, edges: ends.into_iter().map(edge).collect(), weighted };
+        check::<u32>(&list, directed);
+        check::<u64>(&list, directed);
+    }
+}
+
+/// More than the pieces that are read and written at once.
+#[test]
+fn large_graphs_come_back_from_every_format() {
+    let edge = |i: u64| Edge { from: i % 5003, to: i * i % 5009, weight: i % 251 + 1 };
+    for weighted in [false, true] {
+        let edges = (0..400_000)
+            .map(edge)
+            .map(|edge| Edge { weight: if weighted { edge.weight } else { 0 }, ..edge });
+        let list = EdgeList { vertices: 5010, edges: edges.collect(), weighted };
+        check::<u32>(&list, weighted);
+        check::<u64>(&list, !weighted);
+    }
+}
+
+#[test]
+fn numbers_of_vertices_are_kept_or_written() {
+    let (graph, files) = (built::<u32>(&EdgeList::new(3, [(0, 1), (2, 1)]), true), Files::new());
+    let ids = [5, 6, 70_000_000_000];
+    let path = files.path("g.hpg");
+    save(&path, Format::Native, &graph, Some(&ids)).unwrap();
+    assert_eq!(load::<u32>(&path, &options(true)).unwrap().ids.unwrap()[..], ids);
+    let path = files.path("g.el");
+    save(&path, Format::EdgeList, &graph, Some(&ids)).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "5 6\n70000000000 6\n");
+    let compact = LoadOptions { compact: true, ..options(true) };
+    assert_eq!(both(&load::<u32>(&path, &compact).unwrap().graph), both(&graph));
+    let error = save(&path, Format::Native, &graph, Some(&ids[..2])).unwrap_err().to_string();
+    assert!(error.contains("one number for each vertex"), "{error}");
+}
+
+#[test]
+fn what_a_format_has_no_place_for_is_refused_and_nothing_is_left() {
+    let files = Files::new();
+    let heavy =
+        EdgeList { vertices: 2, edges: vec![Edge { from: 0, to: 1, weight: 1 << 31 }], weighted: true };
+    let heavy = built::<u64>(&heavy, true);
+    for format in [Format::WeightedGap, Format::Galois, Format::Metis, Format::Ldbc] {
+        let path = files.path("g");
+        let error = save(&path, format, &heavy, None).unwrap_err();
+        assert!(matches!(error, GraphError::Format { .. }), "{error}");
+        assert!(!path.exists());
+    }
+    let plain = built::<u32>(&EdgeList::new(2, [(0, 1)]), true);
+    let error = save(files.path("g.wel"), Format::WeightedEdgeList, &plain, None).unwrap_err();
+    assert!(matches!(error, GraphError::Unweighted), "{error}");
+    let error = save("/nowhere/at/all", Format::EdgeList, &plain, None).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/at/all"), "{error}");
+    assert_eq!(std::fs::read_dir(files.path("")).unwrap().count(), 0);
+}
