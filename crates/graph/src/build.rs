@@ -1,7 +1,8 @@
 //! From edges in any order to compressed sparse rows.
 //!
 //! Two passes over the source, one that counts and one that fills, so that no list of edges is kept: at the peak there are the
-//! rows before duplicates go, the offsets, and some tens of MiB per thread (`bins.rs`). The rows of an undirected graph hold each edge twice.
+//! rows before duplicates go, the offsets, and some tens of MiB per thread (`bins.rs`). The rows of an undirected graph hold each
+//! edge twice.
 
 mod bins;
 mod rows;
@@ -70,10 +71,9 @@ impl Build {
     fn rows<V: Width>(&self, source: &impl Source, names: Names, dropped: &mut Dropped) -> Result<Csr<V>> {
         let vertices = usize::try_from(source.vertices()).unwrap_or(usize::MAX);
         let mut offsets = self.pages.zeroed::<V>(names.offsets, vertices + 1)?;
-        let (ways, both) = if self.directed { (1, false) } else { (2, true) };
-        let bins = Bins::<V>::new(source, ways, self.team);
+        let bins = Bins::<V>::new(source, !self.directed, self.team);
         let count = cells(&mut offsets);
-        let wrong = bins.deal(self.team, source, both, |from, _, _| {
+        let wrong = bins.deal(source, |from, _, _| {
             let count = &count[from.at() + 1];
             count.set(count.get() + V::new(1));
         });
@@ -83,7 +83,7 @@ impl Build {
         dropped.self_loops = wrong.self_loops;
         let mut rows = Rows::begin(self, names, offsets, source.is_weighted())?;
         let filler = rows.filler();
-        bins.deal(self.team, source, both, |from, to, weight| filler.put(from, to, weight));
+        bins.deal(source, |from, to, weight| filler.put(from, to, weight));
         drop(bins);
         dropped.duplicates = rows.sort(self.team);
         rows.finish()
@@ -140,10 +140,9 @@ impl Wrong {
 }
 
 fn check_width<V: Width>(what: &'static str, count: u64) -> Result<()> {
-    let bits = 8 * u32::try_from(size_of::<V>()).unwrap_or(u32::MAX);
     // The largest number means "none".
     if count >= V::NONE.at() as u64 {
-        return Err(GraphError::Width { what, count, bits });
+        return Err(GraphError::Width { what, count, bits: V::BITS });
     }
     Ok(())
 }

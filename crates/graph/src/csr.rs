@@ -2,7 +2,7 @@
 
 use hugepilot_alloc::HugeVec;
 
-use crate::Width;
+use crate::{GraphError, Result, Width};
 
 /// The edges that leave each vertex, or that lead to it. The edges of a vertex are in ascending order, each once.
 #[derive(Debug)]
@@ -79,6 +79,14 @@ impl<V: Width> Graph<V> {
     /// How many vertices.
     pub fn vertices(&self) -> usize {
         self.out.vertices()
+    }
+    /// Refuses a vertex that is not there.
+    ///
+    /// # Errors
+    /// [`GraphError::Vertex`].
+    pub fn check(&self, vertex: V) -> Result<()> {
+        let (id, vertices) = (vertex.at() as u64, self.vertices() as u64);
+        if id < vertices { Ok(()) } else { Err(GraphError::Vertex { id, vertices }) }
     }
     /// How many edges; those of an undirected graph once.
     pub fn edges(&self) -> usize {

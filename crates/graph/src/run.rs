@@ -57,7 +57,7 @@ pub struct Ready<V: Width> {
     pub graph: Graph<V>,
     /// The new numbers.
     pub numbers: Option<Renumbering<V>>,
-    /// So far: all but the kernel.
+    /// So far: all but the kernel and the arrays.
     pub report: GraphReport,
 }
 
@@ -92,12 +92,11 @@ impl Job {
             schema: SCHEMA.to_owned(),
             source: self.name.clone(),
             graph: facts,
-            width_bits: 8 * u32::try_from(size_of::<V>()).unwrap_or(0),
+            width_bits: V::BITS,
             threads: self.team.threads(),
             pages: self.pages_text.clone(),
             order: self.order.map(|(order, _)| order.to_string()),
             phases,
-            arrays: arrays(&graph.held()?),
             ..GraphReport::default()
         };
         Ok(Ready { graph, numbers, report })
@@ -105,21 +104,32 @@ impl Job {
 }
 
 impl<V: Width> Ready<V> {
-    /// Runs the kernel of `job`, `heard` after each trial.
+    /// Runs the kernel of `job`, if it has one, `heard` after each trial; then looks at the arrays.
     ///
     /// # Errors
     /// Those of the kernel.
     pub fn run(mut self, job: &Job, mut heard: impl FnMut(&Trial)) -> Result<GraphReport> {
-        let Some(kernel) = &job.kernel else { return Ok(self.report) };
+        let spent = match &job.kernel {
+            Some(kernel) => self.trials(kernel, job, &mut heard)?,
+            None => Vec::new(),
+        };
+        let mut held = self.graph.held()?;
+        held.extend(spent);
+        self.report.arrays = arrays(&held);
+        Ok(self.report)
+    }
+
+    /// All trials. The arrays of the last.
+    fn trials(&mut self, kernel: &Kernel, job: &Job, heard: &mut impl FnMut(&Trial)) -> Result<Vec<Held>> {
         let (setup, mut spent) = (Setup::new(job.pages, job.team), Vec::<Spent>::new());
         self.report.kernel = Some(kernel.name().to_owned());
         let mut starts = Starts::new(job.start);
         for _ in 0..job.trials.max(1) {
-            let start = if kernel.starts() { Some(starts.next(&self)?) } else { None };
-            let ran = kernel.run(&self, start, &setup, job.verify)?;
+            let source = if kernel.starts() { Some(starts.next(self)?) } else { None };
+            let start = source.map(|source| self.numbered(source));
+            let ran = kernel.run(self, start, &setup, job.verify)?;
             let seconds = (ran.spent.allocate + ran.spent.first_touch + ran.spent.kernel).as_secs_f64();
-            let source = start.map(|start| self.old(start).at() as u64);
-            let trial = Trial { source, seconds };
+            let trial = Trial { source: source.map(|source| source.at() as u64), seconds };
             heard(&trial);
             self.report.trials.push(trial);
             self.report.result = Some(ran.result);
@@ -138,16 +148,7 @@ impl<V: Width> Ready<V> {
         self.report.phases.allocate_seconds = median(|spent| spent.allocate);
         self.report.phases.first_touch_seconds = median(|spent| spent.first_touch);
         self.report.phases.kernel_seconds = median(|spent| spent.kernel);
-        let mut held = self.graph.held()?;
-        held.extend(spent.pop().map(|spent| spent.arrays).unwrap_or_default());
-        self.report.arrays = arrays(&held);
-        Ok(self.report)
-    }
-
-    /// The number that a vertex has in the source.
-    fn old(&self, vertex: V) -> V {
-        let Some(numbers) = &self.numbers else { return vertex };
-        numbers.new.iter().position(|&new| new == vertex).map_or(vertex, V::new)
+        Ok(spent.pop().map(|spent| spent.arrays).unwrap_or_default())
     }
 
     /// The number here of a vertex of the source.
@@ -167,7 +168,7 @@ impl Starts {
         Self { start, drawn: 0 }
     }
 
-    /// The same vertices of the source, whatever their numbers are here.
+    /// The next, by its number in the source: the same whatever the numbers are here.
     #[allow(clippy::cast_possible_truncation)] // below the number of vertices
     fn next<V: Width>(&mut self, ready: &Ready<V>) -> Result<V> {
         let vertices = ready.graph.vertices() as u64;
@@ -189,7 +190,7 @@ impl Starts {
                 }
             },
         };
-        Ok(ready.numbered(V::new(found as usize)))
+        Ok(V::new(found as usize))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::thread;
@@ -79,6 +80,18 @@ impl Team {
             all.extend(others.into_iter().map(|other| other.join().expect("a worker panicked")));
             all
         })
+    }
+
+    /// Has each item taken by one thread, which does `work` with what it takes, one after the other. What they return, in the
+    /// order of the threads; no more threads than items are started.
+    pub fn share<I: Send, T: Send>(
+        self,
+        items: Vec<I>,
+        work: impl Fn(&mut dyn Iterator<Item = I>) -> T + Sync,
+    ) -> Vec<T> {
+        let (count, items) = (items.len(), Mutex::new(items.into_iter()));
+        let take = || items.lock().ok().and_then(|mut items| items.next());
+        Self::of(self.threads().min(count)).run(|_| work(&mut std::iter::from_fn(take)))
     }
 
     /// Does `work` for all pieces of `0..len` that are `size` long, in any order.

@@ -22,6 +22,8 @@ pub trait Width:
     type Real: Real<Bits = Self>;
     /// The largest, used for "none".
     const NONE: Self;
+    /// How many bits it has.
+    const BITS: u32;
     /// The highest bit alone: what is below is a vertex number, what is not may be something else.
     const TOP: Self;
 
@@ -86,6 +88,7 @@ macro_rules! width {
         impl Width for $word {
             type Real = $real;
             const NONE: Self = Self::MAX;
+            const BITS: u32 = <$word>::BITS;
             const TOP: Self = 1 << (Self::BITS - 1);
 
             #[inline]

@@ -62,6 +62,8 @@ fn check<V: Width>(list: &EdgeList, directed: bool, threads: usize) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn rows_are_those_of_the_plainest_way(
         vertices in 1u64..40,

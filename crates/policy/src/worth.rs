@@ -1,7 +1,8 @@
 //! Whether huge pages pay for a program, from runs in turns.
 //!
-//! Measured time decides, by the rule in `worth/chance.rs`. The rule of thumb, data TLB misses above 5 to 10 % of loads and a working set beyond what the TLB
-//! maps (Zheng, *Using Huge Pages on Linux*), is told beside it, because it says what to expect of larger inputs.
+//! Measured time decides, by the rule in `worth/chance.rs`. The rule of thumb, data TLB misses above 5 to 10 % of loads and a
+//! working set beyond what the TLB maps (Zheng, *Using Huge Pages on Linux*), is told beside it, because it says what to expect
+//! of larger inputs.
 
 mod chance;
 

@@ -32,38 +32,35 @@ pub(super) struct Bins<V> {
     /// A bin is of 2^`shift` vertices.
     shift: u32,
     weighted: bool,
+    /// Each edge goes into the rows of both its ends.
+    both: bool,
+    team: Team,
     /// Of each thread. It alone collects; then all read.
     collected: Vec<RwLock<Vec<Bin<V>>>>,
 }
 
 impl<V: Width> Bins<V> {
-    /// For a source, each of whose edges is put into `ways` rows.
-    pub(super) fn new(source: &impl Source, ways: u64, team: Team) -> Self {
+    /// For a source, whose edges are put both ways round if `both`.
+    pub(super) fn new(source: &impl Source, both: bool, team: Team) -> Self {
         let vertices = source.vertices().max(1);
-        let bytes = source.edges().saturating_mul(ways * size_of::<V>() as u64);
+        let bytes = source.edges().saturating_mul((1 + u64::from(both)) * size_of::<V>() as u64);
         let bins = (bytes / CACHED).clamp(1, MOST.min(vertices));
         let shift = vertices.div_ceil(bins).next_power_of_two().trailing_zeros();
         #[allow(clippy::cast_possible_truncation)] // a few thousand
         let count = ((vertices - 1) >> shift) as usize + 1;
         let bins = || (0..count).map(|_| Bin::default()).collect();
         let collected = (0..team.threads()).map(|_| RwLock::new(bins())).collect();
-        Self { shift, weighted: source.is_weighted(), collected }
+        Self { shift, weighted: source.is_weighted(), both, team, collected }
     }
 
-    /// Has `put` called with the ends and the weight of each edge, and both ways round if `both`. For edges that begin at one
+    /// Has `put` called with the ends and the weight of each edge, and both ways round if need be. For edges that begin at one
     /// vertex, it is called by one thread at a time, which sees what was done before. What belongs into no graph is told.
-    pub(super) fn deal(
-        &self,
-        team: Team,
-        source: &impl Source,
-        both: bool,
-        put: impl Fn(V, V, V) + Sync,
-    ) -> Wrong {
+    pub(super) fn deal(&self, source: &impl Source, put: impl Fn(V, V, V) + Sync) -> Wrong {
         let (blocks, rounds) = (Pieces::default(), Rounds::default());
-        let wrong = team.run(|worker| {
+        let wrong = self.team.run(|worker| {
             let (mut wrong, mut round) = (Wrong::default(), 0);
             loop {
-                let collected = self.collect(&worker, source, both, &blocks, &mut wrong);
+                let collected = self.collect(&worker, source, &blocks, &mut wrong);
                 let turn = rounds.turn(&worker, round);
                 turn.add(collected, 0);
                 worker.meet();
@@ -79,14 +76,7 @@ impl<V: Width> Bins<V> {
     }
 
     /// Collects edges of blocks that no other thread takes until there are enough. How many.
-    fn collect(
-        &self,
-        worker: &Worker,
-        source: &impl Source,
-        both: bool,
-        blocks: &Pieces,
-        wrong: &mut Wrong,
-    ) -> usize {
+    fn collect(&self, worker: &Worker, source: &impl Source, blocks: &Pieces, wrong: &mut Wrong) -> usize {
         let (vertices, mut count) = (source.vertices(), 0);
         let mut bins = self.collected[worker.id].write().expect("nobody panics with it");
         for bin in bins.iter_mut() {
@@ -115,7 +105,7 @@ impl<V: Width> Bins<V> {
                     wrong.self_loops += 1;
                 } else {
                     push(edge.from, edge.to, edge.weight);
-                    if both {
+                    if self.both {
                         push(edge.to, edge.from, edge.weight);
                     }
                 }

@@ -1,6 +1,5 @@
 //! Rows while they are filled, sorted and rid of duplicates, in place.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hugepilot_alloc::{HugeVec, Plain, cells};
@@ -84,10 +83,9 @@ impl<V: Width> Rows<V> {
     /// Sorts each row and keeps the first of what is there twice: of weights the smallest. How many went.
     pub(super) fn sort(&mut self, team: Team) -> u64 {
         let (pieces, dropped) = (self.pieces(), AtomicU64::new(0));
-        let (count, pieces) = (pieces.len(), Mutex::new(pieces.into_iter()));
-        let kept = Team::of(team.threads().min(count.max(1))).run(|_| {
+        let kept = team.share(pieces, |pieces| {
             let (mut kept, mut pairs) = (Vec::new(), Vec::new());
-            while let Some(mut piece) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) {
+            for mut piece in pieces {
                 let len = piece.sort(&mut pairs);
                 dropped.fetch_add((piece.edges.len() - len) as u64, Relaxed);
                 kept.push(Kept { vertex: piece.vertex, start: piece.start, len });

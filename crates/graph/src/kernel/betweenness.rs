@@ -12,7 +12,7 @@ use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
-use crate::{Array, Graph, GraphError, Result, Width, Worker};
+use crate::{Array, Graph, Result, Width, Worker};
 
 /// The scores.
 #[derive(Debug)]
@@ -46,16 +46,14 @@ struct Work<'a, V: Width, H: Hook> {
 /// From each of `sources` to all. Three words and eight bytes per vertex and a bit per edge; each source reads each edge twice.
 ///
 /// # Errors
-/// [`GraphError::Vertex`], [`GraphError::Memory`].
+/// [`GraphError::Vertex`](crate::GraphError::Vertex), [`GraphError::Memory`](crate::GraphError::Memory).
 pub fn betweenness<V: Width, H: Hook>(
     graph: &Graph<V>,
     sources: &[V],
     setup: &Setup<H>,
 ) -> Result<Betweenness<V>> {
     let vertices = graph.vertices();
-    if let Some(source) = sources.iter().find(|source| source.at() >= vertices) {
-        return Err(GraphError::Vertex { id: source.at() as u64, vertices: vertices as u64 });
-    }
+    sources.iter().try_for_each(|&source| graph.check(source))?;
     let watch = Watch::start();
     let property = || setup.pages.zeroed::<V>(Array::Property, vertices);
     let (mut levels, mut handed, mut scores) = (property()?, property()?, property()?);

@@ -78,12 +78,9 @@ pub fn bfs<V: Width, H: Hook>(
     setup: &Setup<H>,
 ) -> Result<Bfs<V>> {
     let vertices = graph.vertices();
-    if source.at() >= vertices {
-        return Err(GraphError::Vertex { id: source.at() as u64, vertices: vertices as u64 });
-    }
+    graph.check(source)?;
     if vertices > V::TOP.at() {
-        let bits = 8 * u32::try_from(size_of::<V>()).unwrap_or(0) - 1;
-        return Err(GraphError::Width { what: "vertices", count: vertices as u64, bits });
+        return Err(GraphError::Width { what: "vertices", count: vertices as u64, bits: V::BITS - 1 });
     }
     let watch = Watch::start();
     let mut parents = setup.pages.zeroed::<V>(Array::Property, vertices)?;

@@ -244,7 +244,7 @@ impl<V: Width> PageRank<V> {
             })
             .sum();
         // Ranks in fewer bits are that far from those in more.
-        let bits = if size_of::<V>() == 4 { 1e-5 } else { 1e-12 };
+        let bits = if V::BITS == 32 { 1e-5 } else { 1e-12 };
         let allowed = iterations.tolerance.max(2.0 * self.residual) + bits;
         if change <= allowed {
             Ok(())

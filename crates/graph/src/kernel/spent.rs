@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use hugepilot_alloc::{AllocError, Got, HugeVec};
+use hugepilot_alloc::{Got, HugeVec};
 
 use crate::{Array, Result};
 
@@ -35,8 +35,7 @@ impl Held {
     /// # Errors
     /// [`GraphError::Memory`](crate::GraphError::Memory) where the page map cannot be read.
     pub fn look<T>(array: Array, values: &HugeVec<T>) -> Result<Self> {
-        let got: std::result::Result<Got, AllocError> = values.got();
-        Ok(Self { array, got: got? })
+        Ok(Self { array, got: values.got()? })
     }
 }
 

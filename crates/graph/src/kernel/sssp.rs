@@ -67,9 +67,7 @@ pub fn sssp<V: Width, H: Hook>(
     setup: &Setup<H>,
 ) -> Result<Distances<V>> {
     let vertices = graph.vertices();
-    if source.at() >= vertices {
-        return Err(GraphError::Vertex { id: source.at() as u64, vertices: vertices as u64 });
-    }
+    graph.check(source)?;
     if graph.out.edges() > 0 && !graph.out.is_weighted() {
         return Err(GraphError::Unweighted);
     }

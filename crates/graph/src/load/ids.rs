@@ -52,7 +52,7 @@ pub(super) fn compact<V: Width>(list: List<u64>, team: Team) -> Result<(List<V>,
     });
     let ids = ids(found.concat())?;
     if ids.len() >= V::NONE.at() {
-        return Err(GraphError::Width { what: "vertices", count: ids.len() as u64, bits: bits::<V>() });
+        return Err(GraphError::Width { what: "vertices", count: ids.len() as u64, bits: V::BITS });
     }
     let index = index(&ids);
     let mut narrow = Vec::with_capacity(list.parts.len());
@@ -63,8 +63,4 @@ pub(super) fn compact<V: Width>(list: List<u64>, team: Team) -> Result<(List<V>,
         narrow.push(new);
     }
     Ok((List { vertices: ids.len() as u64, weighted: list.weighted, parts: narrow }, ids))
-}
-
-pub(super) fn bits<V: Width>() -> u32 {
-    8 * u32::try_from(size_of::<V>()).unwrap_or(u32::MAX)
 }

@@ -45,7 +45,7 @@ pub(super) fn load<V: Width>(
         return Err(super::blocks::whole(vertices.path(), "has no vertices"));
     }
     if ids.len() >= V::NONE.at() {
-        let bits = ids::bits::<V>();
+        let bits = V::BITS;
         return Err(crate::GraphError::Width { what: "vertices", count: ids.len() as u64, bits });
     }
     let index = ids::index(&ids);

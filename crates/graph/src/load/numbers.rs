@@ -1,7 +1,5 @@
 //! Numbers of a binary file, read by all threads straight into an array where they are as wide as its own.
 
-use std::sync::Mutex;
-
 use crc32c::{crc32c, crc32c_combine};
 use hugepilot_alloc::{bytes, bytes_mut};
 
@@ -45,11 +43,9 @@ impl<const N: usize> Records<'_, N> {
     /// [`GraphError::Io`](crate::GraphError::Io); [`GraphError::Format`](crate::GraphError::Format) where the file ends
     /// before, and for a number that `V` has no place for.
     pub(super) fn read<V: Width>(&self, into: [&mut [V]; N], team: Team) -> Result<u32> {
-        let pieces = pieces(into);
-        let (count, pieces) = (pieces.len(), Mutex::new(pieces.into_iter()));
-        let found = Team::of(team.threads().min(count.max(1))).run(|_| -> Result<Vec<_>> {
+        let found = team.share(pieces(into), |pieces| -> Result<Vec<_>> {
             let (mut reader, mut sums) = (self.file.reader(), Vec::new());
-            while let Some(mut piece) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) {
+            for mut piece in pieces {
                 let len = piece.into[0].len() * self.size;
                 let at = self.at + (piece.first * self.size) as u64;
                 let sum = if N == 1 && self.size == size_of::<V>() && self.fields[0].1 == self.size {
@@ -64,7 +60,7 @@ impl<const N: usize> Records<'_, N> {
             }
             Ok(sums)
         });
-        let mut sums = Vec::with_capacity(count);
+        let mut sums = Vec::new();
         for of_worker in found {
             sums.append(&mut of_worker?);
         }

@@ -147,7 +147,7 @@ pub(super) fn vertex<V: Width>(id: u64, vertices: Option<u64>) -> std::result::R
     }
     // One more than the largest is how many there are, and the largest of all numbers means none.
     if id >= V::NONE.at() as u64 - 1 {
-        let bits = super::ids::bits::<V>();
+        let bits = V::BITS;
         return Err(format!("vertex {id} is more than {bits} bits count; use --width 64 or --compact"));
     }
     Ok(V::new(id as usize))

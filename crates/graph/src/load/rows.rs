@@ -6,7 +6,6 @@ use hugepilot_alloc::HugeVec;
 use hugepilot_units::Bytes;
 
 use super::blocks::FileBlocks;
-use super::ids::bits;
 use super::numbers::Records;
 use super::options::LoadOptions;
 use super::symmetry::Symmetry;
@@ -81,7 +80,7 @@ impl Layout<'_> {
     pub(super) fn read<V: Width>(&self, names: [Array; 3], options: &LoadOptions<'_>) -> Result<Found<V>> {
         for (what, count) in [("vertices", self.vertices), ("edges", self.edges)] {
             if count >= V::NONE.at() as u64 - 1 {
-                return Err(GraphError::Width { what, count, bits: bits::<V>() });
+                return Err(GraphError::Width { what, count, bits: V::BITS });
             }
         }
         let (pages, team) = (options.build.pages, options.build.team);
