@@ -9,28 +9,30 @@ use hugepilot_record::graph::FileFacts;
 
 use super::source::{Made, Room};
 
+/// The heading in --help.
+const FILES: &str = "Files";
+
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Files")]
 pub(super) struct FileArgs {
     /// What the file looks like: el, wel, mtx, dimacs, metis, ldbc, sg, wsg, galois, galois64, four-files or hpg [default: what
     /// it begins with, or its name, tells]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(help_heading = FILES, long, value_name = "FORMAT")]
     format: Option<Format>,
     /// What becomes of it in the page cache, whose memory huge pages are made of: direct never goes there, drop takes it out as it
     /// is read, cached leaves it, tmpfs is for a file that is in memory already [default: direct]
-    #[arg(long, value_name = "HOW")]
+    #[arg(help_heading = FILES, long, value_name = "HOW")]
     load: Option<Loading>,
     /// Count vertices anew: their numbers have gaps, or up to 64 bits. Results keep the file's numbers
-    #[arg(long)]
+    #[arg(help_heading = FILES, long)]
     compact: bool,
     /// How many vertices there are, where the file does not say it and the last have no edges
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = FILES, long, value_name = "N")]
     vertices: Option<u64>,
     /// Multiply real weights with this, and round them
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(help_heading = FILES, long, value_name = "FACTOR")]
     scale_weights: Option<f64>,
     /// Leave the weights out
-    #[arg(long)]
+    #[arg(help_heading = FILES, long)]
     ignore_weights: bool,
 }
 
