@@ -263,9 +263,12 @@ fn new_numbers_in_a_file_lead_back_to_the_old_ones() {
 #[test]
 fn generated_graphs_are_the_same_in_a_file() {
     let files = Files::new();
-    for (graph, file) in
-        [("kronecker:9", "k.wsg"), ("uniform:9:4", "u.mtx --weighted"), ("grid:20x30", "g.gr")]
-    {
+    for (graph, file) in [
+        ("kronecker:9", "k.wsg"),
+        ("uniform:9:4", "u.wel"),
+        ("uniform:9:4", "u.mtx --weighted"),
+        ("grid:20x30", "g.gr"),
+    ] {
         files.report(&format!("generate {graph} @{file}"));
         let name = file.split(' ').next().unwrap();
         let again = files.report(&format!("run sssp @{name} --source 5"));
