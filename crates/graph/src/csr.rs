@@ -16,7 +16,37 @@ pub struct Csr<V: Width> {
     pub(crate) heaviest: V,
 }
 
+/// The arrays of a [`Csr`] as a loop holds them: where they are is looked up once, not again after each value that is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'a, V> {
+    offsets: &'a [V],
+    pub(crate) edges: &'a [V],
+    pub(crate) weights: &'a [V],
+}
+
+impl<'a, V: Width> Rows<'a, V> {
+    /// As [`Csr::degree`].
+    #[inline]
+    pub(crate) fn degree(self, v: usize) -> usize {
+        self.offsets[v + 1].at() - self.offsets[v].at()
+    }
+    /// As [`Csr::range`].
+    #[inline]
+    pub(crate) fn range(self, v: usize) -> std::ops::Range<usize> {
+        self.offsets[v].at()..self.offsets[v + 1].at()
+    }
+    /// As [`Csr::neighbours`].
+    #[inline]
+    pub(crate) fn neighbours(self, v: usize) -> &'a [V] {
+        &self.edges[self.range(v)]
+    }
+}
+
 impl<V: Width> Csr<V> {
+    /// Its arrays, for a loop.
+    pub(crate) fn rows(&self) -> Rows<'_, V> {
+        Rows { offsets: &self.offsets, edges: &self.edges, weights: &self.weights }
+    }
     /// How many vertices.
     pub fn vertices(&self) -> usize {
         self.offsets.len() - 1

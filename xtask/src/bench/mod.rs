@@ -5,6 +5,8 @@ mod bloat_free;
 mod census;
 mod debloat;
 mod fairness;
+mod graph;
+mod graph_pages;
 mod hot_set;
 mod malloc;
 mod overhead;
@@ -54,6 +56,16 @@ const BENCHES: &[Bench] = &[
         name: "fairness",
         about: "do several programs become slower alike when they are de-bloated? [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]",
         run: fairness::run,
+    },
+    Bench {
+        name: "graph",
+        about: "are our graph kernels as fast as the GAP benchmark suite's? [RUNS=5] [GRAPH|KERNEL…]; HUGEPILOT_GAPBS=DIR",
+        run: graph::run,
+    },
+    Bench {
+        name: "graph-pages",
+        about: "which arrays of a graph pay for huge pages? [RUNS=5] [GRAPH=kronecker:25:4] [KERNEL…]",
+        run: graph_pages::run,
     },
     Bench {
         name: "hot-set",

@@ -7,7 +7,7 @@
 use hugepilot_alloc::{HugeVec, Plain, cells};
 
 use super::Setup;
-use super::bitmap::{Bitmap, WORD};
+use super::bitmap::{Bitmap, WORD, is_set};
 use super::queue::Queue;
 use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
@@ -69,8 +69,8 @@ struct Search<'a, V: Width, H: Hook> {
 /// From `source` to all that can be reached from it. Work grows with their edges; two words per vertex, and two bits.
 ///
 /// # Errors
-/// [`GraphError::Vertex`] for a source that is not there, [`GraphError::Width`] for more vertices than half of what `V`
-/// counts, [`GraphError::Memory`].
+/// [`GraphError::Vertex`] for a source that is not there, [`GraphError::Width`] for half as many vertices as `V` counts, or
+/// more, [`GraphError::Memory`].
 pub fn bfs<V: Width, H: Hook>(
     graph: &Graph<V>,
     source: V,
@@ -79,7 +79,7 @@ pub fn bfs<V: Width, H: Hook>(
 ) -> Result<Bfs<V>> {
     let vertices = graph.vertices();
     graph.check(source)?;
-    if vertices > V::TOP.at() {
+    if vertices >= V::TOP.at() {
         return Err(GraphError::Width { what: "vertices", count: vertices as u64, bits: V::BITS - 1 });
     }
     let watch = Watch::start();
@@ -171,7 +171,9 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         let pieces = &self.rounds.turn(worker, round).pieces;
         worker.each(pieces, self.parents.len(), SWEEP, |range| {
             for parent in &self.parents[range] {
-                if parent.get() >= V::TOP {
+                // Those without edges are none from the beginning, and most of these.
+                let seen = parent.get();
+                if seen >= V::TOP && seen != V::NONE {
                     parent.set(V::NONE);
                 }
             }
@@ -185,11 +187,13 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     /// Nobody has a parent, but the source.
     fn begin(&self, worker: &Worker, source: V) {
         let pieces = &self.rounds.turn(worker, 0).pieces;
+        let out = self.graph.out.rows();
         worker.each(pieces, self.parents.len(), SWEEP, |range| {
-            for v in range {
+            for (v, parent) in range.clone().zip(&self.parents[range]) {
                 self.hook.read(Array::Offsets, v);
                 self.hook.write(Array::Property, v);
-                self.parents[v].set(V::TOP.or(V::new(self.graph.out.degree(v))));
+                let degree = out.degree(v);
+                parent.set(if degree == 0 { V::NONE } else { V::TOP.or(V::new(degree)) });
             }
         });
         worker.meet();
@@ -207,19 +211,19 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     fn top_down(&self, worker: &Worker, level: std::ops::Range<usize>, round: usize) {
         let turn = self.rounds.turn(worker, round);
         let (mut found, mut count, mut edges) = (self.queue.found(), 0, 0);
-        let items = &self.queue.items()[level];
+        let (items, parents, out) = (&self.queue.items()[level], self.parents, self.graph.out.rows());
         worker.each(&turn.pieces, items.len(), PIECE, |range| {
             for item in &items[range] {
                 let from = item.get();
-                for &to in self.graph.out.neighbours(from.at()) {
+                for &to in out.neighbours(from.at()) {
                     self.hook.read(Array::Property, to.at());
-                    let parent = &self.parents[to.at()];
+                    let parent = &parents[to.at()];
                     let seen = parent.get();
                     if seen >= V::TOP && parent.replace(seen, from) {
                         self.hook.write(Array::Property, to.at());
                         found.push(to);
                         count += 1;
-                        edges += seen.and_not(V::TOP).at();
+                        edges += if seen == V::NONE { 0 } else { seen.and_not(V::TOP).at() };
                     }
                 }
             }
@@ -231,28 +235,33 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     /// Vertices without a parent take the first that they find in the level. The sum is of these vertices.
     fn bottom_up(&self, worker: &Worker, which: usize, round: usize) {
         let turn = self.rounds.turn(worker, round);
-        let (level, next, incoming) = (&self.bits[which], &self.bits[1 - which], self.graph.incoming());
-        let (mut count, len) = (0, self.parents.len());
+        let (level, next) = (self.bits[which].cells(), &self.bits[1 - which]);
+        let (parents, incoming) = (self.parents, self.graph.incoming().rows());
+        // Without edges out of it, a vertex of an undirected graph has none that lead to it.
+        let alone = if self.graph.is_directed() { V::TOP } else { V::NONE };
+        let (mut count, len) = (0, parents.len());
         worker.each(&turn.pieces, len, SWEEP, |range| {
             for start in range.clone().step_by(WORD) {
                 let mut bits = 0;
-                for v in start..(start + WORD).min(range.end) {
+                let word = start..(start + WORD).min(range.end);
+                for (v, parent) in word.clone().zip(&parents[word]) {
                     self.hook.read(Array::Property, v);
-                    if self.parents[v].get() < V::TOP {
+                    let seen = parent.get();
+                    if (seen < V::TOP) | (seen == alone) {
                         continue;
                     }
                     let in_level = |from: &&V| {
                         self.hook.read(Array::Worklist, from.at() / WORD);
-                        level.get(from.at())
+                        is_set(level, from.at())
                     };
                     if let Some(&from) = incoming.neighbours(v).iter().find(in_level) {
                         self.hook.write(Array::Property, v);
-                        self.parents[v].set(from);
+                        parent.set(from);
                         bits |= 1 << (v - start);
-                        count += 1;
                     }
                 }
                 next.set_word(start / WORD, bits);
+                count += bits.count_ones() as usize;
             }
         });
         turn.add(count, 0);

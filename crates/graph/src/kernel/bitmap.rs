@@ -15,6 +15,12 @@ pub(super) struct Bitmap(HugeVec<AtomicU64>);
 /// Bits of a word: threads that write whole words' worth need no atomic read-modify-write.
 pub(super) const WORD: usize = 64;
 
+/// A bit of such words.
+#[inline]
+pub(super) fn is_set(words: &[AtomicU64], i: usize) -> bool {
+    words[i / WORD].load(Relaxed) >> (i % WORD) & 1 != 0
+}
+
 impl Bitmap {
     /// All clear.
     pub(super) fn new(len: usize, pages: &PagePlan) -> Result<Self> {
@@ -30,9 +36,9 @@ impl Bitmap {
         self.0.len()
     }
 
-    #[inline]
-    pub(super) fn get(&self, i: usize) -> bool {
-        self.0[i / WORD].load(Relaxed) >> (i % WORD) & 1 != 0
+    /// Its words, for a loop with [`is_set`].
+    pub(super) fn cells(&self) -> &[AtomicU64] {
+        &self.0
     }
 
     /// Sets a bit; other threads may set others of its word.

@@ -149,6 +149,26 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         }
     }
 
+    /// Hooks the root of a vertex and those of its neighbours under each other: how many.
+    #[inline]
+    fn hook_row(&self, v: usize) -> usize {
+        let (mut own, mut changes) = (self.get(V::new(v)), 0);
+        for &to in self.graph.out.neighbours(v) {
+            let other = self.get(to);
+            if own == other {
+                continue;
+            }
+            // Only roots are hooked, and only under lower ones.
+            let (high, low) = (own.max(other), own.min(other));
+            if self.get(high) == high {
+                self.hook.write(Array::Property, high.at());
+                changes += usize::from(self.labels[high.at()].lower(low));
+                own = self.get(V::new(v));
+            }
+        }
+        changes
+    }
+
     fn shiloach_vishkin(&self, worker: &Worker) {
         let mut round = 0;
         self.each(worker, &mut round, |v| self.labels[v.at()].set(v));
@@ -157,17 +177,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             let turn = self.rounds.turn(worker, round);
             let mut changes = 0;
             worker.each(&turn.pieces, self.labels.len(), PIECE, |range| {
-                for v in range {
-                    for &to in self.graph.out.neighbours(v) {
-                        let (own, other) = (self.get(V::new(v)), self.get(to));
-                        let (high, low) = (own.max(other), own.min(other));
-                        // Only roots are hooked, and only under lower ones.
-                        if high != low && self.get(high) == high {
-                            self.hook.write(Array::Property, high.at());
-                            changes += usize::from(self.labels[high.at()].lower(low));
-                        }
-                    }
-                }
+                changes += range.map(|v| self.hook_row(v)).sum::<usize>();
             });
             turn.add(changes, 0);
             worker.meet();

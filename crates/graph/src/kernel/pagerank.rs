@@ -74,8 +74,16 @@ pub struct PageRank<V: Width> {
 const PIECE: usize = 4096;
 /// Sums of one row at a time: an addition takes as long as four are apart.
 const LANES: usize = 4;
+/// Edges of a row that is worth several sums: in short ones, a second loop costs more than the additions.
+const LONG: usize = 32;
 
 type CellOf<V> = <V as Plain>::Cell;
+
+/// What a vertex hands on along each of its edges, as bits; nobody reads that of a vertex without any.
+#[inline]
+fn share<V: Width>(rank: V::Real, degree: usize) -> V {
+    (rank / V::Real::of(degree.max(1) as f64)).bits()
+}
 
 struct Work<'a, V: Width, H: Hook> {
     graph: &'a Graph<V>,
@@ -145,20 +153,16 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     fn begin(&self, worker: &Worker) -> f64 {
         let rank = 1.0 / self.ranks.len() as f64;
         let mut dangling = 0;
+        let out = self.graph.out.rows();
         worker.each(&self.rounds.turn(worker, 0).pieces, self.ranks.len(), PIECE, |range| {
             for v in range {
                 self.ranks[v].set(V::Real::of(rank).bits());
-                let degree = self.graph.out.degree(v);
+                let degree = out.degree(v);
                 dangling += usize::from(degree == 0);
-                self.hand_on(0, v, rank, degree);
+                self.shares[0][v].set(share::<V>(V::Real::of(rank), degree));
             }
         });
         self.sum(worker, 0, [0.0, dangling as f64 * rank])[1]
-    }
-
-    fn hand_on(&self, to: usize, v: usize, rank: f64, degree: usize) {
-        let share = if degree == 0 { 0.0 } else { rank / degree as f64 };
-        self.shares[to][v].set(V::Real::of(share).bits());
     }
 
     fn iterate(&self, worker: &Worker, iteration: usize, dangling: f64) -> [f64; 2] {
@@ -166,25 +170,38 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         let all = self.ranks.len() as f64;
         let given = if what == Dangling::Redistribute { damping * dangling / all } else { 0.0 };
         let base = V::Real::of((1.0 - damping) / all + given);
-        let (damping, incoming) = (V::Real::of(damping), self.graph.incoming());
         let (from, to) = match sweep {
             Sweep::Jacobi => ((iteration + 1) % 2, iteration % 2),
             Sweep::GaussSeidel => (0, 0),
         };
-        let shares = self.shares[from];
-        let [mut change, mut left] = [0.0, 0.0];
+        let mut sums = [0.0, 0.0];
         worker.each(&self.rounds.turn(worker, iteration).pieces, self.ranks.len(), PIECE, |range| {
-            for v in range {
-                let rank = base + damping * self.gather(shares, incoming.neighbours(v));
-                let before = V::Real::of_bits(self.ranks[v].get());
-                self.ranks[v].set(rank.bits());
-                change += (rank - before).wide().abs();
-                let degree = self.graph.out.degree(v);
-                left += if degree == 0 { rank.wide() } else { 0.0 };
-                self.hand_on(to, v, rank.wide(), degree);
-            }
+            let [change, left] = self.piece(range, [from, to], base, V::Real::of(damping));
+            sums = [sums[0] + change, sums[1] + left];
         });
-        self.sum(worker, iteration, [change, left])
+        self.sum(worker, iteration, sums)
+    }
+
+    /// New ranks of some vertices: by how much they change, and what dangles.
+    fn piece(
+        &self,
+        range: std::ops::Range<usize>,
+        [from, to]: [usize; 2],
+        base: V::Real,
+        damping: V::Real,
+    ) -> [f64; 2] {
+        let (shares, handed) = (self.shares[from], &self.shares[to][range.clone()]);
+        let (incoming, out) = (self.graph.incoming().rows(), self.graph.out.rows());
+        let [mut change, mut left] = [0.0, 0.0];
+        for ((v, own), handed) in range.clone().zip(&self.ranks[range]).zip(handed) {
+            let rank = base + damping * self.gather(shares, incoming.neighbours(v));
+            change += (rank - V::Real::of_bits(own.get())).wide().abs();
+            own.set(rank.bits());
+            let degree = out.degree(v);
+            left += if degree == 0 { rank.wide() } else { 0.0 };
+            handed.set(share::<V>(rank, degree));
+        }
+        [change, left]
     }
 
     #[inline]
@@ -193,14 +210,23 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             self.hook.read(Array::Property, v.at());
             V::Real::of_bits(shares[v.at()].get())
         };
-        let mut lanes = [V::Real::default(); LANES];
-        let (fours, rest) = from.as_chunks::<LANES>();
-        for four in fours {
-            for (lane, &v) in lanes.iter_mut().zip(four) {
-                *lane = *lane + share(v);
+        let mut sum = V::Real::default();
+        let mut rest = from;
+        if from.len() >= LONG {
+            let mut lanes = [sum; LANES];
+            let (fours, few) = from.as_chunks::<LANES>();
+            for four in fours {
+                for (lane, &v) in lanes.iter_mut().zip(four) {
+                    *lane = *lane + share(v);
+                }
             }
+            sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+            rest = few;
         }
-        rest.iter().map(|&v| share(v)).chain(lanes).sum()
+        for &v in rest {
+            sum = sum + share(v);
+        }
+        sum
     }
 
     /// Sums over all threads, and the barrier that ends the iteration.

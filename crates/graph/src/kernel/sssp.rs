@@ -153,11 +153,12 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     /// Lowers the distances of the neighbours of `from`, which is `far` away, and calls `lowered` for each that it lowered.
     #[inline]
     fn relax(&self, from: V, far: V, mut lowered: impl FnMut(V, V)) {
-        let (row, out) = (self.graph.out.range(from.at()), &self.graph.out);
+        let (out, distances) = (self.graph.out.rows(), self.distances);
+        let row = out.range(from.at());
         for (&to, &weight) in out.edges[row.clone()].iter().zip(&out.weights[row]) {
             let way = far.plus(weight);
             self.hook.read(Array::Property, to.at());
-            if self.distances[to.at()].lower(way) {
+            if distances[to.at()].lower(way) {
                 self.hook.write(Array::Property, to.at());
                 lowered(to, way);
             }
@@ -173,13 +174,14 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         worker.meet();
         let (mut bucket, mut round) = (0, 1);
         loop {
+            let begin = buckets.begin(bucket);
             for other in 0..worker.of {
                 let (pieces, vertices) = shared.slot(round, (worker.id + other) % worker.of);
                 worker.each(pieces, vertices.len(), PIECE, |range| {
                     for &from in &vertices[range] {
                         let far = self.distances[from.at()].get();
                         // Nearer by now: it was worked on with an earlier bucket.
-                        if buckets.of(far) >= bucket {
+                        if far.at() as u64 >= begin {
                             self.relax(from, far, |to, way| buckets.push(to, way));
                         }
                     }

@@ -9,10 +9,17 @@ pub(super) struct Buckets<V> {
     ring: Vec<Vec<V>>,
     /// What is farther than the ring reaches; most graphs have none.
     beyond: BTreeMap<u64, Vec<V>>,
-    width: u64,
+    width: Steps,
     /// The one that is worked on.
     now: u64,
     spare: Vec<V>,
+}
+
+/// The width of a bucket: powers of two, which most people take, need no division per edge.
+#[derive(Clone, Copy)]
+enum Steps {
+    Shift(u32),
+    Width(u64),
 }
 
 /// Buckets in a ring at most: empty ones are looked at one by one.
@@ -23,13 +30,26 @@ impl<V: Width> Buckets<V> {
     pub(super) fn new(width: u64, heaviest: u64) -> Self {
         let len = (heaviest / width + 2).min(MOST).next_power_of_two();
         let ring = (0..len).map(|_| Vec::new()).collect();
+        let width =
+            if width.is_power_of_two() { Steps::Shift(width.trailing_zeros()) } else { Steps::Width(width) };
         Self { ring, beyond: BTreeMap::new(), width, now: 0, spare: Vec::new() }
     }
 
     /// The bucket of a distance.
     #[inline]
-    pub(super) fn of(&self, far: V) -> u64 {
-        far.at() as u64 / self.width
+    fn of(&self, far: V) -> u64 {
+        match self.width {
+            Steps::Shift(bits) => far.at() as u64 >> bits,
+            Steps::Width(width) => far.at() as u64 / width,
+        }
+    }
+
+    /// The least distance of a bucket.
+    pub(super) fn begin(&self, bucket: u64) -> u64 {
+        match self.width {
+            Steps::Shift(bits) => bucket << bits,
+            Steps::Width(width) => bucket * width,
+        }
     }
 
     #[inline]

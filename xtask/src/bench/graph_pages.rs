@@ -1,0 +1,154 @@
+//! Which arrays of a graph pay for huge pages: Figures 7 to 10 of Manocha and others (IISWC'22), array by array.
+//!
+//! Each run is a process of its own: it reads the graph from a file, each array onto the pages that the plan says, and runs a
+//! kernel. Plans take turns within a round; what counts is the time of the plan over that of base pages in the same round.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use hugepilot_record::graph::GraphReport;
+
+use super::pairs::{PairedStats, median};
+use crate::run;
+
+/// What gets huge pages, the first being nothing.
+const PLANS: [&str; 10] = [
+    "base",
+    "offsets=thp",
+    "edges=thp",
+    "weights=thp",
+    "worklist=thp",
+    "property=thp:20%",
+    "property=thp:50%",
+    "property=thp:80%",
+    "property=thp",
+    "all=thp",
+];
+
+/// Kernels as in the paper, each with what it is told.
+const KERNELS: [(&str, &[&str]); 3] = [
+    ("pr", &["pr", "--algo", "jacobi", "--iterations", "3", "--tolerance", "0"]),
+    ("bfs", &["bfs", "--algo", "top-down", "--source", "max-degree"]),
+    ("sssp", &["sssp", "--algo", "bellman-ford", "--source", "max-degree"]),
+];
+
+/// `[RUNS=5] [GRAPH=kronecker:25:4] [KERNEL…]`
+pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
+    let runs: usize = args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
+    ensure!(runs > 0, "at least one run");
+    let graph = args.get(1).copied().unwrap_or("kronecker:25:4");
+    let only = args.get(2..).unwrap_or_default();
+    println!(
+        "{graph}, 64 bits; seconds of the kernel, medians of {runs} in turns; times as fast as on base pages"
+    );
+    println!("{:<9} {:<5} {:<17} {:>8} {:>11}  huge", "order", "", "pages", "kernel", "first touch");
+    for order in ["original", "dbg"] {
+        for (name, kernel) in KERNELS.iter().filter(|one| only.is_empty() || only.contains(&one.0)) {
+            let file = file(hugepilot, graph, order, *name == "sssp")?;
+            let plans: Vec<&str> = PLANS
+                .iter()
+                .copied()
+                .filter(|plan| *name == "sssp" || !plan.starts_with("weights"))
+                .collect();
+            let rounds = rounds(runs, &plans, |plan| report(hugepilot, kernel, &file, plan))?;
+            for (plan, reports) in plans.iter().zip(&rounds) {
+                println!("{order:<9} {name:<5} {plan:<17} {}", line(&rounds[0], reports)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For each plan its reports, one of each round; the first round is thrown away.
+fn rounds<T>(runs: usize, plans: &[&str], mut one: impl FnMut(&str) -> Result<T>) -> Result<Vec<Vec<T>>> {
+    let mut all: Vec<Vec<T>> = plans.iter().map(|_| Vec::new()).collect();
+    for round in 0..=runs {
+        for turn in 0..plans.len() {
+            let which = (round + turn) % plans.len();
+            let took = one(plans[which])?;
+            if round > 0 {
+                all[which].push(took);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Times, the speed-up over `base`, and which arrays are on huge pages.
+fn line(base: &[GraphReport], reports: &[GraphReport]) -> Result<String> {
+    let kernel = |report: &GraphReport| report.phases.kernel_seconds.context("kernel_seconds");
+    let seconds = reports.iter().map(kernel).collect::<Result<Vec<_>>>()?;
+    let before = base.iter().map(kernel).collect::<Result<Vec<_>>>()?;
+    let touch: Vec<f64> = reports.iter().filter_map(|report| report.phases.first_touch_seconds).collect();
+    let faster = PairedStats::of(seconds.iter().copied().zip(before).collect());
+    let huge: Vec<String> = reports[0]
+        .arrays
+        .iter()
+        .filter(|array| array.huge_bytes.get() > 0)
+        .map(|array| format!("{} {} of {}", array.name, array.huge_bytes, array.bytes))
+        .collect();
+    let (seconds, touch) = (median(&seconds), median(&touch));
+    let PairedStats { median_ratio, min_ratio, max_ratio, .. } = faster;
+    Ok(format!(
+        "{seconds:>8.2} {touch:>11.2}  {median_ratio:.2}x ({min_ratio:.2}–{max_ratio:.2})  {}",
+        huge.join(", ")
+    ))
+}
+
+fn report(hugepilot: &Path, kernel: &[&str], file: &Path, plan: &str) -> Result<GraphReport> {
+    let mut command = Command::new(hugepilot);
+    command.args(["graph", "run"]).args(kernel).arg(file).args(["--width", "64", "--pages", plan, "--json"]);
+    let output = command.output()?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    serde_json::from_slice(&output.stdout).context("a report")
+}
+
+/// The graph in that order, kept for the next time.
+fn file(hugepilot: &Path, graph: &str, order: &str, weighted: bool) -> Result<PathBuf> {
+    let folder = run::target().join("graphs");
+    fs::create_dir_all(&folder)?;
+    let weights = if weighted { "-weighted" } else { "" };
+    let file = folder.join(format!("{}-{order}{weights}.hpg", graph.replace(':', "-")));
+    if !file.exists() {
+        let mut command = Command::new(hugepilot);
+        command.args(["graph", "generate", graph]).arg(&file).args(["--width", "64"]);
+        if weighted {
+            command.arg("--weighted");
+        }
+        if order != "original" {
+            command.args(["--reorder", order]);
+        }
+        run::run(&mut command)?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::graph::{ArrayPages, Phases};
+    use hugepilot_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_speed_up_within_rounds() {
+        let of = |kernel: f64, huge: u64| GraphReport {
+            phases: Phases {
+                kernel_seconds: Some(kernel),
+                first_touch_seconds: Some(0.5),
+                ..Phases::default()
+            },
+            arrays: vec![ArrayPages {
+                name: "property".into(),
+                bytes: Bytes::new(4 << 20),
+                huge_bytes: Bytes::new(huge),
+            }],
+            ..GraphReport::default()
+        };
+        // The machine becomes half as fast between the rounds.
+        let line = line(&[of(2.0, 0), of(4.0, 0)], &[of(1.0, 2 << 20), of(2.0, 2 << 20)]).unwrap();
+        assert_eq!(line.trim_start(), "1.50        0.50  2.00x (2.00–2.00)  property 2MiB of 4MiB");
+    }
+}
