@@ -1,21 +1,29 @@
-//! `hugepilot graph`: kernels on graphs whose arrays each have a page policy.
+//! `hugepilot graph`: kernels on graphs whose arrays each have a page policy, and the files of these graphs.
 
+mod convert;
+mod file;
+mod fix;
+mod generated;
 mod kernel;
+mod out;
 mod source;
 
-use clap::{Args, Subcommand};
-use hugepilot_graph::run::{Job, Ready};
-use hugepilot_graph::{GraphError, PagePlan, Team};
-use hugepilot_kernel::{Root, memory};
-use hugepilot_report::{graph_text, json};
-use hugepilot_units::Bytes;
+use std::path::PathBuf;
 
+use clap::{Args, Subcommand};
+use hugepilot_graph::run::{Job, Start};
+use hugepilot_graph::{Format, GraphError, PagePlan, Team, Width};
+use hugepilot_record::graph::GraphReport;
+use hugepilot_report::{graph_text, json};
+
+use self::convert::ConvertArgs;
+use self::fix::{fail, usage};
 use self::kernel::KernelArgs;
 use self::source::SourceArgs;
 use crate::exit::Exit;
 use crate::output::{Progress, print};
 
-/// Run graph kernels whose arrays each get the pages you choose, and see which they got
+/// Run graph kernels whose arrays each get the pages you choose, see which they got, and bring graphs from format to format
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct GraphArgs {
@@ -27,12 +35,22 @@ pub(crate) struct GraphArgs {
 enum GraphVerb {
     Info(InfoArgs),
     Run(Box<RunArgs>),
+    /// Write a graph into a file of another format
+    #[command(after_help = CONVERT_EXAMPLES)]
+    Convert(Box<ConvertArgs>),
+    /// Write a graph that numbers make into a file
+    #[command(after_help = GENERATE_EXAMPLES)]
+    Generate(Box<ConvertArgs>),
+    /// Write a graph whose vertices are numbered anew, and which number became which
+    #[command(after_help = REORDER_EXAMPLES, mut_arg("reorder", |arg| arg.required(true)))]
+    Reorder(Box<ConvertArgs>),
 }
 
-/// Build a graph and say what it is, and how much memory it takes
+/// Build or load a graph and say what it is, and how much memory it takes
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  \
     hugepilot graph info kronecker:20\n  \
+    hugepilot graph info soc-LiveJournal1.txt.gz --directed\n  \
     hugepilot graph info grid:4096x4096 --json | jq .graph.dbg_group_sizes")]
 struct InfoArgs {
     #[command(flatten)]
@@ -43,14 +61,32 @@ const RUN_EXAMPLES: &str = "\
 EXIT STATUS:
   0  done, and if asked for, verified
   1  a result does not hold (--verify)
-  2  wrong usage, or not enough memory
+  2  wrong usage, a file that is wrong or cannot be read or written, or not enough memory
   3  pages that were named are not to be had here
 
 EXAMPLES:
   hugepilot graph run bfs kronecker:22
+  hugepilot graph run pr soc-LiveJournal1.txt.gz --directed --output ranks.txt
   hugepilot graph run pr kronecker:22 --pages property=thp --trials 5
   hugepilot graph run bfs kronecker:24:8 --algo top-down --width 64 --reorder dbg --pages property=thp:20%
-  hugepilot graph run sssp grid:4096x4096 --delta 10000 --verify --json";
+  hugepilot graph run sssp road.wsg --delta 10000 --source 4711 --verify --json";
+
+const CONVERT_EXAMPLES: &str = "\
+EXAMPLES:
+  hugepilot graph convert soc-LiveJournal1.txt.gz lj.sg
+  hugepilot graph convert --directed --compact follows.csv follows.hpg
+  hugepilot graph convert lj.sg lj --to four-files";
+
+const GENERATE_EXAMPLES: &str = "\
+EXAMPLES:
+  hugepilot graph generate kronecker:22 kron.sg
+  hugepilot graph generate uniform:20:8 uniform.wel       with weights, as a .wel has
+  hugepilot graph generate grid:1000x1000 grid.hpg --weighted";
+
+const REORDER_EXAMPLES: &str = "\
+EXAMPLES:
+  hugepilot graph reorder lj.sg lj-dbg.hpg --reorder dbg   it keeps the old numbers, and results are told under these
+  hugepilot graph reorder lj.sg lj-dbg.sg --reorder dbg    so does lj-dbg.sg.map, OLD NEW on each line";
 
 /// Run a kernel, and say what it found, how long each phase took, and on which pages each array was
 ///
@@ -68,15 +104,22 @@ struct RunArgs {
     /// Hold every result to rules that need no other result, one pass over the edges each; not for tc and diameter
     #[arg(long)]
     verify: bool,
+    /// Write what the last trial found for each vertex, ID VALUE on each line, under the numbers of the source: bfs the distance in
+    /// edges, sssp that by weights, pr the rank, cc the least number in the component, bc the score
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace that file if it is there already
+    #[arg(long, requires = "output")]
+    force: bool,
 }
 
 #[derive(Debug, Args)]
 struct CommonArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Bits of vertex numbers, offsets and weights
-    #[arg(long, value_name = "BITS", default_value = "32", value_parser = ["32", "64"])]
-    width: String,
+    /// Bits of vertex numbers, offsets and weights: 32 or 64 [default: 32, or 64 where these are too few]
+    #[arg(long, value_name = "BITS", value_parser = ["32", "64"], hide_possible_values = true)]
+    width: Option<String>,
     /// Threads [default: one per processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -89,54 +132,100 @@ struct CommonArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
-    let (common, run) = match &args.verb {
-        GraphVerb::Info(args) => (&args.common, None),
-        GraphVerb::Run(args) => (&args.common, Some(&**args)),
-    };
-    let done = if common.width == "64" { go::<u64>(common, run) } else { go::<u32>(common, run) };
-    match done {
-        Err(GraphError::Memory(error)) => {
-            eprintln!("hugepilot: {error}");
-            error.fix().iter().for_each(|fix| eprintln!("fix: {fix}"));
-            Ok(Exit::Unsupported)
-        }
-        done => Ok(done?),
-    }
+/// What is done with a graph.
+#[derive(Clone, Copy)]
+enum Then<'a> {
+    Look,
+    Run(&'a RunArgs),
+    Write(&'a ConvertArgs, Format),
 }
 
-fn go<V: hugepilot_graph::Width>(common: &CommonArgs, run: Option<&RunArgs>) -> Result<Exit, GraphError> {
-    let job = common.job(run)?;
-    let progress = Progress::new();
-    progress.now(format!("building {}", job.name));
-    let available = memory::mem_info(&Root::live()).map_or(Bytes::new(u64::MAX), |info| info.available);
-    let ready: Ready<V> = common.source.build(&job, available)?;
-    let trials = job.trials;
-    let mut done = 0;
-    progress.now(format!("trial 1 of {trials}"));
-    let report = ready.run(&job, |_| {
-        done += 1;
-        progress.now(format!("trial {} of {trials}", (done + 1).min(trials)));
-    })?;
-    drop(progress);
-    let text = if common.json { json(&report) } else { graph_text(&report) };
-    print(&text).map_err(|source| GraphError::Io { path: "stdout".to_owned(), source })?;
+pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
+    let (common, then) = match &args.verb {
+        GraphVerb::Info(args) => (&args.common, Ok(Then::Look)),
+        GraphVerb::Run(args) => (&args.common, args.check().map(|()| Then::Run(args))),
+        GraphVerb::Convert(args) | GraphVerb::Generate(args) | GraphVerb::Reorder(args) => {
+            (&args.common, args.check().map(|format| Then::Write(args, format)))
+        }
+    };
+    common.source.check();
+    if let (GraphVerb::Generate(_), Some(path)) = (&args.verb, common.source.path()) {
+        usage(&format!("{} is no graph that numbers make; graph convert is for files", path.display()));
+    }
+    let report = match then.and_then(|then| wide_enough(common, then)) {
+        Ok(report) => report,
+        Err(error) => return Ok(fail(&error)),
+    };
+    print(&if common.json { json(&report) } else { graph_text(&report) })?;
     Ok(if report.verified == Some(false) { Exit::No } else { Exit::Yes })
 }
 
+/// In numbers of as many bits as were asked for, or as it takes.
+fn wide_enough(common: &CommonArgs, then: Then<'_>) -> Result<GraphReport, GraphError> {
+    let progress = Progress::new();
+    match common.width.as_deref() {
+        Some("64") => go::<u64>(common, then, &progress),
+        Some(_) => go::<u32>(common, then, &progress),
+        None => match go::<u32>(common, then, &progress) {
+            Err(error) if error.is_too_narrow() => {
+                progress.keep(&format!("{error}: doing so"));
+                let report = go::<u64>(common, then, &progress)?;
+                Ok(GraphReport { widened: Some(error.to_string()), ..report })
+            }
+            done => done,
+        },
+    }
+}
+
+fn go<V: Width>(common: &CommonArgs, then: Then<'_>, progress: &Progress) -> Result<GraphReport, GraphError> {
+    let job = common.job(then)?;
+    let weighted = match then {
+        Then::Write(_, format) => ConvertArgs::needs_weights(format),
+        _ => job.kernel.is_some_and(|kernel| kernel.needs_weights()),
+    };
+    let mut ready = common.source.ready::<V>(&job, weighted, progress)?;
+    if let Then::Write(args, format) = then {
+        args.write(format, &mut ready, progress)?;
+    }
+    let trials = job.trials;
+    let mut done = 0;
+    progress.now(format!("trial 1 of {trials}"));
+    ready.run(&job, |_| {
+        done += 1;
+        progress.now(format!("trial {} of {trials}", (done + 1).min(trials)));
+    })
+}
+
+impl RunArgs {
+    /// Whether the result can be written.
+    fn check(&self) -> Result<(), GraphError> {
+        let Some(output) = &self.output else { return Ok(()) };
+        let kernel = self.kernel.kernel();
+        if !kernel.has_values() {
+            usage(&format!("--output has a line for each vertex, and {} finds one number", kernel.name()));
+        }
+        out::check(output, self.force, false)
+    }
+}
+
 impl CommonArgs {
-    fn job(&self, run: Option<&RunArgs>) -> Result<Job, GraphError> {
+    fn job(&self, then: Then<'_>) -> Result<Job, GraphError> {
+        let run = match then {
+            Then::Run(run) => Some(run),
+            _ => None,
+        };
         Ok(Job {
-            name: self.source.name().to_owned(),
+            name: self.source.name(),
             directed: self.source.is_directed(),
             pages: self.pages.parse::<PagePlan>()?,
             pages_text: self.pages.clone(),
             team: self.threads.map_or_else(Team::all, Team::of),
-            order: self.source.order()?,
+            order: self.source.order(),
             kernel: run.map(|run| run.kernel.kernel()),
             trials: run.map_or(1, |run| run.trials.max(1)),
-            start: run.map_or(hugepilot_graph::run::Start::MaxDegree, |run| run.kernel.start()),
+            start: run.map_or(Start::MaxDegree, |run| run.kernel.start()),
             verify: run.is_some_and(|run| run.verify),
+            output: run.and_then(|run| run.output.clone()),
         })
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use hugepilot_kernel::{KernelError, rights};
 use hugepilot_manager::ManagerError;
 use hugepilot_record::Errno;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::Exit;
 
@@ -77,13 +78,13 @@ fn told(error: &anyhow::Error) -> String {
 
 /// One line of progress on a terminal, rewritten in place; nothing when stderr is not one.
 pub(crate) struct Progress {
-    bar: Option<indicatif::ProgressBar>,
+    bar: Option<ProgressBar>,
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
         let bar = io::stderr().is_terminal().then(|| {
-            let bar = indicatif::ProgressBar::new_spinner();
+            let bar = ProgressBar::new_spinner();
             bar.enable_steady_tick(std::time::Duration::from_millis(120));
             bar
         });
@@ -92,7 +93,21 @@ impl Progress {
     /// Says what is being done just now.
     pub(crate) fn now(&self, message: String) {
         if let Some(bar) = &self.bar {
+            bar.set_style(ProgressStyle::default_spinner());
+            bar.unset_length();
             bar.set_message(message);
+        }
+    }
+    /// Says how many bytes of it are done.
+    pub(crate) fn of(&self, done: u64, all: u64) {
+        if let Some(bar) = &self.bar {
+            if bar.length() != Some(all) {
+                let style =
+                    ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {bytes} of {total_bytes}");
+                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+                bar.set_length(all);
+            }
+            bar.set_position(done);
         }
     }
     /// Says something that stays, terminal or not.

@@ -52,6 +52,12 @@ pub enum GraphError {
         /// How many there are.
         vertices: u64,
     },
+    /// A vertex that a file with numbers of its own does not have.
+    #[error("no vertex has the number {id}")]
+    NoVertex {
+        /// The number.
+        id: u64,
+    },
     /// More vertices or edges than numbers of that width count.
     #[error("{count} {what} are more than {bits} bits count; use --width 64")]
     Width {
@@ -71,7 +77,7 @@ pub enum GraphError {
         available: Bytes,
     },
     /// A kernel that needs edges without a direction.
-    #[error("triangles are those of an undirected graph; leave out --directed")]
+    #[error("triangles are those of an undirected graph; use --symmetrize instead of --directed")]
     Directed,
     /// A kernel that needs weights.
     #[error("the graph has no weights")]
@@ -106,4 +112,18 @@ pub enum GraphError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// The advice in every error that wider numbers would not have.
+pub(crate) const WIDER: &str = "use --width 64";
+
+impl GraphError {
+    /// Whether numbers of 32 bits were too narrow, and those of 64 may do.
+    pub fn is_too_narrow(&self) -> bool {
+        match self {
+            Self::Width { bits, .. } => *bits <= u32::BITS,
+            Self::Format { what, .. } => what.contains(WIDER),
+            _ => false,
+        }
+    }
 }

@@ -43,7 +43,7 @@ pub use hook::{Hook, Listen};
 pub use load::{Ids, LoadOptions, Loaded, Loading, Packed, Progress, load};
 pub use pages::{Array, PagePlan};
 pub use reorder::{DBG_HALVES, Degree, Order, Renumbering, dbg_group};
-pub use save::save;
+pub use save::{save, save_map};
 pub use source::{Edge, EdgeList, Source};
 pub use team::{Pieces, Team, Worker};
 pub use width::{Cell, Real, Width};

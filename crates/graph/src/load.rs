@@ -34,7 +34,7 @@ use self::blocks::{FileBlocks, whole};
 pub use self::ids::Ids;
 pub use self::loading::Loading;
 pub use self::options::LoadOptions;
-use self::text::{Text, fits};
+use self::text::Text;
 pub use self::unpack::Packed;
 use self::unpack::unpacked;
 use crate::{Build, Format, Graph, Result, Source, Width};
@@ -89,7 +89,7 @@ impl<V: Width> Made<V> {
     ) -> Result<Self> {
         let build = Build { directed, ..options.build };
         let peak = build.peak::<V>(&list) + Bytes::new(list.bytes());
-        fits(peak, options.available)?;
+        options.begin(peak)?;
         let begin = Instant::now();
         Ok(Self { graph: build.graph(&list)?, ids, peak, build: begin.elapsed() })
     }

@@ -2,17 +2,20 @@
 
 mod facts;
 mod kernels;
+mod names;
+mod values;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use hugepilot_record::graph::{ArrayPages, GraphReport, Phases, SCHEMA, Trial};
 
 pub use self::facts::facts;
+use self::kernels::Asked;
 pub use self::kernels::Kernel;
+pub use self::names::Names;
 use crate::kernel::{Held, Setup, Spent};
-use crate::{
-    Array, Build, Csr, Degree, Graph, GraphError, Order, PagePlan, Renumbering, Result, Source, Team, Width,
-};
+use crate::{Array, Csr, Degree, Graph, Ids, Order, PagePlan, Renumbering, Result, Team, Width};
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -37,12 +40,14 @@ pub struct Job {
     pub start: Start,
     /// Whether each result is verified.
     pub verify: bool,
+    /// Where a line for each vertex goes, with what the last trial found; not for kernels that find no such thing.
+    pub output: Option<PathBuf>,
 }
 
 /// Where a kernel begins that begins somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At this vertex, by its number in the source.
+    /// At this vertex, by its number in the source, which is the file's own.
     At(u64),
     /// At the one with most edges, the first of these.
     MaxDegree,
@@ -57,23 +62,13 @@ pub struct Ready<V: Width> {
     pub graph: Graph<V>,
     /// The new numbers.
     pub numbers: Option<Renumbering<V>>,
+    /// What the file calls each vertex, by the numbers before those; not for files that count them.
+    pub ids: Option<Ids>,
     /// So far: all but the kernel and the arrays.
     pub report: GraphReport,
 }
 
 impl Job {
-    /// Builds the graph of a source.
-    ///
-    /// # Errors
-    /// As for [`Build::graph`].
-    pub fn build<V: Width>(&self, source: &impl Source) -> Result<Ready<V>> {
-        let build = Build { directed: self.directed, pages: self.pages, team: self.team };
-        let began = Instant::now();
-        let graph = build.graph::<V>(source)?;
-        let phases = Phases { build_seconds: began.elapsed().as_secs_f64(), ..Phases::default() };
-        self.ready(graph, phases)
-    }
-
     /// Takes a graph that is there, numbers it anew if that was asked for, and looks at it.
     ///
     /// # Errors
@@ -99,7 +94,7 @@ impl Job {
             phases,
             ..GraphReport::default()
         };
-        Ok(Ready { graph, numbers, report })
+        Ok(Ready { graph, numbers, ids: None, report })
     }
 }
 
@@ -124,15 +119,23 @@ impl<V: Width> Ready<V> {
         let (setup, mut spent) = (Setup::new(job.pages, job.team), Vec::<Spent>::new());
         self.report.kernel = Some(kernel.name().to_owned());
         let mut starts = Starts::new(job.start);
-        for _ in 0..job.trials.max(1) {
+        let trials = job.trials.max(1);
+        for i in 1..=trials {
             let source = if kernel.starts() { Some(starts.next(self)?) } else { None };
             let start = source.map(|source| self.numbered(source));
-            let ran = kernel.run(self, start, &setup, job.verify)?;
+            let output = job.output.as_ref().filter(|_| i == trials);
+            let ran =
+                kernel.run(self, start, &setup, Asked { verify: job.verify, values: output.is_some() })?;
             let seconds = (ran.spent.allocate + ran.spent.first_touch + ran.spent.kernel).as_secs_f64();
-            let trial = Trial { source: source.map(|source| source.at() as u64), seconds };
+            let trial = Trial { source: source.map(|source| self.name(source.at())), seconds };
             heard(&trial);
             self.report.trials.push(trial);
             self.report.result = Some(ran.result);
+            let holds = ran.verdict.as_ref().is_none_or(std::result::Result::is_ok);
+            if let (Some(path), Some(values), true) = (output, &ran.values, holds) {
+                values::write(self, values, path)?;
+                self.report.output = Some(path.display().to_string());
+            }
             if let Some(verdict) = ran.verdict {
                 // One that did not hold is not forgotten over those that do.
                 self.report.verified = Some(self.report.verified.unwrap_or(true) && verdict.is_ok());
@@ -168,14 +171,13 @@ impl Starts {
         Self { start, drawn: 0 }
     }
 
-    /// The next, by its number in the source: the same whatever the numbers are here.
+    /// The next, by its place in the source: the same whatever the numbers are here.
     #[allow(clippy::cast_possible_truncation)] // below the number of vertices
     fn next<V: Width>(&mut self, ready: &Ready<V>) -> Result<V> {
         let vertices = ready.graph.vertices() as u64;
         let degree = |v: u64| ready.graph.out.degree(ready.numbered(V::new(v as usize)).at());
         let found = match self.start {
-            Start::At(id) if id >= vertices => return Err(GraphError::Vertex { id, vertices }),
-            Start::At(id) => id,
+            Start::At(id) => ready.place(id)? as u64,
             Start::MaxDegree => (0..vertices).rev().max_by_key(|&v| degree(v)).unwrap_or(0),
             Start::Random(_) if ready.graph.out.edges() == 0 => 0,
             Start::Random(seed) => loop {

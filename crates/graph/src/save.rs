@@ -4,6 +4,7 @@
 //! What was written is dropped from the page cache.
 
 mod binary;
+mod lines;
 mod native;
 mod out;
 mod text;
@@ -12,6 +13,8 @@ use std::path::Path;
 
 use hugepilot_units::Bytes;
 
+pub(crate) use self::lines::pairs;
+pub use self::lines::save_map;
 use self::out::Out;
 use crate::format::FOUR;
 use crate::{Format, Graph, GraphError, Result, Width};

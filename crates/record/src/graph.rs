@@ -1,4 +1,4 @@
-//! The report of `hugepilot graph run` and `graph info`: what the graph is, what a kernel found, how long each phase took, and
+//! The report of `hugepilot graph`: what the graph is, what a kernel found, how long each phase took, and
 //! on which pages each array was.
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
@@ -16,10 +16,16 @@ pub struct GraphReport {
     pub schema: String,
     /// `kronecker:22`, or the file.
     pub source: String,
+    /// What was read; `null` for a generated graph.
+    pub file: Option<FileFacts>,
     /// What the graph is.
     pub graph: GraphFacts,
     /// Bits of vertex numbers, offsets and weights.
     pub width_bits: u32,
+    /// Why these are 64 where nobody asked for it; else `null`.
+    pub widened: Option<String>,
+    /// Memory that making the graph could take at its peak, as it was stated before.
+    pub peak_bytes: Bytes,
     /// How many worked.
     pub threads: usize,
     /// The pages of each array, as asked for.
@@ -40,6 +46,38 @@ pub struct GraphReport {
     pub wrong: Option<String>,
     /// What was found, without a vertex number that depends on the order.
     pub result: Option<KernelResult>,
+    /// Where the result for each vertex was written; `null` where nobody asked, and where it did not hold.
+    pub output: Option<String>,
+    /// What the graph was written to; `null` but for `convert`, `generate` and `reorder`.
+    pub written: Option<Written>,
+}
+
+/// A file that a graph was read from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileFacts {
+    /// How long it is, or all of them where they are several.
+    pub bytes: Bytes,
+    /// As in `--format`.
+    pub format: String,
+    /// `gzip` or `zstd`; `null` if it is not packed.
+    pub packed: Option<String>,
+    /// How it was read, as in `--load`: `drop` also where `direct` was asked for and not to be had.
+    pub loading: String,
+    /// Whether vertices are counted anew, and results told under the numbers that the file has.
+    pub compacted: bool,
+}
+
+/// A file that a graph was written to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// Its name.
+    pub path: String,
+    /// As in `--to`.
+    pub format: String,
+    /// How long it is, or all of them where they are several.
+    pub bytes: Bytes,
+    /// Which number of the source became which; `null` where numbers are the same or in the file itself.
+    pub map: Option<String>,
 }
 
 /// What a graph is.
@@ -74,6 +112,8 @@ pub struct Phases {
     pub build_seconds: f64,
     /// New numbers and the graph under them.
     pub reorder_seconds: Option<f64>,
+    /// Writing it to a file, until that is on the disk.
+    pub save_seconds: Option<f64>,
     /// Mapping the kernel's arrays.
     pub allocate_seconds: Option<f64>,
     /// Writing its properties the first time.

@@ -1,18 +1,23 @@
-//! `graph run` and `graph info` as text.
+//! What `graph` reports, as text.
 
 use std::fmt::Write;
 
-use hugepilot_record::graph::{GraphFacts, GraphReport, KernelResult, Phases, Ranked};
+use hugepilot_record::graph::{FileFacts, GraphFacts, GraphReport, KernelResult, Phases, Ranked, Written};
 
 use crate::table::{grouped, percent, table};
 
 /// What the graph is, what was found, how long it took, and on which pages it was.
 pub fn graph_text(report: &GraphReport) -> String {
     let mut text = facts(&report.source, &report.graph);
+    text.extend(report.file.as_ref().map(read));
     if let Some(order) = &report.order {
         let _ = writeln!(text, "numbered anew by {order}");
     }
     let _ = writeln!(text, "{} bits, {} threads, pages {}", report.width_bits, report.threads, report.pages);
+    if let Some(why) = &report.widened {
+        let _ = writeln!(text, "64 bits, as 32 are too few: {why}");
+    }
+    let _ = writeln!(text, "{} of memory at most to make it", report.peak_bytes);
     if let (Some(kernel), Some(result)) = (&report.kernel, &report.result) {
         let _ = writeln!(text, "\n{kernel}: {}", found(result));
         for ranked in ranking(result) {
@@ -25,6 +30,10 @@ pub fn graph_text(report: &GraphReport) -> String {
             _ => {}
         }
     }
+    if let Some(output) = &report.output {
+        let _ = writeln!(text, "each vertex: {output}");
+    }
+    text.extend(report.written.as_ref().map(written));
     text.push('\n');
     text.push_str(&phases(&report.phases));
     text.push('\n');
@@ -52,6 +61,18 @@ fn facts(source: &str, graph: &GraphFacts) -> String {
     }
     text.push('\n');
     text
+}
+
+fn read(file: &FileFacts) -> String {
+    let packed = file.packed.as_ref().map_or_else(String::new, |packed| format!(" packed by {packed}"));
+    let compacted =
+        if file.compacted { "; vertices counted anew, and told by the numbers they have in it" } else { "" };
+    format!("{} of {}{packed}, read by --load {}{compacted}\n", file.bytes, file.format, file.loading)
+}
+
+fn written(file: &Written) -> String {
+    let map = file.map.as_ref().map_or_else(String::new, |map| format!("; old and new numbers: {map}"));
+    format!("\n{}: {} of {}{map}\n", file.path, file.bytes, file.format)
 }
 
 fn found(result: &KernelResult) -> String {
@@ -111,6 +132,7 @@ fn phases(phases: &Phases) -> String {
         ("allocate", phases.allocate_seconds),
         ("first touch", phases.first_touch_seconds),
         ("kernel", phases.kernel_seconds),
+        ("save", phases.save_seconds),
     ];
     let row =
         |(name, seconds): (&str, Option<f64>)| Some(vec![name.to_owned(), format!("{:.4} s", seconds?)]);
@@ -150,7 +172,16 @@ mod tests {
         let report = GraphReport {
             source: "kronecker:22".to_owned(),
             graph,
-            width_bits: 32,
+            file: Some(FileFacts {
+                bytes: Bytes::mib(300),
+                format: "el".to_owned(),
+                packed: Some("zstd".to_owned()),
+                loading: "drop".to_owned(),
+                compacted: false,
+            }),
+            width_bits: 64,
+            widened: Some("k.el:7: too large".to_owned()),
+            peak_bytes: Bytes::gib(2),
             threads: 2,
             pages: "property=thp".to_owned(),
             kernel: Some("bfs".to_owned()),
@@ -158,6 +189,13 @@ mod tests {
             result: Some(KernelResult::Bfs { reached: 2_396_738, level_sizes: vec![1, 5, 2_396_732] }),
             arrays: vec![pages("edges", 490, 0), pages("property", 16, 16)],
             verified: Some(true),
+            output: Some("ways.txt".to_owned()),
+            written: Some(Written {
+                path: "k.sg".to_owned(),
+                format: "sg".to_owned(),
+                bytes: Bytes::mib(490),
+                map: Some("k.sg.map".to_owned()),
+            }),
             ..GraphReport::default()
         };
         let text = graph_text(&report);
@@ -165,6 +203,11 @@ mod tests {
             "kronecker:22: 4,194,304 vertices, 64,155,735 undirected edges",
             "bfs: 2,396,738 vertices reached, the farthest by 2 edges",
             "median 0.5000 s of 3 trials, from 0.2500 to 1.0000",
+            "300MiB of el packed by zstd, read by --load drop\n",
+            "64 bits, as 32 are too few: k.el:7: too large",
+            "2GiB of memory at most to make it",
+            "each vertex: ways.txt",
+            "k.sg: 490MiB of sg; old and new numbers: k.sg.map",
             "verified",
             "property   16MiB  16MiB  100.0 %",
         ] {

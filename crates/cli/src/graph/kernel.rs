@@ -14,7 +14,7 @@ pub(super) struct KernelArgs {
     /// shiloach-vishkin; diameter: sweeps or multi [default: the first of each]
     #[arg(long, value_name = "WHICH")]
     algo: Option<Algo>,
-    /// Where to begin: a vertex number, max-degree, or random[:SEED], another one in each trial
+    /// Where to begin: the number of a vertex as the source has it, max-degree, or random[:SEED], another one in each trial
     #[arg(long, value_name = "WHERE", default_value = "random", value_parser = start)]
     source: Start,
     /// sssp: the width of a bucket of distances; wide for road networks

@@ -1,40 +1,49 @@
 //! Which graph.
 
-use std::str::FromStr;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use hugepilot_graph::run::{Job, Ready};
-use hugepilot_graph::{Build, Degree, GraphError, Grid, Kronecker, Order, Rng, Source, Uniform, Width};
+use hugepilot_graph::{Degree, Graph, GraphError, Ids, Order, Width};
+use hugepilot_kernel::{Root, memory};
+use hugepilot_record::graph::{FileFacts, Phases};
 use hugepilot_units::Bytes;
+
+use super::file::FileArgs;
+use super::fix::usage;
+use super::generated::{Generated, RngArg};
+use crate::output::Progress;
 
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
-    /// The graph: kronecker:SCALE[:DEGREE], uniform:SCALE[:DEGREE] (2^SCALE vertices, DEGREE times as many edges, 16 unless
-    /// given) or grid:ROWSxCOLUMNS
-    #[arg(value_name = "GRAPH")]
-    graph: Generated,
-    /// Give edges weights from 1 to 255, for a kernel that needs none; sssp does it by itself
+    /// The graph: a file (./NAME if it is called like one of these), or kronecker:SCALE[:DEGREE], uniform:SCALE[:DEGREE] (2^SCALE
+    /// vertices, DEGREE times as many edges, 16 unless given) or grid:ROWSxCOLUMNS
+    #[arg(value_name = "GRAPH", value_parser = OsStringValueParser::new().try_map(name))]
+    graph: Name,
+    /// Give the edges of a generated graph weights from 1 to 255; what needs some does so by itself
     #[arg(long)]
     weighted: bool,
-    /// Keep the direction of edges, and build the inverse, too
+    /// Keep the direction of edges, and build the inverse, too [default: only in files that say that they have directions]
     #[arg(long)]
     directed: bool,
+    /// Let edges go both ways, whatever the file says
+    #[arg(long, conflicts_with = "directed")]
+    symmetrize: bool,
     /// How random numbers choose the edges of a Kronecker graph: u32 as the GAP benchmark suite since October 2023, float as before
     /// that, and as in the papers
     #[arg(long, value_name = "HOW", default_value = "u32")]
     rng: RngArg,
     /// Number vertices anew: dbg, hub-sort, hub-cluster, sort, random[:SEED] or rcm. Results keep the old numbers
     #[arg(long, value_name = "ORDER")]
-    reorder: Option<String>,
+    reorder: Option<Order>,
     /// Which edges count as a vertex's degree for --reorder: out for kernels that pull, in for those that push
     #[arg(long, value_name = "WHICH", default_value = "out")]
     degree: DegreeArg,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum RngArg {
-    U32,
-    Float,
+    #[command(flatten)]
+    file: FileArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -43,90 +52,134 @@ enum DegreeArg {
     In,
 }
 
-/// A graph that numbers make.
+/// What a graph is called.
 #[derive(Clone, Debug)]
-struct Generated {
-    text: String,
-    shape: Shape,
+enum Name {
+    Generated(Generated),
+    File(PathBuf),
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Shape {
-    Kronecker { scale: u32, degree: u64 },
-    Uniform { scale: u32, degree: u64 },
-    Grid { rows: u64, columns: u64 },
+fn name(text: OsString) -> Result<Name, String> {
+    match text.to_str().and_then(Generated::of) {
+        Some(generated) => generated.map(Name::Generated),
+        None => Ok(Name::File(PathBuf::from(text))),
+    }
 }
 
-/// Base-2 logarithm of the most vertices.
-const MOST_SCALE: u32 = 32;
+/// A graph under the numbers that it came with.
+pub(super) struct Made<V: Width> {
+    pub(super) graph: Graph<V>,
+    pub(super) ids: Option<Ids>,
+    pub(super) file: Option<FileFacts>,
+    pub(super) peak: Bytes,
+    pub(super) load: Option<Duration>,
+    pub(super) build: Duration,
+}
 
-impl FromStr for Generated {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let fail = || {
-            format!(
-                "{text:?} is no graph; write kronecker:22, kronecker:22:16, uniform:24:8 or grid:4096x4096"
-            )
-        };
-        let (kind, rest) = text.split_once(':').ok_or_else(fail)?;
-        let scaled = || {
-            let (scale, degree) = rest.split_once(':').unwrap_or((rest, "16"));
-            let (scale, degree) = (scale.parse().ok()?, degree.parse().ok()?);
-            (scale <= MOST_SCALE && degree <= 1 << 20).then_some((scale, degree))
-        };
-        let shape = match kind {
-            "kronecker" => scaled().map(|(scale, degree)| Shape::Kronecker { scale, degree }),
-            "uniform" => scaled().map(|(scale, degree)| Shape::Uniform { scale, degree }),
-            "grid" => rest.split_once('x').and_then(|(rows, columns)| {
-                let (rows, columns) = (rows.parse().ok()?, columns.parse().ok()?);
-                let sides = 1..=1u64 << 24;
-                (sides.contains(&rows) && sides.contains(&columns)).then_some(Shape::Grid { rows, columns })
-            }),
-            _ => None,
-        };
-        Ok(Self { text: text.to_owned(), shape: shape.ok_or_else(fail)? })
+/// Memory that there is, and who is told what is taken of it.
+#[derive(Clone, Copy)]
+pub(super) struct Room<'a> {
+    pub(super) progress: &'a Progress,
+}
+
+impl Room<'_> {
+    pub(super) fn available(self) -> Bytes {
+        memory::mem_info(&Root::live()).map_or(Bytes::MAX, |info| info.available)
+    }
+
+    /// Says what something takes at its peak.
+    pub(super) fn say(self, what: &str, needed: Bytes) {
+        let available = self.available();
+        self.progress.keep(&format!("{what} takes {needed} of memory at most, {available} are available"));
+    }
+
+    /// The same, unless it does not fit.
+    pub(super) fn take(self, what: &str, needed: Bytes) -> Result<(), GraphError> {
+        let available = self.available();
+        if needed > available {
+            return Err(GraphError::Room { needed, available });
+        }
+        self.say(what, needed);
+        Ok(())
     }
 }
 
 impl SourceArgs {
-    pub(super) fn name(&self) -> &str {
-        &self.graph.text
+    pub(super) fn name(&self) -> String {
+        match &self.graph {
+            Name::Generated(generated) => generated.text.clone(),
+            Name::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// Where it is, if it is a file.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.graph {
+            Name::Generated(_) => None,
+            Name::File(path) => Some(path),
+        }
     }
 
     pub(super) const fn is_directed(&self) -> bool {
         self.directed
     }
 
-    pub(super) fn order(&self) -> Result<Option<(Order, Degree)>, GraphError> {
+    pub(super) fn order(&self) -> Option<(Order, Degree)> {
         let degree = match self.degree {
             DegreeArg::Out => Degree::Out,
             DegreeArg::In => Degree::In,
         };
-        self.reorder.as_deref().map(|order| Ok((order.parse()?, degree))).transpose()
+        self.reorder.map(|order| (order, degree))
     }
 
-    /// Builds it, if it fits into `available`.
-    pub(super) fn build<V: Width>(&self, job: &Job, available: Bytes) -> Result<Ready<V>, GraphError> {
-        let weighted = self.weighted || job.kernel.is_some_and(|kernel| kernel.needs_weights());
-        let rng = match self.rng {
-            RngArg::U32 => Rng::Whole,
-            RngArg::Float => Rng::Float,
-        };
-        match self.graph.shape {
-            Shape::Kronecker { scale, degree } => {
-                fitting(job, &Kronecker { scale, degree, weighted, rng, shuffled: true }, available)
+    /// Ends with a usage error where an option has no meaning for this graph.
+    pub(super) fn check(&self) {
+        match (&self.graph, self.file.given()) {
+            (Name::Generated(generated), Some(option)) => {
+                usage(&format!("{option} is for files, and {} is none", generated.text));
             }
-            Shape::Uniform { scale, degree } => fitting(job, &Uniform { scale, degree, weighted }, available),
-            Shape::Grid { rows, columns } => fitting(job, &Grid { rows, columns, weighted }, available),
+            (Name::File(_), _) if self.weighted => {
+                usage("--weighted is for generated graphs; a file has weights or not");
+            }
+            (Name::File(_), _) if self.rng != RngArg::U32 => usage("--rng is for generated graphs"),
+            _ => {}
         }
     }
-}
 
-fn fitting<V: Width>(job: &Job, source: &impl Source, available: Bytes) -> Result<Ready<V>, GraphError> {
-    let build = Build { directed: job.directed, pages: job.pages, team: job.team };
-    let needed = build.peak::<V>(source);
-    if needed > available {
-        return Err(GraphError::Room { needed, available });
+    /// Builds or loads it, and numbers it anew, if all that fits. `weighted`: something needs weights.
+    pub(super) fn ready<V: Width>(
+        &self,
+        job: &Job,
+        weighted: bool,
+        progress: &Progress,
+    ) -> Result<Ready<V>, GraphError> {
+        let room = Room { progress };
+        let Made { graph, ids, file, mut peak, load, build } = match &self.graph {
+            Name::Generated(graph) => {
+                progress.now(format!("building {}", graph.text));
+                graph.make(job, weighted || self.weighted, self.rng, room)?
+            }
+            Name::File(path) => {
+                progress.now(format!("reading {}", path.display()));
+                self.file.make(path, job, !self.symmetrize, room)?
+            }
+        };
+        if let Some((order, _)) = job.order {
+            let more = graph.renumbering();
+            room.take("numbering vertices anew", more)?;
+            progress.now(format!("numbering vertices anew by {order}"));
+            // What is there already takes less than what is made of it.
+            peak = peak.max(more.times(2));
+        }
+        let phases = Phases {
+            load_seconds: load.map(|load| load.as_secs_f64()),
+            build_seconds: build.as_secs_f64(),
+            ..Phases::default()
+        };
+        let mut ready = job.ready(graph, phases)?;
+        ready.ids = ids;
+        ready.report.file = file;
+        ready.report.peak_bytes = peak;
+        Ok(ready)
     }
-    job.build(source)
 }

@@ -30,6 +30,7 @@ mod compare; // a program in several modes, in turns
 mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
 mod graph; // kernels on chosen pages
+mod graph_files; // graphs from files and into files
 mod launched; // tune -- CMD
 mod pool; // pools: set, seen, given back
 mod quality; // the hot is promoted, and nothing else

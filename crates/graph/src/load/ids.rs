@@ -6,7 +6,8 @@ use hugepilot_alloc::{Backing, HugeVec, Options};
 use super::list::{List, Part};
 use crate::{GraphError, Result, Team, Width};
 
-/// The numbers that a file gives its vertices, ascending: vertex `i` was `ids[i]`.
+/// The numbers that a file gives its vertices: vertex `i` was `ids[i]`. Ascending, unless it was written after vertices were
+/// numbered anew.
 pub type Ids = HugeVec<u64>;
 
 /// Where to find them.

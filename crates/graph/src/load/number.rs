@@ -1,6 +1,7 @@
 //! Numbers in text, at the speed of memory rather than of the standard library.
 
 use super::text::Wrong;
+use crate::error::WIDER;
 
 /// What weights become.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +106,7 @@ pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64,
         return Err(Wrong { at: start, what: "the weight 0; weights are above 0".to_owned() });
     }
     if value >= rule.limit {
-        let what =
-            format!("the weight {value} is more than fits; use --width 64, or a smaller --scale-weights");
+        let what = format!("the weight {value} is more than fits; {WIDER}, or a smaller --scale-weights");
         return Err(Wrong { at: start, what });
     }
     Ok(value)

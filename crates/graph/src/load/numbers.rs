@@ -4,6 +4,7 @@ use crc32c::{crc32c, crc32c_combine};
 use hugepilot_alloc::{bytes, bytes_mut};
 
 use super::blocks::FileBlocks;
+use crate::error::WIDER;
 use crate::{Result, Team, Width};
 
 /// Numbers read at once: 1 or 2 MiB of an array.
@@ -74,7 +75,7 @@ impl<const N: usize> Records<'_, N> {
                 let start = i * self.size + field.0;
                 let number = number(&found[start..start + field.1]);
                 if number > V::NONE.at() as u64 {
-                    let what = format!("{number} is more than 32 bits count; use --width 64");
+                    let what = format!("{number} is more than 32 bits count; {WIDER}");
                     return Err(self.file.wrong(at + start as u64, what));
                 }
                 *value = V::new(number as usize);

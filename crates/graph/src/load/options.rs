@@ -6,7 +6,9 @@ use hugepilot_units::Bytes;
 
 use super::blocks::whole;
 use super::number::Weights;
+use super::text::fits;
 use super::{Loading, Progress};
+use crate::error::WIDER;
 use crate::{Build, Format, Result, Source, Width};
 
 /// How a file is loaded.
@@ -15,6 +17,8 @@ pub struct LoadOptions<'a> {
     /// How its graph is built. Without `directed`, edges with a direction lose it; with it, they have one unless the file says
     /// that they have none.
     pub build: Build,
+    /// A file that says that its edges have directions keeps them all the same.
+    pub as_said: bool,
     /// What the file looks like; by its contents and name otherwise.
     pub format: Option<Format>,
     /// What becomes of it in the page cache.
@@ -29,6 +33,8 @@ pub struct LoadOptions<'a> {
     pub ignore_weights: bool,
     /// Memory that may be taken at the peak.
     pub available: Option<Bytes>,
+    /// Told what memory building takes at its peak, before it begins.
+    pub building: &'a (dyn Fn(Bytes) + Sync),
     /// Told now and then how many bytes of the file are read, of how many.
     pub progress: Progress<'a>,
 }
@@ -38,6 +44,7 @@ impl LoadOptions<'_> {
     pub fn new(build: Build) -> Self {
         Self {
             build,
+            as_said: false,
             format: None,
             loading: Loading::default(),
             vertices: None,
@@ -45,6 +52,7 @@ impl LoadOptions<'_> {
             scale_weights: None,
             ignore_weights: false,
             available: None,
+            building: &|_| {},
             progress: &|_, _| {},
         }
     }
@@ -109,6 +117,16 @@ impl LoadOptions<'_> {
         ))
     }
 
+    /// Refuses what does not fit, and tells of what does: building begins.
+    ///
+    /// # Errors
+    /// [`GraphError::Room`](crate::GraphError::Room).
+    pub(super) fn begin(&self, peak: Bytes) -> Result<()> {
+        fits(peak, self.available)?;
+        (self.building)(peak);
+        Ok(())
+    }
+
     /// Memory at the peak, with `beside` the builder's.
     pub(super) fn peak<V: Width>(&self, vertices: u64, edges: u64, weighted: bool, beside: u64) -> Bytes {
         self.build.peak::<V>(&Shape { vertices, edges, weighted }) + Bytes::new(beside)
@@ -148,7 +166,7 @@ pub(super) fn vertex<V: Width>(id: u64, vertices: Option<u64>) -> std::result::R
     // One more than the largest is how many there are, and the largest of all numbers means none.
     if id >= V::NONE.at() as u64 - 1 {
         let bits = V::BITS;
-        return Err(format!("vertex {id} is more than {bits} bits count; use --width 64 or --compact"));
+        return Err(format!("vertex {id} is more than {bits} bits count; {WIDER} or --compact"));
     }
     Ok(V::new(id as usize))
 }

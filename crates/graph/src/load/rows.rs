@@ -9,7 +9,6 @@ use super::blocks::FileBlocks;
 use super::numbers::Records;
 use super::options::LoadOptions;
 use super::symmetry::Symmetry;
-use super::text::fits;
 use super::{Made, blocks::whole};
 use crate::csr::Dropped;
 use crate::pages::Array;
@@ -254,10 +253,14 @@ pub(super) fn load<V: Width>(
     direction: Direction,
     options: &LoadOptions<'_>,
 ) -> Result<Made<V>> {
-    let directed = options.build.directed && direction != Direction::Without;
+    let directed = match direction {
+        Direction::With => options.build.directed || options.as_said,
+        Direction::Without => false,
+        Direction::Unsaid => options.build.directed,
+    };
     let arrays = out.room::<V>();
     let peak = arrays.times(if directed { 2 } else { 1 });
-    fits(peak, options.available)?;
+    options.begin(peak)?;
     let found = out.read::<V>(OUT, options)?;
     let path = out.file().path();
     if direction == Direction::Without && !found.symmetry.is_whole() {
@@ -284,7 +287,7 @@ pub(super) fn load<V: Width>(
     let listing = Listing { csr: &found.csr, half, loops: found.symmetry.loops };
     let build = Build { directed, ..options.build };
     let peak = arrays + build.peak::<V>(&listing);
-    fits(peak, options.available)?;
+    options.begin(peak)?;
     Ok(Made { graph: build.graph(&listing)?, ids: None, peak, build: begin.elapsed() })
 }
 

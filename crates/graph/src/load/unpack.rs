@@ -1,5 +1,6 @@
 //! Text that gzip or zstd packed.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
@@ -13,6 +14,16 @@ pub enum Packed {
     Gzip,
     /// By zstd.
     Zstd,
+}
+
+/// What packs so.
+impl fmt::Display for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        })
+    }
 }
 
 impl Packed {

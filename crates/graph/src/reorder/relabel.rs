@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use hugepilot_alloc::{HugeVec, cells};
+use hugepilot_units::Bytes;
 
 use super::Renumbering;
 use crate::pages::Array;
@@ -13,6 +14,14 @@ use crate::{Csr, Graph, PagePlan, Result, Team, Width};
 const PIECE: usize = 1024;
 
 impl<V: Width> Graph<V> {
+    /// Memory that it takes to number it anew, beside the graph: the new one, and the new, the old and the sorted numbers.
+    pub fn renumbering(&self) -> Bytes {
+        let rows = |csr: &Csr<V>| csr.offsets.len() + csr.edges.len() + csr.weights.len();
+        let values = rows(&self.out) + self.inverse.as_ref().map_or(0, rows) + 2 * self.vertices();
+        let sorted = self.vertices() * size_of::<usize>();
+        Bytes::new((values * size_of::<V>() + sorted) as u64)
+    }
+
     /// The same graph under new numbers. As much memory again; each edge is read and written once, and each row sorted.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
 //! Kernels by their names, and what they found as a record.
 
+use std::mem::take;
 use std::time::Instant;
 
 use hugepilot_record::graph::{KernelResult, Ranked};
 
 use super::Ready;
+use super::values::{Value, Values, depths, least};
 use crate::kernel::{
     Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, betweenness, bfs, components, diameter,
     pagerank, sssp, triangles,
@@ -36,6 +38,15 @@ pub(super) struct Ran {
     pub(super) spent: Spent,
     /// Whether it held, and what did not; `None` where it was not asked or cannot be.
     pub(super) verdict: Option<std::result::Result<(), String>>,
+    /// What each vertex has, where that was asked and there is such a thing.
+    pub(super) values: Option<Values>,
+}
+
+/// What is wanted beside the result.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) verify: bool,
+    pub(super) values: bool,
 }
 
 /// The highest ones that are told.
@@ -60,6 +71,11 @@ impl Kernel {
         matches!(self, Self::Sssp(_))
     }
 
+    /// Whether it finds something for each vertex.
+    pub fn has_values(&self) -> bool {
+        !matches!(self, Self::Diameter(_) | Self::Triangles)
+    }
+
     /// Whether it begins at a vertex.
     pub(super) fn starts(&self) -> bool {
         matches!(self, Self::Bfs(_) | Self::Sssp(_) | Self::Betweenness | Self::Diameter(_))
@@ -71,57 +87,82 @@ impl Kernel {
         ready: &Ready<V>,
         start: Option<V>,
         setup: &Setup,
-        verify: bool,
+        asked: Asked,
     ) -> Result<Ran> {
         let (graph, start) = (&ready.graph, start.unwrap_or_default());
+        let Asked { verify, values } = asked;
+        let number = |value: V| (value != V::NONE).then_some(value.at() as u64);
         Ok(match *self {
             Self::Bfs(direction) => {
                 let found = bfs(graph, start, direction, setup)?;
                 let level_sizes = found.levels.iter().map(|&size| size as u64).collect();
                 let result = KernelResult::Bfs { reached: found.reached() as u64, level_sizes };
-                Ran { result, verdict: verify.then(|| found.verify(graph, start)), spent: found.spent }
+                let verdict = verify.then(|| found.verify(graph, start));
+                let values = values.then(|| {
+                    let depths = depths(&found.parents);
+                    boxed(move |v| Value::Depth(number(depths[v])))
+                });
+                Ran { result, verdict, values, spent: found.spent }
             }
             Self::Sssp(stepping) => {
-                let found = sssp(graph, start, stepping, setup)?;
+                let mut found = sssp(graph, start, stepping, setup)?;
                 let result = KernelResult::Sssp {
                     reached: found.reached() as u64,
                     distance_sum: found.sum(),
                     distance_max: found.most().map_or(0, |far| far.at() as u64),
                 };
-                Ran { result, verdict: verify.then(|| found.verify(graph, start)), spent: found.spent }
+                let (verdict, spent) = (verify.then(|| found.verify(graph, start)), take(&mut found.spent));
+                let values = values.then(|| boxed(move |v| Value::Distance(number(found.distances[v]))));
+                Ran { result, verdict, values, spent }
             }
             Self::PageRank(iterations) => {
-                let found = pagerank(graph, iterations, setup)?;
+                let mut found = pagerank(graph, iterations, setup)?;
                 let result = KernelResult::Pr {
                     sum: (0..graph.vertices()).map(|v| found.rank(v)).sum(),
                     top: top(ready, |v| found.rank(v)),
                     iterations: found.iterations as u64,
                     residual: found.residual,
                 };
-                Ran { result, verdict: verify.then(|| found.verify(graph, iterations)), spent: found.spent }
+                let (verdict, spent) =
+                    (verify.then(|| found.verify(graph, iterations)), take(&mut found.spent));
+                let values = values.then(|| boxed(move |v| Value::Real(found.rank(v))));
+                Ran { result, verdict, values, spent }
             }
             Self::Components(joining) => {
                 let found = components(graph, joining, setup)?;
                 let result =
                     KernelResult::Cc { components: found.count() as u64, largest: found.largest() as u64 };
-                Ran { result, verdict: verify.then(|| found.verify(graph)), spent: found.spent }
+                let verdict = verify.then(|| found.verify(graph));
+                let values = values.then(|| {
+                    let (names, labels) = (ready.names(), &found.labels);
+                    let least = least(labels, |v| names.of(v));
+                    boxed(move |v| Value::Label(least[v]))
+                });
+                Ran { result, verdict, values, spent: found.spent }
             }
             Self::Betweenness => {
-                let found = betweenness(graph, &[start], setup)?;
+                let mut found = betweenness(graph, &[start], setup)?;
                 let result = KernelResult::Bc { top: top(ready, |v| found.score(v)) };
-                Ran { result, verdict: verify.then(|| found.verify(graph, &[start])), spent: found.spent }
+                let (verdict, spent) =
+                    (verify.then(|| found.verify(graph, &[start])), take(&mut found.spent));
+                let values = values.then(|| boxed(move |v| Value::Real(found.score(v))));
+                Ran { result, verdict, values, spent }
             }
             Self::Diameter(looking) => {
                 let (found, spent) = timed(|| diameter(graph, start, looking, setup))?;
                 let result = KernelResult::Diameter { lower_bound: found.lower_bound as u64 };
-                Ran { result, verdict: None, spent }
+                Ran { result, verdict: None, values: None, spent }
             }
             Self::Triangles => {
                 let (triangles, spent) = timed(|| triangles(graph, setup))?;
-                Ran { result: KernelResult::Tc { triangles }, verdict: None, spent }
+                Ran { result: KernelResult::Tc { triangles }, verdict: None, values: None, spent }
             }
         })
     }
+}
+
+fn boxed(value: impl Fn(usize) -> Value + 'static) -> Values {
+    Box::new(value)
 }
 
 /// A kernel that tells no phases apart.
@@ -133,11 +174,10 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Spent)> {
 
 /// The vertices with the highest values, by their numbers in the source; of equals, those with the lowest.
 fn top<V: Width>(ready: &Ready<V>, value: impl Fn(usize) -> f64) -> Vec<Ranked> {
-    let old = ready.numbers.as_ref().map(super::Renumbering::old);
-    let name = |v: usize| old.as_ref().map_or(v, |old| old[v].at()) as u64;
+    let names = ready.names();
     let mut best: Vec<Ranked> = Vec::with_capacity(TOP + 1);
     for v in 0..ready.graph.vertices() {
-        let one = Ranked { vertex: name(v), value: value(v) };
+        let one = Ranked { vertex: names.of(v), value: value(v) };
         let before = |other: &Ranked| (other.value, one.vertex) > (one.value, other.vertex);
         let place = best.partition_point(before);
         if place < TOP {

@@ -69,6 +69,28 @@ fn progress_goes_up_to_the_end() {
 }
 
 #[test]
+fn a_file_that_says_so_keeps_its_directions() {
+    let of = |name: &str, contents: &[u8], as_said| {
+        let options = LoadOptions { as_said, ..options(false) };
+        loaded::<u32>(name, contents, &options).unwrap().graph.is_directed()
+    };
+    assert!(of("g.sg", &by_hand::gap(false, true), true) && !of("g.sg", &by_hand::gap(false, true), false));
+    assert!(!of("g.sg", &by_hand::gap(false, false), true));
+    assert!(!of("g.el", by_hand::EL.as_bytes(), true));
+}
+
+#[test]
+fn what_64_bits_would_hold_is_told_from_what_they_would_not() {
+    let error = |text: &str| loaded::<u32>("g.wel", text, &options(true)).unwrap_err();
+    for text in ["0 4294967295 1\n", "0 1 4294967295\n"] {
+        assert!(error(text).is_too_narrow(), "{}", error(text));
+    }
+    for text in ["0 x 1\n", "0 1 0\n", "0 4000000000 1\n"] {
+        assert!(!error(text).is_too_narrow(), "{}", error(text));
+    }
+}
+
+#[test]
 fn a_format_that_was_named_is_the_one() {
     let named = |format| LoadOptions { format: Some(format), ..options(true) };
     let loaded_ = loaded::<u32>("g.txt", by_hand::WEL, &named(Format::EdgeList)).unwrap();

@@ -1,0 +1,93 @@
+//! How a file of a graph is read.
+
+use std::path::Path;
+
+use clap::Args;
+use hugepilot_graph::run::Job;
+use hugepilot_graph::{Build, Format, GraphError, LoadOptions, Loading, Width, load};
+use hugepilot_record::graph::FileFacts;
+
+use super::source::{Made, Room};
+
+/// The heading in --help.
+const FILES: &str = "Files";
+
+#[derive(Debug, Args)]
+pub(super) struct FileArgs {
+    /// What the file looks like: el, wel, mtx, dimacs, metis, ldbc, sg, wsg, galois, galois64, four-files or hpg [default: what
+    /// it begins with, or its name, tells]
+    #[arg(help_heading = FILES, long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// What becomes of it in the page cache, whose memory huge pages are made of: direct never goes there, drop takes it out as it
+    /// is read, cached leaves it, tmpfs is for a file that is in memory already [default: direct]
+    #[arg(help_heading = FILES, long, value_name = "HOW")]
+    load: Option<Loading>,
+    /// Count vertices anew: their numbers have gaps, or up to 64 bits. Results keep the file's numbers
+    #[arg(help_heading = FILES, long)]
+    compact: bool,
+    /// How many vertices there are, where the file does not say it and the last have no edges
+    #[arg(help_heading = FILES, long, value_name = "N")]
+    vertices: Option<u64>,
+    /// Multiply real weights with this, and round them
+    #[arg(help_heading = FILES, long, value_name = "FACTOR")]
+    scale_weights: Option<f64>,
+    /// Leave the weights out
+    #[arg(help_heading = FILES, long)]
+    ignore_weights: bool,
+}
+
+impl FileArgs {
+    /// The first option that was given, for a graph that no file has.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        [
+            (self.format.is_some(), "--format"),
+            (self.load.is_some(), "--load"),
+            (self.compact, "--compact"),
+            (self.vertices.is_some(), "--vertices"),
+            (self.scale_weights.is_some(), "--scale-weights"),
+            (self.ignore_weights, "--ignore-weights"),
+        ]
+        .into_iter()
+        .find_map(|(given, name)| given.then_some(name))
+    }
+
+    /// Loads it, if it fits. `as_said`: what the file says of directions counts.
+    pub(super) fn make<V: Width>(
+        &self,
+        path: &Path,
+        job: &Job,
+        as_said: bool,
+        room: Room<'_>,
+    ) -> Result<Made<V>, GraphError> {
+        let build = Build { directed: job.directed, pages: job.pages, team: job.team };
+        let options = LoadOptions {
+            as_said,
+            format: self.format,
+            loading: self.load.unwrap_or_default(),
+            vertices: self.vertices,
+            compact: self.compact,
+            scale_weights: self.scale_weights,
+            ignore_weights: self.ignore_weights,
+            available: Some(room.available()),
+            building: &|peak| room.say("building", peak),
+            progress: &|done, all| room.progress.of(done, all),
+            ..LoadOptions::new(build)
+        };
+        let loaded = load::<V>(path, &options)?;
+        let facts = FileFacts {
+            bytes: loaded.file,
+            format: loaded.format.to_string(),
+            packed: loaded.packed.map(|packed| packed.to_string()),
+            loading: loaded.loading.to_string(),
+            compacted: loaded.ids.is_some(),
+        };
+        Ok(Made {
+            graph: loaded.graph,
+            ids: loaded.ids,
+            file: Some(facts),
+            peak: loaded.peak,
+            load: Some(loaded.read),
+            build: loaded.build,
+        })
+    }
+}

@@ -1,0 +1,396 @@
+//! `graph` and files: what is written is read again as the same graph, and results come under the numbers of the file. None of
+//! this needs rights.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hugepilot_record::graph::{GraphReport, KernelResult};
+use hugepilot_testkit::{need, requires};
+
+use crate::tool::{Done, hugepilot};
+
+type Edges = Vec<(u64, u64, u64)>;
+
+/// A directory, and commands about files in it.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    /// On a disk: `/tmp` may be a tmpfs.
+    fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory"))
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+    fn with(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        fs::write(self.path(name), contents).expect("our own file");
+        self.path(name)
+    }
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).expect(name)
+    }
+    /// `hugepilot graph` and the words of `line`, in which `@` stands before names of files here.
+    #[track_caller]
+    fn graph(&self, line: &str) -> Done {
+        let here = format!("{}/", self.0.path().display());
+        let words = line.split_whitespace().map(|word| word.replace('@', &here));
+        hugepilot(["graph".to_owned()].into_iter().chain(words))
+    }
+    #[track_caller]
+    fn report(&self, line: &str) -> GraphReport {
+        self.graph(&format!("{line} --json")).exits(0).json()
+    }
+    /// What each vertex has.
+    #[track_caller]
+    fn values(&self, line: &str) -> BTreeMap<u64, String> {
+        self.report(&format!("{line} --output @values --force"));
+        let text = self.read("values");
+        let pair = |line: &str| {
+            let (id, value) = line.split_once(' ').expect("ID VALUE");
+            (id.parse().expect("a number"), value.to_owned())
+        };
+        let values: Vec<(u64, String)> = text.lines().map(pair).collect();
+        assert!(values.is_sorted(), "ascending");
+        values.into_iter().collect()
+    }
+}
+
+/// Edges between some of the numbers `ids`, by a linear congruence; the last has one. No loops.
+fn edges(ids: &[u64], count: usize) -> Edges {
+    let mut state = 11u64;
+    let mut next = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut edges: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    while edges.len() < count {
+        let (from, to) = (next(ids.len()), next(ids.len()));
+        // Two halves that no edge joins, so that not all can be reached.
+        if from != to && from % 2 == to % 2 {
+            edges.insert((ids[from], ids[to]), next(90) as u64 + 1);
+        }
+    }
+    let last = ids.len() - 1;
+    edges.insert((ids[last - 2], ids[last]), 5);
+    edges.into_iter().map(|((from, to), weight)| (from, to, weight)).collect()
+}
+
+fn text(edges: &Edges) -> String {
+    edges.iter().fold(String::new(), |mut text, (from, to, weight)| {
+        let _ = writeln!(text, "{from} {to} {weight}");
+        text
+    })
+}
+
+/// The same both ways, the lesser weight where there are two.
+fn both_ways(edges: &Edges) -> Edges {
+    let mut all = BTreeMap::new();
+    for &(from, to, weight) in edges {
+        for ends in [(from, to), (to, from)] {
+            let least = all.entry(ends).or_insert(weight);
+            *least = weight.min(*least);
+        }
+    }
+    all.into_iter().map(|((from, to), weight)| (from, to, weight)).collect()
+}
+
+fn vertices(edges: &Edges) -> BTreeSet<u64> {
+    edges.iter().flat_map(|&(from, to, _)| [from, to]).collect()
+}
+
+/// Lengths of shortest ways, by going over all edges until nothing gets shorter.
+fn distances(edges: &Edges, source: u64, length: impl Fn(u64) -> u64) -> BTreeMap<u64, u64> {
+    let mut far = BTreeMap::from([(source, 0)]);
+    loop {
+        let before = far.clone();
+        for &(from, to, weight) in edges {
+            if let Some(&at) = far.get(&from) {
+                let way = at + length(weight);
+                let least = far.entry(to).or_insert(way);
+                *least = way.min(*least);
+            }
+        }
+        if far == before {
+            return far;
+        }
+    }
+}
+
+/// Every kernel under the numbers of the file, which have gaps and take more than 32 bits, whatever they become inside.
+#[test]
+fn results_are_told_by_the_numbers_in_the_file() {
+    let files = Files::new();
+    let ids: Vec<u64> = (0..60).map(|i| i * i * 1_000_003_003 + 7).collect();
+    let list = edges(&ids, 140);
+    files.with("g.wel", text(&list));
+    let (all, source) = (vertices(&list), list[0].0);
+    let far = |length: fn(u64) -> u64, none: &str| -> BTreeMap<u64, String> {
+        let far = distances(&list, source, length);
+        all.iter().map(|id| (*id, far.get(id).map_or(none.to_owned(), u64::to_string))).collect()
+    };
+    let least: BTreeMap<u64, String> = {
+        let two_ways = both_ways(&list);
+        all.iter()
+            .map(|&id| (id, distances(&two_ways, id, |_| 1).keys().min().unwrap().to_string()))
+            .collect()
+    };
+    assert!(least.values().collect::<BTreeSet<_>>().len() > 1, "several components");
+    let plain = |kernel: &str| format!("run {kernel} @g.wel --compact --directed");
+    let pr = "pr --algo jacobi --iterations 40 --tolerance 0 --width 64";
+    let ranks = files.values(&plain(pr));
+    let scores = files.values(&plain(&format!("bc --width 64 --source {source}")));
+    let real = |text: &String| text.parse::<f64>().expect("a number");
+    assert!((ranks.values().map(real).sum::<f64>() - 1.0).abs() < 1e-9);
+    for order in ["", " --reorder dbg", " --reorder random:5", " --reorder rcm"] {
+        let of = |kernel: &str| files.values(&format!("{}{order}", plain(kernel)));
+        assert_eq!(of(&format!("bfs --source {source}")), far(|_| 1, "9223372036854775807"), "{order}");
+        assert_eq!(of(&format!("sssp --source {source}")), far(|weight| weight, "Infinity"), "{order}");
+        assert_eq!(of("cc"), least, "{order}");
+        let same = |one: &BTreeMap<u64, String>, other: &BTreeMap<u64, String>| {
+            one.iter().zip(other).all(|(a, b)| a.0 == b.0 && (real(a.1) - real(b.1)).abs() < 1e-12)
+        };
+        assert!(same(&of(pr), &ranks), "{order}");
+        assert!(same(&of(&format!("bc --width 64 --source {source}")), &scores), "{order}");
+        let report = files.report(&format!("{}{order}", plain(pr)));
+        let Some(KernelResult::Pr { top, .. }) = &report.result else { panic!("{report:?}") };
+        let most = ranks.iter().max_by(|a, b| real(a.1).total_cmp(&real(b.1))).unwrap();
+        assert!((top[0].vertex, report.file.unwrap().compacted) == (*most.0, true), "{top:?} {most:?}");
+    }
+    let report = files.report(&format!("{} --trials 3", plain(&format!("bfs --source {source}"))));
+    assert!(report.trials.iter().all(|trial| trial.source == Some(source)));
+    files.graph(&plain("bfs --source 8")).exits(2).says(&["no vertex has the number 8", "fix:"]);
+}
+
+#[test]
+fn every_format_gives_what_the_list_of_edges_gave() {
+    let files = Files::new();
+    let list = edges(&(0..50).collect::<Vec<_>>(), 120);
+    files.with("g.wel", text(&list));
+    for directed in ["--directed", ""] {
+        let plain = |kernel: &str| files.report(&format!("run {kernel} @g.wel {directed} --source 3"));
+        let (far, weighted) = (plain("bfs"), plain("sssp"));
+        for to in
+            ["el", "wel", "mtx", "dimacs", "metis", "sg", "wsg", "galois", "galois64", "four-files", "hpg"]
+        {
+            if to == "metis" && !directed.is_empty() {
+                files
+                    .graph(&format!("convert @g.wel @{to} --to {to} {directed}"))
+                    .exits(2)
+                    .says(&["--symmetrize"]);
+                continue;
+            }
+            let written = files.report(&format!("convert @g.wel @{to} --to {to} {directed} --force"));
+            let (format, bytes) = written.written.map(|file| (file.format, file.bytes)).unwrap();
+            assert_eq!(format, to);
+            // What it says of its directions need not be said again.
+            let said = if ["sg", "wsg", "hpg"].contains(&to) { "" } else { directed };
+            let again =
+                |kernel: &str| files.report(&format!("run {kernel} @{to} --format {to} {said} --source 3"));
+            let found = again("bfs");
+            let keeps = !["el", "sg"].contains(&to);
+            assert_eq!((&found.result, found.graph.weighted), (&far.result, keeps), "{to}");
+            assert_eq!(found.graph.edges, far.graph.edges, "{to}");
+            let file = found.file.unwrap();
+            assert_eq!((file.bytes, &file.format[..], file.packed, file.compacted), (bytes, to, None, false));
+            if keeps {
+                assert_eq!(again("sssp").result, weighted.result, "{to}");
+            } else {
+                let line = format!("run sssp @{to} --format {to}");
+                files.graph(&line).exits(2).says(&["no weights", "fix:"]);
+            }
+        }
+    }
+    let symmetrized = files.report("run bfs @g.wel --source 3");
+    files.report("convert @g.wel @g.sg --directed");
+    assert_eq!(files.report("run bfs @g.sg --symmetrize --source 3").result, symmetrized.result);
+}
+
+#[test]
+fn new_numbers_in_a_file_lead_back_to_the_old_ones() {
+    let files = Files::new();
+    let list = edges(&(100..160).collect::<Vec<_>>(), 150);
+    files.with("g.wel", text(&list));
+    let plain = files.values("run sssp @g.wel --compact --source 104");
+    // Our own format keeps them.
+    let report = files.report("reorder @g.wel @g.hpg --compact --reorder sort");
+    let written = report.written.unwrap();
+    assert_eq!((written.map, report.order.as_deref()), (None, Some("sort")));
+    assert_eq!(files.values("run sssp @g.hpg --source 104"), plain);
+    assert_eq!(files.values("run sssp @g.hpg --source 104 --reorder random:3"), plain);
+    // For others they are beside.
+    for to in ["wsg", "wel"] {
+        let written =
+            files.report(&format!("reorder @g.wel @new.{to} --compact --reorder sort")).written.unwrap();
+        let map = files.path(&format!("new.{to}.map"));
+        assert_eq!(written.map.as_deref(), map.to_str());
+        let map: BTreeMap<u64, u64> = fs::read_to_string(map)
+            .unwrap()
+            .lines()
+            .map(|line| {
+                let (old, new) = line.split_once(' ').unwrap();
+                (new.parse().unwrap(), old.parse().unwrap())
+            })
+            .collect();
+        assert!(
+            map.keys().copied().eq(0..plain.len() as u64)
+                && map.values().copied().collect::<BTreeSet<_>>() == vertices(&list)
+        );
+        let source = map.iter().find(|(_, old)| **old == 104).unwrap().0;
+        let there = files.values(&format!("run sssp @new.{to} --source {source}"));
+        let back: BTreeMap<u64, String> = there.into_iter().map(|(new, value)| (map[&new], value)).collect();
+        assert_eq!(back, plain, "{to}");
+        let degrees = files.report(&format!("info @new.{to}")).graph;
+        assert_eq!(degrees.max_degree, report.graph.max_degree);
+    }
+    // Those with most edges come first.
+    let first = files.read("new.wel").lines().filter(|line| line.starts_with("0 ")).count() as u64;
+    assert_eq!(first, report.graph.max_degree);
+    // Numbers that a format has no place for are kept, too.
+    files.report("convert @g.wel @old.sg --compact --map @here");
+    assert!(files.read("here").starts_with("100 0\n101 1\n") && !files.path("old.sg.map").exists());
+    files.report("convert @g.wel @same.wel --compact");
+    assert_eq!(files.values("run sssp @same.wel --compact --source 104"), plain);
+    files
+        .graph("reorder @g.wel @other.wsg --map @new.wsg.map --reorder dbg --compact")
+        .exits(2)
+        .says(&["new.wsg.map: is there already"]);
+    files.graph("reorder @g.wel @x.sg").exits(2).says(&["--reorder"]);
+}
+
+#[test]
+fn generated_graphs_are_the_same_in_a_file() {
+    let files = Files::new();
+    for (graph, file) in [
+        ("kronecker:9", "k.wsg"),
+        ("uniform:9:4", "u.wel"),
+        ("uniform:9:4", "u.mtx --weighted"),
+        ("grid:20x30", "g.gr"),
+    ] {
+        files.report(&format!("generate {graph} @{file}"));
+        let name = file.split(' ').next().unwrap();
+        let again = files.report(&format!("run sssp @{name} --source 5"));
+        let direct = files.report(&format!("run sssp {graph} --source 5"));
+        assert_eq!(again.result, direct.result, "{graph}");
+        assert_eq!((again.graph.edges, again.graph.vertices), (direct.graph.edges, direct.graph.vertices));
+        assert!(again.phases.load_seconds.is_some() && direct.phases.load_seconds.is_none());
+        assert!(direct.file.is_none() && direct.peak_bytes.get() > 0);
+    }
+    files.graph("generate @k.wsg @x.sg").exits(2).says(&["graph convert is for files"]);
+    // A file may be called like a graph that numbers make.
+    fs::copy(files.path("k.wsg"), files.path("kronecker:9")).unwrap();
+    assert_eq!(files.report("info @kronecker:9").file.unwrap().format, "wsg");
+}
+
+#[test]
+fn what_is_said_of_a_file_counts() {
+    requires!(need::program("gzip"));
+    let files = Files::new();
+    files.with("g.txt", "0 1 0.5\n1 2 0.25\n# of 10\n");
+    assert!(Command::new("gzip").arg(files.path("g.txt")).status().unwrap().success());
+    let len = fs::metadata(files.path("g.txt.gz")).unwrap().len();
+    let report = files.report("run sssp @g.txt.gz --source 0 --scale-weights 100 --vertices 10 --load drop");
+    let file = report.file.unwrap();
+    assert_eq!((file.bytes.get(), &file.format[..], file.packed.as_deref()), (len, "wel", Some("gzip")));
+    assert_eq!((&file.loading[..], report.graph.vertices), ("drop", 10));
+    let told = Some(KernelResult::Sssp { reached: 3, distance_sum: 50 + 75, distance_max: 75 });
+    assert_eq!(report.result, told);
+    let info = files.graph("info @g.txt.gz --format wel --ignore-weights --load cached").exits(0).out();
+    for words in ["undirected edges\n", "of wel packed by gzip, read by --load cached", "of memory at most"] {
+        assert!(info.contains(words), "no {words:?} in {info}");
+    }
+    // It is said before, too.
+    files.graph("info @g.txt.gz --ignore-weights").exits(0).says(&["building takes", "are available"]);
+    files.graph("info kronecker:8 --reorder dbg").exits(0).says(&["building takes", "anew takes"]);
+}
+
+#[test]
+fn numbers_get_as_wide_as_they_must_be() {
+    let files = Files::new();
+    files.with("g.wel", "0 1 5000000000\n1 2 7\n");
+    let report = files.report("run sssp @g.wel --source 0");
+    assert_eq!(report.width_bits, 64);
+    assert!(report.widened.unwrap().contains("g.wel:1: the weight 5000000000"));
+    let told =
+        Some(KernelResult::Sssp { reached: 3, distance_sum: 10_000_000_007, distance_max: 5_000_000_007 });
+    assert_eq!(report.result, told);
+    files.graph("info @g.wel --width 32").exits(2).says(&["g.wel:1:", "--width 64"]);
+    let narrow = files.report("info @g.wel --ignore-weights");
+    assert_eq!((narrow.width_bits, narrow.widened), (32, None));
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_refused_with_a_place_and_a_fix() {
+    let files = Files::new();
+    files.with("g.el", "0 1\n1 2\n2 x\n");
+    files.with("good.el", "0 1\n1 2\n");
+    files.with("there.sg", "mine");
+    files.graph("convert @good.el @good.sg").exits(0);
+    let whole = fs::read(files.path("good.sg")).unwrap();
+    files.with("cut.sg", &whole[..whole.len() - 1]);
+    let long = |words: &[&str], line: &str| {
+        files.graph(line).exits(2).says(words);
+    };
+    long(&["nowhere.el: No such file", "fix:", "kronecker:22"], "info @nowhere.el");
+    long(&["kroneker:22: No such file", "fix:"], "info kroneker:22");
+    long(&["\"kronecker:x\" is no graph", "./kronecker:x"], "info kronecker:x");
+    long(&["g.el:3:", "\"x\""], "run bfs @g.el");
+    long(&["cut.sg", "byte 1", "bytes"], "run bfs @cut.sg --format sg");
+    long(&["good.el:1"], "run bfs @good.el --format metis");
+    long(&["elf", "galois64"], "info @good.el --format elf");
+    long(&["there.sg: is there already", "fix:", "--force"], "convert @good.el @there.sg");
+    long(&["there.sg: is there already", "--force"], "run bfs @good.el --output @there.sg");
+    long(&["there.sg: is there already", "--force"], "convert @good.el @x.sg --map @there.sg");
+    assert_eq!(files.read("there.sg"), "mine");
+    long(&["--to", "four-files"], "convert @good.el @graph");
+    long(&["only read"], "convert @good.el @graph --to ldbc");
+    long(&["x.el.gz", "pack"], "convert @good.el @x.el.gz");
+    long(&["no/such: is no directory"], "convert @good.el @no/such/x.sg");
+    long(&["/dev/null: is not a file"], "run bfs @good.el --output /dev/null --force");
+    long(&["is not a file"], "convert @good.el @. --to sg --force");
+    long(&["is no directory", "four-files"], "convert @good.el @there.sg --to four-files --force");
+    long(&["no weights", "fix:"], "convert @good.el @x.wsg");
+    long(&["tc finds one number"], "run tc @good.el --output @x");
+    long(&["--compact is for files"], "info kronecker:8 --compact");
+    long(&["--weighted is for generated"], "info @good.el --weighted");
+    let left: BTreeSet<_> = fs::read_dir(files.0.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(left, ["cut.sg", "g.el", "good.el", "good.sg", "there.sg"].map(str::to_owned).into());
+    files.graph("convert @good.el @there.sg --force").exits(0);
+    assert_eq!(fs::read(files.path("there.sg")).unwrap(), whole);
+}
+
+/// Bytes of a file in the page cache, as another program counts them.
+fn cached(path: &Path) -> u64 {
+    let output = Command::new("fincore")
+        .args(["--bytes", "--noheadings", "--output", "RES"])
+        .arg(path)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn direct_leaves_a_hundredth_of_the_file_in_the_page_cache_at_most() {
+    requires!(need::program("fincore"));
+    let files = Files::new();
+    for name in ["g.el", "g.sg", "g.hpg"] {
+        files.report(&format!("generate uniform:16:8 @{name}"));
+        let (path, len) = (files.path(name), fs::metadata(files.path(name)).unwrap().len());
+        assert!(cached(&path) <= len / 100, "writing left {} of {len}", cached(&path));
+        for load in ["direct", "cached", "drop", "cached", "direct"] {
+            let line = if load == "direct" { String::new() } else { format!(" --load {load}") };
+            let report = files.report(&format!("run bfs @{name}{line}"));
+            let left = cached(&path);
+            let held = if load == "cached" { left * 100 >= len * 99 } else { left * 100 <= len };
+            assert!(held, "{name}: {left} of {len} by {load}");
+            // Where the file system knows no `O_DIRECT`.
+            let done = report.file.unwrap().loading;
+            assert!(done == load || (load, &done[..]) == ("direct", "drop"), "{done}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Lines that say something of each vertex.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+
+use hugepilot_units::Bytes;
+
+use super::out::Out;
+use crate::run::Names;
+use crate::{Result, Width};
+
+/// Writes a number and a value on each line, and gives how many bytes that took.
+///
+/// # Errors
+/// [`GraphError::Io`](crate::GraphError::Io).
+pub(crate) fn pairs<T: Display>(path: &Path, lines: impl Iterator<Item = (u64, T)>) -> Result<Bytes> {
+    let mut out = Out::create(path)?;
+    let mut line = Vec::new();
+    for (number, value) in lines {
+        line.clear();
+        // A vector takes whatever is written.
+        let _ = writeln!(line, "{number} {value}");
+        out.write(&line)?;
+    }
+    out.finish()
+}
+
+/// Writes which number each of `vertices` vertices has where it came from, and which it has now: `OLD NEW`, ascending by the new
+/// one. Gives how many bytes that took.
+///
+/// # Errors
+/// [`GraphError::Io`](crate::GraphError::Io).
+pub fn save_map<V: Width>(path: impl AsRef<Path>, names: &Names<'_, V>, vertices: usize) -> Result<Bytes> {
+    pairs(path.as_ref(), (0..vertices).map(|v| (names.of(v), v)))
+}
