@@ -111,9 +111,12 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
         let few = Iterations { most: 7, tolerance: 0.0, dangling, ..Iterations::default() };
         let many = Iterations { most: 300, tolerance: near / 1000.0, sweep: Sweep::GaussSeidel, ..few };
-        for (iterations, rounds) in [(few, 7), (many, 400)] {
+        let push = Iterations { most: 1000, sweep: Sweep::DeltaPush, ..many };
+        for (iterations, rounds) in [(few, 7), (many, 400), (push, 400)] {
             // New ranks in place change what dangles while it is shared: only the limit is alike.
             let found = pagerank(&graph, iterations, &setup(threads)).unwrap();
+            found.verify(&graph, iterations).unwrap();
+            assert!(iterations == few || found.residual <= iterations.tolerance, "{}", found.residual);
             for (v, expected) in ranks(list, directed, rounds, dangling).iter().enumerate() {
                 let error = (found.rank(v) - expected).abs();
                 assert!(
@@ -278,13 +281,37 @@ fn adversarial_graphs() {
 fn ranks_in_closed_form() {
     let leaves = 99.0;
     let star = EdgeList::new(100, (1..100).map(|v| (0, v)));
-    let iterations = Iterations { most: 500, tolerance: 1e-12, ..Iterations::default() };
-    let found = pagerank(&graph::<u64>(&star, false), iterations, &setup(2)).unwrap();
-    let centre = 0.15 / 100.0 * (1.0 + 0.85 * leaves) / (1.0 - 0.7225);
-    assert!((found.rank(0) - centre).abs() < 1e-9);
     let cycle = EdgeList::new(77, (0..77).map(|v| (v, (v + 1) % 77)));
-    let found = pagerank(&graph::<u64>(&cycle, true), iterations, &setup(2)).unwrap();
-    assert!((0..77).all(|v| (found.rank(v) - 1.0 / 77.0).abs() < 1e-12));
+    for sweep in [Sweep::Jacobi, Sweep::GaussSeidel, Sweep::DeltaPush] {
+        let iterations = Iterations { most: 500, tolerance: 1e-12, sweep, ..Iterations::default() };
+        let found = pagerank(&graph::<u64>(&star, false), iterations, &setup(2)).unwrap();
+        let centre = 0.15 / 100.0 * (1.0 + 0.85 * leaves) / (1.0 - 0.7225);
+        assert!((found.rank(0) - centre).abs() < 1e-9);
+        let found = pagerank(&graph::<u64>(&cycle, true), iterations, &setup(2)).unwrap();
+        assert!((0..77).all(|v| (found.rank(v) - 1.0 / 77.0).abs() < 1e-12));
+    }
+}
+
+/// Each stops when it was told to, and says how far it is from the end: nothing was moved into ranks or lost on the way.
+#[test]
+fn pushing_stops_at_any_round() {
+    let list = EdgeList::new(300, (0..3000u64).map(|i| (i * i % 300, i * 7 % 251)));
+    let graph: Graph<u64> = graph(&list, true);
+    for dangling in [Dangling::Drop, Dangling::Redistribute] {
+        let told = Iterations { most: 1000, tolerance: 1e-10, sweep: Sweep::DeltaPush, dangling, damping: 0.85 };
+        let end = pagerank(&graph, told, &setup(2)).unwrap();
+        for most in [1, 2, 3, 10, 40] {
+            for tolerance in [0.0, f64::NAN, 1e-10, 1e-3, 0.9] {
+                let some = Iterations { most, tolerance, ..told };
+                let found = pagerank(&graph, some, &setup(2)).unwrap();
+                assert!(found.iterations <= most && found.residual.is_finite());
+                assert!(found.iterations == most || found.residual <= tolerance.max(0.0));
+                let error: f64 = (0..300).map(|v| (found.rank(v) - end.rank(v)).abs()).sum();
+                // What is not in the ranks yet is handed on for ever, a little less from round to round.
+                assert!(error <= found.residual / 0.15 + 1e-9, "{some:?}: {error} {}", found.residual);
+            }
+        }
+    }
 }
 
 /// Graphs in which a search goes up, down and up again, and in which most edges are never read.

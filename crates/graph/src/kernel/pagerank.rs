@@ -1,7 +1,9 @@
-//! PageRank by pulling: each vertex sums what leads to it.
+//! PageRank by pulling, each vertex summing what leads to it, or by pushing (`push.rs`).
 //!
 //! What a vertex hands on along each of its edges is kept in an array of its own, so that the one value read per edge is one
 //! number and no division: that array is the one that is read all over, and belongs on huge pages with the ranks.
+
+mod push;
 
 use std::sync::Mutex;
 
@@ -22,6 +24,10 @@ pub enum Sweep {
     Jacobi,
     /// Those that are new, where they are: fewer iterations, and bits that depend on the order of threads.
     GaussSeidel,
+    /// None: each vertex pushes what its rank rose by, as in the papers. An iteration is a round, of those vertices only that have
+    /// something to push; as ranks grow from nothing, there are more rounds than iterations otherwise. Bits depend on the order of
+    /// threads.
+    DeltaPush,
 }
 
 /// What becomes of the rank of a vertex without edges out of it.
@@ -39,7 +45,7 @@ pub enum Dangling {
 pub struct Iterations {
     /// At most so many.
     pub most: usize,
-    /// When the ranks change by less in sum.
+    /// When the ranks change by less in sum. By pushing, a vertex pushes what is above this divided by the vertices.
     pub tolerance: f64,
     /// The share of a rank that is handed on.
     pub damping: f64,
@@ -64,7 +70,7 @@ pub struct PageRank<V: Width> {
     pub ranks: HugeVec<V>,
     /// How many were done.
     pub iterations: usize,
-    /// By how much the ranks changed in the last, in sum.
+    /// By how much the ranks changed in the last, in sum; by pushing, by how much they would in one more of the power method.
     pub residual: f64,
     /// What it took.
     pub spent: Spent,
@@ -90,7 +96,8 @@ struct Work<'a, V: Width, H: Hook> {
     watch: Watch,
 }
 
-/// Ranks by power iteration. Two words per vertex, three for Jacobi; an iteration reads each edge once.
+/// Ranks by power iteration. Two words per vertex, three for Jacobi; an iteration reads each edge once. By pushing, four, and the
+/// edges of fewer vertices from round to round.
 ///
 /// # Errors
 /// [`GraphError::Memory`](crate::GraphError::Memory).
@@ -99,12 +106,15 @@ pub fn pagerank<V: Width, H: Hook>(
     iterations: Iterations,
     setup: &Setup<H>,
 ) -> Result<PageRank<V>> {
+    if iterations.sweep == Sweep::DeltaPush {
+        return push::push(graph, iterations, setup);
+    }
     let (vertices, watch) = (graph.vertices(), Watch::start());
     let zeroed = || setup.pages.zeroed::<V>(Array::Property, vertices);
     let (mut ranks, mut shares) = (zeroed()?, zeroed()?);
     let mut other = match iterations.sweep {
         Sweep::Jacobi => zeroed()?,
-        Sweep::GaussSeidel => HugeVec::new(*shares.asked()),
+        Sweep::GaussSeidel | Sweep::DeltaPush => HugeVec::new(*shares.asked()),
     };
     let of_all = cells(&mut shares);
     let work = Work {
@@ -169,7 +179,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         let (damping, incoming) = (V::Real::of(damping), self.graph.incoming());
         let (from, to) = match sweep {
             Sweep::Jacobi => ((iteration + 1) % 2, iteration % 2),
-            Sweep::GaussSeidel => (0, 0),
+            Sweep::GaussSeidel | Sweep::DeltaPush => (0, 0),
         };
         let shares = self.shares[from];
         let [mut change, mut left] = [0.0, 0.0];
