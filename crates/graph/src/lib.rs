@@ -24,6 +24,7 @@ mod generate;
 mod hook;
 pub mod kernel;
 mod load;
+mod mix;
 mod native;
 mod pages;
 mod reorder;

@@ -10,6 +10,7 @@ use hugepilot_record::graph::{ArrayPages, GraphReport, Phases, SCHEMA, Trial};
 pub use self::facts::facts;
 pub use self::kernels::Kernel;
 use crate::kernel::{Held, Setup, Spent};
+use crate::mix::random;
 use crate::{
     Array, Build, Csr, Degree, Graph, GraphError, Order, PagePlan, Renumbering, Result, Source, Team, Width,
 };
@@ -179,12 +180,9 @@ impl Starts {
             Start::MaxDegree => (0..vertices).rev().max_by_key(|&v| degree(v)).unwrap_or(0),
             Start::Random(_) if ready.graph.out.edges() == 0 => 0,
             Start::Random(seed) => loop {
-                // SplitMix64 (Steele and others, 2014), and the high bits of a product for a number below `vertices`.
                 self.drawn += 1;
-                let mut mixed = seed.wrapping_add(self.drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-                mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-                mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-                let drawn = (u128::from(mixed ^ (mixed >> 31)) * u128::from(vertices)) >> 64;
+                // The high bits of a product: a number below `vertices`.
+                let drawn = (u128::from(random(seed, self.drawn)) * u128::from(vertices)) >> 64;
                 if degree(drawn as u64) > 0 {
                     break drawn as u64;
                 }
