@@ -133,7 +133,7 @@ impl Source for Shape {
         self.weighted
     }
     fn blocks(&self) -> usize {
-        0
+        usize::try_from(self.edges.div_ceil(1 << 18)).unwrap_or(usize::MAX)
     }
     fn block(&self, _: usize, _: impl FnMut(crate::Edge)) {}
 }
