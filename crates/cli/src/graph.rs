@@ -3,7 +3,7 @@
 mod kernel;
 mod source;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use hugepilot_graph::run::{Job, Ready};
 use hugepilot_graph::{GraphError, PagePlan, Team};
 use hugepilot_kernel::{Root, memory};
@@ -62,12 +62,22 @@ struct RunArgs {
     kernel: KernelArgs,
     #[command(flatten)]
     common: CommonArgs,
+    /// Which memory is mapped and touched first, and gets huge pages before the rest where these are scarce: natural, the graph's;
+    /// property-first, what the kernel keeps per vertex
+    #[arg(long, value_name = "WHICH", default_value = "natural")]
+    order: OrderArg,
     /// How often; the report has each and the median
     #[arg(long, value_name = "N", default_value_t = 1)]
     trials: usize,
     /// Hold every result to rules that need no other result, one pass over the edges each; not for tc and diameter
     #[arg(long)]
     verify: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OrderArg {
+    Natural,
+    PropertyFirst,
 }
 
 #[derive(Debug, Args)]
@@ -131,6 +141,7 @@ impl CommonArgs {
             directed: self.source.is_directed(),
             pages: self.pages.parse::<PagePlan>()?,
             pages_text: self.pages.clone(),
+            property_first: run.is_some_and(|run| run.order == OrderArg::PropertyFirst),
             team: self.threads.map_or_else(Team::all, Team::of),
             order: self.source.order()?,
             kernel: run.map(|run| run.kernel.kernel()),

@@ -73,6 +73,11 @@ pub enum GraphError {
     /// A kernel that needs edges without a direction.
     #[error("triangles are those of an undirected graph; leave out --directed")]
     Directed,
+    /// Memory that should have come first, and cannot.
+    #[error(
+        "--order property-first needs the number of vertices before the graph is read; leave it out, or take a generated graph"
+    )]
+    PropertyFirst,
     /// A kernel that needs weights.
     #[error("the graph has no weights")]
     Unweighted,

@@ -32,6 +32,7 @@ mod rounds;
 pub mod run;
 mod save;
 mod source;
+mod stash;
 mod team;
 mod width;
 
@@ -46,5 +47,6 @@ pub use pages::{Array, PagePlan};
 pub use reorder::{DBG_HALVES, Degree, Order, Renumbering, dbg_group};
 pub use save::save;
 pub use source::{Edge, EdgeList, Source};
+pub use stash::{Property, Stash};
 pub use team::{Pieces, Team, Worker};
 pub use width::{Cell, Real, Width};

@@ -3,16 +3,18 @@
 mod facts;
 mod kernels;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hugepilot_record::graph::{ArrayPages, GraphReport, Phases, SCHEMA, Trial};
+use hugepilot_units::Bytes;
 
 pub use self::facts::facts;
 pub use self::kernels::Kernel;
 use crate::kernel::{Held, Setup, Spent};
 use crate::mix::random;
 use crate::{
-    Array, Build, Csr, Degree, Graph, GraphError, Order, PagePlan, Renumbering, Result, Source, Team, Width,
+    Array, Build, Csr, Degree, Graph, GraphError, Order, PagePlan, Renumbering, Result, Source, Stash, Team,
+    Width,
 };
 
 /// What is to be run.
@@ -26,6 +28,9 @@ pub struct Job {
     pub pages: PagePlan,
     /// As it was written.
     pub pages_text: String,
+    /// Whether what the kernel keeps per vertex is mapped and touched before the graph is built, so that it gets huge pages first
+    /// where they are scarce; for graphs whose vertices are counted by then.
+    pub property_first: bool,
     /// Who works.
     pub team: Team,
     /// New numbers, if any.
@@ -60,6 +65,7 @@ pub struct Ready<V: Width> {
     pub numbers: Option<Renumbering<V>>,
     /// So far: all but the kernel and the arrays.
     pub report: GraphReport,
+    stash: Option<Stash>,
 }
 
 impl Job {
@@ -69,17 +75,41 @@ impl Job {
     /// As for [`Build::graph`].
     pub fn build<V: Width>(&self, source: &impl Source) -> Result<Ready<V>> {
         let build = Build { directed: self.directed, pages: self.pages, team: self.team };
+        let vertices = usize::try_from(source.vertices()).unwrap_or(usize::MAX);
+        let ahead = self.property_first.then(|| self.ahead::<V>(vertices));
+        let stash = ahead.map(|sizes| Stash::new(&self.pages, &sizes, self.team)).transpose()?;
         let began = Instant::now();
         let graph = build.graph::<V>(source)?;
         let phases = Phases { build_seconds: began.elapsed().as_secs_f64(), ..Phases::default() };
-        self.ready(graph, phases)
+        self.with(graph, phases, stash)
+    }
+
+    /// How much memory it takes to build and number anew the graph of a source, at the peak, with what comes before it.
+    pub fn peak<V: Width>(&self, source: &impl Source) -> Bytes {
+        let build = Build { directed: self.directed, pages: self.pages, team: self.team };
+        // A graph under new numbers is made beside the old one.
+        let numbers = Bytes::new(2 * size_of::<V>() as u64).times(source.vertices());
+        let anew = self.order.map_or(Bytes::ZERO, |_| build.arrays::<V>(source).times(2) + numbers);
+        let vertices = usize::try_from(source.vertices()).unwrap_or(usize::MAX);
+        let ahead = self.ahead::<V>(vertices).into_iter().fold(0, usize::saturating_add);
+        build.peak::<V>(source).max(anew) + Bytes::new(ahead as u64)
+    }
+
+    /// The bytes of each property that comes before the graph.
+    fn ahead<V: Width>(&self, vertices: usize) -> Vec<usize> {
+        let kernel = self.kernel.filter(|_| self.property_first);
+        kernel.map_or_else(Vec::new, |kernel| kernel.properties::<V>(vertices))
     }
 
     /// Takes a graph that is there, numbers it anew if that was asked for, and looks at it.
     ///
     /// # Errors
-    /// [`GraphError::Memory`].
-    pub fn ready<V: Width>(&self, graph: Graph<V>, mut phases: Phases) -> Result<Ready<V>> {
+    /// [`GraphError::Memory`]; [`GraphError::PropertyFirst`], as the graph was first.
+    pub fn ready<V: Width>(&self, graph: Graph<V>, phases: Phases) -> Result<Ready<V>> {
+        if self.property_first { Err(GraphError::PropertyFirst) } else { self.with(graph, phases, None) }
+    }
+
+    fn with<V: Width>(&self, graph: Graph<V>, mut phases: Phases, stash: Option<Stash>) -> Result<Ready<V>> {
         let facts = facts(&graph, self.team);
         let (mut graph, mut numbers) = (graph, None);
         if let Some((order, degree)) = self.order {
@@ -96,11 +126,12 @@ impl Job {
             width_bits: V::BITS,
             threads: self.team.threads(),
             pages: self.pages_text.clone(),
+            property_first: self.property_first,
             order: self.order.map(|(order, _)| order.to_string()),
             phases,
             ..GraphReport::default()
         };
-        Ok(Ready { graph, numbers, report })
+        Ok(Ready { graph, numbers, report, stash })
     }
 }
 
@@ -122,7 +153,8 @@ impl<V: Width> Ready<V> {
 
     /// All trials. The arrays of the last.
     fn trials(&mut self, kernel: &Kernel, job: &Job, heard: &mut impl FnMut(&Trial)) -> Result<Vec<Held>> {
-        let (setup, mut spent) = (Setup::new(job.pages, job.team), Vec::<Spent>::new());
+        let setup = Setup { stash: self.stash.clone(), ..Setup::new(job.pages, job.team) };
+        let mut spent = Vec::<Spent>::new();
         self.report.kernel = Some(kernel.name().to_owned());
         let mut starts = Starts::new(job.start);
         for _ in 0..job.trials.max(1) {
@@ -141,14 +173,17 @@ impl<V: Width> Ready<V> {
             }
             spent.push(ran.spent);
         }
-        let median = |of: fn(&Spent) -> std::time::Duration| {
+        let median = |of: fn(&Spent) -> Duration, ahead: Option<Duration>| {
             let mut all: Vec<f64> = spent.iter().map(|spent| of(spent).as_secs_f64()).collect();
             all.sort_by(f64::total_cmp);
-            Some(all[all.len() / 2])
+            Some(all[all.len() / 2] + ahead.unwrap_or_default().as_secs_f64())
         };
-        self.report.phases.allocate_seconds = median(|spent| spent.allocate);
-        self.report.phases.first_touch_seconds = median(|spent| spent.first_touch);
-        self.report.phases.kernel_seconds = median(|spent| spent.kernel);
+        let stash = self.stash.as_ref();
+        self.report.phases.allocate_seconds =
+            median(|spent| spent.allocate, stash.map(|stash| stash.allocate));
+        self.report.phases.first_touch_seconds =
+            median(|spent| spent.first_touch, stash.map(|stash| stash.first_touch));
+        self.report.phases.kernel_seconds = median(|spent| spent.kernel, None);
         Ok(spent.pop().map(|spent| spent.arrays).unwrap_or_default())
     }
 

@@ -12,7 +12,12 @@ pub fn graph_text(report: &GraphReport) -> String {
     if let Some(order) = &report.order {
         let _ = writeln!(text, "numbered anew by {order}");
     }
-    let _ = writeln!(text, "{} bits, {} threads, pages {}", report.width_bits, report.threads, report.pages);
+    let first = if report.property_first { ", property first" } else { "" };
+    let _ = writeln!(
+        text,
+        "{} bits, {} threads, pages {}{first}",
+        report.width_bits, report.threads, report.pages
+    );
     if let (Some(kernel), Some(result)) = (&report.kernel, &report.result) {
         let _ = writeln!(text, "\n{kernel}: {}", found(result));
         for ranked in ranking(result) {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use hugepilot_graph::run::{Job, Ready};
-use hugepilot_graph::{Build, Degree, GraphError, Grid, Kronecker, Order, Rng, Source, Uniform, Width};
+use hugepilot_graph::{Degree, GraphError, Grid, Kronecker, Order, Rng, Source, Uniform, Width};
 use hugepilot_units::Bytes;
 
 #[derive(Debug, Args)]
@@ -123,8 +123,7 @@ impl SourceArgs {
 }
 
 fn fitting<V: Width>(job: &Job, source: &impl Source, available: Bytes) -> Result<Ready<V>, GraphError> {
-    let build = Build { directed: job.directed, pages: job.pages, team: job.team };
-    let needed = build.peak::<V>(source);
+    let needed = job.peak::<V>(source);
     if needed > available {
         return Err(GraphError::Room { needed, available });
     }

@@ -7,14 +7,14 @@ mod push;
 
 use std::sync::Mutex;
 
-use hugepilot_alloc::{HugeVec, Plain, cells};
+use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
 use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
-use crate::{Array, Graph, Result, Width, Worker};
+use crate::{Array, Graph, Property, Result, Width, Worker};
 
 /// From which ranks the next ones are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Default for Iterations {
 #[derive(Debug)]
 pub struct PageRank<V: Width> {
     /// As bits of [`Width::Real`].
-    pub ranks: HugeVec<V>,
+    pub ranks: Property<V>,
     /// How many were done.
     pub iterations: usize,
     /// By how much the ranks changed in the last, in sum; by pushing, by how much they would in one more of the power method.
@@ -110,17 +110,17 @@ pub fn pagerank<V: Width, H: Hook>(
         return push::push(graph, iterations, setup);
     }
     let (vertices, watch) = (graph.vertices(), Watch::start());
-    let zeroed = || setup.pages.zeroed::<V>(Array::Property, vertices);
-    let (mut ranks, mut shares) = (zeroed()?, zeroed()?);
+    let property = || setup.property::<V>(vertices);
+    let (mut ranks, mut shares) = (property()?, property()?);
     let mut other = match iterations.sweep {
-        Sweep::Jacobi => zeroed()?,
-        Sweep::GaussSeidel | Sweep::DeltaPush => HugeVec::new(*shares.asked()),
+        Sweep::Jacobi => Some(property()?),
+        Sweep::GaussSeidel | Sweep::DeltaPush => None,
     };
     let of_all = cells(&mut shares);
     let work = Work {
         graph,
         ranks: cells(&mut ranks),
-        shares: [of_all, if other.is_empty() { of_all } else { cells(&mut other) }],
+        shares: [of_all, other.as_mut().map_or(of_all, |other| cells(other))],
         sums: Mutex::default(),
         rounds: Rounds::default(),
         hook: setup.hook,
@@ -131,7 +131,7 @@ pub fn pagerank<V: Width, H: Hook>(
     let mut done = setup.team.run(|worker| work.work(&worker));
     let (iterations, residual) = done.swap_remove(0);
     let mut spent = work.watch.stop();
-    for values in [&ranks, &shares, &other] {
+    for values in [&ranks, &shares].into_iter().chain(&other) {
         spent.arrays.push(Held::look(Array::Property, values)?);
     }
     Ok(PageRank { ranks, iterations, residual, spent })

@@ -15,9 +15,9 @@ use hugepilot_alloc::cells;
 
 use super::{CellOf, Dangling, Iterations, PageRank};
 use crate::hook::Hook;
+use crate::kernel::Setup;
 use crate::kernel::queue::Queue;
 use crate::kernel::spent::{Held, Watch};
-use crate::kernel::Setup;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Result, Width, Worker};
@@ -46,8 +46,8 @@ pub(super) fn push<V: Width, H: Hook>(
     setup: &Setup<H>,
 ) -> Result<PageRank<V>> {
     let (vertices, watch) = (graph.vertices(), Watch::start());
-    let mut ranks = setup.pages.zeroed::<V>(Array::Property, vertices)?;
-    let mut residuals = setup.pages.zeroed::<V>(Array::Property, vertices)?;
+    let mut ranks = setup.property::<V>(vertices)?;
+    let mut residuals = setup.property::<V>(vertices)?;
     let work = Push {
         graph,
         ranks: cells(&mut ranks),
