@@ -50,7 +50,12 @@ fn steps(scope: Scope, report: &mut Report) -> Result<()> {
         return Ok(());
     }
     // One at a time: they watch, and change, what all processes share.
-    let crates = ["-p", "hugepilot-cli", "-p", "hugepilot-alloc", "-p", "hugepilot-capi"];
+    let crates = [
+        "--package=hugepilot-cli",
+        "--package=hugepilot-alloc",
+        "--package=hugepilot-capi",
+        "--package=hugepilot-graph",
+    ];
     let live = [&["test", "--release"], &crates[..], &["--test", "live", "--", "--test-threads=1"]].concat();
     let log = SkipLog::fresh("live")?;
     let tested = report.step("live", || log.tests(cargo(&live).env("HUGEPILOT_LIVE", "1")));

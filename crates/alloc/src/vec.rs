@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 
 use hugepilot_units::Bytes;
 
-use crate::{AllocError, Backing, Collapsed, Got, HugeRegion, Linux, Options, Result, Sys, Zero};
+use crate::{AllocError, Backing, Collapsed, Got, HugeRegion, Linux, Options, Plain, Result, Sys, Zero};
 
 /// A `Vec` in a region of its own. It maps nothing while it is empty or its items have no size; it doubles when it is
 /// full, by moving page tables where the backing allows ([`HugeRegion::grow`]).
@@ -166,6 +166,45 @@ impl<T, S: Sys> HugeVec<T, S> {
         let mut more = more.into_iter();
         self.reserve(more.size_hint().0)?;
         more.try_for_each(|item| self.push(item))
+    }
+
+    /// Gives back the memory after the items, in whole pages of its backing. The items stay where they are; so does the memory where
+    /// the kernel wants to keep it.
+    pub fn shrink_to_fit(&mut self) {
+        let size = size_of::<T>();
+        if size == 0 {
+            return;
+        }
+        if self.len == 0 {
+            (self.region, self.start, self.capacity) = (None, NonNull::dangling(), 0);
+        } else if let Some(region) = &mut self.region
+            && region.shrink(Bytes::new((self.len * size) as u64))
+        {
+            self.capacity = region.len().as_usize() / size;
+        }
+    }
+
+    /// The same memory as numbers of another width: as many as the bytes of the items make, in the order of this machine.
+    ///
+    /// # Panics
+    /// If their alignment is above that of pages.
+    pub fn recast<U: Plain>(mut self) -> HugeVec<U, S>
+    where
+        T: Plain,
+    {
+        let mut numbers = HugeVec::<U, S>::new_on(self.sys.clone(), self.options);
+        let len = self.len * size_of::<T>();
+        // From here on the memory is the other's.
+        self.len = 0;
+        if let Some(region) = self.region.take() {
+            numbers.start = region.as_ptr().cast();
+            assert!(numbers.start.is_aligned(), "pages are aligned to more than numbers");
+            numbers.capacity = region.len().as_usize() / size_of::<U>();
+            // Initialised, as the items had no gaps, and any bytes are numbers: by the trait.
+            numbers.len = len / size_of::<U>();
+            numbers.region = Some(region);
+        }
+        numbers
     }
 
     /// A vector of its own with clones of the items, and as much memory as they need.

@@ -10,7 +10,7 @@ mod source;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use hugepilot_graph::run::{Job, Start};
 use hugepilot_graph::{Format, GraphError, PagePlan, Team, Width};
 use hugepilot_record::graph::GraphReport;
@@ -98,6 +98,10 @@ struct RunArgs {
     kernel: KernelArgs,
     #[command(flatten)]
     common: CommonArgs,
+    /// Which memory is mapped and touched first, and gets huge pages before the rest where these are scarce: natural, the graph's;
+    /// property-first, what the kernel keeps per vertex
+    #[arg(long, value_name = "WHICH", default_value = "natural")]
+    order: OrderArg,
     /// How often; the report has each and the median
     #[arg(long, value_name = "N", default_value_t = 1)]
     trials: usize,
@@ -111,6 +115,12 @@ struct RunArgs {
     /// Replace that file if it is there already
     #[arg(long, requires = "output")]
     force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OrderArg {
+    Natural,
+    PropertyFirst,
 }
 
 #[derive(Debug, Args)]
@@ -219,6 +229,7 @@ impl CommonArgs {
             directed: self.source.is_directed(),
             pages: self.pages.parse::<PagePlan>()?,
             pages_text: self.pages.clone(),
+            property_first: run.is_some_and(|run| run.order == OrderArg::PropertyFirst),
             team: self.threads.map_or_else(Team::all, Team::of),
             order: self.source.order(),
             kernel: run.map(|run| run.kernel.kernel()),

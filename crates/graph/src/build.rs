@@ -1,7 +1,7 @@
 //! From edges in any order to compressed sparse rows.
 //!
 //! Two passes over the source, one that counts and one that fills, so that no list of edges is kept: at the peak there are the
-//! rows before duplicates go, the offsets, and some tens of MiB per thread (`bins.rs`). The rows of an undirected graph hold each
+//! rows before duplicates go, the offsets, and a part of the edges (`bins.rs`). The rows of an undirected graph hold each
 //! edge twice.
 
 mod bins;
@@ -41,17 +41,28 @@ const OUT: Names = Names { offsets: Array::Offsets, edges: Array::Edges, weights
 const IN: Names = Names { offsets: Array::InOffsets, edges: Array::InEdges, weights: Array::InWeights };
 
 impl Build {
-    /// How much memory building takes at its peak, before duplicates are known: what is asked of the machine before it begins.
+    /// How much memory building takes at its peak, about, and at most where blocks are alike: what is asked of the machine before
+    /// it begins. The rows before duplicates go, and half as much at most for large graphs, so less than twice the finished graph
+    /// unless more than a quarter of the edges are duplicates. Sorting takes the longest row with weights once more.
     pub fn peak<V: Width>(&self, source: &impl Source) -> Bytes {
+        let (width, edges) = (size_of::<V>() as u64, source.edges());
+        let per_edge = width * if source.is_weighted() { 2 } else { 1 };
+        // Of the source, and of the rows that become the inverse.
+        let blocks = [source.blocks() as u64, source.vertices() / BLOCK as u64];
+        let block = blocks.map(|blocks| edges / blocks.max(1)).into_iter().max().unwrap_or(edges);
+        let collected = bins::collected(source, self.team).saturating_add(block).min(edges);
+        // Lists grow by doubling.
+        let each = 2 * (per_edge + width) * if self.directed { 1 } else { 2 };
+        self.arrays::<V>(source) + Bytes::new(each).times(collected).times(self.team.threads() as u64)
+    }
+
+    /// How much memory the graph takes before duplicates go.
+    pub fn arrays<V: Width>(&self, source: &impl Source) -> Bytes {
         let width = size_of::<V>() as u64;
         let per_edge = width * if source.is_weighted() { 2 } else { 1 };
         // Rows of both directions either way; offsets once per direction.
         let offsets = Bytes::new(if self.directed { 2 * width } else { width });
-        let offsets = offsets.times(source.vertices().saturating_add(1));
-        // Lists of what is collected grow by doubling.
-        let collected = (bins::COLLECTED as u64).min(source.edges()).saturating_mul(4 * (per_edge + width));
-        let collected = Bytes::new(collected).times(self.team.threads() as u64);
-        Bytes::new(2 * per_edge).times(source.edges()) + offsets + collected
+        Bytes::new(2 * per_edge).times(source.edges()) + offsets.times(source.vertices().saturating_add(1))
     }
 
     /// Builds a graph.

@@ -18,6 +18,25 @@ pub const SEED: u32 = 27_491_095;
 /// Edges between two seedings of the random numbers, as in the GAP benchmark suite.
 const BLOCK: u64 = 1 << 18;
 
+/// The sizes of a source of 2^`scale` vertices and `degree` times as many edges.
+macro_rules! scaled {
+    () => {
+        fn vertices(&self) -> u64 {
+            1 << self.scale
+        }
+        fn edges(&self) -> u64 {
+            self.degree << self.scale
+        }
+        fn is_weighted(&self) -> bool {
+            self.weighted
+        }
+        fn blocks(&self) -> usize {
+            super::blocks(self.edges())
+        }
+    };
+}
+use scaled;
+
 /// How many blocks of edges.
 fn blocks(edges: u64) -> usize {
     usize::try_from(edges.div_ceil(BLOCK)).unwrap_or(usize::MAX)

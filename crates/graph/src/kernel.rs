@@ -18,13 +18,15 @@ pub use diameter::{Diameter, Looking, diameter};
 pub use pagerank::{Dangling, Iterations, PageRank, Sweep, pagerank};
 pub use spent::{Held, Spent};
 pub use sssp::{Distances, Stepping, sssp};
-pub use triangles::triangles;
+pub use triangles::{Triangles, triangles};
+
+use hugepilot_alloc::Plain;
 
 use crate::hook::Hook;
-use crate::{PagePlan, Team};
+use crate::{PagePlan, Property, Result, Stash, Team};
 
 /// What all kernels are told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Setup<H: Hook = ()> {
     /// The pages of what a kernel allocates.
     pub pages: PagePlan,
@@ -32,11 +34,20 @@ pub struct Setup<H: Hook = ()> {
     pub team: Team,
     /// Who hears of accesses.
     pub hook: H,
+    /// What was set aside for properties before.
+    pub stash: Option<Stash>,
 }
 
 impl Setup {
-    /// Nobody hears of accesses.
+    /// Nobody hears of accesses, and nothing was set aside.
     pub const fn new(pages: PagePlan, team: Team) -> Self {
-        Self { pages, team, hook: () }
+        Self { pages, team, hook: (), stash: None }
+    }
+}
+
+impl<H: Hook> Setup<H> {
+    /// `len` values, all zero.
+    fn property<T: Plain>(&self, len: usize) -> Result<Property<T>> {
+        Property::zeroed(&self.pages, self.stash.as_ref(), len)
     }
 }

@@ -89,7 +89,7 @@ impl<V: Width> Made<V> {
     ) -> Result<Self> {
         let build = Build { directed, ..options.build };
         let peak = build.peak::<V>(&list) + Bytes::new(list.bytes());
-        options.begin(peak)?;
+        options.begin(list.vertices(), peak)?;
         let begin = Instant::now();
         Ok(Self { graph: build.graph(&list)?, ids, peak, build: begin.elapsed() })
     }

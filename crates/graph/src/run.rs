@@ -6,16 +6,20 @@ mod names;
 mod values;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hugepilot_record::graph::{ArrayPages, GraphReport, Phases, SCHEMA, Trial};
+use hugepilot_units::Bytes;
 
 pub use self::facts::facts;
 use self::kernels::Asked;
 pub use self::kernels::Kernel;
 pub use self::names::Names;
 use crate::kernel::{Held, Setup, Spent};
-use crate::{Array, Csr, Degree, Graph, Ids, Order, PagePlan, Renumbering, Result, Team, Width};
+use crate::mix::random;
+use crate::{
+    Array, Build, Csr, Degree, Graph, Ids, Order, PagePlan, Renumbering, Result, Source, Stash, Team, Width,
+};
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -28,6 +32,9 @@ pub struct Job {
     pub pages: PagePlan,
     /// As it was written.
     pub pages_text: String,
+    /// Whether what the kernel keeps per vertex is mapped and touched before the graph is built, so that it gets huge pages first
+    /// where they are scarce.
+    pub property_first: bool,
     /// Who works.
     pub team: Team,
     /// New numbers, if any.
@@ -66,14 +73,55 @@ pub struct Ready<V: Width> {
     pub ids: Option<Ids>,
     /// So far: all but the kernel and the arrays.
     pub report: GraphReport,
+    stash: Option<Stash>,
 }
 
 impl Job {
-    /// Takes a graph that is there, numbers it anew if that was asked for, and looks at it.
+    /// How its graph is built.
+    pub fn building(&self) -> Build {
+        Build { directed: self.directed, pages: self.pages, team: self.team }
+    }
+
+    /// What comes before a graph of so many vertices: nothing, in the natural order.
     ///
     /// # Errors
-    /// [`GraphError::Memory`].
-    pub fn ready<V: Width>(&self, graph: Graph<V>, mut phases: Phases) -> Result<Ready<V>> {
+    /// [`GraphError::Memory`](crate::GraphError::Memory).
+    pub fn stash<V: Width>(&self, vertices: u64) -> Result<Option<Stash>> {
+        let ahead = self.property_first.then(|| self.ahead::<V>(vertices));
+        ahead.map(|sizes| Stash::new(&self.pages, &sizes, self.team)).transpose()
+    }
+
+    /// How many bytes that takes.
+    pub fn stashed<V: Width>(&self, vertices: u64) -> Bytes {
+        Bytes::new(self.ahead::<V>(vertices).into_iter().fold(0, usize::saturating_add) as u64)
+    }
+
+    /// How much memory it takes to build and number anew the graph of a source, at the peak, with what comes before it.
+    pub fn peak<V: Width>(&self, source: &impl Source) -> Bytes {
+        let build = self.building();
+        // A graph under new numbers is made beside the old one.
+        let numbers = Bytes::new(2 * size_of::<V>() as u64).times(source.vertices());
+        let anew = self.order.map_or(Bytes::ZERO, |_| build.arrays::<V>(source).times(2) + numbers);
+        build.peak::<V>(source).max(anew) + self.stashed::<V>(source.vertices())
+    }
+
+    /// The bytes of each property that comes before the graph.
+    fn ahead<V: Width>(&self, vertices: u64) -> Vec<usize> {
+        let vertices = usize::try_from(vertices).unwrap_or(usize::MAX);
+        let kernel = self.kernel.filter(|_| self.property_first);
+        kernel.map_or_else(Vec::new, |kernel| kernel.properties::<V>(vertices))
+    }
+
+    /// Takes a graph that is there, and what came before it; numbers it anew if that was asked for, and looks at it.
+    ///
+    /// # Errors
+    /// [`GraphError::Memory`](crate::GraphError::Memory).
+    pub fn ready<V: Width>(
+        &self,
+        graph: Graph<V>,
+        mut phases: Phases,
+        stash: Option<Stash>,
+    ) -> Result<Ready<V>> {
         let facts = facts(&graph, self.team);
         let (mut graph, mut numbers) = (graph, None);
         if let Some((order, degree)) = self.order {
@@ -90,11 +138,12 @@ impl Job {
             width_bits: V::BITS,
             threads: self.team.threads(),
             pages: self.pages_text.clone(),
+            property_first: self.property_first,
             order: self.order.map(|(order, _)| order.to_string()),
             phases,
             ..GraphReport::default()
         };
-        Ok(Ready { graph, numbers, ids: None, report })
+        Ok(Ready { graph, numbers, ids: None, report, stash })
     }
 }
 
@@ -116,7 +165,8 @@ impl<V: Width> Ready<V> {
 
     /// All trials. The arrays of the last.
     fn trials(&mut self, kernel: &Kernel, job: &Job, heard: &mut impl FnMut(&Trial)) -> Result<Vec<Held>> {
-        let (setup, mut spent) = (Setup::new(job.pages, job.team), Vec::<Spent>::new());
+        let setup = Setup { stash: self.stash.clone(), ..Setup::new(job.pages, job.team) };
+        let mut spent = Vec::<Spent>::new();
         self.report.kernel = Some(kernel.name().to_owned());
         let mut starts = Starts::new(job.start);
         let trials = job.trials.max(1);
@@ -143,14 +193,17 @@ impl<V: Width> Ready<V> {
             }
             spent.push(ran.spent);
         }
-        let median = |of: fn(&Spent) -> std::time::Duration| {
+        let median = |of: fn(&Spent) -> Duration, ahead: Option<Duration>| {
             let mut all: Vec<f64> = spent.iter().map(|spent| of(spent).as_secs_f64()).collect();
             all.sort_by(f64::total_cmp);
-            Some(all[all.len() / 2])
+            Some(all[all.len() / 2] + ahead.unwrap_or_default().as_secs_f64())
         };
-        self.report.phases.allocate_seconds = median(|spent| spent.allocate);
-        self.report.phases.first_touch_seconds = median(|spent| spent.first_touch);
-        self.report.phases.kernel_seconds = median(|spent| spent.kernel);
+        let stash = self.stash.as_ref();
+        self.report.phases.allocate_seconds =
+            median(|spent| spent.allocate, stash.map(|stash| stash.allocate));
+        self.report.phases.first_touch_seconds =
+            median(|spent| spent.first_touch, stash.map(|stash| stash.first_touch));
+        self.report.phases.kernel_seconds = median(|spent| spent.kernel, None);
         Ok(spent.pop().map(|spent| spent.arrays).unwrap_or_default())
     }
 
@@ -181,12 +234,9 @@ impl Starts {
             Start::MaxDegree => (0..vertices).rev().max_by_key(|&v| degree(v)).unwrap_or(0),
             Start::Random(_) if ready.graph.out.edges() == 0 => 0,
             Start::Random(seed) => loop {
-                // SplitMix64 (Steele and others, 2014), and the high bits of a product for a number below `vertices`.
                 self.drawn += 1;
-                let mut mixed = seed.wrapping_add(self.drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-                mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-                mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-                let drawn = (u128::from(mixed ^ (mixed >> 31)) * u128::from(vertices)) >> 64;
+                // The high bits of a product: a number below `vertices`.
+                let drawn = (u128::from(random(seed, self.drawn)) * u128::from(vertices)) >> 64;
                 if degree(drawn as u64) > 0 {
                     break drawn as u64;
                 }

@@ -111,9 +111,12 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
         let few = Iterations { most: 7, tolerance: 0.0, dangling, ..Iterations::default() };
         let many = Iterations { most: 300, tolerance: near / 1000.0, sweep: Sweep::GaussSeidel, ..few };
-        for (iterations, rounds) in [(few, 7), (many, 400)] {
+        let push = Iterations { most: 1000, sweep: Sweep::DeltaPush, ..many };
+        for (iterations, rounds) in [(few, 7), (many, 400), (push, 400)] {
             // New ranks in place change what dangles while it is shared: only the limit is alike.
             let found = pagerank(&graph, iterations, &setup(threads)).unwrap();
+            found.verify(&graph, iterations).unwrap();
+            assert!(iterations == few || found.residual <= iterations.tolerance, "{}", found.residual);
             for (v, expected) in ranks(list, directed, rounds, dangling).iter().enumerate() {
                 let error = (found.rank(v) - expected).abs();
                 assert!(
@@ -170,7 +173,7 @@ fn check_triangles_and_diameter<V: Width>(list: &EdgeList, threads: usize) {
             }
         }
     }
-    assert_eq!(triangles(&graph, &setup(threads)).unwrap(), count);
+    assert_eq!(triangles(&graph, &setup(threads)).unwrap().count, count);
     let most = |v: u64| distances(list, false, v).into_iter().flatten().max().unwrap();
     let longest = (0..list.vertices).map(most).max().unwrap() as usize;
     let sweeps = diameter(&graph, V::new(0), Looking::Sweeps, &setup(threads)).unwrap().lower_bound;
@@ -278,13 +281,38 @@ fn adversarial_graphs() {
 fn ranks_in_closed_form() {
     let leaves = 99.0;
     let star = EdgeList::new(100, (1..100).map(|v| (0, v)));
-    let iterations = Iterations { most: 500, tolerance: 1e-12, ..Iterations::default() };
-    let found = pagerank(&graph::<u64>(&star, false), iterations, &setup(2)).unwrap();
-    let centre = 0.15 / 100.0 * (1.0 + 0.85 * leaves) / (1.0 - 0.7225);
-    assert!((found.rank(0) - centre).abs() < 1e-9);
     let cycle = EdgeList::new(77, (0..77).map(|v| (v, (v + 1) % 77)));
-    let found = pagerank(&graph::<u64>(&cycle, true), iterations, &setup(2)).unwrap();
-    assert!((0..77).all(|v| (found.rank(v) - 1.0 / 77.0).abs() < 1e-12));
+    for sweep in [Sweep::Jacobi, Sweep::GaussSeidel, Sweep::DeltaPush] {
+        let iterations = Iterations { most: 500, tolerance: 1e-12, sweep, ..Iterations::default() };
+        let found = pagerank(&graph::<u64>(&star, false), iterations, &setup(2)).unwrap();
+        let centre = 0.15 / 100.0 * (1.0 + 0.85 * leaves) / (1.0 - 0.7225);
+        assert!((found.rank(0) - centre).abs() < 1e-9);
+        let found = pagerank(&graph::<u64>(&cycle, true), iterations, &setup(2)).unwrap();
+        assert!((0..77).all(|v| (found.rank(v) - 1.0 / 77.0).abs() < 1e-12));
+    }
+}
+
+/// Each stops when it was told to, and says how far it is from the end: nothing was moved into ranks or lost on the way.
+#[test]
+fn pushing_stops_at_any_round() {
+    let list = EdgeList::new(300, (0..3000u64).map(|i| (i * i % 300, i * 7 % 251)));
+    let graph: Graph<u64> = graph(&list, true);
+    for dangling in [Dangling::Drop, Dangling::Redistribute] {
+        let told =
+            Iterations { most: 1000, tolerance: 1e-10, sweep: Sweep::DeltaPush, dangling, damping: 0.85 };
+        let end = pagerank(&graph, told, &setup(2)).unwrap();
+        for most in [1, 2, 3, 10, 40] {
+            for tolerance in [0.0, f64::NAN, 1e-10, 1e-3, 0.9] {
+                let some = Iterations { most, tolerance, ..told };
+                let found = pagerank(&graph, some, &setup(2)).unwrap();
+                assert!(found.iterations <= most && found.residual.is_finite());
+                assert!(found.iterations == most || found.residual <= tolerance.max(0.0));
+                let error: f64 = (0..300).map(|v| (found.rank(v) - end.rank(v)).abs()).sum();
+                // What is not in the ranks yet is handed on for ever, a little less from round to round.
+                assert!(error <= found.residual / 0.15 + 1e-9, "{some:?}: {error} {}", found.residual);
+            }
+        }
+    }
 }
 
 /// Graphs in which a search goes up, down and up again, and in which most edges are never read.
@@ -325,7 +353,7 @@ fn closed_forms() {
     let star: Graph<u64> = graph(&EdgeList::new(leaves + 1, (1..=leaves).map(|v| (0, v))), false);
     let found = betweenness(&star, &all(&star), &setup(2)).unwrap();
     assert_eq!((found.score(0), found.score(7)), ((leaves * (leaves - 1)) as f64, 0.0));
-    assert_eq!(triangles(&star, &setup(2)).unwrap(), 0);
+    assert_eq!(triangles(&star, &setup(2)).unwrap().count, 0);
     let dimensions = 8;
     let edges = (0..1u64 << dimensions).flat_map(|v| (0..dimensions).map(move |bit| (v, v ^ (1 << bit))));
     let cube: Graph<u64> = graph(&EdgeList::new(1 << dimensions, edges), false);
@@ -336,7 +364,7 @@ fn closed_forms() {
     assert_eq!(levels, [1, 8, 28, 56, 70, 56, 28, 8, 1]);
     let complete: Graph<u64> =
         graph(&EdgeList::new(40, (0..40).flat_map(|a| (0..a).map(move |b| (a, b)))), false);
-    assert_eq!(triangles(&complete, &setup(3)).unwrap(), 40 * 39 * 38 / 6);
+    assert_eq!(triangles(&complete, &setup(3)).unwrap().count, 40 * 39 * 38 / 6);
 }
 
 /// What `tc -a` of the GAP benchmark suite (revision b5e3e19) counts, and `cc -a`, but for vertices alone behind its last edge.
@@ -346,11 +374,11 @@ fn counts_of_the_gap_benchmark_suite() {
     for (scale, count, parts) in [(10, 74_720, 128), (12, 483_489, 734)] {
         let source = Kronecker { scale, degree: 16, weighted: false, rng: Rng::Whole, shuffled: true };
         let graph: Graph<u32> = build.graph(&source).unwrap();
-        assert_eq!(triangles(&graph, &setup(2)).unwrap(), count);
+        assert_eq!(triangles(&graph, &setup(2)).unwrap().count, count);
         assert_eq!(components(&graph, Joining::Afforest, &setup(2)).unwrap().count(), parts);
     }
     let graph: Graph<u32> = build.graph(&Uniform { scale: 12, degree: 16, weighted: false }).unwrap();
-    assert_eq!(triangles(&graph, &setup(2)).unwrap(), 5319);
+    assert_eq!(triangles(&graph, &setup(2)).unwrap().count, 5319);
 }
 
 /// A verifier that says yes to everything is none.

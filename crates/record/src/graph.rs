@@ -30,6 +30,9 @@ pub struct GraphReport {
     pub threads: usize,
     /// The pages of each array, as asked for.
     pub pages: String,
+    /// Whether the kernel's properties were mapped and touched before the graph was built.
+    #[serde(default)]
+    pub property_first: bool,
     /// What vertices were numbered by; `null` for the numbers of the source.
     pub order: Option<String>,
     /// Seconds of each phase; those of the kernel are medians over trials.
@@ -114,9 +117,9 @@ pub struct Phases {
     pub reorder_seconds: Option<f64>,
     /// Writing it to a file, until that is on the disk.
     pub save_seconds: Option<f64>,
-    /// Mapping the kernel's arrays.
+    /// Mapping the kernel's arrays, whenever that was.
     pub allocate_seconds: Option<f64>,
-    /// Writing its properties the first time.
+    /// Writing its properties the first time, and the page faults of those that came before the graph.
     pub first_touch_seconds: Option<f64>,
     /// The rest of it.
     pub kernel_seconds: Option<f64>,

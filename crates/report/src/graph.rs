@@ -13,7 +13,12 @@ pub fn graph_text(report: &GraphReport) -> String {
     if let Some(order) = &report.order {
         let _ = writeln!(text, "numbered anew by {order}");
     }
-    let _ = writeln!(text, "{} bits, {} threads, pages {}", report.width_bits, report.threads, report.pages);
+    let first = if report.property_first { ", property first" } else { "" };
+    let _ = writeln!(
+        text,
+        "{} bits, {} threads, pages {}{first}",
+        report.width_bits, report.threads, report.pages
+    );
     if let Some(why) = &report.widened {
         let _ = writeln!(text, "64 bits, as 32 are too few: {why}");
     }

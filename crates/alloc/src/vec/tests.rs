@@ -129,6 +129,51 @@ fn nothing_is_mapped_for_nothing() {
 }
 
 #[test]
+fn what_is_behind_the_items_is_given_back() {
+    let sys = Scripted::default();
+    let mut vec = HugeVec::new_on(sys.clone(), base());
+    vec.extend(0..10_000_u32).unwrap();
+    vec.truncate(1500);
+    sys.fail(Call::Shrink, 0, Errno::ENOMEM);
+    vec.shrink_to_fit();
+    assert!(vec.capacity() >= 10_000 && vec.iter().copied().eq(0..1500));
+    sys.relent();
+    vec.shrink_to_fit();
+    // Miri has no pages to give back one by one.
+    assert!((cfg!(miri) || vec.capacity() == 2048) && vec.iter().copied().eq(0..1500));
+    vec.extend(1500..9000).unwrap();
+    assert!(vec.iter().copied().eq(0..9000));
+    vec.clear();
+    vec.shrink_to_fit();
+    assert_eq!((vec.capacity(), vec.backing(), sys.mappings()), (0, None, 0));
+    vec.push(7).unwrap();
+    assert_eq!(*vec, [7]);
+    let mut nothing = HugeVec::from_fn(5, base(), |_| ()).unwrap();
+    nothing.shrink_to_fit();
+    assert_eq!((nothing.len(), nothing.capacity()), (5, usize::MAX));
+}
+
+#[test]
+fn numbers_become_numbers_of_another_width_where_they_are() {
+    let sys = Scripted::default();
+    let mut bytes = HugeVec::<u8, _>::new_on(sys.clone(), base());
+    bytes.extend((0..27).map(|i| i + 1)).unwrap();
+    let (start, backing) = (bytes.as_ptr().addr(), bytes.backing());
+    let words = bytes.recast::<u64>();
+    let plainly =
+        |i: usize| u64::from_ne_bytes(std::array::from_fn(|byte| u8::try_from(8 * i + byte + 1).unwrap()));
+    assert!(words.iter().copied().eq((0..3).map(plainly)) && words.len() == 3);
+    assert_eq!((words.as_ptr().addr(), words.backing(), words.capacity()), (start, backing, 512));
+    let mut halves = words.recast::<u32>();
+    assert_eq!(halves.len(), 6);
+    halves.push(5).unwrap();
+    assert_eq!((halves.pop(), sys.mappings()), (Some(5), 1));
+    drop(halves);
+    assert_eq!(sys.mappings(), 0);
+    assert!(HugeVec::<u32>::new(base()).recast::<u64>().is_empty());
+}
+
+#[test]
 fn products_that_no_number_holds_are_refused() {
     for count in [usize::MAX, usize::MAX / 8 + 1, usize::MAX / 8, isize::MAX as usize / 8 + 1] {
         let error = HugeVec::<u64>::with_capacity(count, base()).unwrap_err();

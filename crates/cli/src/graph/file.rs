@@ -1,10 +1,11 @@
 //! How a file of a graph is read.
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use clap::Args;
 use hugepilot_graph::run::Job;
-use hugepilot_graph::{Build, Format, GraphError, LoadOptions, Loading, Width, load};
+use hugepilot_graph::{Format, GraphError, LoadOptions, Loading, Width, load};
 use hugepilot_record::graph::FileFacts;
 
 use super::source::{Made, Room};
@@ -59,7 +60,15 @@ impl FileArgs {
         as_said: bool,
         room: Room<'_>,
     ) -> Result<Made<V>, GraphError> {
-        let build = Build { directed: job.directed, pages: job.pages, team: job.team };
+        let stash = Mutex::new(None);
+        let building = |vertices, peak| {
+            room.say("building", peak + job.stashed::<V>(vertices));
+            let mut stash = stash.lock().expect("nobody panics with it");
+            if stash.is_none() {
+                *stash = job.stash::<V>(vertices)?;
+            }
+            Ok(())
+        };
         let options = LoadOptions {
             as_said,
             format: self.format,
@@ -69,9 +78,9 @@ impl FileArgs {
             scale_weights: self.scale_weights,
             ignore_weights: self.ignore_weights,
             available: Some(room.available()),
-            building: &|peak| room.say("building", peak),
+            building: &building,
             progress: &|done, all| room.progress.of(done, all),
-            ..LoadOptions::new(build)
+            ..LoadOptions::new(job.building())
         };
         let loaded = load::<V>(path, &options)?;
         let facts = FileFacts {
@@ -84,6 +93,7 @@ impl FileArgs {
         Ok(Made {
             graph: loaded.graph,
             ids: loaded.ids,
+            stash: stash.into_inner().expect("nobody panics with it"),
             file: Some(facts),
             peak: loaded.peak,
             load: Some(loaded.read),

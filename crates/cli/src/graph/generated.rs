@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use hugepilot_graph::run::Job;
-use hugepilot_graph::{Build, GraphError, Grid, Kronecker, Rng, Source, Uniform, Width};
+use hugepilot_graph::{GraphError, Grid, Kronecker, Rng, Source, Uniform, Width};
 
 use super::source::{Made, Room};
 
@@ -82,12 +82,12 @@ impl Generated {
 }
 
 fn built<V: Width>(job: &Job, source: &impl Source, room: Room<'_>) -> Result<Made<V>, GraphError> {
-    let build = Build { directed: job.directed, pages: job.pages, team: job.team };
-    let peak = build.peak::<V>(source);
+    let peak = job.peak::<V>(source);
     room.take("building", peak)?;
+    let stash = job.stash::<V>(source.vertices())?;
     let begin = std::time::Instant::now();
-    let graph = build.graph(source)?;
-    Ok(Made { graph, ids: None, file: None, peak, load: None, build: begin.elapsed() })
+    let graph = job.building().graph(source)?;
+    Ok(Made { graph, ids: None, stash, file: None, peak, load: None, build: begin.elapsed() })
 }
 
 #[cfg(test)]

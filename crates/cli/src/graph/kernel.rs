@@ -10,7 +10,7 @@ pub(super) struct KernelArgs {
     /// one source; diameter: a lower bound of it; tc: triangles
     #[arg(value_name = "KERNEL")]
     kernel: Name,
-    /// bfs: direction-optimizing or top-down; sssp: delta or bellman-ford; pr: gauss-seidel or jacobi; cc: afforest or
+    /// bfs: direction-optimizing or top-down; sssp: delta or bellman-ford; pr: gauss-seidel, jacobi or delta-push; cc: afforest or
     /// shiloach-vishkin; diameter: sweeps or multi [default: the first of each]
     #[arg(long, value_name = "WHICH")]
     algo: Option<Algo>,
@@ -20,9 +20,9 @@ pub(super) struct KernelArgs {
     /// sssp: the width of a bucket of distances; wide for road networks
     #[arg(long, value_name = "WIDTH", default_value_t = 2)]
     delta: u64,
-    /// pr: iterations at most
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    iterations: usize,
+    /// pr: iterations at most; of delta-push, rounds [default: 20, of delta-push 1000]
+    #[arg(long, value_name = "N")]
+    iterations: Option<usize>,
     /// pr: stop when the ranks change by less than this in sum
     #[arg(long, value_name = "SUM", default_value_t = 1e-4)]
     tolerance: f64,
@@ -53,6 +53,7 @@ enum Algo {
     BellmanFord,
     GaussSeidel,
     Jacobi,
+    DeltaPush,
     Afforest,
     ShiloachVishkin,
     Sweeps,
@@ -90,7 +91,7 @@ impl KernelArgs {
     /// Ends with a usage error where --algo is none of the kernel's.
     pub(super) fn kernel(&self) -> Kernel {
         let iterations = |sweep| Iterations {
-            most: self.iterations,
+            most: self.iterations.unwrap_or(if sweep == Sweep::DeltaPush { 1000 } else { 20 }),
             tolerance: self.tolerance,
             damping: self.damping,
             sweep,
@@ -106,6 +107,7 @@ impl KernelArgs {
             (Name::Sssp, Some(Algo::BellmanFord)) => Kernel::Sssp(Stepping::BellmanFord),
             (Name::Pr, None | Some(Algo::GaussSeidel)) => Kernel::PageRank(iterations(Sweep::GaussSeidel)),
             (Name::Pr, Some(Algo::Jacobi)) => Kernel::PageRank(iterations(Sweep::Jacobi)),
+            (Name::Pr, Some(Algo::DeltaPush)) => Kernel::PageRank(iterations(Sweep::DeltaPush)),
             (Name::Cc, None | Some(Algo::Afforest)) => Kernel::Components(Joining::Afforest),
             (Name::Cc, Some(Algo::ShiloachVishkin)) => Kernel::Components(Joining::ShiloachVishkin),
             (Name::Bc, None) => Kernel::Betweenness,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use hugepilot_graph::run::{Job, Ready};
-use hugepilot_graph::{Degree, Graph, GraphError, Ids, Order, Width};
+use hugepilot_graph::{Degree, Graph, GraphError, Ids, Order, Stash, Width};
 use hugepilot_kernel::{Root, memory};
 use hugepilot_record::graph::{FileFacts, Phases};
 use hugepilot_units::Bytes;
@@ -70,6 +70,8 @@ fn name(text: OsString) -> Result<Name, String> {
 pub(super) struct Made<V: Width> {
     pub(super) graph: Graph<V>,
     pub(super) ids: Option<Ids>,
+    /// What came before the graph.
+    pub(super) stash: Option<Stash>,
     pub(super) file: Option<FileFacts>,
     pub(super) peak: Bytes,
     pub(super) load: Option<Duration>,
@@ -154,7 +156,7 @@ impl SourceArgs {
         progress: &Progress,
     ) -> Result<Ready<V>, GraphError> {
         let room = Room { progress };
-        let Made { graph, ids, file, mut peak, load, build } = match &self.graph {
+        let Made { graph, ids, stash, file, mut peak, load, build } = match &self.graph {
             Name::Generated(graph) => {
                 progress.now(format!("building {}", graph.text));
                 graph.make(job, weighted || self.weighted, self.rng, room)?
@@ -176,7 +178,7 @@ impl SourceArgs {
             build_seconds: build.as_secs_f64(),
             ..Phases::default()
         };
-        let mut ready = job.ready(graph, phases)?;
+        let mut ready = job.ready(graph, phases, stash)?;
         ready.ids = ids;
         ready.report.file = file;
         ready.report.peak_bytes = peak;

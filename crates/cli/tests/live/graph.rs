@@ -32,7 +32,16 @@ fn every_kernel_is_verified_on_every_graph() {
         "kronecker:11 --directed",
         "kronecker:12 --width 64 --reorder dbg",
     ] {
-        for kernel in ["bfs", "bfs --algo top-down", "sssp", "sssp --algo bellman-ford", "pr", "cc", "bc"] {
+        for kernel in [
+            "bfs",
+            "bfs --algo top-down --order property-first",
+            "sssp",
+            "sssp --algo bellman-ford",
+            "pr",
+            "pr --algo delta-push --order property-first",
+            "cc",
+            "bc",
+        ] {
             let report = run(&format!("{kernel} {graph} --verify --trials 3"));
             assert_eq!((report.verified, report.trials.len()), (Some(true), 3), "{kernel} {graph}");
         }
@@ -49,6 +58,39 @@ fn arrays_are_on_the_pages_that_were_named() {
     let (edges, all) = huge(&report, "edges");
     assert!(edges > all / 2, "{edges} of {all}");
     assert_eq!(huge(&report, "offsets").0, 0);
+}
+
+/// Also of those kernels that verify nothing, and in whatever order.
+#[test]
+fn every_kernel_tells_its_phases_and_arrays() {
+    requires!(possible());
+    for kernel in
+        ["bfs", "sssp", "pr --algo delta-push", "cc", "bc", "diameter", "diameter --algo multi", "tc"]
+    {
+        for order in ["natural", "property-first"] {
+            let report = run(&format!("{kernel} kronecker:12 --order {order} --trials 2"));
+            let (_, all) = huge(&report, "property");
+            assert!(all >= 4096 * 4, "{kernel}: {all}");
+            let phases = report.phases;
+            let seconds = [phases.allocate_seconds, phases.first_touch_seconds, phases.kernel_seconds];
+            assert!(seconds.iter().all(|&seconds| seconds > Some(0.0)), "{kernel}: {phases:?}");
+            assert_eq!(report.property_first, order == "property-first");
+        }
+    }
+}
+
+/// Of files, too, whose vertices are counted before there is a graph.
+#[test]
+fn properties_come_before_graphs_from_files() {
+    requires!(possible());
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["g.mtx", "g.sg", "g.hpg"] {
+        let file = folder.path().join(name).display().to_string();
+        hugepilot(["graph", "generate", "kronecker:12", &file]).exits(0);
+        let report = run(&format!("cc {file} --order property-first"));
+        assert!(report.property_first && report.phases.allocate_seconds > Some(0.0), "{name}");
+        assert_eq!(report.result, run("cc kronecker:12").result, "{name}");
+    }
 }
 
 /// New numbers change nothing that is told.

@@ -12,12 +12,19 @@ use crate::rounds::Rounds;
 use crate::source::Source;
 use crate::{Pieces, Team, Width, Worker};
 
-/// Edges that a thread collects before bins are emptied, about: some tens of MiB.
-pub(super) const COLLECTED: usize = 1 << 22;
+/// Edges that a thread collects at most before bins are emptied, about: some tens of MiB.
+const COLLECTED: u64 = 1 << 22;
+/// All threads together collect such a part of the edges: with room to grow, bins take half as much as the rows then.
+const PART: u64 = 8;
 /// Bytes of rows in a bin, about: half of a cache of the second level.
 const CACHED: u64 = 1 << 19;
 /// Bins at most: each has a place that is written, and these must be in the cache, too.
 const MOST: u64 = 2048;
+
+/// Edges that a thread collects before bins are emptied; a block more, as blocks are collected whole.
+pub(super) fn collected(source: &impl Source, team: Team) -> u64 {
+    (source.edges() / (PART * team.threads() as u64)).clamp(1, COLLECTED)
+}
 
 /// Edges of a run of vertices.
 #[derive(Default)]
@@ -62,7 +69,7 @@ impl<V: Width> Bins<V> {
             loop {
                 let collected = self.collect(&worker, source, &blocks, &mut wrong);
                 let turn = rounds.turn(&worker, round);
-                turn.add(collected, 0);
+                turn.add(usize::from(collected > 0), 0);
                 worker.meet();
                 if rounds.sums(round).0 == 0 {
                     return wrong;
@@ -76,8 +83,8 @@ impl<V: Width> Bins<V> {
     }
 
     /// Collects edges of blocks that no other thread takes until there are enough. How many.
-    fn collect(&self, worker: &Worker, source: &impl Source, blocks: &Pieces, wrong: &mut Wrong) -> usize {
-        let (vertices, mut count) = (source.vertices(), 0);
+    fn collect(&self, worker: &Worker, source: &impl Source, blocks: &Pieces, wrong: &mut Wrong) -> u64 {
+        let (vertices, most, mut count) = (source.vertices(), collected(source, self.team), 0);
         let mut bins = self.collected[worker.id].write().expect("nobody panics with it");
         for bin in bins.iter_mut() {
             bin.ends.clear();
@@ -93,7 +100,7 @@ impl<V: Width> Bins<V> {
                 bin.weights.push(V::new(weight as usize));
             }
         };
-        while count < COLLECTED
+        while count < most
             && let Some(block) = blocks.one(source.blocks())
         {
             source.block(block, |edge| {

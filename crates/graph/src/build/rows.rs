@@ -137,8 +137,10 @@ impl<V: Width> Rows<V> {
             }
             next += kept.len;
         }
-        self.edges.truncate(next);
-        self.weights.truncate(next);
+        for values in [&mut self.edges, &mut self.weights] {
+            values.truncate(next);
+            values.shrink_to_fit();
+        }
         let heaviest = self.weights.iter().copied().max().unwrap_or_default();
         Ok(Csr { offsets: self.offsets, edges: self.edges, weights: self.weights, heaviest })
     }

@@ -6,7 +6,7 @@
 //! numbers become two streams of bits, 16 at a time and without a branch, and an edge is a run of `scale` bits of each.
 
 use super::permutation::Permutation;
-use super::{BLOCK, Weights, block_of, blocks, numbers};
+use super::{BLOCK, Weights, block_of, numbers};
 use crate::source::{Edge, Source};
 
 /// How the reference turns a random number into a quadrant. The graphs differ in a few edges from scale 16 on.
@@ -117,18 +117,7 @@ impl Streams {
 }
 
 impl Source for Kronecker {
-    fn vertices(&self) -> u64 {
-        1 << self.scale
-    }
-    fn edges(&self) -> u64 {
-        self.degree << self.scale
-    }
-    fn is_weighted(&self) -> bool {
-        self.weighted
-    }
-    fn blocks(&self) -> usize {
-        blocks(self.edges())
-    }
+    super::scaled!();
     fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
         const { assert!(BLOCK <= 1 << 18) };
         let (range, scale) = (block_of(block, self.edges()), self.scale as usize);

@@ -1,6 +1,6 @@
 //! Each edge joins two vertices drawn alike (Erdős and Rényi), as the GAP benchmark suite draws them.
 
-use super::{Weights, block_of, blocks, numbers};
+use super::{Weights, block_of, numbers};
 use crate::source::{Edge, Source};
 
 /// 2^`scale` vertices and `degree` times as many edges, before duplicates and self-loops go.
@@ -15,18 +15,7 @@ pub struct Uniform {
 }
 
 impl Source for Uniform {
-    fn vertices(&self) -> u64 {
-        1 << self.scale
-    }
-    fn edges(&self) -> u64 {
-        self.degree << self.scale
-    }
-    fn is_weighted(&self) -> bool {
-        self.weighted
-    }
-    fn blocks(&self) -> usize {
-        blocks(self.edges())
-    }
+    super::scaled!();
     fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
         let (mask, mut drawn) = (self.vertices() - 1, numbers(block));
         let mut weights = self.weighted.then(|| Weights::of(block));

@@ -3,7 +3,7 @@
 //! Forward, level by level, shortest ways are counted, and one bit per edge says that it is part of one. Backward, each vertex
 //! takes from those after it; what it reads there is one number, (1 + dependency) / ways, computed once per vertex.
 
-use hugepilot_alloc::{HugeVec, Plain, cells};
+use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
 use super::bitmap::WORD;
@@ -12,13 +12,13 @@ use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
-use crate::{Array, Graph, Result, Width, Worker};
+use crate::{Array, Graph, Property, Result, Width, Worker};
 
 /// The scores.
 #[derive(Debug)]
 pub struct Betweenness<V: Width> {
     /// As bits of [`Width::Real`], for each vertex the sum over all sources: ways that begin or end at it do not count.
-    pub scores: HugeVec<V>,
+    pub scores: Property<V>,
     /// What it took, for all sources; the first touch is of those properties that each source begins anew.
     pub spent: Spent,
 }
@@ -55,9 +55,9 @@ pub fn betweenness<V: Width, H: Hook>(
     let vertices = graph.vertices();
     sources.iter().try_for_each(|&source| graph.check(source))?;
     let watch = Watch::start();
-    let property = || setup.pages.zeroed::<V>(Array::Property, vertices);
+    let property = || setup.property::<V>(vertices);
     let (mut levels, mut handed, mut scores) = (property()?, property()?, property()?);
-    let mut ways = setup.pages.zeroed::<u64>(Array::Property, vertices)?;
+    let mut ways = setup.property::<u64>(vertices)?;
     let mut nearer = setup.pages.zeroed::<u64>(Array::Worklist, graph.out.edges().div_ceil(WORD))?;
     let work = Work {
         graph,

@@ -4,7 +4,7 @@
 //! for one in the level. What is kept per vertex is its parent, and while it has none how many edges it has, so that a level's
 //! edges are counted without a look at the offsets.
 
-use hugepilot_alloc::{HugeVec, Plain, cells};
+use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
 use super::bitmap::{Bitmap, WORD, is_set};
@@ -13,7 +13,7 @@ use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::Cell;
-use crate::{Array, Graph, GraphError, Result, Width, Worker};
+use crate::{Array, Graph, GraphError, Property, Result, Width, Worker};
 
 /// Which way to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Direction {
 pub struct Bfs<V: Width> {
     /// The vertex before, on a shortest way from the source; the source's own for itself, [`Width::NONE`] for who is not
     /// reached.
-    pub parents: HugeVec<V>,
+    pub parents: Property<V>,
     /// How many vertices are at each distance from the source, itself the first.
     pub levels: Vec<usize>,
     /// What it took.
@@ -83,7 +83,7 @@ pub fn bfs<V: Width, H: Hook>(
         return Err(GraphError::Width { what: "vertices", count: vertices as u64, bits: V::BITS - 1 });
     }
     let watch = Watch::start();
-    let mut parents = setup.pages.zeroed::<V>(Array::Property, vertices)?;
+    let mut parents = setup.property::<V>(vertices)?;
     let bits = match direction {
         Direction::Optimizing => vertices,
         Direction::TopDown => 0,

@@ -1,13 +1,13 @@
 //! Connected components: vertices joined into trees by their edges, whose roots name the components.
 
-use hugepilot_alloc::{HugeVec, Plain, cells};
+use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
 use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::Cell;
-use crate::{Array, Graph, Result, Width, Worker};
+use crate::{Array, Graph, Property, Result, Width, Worker};
 
 /// How edges are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Joining {
 #[derive(Debug)]
 pub struct Components<V: Width> {
     /// The least vertex of the component.
-    pub labels: HugeVec<V>,
+    pub labels: Property<V>,
     /// What it took.
     pub spent: Spent,
 }
@@ -54,7 +54,7 @@ pub fn components<V: Width, H: Hook>(
     setup: &Setup<H>,
 ) -> Result<Components<V>> {
     let watch = Watch::start();
-    let mut labels = setup.pages.zeroed::<V>(Array::Property, graph.vertices())?;
+    let mut labels = setup.property::<V>(graph.vertices())?;
     let work = Work { graph, labels: cells(&mut labels), rounds: Rounds::default(), hook: setup.hook, watch };
     work.watch.allocated();
     setup.team.run(|worker| match joining {

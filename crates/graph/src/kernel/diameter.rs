@@ -1,7 +1,10 @@
 //! A lower bound of the longest shortest way.
 
+use std::time::Instant;
+
 use hugepilot_alloc::{Plain, cells};
 
+use super::spent::{Held, Spent, Watch};
 use super::{Direction, Setup, bfs};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
@@ -19,12 +22,14 @@ pub enum Looking {
 }
 
 /// What was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Diameter {
     /// No shortest way that was seen is longer, and one is that long.
     pub lower_bound: usize,
     /// Searches, or rounds of all.
     pub rounds: usize,
+    /// What it took: all searches together, with the arrays of the last.
+    pub spent: Spent,
 }
 
 /// From `source`, or from 64 vertices evenly apart of which it is one.
@@ -44,16 +49,19 @@ pub fn diameter<V: Width, H: Hook>(
 }
 
 fn sweeps<V: Width, H: Hook>(graph: &Graph<V>, mut source: V, setup: &Setup<H>) -> Result<Diameter> {
-    let mut found = Diameter { lower_bound: 0, rounds: 0 };
+    let mut found = Diameter { lower_bound: 0, rounds: 0, spent: Spent::default() };
     loop {
-        let search = bfs(graph, source, Direction::Optimizing, setup)?;
+        let mut search = bfs(graph, source, Direction::Optimizing, setup)?;
         found.rounds += 1;
+        found.spent = found.spent.then(std::mem::take(&mut search.spent));
         let far = search.levels.len() - 1;
         if far <= found.lower_bound && found.rounds > 1 {
             return Ok(found);
         }
         found.lower_bound = far;
+        let began = Instant::now();
         source = farthest(graph, &search, source);
+        found.spent.kernel += began.elapsed();
     }
 }
 
@@ -68,15 +76,22 @@ fn farthest<V: Width>(graph: &Graph<V>, search: &super::Bfs<V>, source: V) -> V 
 fn multi<V: Width, H: Hook>(graph: &Graph<V>, source: V, setup: &Setup<H>) -> Result<Diameter> {
     const PIECE: usize = 1024;
     let (vertices, sources) = (graph.vertices(), graph.vertices().min(64));
-    let property = || setup.pages.zeroed::<u64>(Array::Property, vertices);
-    let (mut one, mut other) = (property()?, property()?);
-    for i in 0..sources {
-        one[(source.at() + i * (vertices / sources)) % vertices] |= 1 << i;
-    }
-    other.copy_from_slice(&one);
+    let watch = Watch::start();
+    let (mut one, mut other) = (setup.property::<u64>(vertices)?, setup.property::<u64>(vertices)?);
     let seen: [&[<u64 as Plain>::Cell]; 2] = [cells(&mut one), cells(&mut other)];
+    watch.allocated();
     let (rounds, incoming) = (Rounds::default(), graph.incoming());
     let mut found = setup.team.run(|worker| {
+        worker.part(vertices).for_each(|v| seen.iter().for_each(|seen| seen[v].set(0)));
+        worker.meet();
+        watch.touched();
+        if worker.id == 0 {
+            for i in 0..sources {
+                let v = (source.at() + i * (vertices / sources)) % vertices;
+                seen[0][v].set(seen[0][v].get() | 1 << i);
+            }
+        }
+        worker.meet();
         for round in 0.. {
             let (now, next) = (seen[round % 2], seen[(round + 1) % 2]);
             let turn = rounds.turn(&worker, round);
@@ -101,6 +116,8 @@ fn multi<V: Width, H: Hook>(graph: &Graph<V>, source: V, setup: &Setup<H>) -> Re
         }
         0
     });
+    let mut spent = watch.stop();
+    spent.arrays = vec![Held::look(Array::Property, &one)?, Held::look(Array::Property, &other)?];
     let rounds = found.swap_remove(0);
-    Ok(Diameter { lower_bound: rounds, rounds: rounds + 1 })
+    Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, spent })
 }

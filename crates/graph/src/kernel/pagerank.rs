@@ -1,18 +1,20 @@
-//! PageRank by pulling: each vertex sums what leads to it.
+//! PageRank by pulling, each vertex summing what leads to it, or by pushing (`push.rs`).
 //!
 //! What a vertex hands on along each of its edges is kept in an array of its own, so that the one value read per edge is one
 //! number and no division: that array is the one that is read all over, and belongs on huge pages with the ranks.
 
+mod push;
+
 use std::sync::Mutex;
 
-use hugepilot_alloc::{HugeVec, Plain, cells};
+use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
 use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
-use crate::{Array, Graph, Result, Width, Worker};
+use crate::{Array, Graph, Property, Result, Width, Worker};
 
 /// From which ranks the next ones are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,10 @@ pub enum Sweep {
     Jacobi,
     /// Those that are new, where they are: fewer iterations, and bits that depend on the order of threads.
     GaussSeidel,
+    /// None: each vertex pushes what its rank rose by, as in the papers. An iteration is a round, of those vertices only that have
+    /// something to push; as ranks grow from nothing, there are more rounds than iterations otherwise. Bits depend on the order of
+    /// threads.
+    DeltaPush,
 }
 
 /// What becomes of the rank of a vertex without edges out of it.
@@ -39,7 +45,7 @@ pub enum Dangling {
 pub struct Iterations {
     /// At most so many.
     pub most: usize,
-    /// When the ranks change by less in sum.
+    /// When the ranks change by less in sum. By pushing, a vertex pushes what is above this divided by the vertices.
     pub tolerance: f64,
     /// The share of a rank that is handed on.
     pub damping: f64,
@@ -61,10 +67,10 @@ impl Default for Iterations {
 #[derive(Debug)]
 pub struct PageRank<V: Width> {
     /// As bits of [`Width::Real`].
-    pub ranks: HugeVec<V>,
+    pub ranks: Property<V>,
     /// How many were done.
     pub iterations: usize,
-    /// By how much the ranks changed in the last, in sum.
+    /// By how much the ranks changed in the last, in sum; by pushing, by how much they would in one more of the power method.
     pub residual: f64,
     /// What it took.
     pub spent: Spent,
@@ -98,7 +104,8 @@ struct Work<'a, V: Width, H: Hook> {
     watch: Watch,
 }
 
-/// Ranks by power iteration. Two words per vertex, three for Jacobi; an iteration reads each edge once.
+/// Ranks by power iteration. Two words per vertex, three for Jacobi; an iteration reads each edge once. By pushing, four, and the
+/// edges of fewer vertices from round to round.
 ///
 /// # Errors
 /// [`GraphError::Memory`](crate::GraphError::Memory).
@@ -107,18 +114,21 @@ pub fn pagerank<V: Width, H: Hook>(
     iterations: Iterations,
     setup: &Setup<H>,
 ) -> Result<PageRank<V>> {
+    if iterations.sweep == Sweep::DeltaPush {
+        return push::push(graph, iterations, setup);
+    }
     let (vertices, watch) = (graph.vertices(), Watch::start());
-    let zeroed = || setup.pages.zeroed::<V>(Array::Property, vertices);
-    let (mut ranks, mut shares) = (zeroed()?, zeroed()?);
+    let property = || setup.property::<V>(vertices);
+    let (mut ranks, mut shares) = (property()?, property()?);
     let mut other = match iterations.sweep {
-        Sweep::Jacobi => zeroed()?,
-        Sweep::GaussSeidel => HugeVec::new(*shares.asked()),
+        Sweep::Jacobi => Some(property()?),
+        Sweep::GaussSeidel | Sweep::DeltaPush => None,
     };
     let of_all = cells(&mut shares);
     let work = Work {
         graph,
         ranks: cells(&mut ranks),
-        shares: [of_all, if other.is_empty() { of_all } else { cells(&mut other) }],
+        shares: [of_all, other.as_mut().map_or(of_all, |other| cells(other))],
         sums: Mutex::default(),
         rounds: Rounds::default(),
         hook: setup.hook,
@@ -129,7 +139,7 @@ pub fn pagerank<V: Width, H: Hook>(
     let mut done = setup.team.run(|worker| work.work(&worker));
     let (iterations, residual) = done.swap_remove(0);
     let mut spent = work.watch.stop();
-    for values in [&ranks, &shares, &other] {
+    for values in [&ranks, &shares].into_iter().chain(&other) {
         spent.arrays.push(Held::look(Array::Property, values)?);
     }
     Ok(PageRank { ranks, iterations, residual, spent })
@@ -172,7 +182,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         let base = V::Real::of((1.0 - damping) / all + given);
         let (from, to) = match sweep {
             Sweep::Jacobi => ((iteration + 1) % 2, iteration % 2),
-            Sweep::GaussSeidel => (0, 0),
+            Sweep::GaussSeidel | Sweep::DeltaPush => (0, 0),
         };
         let mut sums = [0.0, 0.0];
         worker.each(&self.rounds.turn(worker, iteration).pieces, self.ranks.len(), PIECE, |range| {

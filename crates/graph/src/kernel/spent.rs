@@ -20,6 +20,19 @@ pub struct Spent {
     pub arrays: Vec<Held>,
 }
 
+impl Spent {
+    /// This and what came after it, with the arrays of that.
+    #[must_use]
+    pub(super) fn then(self, after: Self) -> Self {
+        Self {
+            allocate: self.allocate + after.allocate,
+            first_touch: self.first_touch + after.first_touch,
+            kernel: self.kernel + after.kernel,
+            arrays: after.arrays,
+        }
+    }
+}
+
 /// An array and its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{RwLock, RwLockReadGuard};
 
-use hugepilot_alloc::{HugeVec, Plain, cells};
+use hugepilot_alloc::{Plain, cells};
 
 use self::buckets::Buckets;
 use super::Setup;
@@ -21,7 +21,7 @@ use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::Cell;
-use crate::{Array, Graph, GraphError, Pieces, Result, Width, Worker};
+use crate::{Array, Graph, GraphError, Pieces, Property, Result, Width, Worker};
 
 /// Which vertices are worked on together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Stepping {
 #[derive(Debug)]
 pub struct Distances<V: Width> {
     /// From the source; [`Width::NONE`] for who is not reached, and who is as far as that or farther.
-    pub distances: HugeVec<V>,
+    pub distances: Property<V>,
     /// What it took.
     pub spent: Spent,
 }
@@ -72,7 +72,7 @@ pub fn sssp<V: Width, H: Hook>(
         return Err(GraphError::Unweighted);
     }
     let watch = Watch::start();
-    let mut distances = setup.pages.zeroed::<V>(Array::Property, vertices)?;
+    let mut distances = setup.property::<V>(vertices)?;
     let search = Search {
         graph,
         distances: cells(&mut distances),

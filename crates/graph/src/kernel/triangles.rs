@@ -6,56 +6,83 @@
 
 mod lower;
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use self::lower::Lower;
 use super::Setup;
 use super::bitmap::WORD;
+use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::{Array, Graph, GraphError, Pieces, Result, Width};
+
+/// How many there are.
+#[derive(Debug)]
+pub struct Triangles {
+    /// Each once.
+    pub count: u64,
+    /// What it took. Numbering vertices anew belongs to the kernel, and so do the rows that this maps; they are told with the
+    /// graph's.
+    pub spent: Spent,
+}
 
 /// Vertices in a piece of work.
 const PIECE: usize = 64;
 
-/// How many triangles an undirected graph has. One bit per vertex and thread, a copy of the lower half of the edges if vertices
-/// are numbered anew.
+/// How many triangles an undirected graph has. One bit per vertex and thread, a word per vertex, and a copy of the lower half of
+/// the edges if vertices are numbered anew.
 ///
 /// # Errors
 /// [`GraphError::Directed`], [`GraphError::Memory`].
-pub fn triangles<V: Width, H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Result<u64> {
+pub fn triangles<V: Width, H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Result<Triangles> {
     if graph.is_directed() {
         return Err(GraphError::Directed);
     }
-    let rows = Lower::of(graph, setup)?;
+    let (vertices, watch) = (graph.vertices(), Watch::start());
+    let ends = setup.property::<V>(vertices)?;
+    let marks = || setup.pages.zeroed::<u64>(Array::Worklist, vertices.div_ceil(WORD)).map(Mutex::new);
+    let marks = (0..setup.team.threads()).map(|_| marks()).collect::<Result<Vec<_>>>()?;
+    watch.allocated();
+    let rows = Lower::of(graph, ends, setup, &watch)?;
     let (pieces, total) = (Pieces::default(), AtomicU64::new(0));
-    let vertices = graph.vertices();
-    let failed = setup.team.run(|worker| {
-        let mut marks = setup.pages.zeroed::<u64>(Array::Worklist, vertices.div_ceil(WORD))?;
+    setup.team.run(|worker| {
+        let mut marks = marks[worker.id].lock().expect("each worker has its own");
         let mut count = 0;
         worker.each(&pieces, vertices, PIECE, |range| {
             for v in range {
-                let row = rows.row(v);
-                if row.len() < 2 {
-                    continue;
-                }
-                for &to in row {
-                    marks[to.at() / WORD] |= 1 << (to.at() % WORD);
-                }
-                for &to in row {
-                    for &third in rows.row(to.at()) {
-                        setup.hook.read(Array::Worklist, third.at() / WORD);
-                        count += marks[third.at() / WORD] >> (third.at() % WORD) & 1;
-                    }
-                }
-                for &to in row {
-                    marks[to.at() / WORD] = 0;
-                }
+                count += closed(&rows, v, &mut marks, setup.hook);
             }
         });
         total.fetch_add(count, Relaxed);
-        Ok(())
     });
-    failed.into_iter().collect::<Result<()>>()?;
-    Ok(total.into_inner())
+    let mut spent = watch.stop();
+    spent.arrays = rows.held()?;
+    for marks in marks.into_iter().flat_map(Mutex::into_inner) {
+        spent.arrays.push(Held::look(Array::Worklist, &marks)?);
+    }
+    Ok(Triangles { count: total.into_inner(), spent })
+}
+
+/// Of the neighbours of `v` before it, those two that are neighbours. `marks` are clear, and are so again.
+#[inline]
+fn closed<V: Width>(rows: &Lower<V>, v: usize, marks: &mut [u64], hook: impl Hook) -> u64 {
+    let row = rows.row(v);
+    if row.len() < 2 {
+        return 0;
+    }
+    for &to in row {
+        marks[to.at() / WORD] |= 1 << (to.at() % WORD);
+    }
+    let mut count = 0;
+    for &to in row {
+        for &third in rows.row(to.at()) {
+            hook.read(Array::Worklist, third.at() / WORD);
+            count += marks[third.at() / WORD] >> (third.at() % WORD) & 1;
+        }
+    }
+    for &to in row {
+        marks[to.at() / WORD] = 0;
+    }
+    count
 }

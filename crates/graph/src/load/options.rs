@@ -33,8 +33,9 @@ pub struct LoadOptions<'a> {
     pub ignore_weights: bool,
     /// Memory that may be taken at the peak.
     pub available: Option<Bytes>,
-    /// Told what memory building takes at its peak, before it begins.
-    pub building: &'a (dyn Fn(Bytes) + Sync),
+    /// Told how many vertices there are and what memory building takes at its peak, before it begins; twice where rows that the
+    /// file has turn out to be of no use. Its errors end the loading.
+    pub building: &'a (dyn Fn(u64, Bytes) -> Result<()> + Sync),
     /// Told now and then how many bytes of the file are read, of how many.
     pub progress: Progress<'a>,
 }
@@ -52,7 +53,7 @@ impl LoadOptions<'_> {
             scale_weights: None,
             ignore_weights: false,
             available: None,
-            building: &|_| {},
+            building: &|_, _| Ok(()),
             progress: &|_, _| {},
         }
     }
@@ -120,11 +121,10 @@ impl LoadOptions<'_> {
     /// Refuses what does not fit, and tells of what does: building begins.
     ///
     /// # Errors
-    /// [`GraphError::Room`](crate::GraphError::Room).
-    pub(super) fn begin(&self, peak: Bytes) -> Result<()> {
+    /// [`GraphError::Room`](crate::GraphError::Room), and those of who is told.
+    pub(super) fn begin(&self, vertices: u64, peak: Bytes) -> Result<()> {
         fits(peak, self.available)?;
-        (self.building)(peak);
-        Ok(())
+        (self.building)(vertices, peak)
     }
 
     /// Memory at the peak, with `beside` the builder's.
@@ -151,7 +151,7 @@ impl Source for Shape {
         self.weighted
     }
     fn blocks(&self) -> usize {
-        0
+        usize::try_from(self.edges.div_ceil(1 << 18)).unwrap_or(usize::MAX)
     }
     fn block(&self, _: usize, _: impl FnMut(crate::Edge)) {}
 }

@@ -260,7 +260,7 @@ pub(super) fn load<V: Width>(
     };
     let arrays = out.room::<V>();
     let peak = arrays.times(if directed { 2 } else { 1 });
-    options.begin(peak)?;
+    options.begin(out.vertices, peak)?;
     let found = out.read::<V>(OUT, options)?;
     let path = out.file().path();
     if direction == Direction::Without && !found.symmetry.is_whole() {
@@ -287,7 +287,7 @@ pub(super) fn load<V: Width>(
     let listing = Listing { csr: &found.csr, half, loops: found.symmetry.loops };
     let build = Build { directed, ..options.build };
     let peak = arrays + build.peak::<V>(&listing);
-    options.begin(peak)?;
+    options.begin(out.vertices, peak)?;
     Ok(Made { graph: build.graph(&listing)?, ids: None, peak, build: begin.elapsed() })
 }
 

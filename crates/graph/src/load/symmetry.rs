@@ -1,5 +1,7 @@
 //! Whether each edge is there in both directions, found out in one pass and without memory.
 
+use crate::mix::mix;
+
 /// Adds up what edges and their reverses hash to: the same sum for the same edges in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Symmetry {
@@ -40,17 +42,10 @@ impl Symmetry {
     }
 }
 
-/// Two rounds of a 64-bit mixer (Steele, Lea and Flood, OOPSLA 2014) over the three numbers.
+/// Two rounds of a 64-bit mixer over the three numbers.
 #[inline]
 const fn hash(from: u64, to: u64, weight: u64) -> u64 {
     mix(mix(from.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ weight.rotate_left(32)) ^ to)
-}
-
-#[inline]
-const fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]

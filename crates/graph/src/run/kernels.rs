@@ -1,15 +1,14 @@
 //! Kernels by their names, and what they found as a record.
 
 use std::mem::take;
-use std::time::Instant;
 
 use hugepilot_record::graph::{KernelResult, Ranked};
 
 use super::Ready;
 use super::values::{Value, Values, depths, least};
 use crate::kernel::{
-    Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, betweenness, bfs, components, diameter,
-    pagerank, sssp, triangles,
+    Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, Sweep, betweenness, bfs, components,
+    diameter, pagerank, sssp, triangles,
 };
 use crate::{Result, Width};
 
@@ -81,6 +80,20 @@ impl Kernel {
         matches!(self, Self::Bfs(_) | Self::Sssp(_) | Self::Betweenness | Self::Diameter(_))
     }
 
+    /// The bytes of each property that it keeps, to be set aside before there is a graph.
+    pub(super) fn properties<V: Width>(&self, vertices: usize) -> Vec<usize> {
+        let bytes = |size: usize| vertices.saturating_mul(size);
+        let (word, eight) = (bytes(size_of::<V>()), bytes(size_of::<u64>()));
+        match self {
+            Self::Bfs(_) | Self::Sssp(_) | Self::Components(_) | Self::Triangles => vec![word],
+            Self::Diameter(Looking::Sweeps) => vec![word],
+            Self::Diameter(Looking::Multi) => vec![eight; 2],
+            Self::PageRank(Iterations { sweep: Sweep::Jacobi, .. }) => vec![word; 3],
+            Self::PageRank(_) => vec![word; 2],
+            Self::Betweenness => vec![word, word, word, eight],
+        }
+    }
+
     /// Once, from `start`.
     pub(super) fn run<V: Width>(
         &self,
@@ -149,13 +162,14 @@ impl Kernel {
                 Ran { result, verdict, values, spent }
             }
             Self::Diameter(looking) => {
-                let (found, spent) = timed(|| diameter(graph, start, looking, setup))?;
+                let found = diameter(graph, start, looking, setup)?;
                 let result = KernelResult::Diameter { lower_bound: found.lower_bound as u64 };
-                Ran { result, verdict: None, values: None, spent }
+                Ran { result, verdict: None, values: None, spent: found.spent }
             }
             Self::Triangles => {
-                let (triangles, spent) = timed(|| triangles(graph, setup))?;
-                Ran { result: KernelResult::Tc { triangles }, verdict: None, values: None, spent }
+                let found = triangles(graph, setup)?;
+                let result = KernelResult::Tc { triangles: found.count };
+                Ran { result, verdict: None, values: None, spent: found.spent }
             }
         })
     }
@@ -163,13 +177,6 @@ impl Kernel {
 
 fn boxed(value: impl Fn(usize) -> Value + 'static) -> Values {
     Box::new(value)
-}
-
-/// A kernel that tells no phases apart.
-fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Spent)> {
-    let began = Instant::now();
-    let found = work()?;
-    Ok((found, Spent { kernel: began.elapsed(), ..Spent::default() }))
 }
 
 /// The vertices with the highest values, by their numbers in the source; of equals, those with the lowest.

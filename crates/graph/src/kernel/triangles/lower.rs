@@ -7,16 +7,23 @@ use hugepilot_alloc::{HugeVec, cells};
 
 use crate::hook::Hook;
 use crate::kernel::Setup;
+use crate::kernel::spent::{Held, Watch};
 use crate::width::Cell;
-use crate::{Array, Graph, Result, Width};
+use crate::{Array, Graph, Property, Result, Width};
 
 /// Rows of neighbours that come before.
 pub(super) struct Lower<'a, V: Width> {
     graph: &'a Graph<V>,
-    /// By numbers: how much of each row comes before. By degree: where each row of `edges` begins.
-    ends: HugeVec<V>,
-    /// Rows of their own, by new numbers: those with many edges first.
-    edges: Option<HugeVec<V>>,
+    /// By numbers: how much of each row comes before. By degree: the new number of each vertex.
+    ends: Property<V>,
+    /// By degree.
+    anew: Option<Anew<V>>,
+}
+
+/// Rows of their own, by new numbers: those with many edges first.
+struct Anew<V: Width> {
+    offsets: HugeVec<V>,
+    edges: HugeVec<V>,
 }
 
 /// Vertices in a piece of work.
@@ -25,9 +32,14 @@ const PIECE: usize = 1024;
 const SKEWED: u64 = 4;
 
 impl<'a, V: Width> Lower<'a, V> {
-    pub(super) fn of<H: Hook>(graph: &'a Graph<V>, setup: &Setup<H>) -> Result<Self> {
+    /// `ends` has room for each vertex.
+    pub(super) fn of<H: Hook>(
+        graph: &'a Graph<V>,
+        mut ends: Property<V>,
+        setup: &Setup<H>,
+        watch: &Watch,
+    ) -> Result<Self> {
         let (vertices, work) = (graph.vertices(), AtomicU64::new(0));
-        let mut ends = setup.pages.zeroed::<V>(Array::Property, vertices)?;
         let shared = cells(&mut ends);
         setup.team.each(vertices, PIECE, |range| {
             let mut sum = 0;
@@ -39,25 +51,39 @@ impl<'a, V: Width> Lower<'a, V> {
             }
             work.fetch_add(sum, Relaxed);
         });
+        watch.touched();
         let edges = graph.edges() as u64;
         // A vertex with l neighbours below and h above is looked through h times; if all were alike that made edges²/vertices.
         let alike = edges.saturating_mul(edges) / (vertices as u64).max(1);
         if work.into_inner() <= alike.saturating_mul(SKEWED) {
-            return Ok(Self { graph, ends, edges: None });
+            return Ok(Self { graph, ends, anew: None });
         }
-        Self::by_degree(graph, ends, setup)
+        let anew = Some(Anew::by_degree(graph, &mut ends, setup)?);
+        Ok(Self { graph, ends, anew })
     }
 
     #[inline]
     pub(super) fn row(&self, v: usize) -> &[V] {
-        match &self.edges {
+        match &self.anew {
             None => &self.graph.out.neighbours(v)[..self.ends[v].at()],
-            Some(edges) => &edges[self.ends[v].at()..self.ends[v + 1].at()],
+            Some(Anew { offsets, edges }) => &edges[offsets[v].at()..offsets[v + 1].at()],
         }
     }
 
-    /// `ranks` has room for each vertex.
-    fn by_degree<H: Hook>(graph: &'a Graph<V>, mut ranks: HugeVec<V>, setup: &Setup<H>) -> Result<Self> {
+    /// On which pages all this is.
+    pub(super) fn held(&self) -> Result<Vec<Held>> {
+        let mut held = vec![Held::look(Array::Property, &self.ends)?];
+        if let Some(Anew { offsets, edges }) = &self.anew {
+            held.push(Held::look(Array::Offsets, offsets)?);
+            held.push(Held::look(Array::Edges, edges)?);
+        }
+        Ok(held)
+    }
+}
+
+impl<V: Width> Anew<V> {
+    /// `ranks` becomes the new numbers.
+    fn by_degree<H: Hook>(graph: &Graph<V>, ranks: &mut [V], setup: &Setup<H>) -> Result<Self> {
         let vertices = graph.vertices();
         // By counting: how many vertices have more edges, then one after the other.
         let most = (0..vertices).map(|v| graph.out.degree(v)).max().unwrap_or(0);
@@ -72,7 +98,7 @@ impl<'a, V: Width> Lower<'a, V> {
             *place += 1;
         }
         let mut offsets = setup.pages.zeroed::<V>(Array::Offsets, vertices + 1)?;
-        let (ranks, counts) = (&ranks[..], cells(&mut offsets));
+        let (ranks, counts) = (&*ranks, cells(&mut offsets));
         let below = |v: usize| {
             graph.out.neighbours(v).iter().map(|to| ranks[to.at()]).filter(move |&to| to < ranks[v])
         };
@@ -94,6 +120,6 @@ impl<'a, V: Width> Lower<'a, V> {
                 }
             }
         });
-        Ok(Self { graph, ends: offsets, edges: Some(edges) })
+        Ok(Self { offsets, edges })
     }
 }

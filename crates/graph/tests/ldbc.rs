@@ -1,0 +1,158 @@
+//! The graphs by which LDBC Graphalytics validates, held to its results by its rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::fs;
+use std::str::FromStr;
+
+use hugepilot_graph::kernel::{
+    Direction, Iterations, Joining, Setup, Stepping, Sweep, bfs, components, pagerank, sssp,
+};
+use hugepilot_graph::{Build, EdgeList, Graph, LoadOptions, PagePlan, Team, Width, load};
+
+/// A graph, and the numbers that the suite gives its vertices, ascending.
+struct Case<V: Width> {
+    graph: Graph<V>,
+    ids: Vec<u64>,
+}
+
+fn path(name: &str) -> String {
+    format!("tests/data/ldbc/{name}")
+}
+
+fn build(directed: bool) -> Build {
+    Build { directed, pages: PagePlan::default(), team: Team::of(2) }
+}
+
+fn setup() -> Setup {
+    Setup::new(PagePlan::default(), Team::of(2))
+}
+
+/// Each line a vertex, and those that its edges lead to.
+fn rows<V: Width>(name: &str, directed: bool) -> Case<V> {
+    let text = fs::read_to_string(path(name)).unwrap();
+    let numbers = |line: &str| line.split_whitespace().map(|id| id.parse().unwrap()).collect();
+    let rows: Vec<Vec<u64>> = text.lines().map(numbers).collect();
+    let ids: BTreeSet<u64> = rows.iter().flatten().copied().collect();
+    let places: BTreeMap<u64, u64> = ids.iter().copied().zip(0..).collect();
+    let edges = rows.iter().flat_map(|row| row[1..].iter().map(|to| (places[&row[0]], places[to])));
+    let list = EdgeList::new(ids.len() as u64, edges);
+    Case { graph: build(directed).graph(&list).unwrap(), ids: ids.into_iter().collect() }
+}
+
+/// What real weights are multiplied with: they have two decimals at most.
+const SCALE: f64 = 100.0;
+
+/// A list of vertices and one of edges with real weights.
+fn pair<V: Width>(name: &str, directed: bool) -> Case<V> {
+    let options = LoadOptions { scale_weights: Some(SCALE), ..LoadOptions::new(build(directed)) };
+    let loaded = load(path(name), &options).unwrap();
+    Case { graph: loaded.graph, ids: loaded.ids.unwrap().to_vec() }
+}
+
+/// What the suite expects of each vertex.
+fn expected<T: FromStr<Err: Debug>>(name: &str) -> BTreeMap<u64, T> {
+    let text = fs::read_to_string(path(name)).unwrap();
+    let pair = |line: &str| {
+        let (id, value) = line.split_once(' ').unwrap();
+        (id.parse().unwrap(), value.parse().unwrap())
+    };
+    text.lines().map(pair).collect()
+}
+
+impl<V: Width> Case<V> {
+    /// The vertex of which `is_start` holds, and no other: a search begins there.
+    fn start<T>(&self, expected: &BTreeMap<u64, T>, is_start: impl Fn(&T) -> bool) -> V {
+        let ids: Vec<u64> = expected.iter().filter(|(_, value)| is_start(value)).map(|(&id, _)| id).collect();
+        assert_eq!(ids.len(), 1);
+        V::new(self.ids.binary_search(&ids[0]).unwrap())
+    }
+
+    /// Each vertex has a result, and no other has, that `is_right` by the suite's.
+    fn holds<T: Debug>(
+        &self,
+        expected: &BTreeMap<u64, T>,
+        found: impl Fn(usize) -> T,
+        is_right: impl Fn(&T, &T) -> bool,
+    ) {
+        assert!(self.ids.iter().eq(expected.keys()), "{:?}", self.ids);
+        for (v, (id, expected)) in expected.iter().enumerate() {
+            let found = found(v);
+            assert!(is_right(expected, &found), "{id}: {found:?} instead of {expected:?}");
+        }
+    }
+
+    fn bfs(&self, output: &str) {
+        let expected = expected::<u64>(output);
+        let start = self.start(&expected, |&far| far == 0);
+        for direction in [Direction::Optimizing, Direction::TopDown] {
+            let found = bfs(&self.graph, start, direction, &setup()).unwrap();
+            let far = |v: usize| {
+                let before = |v: &V| found.parents.get(v.at()).copied();
+                let mut way = std::iter::successors(Some(V::new(v)), before);
+                way.position(|at| at == start).map_or(i64::MAX as u64, |steps| steps as u64)
+            };
+            self.holds(&expected, far, u64::eq);
+        }
+    }
+
+    fn sssp(&self, output: &str) {
+        let expected = expected::<f64>(output);
+        let start = self.start(&expected, |&far| far == 0.0);
+        for stepping in [Stepping::Delta(7), Stepping::BellmanFord] {
+            let found = sssp(&self.graph, start, stepping, &setup()).unwrap();
+            let far = |v: usize| match found.distances[v] {
+                far if far == V::NONE => f64::INFINITY,
+                far => far.at() as f64 / SCALE,
+            };
+            self.holds(&expected, far, is_near);
+        }
+    }
+
+    fn pagerank(&self, output: &str, iterations: usize) {
+        let told = Iterations { most: iterations, tolerance: 0.0, ..Iterations::default() };
+        assert_eq!((told.damping, told.sweep), (0.85, Sweep::Jacobi));
+        let found = pagerank(&self.graph, told, &setup()).unwrap();
+        self.holds(&expected::<f64>(output), |v| found.rank(v), is_near);
+    }
+
+    /// Which vertices are together is told, and not what that is called.
+    fn components(&self, output: &str) {
+        let expected = expected::<u64>(output);
+        for joining in [Joining::Afforest, Joining::ShiloachVishkin] {
+            let found = components(&self.graph, joining, &setup()).unwrap();
+            let (mut there, mut back) = (BTreeMap::new(), BTreeMap::new());
+            for (expected, found) in expected.values().zip(found.labels.iter()) {
+                assert_eq!(there.entry(*expected).or_insert(*found), found, "{expected} is two");
+                assert_eq!(back.entry(*found).or_insert(*expected), expected, "{found} is two");
+            }
+            assert!(self.ids.iter().eq(expected.keys()), "{:?}", self.ids);
+        }
+    }
+}
+
+/// Of real numbers, four digits count.
+fn is_near(expected: &f64, found: &f64) -> bool {
+    expected == found || (found - expected).abs() <= 1e-4 * expected.abs()
+}
+
+fn all<V: Width>() {
+    for (directed, name, iterations) in [(true, "dir", 14), (false, "undir", 26)] {
+        rows::<V>(&format!("bfs-{name}-input"), directed).bfs(&format!("bfs-{name}-output"));
+        rows::<V>(&format!("wcc-{name}-input"), directed).components(&format!("wcc-{name}-output"));
+        rows::<V>(&format!("pr-{name}-input"), directed).pagerank(&format!("pr-{name}-output"), iterations);
+        pair::<V>(&format!("sssp-{name}-input.e"), directed).sssp(&format!("sssp-{name}-output"));
+        let example = format!("example-{name}ected");
+        let case = pair::<V>(&format!("{example}.e"), directed);
+        case.bfs(&format!("{example}-BFS"));
+        case.sssp(&format!("{example}-SSSP"));
+        case.components(&format!("{example}-WCC"));
+        case.pagerank(&format!("{example}-PR"), 2);
+    }
+}
+
+#[test]
+fn results_are_those_of_the_suite() {
+    all::<u32>();
+    all::<u64>();
+}

@@ -1,0 +1,53 @@
+//! Where kernels begin does not depend on the numbers that vertices get.
+
+use hugepilot_graph::kernel::Direction;
+use hugepilot_graph::run::{Job, Kernel, Start};
+use hugepilot_graph::{Degree, EdgeList, Order, PagePlan, Team};
+use hugepilot_record::graph::{GraphReport, Phases};
+
+fn run(start: Start, order: Option<Order>) -> GraphReport {
+    // Two stars of equal size, around 17 and 40, a chain between, and many vertices alone.
+    let star = |hub: u64, first: u64| (first..first + 20).map(move |v| (hub, v));
+    let edges = star(17, 100).chain(star(40, 130)).chain([(119, 50), (50, 51), (51, 149)]);
+    let job = Job {
+        name: String::new(),
+        directed: false,
+        pages: PagePlan::default(),
+        pages_text: String::new(),
+        property_first: false,
+        team: Team::of(1),
+        order: order.map(|order| (order, Degree::Out)),
+        kernel: Some(Kernel::Bfs(Direction::TopDown)),
+        trials: 6,
+        start,
+        verify: true,
+        output: None,
+    };
+    let graph = job.building().graph::<u32>(&EdgeList::new(200, edges)).unwrap();
+    job.ready(graph, Phases::default(), None).unwrap().run(&job, |_| {}).unwrap()
+}
+
+#[test]
+fn trials_begin_at_the_same_vertices_under_any_numbers() {
+    let orders = [Order::Dbg, Order::HubSort, Order::HubCluster, Order::Sort, Order::Random(3), Order::Rcm];
+    for start in [Start::MaxDegree, Start::Random(1), Start::Random(2), Start::At(51), Start::At(199)] {
+        let plain = run(start, None);
+        let sources: Vec<u64> = plain.trials.iter().map(|trial| trial.source.unwrap()).collect();
+        match start {
+            Start::MaxDegree => assert_eq!(sources, [17; 6]),
+            Start::At(vertex) => assert_eq!(sources, [vertex; 6]),
+            Start::Random(_) => {
+                let has_edges = |v: &u64| {
+                    [17, 40, 50, 51].contains(v) || (100..120).contains(v) || (130..150).contains(v)
+                };
+                assert!(sources.iter().all(has_edges) && sources.windows(2).any(|two| two[0] != two[1]));
+            }
+        }
+        for order in orders {
+            let anew = run(start, Some(order));
+            let others: Vec<u64> = anew.trials.iter().map(|trial| trial.source.unwrap()).collect();
+            assert_eq!(sources, others, "{order}");
+            assert_eq!((anew.result, anew.verified), (plain.result.clone(), Some(true)), "{order}");
+        }
+    }
+}
