@@ -61,11 +61,11 @@ fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
         })
         .collect();
     let mut report = report(&rivals);
-    if let Some(best) = to_confirm(&report) {
+    if let [_, best, ..] = to_confirm(&report)[..] {
         let rounds = confirming_rounds(ROUNDS);
         let gain = if best == RIVALS[0] { faster } else { 1.0 };
         let (base, ours) = (noise.runs(rounds, share, 1.0), noise.runs(rounds, share, gain));
-        report.confirmation = Some(Confirmation::of(best, &base, &ours));
+        report.confirmation = Some(Confirmation::of(&mode(best, HUGE, (1.0, 1.0, 1.0)), None, &base, &ours));
     }
     verdict(&report).0
 }
