@@ -32,6 +32,10 @@ use watch::Watch;
 
 /// A program that was asked to stop and does not is killed after so long.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest sleep: interrupts by others than signals are asked for.
+const NAP: Duration = Duration::from_millis(100);
+/// Who wakes up so much too late was stopped.
+const LATE: Duration = Duration::from_secs(1);
 
 /// How to run a program.
 #[derive(Clone, Debug)]
@@ -111,6 +115,8 @@ pub fn run(
     let (run, obstacles) = watched?;
     warnings.extend(setup.environment.kept.iter().cloned());
     warnings.extend(pool_warning(options.mode, &run, &obstacles));
+    warnings
+        .extend(run.stopped.then(|| "it was stopped for a while, and its wall time holds that".to_owned()));
     Ok(RunReport {
         schema: SCHEMA.to_owned(),
         command: command.iter().map(|word| proc::printable(word.as_encoded_bytes())).collect(),
@@ -146,7 +152,8 @@ fn watched(
     let begun = Instant::now();
     child.release().map_err(cannot)?;
     let promoter = setup.promote.then(Promoter::new);
-    let mut following = Following { child, pidfd, watch, promoter, control, asked: None, keeper: None };
+    let mut following =
+        Following { child, pidfd, watch, promoter, control, asked: None, keeper: None, stopped: false };
     let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let mut obstacles = setup.obstacles.clone();
@@ -157,6 +164,7 @@ fn watched(
     let run = Run {
         ending,
         wall_seconds,
+        stopped: following.stopped,
         user_seconds: used.user.as_seconds(),
         system_seconds: used.system.as_seconds(),
         page_faults: used.minor_faults + used.major_faults,
@@ -182,6 +190,8 @@ struct Following<'a> {
     asked: Option<Instant>,
     /// Who continued us, if we were stopped with it just now.
     keeper: Option<Pid>,
+    /// Whether it, or we, were ever.
+    stopped: bool,
 }
 
 impl Following<'_> {
@@ -193,11 +203,16 @@ impl Following<'_> {
             match self.child.changed()? {
                 Some((Change::Exited(status), used)) => return Ok((Ending::Exited(status), used)),
                 Some((Change::Killed(signal), used)) => return Ok((Ending::Killed(signal), used)),
-                // Whoever started us shall see us stopped, too.
-                Some((Change::Stopped, _)) if self.control.signals.is_some() => {
-                    self.keeper = stop_with(self.child.pid());
+                Some((Change::Stopped, _)) => {
+                    self.stopped = true;
+                    // Whoever started us shall see us stopped, too.
+                    if self.control.signals.is_some() {
+                        self.keeper = stop_with(self.child.pid());
+                    }
                 }
-                _ => {}
+                // All that there is to see where we were stopped with it.
+                Some((Change::Continued, _)) => self.stopped = true,
+                None => {}
             }
             self.stop_if_asked();
             if self.watch.due() <= Instant::now() {
@@ -208,12 +223,12 @@ impl Following<'_> {
     }
 
     /// Until it ends, a signal comes, or somebody wants to look.
-    fn sleep(&self) {
+    fn sleep(&mut self) {
         let next =
             self.promoter.as_ref().map_or(self.watch.due(), |promoter| promoter.due().min(self.watch.due()));
-        // Interrupts by others than signals are asked for, so not too long.
-        let time = next.saturating_duration_since(Instant::now()).min(Duration::from_millis(100));
-        let time = Nanos::from(time).get();
+        let begun = Instant::now();
+        let nap = next.saturating_duration_since(begun).min(NAP);
+        let time = Nanos::from(nap).get();
         let second = 1_000_000_000;
         let time = Timespec { tv_sec: (time / second).cast_signed(), tv_nsec: (time % second).cast_signed() };
         let end = PollFd::new(&self.pidfd, PollFlags::IN);
@@ -224,6 +239,7 @@ impl Following<'_> {
                 .flatten()
                 .collect();
         let _ = poll(&mut wanted, Some(&time));
+        self.stopped |= begun.elapsed() > nap + LATE;
     }
 
     /// What the terminal sends, it sends to all of us; but that it went away, to the leader of its session alone. What

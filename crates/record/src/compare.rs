@@ -288,7 +288,8 @@ mod tests {
         Run {
             ending,
             wall_seconds,
-                user_seconds: wall_seconds,
+            stopped: false,
+            user_seconds: wall_seconds,
             system_seconds: 0.0,
             page_faults,
             peak,

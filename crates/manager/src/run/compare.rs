@@ -246,6 +246,25 @@ impl Session<'_> {
         contender: &mut Contender,
         observer: &mut dyn Observer,
     ) -> Result<(Run, Effect), ManagerError> {
+        let done = self.run(contender, observer)?;
+        if !done.0.stopped || self.is_interrupted() {
+            return Ok(done);
+        }
+        let mode = contender.setup.mode;
+        self.warn(vec![format!("a run of {mode} was stopped for a while: it was dropped, and made again")]);
+        let done = self.run(contender, observer)?;
+        if done.0.stopped {
+            self.warn(vec![format!("a run of {mode} was stopped each time: its wall time holds that")]);
+        }
+        Ok(done)
+    }
+
+    /// With its pool where it has one.
+    fn run(
+        &mut self,
+        contender: &mut Contender,
+        observer: &mut dyn Observer,
+    ) -> Result<(Run, Effect), ManagerError> {
         let mode = contender.setup.mode;
         let wanted = self.options.pool.filter(|_| mode.uses_pool().is_some());
         let raised = wanted

@@ -39,6 +39,7 @@ impl Noise {
         let run = |wall_seconds| Run {
             ending: Ending::Exited(0),
             wall_seconds,
+            stopped: false,
             user_seconds: 0.0,
             system_seconds: 0.0,
             page_faults: 1,
