@@ -36,6 +36,7 @@ pub use sys::inherited::was_ignored;
 pub use sys::signals::{Arrived, Signals, ending_signals, fault_signals};
 pub use sys::start::{Change, Program, Started, Thp, Used};
 pub use sys::stop::stop_with;
+pub use sys::witness::Witness;
 pub use target::{Target, TargetState};
 
 /// This crate's result.

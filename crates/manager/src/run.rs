@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{
-    Arrived, Change, Program, Refusal, Root, Signals, Started, Used, ending_signals, proc, stop_with,
-    was_ignored,
+    Arrived, Change, Program, Refusal, Root, Signals, Started, Used, Witness, ending_signals, proc,
+    stop_with, was_ignored,
 };
 use hugepilot_policy::{effect, pool_warning};
 use hugepilot_record::Pid;
@@ -145,6 +145,7 @@ fn watched(
         thp: setup.thp,
         standard: control.standard,
     };
+    let witness = control.signals.map(|_| Witness::new()).transpose().map_err(cannot)?;
     let mut child = Started::held(&program, control.signals).map_err(cannot)?;
     observer.attach(&child);
     let pidfd = open_pidfd(&child).map_err(|errno| cannot(errno.into()))?;
@@ -152,8 +153,17 @@ fn watched(
     let begun = Instant::now();
     child.release().map_err(cannot)?;
     let promoter = setup.promote.then(Promoter::new);
-    let mut following =
-        Following { child, pidfd, watch, promoter, control, asked: None, keeper: None, stopped: false };
+    let mut following = Following {
+        child,
+        pidfd,
+        watch,
+        promoter,
+        control,
+        witness,
+        asked: None,
+        keeper: None,
+        stopped: false,
+    };
     let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let mut obstacles = setup.obstacles.clone();
@@ -186,6 +196,8 @@ struct Following<'a> {
     watch: Watch,
     promoter: Option<Promoter>,
     control: Control<'a>,
+    /// Knows which signals reached it without us.
+    witness: Option<Witness>,
     /// When it was asked to stop.
     asked: Option<Instant>,
     /// Who continued us, if we were stopped with it just now.
@@ -242,24 +254,23 @@ impl Following<'_> {
         self.stopped |= begun.elapsed() > nap + LATE;
     }
 
-    /// What the terminal sends, it sends to all of us; but that it went away, to the leader of its session alone. What
-    /// continued us may have continued the program, too. And what we did ourselves, such as writing too large a file, is ours.
+    /// What was sent to all of our group has reached the program, unless it has left that. What continued us may have continued the
+    /// program, too. And what we did ourselves, such as writing too large a file, is ours.
     fn pass_signals(&mut self) {
-        use rustix::process::{Signal, getpid, getsid};
+        use rustix::process::{Signal, getpid};
         const CHLD: i32 = Signal::CHILD.as_raw();
         const CONT: i32 = Signal::CONT.as_raw();
         let keeper = self.keeper.take();
-        let us = getpid();
-        let leads = getsid(None).is_ok_and(|session| session == us);
         let arrived = std::iter::from_fn(|| self.control.signals?.next());
-        for Arrived { signal, from_terminal, sender } in arrived {
+        let arrived: Vec<_> = arrived.filter(|arrived| arrived.signal != CHLD).collect();
+        let Some(witness) = self.witness.as_mut().filter(|_| !arrived.is_empty()) else { return };
+        let grouped = witness.saw(&arrived.iter().map(|arrived| arrived.signal).collect::<Vec<_>>());
+        for (Arrived { signal, sender }, grouped) in arrived.into_iter().zip(grouped) {
             let told = match signal {
-                CHLD => true,
                 // The program went on then, and who has stopped it again since shall have it so.
                 CONT if keeper == Some(sender) => true,
                 CONT if keeper.is_some() => !self.is_stopped(),
-                _ if sender.0 == us.as_raw_nonzero().get() => true,
-                signal => from_terminal && !(leads && [Signal::HUP.as_raw(), CONT].contains(&signal)),
+                _ => grouped || sender.0 == getpid().as_raw_nonzero().get(),
             };
             if !told {
                 self.child.signal(signal);

@@ -99,6 +99,27 @@ fn a_job_that_is_stopped_and_continued_as_a_whole_hears_of_it_once() {
     assert_eq!(script.tool.wait(LIMIT).status.code(), Some(9));
 }
 
+#[test]
+fn what_is_sent_to_the_whole_group_comes_once_and_what_is_sent_to_us_alone_does_too() {
+    requires!(need::live());
+    let heard = "echo x >>$D/heard";
+    let mut script = Script::start(&format!("trap '{heard}' USR1; trap '{heard}' TERM; {WAITS}"));
+    let path = script.path("heard");
+    let lines = || fs::read_to_string(&path).unwrap_or_default().lines().count();
+    for (round, signal) in (1..).zip([Signal::USR1, Signal::TERM, Signal::USR1, Signal::TERM]) {
+        for alone in [false, true] {
+            let us = script.us();
+            if alone { kill_process(us, signal) } else { kill_process_group(us, signal) }.unwrap();
+            let wanted = 2 * round - usize::from(!alone);
+            script.tool.until("it was heard", || lines() >= wanted);
+            std::thread::sleep(Duration::from_millis(150));
+            assert_eq!(lines(), wanted, "{signal:?}, to us alone: {alone}");
+        }
+    }
+    fs::write(script.path("go"), b"").unwrap();
+    assert_eq!(script.tool.wait(LIMIT).status.code(), Some(9));
+}
+
 /// Runs Python code that has our path in `T` and a folder in `D`.
 fn python(folder: &Path, code: &str) -> std::process::Output {
     let mut command = Command::new("python3");
