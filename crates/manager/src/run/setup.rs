@@ -13,6 +13,7 @@ use super::environment::Environment;
 use super::{RunOptions, library, program};
 use crate::ManagerError;
 use crate::launch::find;
+use crate::settings::lent;
 
 const HUGETLB_TUNABLE: &str = "glibc.malloc.hugetlb";
 /// The backings that our allocator tries, in this order.
@@ -168,10 +169,12 @@ fn fragmented(root: &Root) -> Option<String> {
     ))
 }
 
-/// Pages of a pool that nobody has, and nobody is promised; `None` where there is no such pool.
+/// Pages of a pool that nobody has, nobody is promised, and no other run of ours gives back when it ends; `None` where there is no
+/// such pool.
 pub(super) fn free_pages(root: &Root, size: Bytes) -> Option<u64> {
     let pages = hugetlb::pages(root, size, None).ok()?;
-    Some(pages.free.saturating_sub(pages.reserved.unwrap_or(0)))
+    let lent = lent(root, size).map_or(0, |lent| lent.raised.saturating_sub(lent.before));
+    Some(pages.free.saturating_sub(pages.reserved.unwrap_or(0)).saturating_sub(lent))
 }
 
 impl Machine {
