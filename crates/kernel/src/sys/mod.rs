@@ -5,8 +5,6 @@
 //! this module: what comes out are owned descriptors, owned mappings, and copied bytes.
 
 pub(crate) mod anon;
-pub(crate) mod descriptor;
-pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod hugetlb;
 pub(crate) mod inherited;
