@@ -123,10 +123,11 @@ mod tests {
         (0..len / 4096).filter(|&page| at(page) != mark(page)).count()
     }
 
-    /// What a child does that may have so many more addresses than it has: 0 where all is as it should be.
-    fn under_limit(more: usize, grows: bool) -> i32 {
-        const OLD: usize = 64 << 20;
-        const NEW: usize = 96 << 20;
+    const OLD: usize = 64 << 20;
+
+    /// What a child does that grows a mapping to `new` and may have so many more addresses than it has: 0 where all is as it should
+    /// be.
+    fn under_limit(new: usize, more: usize, grows: bool) -> i32 {
         let mut start = hemmed_in(OLD);
         // SAFETY: inside of the mapping.
         (0..OLD / 4096).for_each(|page| unsafe { start.add(page * 4096).cast::<usize>().write(page + 1) });
@@ -137,27 +138,30 @@ mod tests {
             return 1;
         }
         // SAFETY: mapped above, this long, and referred to by nothing.
-        match unsafe { grow(start, OLD, NEW, ALIGN) } {
+        match unsafe { grow(start, OLD, new, ALIGN) } {
             Ok(grown) if grows => start = grown,
             Err(Errno(libc::ENOMEM)) if !grows => return i32::from(wrong(start, OLD, OLD) != 0) * 2,
             _ => return 3,
         }
         let checks = [
             start.as_ptr().addr().is_multiple_of(ALIGN),
-            wrong(start, OLD, NEW) == 0,
-            addresses() == before + NEW - OLD,
+            wrong(start, OLD, new) == 0,
+            addresses() == before + new - OLD,
         ];
         checks.iter().position(|&right| !right).map_or(0, |check| 4 + i32::try_from(check).unwrap_or(9))
     }
 
     #[test]
     fn where_addresses_are_scarce_it_moves_without_having_both_places_at_once() {
-        // The second place alone would be 128 MiB; what it is longer, and the alignment, are 64.
-        for (more, grows) in [(70 << 20, true), (40 << 20, false)] {
+        // What it is longer, and the alignment; a second place would be larger by all that it was before. Where the kernel likes to
+        // put it is a matter of its length.
+        let lengths = [96, 97, 101, 110].map(|mib: usize| mib << 20);
+        let few = lengths.map(|new| (new, new - OLD + ALIGN + (8 << 20), true));
+        for (new, more, grows) in few.into_iter().chain([(96 << 20, 40 << 20, false)]) {
             // SAFETY: the child makes system calls, writes to memory of its own, and ends without destructors.
             let status = match unsafe { libc::fork() } {
                 // SAFETY: as above.
-                0 => unsafe { libc::_exit(under_limit(more, grows)) },
+                0 => unsafe { libc::_exit(under_limit(new, more, grows)) },
                 child => {
                     let mut status = 0;
                     // SAFETY: our own child, waited for once; the status lives across the call.
@@ -166,7 +170,7 @@ mod tests {
                 }
             };
             assert!(libc::WIFEXITED(status), "{status:#x}");
-            assert_eq!(libc::WEXITSTATUS(status), 0, "{more}");
+            assert_eq!(libc::WEXITSTATUS(status), 0, "{new} with {more}");
         }
     }
 }
