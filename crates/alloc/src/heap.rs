@@ -51,7 +51,9 @@ use crate::{AllocError, Linux, Options, Sys};
 /// After a `fork` of a process with several threads, the child can use all of the heap, and no thread waits for that. What the
 /// other threads held ready is lost there. Where one of them was just taking or giving back whole spans, the child loses all free
 /// memory, and what it frees later of its parent's small and large things; it maps new chunks, and [`HeapStats`] count only
-/// these and huge things. A huge thing that another thread was resizing at that moment is lost, too.
+/// these and huge things. A huge thing that another thread was resizing at that moment is lost, too. A signal handler that forks
+/// may have interrupted its own thread within the heap: such a child may do no more than POSIX lets it, and that is to make
+/// async-signal-safe calls, such as `exec`; to allocate or free is none of them.
 ///
 /// Memory goes back to the kernel in whole 2 MiB in which nothing is in use: above what is kept (32 MiB, or an eighth of what is
 /// in use; mappings of more than 8 MiB among it) at once, the rest with [`Self::trim`]. Huge pages in use are never split. Memory

@@ -14,6 +14,8 @@ pub(crate) enum Exit {
     Error = 2,
     /// This kernel or this user may not do that; `doctor` says why.
     Unsupported = 3,
+    /// Ctrl-C or SIGTERM, before there was anything to report.
+    Interrupted = 130,
 }
 
 impl From<Exit> for ExitCode {

@@ -23,7 +23,6 @@ mod tune;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use hugepilot_manager::launch;
 
 /// Puts huge pages where they pay, for live processes on a stock Linux kernel.
 #[derive(Parser)]
@@ -59,13 +58,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    if let [_, first, rest @ ..] = &arguments[..]
-        && first == launch::GATE_ARGUMENT
-    {
-        return launch::gate(rest);
-    }
-    let cli = Cli::parse_from(arguments);
+    let cli = Cli::parse();
     let reads_memory = matches!(cli.verb, Verb::Daemon(_) | Verb::Debloat(_));
     let done = match cli.verb {
         Verb::Compare(args) => compare::run(&args),

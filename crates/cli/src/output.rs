@@ -26,6 +26,7 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
             refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
             return Exit::Unsupported;
         }
+        Some(ManagerError::Interrupted) => return Exit::Interrupted,
         Some(ManagerError::SettingsBusy { .. }) => eprintln!("fix: wait until it has ended"),
         Some(ManagerError::SettingsJournal { path, .. }) => {
             eprintln!("fix: look at it, set by hand what it names, and remove it: sudo rm {path}");

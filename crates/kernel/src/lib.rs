@@ -30,12 +30,11 @@ pub use process::Process;
 pub use refusal::Refusal;
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
-pub use sys::descriptor::close_on_exec;
-pub use sys::exec::exec;
 pub use sys::inherited::was_ignored;
 pub use sys::signals::{Arrived, Signals, ending_signals, fault_signals};
 pub use sys::start::{Change, Program, Started, Thp, Used};
 pub use sys::stop::stop_with;
+pub use sys::witness::Witness;
 pub use target::{Target, TargetState};
 
 /// This crate's result.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
+use hugepilot_record::run::Ending;
 use hugepilot_record::tune::{Figure, Spread, TuneReport};
 use hugepilot_units::Nanos;
 use regex::Regex;
@@ -42,7 +43,7 @@ impl Runs {
         self.figures.extend(Spread::of(figures).map(|spread| spread.median));
     }
     fn note_end(&mut self, launched: &mut Launched) {
-        self.failed += usize::from(!launched.ended().is_some_and(|status| status.success()));
+        self.failed += usize::from(!launched.ended().is_some_and(Ending::is_success));
     }
     fn warning(&self, kind: &str) -> Option<String> {
         let all = self.seconds.len();

@@ -1,42 +1,35 @@
-//! Starts a program so that it can be watched from its first instruction.
-//!
-//! The program is not started directly: a gate is, which waits until the sampler is attached and then becomes the program
-//! by exec. The gate is this very executable, called with [`GATE_ARGUMENT`]. Two pipes join it to us: on one it waits for a
-//! byte, and on the other it says why exec failed; exec closes that one unwritten, so an exit status says nothing about it.
+//! A program that is held until it can be watched from its first instruction, and whose output is read.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use hugepilot_kernel::{Change, Program, Started, Thp};
 use hugepilot_record::Pid;
+use hugepilot_record::run::Ending;
 
 use crate::ManagerError;
-
-/// First argument of the executable that makes it a gate; the rest is for [`gate`].
-pub const GATE_ARGUMENT: &str = "__gate";
 
 /// Lines that wait to be read for figures, and the longest of them.
 const MAX_LINES: usize = 4096;
 const MAX_LINE: u64 = 64 << 10;
 
-/// A started program, held at the gate until released. Killed on drop when it was never released.
+/// A started program, held until released. Killed on drop.
 pub struct Launched {
     name: String,
-    child: Child,
-    /// What opens the gate, and what tells of its failure.
-    gate: Option<(OwnedFd, OwnedFd)>,
+    child: Started,
+    ended: Option<Ending>,
     /// What it prints, line by line.
     pub lines: Option<Receiver<String>>,
 }
 
 impl Launched {
-    /// Starts `command` behind the gate. Its standard output is passed on to our standard error, because ours is for the
-    /// report, and comes line by line through [`Launched::lines`].
+    /// Starts `command`, held. Its standard output is passed on to our standard error, because ours is for the report, and comes
+    /// line by line through [`Launched::lines`].
     ///
     /// # Errors
     /// [`ManagerError::Start`].
@@ -46,22 +39,20 @@ impl Launched {
         let name = path.file_name().unwrap_or_default();
         let name = hugepilot_kernel::proc::printable(name.as_encoded_bytes());
         let start = || {
-            let (wait, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-            let (failure, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-            rustix::io::fcntl_setfd(&wait, rustix::io::FdFlags::empty())?;
-            rustix::io::fcntl_setfd(&tell, rustix::io::FdFlags::empty())?;
-            let child = Command::new("/proc/self/exe")
-                .arg(GATE_ARGUMENT)
-                .args([&wait, &tell].map(|end| end.as_raw_fd().to_string()))
-                .arg(path)
-                .args(command)
-                .stdout(Stdio::piped())
-                .spawn()?;
-            Ok((child, (open, failure)))
+            let (output, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+            let environment: Vec<_> = std::env::vars_os().collect();
+            let standard = [None, Some(end.as_fd()), None];
+            let program = Program {
+                path: &path,
+                arguments: command,
+                environment: &environment,
+                thp: Thp::Inherit,
+                standard,
+            };
+            Ok((Started::held(&program, None)?, File::from(output)))
         };
-        let (mut child, gate) = start().map_err(|source| cannot_start(program, source))?;
-        let lines = child.stdout.take().map(pass_on);
-        Ok(Self { name, child, gate: Some(gate), lines })
+        let (child, output) = start().map_err(|source| cannot_start(program, source))?;
+        Ok(Self { name, child, ended: None, lines: Some(pass_on(output)) })
     }
 
     /// The program's file name.
@@ -69,9 +60,9 @@ impl Launched {
         &self.name
     }
 
-    /// Its process number: the gate's now, the program's after release.
-    pub fn pid(&self) -> Pid {
-        Pid(self.child.id().cast_signed())
+    /// Its process number, held or released.
+    pub const fn pid(&self) -> Pid {
+        self.child.pid()
     }
 
     /// Lets the program begin, and waits until it has: about a millisecond.
@@ -79,20 +70,20 @@ impl Launched {
     /// # Errors
     /// [`ManagerError::Start`] with the reason why the system cannot run it.
     pub fn release(&mut self) -> Result<(), ManagerError> {
-        let Some((open, failure)) = self.gate.take() else { return Ok(()) };
-        // A gate that was killed reads nothing; its end tells.
-        let _ = File::from(open).write_all(&[1]);
-        let mut errno = [0; 4];
-        if File::from(failure).read_exact(&mut errno).is_err() {
-            return Ok(());
-        }
-        let _ = self.child.wait();
-        Err(cannot_start(OsStr::new(&self.name), io::Error::from_raw_os_error(i32::from_ne_bytes(errno))))
+        self.child.release().map_err(|source| cannot_start(OsStr::new(&self.name), source))
     }
 
     /// How it ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+    pub fn ended(&mut self) -> Option<Ending> {
+        while self.ended.is_none() {
+            match self.child.changed() {
+                Ok(Some((Change::Exited(status), _))) => self.ended = Some(Ending::Exited(status)),
+                Ok(Some((Change::Killed(signal), _))) => self.ended = Some(Ending::Killed(signal)),
+                Ok(Some((Change::Stopped | Change::Continued, _))) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.ended
     }
 
     /// Waits for its end, or until `interrupted`, and then stops it.
@@ -107,22 +98,15 @@ impl Launched {
 
     /// Asks it to stop (SIGTERM), and after five seconds makes it.
     pub fn stop(&mut self) {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.pid().0).filter(|_| self.ended().is_none()) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
+        use rustix::process::Signal;
         let deadline = Instant::now() + Duration::from_secs(5);
+        self.child.signal(Signal::TERM.as_raw());
         while self.ended().is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Launched {
-    fn drop(&mut self) {
-        if self.gate.is_some() {
-            self.stop();
+        self.child.signal(Signal::KILL.as_raw());
+        while self.ended().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -171,30 +155,6 @@ fn pass_on(pipe: impl Read + Send + 'static) -> Receiver<String> {
         }
     });
     receiver
-}
-
-/// What the gate does: waits for one byte on the first descriptor, then becomes the program. Its arguments are two
-/// descriptors, the program's file, and the command. Where that fails it writes the error number to the second descriptor.
-pub fn gate(arguments: &[OsString]) -> ExitCode {
-    let [wait, tell, path, command @ ..] = arguments else { return ExitCode::FAILURE };
-    let failed = match pass(wait, tell) {
-        Ok(()) => hugepilot_kernel::exec(Path::new(path), command),
-        Err(error) => error,
-    };
-    let errno = failed.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
-    if let Ok(mut tell) = File::options().write(true).open(Path::new("/proc/self/fd").join(tell)) {
-        let _ = tell.write_all(&errno.to_ne_bytes());
-    }
-    ExitCode::FAILURE
-}
-
-/// Keeps both descriptors from the program, and waits at the first.
-fn pass(wait: &OsStr, tell: &OsStr) -> io::Result<()> {
-    for descriptor in [wait, tell] {
-        let number = descriptor.to_str().and_then(|text| text.parse().ok());
-        hugepilot_kernel::close_on_exec(number.ok_or(rustix::io::Errno::BADF)?)?;
-    }
-    File::open(Path::new("/proc/self/fd").join(wait))?.read_exact(&mut [0])
 }
 
 #[cfg(test)]

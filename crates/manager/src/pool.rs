@@ -15,6 +15,7 @@ use hugepilot_record::pool::{Pool, PoolChange, PoolMemory, PoolPages, PoolReport
 use hugepilot_units::{Amount, Bytes};
 
 use crate::ManagerError;
+use crate::settings::lent;
 
 type Result<T> = std::result::Result<T, ManagerError>;
 
@@ -122,6 +123,9 @@ fn find(root: &Root, request: &PoolRequest) -> Result<Pool> {
 }
 
 fn may_set(root: &Root, request: &PoolRequest) -> Result<()> {
+    if let Some(lent) = lent(root, request.size) {
+        return Err(advice::is_lent(request, lent).into());
+    }
     match hugetlb::may_set(root, request.size, request.node) {
         Ok(()) => Ok(()),
         Err(error) if error.is_denied() => {

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{
-    Arrived, Change, Program, Refusal, Root, Signals, Started, Used, ending_signals, proc, stop_with,
-    was_ignored,
+    Arrived, Change, Program, Refusal, Root, Signals, Started, Used, Witness, ending_signals, proc,
+    stop_with, was_ignored,
 };
 use hugepilot_policy::{effect, pool_warning};
 use hugepilot_record::Pid;
@@ -32,6 +32,10 @@ use watch::Watch;
 
 /// A program that was asked to stop and does not is killed after so long.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest sleep: interrupts by others than signals are asked for.
+const NAP: Duration = Duration::from_millis(100);
+/// Who wakes up so much too late was stopped.
+const LATE: Duration = Duration::from_secs(1);
 
 /// How to run a program.
 #[derive(Clone, Debug)]
@@ -111,6 +115,8 @@ pub fn run(
     let (run, obstacles) = watched?;
     warnings.extend(setup.environment.kept.iter().cloned());
     warnings.extend(pool_warning(options.mode, &run, &obstacles));
+    warnings
+        .extend(run.stopped.then(|| "it was stopped for a while, and its wall time holds that".to_owned()));
     Ok(RunReport {
         schema: SCHEMA.to_owned(),
         command: command.iter().map(|word| proc::printable(word.as_encoded_bytes())).collect(),
@@ -139,6 +145,7 @@ fn watched(
         thp: setup.thp,
         standard: control.standard,
     };
+    let witness = control.signals.map(|_| Witness::new()).transpose().map_err(cannot)?;
     let mut child = Started::held(&program, control.signals).map_err(cannot)?;
     observer.attach(&child);
     let pidfd = open_pidfd(&child).map_err(|errno| cannot(errno.into()))?;
@@ -146,7 +153,17 @@ fn watched(
     let begun = Instant::now();
     child.release().map_err(cannot)?;
     let promoter = setup.promote.then(Promoter::new);
-    let mut following = Following { child, pidfd, watch, promoter, control, asked: None, keeper: None };
+    let mut following = Following {
+        child,
+        pidfd,
+        watch,
+        promoter,
+        control,
+        witness,
+        asked: None,
+        keeper: None,
+        stopped: false,
+    };
     let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let mut obstacles = setup.obstacles.clone();
@@ -157,6 +174,7 @@ fn watched(
     let run = Run {
         ending,
         wall_seconds,
+        stopped: following.stopped,
         user_seconds: used.user.as_seconds(),
         system_seconds: used.system.as_seconds(),
         page_faults: used.minor_faults + used.major_faults,
@@ -178,10 +196,14 @@ struct Following<'a> {
     watch: Watch,
     promoter: Option<Promoter>,
     control: Control<'a>,
+    /// Knows which signals reached it without us.
+    witness: Option<Witness>,
     /// When it was asked to stop.
     asked: Option<Instant>,
     /// Who continued us, if we were stopped with it just now.
     keeper: Option<Pid>,
+    /// Whether it, or we, were ever.
+    stopped: bool,
 }
 
 impl Following<'_> {
@@ -193,11 +215,16 @@ impl Following<'_> {
             match self.child.changed()? {
                 Some((Change::Exited(status), used)) => return Ok((Ending::Exited(status), used)),
                 Some((Change::Killed(signal), used)) => return Ok((Ending::Killed(signal), used)),
-                // Whoever started us shall see us stopped, too.
-                Some((Change::Stopped, _)) if self.control.signals.is_some() => {
-                    self.keeper = stop_with(self.child.pid());
+                Some((Change::Stopped, _)) => {
+                    self.stopped = true;
+                    // Whoever started us shall see us stopped, too.
+                    if self.control.signals.is_some() {
+                        self.keeper = stop_with(self.child.pid());
+                    }
                 }
-                _ => {}
+                // All that there is to see where we were stopped with it.
+                Some((Change::Continued, _)) => self.stopped = true,
+                None => {}
             }
             self.stop_if_asked();
             if self.watch.due() <= Instant::now() {
@@ -208,12 +235,12 @@ impl Following<'_> {
     }
 
     /// Until it ends, a signal comes, or somebody wants to look.
-    fn sleep(&self) {
+    fn sleep(&mut self) {
         let next =
             self.promoter.as_ref().map_or(self.watch.due(), |promoter| promoter.due().min(self.watch.due()));
-        // Interrupts by others than signals are asked for, so not too long.
-        let time = next.saturating_duration_since(Instant::now()).min(Duration::from_millis(100));
-        let time = Nanos::from(time).get();
+        let begun = Instant::now();
+        let nap = next.saturating_duration_since(begun).min(NAP);
+        let time = Nanos::from(nap).get();
         let second = 1_000_000_000;
         let time = Timespec { tv_sec: (time / second).cast_signed(), tv_nsec: (time % second).cast_signed() };
         let end = PollFd::new(&self.pidfd, PollFlags::IN);
@@ -224,26 +251,26 @@ impl Following<'_> {
                 .flatten()
                 .collect();
         let _ = poll(&mut wanted, Some(&time));
+        self.stopped |= begun.elapsed() > nap + LATE;
     }
 
-    /// What the terminal sends, it sends to all of us; but that it went away, to the leader of its session alone. What
-    /// continued us may have continued the program, too. And what we did ourselves, such as writing too large a file, is ours.
+    /// What was sent to all of our group has reached the program, unless it has left that. What continued us may have continued the
+    /// program, too. And what we did ourselves, such as writing too large a file, is ours.
     fn pass_signals(&mut self) {
-        use rustix::process::{Signal, getpid, getsid};
+        use rustix::process::{Signal, getpid};
         const CHLD: i32 = Signal::CHILD.as_raw();
         const CONT: i32 = Signal::CONT.as_raw();
         let keeper = self.keeper.take();
-        let us = getpid();
-        let leads = getsid(None).is_ok_and(|session| session == us);
         let arrived = std::iter::from_fn(|| self.control.signals?.next());
-        for Arrived { signal, from_terminal, sender } in arrived {
+        let arrived: Vec<_> = arrived.filter(|arrived| arrived.signal != CHLD).collect();
+        let Some(witness) = self.witness.as_mut().filter(|_| !arrived.is_empty()) else { return };
+        let grouped = witness.saw(&arrived.iter().map(|arrived| arrived.signal).collect::<Vec<_>>());
+        for (Arrived { signal, sender }, grouped) in arrived.into_iter().zip(grouped) {
             let told = match signal {
-                CHLD => true,
                 // The program went on then, and who has stopped it again since shall have it so.
                 CONT if keeper == Some(sender) => true,
                 CONT if keeper.is_some() => !self.is_stopped(),
-                _ if sender.0 == us.as_raw_nonzero().get() => true,
-                signal => from_terminal && !(leads && [Signal::HUP.as_raw(), CONT].contains(&signal)),
+                _ => grouped || sender.0 == getpid().as_raw_nonzero().get(),
             };
             if !told {
                 self.child.signal(signal);

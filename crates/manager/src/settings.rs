@@ -237,6 +237,25 @@ pub fn is_pending(root: &Root) -> bool {
     root.join(JOURNAL).exists()
 }
 
+/// A pool that another run of ours has raised, and sets as it was when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lent {
+    /// Its process.
+    pub pid: Pid,
+    /// How many pages the pool had.
+    pub before: u64,
+    /// How many it was raised to.
+    pub raised: u64,
+}
+
+/// Whether the pool of `size` is so. Takes no right.
+pub fn lent(root: &Root, size: Bytes) -> Option<Lent> {
+    let journal = load(&root.join(JOURNAL)).ok().flatten()?;
+    let others = journal.pid.0.unsigned_abs() != std::process::id();
+    let setting = journal.settings.iter().find(|setting| others && setting.name == pool_setting(size))?;
+    Some(Lent { pid: journal.pid, before: setting.before.parse().ok()?, raised: setting.ours.parse().ok()? })
+}
+
 /// Puts back what a run that was killed left changed; `None` when there is nothing.
 ///
 /// # Errors

@@ -198,6 +198,7 @@ mod tests {
         Run {
             ending: Ending::Exited(0),
             wall_seconds: 0.25,
+            stopped: false,
             user_seconds: 0.2,
             system_seconds: 0.0,
             page_faults: 9,

@@ -38,6 +38,7 @@ mod tests {
         let run = |ending, hugetlb_peak_bytes| Run {
             ending,
             wall_seconds: 1.0,
+            stopped: false,
             user_seconds: 1.0,
             system_seconds: 0.0,
             page_faults: 1,

@@ -5,13 +5,15 @@
 //! of larger inputs.
 
 mod chance;
+mod whose;
 
 use hugepilot_record::compare::{CompareReport, Confirmation, ModeReport, Ratio};
 use hugepilot_record::run::Mode;
 use hugepilot_units::Bytes;
 
 pub use chance::confirming_rounds;
-use chance::{MIN_GAIN, MIN_ROUNDS};
+use chance::{MIN_GAIN, MIN_ROUNDS, is_faster, is_slower, looks_faster};
+use whose::Gain;
 
 /// From this share of TLB misses on huge pages may help, and from the other they should.
 const MISSES: (f64, f64) = (0.05, 0.10);
@@ -26,13 +28,11 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
     }
     let best = best(&report.modes, base);
     let (pays, mut text) = match (&report.confirmation, best) {
-        (Some(found), Some((mode, looked))) => confirmed(report, found, mode, looked),
-        _ => measured(report, base, best),
+        (Some(found), Some((mode, looked))) => confirmed(report, found, looked, Gain::of(report, mode)),
+        _ => measured(report, best),
     };
-    if let Some(alone) = best.and_then(|(mode, ratio)| allocator_alone(&report.modes, mode, ratio)) {
-        text.push_str(&alone);
-    } else if let Some(control) = best.and_then(|(mode, _)| mode.mode.without_huge_pages()).filter(|_| pays) {
-        text.push_str(&format!(" How much of that is its allocator's is not known without {control}."));
+    if let Some((mode, _)) = best {
+        text.push_str(&Gain::of(report, mode).shares(report, pays));
     }
     text.push_str(&broken(&report.modes, base));
     text.push_str(&rule_of_thumb(report, base));
@@ -42,11 +42,16 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
     (pays, text)
 }
 
-/// The mode to be confirmed by further rounds: the best of several, where it looks as if it paid.
-pub fn to_confirm(report: &CompareReport) -> Option<Mode> {
-    let base = report.base().filter(|base| base.failed_runs < base.runs)?;
-    let (mode, ratio) = best(&report.modes, base)?;
-    (has_rivals(report) && ratio.median >= MIN_GAIN).then_some(mode.mode)
+/// The modes of the further rounds: where the best of several looks as if it paid, `base`, it, and the same allocator without huge
+/// pages if that was run; none else.
+pub fn to_confirm(report: &CompareReport) -> Vec<Mode> {
+    let Some(base) = report.base().filter(|base| base.failed_runs < base.runs) else { return Vec::new() };
+    let Some((mode, ratio)) = best(&report.modes, base) else { return Vec::new() };
+    if !has_rivals(report) || ratio.median < MIN_GAIN {
+        return Vec::new();
+    }
+    let plain = Gain::of(report, mode).plain().map(|plain| plain.mode);
+    [Mode::Base, mode.mode].into_iter().chain(plain).collect()
 }
 
 /// Whether the best was chosen among several.
@@ -55,46 +60,30 @@ fn has_rivals(report: &CompareReport) -> bool {
 }
 
 /// What its further rounds say of the mode that looked best.
-fn confirmed(
-    report: &CompareReport,
-    found: &Confirmation,
-    best: &ModeReport,
-    looked: Ratio,
-) -> (bool, String) {
+fn confirmed(report: &CompareReport, found: &Confirmation, looked: Ratio, gain: Gain) -> (bool, String) {
     let (name, pays) = (found.mode, chance::is_confirmed(found));
-    let again = found.speedup_over_base.map_or_else(
-        || "failed".to_owned(),
-        |ratio| format!("was {} over {}", range(ratio), rounds(found.rounds)),
-    );
-    let fails = match found.failed_rounds {
-        0 => String::new(),
-        some => format!(", and the program failed with it in {some} more"),
+    let again =
+        found.speedup_over_base.map_or_else(|| "failed".to_owned(), |ratio| format!("was {}", range(ratio)));
+    let but = match (found.failed_rounds, found.took_effect) {
+        (0, Some(true)) => String::new(),
+        (0, _) => format!(", and took no effect that could be seen: {}", found.reason),
+        (some, _) => format!(", and the program failed with it in {some} more"),
     };
-    let faster = format!("faster in {} of them{fails}", found.faster_rounds);
     if !pays {
         let more = if report.interrupted { " before it was interrupted" } else { "" };
         return (
             false,
             format!(
-                "Nothing pays for sure: {name} looked best with {:.2}x, but run again{more} it {again}, {faster}.",
+                "Nothing pays for sure: {name} looked best with {:.2}x, but run again{more} it {again}{but}.",
                 looked.median
             ),
         );
     }
-    let what = what_pays(&report.modes, best, looked);
-    (true, format!("{what}: {name}, the best, was run again to be sure, and {again}, {faster}."))
+    let what = gain.what_pays();
+    (true, format!("{what}: {name}, the best, was run again to be sure, and {again}."))
 }
 
-/// Faster in every round, and by enough.
-fn is_faster(ratio: Ratio) -> bool {
-    ratio.low > 1.0 && ratio.median >= MIN_GAIN
-}
-
-fn is_slower(ratio: Ratio) -> bool {
-    ratio.high < 1.0 && ratio.median <= 1.0 / MIN_GAIN
-}
-
-/// The fastest mode that had huge pages, those first that are faster in every round; of two alike the first.
+/// The fastest mode that had huge pages, those first that are faster for sure; of two alike the first.
 fn best<'a>(modes: &'a [ModeReport], base: &ModeReport) -> Option<(&'a ModeReport, Ratio)> {
     let had = modes.iter().filter(|mode| {
         !matches!(mode.mode, Mode::Base | Mode::OursBase)
@@ -103,7 +92,7 @@ fn best<'a>(modes: &'a [ModeReport], base: &ModeReport) -> Option<(&'a ModeRepor
             && !breaks(mode, base)
     });
     let ratios = had.filter_map(|mode| Some((mode, mode.speedup_over_base?)));
-    let rank = |(_, ratio): (&ModeReport, Ratio)| (is_faster(ratio), ratio.median);
+    let rank = |(_, ratio): (&ModeReport, Ratio)| (looks_faster(ratio), ratio.median);
     ratios.reduce(|best, next| if rank(next) > rank(best) { next } else { best })
 }
 
@@ -124,14 +113,14 @@ fn huge(mode: &ModeReport) -> Bytes {
 }
 
 /// What is to be said without further rounds.
-fn measured(report: &CompareReport, base: &ModeReport, best: Option<(&ModeReport, Ratio)>) -> (bool, String) {
+fn measured(report: &CompareReport, best: Option<(&ModeReport, Ratio)>) -> (bool, String) {
     let Some((mode, ratio)) = best else {
         let why =
             "No mode gave it huge pages, so nothing can be said of what they gain; see why in the table.";
         return (false, why.to_owned());
     };
     let name = mode.mode;
-    let range = format!("{} over {}", range(ratio), rounds(base.runs));
+    let range = range(ratio);
     if has_rivals(report) && ratio.median >= MIN_GAIN {
         return (
             false,
@@ -140,18 +129,19 @@ fn measured(report: &CompareReport, base: &ModeReport, best: Option<(&ModeReport
             ),
         );
     }
-    let counted = base.runs.saturating_sub(base.failed_runs + mode.failed_runs);
-    if is_faster(ratio) && counted < MIN_ROUNDS {
-        return (false, format!("With {name} it is {range}, but that is too little to say that it pays."));
-    }
     if is_faster(ratio) {
-        return (true, format!("{}: with {name} it is {range}.", what_pays(&report.modes, mode, ratio)));
+        return (true, format!("{}: with {name} it is {range}.", Gain::of(report, mode).what_pays()));
+    }
+    if looks_faster(ratio) {
+        return (false, format!("With {name} it is {range}, but that is too little to say that it pays."));
     }
     (false, no_gain(report, name, ratio, &range))
 }
 
 fn range(ratio: Ratio) -> String {
-    format!("{:.2}x as fast as base, {:.2} to {:.2}", ratio.median, ratio.low, ratio.high)
+    let Ratio { low, median, high, .. } = ratio;
+    let (faster, all) = (ratio.faster_rounds, rounds(ratio.rounds));
+    format!("{median:.2}x as fast as base, {low:.2} to {high:.2}, faster in {faster} of {all}")
 }
 
 fn no_gain(report: &CompareReport, name: Mode, ratio: Ratio, range: &str) -> String {
@@ -164,41 +154,6 @@ fn no_gain(report: &CompareReport, name: Mode, ratio: Ratio, range: &str) -> Str
         return format!("Nothing pays: the differences are within the noise; the best is {name}, {range}.");
     }
     format!("Nothing pays: the best is {name}, {range}.")
-}
-
-/// What of the best mode's gain is its allocator's, where that was run without huge pages, too.
-fn allocator_alone(modes: &[ModeReport], best: &ModeReport, ratio: Ratio) -> Option<String> {
-    let (plain, pages) = without_huge_pages(modes, best, ratio)?;
-    let alone = plain.speedup_over_base?.median;
-    let had = match huge(plain) {
-        Bytes::ZERO => "with none".to_owned(),
-        some => format!("with {some}"),
-    };
-    Some(format!(
-        " Of that, {} ({had} on huge pages) gives {alone:.2}x, so that the pages give {pages:.2}x.",
-        plain.mode
-    ))
-}
-
-/// The same allocator without huge pages, where it was run, and the factor that they make.
-fn without_huge_pages<'a>(
-    modes: &'a [ModeReport],
-    best: &ModeReport,
-    ratio: Ratio,
-) -> Option<(&'a ModeReport, f64)> {
-    let control = best.mode.without_huge_pages()?;
-    let plain = modes.iter().find(|mode| mode.mode == control && mode.took_effect == Some(true))?;
-    Some((plain, ratio.median / plain.speedup_over_base?.median))
-}
-
-/// Huge pages, where there is no other allocator, or what was gained is more than what it gains without them.
-fn what_pays(modes: &[ModeReport], best: &ModeReport, ratio: Ratio) -> &'static str {
-    let pages = without_huge_pages(modes, best, ratio).map(|(_, pages)| pages);
-    match pages {
-        Some(pages) if pages >= MIN_GAIN => "Huge pages pay",
-        None if best.mode.without_huge_pages().is_none() => "Huge pages pay",
-        _ => "It pays",
-    }
 }
 
 fn rule_of_thumb(report: &CompareReport, base: &ModeReport) -> String {

@@ -30,8 +30,18 @@ impl Value {
             return None;
         }
         let mut value = Self { bytes: [0; LONGEST], len: 0 };
-        let found = if has_environment() { value.copy(name) } else { value.read(name) };
+        let found =
+            if has_environment() { value.copy(name) } else { value.read(c"/proc/self/environ", name) };
         found.then_some(value)
+    }
+
+    /// The same of the process that started this one, as it was when that one was started.
+    fn of_parent(name: &str) -> Option<Self> {
+        let [mut path, mut value] = [Self { bytes: [0; LONGEST], len: 0 }; 2];
+        // SAFETY: takes nothing, and cannot fail.
+        let _ = write!(path, "/proc/{}/environ\0", unsafe { libc::getppid() });
+        let path = CStr::from_bytes_with_nul(&path.bytes[..path.len]).ok()?;
+        value.read(path, name).then_some(value)
     }
 
     /// As text, trimmed; what is no UTF-8 is empty.
@@ -63,10 +73,10 @@ impl Value {
         false
     }
 
-    /// From `/proc`, as the environment was when the program was started.
-    fn read(&mut self, name: &str) -> bool {
-        // SAFETY: opens a file of ours to read.
-        let file = unsafe { libc::open(c"/proc/self/environ".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    /// From a file of `/proc`: the environment as it was when the program was started.
+    fn read(&mut self, path: &CStr, name: &str) -> bool {
+        // SAFETY: opens a file to read; the path is a C string.
+        let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         if file < 0 {
             return false;
         }
@@ -109,7 +119,7 @@ fn value_in<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 
-/// What `HUGEPILOT_PAGES` asks for. Told once where it cannot be read.
+/// What `HUGEPILOT_PAGES` asks for. Where it makes no sense, that is told, once for a process and those that it starts.
 pub(crate) fn options() -> Options {
     static ASKED: AtomicBool = AtomicBool::new(false);
     let name = Label::new("hugepilot").ok();
@@ -125,10 +135,18 @@ pub(crate) fn options() -> Options {
     match value.text().parse() {
         Ok(chain) => with(chain),
         Err(error) => {
-            tell(format_args!("HUGEPILOT_PAGES: {error}; {} is used", Chain::THP_OR_BASE));
+            if !parent_has_told(&value) {
+                tell(format_args!("HUGEPILOT_PAGES: {error}; {} is used", Chain::THP_OR_BASE));
+            }
             with(Chain::THP_OR_BASE)
         }
     }
+}
+
+/// Whether the library was in the process that started this one, with the same to read.
+fn parent_has_told(value: &Value) -> bool {
+    let preload = Value::of_parent("LD_PRELOAD").is_some_and(|own| own.text().contains("hugepilot_preload"));
+    preload && Value::of_parent("HUGEPILOT_PAGES").is_some_and(|own| own.text() == value.text())
 }
 
 /// Writes a line to stderr.

@@ -5,9 +5,13 @@
 //! ```
 //!
 //! `HUGEPILOT_PAGES` names the backings to try, in order (`thp,base` where it is not set). `HUGEPILOT_STATS=1` writes a line
-//! of JSON about the heap to stderr when the program exits, any other value to the file of that name, at its end; take a file
-//! for programs that close stderr before they end, as `ls` does. A value that cannot be read is told on stderr, and what is
-//! the default is done.
+//! of JSON about the heap to stderr when the program exits, any other value to the file of that name, at its end; where it is not
+//! set, or `0`, nothing is written. Take a file for programs that close stderr before they end, as `ls` does, and for those that
+//! may have something else open as descriptor 2 by then, as some servers do. Each process of a tree writes a line of its own.
+//! A value that cannot be read is told on stderr, by the first process of a tree, and what is the default is done.
+//!
+//! A child that a signal handler forks may not allocate before it execs: POSIX allows it nothing of the kind, and the handler may
+//! have interrupted `malloc`.
 //!
 //! Everything behaves as the C library documents it for its own: alignment 16, `errno`, `realloc(p, 0)`, sizes without
 //! bytes. C++'s operators come through `malloc`.

@@ -6,13 +6,27 @@ use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Mode, Run};
-use crate::tune::{Prediction, Spread};
+use crate::tune::Spread;
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "hugepilot.compare/1";
 
-/// A ratio of two runs of one round, over all rounds.
-pub type Ratio = Prediction;
+/// How many times as fast one run of a round was as another, over all rounds in which both ended with success.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The least.
+    pub low: f64,
+    /// The middle one.
+    pub median: f64,
+    /// The largest.
+    pub high: f64,
+    /// How many rounds.
+    #[serde(default)]
+    pub rounds: u32,
+    /// Of them, those in which it was faster.
+    #[serde(default)]
+    pub faster_rounds: u32,
+}
 
 /// What one mode gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +70,10 @@ pub struct ModeReport {
     pub stall_ratio: Option<f64>,
     /// How many times as fast as `base` in the same round: over 1 is faster.
     pub speedup_over_base: Option<Ratio>,
+    /// How many times as fast as the same allocator without huge pages ([`Mode::without_huge_pages`]), in the same round; `None`
+    /// where it has no other allocator, or that was not run.
+    #[serde(default)]
+    pub speedup_of_pages: Option<Ratio>,
 }
 
 impl ModeReport {
@@ -81,6 +99,7 @@ impl ModeReport {
             page_walks: None,
             stall_ratio: None,
             speedup_over_base: None,
+            speedup_of_pages: None,
         }
     }
     /// Takes in what its runs took.
@@ -88,9 +107,8 @@ impl ModeReport {
         let spread =
             |of: &dyn Fn(&Run) -> f64| Spread::of(&runs.iter().map(|run| of(run)).collect::<Vec<_>>());
         let most = |of: &dyn Fn(&Run) -> Bytes| runs.iter().map(|run| of(run)).max();
-        self.runs = u32::try_from(runs.len()).unwrap_or(u32::MAX);
-        let failed = runs.iter().filter(|run| !run.ending.is_success()).count();
-        self.failed_runs = u32::try_from(failed).unwrap_or(u32::MAX);
+        self.runs = count(runs.len());
+        self.failed_runs = count(runs.iter().filter(|run| !run.ending.is_success()).count());
         self.wall_seconds = spread(&|run| run.wall_seconds);
         self.user_seconds = spread(&|run| run.user_seconds);
         self.system_seconds = spread(&|run| run.system_seconds);
@@ -134,48 +152,80 @@ fn median(numbers: impl Iterator<Item = u64>) -> Option<u64> {
 /// How many times as fast `ours` is as `base`, round by round. A run that did not end with success has no speed: its round
 /// does not count. `None` where no round does, or one took no time.
 pub fn speedup(base: &[Run], ours: &[Run]) -> Option<Ratio> {
-    Spread::of(&ratios(base, ours)).map(|spread| Ratio {
-        low: spread.min,
-        median: spread.median,
-        high: spread.max,
+    let succeeded = |pair: &(&Run, &Run)| pair.0.ending.is_success() && pair.1.ending.is_success();
+    let rounds = base.iter().zip(ours).filter(succeeded);
+    let ratios: Vec<f64> = rounds.map(|(base, ours)| base.wall_seconds / ours.wall_seconds).collect();
+    let Spread { median, min, max } = Spread::of(&ratios)?;
+    Some(Ratio {
+        low: min,
+        median,
+        high: max,
+        rounds: count(ratios.len()),
+        faster_rounds: count(ratios.iter().filter(|&&ratio| ratio > 1.0).count()),
     })
 }
 
-fn ratios(base: &[Run], ours: &[Run]) -> Vec<f64> {
-    let succeeded = |pair: &(&Run, &Run)| pair.0.ending.is_success() && pair.1.ending.is_success();
-    let rounds = base.iter().zip(ours).filter(succeeded);
-    rounds.map(|(base, ours)| base.wall_seconds / ours.wall_seconds).collect()
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Further rounds, of `base` and the mode alone that looked best in the first ones: which says nothing of these.
+/// Further rounds of the mode alone that looked best in the first ones, which say nothing of these; of `base`, and of the same
+/// allocator without huge pages where that was run at first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Confirmation {
     /// Which.
     pub mode: Mode,
-    /// Rounds in which both runs ended with success.
-    pub rounds: u32,
-    /// Of them, those in which it was faster than `base`.
-    pub faster_rounds: u32,
-    /// Rounds besides, in which the program failed with it, and not with `base`.
+    /// As in [`ModeReport`], of these rounds.
+    #[serde(default)]
+    pub took_effect: Option<bool>,
+    /// What was seen, or why not.
+    #[serde(default)]
+    pub reason: String,
+    /// Rounds that do not count, because the program failed with it, and not with `base`.
     #[serde(default)]
     pub failed_rounds: u32,
     /// How many times as fast as `base` in the same round.
     pub speedup_over_base: Option<Ratio>,
+    /// The same allocator without huge pages.
+    #[serde(default)]
+    pub plain: Option<Plain>,
+}
+
+/// An allocator without huge pages, beside itself with them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plain {
+    /// Which mode.
+    pub mode: Mode,
+    /// How many times as fast as `base` in the same round.
+    pub speedup_over_base: Ratio,
+    /// How many times as fast as it the mode with huge pages was, in the same round.
+    pub speedup_of_pages: Ratio,
 }
 
 impl Confirmation {
-    /// Of runs in turns.
-    pub fn of(mode: Mode, base: &[Run], ours: &[Run]) -> Self {
-        let ratios = ratios(base, ours);
+    /// Of runs of `base` and of `ours` in turns, with what `mode` says of the latter.
+    pub fn of(mode: &ModeReport, plain: Option<&ModeReport>, base: &[Run], ours: &[Run]) -> Self {
         let fails = |pair: &(&Run, &Run)| pair.0.ending.is_success() && !pair.1.ending.is_success();
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
-            mode,
-            rounds: count(ratios.len()),
-            faster_rounds: count(ratios.iter().filter(|&&ratio| ratio > 1.0).count()),
+            mode: mode.mode,
+            took_effect: mode.took_effect,
+            reason: mode.reason.clone(),
             failed_rounds: count(base.iter().zip(ours).filter(fails).count()),
             speedup_over_base: speedup(base, ours),
+            plain: plain.and_then(|plain| Plain::of(mode, plain)),
         }
+    }
+}
+
+impl Plain {
+    /// Where both were run, and `plain` was what it should be.
+    pub fn of(mode: &ModeReport, plain: &ModeReport) -> Option<Self> {
+        let served = plain.took_effect == Some(true) && mode.mode.without_huge_pages() == Some(plain.mode);
+        Some(Self {
+            mode: plain.mode,
+            speedup_over_base: plain.speedup_over_base.filter(|_| served)?,
+            speedup_of_pages: mode.speedup_of_pages?,
+        })
     }
 }
 
@@ -235,7 +285,15 @@ mod tests {
 
     fn run(wall_seconds: f64, page_faults: u64, ending: Ending) -> Run {
         let peak = Peak { rss_peak_bytes: Bytes::mib(page_faults), ..Peak::default() };
-        Run { ending, wall_seconds, user_seconds: wall_seconds, system_seconds: 0.0, page_faults, peak }
+        Run {
+            ending,
+            wall_seconds,
+            stopped: false,
+            user_seconds: wall_seconds,
+            system_seconds: 0.0,
+            page_faults,
+            peak,
+        }
     }
 
     #[test]
@@ -260,17 +318,19 @@ mod tests {
         let all =
             |seconds: &[f64]| seconds.iter().map(|&wall| run(wall, 1, Ending::Exited(0))).collect::<Vec<_>>();
         let mut ours = all(&[1.0, 2.0, 4.0]);
-        let twice = Some(Ratio { low: 2.0, median: 2.0, high: 2.0 });
-        assert_eq!(speedup(&all(&[2.0, 4.0, 8.0]), &ours), twice);
+        let twice = |rounds| Ratio { low: 2.0, median: 2.0, high: 2.0, rounds, faster_rounds: rounds };
+        assert_eq!(speedup(&all(&[2.0, 4.0, 8.0]), &ours), Some(twice(3)));
         ours[1] = run(0.1, 1, Ending::Exited(1));
-        assert_eq!(speedup(&all(&[2.0, 4.0, 8.0]), &ours), twice, "who fails soon is not fast");
+        let without = speedup(&all(&[2.0, 4.0, 8.0]), &ours);
+        assert_eq!(without, Some(twice(2)), "who fails soon is not fast");
         assert_eq!(speedup(&ours[1..2], &ours[..1]), None);
         assert_eq!(speedup(&all(&[1.0]), &[]), None);
         assert_eq!(speedup(&all(&[1.0]), &all(&[0.0])), None, "no time is no ratio");
-        let found = Confirmation::of(Mode::Thp, &all(&[2.0, 4.0, 3.0]), &ours);
-        let rounds = (found.rounds, found.faster_rounds, found.failed_rounds);
-        assert_eq!(rounds, (2, 1, 1), "the failed one is no round");
-        assert_eq!(found.speedup_over_base, Some(Ratio { low: 0.75, median: 1.375, high: 2.0 }));
+        let thp = ModeReport::not_here(Mode::Thp, String::new(), None);
+        let found = Confirmation::of(&thp, None, &all(&[2.0, 4.0, 3.0]), &ours);
+        assert_eq!(found.failed_rounds, 1);
+        let ratio = Ratio { low: 0.75, median: 1.375, high: 2.0, rounds: 2, faster_rounds: 1 };
+        assert_eq!(found.speedup_over_base, Some(ratio), "the failed one is no round");
     }
 
     #[test]

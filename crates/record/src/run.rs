@@ -252,6 +252,9 @@ pub struct Run {
     pub ending: Ending,
     /// From its first instruction to its end.
     pub wall_seconds: f64,
+    /// Whether it, or hugepilot, was stopped for a while, as by Ctrl-Z: then the wall time is not its own.
+    #[serde(default)]
+    pub stopped: bool,
     /// CPU time in user mode, with what it started and waited for.
     pub user_seconds: f64,
     /// CPU time in the kernel, likewise.

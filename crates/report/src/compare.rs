@@ -108,7 +108,7 @@ mod tests {
             stall_ratio: Some(0.5),
             ..ModeReport::not_here(mode, "what was seen".to_owned(), None)
         };
-        let ratio = Some(Ratio { low: 1.5, median: 2.0, high: 2.5 });
+        let ratio = Some(Ratio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 });
         let thp = ModeReport { speedup_over_base: ratio, ..mode(Mode::GlibcThp, 0.5, 642, Bytes::mib(256)) };
         let fix = Some("sudo hugepilot pool set --size 2MiB --count N".to_owned());
         CompareReport {

@@ -77,6 +77,7 @@ mod tests {
             run: Run {
                 ending: if well { Ending::Exited(0) } else { Ending::Killed(15) },
                 wall_seconds: 1.25,
+                stopped: false,
                 user_seconds: 1.0,
                 system_seconds: 0.125,
                 page_faults: 1234,

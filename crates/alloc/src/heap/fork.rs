@@ -13,7 +13,9 @@
 //!   written before it. So they are whole at any moment.
 //!
 //! # Safety
-//! This runs in a child before any code of the program does, and the thread that forked was not in a heap.
+//! This runs in a child before any code of the program does. The thread that forked was not in a heap, unless a signal handler
+//! forked that had interrupted it there: what this does is sound then, too, but what that thread has is torn. POSIX lets such a
+//! child make async-signal-safe calls alone, so it may not touch the heap.
 #![allow(unsafe_code)]
 
 use std::ptr;

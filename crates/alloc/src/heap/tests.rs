@@ -33,6 +33,9 @@ fn layout(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).unwrap()
 }
 
+/// How many places of an object are marked; Miri takes its time.
+const PLACES: usize = if cfg!(miri) { 6 } else { 64 };
+
 /// An object that knows what is in it.
 #[derive(Debug)]
 struct Object {
@@ -62,7 +65,7 @@ impl Object {
 
     /// Where it is marked: all of what is small, and some of what is large, its ends among it.
     fn places(&self) -> impl Iterator<Item = usize> + use<> {
-        let (len, step) = (self.layout.size(), self.layout.size() / 64 + 1);
+        let (len, step) = (self.layout.size(), self.layout.size() / PLACES + 1);
         (0..len).step_by(step).chain(len.checked_sub(1))
     }
     fn read(&self, place: usize) -> u8 {

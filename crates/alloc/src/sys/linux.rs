@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use hugepilot_record::{Errno, PageRun};
 use hugepilot_units::{AddrRange, Bytes, PageSizes};
 
-use super::{Advice, Linux, Pages, Setting, Sys, pagemap};
+use super::{Advice, Linux, Pages, Setting, Sys, grow, pagemap};
 use crate::{Label, Numa};
 
 /// The error number of the call that just failed.
@@ -73,16 +73,8 @@ unsafe impl Sys for Linux {
         new: usize,
         align: usize,
     ) -> Result<NonNull<u8>, Errno> {
-        // SAFETY: by contract these bytes are ours alone and nothing refers to them.
-        let in_place = mapped(unsafe { libc::mremap(start.as_ptr().cast(), old, new, 0) });
-        if in_place.is_ok() {
-            return in_place;
-        }
-        let place = map_trimmed(new, align, libc::PROT_NONE, libc::MAP_NORESERVE)?;
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: as above; what is at the place is ours, and nothing refers to it. Where this fails half-way the place may be
-        // ours still, or already somebody else's: then its addresses are lost, and not unmapped.
-        mapped(unsafe { libc::mremap(start.as_ptr().cast(), old, new, flags, place.as_ptr()) })
+        // SAFETY: the same contract.
+        unsafe { grow::grow(start, old, new, align) }
     }
 
     unsafe fn shrink(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<(), Errno> {
@@ -164,7 +156,7 @@ fn is_aligned(start: NonNull<u8>, align: usize) -> bool {
     start.as_ptr().addr().is_multiple_of(align)
 }
 
-fn mapped(start: *mut c_void) -> Result<NonNull<u8>, Errno> {
+pub(super) fn mapped(start: *mut c_void) -> Result<NonNull<u8>, Errno> {
     let start = NonNull::new(start).filter(|start| start.as_ptr() != libc::MAP_FAILED);
     start.map(NonNull::cast).ok_or_else(last_errno)
 }
@@ -176,7 +168,12 @@ fn map_somewhere(len: usize, rights: c_int, flags: c_int) -> Result<NonNull<u8>,
 }
 
 /// Maps `align` more, and gives back what is too much at both ends.
-fn map_trimmed(len: usize, align: usize, rights: c_int, flags: c_int) -> Result<NonNull<u8>, Errno> {
+pub(super) fn map_trimmed(
+    len: usize,
+    align: usize,
+    rights: c_int,
+    flags: c_int,
+) -> Result<NonNull<u8>, Errno> {
     let whole_len = len.checked_add(align).ok_or(Errno::ENOMEM)?;
     let whole = map_somewhere(whole_len, rights, flags)?;
     let head = whole.as_ptr().align_offset(align);
@@ -227,7 +224,7 @@ fn unmap(start: NonNull<u8>, len: usize) -> Result<(), Errno> {
 
 /// Unmaps, or where the limit on mappings forbids that (ENOMEM: our mapping has become one with its neighbours, and a hole
 /// would part them), at least gives the memory back; the addresses are lost then.
-fn unmap_all(start: NonNull<u8>, len: usize) {
+pub(super) fn unmap_all(start: NonNull<u8>, len: usize) {
     if unmap(start, len).is_err() {
         // SAFETY: as in `unmap`: nothing refers to the bytes, so they may become zeros.
         unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) };
@@ -256,7 +253,7 @@ impl Drop for Descriptor {
 }
 
 /// The text of a small file, which comes in one read.
-fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
+pub(super) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
     let file = Descriptor::open(path).ok()?;
     // SAFETY: the kernel writes at most the length of the buffer.
     let len = unsafe { libc::read(file.raw(), buffer.as_mut_ptr().cast(), buffer.len()) };
@@ -269,32 +266,6 @@ mod tests {
     use super::*;
 
     const RIGHTS: c_int = libc::PROT_READ | libc::PROT_WRITE;
-
-    /// Moved or not, it is where it should be, with what was in it and zeros after it.
-    #[test]
-    fn a_mapping_grows_at_its_alignment() {
-        let (old, align) = (64 << 10, 32 << 20);
-        let mut start = Linux.map(old, align, Pages::Plain).unwrap();
-        // What comes after it is taken, so that it must move.
-        let after = start.as_ptr().wrapping_add(old).cast::<c_void>();
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: replaces nothing.
-        let _taken = unsafe { libc::mmap(after, old, libc::PROT_NONE, flags, -1, 0) };
-        let mut len = old;
-        for new in [old * 2, 5 << 20, 40 << 20] {
-            // SAFETY: mapped above, this long, and only looked at inside.
-            unsafe {
-                start.write(7);
-                start.add(len - 1).write(9);
-                start = Linux.grow(start, len, new, align).unwrap();
-                assert!(is_aligned(start, align) && start.read() == 7 && start.add(len - 1).read() == 9);
-                assert_eq!((start.add(len).read(), start.add(new - 1).read()), (0, 0));
-            }
-            len = new;
-        }
-        // SAFETY: mapped above, used by nobody.
-        unsafe { Linux.unmap(start, len, align) };
-    }
 
     /// Maps, looks, writes both ends and unmaps.
     fn try_out(len: usize, align: usize) {

@@ -2,10 +2,12 @@
 //! at compile time, so the seam costs nothing.
 //!
 //! # Safety
-//! The trait is unsafe to implement, because regions trust it for memory. Only `linux.rs` and, under Miri, `heap.rs` hold
-//! code that is unsafe in itself.
+//! The trait is unsafe to implement, because regions trust it for memory. Only `linux.rs`, `grow.rs` and, under Miri, `heap.rs`
+//! hold code that is unsafe in itself.
 #![allow(unsafe_code)]
 
+#[cfg(not(miri))]
+mod grow;
 #[cfg(miri)]
 mod heap;
 #[cfg(not(miri))]
@@ -113,7 +115,8 @@ pub unsafe trait Sys: Clone + Send + Sync {
     /// They are one mapping of `map` or `grow` with this length and alignment, and nothing refers to them any more.
     unsafe fn unmap(&self, start: NonNull<u8>, len: usize, align: usize);
 
-    /// Makes the `old` bytes at `start`, of [`Pages::Plain`], `new` bytes long, in place or at another multiple of `align`.
+    /// Makes the `old` bytes at `start`, of [`Pages::Plain`], `new` bytes long, in place or at another multiple of `align`. Moves
+    /// pages, and copies only where a limit on addresses forbids two places at once.
     ///
     /// # Safety
     /// As for `unmap`; after a success the old address is gone.

@@ -99,6 +99,27 @@ fn a_job_that_is_stopped_and_continued_as_a_whole_hears_of_it_once() {
     assert_eq!(script.tool.wait(LIMIT).status.code(), Some(9));
 }
 
+#[test]
+fn what_is_sent_to_the_whole_group_comes_once_and_what_is_sent_to_us_alone_does_too() {
+    requires!(need::live());
+    let heard = "echo x >>$D/heard";
+    let mut script = Script::start(&format!("trap '{heard}' USR1; trap '{heard}' TERM; {WAITS}"));
+    let path = script.path("heard");
+    let lines = || fs::read_to_string(&path).unwrap_or_default().lines().count();
+    for (round, signal) in (1..).zip([Signal::USR1, Signal::TERM, Signal::USR1, Signal::TERM]) {
+        for alone in [false, true] {
+            let us = script.us();
+            if alone { kill_process(us, signal) } else { kill_process_group(us, signal) }.unwrap();
+            let wanted = 2 * round - usize::from(!alone);
+            script.tool.until("it was heard", || lines() >= wanted);
+            std::thread::sleep(Duration::from_millis(150));
+            assert_eq!(lines(), wanted, "{signal:?}, to us alone: {alone}");
+        }
+    }
+    fs::write(script.path("go"), b"").unwrap();
+    assert_eq!(script.tool.wait(LIMIT).status.code(), Some(9));
+}
+
 /// Runs Python code that has our path in `T` and a folder in `D`.
 fn python(folder: &Path, code: &str) -> std::process::Output {
     let mut command = Command::new("python3");
@@ -195,4 +216,39 @@ fn compare_ends_by_the_signal_that_asked_for_it_and_reports_first() {
         let report: hugepilot_record::compare::CompareReport = done.json();
         assert!(report.interrupted && report.modes[0].runs > 0, "{report:?}");
     }
+}
+
+#[test]
+fn compare_that_is_interrupted_before_it_knows_anything_says_so_by_its_status() {
+    requires!(need::live());
+    let mut command = Command::new(HUGEPILOT);
+    command.args("compare --no-stalls --modes glibc-thp -- sleep 20".split(' '));
+    let tool = Running::start(command);
+    std::thread::sleep(Duration::from_secs(1));
+    tool.signal(Signal::INT);
+    let done = tool.wait(LIMIT);
+    assert_eq!(done.status.code(), Some(130), "{done:?}");
+    done.says(&["interrupted before there was anything to report"]);
+}
+
+#[test]
+fn a_run_of_compare_that_was_stopped_is_made_again() {
+    requires!(need::live());
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // The first run is not timed.
+    let script =
+        "echo x >>$D/runs; test $(wc -l <$D/runs) = 2 && { echo $$ >$D/pid; kill -STOP $$; }; sleep 0.05";
+    let mut command = Command::new(HUGEPILOT);
+    command.args("compare --json --no-stalls --modes glibc-thp --runs 1 -- sh -c".split(' '));
+    command.arg(script).env("D", folder.path());
+    let mut tool = Running::start(command);
+    let pid = || Pid::from_raw(fs::read_to_string(path("pid")).ok()?.trim().parse().ok()?);
+    tool.until("it is stopped", || pid().is_some_and(|pid| state(pid) == Some('T')));
+    std::thread::sleep(Duration::from_millis(1500));
+    kill_process(pid().unwrap(), Signal::CONT).unwrap();
+    let report: hugepilot_record::compare::CompareReport = tool.wait(LIMIT).json();
+    assert!(report.modes[0].wall_seconds.unwrap().max < 1.5, "{report:?}");
+    assert!(report.warnings.iter().any(|told| told.contains("a run of base was stopped")), "{report:?}");
+    assert_eq!(fs::read_to_string(path("runs")).unwrap().lines().count(), 4, "one of base more");
 }

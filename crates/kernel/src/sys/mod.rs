@@ -5,8 +5,6 @@
 //! this module: what comes out are owned descriptors, owned mappings, and copied bytes.
 
 pub(crate) mod anon;
-pub(crate) mod descriptor;
-pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod hugetlb;
 pub(crate) mod inherited;
@@ -18,6 +16,7 @@ pub(crate) mod remote;
 pub(crate) mod signals;
 pub(crate) mod start;
 pub(crate) mod stop;
+pub(crate) mod witness;
 
 use hugepilot_record::Errno;
 

@@ -11,10 +11,6 @@ use std::ptr;
 
 use hugepilot_record::Pid;
 
-/// Those that a terminal sends: to its foreground group, or to the leader of its session where it goes away.
-const TERMINAL: [i32; 7] =
-    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU, libc::SIGCONT];
-
 /// All signals that others send, and that end a process which does nothing about them; SIGPIPE, which Rust's start-up ignores,
 /// and SIGKILL are not among them.
 pub fn ending_signals() -> Vec<i32> {
@@ -57,8 +53,6 @@ pub struct Signals {
 pub struct Arrived {
     /// Its number.
     pub signal: i32,
-    /// Whether the terminal sent it, to all processes of its foreground group, and not a program, or a timer, to us alone.
-    pub from_terminal: bool,
     /// Who sent it; 0 for the kernel.
     pub sender: Pid,
 }
@@ -95,9 +89,8 @@ impl Signals {
         let length = rustix::io::retry_on_intr(|| rustix::io::read(&self.descriptor, &mut info)).ok()?;
         let word = |at: usize| info.get(at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);
         // signalfd_siginfo begins with ssi_signo, ssi_errno, ssi_code, ssi_pid.
-        let (signal, code, sender) = (word(0)?, word(8)?, Pid(word(12)?));
-        let from_terminal = code == libc::SI_KERNEL && TERMINAL.contains(&signal);
-        (length == info.len()).then_some(Arrived { signal, from_terminal, sender })
+        let (signal, sender) = (word(0)?, Pid(word(12)?));
+        (length == info.len()).then_some(Arrived { signal, sender })
     }
 
     /// The mask from before, for a program that we start.
@@ -143,7 +136,7 @@ mod tests {
         // SAFETY: to this thread, which has it blocked.
         unsafe { libc::raise(libc::SIGUSR2) };
         let sender = Pid(std::process::id().cast_signed());
-        assert_eq!(signals.next(), Some(Arrived { signal: libc::SIGUSR2, from_terminal: false, sender }));
+        assert_eq!(signals.next(), Some(Arrived { signal: libc::SIGUSR2, sender }));
         assert_eq!(signals.next(), None);
     }
 }

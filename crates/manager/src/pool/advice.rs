@@ -6,6 +6,7 @@ use hugepilot_record::pool::{Permanent, PoolChange, PoolPages, PoolReport};
 use hugepilot_units::Bytes;
 
 use super::PoolRequest;
+use crate::settings::Lent;
 
 const EINTR: Errno = Errno(4);
 
@@ -51,6 +52,16 @@ pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: &[String]) -> Refusa
         );
     }
     refusal.fixed_by(format!("one of --size {}", sizes.join(", ")))
+}
+
+/// What would be set now would be undone when that run ends, if it happened to be the count that the run had set.
+pub(super) fn is_lent(request: &PoolRequest, lent: Lent) -> Refusal {
+    let Lent { pid, before, raised } = lent;
+    Refusal::because(format!(
+        "hugepilot (pid {pid}) has the pool of {} pages raised from {before} to {raised} for as long as a program runs",
+        request.size
+    ))
+    .fixed_by("wait until it has ended; if it was killed: sudo hugepilot doctor")
 }
 
 /// The command that sets the pool of `request` to `count`.

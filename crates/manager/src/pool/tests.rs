@@ -329,3 +329,25 @@ fn a_dry_run_tells_what_is_free_at_once_and_writes_nothing() {
     assert!(!fake.set(PoolRequest { dry_run: true, ..ask(M2, 6000) }).is_complete());
     assert_eq!(fake.written, []);
 }
+
+/// A run with this number has the pool raised from 7 to 300 pages.
+fn lend(fake: &Fake, pid: u32) {
+    let setting = r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "7", "ours": "300"}"#;
+    let journal = format!(r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#);
+    fake.file("run/hugepilot/settings.json", &journal);
+}
+
+#[test]
+fn a_pool_that_a_run_gives_back_at_its_end_is_not_set_meanwhile() {
+    let mut fake = Fake::new(1, &[M2], ROOMY);
+    lend(&fake, 1);
+    let request = ask(M2, 300);
+    let ManagerError::Refused(refusal) = set(&mut fake, &request, &|| false).unwrap_err() else {
+        panic!("another error")
+    };
+    assert!(refusal.why.contains("(pid 1) has the pool of 2MiB pages raised from 7 to 300"), "{refusal:?}");
+    assert_eq!(fake.counts_written(), [""; 0]);
+    lend(&fake, std::process::id());
+    fake.set(request);
+    assert_eq!(fake.counts_written(), ["300"], "a run may set its own");
+}

@@ -42,7 +42,7 @@ pub enum Event<'a> {
     WarmingUp(Mode),
     /// A timed run: the round, from 1, of how many.
     Running(Mode, u32, u32),
-    /// A timed run of the best mode, or of `base`, to confirm it: the round, from 1, of how many.
+    /// A timed run of the best mode, or of what it is held against, to confirm it: the round, from 1, of how many.
     Confirming(Mode, u32, u32),
     /// A mode that is not to be had here, and why.
     NotHere(&'a ModeReport),
@@ -86,9 +86,12 @@ pub fn compare(
     let control = Control { signals: None, interrupted: Some(interrupted), standard: files.standard() };
     let mut session = Session { root, command, options, control, report, say };
     session.warm_up(&mut contenders)?;
-    session.rounds(&mut contenders)?;
+    session.rounds(&mut contenders, options.runs, Event::Running)?;
+    if whole(&contenders) == 0 {
+        return Err(ManagerError::Interrupted);
+    }
     session.sum_up(&contenders);
-    session.confirm(&mut contenders)?;
+    session.confirm(&contenders)?;
     Ok(session.conclude())
 }
 
@@ -124,7 +127,7 @@ fn contender(
         let fix = setup.obstacles.pool_fix.clone();
         return Err(Refusal { why: why.clone(), fix }.into());
     }
-    Ok(Contender { setup, runs: Vec::new(), effects: Vec::new(), counts: Vec::new(), stall_ratio: None })
+    Ok(Contender::new(setup))
 }
 
 fn empty(command: &[OsString], options: &CompareOptions, root: &Root) -> Result<CompareReport, ManagerError> {
@@ -211,16 +214,22 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn rounds(&mut self, contenders: &mut [Contender]) -> Result<(), ManagerError> {
-        for round in 0..self.options.runs {
+    /// Rounds of these, until interrupted.
+    fn rounds(
+        &mut self,
+        contenders: &mut [Contender],
+        rounds: u32,
+        event: fn(Mode, u32, u32) -> Event<'static>,
+    ) -> Result<(), ManagerError> {
+        for round in 0..rounds {
             for turn in order(round as usize, contenders.len()) {
                 let contender = &mut contenders[turn];
-                (self.say)(Event::Running(contender.setup.mode, round + 1, self.options.runs));
+                (self.say)(event(contender.setup.mode, round + 1, rounds));
                 let mut counting = Counting::default();
                 let (run, effect) = self.once(contender, &mut counting)?;
                 if self.is_interrupted() {
                     self.report.interrupted = true;
-                    return if round == 0 { Err(ManagerError::Interrupted) } else { Ok(()) };
+                    return Ok(());
                 }
                 self.report.counters_unavailable = counting.unavailable.take();
                 contender.counts.extend(counting.counts());
@@ -231,8 +240,27 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// One run, with its pool where it has one.
+    /// One run; and where it was stopped meanwhile, so that its time says nothing, another one instead.
     fn once(
+        &mut self,
+        contender: &mut Contender,
+        observer: &mut dyn Observer,
+    ) -> Result<(Run, Effect), ManagerError> {
+        let done = self.run(contender, observer)?;
+        if !done.0.stopped || self.is_interrupted() {
+            return Ok(done);
+        }
+        let mode = contender.setup.mode;
+        self.warn(vec![format!("a run of {mode} was stopped for a while: it was dropped, and made again")]);
+        let done = self.run(contender, observer)?;
+        if done.0.stopped {
+            self.warn(vec![format!("a run of {mode} was stopped each time: its wall time holds that")]);
+        }
+        Ok(done)
+    }
+
+    /// With its pool where it has one.
+    fn run(
         &mut self,
         contender: &mut Contender,
         observer: &mut dyn Observer,
@@ -263,47 +291,27 @@ impl Session<'_> {
         }
     }
 
-    /// Runs `base` and what looks best again, in turns, and nothing else.
-    fn confirm(&mut self, contenders: &mut [Contender]) -> Result<(), ManagerError> {
-        let Some(best) = to_confirm(&self.report).filter(|_| !self.report.interrupted) else { return Ok(()) };
-        let rounds = confirming_rounds(self.options.runs);
-        let mut runs = [Vec::new(), Vec::new()];
-        'rounds: for round in 0..rounds {
-            for turn in order(round as usize, 2) {
-                let mode = [Mode::Base, best][turn];
-                let Some(contender) = contenders.iter_mut().find(|contender| contender.setup.mode == mode)
-                else {
-                    return Ok(());
-                };
-                (self.say)(Event::Confirming(mode, round + 1, rounds));
-                let (run, _) = self.once(contender, &mut ())?;
-                if self.is_interrupted() {
-                    self.report.interrupted = true;
-                    break 'rounds;
-                }
-                runs[turn].push(run);
-            }
+    /// Runs what looks best again, with what it is held against, in turns, and nothing else.
+    fn confirm(&mut self, contenders: &[Contender]) -> Result<(), ManagerError> {
+        if self.report.interrupted {
+            return Ok(());
         }
-        let [base, ours] = &runs;
-        let whole = base.len().min(ours.len());
-        self.report.confirmation = Some(Confirmation::of(best, &base[..whole], &ours[..whole]));
+        let wanted = to_confirm(&self.report).into_iter();
+        let known = |mode| contenders.iter().find(|contender| contender.setup.mode == mode);
+        let mut again: Vec<_> =
+            wanted.filter_map(known).map(|known| Contender::new(known.setup.clone())).collect();
+        self.rounds(&mut again, confirming_rounds(self.options.runs), Event::Confirming)?;
+        if let ([_, best, plain @ ..], [base, ours, ..]) = (&summed(&again)[..], &again[..]) {
+            let runs = [base, ours].map(|of| &of.runs[..whole(&again)]);
+            self.report.confirmation = Some(Confirmation::of(best, plain.first(), runs[0], runs[1]));
+        }
         Ok(())
     }
 
     /// The figures of each mode's rounds.
     fn sum_up(&mut self, contenders: &[Contender]) {
-        // Of an unfinished round nothing counts.
-        let whole = contenders.iter().map(|contender| contender.runs.len()).min().unwrap_or(0);
-        let base = contenders.first().map_or(&[][..], |base| &base.runs[..whole]);
-        let measured = contenders.iter().map(|contender| {
-            let mut report = contender.report(whole);
-            if report.mode != Mode::Base {
-                report.speedup_over_base = speedup(base, &contender.runs[..whole]);
-            }
-            report
-        });
         let absent = std::mem::take(&mut self.report.modes);
-        self.report.modes = measured.chain(absent).collect();
+        self.report.modes = summed(contenders).into_iter().chain(absent).collect();
         self.warn(contenders.iter().flat_map(|contender| contender.setup.environment.kept.clone()).collect());
         let failures: Vec<String> = self.report.modes.iter().filter_map(failures).collect();
         self.warn(failures);
@@ -315,7 +323,32 @@ impl Session<'_> {
     }
 }
 
+/// Rounds in which each was run: of an unfinished one nothing counts.
+fn whole(contenders: &[Contender]) -> usize {
+    contenders.iter().map(|contender| contender.runs.len()).min().unwrap_or(0)
+}
+
+/// The figures of each, and those that hold it against others of the same round.
+fn summed(contenders: &[Contender]) -> Vec<ModeReport> {
+    let whole = whole(contenders);
+    let runs_of = |mode| contenders.iter().find(|other| other.setup.mode == mode).map(|of| &of.runs[..whole]);
+    let sum_up = |contender: &Contender| {
+        let over = |mode| speedup(runs_of(mode)?, &contender.runs[..whole]);
+        let mode = contender.setup.mode;
+        ModeReport {
+            speedup_over_base: Some(Mode::Base).filter(|&base| base != mode).and_then(over),
+            speedup_of_pages: mode.without_huge_pages().and_then(over),
+            ..contender.report(whole)
+        }
+    };
+    contenders.iter().map(sum_up).collect()
+}
+
 impl Contender {
+    const fn new(setup: Setup) -> Self {
+        Self { setup, runs: Vec::new(), effects: Vec::new(), counts: Vec::new(), stall_ratio: None }
+    }
+
     /// Of its first `whole` runs.
     fn report(&self, whole: usize) -> ModeReport {
         let effects = &self.effects[..whole];

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use hugepilot_alloc::Chain;
 use hugepilot_kernel::rights::{Capability, Rights};
 use hugepilot_kernel::thp::ThpSettings;
 use hugepilot_kernel::{Program, Refusal, Root, Started, Thp, hugetlb, memory};
@@ -13,6 +14,7 @@ use super::environment::Environment;
 use super::{RunOptions, library, program};
 use crate::ManagerError;
 use crate::launch::find;
+use crate::settings::lent;
 
 const HUGETLB_TUNABLE: &str = "glibc.malloc.hugetlb";
 /// The backings that our allocator tries, in this order.
@@ -20,6 +22,7 @@ const OUR_CHAIN: &str = "thp,base";
 /// The same where pages of the pool are asked for. Not else: a child made by fork that writes to them takes pages of its own,
 /// and is killed where the pool has no more.
 const OUR_CHAIN_WITH_POOL: &str = "hugetlb-2m,thp,base";
+const PAGES: &str = "HUGEPILOT_PAGES";
 /// With less than this in free blocks of the size of a huge page, huge pages are a matter of luck.
 const FEW_BLOCKS: Bytes = Bytes::mib(64);
 
@@ -126,7 +129,8 @@ impl Setup {
                 Some(_) => OUR_CHAIN_WITH_POOL,
                 None => OUR_CHAIN,
             };
-            self.environment.offer("HUGEPILOT_PAGES", chain);
+            self.environment.offer(PAGES, chain);
+            check_pages(&self.environment)?;
         } else {
             // As many as there will be.
             let coming = options.pool.map_or(0, |pool| pool.get().div_ceil(Bytes::gib(1).get()));
@@ -159,6 +163,16 @@ impl Setup {
     }
 }
 
+/// What the user set may be no chain: better said before the program runs than by each process of it.
+fn check_pages(environment: &Environment) -> Result<(), Refusal> {
+    let text = environment.get(PAGES).unwrap_or_default().to_string_lossy();
+    let read = if text.trim().is_empty() { Ok(Chain::THP_OR_BASE) } else { text.trim().parse() };
+    read.map(|_| ()).map_err(|error| {
+        Refusal::because(format!("{PAGES}: {error}"))
+            .fixed_by(format!("unset {PAGES}, or {PAGES}={OUR_CHAIN}"))
+    })
+}
+
 /// How little there is to make huge pages of, where that is next to nothing.
 fn fragmented(root: &Root) -> Option<String> {
     let sizes = memory::page_sizes(root).ok()?;
@@ -168,10 +182,12 @@ fn fragmented(root: &Root) -> Option<String> {
     ))
 }
 
-/// Pages of a pool that nobody has, and nobody is promised; `None` where there is no such pool.
+/// Pages of a pool that nobody has, nobody is promised, and no other run of ours gives back when it ends; `None` where there is no
+/// such pool.
 pub(super) fn free_pages(root: &Root, size: Bytes) -> Option<u64> {
     let pages = hugetlb::pages(root, size, None).ok()?;
-    Some(pages.free.saturating_sub(pages.reserved.unwrap_or(0)))
+    let lent = lent(root, size).map_or(0, |lent| lent.raised.saturating_sub(lent.before));
+    Some(pages.free.saturating_sub(pages.reserved.unwrap_or(0)).saturating_sub(lent))
 }
 
 impl Machine {
@@ -242,6 +258,38 @@ mod tests {
         ];
         for (mode, system, thp, promote, set) in table {
             assert_eq!(chosen(mode, system, true, true).unwrap(), (thp, promote, set), "{mode} {system}");
+        }
+    }
+
+    #[test]
+    fn pages_that_make_no_sense_are_refused_before_the_program_runs() {
+        let check = |text: &str| check_pages(&Environment::of([(PAGES.into(), text.into())]));
+        for fine in ["", " ", OUR_CHAIN, OUR_CHAIN_WITH_POOL, "base", " thp:50% , base "] {
+            assert!(check(fine).is_ok(), "{fine:?}");
+        }
+        let refused = check("huge").unwrap_err();
+        assert!(refused.why.starts_with("HUGEPILOT_PAGES: ") && refused.why.contains("huge"), "{refused:?}");
+    }
+
+    #[test]
+    fn pages_that_another_run_gives_back_are_not_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, size) = (Root::at(folder.path()), Bytes::mib(2));
+        let write = |path: String, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for (file, count) in [("nr", "300"), ("free", "250"), ("resv", "20"), ("surplus", "0")] {
+            write(format!("{}/{file}_hugepages", hugetlb::directory(size, None)), count);
+        }
+        assert_eq!(free_pages(&root, size), Some(230));
+        let setting = r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "100", "ours": "300"}"#;
+        for (pid, free) in [(1, 30), (std::process::id(), 230)] {
+            let journal =
+                format!(r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#);
+            write("run/hugepilot/settings.json".to_owned(), &journal);
+            assert_eq!(free_pages(&root, size), Some(free), "{pid}");
         }
     }
 

@@ -19,12 +19,30 @@ pub const fn confirming_rounds(rounds: u32) -> u32 {
     if rounds < MIN_ROUNDS { MIN_ROUNDS } else { rounds }
 }
 
-/// Whether it was faster in so many of them that it is, and by enough, and the program never failed with it.
+/// Whether it was faster in so many of them that it is, and by enough, by its pages, and the program never failed with it.
 pub(super) fn is_confirmed(found: &Confirmation) -> bool {
-    let gains = |ratio: Ratio| ratio.median >= MIN_GAIN;
-    enough(found.rounds).is_some_and(|enough| found.faster_rounds >= enough)
-        && found.speedup_over_base.is_some_and(gains)
-        && found.failed_rounds == 0
+    let took = found.took_effect == Some(true);
+    took && found.speedup_over_base.is_some_and(is_faster) && found.failed_rounds == 0
+}
+
+/// Whether it was faster in so many rounds that it is, and by enough.
+pub(super) fn is_faster(ratio: Ratio) -> bool {
+    is_no_luck(ratio.faster_rounds, ratio.rounds) && ratio.median >= MIN_GAIN
+}
+
+/// The same of slower.
+pub(super) fn is_slower(ratio: Ratio) -> bool {
+    is_no_luck(ratio.rounds - ratio.faster_rounds, ratio.rounds) && ratio.median <= 1.0 / MIN_GAIN
+}
+
+/// As [`is_faster`], or where there are too few rounds to tell, faster in all of them.
+pub(super) fn looks_faster(ratio: Ratio) -> bool {
+    let all = ratio.rounds < MIN_ROUNDS && ratio.faster_rounds == ratio.rounds;
+    is_faster(ratio) || all && ratio.median >= MIN_GAIN
+}
+
+fn is_no_luck(won: u32, rounds: u32) -> bool {
+    enough(rounds).is_some_and(|enough| won >= enough)
 }
 
 /// The least number of heads that so many tosses of a coin give in at most [`LEVEL`] of all cases; `None` where not even all

@@ -1,10 +1,17 @@
-use hugepilot_record::compare::{Reach, SCHEMA};
+use hugepilot_record::compare::{Plain, Reach, SCHEMA};
 use hugepilot_record::tune::Spread;
 use proptest::prelude::*;
 
 use super::*;
 
 mod simulated;
+
+/// Of five rounds.
+fn ratio((low, median, high): (f64, f64, f64)) -> Ratio {
+    let faster = [low, low, median, high, high].iter().filter(|&&ratio| ratio > 1.0).count();
+    let faster_rounds = u32::try_from(faster).unwrap();
+    Ratio { low, median, high, rounds: 5, faster_rounds }
+}
 
 fn mode(mode: Mode, huge: Bytes, (low, median, high): (f64, f64, f64)) -> ModeReport {
     ModeReport {
@@ -14,7 +21,7 @@ fn mode(mode: Mode, huge: Bytes, (low, median, high): (f64, f64, f64)) -> ModeRe
         rss_peak_bytes: Some(Bytes::mib(300)),
         huge_peak_bytes: Some(huge),
         hugetlb_peak_bytes: Some(Bytes::ZERO),
-        speedup_over_base: (mode != Mode::Base).then_some(Ratio { low, median, high }),
+        speedup_over_base: (mode != Mode::Base).then(|| ratio((low, median, high))),
         ..ModeReport::not_here(mode, "seen".to_owned(), None)
     }
 }
@@ -40,42 +47,105 @@ fn report(others: &[ModeReport]) -> CompareReport {
 const HUGE: Bytes = Bytes::mib(256);
 
 #[test]
-fn only_what_is_faster_in_every_round_and_by_enough_pays() {
+fn a_single_mode_pays_when_it_is_faster_in_more_rounds_than_chance_gives_and_by_enough() {
     let table = [
-        ((1.10, 1.20, 1.30), true, "Huge pages pay: with glibc-thp it is 1.20x"),
-        ((0.99, 1.20, 1.30), false, "within the noise"),
-        ((1.005, 1.01, 1.015), false, "Nothing pays: the best is"),
-        ((0.80, 0.90, 0.95), false, "they cost"),
-        ((0.98, 0.99, 0.999), false, "Nothing pays: the best is"),
+        ((1.10, 1.20, 1.30), 5, 5, true, "Huge pages pay: with glibc-thp it is 1.20x"),
+        ((0.99, 1.20, 1.30), 4, 5, false, "within the noise"),
+        // The larger the sample, the surer is an outlier in it.
+        ((0.80, 1.20, 1.30), 14, 15, true, "0.80 to 1.30, faster in 14 of 15 rounds"),
+        ((0.80, 1.20, 1.30), 11, 15, false, "within the noise"),
+        ((1.005, 1.01, 1.015), 5, 5, false, "Nothing pays: the best is"),
+        ((0.80, 0.90, 0.95), 0, 5, false, "they cost"),
+        ((0.80, 0.90, 1.05), 1, 15, false, "they cost"),
+        ((0.98, 0.99, 0.999), 0, 5, false, "Nothing pays: the best is"),
     ];
-    for (ratio, pays, says) in table {
-        let (found, text) = verdict(&report(&[mode(Mode::GlibcThp, HUGE, ratio)]));
-        assert_eq!(found, pays, "{ratio:?}: {text}");
-        assert!(text.contains(says), "{ratio:?}: {text}");
+    for ((low, median, high), faster_rounds, rounds, pays, says) in table {
+        let mut only = mode(Mode::GlibcThp, HUGE, (low, median, high));
+        only.speedup_over_base = Some(Ratio { low, median, high, rounds, faster_rounds });
+        let (found, text) = verdict(&report(&[only]));
+        assert_eq!(found, pays, "{median} {faster_rounds} of {rounds}: {text}");
+        assert!(text.contains(says), "{median} {faster_rounds} of {rounds}: {text}");
     }
 }
 
 #[test]
-fn an_allocator_that_is_faster_without_huge_pages_is_no_gain_of_theirs() {
+fn what_is_no_gain_of_huge_pages_is_not_called_so() {
     let plain = mode(Mode::Mimalloc, Bytes::ZERO, (1.4, 1.5, 1.6));
-    let (pays, text) = verdict(&report(std::slice::from_ref(&plain)));
+    let (pays, text) = verdict(&report(&[plain]));
     assert!(!pays && text.starts_with("No mode gave it huge pages"), "{text}");
-    let (pays, text) =
-        verdict(&again(&[plain, mode(Mode::Mimalloc2m, HUGE, (1.6, 1.8, 1.9))], Mode::Mimalloc2m));
-    assert!(pays && text.starts_with("Huge pages pay: mimalloc-2m"), "{text}");
+}
+
+/// `best`, which its pages make that much faster than its allocator alone is, in so many of five rounds.
+fn beside(best: Mode, alone: f64, pages: f64, faster_rounds: u32) -> CompareReport {
+    let control = best.without_huge_pages().unwrap();
+    let speedup_of_pages = Some(Ratio { faster_rounds, ..ratio((0.9, pages, 1.4)) });
+    let modes = [
+        mode(control, Bytes::ZERO, (alone - 0.1, alone, alone + 0.1)),
+        ModeReport { speedup_of_pages, ..mode(best, HUGE, (1.6, 1.8, 1.9)) },
+    ];
+    again(&modes, best)
+}
+
+#[test]
+fn a_gain_is_called_that_of_huge_pages_or_of_the_allocator_by_their_quotient_within_rounds() {
+    // The medians' own quotient is 1.2 in each.
+    for (pages, faster_rounds, says, advice) in [
+        (1.2, 5, "Huge pages pay: ", false),
+        (1.2, 4, "It pays: ", false),
+        (1.01, 5, "The allocator pays, and its huge pages add nothing: ", true),
+        (0.9, 0, "The allocator pays, and its huge pages add nothing: ", true),
+    ] {
+        for best in [Mode::Ours, Mode::Mimalloc2m] {
+            let (pays, text) = verdict(&beside(best, 1.5, pages, faster_rounds));
+            let control = best.without_huge_pages().unwrap();
+            let share = format!(
+                "Of that, {control} (with none on huge pages) gives 1.50x, and the pages {pages:.2}x, faster in {faster_rounds} of 5"
+            );
+            assert!(pays && text.starts_with(says) && text.contains(&share), "{text}");
+            assert_eq!(text.contains(&format!("Run it with {control}.")), advice, "{text}");
+        }
+    }
+    let text = verdict(&beside(Mode::Ours, 1.0, 1.01, 3)).1;
+    assert!(text.starts_with("It pays: "), "neither is sure: {text}");
+}
+
+#[test]
+fn the_further_rounds_say_whose_the_gain_is_where_they_can() {
+    let mut report = beside(Mode::Ours, 1.5, 1.2, 5);
+    assert_eq!(to_confirm(&report), [Mode::Base, Mode::Ours, Mode::OursBase]);
+    let found = report.confirmation.as_mut().unwrap();
+    let plain = Plain {
+        mode: Mode::OursBase,
+        speedup_over_base: ratio((1.7, 1.8, 1.9)),
+        speedup_of_pages: ratio((0.9, 1.0, 1.1)),
+    };
+    found.plain = Some(plain);
+    let text = verdict(&report).1;
     assert!(
-        text.contains(
-            "Of that, mimalloc (with none on huge pages) gives 1.50x, so that the pages give 1.20x."
-        ),
+        text.starts_with("The allocator pays") && text.contains("gives 1.80x, and the pages 1.00x"),
         "{text}"
     );
-    let ours = |gain| mode(Mode::OursBase, Bytes::ZERO, (gain - 0.1, gain, gain + 0.1));
-    for (alone, says) in [(1.5, "Huge pages pay: ours"), (1.79, "It pays: ours")] {
-        let modes = [ours(alone), mode(Mode::Ours, HUGE, (1.6, 1.8, 1.9))];
-        let (pays, text) = verdict(&again(&modes, Mode::Ours));
+    report.modes[1].took_effect = Some(false);
+    report.confirmation.as_mut().unwrap().plain = None;
+    assert!(verdict(&report).1.contains("not known without ours-base"), "what did not serve it says nothing");
+    assert_eq!(to_confirm(&report), [Mode::Base, Mode::Ours]);
+}
+
+#[test]
+fn further_rounds_without_effect_confirm_nothing() {
+    let mut report = again(
+        &[mode(Mode::Thp, HUGE, (1.1, 1.2, 1.3)), mode(Mode::Advised, HUGE, (1.0, 1.1, 1.2))],
+        Mode::Thp,
+    );
+    for took_effect in [Some(false), None] {
+        let found = report.confirmation.as_mut().unwrap();
+        (found.took_effect, found.reason) = (took_effect, "memory is full".to_owned());
+        let (pays, text) = verdict(&report);
         assert!(
-            pays && text.starts_with(says)
-                && text.contains(&format!("ours-base (with none on huge pages) gives {alone:.2}x")),
+            !pays
+                && text.contains(
+                    "faster in 5 of 5 rounds, and took no effect that could be seen: memory is full."
+                ),
             "{text}"
         );
     }
@@ -98,8 +168,14 @@ fn a_gain_that_may_be_the_allocators_is_not_called_that_of_huge_pages() {
 /// With further rounds of that mode, as the first ones.
 fn again(others: &[ModeReport], best: Mode) -> CompareReport {
     let ratio = others.iter().find(|mode| mode.mode == best).unwrap().speedup_over_base;
-    let confirmation =
-        Confirmation { mode: best, rounds: 5, faster_rounds: 5, failed_rounds: 0, speedup_over_base: ratio };
+    let confirmation = Confirmation {
+        mode: best,
+        took_effect: Some(true),
+        reason: "seen".to_owned(),
+        failed_rounds: 0,
+        speedup_over_base: ratio,
+        plain: None,
+    };
     CompareReport { confirmation: Some(confirmation), ..report(others) }
 }
 
@@ -107,7 +183,7 @@ fn again(others: &[ModeReport], best: Mode) -> CompareReport {
 fn the_best_of_several_is_judged_by_its_further_rounds_alone() {
     let modes = [mode(Mode::Thp, HUGE, (1.1, 1.2, 1.3)), mode(Mode::GlibcThp, HUGE, (1.0, 1.1, 1.2))];
     let first = report(&modes);
-    assert_eq!(to_confirm(&first), Some(Mode::Thp));
+    assert_eq!(to_confirm(&first), [Mode::Base, Mode::Thp]);
     let (pays, text) = verdict(&first);
     assert!(!pays && text.contains("best of several may be so by luck"), "{text}");
     let mut second = again(&modes, Mode::Thp);
@@ -115,39 +191,40 @@ fn the_best_of_several_is_judged_by_its_further_rounds_alone() {
     let ratios = [((1.1, 1.2, 1.3), 4, false), ((1.0, 1.01, 1.2), 5, false), ((1.01, 1.03, 1.2), 5, true)];
     for ((low, median, high), faster_rounds, pays) in ratios {
         let found = second.confirmation.as_mut().unwrap();
-        (found.faster_rounds, found.speedup_over_base) = (faster_rounds, Some(Ratio { low, median, high }));
+        found.speedup_over_base = Some(Ratio { low, median, high, rounds: 5, faster_rounds });
         let (found, text) = verdict(&second);
         assert_eq!(found, pays, "{text}");
-        assert!(text.contains(&format!("faster in {faster_rounds} of them")), "{text}");
+        assert!(text.contains(&format!("faster in {faster_rounds} of 5 rounds")), "{text}");
         assert_eq!(text.contains("thp looked best with 1.20x, but run again"), !pays, "{text}");
     }
     let found = second.confirmation.as_mut().unwrap();
-    (found.faster_rounds, found.failed_rounds) = (5, 2);
+    found.failed_rounds = 2;
     let (pays, text) = verdict(&second);
     assert!(
-        !pays && text.contains("faster in 5 of them, and the program failed with it in 2 more."),
+        !pays && text.contains("faster in 5 of 5 rounds, and the program failed with it in 2 more."),
         "{text}"
     );
-    assert_eq!(to_confirm(&report(&modes[..1])), None, "its own rounds tell");
+    assert_eq!(to_confirm(&report(&modes[..1])), [], "its own rounds tell");
     assert_eq!(
         to_confirm(&report(&[mode(Mode::Thp, HUGE, (0.9, 1.0, 1.1)), modes[0].clone()])),
-        Some(Mode::Thp)
+        [Mode::Base, Mode::Thp]
     );
     let slow = mode(Mode::Thp, HUGE, (0.9, 1.01, 1.1));
-    assert_eq!(to_confirm(&report(&[slow.clone(), slow])), None, "nothing to confirm");
+    assert_eq!(to_confirm(&report(&[slow.clone(), slow])), [], "nothing to confirm");
 }
 
 #[test]
 fn a_mode_without_effect_is_not_the_best_whatever_its_time() {
     let idle = ModeReport { took_effect: Some(false), ..mode(Mode::Hugetlb, Bytes::ZERO, (2.0, 2.0, 2.0)) };
     let report = report(&[idle, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
-    assert_eq!(to_confirm(&report), Some(Mode::Thp));
+    assert_eq!(to_confirm(&report), [Mode::Base, Mode::Thp]);
 }
 
 #[test]
 fn four_rounds_are_too_few_to_say_yes() {
     let mut few = report(&[mode(Mode::Thp, HUGE, (1.5, 1.6, 1.7))]);
     few.modes[0].runs = 4;
+    few.modes[1].speedup_over_base = Some(Ratio { rounds: 4, faster_rounds: 4, ..ratio((1.5, 1.6, 1.7)) });
     let (pays, text) = verdict(&few);
     assert!(!pays && text.starts_with("With thp it is 1.60x") && text.contains("too little"), "{text}");
 }
@@ -156,7 +233,7 @@ fn four_rounds_are_too_few_to_say_yes() {
 fn a_mode_with_which_the_program_fails_is_not_the_best() {
     let failing = ModeReport { failed_runs: 1, ..mode(Mode::Hugetlb1g, HUGE, (5.0, 5.0, 5.0)) };
     let report = report(&[failing, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
-    assert_eq!(to_confirm(&report), Some(Mode::Thp));
+    assert_eq!(to_confirm(&report), [Mode::Base, Mode::Thp]);
     assert!(verdict(&report).1.contains("The program fails with hugetlb-1g."));
 }
 
@@ -199,7 +276,7 @@ proptest! {
         prop_assert_eq!(&both[0], &both[1]);
         let wins = |(median, spread): &(f64, f64)| median - spread > 1.0 && *median >= MIN_GAIN;
         if ratios.iter().any(wins) {
-            prop_assert_eq!(both[0].0.is_some(), modes.len() > 1);
+            prop_assert_eq!(!both[0].0.is_empty(), modes.len() > 1);
             prop_assert_eq!(both[0].1.0, modes.len() == 1);
         }
     }

@@ -61,6 +61,10 @@ fn a_value_that_cannot_be_read_is_told_once_and_the_default_used() {
         assert!(said.ends_with("; thp,base is used\n") && said.lines().count() == 1, "{said}");
         assert_eq!(program.report()["pages"], "thp,base");
     }
+    // And by the first process of a tree alone.
+    let mut shell = Preloaded::new("/bin/sh", &["-c", "ls / >/dev/null; sh -c 'ls /; true'; true"]);
+    let output = shell.command.env("HUGEPILOT_PAGES", "huge").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
 }
 
 #[test]

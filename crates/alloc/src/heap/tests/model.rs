@@ -46,7 +46,7 @@ pub(super) fn assert_apart(live: &[Object]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 60 }, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn objects_are_apart_and_all_is_returned(chain in 0..3_usize, steps in vec(step(), 1..120)) {
+    fn objects_are_apart_and_all_is_returned(chain in 0..3_usize, steps in vec(step(), 1..if cfg!(miri) { 40 } else { 120 })) {
         let (heap, sys) = scripted(["thp,base", "base", "hugetlb-2m,thp,base"][chain]);
         sys.pool(Bytes::mib(2), 9);
         let mut live: Vec<Object> = Vec::new();

@@ -91,11 +91,12 @@ fn threads_that_come_and_go_leave_nothing() {
     let (heap, sys) = scripted("base");
     let heap = Arc::new(heap);
     let mut kept = Vec::new();
-    for turn in 0..if cfg!(miri) { 4 } else { 200_u32 } {
+    let (turns, count, step) = if cfg!(miri) { (3, 40, 60) } else { (200_u32, 500, 5) };
+    for turn in 0..turns {
         let heap = Arc::clone(&heap);
         let work = move || {
-            let live: Vec<_> = (0..500)
-                .map(|i| Object::new(&heap, layout(1 + i * 5, 8), turn as u8, false).unwrap())
+            let live: Vec<_> = (0..count)
+                .map(|i| Object::new(&heap, layout(1 + i * step, 8), turn as u8, false).unwrap())
                 .collect();
             let mut live = live.into_iter();
             let kept = live.next();

@@ -39,6 +39,7 @@ impl Noise {
         let run = |wall_seconds| Run {
             ending: Ending::Exited(0),
             wall_seconds,
+            stopped: false,
             user_seconds: 0.0,
             system_seconds: 0.0,
             page_faults: 1,
@@ -61,11 +62,11 @@ fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
         })
         .collect();
     let mut report = report(&rivals);
-    if let Some(best) = to_confirm(&report) {
+    if let [_, best, ..] = to_confirm(&report)[..] {
         let rounds = confirming_rounds(ROUNDS);
         let gain = if best == RIVALS[0] { faster } else { 1.0 };
         let (base, ours) = (noise.runs(rounds, share, 1.0), noise.runs(rounds, share, gain));
-        report.confirmation = Some(Confirmation::of(best, &base, &ours));
+        report.confirmation = Some(Confirmation::of(&mode(best, HUGE, (1.0, 1.0, 1.0)), None, &base, &ours));
     }
     verdict(&report).0
 }
