@@ -49,7 +49,7 @@ plain!(u8 => AtomicU8, u16 => AtomicU16, u32 => AtomicU32, u64 => AtomicU64);
 /// The same memory as atomics, for as long as it is borrowed: so several threads may write it.
 pub const fn cells<T: Plain>(values: &mut [T]) -> &[T::Cell] {
     // SAFETY: the same shape, by the trait; `&mut` excludes everybody else for the life of what is given.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
+    unsafe { std::slice::from_raw_parts(values.as_mut_ptr().cast(), values.len()) }
 }
 
 /// The bytes of these values, in the order of this machine.

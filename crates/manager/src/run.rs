@@ -115,8 +115,6 @@ pub fn run(
     let (run, obstacles) = watched?;
     warnings.extend(setup.environment.kept.iter().cloned());
     warnings.extend(pool_warning(options.mode, &run, &obstacles));
-    warnings
-        .extend(run.stopped.then(|| "it was stopped for a while, and its wall time holds that".to_owned()));
     Ok(RunReport {
         schema: SCHEMA.to_owned(),
         command: command.iter().map(|word| proc::printable(word.as_encoded_bytes())).collect(),

@@ -20,8 +20,9 @@ pub fn run_text(report: &RunReport) -> String {
     let _ = writeln!(text, "hugepilot: {}", peak(&run.peak));
     let _ = writeln!(
         text,
-        "hugepilot: {:.2} s, {:.2} s of user and {:.2} s of system time, {} page faults{}",
+        "hugepilot: {:.2} s{}, {:.2} s of user and {:.2} s of system time, {} page faults{}",
         run.wall_seconds,
+        if run.stopped { " with the time that it was stopped" } else { "" },
         run.user_seconds,
         run.system_seconds,
         run.page_faults,
@@ -107,6 +108,9 @@ mod tests {
         ];
         let text = modes.map(|(mode, took, peak)| run_text(&report(mode, took, peak)));
         assert_golden("testdata/run.txt", &text.join("\n"));
+        let mut stopped = report(Mode::Thp, None, Peak::default());
+        stopped.run.stopped = true;
+        assert!(run_text(&stopped).contains("1.25 s with the time that it was stopped, "));
     }
 
     #[test]

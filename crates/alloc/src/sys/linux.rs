@@ -84,7 +84,12 @@ unsafe impl Sys for Linux {
 
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
         // SAFETY: by contract the bytes are in a mapping of ours, and this advice never changes what they read as.
-        answer(unsafe { libc::madvise(start.as_ptr().cast(), len, advice as c_int) })
+        let done = answer(unsafe { libc::madvise(start.as_ptr().cast(), len, advice as c_int) });
+        match (done, advice) {
+            // So the kernel calls it when it lacks memory, or mappings, to part one (mm/madvise.c).
+            (Err(Errno::EAGAIN), Advice::Huge | Advice::NoHuge | Advice::DontFork) => Err(Errno::ENOMEM),
+            (done, _) => done,
+        }
     }
 
     unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno> {
