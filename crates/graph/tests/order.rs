@@ -117,11 +117,11 @@ fn properties_come_first_if_told_to_and_are_those_that_kernels_use() {
     // Not all that these keep is as wide as vertex numbers.
     check::<u64>(Kernel::Betweenness);
     check::<u64>(Kernel::Diameter(Looking::Multi));
+    of_files();
 }
 
 /// What is told that building begins sets them aside, so also for files: rows that are there, and lists.
-#[test]
-fn properties_come_before_a_graph_from_a_file() {
+fn of_files() {
     let folder = tempfile::tempdir().unwrap();
     let kernel = Kernel::Components(Joining::Afforest);
     let first = job(kernel, true);

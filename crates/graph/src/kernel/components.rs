@@ -162,7 +162,9 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             let (high, low) = (own.max(other), own.min(other));
             if self.get(high) == high {
                 self.hook.write(Array::Property, high.at());
-                changes += usize::from(self.labels[high.at()].lower(low));
+                // If another thread hooks it at the same time, one of the two is lost, and done in the next round.
+                self.labels[high.at()].set(low);
+                changes += 1;
                 own = self.get(V::new(v));
             }
         }

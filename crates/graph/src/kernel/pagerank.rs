@@ -94,8 +94,8 @@ fn share<V: Width>(rank: V::Real, degree: usize) -> V {
 struct Work<'a, V: Width, H: Hook> {
     graph: &'a Graph<V>,
     ranks: &'a [CellOf<V>],
-    /// What each vertex hands on along an edge; the second for Jacobi, which writes one and reads the other.
-    shares: [&'a [CellOf<V>]; 2],
+    /// What each vertex hands on along an edge.
+    shares: &'a [CellOf<V>],
     /// Of each thread in the present iteration and the one before: the change, and what dangled.
     sums: Mutex<[[f64; 2]; 3]>,
     rounds: Rounds,
@@ -104,7 +104,7 @@ struct Work<'a, V: Width, H: Hook> {
     watch: Watch,
 }
 
-/// Ranks by power iteration. Two words per vertex, three for Jacobi; an iteration reads each edge once. By pushing, four, and the
+/// Ranks by power iteration. Two words per vertex; an iteration reads each edge once. By pushing, four, and the
 /// edges of fewer vertices from round to round.
 ///
 /// # Errors
@@ -120,15 +120,10 @@ pub fn pagerank<V: Width, H: Hook>(
     let (vertices, watch) = (graph.vertices(), Watch::start());
     let property = || setup.property::<V>(vertices);
     let (mut ranks, mut shares) = (property()?, property()?);
-    let mut other = match iterations.sweep {
-        Sweep::Jacobi => Some(property()?),
-        Sweep::GaussSeidel | Sweep::DeltaPush => None,
-    };
-    let of_all = cells(&mut shares);
     let work = Work {
         graph,
         ranks: cells(&mut ranks),
-        shares: [of_all, other.as_mut().map_or(of_all, |other| cells(other))],
+        shares: cells(&mut shares),
         sums: Mutex::default(),
         rounds: Rounds::default(),
         hook: setup.hook,
@@ -139,7 +134,7 @@ pub fn pagerank<V: Width, H: Hook>(
     let mut done = setup.team.run(|worker| work.work(&worker));
     let (iterations, residual) = done.swap_remove(0);
     let mut spent = work.watch.stop();
-    for values in [&ranks, &shares].into_iter().chain(&other) {
+    for values in [&ranks, &shares] {
         spent.arrays.push(Held::look(Array::Property, values)?);
     }
     Ok(PageRank { ranks, iterations, residual, spent })
@@ -149,8 +144,15 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     fn work(&self, worker: &Worker) -> (usize, f64) {
         let mut dangling = self.begin(worker);
         self.watch.touched();
+        let mut round = 1;
         for iteration in 1..=self.iterations.most {
-            let [change, next] = self.iterate(worker, iteration, dangling);
+            if self.iterations.sweep == Sweep::Jacobi && iteration > 1 {
+                self.hand_on(worker, round);
+                round += 1;
+            }
+            let sums = self.iterate(worker, round, dangling);
+            round += 1;
+            let [change, next] = self.sum(worker, iteration, sums);
             dangling = next;
             if change < self.iterations.tolerance || iteration == self.iterations.most {
                 return (iteration, change);
@@ -169,47 +171,52 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
                 self.ranks[v].set(V::Real::of(rank).bits());
                 let degree = out.degree(v);
                 dangling += usize::from(degree == 0);
-                self.shares[0][v].set(share::<V>(V::Real::of(rank), degree));
+                self.shares[v].set(share::<V>(V::Real::of(rank), degree));
             }
         });
         self.sum(worker, 0, [0.0, dangling as f64 * rank])[1]
     }
 
-    fn iterate(&self, worker: &Worker, iteration: usize, dangling: f64) -> [f64; 2] {
-        let Iterations { damping, sweep, dangling: what, .. } = self.iterations;
+    /// What all hand on by their ranks: a pass of its own, so that none is new while others are old.
+    fn hand_on(&self, worker: &Worker, round: usize) {
+        let out = self.graph.out.rows();
+        worker.each(&self.rounds.turn(worker, round).pieces, self.ranks.len(), PIECE, |range| {
+            let of = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
+            for (v, (rank, handed)) in range.zip(of) {
+                handed.set(share::<V>(V::Real::of_bits(rank.get()), out.degree(v)));
+            }
+        });
+        worker.meet();
+    }
+
+    /// New ranks, by all threads together: by how much those of this one change, and what of them dangles.
+    fn iterate(&self, worker: &Worker, round: usize, dangling: f64) -> [f64; 2] {
+        let Iterations { damping, dangling: what, .. } = self.iterations;
         let all = self.ranks.len() as f64;
         let given = if what == Dangling::Redistribute { damping * dangling / all } else { 0.0 };
         let base = V::Real::of((1.0 - damping) / all + given);
-        let (from, to) = match sweep {
-            Sweep::Jacobi => ((iteration + 1) % 2, iteration % 2),
-            Sweep::GaussSeidel | Sweep::DeltaPush => (0, 0),
-        };
         let mut sums = [0.0, 0.0];
-        worker.each(&self.rounds.turn(worker, iteration).pieces, self.ranks.len(), PIECE, |range| {
-            let [change, left] = self.piece(range, [from, to], base, V::Real::of(damping));
+        worker.each(&self.rounds.turn(worker, round).pieces, self.ranks.len(), PIECE, |range| {
+            let [change, left] = self.piece(range, base, V::Real::of(damping));
             sums = [sums[0] + change, sums[1] + left];
         });
-        self.sum(worker, iteration, sums)
+        sums
     }
 
-    /// New ranks of some vertices: by how much they change, and what dangles.
-    fn piece(
-        &self,
-        range: std::ops::Range<usize>,
-        [from, to]: [usize; 2],
-        base: V::Real,
-        damping: V::Real,
-    ) -> [f64; 2] {
-        let (shares, handed) = (self.shares[from], &self.shares[to][range.clone()]);
+    /// Those of some.
+    fn piece(&self, range: std::ops::Range<usize>, base: V::Real, damping: V::Real) -> [f64; 2] {
+        let at_once = self.iterations.sweep == Sweep::GaussSeidel;
         let (incoming, out) = (self.graph.incoming().rows(), self.graph.out.rows());
         let [mut change, mut left] = [0.0, 0.0];
-        for ((v, own), handed) in range.clone().zip(&self.ranks[range]).zip(handed) {
-            let rank = base + damping * self.gather(shares, incoming.neighbours(v));
+        for (v, own) in range.clone().zip(&self.ranks[range]) {
+            let rank = base + damping * self.gather(self.shares, incoming.neighbours(v));
             change += (rank - V::Real::of_bits(own.get())).wide().abs();
             own.set(rank.bits());
             let degree = out.degree(v);
             left += if degree == 0 { rank.wide() } else { 0.0 };
-            handed.set(share::<V>(rank, degree));
+            if at_once {
+                self.shares[v].set(share::<V>(rank, degree));
+            }
         }
         [change, left]
     }

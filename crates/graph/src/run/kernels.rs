@@ -7,8 +7,8 @@ use hugepilot_record::graph::{KernelResult, Ranked};
 use super::Ready;
 use super::values::{Value, Values, depths, least};
 use crate::kernel::{
-    Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, Sweep, betweenness, bfs, components,
-    diameter, pagerank, sssp, triangles,
+    Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, betweenness, bfs, components, diameter,
+    pagerank, sssp, triangles,
 };
 use crate::{Result, Width};
 
@@ -88,7 +88,6 @@ impl Kernel {
             Self::Bfs(_) | Self::Sssp(_) | Self::Components(_) | Self::Triangles => vec![word],
             Self::Diameter(Looking::Sweeps) => vec![word],
             Self::Diameter(Looking::Multi) => vec![eight; 2],
-            Self::PageRank(Iterations { sweep: Sweep::Jacobi, .. }) => vec![word; 3],
             Self::PageRank(_) => vec![word; 2],
             Self::Betweenness => vec![word, word, word, eight],
         }
