@@ -22,6 +22,8 @@ mod error;
 mod format;
 mod generate;
 mod hook;
+#[cfg(debug_assertions)]
+mod instances;
 pub mod kernel;
 mod load;
 mod mix;
@@ -42,6 +44,9 @@ pub use error::{GraphError, Result};
 pub use format::Format;
 pub use generate::{Grid, Kronecker, Rng, SEED, Uniform};
 pub use hook::{Hook, Listen};
+#[cfg(debug_assertions)]
+#[doc(hidden)]
+pub use instances::instances;
 pub use load::{Ids, LoadOptions, Loaded, Loading, Packed, Progress, load};
 pub use pages::{Array, PagePlan};
 pub use reorder::{DBG_HALVES, Degree, Order, Renumbering, dbg_group};

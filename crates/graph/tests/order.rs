@@ -60,7 +60,7 @@ fn job(kernel: Kernel, property_first: bool) -> Job {
 
 /// What was resident before the first edge, and the report; kernels run with properties on the pages of `pages`.
 fn run<V: Width>(job: &Job, pages: PagePlan) -> (u64, GraphReport) {
-    let source = Noting { vertices: 1 << 21, resident: AtomicU64::new(0) };
+    let source = Noting { vertices: 1 << 20, resident: AtomicU64::new(0) };
     let before = resident();
     let stash = job.stash::<V>(source.vertices).unwrap();
     let graph = job.building().graph::<V>(&source).unwrap();
@@ -92,7 +92,7 @@ fn kernels() -> Vec<Kernel> {
 
 fn check<V: Width>(kernel: Kernel) {
     /// What else a build takes until it asks for edges, and what the kernel counts wrongly before Linux 6.16.
-    const REST: u64 = 3 << 20;
+    const REST: u64 = 2 << 20;
     let property = |report: &GraphReport| {
         report.arrays.iter().find(|array| array.name == "property").map_or(0, |array| array.bytes.get())
     };
@@ -102,7 +102,7 @@ fn check<V: Width>(kernel: Kernel) {
     let none: PagePlan = "property=hugetlb-1g".parse().unwrap();
     let (before, first) = run::<V>(&job(kernel, true), none);
     let bytes = property(&first);
-    assert!(bytes >= 1 << 23 && bytes == property(&natural), "{kernel:?}: {bytes}");
+    assert!(bytes >= 1 << 22 && bytes == property(&natural), "{kernel:?}: {bytes}");
     assert!(before.abs_diff(bytes) < REST, "{kernel:?}: {before} before the graph, of {bytes}");
     assert_eq!(first.result, natural.result, "{kernel:?}");
     assert!(first.property_first && !natural.property_first && first.wrong.is_none(), "{:?}", first.wrong);

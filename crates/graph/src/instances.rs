@@ -1,0 +1,35 @@
+//! What is compiled in this crate, for both widths, and not again in each that uses it.
+//!
+//! Generic code is compiled where it is used first, and shared with those who depend on that, below `opt-level` 2, so not in release
+//! builds: without this, each of the tests would compile all kernels and loaders for itself.
+
+use std::path::Path;
+
+use hugepilot_record::graph::{GraphReport, Trial};
+
+use crate::run::{Job, Ready};
+use crate::{
+    Build, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loaded, Result, Uniform, Width, load, save,
+};
+
+/// Never called.
+#[doc(hidden)]
+pub fn instances() -> [usize; 2] {
+    [of::<u32>(), of::<u64>()]
+}
+
+fn of<V: Width>() -> usize {
+    type Built<V, S> = fn(&Build, &S) -> Result<Graph<V>>;
+    let read: fn(&Path, &LoadOptions<'_>) -> Result<Loaded<V>> = |path, options| load(path, options);
+    let write: fn(&Path, Format, &Graph<V>) -> Result<_> =
+        |path, format, graph| save(path, format, graph, None);
+    let ready: fn(&Job, Graph<V>) -> Result<Ready<V>> =
+        |job, graph| job.ready(graph, Default::default(), None);
+    let run: fn(Ready<V>, &Job) -> Result<GraphReport> = |ready, job| ready.run(job, |_: &Trial| {});
+    let kronecker: Built<V, Kronecker> = |build, source| build.graph(source);
+    let uniform: Built<V, Uniform> = |build, source| build.graph(source);
+    let grid: Built<V, Grid> = |build, source| build.graph(source);
+    let list: Built<V, EdgeList> = |build, source| build.graph(source);
+    let all = [kronecker as usize, uniform as usize, grid as usize, list as usize];
+    all.into_iter().fold(read as usize ^ write as usize ^ ready as usize ^ run as usize, |a, b| a ^ b)
+}
