@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cached;
 mod compile;
 mod golden;
 pub mod need;
@@ -16,6 +17,7 @@ mod room;
 mod skip;
 mod victim;
 
+pub use cached::cached;
 pub use compile::compiled;
 pub use golden::assert_golden;
 pub use need::Need;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use hugepilot_record::graph::GraphReport;
 
 use super::pairs::{PairedStats, median};
 use crate::run;
@@ -164,36 +164,18 @@ impl Bench<'_> {
         println!("{:<16} {what:<8} {theirs:>8.3} {ours:>8.3}  {}", self.shape.ours, ratio.line());
     }
 
-    /// The graph as a file that both read; kept for the next time.
+    /// The graph as a file that both read.
     fn file(&self, weighted: bool) -> Result<PathBuf> {
-        let folder = run::target().join("graphs");
-        fs::create_dir_all(&folder)?;
-        let extension = if weighted { "wsg" } else { "sg" };
-        let file = folder.join(format!("{}.{extension}", self.shape.ours.replace(':', "-")));
-        if !file.exists() {
-            let mut command = Command::new(self.hugepilot);
-            command.args(["graph", "generate", self.shape.ours]).arg(&file);
-            if weighted {
-                command.arg("--weighted");
-            }
-            run::run(&mut command)?;
-        }
-        Ok(file)
+        let (name, args): (_, &[_]) = if weighted { ("wsg", &["--weighted"]) } else { ("sg", &[]) };
+        generated(self.hugepilot, self.shape.ours, name, args)
     }
 
     /// Where each trial begins: vertices drawn from those that have edges.
     fn sources(&self, file: &Path) -> Result<Vec<Option<String>>> {
         let trials = (self.runs + 1).to_string();
-        let report =
-            self.report(&["bfs", "--source", "random:1", "--trials", &trials], &file.to_string_lossy())?;
-        let trials = report["trials"].as_array().context("trials")?;
-        trials.iter().map(|trial| Ok(Some(trial["source"].as_u64().context("source")?.to_string()))).collect()
-    }
-
-    fn report(&self, kernel: &[&str], graph: &str) -> Result<Value> {
-        let mut command = Command::new(self.hugepilot);
-        command.args(["graph", "run"]).args(kernel).args([graph, "--json"]);
-        serde_json::from_str(&said(&mut command)?).context("a report")
+        let kernel = ["bfs", "--source", "random:1", "--trials", &trials];
+        let trials = graph_report(self.hugepilot, &kernel, file, &[])?.trials;
+        trials.iter().map(|trial| Ok(Some(trial.source.context("source")?.to_string()))).collect()
     }
 
     fn ours(&self, kernel: &Kernel, file: &Path, source: Option<&str>) -> Result<Took> {
@@ -204,10 +186,9 @@ impl Bench<'_> {
         if let Some(source) = source {
             args.extend(["--source", source]);
         }
-        let report = self.report(&args, &file.to_string_lossy())?;
-        let load = report["phases"]["load_seconds"].as_f64().context("load_seconds")?;
-        let kernel = report["trials"][0]["seconds"].as_f64().context("seconds of a trial")?;
-        Ok(Took { load: load + report["phases"]["build_seconds"].as_f64().unwrap_or(0.0), kernel })
+        let GraphReport { phases, trials, .. } = graph_report(self.hugepilot, &args, file, &[])?;
+        let load = phases.load_seconds.context("load_seconds")? + phases.build_seconds;
+        Ok(Took { load, kernel: trials.first().context("a trial")?.seconds })
     }
 
     fn theirs(&self, kernel: &Kernel, file: &Path, source: Option<&str>) -> Result<Took> {
@@ -231,9 +212,32 @@ impl Bench<'_> {
 
     fn our_build(&self) -> Result<f64> {
         let report = said(Command::new(self.hugepilot).args(["graph", "info", self.shape.ours, "--json"]))?;
-        let report: Value = serde_json::from_str(&report)?;
-        report["phases"]["build_seconds"].as_f64().context("build_seconds")
+        let report: GraphReport = serde_json::from_str(&report).context("a report")?;
+        Ok(report.phases.build_seconds)
     }
+}
+
+/// A graph in a file called by it and `name`; kept for the next time.
+pub(super) fn generated(hugepilot: &Path, graph: &str, name: &str, args: &[&str]) -> Result<PathBuf> {
+    let folder = run::target().join("graphs");
+    fs::create_dir_all(&folder)?;
+    let file = folder.join(format!("{}.{name}", graph.replace(':', "-")));
+    if !file.exists() {
+        run::run(Command::new(hugepilot).args(["graph", "generate", graph]).arg(&file).args(args))?;
+    }
+    Ok(file)
+}
+
+/// What a kernel on a graph in a file reports.
+pub(super) fn graph_report(
+    hugepilot: &Path,
+    kernel: &[&str],
+    file: &Path,
+    args: &[&str],
+) -> Result<GraphReport> {
+    let mut command = Command::new(hugepilot);
+    command.args(["graph", "run"]).args(kernel).arg(file).args(args).arg("--json");
+    serde_json::from_str(&said(&mut command)?).context("a report")
 }
 
 fn said(command: &mut Command) -> Result<String> {

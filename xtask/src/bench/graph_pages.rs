@@ -3,15 +3,13 @@
 //! Each run is a process of its own: it reads the graph from a file, each array onto the pages that the plan says, and runs a
 //! kernel. Plans take turns within a round; what counts is the time of the plan over that of base pages in the same round.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::graph::GraphReport;
 
+use super::graph::{generated, graph_report};
 use super::pairs::{PairedStats, median};
-use crate::run;
 
 /// What gets huge pages, the first being nothing.
 const PLANS: [&str; 10] = [
@@ -46,19 +44,33 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     println!("{:<9} {:<5} {:<17} {:>8} {:>11}  huge", "order", "", "pages", "kernel", "first touch");
     for order in ["original", "dbg"] {
         for (name, kernel) in KERNELS.iter().filter(|one| only.is_empty() || only.contains(&one.0)) {
-            let file = file(hugepilot, graph, order, *name == "sssp")?;
+            let weighted = *name == "sssp";
+            let file = graph_file(hugepilot, graph, order, weighted)?;
             let plans: Vec<&str> = PLANS
                 .iter()
                 .copied()
                 .filter(|plan| *name == "sssp" || !plan.starts_with("weights"))
                 .collect();
-            let rounds = rounds(runs, &plans, |plan| report(hugepilot, kernel, &file, plan))?;
+            let rounds = rounds(runs, &plans, |plan| {
+                graph_report(hugepilot, kernel, &file, &["--width", "64", "--pages", plan])
+            })?;
             for (plan, reports) in plans.iter().zip(&rounds) {
                 println!("{order:<9} {name:<5} {plan:<17} {}", line(&rounds[0], reports)?);
             }
         }
     }
     Ok(())
+}
+
+/// In that order, 64 bits wide.
+fn graph_file(hugepilot: &Path, graph: &str, order: &str, weighted: bool) -> Result<PathBuf> {
+    let name = format!("{order}{}.hpg", if weighted { "-weighted" } else { "" });
+    let mut args = vec!["--width", "64"];
+    args.extend(weighted.then_some("--weighted"));
+    if order != "original" {
+        args.extend(["--reorder", order]);
+    }
+    generated(hugepilot, graph, &name, &args)
 }
 
 /// For each plan its reports, one of each round; the first round is thrown away.
@@ -95,34 +107,6 @@ fn line(base: &[GraphReport], reports: &[GraphReport]) -> Result<String> {
         "{seconds:>8.2} {touch:>11.2}  {median_ratio:.2}x ({min_ratio:.2}–{max_ratio:.2})  {}",
         huge.join(", ")
     ))
-}
-
-fn report(hugepilot: &Path, kernel: &[&str], file: &Path, plan: &str) -> Result<GraphReport> {
-    let mut command = Command::new(hugepilot);
-    command.args(["graph", "run"]).args(kernel).arg(file).args(["--width", "64", "--pages", plan, "--json"]);
-    let output = command.output()?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    serde_json::from_slice(&output.stdout).context("a report")
-}
-
-/// The graph in that order, kept for the next time.
-fn file(hugepilot: &Path, graph: &str, order: &str, weighted: bool) -> Result<PathBuf> {
-    let folder = run::target().join("graphs");
-    fs::create_dir_all(&folder)?;
-    let weights = if weighted { "-weighted" } else { "" };
-    let file = folder.join(format!("{}-{order}{weights}.hpg", graph.replace(':', "-")));
-    if !file.exists() {
-        let mut command = Command::new(hugepilot);
-        command.args(["graph", "generate", graph]).arg(&file).args(["--width", "64"]);
-        if weighted {
-            command.arg("--weighted");
-        }
-        if order != "original" {
-            command.args(["--reorder", order]);
-        }
-        run::run(&mut command)?;
-    }
-    Ok(file)
 }
 
 #[cfg(test)]

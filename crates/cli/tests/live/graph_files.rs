@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use hugepilot_record::graph::{GraphReport, KernelResult};
-use hugepilot_testkit::{need, requires};
+use hugepilot_testkit::{cached, need, requires};
 
 use crate::tool::{Done, hugepilot};
 
@@ -362,16 +362,6 @@ fn what_cannot_be_read_or_written_is_refused_with_a_place_and_a_fix() {
     assert_eq!(left, ["cut.sg", "g.el", "good.el", "good.sg", "there.sg"].map(str::to_owned).into());
     files.graph("convert @good.el @there.sg --force").exits(0);
     assert_eq!(fs::read(files.path("there.sg")).unwrap(), whole);
-}
-
-/// Bytes of a file in the page cache, as another program counts them.
-fn cached(path: &Path) -> u64 {
-    let output = Command::new("fincore")
-        .args(["--bytes", "--noheadings", "--output", "RES"])
-        .arg(path)
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
 #[test]

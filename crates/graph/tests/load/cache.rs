@@ -1,22 +1,9 @@
 //! What loading leaves in the page cache.
 
-use std::path::Path;
-use std::process::Command;
-
 use hugepilot_graph::{EdgeList, Format, Graph, GraphError, LoadOptions, Loading, load, save};
-use hugepilot_testkit::{need, requires};
+use hugepilot_testkit::{cached, need, requires};
 
 use crate::{Files, options};
-
-/// Bytes of a file in the page cache, as another program counts them.
-fn cached(path: &Path) -> u64 {
-    let output = Command::new("fincore")
-        .args(["--bytes", "--noheadings", "--output", "RES"])
-        .arg(path)
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
-}
 
 /// A graph of some MiB, on a disk: `/tmp` may be a tmpfs.
 fn on_disk(files: &Files, format: Format) -> std::path::PathBuf {
