@@ -199,7 +199,9 @@ fn go<V: Width>(common: &CommonArgs, then: Then<'_>, progress: &Progress) -> Res
     }
     let trials = job.trials;
     let mut done = 0;
-    progress.now(format!("trial 1 of {trials}"));
+    if job.kernel.is_some() {
+        progress.now(format!("trial 1 of {trials}"));
+    }
     ready.run(&job, |_| {
         done += 1;
         progress.now(format!("trial {} of {trials}", (done + 1).min(trials)));

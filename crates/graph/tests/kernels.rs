@@ -292,6 +292,21 @@ fn ranks_in_closed_form() {
     }
 }
 
+/// In place, what dangles costs no iterations: half of these vertices have no edges.
+#[test]
+fn what_dangles_is_shared_at_once() {
+    let list = EdgeList::new(2000, (0..5000u64).map(|i| (i * i % 997, i * 7 % 991)));
+    let graph: Graph<u64> = graph(&list, false);
+    let sweeps = |dangling| {
+        let told = Iterations { most: 100, sweep: Sweep::GaussSeidel, dangling, ..Iterations::default() };
+        let found = pagerank(&graph, told, &setup(1)).unwrap();
+        found.verify(&graph, told).unwrap();
+        found.iterations
+    };
+    let (drop, redistribute) = (sweeps(Dangling::Drop), sweeps(Dangling::Redistribute));
+    assert!(redistribute <= drop + 2, "{redistribute} instead of {drop}");
+}
+
 /// Each stops when it was told to, and says how far it is from the end: nothing was moved into ranks or lost on the way.
 #[test]
 fn pushing_stops_at_any_round() {

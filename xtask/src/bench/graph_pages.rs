@@ -73,16 +73,14 @@ fn graph_file(hugepilot: &Path, graph: &str, order: &str, weighted: bool) -> Res
     generated(hugepilot, graph, &name, &args)
 }
 
-/// For each plan its reports, one of each round; the first round is thrown away.
+/// For each plan its reports, one of each round. One run before all warms the memory up, and is thrown away.
 fn rounds<T>(runs: usize, plans: &[&str], mut one: impl FnMut(&str) -> Result<T>) -> Result<Vec<Vec<T>>> {
     let mut all: Vec<Vec<T>> = plans.iter().map(|_| Vec::new()).collect();
-    for round in 0..=runs {
+    one(plans[0])?;
+    for round in 0..runs {
         for turn in 0..plans.len() {
             let which = (round + turn) % plans.len();
-            let took = one(plans[which])?;
-            if round > 0 {
-                all[which].push(took);
-            }
+            all[which].push(one(plans[which])?);
         }
     }
     Ok(all)
