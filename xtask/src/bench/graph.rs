@@ -186,7 +186,9 @@ impl Bench<'_> {
         if let Some(source) = source {
             args.extend(["--source", source]);
         }
-        let GraphReport { phases, trials, .. } = graph_report(self.hugepilot, &args, file, &[])?;
+        // As the suite reads it: by the page cache, in which it is after the first trial.
+        let cached = ["--load", "cached"];
+        let GraphReport { phases, trials, .. } = graph_report(self.hugepilot, &args, file, &cached)?;
         let load = phases.load_seconds.context("load_seconds")? + phases.build_seconds;
         Ok(Took { load, kernel: trials.first().context("a trial")?.seconds })
     }
