@@ -2,7 +2,8 @@
 
 use hugepilot_alloc::HugeVec;
 
-use crate::{GraphError, Result, Width};
+use crate::hook::Hook;
+use crate::{Array, GraphError, Result, Width};
 
 /// The edges that leave each vertex, or that lead to it. The edges of a vertex are in ascending order, each once.
 #[derive(Debug)]
@@ -19,12 +20,20 @@ pub struct Csr<V: Width> {
 /// The arrays of a [`Csr`] as a loop holds them: where they are is looked up once, not again after each value that is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a, V> {
+    /// What they are called: offsets, edges, weights.
+    pub(crate) names: [Array; 3],
     offsets: &'a [V],
     pub(crate) edges: &'a [V],
     pub(crate) weights: &'a [V],
 }
 
 impl<'a, V: Width> Rows<'a, V> {
+    /// Where the edges of `v` are is read.
+    #[inline]
+    pub(crate) fn tell(self, v: usize, hook: impl Hook) {
+        hook.read(self.names[0], &self.offsets[v]);
+        hook.read(self.names[0], &self.offsets[v + 1]);
+    }
     /// As [`Csr::degree`].
     #[inline]
     pub(crate) fn degree(self, v: usize) -> usize {
@@ -45,7 +54,8 @@ impl<'a, V: Width> Rows<'a, V> {
 impl<V: Width> Csr<V> {
     /// Its arrays, for a loop.
     pub(crate) fn rows(&self) -> Rows<'_, V> {
-        Rows { offsets: &self.offsets, edges: &self.edges, weights: &self.weights }
+        let names = [Array::Offsets, Array::Edges, Array::Weights];
+        Rows { names, offsets: &self.offsets, edges: &self.edges, weights: &self.weights }
     }
     /// How many vertices.
     pub fn vertices(&self) -> usize {
@@ -129,5 +139,10 @@ impl<V: Width> Graph<V> {
     /// The edges that lead to each vertex.
     pub fn incoming(&self) -> &Csr<V> {
         self.inverse.as_ref().unwrap_or(&self.out)
+    }
+    /// Those, for a loop.
+    pub(crate) fn incoming_rows(&self) -> Rows<'_, V> {
+        let names = [Array::InOffsets, Array::InEdges, Array::InWeights];
+        self.inverse.as_ref().map_or(self.out.rows(), |inverse| Rows { names, ..inverse.rows() })
     }
 }

@@ -2,36 +2,37 @@
 
 use crate::Array;
 
-/// Hears of each access of a kernel to an array, in the order of the thread that makes it. The unit type hears nothing, and
-/// costs nothing: its calls compile to no instruction.
+/// Hears of the accesses that a kernel makes for each vertex and edge, in the order of the thread that makes them: to offsets,
+/// edges, weights and properties, and reads of worklists. What fills a worklist and what only prepares a round is not told. The
+/// unit type hears nothing, and costs nothing: its calls compile to no instruction.
 pub trait Hook: Copy + Sync {
-    /// Item `index` of `array` is read.
-    fn read(&self, array: Array, index: usize);
+    /// `item` of `array` is read.
+    fn read<T>(&self, array: Array, item: &T);
     /// It is written.
-    fn write(&self, array: Array, index: usize);
+    fn write<T>(&self, array: Array, item: &T);
 }
 
 impl Hook for () {
     #[inline(always)]
-    fn read(&self, _: Array, _: usize) {}
+    fn read<T>(&self, _: Array, _: &T) {}
     #[inline(always)]
-    fn write(&self, _: Array, _: usize) {}
+    fn write<T>(&self, _: Array, _: &T) {}
 }
 
 /// So that a consumer with state can be shared by all threads.
 impl<H: Listen> Hook for &H {
     #[inline]
-    fn read(&self, array: Array, index: usize) {
-        self.hear(array, index, false);
+    fn read<T>(&self, array: Array, item: &T) {
+        self.hear(array, std::ptr::from_ref(item).addr(), false);
     }
     #[inline]
-    fn write(&self, array: Array, index: usize) {
-        self.hear(array, index, true);
+    fn write<T>(&self, array: Array, item: &T) {
+        self.hear(array, std::ptr::from_ref(item).addr(), true);
     }
 }
 
 /// A consumer of accesses.
 pub trait Listen: Sync {
-    /// Item `index` of `array` is read, or written.
-    fn hear(&self, array: Array, index: usize, write: bool);
+    /// What is at `address`, in `array`, is read, or written. A kernel may have several arrays of that name.
+    fn hear(&self, array: Array, address: usize, write: bool);
 }

@@ -10,6 +10,7 @@ mod queue;
 mod spent;
 mod sssp;
 mod triangles;
+mod ways;
 
 pub use betweenness::{Betweenness, betweenness};
 pub use bfs::{Bfs, Direction, bfs};

@@ -24,7 +24,8 @@ pub enum Array {
     InWeights,
     /// What a kernel keeps per vertex; where it is double-buffered, both.
     Property,
-    /// What a kernel keeps of the work before it: queues, buckets, bitmaps.
+    /// What a kernel keeps of the work before it: queues and bitmaps. The buckets of delta-stepping grow and are emptied all the
+    /// time, and are in no mapping of their own but on the heap.
     Worklist,
 }
 
@@ -116,27 +117,32 @@ impl Default for PagePlan {
 impl FromStr for PagePlan {
     type Err = GraphError;
     fn from_str(text: &str) -> Result<Self> {
-        let mut plan = Self::default();
+        let (mut plan, mut own) = (Self::default(), Vec::new());
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let Some((name, pages)) = part.split_once('=') else {
                 plan = Self::all(backing(part)?);
+                own.clear();
                 continue;
             };
             let pages = backing(pages)?;
             if name == "all" {
                 plan = Self::all(pages);
+                own.clear();
                 continue;
             }
             let array = Array::ALL.into_iter().find(|array| array.name() == name);
             let array = array.ok_or_else(|| GraphError::Array { found: name.to_owned() })?;
             plan = plan.with(array, pages);
+            own.push(array);
             let twin = match array {
                 Array::Offsets => Array::InOffsets,
                 Array::Edges => Array::InEdges,
                 Array::Weights => Array::InWeights,
                 _ => continue,
             };
-            plan = plan.with(twin, pages);
+            if !own.contains(&twin) {
+                plan = plan.with(twin, pages);
+            }
         }
         Ok(plan)
     }
@@ -154,6 +160,10 @@ mod tests {
         assert_eq!(plan.of(Array::InOffsets), plan.of(Array::Offsets));
         assert_eq!(plan.of(Array::InEdges).to_string(), "collapse:50%");
         assert_eq!(plan.of(Array::Worklist).to_string(), "base");
+        for either in ["in-edges=thp,edges=base", "edges=base,in-edges=thp", "thp,edges=base,in-edges=thp"] {
+            let plan: PagePlan = either.parse().unwrap();
+            assert_eq!((plan.of(Array::InEdges), plan.of(Array::Edges)), (Backing::THP, Backing::Base));
+        }
         assert_eq!("thp".parse::<PagePlan>().unwrap(), PagePlan::all(Backing::THP));
         let mixed: PagePlan = "all=thp,worklist=base".parse().unwrap();
         assert_eq!((mixed.of(Array::Edges), mixed.of(Array::Worklist)), (Backing::THP, Backing::Base));

@@ -196,7 +196,9 @@ impl<V: Width> Ready<V> {
         let median = |of: fn(&Spent) -> Duration, ahead: Option<Duration>| {
             let mut all: Vec<f64> = spent.iter().map(|spent| of(spent).as_secs_f64()).collect();
             all.sort_by(f64::total_cmp);
-            Some(all[all.len() / 2] + ahead.unwrap_or_default().as_secs_f64())
+            // The middle two where they are even.
+            let middle = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
+            Some(middle + ahead.unwrap_or_default().as_secs_f64())
         };
         let stash = self.stash.as_ref();
         self.report.phases.allocate_seconds =

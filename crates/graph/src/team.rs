@@ -67,7 +67,7 @@ impl Team {
     /// Has each do `work`, and gives what they return, in the order of their numbers. The caller is number 0.
     ///
     /// # Panics
-    /// If one does; then the others do so where they wait for it.
+    /// If one does, or cannot be started; then the others do so where they wait for it.
     pub fn run<T: Send>(self, work: impl Fn(Worker) -> T + Sync) -> Vec<T> {
         let (of, barrier) = (self.threads(), &Barrier::default());
         let work = &|id| {
@@ -75,6 +75,8 @@ impl Team {
             work(Worker { id, of, barrier })
         };
         thread::scope(|scope| {
+            // One that cannot be started will never come either.
+            let _breaks = Breaks(barrier);
             let others: Vec<_> = (1..of).map(|id| scope.spawn(move || work(id))).collect();
             let mut all = vec![work(0)];
             all.extend(others.into_iter().map(|other| other.join().expect("a worker panicked")));

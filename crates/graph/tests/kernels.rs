@@ -173,13 +173,20 @@ fn check_triangles_and_diameter<V: Width>(list: &EdgeList, threads: usize) {
             }
         }
     }
-    assert_eq!(triangles(&graph, &setup(threads)).unwrap().count, count);
+    let found = triangles(&graph, &setup(threads)).unwrap();
+    found.verify(&graph).unwrap();
+    assert_eq!(found.count, count);
     let most = |v: u64| distances(list, false, v).into_iter().flatten().max().unwrap();
     let longest = (0..list.vertices).map(most).max().unwrap() as usize;
-    let sweeps = diameter(&graph, V::new(0), Looking::Sweeps, &setup(threads)).unwrap().lower_bound;
+    let bound = |looking| {
+        let found = diameter(&graph, V::new(0), looking, &setup(threads)).unwrap();
+        found.verify(&graph).unwrap();
+        found.lower_bound
+    };
+    let sweeps = bound(Looking::Sweeps);
     assert!(sweeps <= longest && sweeps >= most(0) as usize, "{sweeps} of {longest}");
     // 64 sources are all vertices of a small graph.
-    let multi = diameter(&graph, V::new(0), Looking::Multi, &setup(threads)).unwrap().lower_bound;
+    let multi = bound(Looking::Multi);
     assert!(multi <= longest && (list.vertices > 64 || multi == longest), "{multi} of {longest}");
 }
 
@@ -228,7 +235,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn small_graphs(list in any_list(), directed: bool, source: u64, threads in 1usize..4) {
@@ -242,6 +249,7 @@ proptest! {
         check_sssp::<u32>(&list, directed, source, threads);
         check_sssp::<u64>(&list, directed, source, threads);
         check_triangles_and_diameter::<u32>(&list, threads);
+        check_triangles_and_diameter::<u64>(&list, threads);
         check_betweenness::<u32>(&list, directed, threads);
         check_betweenness::<u64>(&list, directed, threads);
     }
@@ -272,6 +280,10 @@ fn adversarial_graphs() {
             }
             check_components::<u32>(&list, directed, 3);
             check_pagerank::<u64>(&list, directed, 2, 1e-9);
+            if list.vertices <= 100 {
+                check_betweenness::<u32>(&list, directed, 3);
+                check_triangles_and_diameter::<u64>(&list, 3);
+            }
         }
     }
 }
@@ -330,38 +342,20 @@ fn pushing_stops_at_any_round() {
     }
 }
 
-/// Graphs in which a search goes up, down and up again, and in which most edges are never read.
-#[test]
-fn generated_graphs() {
-    let build = Build { directed: false, pages: PagePlan::default(), team: Team::of(2) };
-    let kronecker = Kronecker { scale: 15, degree: 16, weighted: false, rng: Rng::Whole, shuffled: true };
-    let graphs: [Graph<u32>; 2] = [
-        build.graph(&kronecker).unwrap(),
-        build.graph(&Uniform { scale: 15, degree: 4, weighted: false }).unwrap(),
-    ];
-    for graph in &graphs {
-        let hub =
-            (0..graph.vertices()).max_by_key(|&v| graph.out.degree(v)).map(<u32 as Width>::new).unwrap();
-        let found = bfs(graph, hub, Direction::Optimizing, &setup(2)).unwrap();
-        found.verify(graph, hub).unwrap();
-        let down = bfs(graph, hub, Direction::TopDown, &setup(2)).unwrap();
-        assert_eq!(found.levels, down.levels);
-        let parts = components(graph, Joining::Afforest, &setup(2)).unwrap();
-        parts.verify(graph).unwrap();
-        assert_eq!(parts.largest(), found.reached());
-    }
-}
-
-/// Cycles, stars, hypercubes and grids, whose answers are formulas.
+/// Cycles, paths, stars, hypercubes and complete graphs, whose answers are formulas.
 #[test]
 fn closed_forms() {
     let cycle = |n: u64| EdgeList::new(n, (0..n).map(move |v| (v, (v + 1) % n)));
     let all = |graph: &Graph<u64>| (0..graph.vertices() as u64).collect::<Vec<_>>();
+    let near = |found: f64, expected: f64| (found - expected).abs() <= 1e-9 * expected.max(1.0);
+    let path: Graph<u64> = graph(&EdgeList::new(90, (1..90).map(|v| (v - 1, v))), false);
+    let found = betweenness(&path, &all(&path), &setup(2)).unwrap();
+    assert!((0..90).all(|v| near(found.score(v), (2 * v * (89 - v)) as f64)));
     for n in [5u64, 8, 31, 100] {
         let graph: Graph<u64> = graph(&cycle(n), false);
         let expected = if n % 2 == 1 { (n - 1) * (n - 3) / 4 } else { (n - 2) * (n - 2) / 4 } as f64;
         let found = betweenness(&graph, &all(&graph), &setup(2)).unwrap();
-        assert!((0..n as usize).all(|v| (found.score(v) - expected).abs() < 1e-9), "{n}: {}", found.score(0));
+        assert!((0..n as usize).all(|v| near(found.score(v), expected)), "{n}: {}", found.score(0));
         assert_eq!(diameter(&graph, 3, Looking::Sweeps, &setup(2)).unwrap().lower_bound as u64, n / 2);
     }
     let leaves = 50;
@@ -374,7 +368,7 @@ fn closed_forms() {
     let cube: Graph<u64> = graph(&EdgeList::new(1 << dimensions, edges), false);
     let found = betweenness(&cube, &all(&cube), &setup(2)).unwrap();
     let expected = (dimensions * (1 << (dimensions - 1)) - ((1 << dimensions) - 1)) as f64;
-    assert!((0..1 << dimensions).all(|v| (found.score(v) - expected).abs() < 1e-9));
+    assert!((0..1 << dimensions).all(|v| near(found.score(v), expected)));
     let levels = bfs(&cube, 77, Direction::Optimizing, &setup(2)).unwrap().levels;
     assert_eq!(levels, [1, 8, 28, 56, 70, 56, 28, 8, 1]);
     let complete: Graph<u64> =
@@ -418,4 +412,25 @@ fn verifiers_see_what_is_wrong() {
     let mut joined = right();
     (joined.labels[4], joined.labels[5]) = (0, 0);
     assert!(joined.verify(&graph).is_err(), "two components are not one");
+    let iterations = Iterations { most: 100, tolerance: 1e-6, ..Iterations::default() };
+    let mut ranks = pagerank(&graph, iterations, &setup(1)).unwrap();
+    ranks.verify(&graph, iterations).unwrap();
+    ranks.ranks[2] = (ranks.rank(2) as f32 * 1.01).to_bits();
+    assert!(ranks.verify(&graph, iterations).is_err());
+    for score in [f32::NAN, 7.0, -1.0] {
+        let mut between = betweenness(&graph, &[0], &setup(1)).unwrap();
+        between.verify(&graph, &[0]).unwrap();
+        between.scores[1] = score.to_bits();
+        assert!(between.verify(&graph, &[0]).is_err(), "{score}");
+    }
+    let mut closed = triangles(&graph, &setup(1)).unwrap();
+    closed.verify(&graph).unwrap();
+    closed.count += 1;
+    assert!(closed.verify(&graph).is_err());
+    let mut long = diameter(&graph, 0, Looking::Sweeps, &setup(1)).unwrap();
+    long.verify(&graph).unwrap();
+    long.lower_bound += 1;
+    assert!(long.verify(&graph).is_err());
+    (long.lower_bound, long.ends) = (1, [0, 4]);
+    assert!(long.verify(&graph).is_err(), "no way leads there");
 }

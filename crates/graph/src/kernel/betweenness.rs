@@ -1,7 +1,7 @@
 //! Betweenness centrality from some sources (Brandes, 2001): on how many shortest ways between others a vertex lies.
 //!
 //! Forward, level by level, shortest ways are counted, and one bit per edge says that it is part of one. Backward, each vertex
-//! takes from those after it; what it reads there is one number, (1 + dependency) / ways, computed once per vertex.
+//! takes from those after it; what it reads there is one number, (1 + dependency) / ways, which takes the place of the ways.
 
 use hugepilot_alloc::{Plain, cells};
 
@@ -9,6 +9,7 @@ use super::Setup;
 use super::bitmap::WORD;
 use super::queue::Queue;
 use super::spent::{Held, Spent, Watch};
+use super::ways::Ways;
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
@@ -30,10 +31,8 @@ struct Work<'a, V: Width, H: Hook> {
     graph: &'a Graph<V>,
     /// The level of each vertex.
     levels: &'a [<V as Plain>::Cell],
-    /// Shortest ways from the source, as bits of `f64`: there are more than numbers count.
+    /// Shortest ways from the source, as bits of [`Ways`]; then (1 + dependency) / ways.
     ways: &'a [<u64 as Plain>::Cell],
-    /// (1 + dependency) / ways.
-    handed: &'a [<V as Plain>::Cell],
     scores: &'a [<V as Plain>::Cell],
     /// One bit per edge: it is on a shortest way.
     nearer: &'a [<u64 as Plain>::Cell],
@@ -43,7 +42,8 @@ struct Work<'a, V: Width, H: Hook> {
     watch: Watch,
 }
 
-/// From each of `sources` to all. Three words and eight bytes per vertex and a bit per edge; each source reads each edge twice.
+/// From each of `sources` to all. Three words, one of them of the queue, and eight bytes per vertex, and a bit per edge; each
+/// source reads each edge twice.
 ///
 /// # Errors
 /// [`GraphError::Vertex`](crate::GraphError::Vertex), [`GraphError::Memory`](crate::GraphError::Memory).
@@ -56,14 +56,13 @@ pub fn betweenness<V: Width, H: Hook>(
     sources.iter().try_for_each(|&source| graph.check(source))?;
     let watch = Watch::start();
     let property = || setup.property::<V>(vertices);
-    let (mut levels, mut handed, mut scores) = (property()?, property()?, property()?);
+    let (mut levels, mut scores) = (property()?, property()?);
     let mut ways = setup.property::<u64>(vertices)?;
     let mut nearer = setup.pages.zeroed::<u64>(Array::Worklist, graph.out.edges().div_ceil(WORD))?;
     let work = Work {
         graph,
         levels: cells(&mut levels),
         ways: cells(&mut ways),
-        handed: cells(&mut handed),
         scores: cells(&mut scores),
         nearer: cells(&mut nearer),
         queue: Queue::new(vertices, &setup.pages)?,
@@ -81,7 +80,7 @@ pub fn betweenness<V: Width, H: Hook>(
     let mut spent = work.watch.stop();
     spent.arrays =
         vec![work.queue.held()?, Held::look(Array::Worklist, &nearer)?, Held::look(Array::Property, &ways)?];
-    for values in [&levels, &handed, &scores] {
+    for values in [&levels, &scores] {
         spent.arrays.push(Held::look(Array::Property, values)?);
     }
     Ok(Betweenness { scores, spent })
@@ -102,7 +101,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         }
         while starts.len() > 2 {
             let end = starts.pop().unwrap_or_default();
-            self.backward(worker, starts[starts.len() - 1]..end, source, round);
+            self.backward(worker, starts[starts.len() - 1]..end, round);
         }
         // The source's own level: nothing of it counts.
     }
@@ -112,7 +111,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         worker.each(&turn.pieces, self.levels.len(), 1 << 14, |range| {
             for v in range {
                 self.levels[v].set(V::NONE);
-                self.ways[v].set(0f64.to_bits());
+                self.ways[v].set(Ways::default().bits());
             }
         });
         self.nearer[worker.part(self.nearer.len())].iter().for_each(|bits| bits.set(0));
@@ -120,7 +119,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         self.watch.touched();
         if worker.id == 0 {
             self.levels[source.at()].set(V::default());
-            self.ways[source.at()].set(1f64.to_bits());
+            self.ways[source.at()].set(Ways::ONE.bits());
             self.queue.empty();
             let mut found = self.queue.found();
             found.push(source);
@@ -140,19 +139,24 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     ) -> usize {
         let turn = self.rounds.turn(worker, *round);
         let (mut found, mut count, next) = (self.queue.found(), 0, V::new(next));
-        let items = &self.queue.items()[level];
+        let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
         worker.each(&turn.pieces, items.len(), PIECE, |range| {
             for item in &items[range] {
                 let from = item.get();
-                let ways = f64::from_bits(self.ways[from.at()].get());
+                self.hook.read(Array::Worklist, item);
+                self.hook.read(Array::Property, &self.ways[from.at()]);
+                out.tell(from.at(), self.hook);
+                let ways = Ways::of_bits(self.ways[from.at()].get());
                 let mut bits = Bits { words: self.nearer, word: 0, bits: 0 };
-                let row = self.graph.out.range(from.at());
-                for (&to, edge) in self.graph.out.edges[row.clone()].iter().zip(row) {
-                    self.hook.read(Array::Property, to.at());
-                    let level = &self.levels[to.at()];
+                let row = out.range(from.at());
+                for (to, edge) in out.edges[row.clone()].iter().zip(row) {
+                    self.hook.read(Array::Edges, to);
+                    let (to, level) = (*to, &self.levels[to.at()]);
+                    self.hook.read(Array::Property, level);
                     let mut seen = level.get();
                     if seen == V::NONE {
                         if level.replace(V::NONE, next) {
+                            self.hook.write(Array::Property, level);
                             found.push(to);
                             count += 1;
                         }
@@ -160,7 +164,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
                         seen = next;
                     }
                     if seen == next {
-                        self.hook.write(Array::Property, to.at());
+                        self.hook.write(Array::Property, &self.ways[to.at()]);
                         add(&self.ways[to.at()], ways);
                         bits.set(edge);
                     }
@@ -177,26 +181,32 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     /// Takes what the level after this one hands back.
-    fn backward(&self, worker: &Worker, level: std::ops::Range<usize>, source: V, round: &mut usize) {
+    fn backward(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
         let turn = self.rounds.turn(worker, *round);
-        let items = &self.queue.items()[level];
+        let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
         worker.each(&turn.pieces, items.len(), PIECE, |range| {
             for item in &items[range] {
                 let v = item.get();
-                let ways = f64::from_bits(self.ways[v.at()].get());
-                let mut sum = 0.0;
-                let row = self.graph.out.range(v.at());
+                let own = &self.ways[v.at()];
+                self.hook.read(Array::Worklist, item);
+                self.hook.read(Array::Property, own);
+                out.tell(v.at(), self.hook);
+                let ways = Ways::of_bits(own.get());
+                let mut dependency = 0.0;
+                let row = out.range(v.at());
                 each_bit(self.nearer, row, |edge| {
-                    let to = self.graph.out.edges[edge];
-                    self.hook.read(Array::Property, to.at());
-                    sum += V::Real::of_bits(self.handed[to.at()].get()).wide();
+                    let to = &out.edges[edge];
+                    self.hook.read(Array::Edges, to);
+                    let handed = &self.ways[to.at()];
+                    self.hook.read(Array::Property, handed);
+                    dependency += ways.times(Ways::of_bits(handed.get()));
                 });
-                let dependency = ways * sum;
-                self.handed[v.at()].set(V::Real::of((1.0 + dependency) / ways).bits());
-                if v != source {
-                    let score = V::Real::of_bits(self.scores[v.at()].get()).wide();
-                    self.scores[v.at()].set(V::Real::of(score + dependency).bits());
-                }
+                own.set(ways.under(1.0 + dependency).bits());
+                let score = &self.scores[v.at()];
+                score.set(V::Real::of(V::Real::of_bits(score.get()).wide() + dependency).bits());
+                self.hook.write(Array::Property, own);
+                self.hook.read(Array::Property, score);
+                self.hook.write(Array::Property, score);
             }
         });
         worker.meet();
@@ -206,9 +216,9 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
 
 /// Adds to a number that threads share as bits.
 #[inline]
-fn add(cell: &<u64 as Plain>::Cell, more: f64) {
+fn add(cell: &<u64 as Plain>::Cell, more: Ways) {
     let mut seen = cell.get();
-    while !cell.replace(seen, (f64::from_bits(seen) + more).to_bits()) {
+    while !cell.replace(seen, Ways::of_bits(seen).plus(more).bits()) {
         seen = cell.get();
     }
 }
@@ -266,13 +276,14 @@ impl<V: Width> Betweenness<V> {
         V::Real::of_bits(self.scores[v]).wide()
     }
 
-    /// Against the same by one thread, in `f64`, as Brandes wrote it down: within 1 in 10,000.
+    /// Against the same by one thread, as Brandes wrote it down: within 1 in 10,000.
     ///
     /// # Errors
     /// The first vertex that differs.
     pub fn verify(&self, graph: &Graph<V>, sources: &[V]) -> std::result::Result<(), String> {
         for (v, expected) in plainly(graph, sources).into_iter().enumerate() {
-            if (self.score(v) - expected).abs() > 1e-4 * expected.max(1.0) {
+            let near = (self.score(v) - expected).abs() <= 1e-4 * expected.max(1.0);
+            if !near {
                 return Err(format!("vertex {v} has {}, not {expected}", self.score(v)));
             }
         }
@@ -285,8 +296,8 @@ fn plainly<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
     let mut scores = vec![0.0; vertices];
     for source in sources {
         let (mut levels, mut ways, mut order) =
-            (vec![usize::MAX; vertices], vec![0.0; vertices], vec![source.at()]);
-        (levels[source.at()], ways[source.at()]) = (0, 1.0);
+            (vec![usize::MAX; vertices], vec![Ways::default(); vertices], vec![source.at()]);
+        (levels[source.at()], ways[source.at()]) = (0, Ways::ONE);
         let mut next = 0;
         while let Some(&v) = order.get(next) {
             next += 1;
@@ -296,7 +307,7 @@ fn plainly<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
                     order.push(to);
                 }
                 if levels[to] == levels[v] + 1 {
-                    ways[to] += ways[v];
+                    ways[to] = ways[to].plus(ways[v]);
                 }
             }
         }
@@ -304,7 +315,7 @@ fn plainly<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
         for &v in order.iter().rev() {
             for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
                 if levels[to] == levels[v] + 1 {
-                    dependency[v] += ways[v] / ways[to] * (1.0 + dependency[to]);
+                    dependency[v] += ways[v].times(ways[to].under(1.0)) * (1.0 + dependency[to]);
                 }
             }
             if v != source.at() {

@@ -190,8 +190,8 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         let out = self.graph.out.rows();
         worker.each(pieces, self.parents.len(), SWEEP, |range| {
             for (v, parent) in range.clone().zip(&self.parents[range]) {
-                self.hook.read(Array::Offsets, v);
-                self.hook.write(Array::Property, v);
+                out.tell(v, self.hook);
+                self.hook.write(Array::Property, parent);
                 let degree = out.degree(v);
                 parent.set(if degree == 0 { V::NONE } else { V::TOP.or(V::new(degree)) });
             }
@@ -215,12 +215,15 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         worker.each(&turn.pieces, items.len(), PIECE, |range| {
             for item in &items[range] {
                 let from = item.get();
-                for &to in out.neighbours(from.at()) {
-                    self.hook.read(Array::Property, to.at());
-                    let parent = &parents[to.at()];
+                self.hook.read(Array::Worklist, item);
+                out.tell(from.at(), self.hook);
+                for to in out.neighbours(from.at()) {
+                    self.hook.read(Array::Edges, to);
+                    let (to, parent) = (*to, &parents[to.at()]);
+                    self.hook.read(Array::Property, parent);
                     let seen = parent.get();
                     if seen >= V::TOP && parent.replace(seen, from) {
-                        self.hook.write(Array::Property, to.at());
+                        self.hook.write(Array::Property, parent);
                         found.push(to);
                         count += 1;
                         edges += if seen == V::NONE { 0 } else { seen.and_not(V::TOP).at() };
@@ -236,7 +239,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     fn bottom_up(&self, worker: &Worker, which: usize, round: usize) {
         let turn = self.rounds.turn(worker, round);
         let (level, next) = (self.bits[which].cells(), &self.bits[1 - which]);
-        let (parents, incoming) = (self.parents, self.graph.incoming().rows());
+        let (parents, incoming) = (self.parents, self.graph.incoming_rows());
         // Without edges out of it, a vertex of an undirected graph has none that lead to it.
         let alone = if self.graph.is_directed() { V::TOP } else { V::NONE };
         let (mut count, len) = (0, parents.len());
@@ -245,17 +248,19 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 let mut bits = 0;
                 let word = start..(start + WORD).min(range.end);
                 for (v, parent) in word.clone().zip(&parents[word]) {
-                    self.hook.read(Array::Property, v);
+                    self.hook.read(Array::Property, parent);
                     let seen = parent.get();
                     if (seen < V::TOP) | (seen == alone) {
                         continue;
                     }
                     let in_level = |from: &&V| {
-                        self.hook.read(Array::Worklist, from.at() / WORD);
+                        self.hook.read(incoming.names[1], *from);
+                        self.hook.read(Array::Worklist, &level[from.at() / WORD]);
                         is_set(level, from.at())
                     };
+                    incoming.tell(v, self.hook);
                     if let Some(&from) = incoming.neighbours(v).iter().find(in_level) {
-                        self.hook.write(Array::Property, v);
+                        self.hook.write(Array::Property, parent);
                         parent.set(from);
                         bits |= 1 << (v - start);
                     }

@@ -30,7 +30,7 @@ pub struct Components<V: Width> {
 }
 
 /// Vertices in a piece of work.
-const PIECE: usize = 4096;
+const PIECE: usize = 1 << 14;
 /// Edges of each vertex that are joined before the largest component is looked for.
 const FIRST: usize = 2;
 /// Vertices that are asked which component is the largest.
@@ -68,7 +68,7 @@ pub fn components<V: Width, H: Hook>(
 
 impl<V: Width, H: Hook> Work<'_, V, H> {
     fn get(&self, v: V) -> V {
-        self.hook.read(Array::Property, v.at());
+        self.hook.read(Array::Property, &self.labels[v.at()]);
         self.labels[v.at()].get()
     }
 
@@ -82,13 +82,15 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
 
     fn afforest(&self, worker: &Worker) {
         let mut round = 0;
-        let out = &self.graph.out;
+        let (out, incoming) = (self.graph.out.rows(), self.graph.incoming_rows());
         self.each(worker, &mut round, |v| self.labels[v.at()].set(v));
         self.watch.touched();
         for nth in 0..FIRST {
             self.each(worker, &mut round, |v| {
-                if let Some(&to) = out.neighbours(v.at()).get(nth) {
-                    self.join(v, to);
+                out.tell(v.at(), self.hook);
+                if let Some(to) = out.neighbours(v.at()).get(nth) {
+                    self.hook.read(Array::Edges, to);
+                    self.join(v, *to);
                 }
             });
             self.each(worker, &mut round, |v| self.shorten(v));
@@ -100,9 +102,18 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             if self.get(v) == largest {
                 return;
             }
-            let rest = out.neighbours(v.at()).get(FIRST..).unwrap_or_default();
-            let incoming = self.graph.inverse.as_ref().map_or(&[][..], |inverse| inverse.neighbours(v.at()));
-            rest.iter().chain(incoming).for_each(|&to| self.join(v, to));
+            out.tell(v.at(), self.hook);
+            for to in out.neighbours(v.at()).get(FIRST..).unwrap_or_default() {
+                self.hook.read(Array::Edges, to);
+                self.join(v, *to);
+            }
+            if self.graph.is_directed() {
+                incoming.tell(v.at(), self.hook);
+                for from in incoming.neighbours(v.at()) {
+                    self.hook.read(Array::InEdges, from);
+                    self.join(v, *from);
+                }
+            }
         });
         self.each(worker, &mut round, |v| self.shorten(v));
     }
@@ -144,7 +155,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             label = above;
         }
         if label != first {
-            self.hook.write(Array::Property, v.at());
+            self.hook.write(Array::Property, &self.labels[v.at()]);
             self.labels[v.at()].set(label);
         }
     }
@@ -152,16 +163,18 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     /// Hooks the root of a vertex and those of its neighbours under each other: how many.
     #[inline]
     fn hook_row(&self, v: usize) -> usize {
-        let (mut own, mut changes) = (self.get(V::new(v)), 0);
-        for &to in self.graph.out.neighbours(v) {
-            let other = self.get(to);
+        let (mut own, mut changes, out) = (self.get(V::new(v)), 0, self.graph.out.rows());
+        out.tell(v, self.hook);
+        for to in out.neighbours(v) {
+            self.hook.read(Array::Edges, to);
+            let other = self.get(*to);
             if own == other {
                 continue;
             }
             // Only roots are hooked, and only under lower ones.
             let (high, low) = (own.max(other), own.min(other));
             if self.get(high) == high {
-                self.hook.write(Array::Property, high.at());
+                self.hook.write(Array::Property, &self.labels[high.at()]);
                 // If another thread hooks it at the same time, one of the two is lost, and done in the next round.
                 self.labels[high.at()].set(low);
                 changes += 1;

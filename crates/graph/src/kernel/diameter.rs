@@ -1,5 +1,6 @@
 //! A lower bound of the longest shortest way.
 
+use std::cmp::Reverse;
 use std::time::Instant;
 
 use hugepilot_alloc::{Plain, cells};
@@ -28,6 +29,8 @@ pub struct Diameter {
     pub lower_bound: usize,
     /// Searches, or rounds of all.
     pub rounds: usize,
+    /// From the first, a shortest way to the second is that long.
+    pub ends: [usize; 2],
     /// What it took: all searches together, with the arrays of the last.
     pub spent: Spent,
 }
@@ -42,6 +45,7 @@ pub fn diameter<V: Width, H: Hook>(
     looking: Looking,
     setup: &Setup<H>,
 ) -> Result<Diameter> {
+    graph.check(source)?;
     match looking {
         Looking::Sweeps => sweeps(graph, source, setup),
         Looking::Multi => multi(graph, source, setup),
@@ -49,7 +53,7 @@ pub fn diameter<V: Width, H: Hook>(
 }
 
 fn sweeps<V: Width, H: Hook>(graph: &Graph<V>, mut source: V, setup: &Setup<H>) -> Result<Diameter> {
-    let mut found = Diameter { lower_bound: 0, rounds: 0, spent: Spent::default() };
+    let mut found = Diameter { lower_bound: 0, rounds: 0, ends: [source.at(); 2], spent: Spent::default() };
     loop {
         let mut search = bfs(graph, source, Direction::Optimizing, setup)?;
         found.rounds += 1;
@@ -60,7 +64,9 @@ fn sweeps<V: Width, H: Hook>(graph: &Graph<V>, mut source: V, setup: &Setup<H>) 
         }
         found.lower_bound = far;
         let began = Instant::now();
-        source = farthest(graph, &search, source);
+        let end = farthest(graph, &search, source);
+        found.ends = [source.at(), end.at()];
+        source = end;
         found.spent.kernel += began.elapsed();
     }
 }
@@ -80,15 +86,17 @@ fn multi<V: Width, H: Hook>(graph: &Graph<V>, source: V, setup: &Setup<H>) -> Re
     let (mut one, mut other) = (setup.property::<u64>(vertices)?, setup.property::<u64>(vertices)?);
     let seen: [&[<u64 as Plain>::Cell]; 2] = [cells(&mut one), cells(&mut other)];
     watch.allocated();
-    let (rounds, incoming) = (Rounds::default(), graph.incoming());
-    let mut found = setup.team.run(|worker| {
+    let (rounds, incoming) = (Rounds::default(), graph.incoming_rows());
+    let start = |i: usize| (source.at() + i * vertices / sources) % vertices;
+    let found = setup.team.run(|worker| {
+        // Of the last vertices that were reached from somewhere new: in which round, the first of them, and from where.
+        let mut last = (0, source.at(), 0);
         worker.part(vertices).for_each(|v| seen.iter().for_each(|seen| seen[v].set(0)));
         worker.meet();
         watch.touched();
         if worker.id == 0 {
             for i in 0..sources {
-                let v = (source.at() + i * (vertices / sources)) % vertices;
-                seen[0][v].set(seen[0][v].get() | 1 << i);
+                seen[0][start(i)].set(seen[0][start(i)].get() | 1 << i);
             }
         }
         worker.meet();
@@ -100,24 +108,63 @@ fn multi<V: Width, H: Hook>(graph: &Graph<V>, source: V, setup: &Setup<H>) -> Re
                 for v in range {
                     let before = now[v].get();
                     let mut bits = before;
-                    for &from in incoming.neighbours(v) {
-                        setup.hook.read(Array::Property, from.at());
+                    setup.hook.read(Array::Property, &now[v]);
+                    incoming.tell(v, setup.hook);
+                    for from in incoming.neighbours(v) {
+                        setup.hook.read(incoming.names[1], from);
+                        setup.hook.read(Array::Property, &now[from.at()]);
                         bits |= now[from.at()].get();
                     }
-                    changes += usize::from(bits != before);
+                    if bits != before {
+                        changes += 1;
+                        if round >= last.0 || v < last.1 {
+                            last = (round + 1, v, (bits & !before).trailing_zeros() as usize);
+                        }
+                    }
+                    setup.hook.write(Array::Property, &next[v]);
                     next[v].set(bits);
                 }
             });
             turn.add(changes, 0);
             worker.meet();
             if rounds.sums(round).0 == 0 {
-                return round;
+                break;
             }
         }
-        0
+        last
     });
     let mut spent = watch.stop();
     spent.arrays = vec![Held::look(Array::Property, &one)?, Held::look(Array::Property, &other)?];
-    let rounds = found.swap_remove(0);
-    Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, spent })
+    let last = found.into_iter().max_by_key(|&(round, v, _)| (round, Reverse(v)));
+    let (rounds, end, from) = last.unwrap_or((0, source.at(), 0));
+    Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, ends: [start(from), end], spent })
+}
+
+impl Diameter {
+    /// A search by one thread finds the way that was seen as long as it was said to be.
+    ///
+    /// # Errors
+    /// How long it is.
+    pub fn verify<V: Width>(&self, graph: &Graph<V>) -> std::result::Result<(), String> {
+        let [from, to] = self.ends;
+        let (mut levels, mut order) = (vec![usize::MAX; graph.vertices()], vec![from]);
+        levels[from] = 0;
+        let mut next = 0;
+        while let Some(&v) = order.get(next) {
+            next += 1;
+            for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
+                if levels[to] == usize::MAX {
+                    levels[to] = levels[v] + 1;
+                    order.push(to);
+                }
+            }
+        }
+        match levels[to] {
+            usize::MAX => Err(format!("no way leads from {from} to {to}")),
+            length if length != self.lower_bound => {
+                Err(format!("from {from} to {to} it is {length}, not {}", self.lower_bound))
+            }
+            _ => Ok(()),
+        }
+    }
 }

@@ -5,7 +5,8 @@
 
 mod push;
 
-use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::{Plain, cells};
 
@@ -19,7 +20,7 @@ use crate::{Array, Graph, Property, Result, Width, Worker};
 /// From which ranks the next ones are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sweep {
-    /// Those of the iteration before: the same bits on any number of threads but for the residual.
+    /// Those of the iteration before: the same bits on any number of threads.
     #[default]
     Jacobi,
     /// Those that are new, where they are: fewer iterations, and bits that depend on the order of threads. What dangles is shared
@@ -86,7 +87,7 @@ pub struct PageRank<V: Width> {
 }
 
 /// Vertices in a piece of work.
-const PIECE: usize = 4096;
+const PIECE: usize = 1 << 14;
 /// Sums of one row at a time: an addition takes as long as four are apart.
 const LANES: usize = 4;
 /// Edges of a row that is worth several sums: in short ones, a second loop costs more than the additions.
@@ -105,8 +106,9 @@ struct Work<'a, V: Width, H: Hook> {
     ranks: &'a [CellOf<V>],
     /// What each vertex hands on along an edge.
     shares: &'a [CellOf<V>],
-    /// Of each thread in the present iteration and the one before: the change, and what dangled, or all ranks where they are scaled.
-    sums: Mutex<[[f64; 2]; 3]>,
+    /// Of each piece in this iteration and the one before, as bits: the change, and what dangles, or all ranks where they are
+    /// scaled.
+    sums: [Vec<[AtomicU64; 2]>; 2],
     rounds: Rounds,
     hook: H,
     iterations: Iterations,
@@ -129,11 +131,12 @@ pub fn pagerank<V: Width, H: Hook>(
     let (vertices, watch) = (graph.vertices(), Watch::start());
     let property = || setup.property::<V>(vertices);
     let (mut ranks, mut shares) = (property()?, property()?);
+    let sums = || (0..vertices.div_ceil(PIECE)).map(|_| Default::default()).collect();
     let work = Work {
         graph,
         ranks: cells(&mut ranks),
         shares: cells(&mut shares),
-        sums: Mutex::default(),
+        sums: [sums(), sums()],
         rounds: Rounds::default(),
         hook: setup.hook,
         iterations,
@@ -159,9 +162,9 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
                 self.hand_on(worker, round);
                 round += 1;
             }
-            let sums = self.iterate(worker, round, dangling);
+            self.iterate(worker, round, iteration, dangling);
             round += 1;
-            let [change, sum] = self.sum(worker, iteration, sums);
+            let [change, sum] = self.sum(worker, iteration);
             let scales = self.iterations.scales() && sum > 0.0;
             let change = if scales { change / sum } else { change };
             dangling = sum;
@@ -185,18 +188,19 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
 
     /// All have the same rank. What dangles.
     fn begin(&self, worker: &Worker) -> f64 {
-        let rank = 1.0 / self.ranks.len() as f64;
-        let mut dangling = 0;
+        let rank = V::Real::of(1.0 / self.ranks.len() as f64);
         let out = self.graph.out.rows();
         worker.each(&self.rounds.turn(worker, 0).pieces, self.ranks.len(), PIECE, |range| {
+            let (piece, mut dangling) = (range.start / PIECE, 0.0);
             for v in range {
-                self.ranks[v].set(V::Real::of(rank).bits());
+                self.ranks[v].set(rank.bits());
                 let degree = out.degree(v);
-                dangling += usize::from(degree == 0);
-                self.shares[v].set(share::<V>(V::Real::of(rank), degree));
+                dangling += if degree == 0 { rank.wide() } else { 0.0 };
+                self.shares[v].set(share::<V>(rank, degree));
             }
+            self.tell(0, piece, [0.0, dangling]);
         });
-        self.sum(worker, 0, [0.0, dangling as f64 * rank])[1]
+        self.sum(worker, 0)[1]
     }
 
     /// What all hand on by their ranks: a pass of its own, so that none is new while others are old.
@@ -205,39 +209,44 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         worker.each(&self.rounds.turn(worker, round).pieces, self.ranks.len(), PIECE, |range| {
             let of = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
             for (v, (rank, handed)) in range.zip(of) {
+                out.tell(v, self.hook);
+                self.hook.read(Array::Property, rank);
+                self.hook.write(Array::Property, handed);
                 handed.set(share::<V>(V::Real::of_bits(rank.get()), out.degree(v)));
             }
         });
         worker.meet();
     }
 
-    /// New ranks, by all threads together: by how much those of this one change, and what of them dangles, or their sum.
-    fn iterate(&self, worker: &Worker, round: usize, dangling: f64) -> [f64; 2] {
+    /// New ranks, by all threads together.
+    fn iterate(&self, worker: &Worker, round: usize, iteration: usize, dangling: f64) {
         let Iterations { damping, dangling: what, sweep, .. } = self.iterations;
         let all = self.ranks.len() as f64;
         let shared = what == Dangling::Redistribute && sweep == Sweep::Jacobi;
         let given = if shared { damping * dangling / all } else { 0.0 };
         let base = V::Real::of((1.0 - damping) / all + given);
-        let mut sums = [0.0, 0.0];
         worker.each(&self.rounds.turn(worker, round).pieces, self.ranks.len(), PIECE, |range| {
-            let [change, left] = self.piece(range, base, V::Real::of(damping));
-            sums = [sums[0] + change, sums[1] + left];
+            let piece = range.start / PIECE;
+            self.tell(iteration, piece, self.piece(range, base, V::Real::of(damping)));
         });
-        sums
     }
 
-    /// Those of some.
+    /// Those of some: by how much they change, and what of them dangles, or their sum.
     fn piece(&self, range: std::ops::Range<usize>, base: V::Real, damping: V::Real) -> [f64; 2] {
         let at_once = self.iterations.sweep == Sweep::GaussSeidel;
-        let (incoming, out) = (self.graph.incoming().rows(), self.graph.out.rows());
+        let (incoming, out) = (self.graph.incoming_rows(), self.graph.out.rows());
         let [mut change, mut left] = [0.0, 0.0];
         for (v, own) in range.clone().zip(&self.ranks[range]) {
-            let rank = base + damping * self.gather(self.shares, incoming.neighbours(v));
+            incoming.tell(v, self.hook);
+            let rank = base + damping * self.gather(incoming.names[1], incoming.neighbours(v));
+            self.hook.read(Array::Property, own);
+            self.hook.write(Array::Property, own);
             change += (rank - V::Real::of_bits(own.get())).wide().abs();
             own.set(rank.bits());
             let degree = out.degree(v);
             left += if at_once || degree == 0 { rank.wide() } else { 0.0 };
             if at_once {
+                self.hook.write(Array::Property, &self.shares[v]);
                 self.shares[v].set(share::<V>(rank, degree));
             }
         }
@@ -245,9 +254,11 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     #[inline]
-    fn gather(&self, shares: &[CellOf<V>], from: &[V]) -> V::Real {
-        let share = |v: V| {
-            self.hook.read(Array::Property, v.at());
+    fn gather(&self, edges: Array, from: &[V]) -> V::Real {
+        let shares = self.shares;
+        let share = |v: &V| {
+            self.hook.read(edges, v);
+            self.hook.read(Array::Property, &shares[v.at()]);
             V::Real::of_bits(shares[v.at()].get())
         };
         let mut sum = V::Real::default();
@@ -256,32 +267,32 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             let mut lanes = [sum; LANES];
             let (fours, few) = from.as_chunks::<LANES>();
             for four in fours {
-                for (lane, &v) in lanes.iter_mut().zip(four) {
+                for (lane, v) in lanes.iter_mut().zip(four) {
                     *lane = *lane + share(v);
                 }
             }
             sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
             rest = few;
         }
-        for &v in rest {
+        for v in rest {
             sum = sum + share(v);
         }
         sum
     }
 
-    /// Sums over all threads, and the barrier that ends the iteration.
-    fn sum(&self, worker: &Worker, iteration: usize, own: [f64; 2]) -> [f64; 2] {
-        let add = |to: usize, own: [f64; 2]| {
-            let mut sums = self.sums.lock().expect("nobody panics with it");
-            sums[to] = [sums[to][0] + own[0], sums[to][1] + own[1]];
-            sums[to]
-        };
-        add(iteration % 3, own);
-        worker.meet();
-        if worker.id == 0 {
-            self.sums.lock().expect("nobody panics with it")[(iteration + 2) % 3] = [0.0; 2];
+    fn tell(&self, iteration: usize, piece: usize, own: [f64; 2]) {
+        for (sum, own) in self.sums[iteration % 2][piece].iter().zip(own) {
+            sum.store(own.to_bits(), Relaxed);
         }
-        add(iteration % 3, [0.0; 2])
+    }
+
+    /// The barrier that ends the iteration, and sums over all pieces: by each thread in the same order, as they become part of
+    /// ranks.
+    fn sum(&self, worker: &Worker, iteration: usize) -> [f64; 2] {
+        worker.meet();
+        self.sums[iteration % 2]
+            .iter()
+            .fold([0.0; 2], |sums, own| [0, 1].map(|i| sums[i] + f64::from_bits(own[i].load(Relaxed))))
     }
 }
 

@@ -56,7 +56,8 @@ const PIECE: usize = 64;
 /// A bucket of one thread with fewer vertices is worked off at once.
 const FUSED: usize = 1000;
 
-/// From `source` to all that can be reached from it. One word per vertex; two, and the vertices in buckets, by delta-stepping.
+/// From `source` to all that can be reached from it. One word per vertex, and the vertices in buckets, by
+/// delta-stepping; three words and a bit by Bellman–Ford.
 ///
 /// # Errors
 /// [`GraphError::Unweighted`], [`GraphError::Vertex`], [`GraphError::Memory`].
@@ -150,17 +151,26 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         worker.meet();
     }
 
+    #[inline]
+    fn far(&self, v: V) -> V {
+        self.hook.read(Array::Property, &self.distances[v.at()]);
+        self.distances[v.at()].get()
+    }
+
     /// Lowers the distances of the neighbours of `from`, which is `far` away, and calls `lowered` for each that it lowered.
     #[inline]
     fn relax(&self, from: V, far: V, mut lowered: impl FnMut(V, V)) {
         let (out, distances) = (self.graph.out.rows(), self.distances);
         let row = out.range(from.at());
-        for (&to, &weight) in out.edges[row.clone()].iter().zip(&out.weights[row]) {
-            let way = far.plus(weight);
-            self.hook.read(Array::Property, to.at());
-            if distances[to.at()].lower(way) {
-                self.hook.write(Array::Property, to.at());
-                lowered(to, way);
+        out.tell(from.at(), self.hook);
+        for (to, weight) in out.edges[row.clone()].iter().zip(&out.weights[row]) {
+            self.hook.read(Array::Edges, to);
+            self.hook.read(Array::Weights, weight);
+            let (way, distance) = (far.plus(*weight), &distances[to.at()]);
+            self.hook.read(Array::Property, distance);
+            if distance.lower(way) {
+                self.hook.write(Array::Property, distance);
+                lowered(*to, way);
             }
         }
     }
@@ -179,7 +189,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 let (pieces, vertices) = shared.slot(round, (worker.id + other) % worker.of);
                 worker.each(pieces, vertices.len(), PIECE, |range| {
                     for &from in &vertices[range] {
-                        let far = self.distances[from.at()].get();
+                        let far = self.far(from);
                         // Nearer by now: it was worked on with an earlier bucket.
                         if far.at() as u64 >= begin {
                             self.relax(from, far, |to, way| buckets.push(to, way));
@@ -189,7 +199,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
             }
             while let Some(mut few) = buckets.take_few(bucket, FUSED) {
                 for from in few.drain(..) {
-                    let far = self.distances[from.at()].get();
+                    let far = self.far(from);
                     self.relax(from, far, |to, way| buckets.push(to, way));
                 }
                 buckets.reuse(few);
@@ -225,9 +235,10 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
             worker.each(&turn.pieces, len, PIECE, |range| {
                 for item in &now.items()[range] {
                     let from = item.get();
+                    self.hook.read(Array::Worklist, item);
                     // Before the distance is read: who lowers it from here on finds it not waiting.
                     waiting.clear_bit(from.at());
-                    let far = self.distances[from.at()].get();
+                    let far = self.far(from);
                     self.relax(from, far, |to, _| {
                         if waiting.claim(to.at()) {
                             found.push(to);

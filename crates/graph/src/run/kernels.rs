@@ -35,7 +35,7 @@ pub enum Kernel {
 pub(super) struct Ran {
     pub(super) result: KernelResult,
     pub(super) spent: Spent,
-    /// Whether it held, and what did not; `None` where it was not asked or cannot be.
+    /// Whether it held, and what did not; `None` where it was not asked.
     pub(super) verdict: Option<std::result::Result<(), String>>,
     /// What each vertex has, where that was asked and there is such a thing.
     pub(super) values: Option<Values>,
@@ -89,7 +89,7 @@ impl Kernel {
             Self::Diameter(Looking::Sweeps) => vec![word],
             Self::Diameter(Looking::Multi) => vec![eight; 2],
             Self::PageRank(_) => vec![word; 2],
-            Self::Betweenness => vec![word, word, word, eight],
+            Self::Betweenness => vec![word, word, eight],
         }
     }
 
@@ -163,12 +163,14 @@ impl Kernel {
             Self::Diameter(looking) => {
                 let found = diameter(graph, start, looking, setup)?;
                 let result = KernelResult::Diameter { lower_bound: found.lower_bound as u64 };
-                Ran { result, verdict: None, values: None, spent: found.spent }
+                let verdict = verify.then(|| found.verify(graph));
+                Ran { result, verdict, values: None, spent: found.spent }
             }
             Self::Triangles => {
                 let found = triangles(graph, setup)?;
                 let result = KernelResult::Tc { triangles: found.count };
-                Ran { result, verdict: None, values: None, spent: found.spent }
+                let verdict = verify.then(|| found.verify(graph));
+                Ran { result, verdict, values: None, spent: found.spent }
             }
         })
     }

@@ -91,7 +91,8 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
                 done += 1;
             }
             let (factor, residual) = self.left(worker);
-            if residual <= tolerance || done == most {
+            // Where nothing is handed out anew, as with a damping of 1, there is nothing to push, ever.
+            if residual <= tolerance || done == most || !residual.is_finite() {
                 worker.part(self.ranks.len()).for_each(|v| {
                     let rank = V::Real::of_bits(self.ranks[v].get()).wide() * factor;
                     self.ranks[v].set(V::Real::of(rank).bits());
@@ -130,16 +131,23 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
     /// Works on the `waiting` vertices of the queue. How many wait after that.
     fn round(&self, worker: &Worker, turn: &mut usize, waiting: usize, bound: V::Real) -> usize {
         let (now, next) = (&self.queues[*turn % 2], &self.queues[(*turn + 1) % 2]);
+        let out = self.graph.out.rows();
         let (mut found, mut count) = (next.found(), 0);
         let pieces = &self.rounds.turn(worker, *turn).pieces;
         worker.each(pieces, waiting, PIECE, |range| {
             for item in &now.items()[range] {
                 let from = item.get().at();
+                self.hook.read(Array::Worklist, item);
+                out.tell(from, self.hook);
+                self.hook.read(Array::Property, &self.ranks[from]);
+                self.hook.write(Array::Property, &self.ranks[from]);
                 let more = self.take(from);
                 self.ranks[from].set((V::Real::of_bits(self.ranks[from].get()) + more).bits());
-                let row = self.graph.out.neighbours(from);
+                let row = out.neighbours(from);
                 let share = V::Real::of(self.iterations.damping * more.wide() / row.len() as f64);
-                for &to in row {
+                for to in row {
+                    self.hook.read(Array::Edges, to);
+                    let to = *to;
                     if self.raise(to.at(), share, bound) {
                         found.push(to);
                         count += 1;
@@ -166,8 +174,8 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
 
     /// The residual of a vertex, of which nothing is left there.
     fn take(&self, v: usize) -> V::Real {
-        self.hook.read(Array::Property, v);
-        self.hook.write(Array::Property, v);
+        self.hook.read(Array::Property, &self.residuals[v]);
+        self.hook.write(Array::Property, &self.residuals[v]);
         loop {
             let bits = self.residuals[v].get();
             if self.residuals[v].replace(bits, V::default()) {
@@ -179,8 +187,8 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
     /// Adds to the residual of a vertex. True if that made it pass the bound, which one thread sees until it is taken.
     #[inline]
     fn raise(&self, v: usize, by: V::Real, bound: V::Real) -> bool {
-        self.hook.read(Array::Property, v);
-        self.hook.write(Array::Property, v);
+        self.hook.read(Array::Property, &self.residuals[v]);
+        self.hook.write(Array::Property, &self.residuals[v]);
         loop {
             let bits = self.residuals[v].get();
             let before = V::Real::of_bits(bits);

@@ -28,7 +28,7 @@ const MOST: u64 = 1 << 12;
 impl<V: Width> Buckets<V> {
     /// Each `width` wide, for edges no heavier than `heaviest`.
     pub(super) fn new(width: u64, heaviest: u64) -> Self {
-        let len = (heaviest / width + 2).min(MOST).next_power_of_two();
+        let len = (heaviest / width).saturating_add(2).min(MOST).next_power_of_two();
         let ring = (0..len).map(|_| Vec::new()).collect();
         let width =
             if width.is_power_of_two() { Steps::Shift(width.trailing_zeros()) } else { Steps::Width(width) };
@@ -91,7 +91,8 @@ impl<V: Width> Buckets<V> {
     /// The first bucket with a vertex, from `bucket` on; `u64::MAX` for none.
     pub(super) fn first(&self, bucket: u64) -> u64 {
         let len = self.ring.len() as u64;
-        let near = (bucket..bucket + len).find(|&bucket| !self.ring[self.place(bucket)].is_empty());
+        let near =
+            (bucket..bucket.saturating_add(len)).find(|&bucket| !self.ring[self.place(bucket)].is_empty());
         let far = self.beyond.first_key_value().map(|(&bucket, _)| bucket);
         near.into_iter().chain(far).min().unwrap_or(u64::MAX)
     }
@@ -134,5 +135,15 @@ mod tests {
             order.extend(vertices);
         }
         assert_eq!(order, [1, 7, 0, 4, 6, 2, 5, 3]);
+    }
+
+    #[test]
+    fn the_farthest_there_are() {
+        let mut buckets = Buckets::<u64>::new(1, u64::MAX);
+        let far = u64::MAX - 1;
+        buckets.push(7, far);
+        assert_eq!(buckets.first(0), far);
+        assert_eq!(buckets.bucket(far), &[7]);
+        assert_eq!(buckets.first(far), far);
     }
 }
