@@ -98,7 +98,8 @@ type CellOf<V> = <V as Plain>::Cell;
 /// What a vertex hands on along each of its edges, as bits; nobody reads that of a vertex without any.
 #[inline]
 fn share<V: Width>(rank: V::Real, degree: usize) -> V {
-    (rank / V::Real::of(degree.max(1) as f64)).bits()
+    // Signed, as there is an instruction for that.
+    (rank / V::Real::of(degree.max(1).cast_signed() as f64)).bits()
 }
 
 struct Work<'a, V: Width, H: Hook> {
