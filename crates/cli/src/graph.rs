@@ -11,9 +11,8 @@ mod source;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hugepilot_graph::run::{Job, Start};
+use hugepilot_graph::run::{Done, Job, Output, Start};
 use hugepilot_graph::{Format, GraphError, PagePlan, Team, Width};
-use hugepilot_record::graph::GraphReport;
 use hugepilot_report::{graph_text, json};
 
 use self::convert::ConvertArgs;
@@ -162,16 +161,19 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
     if let (GraphVerb::Generate(_), Some(path)) = (&args.verb, common.source.path()) {
         usage(&format!("{} is no graph that numbers make; graph convert is for files", path.display()));
     }
-    let report = match then.and_then(|then| wide_enough(common, then)) {
-        Ok(report) => report,
+    let Done { report, unwritten } = match then.and_then(|then| wide_enough(common, then)) {
+        Ok(done) => done,
         Err(error) => return Ok(fail(&error)),
     };
     print(&if common.json { json(&report) } else { graph_text(&report) })?;
+    if let Some(error) = unwritten {
+        return Ok(fail(&error));
+    }
     Ok(if report.verified == Some(false) { Exit::No } else { Exit::Yes })
 }
 
 /// In numbers of as many bits as were asked for, or as it takes.
-fn wide_enough(common: &CommonArgs, then: Then<'_>) -> Result<GraphReport, GraphError> {
+fn wide_enough(common: &CommonArgs, then: Then<'_>) -> Result<Done, GraphError> {
     let progress = Progress::new();
     match common.width.as_deref() {
         Some("64") => go::<u64>(common, then, &progress),
@@ -179,15 +181,16 @@ fn wide_enough(common: &CommonArgs, then: Then<'_>) -> Result<GraphReport, Graph
         None => match go::<u32>(common, then, &progress) {
             Err(error) if error.is_too_narrow() => {
                 progress.keep(&format!("{error}: doing so"));
-                let report = go::<u64>(common, then, &progress)?;
-                Ok(GraphReport { widened: Some(error.to_string()), ..report })
+                let mut done = go::<u64>(common, then, &progress)?;
+                done.report.widened = Some(error.to_string());
+                Ok(done)
             }
             done => done,
         },
     }
 }
 
-fn go<V: Width>(common: &CommonArgs, then: Then<'_>, progress: &Progress) -> Result<GraphReport, GraphError> {
+fn go<V: Width>(common: &CommonArgs, then: Then<'_>, progress: &Progress) -> Result<Done, GraphError> {
     let job = common.job(then)?;
     let weighted = match then {
         Then::Write(_, format) => ConvertArgs::needs_weights(format),
@@ -216,7 +219,7 @@ impl RunArgs {
         if !kernel.has_values() {
             usage(&format!("--output has a line for each vertex, and {} finds one number", kernel.name()));
         }
-        out::check(output, self.force, false)
+        out::check(output, self.force, out::LINES)
     }
 }
 
@@ -238,7 +241,7 @@ impl CommonArgs {
             trials: run.map_or(1, |run| run.trials.max(1)),
             start: run.map_or(Start::MaxDegree, |run| run.kernel.start()),
             verify: run.is_some_and(|run| run.verify),
-            output: run.and_then(|run| run.output.clone()),
+            output: run.and_then(|run| Some(Output { path: run.output.clone()?, replace: run.force })),
         })
     }
 }

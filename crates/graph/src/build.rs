@@ -42,18 +42,10 @@ const IN: Names = Names { offsets: Array::InOffsets, edges: Array::InEdges, weig
 
 impl Build {
     /// How much memory building takes at its peak, about, and at most where blocks are alike: what is asked of the machine before
-    /// it begins. The rows before duplicates go, and half as much at most for large graphs, so less than twice the finished graph
-    /// unless more than a quarter of the edges are duplicates. Sorting takes the longest row with weights once more.
+    /// it begins. The rows before duplicates go, and a quarter as much at most for large graphs, so less than twice the finished
+    /// graph unless more than a third of the edges are duplicates. Sorting takes the longest row with weights once more.
     pub fn peak<V: Width>(&self, source: &impl Source) -> Bytes {
-        let (width, edges) = (size_of::<V>() as u64, source.edges());
-        let per_edge = width * if source.is_weighted() { 2 } else { 1 };
-        // Of the source, and of the rows that become the inverse.
-        let blocks = [source.blocks() as u64, source.vertices() / BLOCK as u64];
-        let block = blocks.map(|blocks| edges / blocks.max(1)).into_iter().max().unwrap_or(edges);
-        let collected = bins::collected(source, self.team).saturating_add(block).min(edges);
-        // Lists grow by doubling.
-        let each = 2 * (per_edge + width) * if self.directed { 1 } else { 2 };
-        self.arrays::<V>(source) + Bytes::new(each).times(collected).times(self.team.threads() as u64)
+        self.arrays::<V>(source) + bins::room::<V>(source, !self.directed, self.team)
     }
 
     /// How much memory the graph takes before duplicates go.
@@ -109,9 +101,6 @@ impl Build {
 /// The edges of a graph seen from their other ends.
 struct Turned<'a, V: Width>(&'a Csr<V>);
 
-/// Vertices in a block.
-const BLOCK: usize = 1 << 14;
-
 impl<V: Width> Source for Turned<'_, V> {
     fn vertices(&self) -> u64 {
         self.0.vertices() as u64
@@ -123,16 +112,10 @@ impl<V: Width> Source for Turned<'_, V> {
         self.0.is_weighted()
     }
     fn blocks(&self) -> usize {
-        self.0.vertices().div_ceil(BLOCK)
+        self.0.blocks()
     }
     fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
-        let start = block * BLOCK;
-        for to in start..(start + BLOCK).min(self.0.vertices()) {
-            for i in self.0.range(to) {
-                let weight = self.0.weights.get(i).copied().unwrap_or_default();
-                each(Edge { from: self.0.edges[i].at() as u64, to: to as u64, weight: weight.at() as u64 });
-            }
-        }
+        self.0.block(block, |edge| each(Edge { from: edge.to, to: edge.from, ..edge }));
     }
 }
 

@@ -3,7 +3,10 @@
 use hugepilot_alloc::HugeVec;
 
 use crate::hook::Hook;
-use crate::{Array, GraphError, Result, Width};
+use crate::{Array, Edge, GraphError, Result, Width};
+
+/// Edges in a block, wherever rows end: a block with hubs is no larger than others.
+pub(crate) const BLOCK: usize = 1 << 18;
 
 /// The edges that leave each vertex, or that lead to it. The edges of a vertex are in ascending order, each once.
 #[derive(Debug)]
@@ -84,6 +87,26 @@ impl<V: Width> Csr<V> {
     #[inline]
     pub fn weights(&self, v: usize) -> &[V] {
         if self.weights.is_empty() { &[] } else { &self.weights[self.range(v)] }
+    }
+    /// How many blocks its edges are in.
+    pub(crate) fn blocks(&self) -> usize {
+        self.edges().div_ceil(BLOCK)
+    }
+    /// Calls `each` with the edges of a block.
+    pub(crate) fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
+        let rows = self.rows();
+        let (mut at, end) = (block * BLOCK, ((block + 1) * BLOCK).min(self.edges()));
+        // The last row that begins there or before.
+        let mut from = rows.offsets.partition_point(|offset| offset.at() <= at) - 1;
+        while at < end {
+            let row = at..rows.offsets[from + 1].at().min(end);
+            at = row.end;
+            for i in row {
+                let weight = self.weights.get(i).map_or(0, |weight| weight.at() as u64);
+                each(Edge { from: from as u64, to: rows.edges[i].at() as u64, weight });
+            }
+            from += 1;
+        }
     }
     /// The largest weight; 0 without.
     pub fn heaviest(&self) -> V {

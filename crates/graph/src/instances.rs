@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use hugepilot_record::graph::{GraphReport, Trial};
+use hugepilot_record::graph::Trial;
 
-use crate::run::{Job, Ready};
+use crate::run::{Done, Job, Ready};
 use crate::{
     Build, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loaded, Result, Uniform, Width, load, save,
 };
@@ -25,7 +25,7 @@ fn of<V: Width>() -> usize {
         |path, format, graph| save(path, format, graph, None);
     let ready: fn(&Job, Graph<V>) -> Result<Ready<V>> =
         |job, graph| job.ready(graph, Default::default(), None);
-    let run: fn(Ready<V>, &Job) -> Result<GraphReport> = |ready, job| ready.run(job, |_: &Trial| {});
+    let run: fn(Ready<V>, &Job) -> Result<Done> = |ready, job| ready.run(job, |_: &Trial| {});
     let kronecker: Built<V, Kronecker> = |build, source| build.graph(source);
     let uniform: Built<V, Uniform> = |build, source| build.graph(source);
     let grid: Built<V, Grid> = |build, source| build.graph(source);

@@ -50,7 +50,7 @@ pub use instances::instances;
 pub use load::{Ids, LoadOptions, Loaded, Loading, Packed, Progress, load};
 pub use pages::{Array, PagePlan};
 pub use reorder::{DBG_HALVES, Degree, Order, Renumbering, dbg_group};
-pub use save::{save, save_map};
+pub use save::{save, save_map, save_new, try_save};
 pub use source::{Edge, EdgeList, Source};
 pub use stash::{Property, Stash};
 pub use team::{Pieces, Team, Worker};

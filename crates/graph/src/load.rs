@@ -88,7 +88,8 @@ impl<V: Width> Made<V> {
         options: &LoadOptions<'_>,
     ) -> Result<Self> {
         let build = Build { directed, ..options.build };
-        let peak = build.peak::<V>(&list) + Bytes::new(list.bytes());
+        let beside = list.bytes() + 8 * ids.as_ref().map_or(0, |ids| ids.len() as u64);
+        let peak = build.peak::<V>(&list) + Bytes::new(beside);
         options.begin(list.vertices(), peak)?;
         let begin = Instant::now();
         Ok(Self { graph: build.graph(&list)?, ids, peak, build: begin.elapsed() })

@@ -18,7 +18,8 @@ pub use self::names::Names;
 use crate::kernel::{Held, Setup, Spent};
 use crate::mix::random;
 use crate::{
-    Array, Build, Csr, Degree, Graph, Ids, Order, PagePlan, Renumbering, Result, Source, Stash, Team, Width,
+    Array, Build, Csr, Degree, Graph, GraphError, Ids, Order, PagePlan, Renumbering, Result, Source, Stash,
+    Team, Width,
 };
 
 /// What is to be run.
@@ -48,7 +49,16 @@ pub struct Job {
     /// Whether each result is verified.
     pub verify: bool,
     /// Where a line for each vertex goes, with what the last trial found; not for kernels that find no such thing.
-    pub output: Option<PathBuf>,
+    pub output: Option<Output>,
+}
+
+/// A file of results.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Its name.
+    pub path: PathBuf,
+    /// Whether it may be there already, and is replaced.
+    pub replace: bool,
 }
 
 /// Where a kernel begins that begins somewhere.
@@ -74,6 +84,15 @@ pub struct Ready<V: Width> {
     /// So far: all but the kernel and the arrays.
     pub report: GraphReport,
     stash: Option<Stash>,
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub struct Done {
+    /// All that was found and measured.
+    pub report: GraphReport,
+    /// Why [`Job::output`] could not be written; the report is no worse for it.
+    pub unwritten: Option<GraphError>,
 }
 
 impl Job {
@@ -152,21 +171,26 @@ impl<V: Width> Ready<V> {
     ///
     /// # Errors
     /// Those of the kernel.
-    pub fn run(mut self, job: &Job, mut heard: impl FnMut(&Trial)) -> Result<GraphReport> {
-        let spent = match &job.kernel {
+    pub fn run(mut self, job: &Job, mut heard: impl FnMut(&Trial)) -> Result<Done> {
+        let (spent, unwritten) = match &job.kernel {
             Some(kernel) => self.trials(kernel, job, &mut heard)?,
-            None => Vec::new(),
+            None => (Vec::new(), None),
         };
         let mut held = self.graph.held()?;
         held.extend(spent);
         self.report.arrays = arrays(&held);
-        Ok(self.report)
+        Ok(Done { report: self.report, unwritten })
     }
 
-    /// All trials. The arrays of the last.
-    fn trials(&mut self, kernel: &Kernel, job: &Job, heard: &mut impl FnMut(&Trial)) -> Result<Vec<Held>> {
+    /// All trials. The arrays of the last, and why its output could not be written.
+    fn trials(
+        &mut self,
+        kernel: &Kernel,
+        job: &Job,
+        heard: &mut impl FnMut(&Trial),
+    ) -> Result<(Vec<Held>, Option<GraphError>)> {
         let setup = Setup { stash: self.stash.clone(), ..Setup::new(job.pages, job.team) };
-        let mut spent = Vec::<Spent>::new();
+        let (mut spent, mut unwritten) = (Vec::<Spent>::new(), None);
         self.report.kernel = Some(kernel.name().to_owned());
         let mut starts = Starts::new(job.start);
         let trials = job.trials.max(1);
@@ -182,9 +206,9 @@ impl<V: Width> Ready<V> {
             self.report.trials.push(trial);
             self.report.result = Some(ran.result);
             let holds = ran.verdict.as_ref().is_none_or(std::result::Result::is_ok);
-            if let (Some(path), Some(values), true) = (output, &ran.values, holds) {
-                values::write(self, values, path)?;
-                self.report.output = Some(path.display().to_string());
+            if let (Some(output), Some(values), true) = (output, &ran.values, holds) {
+                unwritten = values::write(self, values, output).err();
+                self.report.output = unwritten.is_none().then(|| output.path.display().to_string());
             }
             if let Some(verdict) = ran.verdict {
                 // One that did not hold is not forgotten over those that do.
@@ -206,7 +230,7 @@ impl<V: Width> Ready<V> {
         self.report.phases.first_touch_seconds =
             median(|spent| spent.first_touch, stash.map(|stash| stash.first_touch));
         self.report.phases.kernel_seconds = median(|spent| spent.kernel, None);
-        Ok(spent.pop().map(|spent| spent.arrays).unwrap_or_default())
+        Ok((spent.pop().map(|spent| spent.arrays).unwrap_or_default(), unwritten))
     }
 
     /// The number here of a vertex of the source.

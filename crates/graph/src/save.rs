@@ -1,7 +1,7 @@
 //! Graphs into files.
 //!
-//! A file gets its name when it is whole and on the disk: whoever is killed before leaves none, and the old one if there was one.
-//! What was written is dropped from the page cache.
+//! A file gets its name when it is whole and on the disk: whoever is killed or refused before leaves none, and the old one if there
+//! was one. What was written is dropped from the page cache.
 
 mod binary;
 mod lines;
@@ -9,6 +9,7 @@ mod native;
 mod out;
 mod text;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use hugepilot_units::Bytes;
@@ -19,9 +20,9 @@ use self::out::Out;
 use crate::format::FOUR;
 use crate::{Format, Graph, GraphError, Result, Width};
 
-/// Writes a graph, and gives how many bytes that took. `ids` are the numbers that its vertices had where it came from
-/// ([`Loaded::ids`](crate::Loaded::ids)): lists of edges are written with them, our own format keeps them, and in all others
-/// vertices are counted from the first. Vertices after the last that has an edge are lost in lists of edges.
+/// Writes a graph in the place of what is there, and gives how many bytes that took. `ids` are the numbers that its vertices had
+/// where it came from ([`Loaded::ids`](crate::Loaded::ids)): lists of edges are written with them, our own format keeps them, and
+/// in all others vertices are counted from the first. Vertices after the last that has an edge are lost in lists of edges.
 ///
 /// # Errors
 /// [`GraphError::Io`]; [`GraphError::Unweighted`] for a format of weighted graphs; [`GraphError::Format`] for a graph that the
@@ -32,7 +33,39 @@ pub fn save<V: Width>(
     graph: &Graph<V>,
     ids: Option<&[u64]>,
 ) -> Result<Bytes> {
+    write(path.as_ref(), true, format, graph, ids)
+}
+
+/// The same where nothing is there.
+///
+/// # Errors
+/// Those of [`save`]; [`GraphError::Io`] of the kind `AlreadyExists`, also for what came while it was written.
+pub fn save_new<V: Width>(
+    path: impl AsRef<Path>,
+    format: Format,
+    graph: &Graph<V>,
+    ids: Option<&[u64]>,
+) -> Result<Bytes> {
+    write(path.as_ref(), false, format, graph, ids)
+}
+
+/// Tries whether a file can be written there, or for [`Format::FourFiles`] a directory: makes one without a name, and lets it go.
+///
+/// # Errors
+/// [`GraphError::Io`].
+pub fn try_save(path: impl AsRef<Path>, format: Format) -> Result<()> {
     let path = path.as_ref();
+    let inside = format == Format::FourFiles && path.is_dir();
+    Out::create(&if inside { path.join(FOUR[0]) } else { path.to_owned() }, false).map(drop)
+}
+
+fn write<V: Width>(
+    path: &Path,
+    replace: bool,
+    format: Format,
+    graph: &Graph<V>,
+    ids: Option<&[u64]>,
+) -> Result<Bytes> {
     let weighted = graph.out.is_weighted();
     if matches!(format, Format::WeightedEdgeList | Format::WeightedGap | Format::Dimacs)
         && !weighted
@@ -41,9 +74,9 @@ pub fn save<V: Width>(
         return Err(GraphError::Unweighted);
     }
     if format == Format::FourFiles {
-        return four_files(path, graph);
+        return four_files(path, replace, graph);
     }
-    let mut out = Out::create(path)?;
+    let mut out = Out::create(path, replace)?;
     let out_ = &mut out;
     match format {
         Format::EdgeList => text::edge_list(out_, graph, ids, false)?,
@@ -63,33 +96,51 @@ pub fn save<V: Width>(
     out.finish()
 }
 
-/// The first file comes last: a directory without it is none of these.
-fn four_files<V: Width>(path: &Path, graph: &Graph<V>) -> Result<Bytes> {
-    let io = |source| GraphError::Io { path: path.display().to_string(), source };
-    std::fs::create_dir_all(path).map_err(io)?;
+/// Into a directory, which is made.
+fn four_files<V: Width>(path: &Path, replace: bool, graph: &Graph<V>) -> Result<Bytes> {
+    let made = match std::fs::create_dir(path) {
+        Err(error) if replace && error.kind() == ErrorKind::AlreadyExists => false,
+        Err(source) => return Err(GraphError::Io { path: path.display().to_string(), source }),
+        Ok(()) => true,
+    };
+    let written = inside(path, graph);
+    if made && written.is_err() {
+        // Only if nothing is in it.
+        let _ = std::fs::remove_dir(path);
+    }
+    written
+}
+
+fn inside<V: Width>(path: &Path, graph: &Graph<V>) -> Result<Bytes> {
     let [numbers, offsets, ends, weights] = FOUR.map(|name| path.join(name));
     let stale = |file: &Path| match std::fs::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(error)),
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(GraphError::Io { path: file.display().to_string(), source })
+        }
         _ => Ok(()),
     };
-    stale(&numbers)?;
-    let mut bytes = Bytes::ZERO;
-    let mut one = |path: &Path, write: &dyn Fn(&mut Out) -> Result<()>| -> Result<()> {
-        let mut out = Out::create(path)?;
+    let one = |path: &Path, write: &dyn Fn(&mut Out) -> Result<()>| -> Result<Out> {
+        let mut out = Out::create(path, true)?;
         write(&mut out)?;
-        bytes += out.finish()?;
-        Ok(())
+        out.sync()?;
+        Ok(out)
     };
-    let width = binary::width_of_four(graph);
-    one(&offsets, &|out| binary::numbers(out, &graph.out.offsets, width))?;
-    one(&ends, &|out| binary::numbers(out, &graph.out.edges, width))?;
+    let [vertices, edges] = [graph.vertices(), graph.out.edges()].map(|count| count as u64);
+    let width = binary::width_of_four(path, vertices, edges)?;
+    let mut all = vec![
+        one(&offsets, &|out| binary::numbers(out, &graph.out.offsets, width))?,
+        one(&ends, &|out| binary::numbers(out, &graph.out.edges, width))?,
+    ];
     if graph.out.is_weighted() {
-        one(&weights, &|out| binary::signed(out, &graph.out.weights))?;
-    } else {
+        all.push(one(&weights, &|out| binary::signed(out, &graph.out.weights))?);
+    }
+    all.push(one(&numbers, &|out| text::numbers(out, &[vertices, edges]))?);
+    // What is there stays until all are on the disk. The first file goes first and comes last: a directory without it is none.
+    stale(&numbers)?;
+    if !graph.out.is_weighted() {
         stale(&weights)?;
     }
-    one(&numbers, &|out| text::numbers(out, &[graph.vertices() as u64, graph.out.edges() as u64]))?;
-    Ok(bytes)
+    all.into_iter().try_fold(Bytes::ZERO, |bytes, out| Ok(bytes + out.finish()?))
 }
 
 /// A format that has no place for a graph.

@@ -66,7 +66,7 @@ fn run<V: Width>(job: &Job, pages: PagePlan) -> (u64, GraphReport) {
     let graph = job.building().graph::<V>(&source).unwrap();
     let ready: Ready<V> = job.ready(graph, Phases::default(), stash).unwrap();
     let job = Job { pages, ..job.clone() };
-    let report = ready.run(&job, |_| {}).unwrap();
+    let report = ready.run(&job, |_| {}).unwrap().report;
     (source.resident.into_inner().saturating_sub(before), report)
 }
 
@@ -144,7 +144,7 @@ fn of_files() {
         let graph = load::<u32>(&file, &options).unwrap().graph;
         let ready = first.ready(graph, Phases::default(), stash.into_inner().unwrap()).unwrap();
         let refused = Job { pages: "property=hugetlb-1g".parse().unwrap(), ..first.clone() };
-        let report = ready.run(&refused, |_| {}).unwrap();
+        let report = ready.run(&refused, |_| {}).unwrap().report;
         assert_eq!(report.verified, Some(true), "{format}");
     }
 }

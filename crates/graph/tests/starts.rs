@@ -1,11 +1,17 @@
-//! Where kernels begin does not depend on the numbers that vertices get.
+//! Jobs: where kernels begin does not depend on the numbers that vertices get, and what they found is not lost with a file.
+
+use std::fs;
 
 use hugepilot_graph::kernel::Direction;
-use hugepilot_graph::run::{Job, Kernel, Start};
-use hugepilot_graph::{Degree, EdgeList, Order, PagePlan, Team};
+use hugepilot_graph::run::{Done, Job, Kernel, Output, Start};
+use hugepilot_graph::{Degree, EdgeList, GraphError, Order, PagePlan, Team};
 use hugepilot_record::graph::{GraphReport, Phases};
 
 fn run(start: Start, order: Option<Order>) -> GraphReport {
+    done(start, order, None).report
+}
+
+fn done(start: Start, order: Option<Order>, output: Option<Output>) -> Done {
     // Two stars of equal size, around 17 and 40, a chain between, and many vertices alone.
     let star = |hub: u64, first: u64| (first..first + 20).map(move |v| (hub, v));
     let edges = star(17, 100).chain(star(40, 130)).chain([(119, 50), (50, 51), (51, 149)]);
@@ -21,7 +27,7 @@ fn run(start: Start, order: Option<Order>) -> GraphReport {
         trials: 6,
         start,
         verify: true,
-        output: None,
+        output,
     };
     let graph = job.building().graph::<u32>(&EdgeList::new(200, edges)).unwrap();
     job.ready(graph, Phases::default(), None).unwrap().run(&job, |_| {}).unwrap()
@@ -50,4 +56,21 @@ fn trials_begin_at_the_same_vertices_under_any_numbers() {
             assert_eq!((anew.result, anew.verified), (plain.result.clone(), Some(true)), "{order}");
         }
     }
+}
+
+#[test]
+fn what_cannot_be_written_leaves_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("there");
+    fs::write(&there, "mine").unwrap();
+    let to = |path, replace| done(Start::At(17), None, Some(Output { path, replace }));
+    for lost in [to("/nowhere/at/all".into(), true), to(there.clone(), false)] {
+        let GraphReport { trials, verified, output, .. } = lost.report;
+        assert_eq!((trials.len(), verified, output), (6, Some(true), None));
+        assert!(matches!(lost.unwritten, Some(GraphError::Io { .. })), "{:?}", lost.unwritten);
+    }
+    assert_eq!(fs::read(&there).unwrap(), b"mine");
+    let Done { report, unwritten } = to(there.clone(), true);
+    assert!(unwritten.is_none() && report.output.as_deref() == there.to_str());
+    assert_eq!(fs::read_to_string(&there).unwrap().lines().nth(17), Some("17 0"));
 }

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use clap::Args;
 use hugepilot_graph::run::Ready;
-use hugepilot_graph::{Format, GraphError, Width, save, save_map};
+use hugepilot_graph::{Format, Graph, GraphError, Width, save, save_map, save_new};
 use hugepilot_record::graph::Written;
 
 use super::CommonArgs;
-use super::out::{check, format, map_of};
+use super::fix::usage;
+use super::out::{LINES, check, format, is_same, map_of};
 use crate::output::Progress;
 
 // No doc comment: each verb has its own words.
@@ -41,10 +42,14 @@ impl ConvertArgs {
     /// What OUT becomes, if it can be written.
     pub(super) fn check(&self) -> Result<Format, GraphError> {
         let format = format(&self.out, self.to)?;
-        check(&self.out, self.force, format == Format::FourFiles)?;
+        check(&self.out, self.force, format)?;
         let reordered = self.common.source.order().is_some() && format != Format::Native;
-        let map = self.map.clone().or_else(|| reordered.then(|| map_of(&self.out)));
-        map.iter().try_for_each(|map| check(map, self.force, false))?;
+        if let Some(map) = self.map.clone().or_else(|| reordered.then(|| map_of(&self.out))) {
+            if is_same(&map, &self.out) {
+                usage(&format!("--map and OUT are both {}; name another file", map.display()));
+            }
+            check(&map, self.force, LINES)?;
+        }
         Ok(format)
     }
 
@@ -62,11 +67,6 @@ impl ConvertArgs {
     ) -> Result<(), GraphError> {
         let begin = Instant::now();
         progress.now(format!("writing {}", self.out.display()));
-        let lost =
-            WITH_WEIGHTS.iter().find(|(without, _)| *without == format && ready.graph.out.is_weighted());
-        if let Some((without, with)) = lost {
-            progress.keep(&format!("{without} has no place for the weights, which are left out; {with} has"));
-        }
         let (names, vertices) = (ready.names(), ready.graph.vertices());
         let is_other = ready.ids.is_some() || ready.numbers.is_some();
         // A list under old numbers would not be in the new order.
@@ -76,12 +76,17 @@ impl ConvertArgs {
             _ => false,
         };
         let ids = (is_other && keeps).then(|| (0..vertices).map(|v| names.of(v)).collect::<Vec<_>>());
-        let map = self.map.clone().or_else(|| (is_other && !keeps).then(|| map_of(&self.out)));
-        if let Some(map) = &map {
-            check(map, self.force, false)?;
-            save_map(map, &names, vertices)?;
+        for what in lost(format, &ready.graph, ids.is_some()) {
+            progress.keep(&format!("{format} has no place for {what}"));
         }
-        let bytes = save(&self.out, format, &ready.graph, ids.as_deref())?;
+        let map = self.map.clone().or_else(|| (is_other && !keeps).then(|| map_of(&self.out)));
+        map.iter().try_for_each(|map| check(map, self.force, LINES))?;
+        let (out, graph, ids) = (&self.out, &ready.graph, ids.as_deref());
+        let saved =
+            if self.force { save(out, format, graph, ids) } else { save_new(out, format, graph, ids) };
+        let bytes = saved?;
+        // What the format refuses leaves both files as they were.
+        map.iter().try_for_each(|map| save_map(map, self.force, &names, vertices).map(drop))?;
         ready.report.written = Some(Written {
             path: self.out.display().to_string(),
             format: format.to_string(),
@@ -91,4 +96,27 @@ impl ConvertArgs {
         ready.report.phases.save_seconds = Some(begin.elapsed().as_secs_f64());
         Ok(())
     }
+}
+
+/// What a format has no place for, which is left out; `numbered`: vertices are written under the numbers of their source.
+fn lost<V: Width>(format: Format, graph: &Graph<V>, numbered: bool) -> Vec<String> {
+    let mut lost = Vec::new();
+    let with = WITH_WEIGHTS.iter().find(|(without, _)| *without == format && graph.out.is_weighted());
+    if let Some((_, with)) = with {
+        lost.push(format!("the weights, which are left out; {with} has"));
+    }
+    if matches!(format, Format::EdgeList | Format::WeightedEdgeList) {
+        let is_alone = |v: &usize| graph.out.degree(*v) == 0 && graph.incoming().degree(*v) == 0;
+        let all = graph.vertices();
+        let (alone, back) = if numbered {
+            ((0..all).filter(is_alone).count(), "hpg has".to_owned())
+        } else {
+            let last = (0..all).rev().take_while(is_alone).count();
+            (last, format!("--vertices {all} brings them back"))
+        };
+        if alone > 0 {
+            lost.push(format!("{alone} of {all} vertices, which have no edges; {back}"));
+        }
+    }
+    lost
 }

@@ -61,8 +61,10 @@ impl FileArgs {
         room: Room<'_>,
     ) -> Result<Made<V>, GraphError> {
         let stash = Mutex::new(None);
+        // Before anything is read: what is needed counts what is read by then.
+        let available = room.available();
         let building = |vertices, peak| {
-            room.say("building", peak + job.stashed::<V>(vertices));
+            room.take("building", peak + job.stashed::<V>(vertices), available)?;
             let mut stash = stash.lock().expect("nobody panics with it");
             if stash.is_none() {
                 *stash = job.stash::<V>(vertices)?;
@@ -77,12 +79,13 @@ impl FileArgs {
             compact: self.compact,
             scale_weights: self.scale_weights,
             ignore_weights: self.ignore_weights,
-            available: Some(room.available()),
+            available: Some(available),
             building: &building,
             progress: &|done, all| room.progress.of(done, all),
             ..LoadOptions::new(job.building())
         };
         let loaded = load::<V>(path, &options)?;
+        let stashed = job.stashed::<V>(loaded.graph.vertices() as u64);
         let facts = FileFacts {
             bytes: loaded.file,
             format: loaded.format.to_string(),
@@ -95,7 +98,7 @@ impl FileArgs {
             ids: loaded.ids,
             stash: stash.into_inner().expect("nobody panics with it"),
             file: Some(facts),
-            peak: loaded.peak,
+            peak: loaded.peak + stashed,
             load: Some(loaded.read),
             build: loaded.build,
         })

@@ -42,8 +42,12 @@ fn fix(error: &GraphError) -> Option<&'static str> {
                 "look for the file; graphs that need none are kronecker:22, uniform:24:8 and grid:4096x4096"
             }
             ErrorKind::AlreadyExists => "choose another name, or have it replaced: --force",
-            ErrorKind::PermissionDenied => "be a user who may, or change the permissions of the file",
-            ErrorKind::StorageFull => "make room there, or write to another disk",
+            ErrorKind::PermissionDenied => {
+                "be a user who may, or change the permissions of the file or of its directory"
+            }
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull => {
+                "make room there, or write to another disk"
+            }
             _ => return None,
         },
         _ => return None,

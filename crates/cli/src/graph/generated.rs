@@ -83,7 +83,7 @@ impl Generated {
 
 fn built<V: Width>(job: &Job, source: &impl Source, room: Room<'_>) -> Result<Made<V>, GraphError> {
     let peak = job.peak::<V>(source);
-    room.take("building", peak)?;
+    room.take("building", peak, room.available())?;
     let stash = job.stash::<V>(source.vertices())?;
     let begin = std::time::Instant::now();
     let graph = job.building().graph(source)?;

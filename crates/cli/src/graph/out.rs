@@ -4,38 +4,55 @@ use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use hugepilot_graph::{Format, GraphError};
+use hugepilot_graph::{Format, GraphError, try_save};
 
-/// Refuses, before any work, a file that cannot be written or is there already, unless `force`; `directory` where it is one.
+/// Any format of one file, for lines that are no graph.
+pub(super) const LINES: Format = Format::EdgeList;
+
+/// Refuses, before any work, a file that cannot be written or is there already, unless `force`.
 ///
 /// # Errors
 /// [`GraphError::Io`].
-pub(super) fn check(path: &Path, force: bool, directory: bool) -> Result<(), GraphError> {
-    let io = |path: &Path, kind: ErrorKind, what: String| {
-        Err(GraphError::Io { path: path.display().to_string(), source: Error::new(kind, what) })
-    };
+pub(super) fn check(path: &Path, force: bool, format: Format) -> Result<(), GraphError> {
+    let io = |path: &Path, source: Error| GraphError::Io { path: path.display().to_string(), source };
+    let wrong = |path: &Path, kind: ErrorKind, what: &str| Err(io(path, Error::new(kind, what.to_owned())));
+    let directory = format == Format::FourFiles;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if let Some(plain) = [".gz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)) {
         let what = format!("nothing is packed here; write {plain} and pack that");
-        return io(path, ErrorKind::InvalidInput, what);
+        return wrong(path, ErrorKind::InvalidInput, &what);
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = parent(path);
     if !parent.is_dir() {
-        return io(parent, ErrorKind::NotADirectory, "is no directory; make it first".to_owned());
+        return wrong(parent, ErrorKind::NotADirectory, "is no directory; make it first");
     }
-    if fs::symlink_metadata(path).is_ok() && !force {
-        return io(path, ErrorKind::AlreadyExists, "is there already".to_owned());
+    match fs::symlink_metadata(path) {
+        Ok(_) if !force => return wrong(path, ErrorKind::AlreadyExists, "is there already"),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(path, error)),
+        _ => {}
     }
     match fs::metadata(path) {
         Ok(there) if directory && !there.is_dir() => {
-            io(path, ErrorKind::NotADirectory, "is no directory; four-files are written into one".to_owned())
+            let what = "is no directory; four-files are written into one";
+            return wrong(path, ErrorKind::NotADirectory, what);
         }
         // A device would be replaced as well.
         Ok(there) if !directory && !there.is_file() => {
-            io(path, ErrorKind::InvalidInput, "is not a file".to_owned())
+            return wrong(path, ErrorKind::InvalidInput, "is not a file");
         }
-        _ => Ok(()),
+        _ => {}
     }
+    try_save(path, format)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether both are one name in one directory.
+pub(super) fn is_same(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| (parent(path).canonicalize().ok(), path.file_name().map(ToOwned::to_owned));
+    place(a) == place(b)
 }
 
 /// What is written to a file of that name, unless `to` says it.
@@ -87,5 +104,12 @@ mod tests {
     fn a_map_is_beside_what_it_is_of() {
         assert_eq!(map_of(Path::new("a/g.sg")), Path::new("a/g.sg.map"));
         assert_eq!(map_of(Path::new("a/four/")), Path::new("a/four.map"));
+    }
+
+    #[test]
+    fn one_place_may_be_written_in_several_ways() {
+        let same = |a: &str, b: &str| is_same(Path::new(a), Path::new(b));
+        assert!(same("g.sg", "./g.sg") && same("/tmp/g.sg", "/tmp/../tmp/g.sg"));
+        assert!(!same("g.sg", "g.sg.map") && !same("/tmp/g.sg", "/dev/g.sg"));
     }
 }

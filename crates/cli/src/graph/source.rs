@@ -8,6 +8,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use hugepilot_graph::run::{Job, Ready};
 use hugepilot_graph::{Degree, Graph, GraphError, Ids, Order, Stash, Width};
+use hugepilot_kernel::cgroup::MemoryCgroup;
 use hugepilot_kernel::{Root, memory};
 use hugepilot_record::graph::{FileFacts, Phases};
 use hugepilot_units::Bytes;
@@ -85,23 +86,21 @@ pub(super) struct Room<'a> {
 }
 
 impl Room<'_> {
+    /// Now: of the system, and within the limits at which this process would be killed.
     pub(super) fn available(self) -> Bytes {
-        memory::mem_info(&Root::live()).map_or(Bytes::MAX, |info| info.available)
+        let root = Root::live();
+        let system = memory::mem_info(&root).map_or(Bytes::MAX, |info| info.available);
+        let text = root.read_text("proc/self/cgroup").unwrap_or_default();
+        let group = MemoryCgroup::find(&root, &text);
+        group.map_or(system, |group| system.min(group.hard_room(&root).left))
     }
 
-    /// Says what something takes at its peak.
-    pub(super) fn say(self, what: &str, needed: Bytes) {
-        let available = self.available();
-        self.progress.keep(&format!("{what} takes {needed} of memory at most, {available} are available"));
-    }
-
-    /// The same, unless it does not fit.
-    pub(super) fn take(self, what: &str, needed: Bytes) -> Result<(), GraphError> {
-        let available = self.available();
+    /// Says what something takes at its peak of what was available before it began, unless it does not fit.
+    pub(super) fn take(self, what: &str, needed: Bytes, available: Bytes) -> Result<(), GraphError> {
         if needed > available {
             return Err(GraphError::Room { needed, available });
         }
-        self.say(what, needed);
+        self.progress.keep(&format!("{what} takes {needed} of memory at most, {available} are available"));
         Ok(())
     }
 }
@@ -168,10 +167,10 @@ impl SourceArgs {
         };
         if let Some((order, _)) = job.order {
             let more = graph.renumbering();
-            room.take("numbering vertices anew", more)?;
+            room.take("numbering vertices anew", more, room.available())?;
             progress.now(format!("numbering vertices anew by {order}"));
             // What is there already takes less than what is made of it.
-            peak = peak.max(more.times(2));
+            peak = peak.max(more.times(2) + job.stashed::<V>(graph.vertices() as u64));
         }
         let phases = Phases {
             load_seconds: load.map(|load| load.as_secs_f64()),

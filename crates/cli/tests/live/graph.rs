@@ -1,10 +1,14 @@
 //! `graph`: results hold whatever the pages, and each array is on the pages that were named.
 
+use std::fs;
+use std::path::Path;
+
 use hugepilot_record::graph::{GraphReport, KernelResult};
 use hugepilot_testkit::{Need, make_room, need, requires};
 use hugepilot_units::Bytes;
 
-use crate::tool::hugepilot;
+use crate::cgroup::Cgroup;
+use crate::tool::{HUGEPILOT, LIMIT, Running, hugepilot};
 
 fn possible() -> Need {
     need::all([need::live(), need::memory(Bytes::gib(1))])
@@ -90,7 +94,32 @@ fn properties_come_before_graphs_from_files() {
         let report = run(&format!("cc {file} --order property-first"));
         assert!(report.property_first && report.phases.allocate_seconds > Some(0.0), "{name}");
         assert_eq!(report.result, run("cc kronecker:12").result, "{name}");
+        let natural = run(&format!("cc {file}"));
+        assert_eq!(report.peak_bytes, natural.peak_bytes + Bytes::new(4 << 12), "{name}");
     }
+}
+
+/// Where it would be killed for it, also where the system has more.
+#[test]
+fn what_takes_more_than_the_limit_of_its_cgroup_is_refused() {
+    requires!(need::all([possible(), need::cgroup_memory()]));
+    let group = Cgroup::new(Bytes::mib(160));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("g.el").display().to_string();
+    fs::write(&file, "0 1\n").unwrap();
+    let run = |line: &str| {
+        let mut command = group.command(Path::new(HUGEPILOT));
+        command.arg("graph").args(line.split_whitespace());
+        Running::start(command).wait(LIMIT)
+    };
+    let refused = |line: &str| {
+        run(line).exits(2).says(&["building needs", "available"]);
+    };
+    refused("info kronecker:22");
+    // The graph alone fits.
+    let file = format!("{file} --vertices 16000000 --width 64");
+    run(&format!("info {file}")).exits(0);
+    refused(&format!("run cc {file} --order property-first"));
 }
 
 /// New numbers change nothing that is told.

@@ -257,6 +257,14 @@ fn new_numbers_in_a_file_lead_back_to_the_old_ones() {
         .graph("reorder @g.wel @other.wsg --map @new.wsg.map --reorder dbg --compact")
         .exits(2)
         .says(&["new.wsg.map: is there already"]);
+    // What the format refuses leaves the map that is there, and no new one.
+    let map = files.read("new.wsg.map");
+    for line in ["@other.graph", "@other.graph --map @new.wsg.map --force"] {
+        let line = format!("reorder @g.wel {line} --reorder dbg --compact --directed");
+        files.graph(&line).exits(2).says(&["--symmetrize"]);
+    }
+    assert_eq!(files.read("new.wsg.map"), map);
+    assert!(!files.path("other.graph.map").exists() && !files.path("other.graph").exists());
     files.graph("reorder @g.wel @x.sg").exits(2).says(&["--reorder"]);
 }
 
@@ -303,6 +311,10 @@ fn what_is_said_of_a_file_counts() {
     }
     // It is said before, too.
     files.graph("info @g.txt.gz --ignore-weights").exits(0).says(&["building takes", "are available"]);
+    files
+        .graph("convert @g.txt.gz @g.wel --scale-weights 100 --vertices 10")
+        .exits(0)
+        .says(&["7 of 10", "--vertices 10"]);
     files.graph("info kronecker:8 --reorder dbg").exits(0).says(&["building takes", "anew takes"]);
 }
 
@@ -348,6 +360,11 @@ fn what_cannot_be_read_or_written_is_refused_with_a_place_and_a_fix() {
     long(&["only read"], "convert @good.el @graph --to ldbc");
     long(&["x.el.gz", "pack"], "convert @good.el @x.el.gz");
     long(&["no/such: is no directory"], "convert @good.el @no/such/x.sg");
+    // Before the graph is looked for.
+    long(&["/sys/x.sg: ", "(os error"], "convert @nowhere.el /sys/x.sg");
+    long(&["/sys/four: ", "(os error"], "convert @nowhere.el /sys/four --to four-files");
+    long(&["File name too long"], &format!("run bfs @nowhere.el --output @{}", "x".repeat(256)));
+    long(&["--map and OUT"], "convert @good.el @x.sg --map @./x.sg");
     long(&["/dev/null: is not a file"], "run bfs @good.el --output /dev/null --force");
     long(&["is not a file"], "convert @good.el @. --to sg --force");
     long(&["is no directory", "four-files"], "convert @good.el @there.sg --to four-files --force");

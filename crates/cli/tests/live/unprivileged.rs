@@ -1,5 +1,7 @@
 //! Another user without any rights: what is theirs can be looked at, and every refusal names its cause and the way out.
 
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -131,6 +133,22 @@ fn another_users_process_is_refused_with_the_cause() {
         let said = first.matches("EACCES").count() + first.matches("ermission denied").count();
         assert_eq!(said, 1, "{first}");
     }
+}
+
+#[test]
+fn a_graph_is_written_where_the_directory_lets_them() {
+    requires!(can_be_nobody());
+    let (nobody, folder) = (Nobody::new(), tempfile::tempdir().unwrap());
+    let lets = |mode| set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
+    let file = folder.path().join("g.sg").display().to_string();
+    // Told before the graph is looked for.
+    lets(0o755);
+    let done = nobody.runs(["graph", "convert", "/nowhere.el", &file]);
+    done.exits(2).says(&["g.sg: Permission denied", "fix:", "directory"]);
+    // They may write there, and not look.
+    lets(0o733);
+    nobody.runs(["graph", "generate", "uniform:8", &file]).exits(0);
+    assert!(Path::new(&file).exists());
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub(super) fn load<V: Width>(
             return Err(super::blocks::whole(text.path(), what));
         }
         let list = List::<u64>::read(text, team, &budget, &grammar, Ok)?;
-        let (list, ids) = ids::compact::<V>(list, team)?;
+        let (list, ids) = ids::compact::<V>(list, team, &budget)?;
         return Made::of_list(list, options.build.directed, Some(ids), options);
     }
     let resolve = |id| vertex::<V>(id, options.vertices);

@@ -37,7 +37,7 @@ pub(super) fn load<V: Width>(
         Ok((ids, bytes))
     })?;
     let count = found.iter().map(Vec::len).sum::<usize>();
-    let ids = ids::ids(found.concat())?;
+    let ids = ids::ids(found)?;
     if ids.len() != count {
         return Err(super::blocks::whole(vertices.path(), "names a vertex twice"));
     }
@@ -48,7 +48,7 @@ pub(super) fn load<V: Width>(
         let bits = V::BITS;
         return Err(crate::GraphError::Width { what: "vertices", count: ids.len() as u64, bits });
     }
-    let index = ids::index(&ids);
+    let index = ids::index(&ids, &budget)?;
     let weighted = edge_list::look(edges.ahead()?).columns >= 3;
     let grammar = Grammar {
         comments: COMMENTS,
@@ -62,6 +62,7 @@ pub(super) fn load<V: Width>(
     };
     let mut list = List::read(edges, team, &budget, &grammar, resolve)?;
     list.vertices = ids.len() as u64;
+    drop(index);
     Made::of_list(list, options.build.directed, Some(ids), options)
 }
 

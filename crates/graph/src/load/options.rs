@@ -8,6 +8,7 @@ use super::blocks::whole;
 use super::number::Weights;
 use super::text::fits;
 use super::{Loading, Progress};
+use crate::csr::BLOCK;
 use crate::error::WIDER;
 use crate::{Build, Format, Result, Source, Width};
 
@@ -134,10 +135,10 @@ impl LoadOptions<'_> {
 }
 
 /// A source of which only the numbers are known.
-struct Shape {
-    vertices: u64,
-    edges: u64,
-    weighted: bool,
+pub(super) struct Shape {
+    pub(super) vertices: u64,
+    pub(super) edges: u64,
+    pub(super) weighted: bool,
 }
 
 impl Source for Shape {
@@ -151,7 +152,7 @@ impl Source for Shape {
         self.weighted
     }
     fn blocks(&self) -> usize {
-        usize::try_from(self.edges.div_ceil(1 << 18)).unwrap_or(usize::MAX)
+        usize::try_from(self.edges.div_ceil(BLOCK as u64)).unwrap_or(usize::MAX)
     }
     fn block(&self, _: usize, _: impl FnMut(crate::Edge)) {}
 }

@@ -1,13 +1,13 @@
 //! Rows that a binary file has ready: read, checked, and taken as they are where a builder would have made them so.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hugepilot_alloc::HugeVec;
 use hugepilot_units::Bytes;
 
 use super::blocks::FileBlocks;
 use super::numbers::Records;
-use super::options::LoadOptions;
+use super::options::{LoadOptions, Shape};
 use super::symmetry::Symmetry;
 use super::{Made, blocks::whole};
 use crate::csr::Dropped;
@@ -70,6 +70,11 @@ impl Layout<'_> {
         let per_edge = if self.weights.is_some() { 2 } else { 1 };
         let values = Bytes::new(self.edges).times(per_edge) + Bytes::new(self.vertices.saturating_add(1));
         values.times(size_of::<V>() as u64)
+    }
+
+    /// As many vertices and edges, for what is stated before they are read.
+    fn shape(&self) -> Shape {
+        Shape { vertices: self.vertices, edges: self.edges, weighted: self.weights.is_some() }
     }
 
     /// Reads and checks. The file is as long as its header says: so nothing is allocated that it does not hold.
@@ -213,8 +218,6 @@ struct Listing<'a, V: Width> {
     loops: u64,
 }
 
-const BLOCK: usize = 1 << 12;
-
 impl<V: Width> Source for Listing<'_, V> {
     fn vertices(&self) -> u64 {
         self.csr.vertices() as u64
@@ -227,19 +230,14 @@ impl<V: Width> Source for Listing<'_, V> {
         self.csr.is_weighted()
     }
     fn blocks(&self) -> usize {
-        self.csr.vertices().div_ceil(BLOCK)
+        self.csr.blocks()
     }
     fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
-        let start = block * BLOCK;
-        for from in start..(start + BLOCK).min(self.csr.vertices()) {
-            let weights = self.csr.weights(from);
-            for (i, to) in self.csr.neighbours(from).iter().enumerate() {
-                if !self.half || from <= to.at() {
-                    let weight = weights.get(i).map_or(0, |weight| weight.at() as u64);
-                    each(Edge { from: from as u64, to: to.at() as u64, weight });
-                }
+        self.csr.block(block, |edge| {
+            if !self.half || edge.from <= edge.to {
+                each(edge);
             }
-        }
+        });
     }
 }
 
@@ -258,8 +256,12 @@ pub(super) fn load<V: Width>(
         Direction::Without => false,
         Direction::Unsaid => options.build.directed,
     };
-    let arrays = out.room::<V>();
-    let peak = arrays.times(if directed { 2 } else { 1 });
+    let build = Build { directed, ..options.build };
+    let (arrays, turned) = (out.room::<V>(), build.peak::<V>(&out.shape()));
+    let mut peak = match inverse {
+        None if directed => turned,
+        _ => arrays.times(if directed { 2 } else { 1 }),
+    };
     options.begin(out.vertices, peak)?;
     let found = out.read::<V>(OUT, options)?;
     let path = out.file().path();
@@ -267,32 +269,39 @@ pub(super) fn load<V: Width>(
         return Err(whole(path, "says that it has no directions, but not each edge is there both ways"));
     }
     let half = !directed && found.symmetry.is_whole();
-    let none = Dropped::default();
-    let begin = Instant::now();
     if found.clean && (directed || half) {
-        let other = match inverse {
-            _ if !directed => None,
-            Some(layout) => Some(reverse(layout, &found, options)?),
-            None => Some(options.build.inverse(&found.csr)?),
+        let read = match inverse {
+            Some(layout) if directed => reverse(layout, &found, options)?,
+            _ => None,
         };
-        // An inverse that the file has was read, not built.
-        let build = if inverse.is_some() { Duration::ZERO } else { begin.elapsed() };
-        return Ok(Made {
-            graph: Graph { out: found.csr, inverse: other, dropped: none },
-            ids: None,
-            peak,
-            build,
-        });
+        let begin = Instant::now();
+        let inverse = match read {
+            None if directed => {
+                // Said already, unless the file has one, which is of no use.
+                if inverse.is_some() {
+                    peak = turned;
+                    options.begin(out.vertices, peak)?;
+                }
+                Some(build.inverse(&found.csr)?)
+            }
+            read => read,
+        };
+        let graph = Graph { out: found.csr, inverse, dropped: Dropped::default() };
+        return Ok(Made { graph, ids: None, peak, build: begin.elapsed() });
     }
+    let begin = Instant::now();
     let listing = Listing { csr: &found.csr, half, loops: found.symmetry.loops };
-    let build = Build { directed, ..options.build };
     let peak = arrays + build.peak::<V>(&listing);
     options.begin(out.vertices, peak)?;
     Ok(Made { graph: build.graph(&listing)?, ids: None, peak, build: begin.elapsed() })
 }
 
-/// The rows of the other direction, if they are what they should be.
-fn reverse<V: Width>(layout: &Layout<'_>, out: &Found<V>, options: &LoadOptions<'_>) -> Result<Csr<V>> {
+/// The rows of the other direction, if they are what they should be; none where they are in no order.
+fn reverse<V: Width>(
+    layout: &Layout<'_>,
+    out: &Found<V>,
+    options: &LoadOptions<'_>,
+) -> Result<Option<Csr<V>>> {
     let found = layout.read::<V>(IN, options)?;
     if !found.symmetry.is_reverse_of(out.symmetry) {
         let byte = layout.offsets.at;
@@ -300,5 +309,5 @@ fn reverse<V: Width>(layout: &Layout<'_>, out: &Found<V>, options: &LoadOptions<
             .file()
             .wrong(byte, "the edges towards each vertex are not those that leave the others"));
     }
-    if found.clean { Ok(found.csr) } else { options.build.inverse(&out.csr) }
+    Ok(found.clean.then_some(found.csr))
 }

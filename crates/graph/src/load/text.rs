@@ -153,7 +153,7 @@ pub(super) fn at_line(path: &Path, line: u64, what: impl Into<String>) -> GraphE
     GraphError::Format { place: format!("{}:{line}", path.display()), what: what.into() }
 }
 
-/// Memory that edges may take while they are read: a packed file does not tell how many come.
+/// Memory that edges and vertices may take while they are read: a packed file does not tell how many come.
 pub(super) struct Budget {
     pub(super) available: Option<Bytes>,
     taken: AtomicU64,
@@ -166,7 +166,7 @@ impl Budget {
 
     /// # Errors
     /// [`GraphError::Room`].
-    fn take(&self, bytes: u64) -> Result<()> {
+    pub(super) fn take(&self, bytes: u64) -> Result<()> {
         let needed = Bytes::new(self.taken.fetch_add(bytes, Relaxed).saturating_add(bytes));
         fits(needed, self.available)
     }

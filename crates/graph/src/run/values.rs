@@ -1,9 +1,8 @@
 //! What a kernel found, vertex by vertex, as a file.
 
 use std::fmt;
-use std::path::Path;
 
-use super::Ready;
+use super::{Output, Ready};
 use crate::{Result, Width, save};
 
 /// What a vertex has.
@@ -37,9 +36,9 @@ impl fmt::Display for Value {
 ///
 /// # Errors
 /// [`GraphError::Io`](crate::GraphError::Io).
-pub(super) fn write<V: Width>(ready: &Ready<V>, values: &Values, path: &Path) -> Result<()> {
+pub(super) fn write<V: Width>(ready: &Ready<V>, values: &Values, output: &Output) -> Result<()> {
     let line = |place| (ready.name(place), values(ready.numbered(V::new(place)).at()));
-    save::pairs(path, ready.ascending().map(line))?;
+    save::pairs(&output.path, output.replace, ready.ascending().map(line))?;
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Formats of rows that others read.
 
+use std::path::Path;
+
 use hugepilot_alloc::bytes;
 
 use super::no_place;
@@ -36,23 +38,27 @@ pub(super) fn signed<V: Width>(out: &mut Out, weights: &[V]) -> Result<()> {
 }
 
 /// Numbers of 4 bytes count that many, and no more.
-fn narrow(out: &Out, what: &str, count: usize, most: u64) -> Result<()> {
-    if count as u64 > most {
-        return Err(no_place(
-            out.path(),
-            format!("has no place for {count} {what}; it counts {most}; use hpg"),
-        ));
+fn narrow(path: &Path, what: &str, count: u64, most: u64) -> Result<()> {
+    if count > most {
+        return Err(no_place(path, format!("has no place for {count} {what}; it counts {most}; use hpg")));
     }
     Ok(())
 }
 
-/// What papers' files have offsets and ends of.
-pub(super) fn width_of_four<V: Width>(graph: &Graph<V>) -> usize {
-    if graph.out.edges() as u64 <= MOST_NARROW { 4 } else { 8 }
+/// What papers' files have offsets and ends of, by the number of edges alone.
+///
+/// # Errors
+/// [`GraphError::Format`](crate::GraphError::Format) for few edges between more vertices than that counts.
+pub(super) fn width_of_four(path: &Path, vertices: u64, edges: u64) -> Result<usize> {
+    if edges > MOST_NARROW {
+        return Ok(8);
+    }
+    narrow(path, "vertices", vertices, 1 << 32)?;
+    Ok(4)
 }
 
 pub(super) fn gap<V: Width>(out: &mut Out, graph: &Graph<V>, weighted: bool) -> Result<()> {
-    narrow(out, "vertices", graph.vertices(), 1 << 31)?;
+    narrow(out.path(), "vertices", graph.vertices() as u64, 1 << 31)?;
     out.write(&[u8::from(graph.is_directed())])?;
     out.write(&(graph.out.edges() as u64).to_le_bytes())?;
     out.write(&(graph.vertices() as u64).to_le_bytes())?;
@@ -83,7 +89,7 @@ fn beside<V: Width>(out: &mut Out, rows: &Csr<V>) -> Result<()> {
 pub(super) fn galois<V: Width>(out: &mut Out, graph: &Graph<V>, width: usize) -> Result<()> {
     let rows = &graph.out;
     if width == 4 {
-        narrow(out, "vertices", graph.vertices(), 1 << 32)?;
+        narrow(out.path(), "vertices", graph.vertices() as u64, 1 << 32)?;
     }
     let version = width as u64 / 4;
     let data = if rows.is_weighted() { 4 } else { 0 };
@@ -94,4 +100,18 @@ pub(super) fn galois<V: Width>(out: &mut Out, graph: &Graph<V>, width: usize) ->
     numbers(out, &rows.edges, width)?;
     out.write(&[0; 8][..(rows.edges() * width).next_multiple_of(8) - rows.edges() * width])?;
     if rows.is_weighted() { signed(out, &rows.weights) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_files_count_as_many_vertices_as_their_width_does() {
+        let width = |vertices, edges| width_of_four(Path::new("g"), vertices, edges);
+        assert_eq!(width(1 << 32, 5).unwrap(), 4);
+        assert_eq!(width((1 << 32) + 1, MOST_NARROW + 1).unwrap(), 8);
+        let error = width((1 << 32) + 1, MOST_NARROW).unwrap_err().to_string();
+        assert!(error.contains("4294967297 vertices") && error.contains("hpg"), "{error}");
+    }
 }

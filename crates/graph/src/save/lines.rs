@@ -10,12 +10,17 @@ use super::out::Out;
 use crate::run::Names;
 use crate::{Result, Width};
 
-/// Writes a number and a value on each line, and gives how many bytes that took.
+/// Writes a number and a value on each line, and gives how many bytes that took. What is there already stays, unless it is to be
+/// replaced.
 ///
 /// # Errors
 /// [`GraphError::Io`](crate::GraphError::Io).
-pub(crate) fn pairs<T: Display>(path: &Path, lines: impl Iterator<Item = (u64, T)>) -> Result<Bytes> {
-    let mut out = Out::create(path)?;
+pub(crate) fn pairs<T: Display>(
+    path: &Path,
+    replace: bool,
+    lines: impl Iterator<Item = (u64, T)>,
+) -> Result<Bytes> {
+    let mut out = Out::create(path, replace)?;
     let mut line = Vec::new();
     for (number, value) in lines {
         line.clear();
@@ -27,10 +32,15 @@ pub(crate) fn pairs<T: Display>(path: &Path, lines: impl Iterator<Item = (u64, T
 }
 
 /// Writes which number each of `vertices` vertices has where it came from, and which it has now: `OLD NEW`, ascending by the new
-/// one. Gives how many bytes that took.
+/// one. Gives how many bytes that took. What is there already stays, unless it is to be replaced.
 ///
 /// # Errors
 /// [`GraphError::Io`](crate::GraphError::Io).
-pub fn save_map<V: Width>(path: impl AsRef<Path>, names: &Names<'_, V>, vertices: usize) -> Result<Bytes> {
-    pairs(path.as_ref(), (0..vertices).map(|v| (names.of(v), v)))
+pub fn save_map<V: Width>(
+    path: impl AsRef<Path>,
+    replace: bool,
+    names: &Names<'_, V>,
+    vertices: usize,
+) -> Result<Bytes> {
+    pairs(path.as_ref(), replace, (0..vertices).map(|v| (names.of(v), v)))
 }

@@ -16,6 +16,8 @@ use crate::{GraphError, Result};
 /// files without names.
 pub(super) struct Out {
     path: PathBuf,
+    /// Whether what has that name by then goes.
+    replace: bool,
     file: BufWriter<File>,
     bytes: u64,
     /// Where files must have names.
@@ -25,24 +27,23 @@ pub(super) struct Out {
 impl Out {
     /// # Errors
     /// [`GraphError::Io`].
-    pub(super) fn create(path: &Path) -> Result<Self> {
+    pub(super) fn create(path: &Path, replace: bool) -> Result<Self> {
+        Self::of(path, replace, nameless(path).ok())
+    }
+
+    /// With a hidden name if there is no file without one.
+    fn of(path: &Path, replace: bool, nameless: Option<File>) -> Result<Self> {
         const BUFFER: usize = 1 << 20;
-        // Beside where it goes, as only there it can be given that name.
-        let nameless = OpenOptions::new()
-            .write(true)
-            .mode(MODE)
-            .custom_flags(OFlags::TMPFILE.bits().cast_signed())
-            .open(directory(path));
         let (file, hidden) = match nameless {
-            Ok(file) => (file, None),
-            Err(_) => {
+            Some(file) => (file, None),
+            None => {
                 let made = |at: &Path| OpenOptions::new().write(true).create_new(true).mode(MODE).open(at);
-                let hidden = beside(path, made).map_err(|source| io(path, source))?;
-                let (file, hidden) = hidden.into_parts();
+                let (file, hidden) = beside(path, made).map_err(|source| io(path, source))?.into_parts();
                 (file, Some(hidden))
             }
         };
-        Ok(Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER, file), bytes: 0, hidden })
+        let file = BufWriter::with_capacity(BUFFER, file);
+        Ok(Self { path: path.to_owned(), replace, file, bytes: 0, hidden })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -69,24 +70,38 @@ impl Out {
         done.map_err(|source| self.io(source))
     }
 
-    /// Gives the file its name, once it is on the disk. How long it is.
+    /// Waits until all that was written is on the disk.
     ///
     /// # Errors
     /// [`GraphError::Io`].
-    pub(super) fn finish(mut self) -> Result<Bytes> {
+    pub(super) fn sync(&mut self) -> Result<()> {
         let done = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
-        done.map_err(|source| self.io(source))?;
-        let Self { path, file, bytes, hidden } = self;
+        done.map_err(|source| self.io(source))
+    }
+
+    /// Gives the file its name, once it is on the disk. How long it is.
+    ///
+    /// # Errors
+    /// [`GraphError::Io`]; of the kind `AlreadyExists` for a name that something got before, which is not to be replaced.
+    pub(super) fn finish(mut self) -> Result<Bytes> {
+        self.sync()?;
+        let Self { path, replace, file, bytes, hidden } = self;
         let file = file.get_ref();
-        // A link never replaces what is there; a rename does.
-        let named =
-            hidden.map_or_else(|| beside(&path, |at| link(file, at)).map(NamedTempFile::into_temp_path), Ok);
-        let named = named.map_err(|source| io(&path, source))?;
-        named.persist(&path).map_err(|error| io(&path, error.error))?;
+        let named = match hidden {
+            None if !replace => link(file, &path),
+            Some(hidden) if !replace => hidden.persist_noclobber(&path).map_err(|error| error.error),
+            // A link never replaces what is there; a rename does.
+            hidden => hidden
+                .map_or_else(|| beside(&path, |at| link(file, at)).map(NamedTempFile::into_temp_path), Ok)
+                .and_then(|hidden| hidden.persist(&path).map_err(|error| error.error)),
+        };
+        named.map_err(|source| io(&path, source))?;
         // Only what is on the disk can be dropped.
         let _ = fadvise(file, 0, None, Advice::DontNeed);
-        let synced = File::open(directory(&path)).and_then(|directory| directory.sync_all());
-        synced.map_err(|source| io(&path, source))?;
+        // A directory may be written and not read.
+        if let Ok(directory) = File::open(directory(&path)) {
+            directory.sync_all().map_err(|source| io(&path, source))?;
+        }
         Ok(Bytes::new(bytes))
     }
 
@@ -102,11 +117,15 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes something under a hidden name of its own in the directory of `path`.
+/// A file without a name beside where it goes, as only there it can be given that name.
+fn nameless(path: &Path) -> io::Result<File> {
+    let flags = OFlags::TMPFILE.bits().cast_signed();
+    OpenOptions::new().write(true).mode(MODE).custom_flags(flags).open(directory(path))
+}
+
+/// Makes something under a hidden name of its own in the directory of `path`, whose own name may be as long as names can be.
 fn beside<T>(path: &Path, make: impl FnMut(&Path) -> io::Result<T>) -> io::Result<NamedTempFile<T>> {
-    let mut named = std::ffi::OsString::from(".");
-    named.push(path.file_name().unwrap_or_default());
-    tempfile::Builder::new().prefix(&named).suffix(".part").make_in(directory(path), make)
+    tempfile::Builder::new().prefix(".hugepilot-").suffix(".part").make_in(directory(path), make)
 }
 
 /// Gives a file without a name this one.
@@ -126,35 +145,61 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_file_is_whole_or_not_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("g.el");
-        let names =
-            || fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect::<Vec<_>>();
-        let mut out = Out::create(&path).unwrap();
-        out.write(b"0 1\n").unwrap();
-        assert_eq!(names(), [""; 0]);
-        assert_eq!(out.finish().unwrap(), Bytes::new(4));
-        // It replaces what is there, and is not readable by fewer than another new file.
-        let mut out = Out::create(&path).unwrap();
-        out.write(b"0 1\n1 2\n").unwrap();
-        out.finish().unwrap();
-        assert_eq!(names(), ["g.el"]);
-        assert_eq!(fs::read(&path).unwrap(), b"0 1\n1 2\n");
-        let other = folder.path().join("other");
-        fs::write(&other, "").unwrap();
-        let mode = |path| fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode(&path), mode(&other));
+    /// Without a name until it is whole, and where files must have names.
+    fn both_ways(path: &Path, replace: bool) -> [Out; 2] {
+        [Out::create(path, replace).unwrap(), Out::of(path, replace, None).unwrap()]
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let name = |file: io::Result<fs::DirEntry>| file.unwrap().file_name().into_string().unwrap();
+        fs::read_dir(folder).unwrap().map(name).collect()
     }
 
     #[test]
-    fn a_hidden_name_goes_where_it_is_not_used() {
+    fn a_file_is_whole_or_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("other");
+        fs::write(&other, "").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+        // No name is longer.
+        for name in ["g.el".to_owned(), "g".repeat(255)] {
+            let path = folder.path().join(&name);
+            if nameless(&path).is_ok() {
+                let _out = Out::create(&path, true).unwrap();
+                assert_eq!(names(folder.path()), ["other"], "who is killed now leaves nothing");
+            }
+            for mut out in both_ways(&path, true) {
+                let before = fs::read(&path).ok();
+                out.write(b"0 1\n").unwrap();
+                assert_eq!(fs::read(&path).ok(), before);
+                // It replaces what is there, and is not readable by fewer than another new file.
+                assert_eq!(out.finish().unwrap(), Bytes::new(4));
+                assert_eq!(fs::read(&path).unwrap(), b"0 1\n");
+                assert_eq!(mode(&path), mode(&other));
+                fs::write(&path, "old").unwrap();
+            }
+            drop(both_ways(&path, true));
+            assert_eq!(fs::read(&path).unwrap(), b"old");
+            fs::remove_file(&path).unwrap();
+            assert_eq!(names(folder.path()), ["other"]);
+        }
+    }
+
+    #[test]
+    fn of_two_that_write_a_file_one_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("g.el");
-        drop(beside(&path, |at| File::create_new(at)).unwrap());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        let hidden = beside(&path, |at| File::create_new(at)).unwrap();
-        assert!(hidden.path().file_name().unwrap().to_str().unwrap().starts_with(".g.el"));
+        for mut late in both_ways(&path, false) {
+            late.write(b"late").unwrap();
+            let mut out = Out::create(&path, false).unwrap();
+            out.write(b"0 1\n").unwrap();
+            out.finish().unwrap();
+            let error = late.finish().unwrap_err();
+            let exists = |source: &io::Error| source.kind() == io::ErrorKind::AlreadyExists;
+            assert!(matches!(&error, GraphError::Io { source, .. } if exists(source)), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), b"0 1\n");
+            fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(names(folder.path()), [""; 0]);
     }
 }

@@ -1,5 +1,6 @@
 //! What a caller can ask for.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hugepilot_graph::{Format, GraphError, LoadOptions, load};
@@ -54,6 +55,49 @@ fn a_graph_that_does_not_fit_is_refused_with_what_it_needs() {
         let error = loaded::<u32>(name, &contents, &less).unwrap_err();
         assert!(matches!(error, GraphError::Room { needed, .. } if needed <= peak), "{name}: {error}");
     }
+}
+
+#[test]
+fn numbers_that_do_not_fit_are_refused_before_they_are_sorted() {
+    let lines = |name: fn(u64) -> String| (0..100_000).map(name).collect::<String>();
+    let files = Files::new();
+    let list = files.with("g.el", lines(|i| format!("{} {}\n", i * 1_000_003, i * 1_000_003 + 1)));
+    files.with("g.v", lines(|i| format!("{}\n", i * 7)));
+    let pair = files.with("g.e", "0 7\n");
+    for (path, compact) in [(list, true), (pair, false)] {
+        let of = |available| load::<u32>(&path, &LoadOptions { compact, available, ..options(true) });
+        // What building takes afterwards would fit.
+        let peak = of(None).unwrap().peak;
+        let error = of(Some(peak)).unwrap_err();
+        assert!(matches!(error, GraphError::Room { needed, .. } if needed > peak), "{error}");
+        assert!(of(Some(peak.times(4))).is_ok());
+    }
+}
+
+#[test]
+fn turning_rows_round_is_stated_where_the_file_has_no_inverse_of_use() {
+    let told = |name, contents: Vec<u8>| {
+        let all = Mutex::new(Vec::new());
+        let building = |_, peak| {
+            all.lock().unwrap().push(peak);
+            Ok(())
+        };
+        let of = LoadOptions { building: &building, ..options(true) };
+        let loaded = loaded::<u32>(name, contents, &of).unwrap();
+        let all = all.into_inner().unwrap();
+        assert_eq!(all.last(), Some(&loaded.peak));
+        (both(&loaded.graph), all)
+    };
+    let (plain, ready) = told("g.sg", by_hand::gap(false, true));
+    let (same, lacking) = told("g.gr", by_hand::galois(1, false));
+    assert!(same == plain && ready.len() == 1 && lacking.len() == 1 && lacking[0] > ready[0]);
+    // The edges that lead to vertex 2, in the wrong order.
+    let mut file = by_hand::gap(false, true);
+    let row = 17 + 56 + 28 + 56 + 3 * 4;
+    assert_eq!(file[row..row + 8], [0u32, 5].map(u32::to_le_bytes).concat());
+    file[row..row + 8].rotate_left(4);
+    let (same, of_no_use) = told("g.sg", file);
+    assert!(same == plain && of_no_use == [ready[0], lacking[0]]);
 }
 
 #[test]

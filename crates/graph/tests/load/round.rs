@@ -2,6 +2,7 @@
 
 use hugepilot_graph::{
     Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, Team, Width, load, save,
+    save_new,
 };
 use proptest::prelude::*;
 
@@ -109,13 +110,30 @@ fn numbers_of_vertices_are_kept_or_written() {
     assert!(error.contains("one number for each vertex"), "{error}");
 }
 
+/// One edge, whose weight has a place in 64 bits only.
+fn heavy() -> Graph<u64> {
+    let edges = vec![Edge { from: 0, to: 1, weight: 1 << 31 }];
+    built(&EdgeList { vertices: 2, edges, weighted: true }, true)
+}
+
+#[test]
+fn a_refusal_leaves_what_is_there() {
+    let (graph, files) = (built::<u64>(&EdgeList::new(3, [(0, 1), (2, 1)]), true), Files::new());
+    for format in [Format::FourFiles, Format::Galois] {
+        let path = files.path(format.name());
+        save_new(&path, format, &graph, None).unwrap();
+        save(&path, format, &heavy(), None).unwrap_err();
+        let error = save_new(&path, format, &graph, None).unwrap_err();
+        let exists = |source: &std::io::Error| source.kind() == std::io::ErrorKind::AlreadyExists;
+        assert!(matches!(&error, GraphError::Io { source, .. } if exists(source)), "{error}");
+        assert!(same(&load::<u32>(&path, &options(true)).unwrap().graph, &graph), "{format}");
+    }
+}
+
 #[test]
 fn what_a_format_has_no_place_for_is_refused_and_nothing_is_left() {
-    let files = Files::new();
-    let heavy =
-        EdgeList { vertices: 2, edges: vec![Edge { from: 0, to: 1, weight: 1 << 31 }], weighted: true };
-    let heavy = built::<u64>(&heavy, true);
-    for format in [Format::WeightedGap, Format::Galois, Format::Metis, Format::Ldbc] {
+    let (files, heavy) = (Files::new(), heavy());
+    for format in [Format::WeightedGap, Format::Galois, Format::Metis, Format::Ldbc, Format::FourFiles] {
         let path = files.path("g");
         let error = save(&path, format, &heavy, None).unwrap_err();
         assert!(matches!(error, GraphError::Format { .. }), "{error}");
