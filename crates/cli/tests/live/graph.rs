@@ -128,4 +128,10 @@ fn what_cannot_be_is_refused_with_a_reason() {
     }
     refused("tc kronecker:8 --directed", 2, &["directed"]);
     refused("cc kronecker:12 --algo delta", 2, &["delta", "cc"]);
+    refused("sssp kronecker:12 --algo bellman-ford --delta 3", 2, &["--delta", "sssp --algo bellman-ford"]);
+    refused("bfs uniform:12 --rng float", 2, &["--rng is for Kronecker"]);
+    refused("bfs kronecker:12 --degree in", 2, &["--reorder"]);
+    refused("bfs kronecker:12 --threads 0", 2, &["--threads", "1..=1024"]);
+    refused("bfs kronecker:12 --trials 0", 2, &["--trials"]);
+    refused("tc kronecker:12 --verify", 2, &["--verify", "tc"]);
 }
