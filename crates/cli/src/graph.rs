@@ -102,8 +102,8 @@ struct RunArgs {
     #[arg(long, value_name = "WHICH", default_value = "natural")]
     order: OrderArg,
     /// How often; the report has each and the median
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    trials: usize,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    trials: u32,
     /// Hold every result to rules that need no other result, one pass over the edges each; not for tc and diameter
     #[arg(long)]
     verify: bool,
@@ -129,9 +129,9 @@ struct CommonArgs {
     /// Bits of vertex numbers, offsets and weights: 32 or 64 [default: 32, or 64 where these are too few]
     #[arg(long, value_name = "BITS", value_parser = ["32", "64"], hide_possible_values = true)]
     width: Option<String>,
-    /// Threads [default: one per processor]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    /// Threads, 1024 at most [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
     /// The pages of each array: 'property=thp:20%,edges=base'. Arrays: offsets, edges, weights, in-offsets, in-edges, in-weights,
     /// property, worklist, all. Pages: base, thp[:PREFIX%], collapse[:PREFIX%], hugetlb, hugetlb-1g
     #[arg(long, value_name = "PLAN", default_value = "base")]
@@ -214,8 +214,8 @@ fn go<V: Width>(common: &CommonArgs, then: Then<'_>, progress: &Progress) -> Res
 impl RunArgs {
     /// Whether the result can be written.
     fn check(&self) -> Result<(), GraphError> {
-        let Some(output) = &self.output else { return Ok(()) };
         let kernel = self.kernel.kernel();
+        let Some(output) = &self.output else { return Ok(()) };
         if !kernel.has_values() {
             usage(&format!("--output has a line for each vertex, and {} finds one number", kernel.name()));
         }
@@ -235,10 +235,10 @@ impl CommonArgs {
             pages: self.pages.parse::<PagePlan>()?,
             pages_text: self.pages.clone(),
             property_first: run.is_some_and(|run| run.order == OrderArg::PropertyFirst),
-            team: self.threads.map_or_else(Team::all, Team::of),
+            team: self.threads.map_or_else(Team::all, |threads| Team::of(threads as usize)),
             order: self.source.order(),
             kernel: run.map(|run| run.kernel.kernel()),
-            trials: run.map_or(1, |run| run.trials.max(1)),
+            trials: run.map_or(1, |run| run.trials as usize),
             start: run.map_or(Start::MaxDegree, |run| run.kernel.start()),
             verify: run.is_some_and(|run| run.verify),
             output: run.and_then(|run| Some(Output { path: run.output.clone()?, replace: run.force })),

@@ -148,8 +148,15 @@ fn of_file<V: Width>(
     let mut text = open(file, packed);
     let format = match options.format {
         Some(format) => format,
-        None if packed.is_some() => sniff(file.path(), named, text.ahead()?, u64::MAX)?,
-        None => sniff(file.path(), named, &head, file.len())?,
+        None => {
+            let (head, len) =
+                if packed.is_some() { (text.ahead()?, u64::MAX) } else { (&head[..], file.len()) };
+            match (Format::of_head(head, len), named) {
+                (Some(sure), _) => sure,
+                (None, None | Some(Format::EdgeList)) => sniff(&mut text, named)?,
+                (None, Some(named)) => named,
+            }
+        }
     };
     options.check(file.path(), format)?;
     (report.format, report.packed) = (format, packed);
@@ -200,24 +207,21 @@ fn pair<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>, report: &mut
     }
 }
 
-/// What a text or a file that begins so is.
-fn sniff(path: &Path, named: Option<Format>, head: &[u8], len: u64) -> Result<Format> {
-    if let Some(sure) = Format::of_head(head, len) {
-        return Ok(sure);
-    }
+/// Which list of edges a text is that is called like one, or like nothing.
+fn sniff(text: &mut Text<'_>, named: Option<Format>) -> Result<Format> {
+    let path = text.path().to_owned();
     let is_el = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".el"));
-    match named {
-        Some(Format::EdgeList) if is_el => Ok(Format::EdgeList),
-        Some(Format::EdgeList) | None if edge_list::is_likely(head) => {
-            let weighted = edge_list::look(head).columns == 3;
-            Ok(if weighted { Format::WeightedEdgeList } else { Format::EdgeList })
-        }
-        Some(format) => Ok(format),
-        None => Err(whole(
-            path,
-            "looks like no format there is; --format says which it is, --help which there are",
-        )),
+    if let Some(named) = named.filter(|_| is_el) {
+        return Ok(named);
     }
+    let head = text.told(edge_list::COMMENTS)?;
+    if edge_list::is_likely(head) {
+        let weighted = edge_list::look(head).columns == 3;
+        return Ok(if weighted { Format::WeightedEdgeList } else { Format::EdgeList });
+    }
+    named.ok_or_else(|| {
+        whole(&path, "looks like no format there is; --format says which it is, --help which there are")
+    })
 }
 
 /// So many numbers, and nothing else.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hugepilot_graph::{
-    Build, Csr, Edge, EdgeList, Graph, GraphError, Grid, Kronecker, PagePlan, Rng, Source, Team, Uniform,
-    Width,
+    Build, Csr, Degree, Edge, EdgeList, Graph, GraphError, Grid, Kronecker, Order, PagePlan, Renumbering,
+    Rng, Source, Team, Uniform, Width,
 };
 use proptest::prelude::*;
 
@@ -134,6 +134,33 @@ fn the_older_random_numbers_differ_little() {
     };
     assert_eq!(edges(14, Rng::Whole), edges(14, Rng::Float));
     assert_eq!(edges(16, Rng::Whole).abs_diff(edges(16, Rng::Float)), 1);
+}
+
+/// Numbers in their order as one: FNV-1a, a number at a time.
+fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    let one = |sum: u64, number: u64| (sum ^ number).wrapping_mul(0x0100_0000_01b3);
+    numbers.into_iter().fold(0xcbf2_9ce4_8422_2325, one)
+}
+
+fn sum_of_edges(source: &impl Source) -> u64 {
+    let mut numbers = Vec::new();
+    for block in 0..source.blocks() {
+        source.block(block, |Edge { from, to, weight }| numbers.extend([from, to, weight]));
+    }
+    sum(numbers)
+}
+
+/// Sums by a program of its own, in another language, from the rules of `generate` as they are worded. Each graph has more than
+/// one block.
+#[test]
+fn generated_graphs_and_random_numbers_are_the_same_on_every_machine() {
+    let kronecker = Kronecker { scale: 15, degree: 16, weighted: true, rng: Rng::Whole, shuffled: true };
+    assert_eq!(sum_of_edges(&kronecker), 0x3cbc_26f5_159b_f5f5);
+    assert_eq!(sum_of_edges(&Uniform { scale: 15, degree: 16, weighted: true }), 0x87bf_5568_540b_e8fc);
+    assert_eq!(sum_of_edges(&Grid { rows: 300, columns: 1000, weighted: true }), 0xe0dd_f460_e11a_c8c6);
+    let small: Graph<u32> = build(false, 1).graph(&Grid { rows: 20, columns: 50, weighted: false }).unwrap();
+    let new = Renumbering::of(&small, Order::Random(7), Degree::Out, Team::of(2)).new;
+    assert_eq!(sum(new.into_iter().map(u64::from)), 0x247c_cf40_7a64_03bd);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(super) struct FileArgs {
     #[arg(help_heading = FILES, long, value_name = "N")]
     vertices: Option<u64>,
     /// Multiply real weights with this, and round them
-    #[arg(help_heading = FILES, long, value_name = "FACTOR")]
+    #[arg(help_heading = FILES, long, value_name = "FACTOR", conflicts_with = "ignore_weights")]
     scale_weights: Option<f64>,
     /// Leave the weights out
     #[arg(help_heading = FILES, long)]

@@ -59,6 +59,10 @@ impl Generated {
         }))
     }
 
+    pub(super) const fn is_kronecker(&self) -> bool {
+        matches!(self.shape, Shape::Kronecker { .. })
+    }
+
     /// Builds it, if it fits.
     pub(super) fn make<V: Width>(
         &self,

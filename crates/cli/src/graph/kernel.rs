@@ -4,6 +4,8 @@ use clap::{Args, ValueEnum};
 use hugepilot_graph::kernel::{Dangling, Direction, Iterations, Joining, Looking, Stepping, Sweep};
 use hugepilot_graph::run::{Kernel, Start};
 
+use super::fix::usage;
+
 #[derive(Debug, Args)]
 pub(super) struct KernelArgs {
     /// bfs: breadth-first search; sssp: shortest ways by weights; pr: PageRank; cc: connected components; bc: betweenness from
@@ -14,24 +16,26 @@ pub(super) struct KernelArgs {
     /// shiloach-vishkin; diameter: sweeps or multi [default: the first of each]
     #[arg(long, value_name = "WHICH")]
     algo: Option<Algo>,
-    /// Where to begin: the number of a vertex as the source has it, max-degree, or random[:SEED], another one in each trial
-    #[arg(long, value_name = "WHERE", default_value = "random", value_parser = start)]
-    source: Start,
-    /// sssp: the width of a bucket of distances; wide for road networks
-    #[arg(long, value_name = "WIDTH", default_value_t = 2)]
-    delta: u64,
+    /// bfs, sssp, bc, diameter: where to begin: the number of a vertex as the source has it, max-degree, or random[:SEED], another
+    /// one in each trial [default: random]
+    #[arg(long, value_name = "WHERE", value_parser = start)]
+    source: Option<Start>,
+    /// sssp by delta: the width of a bucket of distances; wide for road networks [default: 2]
+    #[arg(long, value_name = "WIDTH", value_parser = clap::value_parser!(u64).range(1..))]
+    delta: Option<u64>,
     /// pr: iterations at most; of delta-push, rounds [default: 20, of delta-push 1000]
-    #[arg(long, value_name = "N")]
-    iterations: Option<usize>,
-    /// pr: stop when the ranks change by less than this in sum
-    #[arg(long, value_name = "SUM", default_value_t = 1e-4)]
-    tolerance: f64,
-    /// pr: the share of a rank that is handed on
-    #[arg(long, value_name = "SHARE", default_value_t = 0.85, value_parser = share)]
-    damping: f64,
-    /// pr: what becomes of the rank of a vertex without edges: lost as in the GAP benchmark suite, or shared by all
-    #[arg(long, value_name = "HOW", default_value = "redistribute")]
-    dangling: DanglingArg,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: Option<u32>,
+    /// pr: stop when the ranks change by less than this in sum [default: 0.0001]
+    #[arg(long, value_name = "SUM", value_parser = tolerance)]
+    tolerance: Option<f64>,
+    /// pr: the share of a rank that is handed on [default: 0.85]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    damping: Option<f64>,
+    /// pr: what becomes of the rank of a vertex without edges: lost as in the GAP benchmark suite, or shared by all [default:
+    /// redistribute]
+    #[arg(long, value_name = "HOW")]
+    dangling: Option<DanglingArg>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -78,32 +82,41 @@ fn start(text: &str) -> Result<Start, String> {
     }
 }
 
+fn tolerance(text: &str) -> Result<f64, String> {
+    let sum = text.parse().ok().filter(|sum| (0.0..f64::INFINITY).contains(sum));
+    sum.ok_or_else(|| "write a number from 0 on".to_owned())
+}
+
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
     share.ok_or_else(|| "write a number from 0 to below 1".to_owned())
 }
 
 impl KernelArgs {
-    pub(super) const fn start(&self) -> Start {
-        self.source
+    pub(super) fn start(&self) -> Start {
+        self.source.unwrap_or(Start::Random(1))
     }
 
-    /// Ends with a usage error where --algo is none of the kernel's.
+    /// Ends with a usage error where --algo is none of the kernel's, and where it has no use for another option.
     pub(super) fn kernel(&self) -> Kernel {
+        if let Some(option) = self.idle() {
+            let algo = self.algo.map_or_else(String::new, |algo| format!(" --algo {}", name(&algo)));
+            usage(&format!("{option} changes nothing for {}{algo}", name(&self.kernel)));
+        }
         let iterations = |sweep| Iterations {
-            most: self.iterations.unwrap_or(if sweep == Sweep::DeltaPush { 1000 } else { 20 }),
-            tolerance: self.tolerance,
-            damping: self.damping,
+            most: self.iterations.unwrap_or(if sweep == Sweep::DeltaPush { 1000 } else { 20 }) as usize,
+            tolerance: self.tolerance.unwrap_or(1e-4),
+            damping: self.damping.unwrap_or(0.85),
             sweep,
             dangling: match self.dangling {
-                DanglingArg::Drop => Dangling::Drop,
-                DanglingArg::Redistribute => Dangling::Redistribute,
+                Some(DanglingArg::Drop) => Dangling::Drop,
+                None | Some(DanglingArg::Redistribute) => Dangling::Redistribute,
             },
         };
         match (self.kernel, self.algo) {
             (Name::Bfs, None | Some(Algo::DirectionOptimizing)) => Kernel::Bfs(Direction::Optimizing),
             (Name::Bfs, Some(Algo::TopDown)) => Kernel::Bfs(Direction::TopDown),
-            (Name::Sssp, None | Some(Algo::Delta)) => Kernel::Sssp(Stepping::Delta(self.delta)),
+            (Name::Sssp, None | Some(Algo::Delta)) => Kernel::Sssp(Stepping::Delta(self.delta.unwrap_or(2))),
             (Name::Sssp, Some(Algo::BellmanFord)) => Kernel::Sssp(Stepping::BellmanFord),
             (Name::Pr, None | Some(Algo::GaussSeidel)) => Kernel::PageRank(iterations(Sweep::GaussSeidel)),
             (Name::Pr, Some(Algo::Jacobi)) => Kernel::PageRank(iterations(Sweep::Jacobi)),
@@ -115,16 +128,94 @@ impl KernelArgs {
             (Name::Diameter, Some(Algo::Multi)) => Kernel::Diameter(Looking::Multi),
             (Name::Tc, None) => Kernel::Triangles,
             (kernel, Some(algo)) => {
-                let name = |value: Option<clap::builder::PossibleValue>| {
-                    value.map_or_else(String::new, |value| value.get_name().to_owned())
-                };
-                let message = format!(
-                    "{} is no way to compute {}\n",
-                    name(algo.to_possible_value()),
-                    name(kernel.to_possible_value())
-                );
-                clap::Error::raw(clap::error::ErrorKind::InvalidValue, message).exit()
+                usage(&format!("{} is no way to compute {}", name(&algo), name(&kernel)));
             }
         }
+    }
+
+    /// The first option that was given and that the kernel has no use for.
+    fn idle(&self) -> Option<&'static str> {
+        let starts = matches!(self.kernel, Name::Bfs | Name::Sssp | Name::Bc | Name::Diameter);
+        let buckets = matches!((self.kernel, self.algo), (Name::Sssp, None | Some(Algo::Delta)));
+        let ranks = matches!(self.kernel, Name::Pr);
+        [
+            (self.source.is_some() && !starts, "--source"),
+            (self.delta.is_some() && !buckets, "--delta"),
+            (self.iterations.is_some() && !ranks, "--iterations"),
+            (self.tolerance.is_some() && !ranks, "--tolerance"),
+            (self.damping.is_some() && !ranks, "--damping"),
+            (self.dangling.is_some() && !ranks, "--dangling"),
+        ]
+        .into_iter()
+        .find_map(|(idle, option)| idle.then_some(option))
+    }
+}
+
+/// As it is written.
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        kernel: KernelArgs,
+    }
+
+    fn parsed(line: &str) -> Result<KernelArgs, clap::Error> {
+        Line::try_parse_from(["run"].into_iter().chain(line.split(' '))).map(|line| line.kernel)
+    }
+
+    #[test]
+    fn options_are_for_the_kernels_that_use_them() {
+        for (line, idle) in [
+            ("bfs --source 3", None),
+            ("diameter --algo multi --source max-degree", None),
+            ("pr --source 3", Some("--source")),
+            ("cc --source random", Some("--source")),
+            ("tc --source 3", Some("--source")),
+            ("sssp --algo delta --delta 3", None),
+            ("sssp --algo bellman-ford --delta 3", Some("--delta")),
+            ("bfs --delta 2", Some("--delta")),
+            ("pr --algo delta-push --iterations 3 --tolerance 0 --damping 0 --dangling drop", None),
+            ("bfs --iterations 3", Some("--iterations")),
+            ("sssp --tolerance 0", Some("--tolerance")),
+            ("cc --damping 0.5", Some("--damping")),
+            ("bc --dangling redistribute", Some("--dangling")),
+        ] {
+            assert_eq!(parsed(line).unwrap().idle(), idle, "{line}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_ask_for_nothing_are_refused() {
+        for line in [
+            "sssp --delta 0",
+            "pr --iterations 0",
+            "pr --tolerance=-1",
+            "pr --tolerance NaN",
+            "pr --tolerance inf",
+            "pr --damping 1",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_that_the_help_tells() {
+        let kernel = |line: &str| parsed(line).unwrap().kernel();
+        assert_eq!(kernel("sssp"), kernel("sssp --delta 2"));
+        let told = "--tolerance 0.0001 --damping 0.85 --dangling redistribute";
+        for (algo, most) in [("gauss-seidel", 20), ("delta-push", 1000)] {
+            let all = format!("pr --algo {algo} --iterations {most} {told}");
+            assert_eq!(kernel(&format!("pr --algo {algo}")), kernel(&all));
+        }
+        assert_eq!(parsed("bfs").unwrap().start(), parsed("bfs --source random").unwrap().start());
     }
 }

@@ -34,15 +34,15 @@ pub(super) struct SourceArgs {
     #[arg(long, conflicts_with = "directed")]
     symmetrize: bool,
     /// How random numbers choose the edges of a Kronecker graph: u32 as the GAP benchmark suite since October 2023, float as before
-    /// that, and as in the papers
-    #[arg(long, value_name = "HOW", default_value = "u32")]
-    rng: RngArg,
+    /// that, and as in the papers [default: u32]
+    #[arg(long, value_name = "HOW")]
+    rng: Option<RngArg>,
     /// Number vertices anew: dbg, hub-sort, hub-cluster, sort, random[:SEED] or rcm. Results keep the old numbers
     #[arg(long, value_name = "ORDER")]
     reorder: Option<Order>,
-    /// Which edges count as a vertex's degree for --reorder: out for kernels that pull, in for those that push
-    #[arg(long, value_name = "WHICH", default_value = "out")]
-    degree: DegreeArg,
+    /// Which edges count as a vertex's degree for --reorder: out for kernels that pull, in for those that push [default: out]
+    #[arg(long, value_name = "WHICH", requires = "reorder")]
+    degree: Option<DegreeArg>,
     #[command(flatten)]
     file: FileArgs,
 }
@@ -127,23 +127,37 @@ impl SourceArgs {
 
     pub(super) fn order(&self) -> Option<(Order, Degree)> {
         let degree = match self.degree {
-            DegreeArg::Out => Degree::Out,
-            DegreeArg::In => Degree::In,
+            None | Some(DegreeArg::Out) => Degree::Out,
+            Some(DegreeArg::In) => Degree::In,
         };
         self.reorder.map(|order| (order, degree))
     }
 
     /// Ends with a usage error where an option has no meaning for this graph.
     pub(super) fn check(&self) {
+        if let Some(what) = self.idle() {
+            usage(&what);
+        }
+    }
+
+    /// Which option that was given means nothing here, and what it is for.
+    fn idle(&self) -> Option<String> {
+        let is_kronecker = matches!(&self.graph, Name::Generated(graph) if graph.is_kronecker());
+        let by_degree = !matches!(self.reorder, Some(Order::Random(_) | Order::Rcm));
         match (&self.graph, self.file.given()) {
             (Name::Generated(generated), Some(option)) => {
-                usage(&format!("{option} is for files, and {} is none", generated.text));
+                Some(format!("{option} is for files, and {} is none", generated.text))
             }
             (Name::File(_), _) if self.weighted => {
-                usage("--weighted is for generated graphs; a file has weights or not");
+                Some("--weighted is for generated graphs; a file has weights or not".to_owned())
             }
-            (Name::File(_), _) if self.rng != RngArg::U32 => usage("--rng is for generated graphs"),
-            _ => {}
+            _ if self.rng.is_some() && !is_kronecker => {
+                Some(format!("--rng is for Kronecker graphs, and {} is none", self.name()))
+            }
+            _ if self.degree.is_some() && !by_degree => {
+                Some("--degree is for --reorder dbg, hub-sort, hub-cluster and sort".to_owned())
+            }
+            _ => None,
         }
     }
 
@@ -158,7 +172,7 @@ impl SourceArgs {
         let Made { graph, ids, stash, file, mut peak, load, build } = match &self.graph {
             Name::Generated(graph) => {
                 progress.now(format!("building {}", graph.text));
-                graph.make(job, weighted || self.weighted, self.rng, room)?
+                graph.make(job, weighted || self.weighted, self.rng.unwrap_or(RngArg::U32), room)?
             }
             Name::File(path) => {
                 progress.now(format!("reading {}", path.display()));
@@ -182,5 +196,43 @@ impl SourceArgs {
         ready.report.file = file;
         ready.report.peak_bytes = peak;
         Ok(ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        source: SourceArgs,
+    }
+
+    fn parsed(line: &str) -> Result<SourceArgs, clap::Error> {
+        Line::try_parse_from(["info"].into_iter().chain(line.split(' '))).map(|line| line.source)
+    }
+
+    #[test]
+    fn options_are_for_the_graphs_that_use_them() {
+        for (line, says) in [
+            ("kronecker:4 --rng float --weighted --reorder dbg --degree in", None),
+            ("g.el --reorder random --compact --scale-weights 2", None),
+            ("kronecker:4 --compact", Some("--compact is for files")),
+            ("g.el --weighted", Some("--weighted is for generated")),
+            ("g.el --rng u32", Some("--rng is for Kronecker graphs, and g.el")),
+            ("uniform:4 --rng float", Some("--rng is for Kronecker graphs, and uniform:4")),
+            ("grid:4x4 --rng float", Some("--rng is for Kronecker graphs")),
+            ("g.el --reorder random:3 --degree out", Some("--degree is for --reorder dbg")),
+            ("g.el --reorder rcm --degree in", Some("--degree is for --reorder dbg")),
+        ] {
+            let found = parsed(line).unwrap().idle();
+            assert_eq!(found.is_some(), says.is_some(), "{line}: {found:?}");
+            assert!(found.unwrap_or_default().contains(says.unwrap_or_default()), "{line}");
+        }
+        assert!(parsed("g.el --degree in").is_err());
+        assert!(parsed("g.wel --scale-weights 2 --ignore-weights").is_err());
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn load<V: Width>(text: &mut Text<'_>, file: u64, options: &LoadOptio
     if arcs > file / 8 {
         return Err(text.wrong(format!("{arcs} arcs do not fit into {file} bytes")));
     }
-    let weights = options.weights::<V>(true);
+    let weights = options.weights::<V>(text.path(), true)?;
     let list = arcs * 3 * size_of::<V>() as u64;
     fits(options.peak::<V>(vertices, arcs, weights.is_some(), list), options.available)?;
     let grammar = Grammar { comments: b"c", mark: Some(b'a'), weights, rest: options.ignore_weights };
@@ -27,9 +27,10 @@ pub(super) fn load<V: Width>(text: &mut Text<'_>, file: u64, options: &LoadOptio
     let mut list =
         List::read(text, options.build.team, &budget, &grammar, |id| vertex_from_1::<V>(id, said))?;
     if list.edges() != arcs {
-        let what = format!("has {} arcs, where its line p sp says {arcs}", list.edges());
-        return Err(super::blocks::whole(text.path(), what));
+        return Err(text.wrong(format!("{arcs} arcs, but the file has {}", list.edges())));
     }
+    // How long text is that was packed is known now.
+    options.justify::<V>(vertices, text.bytes()).map_err(|what| text.wrong(what))?;
     list.vertices = vertices;
     Made::of_list(list, options.build.directed, None, options)
 }

@@ -7,7 +7,7 @@ use super::text::{Budget, Text, fits};
 use super::{Made, ids};
 use crate::{Result, Width};
 
-const COMMENTS: &[u8] = b"#%";
+pub(super) const COMMENTS: &[u8] = b"#%";
 
 /// What the first lines tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ pub(super) fn load<V: Width>(
     options: &LoadOptions<'_>,
 ) -> Result<Made<V>> {
     let seen = look(text.ahead()?);
+    let weights = options.weights::<V>(text.path(), weighted)?;
     if let Some(len) = unpacked {
         let edges = len / seen.line as u64;
         let list = edges * (if weighted { 3 } else { 2 }) * size_of::<V>() as u64;
@@ -68,8 +69,7 @@ pub(super) fn load<V: Width>(
     if seen.header {
         text.telling(COMMENTS)?;
     }
-    let grammar =
-        Grammar { comments: COMMENTS, mark: None, weights: options.weights::<V>(weighted), rest: true };
+    let grammar = Grammar { comments: COMMENTS, mark: None, weights, rest: true };
     let (team, budget) = (options.build.team, Budget::new(options.available));
     if options.compact {
         if let Some(vertices) = options.vertices {

@@ -53,7 +53,7 @@ pub(super) fn load<V: Width>(
     let grammar = Grammar {
         comments: COMMENTS,
         mark: None,
-        weights: options.weights::<V>(weighted),
+        weights: options.weights::<V>(edges.path(), weighted)?,
         rest: options.ignore_weights,
     };
     let resolve = |id| match index.get(&id) {

@@ -24,7 +24,7 @@ pub(super) fn load<V: Width>(text: &mut Text<'_>, file: u64, options: &LoadOptio
     if entries > file / 4 {
         return Err(text.wrong(format!("{entries} entries do not fit into {file} bytes")));
     }
-    let weights = options.weights::<V>(weighted);
+    let weights = options.weights::<V>(text.path(), weighted)?;
     let words = if weights.is_some() { 3 } else { 2 };
     let list = entries * words * size_of::<V>() as u64;
     fits(options.peak::<V>(vertices, entries, weights.is_some(), list), options.available)?;
@@ -34,9 +34,10 @@ pub(super) fn load<V: Width>(text: &mut Text<'_>, file: u64, options: &LoadOptio
     let resolve = |id| vertex_from_1::<V>(id, rows);
     let mut list = List::read(text, options.build.team, &budget, &grammar, resolve)?;
     if list.edges() != entries {
-        let what = format!("has {} entries, where the line of sizes says {entries}", list.edges());
-        return Err(super::blocks::whole(text.path(), what));
+        return Err(text.wrong(format!("{entries} entries, but the file has {}", list.edges())));
     }
+    // How long text is that was packed is known now.
+    options.justify::<V>(vertices, text.bytes()).map_err(|what| text.wrong(what))?;
     list.vertices = vertices;
     Made::of_list(list, options.build.directed && !symmetric, None, options)
 }

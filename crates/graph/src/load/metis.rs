@@ -2,7 +2,6 @@
 
 use memchr::memchr3_iter;
 
-use super::blocks::whole;
 use super::list::Part;
 use super::number::{Weights, gap, is_end, number, skip_line, weight};
 use super::options::{LoadOptions, vertex_from_1};
@@ -55,7 +54,7 @@ fn attempt<V: Width>(
     if header.edges > file / 2 {
         return Err(text.wrong(format!("{} edges do not fit into {file} bytes", header.edges)));
     }
-    let weights = options.weights::<V>(header.weighted);
+    let weights = options.weights::<V>(text.path(), header.weighted)?;
     let list = 2 * header.edges * (if weights.is_some() { 3 } else { 2 }) * size_of::<V>() as u64;
     fits(options.peak::<V>(header.vertices, header.edges, weights.is_some(), list), options.available)?;
     Ok((header, rows(text, header, header.before + more, weights, options)))
@@ -88,7 +87,6 @@ fn rows<V: Width>(
     weights: Option<Weights>,
     options: &LoadOptions<'_>,
 ) -> Result<(Rows<V>, bool)> {
-    let path = text.path().to_owned();
     let kind = Kind { before, weighted: header.weighted, weights };
     let blocks = parse(text, options.build.team, &Budget::new(options.available), |block| {
         let rows = block_rows::<V>(block, kind, header.vertices)?;
@@ -102,11 +100,12 @@ fn rows<V: Width>(
         start += block.lines;
     }
     if start < header.vertices {
-        return Err(whole(&path, format!("ends after {start} lines of vertices, of {}", header.vertices)));
+        let what = format!("{} vertices, but the file ends after {start} lines of them", header.vertices);
+        return Err(text.wrong(what));
     }
     for (block, start) in blocks.iter().zip(&starts) {
         if start + block.told > header.vertices {
-            return Err(whole(&path, format!("has more lines than its {} vertices", header.vertices)));
+            return Err(text.wrong(format!("{} vertices, but the file has more lines", header.vertices)));
         }
     }
     let mut rows = Rows {
@@ -125,11 +124,12 @@ fn rows<V: Width>(
     let symmetry =
         (0..rows.blocks.len()).fold(Symmetry::default(), |sum, block| sum.and(rows.symmetry(block)));
     if found + symmetry.loops != 2 * header.edges && found != 2 * header.edges {
-        let what = format!("has {found} neighbours, where {} edges have twice as many", header.edges);
-        return Err(whole(&path, what));
+        let what = format!("{} edges, but {found} neighbours, which should be twice as many", header.edges);
+        return Err(text.wrong(what));
     }
     if !symmetry.is_whole() {
-        return Err(whole(&path, "has edges in the line of one of their vertices only, or with two weights"));
+        let what = "of which some are in the line of one of their vertices only, or with two weights";
+        return Err(text.wrong(format!("{} edges, {what}", header.edges)));
     }
     (rows.half, rows.loops) = (true, symmetry.loops);
     Ok((rows, false))

@@ -51,14 +51,16 @@ fn check(file: &FileBlocks<'_>, header: &Header) -> Result<()> {
                 file.wrong(byte + 8, format!("a section of {} bytes, which takes {wanted}", section.len))
             );
         }
+        if wanted == 0 {
+            continue;
+        }
         let start = end.next_multiple_of(PAGE as u64);
-        if wanted > 0 && section.at != start {
+        if section.at != start {
             return Err(
                 file.wrong(byte, format!("a section at byte {}, which begins at {start}", section.at))
             );
         }
-        let Some(next) = start.checked_add(wanted).filter(|_| wanted > 0) else { continue };
-        end = next;
+        end = start.saturating_add(wanted);
         if end > file.len() {
             return Err(file.wrong(file.len(), format!("the file ends, but a section goes on to byte {end}")));
         }

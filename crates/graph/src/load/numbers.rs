@@ -74,7 +74,8 @@ impl<const N: usize> Records<'_, N> {
             for (i, value) in into.iter_mut().enumerate() {
                 let start = i * self.size + field.0;
                 let number = number(&found[start..start + field.1]);
-                if number > V::NONE.at() as u64 {
+                // The largest means "none". What has no more bits in the file is no wider with 64: a weight of -1 is wrong.
+                if field.1 > size_of::<V>() && number >= V::NONE.at() as u64 {
                     let what = format!("{number} is more than 32 bits count; {WIDER}");
                     return Err(self.file.wrong(at + start as u64, what));
                 }

@@ -85,9 +85,15 @@ impl LoadOptions<'_> {
     }
 
     /// What weights become in text, if the file has any.
-    pub(super) fn weights<V: Width>(&self, has: bool) -> Option<Weights> {
+    ///
+    /// # Errors
+    /// [`GraphError::Format`](crate::GraphError::Format) where there are none to be scaled.
+    pub(super) fn weights<V: Width>(&self, path: &Path, has: bool) -> Result<Option<Weights>> {
+        if self.scale_weights.is_some() && !has {
+            return Err(whole(path, "has no weights; leave out --scale-weights"));
+        }
         let rule = Weights { scale: self.scale_weights, limit: V::NONE.at() as u64 };
-        (has && !self.ignore_weights).then_some(rule)
+        Ok((has && !self.ignore_weights).then_some(rule))
     }
 
     /// How many vertices, where the file says `said` or nothing.

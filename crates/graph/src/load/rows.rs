@@ -5,11 +5,11 @@ use std::time::Instant;
 use hugepilot_alloc::HugeVec;
 use hugepilot_units::Bytes;
 
+use super::Made;
 use super::blocks::FileBlocks;
 use super::numbers::Records;
 use super::options::{LoadOptions, Shape};
 use super::symmetry::Symmetry;
-use super::{Made, blocks::whole};
 use crate::csr::Dropped;
 use crate::pages::Array;
 use crate::{Build, Csr, Edge, Graph, GraphError, Result, Source, Width};
@@ -264,9 +264,9 @@ pub(super) fn load<V: Width>(
     };
     options.begin(out.vertices, peak)?;
     let found = out.read::<V>(OUT, options)?;
-    let path = out.file().path();
     if direction == Direction::Without && !found.symmetry.is_whole() {
-        return Err(whole(path, "says that it has no directions, but not each edge is there both ways"));
+        let what = "the file says that edges have no directions, but not each of these is there both ways";
+        return Err(out.file().wrong(out.offsets.at, what));
     }
     let half = !directed && found.symmetry.is_whole();
     if found.clean && (directed || half) {

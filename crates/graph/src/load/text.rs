@@ -14,6 +14,8 @@ use crate::{GraphError, Result, Team};
 const BLOCK: usize = 4 << 20;
 /// Bytes of a line that leads a file, at most.
 const LINE: usize = 1 << 20;
+/// Bytes of all that says nothing and leads a file, at most.
+const COMMENTS: usize = 16 << 20;
 
 /// Text, line by line or block by block.
 pub(super) struct Text<'a> {
@@ -49,9 +51,9 @@ impl<'a> Text<'a> {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
-    /// What is wrong in the line given out last.
+    /// What is wrong in the line given out last, or where the first should be.
     pub(super) fn wrong(&self, what: impl Into<String>) -> GraphError {
-        at_line(&self.path, self.lines, what)
+        at_line(&self.path, self.lines.max(1), what)
     }
 
     /// What comes next: at least a line, unless that is longer than any that leads a file, and as much as was read with it.
@@ -65,6 +67,33 @@ impl<'a> Text<'a> {
             self.more(LINE)?;
         }
         Ok(&self.pending[self.start..])
+    }
+
+    /// The same up to the second line that says something, if there is one: not blank, and not beginning with one of these. The
+    /// first may be names of columns.
+    ///
+    /// # Errors
+    /// [`GraphError::Format`] where none comes in 16 MiB.
+    pub(super) fn told(&mut self, comments: &[u8]) -> Result<&[u8]> {
+        let (mut at, mut told) = (self.start, 0);
+        loop {
+            while let Some(len) = memchr(b'\n', &self.pending[at..]) {
+                told += usize::from(tells(&self.pending[at..at + len], comments));
+                if told == 2 {
+                    return Ok(&self.pending[self.start..]);
+                }
+                at += len + 1;
+            }
+            let is_enough = self.pending.len() - self.start >= COMMENTS;
+            if self.ended || (is_enough && told > 0) {
+                return Ok(&self.pending[self.start..]);
+            }
+            if is_enough {
+                let what = "16 MiB without an edge; leave comments out, or say by --format what it is";
+                return Err(at_line(&self.path, self.lines + 1, what));
+            }
+            self.more(LINE)?;
+        }
     }
 
     /// The next line, without its end; none at the end.
@@ -81,15 +110,17 @@ impl<'a> Text<'a> {
         self.start = (end + 1).min(self.pending.len());
         self.lines += 1;
         let line = &self.pending[start..end];
-        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+        match lone(line) {
+            Some(Wrong { what, .. }) => Err(self.wrong(what)),
+            None => Ok(Some(line.strip_suffix(b"\r").unwrap_or(line))),
+        }
     }
 
     /// The next line that says something: not blank, and not beginning with one of these.
     pub(super) fn telling(&mut self, comments: &[u8]) -> Result<Option<String>> {
         while let Some(line) = self.line()? {
-            let line = line.trim_ascii();
-            if line.first().is_some_and(|byte| !comments.contains(byte)) {
-                return Ok(Some(String::from_utf8_lossy(line).into_owned()));
+            if tells(line, comments) {
+                return Ok(Some(String::from_utf8_lossy(line.trim_ascii()).into_owned()));
             }
         }
         Ok(None)
@@ -147,6 +178,20 @@ impl<'a> Text<'a> {
         }
         GraphError::Io { path: self.path.display().to_string(), source: error }
     }
+}
+
+/// Whether a line says something.
+fn tells(line: &[u8], comments: &[u8]) -> bool {
+    line.trim_ascii_start().first().is_some_and(|byte| !comments.contains(byte))
+}
+
+/// A carriage return inside of a line: passed over as a gap, it would join what old Macs wrote as lines.
+fn lone(text: &[u8]) -> Option<Wrong> {
+    let is_inside = |&at: &usize| text.get(at + 1).is_some_and(|next| !b"\r\n".contains(next));
+    let at = memchr_iter(b'\r', text).find(is_inside)?;
+    let what = "a carriage return without a line feed; lines end with \\n or \\r\\n, \
+        and tr '\\r' '\\n' has them do so";
+    Some(Wrong { at, what: what.to_owned() })
 }
 
 pub(super) fn at_line(path: &Path, line: u64, what: impl Into<String>) -> GraphError {
@@ -217,7 +262,7 @@ pub(super) fn parse<T: Send>(
             let found = match read {
                 Ok(false) => break,
                 Err(error) => Err(Fault::Other(error)),
-                Ok(true) => match parse(&block) {
+                Ok(true) => match lone(&block).map_or_else(|| parse(&block), Err) {
                     Ok((found, bytes)) => budget.take(bytes).map(|()| found).map_err(Fault::Other),
                     Err(Wrong { at, what }) => {
                         Err(Fault::Line(lines(&block[..at.min(block.len())]) + 1, what))

@@ -1,16 +1,13 @@
 //! One graph, whatever the file looks like.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use hugepilot_graph::{Dropped, Format, LoadOptions, Loaded, Packed, Width, load};
 use hugepilot_testkit::{need, requires};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::by_hand::{self, ARCS, VERTICES};
-use crate::{Files, Rows, both, loaded, options};
+use crate::{Files, Rows, both, gzip, loaded, options};
 
 fn expected(directed: bool, weighted: bool) -> Rows {
     let mut rows = vec![BTreeMap::new(); VERTICES as usize];
@@ -110,10 +107,28 @@ fn a_pair_of_ldbc_keeps_the_numbers_of_its_vertices() {
     assert!(error.contains("lonely.v: names a vertex twice"), "{error}");
 }
 
-fn gzip(text: &str) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(text.as_bytes()).unwrap();
-    encoder.finish().unwrap()
+/// Columns are counted behind them, and in whole lines: with some of these lengths, what is read at first ends in the line of the
+/// first edge.
+#[test]
+fn comments_before_the_first_edge_may_be_long() {
+    let comments = |len: usize| format!("#{}\n", "-\n#".repeat((len - 2) / 3));
+    let (list, named) = (by_hand::WEL, by_hand::CSV_WEIGHTED);
+    for (edges, len) in
+        [(list, 4094), (list, 5000), (list, 1_048_574), (list, 3_000_002), (named, 4079), (named, 1_048_559)]
+    {
+        let text = comments(len) + edges;
+        assert_eq!(text.len(), len + edges.len());
+        for (name, contents) in [("g.txt", text.clone().into_bytes()), ("noname", gzip(&text))] {
+            let loaded = loaded::<u32>(name, &contents, &options(true)).unwrap();
+            assert_eq!(loaded.format, Format::WeightedEdgeList, "{name}, {len} bytes of comments");
+            check(&loaded, true, true);
+        }
+    }
+    let endless = comments(17 << 20) + by_hand::WEL;
+    let error = crate::refused("g.txt", &endless, &options(true));
+    assert!(error.contains("g.txt:1: 16 MiB") && error.contains("--format"), "{error}");
+    let said = LoadOptions { format: Some(Format::WeightedEdgeList), ..options(true) };
+    check(&loaded::<u32>("g.txt", &endless, &said).unwrap(), true, true);
 }
 
 /// Two members or frames, as `cat a.gz b.gz` makes them.

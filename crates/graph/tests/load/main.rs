@@ -14,8 +14,11 @@ mod options;
 mod round;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use hugepilot_graph::{Build, Csr, Graph, LoadOptions, Loaded, Loading, PagePlan, Result, Team, Width, load};
 
 /// Each row as a map from neighbour to weight, which is 0 without weights.
@@ -66,6 +69,12 @@ impl Files {
         std::fs::write(&path, contents).unwrap();
         path
     }
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
 }
 
 /// Loads a file of that name and contents.

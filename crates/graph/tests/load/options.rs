@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use hugepilot_graph::{Format, GraphError, LoadOptions, load};
+use hugepilot_graph::{Edge, EdgeList, Format, GraphError, LoadOptions, load, save};
 use hugepilot_units::Bytes;
 
 use crate::{Files, both, by_hand, loaded, options, refused};
@@ -132,6 +132,15 @@ fn what_64_bits_would_hold_is_told_from_what_they_would_not() {
     for text in ["0 x 1\n", "0 1 0\n", "0 4000000000 1\n"] {
         assert!(!error(text).is_too_narrow(), "{}", error(text));
     }
+    // The largest number of 32 bits in a file of 64.
+    let edges = vec![Edge { from: 0, to: 1, weight: u32::MAX.into() }];
+    let list = EdgeList { vertices: 2, edges, weighted: true };
+    let (graph, files) = (options(true).build.graph::<u64>(&list).unwrap(), Files::new());
+    let path = files.path("g.hpg");
+    save(&path, Format::Native, &graph, None).unwrap();
+    let error = load::<u32>(&path, &options(true)).unwrap_err();
+    assert!(error.is_too_narrow(), "{error}");
+    assert_eq!(load::<u64>(&path, &options(true)).unwrap().graph.out.weights(0), [u32::MAX.into()]);
 }
 
 #[test]
@@ -166,4 +175,10 @@ fn weights_are_whole_and_above_0_or_scaled() {
     assert!(error.contains("rounded to 0"), "{error}");
     let scale = LoadOptions { scale_weights: Some(f64::NAN), ..options(true) };
     assert!(refused("g.wel", "0 1 2\n", &scale).contains("--scale-weights"));
+    for (name, text) in
+        [("g.el", by_hand::EL), ("g.csv", by_hand::CSV), ("g.mtx", by_hand::MTX), ("g.graph", by_hand::METIS)]
+    {
+        let error = refused(name, text, &scaled);
+        assert!(error.contains(&format!("{name}: has no weights; leave out --scale-weights")), "{error}");
+    }
 }
