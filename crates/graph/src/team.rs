@@ -43,10 +43,24 @@ impl Drop for Breaks<'_> {
     }
 }
 
-/// Work given out piece by piece to whoever comes.
+/// Work given out piece by piece: to each worker from a part of its own, so that from round to round it finds what it touched in its
+/// own caches, and when that is done from those of others.
+#[derive(Debug)]
+pub struct Pieces([Part; PARTS]);
+
+/// Of the pieces of a part, how many were taken.
 #[derive(Debug, Default)]
-#[repr(align(64))] // written by all threads, so alone on its line
-pub struct Pieces(AtomicUsize);
+#[repr(align(64))] // written by threads, so alone on its line
+struct Part(AtomicUsize);
+
+/// Parts at most; more workers than these share them.
+const PARTS: usize = 64;
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Part::default()))
+    }
+}
 
 impl Team {
     /// `threads` of them, at least one.
@@ -128,14 +142,21 @@ impl Worker<'_> {
         fence(Acquire);
     }
 
-    /// Does `work` for those pieces of `0..len` that no other worker does.
+    /// Does `work` for those pieces of `0..len` that no other worker does. They begin at multiples of `size`.
     pub fn each(&self, pieces: &Pieces, len: usize, size: usize, mut work: impl FnMut(Range<usize>)) {
-        loop {
-            let start = pieces.0.fetch_add(size, Relaxed);
-            if start >= len {
-                return;
+        let (all, parts) = (len.div_ceil(size), self.of.min(PARTS));
+        for turn in 0..parts {
+            let part = (self.id + turn) % parts;
+            let (first, end) = (all * part / parts, all * (part + 1) / parts);
+            let taken = &pieces.0[part].0;
+            // Looked at before it is written: most parts of others are done by then.
+            while taken.load(Relaxed) < end - first {
+                let piece = first + taken.fetch_add(1, Relaxed);
+                if piece >= end {
+                    break;
+                }
+                work(piece * size..((piece + 1) * size).min(len));
             }
-            work(start..(start + size).min(len));
         }
     }
 
@@ -149,12 +170,12 @@ impl Worker<'_> {
 impl Pieces {
     /// The next of `0..len` that nobody has taken.
     pub fn one(&self, len: usize) -> Option<usize> {
-        Some(self.0.fetch_add(1, Relaxed)).filter(|&next| next < len)
+        Some(self.0[0].0.fetch_add(1, Relaxed)).filter(|&next| next < len)
     }
 
     /// All pieces are to be done again. For one worker, between two barriers.
     pub fn again(&self) {
-        self.0.store(0, Relaxed);
+        self.0.iter().for_each(|part| part.0.store(0, Relaxed));
     }
 }
 
@@ -189,7 +210,7 @@ mod tests {
 
     #[test]
     fn pieces_and_parts_cover_all_once() {
-        for (len, size, threads) in [(0, 1, 3), (1, 7, 2), (1000, 7, 3), (64, 64, 4)] {
+        for (len, size, threads) in [(0, 1, 3), (1, 7, 2), (1000, 7, 3), (64, 64, 4), (500, 2, 70)] {
             let done: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(0)).collect();
             Team::of(threads).each(len, size, |range| {
                 range.for_each(|i| {
