@@ -24,7 +24,7 @@ pub use triangles::{Triangles, triangles};
 use hugepilot_alloc::Plain;
 
 use crate::hook::Hook;
-use crate::{PagePlan, Property, Result, Stash, Team};
+use crate::{Graph, PagePlan, Property, Result, Stash, Team, Width};
 
 /// What all kernels are told.
 #[derive(Clone, Debug)]
@@ -51,4 +51,22 @@ impl<H: Hook> Setup<H> {
     fn property<T: Plain>(&self, len: usize) -> Result<Property<T>> {
         Property::zeroed(&self.pages, self.stash.as_ref(), len)
     }
+}
+
+/// The level of each vertex, `usize::MAX` for who is not reached, and those that are in the order of a search by one thread: what
+/// verifiers go by.
+fn searched<V: Width>(graph: &Graph<V>, source: usize) -> (Vec<usize>, Vec<usize>) {
+    let (mut levels, mut order) = (vec![usize::MAX; graph.vertices()], vec![source]);
+    levels[source] = 0;
+    let mut next = 0;
+    while let Some(&v) = order.get(next) {
+        next += 1;
+        for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
+            if levels[to] == usize::MAX {
+                levels[to] = levels[v] + 1;
+                order.push(to);
+            }
+        }
+    }
+    (levels, order)
 }

@@ -5,11 +5,11 @@
 
 use hugepilot_alloc::{Plain, cells};
 
-use super::Setup;
 use super::bitmap::WORD;
 use super::queue::Queue;
 use super::spent::{Held, Spent, Watch};
 use super::ways::Ways;
+use super::{Setup, searched};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
@@ -295,17 +295,11 @@ fn plainly<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
     let vertices = graph.vertices();
     let mut scores = vec![0.0; vertices];
     for source in sources {
-        let (mut levels, mut ways, mut order) =
-            (vec![usize::MAX; vertices], vec![Ways::default(); vertices], vec![source.at()]);
-        (levels[source.at()], ways[source.at()]) = (0, Ways::ONE);
-        let mut next = 0;
-        while let Some(&v) = order.get(next) {
-            next += 1;
+        let (levels, order) = searched(graph, source.at());
+        let mut ways = vec![Ways::default(); vertices];
+        ways[source.at()] = Ways::ONE;
+        for &v in &order {
             for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
-                if levels[to] == usize::MAX {
-                    levels[to] = levels[v] + 1;
-                    order.push(to);
-                }
                 if levels[to] == levels[v] + 1 {
                     ways[to] = ways[to].plus(ways[v]);
                 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use hugepilot_alloc::{Plain, cells};
 
 use super::spent::{Held, Spent, Watch};
-use super::{Direction, Setup, bfs};
+use super::{Direction, Setup, bfs, searched};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::Cell;
@@ -147,18 +147,7 @@ impl Diameter {
     /// How long it is.
     pub fn verify<V: Width>(&self, graph: &Graph<V>) -> std::result::Result<(), String> {
         let [from, to] = self.ends;
-        let (mut levels, mut order) = (vec![usize::MAX; graph.vertices()], vec![from]);
-        levels[from] = 0;
-        let mut next = 0;
-        while let Some(&v) = order.get(next) {
-            next += 1;
-            for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
-                if levels[to] == usize::MAX {
-                    levels[to] = levels[v] + 1;
-                    order.push(to);
-                }
-            }
-        }
+        let (levels, _) = searched(graph, from);
         match levels[to] {
             usize::MAX => Err(format!("no way leads from {from} to {to}")),
             length if length != self.lower_bound => {
