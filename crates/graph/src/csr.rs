@@ -1,5 +1,7 @@
 //! A graph in memory: compressed sparse rows, each array in a mapping of its own.
 
+use std::ops::Range;
+
 use hugepilot_alloc::HugeVec;
 
 use crate::hook::Hook;
@@ -34,17 +36,32 @@ impl<'a, V: Width> Rows<'a, V> {
     /// Where the edges of `v` are is read.
     #[inline]
     pub(crate) fn tell(self, v: usize, hook: impl Hook) {
-        hook.read(self.names[0], &self.offsets[v]);
-        hook.read(self.names[0], &self.offsets[v + 1]);
+        // With no index that could panic: where nobody hears, no check is left.
+        self.offsets.get(v..=v + 1).into_iter().flatten().for_each(|offset| hook.read(self.names[0], offset));
     }
-    /// As [`Csr::degree`].
+    /// The edges of each of these vertices, in their order: cheaper than to ask for each.
     #[inline]
-    pub(crate) fn degree(self, v: usize) -> usize {
-        self.offsets[v + 1].at() - self.offsets[v].at()
+    pub(crate) fn each(self, vertices: Range<usize>, hook: impl Hook) -> impl Iterator<Item = &'a [V]> {
+        self.ends(vertices, hook).map(move |(start, end)| &self.edges[start..end])
+    }
+    /// How many edges each of these vertices has.
+    #[inline]
+    pub(crate) fn degrees(self, vertices: Range<usize>, hook: impl Hook) -> impl Iterator<Item = usize> {
+        self.ends(vertices, hook).map(|(start, end)| end - start)
+    }
+    /// Where the edges of each of these vertices start and end.
+    #[inline]
+    fn ends(self, vertices: Range<usize>, hook: impl Hook) -> impl Iterator<Item = (usize, usize)> {
+        let ends = &self.offsets[vertices.start..=vertices.end];
+        ends.iter().zip(&ends[1..]).map(move |(start, end)| {
+            hook.read(self.names[0], start);
+            hook.read(self.names[0], end);
+            (start.at(), end.at())
+        })
     }
     /// As [`Csr::range`].
     #[inline]
-    pub(crate) fn range(self, v: usize) -> std::ops::Range<usize> {
+    pub(crate) fn range(self, v: usize) -> Range<usize> {
         self.offsets[v].at()..self.offsets[v + 1].at()
     }
     /// As [`Csr::neighbours`].
@@ -75,7 +92,7 @@ impl<V: Width> Csr<V> {
     }
     /// Where the edges of `v` are.
     #[inline]
-    pub fn range(&self, v: usize) -> std::ops::Range<usize> {
+    pub fn range(&self, v: usize) -> Range<usize> {
         self.offsets[v].at()..self.offsets[v + 1].at()
     }
     /// Those vertices, ascending.

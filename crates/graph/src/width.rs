@@ -75,6 +75,8 @@ pub trait Real:
     type Bits;
     /// The nearest.
     fn of(value: f64) -> Self;
+    /// The nearest to a number of things, of which there are fewer than 2^63.
+    fn count(count: usize) -> Self;
     /// Exactly.
     fn wide(self) -> f64;
     /// Its bits.
@@ -152,6 +154,12 @@ macro_rules! width {
             #[allow(clippy::cast_possible_truncation)] // the nearest
             fn of(value: f64) -> Self {
                 value as Self
+            }
+            #[inline]
+            #[allow(clippy::cast_precision_loss)] // the nearest
+            fn count(count: usize) -> Self {
+                // Signed, as there is an instruction for that.
+                count.cast_signed() as Self
             }
             #[inline]
             fn wide(self) -> f64 {

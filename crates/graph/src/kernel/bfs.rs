@@ -189,10 +189,8 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         let pieces = &self.rounds.turn(worker, 0).pieces;
         let out = self.graph.out.rows();
         worker.each(pieces, self.parents.len(), SWEEP, |range| {
-            for (v, parent) in range.clone().zip(&self.parents[range]) {
-                out.tell(v, self.hook);
+            for (degree, parent) in out.degrees(range.clone(), self.hook).zip(&self.parents[range]) {
                 self.hook.write(Array::Property, parent);
-                let degree = out.degree(v);
                 parent.set(if degree == 0 { V::NONE } else { V::TOP.or(V::new(degree)) });
             }
         });

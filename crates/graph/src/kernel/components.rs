@@ -1,5 +1,7 @@
 //! Connected components: vertices joined into trees by their edges, whose roots name the components.
 
+use std::ops::Range;
+
 use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
@@ -38,10 +40,16 @@ const ASKED: usize = 1024;
 
 struct Work<'a, V: Width, H: Hook> {
     graph: &'a Graph<V>,
-    labels: &'a [<V as Plain>::Cell],
+    labels: Labels<'a, V, H>,
     rounds: Rounds,
-    hook: H,
     watch: Watch,
+}
+
+/// The trees: the label of each vertex is the one above it, of a root its own. Handed on by value, so that a loop has it in registers.
+#[derive(Clone, Copy)]
+struct Labels<'a, V: Width, H: Hook> {
+    cells: &'a [<V as Plain>::Cell],
+    hook: H,
 }
 
 /// One word per vertex; Afforest reads most edges of the largest component never.
@@ -55,7 +63,8 @@ pub fn components<V: Width, H: Hook>(
 ) -> Result<Components<V>> {
     let watch = Watch::start();
     let mut labels = setup.property::<V>(graph.vertices())?;
-    let work = Work { graph, labels: cells(&mut labels), rounds: Rounds::default(), hook: setup.hook, watch };
+    let trees = Labels { cells: cells(&mut labels), hook: setup.hook };
+    let work = Work { graph, labels: trees, rounds: Rounds::default(), watch };
     work.watch.allocated();
     setup.team.run(|worker| match joining {
         Joining::Afforest => work.afforest(&worker),
@@ -67,74 +76,109 @@ pub fn components<V: Width, H: Hook>(
 }
 
 impl<V: Width, H: Hook> Work<'_, V, H> {
-    fn get(&self, v: V) -> V {
-        self.hook.read(Array::Property, &self.labels[v.at()]);
-        self.labels[v.at()].get()
-    }
-
-    /// Calls `work` for each vertex, as a round of its own.
-    fn each(&self, worker: &Worker, round: &mut usize, mut work: impl FnMut(V)) {
-        let pieces = &self.rounds.turn(worker, *round).pieces;
-        worker.each(pieces, self.labels.len(), PIECE, |range| range.for_each(|v| work(V::new(v))));
+    /// Calls `work` for some vertices at a time, until it was for all, as a round of its own. True if it was by any thread.
+    fn each(&self, worker: &Worker, round: &mut usize, mut work: impl FnMut(Range<usize>) -> bool) -> bool {
+        let (turn, mut changed) = (self.rounds.turn(worker, *round), false);
+        worker.each(&turn.pieces, self.labels.cells.len(), PIECE, |range| changed |= work(range));
+        turn.add(changed.into(), 0);
         worker.meet();
         *round += 1;
+        self.rounds.sums(*round - 1).0 > 0
+    }
+
+    /// Each vertex is a tree of its own.
+    fn begin(&self, worker: &Worker, round: &mut usize) {
+        self.each(worker, round, |range| {
+            range.clone().zip(&self.labels.cells[range]).for_each(|(v, cell)| cell.set(V::new(v)));
+            false
+        });
+        self.watch.touched();
+    }
+
+    fn shorten(&self, worker: &Worker, round: &mut usize) {
+        self.each(worker, round, |range| {
+            self.labels.cells[range].iter().for_each(|cell| self.labels.shorten(cell));
+            false
+        });
     }
 
     fn afforest(&self, worker: &Worker) {
-        let mut round = 0;
+        let (mut round, labels, hook) = (0, self.labels, self.labels.hook);
         let (out, incoming) = (self.graph.out.rows(), self.graph.incoming_rows());
-        self.each(worker, &mut round, |v| self.labels[v.at()].set(v));
-        self.watch.touched();
+        self.begin(worker, &mut round);
         for nth in 0..FIRST {
-            self.each(worker, &mut round, |v| {
-                out.tell(v.at(), self.hook);
-                if let Some(to) = out.neighbours(v.at()).get(nth) {
-                    self.hook.read(Array::Edges, to);
-                    self.join(v, *to);
+            self.each(worker, &mut round, |range| {
+                for (v, row) in range.clone().zip(out.each(range, hook)) {
+                    row.get(nth).into_iter().for_each(|to| labels.join(V::new(v), to, Array::Edges));
                 }
+                false
             });
-            self.each(worker, &mut round, |v| self.shorten(v));
+            self.shorten(worker, &mut round);
         }
         // Only reads from here to the next barrier, so all find the same.
-        let largest = self.largest();
+        let largest = labels.largest();
         worker.meet();
-        self.each(worker, &mut round, |v| {
-            if self.get(v) == largest {
-                return;
-            }
-            out.tell(v.at(), self.hook);
-            for to in out.neighbours(v.at()).get(FIRST..).unwrap_or_default() {
-                self.hook.read(Array::Edges, to);
-                self.join(v, *to);
-            }
-            if self.graph.is_directed() {
-                incoming.tell(v.at(), self.hook);
-                for from in incoming.neighbours(v.at()) {
-                    self.hook.read(Array::InEdges, from);
-                    self.join(v, *from);
+        self.each(worker, &mut round, |range| {
+            for v in range.map(V::new).filter(|&v| labels.get(v) != largest) {
+                out.tell(v.at(), hook);
+                let rest = out.neighbours(v.at()).get(FIRST..).unwrap_or_default();
+                rest.iter().for_each(|to| labels.join(v, to, Array::Edges));
+                if self.graph.is_directed() {
+                    incoming.tell(v.at(), hook);
+                    incoming.neighbours(v.at()).iter().for_each(|from| labels.join(v, from, Array::InEdges));
                 }
             }
+            false
         });
-        self.each(worker, &mut round, |v| self.shorten(v));
+        self.shorten(worker, &mut round);
+    }
+
+    fn shiloach_vishkin(&self, worker: &Worker) {
+        let (mut round, labels) = (0, self.labels);
+        self.begin(worker, &mut round);
+        loop {
+            let changed = self.each(worker, &mut round, |range| {
+                let rows = self.graph.out.rows().each(range.clone(), labels.hook);
+                labels.cells[range].iter().zip(rows).fold(false, |any, (cell, row)| any | labels.hook_row(cell, row))
+            });
+            self.shorten(worker, &mut round);
+            if !changed {
+                return;
+            }
+        }
+    }
+}
+
+impl<V: Width, H: Hook> Labels<'_, V, H> {
+    #[inline]
+    fn get(self, v: V) -> V {
+        self.seen(&self.cells[v.at()])
+    }
+
+    #[inline]
+    fn seen(self, cell: &<V as Plain>::Cell) -> V {
+        self.hook.read(Array::Property, cell);
+        cell.get()
     }
 
     /// The component that most of some vertices, chosen evenly, are in.
-    fn largest(&self) -> V {
-        let step = self.labels.len().div_ceil(ASKED).max(1);
-        let mut labels: Vec<V> = self.labels.iter().step_by(step).map(Cell::get).collect();
+    fn largest(self) -> V {
+        let step = self.cells.len().div_ceil(ASKED).max(1);
+        let mut labels: Vec<V> = self.cells.iter().step_by(step).map(Cell::get).collect();
         labels.sort_unstable();
         let groups = labels.chunk_by(|a, b| a == b).max_by_key(|group| group.len());
         groups.map_or(V::NONE, |group| group[0])
     }
 
-    /// Puts the trees of both under one root: the higher root under the lower.
+    /// Puts the trees of a vertex and of a neighbour under one root: the higher root under the lower.
     #[inline]
-    fn join(&self, a: V, b: V) {
-        let (mut a, mut b) = (self.get(a), self.get(b));
+    fn join(self, v: V, neighbour: &V, edges: Array) {
+        self.hook.read(edges, neighbour);
+        let (mut a, mut b) = (self.get(v), self.get(*neighbour));
         while a != b {
             let (high, low) = (a.max(b), a.min(b));
             let above = self.get(high);
-            if above == low || (above == high && self.labels[high.at()].replace(high, low)) {
+            if above == low || (above == high && self.cells[high.at()].replace(high, low)) {
                 return;
             }
             a = self.get(self.get(high));
@@ -142,11 +186,11 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         }
     }
 
-    /// Puts a vertex directly under its root.
+    /// Puts a vertex, whose label is `cell`, directly under its root.
     #[inline]
-    fn shorten(&self, v: V) {
-        let mut label = self.get(v);
-        let first = label;
+    fn shorten(self, cell: &<V as Plain>::Cell) {
+        let first = self.seen(cell);
+        let mut label = first;
         loop {
             let above = self.get(label);
             if above == label {
@@ -155,17 +199,16 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             label = above;
         }
         if label != first {
-            self.hook.write(Array::Property, &self.labels[v.at()]);
-            self.labels[v.at()].set(label);
+            self.hook.write(Array::Property, cell);
+            cell.set(label);
         }
     }
 
-    /// Hooks the root of a vertex and those of its neighbours under each other: how many.
+    /// Hooks the root of a vertex, whose label is `cell`, and those of its neighbours under each other. True if any was.
     #[inline]
-    fn hook_row(&self, v: usize) -> usize {
-        let (mut own, mut changes, out) = (self.get(V::new(v)), 0, self.graph.out.rows());
-        out.tell(v, self.hook);
-        for to in out.neighbours(v) {
+    fn hook_row(self, cell: &<V as Plain>::Cell, row: &[V]) -> bool {
+        let (mut own, mut changed) = (self.seen(cell), false);
+        for to in row {
             self.hook.read(Array::Edges, to);
             let other = self.get(*to);
             if own == other {
@@ -174,35 +217,14 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             // Only roots are hooked, and only under lower ones.
             let (high, low) = (own.max(other), own.min(other));
             if self.get(high) == high {
-                self.hook.write(Array::Property, &self.labels[high.at()]);
+                self.hook.write(Array::Property, &self.cells[high.at()]);
                 // If another thread hooks it at the same time, one of the two is lost, and done in the next round.
-                self.labels[high.at()].set(low);
-                changes += 1;
-                own = self.get(V::new(v));
+                self.cells[high.at()].set(low);
+                changed = true;
+                own = self.seen(cell);
             }
         }
-        changes
-    }
-
-    fn shiloach_vishkin(&self, worker: &Worker) {
-        let mut round = 0;
-        self.each(worker, &mut round, |v| self.labels[v.at()].set(v));
-        self.watch.touched();
-        loop {
-            let turn = self.rounds.turn(worker, round);
-            let mut changes = 0;
-            worker.each(&turn.pieces, self.labels.len(), PIECE, |range| {
-                changes += range.map(|v| self.hook_row(v)).sum::<usize>();
-            });
-            turn.add(changes, 0);
-            worker.meet();
-            let (changes, _) = self.rounds.sums(round);
-            round += 1;
-            self.each(worker, &mut round, |v| self.shorten(v));
-            if changes == 0 {
-                return;
-            }
-        }
+        changed
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod push;
 
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -88,18 +89,13 @@ pub struct PageRank<V: Width> {
 
 /// Vertices in a piece of work.
 const PIECE: usize = 1 << 14;
-/// Sums of one row at a time: an addition takes as long as four are apart.
-const LANES: usize = 4;
-/// Edges of a row that is worth several sums: in short ones, a second loop costs more than the additions.
-const LONG: usize = 32;
 
 type CellOf<V> = <V as Plain>::Cell;
 
 /// What a vertex hands on along each of its edges, as bits; nobody reads that of a vertex without any.
 #[inline]
 fn share<V: Width>(rank: V::Real, degree: usize) -> V {
-    // Signed, as there is an instruction for that.
-    (rank / V::Real::of(degree.max(1).cast_signed() as f64)).bits()
+    (rank / V::Real::count(degree)).bits()
 }
 
 struct Work<'a, V: Width, H: Hook> {
@@ -107,8 +103,7 @@ struct Work<'a, V: Width, H: Hook> {
     ranks: &'a [CellOf<V>],
     /// What each vertex hands on along an edge.
     shares: &'a [CellOf<V>],
-    /// Of each piece in this iteration and the one before, as bits: the change, and what dangles, or all ranks where they are
-    /// scaled.
+    /// Of each piece in this round and the one before, as bits: two numbers to be summed.
     sums: [Vec<[AtomicU64; 2]>; 2],
     rounds: Rounds,
     hook: H,
@@ -155,20 +150,21 @@ pub fn pagerank<V: Width, H: Hook>(
 
 impl<V: Width, H: Hook> Work<'_, V, H> {
     fn work(&self, worker: &Worker) -> (usize, f64) {
-        let mut dangling = self.begin(worker);
+        let at_once = self.iterations.sweep == Sweep::GaussSeidel;
+        let mut round = 0;
+        let mut dangling = self.begin(worker, &mut round);
         self.watch.touched();
-        let mut round = 1;
         for iteration in 1..=self.iterations.most {
-            if self.iterations.sweep == Sweep::Jacobi && iteration > 1 {
-                self.hand_on(worker, round);
-                round += 1;
-            }
-            self.iterate(worker, round, iteration, dangling);
-            round += 1;
-            let [change, sum] = self.sum(worker, iteration);
+            let [change, sum] = if at_once {
+                self.iterate::<true>(worker, &mut round, 0.0)
+            } else {
+                if iteration > 1 {
+                    dangling = self.hand_on(worker, &mut round);
+                }
+                self.iterate::<false>(worker, &mut round, dangling)
+            };
             let scales = self.iterations.scales() && sum > 0.0;
             let change = if scales { change / sum } else { change };
-            dangling = sum;
             if change < self.iterations.tolerance || iteration == self.iterations.most {
                 if scales {
                     self.scale(worker, round, 1.0 / sum);
@@ -188,92 +184,82 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     /// All have the same rank. What dangles.
-    fn begin(&self, worker: &Worker) -> f64 {
+    fn begin(&self, worker: &Worker, round: &mut usize) -> f64 {
         let rank = V::Real::of(1.0 / self.ranks.len() as f64);
         let out = self.graph.out.rows();
-        worker.each(&self.rounds.turn(worker, 0).pieces, self.ranks.len(), PIECE, |range| {
-            let (piece, mut dangling) = (range.start / PIECE, 0.0);
-            for v in range {
-                self.ranks[v].set(rank.bits());
-                let degree = out.degree(v);
+        let [dangling, _] = self.round(worker, round, |range| {
+            let values = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
+            let mut dangling = 0.0;
+            for (degree, (own, handed)) in out.degrees(range, ()).zip(values) {
+                own.set(rank.bits());
+                handed.set(share::<V>(rank, degree));
                 dangling += if degree == 0 { rank.wide() } else { 0.0 };
-                self.shares[v].set(share::<V>(rank, degree));
             }
-            self.tell(0, piece, [0.0, dangling]);
+            [dangling, 0.0]
         });
-        self.sum(worker, 0)[1]
+        dangling
     }
 
-    /// What all hand on by their ranks: a pass of its own, so that none is new while others are old.
-    fn hand_on(&self, worker: &Worker, round: usize) {
+    /// What all hand on by their ranks: a pass of its own, so that none is new while others are old. What dangles.
+    fn hand_on(&self, worker: &Worker, round: &mut usize) -> f64 {
         let out = self.graph.out.rows();
-        worker.each(&self.rounds.turn(worker, round).pieces, self.ranks.len(), PIECE, |range| {
-            let of = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
-            for (v, (rank, handed)) in range.zip(of) {
-                out.tell(v, self.hook);
+        let [dangling, _] = self.round(worker, round, |range| {
+            let values = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
+            let mut dangling = 0.0;
+            for (degree, (rank, handed)) in out.degrees(range, self.hook).zip(values) {
                 self.hook.read(Array::Property, rank);
                 self.hook.write(Array::Property, handed);
-                handed.set(share::<V>(V::Real::of_bits(rank.get()), out.degree(v)));
+                let rank = V::Real::of_bits(rank.get());
+                handed.set(share::<V>(rank, degree));
+                dangling += if degree == 0 { rank.wide() } else { 0.0 };
             }
+            [dangling, 0.0]
         });
-        worker.meet();
+        dangling
     }
 
-    /// New ranks, by all threads together.
-    fn iterate(&self, worker: &Worker, round: usize, iteration: usize, dangling: f64) {
-        let Iterations { damping, dangling: what, sweep, .. } = self.iterations;
+    /// New ranks: by how much they change, and their sum where each hands on `AT_ONCE`.
+    fn iterate<const AT_ONCE: bool>(&self, worker: &Worker, round: &mut usize, dangling: f64) -> [f64; 2] {
+        let Iterations { damping, dangling: what, .. } = self.iterations;
         let all = self.ranks.len() as f64;
-        let shared = what == Dangling::Redistribute && sweep == Sweep::Jacobi;
-        let given = if shared { damping * dangling / all } else { 0.0 };
+        let given = if what == Dangling::Redistribute { damping * dangling / all } else { 0.0 };
         let base = V::Real::of((1.0 - damping) / all + given);
-        worker.each(&self.rounds.turn(worker, round).pieces, self.ranks.len(), PIECE, |range| {
-            let piece = range.start / PIECE;
-            self.tell(iteration, piece, self.piece(range, base, V::Real::of(damping)));
-        });
+        self.round(worker, round, |range| self.piece::<AT_ONCE>(range, base, V::Real::of(damping)))
     }
 
-    /// Those of some: by how much they change, and what of them dangles, or their sum.
-    fn piece(&self, range: std::ops::Range<usize>, base: V::Real, damping: V::Real) -> [f64; 2] {
-        let at_once = self.iterations.sweep == Sweep::GaussSeidel;
-        let (incoming, out) = (self.graph.incoming_rows(), self.graph.out.rows());
-        let [mut change, mut left] = [0.0, 0.0];
-        for (v, own) in range.clone().zip(&self.ranks[range]) {
-            incoming.tell(v, self.hook);
-            let rank = base + damping * self.gather(incoming.names[1], incoming.neighbours(v));
+    /// Those of some.
+    fn piece<const AT_ONCE: bool>(&self, range: Range<usize>, base: V::Real, damping: V::Real) -> [f64; 2] {
+        let (incoming, shares) = (self.graph.incoming_rows(), self.shares);
+        let rows = incoming.each(range.clone(), self.hook).zip(self.graph.out.rows().degrees(range.clone(), ()));
+        let values = self.ranks[range.clone()].iter().zip(&shares[range]);
+        let [mut change, mut sum] = [0.0, 0.0];
+        for ((row, degree), (own, handed)) in rows.zip(values) {
+            let rank = base + damping * self.gather(shares, incoming.names[1], row);
             self.hook.read(Array::Property, own);
             self.hook.write(Array::Property, own);
             change += (rank - V::Real::of_bits(own.get())).wide().abs();
             own.set(rank.bits());
-            let degree = out.degree(v);
-            left += if at_once || degree == 0 { rank.wide() } else { 0.0 };
-            if at_once {
-                self.hook.write(Array::Property, &self.shares[v]);
-                self.shares[v].set(share::<V>(rank, degree));
+            if AT_ONCE {
+                self.hook.write(Array::Property, handed);
+                handed.set(share::<V>(rank, degree));
+                sum += rank.wide();
             }
         }
-        [change, left]
+        [change, sum]
     }
 
-    #[inline]
-    fn gather(&self, edges: Array, from: &[V]) -> V::Real {
-        let shares = self.shares;
+    #[inline(always)]
+    fn gather(&self, shares: &[CellOf<V>], edges: Array, from: &[V]) -> V::Real {
         let share = |v: &V| {
             self.hook.read(edges, v);
             self.hook.read(Array::Property, &shares[v.at()]);
             V::Real::of_bits(shares[v.at()].get())
         };
         let mut sum = V::Real::default();
-        let mut rest = from;
-        if from.len() >= LONG {
-            let mut lanes = [sum; LANES];
-            let (fours, few) = from.as_chunks::<LANES>();
-            for four in fours {
-                for (lane, v) in lanes.iter_mut().zip(four) {
-                    *lane = *lane + share(v);
-                }
-            }
-            sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
-            rest = few;
+        // By fours, of which three additions need not wait for what was before.
+        let (fours, rest) = from.as_chunks::<4>();
+        for [a, b, c, d] in fours {
+            sum = sum + ((share(a) + share(b)) + (share(c) + share(d)));
         }
         for v in rest {
             sum = sum + share(v);
@@ -281,19 +267,17 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         sum
     }
 
-    fn tell(&self, iteration: usize, piece: usize, own: [f64; 2]) {
-        for (sum, own) in self.sums[iteration % 2][piece].iter().zip(own) {
-            sum.store(own.to_bits(), Relaxed);
-        }
-    }
-
-    /// The barrier that ends the iteration, and sums over all pieces: by each thread in the same order, as they become part of
-    /// ranks.
-    fn sum(&self, worker: &Worker, iteration: usize) -> [f64; 2] {
+    /// Does `work` for all pieces of the vertices, and sums what it gives: each thread in the order of the pieces, as the sums become
+    /// part of ranks.
+    fn round(&self, worker: &Worker, round: &mut usize, work: impl Fn(Range<usize>) -> [f64; 2]) -> [f64; 2] {
+        let sums = &self.sums[*round % 2];
+        worker.each(&self.rounds.turn(worker, *round).pieces, self.ranks.len(), PIECE, |range| {
+            let of = &sums[range.start / PIECE];
+            of.iter().zip(work(range)).for_each(|(sum, own)| sum.store(own.to_bits(), Relaxed));
+        });
         worker.meet();
-        self.sums[iteration % 2]
-            .iter()
-            .fold([0.0; 2], |sums, own| [0, 1].map(|i| sums[i] + f64::from_bits(own[i].load(Relaxed))))
+        *round += 1;
+        sums.iter().fold([0.0; 2], |sums, own| [0, 1].map(|i| sums[i] + f64::from_bits(own[i].load(Relaxed))))
     }
 }
 
