@@ -22,7 +22,7 @@ fn of<V: Width>() -> usize {
     type Built<V, S> = fn(&Build, &S) -> Result<Graph<V>>;
     let read: fn(&Path, &LoadOptions<'_>) -> Result<Loaded<V>> = |path, options| load(path, options);
     let write: fn(&Path, Format, &Graph<V>) -> Result<_> =
-        |path, format, graph| save(path, format, graph, None);
+        |path, format, graph| save(path, true, format, graph, None);
     let ready: fn(&Job, Graph<V>) -> Result<Ready<V>> =
         |job, graph| job.ready(graph, Default::default(), None);
     let run: fn(Ready<V>, &Job) -> Result<Done> = |ready, job| ready.run(job, |_: &Trial| {});

@@ -20,52 +20,22 @@ use self::out::Out;
 use crate::format::FOUR;
 use crate::{Format, Graph, GraphError, Result, Width};
 
-/// Writes a graph in the place of what is there, and gives how many bytes that took. `ids` are the numbers that its vertices had
-/// where it came from ([`Loaded::ids`](crate::Loaded::ids)): lists of edges are written with them, our own format keeps them, and
-/// in all others vertices are counted from the first. Vertices after the last that has an edge are lost in lists of edges.
+/// Writes a graph, and gives how many bytes that took. What is there already stays, unless it is to be replaced. `ids` are the
+/// numbers that its vertices had where it came from ([`Loaded::ids`](crate::Loaded::ids)): lists of edges are written with them,
+/// our own format keeps them, and in all others vertices are counted from the first. Vertices after the last that has an edge are
+/// lost in lists of edges.
 ///
 /// # Errors
-/// [`GraphError::Io`]; [`GraphError::Unweighted`] for a format of weighted graphs; [`GraphError::Format`] for a graph that the
-/// format has no place for.
+/// [`GraphError::Io`], of the kind `AlreadyExists` for what stays, also if it came while the graph was written;
+/// [`GraphError::Unweighted`] for a format of weighted graphs; [`GraphError::Format`] for a graph that the format has no place for.
 pub fn save<V: Width>(
     path: impl AsRef<Path>,
-    format: Format,
-    graph: &Graph<V>,
-    ids: Option<&[u64]>,
-) -> Result<Bytes> {
-    write(path.as_ref(), true, format, graph, ids)
-}
-
-/// The same where nothing is there.
-///
-/// # Errors
-/// Those of [`save`]; [`GraphError::Io`] of the kind `AlreadyExists`, also for what came while it was written.
-pub fn save_new<V: Width>(
-    path: impl AsRef<Path>,
-    format: Format,
-    graph: &Graph<V>,
-    ids: Option<&[u64]>,
-) -> Result<Bytes> {
-    write(path.as_ref(), false, format, graph, ids)
-}
-
-/// Tries whether a file can be written there, or for [`Format::FourFiles`] a directory: makes one without a name, and lets it go.
-///
-/// # Errors
-/// [`GraphError::Io`].
-pub fn try_save(path: impl AsRef<Path>, format: Format) -> Result<()> {
-    let path = path.as_ref();
-    let inside = format == Format::FourFiles && path.is_dir();
-    Out::create(&if inside { path.join(FOUR[0]) } else { path.to_owned() }, false).map(drop)
-}
-
-fn write<V: Width>(
-    path: &Path,
     replace: bool,
     format: Format,
     graph: &Graph<V>,
     ids: Option<&[u64]>,
 ) -> Result<Bytes> {
+    let path = path.as_ref();
     let weighted = graph.out.is_weighted();
     if matches!(format, Format::WeightedEdgeList | Format::WeightedGap | Format::Dimacs)
         && !weighted
@@ -94,6 +64,16 @@ fn write<V: Width>(
         }
     }
     out.finish()
+}
+
+/// Tries whether a file can be written there, or for [`Format::FourFiles`] a directory: makes one without a name, and lets it go.
+///
+/// # Errors
+/// [`GraphError::Io`].
+pub fn try_save(path: impl AsRef<Path>, format: Format) -> Result<()> {
+    let path = path.as_ref();
+    let inside = format == Format::FourFiles && path.is_dir();
+    Out::create(&if inside { path.join(FOUR[0]) } else { path.to_owned() }, false).map(drop)
 }
 
 /// Into a directory, which is made.

@@ -46,19 +46,23 @@ impl Drop for Breaks<'_> {
 /// Work given out piece by piece: to each worker from a part of its own, so that from round to round it finds what it touched in its
 /// own caches, and when that is done from those of others.
 #[derive(Debug)]
-pub struct Pieces([Part; PARTS]);
+pub struct Pieces([Next; PARTS]);
 
-/// Of the pieces of a part, how many were taken.
+/// Which of some pieces is the next to be taken.
 #[derive(Debug, Default)]
-#[repr(align(64))] // written by threads, so alone on its line
-struct Part(AtomicUsize);
+#[repr(align(128))] // written by threads, so alone on its line and the one that is fetched with it
+pub struct Next(AtomicUsize);
 
 /// Parts at most; more workers than these share them.
 const PARTS: usize = 64;
+/// Vertices of a frontier in a piece of work.
+const FEW: usize = 64;
+/// Pieces of a frontier that are left to whose part they are: what they lead to is in its caches, and in the next frontier by it.
+const LEFT: usize = 8;
 
 impl Default for Pieces {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Part::default()))
+        Self(std::array::from_fn(|_| Next::default()))
     }
 }
 
@@ -143,20 +147,41 @@ impl Worker<'_> {
     }
 
     /// Does `work` for those pieces of `0..len` that no other worker does. They begin at multiples of `size`.
-    pub fn each(&self, pieces: &Pieces, len: usize, size: usize, mut work: impl FnMut(Range<usize>)) {
+    pub fn each(&self, pieces: &Pieces, len: usize, size: usize, work: impl FnMut(Range<usize>)) {
+        self.take(pieces, len, size, 0, work);
+    }
+
+    /// The same for a frontier of `len` vertices in the order in which they were found: those who are near each other are worked on
+    /// by who found them.
+    pub fn frontier(&self, pieces: &Pieces, len: usize, work: impl FnMut(Range<usize>)) {
+        self.take(pieces, len, FEW, LEFT, work);
+    }
+
+    fn take(
+        &self,
+        pieces: &Pieces,
+        len: usize,
+        size: usize,
+        left: usize,
+        mut work: impl FnMut(Range<usize>),
+    ) {
         let (all, parts) = (len.div_ceil(size), self.of.min(PARTS));
         for turn in 0..parts {
             let part = (self.id + turn) % parts;
             let (first, end) = (all * part / parts, all * (part + 1) / parts);
-            let taken = &pieces.0[part].0;
-            // Looked at before it is written: most parts of others are done by then.
-            while taken.load(Relaxed) < end - first {
-                let piece = first + taken.fetch_add(1, Relaxed);
-                if piece >= end {
-                    break;
-                }
-                work(piece * size..((piece + 1) * size).min(len));
+            let left = if turn == 0 { 0 } else { left };
+            while let Some(piece) = pieces.0[part].but(left, end - first) {
+                let start = (first + piece) * size;
+                work(start..(start + size).min(len));
             }
+        }
+    }
+
+    /// Of `0..len`, which thread `whose` found, those few that no other worker does.
+    pub fn found_by(&self, whose: usize, next: &Next, len: usize, mut work: impl FnMut(Range<usize>)) {
+        let left = if whose == self.id { 0 } else { LEFT };
+        while let Some(piece) = next.but(left, len.div_ceil(FEW)) {
+            work(piece * FEW..((piece + 1) * FEW).min(len));
         }
     }
 
@@ -168,14 +193,27 @@ impl Worker<'_> {
 }
 
 impl Pieces {
-    /// The next of `0..len` that nobody has taken.
-    pub fn one(&self, len: usize) -> Option<usize> {
-        Some(self.0[0].0.fetch_add(1, Relaxed)).filter(|&next| next < len)
-    }
-
     /// All pieces are to be done again. For one worker, between two barriers.
     pub fn again(&self) {
-        self.0.iter().for_each(|part| part.0.store(0, Relaxed));
+        self.0.iter().for_each(Next::again);
+    }
+}
+
+impl Next {
+    /// The next of `0..len` that nobody has taken.
+    pub fn one(&self, len: usize) -> Option<usize> {
+        self.but(0, len)
+    }
+
+    /// That, unless it is one of the last `left`.
+    fn but(&self, left: usize, len: usize) -> Option<usize> {
+        // Looked at before it is written: most of what others have is taken by then.
+        (self.0.load(Relaxed) + left < len).then(|| self.0.fetch_add(1, Relaxed)).filter(|&next| next < len)
+    }
+
+    /// All are to be taken again. For one worker, between two barriers.
+    pub fn again(&self) {
+        self.0.store(0, Relaxed);
     }
 }
 
@@ -223,6 +261,18 @@ mod tests {
                 });
             });
             assert!(done.iter().all(|times| times.load(Relaxed) == 2));
+            let pieces = Pieces::default();
+            let found: Vec<Next> = (0..threads).map(|_| Next::default()).collect();
+            Team::of(threads).run(|worker| {
+                let count = |range: Range<usize>| range.for_each(|i| drop(done[i].fetch_add(1, Relaxed)));
+                worker.frontier(&pieces, len, count);
+                // As if the last had found all.
+                for whose in (0..threads).map(|other| (worker.id + other) % threads) {
+                    let len = if whose + 1 == threads { len } else { 0 };
+                    worker.found_by(whose, &found[whose], len, count);
+                }
+            });
+            assert!(done.iter().all(|times| times.load(Relaxed) == 4));
         }
     }
 }

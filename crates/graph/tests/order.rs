@@ -129,7 +129,7 @@ fn of_files() {
     let made = first.building().graph::<u32>(&Noting { vertices: 200, resident: AtomicU64::new(0) }).unwrap();
     for format in [Format::Gap, Format::Native, Format::MatrixMarket] {
         let file = folder.path().join("graph");
-        save(&file, format, &made, None).unwrap();
+        save(&file, true, format, &made, None).unwrap();
         let stash = Mutex::new(None);
         let building = |vertices, _| {
             *stash.lock().unwrap() = first.stash::<u32>(vertices)?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use hugepilot_graph::run::Ready;
-use hugepilot_graph::{Format, Graph, GraphError, Width, save, save_map, save_new};
+use hugepilot_graph::{Format, Graph, GraphError, Width, save, save_map};
 use hugepilot_record::graph::Written;
 
 use super::CommonArgs;
@@ -81,10 +81,7 @@ impl ConvertArgs {
         }
         let map = self.map.clone().or_else(|| (is_other && !keeps).then(|| map_of(&self.out)));
         map.iter().try_for_each(|map| check(map, self.force, LINES))?;
-        let (out, graph, ids) = (&self.out, &ready.graph, ids.as_deref());
-        let saved =
-            if self.force { save(out, format, graph, ids) } else { save_new(out, format, graph, ids) };
-        let bytes = saved?;
+        let bytes = save(&self.out, self.force, format, &ready.graph, ids.as_deref())?;
         // What the format refuses leaves both files as they were.
         map.iter().try_for_each(|map| save_map(map, self.force, &names, vertices).map(drop))?;
         ready.report.written = Some(Written {

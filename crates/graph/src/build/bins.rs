@@ -14,7 +14,7 @@ use super::Wrong;
 use crate::csr::BLOCK;
 use crate::rounds::Rounds;
 use crate::source::Source;
-use crate::{Pieces, Team, Width, Worker};
+use crate::{Next, Pieces, Team, Width, Worker};
 
 /// Edges that a thread collects at most before bins are emptied, about: some tens of MiB.
 const COLLECTED: u64 = 1 << 22;
@@ -154,7 +154,7 @@ impl<V: Width> Bins<V> {
     /// Has `put` called with the ends and the weight of each edge, and both ways round if need be. For edges that begin at one
     /// vertex, it is called by one thread at a time, which sees what was done before. What belongs into no graph is told.
     pub(super) fn deal(&self, source: &impl Source, put: impl Fn(V, V, V) + Sync) -> Wrong {
-        let (blocks, rounds) = (Pieces::default(), Rounds::default());
+        let (blocks, rounds) = (Next::default(), Rounds::default());
         let wrong = self.team.run(|worker| {
             let (mut wrong, mut round) = (Wrong::default(), 0);
             loop {
@@ -174,7 +174,7 @@ impl<V: Width> Bins<V> {
     }
 
     /// Collects edges of blocks that no other thread takes until there are enough. How many.
-    fn collect(&self, worker: &Worker, source: &impl Source, blocks: &Pieces, wrong: &mut Wrong) -> u64 {
+    fn collect(&self, worker: &Worker, source: &impl Source, blocks: &Next, wrong: &mut Wrong) -> u64 {
         let (vertices, most, mut count) = (source.vertices(), collected(source, self.team), 0);
         let mut own = self.collected[worker.id].write().expect("nobody panics with it");
         let bins = &mut *own;

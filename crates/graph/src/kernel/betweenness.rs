@@ -24,9 +24,6 @@ pub struct Betweenness<V: Width> {
     pub spent: Spent,
 }
 
-/// Vertices in a piece of work.
-const PIECE: usize = 64;
-
 struct Work<'a, V: Width, H: Hook> {
     graph: &'a Graph<V>,
     /// The level of each vertex.
@@ -140,7 +137,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         let turn = self.rounds.turn(worker, *round);
         let (mut found, mut count, next) = (self.queue.found(), 0, V::new(next));
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
-        worker.each(&turn.pieces, items.len(), PIECE, |range| {
+        worker.frontier(&turn.pieces, items.len(), |range| {
             for item in &items[range] {
                 let from = item.get();
                 self.hook.read(Array::Worklist, item);
@@ -184,7 +181,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     fn backward(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
         let turn = self.rounds.turn(worker, *round);
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
-        worker.each(&turn.pieces, items.len(), PIECE, |range| {
+        worker.frontier(&turn.pieces, items.len(), |range| {
             for item in &items[range] {
                 let v = item.get();
                 let own = &self.ways[v.at()];

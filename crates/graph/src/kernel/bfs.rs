@@ -48,8 +48,6 @@ impl<V: Width> Bfs<V> {
 const ALPHA: usize = 15;
 /// Top-down again where the level is below an eighteenth of all vertices, and shrinks.
 const BETA: usize = 18;
-/// Vertices of a level in a piece of work.
-const PIECE: usize = 64;
 /// Vertices in a piece of work that looks at all.
 const SWEEP: usize = 1024;
 
@@ -210,7 +208,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         let turn = self.rounds.turn(worker, round);
         let (mut found, mut count, mut edges) = (self.queue.found(), 0, 0);
         let (items, parents, out) = (&self.queue.items()[level], self.parents, self.graph.out.rows());
-        worker.each(&turn.pieces, items.len(), PIECE, |range| {
+        worker.frontier(&turn.pieces, items.len(), |range| {
             for item in &items[range] {
                 let from = item.get();
                 self.hook.read(Array::Worklist, item);

@@ -139,7 +139,10 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         loop {
             let changed = self.each(worker, &mut round, |range| {
                 let rows = self.graph.out.rows().each(range.clone(), labels.hook);
-                labels.cells[range].iter().zip(rows).fold(false, |any, (cell, row)| any | labels.hook_row(cell, row))
+                labels.cells[range]
+                    .iter()
+                    .zip(rows)
+                    .fold(false, |any, (cell, row)| any | labels.hook_row(cell, row))
             });
             self.shorten(worker, &mut round);
             if !changed {

@@ -230,7 +230,8 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     /// Those of some.
     fn piece<const AT_ONCE: bool>(&self, range: Range<usize>, base: V::Real, damping: V::Real) -> [f64; 2] {
         let (incoming, shares) = (self.graph.incoming_rows(), self.shares);
-        let rows = incoming.each(range.clone(), self.hook).zip(self.graph.out.rows().degrees(range.clone(), ()));
+        let rows =
+            incoming.each(range.clone(), self.hook).zip(self.graph.out.rows().degrees(range.clone(), ()));
         let values = self.ranks[range.clone()].iter().zip(&shares[range]);
         let [mut change, mut sum] = [0.0, 0.0];
         for ((row, degree), (own, handed)) in rows.zip(values) {

@@ -21,7 +21,7 @@ use super::spent::{Held, Spent, Watch};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::Cell;
-use crate::{Array, Graph, GraphError, Pieces, Property, Result, Width, Worker};
+use crate::{Array, Graph, GraphError, Next, Property, Result, Width, Worker};
 
 /// Which vertices are worked on together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,6 @@ struct Search<'a, V: Width, H: Hook> {
     watch: Watch,
 }
 
-/// Vertices in a piece of work.
-const PIECE: usize = 64;
 /// A bucket of one thread with fewer vertices is worked off at once.
 const FUSED: usize = 1000;
 
@@ -112,7 +110,7 @@ struct Shared<V> {
 #[derive(Default)]
 struct Slot<V> {
     vertices: RwLock<Vec<V>>,
-    pieces: Pieces,
+    next: Next,
 }
 
 impl<V: Width> Shared<V> {
@@ -122,9 +120,9 @@ impl<V: Width> Shared<V> {
     }
 
     /// What that thread found for a round.
-    fn slot(&self, round: usize, thread: usize) -> (&Pieces, RwLockReadGuard<'_, Vec<V>>) {
+    fn slot(&self, round: usize, thread: usize) -> (&Next, RwLockReadGuard<'_, Vec<V>>) {
         let slot = &self.frontiers[round % 3][thread];
-        (&slot.pieces, slot.vertices.read().expect("nobody panics with it"))
+        (&slot.next, slot.vertices.read().expect("nobody panics with it"))
     }
 
     /// What this thread found for the round after `round`.
@@ -133,7 +131,7 @@ impl<V: Width> Shared<V> {
         let mut vertices = slot.vertices.write().expect("nobody panics with it");
         vertices.clear();
         std::mem::swap(&mut *vertices, bucket);
-        slot.pieces.again();
+        slot.next.again();
     }
 }
 
@@ -186,8 +184,9 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         loop {
             let begin = buckets.begin(bucket);
             for other in 0..worker.of {
-                let (pieces, vertices) = shared.slot(round, (worker.id + other) % worker.of);
-                worker.each(pieces, vertices.len(), PIECE, |range| {
+                let whose = (worker.id + other) % worker.of;
+                let (next, vertices) = shared.slot(round, whose);
+                worker.found_by(whose, next, vertices.len(), |range| {
                     for &from in &vertices[range] {
                         let far = self.far(from);
                         // Nearer by now: it was worked on with an earlier bucket.
@@ -232,7 +231,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
             let (now, next) = (&queues[round % 2], &queues[(round + 1) % 2]);
             let turn = self.rounds.turn(worker, round);
             let (mut found, mut count) = (next.found(), 0);
-            worker.each(&turn.pieces, len, PIECE, |range| {
+            worker.frontier(&turn.pieces, len, |range| {
                 for item in &now.items()[range] {
                     let from = item.get();
                     self.hook.read(Array::Worklist, item);

@@ -63,7 +63,9 @@ fn make<V: Width>(source: &str, scale: u32, directed: bool, weighted: bool) {
     match source {
         "kronecker" => built::<V>(build, &kronecker),
         "galois" => loaded::<V>(build, &file),
-        "save" => drop(save(&file, Format::Galois, &build.graph::<V>(&kronecker).unwrap(), None).unwrap()),
+        "save" => {
+            drop(save(&file, true, Format::Galois, &build.graph::<V>(&kronecker).unwrap(), None).unwrap())
+        }
         // Each round fills other bins.
         "grid" => {
             built::<V>(build, &Grid { rows: 8 << (scale / 2), columns: 1 << scale.div_ceil(2), weighted })

@@ -35,7 +35,7 @@ fn made() -> Vec<(&'static str, Vec<u8>, bool)> {
     let files = Files::new();
     let graph = loaded::<u32>("g.wel", by_hand::WEL, &options(true)).unwrap().graph;
     let path = files.path("o.hpg");
-    save(&path, Format::Native, &graph, Some(&[9, 8, 7, 6, 5, 4])).unwrap();
+    save(&path, true, Format::Native, &graph, Some(&[9, 8, 7, 6, 5, 4])).unwrap();
     all.push(("o.hpg", std::fs::read(path).unwrap(), true));
     all
 }

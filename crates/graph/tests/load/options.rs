@@ -137,7 +137,7 @@ fn what_64_bits_would_hold_is_told_from_what_they_would_not() {
     let list = EdgeList { vertices: 2, edges, weighted: true };
     let (graph, files) = (options(true).build.graph::<u64>(&list).unwrap(), Files::new());
     let path = files.path("g.hpg");
-    save(&path, Format::Native, &graph, None).unwrap();
+    save(&path, true, Format::Native, &graph, None).unwrap();
     let error = load::<u32>(&path, &options(true)).unwrap_err();
     assert!(error.is_too_narrow(), "{error}");
     assert_eq!(load::<u64>(&path, &options(true)).unwrap().graph.out.weights(0), [u32::MAX.into()]);

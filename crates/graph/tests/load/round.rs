@@ -2,7 +2,6 @@
 
 use hugepilot_graph::{
     Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, Team, Width, load, save,
-    save_new,
 };
 use proptest::prelude::*;
 
@@ -43,7 +42,7 @@ fn check<V: Width>(list: &EdgeList, directed: bool) {
     let weighted = graph.out.is_weighted();
     for format in Format::ALL.into_iter().filter(|&format| fits(format, directed, weighted)) {
         let path = files.path(&format!("graph-{format}"));
-        let bytes = save(&path, format, &graph, None).unwrap();
+        let bytes = save(&path, true, format, &graph, None).unwrap();
         let count = matches!(format, Format::EdgeList | Format::WeightedEdgeList);
         let vertices = count.then_some(list.vertices);
         let options = LoadOptions { format: Some(format), vertices, ..options(directed) };
@@ -99,14 +98,14 @@ fn numbers_of_vertices_are_kept_or_written() {
     let (graph, files) = (built::<u32>(&EdgeList::new(3, [(0, 1), (2, 1)]), true), Files::new());
     let ids = [5, 6, 70_000_000_000];
     let path = files.path("g.hpg");
-    save(&path, Format::Native, &graph, Some(&ids)).unwrap();
+    save(&path, true, Format::Native, &graph, Some(&ids)).unwrap();
     assert_eq!(load::<u32>(&path, &options(true)).unwrap().ids.unwrap()[..], ids);
     let path = files.path("g.el");
-    save(&path, Format::EdgeList, &graph, Some(&ids)).unwrap();
+    save(&path, true, Format::EdgeList, &graph, Some(&ids)).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "5 6\n70000000000 6\n");
     let compact = LoadOptions { compact: true, ..options(true) };
     assert_eq!(both(&load::<u32>(&path, &compact).unwrap().graph), both(&graph));
-    let error = save(&path, Format::Native, &graph, Some(&ids[..2])).unwrap_err().to_string();
+    let error = save(&path, true, Format::Native, &graph, Some(&ids[..2])).unwrap_err().to_string();
     assert!(error.contains("one number for each vertex"), "{error}");
 }
 
@@ -121,9 +120,9 @@ fn a_refusal_leaves_what_is_there() {
     let (graph, files) = (built::<u64>(&EdgeList::new(3, [(0, 1), (2, 1)]), true), Files::new());
     for format in [Format::FourFiles, Format::Galois] {
         let path = files.path(format.name());
-        save_new(&path, format, &graph, None).unwrap();
-        save(&path, format, &heavy(), None).unwrap_err();
-        let error = save_new(&path, format, &graph, None).unwrap_err();
+        save(&path, false, format, &graph, None).unwrap();
+        save(&path, true, format, &heavy(), None).unwrap_err();
+        let error = save(&path, false, format, &graph, None).unwrap_err();
         let exists = |source: &std::io::Error| source.kind() == std::io::ErrorKind::AlreadyExists;
         assert!(matches!(&error, GraphError::Io { source, .. } if exists(source)), "{error}");
         assert!(same(&load::<u32>(&path, &options(true)).unwrap().graph, &graph), "{format}");
@@ -135,14 +134,14 @@ fn what_a_format_has_no_place_for_is_refused_and_nothing_is_left() {
     let (files, heavy) = (Files::new(), heavy());
     for format in [Format::WeightedGap, Format::Galois, Format::Metis, Format::Ldbc, Format::FourFiles] {
         let path = files.path("g");
-        let error = save(&path, format, &heavy, None).unwrap_err();
+        let error = save(&path, true, format, &heavy, None).unwrap_err();
         assert!(matches!(error, GraphError::Format { .. }), "{error}");
         assert!(!path.exists());
     }
     let plain = built::<u32>(&EdgeList::new(2, [(0, 1)]), true);
-    let error = save(files.path("g.wel"), Format::WeightedEdgeList, &plain, None).unwrap_err();
+    let error = save(files.path("g.wel"), true, Format::WeightedEdgeList, &plain, None).unwrap_err();
     assert!(matches!(error, GraphError::Unweighted), "{error}");
-    let error = save("/nowhere/at/all", Format::EdgeList, &plain, None).unwrap_err().to_string();
+    let error = save("/nowhere/at/all", true, Format::EdgeList, &plain, None).unwrap_err().to_string();
     assert!(error.contains("/nowhere/at/all"), "{error}");
     assert_eq!(std::fs::read_dir(files.path("")).unwrap().count(), 0);
 }

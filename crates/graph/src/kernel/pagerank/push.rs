@@ -22,9 +22,6 @@ use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Result, Width, Worker};
 
-/// Vertices in a piece of work.
-const PIECE: usize = 64;
-
 struct Push<'a, V: Width, H: Hook> {
     graph: &'a Graph<V>,
     ranks: &'a [CellOf<V>],
@@ -134,7 +131,7 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
         let out = self.graph.out.rows();
         let (mut found, mut count) = (next.found(), 0);
         let pieces = &self.rounds.turn(worker, *turn).pieces;
-        worker.each(pieces, waiting, PIECE, |range| {
+        worker.frontier(pieces, waiting, |range| {
             for item in &now.items()[range] {
                 let from = item.get().at();
                 self.hook.read(Array::Worklist, item);
