@@ -104,7 +104,8 @@ struct RunArgs {
     /// How often; the report has each and the median
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     trials: u32,
-    /// Hold every result to rules that need no other result, one pass over the edges each; not for tc and diameter
+    /// Hold every result to rules that only the right one keeps, one pass over the edges each; bc and tc are found again by one
+    /// thread in another way, and of diameter, whether a shortest way is that long
     #[arg(long)]
     verify: bool,
     /// Write what the last trial found for each vertex, ID VALUE on each line, under the numbers of the source: bfs the distance in

@@ -151,7 +151,7 @@ pub struct Graph<V: Width> {
 pub struct Dropped {
     /// From a vertex to itself.
     pub self_loops: u64,
-    /// Given before, each direction counted.
+    /// Given before; in an undirected graph, in either direction.
     pub duplicates: u64,
 }
 

@@ -37,6 +37,7 @@ pub use self::options::LoadOptions;
 use self::text::Text;
 pub use self::unpack::Packed;
 use self::unpack::unpacked;
+use crate::format::FOUR;
 use crate::{Build, Format, Graph, Result, Source, Width};
 
 /// Told how many bytes of a file are read, of how many, from whichever thread read them; where there are several files, of one
@@ -124,6 +125,10 @@ pub fn load<V: Width>(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Resu
     let four = path.is_dir() || named == Some(Format::FourFiles);
     let made = if options.format.map_or(four, |format| format == Format::FourFiles) {
         options.check(path, Format::FourFiles)?;
+        if path.is_dir() && !path.join(FOUR[0]).exists() {
+            let what = format!("is a directory, and {} is not in it, as in one of four-files", FOUR[0]);
+            return Err(whole(path, what));
+        }
         four::load(path, options, &mut report)?
     } else {
         let file = FileBlocks::open(path, options.loading, options.progress)?;
@@ -144,6 +149,15 @@ fn of_file<V: Width>(
     report: &mut Report,
 ) -> Result<Made<V>> {
     let head = file.reader().bytes(0, file.len().min(4096) as usize)?.to_vec();
+    if let Some(packer) = Packed::unknown(&head) {
+        return Err(whole(
+            file.path(),
+            format!("is packed by {packer}; unpack it first, or pack it by gzip or zstd"),
+        ));
+    }
+    if head.starts_with("\u{feff}".as_bytes()) {
+        return Err(whole(file.path(), "begins with a byte order mark; save it as plain ASCII"));
+    }
     let packed = Packed::of_head(&head);
     let mut text = open(file, packed);
     let format = match options.format {

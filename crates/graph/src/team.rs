@@ -264,7 +264,11 @@ mod tests {
             let pieces = Pieces::default();
             let found: Vec<Next> = (0..threads).map(|_| Next::default()).collect();
             Team::of(threads).run(|worker| {
-                let count = |range: Range<usize>| range.for_each(|i| drop(done[i].fetch_add(1, Relaxed)));
+                let count = |range: Range<usize>| {
+                    range.for_each(|i| {
+                        done[i].fetch_add(1, Relaxed);
+                    });
+                };
                 worker.frontier(&pieces, len, count);
                 // As if the last had found all.
                 for whose in (0..threads).map(|other| (worker.id + other) % threads) {

@@ -96,7 +96,8 @@ pub struct GraphFacts {
     pub weighted: bool,
     /// Edges of the source from a vertex to itself.
     pub self_loops_removed: u64,
-    /// Edges of the source that were there already, each direction counted.
+    /// Edges of the source that were there already; in an undirected graph, in either direction. With `edges` and the self-loops they
+    /// are as many as the source has.
     pub duplicates_removed: u64,
     /// Vertices without any edge.
     pub isolated: u64,
@@ -184,6 +185,9 @@ pub enum KernelResult {
         iterations: u64,
         /// By how much ranks changed in the last, in sum.
         residual: f64,
+        /// Whether that is the tolerance that was asked for, or less.
+        #[serde(default)]
+        converged: bool,
     },
     /// Connected components.
     Cc {

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use hugepilot_record::graph::{FileFacts, GraphFacts, GraphReport, KernelResult, Phases, Ranked, Written};
+use hugepilot_record::graph::{
+    FileFacts, GraphFacts, GraphReport, KernelResult, Phases, Ranked, Trial, Written,
+};
 
 use crate::table::{grouped, percent, table};
 
@@ -24,7 +26,7 @@ pub fn graph_text(report: &GraphReport) -> String {
     }
     let _ = writeln!(text, "{} of memory at most to make it", report.peak_bytes);
     if let (Some(kernel), Some(result)) = (&report.kernel, &report.result) {
-        let _ = writeln!(text, "\n{kernel}: {}", found(result));
+        let _ = writeln!(text, "\n{kernel}{}: {}", from(&report.trials), found(result));
         for ranked in ranking(result) {
             let _ = writeln!(text, "  {:>12}  {:.6e}", ranked.vertex, ranked.value);
         }
@@ -80,6 +82,15 @@ fn written(file: &Written) -> String {
     format!("\n{}: {} of {}{map}\n", file.path, file.bytes, file.format)
 }
 
+/// Where the trial began whose result is told, and which it is.
+fn from(trials: &[Trial]) -> String {
+    let of = if trials.len() > 1 { format!(", the last of {} trials", trials.len()) } else { String::new() };
+    match trials.last().and_then(|trial| trial.source) {
+        Some(source) => format!(" from {source}{of}"),
+        None => of,
+    }
+}
+
 fn found(result: &KernelResult) -> String {
     let count = |count: u64| grouped(count as f64);
     match result {
@@ -92,9 +103,10 @@ fn found(result: &KernelResult) -> String {
                 count(*reached)
             )
         }
-        KernelResult::Pr { sum, iterations, residual, .. } => {
+        KernelResult::Pr { sum, iterations, residual, converged, .. } => {
+            let more = if *converged { "" } else { ", more than --tolerance allows (--iterations ended it)" };
             format!(
-                "{iterations} iterations, the last of which changed the ranks by {residual:.2e}; their sum is {sum:.6}"
+                "{iterations} iterations, the last of which changed the ranks by {residual:.2e}{more}; their sum is {sum:.6}"
             )
         }
         KernelResult::Cc { components, largest } => {
@@ -155,7 +167,7 @@ fn arrays(report: &GraphReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::graph::{ArrayPages, Trial};
+    use hugepilot_record::graph::ArrayPages;
     use hugepilot_units::Bytes;
 
     use super::*;
@@ -206,7 +218,7 @@ mod tests {
         let text = graph_text(&report);
         for line in [
             "kronecker:22: 4,194,304 vertices, 64,155,735 undirected edges",
-            "bfs: 2,396,738 vertices reached, the farthest by 2 edges",
+            "bfs from 7, the last of 3 trials: 2,396,738 vertices reached, the farthest by 2 edges",
             "median 0.5000 s of 3 trials, from 0.2500 to 1.0000",
             "300MiB of el packed by zstd, read by --load drop\n",
             "64 bits, as 32 are too few: k.el:7: too large",

@@ -29,10 +29,12 @@ pub(super) fn fail(error: &GraphError) -> Exit {
 fn fix(error: &GraphError) -> Option<&'static str> {
     Some(match error {
         GraphError::Room { .. } => {
-            "free memory, or need less: leave out --width 64, --directed, --weighted and --reorder, or add --ignore-weights"
+            "free memory, or need less: a smaller graph, one without --width 64, --directed, --weighted and --reorder, or, of a file, \
+             --ignore-weights"
         }
         GraphError::Unweighted => {
-            "take a graph with weights, such as a .wel or .wsg file, or a format without, such as el and sg"
+            "weights are in .wel and .wsg files, and in the third column of a list that is read with --format wel; formats without are \
+             el, sg, galois and hpg"
         }
         GraphError::Vertex { .. } | GraphError::NoVertex { .. } => {
             "choose another one, or max-degree, or random"

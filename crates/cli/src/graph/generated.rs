@@ -53,8 +53,8 @@ impl Generated {
         };
         Some(shape.map(|shape| Self { text: text.to_owned(), shape }).ok_or_else(|| {
             format!(
-                "{text:?} is no graph; write kronecker:22, kronecker:22:16, uniform:24:8 or grid:4096x4096, \
-                 and for a file of that name ./{text}"
+                "{text:?} is no graph; write kronecker:22, kronecker:22:16, uniform:24:8 or grid:4096x4096 (scales up to \
+                 {MOST_SCALE}, degrees to 2^20, sides from 1 to 2^24), and for a file of that name ./{text}"
             )
         }))
     }

@@ -29,9 +29,11 @@ pub struct Triangles {
 
 /// Vertices in a piece of work.
 const PIECE: usize = 64;
+/// Neighbours so few that each two are looked up: no marks to be set and cleared.
+const FEW: usize = 3;
 
-/// How many triangles an undirected graph has. One bit per vertex and thread, a word per vertex, and a copy of the lower half of
-/// the edges if vertices are numbered anew.
+/// How many triangles an undirected graph has. One bit per vertex and thread; a word per vertex and a copy of the lower half of the
+/// edges if vertices are numbered anew.
 ///
 /// # Errors
 /// [`GraphError::Directed`], [`GraphError::Memory`].
@@ -40,11 +42,10 @@ pub fn triangles<V: Width, H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Resul
         return Err(GraphError::Directed);
     }
     let (vertices, watch) = (graph.vertices(), Watch::start());
-    let ends = setup.property::<V>(vertices)?;
     let marks = || setup.pages.zeroed::<u64>(Array::Worklist, vertices.div_ceil(WORD)).map(Mutex::new);
     let marks = (0..setup.team.threads()).map(|_| marks()).collect::<Result<Vec<_>>>()?;
     watch.allocated();
-    let rows = Lower::of(graph, ends, setup, &watch)?;
+    let rows = Lower::of(graph, setup)?;
     let (pieces, total) = (Pieces::default(), AtomicU64::new(0));
     setup.team.run(|worker| {
         let mut marks = marks[worker.id].lock().expect("each worker has its own");
@@ -71,6 +72,9 @@ fn closed<V: Width>(rows: &Lower<V>, v: usize, marks: &mut [u64], hook: impl Hoo
     if row.len() < 2 {
         return 0;
     }
+    if let Some(graph) = rows.by_numbers().filter(|_| row.len() <= FEW) {
+        return looked_up(graph, row, hook);
+    }
     for to in row {
         hook.read(Array::Edges, to);
         marks[to.at() / WORD] |= 1 << (to.at() % WORD);
@@ -85,6 +89,24 @@ fn closed<V: Width>(rows: &Lower<V>, v: usize, marks: &mut [u64], hook: impl Hoo
     }
     for &to in row {
         marks[to.at() / WORD] = 0;
+    }
+    count
+}
+
+/// The same for a row of few, where rows are in order.
+#[inline]
+fn looked_up<V: Width>(graph: &Graph<V>, row: &[V], hook: impl Hook) -> u64 {
+    let mut count = 0;
+    for (i, to) in row.iter().enumerate().skip(1) {
+        hook.read(Array::Edges, to);
+        let others = graph.out.neighbours(to.at());
+        for third in &row[..i] {
+            let found = others.binary_search_by(|other| {
+                hook.read(Array::Edges, other);
+                other.cmp(third)
+            });
+            count += u64::from(found.is_ok());
+        }
     }
     count
 }

@@ -20,18 +20,21 @@ pub(super) struct Look {
     line: usize,
 }
 
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.trim_ascii().split(|&byte| is_gap(byte)).filter(|word| !word.is_empty())
+}
+
 /// Looks at the first lines.
 pub(super) fn look(head: &[u8]) -> Look {
     let tell = |line: &&[u8]| !line.trim_ascii().is_empty() && !COMMENTS.contains(&line.trim_ascii()[0]);
     let mut lines = head.split(|&byte| byte == b'\n').filter(tell).peekable();
-    let is_name = |line: &&[u8]| {
-        let line = line.trim_ascii_start();
-        line.first().is_some_and(|byte| byte.is_ascii_alphabetic() || b"\"_".contains(byte))
+    // All of them: a number among them is one of an edge.
+    let is_name = |word: &[u8]| {
+        let word = word.strip_prefix(b"\"").unwrap_or(word);
+        word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
     };
-    let header = lines.next_if(is_name).is_some();
-    let columns = lines
-        .peek()
-        .map_or(0, |line| line.split(|&byte| is_gap(byte)).filter(|word| !word.is_empty()).count());
+    let header = lines.next_if(|line| words(line).all(is_name)).is_some();
+    let columns = lines.peek().map_or(0, |line| words(line).count());
     let count = head.iter().filter(|&&byte| byte == b'\n').count();
     Look { header, columns, line: (head.len() / count.max(1)).max(1) }
 }
@@ -97,6 +100,9 @@ mod tests {
         let tell = |text: &str| (look(text.as_bytes()).header, look(text.as_bytes()).columns);
         assert_eq!(tell("# Nodes: 3 Edges: 2\n0\t1\r\n"), (false, 2));
         assert_eq!(tell("source,target,weight\n0,1,5\n"), (true, 3));
+        assert_eq!(tell("\"from\";\"to\"\n0;1\n"), (true, 2));
+        assert_eq!(tell("O 1\n1 2\n"), (false, 2));
+        assert_eq!(tell("\"0\",\"1\"\n"), (false, 2));
         assert_eq!(tell("\n\n"), (false, 0));
         assert!(is_likely(b"# x\n\n 1 2\n") && is_likely(b"from;to\n1;2\n"));
         assert!(!is_likely(b"hello\nworld\n") && !is_likely(b"") && !is_likely(b"\x7fELF\0\0"));

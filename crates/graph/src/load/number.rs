@@ -91,6 +91,8 @@ fn careful(text: &[u8], at: &mut usize) -> Result<u64, Wrong> {
     Ok(value)
 }
 
+const ABOVE: &str = "weights are above 0; --ignore-weights leaves them out";
+
 /// A weight: a whole number above 0, or what scaling makes of a real one.
 #[inline]
 pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64, Wrong> {
@@ -103,7 +105,7 @@ pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64,
         },
     };
     if value == 0 {
-        return Err(Wrong { at: start, what: "the weight 0; weights are above 0".to_owned() });
+        return Err(Wrong { at: start, what: format!("the weight 0; {ABOVE}") });
     }
     if value >= rule.limit {
         let what = format!("the weight {value} is more than fits; {WIDER}, or a smaller --scale-weights");
@@ -127,7 +129,7 @@ fn no_weight(text: &[u8], wrong: Wrong) -> Wrong {
              --ignore-weights leaves them out"
         )
     } else {
-        format!("the weight {shown}; weights are above 0")
+        format!("the weight {shown}; {ABOVE}")
     };
     Wrong { what, ..wrong }
 }
@@ -137,7 +139,7 @@ fn scaled(text: &[u8], at: &mut usize, scale: f64) -> Result<u64, Wrong> {
     let wrong = |what| Err(Wrong { at: *at, what });
     let real = std::str::from_utf8(found).ok().and_then(|word| word.parse::<f64>().ok());
     let Some(real) = real.filter(|real| real.is_finite() && *real > 0.0) else {
-        return wrong(format!("the weight {}; weights are numbers above 0", shown(found)));
+        return wrong(format!("the weight {}; {ABOVE}", shown(found)));
     };
     let product = (real * scale).round();
     if product < 1.0 {

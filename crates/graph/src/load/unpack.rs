@@ -36,6 +36,13 @@ impl Packed {
             _ => None,
         }
     }
+
+    /// What packed a file that begins so, of those whose files are not read.
+    pub(super) fn unknown(head: &[u8]) -> Option<&'static str> {
+        [(&b"BZh"[..], "bzip2"), (b"\xfd7zXZ\0", "xz"), (b"PK\x03\x04", "zip"), (b"\x04\x22\x4d\x18", "lz4")]
+            .into_iter()
+            .find_map(|(magic, name)| head.starts_with(magic).then_some(name))
+    }
 }
 
 /// What is in a file of that length.

@@ -134,6 +134,7 @@ impl Kernel {
                     top: top(ready, |v| found.rank(v)),
                     iterations: found.iterations as u64,
                     residual: found.residual,
+                    converged: found.residual <= iterations.tolerance,
                 };
                 let (verdict, spent) =
                     (verify.then(|| found.verify(graph, iterations)), take(&mut found.spent));

@@ -1,27 +1,24 @@
 //! Of each vertex, the neighbours that come before it in an order.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-
 use hugepilot_alloc::{HugeVec, cells};
 
 use crate::hook::Hook;
 use crate::kernel::Setup;
-use crate::kernel::spent::{Held, Watch};
+use crate::kernel::spent::Held;
 use crate::width::Cell;
 use crate::{Array, Graph, Property, Result, Width};
 
 /// Rows of neighbours that come before.
 pub(super) struct Lower<'a, V: Width> {
     graph: &'a Graph<V>,
-    /// By numbers: how much of each row comes before. By degree: the new number of each vertex.
-    ends: Property<V>,
     /// By degree.
     anew: Option<Anew<V>>,
 }
 
 /// Rows of their own, by new numbers: those with many edges first.
 struct Anew<V: Width> {
+    /// The new number of each vertex.
+    ranks: Property<V>,
     offsets: HugeVec<V>,
     edges: HugeVec<V>,
 }
@@ -30,61 +27,67 @@ struct Anew<V: Width> {
 const PIECE: usize = 1024;
 /// So many times the work of a graph whose vertices are alike: then it pays to number them anew.
 const SKEWED: u64 = 4;
+/// Vertices that are asked for their work, evenly chosen.
+const ASKED: usize = 1 << 14;
 
 impl<'a, V: Width> Lower<'a, V> {
-    /// `ends` has room for each vertex.
-    pub(super) fn of<H: Hook>(
-        graph: &'a Graph<V>,
-        mut ends: Property<V>,
-        setup: &Setup<H>,
-        watch: &Watch,
-    ) -> Result<Self> {
-        let (vertices, work) = (graph.vertices(), AtomicU64::new(0));
-        let shared = cells(&mut ends);
-        setup.team.each(vertices, PIECE, |range| {
-            let mut sum = 0;
-            for v in range {
-                let row = graph.out.neighbours(v);
-                let below = row.partition_point(|to| to.at() < v);
-                shared[v].set(V::new(below));
-                sum += (below * (row.len() - below)) as u64;
-            }
-            work.fetch_add(sum, Relaxed);
-        });
-        watch.touched();
-        let edges = graph.edges() as u64;
-        // A vertex with l neighbours below and h above is looked through h times; if all were alike that made edges²/vertices.
-        let alike = edges.saturating_mul(edges) / (vertices as u64).max(1);
-        if work.into_inner() <= alike.saturating_mul(SKEWED) {
-            return Ok(Self { graph, ends, anew: None });
+    /// By degree if that pays.
+    pub(super) fn of<H: Hook>(graph: &'a Graph<V>, setup: &Setup<H>) -> Result<Self> {
+        let rows = Self { graph, anew: None };
+        if !rows.is_skewed() {
+            return Ok(rows);
         }
-        let anew = Some(Anew::by_degree(graph, &mut ends, setup)?);
-        Ok(Self { graph, ends, anew })
+        Ok(Self { graph, anew: Some(Anew::by_degree(graph, setup)?) })
+    }
+
+    fn is_skewed(&self) -> bool {
+        let (vertices, edges) = (self.graph.vertices(), self.graph.edges() as u64);
+        let asked = (0..vertices).step_by(vertices.div_ceil(ASKED).max(1));
+        let count = asked.len() as u64;
+        // A vertex with l neighbours below and h above is looked through h times.
+        let work = asked.map(|v| {
+            let (row, below) = (self.graph.out.neighbours(v), self.row(v).len());
+            (below * (row.len() - below)) as u64
+        });
+        // If all were alike that made (edges/vertices)² each.
+        let alike = u128::from(edges) * u128::from(edges) * u128::from(count * SKEWED);
+        u128::from(work.sum::<u64>()) * (vertices as u128).pow(2) > alike
     }
 
     #[inline]
     pub(super) fn row(&self, v: usize) -> &[V] {
         match &self.anew {
-            None => &self.graph.out.neighbours(v)[..self.ends[v].at()],
-            Some(Anew { offsets, edges }) => &edges[offsets[v].at()..offsets[v + 1].at()],
+            None => {
+                let row = self.graph.out.neighbours(v);
+                &row[..row.partition_point(|to| to.at() < v)]
+            }
+            Some(anew) => anew.row(v),
         }
+    }
+
+    /// The graph whose rows these are the beginnings of, in order; none if they are by degree.
+    #[inline]
+    pub(super) fn by_numbers(&self) -> Option<&'a Graph<V>> {
+        self.anew.is_none().then_some(self.graph)
     }
 
     /// On which pages all this is.
     pub(super) fn held(&self) -> Result<Vec<Held>> {
-        let mut held = vec![Held::look(Array::Property, &self.ends)?];
-        if let Some(Anew { offsets, edges }) = &self.anew {
-            held.push(Held::look(Array::Offsets, offsets)?);
-            held.push(Held::look(Array::Edges, edges)?);
-        }
-        Ok(held)
+        let Some(Anew { ranks, offsets, edges }) = &self.anew else { return Ok(Vec::new()) };
+        let ranks = Held::look(Array::Property, ranks)?;
+        Ok(vec![ranks, Held::look(Array::Offsets, offsets)?, Held::look(Array::Edges, edges)?])
     }
 }
 
 impl<V: Width> Anew<V> {
-    /// `ranks` becomes the new numbers.
-    fn by_degree<H: Hook>(graph: &Graph<V>, ranks: &mut [V], setup: &Setup<H>) -> Result<Self> {
+    #[inline]
+    fn row(&self, v: usize) -> &[V] {
+        &self.edges[self.offsets[v].at()..self.offsets[v + 1].at()]
+    }
+
+    fn by_degree<H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Result<Self> {
         let vertices = graph.vertices();
+        let mut ranks = setup.property::<V>(vertices)?;
         // By counting: how many vertices have more edges, then one after the other.
         let most = (0..vertices).map(|v| graph.out.degree(v)).max().unwrap_or(0);
         let mut next = vec![0; most + 2];
@@ -98,13 +101,13 @@ impl<V: Width> Anew<V> {
             *place += 1;
         }
         let mut offsets = setup.pages.zeroed::<V>(Array::Offsets, vertices + 1)?;
-        let (ranks, counts) = (&*ranks, cells(&mut offsets));
+        let (numbers, counts) = (&ranks[..], cells(&mut offsets));
         let below = |v: usize| {
-            graph.out.neighbours(v).iter().map(|to| ranks[to.at()]).filter(move |&to| to < ranks[v])
+            graph.out.neighbours(v).iter().map(|to| numbers[to.at()]).filter(move |&to| to < numbers[v])
         };
         setup.team.each(vertices, PIECE, |range| {
             for v in range {
-                counts[ranks[v].at() + 1].set(V::new(below(v).count()));
+                counts[numbers[v].at() + 1].set(V::new(below(v).count()));
             }
         });
         for v in 0..vertices {
@@ -114,12 +117,12 @@ impl<V: Width> Anew<V> {
         let filled = cells(&mut edges);
         setup.team.each(vertices, PIECE, |range| {
             for v in range {
-                let start = offsets[ranks[v].at()].at();
+                let start = offsets[numbers[v].at()].at();
                 for (cell, to) in filled[start..].iter().zip(below(v)) {
                     cell.set(to);
                 }
             }
         });
-        Ok(Self { offsets, edges })
+        Ok(Self { ranks, offsets, edges })
     }
 }
