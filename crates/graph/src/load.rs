@@ -150,16 +150,14 @@ fn of_file<V: Width>(
 ) -> Result<Made<V>> {
     let head = file.reader().bytes(0, file.len().min(4096) as usize)?.to_vec();
     if let Some(packer) = Packed::unknown(&head) {
-        return Err(whole(
-            file.path(),
-            format!("is packed by {packer}; unpack it first, or pack it by gzip or zstd"),
-        ));
-    }
-    if head.starts_with("\u{feff}".as_bytes()) {
-        return Err(whole(file.path(), "begins with a byte order mark; save it as plain ASCII"));
+        let what = format!("is packed by {packer}; unpack it first (text may be packed by gzip or zstd)");
+        return Err(whole(file.path(), what));
     }
     let packed = Packed::of_head(&head);
     let mut text = open(file, packed);
+    if is_marked(if packed.is_some() { text.ahead()? } else { &head }) {
+        return Err(whole(file.path(), "begins with a byte order mark; save it as UTF-8 without one"));
+    }
     let format = match options.format {
         Some(format) => format,
         None => {
@@ -197,6 +195,11 @@ fn of_file<V: Width>(
 
 fn open<'a>(file: &'a FileBlocks<'_>, packed: Option<Packed>) -> Text<'a> {
     Text::new(file.path(), unpacked(file.stream(), packed, file.len()))
+}
+
+/// Whether a text begins with a mark of UTF-8 or UTF-16. No binary format begins so.
+fn is_marked(head: &[u8]) -> bool {
+    [&b"\xef\xbb\xbf"[..], b"\xff\xfe", b"\xfe\xff"].iter().any(|mark| head.starts_with(mark))
 }
 
 /// How long the text of a file can be: gzip packs to a thousandth at most.

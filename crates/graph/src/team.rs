@@ -57,7 +57,8 @@ pub struct Next(AtomicUsize);
 const PARTS: usize = 64;
 /// Vertices of a frontier in a piece of work.
 const FEW: usize = 64;
-/// Pieces of a frontier that are left to whose part they are: what they lead to is in its caches, and in the next frontier by it.
+/// Pieces of a frontier that are left to whose part they are, but half of them at most: whoever takes a few at the end scatters what
+/// they lead to.
 const LEFT: usize = 8;
 
 impl Default for Pieces {
@@ -151,8 +152,8 @@ impl Worker<'_> {
         self.take(pieces, len, size, 0, work);
     }
 
-    /// The same for a frontier of `len` vertices in the order in which they were found: those who are near each other are worked on
-    /// by who found them.
+    /// The same for a frontier of `len` vertices in the order in which they were found: of its own part, each worker keeps the last
+    /// few pieces to itself, so that neighbours stay together (on a grid, a fifth of the time of a search).
     pub fn frontier(&self, pieces: &Pieces, len: usize, work: impl FnMut(Range<usize>)) {
         self.take(pieces, len, FEW, LEFT, work);
     }
@@ -177,7 +178,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Of `0..len`, which thread `whose` found, those few that no other worker does.
+    /// The same for what thread `whose` found.
     pub fn found_by(&self, whose: usize, next: &Next, len: usize, mut work: impl FnMut(Range<usize>)) {
         let left = if whose == self.id { 0 } else { LEFT };
         while let Some(piece) = next.but(left, len.div_ceil(FEW)) {
@@ -205,10 +206,12 @@ impl Next {
         self.but(0, len)
     }
 
-    /// That, unless it is one of the last `left`.
+    /// That, unless it is one of the last `left`, or of the last half.
     fn but(&self, left: usize, len: usize) -> Option<usize> {
         // Looked at before it is written: most of what others have is taken by then.
-        (self.0.load(Relaxed) + left < len).then(|| self.0.fetch_add(1, Relaxed)).filter(|&next| next < len)
+        (self.0.load(Relaxed) + left.min(len / 2) < len)
+            .then(|| self.0.fetch_add(1, Relaxed))
+            .filter(|&next| next < len)
     }
 
     /// All are to be taken again. For one worker, between two barriers.

@@ -97,7 +97,7 @@ pub struct GraphFacts {
     /// Edges of the source from a vertex to itself.
     pub self_loops_removed: u64,
     /// Edges of the source that were there already; in an undirected graph, in either direction. With `edges` and the self-loops they
-    /// are as many as the source has.
+    /// are as many as the source gave, rows with each edge at both ends giving it once.
     pub duplicates_removed: u64,
     /// Vertices without any edge.
     pub isolated: u64,
@@ -185,9 +185,9 @@ pub enum KernelResult {
         iterations: u64,
         /// By how much ranks changed in the last, in sum.
         residual: f64,
-        /// Whether that is the tolerance that was asked for, or less.
+        /// Whether that is the tolerance that was asked for, or less; `null` in reports that do not say.
         #[serde(default)]
-        converged: bool,
+        converged: Option<bool>,
     },
     /// Connected components.
     Cc {

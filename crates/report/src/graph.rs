@@ -104,7 +104,8 @@ fn found(result: &KernelResult) -> String {
             )
         }
         KernelResult::Pr { sum, iterations, residual, converged, .. } => {
-            let more = if *converged { "" } else { ", more than --tolerance allows (--iterations ended it)" };
+            let ended = *converged == Some(false);
+            let more = if ended { ", more than --tolerance allows (--iterations ended it)" } else { "" };
             format!(
                 "{iterations} iterations, the last of which changed the ranks by {residual:.2e}{more}; their sum is {sum:.6}"
             )

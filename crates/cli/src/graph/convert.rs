@@ -81,13 +81,13 @@ impl ConvertArgs {
         }
         let map = self.map.clone().or_else(|| (is_other && !keeps).then(|| map_of(&self.out)));
         map.iter().try_for_each(|map| check(map, self.force, LINES))?;
-        let stale = map_of(&self.out);
-        if map.as_ref() != Some(&stale) && stale.exists() {
-            progress.keep(&format!("{} is of what was there before; remove it", stale.display()));
-        }
         let bytes = save(&self.out, self.force, format, &ready.graph, ids.as_deref())?;
         // What the format refuses leaves both files as they were.
         map.iter().try_for_each(|map| save_map(map, self.force, &names, vertices).map(drop))?;
+        let stale = map_of(&self.out);
+        if stale.exists() && !map.as_ref().is_some_and(|map| is_same(map, &stale)) {
+            progress.keep(&format!("{} is not of this graph; remove it", stale.display()));
+        }
         ready.report.written = Some(Written {
             path: self.out.display().to_string(),
             format: format.to_string(),

@@ -33,8 +33,8 @@ fn fix(error: &GraphError) -> Option<&'static str> {
              --ignore-weights"
         }
         GraphError::Unweighted => {
-            "weights are in .wel and .wsg files, and in the third column of a list that is read with --format wel; formats without are \
-             el, sg, galois and hpg"
+            "take a graph with weights, such as a .wel or .wsg file, a list whose third column is read with --format wel, or a generated \
+             one with --weighted; formats that need none are el, sg, galois, hpg and others"
         }
         GraphError::Vertex { .. } | GraphError::NoVertex { .. } => {
             "choose another one, or max-degree, or random"

@@ -32,8 +32,8 @@ const PIECE: usize = 64;
 /// Neighbours so few that each two are looked up: no marks to be set and cleared.
 const FEW: usize = 3;
 
-/// How many triangles an undirected graph has. One bit per vertex and thread; a word per vertex and a copy of the lower half of the
-/// edges if vertices are numbered anew.
+/// How many triangles an undirected graph has. One bit per vertex and thread; if vertices are numbered anew, as hubs make it pay, a
+/// word per vertex, which else is not touched, and a copy of the lower half of the edges.
 ///
 /// # Errors
 /// [`GraphError::Directed`], [`GraphError::Memory`].
@@ -42,10 +42,11 @@ pub fn triangles<V: Width, H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Resul
         return Err(GraphError::Directed);
     }
     let (vertices, watch) = (graph.vertices(), Watch::start());
+    let ranks = setup.property::<V>(vertices)?;
     let marks = || setup.pages.zeroed::<u64>(Array::Worklist, vertices.div_ceil(WORD)).map(Mutex::new);
     let marks = (0..setup.team.threads()).map(|_| marks()).collect::<Result<Vec<_>>>()?;
     watch.allocated();
-    let rows = Lower::of(graph, setup)?;
+    let rows = Lower::of(graph, ranks, setup, &watch)?;
     let (pieces, total) = (Pieces::default(), AtomicU64::new(0));
     setup.team.run(|worker| {
         let mut marks = marks[worker.id].lock().expect("each worker has its own");
@@ -68,7 +69,7 @@ pub fn triangles<V: Width, H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Resul
 /// Of the neighbours of `v` before it, those two that are neighbours. `marks` are clear, and are so again.
 #[inline]
 fn closed<V: Width>(rows: &Lower<V>, v: usize, marks: &mut [u64], hook: impl Hook) -> u64 {
-    let row = rows.row(v);
+    let row = rows.row(v, hook);
     if row.len() < 2 {
         return 0;
     }
@@ -81,7 +82,7 @@ fn closed<V: Width>(rows: &Lower<V>, v: usize, marks: &mut [u64], hook: impl Hoo
     }
     let mut count = 0;
     for &to in row {
-        for third in rows.row(to.at()) {
+        for third in rows.row(to.at(), hook) {
             hook.read(Array::Edges, third);
             hook.read(Array::Worklist, &marks[third.at() / WORD]);
             count += marks[third.at() / WORD] >> (third.at() % WORD) & 1;
@@ -99,8 +100,10 @@ fn looked_up<V: Width>(graph: &Graph<V>, row: &[V], hook: impl Hook) -> u64 {
     let mut count = 0;
     for (i, to) in row.iter().enumerate().skip(1) {
         hook.read(Array::Edges, to);
+        graph.out.rows().tell(to.at(), hook);
         let others = graph.out.neighbours(to.at());
         for third in &row[..i] {
+            hook.read(Array::Edges, third);
             let found = others.binary_search_by(|other| {
                 hook.read(Array::Edges, other);
                 other.cmp(third)

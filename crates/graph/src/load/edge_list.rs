@@ -33,7 +33,7 @@ pub(super) fn look(head: &[u8]) -> Look {
         let word = word.strip_prefix(b"\"").unwrap_or(word);
         word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
     };
-    let header = lines.next_if(|line| words(line).all(is_name)).is_some();
+    let header = lines.next_if(|line| words(line).next().is_some() && words(line).all(is_name)).is_some();
     let columns = lines.peek().map_or(0, |line| words(line).count());
     let count = head.iter().filter(|&&byte| byte == b'\n').count();
     Look { header, columns, line: (head.len() / count.max(1)).max(1) }
@@ -103,6 +103,7 @@ mod tests {
         assert_eq!(tell("\"from\";\"to\"\n0;1\n"), (true, 2));
         assert_eq!(tell("O 1\n1 2\n"), (false, 2));
         assert_eq!(tell("\"0\",\"1\"\n"), (false, 2));
+        assert_eq!(tell(",,\n1,2\n"), (false, 0));
         assert_eq!(tell("\n\n"), (false, 0));
         assert!(is_likely(b"# x\n\n 1 2\n") && is_likely(b"from;to\n1;2\n"));
         assert!(!is_likely(b"hello\nworld\n") && !is_likely(b"") && !is_likely(b"\x7fELF\0\0"));

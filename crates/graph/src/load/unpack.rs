@@ -39,7 +39,10 @@ impl Packed {
 
     /// What packed a file that begins so, of those whose files are not read.
     pub(super) fn unknown(head: &[u8]) -> Option<&'static str> {
-        [(&b"BZh"[..], "bzip2"), (b"\xfd7zXZ\0", "xz"), (b"PK\x03\x04", "zip"), (b"\x04\x22\x4d\x18", "lz4")]
+        if head.starts_with(b"BZh") && head.get(4..10) == Some(b"1AY&SY") {
+            return Some("bzip2");
+        }
+        [(&b"\xfd7zXZ\0"[..], "xz"), (b"PK\x03\x04", "zip"), (b"\x04\x22\x4d\x18", "lz4")]
             .into_iter()
             .find_map(|(magic, name)| head.starts_with(magic).then_some(name))
     }

@@ -80,7 +80,7 @@ impl Kernel {
         matches!(self, Self::Bfs(_) | Self::Sssp(_) | Self::Betweenness | Self::Diameter(_))
     }
 
-    /// The bytes of each property that it keeps, to be set aside before there is a graph.
+    /// The bytes of each property that it keeps, or may keep, to be set aside before there is a graph.
     pub(super) fn properties<V: Width>(&self, vertices: usize) -> Vec<usize> {
         let bytes = |size: usize| vertices.saturating_mul(size);
         let (word, eight) = (bytes(size_of::<V>()), bytes(size_of::<u64>()));
@@ -134,7 +134,7 @@ impl Kernel {
                     top: top(ready, |v| found.rank(v)),
                     iterations: found.iterations as u64,
                     residual: found.residual,
-                    converged: found.residual <= iterations.tolerance,
+                    converged: Some(found.residual <= iterations.tolerance),
                 };
                 let (verdict, spent) =
                     (verify.then(|| found.verify(graph, iterations)), take(&mut found.spent));

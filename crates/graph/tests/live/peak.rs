@@ -64,7 +64,7 @@ fn make<V: Width>(source: &str, scale: u32, directed: bool, weighted: bool) {
         "kronecker" => built::<V>(build, &kronecker),
         "galois" => loaded::<V>(build, &file),
         "save" => {
-            drop(save(&file, true, Format::Galois, &build.graph::<V>(&kronecker).unwrap(), None).unwrap())
+            save(&file, true, Format::Galois, &build.graph::<V>(&kronecker).unwrap(), None).unwrap();
         }
         // Each round fills other bins.
         "grid" => {

@@ -281,3 +281,21 @@ fn a_bit_that_changed_in_our_own_format_is_seen() {
     let error = refused("o.hpg", [contents, &[0][..]].concat(), &options(true));
     assert!(error.contains("1 bytes more"), "{error}");
 }
+
+#[test]
+fn what_other_programs_pack_or_mark_is_named() {
+    for (file, says) in [
+        (&b"BZh61AY&SY\x10\x20\x30"[..], "bzip2"),
+        (b"\xfd7zXZ\0\0\x04", "xz"),
+        (b"PK\x03\x04\x14", "zip"),
+        (b"\xef\xbb\xbf0 1\n", "byte order mark"),
+        (b"\xff\xfe0\0 \x001\0\n\0", "byte order mark"),
+    ] {
+        let error = loaded::<u32>("g.el", file, &options(false)).unwrap_err().to_string();
+        assert!(error.contains("g.el") && error.contains(says), "{error}");
+    }
+    let graph = loaded::<u32>("g.csv", b"BZhId,PK\n0,1\n", &options(false)).unwrap().graph;
+    assert_eq!(graph.edges(), 1);
+    let error = loaded::<u32>("g.csv", b"O 1\n1 2\n", &options(false)).unwrap_err().to_string();
+    assert!(error.contains("g.csv:1:") && error.contains("\"O\""), "{error}");
+}

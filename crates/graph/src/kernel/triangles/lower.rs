@@ -1,24 +1,27 @@
 //! Of each vertex, the neighbours that come before it in an order.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
 use hugepilot_alloc::{HugeVec, cells};
 
 use crate::hook::Hook;
 use crate::kernel::Setup;
-use crate::kernel::spent::Held;
+use crate::kernel::spent::{Held, Watch};
 use crate::width::Cell;
-use crate::{Array, Graph, Property, Result, Width};
+use crate::{Array, Graph, Property, Result, Team, Width};
 
 /// Rows of neighbours that come before.
 pub(super) struct Lower<'a, V: Width> {
     graph: &'a Graph<V>,
+    /// By degree: the new number of each vertex.
+    ranks: Property<V>,
     /// By degree.
     anew: Option<Anew<V>>,
 }
 
 /// Rows of their own, by new numbers: those with many edges first.
 struct Anew<V: Width> {
-    /// The new number of each vertex.
-    ranks: Property<V>,
     offsets: HugeVec<V>,
     edges: HugeVec<V>,
 }
@@ -27,42 +30,39 @@ struct Anew<V: Width> {
 const PIECE: usize = 1024;
 /// So many times the work of a graph whose vertices are alike: then it pays to number them anew.
 const SKEWED: u64 = 4;
-/// Vertices that are asked for their work, evenly chosen.
-const ASKED: usize = 1 << 14;
 
 impl<'a, V: Width> Lower<'a, V> {
-    /// By degree if that pays.
-    pub(super) fn of<H: Hook>(graph: &'a Graph<V>, setup: &Setup<H>) -> Result<Self> {
-        let rows = Self { graph, anew: None };
-        if !rows.is_skewed() {
-            return Ok(rows);
-        }
-        Ok(Self { graph, anew: Some(Anew::by_degree(graph, setup)?) })
-    }
-
-    fn is_skewed(&self) -> bool {
-        let (vertices, edges) = (self.graph.vertices(), self.graph.edges() as u64);
-        let asked = (0..vertices).step_by(vertices.div_ceil(ASKED).max(1));
-        let count = asked.len() as u64;
-        // A vertex with l neighbours below and h above is looked through h times.
-        let work = asked.map(|v| {
-            let (row, below) = (self.graph.out.neighbours(v), self.row(v).len());
-            (below * (row.len() - below)) as u64
-        });
-        // If all were alike that made (edges/vertices)² each.
-        let alike = u128::from(edges) * u128::from(edges) * u128::from(count * SKEWED);
-        u128::from(work.sum::<u64>()) * (vertices as u128).pow(2) > alike
+    /// By degree if that pays. `ranks` has room for each vertex.
+    pub(super) fn of<H: Hook>(
+        graph: &'a Graph<V>,
+        mut ranks: Property<V>,
+        setup: &Setup<H>,
+        watch: &Watch,
+    ) -> Result<Self> {
+        let anew = if is_skewed(graph, setup.team) {
+            rank(graph, &mut ranks);
+            watch.touched();
+            Some(Anew::by_degree(graph, &ranks, setup)?)
+        } else {
+            None
+        };
+        Ok(Self { graph, ranks, anew })
     }
 
     #[inline]
-    pub(super) fn row(&self, v: usize) -> &[V] {
-        match &self.anew {
-            None => {
-                let row = self.graph.out.neighbours(v);
-                &row[..row.partition_point(|to| to.at() < v)]
-            }
-            Some(anew) => anew.row(v),
+    pub(super) fn row(&self, v: usize, hook: impl Hook) -> &[V] {
+        let tell = |offsets: &[V]| offsets[v..=v + 1].iter().for_each(|at| hook.read(Array::Offsets, at));
+        if let Some(Anew { offsets, edges }) = &self.anew {
+            tell(offsets);
+            return &edges[offsets[v].at()..offsets[v + 1].at()];
         }
+        tell(&self.graph.out.offsets);
+        let row = self.graph.out.neighbours(v);
+        let below = row.partition_point(|to| {
+            hook.read(Array::Edges, to);
+            to.at() < v
+        });
+        &row[..below]
     }
 
     /// The graph whose rows these are the beginnings of, in order; none if they are by degree.
@@ -73,41 +73,56 @@ impl<'a, V: Width> Lower<'a, V> {
 
     /// On which pages all this is.
     pub(super) fn held(&self) -> Result<Vec<Held>> {
-        let Some(Anew { ranks, offsets, edges }) = &self.anew else { return Ok(Vec::new()) };
-        let ranks = Held::look(Array::Property, ranks)?;
-        Ok(vec![ranks, Held::look(Array::Offsets, offsets)?, Held::look(Array::Edges, edges)?])
+        let mut held = vec![Held::look(Array::Property, &self.ranks)?];
+        if let Some(Anew { offsets, edges }) = &self.anew {
+            held.push(Held::look(Array::Offsets, offsets)?);
+            held.push(Held::look(Array::Edges, edges)?);
+        }
+        Ok(held)
+    }
+}
+
+/// Whether hubs make most of the work.
+fn is_skewed<V: Width>(graph: &Graph<V>, team: Team) -> bool {
+    let (vertices, edges, work) = (graph.vertices(), graph.edges() as u64, AtomicU64::new(0));
+    // A vertex with l neighbours below and h above is looked through h times: half of its edges are below, for all we know.
+    team.each(vertices, PIECE, |range| {
+        let of = |degree: usize| (degree as u64 / 2) * (degree as u64).div_ceil(2);
+        work.fetch_add(graph.out.rows().degrees(range, ()).map(of).sum(), Relaxed);
+    });
+    // If all were alike that made edges²/vertices.
+    let alike = u128::from(edges).pow(2) / (vertices as u128).max(1);
+    u128::from(work.into_inner()) > alike * u128::from(SKEWED)
+}
+
+/// New numbers, by counting: how many vertices have more edges, then one after the other.
+fn rank<V: Width>(graph: &Graph<V>, ranks: &mut [V]) {
+    let degrees = || graph.out.rows().degrees(0..graph.vertices(), ());
+    let most = degrees().max().unwrap_or(0);
+    let mut next = vec![0; most + 2];
+    degrees().for_each(|degree| next[most - degree + 1] += 1);
+    for i in 1..next.len() {
+        next[i] += next[i - 1];
+    }
+    for (rank, degree) in ranks.iter_mut().zip(degrees()) {
+        let place = &mut next[most - degree];
+        *rank = V::new(*place);
+        *place += 1;
     }
 }
 
 impl<V: Width> Anew<V> {
-    #[inline]
-    fn row(&self, v: usize) -> &[V] {
-        &self.edges[self.offsets[v].at()..self.offsets[v + 1].at()]
-    }
-
-    fn by_degree<H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Result<Self> {
+    /// By their new numbers, `ranks`.
+    fn by_degree<H: Hook>(graph: &Graph<V>, ranks: &[V], setup: &Setup<H>) -> Result<Self> {
         let vertices = graph.vertices();
-        let mut ranks = setup.property::<V>(vertices)?;
-        // By counting: how many vertices have more edges, then one after the other.
-        let most = (0..vertices).map(|v| graph.out.degree(v)).max().unwrap_or(0);
-        let mut next = vec![0; most + 2];
-        (0..vertices).for_each(|v| next[most - graph.out.degree(v) + 1] += 1);
-        for i in 1..next.len() {
-            next[i] += next[i - 1];
-        }
-        for (v, rank) in ranks.iter_mut().enumerate() {
-            let place = &mut next[most - graph.out.degree(v)];
-            *rank = V::new(*place);
-            *place += 1;
-        }
         let mut offsets = setup.pages.zeroed::<V>(Array::Offsets, vertices + 1)?;
-        let (numbers, counts) = (&ranks[..], cells(&mut offsets));
+        let counts = cells(&mut offsets);
         let below = |v: usize| {
-            graph.out.neighbours(v).iter().map(|to| numbers[to.at()]).filter(move |&to| to < numbers[v])
+            graph.out.neighbours(v).iter().map(|to| ranks[to.at()]).filter(move |&to| to < ranks[v])
         };
         setup.team.each(vertices, PIECE, |range| {
             for v in range {
-                counts[numbers[v].at() + 1].set(V::new(below(v).count()));
+                counts[ranks[v].at() + 1].set(V::new(below(v).count()));
             }
         });
         for v in 0..vertices {
@@ -117,12 +132,12 @@ impl<V: Width> Anew<V> {
         let filled = cells(&mut edges);
         setup.team.each(vertices, PIECE, |range| {
             for v in range {
-                let start = offsets[numbers[v].at()].at();
+                let start = offsets[ranks[v].at()].at();
                 for (cell, to) in filled[start..].iter().zip(below(v)) {
                     cell.set(to);
                 }
             }
         });
-        Ok(Self { ranks, offsets, edges })
+        Ok(Self { offsets, edges })
     }
 }
