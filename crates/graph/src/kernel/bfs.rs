@@ -46,6 +46,9 @@ impl<V: Width> Bfs<V> {
 
 /// Bottom-up from where the level has more edges than a fifteenth of those not yet seen.
 const ALPHA: usize = 15;
+/// But not where the level has fewer edges than a sixteenth of all vertices: to look at each of these takes longer than that. The ends
+/// of searches on road networks are so, where little is left unseen.
+const GAMMA: usize = 16;
 /// Top-down again where the level is below an eighteenth of all vertices, and shrinks.
 const BETA: usize = 18;
 /// Vertices in a piece of work that looks at all.
@@ -179,7 +182,9 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     }
 
     fn goes_bottom_up(&self, scout: usize, unseen: usize) -> bool {
-        self.direction == Direction::Optimizing && scout > unseen / ALPHA
+        self.direction == Direction::Optimizing
+            && scout > unseen / ALPHA
+            && scout > self.parents.len() / GAMMA
     }
 
     /// Nobody has a parent, but the source.
