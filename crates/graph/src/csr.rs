@@ -27,7 +27,7 @@ pub struct Csr<V: Width> {
 pub(crate) struct Rows<'a, V> {
     /// What they are called: offsets, edges, weights.
     pub(crate) names: [Array; 3],
-    offsets: &'a [V],
+    pub(crate) offsets: &'a [V],
     pub(crate) edges: &'a [V],
     pub(crate) weights: &'a [V],
 }

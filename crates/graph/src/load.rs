@@ -37,7 +37,6 @@ pub use self::options::LoadOptions;
 use self::text::Text;
 pub use self::unpack::Packed;
 use self::unpack::unpacked;
-use crate::format::FOUR;
 use crate::{Build, Format, Graph, Result, Source, Width};
 
 /// Told how many bytes of a file are read, of how many, from whichever thread read them; where there are several files, of one
@@ -125,10 +124,6 @@ pub fn load<V: Width>(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Resu
     let four = path.is_dir() || named == Some(Format::FourFiles);
     let made = if options.format.map_or(four, |format| format == Format::FourFiles) {
         options.check(path, Format::FourFiles)?;
-        if path.is_dir() && !path.join(FOUR[0]).exists() {
-            let what = format!("is a directory, and {} is not in it, as in one of four-files", FOUR[0]);
-            return Err(whole(path, what));
-        }
         four::load(path, options, &mut report)?
     } else {
         let file = FileBlocks::open(path, options.loading, options.progress)?;

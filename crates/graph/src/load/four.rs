@@ -24,6 +24,10 @@ pub(super) fn directory(path: &Path) -> PathBuf {
 /// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
 pub(super) fn load<V: Width>(path: &Path, options: &LoadOptions<'_>, report: &mut Report) -> Result<Made<V>> {
     let directory = directory(path);
+    if path.is_dir() && !directory.join(FOUR[0]).exists() {
+        let what = format!("is a directory, and {} is not in it, as in one of four-files", FOUR[0]);
+        return Err(whole(path, what));
+    }
     let open = |name: &str| FileBlocks::open(&directory.join(name), options.loading, options.progress);
     let numbers = open(FOUR[0])?;
     if numbers.len() > 4096 {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::{HugeVec, cells};
 
+use crate::csr::Rows;
 use crate::hook::Hook;
 use crate::kernel::Setup;
 use crate::kernel::spent::{Held, Watch};
@@ -50,14 +51,22 @@ impl<'a, V: Width> Lower<'a, V> {
     }
 
     #[inline]
-    pub(super) fn row(&self, v: usize, hook: impl Hook) -> &[V] {
-        let tell = |offsets: &[V]| offsets[v..=v + 1].iter().for_each(|at| hook.read(Array::Offsets, at));
-        if let Some(Anew { offsets, edges }) = &self.anew {
-            tell(offsets);
-            return &edges[offsets[v].at()..offsets[v + 1].at()];
+    fn rows(&self) -> Rows<'_, V> {
+        let rows = self.graph.out.rows();
+        match &self.anew {
+            None => rows,
+            Some(Anew { offsets, edges }) => Rows { offsets, edges, weights: &[], ..rows },
         }
-        tell(&self.graph.out.offsets);
-        let row = self.graph.out.neighbours(v);
+    }
+
+    #[inline]
+    pub(super) fn row(&self, v: usize, hook: impl Hook) -> &[V] {
+        let rows = self.rows();
+        rows.tell(v, hook);
+        let row = rows.neighbours(v);
+        if self.anew.is_some() {
+            return row;
+        }
         let below = row.partition_point(|to| {
             hook.read(Array::Edges, to);
             to.at() < v
