@@ -76,8 +76,16 @@ pub fn components<V: Width, H: Hook>(
 }
 
 impl<V: Width, H: Hook> Work<'_, V, H> {
-    /// Calls `work` for some vertices at a time, until it was for all, as a round of its own. True if it was by any thread.
-    fn each(&self, worker: &Worker, round: &mut usize, mut work: impl FnMut(Range<usize>) -> bool) -> bool {
+    /// Calls `work` for some vertices at a time, until it was for all, as a round of its own.
+    fn each(&self, worker: &Worker, round: &mut usize, mut work: impl FnMut(Range<usize>)) {
+        self.any(worker, round, |range| {
+            work(range);
+            false
+        });
+    }
+
+    /// The same, and true if `work` was, by any thread.
+    fn any(&self, worker: &Worker, round: &mut usize, mut work: impl FnMut(Range<usize>) -> bool) -> bool {
         let (turn, mut changed) = (self.rounds.turn(worker, *round), false);
         worker.each(&turn.pieces, self.labels.cells.len(), PIECE, |range| changed |= work(range));
         turn.add(changed.into(), 0);
@@ -90,7 +98,6 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     fn begin(&self, worker: &Worker, round: &mut usize) {
         self.each(worker, round, |range| {
             range.clone().zip(&self.labels.cells[range]).for_each(|(v, cell)| cell.set(V::new(v)));
-            false
         });
         self.watch.touched();
     }
@@ -98,7 +105,6 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     fn shorten(&self, worker: &Worker, round: &mut usize) {
         self.each(worker, round, |range| {
             self.labels.cells[range].iter().for_each(|cell| self.labels.shorten(cell));
-            false
         });
     }
 
@@ -111,7 +117,6 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
                 for (v, row) in range.clone().zip(out.each(range, hook)) {
                     row.get(nth).into_iter().for_each(|to| labels.join(V::new(v), to, Array::Edges));
                 }
-                false
             });
             self.shorten(worker, &mut round);
         }
@@ -128,7 +133,6 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
                     incoming.neighbours(v.at()).iter().for_each(|from| labels.join(v, from, Array::InEdges));
                 }
             }
-            false
         });
         self.shorten(worker, &mut round);
     }
@@ -137,17 +141,18 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         let (mut round, labels) = (0, self.labels);
         self.begin(worker, &mut round);
         loop {
-            let changed = self.each(worker, &mut round, |range| {
+            let changed = self.any(worker, &mut round, |range| {
                 let rows = self.graph.out.rows().each(range.clone(), labels.hook);
                 labels.cells[range]
                     .iter()
                     .zip(rows)
                     .fold(false, |any, (cell, row)| any | labels.hook_row(cell, row))
             });
-            self.shorten(worker, &mut round);
+            // Where nothing was hooked, all are under their roots since the round before.
             if !changed {
                 return;
             }
+            self.shorten(worker, &mut round);
         }
     }
 }
