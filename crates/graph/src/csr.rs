@@ -32,6 +32,16 @@ pub(crate) struct Rows<'a, V> {
     pub(crate) weights: &'a [V],
 }
 
+/// The edges of a vertex.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Row<'a, V> {
+    pub(crate) of: V,
+    pub(crate) to: &'a [V],
+}
+
+/// Rows that are looked up before the first is read.
+pub(crate) const AHEAD: usize = 16;
+
 impl<'a, V: Width> Rows<'a, V> {
     /// Where the edges of `v` are is read.
     #[inline]
@@ -58,6 +68,22 @@ impl<'a, V: Width> Rows<'a, V> {
             hook.read(self.names[0], end);
             (start.at(), end.at())
         })
+    }
+    /// The rows of some vertices, at most [`AHEAD`], all looked up before the first of them is read: so their misses overlap.
+    #[inline]
+    pub(crate) fn ahead<'b>(
+        self,
+        vertices: impl Iterator<Item = V>,
+        rows: &'b mut [Row<'a, V>; AHEAD],
+        hook: impl Hook,
+    ) -> &'b mut [Row<'a, V>] {
+        let mut len = 0;
+        for (row, of) in rows.iter_mut().zip(vertices) {
+            self.tell(of.at(), hook);
+            *row = Row { of, to: self.neighbours(of.at()) };
+            len += 1;
+        }
+        &mut rows[..len]
     }
     /// As [`Csr::range`].
     #[inline]

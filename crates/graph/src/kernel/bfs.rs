@@ -10,6 +10,7 @@ use super::Setup;
 use super::bitmap::{Bitmap, WORD, is_set};
 use super::queue::Queue;
 use super::spent::{Held, Spent, Watch};
+use crate::csr::{AHEAD, Row};
 use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::Cell;
@@ -51,8 +52,6 @@ const ALPHA: usize = 15;
 const GAMMA: usize = 16;
 /// Top-down again where the level is below an eighteenth of all vertices, and shrinks.
 const BETA: usize = 18;
-/// Rows that are looked up before the first is read: their misses overlap.
-const AHEAD: usize = 16;
 /// Vertices in a piece of work that looks at all.
 const SWEEP: usize = 1024;
 
@@ -215,22 +214,17 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         let turn = self.rounds.turn(worker, round);
         let (mut found, mut count, mut edges) = (self.queue.found(), 0, 0);
         let (items, parents, out) = (&self.queue.items()[level], self.parents, self.graph.out.rows());
-        let mut ahead: [(V, &[V]); AHEAD] = [(V::NONE, &[]); AHEAD];
+        let mut ahead = [Row::default(); AHEAD];
         worker.frontier(&turn.pieces, items.len(), |range| {
             for items in items[range].chunks(AHEAD) {
-                for (row, item) in ahead.iter_mut().zip(items) {
-                    let from = item.get();
-                    self.hook.read(Array::Worklist, item);
-                    out.tell(from.at(), self.hook);
-                    *row = (from, out.neighbours(from.at()));
-                }
-                for &(from, row) in &ahead[..items.len()] {
-                    for to in row {
+                items.iter().for_each(|item| self.hook.read(Array::Worklist, item));
+                for row in out.ahead(items.iter().map(Cell::get), &mut ahead, self.hook) {
+                    for to in row.to {
                         self.hook.read(Array::Edges, to);
                         let (to, parent) = (*to, &parents[to.at()]);
                         self.hook.read(Array::Property, parent);
                         let seen = parent.get();
-                        if seen >= V::TOP && parent.replace(seen, from) {
+                        if seen >= V::TOP && parent.replace(seen, row.of) {
                             self.hook.write(Array::Property, parent);
                             found.push(to);
                             count += 1;

@@ -14,6 +14,7 @@ use self::lower::Lower;
 use super::Setup;
 use super::bitmap::WORD;
 use super::spent::{Held, Spent, Watch};
+use crate::csr::{AHEAD, Row};
 use crate::hook::Hook;
 use crate::{Array, Graph, GraphError, Pieces, Result, Width};
 
@@ -80,16 +81,35 @@ fn closed<V: Width>(rows: &Lower<V>, v: usize, marks: &mut [u64], hook: impl Hoo
         hook.read(Array::Edges, to);
         marks[to.at() / WORD] |= 1 << (to.at() % WORD);
     }
-    let mut count = 0;
+    let count = row.chunks(AHEAD).map(|some| marked(rows, some, marks, hook)).sum();
     for &to in row {
-        for third in rows.row(to.at(), hook) {
+        marks[to.at() / WORD] = 0;
+    }
+    count
+}
+
+/// How many neighbours before them some vertices, at most [`AHEAD`], have among those that are marked.
+#[inline]
+fn marked<V: Width>(rows: &Lower<V>, some: &[V], marks: &[u64], hook: impl Hook) -> u64 {
+    let mut ahead = [Row::default(); AHEAD];
+    let ahead = rows.rows().ahead(some.iter().copied(), &mut ahead, hook);
+    // All are begun before the first is read to its end, for their misses to overlap, too.
+    let mut kept = 0;
+    for i in 0..ahead.len() {
+        let row = ahead[i];
+        ahead[kept] = row;
+        kept += usize::from(row.to.first().is_some_and(|first| {
+            hook.read(Array::Edges, first);
+            *first < row.of
+        }));
+    }
+    let mut count = 0;
+    for row in &ahead[..kept] {
+        for third in row.to.iter().take_while(|third| **third < row.of) {
             hook.read(Array::Edges, third);
             hook.read(Array::Worklist, &marks[third.at() / WORD]);
             count += marks[third.at() / WORD] >> (third.at() % WORD) & 1;
         }
-    }
-    for &to in row {
-        marks[to.at() / WORD] = 0;
     }
     count
 }

@@ -50,8 +50,9 @@ impl<'a, V: Width> Lower<'a, V> {
         Ok(Self { graph, ranks, anew })
     }
 
+    /// Of each vertex; where they are by the graph's numbers, with those after it, as they are in order.
     #[inline]
-    fn rows(&self) -> Rows<'_, V> {
+    pub(super) fn rows(&self) -> Rows<'_, V> {
         let rows = self.graph.out.rows();
         match &self.anew {
             None => rows,
