@@ -14,7 +14,7 @@ use self::lower::Lower;
 use super::Setup;
 use super::bitmap::WORD;
 use super::spent::{Held, Spent, Watch};
-use crate::csr::{AHEAD, Row};
+use crate::csr::{AHEAD, Row, Rows};
 use crate::hook::Hook;
 use crate::{Array, Graph, GraphError, Pieces, Result, Width};
 
@@ -47,36 +47,45 @@ pub fn triangles<V: Width, H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Resul
     let marks = || setup.pages.zeroed::<u64>(Array::Worklist, vertices.div_ceil(WORD)).map(Mutex::new);
     let marks = (0..setup.team.threads()).map(|_| marks()).collect::<Result<Vec<_>>>()?;
     watch.allocated();
-    let rows = Lower::of(graph, ranks, setup, &watch)?;
+    let lower = Lower::of(graph, ranks, setup, &watch)?;
+    let (rows, in_order) = (lower.rows(), lower.are_in_order());
     let (pieces, total) = (Pieces::default(), AtomicU64::new(0));
     setup.team.run(|worker| {
         let mut marks = marks[worker.id].lock().expect("each worker has its own");
         let mut count = 0;
         worker.each(&pieces, vertices, PIECE, |range| {
-            for v in range {
-                count += closed(&rows, v, &mut marks, setup.hook);
+            for (v, row) in range.clone().zip(rows.each(range, setup.hook)) {
+                let row = if in_order { before(V::new(v), row, setup.hook) } else { row };
+                count += match row.len() {
+                    0 | 1 => 0,
+                    2..=FEW if in_order => looked_up(rows, row, setup.hook),
+                    _ => closed(rows, row, &mut marks, setup.hook),
+                };
             }
         });
         total.fetch_add(count, Relaxed);
     });
     let mut spent = watch.stop();
-    spent.arrays = rows.held()?;
+    spent.arrays = lower.held()?;
     for marks in marks.into_iter().flat_map(Mutex::into_inner) {
         spent.arrays.push(Held::look(Array::Worklist, &marks)?);
     }
     Ok(Triangles { count: total.into_inner(), spent })
 }
 
-/// Of the neighbours of `v` before it, those two that are neighbours. `marks` are clear, and are so again.
+/// Of a row in order, what is before `v`.
 #[inline]
-fn closed<V: Width>(rows: &Lower<V>, v: usize, marks: &mut [u64], hook: impl Hook) -> u64 {
-    let row = rows.row(v, hook);
-    if row.len() < 2 {
-        return 0;
-    }
-    if let Some(graph) = rows.by_numbers().filter(|_| row.len() <= FEW) {
-        return looked_up(graph, row, hook);
-    }
+fn before<V: Width>(v: V, row: &[V], hook: impl Hook) -> &[V] {
+    let before = row.partition_point(|to| {
+        hook.read(Array::Edges, to);
+        *to < v
+    });
+    &row[..before]
+}
+
+/// Of the neighbours of a vertex before it, those two that are neighbours. `marks` are clear, and are so again.
+#[inline]
+fn closed<V: Width>(rows: Rows<V>, row: &[V], marks: &mut [u64], hook: impl Hook) -> u64 {
     for to in row {
         hook.read(Array::Edges, to);
         marks[to.at() / WORD] |= 1 << (to.at() % WORD);
@@ -90,9 +99,9 @@ fn closed<V: Width>(rows: &Lower<V>, v: usize, marks: &mut [u64], hook: impl Hoo
 
 /// How many neighbours before them some vertices, at most [`AHEAD`], have among those that are marked.
 #[inline]
-fn marked<V: Width>(rows: &Lower<V>, some: &[V], marks: &[u64], hook: impl Hook) -> u64 {
+fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], hook: impl Hook) -> u64 {
     let mut ahead = [Row::default(); AHEAD];
-    let ahead = rows.rows().ahead(some.iter().copied(), &mut ahead, hook);
+    let ahead = rows.ahead(some.iter().copied(), &mut ahead, hook);
     // All are begun before the first is read to its end, for their misses to overlap, too.
     let mut kept = 0;
     for i in 0..ahead.len() {
@@ -116,12 +125,12 @@ fn marked<V: Width>(rows: &Lower<V>, some: &[V], marks: &[u64], hook: impl Hook)
 
 /// The same for a row of few, where rows are in order.
 #[inline]
-fn looked_up<V: Width>(graph: &Graph<V>, row: &[V], hook: impl Hook) -> u64 {
+fn looked_up<V: Width>(rows: Rows<V>, row: &[V], hook: impl Hook) -> u64 {
     let mut count = 0;
     for (i, to) in row.iter().enumerate().skip(1) {
         hook.read(Array::Edges, to);
-        graph.out.rows().tell(to.at(), hook);
-        let others = graph.out.neighbours(to.at());
+        rows.tell(to.at(), hook);
+        let others = rows.neighbours(to.at());
         for third in &row[..i] {
             hook.read(Array::Edges, third);
             let found = others.binary_search_by(|other| {

@@ -50,8 +50,7 @@ impl<'a, V: Width> Lower<'a, V> {
         Ok(Self { graph, ranks, anew })
     }
 
-    /// Of each vertex; where they are by the graph's numbers, with those after it, as they are in order.
-    #[inline]
+    /// Those of each vertex.
     pub(super) fn rows(&self) -> Rows<'_, V> {
         let rows = self.graph.out.rows();
         match &self.anew {
@@ -60,25 +59,9 @@ impl<'a, V: Width> Lower<'a, V> {
         }
     }
 
-    #[inline]
-    pub(super) fn row(&self, v: usize, hook: impl Hook) -> &[V] {
-        let rows = self.rows();
-        rows.tell(v, hook);
-        let row = rows.neighbours(v);
-        if self.anew.is_some() {
-            return row;
-        }
-        let below = row.partition_point(|to| {
-            hook.read(Array::Edges, to);
-            to.at() < v
-        });
-        &row[..below]
-    }
-
-    /// The graph whose rows these are the beginnings of, in order; none if they are by degree.
-    #[inline]
-    pub(super) fn by_numbers(&self) -> Option<&'a Graph<V>> {
-        self.anew.is_none().then_some(self.graph)
+    /// Whether these are the graph's own, in order and with what comes after; else they are by degree, in none.
+    pub(super) fn are_in_order(&self) -> bool {
+        self.anew.is_none()
     }
 
     /// On which pages all this is.
