@@ -69,20 +69,22 @@ impl<'a, V: Width> Rows<'a, V> {
             (start.at(), end.at())
         })
     }
-    /// The rows of some vertices, at most [`AHEAD`], all looked up before the first of them is read: so their misses overlap.
+    /// The rows of some vertices, at most [`AHEAD`], all looked up before the first of them is read: so the misses of their offsets
+    /// overlap.
     #[inline]
     pub(crate) fn ahead<'b>(
         self,
-        vertices: impl Iterator<Item = V>,
+        mut vertices: impl Iterator<Item = V>,
         rows: &'b mut [Row<'a, V>; AHEAD],
         hook: impl Hook,
     ) -> &'b mut [Row<'a, V>] {
         let mut len = 0;
-        for (row, of) in rows.iter_mut().zip(vertices) {
+        for (row, of) in rows.iter_mut().zip(vertices.by_ref()) {
             self.tell(of.at(), hook);
             *row = Row { of, to: self.neighbours(of.at()) };
             len += 1;
         }
+        debug_assert!(vertices.next().is_none(), "more rows than fit");
         &mut rows[..len]
     }
     /// As [`Csr::range`].

@@ -244,7 +244,7 @@ proptest! {
         check_bfs::<u64>(&list, directed, source, threads);
         check_components::<u32>(&list, directed, threads);
         check_components::<u64>(&list, directed, threads);
-        // Sums of 24 bits may never change by less than a few times 2^-24 of all ranks.
+        // A thousandth of this is the tolerance, and numbers of 24 bits may never be stiller than a few times 2^-24 of all ranks.
         check_pagerank::<u32>(&list, directed, threads, 5e-4);
         check_pagerank::<u64>(&list, directed, threads, 1e-9);
         check_sssp::<u32>(&list, directed, source, threads);

@@ -1,4 +1,4 @@
-//! Which arrays of a graph pay for huge pages: Figures 7 to 10 of Manocha and others (IISWC'22), array by array.
+//! Which arrays of a graph pay for huge pages: Figures 5 and 11 of Manocha and others (IISWC'22), array by array.
 //!
 //! Each run is a process of its own: it reads the graph from a file, each array onto the pages that the plan says, and runs a
 //! kernel. Plans take turns within a round; what counts is the time of the plan over that of base pages in the same round.

@@ -193,8 +193,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         let pieces = &self.rounds.turn(worker, 0).pieces;
         let out = self.graph.out.rows();
         worker.each(pieces, self.parents.len(), SWEEP, |range| {
-            for (degree, parent) in out.degrees(range.clone(), self.hook).zip(&self.parents[range]) {
-                self.hook.write(Array::Property, parent);
+            for (degree, parent) in out.degrees(range.clone(), ()).zip(&self.parents[range]) {
                 parent.set(if degree == 0 { V::NONE } else { V::TOP.or(V::new(degree)) });
             }
         });
@@ -217,8 +216,11 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         let mut ahead = [Row::default(); AHEAD];
         worker.frontier(&turn.pieces, items.len(), |range| {
             for items in items[range].chunks(AHEAD) {
-                items.iter().for_each(|item| self.hook.read(Array::Worklist, item));
-                for row in out.ahead(items.iter().map(Cell::get), &mut ahead, self.hook) {
+                let vertices = items.iter().map(|item| {
+                    self.hook.read(Array::Worklist, item);
+                    item.get()
+                });
+                for row in out.ahead(vertices, &mut ahead, self.hook) {
                     for to in row.to {
                         self.hook.read(Array::Edges, to);
                         let (to, parent) = (*to, &parents[to.at()]);

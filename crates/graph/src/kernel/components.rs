@@ -186,7 +186,11 @@ impl<V: Width, H: Hook> Labels<'_, V, H> {
         while a != b {
             let (high, low) = (a.max(b), a.min(b));
             let above = self.get(high);
-            if above == low || (above == high && self.cells[high.at()].replace(high, low)) {
+            if above == low {
+                return;
+            }
+            if above == high && self.cells[high.at()].replace(high, low) {
+                self.hook.write(Array::Property, &self.cells[high.at()]);
                 return;
             }
             a = self.get(self.get(high));

@@ -48,17 +48,17 @@ pub fn triangles<V: Width, H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Resul
     let marks = (0..setup.team.threads()).map(|_| marks()).collect::<Result<Vec<_>>>()?;
     watch.allocated();
     let lower = Lower::of(graph, ranks, setup, &watch)?;
-    let (rows, in_order) = (lower.rows(), lower.are_in_order());
+    let (rows, whole) = (lower.rows(), lower.are_whole());
     let (pieces, total) = (Pieces::default(), AtomicU64::new(0));
     setup.team.run(|worker| {
         let mut marks = marks[worker.id].lock().expect("each worker has its own");
         let mut count = 0;
         worker.each(&pieces, vertices, PIECE, |range| {
             for (v, row) in range.clone().zip(rows.each(range, setup.hook)) {
-                let row = if in_order { before(V::new(v), row, setup.hook) } else { row };
+                let row = if whole { before(V::new(v), row, setup.hook) } else { row };
                 count += match row.len() {
                     0 | 1 => 0,
-                    2..=FEW if in_order => looked_up(rows, row, setup.hook),
+                    2..=FEW if whole => looked_up(rows, row, setup.hook),
                     _ => closed(rows, row, &mut marks, setup.hook),
                 };
             }
@@ -114,8 +114,11 @@ fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], hook: impl Hook) -
     }
     let mut count = 0;
     for row in &ahead[..kept] {
-        for third in row.to.iter().take_while(|third| **third < row.of) {
-            hook.read(Array::Edges, third);
+        let lower = row.to.iter().take_while(|third| {
+            hook.read(Array::Edges, *third);
+            **third < row.of
+        });
+        for third in lower {
             hook.read(Array::Worklist, &marks[third.at() / WORD]);
             count += marks[third.at() / WORD] >> (third.at() % WORD) & 1;
         }
@@ -123,7 +126,7 @@ fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], hook: impl Hook) -
     count
 }
 
-/// The same for a row of few, where rows are in order.
+/// As [`closed`], for a row of few, where rows are whole.
 #[inline]
 fn looked_up<V: Width>(rows: Rows<V>, row: &[V], hook: impl Hook) -> u64 {
     let mut count = 0;

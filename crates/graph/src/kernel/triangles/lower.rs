@@ -50,7 +50,8 @@ impl<'a, V: Width> Lower<'a, V> {
         Ok(Self { graph, ranks, anew })
     }
 
-    /// Those of each vertex.
+    /// By degree what comes before alone, in no order; else the graph's own rows, ascending and whole, of which the caller takes the
+    /// beginnings.
     pub(super) fn rows(&self) -> Rows<'_, V> {
         let rows = self.graph.out.rows();
         match &self.anew {
@@ -59,8 +60,8 @@ impl<'a, V: Width> Lower<'a, V> {
         }
     }
 
-    /// Whether these are the graph's own, in order and with what comes after; else they are by degree, in none.
-    pub(super) fn are_in_order(&self) -> bool {
+    /// Whether rows are the graph's own.
+    pub(super) fn are_whole(&self) -> bool {
         self.anew.is_none()
     }
 
