@@ -108,6 +108,8 @@ fn ranks(list: &EdgeList, directed: bool, iterations: usize, dangling: Dangling)
 
 fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, near: f64) {
     let graph: Graph<V> = graph(list, directed);
+    // All ranks are 1 in sum, and in 32 bits the last few of these may never be still.
+    let rounding = if V::BITS == 32 { 4.0 * f64::from(f32::EPSILON) } else { 0.0 };
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
         let few = Iterations { most: 7, tolerance: 0.0, dangling, ..Iterations::default() };
         let many = Iterations { most: 300, tolerance: near / 1000.0, sweep: Sweep::GaussSeidel, ..few };
@@ -116,7 +118,8 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
             // New ranks in place change what dangles while it is shared: only the limit is alike.
             let found = pagerank(&graph, iterations, &setup(threads)).unwrap();
             found.verify(&graph, iterations).unwrap();
-            assert!(iterations == few || found.residual <= iterations.tolerance, "{}", found.residual);
+            let still = iterations.tolerance.max(rounding);
+            assert!(iterations == few || found.residual <= still, "{}", found.residual);
             for (v, expected) in ranks(list, directed, rounds, dangling).iter().enumerate() {
                 let error = (found.rank(v) - expected).abs();
                 assert!(
@@ -244,8 +247,7 @@ proptest! {
         check_bfs::<u64>(&list, directed, source, threads);
         check_components::<u32>(&list, directed, threads);
         check_components::<u64>(&list, directed, threads);
-        // A thousandth of this is the tolerance, and numbers of 24 bits may never be stiller than a few times 2^-24 of all ranks.
-        check_pagerank::<u32>(&list, directed, threads, 5e-4);
+        check_pagerank::<u32>(&list, directed, threads, 1e-4);
         check_pagerank::<u64>(&list, directed, threads, 1e-9);
         check_sssp::<u32>(&list, directed, source, threads);
         check_sssp::<u64>(&list, directed, source, threads);
