@@ -1,4 +1,4 @@
-//! Of each vertex, the neighbours that come before it in an order.
+//! Of each vertex, the neighbours that come before it in an order: a row of their own, or the beginning of its row.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use crate::kernel::spent::{Held, Watch};
 use crate::width::Cell;
 use crate::{Array, Graph, Property, Result, Team, Width};
 
-/// Rows of neighbours that come before.
+/// Rows that begin with the neighbours before the vertex, or have only these.
 pub(super) struct Lower<'a, V: Width> {
     graph: &'a Graph<V>,
     /// By degree: the new number of each vertex.
