@@ -21,6 +21,20 @@ pub(crate) enum CalibrationMode {
     Off,
 }
 
+/// Whether a new calibration may be written to the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Yes,
+    /// For `--dry-run`, which changes nothing.
+    No,
+}
+
+impl Keep {
+    pub(crate) fn unless(dry_run: bool) -> Self {
+        if dry_run { Self::No } else { Self::Yes }
+    }
+}
+
 /// What sampling and prediction need to know of this machine.
 pub(crate) struct Machine {
     /// What huge pages save.
@@ -42,8 +56,13 @@ impl Machine {
     }
 
     /// Measured, where `mode` allows.
-    pub(crate) fn get(mode: CalibrationMode, progress: &Progress, interrupted: impl Fn() -> bool) -> Self {
-        let measured = get(mode, progress, interrupted);
+    pub(crate) fn get(
+        mode: CalibrationMode,
+        keep: Keep,
+        progress: &Progress,
+        interrupted: impl Fn() -> bool,
+    ) -> Self {
+        let measured = get(mode, keep, progress, interrupted);
         let point = |point: Point| CalibrationPoint {
             hot: point.hot_bytes,
             chase_ratio: point.chase_ratio,
@@ -73,34 +92,41 @@ const DEFAULT_TLB_ENTRIES: u32 = 1536;
 
 /// The kept calibration of this machine, or a new one. `None` when none is wanted or none can be made; then nothing is
 /// predicted, which the report says.
-fn get(mode: CalibrationMode, progress: &Progress, interrupted: impl Fn() -> bool) -> Option<Measured> {
+fn get(
+    mode: CalibrationMode,
+    keep: Keep,
+    progress: &Progress,
+    interrupted: impl Fn() -> bool,
+) -> Option<Measured> {
     if mode == CalibrationMode::Off {
         // What sampling costs the target is always told; that takes half a second.
         let sample_cost_ns = hugepilot_profiler::sample_cost().ok()?;
         return Some(Measured { machine: String::new(), points: Vec::new(), sample_cost_ns });
     }
-    let path = path();
+    let directory = directory();
     let machine = Measured::machine(&Root::live());
-    let kept = path.as_ref().and_then(|path| Measured::load(path, &machine));
+    let kept = directory.as_ref().and_then(|directory| Measured::load(directory, &machine));
     if kept.is_some() && mode == CalibrationMode::Auto {
         return kept;
     }
     progress.keep("measuring what huge pages save on this machine (a few seconds, once)");
     let measured = Measured::measure(|hot| progress.now(format!("calibrating at {hot}"))).ok()?;
-    if let Some(path) = path.filter(|_| !interrupted()) {
-        let _ = measured.save(&path);
+    if let Some(directory) = directory.filter(|_| keep == Keep::Yes && !interrupted())
+        && let Err(error) = measured.save(&directory)
+    {
+        progress.keep(&format!("note: the calibration is not kept for the next run: {error}"));
     }
     Some(measured)
 }
 
-/// `$XDG_CACHE_HOME/hugepilot/calibration.json`, by default under `~/.cache`.
-fn path() -> Option<PathBuf> {
+/// `$XDG_CACHE_HOME/hugepilot`, by default `~/.cache/hugepilot`.
+fn directory() -> Option<PathBuf> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .or_else(home)?;
-    Some(cache.join("hugepilot").join("calibration.json"))
+    Some(cache.join("hugepilot"))
 }
 
 #[cfg(test)]

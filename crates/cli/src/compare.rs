@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use hugepilot_manager::run::compare::{CompareOptions, Event, compare};
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::run::Mode;
@@ -52,7 +52,7 @@ pub(crate) struct CompareArgs {
     #[arg(long)]
     json: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD", num_args = 1..)]
+    #[arg(last = true, required = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     command: Vec<OsString>,
 }
 

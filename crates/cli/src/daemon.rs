@@ -1,21 +1,24 @@
 //! `hugepilot daemon`.
 
 use std::cell::Cell;
-use std::io::{self, IsTerminal};
+use std::io::{self, ErrorKind, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use hugepilot_kernel::descriptors;
+use hugepilot_kernel::{descriptors, file};
 use hugepilot_manager::daemon::{Asked, Config, Control, Machine, daemon};
 use hugepilot_record::daemon::Line;
 use hugepilot_report::{daemon_line, daemon_text};
-use hugepilot_units::{Nanos, Share};
+use hugepilot_units::{Bytes, Nanos, Share};
 
 use crate::debloat::{OrderArg, refusal};
 use crate::exit::Exit;
 use crate::interrupt::Signals;
 use crate::output::print;
+
+/// A configuration with every key and its comment has less than 8 KiB.
+const MAX_CONFIG: Bytes = Bytes::mib(1);
 
 /// Watch memory use, and take back what huge pages waste whenever memory gets short
 ///
@@ -79,7 +82,9 @@ impl DaemonArgs {
         let (text, name) = match &self.config {
             Some(path) => {
                 let name = path.display().to_string();
-                (std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?, name)
+                let text = file::read(path, MAX_CONFIG)
+                    .and_then(|bytes| String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into()));
+                (text.with_context(|| format!("cannot read {name}"))?, name)
             }
             None => (String::new(), String::new()),
         };

@@ -16,7 +16,7 @@ use hugepilot_record::debloat::DebloatReport;
 use hugepilot_report::{debloat_text, json};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
-use crate::calibration::{CalibrationMode, Machine};
+use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, print};
@@ -319,7 +319,8 @@ impl DebloatArgs {
         if self.observe() == Nanos::ZERO {
             return Machine::unknown();
         }
-        Machine::get(self.calibration.unwrap_or(CalibrationMode::Auto), progress, || interrupt.is_asked())
+        let mode = self.calibration.unwrap_or(CalibrationMode::Auto);
+        Machine::get(mode, Keep::unless(self.only_looks()), progress, || interrupt.is_asked())
     }
 
     fn options(&self, machine: Machine) -> DebloatOptions {

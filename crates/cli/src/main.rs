@@ -1,78 +1,9 @@
-//! The `hugepilot` command: parse, dispatch, print, exit. No algorithm lives here.
+//! The `hugepilot` program.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "the command's output is its stdout")]
-
-mod calibration;
-mod compare;
-mod daemon;
-mod debloat;
-mod doctor;
-mod exit;
-mod graph;
-mod interrupt;
-mod lab;
-mod output;
-mod pool;
-mod recover;
-mod run;
-mod status;
-mod target;
-mod tune;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
-/// Puts huge pages where they pay, for live processes on a stock Linux kernel.
-#[derive(Parser)]
-#[command(name = "hugepilot", version, arg_required_else_help = true, propagate_version = true)]
-#[command(after_help = "EXAMPLES:\n  \
-    hugepilot tune                         a demonstration on a workload of ours, in under two minutes\n  \
-    sudo hugepilot tune -p 4711            tune a running process\n  \
-    hugepilot tune --dry-run -p 4711       what would be done, and what it should gain\n  \
-    sudo hugepilot debloat -p 4711         give back what its huge pages waste\n  \
-    sudo hugepilot daemon --debloat        do so whenever memory gets short\n  \
-    hugepilot compare -- ./solve input     whether huge pages pay for a program, and which\n  \
-    hugepilot run --pages thp -- ./solve   run it with them, and say whether it got them\n  \
-    hugepilot doctor                       what works here, and what to change\n  \
-    hugepilot status -p 4711               where its memory stands, and why it is not huge\n\n\
-    EXIT STATUS: 0 yes, 1 no (nothing to gain), 2 error, 3 not possible here (`hugepilot doctor` says why)")]
-struct Cli {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-#[derive(Subcommand)]
-enum Verb {
-    Compare(Box<compare::CompareArgs>),
-    Daemon(Box<daemon::DaemonArgs>),
-    Debloat(Box<debloat::DebloatArgs>),
-    Doctor(doctor::DoctorArgs),
-    Graph(graph::GraphArgs),
-    Lab(lab::LabArgs),
-    Pool(pool::PoolArgs),
-    Run(Box<run::RunArgs>),
-    Status(status::StatusArgs),
-    Tune(Box<tune::TuneArgs>),
-}
-
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let reads_memory = matches!(cli.verb, Verb::Daemon(_) | Verb::Debloat(_));
-    let done = match cli.verb {
-        Verb::Compare(args) => compare::run(&args),
-        Verb::Daemon(args) => daemon::run(&args),
-        Verb::Debloat(args) => debloat::run(&args),
-        Verb::Doctor(args) => doctor::run(&args),
-        Verb::Graph(args) => graph::run(&args),
-        Verb::Lab(args) => lab::run(args),
-        Verb::Pool(args) => pool::run(&args),
-        Verb::Run(args) => return run::run(&args).unwrap_or_else(|error| output::fail(&error, false).into()),
-        Verb::Status(args) => status::run(&args),
-        Verb::Tune(args) => tune::run(&args),
-    };
-    let exit = done.unwrap_or_else(|error| output::fail(&error, reads_memory));
-    interrupt::end_if_killed();
-    exit.into()
+    hugepilot_cli::main()
 }

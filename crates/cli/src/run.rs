@@ -1,13 +1,13 @@
 //! `hugepilot run`: a program with chosen pages.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, ensure};
-use clap::Args;
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, ValueHint};
+use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::{Signals, ending_signals, fault_signals};
 use hugepilot_manager::run::{Control, RunOptions, run as run_program};
 use hugepilot_record::run::Mode;
@@ -67,8 +67,19 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD", num_args = 1..)]
+    #[arg(last = true, required = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     command: Vec<OsString>,
+}
+
+/// The report's file, which gets its name when it is whole. A regular file of that name is replaced; a link, a FIFO or a
+/// device is refused, as root would write where the link of another user leads.
+fn new_report(path: &Path) -> anyhow::Result<NewFile> {
+    if let Ok(about) = path.symlink_metadata()
+        && !about.is_file()
+    {
+        bail!("cannot write {}: the name is taken by what is not a regular file", path.display());
+    }
+    Ok(NewFile::create(path, true)?)
 }
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -87,14 +98,13 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
     let control = Control { signals: Some(&signals), ..Control::default() };
     // What cannot be written should be known before the program is started.
-    let create =
-        |path: &PathBuf| File::create(path).with_context(|| format!("cannot write {}", path.display()));
-    let file = args.report.as_ref().map(create).transpose()?;
+    let file = args.report.as_deref().map(new_report).transpose()?;
     let report = run_program(&args.command, &options, control)?;
     // From here on the exit status is the program's, whoever listens to us or not.
     let mut stderr = io::stderr();
-    if let Some(Err(error)) = file.map(|mut file| file.write_all(json(&report).as_bytes())) {
-        let _ = writeln!(stderr, "hugepilot: the report is not complete: {error}");
+    let write = |mut file: NewFile| file.write(json(&report).as_bytes()).and_then(|()| file.finish());
+    if let Some(Err(error)) = file.map(write) {
+        let _ = writeln!(stderr, "hugepilot: no report: {error}");
     }
     if !args.quiet || report.effect.took_effect != Some(true) || !report.warnings.is_empty() {
         let _ = write!(stderr, "{}", run_text(&report));

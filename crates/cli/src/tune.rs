@@ -17,7 +17,7 @@ use hugepilot_units::Share;
 
 pub(crate) use args::TuneArgs;
 
-use crate::calibration::Machine;
+use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, print};
@@ -29,7 +29,8 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     // A wrong number should be told at once, not after seconds of calibration.
     let process = args.pid.map(open).transpose()?;
-    let options = args.options(Machine::get(args.calibration, &progress, || interrupt.is_asked()));
+    let keep = Keep::unless(args.dry_run);
+    let options = args.options(Machine::get(args.calibration, keep, &progress, || interrupt.is_asked()));
     let interrupted = || interrupt.is_asked();
     let mut say = |event: Event<'_>| tell(&progress, &event);
     let report = if let Some(process) = process {

@@ -1,6 +1,7 @@
 //! What can go wrong, with the cause.
 
 use hugepilot_alloc::AllocError;
+use hugepilot_kernel::KernelError;
 use hugepilot_units::Bytes;
 
 /// This crate's result.
@@ -112,6 +113,17 @@ pub enum GraphError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+impl From<KernelError> for GraphError {
+    fn from(error: KernelError) -> Self {
+        match error {
+            KernelError::Read { path, source } | KernelError::Write { path, source } => {
+                Self::Io { path: path.display().to_string(), source }
+            }
+            other => Self::Io { path: String::new(), source: std::io::Error::other(other) },
+        }
+    }
 }
 
 /// The advice in every error that wider numbers would not have.

@@ -6,17 +6,16 @@
 mod binary;
 mod lines;
 mod native;
-mod out;
 mod text;
 
 use std::io::ErrorKind;
 use std::path::Path;
 
+use hugepilot_kernel::file::NewFile;
 use hugepilot_units::Bytes;
 
 pub(crate) use self::lines::pairs;
 pub use self::lines::save_map;
-use self::out::Out;
 use crate::format::FOUR;
 use crate::{Format, Graph, GraphError, Result, Width};
 
@@ -46,7 +45,7 @@ pub fn save<V: Width>(
     if format == Format::FourFiles {
         return four_files(path, replace, graph);
     }
-    let mut out = Out::create(path, replace)?;
+    let mut out = NewFile::create(path, replace)?;
     let out_ = &mut out;
     match format {
         Format::EdgeList => text::edge_list(out_, graph, ids, false)?,
@@ -63,7 +62,7 @@ pub fn save<V: Width>(
             return Err(no_place(path, "ldbc is read only; el and wel are lists of edges, too"));
         }
     }
-    out.finish()
+    Ok(out.finish()?)
 }
 
 /// Tries whether a file can be written there, or for [`Format::FourFiles`] a directory: makes one without a name, and lets it go.
@@ -73,7 +72,8 @@ pub fn save<V: Width>(
 pub fn try_save(path: impl AsRef<Path>, format: Format) -> Result<()> {
     let path = path.as_ref();
     let inside = format == Format::FourFiles && path.is_dir();
-    Out::create(&if inside { path.join(FOUR[0]) } else { path.to_owned() }, false).map(drop)
+    NewFile::create(&if inside { path.join(FOUR[0]) } else { path.to_owned() }, false)?;
+    Ok(())
 }
 
 /// Into a directory, which is made.
@@ -99,8 +99,8 @@ fn inside<V: Width>(path: &Path, graph: &Graph<V>) -> Result<Bytes> {
         }
         _ => Ok(()),
     };
-    let one = |path: &Path, write: &dyn Fn(&mut Out) -> Result<()>| -> Result<Out> {
-        let mut out = Out::create(path, true)?;
+    let one = |path: &Path, write: &dyn Fn(&mut NewFile) -> Result<()>| -> Result<NewFile> {
+        let mut out = NewFile::create(path, true)?;
         write(&mut out)?;
         out.sync()?;
         Ok(out)

@@ -14,7 +14,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
 use crate::cgroup::{MemoryCgroup, Room};
+use crate::file;
 use crate::memory::{self, Pressure};
+use crate::privilege::{Purpose, raised};
 use crate::proc::{Stat, parse_smaps, parse_stat};
 use crate::sys::madvise::{RemoteAdvice, process_madvise};
 use crate::sys::{pagemap, remote};
@@ -49,7 +51,8 @@ impl Process {
     pub fn open(root: &Root, pid: Pid) -> Result<Self> {
         let path = root.join(format!("proc/{pid}"));
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(&path, flags, Mode::empty())
+        let open = || rustix::fs::open(&path, flags, Mode::empty());
+        let directory = raised(Purpose::OpenProcess, open)
             .map_err(|errno| at_open(pid, &path, Errno(errno.raw_os_error())))?;
         let pidfd = if *root == Root::live() { Some(open_pidfd(pid)?) } else { None };
         let sizes = memory::page_sizes(root)?;
@@ -127,16 +130,20 @@ impl Process {
         self.parse_mappings("maps")
     }
 
-    /// Where a file it has mapped can be opened: through its own root directory, so that containers work. Where that may
-    /// not be entered, the same path on the host, if the inode says that it is the same file. `None` when it is not to
-    /// be had, or was replaced.
-    pub fn mapped_path(&self, name: &str, inode: u64) -> Option<PathBuf> {
-        let inside = self.path.join("root").join(name.trim_start_matches('/'));
-        if inside.exists() {
-            return Some(inside);
-        }
-        let outside = PathBuf::from(name);
-        (std::fs::metadata(&outside).ok()?.ino() == inode).then_some(outside)
+    /// Opens a file that the process has mapped as `name`, with the rights of the user. Goes through the root directory
+    /// of the process, so that containers work; if that may not be entered, takes the same path on the host. `None` if
+    /// the user may not read the file, or if another file has this name now, by its inode.
+    pub fn mapped_file(&self, name: &str, inode: u64) -> Option<File> {
+        let same = |file: &File| file.metadata().is_ok_and(|about| about.ino() == inode);
+        self.in_root(name).filter(same).or_else(|| file::open(Path::new(name)).ok().filter(same))
+    }
+
+    /// Opens the file that is called `name` below the root directory of the process.
+    fn in_root(&self, name: &str) -> Option<File> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let enter = || rustix::fs::openat(&self.directory, "root", flags, Mode::empty());
+        let root = raised(Purpose::EnterRoot, enter).ok()?;
+        file::open_below(&root, Path::new(name)).ok()
     }
 
     /// Tells programs of one process apart: by the bottom of the stack, or, where only ptrace rights would show that, by
@@ -164,7 +171,8 @@ impl Process {
 
     fn open_file(&self, name: &str, flags: OFlags) -> Result<OwnedFd> {
         let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.directory, name, flags, Mode::empty())
+        let open = || rustix::fs::openat(&self.directory, name, flags, Mode::empty());
+        raised(purpose_of(name), open)
             .map_err(|errno| self.or_gone(KernelError::read(&self.path.join(name), errno)))
     }
 
@@ -183,6 +191,15 @@ impl Process {
     fn or_gone(&self, error: KernelError) -> KernelError {
         let gone = matches!(error.errno(), Some(Errno::ESRCH | Errno(2)));
         if gone { KernelError::NoProcess { pid: self.id.pid } } else { error }
+    }
+}
+
+/// Why a file of `/proc/PID` is opened.
+fn purpose_of(name: &str) -> Purpose {
+    match name {
+        "pagemap" => Purpose::OpenPageMap,
+        "maps" | "smaps" | "smaps_rollup" => Purpose::OpenMappings,
+        _ => Purpose::OpenProcess,
     }
 }
 

@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_held_capability_leaves_other_causes() {
-        let held = Rights { effective: Capabilities(NICE), ..rights() };
+        let held = Rights { permitted: Capabilities(NICE), ..rights() };
         assert!(advice(held).why.contains("security module"));
         let rootless = advice(Rights { initial_user_namespace: false, ..held });
         assert!(rootless.why.contains("initial user namespace"));

@@ -89,8 +89,8 @@ impl Capabilities {
 /// What this process may do, as the kernel shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// What it may do now (`CapEff`).
-    pub effective: Capabilities,
+    /// What it may do (`CapPrm`): between calls nothing of it is effective, see [`crate::privilege`].
+    pub permitted: Capabilities,
     /// What starting a program could at most give it (`CapBnd`).
     pub bounding: Capabilities,
     /// 0 none, 1 strict, 2 a filter.
@@ -123,7 +123,7 @@ impl Rights {
         let setting = |name: &str| root.read_text(format!("proc/sys/kernel/{name}")).ok()?.parse().ok();
         let namespace = std::fs::read_link(root.join("proc/self/ns/user")).ok();
         Self {
-            effective: set("CapEff"),
+            permitted: set("CapPrm"),
             bounding: set("CapBnd"),
             seccomp_mode: field("Seccomp").and_then(|mode| mode.parse().ok()).unwrap_or(0),
             no_new_privs: field("NoNewPrivs") == Some("1"),
@@ -135,7 +135,7 @@ impl Rights {
     }
     /// Whether it has `capability` where the kernel asks for it.
     pub const fn has(&self, capability: Capability) -> bool {
-        self.effective.has(capability)
+        self.permitted.has(capability)
     }
 }
 
@@ -179,14 +179,14 @@ mod tests {
         };
         file(
             "proc/self/status",
-            "Name:\tx\nCapEff:\t0000004000800000\nCapBnd:\t000001ffffffffff\nNoNewPrivs:\t1\nSeccomp:\t2\n\
+            "Name:\tx\nCapPrm:\t0000004000800000\nCapBnd:\t000001ffffffffff\nNoNewPrivs:\t1\nSeccomp:\t2\n\
              Seccomp_filters:\t3\n",
         );
         file("proc/sys/kernel/perf_event_paranoid", "-1\n");
         std::fs::create_dir_all(dir.path().join("proc/self/ns")).unwrap();
         std::os::unix::fs::symlink("user:[4026532211]", dir.path().join("proc/self/ns/user")).unwrap();
         let rights = Rights::read(&Root::at(dir.path()));
-        assert_eq!(rights.effective.names(), ["cap_sys_nice", "cap_perfmon"]);
+        assert_eq!(rights.permitted.names(), ["cap_sys_nice", "cap_perfmon"]);
         assert!(rights.has(Capability::SysNice) && !rights.has(Capability::SysAdmin));
         assert!(rights.bounding.has(Capability::SysAdmin) && rights.no_new_privs);
         assert!(!rights.initial_user_namespace);

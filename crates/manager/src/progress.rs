@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
+use hugepilot_kernel::file;
 use hugepilot_units::Nanos;
 use regex::Regex;
 
@@ -36,7 +37,7 @@ impl ProgressReader {
     /// [`ManagerError::Progress`] when it cannot be opened.
     pub fn follow(path: &Path, pattern: Regex, now: Nanos) -> Result<Self, ManagerError> {
         let open = || {
-            let mut file = File::open(path)?;
+            let mut file = file::open(path)?;
             let length = file.metadata()?.len();
             file.seek(SeekFrom::Start(length.saturating_sub(LOOK_BACK_BYTES)))?;
             Ok(file)

@@ -4,11 +4,10 @@
 //! there from before the first change until after the last was undone. Whoever changes settings holds a lock as long, and
 //! the kernel lets go of that when its owner dies: so a file that nobody holds the lock for was left by a crash.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, ErrorKind};
 
+use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_kernel::{KernelError, Root, hugetlb, thp};
 use hugepilot_record::Pid;
 use hugepilot_record::settings::{ChangedSetting, Restored, SCHEMA, SettingsJournal};
@@ -21,8 +20,10 @@ type Result<T> = std::result::Result<T, ManagerError>;
 
 /// Below a [`Root`].
 const DIRECTORY: &str = "run/hugepilot";
-const LOCK: &str = "run/hugepilot/settings.lock";
-const JOURNAL: &str = "run/hugepilot/settings.json";
+const LOCK: &str = "settings.lock";
+const JOURNAL: &str = "settings.json";
+/// A journal is far shorter.
+const MAX_JOURNAL: Bytes = Bytes::mib(1);
 /// What a journal may name, besides the counts of pools: it is read by root, and nothing else is ever written for it.
 const OURS: [&str; 2] = [thp::MAX_PTES_NONE, thp::SHRINK_UNDERUSED];
 
@@ -77,6 +78,7 @@ fn read(root: &Root, name: &str) -> Result<String> {
 #[derive(Debug)]
 pub struct SettingsGuard {
     root: Root,
+    directory: OwnDirectory,
     /// Held for as long as the file is open.
     _lock: File,
     changed: Vec<ChangedSetting>,
@@ -100,11 +102,12 @@ impl SettingsGuard {
     /// # Errors
     /// [`ManagerError::SettingsBusy`]; [`KernelError::Write`] where only root may; [`ManagerError::SettingsJournal`].
     pub fn take(root: &Root) -> Result<(Self, Option<Recovery>)> {
-        let directory = root.join(DIRECTORY);
-        fs::create_dir_all(&directory).map_err(|source| KernelError::write(&directory, source))?;
-        let lock = lock(root)?;
-        let recovery = put_back_journal(root)?;
-        Ok((Self { root: root.clone(), _lock: lock, changed: Vec::new() }, recovery))
+        let path = root.join(DIRECTORY);
+        let own = OwnDirectory::make(&path).and_then(|own| own.close_to_others().map(|()| own));
+        let directory = own.map_err(|source| KernelError::write(&path, source))?;
+        let lock = lock(&directory)?;
+        let recovery = put_back_journal(root, &directory)?;
+        Ok((Self { root: root.clone(), directory, _lock: lock, changed: Vec::new() }, recovery))
     }
 
     /// Sets each of `wanted`, by name and value, and looks whether it took. What has its value already is not touched.
@@ -134,7 +137,7 @@ impl SettingsGuard {
         // Now that nothing is under way any more, only what we got is ours.
         let got = read(&self.root, &setting.name)?;
         self.changed = vec![ChangedSetting { ours: got, under_way: false, ..setting }];
-        save(&self.root, &journal(&self.changed))?;
+        save(&self.directory, &journal(&self.changed))?;
         raised
     }
 
@@ -142,13 +145,13 @@ impl SettingsGuard {
     fn note(&mut self, changes: Vec<ChangedSetting>) -> Result<()> {
         if is_pending(&self.root) {
             // It says what they were before that run, which must not be lost.
-            let path = self.root.join(JOURNAL).display().to_string();
+            let path = self.directory.join(JOURNAL).display().to_string();
             return Err(ManagerError::SettingsJournal {
                 path,
                 what: "they could not be put back".to_owned(),
             });
         }
-        save(&self.root, &journal(&changes))?;
+        save(&self.directory, &journal(&changes))?;
         self.changed = changes;
         Ok(())
     }
@@ -166,7 +169,7 @@ impl SettingsGuard {
         let outcomes = put_back_all(&self.root, changed);
         // Where something failed, the next run shall try again.
         if all_settled(&outcomes) {
-            let _ = fs::remove_file(self.root.join(JOURNAL));
+            let _ = self.directory.remove(JOURNAL);
         }
         outcomes
     }
@@ -232,9 +235,9 @@ pub(crate) fn not_restored(setting: &ChangedSetting, outcome: &Restored) -> Opti
     }
 }
 
-/// Whether some run has settings changed, or left them so. Takes no right.
+/// Whether a run has changed settings, or left them changed. Only root sees that: for others, no run ever has.
 pub fn is_pending(root: &Root) -> bool {
-    root.join(JOURNAL).exists()
+    root.join(DIRECTORY).join(JOURNAL).exists()
 }
 
 /// A pool that another run of ours has raised, and sets as it was when it ends.
@@ -248,9 +251,10 @@ pub struct Lent {
     pub raised: u64,
 }
 
-/// Whether the pool of `size` is so. Takes no right.
+/// Whether the pool of `size` is so. Only root sees that.
 pub fn lent(root: &Root, size: Bytes) -> Option<Lent> {
-    let journal = load(&root.join(JOURNAL)).ok().flatten()?;
+    let directory = OwnDirectory::open(root.join(DIRECTORY)).ok()?;
+    let journal = load(&directory).ok().flatten()?;
     let others = journal.pid.0.unsigned_abs() != std::process::id();
     let setting = journal.settings.iter().find(|setting| others && setting.name == pool_setting(size))?;
     Some(Lent { pid: journal.pid, before: setting.before.parse().ok()?, raised: setting.ours.parse().ok()? })
@@ -267,11 +271,9 @@ pub fn recover(root: &Root) -> Result<Option<Recovery>> {
     SettingsGuard::take(root).map(|(_, recovery)| recovery)
 }
 
-fn lock(root: &Root) -> Result<File> {
-    let path = root.join(LOCK);
-    // Nobody else may open it, or they could keep us out.
-    let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let file = open.map_err(|source| KernelError::write(&path, source))?;
+fn lock(directory: &OwnDirectory) -> Result<File> {
+    let path = directory.join(LOCK);
+    let file = directory.lock_file(LOCK).map_err(|source| KernelError::write(&path, source))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -282,12 +284,11 @@ fn lock(root: &Root) -> Result<File> {
 }
 
 /// Only for whoever holds the lock.
-fn put_back_journal(root: &Root) -> Result<Option<Recovery>> {
-    let path = root.join(JOURNAL);
-    let Some(SettingsJournal { pid, settings, .. }) = load(&path)? else { return Ok(None) };
+fn put_back_journal(root: &Root, directory: &OwnDirectory) -> Result<Option<Recovery>> {
+    let Some(SettingsJournal { pid, settings, .. }) = load(directory)? else { return Ok(None) };
     let outcomes = put_back_all(root, settings);
     if all_settled(&outcomes) {
-        fs::remove_file(&path).map_err(|source| KernelError::write(&path, source))?;
+        directory.remove(JOURNAL).map_err(|source| KernelError::write(&directory.join(JOURNAL), source))?;
     }
     Ok(Some(Recovery { pid, outcomes }))
 }
@@ -332,9 +333,10 @@ fn set(root: &Root, name: &str, value: &str) -> Result<()> {
     Err(ManagerError::SettingNotTaken { name: name.to_owned(), wanted: value.to_owned(), found })
 }
 
-fn load(path: &Path) -> Result<Option<SettingsJournal>> {
-    let bad = |what: String| ManagerError::SettingsJournal { path: path.display().to_string(), what };
-    let bytes = match fs::read(path) {
+fn load(directory: &OwnDirectory) -> Result<Option<SettingsJournal>> {
+    let path = directory.join(JOURNAL).display().to_string();
+    let bad = |what: String| ManagerError::SettingsJournal { path: path.clone(), what };
+    let bytes = match directory.read(JOURNAL, MAX_JOURNAL) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(bad(error.to_string())),
@@ -349,14 +351,11 @@ fn load(path: &Path) -> Result<Option<SettingsJournal>> {
     }
 }
 
-/// Whole or not at all: a crash leaves no half of it. The lock is held, so nobody else writes.
-fn save(root: &Root, journal: &SettingsJournal) -> Result<()> {
-    let path: PathBuf = root.join(JOURNAL);
-    let partial = path.with_extension("part");
-    let text = serde_json::to_vec_pretty(journal).map_err(std::io::Error::from);
-    text.and_then(|text| fs::write(&partial, text))
-        .and_then(|()| fs::rename(&partial, &path))
-        .map_err(|source| KernelError::write(&path, source).into())
+/// Whole or not at all: a crash leaves no half of it.
+fn save(directory: &OwnDirectory, journal: &SettingsJournal) -> Result<()> {
+    let text = serde_json::to_vec_pretty(journal).map_err(io::Error::from);
+    text.and_then(|text| directory.replace(JOURNAL, &text))
+        .map_err(|source| KernelError::write(&directory.join(JOURNAL), source).into())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
+use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_kernel::memory::{mem_info, page_sizes};
 use hugepilot_kernel::{AnonMap, KernelError, Pages, Root};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
@@ -20,6 +21,11 @@ const RESERVE: Bytes = Bytes::gib(2);
 /// One word per cache line is used, so that every access can miss.
 const WORDS_PER_LINE: usize = 8;
 const STEPS: usize = 400_000;
+/// The file in which a calibration is kept, and its largest size: a whole one has less than 1 KiB.
+const FILE: &str = "calibration.json";
+const MAX_FILE: Bytes = Bytes::kib(64);
+/// No sample costs the target more.
+const MAX_SAMPLE_COST: Nanos = Nanos::millis(10);
 
 /// Time per access at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,23 +63,31 @@ impl Measured {
         format!("{model}; Linux {kernel}; {memory}")
     }
 
-    /// Reads a kept calibration; `None` when there is none for this machine.
-    pub fn load(path: &Path, machine: &str) -> Option<Self> {
-        let measured: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        (measured.machine == machine && !measured.points.is_empty()).then_some(measured)
+    /// Reads the calibration in `directory`; `None` if there is none for this machine, if another user wrote it, or if a
+    /// value is out of range.
+    pub fn load(directory: &Path, machine: &str) -> Option<Self> {
+        let bytes = OwnDirectory::open(directory).ok()?.read(FILE, MAX_FILE).ok()?;
+        let measured: Self = serde_json::from_slice(&bytes).ok()?;
+        (measured.machine == machine && measured.is_sane()).then_some(measured)
     }
 
-    /// Keeps it. A half-written file never replaces a whole one.
+    /// Writes it into `directory`, which is made if it is missing.
     ///
     /// # Errors
-    /// The file system's.
-    pub fn save(&self, path: &Path) -> std::io::Result<()> {
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory)?;
-        }
-        let partial = path.with_extension(format!("{}.part", std::process::id()));
-        std::fs::write(&partial, serde_json::to_vec_pretty(self)?)?;
-        std::fs::rename(&partial, path)
+    /// `PermissionDenied` if the directory, or one on the way to it, belongs to another user; those of `open` and `write`.
+    pub fn save(&self, directory: &Path) -> std::io::Result<()> {
+        OwnDirectory::make(directory)?.replace(FILE, &serde_json::to_vec_pretty(self)?)
+    }
+
+    /// Whether a measurement can have given these values.
+    fn is_sane(&self) -> bool {
+        let ratio = |ratio: f64| (0.01..=100.0).contains(&ratio);
+        let point = |point: &Point| {
+            SIZES.contains(&point.hot_bytes) && ratio(point.chase_ratio) && ratio(point.gather_ratio)
+        };
+        (1..=SIZES.len()).contains(&self.points.len())
+            && self.points.iter().all(point)
+            && self.sample_cost_ns <= MAX_SAMPLE_COST
     }
 
     /// Measures every size there is memory for, calling `progress` before each. Sizes whose huge pages could not be had
@@ -173,15 +187,37 @@ mod tests {
 
     #[test]
     fn a_calibration_of_another_machine_is_not_used() {
-        let dir = std::env::temp_dir().join(format!("hugepilot-calibrate-{}", std::process::id()));
-        let path = dir.join("calibration.json");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hugepilot");
         let point = Point { hot_bytes: Bytes::mib(64), chase_ratio: 0.8, gather_ratio: 0.5 };
         let kept = Measured { machine: "A".into(), points: vec![point], sample_cost_ns: Nanos::new(9_000) };
         kept.save(&path).unwrap();
         assert_eq!(Measured::load(&path, "A"), Some(kept));
         assert_eq!(Measured::load(&path, "B"), None);
-        std::fs::write(&path, b"{ torn").unwrap();
+        std::fs::write(path.join(FILE), b"{ torn").unwrap();
         assert_eq!(Measured::load(&path, "A"), None);
-        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn values_that_no_measurement_gives_are_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hugepilot");
+        let point = Point { hot_bytes: Bytes::mib(64), chase_ratio: 0.8, gather_ratio: 0.5 };
+        let whole = Measured { machine: "A".into(), points: vec![point], sample_cost_ns: Nanos::new(9_000) };
+        let loads = |measured: &Measured| {
+            measured.save(&path).unwrap();
+            Measured::load(&path, "A").is_some()
+        };
+        assert!(loads(&whole));
+        for point in [
+            Point { chase_ratio: -0.8, ..point },
+            Point { gather_ratio: 1e300, ..point },
+            Point { hot_bytes: Bytes::MAX, ..point },
+        ] {
+            assert!(!loads(&Measured { points: vec![point], ..whole.clone() }), "{point:?}");
+        }
+        assert!(!loads(&Measured { points: Vec::new(), ..whole.clone() }));
+        assert!(!loads(&Measured { points: vec![point; 5], ..whole.clone() }));
+        assert!(!loads(&Measured { sample_cost_ns: Nanos::seconds(1), ..whole.clone() }));
     }
 }

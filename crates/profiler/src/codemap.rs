@@ -1,7 +1,6 @@
 //! The code of one process: which bytes lie around an instruction pointer, and what a sample there means.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
@@ -135,8 +134,8 @@ impl CodeMap {
         if let Some(known) = self.files.get(name) {
             return known.clone();
         }
-        let path = self.process.as_ref()?.mapped_path(name, inode);
-        let elf = path.and_then(|path| ElfCode::open(&path).ok()).map(Rc::new);
+        let file = self.process.as_ref()?.mapped_file(name, inode);
+        let elf = file.and_then(|file| ElfCode::read_from(file, Path::new(&**name)).ok()).map(Rc::new);
         self.files.insert(name.clone(), elf.clone());
         elf
     }
@@ -183,11 +182,10 @@ impl From<Mapping> for CodeRange {
 
 /// The vdso is the kernel's, and the same in every 64-bit process: ours can be read without any right.
 fn read_own_vdso(window: AddrRange, theirs: AddrRange, bytes: &mut Vec<u8>) -> Option<()> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-    let ours = u64::from_str_radix(line.split('-').next()?, 16).ok()?;
+    let own = Process::open(&Root::live(), Pid(std::process::id().cast_signed())).ok()?;
+    let vdso = own.layout().ok()?.into_iter().find(|mapping| mapping.name == "[vdso]")?;
     bytes.clear();
     bytes.resize(window.len().as_usize(), 0);
-    let at = ours + window.start.since(theirs.start).get();
-    File::open("/proc/self/mem").ok()?.read_exact_at(bytes, at).ok()
+    let at = AddrRange::at(vdso.range.start.plus(window.start.since(theirs.start)), window.len());
+    (own.read_memory(&[at], bytes).ok()? == bytes.len()).then_some(())
 }

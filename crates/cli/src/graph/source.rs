@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_graph::run::{Job, Ready};
 use hugepilot_graph::{Degree, Graph, GraphError, Ids, Order, Stash, Width};
 use hugepilot_kernel::cgroup::MemoryCgroup;
@@ -21,8 +21,9 @@ use crate::output::Progress;
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
     /// The graph: a file (./NAME if it is called like one of these), or kronecker:SCALE[:DEGREE], uniform:SCALE[:DEGREE] (2^SCALE
-    /// vertices, DEGREE times as many edges, 16 unless given) or grid:ROWSxCOLUMNS
-    #[arg(value_name = "GRAPH", value_parser = OsStringValueParser::new().try_map(name))]
+    /// vertices, DEGREE times as many edges, 16 unless given), grid:ROWSxCOLUMNS, or - for a file on the standard input
+    #[arg(value_name = "GRAPH", value_hint = ValueHint::FilePath,
+        value_parser = OsStringValueParser::new().try_map(name))]
     graph: Name,
     /// Give the edges of a generated graph weights from 1 to 255; what needs some does so by itself
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, memory};
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::TuneOptions;
@@ -30,14 +30,14 @@ pub(crate) struct TuneArgs {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "command")]
     pub(crate) pid: Option<i32>,
     /// A program to start and tune. Its output goes to stderr; stdout is for the report
-    #[arg(last = true, value_name = "CMD", num_args = 1..)]
+    #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     pub(crate) command: Vec<OsString>,
     /// Huge pages that may be made: a share of the resident memory, or bytes
     #[arg(long, default_value = "15%", value_name = "AMOUNT")]
     budget: Amount,
     /// Print what would be done and what it should gain; change nothing
     #[arg(long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Look so long before the first plan and after the last promotion
     #[arg(long, default_value = "3s", value_name = "TIME")]
     observe: Nanos,

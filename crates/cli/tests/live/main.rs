@@ -16,6 +16,7 @@ mod bloat; // workloads with bloat: as much as they say
 
 // no harm
 mod bytes; // no byte ever changes
+mod capped; // file capabilities are lent to nobody
 mod hostile; // targets that change, lie about their name, or are none
 mod injected; // system calls that fail, or lie
 mod interrupt; // Ctrl-C and SIGTERM, at bad moments

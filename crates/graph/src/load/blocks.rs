@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use hugepilot_alloc::{Backing, HugeVec, Options};
+use hugepilot_kernel::file;
 use rustix::fs::{Advice, OFlags, fadvise, fstatfs};
 use rustix::io::Errno;
 
@@ -36,14 +38,12 @@ pub(super) struct FileBlocks<'a> {
 
 impl<'a> FileBlocks<'a> {
     /// # Errors
-    /// [`GraphError::Io`]; [`GraphError::Format`] for what is no file, and for one that should be on a tmpfs.
+    /// [`GraphError::Io`], also for what is no regular file; [`GraphError::Format`] for a file that should be on a tmpfs.
     pub(super) fn open(path: &Path, loading: Loading, progress: Progress<'a>) -> Result<Self> {
         let io = |source| GraphError::Io { path: path.display().to_string(), source };
-        let cached = File::open(path).map_err(io)?;
+        let is_stdin = path == Path::new(file::STDIN);
+        let cached = if is_stdin { file::stdin() } else { file::open(path) }.map_err(io)?;
         let about = cached.metadata().map_err(io)?;
-        if !about.is_file() {
-            return Err(whole(path, "is not a file; what comes through a pipe is to be stored first"));
-        }
         if loading == Loading::Tmpfs {
             let kind = fstatfs(&cached).map_err(|errno| io(errno.into()))?.f_type;
             if u64::try_from(kind) != Ok(TMPFS) {
@@ -55,11 +55,17 @@ impl<'a> FileBlocks<'a> {
         }
         let flags = OFlags::DIRECT.bits().cast_signed();
         let direct = match loading {
-            Loading::Direct => match File::options().read(true).custom_flags(flags).open(path) {
-                Ok(file) => Some(file),
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => None,
-                Err(error) => return Err(io(error)),
-            },
+            // The same file again, whatever has its name by now. The standard input may be open to us and not readable.
+            Loading::Direct => {
+                let again = format!("/proc/self/fd/{}", cached.as_raw_fd());
+                match File::options().read(true).custom_flags(flags).open(again) {
+                    Ok(file) => Some(file),
+                    Err(error) if is_stdin || error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                        None
+                    }
+                    Err(error) => return Err(io(error)),
+                }
+            }
             _ => None,
         };
         let refused = AtomicBool::new(direct.is_none());

@@ -5,17 +5,17 @@ use std::path::Path;
 use hugepilot_alloc::bytes;
 
 use super::no_place;
-use super::out::Out;
 use crate::load::four::MOST_NARROW;
 use crate::{Csr, Graph, Result, Width};
+use hugepilot_kernel::file::NewFile;
 
 /// Values written at once.
 const PIECE: usize = 1 << 16;
 
 /// These as numbers of 4 or 8 bytes.
-pub(super) fn numbers<V: Width>(out: &mut Out, values: &[V], width: usize) -> Result<()> {
+pub(super) fn numbers<V: Width>(out: &mut NewFile, values: &[V], width: usize) -> Result<()> {
     if width == size_of::<V>() {
-        return values.chunks(PIECE).try_for_each(|piece| out.write(bytes(piece)));
+        return values.chunks(PIECE).try_for_each(|piece| Ok(out.write(bytes(piece))?));
     }
     let mut buffer = Vec::with_capacity(PIECE * width);
     for piece in values.chunks(PIECE) {
@@ -27,7 +27,7 @@ pub(super) fn numbers<V: Width>(out: &mut Out, values: &[V], width: usize) -> Re
 }
 
 /// The same of 4 bytes, the highest bit being a sign.
-pub(super) fn signed<V: Width>(out: &mut Out, weights: &[V]) -> Result<()> {
+pub(super) fn signed<V: Width>(out: &mut NewFile, weights: &[V]) -> Result<()> {
     if let Some(weight) = weights.iter().find(|weight| weight.at() >= 1 << 31) {
         return Err(no_place(
             out.path(),
@@ -57,7 +57,7 @@ pub(super) fn width_of_four(path: &Path, vertices: u64, edges: u64) -> Result<us
     Ok(4)
 }
 
-pub(super) fn gap<V: Width>(out: &mut Out, graph: &Graph<V>, weighted: bool) -> Result<()> {
+pub(super) fn gap<V: Width>(out: &mut NewFile, graph: &Graph<V>, weighted: bool) -> Result<()> {
     narrow(out.path(), "vertices", graph.vertices() as u64, 1 << 31)?;
     out.write(&[u8::from(graph.is_directed())])?;
     out.write(&(graph.out.edges() as u64).to_le_bytes())?;
@@ -70,7 +70,7 @@ pub(super) fn gap<V: Width>(out: &mut Out, graph: &Graph<V>, weighted: bool) -> 
 }
 
 /// Each end, and its weight after it.
-fn beside<V: Width>(out: &mut Out, rows: &Csr<V>) -> Result<()> {
+fn beside<V: Width>(out: &mut NewFile, rows: &Csr<V>) -> Result<()> {
     let mut both = Vec::with_capacity(2 * PIECE);
     for (ends, weights) in rows.edges.chunks(PIECE).zip(rows.weights.chunks(PIECE)) {
         if let Some(weight) = weights.iter().find(|weight| weight.at() >= 1 << 31) {
@@ -86,7 +86,7 @@ fn beside<V: Width>(out: &mut Out, rows: &Csr<V>) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn galois<V: Width>(out: &mut Out, graph: &Graph<V>, width: usize) -> Result<()> {
+pub(super) fn galois<V: Width>(out: &mut NewFile, graph: &Graph<V>, width: usize) -> Result<()> {
     let rows = &graph.out;
     if width == 4 {
         narrow(out.path(), "vertices", graph.vertices() as u64, 1 << 32)?;

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use hugepilot_units::Bytes;
 
-use super::out::Out;
 use crate::run::Names;
 use crate::{Result, Width};
+use hugepilot_kernel::file::NewFile;
 
 /// Writes a number and a value on each line, and gives how many bytes that took. What is there already stays, unless it is to be
 /// replaced.
@@ -20,7 +20,7 @@ pub(crate) fn pairs<T: Display>(
     replace: bool,
     lines: impl Iterator<Item = (u64, T)>,
 ) -> Result<Bytes> {
-    let mut out = Out::create(path, replace)?;
+    let mut out = NewFile::create(path, replace)?;
     let mut line = Vec::new();
     for (number, value) in lines {
         line.clear();
@@ -28,7 +28,7 @@ pub(crate) fn pairs<T: Display>(
         let _ = writeln!(line, "{number} {value}");
         out.write(&line)?;
     }
-    out.finish()
+    Ok(out.finish()?)
 }
 
 /// Writes which number each of `vertices` vertices has where it came from, and which it has now: `OLD NEW`, ascending by the new

@@ -4,11 +4,11 @@ use crc32c::{crc32c, crc32c_append};
 use hugepilot_alloc::{Plain, bytes};
 
 use super::no_place;
-use super::out::Out;
 use crate::native::{Header, IDS, PAGE, Section};
 use crate::{Graph, Result, Width};
+use hugepilot_kernel::file::NewFile;
 
-pub(super) fn write<V: Width>(out: &mut Out, graph: &Graph<V>, ids: Option<&[u64]>) -> Result<()> {
+pub(super) fn write<V: Width>(out: &mut NewFile, graph: &Graph<V>, ids: Option<&[u64]>) -> Result<()> {
     if ids.is_some_and(|ids| ids.len() != graph.vertices()) {
         return Err(no_place(out.path(), "keeps one number for each vertex, not fewer or more"));
     }
@@ -29,11 +29,11 @@ pub(super) fn write<V: Width>(out: &mut Out, graph: &Graph<V>, ids: Option<&[u64
         edges: graph.out.edges() as u64,
         sections,
     };
-    out.write_first(&header.page())
+    Ok(out.write_first(&header.page())?)
 }
 
 /// On a page of its own; nowhere if it is empty.
-fn section<T: Plain>(out: &mut Out, values: &[T]) -> Result<Section> {
+fn section<T: Plain>(out: &mut NewFile, values: &[T]) -> Result<Section> {
     if values.is_empty() {
         return Ok(Section::default());
     }

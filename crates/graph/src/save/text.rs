@@ -1,11 +1,11 @@
 //! Formats of text.
 
 use super::no_place;
-use super::out::Out;
 use crate::{Graph, Result, Width};
+use hugepilot_kernel::file::NewFile;
 
 /// A line of numbers.
-pub(super) fn numbers(out: &mut Out, line: &[u64]) -> Result<()> {
+pub(super) fn numbers(out: &mut NewFile, line: &[u64]) -> Result<()> {
     let mut buffer = itoa::Buffer::new();
     for (i, &number) in line.iter().enumerate() {
         out.write(buffer.format(number).as_bytes())?;
@@ -16,7 +16,7 @@ pub(super) fn numbers(out: &mut Out, line: &[u64]) -> Result<()> {
 
 /// A line for each edge; those of an undirected graph once.
 fn edges<V: Width>(
-    out: &mut Out,
+    out: &mut NewFile,
     graph: &Graph<V>,
     mark: &[u8],
     line: impl Fn(u64, u64, Option<u64>) -> [Option<u64>; 3],
@@ -37,7 +37,7 @@ fn edges<V: Width>(
 }
 
 pub(super) fn edge_list<V: Width>(
-    out: &mut Out,
+    out: &mut NewFile,
     graph: &Graph<V>,
     ids: Option<&[u64]>,
     weighted: bool,
@@ -47,7 +47,7 @@ pub(super) fn edge_list<V: Width>(
 }
 
 /// A symmetric matrix says what is below its diagonal.
-pub(super) fn matrix<V: Width>(out: &mut Out, graph: &Graph<V>) -> Result<()> {
+pub(super) fn matrix<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()> {
     let field = if graph.out.is_weighted() { "integer" } else { "pattern" };
     let symmetry = if graph.is_directed() { "general" } else { "symmetric" };
     out.write(format!("%%MatrixMarket matrix coordinate {field} {symmetry}\n").as_bytes())?;
@@ -60,7 +60,7 @@ pub(super) fn matrix<V: Width>(out: &mut Out, graph: &Graph<V>) -> Result<()> {
 }
 
 /// Arcs have a direction: an undirected graph has each edge twice.
-pub(super) fn dimacs<V: Width>(out: &mut Out, graph: &Graph<V>) -> Result<()> {
+pub(super) fn dimacs<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()> {
     out.write(b"p sp ")?;
     numbers(out, &[graph.vertices() as u64, graph.out.edges() as u64])?;
     for from in 0..graph.vertices() {
@@ -72,7 +72,7 @@ pub(super) fn dimacs<V: Width>(out: &mut Out, graph: &Graph<V>) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn metis<V: Width>(out: &mut Out, graph: &Graph<V>) -> Result<()> {
+pub(super) fn metis<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()> {
     if graph.is_directed() {
         return Err(no_place(out.path(), "metis has edges without directions only; use --symmetrize"));
     }

@@ -79,7 +79,7 @@ fn a_tmpfs_is_told_from_a_disk() {
 #[test]
 fn what_is_no_file_is_refused() {
     let error = load::<u32>("/dev/null", &options(true)).unwrap_err().to_string();
-    assert!(error.contains("/dev/null: is not a file"), "{error}");
+    assert!(error.contains("/dev/null: a device, not a regular file"), "{error}");
     let error = load::<u32>("/nowhere.el", &options(true)).unwrap_err().to_string();
     assert!(error.contains("/nowhere.el: No such file"), "{error}");
 }

@@ -38,7 +38,7 @@ pub fn examine() -> Result<DoctorReport> {
         thp: ThpSettings::read(root).0,
         cgroup: cgroup(root),
         psi: memory::pressure(root, "proc/pressure/memory").is_some(),
-        capabilities: rights.effective.names(),
+        capabilities: rights.permitted.names(),
         seccomp_mode: rights.seccomp_mode,
         no_new_privs: rights.no_new_privs,
         perf_event_paranoid: rights.perf_event_paranoid,
@@ -109,7 +109,7 @@ mod tests {
     fn one_capability_of_each_group_is_enough() {
         use crate::rights::Capabilities;
         let rights = |bits: &[Capability], initial_user_namespace| Rights {
-            effective: Capabilities(bits.iter().map(|&bit| 1 << bit as u32).sum()),
+            permitted: Capabilities(bits.iter().map(|&bit| 1 << bit as u32).sum()),
             initial_user_namespace,
             ..Rights::default()
         };

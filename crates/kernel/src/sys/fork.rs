@@ -12,6 +12,7 @@ use hugepilot_units::{Bytes, PageSizes};
 
 use super::anon::AnonMap;
 use super::last_errno;
+use crate::privilege::renounce_in_child;
 
 /// What a [`Child`] does with its copy of the memory, after it wrote [`Child::MARK`] into the first word of every
 /// `stride`.
@@ -70,6 +71,7 @@ impl Child {
 }
 
 fn run_child(map: &mut AnonMap, stride: Bytes, task: Task, sizes: PageSizes, ready: &OwnedFd) -> ! {
+    renounce_in_child();
     // SAFETY: plain system calls. The child dies with its parent; it shows itself as an ordinary process does, which
     // one started from a file with capabilities would not.
     unsafe {

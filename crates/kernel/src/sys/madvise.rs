@@ -10,6 +10,7 @@ use hugepilot_record::Errno;
 use hugepilot_units::{AddrRange, Bytes};
 
 use super::last_errno;
+use crate::privilege::{Purpose, raised};
 
 /// Advice that the kernel takes for another process and that leaves its contents alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,17 +33,19 @@ pub(crate) fn process_madvise(
 ) -> Result<Bytes, Errno> {
     let vector =
         libc::iovec { iov_base: range.start.get() as *mut libc::c_void, iov_len: range.len().as_usize() };
-    // SAFETY: the kernel reads one iovec that lives across the call. The address inside is the target's; should the
-    // target be ourselves, neither advice changes what memory reads as, so no reference of ours is invalidated.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_process_madvise,
-            pidfd.as_raw_fd(),
-            &raw const vector,
-            1_usize,
-            advice as libc::c_int,
-            0_u32,
-        )
-    };
-    u64::try_from(done).map(Bytes::new).map_err(|_| last_errno())
+    raised(Purpose::AdviseMemory, || {
+        // SAFETY: the kernel reads one iovec that lives across the call. The address inside is the target's; should
+        // the target be ourselves, neither advice changes what memory reads as, so no reference of ours is invalidated.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                pidfd.as_raw_fd(),
+                &raw const vector,
+                1_usize,
+                advice as libc::c_int,
+                0_u32,
+            )
+        };
+        u64::try_from(done).map(Bytes::new).map_err(|_| last_errno())
+    })
 }

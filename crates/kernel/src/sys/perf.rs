@@ -15,6 +15,7 @@ use hugepilot_record::Errno;
 use perf_event_open_sys::bindings::{perf_event_attr, perf_event_mmap_page};
 
 use super::last_errno;
+use crate::privilege::{Purpose, raised};
 
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FLAG_CLOEXEC: libc::c_ulong = 8;
@@ -36,11 +37,13 @@ impl EventFd {
         leader: Option<BorrowedFd<'_>>,
     ) -> Result<Self, Errno> {
         let group = leader.map_or(-1, |fd| fd.as_raw_fd());
-        // SAFETY: the kernel reads `attr`, which states its own size, during the call.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, ptr::from_ref(attr), tid, cpu, group, FLAG_CLOEXEC)
-        };
-        let fd = i32::try_from(fd).ok().filter(|&fd| fd >= 0).ok_or_else(last_errno)?;
+        let fd = raised(Purpose::OpenEvent, || {
+            // SAFETY: the kernel reads `attr`, which states its own size, during the call.
+            let fd = unsafe {
+                libc::syscall(libc::SYS_perf_event_open, ptr::from_ref(attr), tid, cpu, group, FLAG_CLOEXEC)
+            };
+            i32::try_from(fd).ok().filter(|&fd| fd >= 0).ok_or_else(last_errno)
+        })?;
         // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }

@@ -8,6 +8,7 @@ use hugepilot_record::{Errno, Pid};
 use hugepilot_units::AddrRange;
 
 use super::last_errno;
+use crate::privilege::{Purpose, raised};
 
 /// Copies the `ranges` of `pid`, one after the other, into `into`, which must be as long as all together. Returns the
 /// bytes copied, fewer when a range is not readable: the kernel stops there. At most 1024 ranges.
@@ -29,9 +30,10 @@ pub(crate) fn read_remote(pid: Pid, ranges: &[AddrRange], into: &mut [u8]) -> Re
             iov_len: range.len().as_usize(),
         })
         .collect();
-    // SAFETY: `local` describes `into`, which we hold mutably; both vectors live across the call with their lengths.
-    let copied = unsafe {
-        libc::process_vm_readv(pid.0, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
-    };
-    usize::try_from(copied).map_err(|_| last_errno())
+    let count = remote.len() as libc::c_ulong;
+    raised(Purpose::ReadMemory, || {
+        // SAFETY: `local` describes `into`, which we hold mutably; both vectors live across the call with their lengths.
+        let copied = unsafe { libc::process_vm_readv(pid.0, &raw const local, 1, remote.as_ptr(), count, 0) };
+        usize::try_from(copied).map_err(|_| last_errno())
+    })
 }

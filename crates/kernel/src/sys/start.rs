@@ -9,7 +9,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -22,6 +21,7 @@ use hugepilot_units::{Bytes, Nanos};
 use super::inherited;
 use super::last_errno;
 use super::signals::Signals;
+use crate::file;
 
 /// `PR_THP_DISABLE_EXCEPT_ADVISED` of Linux 6.18, `linux/prctl.h`.
 const EXCEPT_ADVISED: libc::c_ulong = 1 << 1;
@@ -221,7 +221,7 @@ impl Drop for Started {
 /// Whether a shell should read it: not what only looks like a program, damaged or for another processor.
 fn is_text(path: &Path) -> bool {
     let mut beginning = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(BEGINNING).read_to_end(&mut beginning));
+    let read = file::open(path).and_then(|file| file.take(BEGINNING).read_to_end(&mut beginning));
     read.is_ok() && !beginning.starts_with(b"\x7fELF") && !beginning.contains(&0)
 }
 

@@ -5,14 +5,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use hugepilot_kernel::Refusal;
+use hugepilot_kernel::{Refusal, file};
 use hugepilot_record::run::Mode;
+use hugepilot_units::Bytes;
 use object::elf::{ET_DYN, FileHeader64};
 use object::read::elf::FileHeader;
 use object::{Endianness, ReadCache};
 
 /// The largest library that is looked into.
-const MAX_LIBRARY: u64 = 256 << 20;
+const MAX_LIBRARY: Bytes = Bytes::mib(256);
 const OURS: &str = "libhugepilot_preload.so";
 const MIMALLOC: &str = "libmimalloc.so";
 
@@ -57,7 +58,7 @@ fn why_not_loaded(path: &Path) -> Option<String> {
         return Some("is no file".to_owned());
     }
     let kind = |path: &Path| {
-        let file = fs::File::open(path)?;
+        let file = file::open(path)?;
         let data = ReadCache::new(file);
         let header = FileHeader64::<Endianness>::parse(&data).map_err(std::io::Error::other)?;
         let endian = header.endian().map_err(std::io::Error::other)?;
@@ -114,10 +115,7 @@ pub(super) fn mimalloc(
     free_gib: u64,
 ) -> Result<Vec<(&'static str, String)>, Refusal> {
     let unreadable = |error| Refusal::because(format!("cannot read {}: {error}", library.display()));
-    if fs::metadata(library).map_err(unreadable)?.len() > MAX_LIBRARY {
-        return Err(Refusal::because(format!("{} is too large to be mimalloc", library.display())));
-    }
-    let bytes = fs::read(library).map_err(unreadable)?;
+    let bytes = file::read(library, MAX_LIBRARY).map_err(unreadable)?;
     told(mode, &|option| knows(&bytes, option), free_gib).ok_or_else(|| {
         Refusal::because(format!("{} knows no option for such pages: is it mimalloc?", library.display()))
     })

@@ -1,10 +1,11 @@
 //! What a program's file tells of the allocators it would heed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use hugepilot_kernel::file;
 use hugepilot_record::run::Obstacles;
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -61,7 +62,7 @@ fn interpreter_of_scripts(mut path: PathBuf) -> PathBuf {
 
 fn interpreter(path: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
-    File::open(path).ok()?.take(MAX_LINE as u64).read_to_end(&mut line).ok()?;
+    file::open(path).ok()?.take(MAX_LINE as u64).read_to_end(&mut line).ok()?;
     let line = line.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let program = words.next()?;
@@ -86,7 +87,7 @@ fn runs_with_others_rights(path: &Path) -> Option<String> {
 
 /// The program that loads its libraries; or why there is none, where that is known.
 fn loader(path: &Path) -> Result<PathBuf, Option<String>> {
-    let file = File::open(path).map_err(|_| None)?;
+    let file = file::open(path).map_err(|_| None)?;
     let data = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&data).map_err(|_| other_kind(path))?;
     let endian = header.endian().map_err(|_| None)?;
@@ -100,14 +101,14 @@ fn loader(path: &Path) -> Result<PathBuf, Option<String>> {
 
 fn other_kind(path: &Path) -> Option<String> {
     let mut start = [0; 5];
-    File::open(path).ok()?.read_exact(&mut start).ok()?;
+    file::open(path).ok()?.read_exact(&mut start).ok()?;
     (start == *b"\x7fELF\x01").then(|| "it is a 32-bit program".to_owned())
 }
 
 /// Why the C library that comes with this loader heeds no such setting, or heeds it by chance. Its names and its version are
 /// in the loader itself.
 fn heed(loader: &Path, found: &mut Obstacles) -> Option<()> {
-    let file = File::open(loader).ok()?;
+    let file = file::open(loader).ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_LOADER).read_to_end(&mut bytes).ok()?;
     let name = loader.file_name()?.to_string_lossy();

@@ -1,3 +1,6 @@
+use std::fs;
+use std::path::PathBuf;
+
 use super::*;
 
 const MAX: &str = "sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none";
@@ -42,6 +45,10 @@ impl Machine {
         drop(guard);
         assert!(is_pending(&self.root));
     }
+}
+
+fn journal_of(root: &Root) -> PathBuf {
+    root.join(DIRECTORY).join(JOURNAL)
 }
 
 fn wanted() -> [(&'static str, String); 2] {
@@ -173,7 +180,7 @@ fn a_journal_that_is_not_ours_is_refused_and_kept() {
         setting("hugepages-+2kB/nr_hugepages"),
         setting("hugepages-2kB/../x/nr_hugepages"),
     ] {
-        fs::write(machine.root.join(JOURNAL), &text).unwrap();
+        fs::write(journal_of(&machine.root), &text).unwrap();
         let error = recover(&machine.root).unwrap_err();
         assert!(matches!(error, ManagerError::SettingsJournal { .. }), "{text}: {error}");
         assert!(is_pending(&machine.root), "{text}");
@@ -260,14 +267,14 @@ fn after_a_crash_a_pool_is_given_back_also_one_that_was_on_its_way_up() {
     let mut guard = machine.take();
     let killed = guard.raise_pool(POOL, 500, || -> Result<()> {
         machine.set(&hugetlb::count_file(POOL, None), "123");
-        let journal = fs::read(machine.root.join(JOURNAL)).unwrap();
+        let journal = fs::read(journal_of(&machine.root)).unwrap();
         fs::write(machine.root.join("kept"), journal).unwrap();
         Err(ManagerError::Interrupted)
     });
     assert!(killed.is_err());
     guard.changed.clear();
     drop(guard);
-    fs::rename(machine.root.join("kept"), machine.root.join(JOURNAL)).unwrap();
+    fs::rename(machine.root.join("kept"), journal_of(&machine.root)).unwrap();
     let outcomes = recover(&machine.root).unwrap().unwrap().outcomes;
     assert!(matches!(&outcomes[..], [(_, Restored::Yes)]), "{outcomes:?}");
     assert_eq!(machine.pool(), "7");
@@ -289,7 +296,7 @@ fn a_pool_that_another_run_has_raised_is_lent_and_ours_is_not() {
     let guard = machine.raised(300);
     assert_eq!(lent(&machine.root, POOL), None, "by ourselves");
     let other = SettingsJournal { pid: Pid(1), ..journal(&guard.changed) };
-    save(&machine.root, &other).unwrap();
+    save(&OwnDirectory::open(machine.root.join(DIRECTORY)).unwrap(), &other).unwrap();
     let found = Lent { pid: Pid(1), before: 7, raised: 300 };
     assert_eq!(lent(&machine.root, POOL), Some(found));
     assert_eq!(lent(&machine.root, Bytes::gib(1)), None, "another pool");

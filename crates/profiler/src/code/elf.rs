@@ -1,12 +1,13 @@
 //! Where the functions of an ELF file begin and end, and their bytes.
 
 use std::error::Error;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use hugepilot_kernel::file;
 use object::elf::{
     EM_X86_64, FileHeader64, PF_X, PT_LOAD, SHT_DYNSYM, SHT_NOBITS, SHT_NULL, SHT_SYMTAB, STT_FUNC,
     STT_GNU_IFUNC, SectionHeader64, Sym64,
@@ -100,13 +101,17 @@ impl ElfCode {
     /// # Errors
     /// When it cannot be read, is no 64-bit x86-64 ELF file, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CodeError> {
-        let path = path.as_ref().to_path_buf();
-        let read = |source| CodeError::Read { path: path.clone(), source };
-        // Asked first, because to open a pipe would wait for its writer.
-        if !fs::metadata(&path).map_err(read)?.is_file() {
-            return Err(CodeError::Foreign { path, found: "not a regular file" });
-        }
-        let file = File::open(&path).map_err(read)?;
+        let path = path.as_ref();
+        let file = file::open(path).map_err(|source| CodeError::Read { path: path.to_owned(), source })?;
+        Self::read_from(file, path)
+    }
+
+    /// Reads the tables of an open file, which errors call `path`.
+    ///
+    /// # Errors
+    /// As [`ElfCode::open`].
+    pub fn read_from(file: File, path: &Path) -> Result<Self, CodeError> {
+        let path = path.to_owned();
         let cache = ReadCache::new(&file);
         if let Some(found) = foreign(&cache) {
             return Err(CodeError::Foreign { path, found });

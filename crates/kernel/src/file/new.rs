@@ -10,11 +10,12 @@ use hugepilot_units::Bytes;
 use rustix::fs::{Advice, AtFlags, CWD, OFlags, fadvise, linkat};
 use tempfile::{NamedTempFile, TempPath};
 
-use crate::{GraphError, Result};
+use crate::{KernelError, Result};
 
-/// A file that is being written. Whatever ends us before it is whole, nothing is left of it, unless the file system knows no
-/// files without names.
-pub(super) struct Out {
+/// A file that is being written. A process that is killed before the file is whole leaves nothing, unless the file system
+/// has no files without names. A link of that name is replaced, and never followed.
+#[derive(Debug)]
+pub struct NewFile {
     path: PathBuf,
     /// Whether what has that name by then goes.
     replace: bool,
@@ -24,10 +25,13 @@ pub(super) struct Out {
     hidden: Option<TempPath>,
 }
 
-impl Out {
+impl NewFile {
+    /// Begins a file of that name, with mode 0666 less the umask. If `replace` is not set, a file that has the name by
+    /// then stays.
+    ///
     /// # Errors
-    /// [`GraphError::Io`].
-    pub(super) fn create(path: &Path, replace: bool) -> Result<Self> {
+    /// [`KernelError::Write`].
+    pub fn create(path: &Path, replace: bool) -> Result<Self> {
         Self::of(path, replace, nameless(path).ok())
     }
 
@@ -46,17 +50,20 @@ impl Out {
         Ok(Self { path: path.to_owned(), replace, file, bytes: 0, hidden })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Its name, once it is whole.
+    pub fn path(&self) -> &Path {
         &self.path
     }
     /// Bytes written until now.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
+    /// Appends `bytes`.
+    ///
     /// # Errors
-    /// [`GraphError::Io`].
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    /// [`KernelError::Write`].
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
         self.file.write_all(bytes).map_err(|source| self.io(source))
     }
@@ -64,8 +71,8 @@ impl Out {
     /// Writes over the beginning, at last.
     ///
     /// # Errors
-    /// [`GraphError::Io`].
-    pub(super) fn write_first(&mut self, bytes: &[u8]) -> Result<()> {
+    /// [`KernelError::Write`].
+    pub fn write_first(&mut self, bytes: &[u8]) -> Result<()> {
         let done = self.file.rewind().and_then(|()| self.file.write_all(bytes));
         done.map_err(|source| self.io(source))
     }
@@ -73,8 +80,8 @@ impl Out {
     /// Waits until all that was written is on the disk.
     ///
     /// # Errors
-    /// [`GraphError::Io`].
-    pub(super) fn sync(&mut self) -> Result<()> {
+    /// [`KernelError::Write`].
+    pub fn sync(&mut self) -> Result<()> {
         let done = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         done.map_err(|source| self.io(source))
     }
@@ -82,8 +89,8 @@ impl Out {
     /// Gives the file its name, once it is on the disk. How long it is.
     ///
     /// # Errors
-    /// [`GraphError::Io`]; of the kind `AlreadyExists` for a name that something got before, which is not to be replaced.
-    pub(super) fn finish(mut self) -> Result<Bytes> {
+    /// [`KernelError::Write`]; of the kind `AlreadyExists` for a name that something got before, which is not to be replaced.
+    pub fn finish(mut self) -> Result<Bytes> {
         self.sync()?;
         let Self { path, replace, file, bytes, hidden } = self;
         let file = file.get_ref();
@@ -105,7 +112,7 @@ impl Out {
         Ok(Bytes::new(bytes))
     }
 
-    fn io(&self, source: io::Error) -> GraphError {
+    fn io(&self, source: io::Error) -> KernelError {
         io(&self.path, source)
     }
 }
@@ -134,8 +141,8 @@ fn link(file: &File, at: &Path) -> io::Result<()> {
     Ok(linkat(CWD, it, CWD, at, AtFlags::SYMLINK_FOLLOW)?)
 }
 
-fn io(path: &Path, source: io::Error) -> GraphError {
-    GraphError::Io { path: path.display().to_string(), source }
+fn io(path: &Path, source: io::Error) -> KernelError {
+    KernelError::write(path, source)
 }
 
 #[cfg(test)]
@@ -146,8 +153,8 @@ mod tests {
     use super::*;
 
     /// Without a name until it is whole, and where files must have names.
-    fn both_ways(path: &Path, replace: bool) -> [Out; 2] {
-        [Out::create(path, replace).unwrap(), Out::of(path, replace, None).unwrap()]
+    fn both_ways(path: &Path, replace: bool) -> [NewFile; 2] {
+        [NewFile::create(path, replace).unwrap(), NewFile::of(path, replace, None).unwrap()]
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -165,7 +172,7 @@ mod tests {
         for name in ["g.el".to_owned(), "g".repeat(255)] {
             let path = folder.path().join(&name);
             if nameless(&path).is_ok() {
-                let _out = Out::create(&path, true).unwrap();
+                let _out = NewFile::create(&path, true).unwrap();
                 assert_eq!(names(folder.path()), ["other"], "who is killed now leaves nothing");
             }
             for mut out in both_ways(&path, true) {
@@ -191,12 +198,12 @@ mod tests {
         let path = folder.path().join("g.el");
         for mut late in both_ways(&path, false) {
             late.write(b"late").unwrap();
-            let mut out = Out::create(&path, false).unwrap();
+            let mut out = NewFile::create(&path, false).unwrap();
             out.write(b"0 1\n").unwrap();
             out.finish().unwrap();
             let error = late.finish().unwrap_err();
             let exists = |source: &io::Error| source.kind() == io::ErrorKind::AlreadyExists;
-            assert!(matches!(&error, GraphError::Io { source, .. } if exists(source)), "{error}");
+            assert!(matches!(&error, KernelError::Write { source, .. } if exists(source)), "{error}");
             assert_eq!(fs::read(&path).unwrap(), b"0 1\n");
             fs::remove_file(&path).unwrap();
         }

@@ -1,0 +1,117 @@
+//! The `hugepilot` command: parse, dispatch, print, exit. No algorithm lives here.
+//!
+//! A library, so that tests can walk [`command`], the definition of all commands and options.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "the command's output is its stdout")]
+
+mod calibration;
+mod compare;
+mod daemon;
+mod debloat;
+mod doctor;
+mod exit;
+mod graph;
+mod interrupt;
+mod lab;
+mod output;
+mod pool;
+mod recover;
+mod run;
+mod status;
+mod target;
+mod tune;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use hugepilot_kernel::privilege;
+
+use crate::exit::Exit;
+
+/// Puts huge pages where they pay, for live processes on a stock Linux kernel.
+#[derive(Parser)]
+#[command(name = "hugepilot", version, arg_required_else_help = true, propagate_version = true)]
+#[command(after_help = "EXAMPLES:\n  \
+    hugepilot tune                         a demonstration on a workload of ours, in under two minutes\n  \
+    sudo hugepilot tune -p 4711            tune a running process\n  \
+    hugepilot tune --dry-run -p 4711       what would be done, and what it should gain\n  \
+    sudo hugepilot debloat -p 4711         give back what its huge pages waste\n  \
+    sudo hugepilot daemon --debloat        do so whenever memory gets short\n  \
+    hugepilot compare -- ./solve input     whether huge pages pay for a program, and which\n  \
+    hugepilot run --pages thp -- ./solve   run it with them, and say whether it got them\n  \
+    hugepilot doctor                       what works here, and what to change\n  \
+    hugepilot status -p 4711               where its memory stands, and why it is not huge\n\n\
+    EXIT STATUS: 0 yes, 1 no (nothing to gain), 2 error, 3 not possible here (`hugepilot doctor` says why)")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Compare(Box<compare::CompareArgs>),
+    Daemon(Box<daemon::DaemonArgs>),
+    Debloat(Box<debloat::DebloatArgs>),
+    Doctor(doctor::DoctorArgs),
+    Graph(graph::GraphArgs),
+    Lab(lab::LabArgs),
+    Pool(pool::PoolArgs),
+    Run(Box<run::RunArgs>),
+    Status(status::StatusArgs),
+    Tune(Box<tune::TuneArgs>),
+}
+
+/// The definition of the command line.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Commands that act on other processes or look into them. All others give up the capabilities of the binary.
+const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
+
+/// Confines the capabilities of the binary before anything of the command line is looked at but the command's name.
+fn confine() -> io::Result<()> {
+    privilege::lower()?;
+    let name = std::env::args_os().nth(1).unwrap_or_default();
+    if PRIVILEGED.iter().any(|privileged| *privileged == name) { Ok(()) } else { privilege::renounce() }
+}
+
+/// Runs the command that the arguments of the process name.
+pub fn main() -> ExitCode {
+    if let Err(error) = confine() {
+        eprintln!("hugepilot: {error}\nfix: sudo chmod ug-s \"$(command -v hugepilot)\"");
+        return Exit::Error.into();
+    }
+    let cli = Cli::parse();
+    let reads_memory = matches!(cli.verb, Verb::Daemon(_) | Verb::Debloat(_));
+    let done = match cli.verb {
+        Verb::Compare(args) => compare::run(&args),
+        Verb::Daemon(args) => daemon::run(&args),
+        Verb::Debloat(args) => debloat::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Graph(args) => graph::run(&args),
+        Verb::Lab(args) => lab::run(args),
+        Verb::Pool(args) => pool::run(&args),
+        Verb::Run(args) => return run::run(&args).unwrap_or_else(|error| output::fail(&error, false).into()),
+        Verb::Status(args) => status::run(&args),
+        Verb::Tune(args) => tune::run(&args),
+    };
+    let exit = done.unwrap_or_else(|error| output::fail(&error, reads_memory));
+    interrupt::end_if_killed();
+    exit.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound_and_has_each_privileged_command() {
+        command().debug_assert();
+        for name in PRIVILEGED {
+            assert!(command().find_subcommand(name).is_some(), "{name}");
+        }
+    }
+}

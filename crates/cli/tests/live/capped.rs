@@ -1,0 +1,335 @@
+//! The binary with file capabilities, run by a user who has none: it lends them to nobody.
+
+use std::collections::HashMap;
+use std::fs::{self, Permissions, set_permissions};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use clap::{Arg, ValueHint};
+use hugepilot_kernel::privilege::Purpose;
+use hugepilot_testkit::{Need, need, requires};
+use rustix::process::Signal;
+
+use crate::tool::{Done, HUGEPILOT, LIMIT, Running, copy_for_all};
+use crate::unprivileged::can_be_nobody;
+use crate::workload::Workload;
+
+/// What README gives the binary, and what `debloat` needs besides.
+const CAPABILITIES: &str = "cap_sys_nice,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep";
+const SECRET: &str = "7391 4242 secret-of-root";
+/// How a file of root is refused: it may not be opened; it is there, and would be replaced; no file is meant.
+const REFUSED: [&str; 4] = ["ermission denied", "EACCES", "is there already", "no graph that numbers make"];
+/// Far more than a run takes that is refused, and less than a daemon that is not.
+const AT_MOST: Duration = Duration::from_secs(20);
+
+/// The capped binary, and files of root that its user may not read.
+struct Capped {
+    program: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Capped {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = copy_for_all(HUGEPILOT, folder.path());
+        let given = Command::new("setcap").arg(CAPABILITIES).arg(&program).status().unwrap();
+        assert!(given.success(), "setcap");
+        let capped = Self { program, folder };
+        for name in ["open", "closed"] {
+            let directory = capped.path(name);
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join("secret.sg"), SECRET).unwrap();
+            set_permissions(directory.join("secret.sg"), mode(0o600)).unwrap();
+        }
+        set_permissions(capped.path("open"), mode(0o755)).unwrap();
+        set_permissions(capped.path("closed"), mode(0o700)).unwrap();
+        fs::write(capped.path("graph.el"), "0 1\n1 2\n").unwrap();
+        fs::create_dir(capped.path("theirs")).unwrap();
+        set_permissions(capped.path("theirs"), mode(0o777)).unwrap();
+        let fifo = capped.path("fifo.sg");
+        assert!(Command::new("mkfifo").args(["-m", "666"]).arg(&fifo).status().unwrap().success());
+        capped
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts it as a user without rights, in a session without a cache of its own.
+    fn start(&self, words: &[String]) -> Running {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&self.program).args(words);
+        command.env("HOME", "/nonexistent").env_remove("XDG_CACHE_HOME").current_dir("/");
+        Running::start(command)
+    }
+
+    fn runs(&self, words: &[String]) -> Done {
+        self.start(words).wait(AT_MOST)
+    }
+}
+
+fn mode(bits: u32) -> Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(bits)
+}
+
+fn can_be_capped() -> Need {
+    need::all([can_be_nobody(), need::program("setcap"), need::program("mkfifo")])
+}
+
+/// A command that does something, with its path from the root of the definition.
+fn leaves(command: &clap::Command, path: &[&str]) -> Vec<(Vec<String>, clap::Command)> {
+    let below = command.get_subcommands().flat_map(|sub| leaves(sub, &[path, &[sub.get_name()]].concat()));
+    let below: Vec<_> = below.collect();
+    let words = path.iter().map(|&word| word.to_owned()).collect();
+    if below.is_empty() { vec![(words, command.clone())] } else { below }
+}
+
+/// Arguments with which the command runs, shortly. A command without an entry fails the test.
+fn minimum(words: &[String], argument: &str, [pid, graph, out]: &[String; 3]) -> Vec<(&'static str, String)> {
+    let text = words.join(" ");
+    let own = |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
+    match (text.as_str(), argument) {
+        ("daemon", "cgroup") => own(&[("--debloat", ""), ("--dry-run", "")]),
+        ("daemon", _) => own(&[("--print-config", "")]),
+        ("debloat", "cgroup") => own(&[("--dry-run", ""), ("--observe", "1ms")]),
+        ("debloat", _) => own(&[("--pid", pid), ("--dry-run", ""), ("--observe", "1ms")]),
+        ("compare" | "run", _) => {
+            let more = if text == "run" { ("--pages", "mimalloc") } else { ("--runs", "1") };
+            own(&[more, ("command", "/bin/true")])
+        }
+        ("graph info", _) => own(&[("graph", graph)]),
+        ("graph run", _) => own(&[("kernel", "bfs"), ("graph", graph)]),
+        ("graph reorder", _) => own(&[("graph", graph), ("out", out), ("--force", ""), ("--reorder", "dbg")]),
+        ("graph convert", _) => own(&[("graph", graph), ("out", out), ("--force", "")]),
+        ("graph generate", _) => own(&[("graph", "uniform:4"), ("out", out), ("--force", "")]),
+        ("pool set", _) => own(&[("size", "2MiB"), ("amount", "0")]),
+        ("status", _) => own(&[("--pid", pid)]),
+        ("lab collapse", _) => own(&[("--pid", pid)]),
+        ("tune", "command") => own(&[("--calibration", "off"), ("--dry-run", "")]),
+        ("tune", _) => own(&[
+            ("--pid", pid),
+            ("--calibration", "off"),
+            ("--dry-run", ""),
+            ("--progress-regex", "(.*)"),
+            ("--observe", "1ms"),
+            ("--for", "1ms"),
+        ]),
+        ("doctor" | "pool show" | "pool explain", _) => Vec::new(),
+        (lab, _) if lab.starts_with("lab workload") => own(&[("--seconds", "0.01")]),
+        _ => panic!("`{text}` has no entry here: how is it run shortly?"),
+    }
+}
+
+/// The command line with `value` for one argument, and what else the command needs.
+fn line(
+    words: &[String],
+    command: &clap::Command,
+    argument: &Arg,
+    value: &str,
+    others: &[(&str, String)],
+) -> Vec<String> {
+    let key = |arg: &Arg| arg.get_long().map_or(arg.get_id().to_string(), |long| format!("--{long}"));
+    let own = key(argument);
+    let mut pairs: HashMap<&str, &str> = others.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    pairs.insert(&own, value);
+    let mut line = words.to_vec();
+    for (&name, &value) in pairs.iter().filter(|(name, _)| name.starts_with("--")) {
+        line.push(name.to_owned());
+        if !value.is_empty() {
+            line.push(value.to_owned());
+        }
+    }
+    for positional in command.get_positionals() {
+        if let Some(&value) = pairs.get(key(positional).as_str()) {
+            if positional.is_last_set() {
+                line.push("--".to_owned());
+            }
+            line.push(value.to_owned());
+        }
+    }
+    line
+}
+
+#[test]
+fn no_option_opens_what_its_user_may_not() {
+    requires!(can_be_capped());
+    let (capped, workload) = (Capped::new(), Workload::start("gups --footprint 16MiB"));
+    let path = |name: &str| capped.path(name).display().to_string();
+    let [open, closed, none, fifo] =
+        ["open/secret.sg", "closed/secret.sg", "closed/none.sg", "fifo.sg"].map(path);
+    let known = [workload.pid().to_string(), path("graph.el"), path("theirs/x.sg")];
+    let mut paths = 0;
+    for (words, command) in leaves(&hugepilot_cli::command(), &[]) {
+        for argument in command.get_arguments().filter(|one| one.get_action().takes_values()) {
+            let others = minimum(&words, argument.get_id().as_str(), &known);
+            let run = |value: &str| {
+                let done = capped.runs(&line(&words, &command, argument, value, &others));
+                let said = format!("{}{}", done.out(), done.err());
+                assert!(!said.contains("7391") && !said.contains("secret-of"), "{argument:?}: {done:?}");
+                done
+            };
+            let done = run(&open);
+            if argument.get_value_hint() == ValueHint::Unknown
+                || argument.get_value_hint() == ValueHint::Other
+            {
+                continue;
+            }
+            paths += 1;
+            // A cgroup is a directory, and this is a file, as its user may know.
+            let refused = argument.get_id() == "cgroup" || REFUSED.iter().any(|why| done.err().contains(why));
+            assert!(refused && done.status.code() != Some(0), "{words:?} {}: {done:?}", argument.get_id());
+            // Whether there is such a file in a closed directory is no business of theirs.
+            let [there, not_there] = [&closed, &none].map(|path| {
+                let done = run(path);
+                (done.status.code(), done.err().replace(path.as_str(), "PATH"))
+            });
+            assert_eq!(there, not_there, "{words:?} {}", argument.get_id());
+            assert_ne!(run(&fifo).status.code(), Some(0), "{words:?} {}", argument.get_id());
+        }
+    }
+    assert!(paths >= 20, "only {paths} options take paths?");
+    for name in ["open/secret.sg", "closed/secret.sg"] {
+        assert_eq!(fs::read_to_string(capped.path(name)).unwrap(), SECRET, "{name}");
+    }
+}
+
+/// What each command does in the trace test; those that need no capability may raise none.
+const TRACED: [(&str, bool); 10] = [
+    ("doctor", true),
+    ("status --pid PID", true),
+    ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
+    ("debloat --pid PID --observe 300ms --calibration off", true),
+    ("daemon --debloat --dry-run --interval 100ms --high 2% --low 1%", true),
+    ("graph run bfs uniform:8 --pages property=thp", false),
+    ("lab workload gups --footprint 4MiB --seconds 0.01", false),
+    ("run --pages base -- /bin/true", false),
+    ("compare --modes thp --runs 1 -- /bin/true", false),
+    ("pool show", false),
+];
+
+#[test]
+fn capabilities_are_in_effect_for_the_listed_calls_only() {
+    requires!(need::all([can_be_capped(), need::program("strace")]));
+    let (capped, workload) = (Capped::new(), Workload::start("gups --footprint 64MiB"));
+    let commands = hugepilot_cli::command();
+    for command in commands.get_subcommands() {
+        let name = command.get_name();
+        assert!(
+            TRACED.iter().any(|(line, _)| line.split(' ').next() == Some(name)),
+            "`{name}` is not traced"
+        );
+    }
+    for (line, privileged) in TRACED {
+        let log = tempfile::tempdir().unwrap();
+        let line = line.replace("PID", &workload.pid().to_string());
+        // -u makes strace start the binary as that user would, with its capabilities.
+        let mut strace = Command::new("strace");
+        strace.args(["-ff", "-qq", "-u", "nobody", "-o"]).arg(log.path().join("trace"));
+        strace.arg(&capped.program).args(line.split(' ')).stdin(Stdio::null());
+        strace.env("HOME", "/nonexistent").current_dir("/");
+        let running = Running::start(strace);
+        if line.starts_with("daemon") {
+            std::thread::sleep(Duration::from_secs(3));
+            let traced = traces(log.path());
+            let own = traced.keys().min().copied().expect("a traced process");
+            let own = rustix::process::Pid::from_raw(own).expect("a process");
+            rustix::process::kill_process(own, Signal::TERM).expect("it runs");
+        }
+        let done = running.wait(LIMIT);
+        assert!(matches!(done.status.code(), Some(0..=3)), "{line}: {done:?}");
+        let raises: usize = traces(log.path()).values().map(|trace| check(&line, trace)).sum();
+        assert_eq!(raises > 0, privileged, "{line}: {raises} raises, {done:?}");
+    }
+}
+
+/// What each thread did, by its ID.
+fn traces(folder: &Path) -> HashMap<i32, String> {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    let of = |path: PathBuf| {
+        let id = path.extension()?.to_str()?.parse().ok()?;
+        Some((id, String::from_utf8_lossy(&fs::read(path).ok()?).into_owned()))
+    };
+    entries.filter_map(|entry| of(entry.path())).collect()
+}
+
+/// Checks each stretch with a capability in effect; how many there are.
+fn check(line: &str, trace: &str) -> usize {
+    let calls = trace.lines().filter(|call| !call.starts_with("---") && !call.starts_with("+++"));
+    let (mut raises, mut raised): (usize, Option<(String, Vec<&str>)>) = (0, None);
+    for call in calls {
+        if !call.starts_with("capset(") {
+            if let Some((_, during)) = &mut raised {
+                during.push(call);
+            }
+            continue;
+        }
+        let effective = call.split("effective=").nth(1).and_then(|rest| rest.split(", permitted").next());
+        let effective = effective.unwrap_or_else(|| panic!("{line}: {call}"));
+        if effective != "0" {
+            assert!(raised.is_none(), "{line}: raised twice: {call}");
+            raised = Some((effective.to_lowercase(), Vec::new()));
+        } else if let Some((set, during)) = raised.take() {
+            raises += 1;
+            check_stretch(line, &set, &during);
+        }
+    }
+    assert!(raised.is_none(), "{line}: ends with {raised:?}");
+    raises
+}
+
+/// One call, and one for which this set of capabilities is listed.
+fn check_stretch(line: &str, set: &str, during: &[&str]) {
+    let mut held: Vec<_> = set.split('|').map(|one| one.trim_start_matches("1<<")).collect();
+    held.sort_unstable();
+    let allowed = Purpose::ALL.into_iter().any(|purpose| {
+        let mut names: Vec<_> = purpose.capabilities().iter().map(|one| one.name()).collect();
+        names.sort_unstable();
+        let call = during.first().and_then(|call| call.split('(').next()).unwrap_or_default();
+        let named = |call: &str| {
+            let path = call.split('"').nth(1).unwrap_or_default();
+            match purpose {
+                Purpose::OpenPageMap => path == "pagemap",
+                Purpose::OpenMappings => ["maps", "smaps", "smaps_rollup"].contains(&path),
+                Purpose::EnterRoot => path == "root",
+                Purpose::OpenProcess => !path.contains('/') || path.starts_with("/proc/"),
+                _ => true,
+            }
+        };
+        names == held && purpose.calls().contains(&call) && named(during[0])
+    });
+    assert!(during.len() == 1 && allowed, "{line}: with {held:?} in effect: {during:?}");
+}
+
+#[test]
+fn a_command_without_capabilities_sees_its_own_pages() {
+    requires!(can_be_capped());
+    let words = "graph run pr uniform:14 --pages all=thp --json".split(' ').map(str::to_owned);
+    let done = Capped::new().runs(&words.collect::<Vec<_>>());
+    // What pages it got is read from its own page map, which the kernel hides from a process with capabilities.
+    assert!(!done.exits(0).err().contains("pagemap"), "{done:?}");
+    let report: serde_json::Value = done.json();
+    assert!(report["arrays"].as_array().is_some_and(|arrays| !arrays.is_empty()), "{report}");
+}
+
+#[test]
+fn what_the_binary_is_capped_for_works() {
+    requires!(can_be_capped());
+    let (capped, workload) = (Capped::new(), Workload::start("gups --footprint 64MiB"));
+    let words = |line: &str| -> Vec<String> {
+        line.replace("PID", &workload.pid().to_string()).split(' ').map(str::to_owned).collect()
+    };
+    capped.runs(&words("doctor")).exits(0);
+    capped.runs(&words("status --pid PID --json")).exits(0);
+    // Everything that the kernel asks a capability for is done to a process of root.
+    let tuned = capped.runs(&words(
+        "tune --pid PID --calibration off --json --budget 100% --observe 1s --for 3s --max-collapse 60s",
+    ));
+    let report = tuned.report();
+    assert!(report.verified_regions > 0, "{tuned:?}");
+    capped.runs(&words("debloat --pid PID --dry-run --observe 1ms --calibration off")).sane();
+    // And a set-uid binary is none.
+    let all = capped.path("hugepilot");
+    fs::set_permissions(&all, mode(0o4755)).unwrap();
+    capped.runs(&words("status --pid PID")).exits(2).says(&["set-uid"]);
+}

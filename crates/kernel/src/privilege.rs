@@ -1,0 +1,212 @@
+//! Capabilities of the binary, raised for one kind of call at a time.
+//!
+//! A binary with file capabilities (`setcap`) acts for users who do not hold these capabilities. [`lower`] therefore
+//! empties the effective set before anything else runs. The capabilities stay in the permitted set, and `raised`
+//! makes those that one [`Purpose`] needs effective for one call. Everything else, above all each file that a user
+//! names, is opened with the rights of the user. Commands that need no capability [`renounce`] them.
+//!
+//! Root is not confined: each of these capabilities is root's own.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set, set_capabilities,
+};
+
+use crate::rights::Capability;
+
+/// Why a capability is raised. SECURITY.md lists these; a test compares both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Opens `/proc/PID` and the files there that every user may read, if `/proc` is mounted with `hidepid`.
+    OpenProcess,
+    /// Opens `/proc/PID/pagemap`.
+    OpenPageMap,
+    /// Opens `/proc/PID/maps`, `smaps` and `smaps_rollup`.
+    OpenMappings,
+    /// Opens the directory `/proc/PID/root`, without anything below it.
+    EnterRoot,
+    /// Copies memory out of the target: `process_vm_readv`.
+    ReadMemory,
+    /// Promotes or splits memory of the target: `process_madvise`.
+    AdviseMemory,
+    /// Samples or counts events of the target: `perf_event_open`.
+    OpenEvent,
+}
+
+impl Purpose {
+    /// Each purpose, in the order of SECURITY.md.
+    pub const ALL: [Self; 7] = [
+        Self::OpenProcess,
+        Self::OpenPageMap,
+        Self::OpenMappings,
+        Self::EnterRoot,
+        Self::ReadMemory,
+        Self::AdviseMemory,
+        Self::OpenEvent,
+    ];
+
+    /// The capabilities that the kernel may ask for. Those that the binary lacks are not raised.
+    pub const fn capabilities(self) -> &'static [Capability] {
+        use Capability::{DacReadSearch, Perfmon, SysNice, SysPtrace};
+        match self {
+            Self::OpenProcess | Self::EnterRoot | Self::ReadMemory => &[SysPtrace],
+            Self::OpenPageMap => &[DacReadSearch, Perfmon, SysPtrace],
+            Self::OpenMappings => &[Perfmon, SysPtrace],
+            Self::AdviseMemory => &[SysNice, Perfmon, SysPtrace],
+            Self::OpenEvent => &[Perfmon, SysPtrace],
+        }
+    }
+
+    /// The system calls between raising and lowering, by name.
+    pub const fn calls(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenProcess | Self::OpenPageMap | Self::OpenMappings => &["open", "openat"],
+            Self::EnterRoot => &["openat"],
+            Self::ReadMemory => &["process_vm_readv"],
+            Self::AdviseMemory => &["process_madvise"],
+            Self::OpenEvent => &["perf_event_open"],
+        }
+    }
+
+    /// What is opened or called, as SECURITY.md has it.
+    pub const fn object(self) -> &'static str {
+        match self {
+            Self::OpenProcess => "`/proc/PID` and its world-readable files, for `hidepid`",
+            Self::OpenPageMap => "`/proc/PID/pagemap`",
+            Self::OpenMappings => "`/proc/PID/maps`, `smaps`, `smaps_rollup`",
+            Self::EnterRoot => "`/proc/PID/root`, the directory alone",
+            Self::ReadMemory => "memory of the target, to count zero-filled pages and to decode JIT code",
+            Self::AdviseMemory => "`MADV_COLLAPSE` and `MADV_COLD` on the target",
+            Self::OpenEvent => "perf events of the target",
+        }
+    }
+
+    fn set(self) -> u64 {
+        self.capabilities().iter().fold(0, |set, &capability| set | 1 << capability as u32)
+    }
+}
+
+/// The capabilities that [`raised`] may raise: the permitted set once [`lower`] has emptied the effective one. 0 before,
+/// for root, and without capabilities: then nothing needs raising.
+static PERMITTED: AtomicU64 = AtomicU64::new(0);
+
+/// Takes all capabilities out of the effective set and keeps them permitted. For the start of the program, before the
+/// first thread; does nothing for root.
+///
+/// # Errors
+/// `PermissionDenied` for a set-uid or set-gid binary, which would open files with the rights of the owner of the
+/// binary; the error of `capset` (EPERM from a seccomp filter).
+pub fn lower() -> io::Result<()> {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    if getuid() != geteuid() || getgid() != getegid() {
+        let why = "the binary is set-uid or set-gid, which opens the files of its owner to every user";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    if getuid().is_root() {
+        return Ok(());
+    }
+    let sets = capabilities(None)?;
+    if sets.permitted.is_empty() {
+        return Ok(());
+    }
+    set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), ..sets })?;
+    PERMITTED.store(sets.permitted.bits(), Relaxed);
+    Ok(())
+}
+
+/// Gives up the capabilities of the binary for good. The ambient ones, which the user hands to every program, stay
+/// permitted, so that a program that is started inherits them as without hugepilot. Then `/proc/self` belongs to the
+/// user again, as for a binary without file capabilities.
+///
+/// # Errors
+/// The error of `capset`.
+pub fn renounce() -> io::Result<()> {
+    if PERMITTED.swap(0, Relaxed) == 0 {
+        return Ok(());
+    }
+    let sets = capabilities(None)?;
+    let ambient = sets.permitted.iter().filter(|&one| is_ambient(one)).collect();
+    set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), permitted: ambient, ..sets })?;
+    // The kernel hides a process that gained capabilities at its start from the user. Nothing is left to hide.
+    if dumpable_behavior()? != DumpableBehavior::Dumpable {
+        set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    }
+    Ok(())
+}
+
+fn is_ambient(one: CapabilitySet) -> bool {
+    capability_is_in_ambient_set(one).unwrap_or(false)
+}
+
+/// Gives up all capabilities of a forked child, which then is an ordinary process of the user. Async-signal-safe.
+pub(crate) fn renounce_in_child() {
+    if PERMITTED.load(Relaxed) != 0 {
+        let none = CapabilitySet::empty();
+        let _ =
+            set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none });
+    }
+}
+
+/// Does `work` with the capabilities of `purpose` effective in this thread, as far as they are permitted. Two system
+/// calls of about 0.2 µs each for a binary with capabilities; nothing for others.
+pub(crate) fn raised<T>(purpose: Purpose, work: impl FnOnce() -> T) -> T {
+    let wanted = purpose.set() & PERMITTED.load(Relaxed);
+    let _lowered_on_drop = (wanted != 0).then(|| Raised::new(wanted)).flatten();
+    work()
+}
+
+/// Capabilities are effective while this lives, also through a panic. They belong to a thread, so this is not `Send`.
+struct Raised {
+    sets: CapabilitySets,
+    _of_this_thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Raised {
+    /// `None` if the kernel refuses: the call that follows then reports what is missing.
+    fn new(wanted: u64) -> Option<Self> {
+        let sets = capabilities(None).ok()?;
+        let effective = CapabilitySet::from_bits_retain(wanted);
+        set_capabilities(None, CapabilitySets { effective, ..sets }).ok()?;
+        Some(Self { sets, _of_this_thread: std::marker::PhantomData })
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if let Err(error) = set_capabilities(None, self.sets) {
+            // A process that cannot lower a capability must not go on with it.
+            eprintln!("hugepilot: cannot lower capabilities: capset: {error}");
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_purpose_raises_something_and_nothing_that_changes_files() {
+        for purpose in Purpose::ALL {
+            assert!(purpose.set() != 0 && !purpose.calls().is_empty(), "{purpose:?}");
+        }
+        let reads = |purpose: &Purpose| purpose.set() >> Capability::DacReadSearch as u32 & 1 == 1;
+        let readers: Vec<_> = Purpose::ALL.into_iter().filter(reads).collect();
+        assert_eq!(readers, [Purpose::OpenPageMap], "the only one that passes file permissions");
+    }
+
+    #[test]
+    fn security_md_lists_each_purpose_with_its_capabilities() {
+        let document = include_str!("../../../SECURITY.md");
+        let row = |purpose: Purpose| {
+            let names: Vec<_> =
+                purpose.capabilities().iter().map(|one| format!("`{}`", one.name())).collect();
+            format!("| {} | {} |", purpose.object(), names.join(", "))
+        };
+        let rows: Vec<_> = Purpose::ALL.into_iter().map(row).collect();
+        assert!(document.contains(&rows.join("\n")), "SECURITY.md should have:\n{}", rows.join("\n"));
+    }
+}
