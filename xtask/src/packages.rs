@@ -12,6 +12,7 @@ const WANTED: &[(&str, &str)] = &[
     ("cc", "gcc"),                                      // victims written in C
     ("gcc", "gcc"),                                     // the same
     ("strace", "strace"),                               // faults injected into system calls
+    ("/usr/sbin/setcap", "libcap2-bin"),                // file capabilities for a copy of the binary
     ("memcached", "memcached"), // a workload; Debian also starts a server of its own, which nobody here talks to
     ("redis-server", "redis-server"), // runs on our malloc; the same goes for its server
     ("java", "default-jre-headless"), // the same

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::{Args, ValueHint};
 use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::{Signals, ending_signals, fault_signals};
@@ -79,7 +79,8 @@ fn new_report(path: &Path) -> anyhow::Result<NewFile> {
     {
         bail!("cannot write {}: the name is taken by what is not a regular file", path.display());
     }
-    Ok(NewFile::create(path, true)?)
+    // The words alone: capabilities, which hugepilot names as the fix for calls of the kernel, would not help here.
+    NewFile::create(path, true).map_err(|error| anyhow!("{error}"))
 }
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {

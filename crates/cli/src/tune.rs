@@ -8,6 +8,7 @@ use std::process::Command;
 
 use hugepilot_kernel::Target;
 use hugepilot_manager::demo::demo;
+use hugepilot_manager::launch;
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, tune_attached};
 use hugepilot_record::Stop;
@@ -27,14 +28,15 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     args.check()?;
     let interrupt = Interrupt::listen()?;
     let progress = Progress::new();
-    // A wrong number should be told at once, not after seconds of calibration.
+    // A wrong pid, file or program is an error at once, not after seconds of calibration.
     let process = args.pid.map(open).transpose()?;
+    let figures = process.as_ref().map(|process| args.progress_reader(process.now())).transpose()?.flatten();
+    args.command.first().map_or(Ok(()), |program| launch::check(program))?;
     let keep = Keep::unless(args.dry_run);
     let options = args.options(Machine::get(args.calibration, keep, &progress, || interrupt.is_asked()));
     let interrupted = || interrupt.is_asked();
     let mut say = |event: Event<'_>| tell(&progress, &event);
     let report = if let Some(process) = process {
-        let figures = args.progress_reader(process.now())?;
         tune_attached(process, options, figures, &interrupted, &mut say)?
     } else if args.command.is_empty() {
         run_demo(args, options, &interrupted, &mut say)?

@@ -115,6 +115,14 @@ fn cannot_start(program: &OsStr, source: io::Error) -> ManagerError {
     ManagerError::Start { program: program.to_string_lossy().into_owned(), source }
 }
 
+/// Whether `program` can be started, as far as its file says.
+///
+/// # Errors
+/// [`ManagerError::Start`]: ENOENT, EACCES.
+pub fn check(program: &OsStr) -> Result<(), ManagerError> {
+    find(program).map(drop).map_err(|source| cannot_start(program, source))
+}
+
 /// The file that `program` names, looked for as a shell does: as a path when it holds a slash, else along `PATH`.
 pub(crate) fn find(program: &OsStr) -> io::Result<PathBuf> {
     use rustix::fs::{Access, access};

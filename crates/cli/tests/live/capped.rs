@@ -9,9 +9,10 @@ use std::time::Duration;
 use clap::{Arg, ValueHint};
 use hugepilot_kernel::privilege::Purpose;
 use hugepilot_testkit::{Need, need, requires};
+use hugepilot_units::Bytes;
 use rustix::process::Signal;
 
-use crate::tool::{Done, HUGEPILOT, LIMIT, Running, copy_for_all};
+use crate::tool::{Done, HUGEPILOT, LIMIT, Running, copy_for_all, hugepilot};
 use crate::unprivileged::can_be_nobody;
 use crate::workload::Workload;
 
@@ -332,4 +333,35 @@ fn what_the_binary_is_capped_for_works() {
     let all = capped.path("hugepilot");
     fs::set_permissions(&all, mode(0o4755)).unwrap();
     capped.runs(&words("status --pid PID")).exits(2).says(&["set-uid"]);
+}
+
+#[test]
+fn root_writes_through_no_link_of_another_user() {
+    requires!(can_be_capped());
+    let capped = Capped::new();
+    let link = capped.path("theirs/report.json");
+    std::os::unix::fs::symlink(capped.path("closed/secret.sg"), &link).unwrap();
+    let words = format!("run --pages base --report {} -- /bin/true", link.display());
+    hugepilot(words.split(' ')).exits(2).says(&["not a regular file"]);
+    assert_eq!(fs::read_to_string(capped.path("closed/secret.sg")).unwrap(), SECRET);
+}
+
+#[test]
+fn a_calibration_is_not_kept_by_dry_runs_nor_in_the_cache_of_another_user() {
+    requires!(need::all([can_be_capped(), need::memory(Bytes::gib(6))]));
+    let (capped, workload) = (Capped::new(), Workload::start("gups --footprint 16MiB"));
+    let own = capped.path("own");
+    fs::create_dir(&own).unwrap();
+    std::os::unix::fs::chown(capped.path("theirs"), Some(65534), None).unwrap();
+    let tune = |cache: &Path, more: &str| {
+        let line =
+            format!("tune --pid {} --calibration force --observe 1ms --for 1ms {more}", workload.pid());
+        let mut command = Command::new(HUGEPILOT);
+        command.args(line.split_whitespace()).env("XDG_CACHE_HOME", cache);
+        Running::start(command).wait(LIMIT)
+    };
+    tune(&own, "--dry-run").sane();
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
+    tune(&capped.path("theirs"), "").sane().says(&["not kept", "another user"]);
+    assert_eq!(fs::read_dir(capped.path("theirs")).unwrap().count(), 0);
 }

@@ -161,6 +161,29 @@ fn two_runs_at_once_do_not_meet() {
 }
 
 #[test]
+fn the_directory_is_closed_to_others_and_no_link_in_it_is_followed() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    let machine = Machine::new();
+    let directory = machine.root.join(DIRECTORY);
+    fs::create_dir_all(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    let victim = machine.root.join("victim");
+    fs::write(&victim, "untouched").unwrap();
+    symlink(&victim, directory.join(LOCK)).unwrap();
+    assert!(SettingsGuard::take(&machine.root).is_err(), "the lock is a link");
+    fs::remove_file(directory.join(LOCK)).unwrap();
+    symlink(&victim, journal_of(&machine.root)).unwrap();
+    assert!(SettingsGuard::take(&machine.root).is_err(), "the journal is a link");
+    fs::remove_file(journal_of(&machine.root)).unwrap();
+    // Where a temporary file of a fixed name was once written.
+    symlink(&victim, journal_of(&machine.root).with_extension("part")).unwrap();
+    let _guard = machine.changed();
+    assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(journal_of(&machine.root)).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
+}
+
+#[test]
 fn a_journal_that_is_not_ours_is_refused_and_kept() {
     let machine = Machine::new();
     fs::create_dir_all(machine.root.join(DIRECTORY)).unwrap();
