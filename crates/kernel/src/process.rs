@@ -131,11 +131,11 @@ impl Process {
     }
 
     /// Opens a file that the process has mapped as `name`, with the rights of the user. Goes through the root directory
-    /// of the process, so that containers work; if that may not be entered, takes the same path on the host. `None` if
-    /// the user may not read the file, or if another file has this name now, by its inode.
+    /// of the process, so that containers work; if that may not be entered, takes the same path on the host, unless its
+    /// inode is another. `None` if the user may not read the file, or if it was replaced.
     pub fn mapped_file(&self, name: &str, inode: u64) -> Option<File> {
         let same = |file: &File| file.metadata().is_ok_and(|about| about.ino() == inode);
-        self.in_root(name).filter(same).or_else(|| file::open(Path::new(name)).ok().filter(same))
+        self.in_root(name).or_else(|| file::open(Path::new(name)).ok().filter(same))
     }
 
     /// Opens the file that is called `name` below the root directory of the process.

@@ -115,9 +115,8 @@ impl Setup {
         }
         self.promote = machine.may_promote;
         if !self.promote {
-            self.obstacles.not_promoted = Some(
-                "its memory could not be put on huge pages from outside: that needs CAP_SYS_NICE".to_owned(),
-            );
+            self.obstacles.not_promoted =
+                Some("its memory could not be promoted from outside: that needs root".to_owned());
         }
     }
 
