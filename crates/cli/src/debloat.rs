@@ -196,6 +196,14 @@ fn exit_of(report: &DebloatReport) -> Exit {
         );
         return Exit::Unsupported;
     }
+    if report.huge_pages_split == 0 && report.unread_huge_pages > 0 {
+        eprintln!(
+            "hugepilot: cannot tell whether there is anything to free: {} huge pages could not be read\nfix: let the kernel split \
+             what is nearly empty: --backend shrinker",
+            report.unread_huge_pages
+        );
+        return Exit::Unsupported;
+    }
     if report.huge_pages_split > 0 { Exit::Yes } else { Exit::No }
 }
 

@@ -11,7 +11,7 @@ use hugepilot_manager::demo::demo;
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, tune_attached};
 use hugepilot_record::Stop;
-use hugepilot_record::tune::TuneReport;
+use hugepilot_record::tune::{TuneReport, Unknown};
 use hugepilot_report::{json, tune_text};
 use hugepilot_units::Share;
 
@@ -53,6 +53,19 @@ fn exit_of(report: &TuneReport) -> Exit {
                  a seccomp filter forbids it",
                 hugepilot_kernel::rights::fix(false)
             );
+            Exit::Unsupported
+        }
+        _ if report.target_ended => {
+            eprintln!(
+                "hugepilot: process {} ({}) ended before the tune did",
+                report.target.pid, report.target.command
+            );
+            Exit::Error
+        }
+        _ if report.cannot_tell.is_some() => {
+            if let Some(Unknown { reason, fix }) = &report.cannot_tell {
+                eprintln!("hugepilot: cannot tell whether huge pages help: {reason}\nfix: {fix}");
+            }
             Exit::Unsupported
         }
         _ if report.verified_regions > 0 => Exit::Yes,

@@ -44,6 +44,8 @@ pub struct FakeTarget {
     pub unknown: Cell<Option<Errno>>,
     /// A region that somebody else puts on a huge page while the next collapse is prepared.
     pub taken: Cell<Option<Region>>,
+    /// A region that it forbids to read (`PROT_NONE`).
+    pub hidden: Cell<Option<Region>>,
     /// Whether another run of hugepilot changes it.
     pub claimed: Cell<bool>,
     /// How long reading its mappings takes.
@@ -84,6 +86,7 @@ impl Default for FakeTarget {
             unreadable: Cell::new(None),
             unknown: Cell::new(None),
             taken: Cell::new(None),
+            hidden: Cell::new(None),
             claimed: Cell::new(false),
             mappings_take: Cell::new(Nanos::ZERO),
             pages: RefCell::default(),
@@ -199,7 +202,11 @@ impl Target for FakeTarget {
     }
     fn claim(&self) -> Result<Claim> {
         let pid = self.id.pid;
-        if self.claimed.get() { Err(KernelError::Claimed { pid, holder: None }) } else { Ok(Claim::uncontested()) }
+        if self.claimed.get() {
+            Err(KernelError::Claimed { pid, holder: None })
+        } else {
+            Ok(Claim::uncontested())
+        }
     }
     fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno> {
         self.play(region, &|region| self.make_huge(region)).map(|()| PageSizes::X86_64.huge)
@@ -211,6 +218,11 @@ impl Target for FakeTarget {
     fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
         // A look at a huge page takes about ten of these.
         self.sleep(Nanos::new(20_000));
+        let is_hidden =
+            |range: &AddrRange| self.hidden.get() == Some(PageSizes::X86_64.region_of(range.start));
+        if ranges.iter().any(is_hidden) {
+            return Err(KernelError::syscall("process_vm_readv", self.id.pid, Errno::EFAULT));
+        }
         let base = PageSizes::X86_64.base;
         let mut at = 0;
         for &range in ranges {

@@ -372,6 +372,23 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_is_not_gone() {
+        let line = format!("7 (db) S {}", "1 ".repeat(49));
+        let thp = ("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152");
+        let (_dir, root) = crate::root::fixture(&[thp, ("proc/7/stat", &line)]);
+        let process = Process::open(&root, Pid(7)).unwrap();
+        assert_eq!(process.state().unwrap(), TargetState::Alive);
+        let stat = root.join("proc/7/stat");
+        std::fs::remove_file(&stat).unwrap();
+        assert_eq!(process.state().unwrap(), TargetState::Gone);
+        // Reading a directory fails with EISDIR, as without descriptors it does with EMFILE.
+        std::fs::create_dir(&stat).unwrap();
+        let error = process.state().unwrap_err();
+        assert!(error.errno() == Some(Errno(21)) && !error.is_gone(), "{error}");
+        assert!(Process::open(&root, Pid(8)).unwrap_err().is_gone());
+    }
+
+    #[test]
     fn regions_count_what_was_touched_and_looking_touches_nothing() {
         let sizes = memory::page_sizes(&Root::live()).unwrap();
         let mut map = AnonMap::new(sizes.huge, Pages::Base, sizes).unwrap();

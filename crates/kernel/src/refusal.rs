@@ -103,8 +103,10 @@ impl Refusal {
             ),
             ("perf_event_open", Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP) => {
                 return Some(
-                    Self::because(format!("no such event here ({errno}): the processor or its hypervisor lacks it"))
-                        .fixed_by("`hugepilot doctor` says which samplers work here"),
+                    Self::because(format!(
+                        "no such event here ({errno}): the processor or its hypervisor lacks it"
+                    ))
+                    .fixed_by("`hugepilot doctor` says which samplers work here"),
                 );
             }
             ("perf_event_open", Errno::EINVAL) => (
@@ -132,7 +134,9 @@ impl Refusal {
                 "the sample buffers of this user take more locked memory than is allowed (EPERM)",
                 "sudo sysctl kernel.perf_event_mlock_kb=65536, or ulimit -l unlimited",
             ),
-            (_, Errno::ENOMEM) => ("no memory for sample buffers (ENOMEM)", "free memory, or raise the cgroup's limit"),
+            (_, Errno::ENOMEM) => {
+                ("no memory for sample buffers (ENOMEM)", "free memory, or raise the cgroup's limit")
+            }
             (call, Errno::ENOTTY | Errno::ENOSYS) if call.starts_with("ioctl(PERF") => (
                 "a sandbox answers in the kernel's place, and does not know this ioctl of perf events",
                 "run hugepilot outside of the sandbox (gVisor, a seccomp filter)",
@@ -303,7 +307,8 @@ mod tests {
 
     #[test]
     fn every_failure_of_sampling_has_a_cause_and_a_fix() {
-        let of = |call, errno| Refusal::of(&KernelError::Syscall { call, pid: hugepilot_record::Pid(7), errno });
+        let of =
+            |call, errno| Refusal::of(&KernelError::Syscall { call, pid: hugepilot_record::Pid(7), errno });
         let (open, enable, map) = ("perf_event_open", "ioctl(PERF_EVENT_IOC_ENABLE)", "mmap of a perf event");
         for (call, errno, word) in [
             (open, Errno::ENOSYS, "CONFIG_PERF_EVENTS"),

@@ -3,9 +3,9 @@
 use hugepilot_record::{Errno, Headroom, Mapping, PageRun, ProcessId, RegionPages};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
+use crate::Result;
 use crate::memory::Pressure;
 use crate::process::Claim;
-use crate::Result;
 
 /// Whether a target is still what it was when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,8 @@ impl Errno {
     pub const EPERM: Self = Self(1);
     /// No such file, or no such perf event.
     pub const ENOENT: Self = Self(2);
+    /// A read or write failed.
+    pub const EIO: Self = Self(5);
     /// No such process.
     pub const ESRCH: Self = Self(3);
     /// Try again: the page was pinned or locked for a moment.
@@ -72,7 +74,8 @@ const NAMES: [&str; 134] = [
 /// The symbolic name, or the number where we know none.
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = usize::try_from(self.0).ok().and_then(|number| NAMES.get(number)).filter(|name| !name.is_empty());
+        let name =
+            usize::try_from(self.0).ok().and_then(|number| NAMES.get(number)).filter(|name| !name.is_empty());
         match name {
             Some(name) => f.write_str(name),
             None => write!(f, "errno {}", self.0),

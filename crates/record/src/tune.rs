@@ -173,6 +173,15 @@ pub struct Score {
     pub precision_ratio: f64,
 }
 
+/// Why there is no verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unknown {
+    /// The cause.
+    pub reason: String,
+    /// What to change.
+    pub fix: String,
+}
+
 /// The whole report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
@@ -237,7 +246,7 @@ pub struct TuneReport {
     /// Why acting ended early, if it did.
     pub stopped: Option<Stop>,
     /// Why nothing is known of the target's stalls, with what to change; `None` if enough is known for a verdict.
-    pub cannot_tell: Option<String>,
+    pub cannot_tell: Option<Unknown>,
     /// Whether the process that was attached to (`-p PID`) ended before the tune did.
     pub target_ended: bool,
     /// What makes this report less trustworthy, and what to do about it.
