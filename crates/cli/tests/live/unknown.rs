@@ -54,7 +54,7 @@ fn an_unreadable_target_is_refused_before_it_is_sampled() {
     for more in ["", "--dry-run"] {
         let done = nobody.runs_with("+perfmon", tune_args(victim.pid(), more));
         done.exits(3).says(&[&format!("/proc/{}/", victim.pid()), "ermission denied", "fix:"]);
-        assert!(done.stdout.is_empty() && done.took < Duration::from_secs(1), "{done:?}");
+        assert!(done.stdout.is_empty() && !done.err().contains("sampling"), "{done:?}");
     }
 }
 
@@ -134,7 +134,7 @@ fn a_second_tune_of_a_process_is_refused_and_names_the_first() {
     let end = format!("kill -INT {}", first.pid());
     let second = tune(bloated.pid(), "");
     second.exits(2).says(&[&pid, "another run of hugepilot", &named, &end]);
-    assert!(second.stdout.is_empty() && second.took < Duration::from_secs(2), "{second:?}");
+    assert!(second.stdout.is_empty() && !second.err().contains("sampling"), "{second:?}");
     let debloat = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
     hugepilot(debloat).exits(2).says(&["another run of hugepilot", &named]);
     // What changes nothing is in nobody's way.
@@ -180,8 +180,11 @@ fn huge_pages_that_may_not_be_read_are_not_without_bloat() {
 #[test]
 fn every_refusal_of_sampling_names_the_process_the_cause_and_a_fix() {
     requires!(strace());
-    let workload = Workload::start(SMALL);
-    let pid = workload.pid();
+    requires!(need::c_compiler());
+    // One thread, so that ENABLE is the first ioctl.
+    let victim = Victim::c("bloated.c", &["1", "5"]);
+    victim.ready(SOON);
+    let pid = victim.pid();
     let perf = "perf_event_open";
     let (enable, map) = ("ioctl(PERF_EVENT_IOC_ENABLE)", "mmap of a perf event");
     let cases = [

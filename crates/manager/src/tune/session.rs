@@ -219,7 +219,7 @@ impl<'a> Session<'a> {
         let Some(view) = self.observation.of(pid) else { return Ok(self.idle()) };
         let mut seen = match snapshot(&target, view, self.options.tlb_entries) {
             Ok(seen) => seen,
-            Err(_) if !is_alive(&target) => return Ok(self.ended(pid)),
+            Err(error) if error.is_gone() || !is_alive(&target) => return Ok(self.ended(pid)),
             Err(error) => return Err(error.into()),
         };
         let hot = seen.heat.iter().filter(|heat| heat.scattered() > 0).count() as u64;
