@@ -1,10 +1,11 @@
 //! Printing: data on stdout, talk on stderr.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use hugepilot_kernel::{KernelError, Refusal, rights};
 use hugepilot_manager::ManagerError;
-use hugepilot_record::Errno;
+use hugepilot_record::{Errno, Pid};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::Exit;
@@ -77,6 +78,24 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
         _ => {}
     }
     Exit::Error
+}
+
+/// Says why nothing could be done to another process, and with which exit status: `what` is not permitted, or the kernel lacks
+/// the call. `failed` counts errors by name; `reads_memory`: so does the verb.
+pub(crate) fn refused(what: &str, failed: &BTreeMap<String, u64>, reads_memory: bool) -> Exit {
+    let (call, errno) = ("process_madvise", Errno::ENOSYS);
+    let missing = KernelError::Syscall { call, pid: Pid(0), errno };
+    match Refusal::of(&missing).filter(|_| failed.contains_key(&errno.to_string())) {
+        Some(refusal) => {
+            eprintln!("hugepilot: {what} is not possible: {refusal} ({errno})");
+            refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
+        }
+        None => eprintln!(
+            "hugepilot: {what} is not permitted: it needs CAP_SYS_NICE\nfix: {}, or whether a seccomp filter forbids it",
+            rights::fix(reads_memory)
+        ),
+    }
+    Exit::Unsupported
 }
 
 /// The error and its causes in one line. A message that quotes its cause, as ours do, is not told twice.

@@ -20,7 +20,7 @@ pub(crate) use args::TuneArgs;
 use crate::calibration::Machine;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, print};
+use crate::output::{Progress, print, refused};
 use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
@@ -47,14 +47,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
 
 fn exit_of(report: &TuneReport) -> Exit {
     match report.stopped {
-        Some(Stop::NotPermitted) => {
-            eprintln!(
-                "hugepilot: promoting another process's memory is not permitted\nfix: it needs CAP_SYS_NICE; {}, or whether \
-                 a seccomp filter forbids it",
-                hugepilot_kernel::rights::fix(false)
-            );
-            Exit::Unsupported
-        }
+        Some(Stop::NotPermitted) => refused("promoting another process's memory", &report.failed, false),
         _ if report.target_ended => {
             eprintln!(
                 "hugepilot: process {} ({}) ended before the tune did",

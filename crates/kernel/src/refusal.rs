@@ -76,6 +76,9 @@ impl Refusal {
                 .fixed_by("sudo sysctl kernel.perf_event_paranoid=2"),
                 _ => missing(call, errno, &[Capability::Perfmon], rights),
             },
+            Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP => {
+                Self::because(format!("no such event here ({errno})"))
+            }
             errno => Self::of_sampling(call, errno)
                 .unwrap_or_else(|| Self::because(format!("{call} failed with {errno}"))),
         }
@@ -101,14 +104,10 @@ impl Refusal {
                 "the kernel has no perf events, or a seccomp filter hides them",
                 "a kernel with CONFIG_PERF_EVENTS; in a container, allow perf_event_open in its seccomp profile",
             ),
-            ("perf_event_open", Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP) => {
-                return Some(
-                    Self::because(format!(
-                        "no such event here ({errno}): the processor or its hypervisor lacks it"
-                    ))
-                    .fixed_by("`hugepilot doctor` says which samplers work here"),
-                );
-            }
+            ("perf_event_open", Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP) => (
+                "the processor, its hypervisor or the kernel lacks this event",
+                "`hugepilot doctor` says which samplers work here",
+            ),
             ("perf_event_open", Errno::EINVAL) => (
                 "the kernel does not take the event as it is asked for (EINVAL)",
                 "a kernel of Linux 6.7 or newer",
@@ -134,7 +133,7 @@ impl Refusal {
                 "the sample buffers of this user take more locked memory than is allowed (EPERM)",
                 "sudo sysctl kernel.perf_event_mlock_kb=65536, or ulimit -l unlimited",
             ),
-            (_, Errno::ENOMEM) => {
+            ("perf_event_open" | "mmap of a perf event", Errno::ENOMEM) => {
                 ("no memory for sample buffers (ENOMEM)", "free memory, or raise the cgroup's limit")
             }
             (call, Errno::ENOTTY | Errno::ENOSYS) if call.starts_with("ioctl(PERF") => (
@@ -169,7 +168,7 @@ impl Refusal {
 }
 
 fn no_process_madvise() -> Refusal {
-    Refusal::because("the kernel has no process_madvise: it came with Linux 5.10")
+    Refusal::because("the kernel has no process_madvise (Linux 5.10), or a seccomp filter hides it")
         .fixed_by("a kernel of Linux 6.12 or newer")
 }
 
@@ -286,7 +285,7 @@ mod tests {
         assert!(refusal.why.contains("perf_event_paranoid=4"), "{refusal}");
         assert_eq!(refusal.fix.as_deref(), Some("sudo sysctl kernel.perf_event_paranoid=2"));
         let absent = Refusal::of_event(Errno::ENOENT, Errno::EINVAL, &rights());
-        assert!(absent.why.starts_with("no such event here (ENOENT)"), "{absent}");
+        assert_eq!((absent.why.as_str(), absent.fix), ("no such event here (ENOENT)", None));
         let filter = Refusal::of_event(Errno::EPERM, Errno::EPERM, &rights());
         assert!(filter.why.contains("seccomp"), "{filter}");
     }

@@ -187,11 +187,11 @@ fn method(report: &TuneReport) -> String {
     );
     let after =
         report.after.map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
-    let _ = writeln!(
-        text,
-        "stalls on scattered memory: {} of samples before{after}",
-        share(report.before.stall_ratio)
-    );
+    let before = report
+        .before
+        .stall_ratio
+        .map_or_else(|| "unknown".to_owned(), |ratio| format!("{} of samples before", percent(ratio)));
+    let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
     if let Some(sampled) = report.sampled_speedup {
         let _ = writeln!(
             text,
@@ -199,15 +199,20 @@ fn method(report: &TuneReport) -> String {
             sampled.median, sampled.low, sampled.high
         );
     }
+    let addresses = sampler.exact_ratio.map_or_else(String::new, |exact| {
+        format!(
+            "; address exact {}, recomputed {}, next {}, none {}",
+            percent(exact),
+            share(sampler.recomputed_ratio),
+            share(sampler.next_ratio),
+            share(sampler.none_ratio)
+        )
+    });
     let _ = writeln!(
         text,
-        "samples: {} by {}; address exact {}, recomputed {}, next {}, none {}; lost {}; cost to the target {}",
+        "samples: {} by {}{addresses}; lost {}; cost to the target {}",
         sampler.samples,
         sampler.source,
-        share(sampler.exact_ratio),
-        share(sampler.recomputed_ratio),
-        share(sampler.next_ratio),
-        share(sampler.none_ratio),
         sampler.lost,
         sampler.overhead_ratio.map_or_else(|| "not measured".to_owned(), percent),
     );
@@ -277,7 +282,7 @@ mod tests {
             text.contains("memory: 4GiB resident, 0B huge before, unknown after, budget unknown"),
             "{text}"
         );
-        assert!(text.contains("exact unknown") && text.contains("scattered memory: unknown of"), "{text}");
+        assert!(text.contains("scattered memory: unknown\n") && !text.contains("exact"), "{text}");
         assert!(!text.contains("nothing to gain") && !text.contains("0.0 %"), "{text}");
     }
 }

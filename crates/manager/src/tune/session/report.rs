@@ -67,18 +67,21 @@ impl Session<'_> {
         // Measured for the CPU clock only.
         let cost =
             Some(self.options.sample_cost).filter(|&cost| cost > Nanos::ZERO && self.chosen.samples_time);
+        let counts = self.chosen.source.counts();
         let mut unavailable = self.chosen.unavailable.clone();
         if let Err(refusal) = &self.counters {
             unavailable.insert("hardware counters".to_owned(), refusal.why.clone());
         }
         SamplerReport {
             source: self.chosen.source.name().to_owned(),
-            overhead_ratio: cost.map(|cost| cost.as_seconds() * f64::from(self.options.rate_hz)),
+            overhead_ratio: cost
+                .filter(|_| counts.total() > 0)
+                .map(|cost| cost.as_seconds() * f64::from(self.options.rate_hz)),
             sample_cost_ns: cost,
             unavailable,
             ..SamplerReport::default()
         }
-        .with_counts(&self.chosen.source.counts())
+        .with_counts(&counts)
     }
 
     /// Makes the report one about `target`, but for the sums over all that was tuned.
