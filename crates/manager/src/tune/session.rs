@@ -8,7 +8,7 @@ use hugepilot_kernel::{Claim, KernelError, Process, Refusal, Target};
 use hugepilot_policy::{Expected, HeatPolicy, Policy, predict, sampled_speedup};
 use hugepilot_profiler::{Chosen, Observation, choose};
 use hugepilot_record::tune::{Activity, Prediction, TuneReport};
-use hugepilot_record::{Budget, Journal, Pid, Plan, ProvenanceCounts, Snapshot, Stop};
+use hugepilot_record::{Budget, Journal, Pid, Plan, ProcessId, ProvenanceCounts, Snapshot, Stop};
 use hugepilot_units::{Bytes, HugePages, Nanos};
 
 use report::{count, empty_report, share};
@@ -266,7 +266,9 @@ impl<'a> Session<'a> {
 
     /// From now on no other run of hugepilot changes `target`.
     fn take_claim(&mut self, target: &Process) -> Result<(), KernelError> {
-        if self.claim.is_some() && target.id() == self.process.id() {
+        // Its name changes when it starts another program.
+        let same = |id: &ProcessId| (id.pid, id.start_ticks);
+        if self.claim.is_some() && same(target.id()) == same(self.process.id()) {
             return Ok(());
         }
         let tuned = self.spaces.of(target.id());
