@@ -56,6 +56,9 @@ impl Session<'_> {
             self.report.settled_seconds = Some((settled - self.begun).as_seconds());
         }
         self.report.sampler = self.sampler_report();
+        if (self.interrupted)() && self.report.candidates.is_empty() {
+            self.report.stopped.get_or_insert(Stop::Interrupted);
+        }
         self.report.cannot_tell = unknown::cannot_tell(&self.report, &self.process);
         self.report.conclude(self.options.larger_is_better);
         self.report.warnings = warnings::warnings(&self.report, self.share, self.chosen.samples_time);
