@@ -19,7 +19,7 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, print};
+use crate::output::{Progress, print, refused};
 use crate::target::open;
 
 /// Split the huge pages that waste most, so that their zero-filled pages come back
@@ -189,10 +189,13 @@ fn exit_of(report: &DebloatReport) -> Exit {
     if report.failed.keys().any(|errno| ["EPERM", "EACCES", "ENOSYS"].contains(&errno.as_str()))
         && report.huge_pages_split == 0
     {
+        return refused("splitting another process's huge pages", &report.failed, true);
+    }
+    if report.huge_pages_split == 0 && report.unread_huge_pages > 0 {
         eprintln!(
-            "hugepilot: splitting another process's huge pages is not permitted: it needs CAP_SYS_NICE\nfix: {}, or \
-             whether a seccomp filter forbids it",
-            rights::fix(true)
+            "hugepilot: cannot tell whether there is anything to free: {} huge pages could not be read\nfix: let the kernel split \
+             what is nearly empty: --backend shrinker",
+            report.unread_huge_pages
         );
         return Exit::Unsupported;
     }

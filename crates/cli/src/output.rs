@@ -1,10 +1,11 @@
 //! Printing: data on stdout, talk on stderr.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use hugepilot_kernel::{KernelError, rights};
+use hugepilot_kernel::{KernelError, Refusal, rights};
 use hugepilot_manager::ManagerError;
-use hugepilot_record::Errno;
+use hugepilot_record::{Errno, Pid};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::Exit;
@@ -19,7 +20,15 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 
 /// Prints an error with what to do about it, and says which exit status it means. `reads_memory`: so does the verb.
 pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
-    eprintln!("hugepilot: {}", told(error));
+    let kernel = error.chain().find_map(|cause| {
+        cause.downcast_ref::<KernelError>().or_else(|| match cause.downcast_ref::<ManagerError>() {
+            Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => Some(kernel),
+            _ => None,
+        })
+    });
+    let refusal = kernel.and_then(Refusal::of);
+    let cause = refusal.as_ref().map_or_else(String::new, |refusal| format!(": {refusal}"));
+    eprintln!("hugepilot: {}{cause}", told(error));
     let manager = error.chain().find_map(|cause| cause.downcast_ref::<ManagerError>());
     match manager {
         Some(ManagerError::Refused(refusal)) => {
@@ -33,13 +42,11 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
         }
         _ => {}
     }
-    let kernel = error.chain().find_map(|cause| {
-        cause.downcast_ref::<KernelError>().or_else(|| match cause.downcast_ref::<ManagerError>() {
-            Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => Some(kernel),
-            _ => None,
-        })
-    });
     let Some(kernel) = kernel else { return Exit::Error };
+    if let Some(fix) = refusal.and_then(|refusal| refusal.fix) {
+        eprintln!("fix: {fix}");
+        return if kernel.is_denied() || kernel.is_unsupported() { Exit::Unsupported } else { Exit::Error };
+    }
     if kernel.is_denied() {
         let reads = matches!(kernel, KernelError::Syscall { call: "process_vm_readv", .. });
         eprintln!("fix: {}", rights::fix(reads || reads_memory));
@@ -57,11 +64,38 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
                 "fix: let this process have more files open: ulimit -n 65536 (as root, or systemd's LimitNOFILE=)"
             );
         }
+        _ if kernel.errno() == Some(Errno::ENFILE) => {
+            eprintln!(
+                "fix: end programs that hold many files, or raise the limit: sudo sysctl fs.file-max=1000000"
+            );
+        }
+        KernelError::Claimed { holder, .. } => {
+            let end = holder.map_or_else(String::new, |holder| format!(", or end it: kill -INT {holder}"));
+            eprintln!("fix: wait until it has ended{end}");
+        }
         KernelError::NoProcess { .. } => eprintln!("fix: look for its number with pgrep; it may have ended"),
         KernelError::NoMemory { .. } => eprintln!("fix: choose a process that runs a program"),
         _ => {}
     }
     Exit::Error
+}
+
+/// Says why nothing could be done to another process, and with which exit status: `what` is not permitted, or the kernel lacks
+/// the call. `failed` counts errors by name; `reads_memory`: so does the verb.
+pub(crate) fn refused(what: &str, failed: &BTreeMap<String, u64>, reads_memory: bool) -> Exit {
+    let (call, errno) = ("process_madvise", Errno::ENOSYS);
+    let missing = KernelError::Syscall { call, pid: Pid(0), errno };
+    match Refusal::of(&missing).filter(|_| failed.contains_key(&errno.to_string())) {
+        Some(refusal) => {
+            eprintln!("hugepilot: {what} is not possible: {refusal} ({errno})");
+            refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
+        }
+        None => eprintln!(
+            "hugepilot: {what} is not permitted: it needs CAP_SYS_NICE\nfix: {}, or whether a seccomp filter forbids it",
+            rights::fix(reads_memory)
+        ),
+    }
+    Exit::Unsupported
 }
 
 /// The error and its causes in one line. A message that quotes its cause, as ours do, is not told twice.

@@ -12,7 +12,7 @@ use hugepilot_manager::launch;
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, tune_attached};
 use hugepilot_record::Stop;
-use hugepilot_record::tune::TuneReport;
+use hugepilot_record::tune::{TuneReport, Unknown};
 use hugepilot_report::{json, tune_text};
 use hugepilot_units::Share;
 
@@ -21,7 +21,7 @@ pub(crate) use args::TuneArgs;
 use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, print};
+use crate::output::{Progress, print, refused};
 use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
@@ -50,12 +50,18 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
 
 fn exit_of(report: &TuneReport) -> Exit {
     match report.stopped {
-        Some(Stop::NotPermitted) => {
+        Some(Stop::NotPermitted) => refused("promoting another process's memory", &report.failed, false),
+        _ if report.target_ended => {
             eprintln!(
-                "hugepilot: promoting another process's memory is not permitted\nfix: it needs CAP_SYS_NICE; {}, or whether \
-                 a seccomp filter forbids it",
-                hugepilot_kernel::rights::fix(false)
+                "hugepilot: process {} ({}) ended before the tune did",
+                report.target.pid, report.target.command
             );
+            Exit::Error
+        }
+        _ if report.cannot_tell.is_some() => {
+            if let Some(Unknown { reason, fix }) = &report.cannot_tell {
+                eprintln!("hugepilot: cannot tell whether huge pages help: {reason}\nfix: {fix}");
+            }
             Exit::Unsupported
         }
         _ if report.verified_regions > 0 => Exit::Yes,

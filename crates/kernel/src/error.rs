@@ -53,6 +53,14 @@ pub enum KernelError {
         /// The number asked for.
         pid: Pid,
     },
+    /// Another process holds the [`crate::Claim`] on it.
+    #[error("process {pid} is changed by another run of hugepilot, {}", holder.map_or_else(|| "whose process cannot be seen from here".to_owned(), |holder| format!("process {holder}")))]
+    Claimed {
+        /// The process to change.
+        pid: Pid,
+        /// The holder; `None` if it runs in another PID namespace.
+        holder: Option<Pid>,
+    },
     /// A process without memory of its own.
     #[error("process {pid} ({command}) has no memory to look at: it is {what}")]
     NoMemory {
@@ -86,8 +94,22 @@ impl KernelError {
             Self::Read { source, .. } | Self::Write { source, .. } => source.raw_os_error().map(Errno),
             Self::Syscall { errno, .. } => Some(*errno),
             Self::NoProcess { .. } => Some(Errno::ESRCH),
-            Self::Parse { .. } | Self::NoMemory { .. } => None,
+            Self::Parse { .. } | Self::NoMemory { .. } | Self::Claimed { .. } => None,
         }
+    }
+    /// Whether it says that the process has ended (ENOENT or ESRCH). Every other error leaves open whether it has.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::NoProcess { .. } => true,
+            Self::Read { .. } => matches!(self.errno(), Some(Errno::ENOENT | Errno::ESRCH)),
+            // Of a perf event, ENOENT says that there is no such event.
+            _ => self.errno() == Some(Errno::ESRCH),
+        }
+    }
+    /// Whether the kernel or the processor lacks what was asked for (ENOSYS, ENOTTY, ENODEV, EOPNOTSUPP).
+    pub fn is_unsupported(&self) -> bool {
+        let lacking = [Errno::ENOSYS, Errno::ENOTTY, Errno::ENODEV, Errno::EOPNOTSUPP];
+        matches!(self, Self::Syscall { errno, .. } if lacking.contains(errno))
     }
     /// Whether a right is missing (EPERM or EACCES).
     pub fn is_denied(&self) -> bool {

@@ -8,7 +8,7 @@ use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use crate::memory::Pressure;
 use crate::target::{Target, TargetState};
-use crate::{KernelError, Result};
+use crate::{Claim, KernelError, Result};
 
 /// What the next collapse or split does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum Script {
     SucceedAndDie,
     /// The process is gone after this call, which fails with ESRCH.
     Die,
+    /// Fails, while somebody else makes the huge page.
+    FailAndHuge(Errno),
 }
 
 /// A process that exists only in its fields. Calls beyond the script succeed.
@@ -38,6 +40,14 @@ pub struct FakeTarget {
     pub mappings: Vec<Mapping>,
     /// Why its mappings cannot be read.
     pub unreadable: Cell<Option<Errno>>,
+    /// Why nothing of it can be read but its mappings: its state, its pages, its memory limits.
+    pub unknown: Cell<Option<Errno>>,
+    /// A region that somebody else puts on a huge page while the next collapse is prepared.
+    pub taken: Cell<Option<Region>>,
+    /// A region that it forbids to read (`PROT_NONE`).
+    pub hidden: Cell<Option<Region>>,
+    /// Whether another run of hugepilot changes it.
+    pub claimed: Cell<bool>,
     /// How long reading its mappings takes.
     pub mappings_take: Cell<Nanos>,
     /// Its regions; one that is missing has no pages.
@@ -74,6 +84,10 @@ impl Default for FakeTarget {
             id: ProcessId { pid: Pid(4711), start_ticks: 1, command: "fake".into() },
             mappings: Vec::new(),
             unreadable: Cell::new(None),
+            unknown: Cell::new(None),
+            taken: Cell::new(None),
+            hidden: Cell::new(None),
+            claimed: Cell::new(false),
             mappings_take: Cell::new(Nanos::ZERO),
             pages: RefCell::default(),
             script: RefCell::default(),
@@ -142,6 +156,9 @@ impl FakeTarget {
             pages.resident -= self.zeros.borrow_mut().remove(&region).unwrap_or(0);
         }
     }
+    fn known(&self) -> Result<()> {
+        self.unknown.get().map_or(Ok(()), |errno| Err(KernelError::syscall("read", self.id.pid, errno)))
+    }
     /// Does what the script says, `change` where it says so.
     fn play(&self, region: Region, change: &dyn Fn(Region)) -> std::result::Result<(), Errno> {
         self.asked.borrow_mut().push(region);
@@ -164,6 +181,10 @@ impl FakeTarget {
                 self.state.set(TargetState::Gone);
                 return Err(Errno::ESRCH);
             }
+            Script::FailAndHuge(errno) => {
+                change(region);
+                return Err(errno);
+            }
         }
         Ok(())
     }
@@ -176,8 +197,16 @@ impl Target for FakeTarget {
     fn sizes(&self) -> PageSizes {
         PageSizes::X86_64
     }
-    fn state(&self) -> TargetState {
-        self.state.get()
+    fn state(&self) -> Result<TargetState> {
+        self.known().map(|()| self.state.get())
+    }
+    fn claim(&self) -> Result<Claim> {
+        let pid = self.id.pid;
+        if self.claimed.get() {
+            Err(KernelError::Claimed { pid, holder: None })
+        } else {
+            Ok(Claim::uncontested())
+        }
     }
     fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno> {
         self.play(region, &|region| self.make_huge(region)).map(|()| PageSizes::X86_64.huge)
@@ -189,6 +218,11 @@ impl Target for FakeTarget {
     fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
         // A look at a huge page takes about ten of these.
         self.sleep(Nanos::new(20_000));
+        let is_hidden =
+            |range: &AddrRange| self.hidden.get() == Some(PageSizes::X86_64.region_of(range.start));
+        if ranges.iter().any(is_hidden) {
+            return Err(KernelError::syscall("process_vm_readv", self.id.pid, Errno::EFAULT));
+        }
         let base = PageSizes::X86_64.base;
         let mut at = 0;
         for &range in ranges {
@@ -202,7 +236,9 @@ impl Target for FakeTarget {
         }
         Ok(at)
     }
-    fn prepare(&self) {}
+    fn prepare(&self) {
+        self.taken.take().into_iter().for_each(|region| self.make_huge(region));
+    }
     fn mappings(&self) -> Result<Vec<Mapping>> {
         self.sleep(self.mappings_take.get());
         match self.unreadable.get() {
@@ -225,6 +261,7 @@ impl Target for FakeTarget {
         Ok(huge.filter(|run| range.covers(run.range)).collect())
     }
     fn region_pages(&self, region: Region) -> Result<RegionPages> {
+        self.known()?;
         if self.state.get() == TargetState::Gone {
             return Err(KernelError::NoProcess { pid: self.id.pid });
         }
@@ -235,7 +272,7 @@ impl Target for FakeTarget {
         false
     }
     fn headroom(&self) -> Result<Headroom> {
-        Ok(self.headroom.get())
+        self.known().map(|()| self.headroom.get())
     }
     fn pressure(&self) -> Option<Pressure> {
         self.pressure.get()

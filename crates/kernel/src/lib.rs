@@ -28,7 +28,7 @@ pub mod usage;
 mod warm;
 
 pub use error::KernelError;
-pub use process::Process;
+pub use process::{Claim, Process};
 pub use refusal::Refusal;
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};

@@ -1,6 +1,9 @@
 //! A live process, held so that its number cannot come to mean another.
 
+mod claim;
 mod sums;
+
+pub use claim::Claim;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -74,8 +77,14 @@ impl Process {
         if stat.is_zombie() {
             return Err(no_memory("a zombie: it has ended and waits for its parent"));
         }
-        process.program = process.program_mark(&stat);
-        process.cgroup = process.text("cgroup").ok().and_then(|text| MemoryCgroup::find(root, &text));
+        process.program = process.program_mark(&stat)?;
+        process.cgroup = match process.text("cgroup") {
+            Ok(text) => MemoryCgroup::find(root, &text),
+            // A kernel without cgroups has no such file.
+            Err(error) if error.is_gone() || error.is_denied() => None,
+            // Without it its memory limit would not be known.
+            Err(error) => return Err(error),
+        };
         process.id = ProcessId { pid, start_ticks: stat.start_ticks, command: stat.command };
         Ok(process)
     }
@@ -148,19 +157,20 @@ impl Process {
 
     /// Tells programs of one process apart: by the bottom of the stack, or, where only ptrace rights would show that, by
     /// the first mapping.
-    fn program_mark(&self, stat: &Stat) -> (u64, Vec<u8>) {
+    fn program_mark(&self, stat: &Stat) -> Result<(u64, Vec<u8>)> {
         if stat.start_stack != 0 {
-            return (stat.start_stack, Vec::new());
+            return Ok((stat.start_stack, Vec::new()));
         }
         let mut line = Vec::new();
-        if let Ok(file) = self.open_file("maps", OFlags::empty()) {
-            let _ = std::io::BufRead::read_until(
-                &mut BufReader::with_capacity(512, File::from(file)),
-                b'\n',
-                &mut line,
-            );
+        match self.open_file("maps", OFlags::empty()) {
+            Ok(file) => {
+                let mut file = BufReader::with_capacity(512, File::from(file));
+                let _ = std::io::BufRead::read_until(&mut file, b'\n', &mut line);
+            }
+            Err(error) if error.is_denied() => {}
+            Err(error) => return Err(error),
         }
-        (0, line)
+        Ok((0, line))
     }
 
     fn parse_mappings(&self, name: &str) -> Result<Vec<Mapping>> {
@@ -189,8 +199,7 @@ impl Process {
 
     /// A read that failed because the process ended is not a broken file.
     fn or_gone(&self, error: KernelError) -> KernelError {
-        let gone = matches!(error.errno(), Some(Errno::ESRCH | Errno(2)));
-        if gone { KernelError::NoProcess { pid: self.id.pid } } else { error }
+        if error.is_gone() { KernelError::NoProcess { pid: self.id.pid } } else { error }
     }
 }
 
@@ -209,14 +218,14 @@ fn open_pidfd(pid: Pid) -> Result<OwnedFd> {
     pidfd_open(raw, PidfdFlags::empty()).map_err(|errno| match Errno(errno.raw_os_error()) {
         Errno::ESRCH => KernelError::NoProcess { pid },
         // A number that is a thread, but no process.
-        Errno::EINVAL | Errno(2) => KernelError::NoProcess { pid },
+        Errno::EINVAL | Errno::ENOENT => KernelError::NoProcess { pid },
         errno => KernelError::syscall("pidfd_open", pid, errno),
     })
 }
 
 fn at_open(pid: Pid, path: &Path, errno: Errno) -> KernelError {
     match errno {
-        Errno(2) | Errno::ESRCH => KernelError::NoProcess { pid },
+        Errno::ENOENT | Errno::ESRCH => KernelError::NoProcess { pid },
         errno => KernelError::read(path, std::io::Error::from_raw_os_error(errno.0)),
     }
 }
@@ -230,20 +239,32 @@ impl Target for Process {
         self.sizes
     }
 
-    fn state(&self) -> TargetState {
+    fn state(&self) -> Result<TargetState> {
         if let Some(pidfd) = &self.pidfd {
             let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
             if poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0) {
-                return TargetState::Gone;
+                return Ok(TargetState::Gone);
             }
         }
-        match self.stat() {
-            // Its memory is being freed; the pidfd tells only when all is done.
-            Ok(stat) if stat.start_stack == 0 && self.program.0 != 0 => TargetState::Gone,
-            Ok(stat) if self.program_mark(&stat) != self.program => TargetState::Execed,
-            Ok(_) => TargetState::Alive,
-            Err(_) => TargetState::Gone,
+        let stat = match self.stat() {
+            Ok(stat) => stat,
+            Err(error) if error.is_gone() => return Ok(TargetState::Gone),
+            Err(error) => return Err(error),
+        };
+        // Its memory is being freed; the pidfd tells only when all is done.
+        if stat.start_stack == 0 && self.program.0 != 0 {
+            return Ok(TargetState::Gone);
         }
+        match self.program_mark(&stat) {
+            Ok(mark) if mark == self.program => Ok(TargetState::Alive),
+            Ok(_) => Ok(TargetState::Execed),
+            Err(error) if error.is_gone() => Ok(TargetState::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn claim(&self) -> Result<Claim> {
+        self.take_claim(self.open_file("pagemap", OFlags::empty())?)
     }
 
     fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno> {
@@ -360,11 +381,28 @@ mod tests {
     #[test]
     fn we_are_alive_and_have_threads_and_memory() {
         let process = ourselves();
-        assert_eq!(process.state(), TargetState::Alive);
+        assert_eq!(process.state().unwrap(), TargetState::Alive);
         assert!(!process.threads().unwrap().is_empty());
         assert!(process.mappings().unwrap().iter().any(|m| m.resident > Bytes::ZERO));
         assert!(process.now() > Nanos::ZERO);
         assert!((-1000..=1000).contains(&process.oom_score_adj().unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_gone() {
+        let line = format!("7 (db) S {}", "1 ".repeat(49));
+        let thp = ("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152");
+        let (_dir, root) = crate::root::fixture(&[thp, ("proc/7/stat", &line)]);
+        let process = Process::open(&root, Pid(7)).unwrap();
+        assert_eq!(process.state().unwrap(), TargetState::Alive);
+        let stat = root.join("proc/7/stat");
+        std::fs::remove_file(&stat).unwrap();
+        assert_eq!(process.state().unwrap(), TargetState::Gone);
+        // Reading a directory fails with EISDIR, as without descriptors it does with EMFILE.
+        std::fs::create_dir(&stat).unwrap();
+        let error = process.state().unwrap_err();
+        assert!(error.errno() == Some(Errno(21)) && !error.is_gone(), "{error}");
+        assert!(Process::open(&root, Pid(8)).unwrap_err().is_gone());
     }
 
     #[test]

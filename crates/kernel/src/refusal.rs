@@ -3,6 +3,7 @@
 use hugepilot_record::Errno;
 use hugepilot_record::doctor::Probe;
 
+use crate::KernelError;
 use crate::rights::{Capability, Rights};
 
 /// Why something is not to be had here, and what to change.
@@ -46,8 +47,7 @@ impl Refusal {
         }
         match errno {
             Errno::EPERM | Errno::EACCES => missing(call, errno, &[Capability::SysNice], rights),
-            Errno::ENOSYS => Self::because("the kernel has no process_madvise: it came with Linux 5.10")
-                .fixed_by("a kernel of Linux 6.12 or newer"),
+            Errno::ENOSYS => no_process_madvise(),
             Errno::EINVAL => Self::because(
                 "the kernel refuses the advice (EINVAL): it is older than Linux 6.1, or built without THP",
             )
@@ -76,16 +76,77 @@ impl Refusal {
                 .fixed_by("sudo sysctl kernel.perf_event_paranoid=2"),
                 _ => missing(call, errno, &[Capability::Perfmon], rights),
             },
-            Errno::ENOSYS => {
-                Self::because("the kernel has no perf events").fixed_by("a kernel with CONFIG_PERF_EVENTS")
+            Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP => {
+                Self::because(format!("no such event here ({errno})"))
             }
-            // ENOENT, ENODEV, EOPNOTSUPP
-            Errno(2 | 19 | 95) => Self::because(format!("no such event here ({errno})")),
-            Errno::EINVAL => Self::because("the event is not taken as it is asked for (EINVAL)"),
-            Errno(24) => Self::because("too many open files (EMFILE)").fixed_by("ulimit -n 65536"),
-            Errno::EBUSY => Self::because("somebody else has the counters (EBUSY)"),
-            errno => Self::because(format!("{call} failed with {errno}")),
+            errno => Self::of_sampling(call, errno)
+                .unwrap_or_else(|| Self::because(format!("{call} failed with {errno}"))),
         }
+    }
+
+    /// Why the call that `error` names failed, as far as its errno alone tells; `None` where that says enough, as of a missing
+    /// right.
+    pub fn of(error: &KernelError) -> Option<Self> {
+        let KernelError::Syscall { call, errno, .. } = error else { return None };
+        match (*call, *errno) {
+            ("PAGEMAP_SCAN", Errno::ENOTTY) => Some(no_pagemap_scan()),
+            ("process_madvise", Errno::ENOSYS) => Some(no_process_madvise()),
+            ("process_madvise", _) => None,
+            (call, errno) => Self::of_sampling(call, errno),
+        }
+    }
+
+    /// The same of the calls that sampling is made of: `perf_event_open`, and `ioctl` and `mmap` on its events. The causes are
+    /// those of perf_event_open(2), and of the kernel's `kernel/events/core.c` where that names more.
+    fn of_sampling(call: &str, errno: Errno) -> Option<Self> {
+        let (why, fix) = match (call, errno) {
+            ("perf_event_open", Errno::ENOSYS) => (
+                "the kernel has no perf events, or a seccomp filter hides them",
+                "a kernel with CONFIG_PERF_EVENTS; in a container, allow perf_event_open in its seccomp profile",
+            ),
+            ("perf_event_open", Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP) => (
+                "the processor, its hypervisor or the kernel lacks this event",
+                "`hugepilot doctor` says which samplers work here",
+            ),
+            ("perf_event_open", Errno::EINVAL) => (
+                "the kernel does not take the event as it is asked for (EINVAL)",
+                "a kernel of Linux 6.7 or newer",
+            ),
+            ("perf_event_open", Errno::EBUSY) => (
+                "another program has the processor's counters to itself (EBUSY)",
+                "end other profilers (perf, VTune, oprofile), and give back the watchdog's counter: sudo sysctl \
+                 kernel.nmi_watchdog=0",
+            ),
+            ("perf_event_open", Errno::ENOSPC) => (
+                "all hardware breakpoints or counters of the processor are in use (ENOSPC)",
+                "end the debuggers and profilers that use them",
+            ),
+            (_, Errno::EMFILE) => (
+                "this process has too many files open (EMFILE)",
+                "let it have more: ulimit -n 65536 (as root, or systemd's LimitNOFILE=)",
+            ),
+            (_, Errno::ENFILE) => (
+                "the whole system has too many files open (ENFILE)",
+                "end programs that hold many files, or raise the limit: sudo sysctl fs.file-max=1000000",
+            ),
+            ("mmap of a perf event", Errno::EPERM) => (
+                "the sample buffers of this user take more locked memory than is allowed (EPERM)",
+                "sudo sysctl kernel.perf_event_mlock_kb=65536, or ulimit -l unlimited",
+            ),
+            ("perf_event_open" | "mmap of a perf event", Errno::ENOMEM) => {
+                ("no memory for sample buffers (ENOMEM)", "free memory, or raise the cgroup's limit")
+            }
+            (call, Errno::ENOTTY | Errno::ENOSYS) if call.starts_with("ioctl(PERF") => (
+                "a sandbox answers in the kernel's place, and does not know this ioctl of perf events",
+                "run hugepilot outside of the sandbox (gVisor, a seccomp filter)",
+            ),
+            (call, Errno::EPERM | Errno::EACCES) if call.starts_with("ioctl(PERF") => (
+                "a security module or a seccomp filter forbids the ioctl",
+                "sudo dmesg | grep -iE 'denied|audit'",
+            ),
+            _ => return None,
+        };
+        Some(Self::because(why).fixed_by(fix))
     }
 
     /// Looking into a process of our own user (`call`: its page map, its memory) failed.
@@ -100,12 +161,20 @@ impl Refusal {
                     .fixed_by("sudo sysctl kernel.yama.ptrace_scope=1")
             }
             Errno::EPERM | Errno::EACCES => missing(call, errno, &[Capability::SysPtrace], rights),
-            // ENOTTY
-            Errno(25) => Self::because("the kernel has no PAGEMAP_SCAN: it came with Linux 6.7")
-                .fixed_by("a kernel of Linux 6.12 or newer"),
+            Errno::ENOTTY => no_pagemap_scan(),
             errno => Self::because(format!("{call} failed with {errno}")),
         }
     }
+}
+
+fn no_process_madvise() -> Refusal {
+    Refusal::because("the kernel has no process_madvise (Linux 5.10), or a seccomp filter hides it")
+        .fixed_by("a kernel of Linux 6.12 or newer")
+}
+
+fn no_pagemap_scan() -> Refusal {
+    Refusal::because("the kernel has no PAGEMAP_SCAN: it came with Linux 6.7")
+        .fixed_by("a kernel of Linux 6.12 or newer")
 }
 
 /// The refusal when something other than the kernel proper answered. A kernel without the call and a filter that plays
@@ -215,7 +284,7 @@ mod tests {
         let refusal = Refusal::of_event(Errno::EACCES, Errno::EINVAL, &strict);
         assert!(refusal.why.contains("perf_event_paranoid=4"), "{refusal}");
         assert_eq!(refusal.fix.as_deref(), Some("sudo sysctl kernel.perf_event_paranoid=2"));
-        let absent = Refusal::of_event(Errno(2), Errno::EINVAL, &rights());
+        let absent = Refusal::of_event(Errno::ENOENT, Errno::EINVAL, &rights());
         assert_eq!((absent.why.as_str(), absent.fix), ("no such event here (ENOENT)", None));
         let filter = Refusal::of_event(Errno::EPERM, Errno::EPERM, &rights());
         assert!(filter.why.contains("seccomp"), "{filter}");
@@ -228,10 +297,38 @@ mod tests {
         let filter = Rights { seccomp_mode: 2, ..rights() };
         let hidden = Refusal::of_advice(Errno::ENOSYS, Errno::ENOSYS, &filter);
         assert!(hidden.why.contains("seccomp"), "{hidden}");
-        let scan = Refusal::of_look("PAGEMAP_SCAN", Errno(25), None, &rights());
+        let scan = Refusal::of_look("PAGEMAP_SCAN", Errno::ENOTTY, None, &rights());
         assert!(scan.why.contains("6.7"), "{scan}");
         let yama = Rights { yama_ptrace_scope: Some(3), ..rights() };
         let read = Refusal::of_look("process_vm_readv", Errno::EPERM, Some(Errno::EINVAL), &yama);
         assert!(read.why.contains("ptrace_scope=3"), "{read}");
+    }
+
+    #[test]
+    fn every_failure_of_sampling_has_a_cause_and_a_fix() {
+        let of =
+            |call, errno| Refusal::of(&KernelError::Syscall { call, pid: hugepilot_record::Pid(7), errno });
+        let (open, enable, map) = ("perf_event_open", "ioctl(PERF_EVENT_IOC_ENABLE)", "mmap of a perf event");
+        for (call, errno, word) in [
+            (open, Errno::ENOSYS, "CONFIG_PERF_EVENTS"),
+            (open, Errno::EBUSY, "nmi_watchdog"),
+            (open, Errno::ENOSPC, "breakpoints"),
+            (open, Errno::EMFILE, "ulimit -n"),
+            (open, Errno::ENFILE, "fs.file-max"),
+            (open, Errno::EOPNOTSUPP, "doctor"),
+            (open, Errno::ENODEV, "doctor"),
+            (open, Errno::ENOENT, "doctor"),
+            (open, Errno::ENOMEM, "free memory"),
+            (enable, Errno::ENOTTY, "sandbox"),
+            (enable, Errno::EPERM, "security module"),
+            (map, Errno::EPERM, "perf_event_mlock_kb"),
+            ("PAGEMAP_SCAN", Errno::ENOTTY, "6.7"),
+            ("process_madvise", Errno::ENOSYS, "5.10"),
+        ] {
+            let refusal = of(call, errno).unwrap_or_else(|| panic!("{call} {errno}"));
+            let text = format!("{refusal} {}", refusal.fix.as_ref().expect("a fix"));
+            assert!(text.contains(word), "{call} {errno}: {text}");
+        }
+        assert_eq!(of(open, Errno::EACCES), None, "a right: its fix depends on who we are");
     }
 }

@@ -5,6 +5,7 @@ use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use crate::Result;
 use crate::memory::Pressure;
+use crate::process::Claim;
 
 /// Whether a target is still what it was when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,16 @@ pub trait Target {
     /// The system's page sizes.
     fn sizes(&self) -> PageSizes;
     /// Whether it is still there and still the same program.
-    fn state(&self) -> TargetState;
+    ///
+    /// # Errors
+    /// When that cannot be read, such as EMFILE; it may be alive.
+    fn state(&self) -> Result<TargetState>;
+    /// Claims the right to change it, until the claim is dropped, against every other run of hugepilot that sees the same
+    /// mount of `/proc`.
+    ///
+    /// # Errors
+    /// [`crate::KernelError::Claimed`]; EACCES if its page map may not be opened; [`crate::KernelError::NoProcess`].
+    fn claim(&self) -> Result<Claim>;
     /// Asks the kernel to put one region on a huge page now, and returns the bytes it *says* it did, which proves
     /// nothing: look with [`Target::region_pages`]. About 1–6 ms.
     ///

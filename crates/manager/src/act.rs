@@ -7,7 +7,7 @@
 
 pub mod split;
 
-use hugepilot_kernel::{Target, TargetState};
+use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{Limits, region_skip};
 use hugepilot_record::{Act, Errno, Journal, Outcome, Pick, SkipReason, Stop};
 use hugepilot_units::{Bytes, Nanos};
@@ -60,9 +60,18 @@ pub fn promote(
         if journal.stopped.is_some() {
             break;
         }
-        if let Some(reason) = changed(target, pick, guard) {
-            *journal.skipped.entry(reason).or_insert(0) += 1;
-            continue;
+        target.prepare();
+        // Right before the call: a region that somebody else made huge in the meantime is not ours.
+        match changed(target, pick, guard) {
+            Ok(None) => {}
+            Ok(Some(reason)) => {
+                *journal.skipped.entry(reason).or_insert(0) += 1;
+                continue;
+            }
+            Err(stop) => {
+                journal.stopped = Some(stop);
+                break;
+            }
         }
         let act = collapse(target, pick);
         journal.acts.push(act);
@@ -78,9 +87,10 @@ pub fn promote(
 /// Whether something forbids to go on at all.
 fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: bool) -> Option<Stop> {
     match target.state() {
-        TargetState::Alive => {}
-        TargetState::Gone => return Some(Stop::TargetGone),
-        TargetState::Execed => return Some(Stop::TargetExeced),
+        Ok(TargetState::Alive) => {}
+        Ok(TargetState::Gone) => return Some(Stop::TargetGone),
+        Ok(TargetState::Execed) => return Some(Stop::TargetExeced),
+        Err(error) => return Some(unreadable(&error)),
     }
     if look_at_pressure {
         let pressure = target.pressure().unwrap_or_default();
@@ -90,7 +100,10 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: boo
     }
     // A huge page needs its full size for a moment, before the base pages it replaces are given back.
     let needed = pick.added + target.sizes().huge;
-    let Ok(room) = target.headroom() else { return Some(Stop::MemoryPressure) };
+    let room = match target.headroom() {
+        Ok(room) => room,
+        Err(error) => return Some(unreadable(&error)),
+    };
     let limited = room.cgroup_limit < Bytes::MAX;
     let cgroup_short = limited && room.cgroup < needed + guard.limits.cgroup_reserve_of(room.cgroup_limit);
     let system_short = room.system < needed + guard.limits.system_reserve.of(room.system_total);
@@ -98,16 +111,26 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: boo
 }
 
 /// Why this region is no candidate any more; `None` when it still is.
-fn changed(target: &dyn Target, pick: &Pick, guard: &Guard) -> Option<SkipReason> {
-    match target.region_pages(pick.region) {
-        Ok(pages) => region_skip(&pages, target.sizes(), &guard.limits),
-        Err(_) => Some(SkipReason::Special),
+///
+/// # Errors
+/// Why nothing more may be done: its pages cannot be read.
+fn changed(target: &dyn Target, pick: &Pick, guard: &Guard) -> Result<Option<SkipReason>, Stop> {
+    let pages = target.region_pages(pick.region).map_err(|error| unreadable(&error))?;
+    Ok(region_skip(&pages, target.sizes(), &guard.limits))
+}
+
+/// What to call it that something of the target could not be read.
+fn unreadable(error: &KernelError) -> Stop {
+    match error {
+        error if error.is_gone() => Stop::TargetGone,
+        error if error.is_denied() => Stop::NotPermitted,
+        KernelError::Claimed { .. } => Stop::InUse,
+        _ => Stop::Unreadable,
     }
 }
 
 /// One promotion, with the one retry that EAGAIN deserves: a page was pinned or on its way between lists.
 fn collapse(target: &dyn Target, pick: &Pick) -> Act {
-    target.prepare();
     let (start, queued) = (target.now(), target.queued());
     let mut answer = target.collapse(pick.region);
     let mut calls = 1;
@@ -118,8 +141,9 @@ fn collapse(target: &dyn Target, pick: &Pick) -> Act {
     // Waiting for a processor is the machine's business, not the kernel's slowness.
     let took = (target.now() - start) - (target.queued() - queued);
     let outcome = match (answer, target.region_pages(pick.region)) {
-        (_, Ok(pages)) if pages.huge => Outcome::Verified,
+        // Huge or not, it was not this call.
         (Err(errno), _) => Outcome::Failed(errno),
+        (Ok(_), Ok(pages)) if pages.huge => Outcome::Verified,
         (Ok(_), Ok(_)) => Outcome::NotSeen,
         // It ended under our hands: then nobody can tell, and nobody lied.
         (Ok(_), Err(error)) => Outcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),

@@ -5,7 +5,7 @@ mod report;
 pub(crate) mod stalls;
 pub(crate) mod warnings;
 
-use hugepilot_kernel::{Process, Target, TargetState};
+use hugepilot_kernel::{KernelError, Process, Target, TargetState};
 use hugepilot_policy::{Calibration, DebloatPolicy, Standing, Tenant, predict_slowdown};
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::tune::Prediction;
@@ -116,6 +116,7 @@ struct Run {
 /// Frees zero-filled pages of `subjects`. A process that ends half-way is no error while others are left.
 ///
 /// # Errors
+/// [`KernelError::Claimed`] when another run of hugepilot changes a process that the user named.
 /// When a process cannot be sampled (only where its heat decides), or its page map or memory may not be read: EACCES, EPERM;
 /// [`KernelError::NoProcess`] when none is left.
 pub fn debloat(
@@ -125,6 +126,9 @@ pub fn debloat(
     say: &mut dyn FnMut(Event),
 ) -> Result<DebloatReport, ManagerError> {
     let mut warnings = Vec::new();
+    if !options.dry_run {
+        refuse_claimed(&subjects)?;
+    }
     let stalls = observe(&subjects, &options, interrupted, say, &mut warnings)?;
     let members = scan(subjects, stalls, &options, interrupted, say, &mut warnings)?;
     let tenants: Vec<Tenant<'_>> = members.iter().map(Member::tenant).collect();
@@ -148,6 +152,15 @@ pub fn debloat(
         run.act(interrupted, say);
     }
     Ok(run.report())
+}
+
+/// Looks early whether another run of hugepilot changes one that the user named. Others are left alone when their turn comes.
+fn refuse_claimed(subjects: &[Subject]) -> Result<(), KernelError> {
+    let claims = subjects.iter().filter(|subject| subject.named).map(|subject| subject.process.claim());
+    match claims.filter_map(Result::err).find(|error| matches!(error, KernelError::Claimed { .. })) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }
 
 /// What sampling shows of each of `subjects`; nothing for each where nobody looks.
@@ -206,7 +219,7 @@ fn scan(
         };
         match census::take(&subject.process, options.part, exact, &mut each) {
             Ok(found) => members.push(Member { subject, stalls, found, splits: Splits::default() }),
-            Err(error) if subject.process.state() == TargetState::Gone => gone = Some(error),
+            Err(error) if matches!(subject.process.state(), Ok(TargetState::Gone)) => gone = Some(error),
             Err(error) if subject.named => return Err(error.into()),
             Err(error) => left.add(error),
         }

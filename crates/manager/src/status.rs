@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::memory::free_huge;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::{Limits, mapping_skip, region_skip};
-use hugepilot_profiler::zero_filled;
+use hugepilot_profiler::{ZeroFilled, zero_filled};
 use hugepilot_record::status::{MappingStatus, SCHEMA, Sizes, StatusReport};
 use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{Mapping, PageRun, RegionPages, SkipReason};
@@ -120,16 +120,17 @@ impl Looker<'_> {
         if !self.read_contents {
             return None;
         }
-        match zero_filled(self.process, runs) {
-            Ok(bytes) => Some(bytes),
-            Err(error) => {
-                self.warn(format!(
-                    "zero-filled pages inside huge pages are not counted, because {error}; it needs CAP_SYS_PTRACE or \
-                     the same user"
-                ));
-                None
-            }
-        }
+        let why = match zero_filled(self.process, runs) {
+            Ok(ZeroFilled { bytes, unread: 0 }) => return Some(bytes),
+            Ok(ZeroFilled { unread, .. }) => format!(
+                "{unread} huge pages of a mapping could not be read: the program forbids it (PROT_NONE), or their memory is \
+                 broken"
+            ),
+            Err(error) if error.is_denied() => format!("{error}; it needs CAP_SYS_PTRACE or the same user"),
+            Err(error) => error.to_string(),
+        };
+        self.warn(format!("zero-filled pages inside huge pages are not all counted, because {why}"));
+        None
     }
 
     fn warn(&mut self, warning: String) {

@@ -2,6 +2,7 @@
 
 mod options;
 mod session;
+mod unknown;
 mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +24,8 @@ use crate::progress::ProgressReader;
 /// Tunes a running process: for [`TuneOptions::total`], or until there is nothing more to do, or until `interrupted`.
 ///
 /// # Errors
-/// When the process cannot be sampled or looked at. A process that ends half-way is no error: the report is complete as
-/// far as it goes.
+/// When the process cannot be sampled or looked at, or another run of hugepilot changes it. A process that ends after the first
+/// look is no error: the report is complete as far as it goes, and says so.
 pub fn tune_attached(
     process: Process,
     options: TuneOptions,
@@ -38,6 +39,7 @@ pub fn tune_attached(
         session.observe(session.pause());
     }
     session.look_again();
+    session.note_end();
     Ok(session.report())
 }
 
@@ -117,7 +119,7 @@ pub fn open(pid: Pid) -> Result<Process, ManagerError> {
     Ok(Process::open(&hugepilot_kernel::Root::live(), pid)?)
 }
 
-/// Whether `process` is still there.
+/// Whether `process` is still there, as far as can be told: what cannot be read is not gone.
 fn is_alive(process: &Process) -> bool {
-    process.state() != hugepilot_kernel::TargetState::Gone
+    !matches!(process.state(), Ok(hugepilot_kernel::TargetState::Gone))
 }

@@ -143,10 +143,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// The scattered ones' share, from 0 to 1.
+    /// The scattered ones' share, from 0 to 1; `None` of no samples.
     #[allow(clippy::cast_precision_loss)]
-    pub fn ratio(self) -> f64 {
-        self.scattered as f64 / self.all.max(1) as f64
+    pub fn ratio(self) -> Option<f64> {
+        (self.all > 0).then(|| self.scattered as f64 / self.all as f64)
     }
 }
 

@@ -22,17 +22,28 @@ const LINES: usize = 32;
 /// slower by a fifth.
 const CHUNK: Bytes = Bytes::kib(256);
 
+/// Zero-filled bytes of huge pages, as far as these could be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZeroFilled {
+    /// In those that were read.
+    pub bytes: Bytes,
+    /// Huge pages that could not be read.
+    pub unread: u64,
+}
+
 /// The zero-filled bytes in the huge pages among `runs`, less those that another process maps too.
 ///
 /// # Errors
 /// EPERM where the memory may not be read; [`KernelError::NoProcess`].
-pub fn zero_filled(target: &dyn Target, runs: &[PageRun]) -> Result<Bytes, KernelError> {
-    let (mut found, sizes) = (Bytes::ZERO, target.sizes());
+pub fn zero_filled(target: &dyn Target, runs: &[PageRun]) -> Result<ZeroFilled, KernelError> {
+    let (mut found, sizes) = (ZeroFilled::default(), target.sizes());
     let mut scanner = Scanner::new(target);
     for run in runs.iter().filter(|run| run.huge && run.present && !run.zero) {
         for region in sizes.regions_inside(run.range) {
             if target.region_pages(region)?.shared == 0 {
-                found += sizes.base.times(scanner.zero_pages(region.range(sizes))?.len() as u64);
+                let zero = scanner.zero_pages(region.range(sizes))?.len() as u64;
+                found.bytes += sizes.base.times(zero);
+                found.unread += u64::from(!scanner.was_read() && target.region_pages(region)?.huge);
             }
         }
     }
@@ -46,22 +57,30 @@ pub struct Scanner<'a> {
     bytes: Vec<u8>,
     pieces: Vec<AddrRange>,
     zero_pages: Vec<u32>,
+    was_read: bool,
 }
 
 impl<'a> Scanner<'a> {
     /// For the memory of `target`.
     pub fn new(target: &'a dyn Target) -> Self {
         let page = target.sizes().base;
-        Self { target, page, bytes: Vec::new(), pieces: Vec::new(), zero_pages: Vec::new() }
+        Self { target, page, bytes: Vec::new(), pieces: Vec::new(), zero_pages: Vec::new(), was_read: true }
     }
 
-    /// The numbers of the zero-filled base pages in `range`, which should be resident, in order. What cannot be read, because
-    /// it was unmapped meanwhile, counts as used. All of it is read: 0.3 ms for 2 MiB. No other process may map it.
+    /// Whether all that the last call looked at could be read. If not, the memory was unmapped meanwhile, or its protection
+    /// forbids to read it (`PROT_NONE`).
+    pub const fn was_read(&self) -> bool {
+        self.was_read
+    }
+
+    /// The numbers of the zero-filled base pages in `range`, which should be resident, in order. What cannot be read counts
+    /// as used, and [`Scanner::was_read`] says so. All of it is read: 0.3 ms for 2 MiB. No other process may map it.
     ///
     /// # Errors
     /// EPERM where the memory may not be read; [`KernelError::NoProcess`].
     pub fn zero_pages(&mut self, range: AddrRange) -> Result<&[u32], KernelError> {
         self.zero_pages.clear();
+        self.was_read = true;
         let mut rest = range;
         while !rest.is_empty() {
             let chunk = AddrRange::at(rest.start, CHUNK).intersect(rest);
@@ -84,6 +103,7 @@ impl<'a> Scanner<'a> {
     /// # Errors
     /// As [`Scanner::zero_pages`].
     pub fn zero_pages_unless_full(&mut self, range: AddrRange) -> Result<&[u32], KernelError> {
+        self.was_read = true;
         if self.looks_full(range)? {
             self.zero_pages.clear();
             return Ok(&self.zero_pages);
@@ -116,6 +136,7 @@ impl<'a> Scanner<'a> {
             Err(error) if error.errno() == Some(Errno::EFAULT) => self.bytes.clear(),
             Err(error) => return Err(error),
         }
+        self.was_read &= self.bytes.len() == wanted.as_usize();
         Ok(())
     }
 }
@@ -224,6 +245,11 @@ mod tests {
     fn what_cannot_be_read_counts_as_used() {
         let process = ourselves();
         let nowhere = AddrRange::at(hugepilot_units::VirtAddr::new(0), PageSizes::X86_64.huge);
-        assert!(Scanner::new(&process).zero_pages(nowhere).unwrap().is_empty());
+        let mut scanner = Scanner::new(&process);
+        assert!(scanner.zero_pages(nowhere).unwrap().is_empty() && !scanner.was_read());
+        assert!(scanner.zero_pages_unless_full(nowhere).unwrap().is_empty() && !scanner.was_read());
+        let here = AddrRange::at(hugepilot_units::VirtAddr::new(&raw const scanner as u64), Bytes::new(64));
+        let page = AddrRange::at(here.start.align_down(process.sizes().base), process.sizes().base);
+        assert!(scanner.zero_pages(page).is_ok() && scanner.was_read());
     }
 }

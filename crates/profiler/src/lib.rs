@@ -13,7 +13,7 @@ mod source;
 mod stall;
 mod streams;
 
-pub use census::{Scanner, zero_filled};
+pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use observe::{Observation, ProcessView};
 pub use source::{AddressSource, Chosen, choose};

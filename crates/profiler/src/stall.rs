@@ -11,7 +11,7 @@ use hugepilot_kernel::{KernelError, Process, Root, Target};
 use hugepilot_record::{Pattern, Pid, Provenance, ProvenanceCounts, Sample, Tid};
 use hugepilot_units::{Nanos, VirtAddr};
 
-use crate::code::Regs;
+use crate::code::{Refusal, Regs};
 use crate::codemap::CodeMap;
 use crate::source::AddressSource;
 use crate::streams::Streams;
@@ -145,8 +145,11 @@ impl Resolver {
             pattern: Pattern::Scattered,
             stack: registers.and_then(|regs| regs.get(iced_x86::Register::RSP)).map(VirtAddr::new),
         };
+        // Code that is not 64-bit code comes without registers that the decoder knows.
+        let mut decoded = false;
         if let (Some(registers), Some(code)) = (registers, self.code(pid)) {
             let recipe = code.recipe(ip, time);
+            decoded = recipe.refusal != Some(Refusal::UnknownCode);
             sample.ip = VirtAddr::new(recipe.accessing_ip);
             sample.address = recipe.address(&registers).filter(|a| USER_ADDRESSES.contains(&a.get()));
             if let Some(address) = sample.address {
@@ -155,6 +158,7 @@ impl Resolver {
             }
         }
         self.counts.count(sample.provenance);
+        self.counts.undecoded += u64::from(!decoded);
         sample
     }
 

@@ -208,7 +208,7 @@ fn a_real_program_gives_addresses() {
     let elf = ElfCode::open("/proc/self/exe").unwrap();
     let counts = count_provenance(&elf, 30, 50);
     assert!(counts.total() > 200, "{counts:?}");
-    assert!(counts.ratio(counts.exact + counts.recomputed) > 0.6, "{counts:?}");
+    assert!(counts.ratio(counts.exact + counts.recomputed) > Some(0.6), "{counts:?}");
 }
 
 /// What voting makes of bytes whose boundaries are known: it may refuse, but not contradict.

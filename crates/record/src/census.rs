@@ -62,6 +62,10 @@ pub struct Census {
     pub huge_pages: u64,
     /// Of these, the ones whose contents were looked at: fewer for a sample.
     pub read_pages: u64,
+    /// Huge pages that could not be read, as where the program forbids it (`PROT_NONE`): their bloat is unknown, and they are not
+    /// among `huge_pages`.
+    #[serde(default)]
+    pub unread_pages: u64,
     /// Huge pages passed over.
     pub skipped: Skips,
     /// How long it took.
@@ -120,6 +124,7 @@ mod tests {
                 .collect(),
             huge_pages,
             read_pages,
+            unread_pages: 0,
             skipped: Skips::new(),
             took: Nanos::ZERO,
         }

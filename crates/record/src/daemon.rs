@@ -84,8 +84,11 @@ pub enum Event {
         processes: u64,
         /// Of these, the smallest, which could not be sampled and count as cold: there are too many, or it may not be.
         not_sampled: u64,
-        /// Their huge pages.
+        /// Their huge pages that could be read.
         huge_pages: u64,
+        /// Those that could not be read, so that their bloat is unknown.
+        #[serde(default)]
+        unread_huge_pages: u64,
         /// Huge pages that could be split.
         candidates: u64,
         /// What splitting all of these should free.

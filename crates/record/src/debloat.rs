@@ -37,7 +37,7 @@ pub struct DebloatReport {
     /// Whether nothing was done; then `freed_bytes` and `huge_pages_split` of the processes say what would be. Where
     /// `bloat_error_bytes` is above 0, these and the predicted slow-down are estimates for all huge pages, too.
     pub dry_run: bool,
-    /// Zero-filled bytes in all huge pages; of a sampled census, its estimate.
+    /// Zero-filled bytes in all huge pages; of a sampled census, its estimate. At least, where `unread_huge_pages` is above 0.
     pub bloat_bytes: Bytes,
     /// Twice the standard error of `bloat_bytes`; 0 for a full census.
     pub bloat_error_bytes: Bytes,
@@ -55,6 +55,9 @@ pub struct DebloatReport {
     pub huge_pages_after: u64,
     /// Of those split, how many were huge again at the end.
     pub huge_again: u64,
+    /// Huge pages that could not be read, so that their bloat is unknown.
+    #[serde(default)]
+    pub unread_huge_pages: u64,
     /// Memory looked through, in bytes of huge pages.
     pub scanned_bytes: Bytes,
     /// How long that took.

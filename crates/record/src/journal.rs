@@ -16,6 +16,10 @@ pub struct Errno(pub i32);
 impl Errno {
     /// Not permitted.
     pub const EPERM: Self = Self(1);
+    /// No such file, or no such perf event.
+    pub const ENOENT: Self = Self(2);
+    /// A read or write failed.
+    pub const EIO: Self = Self(5);
     /// No such process.
     pub const ESRCH: Self = Self(3);
     /// Try again: the page was pinned or locked for a moment.
@@ -28,39 +32,54 @@ impl Errno {
     pub const EFAULT: Self = Self(14);
     /// The cgroup is at its limit.
     pub const EBUSY: Self = Self(16);
+    /// No such device: the processor lacks the unit.
+    pub const ENODEV: Self = Self(19);
     /// The kernel will not do this here.
     pub const EINVAL: Self = Self(22);
+    /// No descriptors left, in the whole system.
+    pub const ENFILE: Self = Self(23);
     /// No descriptors left.
     pub const EMFILE: Self = Self(24);
+    /// The kernel does not know this `ioctl`.
+    pub const ENOTTY: Self = Self(25);
+    /// No room left.
+    pub const ENOSPC: Self = Self(28);
     /// The kernel lacks the call.
     pub const ENOSYS: Self = Self(38);
+    /// Not supported by this device.
+    pub const EOPNOTSUPP: Self = Self(95);
 }
+
+/// The names of the error numbers 0 to 133, as in `asm-generic/errno.h`, which x86-64 and ARM64 use; empty where there is none.
+#[rustfmt::skip]
+const NAMES: [&str; 134] = [
+    "", "EPERM", "ENOENT", "ESRCH", "EINTR", "EIO", "ENXIO", "E2BIG", "ENOEXEC", "EBADF", "ECHILD",
+    "EAGAIN", "ENOMEM", "EACCES", "EFAULT", "ENOTBLK", "EBUSY", "EEXIST", "EXDEV", "ENODEV", "ENOTDIR",
+    "EISDIR", "EINVAL", "ENFILE", "EMFILE", "ENOTTY", "ETXTBSY", "EFBIG", "ENOSPC", "ESPIPE", "EROFS",
+    "EMLINK", "EPIPE", "EDOM", "ERANGE", "EDEADLK", "ENAMETOOLONG", "ENOLCK", "ENOSYS", "ENOTEMPTY",
+    "ELOOP", "", "ENOMSG", "EIDRM", "ECHRNG", "EL2NSYNC", "EL3HLT", "EL3RST", "ELNRNG", "EUNATCH",
+    "ENOCSI", "EL2HLT", "EBADE", "EBADR", "EXFULL", "ENOANO", "EBADRQC", "EBADSLT", "", "EBFONT", "ENOSTR",
+    "ENODATA", "ETIME", "ENOSR", "ENONET", "ENOPKG", "EREMOTE", "ENOLINK", "EADV", "ESRMNT", "ECOMM",
+    "EPROTO", "EMULTIHOP", "EDOTDOT", "EBADMSG", "EOVERFLOW", "ENOTUNIQ", "EBADFD", "EREMCHG", "ELIBACC",
+    "ELIBBAD", "ELIBSCN", "ELIBMAX", "ELIBEXEC", "EILSEQ", "ERESTART", "ESTRPIPE", "EUSERS", "ENOTSOCK",
+    "EDESTADDRREQ", "EMSGSIZE", "EPROTOTYPE", "ENOPROTOOPT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT",
+    "EOPNOTSUPP", "EPFNOSUPPORT", "EAFNOSUPPORT", "EADDRINUSE", "EADDRNOTAVAIL", "ENETDOWN", "ENETUNREACH",
+    "ENETRESET", "ECONNABORTED", "ECONNRESET", "ENOBUFS", "EISCONN", "ENOTCONN", "ESHUTDOWN",
+    "ETOOMANYREFS", "ETIMEDOUT", "ECONNREFUSED", "EHOSTDOWN", "EHOSTUNREACH", "EALREADY", "EINPROGRESS",
+    "ESTALE", "EUCLEAN", "ENOTNAM", "ENAVAIL", "EISNAM", "EREMOTEIO", "EDQUOT", "ENOMEDIUM", "EMEDIUMTYPE",
+    "ECANCELED", "ENOKEY", "EKEYEXPIRED", "EKEYREVOKED", "EKEYREJECTED", "EOWNERDEAD", "ENOTRECOVERABLE",
+    "ERFKILL", "EHWPOISON",
+];
 
 /// The symbolic name, or the number where we know none.
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.0 {
-            1 => "EPERM",
-            2 => "ENOENT",
-            3 => "ESRCH",
-            4 => "EINTR",
-            5 => "EIO",
-            7 => "E2BIG",
-            9 => "EBADF",
-            11 => "EAGAIN",
-            12 => "ENOMEM",
-            13 => "EACCES",
-            14 => "EFAULT",
-            16 => "EBUSY",
-            19 => "ENODEV",
-            22 => "EINVAL",
-            24 => "EMFILE",
-            28 => "ENOSPC",
-            38 => "ENOSYS",
-            95 => "EOPNOTSUPP",
-            number => return write!(f, "errno {number}"),
-        };
-        f.write_str(name)
+        let name =
+            usize::try_from(self.0).ok().and_then(|number| NAMES.get(number)).filter(|name| !name.is_empty());
+        match name {
+            Some(name) => f.write_str(name),
+            None => write!(f, "errno {}", self.0),
+        }
     }
 }
 
@@ -111,8 +130,10 @@ pub enum Stop {
     NotPermitted,
     /// Many regions in a row failed in the same way.
     RepeatedFailure,
-    /// Its mappings cannot be read, so nobody knows what may be changed.
+    /// Its state, its pages or its mappings cannot be read, so it is unknown what may be changed.
     Unreadable,
+    /// Another run of hugepilot changes it.
+    InUse,
 }
 
 impl fmt::Display for Stop {
@@ -127,7 +148,8 @@ impl fmt::Display for Stop {
             Self::NoHugePages => "no free huge pages",
             Self::NotPermitted => "not permitted",
             Self::RepeatedFailure => "the same failure many times in a row",
-            Self::Unreadable => "its mappings cannot be read",
+            Self::Unreadable => "its state, pages or mappings cannot be read",
+            Self::InUse => "another run of hugepilot changes it",
         })
     }
 }
@@ -168,5 +190,32 @@ impl Journal {
     /// Time spent in the calls.
     pub fn took(&self) -> Nanos {
         self.acts.iter().fold(Nanos::ZERO, |sum, act| sum + act.took)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_errno_that_linux_has_is_named() {
+        let named = [
+            (Errno::ENOENT, "ENOENT"),
+            (Errno::EMFILE, "EMFILE"),
+            (Errno::ENOTTY, "ENOTTY"),
+            (Errno::ENOSPC, "ENOSPC"),
+            (Errno::ENOSYS, "ENOSYS"),
+            (Errno::EOPNOTSUPP, "EOPNOTSUPP"),
+            (Errno(75), "EOVERFLOW"),
+            (Errno(110), "ETIMEDOUT"),
+            (Errno(133), "EHWPOISON"),
+        ];
+        for (errno, name) in named {
+            assert_eq!(errno.to_string(), name);
+        }
+        // Linux leaves out 41 and 58.
+        let unnamed: Vec<i32> = (1..=133).filter(|&n| Errno(n).to_string().starts_with("errno")).collect();
+        assert_eq!(unnamed, [41, 58]);
+        assert_eq!((Errno(-1).to_string(), Errno(999).to_string()), ("errno -1".into(), "errno 999".into()));
     }
 }

@@ -61,6 +61,8 @@ pub struct ProvenanceCounts {
     pub next: u64,
     /// [`Provenance::None`].
     pub none: u64,
+    /// Of `none`, those whose code could not be read or is not 64-bit code: nothing is known of them.
+    pub undecoded: u64,
     /// Samples the kernel could not put into the ring.
     pub lost: u64,
     /// Times the kernel throttled the event.
@@ -85,10 +87,10 @@ impl ProvenanceCounts {
     pub const fn addressed(&self) -> u64 {
         self.exact + self.recomputed + self.next
     }
-    /// What part of all samples `part` is; 0 when there are none.
+    /// What part of all samples `part` is; `None` when there are none.
     #[allow(clippy::cast_precision_loss)]
-    pub fn ratio(&self, part: u64) -> f64 {
-        if self.total() == 0 { 0.0 } else { part as f64 / self.total() as f64 }
+    pub fn ratio(&self, part: u64) -> Option<f64> {
+        (self.total() > 0).then(|| part as f64 / self.total() as f64)
     }
     /// What came since `earlier`, a copy of these counts.
     #[must_use]
@@ -98,6 +100,7 @@ impl ProvenanceCounts {
             recomputed: self.recomputed - earlier.recomputed,
             next: self.next - earlier.next,
             none: self.none - earlier.none,
+            undecoded: self.undecoded - earlier.undecoded,
             lost: self.lost - earlier.lost,
             throttled: self.throttled - earlier.throttled,
         }

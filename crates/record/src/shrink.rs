@@ -53,6 +53,8 @@ pub struct ShrinkReport {
     /// Single huge pages were not followed.
     pub huge_again: Unknown,
     /// No memory was read.
+    pub unread_huge_pages: Unknown,
+    /// As `unread_huge_pages`.
     pub scanned_bytes: Unknown,
     /// As `scanned_bytes`.
     pub scan_seconds: Unknown,

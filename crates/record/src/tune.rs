@@ -1,4 +1,4 @@
-//! The report of `hugepilot tune`, schema `hugepilot.tune/1`.
+//! The report of `hugepilot tune`, schema `hugepilot.tune/2`.
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Pid, ProvenanceCounts, Stop};
 
 /// The value of `schema`.
-pub const SCHEMA: &str = "hugepilot.tune/1";
+pub const SCHEMA: &str = "hugepilot.tune/2";
 
 /// Median and range of repeated figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,14 +95,16 @@ pub struct SamplerReport {
     pub source: String,
     /// Samples that arrived.
     pub samples: u64,
-    /// Share of [`crate::Provenance::Exact`].
-    pub exact_ratio: f64,
+    /// Share of [`crate::Provenance::Exact`]; `None` without samples, as are the next three.
+    pub exact_ratio: Option<f64>,
     /// Share of [`crate::Provenance::Recomputed`].
-    pub recomputed_ratio: f64,
+    pub recomputed_ratio: Option<f64>,
     /// Share of [`crate::Provenance::Next`].
-    pub next_ratio: f64,
+    pub next_ratio: Option<f64>,
     /// Share of [`crate::Provenance::None`].
-    pub none_ratio: f64,
+    pub none_ratio: Option<f64>,
+    /// Share of samples whose code could not be read or is not 64-bit code, part of `none_ratio`.
+    pub undecoded_ratio: Option<f64>,
     /// Samples the kernel could not deliver.
     pub lost: u64,
     /// Times the kernel slowed the event down.
@@ -125,6 +127,7 @@ impl SamplerReport {
         self.recomputed_ratio = counts.ratio(counts.recomputed);
         self.next_ratio = counts.ratio(counts.next);
         self.none_ratio = counts.ratio(counts.none);
+        self.undecoded_ratio = counts.ratio(counts.undecoded);
         self.lost = counts.lost;
         self.throttled = counts.throttled;
         self
@@ -149,8 +152,8 @@ pub struct Candidate {
 /// What sampling and counters said over one stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// Share of samples that waited for scattered memory (streams left out).
-    pub stall_ratio: f64,
+    /// Share of samples that waited for scattered memory (streams left out); `None` without samples.
+    pub stall_ratio: Option<f64>,
     /// Instructions per cycle, where counters exist.
     pub instructions_per_cycle: Option<f64>,
     /// Page walks per thousand instructions, where counters exist.
@@ -170,6 +173,15 @@ pub struct Score {
     pub precision_ratio: f64,
 }
 
+/// Why there is no verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unknown {
+    /// The cause.
+    pub reason: String,
+    /// What to change.
+    pub fix: String,
+}
+
 /// The whole report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
@@ -183,33 +195,33 @@ pub struct TuneReport {
     pub score: Option<Score>,
     /// Whether this was a dry run: nothing was changed.
     pub dry_run: bool,
-    /// Resident memory of the target when the plan was made.
-    pub footprint_bytes: Bytes,
-    /// Huge pages it was allowed to make.
-    pub budget_bytes: Bytes,
+    /// Resident memory of the target at the last plan, or else when it was first looked at; `None` if nobody could look.
+    pub footprint_bytes: Option<Bytes>,
+    /// Huge pages that might be made; `None` if `footprint_bytes` is.
+    pub budget_bytes: Option<Bytes>,
     /// What was picked, hottest first, all rounds together.
     pub candidates: Vec<Candidate>,
     /// What was passed over, and why; as of the last plan, without what we promoted.
     pub skipped: BTreeMap<String, u64>,
-    /// Regions of the target that could have been picked, had the budget been endless.
-    pub eligible_regions: u64,
+    /// Regions of the target that could have been picked, had the budget been endless; `None` without a plan.
+    pub eligible_regions: Option<u64>,
     /// Regions tried, in all processes together; so with the next two.
     pub attempted_regions: u64,
     /// Regions seen on a huge page afterwards.
     pub verified_regions: u64,
     /// Failures by errno name; `not_seen` for successes that a look did not confirm.
     pub failed: BTreeMap<String, u64>,
-    /// Bytes of the target on huge pages before.
-    pub huge_bytes_before: Bytes,
-    /// The same after; as last seen, should it have ended.
-    pub huge_bytes_after: Bytes,
+    /// Bytes of the target on huge pages before; `None` if nobody could look.
+    pub huge_bytes_before: Option<Bytes>,
+    /// The same after; as last seen if it ended.
+    pub huge_bytes_after: Option<Bytes>,
     /// Time spent promoting.
     pub promotion_seconds: f64,
-    /// Time from attaching to the last promotion.
-    pub settled_seconds: f64,
+    /// Time from attaching to the last promotion; `None` without one.
+    pub settled_seconds: Option<f64>,
     /// The picks' share of the target's samples, as planned: the sum of what each had when its last plan was made, at most
-    /// 1. Samples from after a promotion do not count: they would show what it changed.
-    pub picked_heat_ratio: f64,
+    /// 1. Samples from after a promotion do not count: they would show what it changed. `None` without a plan.
+    pub picked_heat_ratio: Option<f64>,
     /// What it should gain; `None` without a calibration.
     pub predicted_speedup: Option<Prediction>,
     /// What it did gain, from samples before and after alone: what the program does besides waiting for scattered memory
@@ -233,6 +245,10 @@ pub struct TuneReport {
     pub share_of_ideal: Option<f64>,
     /// Why acting ended early, if it did.
     pub stopped: Option<Stop>,
+    /// Why nothing is known of the target's stalls, with what to change; `None` if enough is known for a verdict.
+    pub cannot_tell: Option<Unknown>,
+    /// Whether the process that was attached to (`-p PID`) ended before the tune did.
+    pub target_ended: bool,
     /// What makes this report less trustworthy, and what to do about it.
     pub warnings: Vec<String>,
 }

@@ -30,6 +30,7 @@ pub fn daemon_text(line: &Line) -> String {
         Event::Planned {
             processes,
             not_sampled,
+            unread_huge_pages,
             candidates,
             could_free_bytes,
             wanted_bytes,
@@ -38,9 +39,13 @@ pub fn daemon_text(line: &Line) -> String {
         } => {
             let unseen =
                 if *not_sampled == 0 { String::new() } else { format!(" ({not_sampled} not sampled)") };
+            let unread = match unread_huge_pages {
+                0 => String::new(),
+                count => format!("; {count} huge pages could not be read, and their bloat is unknown"),
+            };
             format!(
                 "{candidates} huge pages of {processes} processes{unseen} could free {could_free_bytes}, {wanted_bytes} \
-                 wanted; found in {seconds:.1} s"
+                 wanted; found in {seconds:.1} s{unread}"
             )
         }
         Event::Freed {
@@ -152,6 +157,7 @@ mod tests {
             processes: 2,
             not_sampled: 1,
             huge_pages: 4000,
+            unread_huge_pages: 32,
             candidates: 3000,
             could_free_bytes: Bytes::gib(4),
             wanted_bytes: Bytes::gib(3),

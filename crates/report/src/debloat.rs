@@ -26,8 +26,9 @@ pub fn debloat_text(report: &DebloatReport) -> String {
 fn verdict(report: &DebloatReport) -> String {
     let error = report.bloat_error_bytes;
     let give_or_take = if error.get() > 0 { format!(" ± {error}") } else { String::new() };
+    let at_least = if report.unread_huge_pages > 0 { "at least " } else { "" };
     let bloat = format!(
-        "{}{give_or_take} of bloat in {} huge pages",
+        "{at_least}{}{give_or_take} of bloat in {} huge pages",
         report.bloat_bytes,
         grouped_count(report.huge_pages_before)
     );
@@ -37,6 +38,7 @@ fn verdict(report: &DebloatReport) -> String {
     let split = grouped_count(report.huge_pages_split);
     if let Some(stopped) = report.stopped.as_ref().filter(|_| report.dry_run || report.huge_pages_split == 0)
     {
+        let bloat = bloat.strip_prefix(at_least).unwrap_or(&bloat);
         return format!("{stopped} before all huge pages were read; at least {bloat}; nothing was split");
     }
     if report.dry_run {
@@ -163,6 +165,15 @@ mod tests {
         let text = debloat_text(&DebloatReport { dry_run: true, ..report() });
         assert!(text.lines().next().unwrap().ends_with("nothing was changed"), "{text}");
         assert!(text.contains("would free 2GiB"), "{text}");
+    }
+
+    #[test]
+    fn what_could_not_be_read_makes_the_bloat_a_least() {
+        let text = debloat_text(&DebloatReport { unread_huge_pages: 32, ..report() });
+        assert!(text.starts_with("at least 4GiB of bloat in"), "{text}");
+        let stopped = Some("interrupted".to_owned());
+        let text = debloat_text(&DebloatReport { unread_huge_pages: 32, stopped, dry_run: true, ..report() });
+        assert_eq!(text.lines().next().unwrap().matches("at least").count(), 1, "{text}");
     }
 
     #[test]

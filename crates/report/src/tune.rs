@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{Figure, Spread, TuneReport};
+use hugepilot_units::Bytes;
 
 use crate::table::{grouped, percent, table};
 
@@ -28,18 +29,18 @@ fn verdict(report: &TuneReport) -> String {
     let expected = report
         .predicted_speedup
         .map_or_else(String::new, |p| format!(", predicted {:.2}x ({:.2}–{:.2})", p.median, p.low, p.high));
+    if let Some(unknown) = &report.cannot_tell {
+        return format!("cannot tell: {}; nothing was changed", unknown.reason);
+    }
     if report.dry_run {
         let count = report.candidates.len();
         return format!("would promote {count} regions{expected}; nothing was changed");
-    }
-    if report.attempted_regions == 0 && report.sampler.samples == 0 {
-        return "cannot tell: there were no samples; nothing was changed".to_owned();
     }
     if let Some(stop) = report.stopped.filter(|_| report.attempted_regions == 0) {
         return format!("stopped before anything was done: {stop}");
     }
     if report.attempted_regions == 0 && report.skipped.contains_key("over_budget") {
-        return format!("the budget of {} allows nothing; nothing was changed", report.budget_bytes);
+        return format!("the budget of {} allows nothing; nothing was changed", known(report.budget_bytes));
     }
     if report.attempted_regions == 0 {
         return format!("nothing to gain from huge pages here{expected}; nothing was changed");
@@ -62,6 +63,16 @@ fn verdict(report: &TuneReport) -> String {
         (None, None) => String::new(),
     };
     format!("{done}{gain}{expected}")
+}
+
+/// A share, or that it cannot be told.
+fn share(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "unknown".to_owned(), percent)
+}
+
+/// A size, or that it cannot be told.
+fn known(bytes: Option<Bytes>) -> String {
+    bytes.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string())
 }
 
 fn figures(report: &TuneReport) -> String {
@@ -130,7 +141,7 @@ fn picks(report: &TuneReport) -> String {
     let mut text = format!(
         "\n{} picks held {} of the target's stalls; the hottest:\n{}",
         report.candidates.len(),
-        percent(report.picked_heat_ratio),
+        share(report.picked_heat_ratio),
         table(rows, &[1, 2])
     );
     if let Some(score) = report.score {
@@ -169,15 +180,18 @@ fn method(report: &TuneReport) -> String {
     let sampler = &report.sampler;
     let mut text = format!(
         "\nmemory: {} resident, {} huge before, {} after, budget {}\n",
-        report.footprint_bytes, report.huge_bytes_before, report.huge_bytes_after, report.budget_bytes
+        known(report.footprint_bytes),
+        known(report.huge_bytes_before),
+        known(report.huge_bytes_after),
+        known(report.budget_bytes)
     );
     let after =
-        report.after.map_or_else(String::new, |after| format!(", {} after", percent(after.stall_ratio)));
-    let _ = writeln!(
-        text,
-        "stalls on scattered memory: {} of samples before{after}",
-        percent(report.before.stall_ratio)
-    );
+        report.after.map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
+    let before = report
+        .before
+        .stall_ratio
+        .map_or_else(|| "unknown".to_owned(), |ratio| format!("{} of samples before", percent(ratio)));
+    let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
     if let Some(sampled) = report.sampled_speedup {
         let _ = writeln!(
             text,
@@ -185,15 +199,20 @@ fn method(report: &TuneReport) -> String {
             sampled.median, sampled.low, sampled.high
         );
     }
+    let addresses = sampler.exact_ratio.map_or_else(String::new, |exact| {
+        format!(
+            "; address exact {}, recomputed {}, next {}, none {}",
+            percent(exact),
+            share(sampler.recomputed_ratio),
+            share(sampler.next_ratio),
+            share(sampler.none_ratio)
+        )
+    });
     let _ = writeln!(
         text,
-        "samples: {} by {}; address exact {}, recomputed {}, next {}, none {}; lost {}; cost to the target {}",
+        "samples: {} by {}{addresses}; lost {}; cost to the target {}",
         sampler.samples,
         sampler.source,
-        percent(sampler.exact_ratio),
-        percent(sampler.recomputed_ratio),
-        percent(sampler.next_ratio),
-        percent(sampler.none_ratio),
         sampler.lost,
         sampler.overhead_ratio.map_or_else(|| "not measured".to_owned(), percent),
     );
@@ -209,13 +228,15 @@ fn method(report: &TuneReport) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::tune::Unknown;
+
     use super::*;
 
     /// A run that found no free huge page after three, in the fields that a reader looks for first.
     const STOPPED: &str = r#"{
-        "schema": "hugepilot.tune/1", "target": {"pid": 4711, "command": "db"},
+        "schema": "hugepilot.tune/2", "target": {"pid": 4711, "command": "db"},
         "sampler": {"source": "cpu-clock", "samples": 3217, "exact_ratio": 0.975, "recomputed_ratio": 0.0,
-            "next_ratio": 0.0, "none_ratio": 0.025, "lost": 0, "throttled": 0, "overhead_ratio": null,
+            "next_ratio": 0.0, "none_ratio": 0.025, "undecoded_ratio": 0.001, "lost": 0, "throttled": 0, "overhead_ratio": null,
             "sample_cost_ns": null, "unavailable": {}},
         "score": null, "dry_run": false, "footprint_bytes": 4294967296, "budget_bytes": 645004492,
         "candidates": [{"start": 139643766964224, "mapping": "[anon]", "heat_ratio": 0.0127, "pages_seen": 19,
@@ -225,7 +246,8 @@ mod tests {
         "settled_seconds": 3.0, "picked_heat_ratio": 0.957, "predicted_speedup": null, "sampled_speedup": null,
         "before": {"stall_ratio": 0.979, "instructions_per_cycle": null, "walks_per_kiloinstruction": null},
         "after": null, "baseline": null, "tuned": null, "all_huge": null, "speedup": null,
-        "all_huge_speedup": null, "share_of_ideal": null, "stopped": "no_huge_pages", "warnings": []
+        "all_huge_speedup": null, "share_of_ideal": null, "stopped": "no_huge_pages", "cannot_tell": null,
+        "target_ended": false, "warnings": []
     }"#;
 
     #[test]
@@ -241,5 +263,26 @@ mod tests {
         let finished = STOPPED.replace("\"no_huge_pages\"", "null");
         let text = tune_text(&serde_json::from_str(&finished).unwrap());
         assert!(!text.contains("stopped") && !text.contains("fix:"), "{text}");
+    }
+
+    /// A report on a process that was stopped: its memory was looked at, and nothing was sampled.
+    #[test]
+    fn what_is_not_known_is_neither_zero_nor_nothing_to_gain() {
+        let mut report: TuneReport = serde_json::from_str(STOPPED).unwrap();
+        report.sampler = hugepilot_record::tune::SamplerReport::default();
+        (report.candidates, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
+        (report.eligible_regions, report.picked_heat_ratio, report.before.stall_ratio) = (None, None, None);
+        (report.stopped, report.huge_bytes_after, report.budget_bytes) = (None, None, None);
+        report.cannot_tell =
+            Some(Unknown { reason: "no samples: stopped".into(), fix: "kill -CONT 4711".into() });
+        let text = tune_text(&report);
+        let first = text.lines().next().unwrap();
+        assert!(first.contains("cannot tell: no samples: stopped"), "{first}");
+        assert!(
+            text.contains("memory: 4GiB resident, 0B huge before, unknown after, budget unknown"),
+            "{text}"
+        );
+        assert!(text.contains("scattered memory: unknown\n") && !text.contains("exact"), "{text}");
+        assert!(!text.contains("nothing to gain") && !text.contains("0.0 %"), "{text}");
     }
 }

@@ -1,13 +1,14 @@
 /* A program whose huge pages are mostly zeros, and that checks what it reads of them: what it wrote, and zeros elsewhere.
  *
- * usage: bloated [REGIONS=64] [EVERY=5] [busy|advised]
+ * usage: bloated [REGIONS=64] [EVERY=5] [busy|advised|hidden]
  *
  *   ready ADDR LEN PID   one base page of EVERY is written in each of REGIONS huge pages
  *                        with `busy` it checks the written pages from then on, else all of them at the end
  *   ok ROUNDS            at the end of stdin, after a last check of every page; exit 0
  *   wrong ADDR           a word is not what it should be; exit 1
  *
- * Huge pages are forbidden once they are there, so nobody makes new ones; with `advised` they go on being asked for. */
+ * Huge pages are forbidden once they are there, so nobody makes new ones; with `advised` they go on being asked for. With
+ * `hidden` nobody may read them (PROT_NONE) until the last check. */
 #include "victim.h"
 
 #include <poll.h>
@@ -44,6 +45,9 @@ int main(int argc, char **argv)
         fill_page((uint64_t *)(memory + page * page_size), page_size, 1);
     if (!(argc > 3 && !strcmp(argv[3], "advised")) && madvise(memory, len, MADV_NOHUGEPAGE))
         die("MADV_NOHUGEPAGE");
+    int hidden = argc > 3 && !strcmp(argv[3], "hidden");
+    if (hidden && mprotect(memory, len, PROT_NONE))
+        die("PROT_NONE");
     say("ready %p %zu %d", (void *)memory, len, (int)getpid());
 
     struct pollfd end = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -53,6 +57,8 @@ int main(int argc, char **argv)
             for (size_t page = 0; page < pages; page += every)
                 check(page);
     wait_for_end();
+    if (hidden && mprotect(memory, len, PROT_READ))
+        die("PROT_READ");
     for (size_t page = 0; page < pages; page++)
         check(page);
     say("ok %zu", rounds);

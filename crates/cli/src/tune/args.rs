@@ -24,7 +24,7 @@ use crate::calibration::{CalibrationMode, Machine};
     hugepilot tune -p 4711 --dry-run --json\n  \
     sudo hugepilot tune -p 4711 --budget 4% --progress-file run.log --progress-regex 'Trial Time:\\s+([\\d.]+)'\n  \
     sudo hugepilot tune --baseline --all-huge --runs 5 -- ./pr -g 22 -n 20\n\n\
-    EXIT STATUS: 0 regions were promoted (or would be), 1 nothing to gain, 2 error, 3 not possible here")]
+    EXIT STATUS: 0 regions were promoted (or would be), 1 nothing to gain, 2 error, 3 not possible here, or cannot tell")]
 pub(crate) struct TuneArgs {
     /// A running process to tune
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "command")]
@@ -79,7 +79,7 @@ pub(crate) struct TuneArgs {
     pub(crate) calibration: CalibrationMode,
     #[command(flatten)]
     pub(crate) demo: DemoArgs,
-    /// Print one JSON object (schema hugepilot.tune/1)
+    /// Print one JSON object (schema hugepilot.tune/2)
     #[arg(long, help_heading = "Options")]
     pub(crate) json: bool,
 }

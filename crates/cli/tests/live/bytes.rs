@@ -45,7 +45,12 @@ fn no_byte_changes_while_pages_are_promoted_and_split() {
     let until = Instant::now() + soak();
     while Instant::now() < until {
         let Journal { acts, stopped, .. } = promote(&process, &picks, &fearless(), &|| false, &mut |_| {});
-        assert_eq!((stopped, process.state()), (None, TargetState::Alive), "{:?}", victim.line_now());
+        assert_eq!(
+            (stopped, process.state().unwrap()),
+            (None, TargetState::Alive),
+            "{:?}",
+            victim.line_now()
+        );
         promoted += acts.iter().filter(|act| is_huge(act.region)).count();
         // Another page each time, and in every third round only every second region.
         let step = if rounds % 3 == 0 { 2 } else { 1 };

@@ -75,7 +75,7 @@ fn only_what_the_system_cannot_run_is_called_so() {
         refused.exits(2).says(&["cannot start", "garbage", "Exec format error"]);
         assert_eq!(refused.err().matches("cannot start").count(), 1, "{refused:?}");
         let ended = tune(&["sh", "-c", "exit 127"]);
-        assert!(!ended.exits(1).err().contains("cannot start"), "{ended:?}");
+        assert!(!ended.exits(3).err().contains("cannot start"), "{ended:?}");
     }
 }
 
@@ -87,7 +87,7 @@ fn a_launched_program_inherits_nothing_of_ours() {
     let alone = Command::new(script[0]).args(&script[1..]).stdin(Stdio::null()).output().unwrap();
     let alone = String::from_utf8(alone.stdout).unwrap();
     let done = hugepilot([&["tune", "--calibration", "off", "--"], &script[..]].concat());
-    assert!(done.exits(1).err().ends_with(&alone), "{alone:?}, and with us {done:?}");
+    assert!(done.exits(3).err().contains(&alone), "{alone:?}, and with us {done:?}");
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn each_child_is_tuned_within_its_own_budget() {
         done.err().lines().filter_map(|line| line.strip_prefix("ready ").map(str::to_owned)).collect();
     assert_eq!(report.target.pid.to_string(), second[1], "{done:?}");
     // A tenth of a child's 256 regions, in each of them.
-    let made = report.huge_bytes_after - report.huge_bytes_before;
+    let made = report.huge_bytes_after.unwrap() - report.huge_bytes_before.unwrap();
     assert!((20..=26).contains(&(made.get() >> 21)), "{made} {done:?}");
     assert!((40..=52).contains(&report.verified_regions), "{done:?}");
-    assert!(report.eligible_regions < 80, "of 64 hot regions, not of both children's: {done:?}");
+    assert!(report.eligible_regions < Some(80), "of 64 hot regions, not of both children's: {done:?}");
 }

@@ -24,6 +24,7 @@ mod many; // 100,000 mappings
 mod sharing; // memory shared after fork stays shared
 mod thirtytwo; // 32-bit code
 mod tight; // what would survive without us survives with us
+mod unknown; // what cannot be told is neither zero nor nothing to gain
 mod unprivileged; // what works without rights, and how the rest is refused
 
 // what it is for

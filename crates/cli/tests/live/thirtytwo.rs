@@ -46,9 +46,11 @@ fn a_32_bit_program_is_understood_as_far_as_can_be() {
     assert!(memory.sizes.resident_bytes >= Bytes::mib(64), "{memory:?}");
 
     let done = tune(victim.pid(), "--budget 100% --observe 2s");
-    let report = done.exits(1).report();
+    let report = done.exits(3).says(&["cannot tell", "32-bit code", "fix:"]).report();
     assert!(report.sampler.samples > 100, "{done:?}");
-    assert!(report.sampler.none_ratio > 0.95, "{done:?}");
+    assert!(report.sampler.none_ratio > Some(0.95), "{done:?}");
+    assert!(report.sampler.undecoded_ratio > Some(0.95), "{done:?}");
+    assert!(report.cannot_tell.is_some_and(|unknown| unknown.reason.contains("32-bit")), "{done:?}");
     assert_eq!(report.attempted_regions, 0);
     assert!(report.warnings.iter().any(|warning| warning.contains("gave no address")), "{done:?}");
     assert!(victim.finish(SOON).success());

@@ -130,6 +130,16 @@ impl Shape {
     }
 }
 
+/// An event, and the process whose thread it samples.
+#[derive(Debug)]
+struct EventOf {
+    pid: Pid,
+    event: EventFd,
+}
+
+/// The call that failed, as its manual page names it, and the kernel's answer.
+type Failure = (&'static str, Errno);
+
 #[derive(Debug)]
 struct RingOf {
     ring: Ring,
@@ -143,7 +153,7 @@ pub struct PerfSampler {
     event: Event,
     shape: Shape,
     cpus: Vec<i32>,
-    events: Vec<EventFd>,
+    events: Vec<EventOf>,
     rings: Vec<RingOf>,
     known: HashSet<Tid>,
     enabled: bool,
@@ -192,17 +202,17 @@ impl PerfSampler {
     }
 
     fn attach_process(&mut self, pid: Pid, threads: &[Tid]) -> Result<()> {
-        let refused = |errno| KernelError::syscall("perf_event_open", pid, errno);
+        let refused = |(call, errno)| KernelError::syscall(call, pid, errno);
         let (first, room) = (self.events.len(), self.room());
         // Half of a process would look half as hot as the others; of a single one, half is better than nothing.
-        if threads.len() > room && first > 0 {
-            return Err(refused(Errno::EMFILE));
+        if threads.len() > room && (first > 0 || room == 0) {
+            return Err(refused(("perf_event_open", Errno::EMFILE)));
         }
         for &tid in threads.iter().take(room) {
-            match self.attach_thread(tid) {
+            match self.attach_thread(pid, tid) {
                 // A thread may end at any moment.
-                Ok(()) | Err(Errno::ESRCH) => {}
-                Err(errno) => return Err(refused(errno)),
+                Ok(()) | Err((_, Errno::ESRCH)) => {}
+                Err(failure) => return Err(refused(failure)),
             }
         }
         if self.events.len() == first { Err(KernelError::NoProcess { pid }) } else { Ok(()) }
@@ -216,19 +226,19 @@ impl PerfSampler {
     /// Starts sampling.
     ///
     /// # Errors
-    /// Never in practice; the kernel's refusal.
+    /// ENOTTY, EACCES or EPERM if a sandbox or a security module forbids the `ioctl`.
     pub fn enable(&mut self) -> Result<()> {
         self.enabled = true;
-        self.for_all("PERF_EVENT_IOC_ENABLE", EventFd::enable)
+        self.for_all("ioctl(PERF_EVENT_IOC_ENABLE)", EventFd::enable)
     }
 
     /// Pauses sampling; what is in the rings stays there.
     ///
     /// # Errors
-    /// Never in practice; the kernel's refusal.
+    /// As for [`Self::enable`].
     pub fn disable(&mut self) -> Result<()> {
         self.enabled = false;
-        self.for_all("PERF_EVENT_IOC_DISABLE", EventFd::disable)
+        self.for_all("ioctl(PERF_EVENT_IOC_DISABLE)", EventFd::disable)
     }
 
     /// Waits at most `wait` for a ring to become half full, then gives every record of every ring to `each`. Records of
@@ -239,7 +249,7 @@ impl PerfSampler {
         let mut fds: Vec<PollFd<'_>> = self
             .rings
             .iter()
-            .map(|ring| PollFd::from_borrowed_fd(self.events[ring.event].as_fd(), PollFlags::IN))
+            .map(|ring| PollFd::from_borrowed_fd(self.events[ring.event].event.as_fd(), PollFlags::IN))
             .collect();
         let deadline = Timespec { tv_sec: seconds, tv_nsec: nanos };
         let woken = poll(&mut fds, Some(&deadline));
@@ -265,38 +275,43 @@ impl PerfSampler {
     /// # Errors
     /// As for [`Self::attach`].
     pub fn rescan(&mut self, process: &Process) -> Result<()> {
+        let pid = crate::Target::id(process).pid;
         for tid in process.threads()? {
             if self.known.contains(&tid) || self.room() == 0 {
                 continue;
             }
             let first = self.events.len();
             // A thread that ended, or for which descriptors or rings are used up, goes unsampled.
-            let _ = self.attach_thread(tid);
+            let _ = self.attach_thread(pid, tid);
             if self.enabled {
-                for event in &self.events[first..] {
-                    let _ = event.enable();
+                for of in &self.events[first..] {
+                    let _ = of.event.enable();
                 }
             }
         }
         Ok(())
     }
 
-    fn attach_thread(&mut self, tid: Tid) -> std::result::Result<(), Errno> {
+    fn attach_thread(&mut self, pid: Pid, tid: Tid) -> std::result::Result<(), Failure> {
         self.known.insert(tid);
         let Shape { per_thread, ring_bytes, .. } = self.shape;
         let attr = self.event.attributes(!per_thread, ring_bytes);
         for (i, &cpu) in self.cpus.iter().enumerate() {
-            let event = EventFd::open(&attr, tid.0, cpu, None)?;
+            let event = EventFd::open(&attr, tid.0, cpu, None).map_err(|errno| ("perf_event_open", errno))?;
             // The first event of each CPU owns its ring, and the rest write there, too.
             match self.rings.get(i).filter(|_| !per_thread) {
-                Some(owner) => event.redirect_to(&self.events[owner.event])?,
+                Some(owner) => {
+                    let into = &self.events[owner.event].event;
+                    event.redirect_to(into).map_err(|errno| ("ioctl(PERF_EVENT_IOC_SET_OUTPUT)", errno))?;
+                }
                 None => {
                     let page = rustix::param::page_size();
-                    let ring = Ring::map(&event, ring_bytes, page)?;
+                    let ring = Ring::map(&event, ring_bytes, page)
+                        .map_err(|errno| ("mmap of a perf event", errno))?;
                     self.rings.push(RingOf { ring, event: self.events.len() });
                 }
             }
-            self.events.push(event);
+            self.events.push(EventOf { pid, event });
         }
         Ok(())
     }
@@ -308,7 +323,7 @@ impl PerfSampler {
     ) -> Result<()> {
         self.events
             .iter()
-            .try_for_each(|event| act(event).map_err(|errno| KernelError::syscall(call, Pid(0), errno)))
+            .try_for_each(|of| act(&of.event).map_err(|errno| KernelError::syscall(call, of.pid, errno)))
     }
 }
 

@@ -28,6 +28,10 @@ impl Stat {
     pub const fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0
     }
+    /// Whether a signal or a tracer has stopped it.
+    pub const fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
+    }
     /// Whether it has ended and only its entry is left.
     pub const fn is_zombie(&self) -> bool {
         matches!(self.state, 'Z' | 'X')

@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_kernel::{KernelError, Target, TargetState};
+use hugepilot_kernel::{Claim, KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
 use hugepilot_record::{Errno, Mapping, SkipReason, Split, SplitAct, SplitOutcome, Stop};
 use hugepilot_units::{AddrRange, Bytes, Nanos};
+
+use super::unreadable;
 
 /// So many splits of one process in a row that come to nothing in the same way, and it is left alone.
 pub const MAX_FUTILE: usize = 64;
@@ -18,9 +20,14 @@ pub const MAX_FUTILE: usize = 64;
 pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
     let skipped =
         |reason| SplitAct { region: split.region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) };
+    let failed = |error: &KernelError| {
+        let outcome = SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO));
+        SplitAct { region: split.region, took: Nanos::ZERO, outcome }
+    };
     let before = match target.region_pages(split.region) {
         Ok(pages) => pages,
-        Err(_) => return skipped(SkipReason::Special),
+        Err(error) if error.is_gone() => return skipped(SkipReason::Special),
+        Err(error) => return failed(&error),
     };
     if let Some(reason) = split_skip(&before) {
         return skipped(reason);
@@ -32,15 +39,15 @@ pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
     let answer = target.split(split.page);
     let took = (target.now() - start) - (target.queued() - queued);
     let after = target.region_pages(split.region);
-    let outcome = match (answer, after) {
-        (Err(errno), _) => SplitOutcome::Failed(errno),
+    let outcome = match (answer, target.state(), after) {
+        (Err(errno), ..) => SplitOutcome::Failed(errno),
         // What it gave back when it ended or became another program was not our doing.
-        _ if target.state() != TargetState::Alive => SplitOutcome::Failed(Errno::ESRCH),
-        (Ok(_), Ok(after)) if after.huge => SplitOutcome::StillHuge,
-        (Ok(_), Ok(after)) => {
+        (_, Ok(TargetState::Gone | TargetState::Execed), _) => SplitOutcome::Failed(Errno::ESRCH),
+        (_, Err(error), _) | (_, _, Err(error)) => SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO)),
+        (Ok(_), Ok(TargetState::Alive), Ok(after)) if after.huge => SplitOutcome::StillHuge,
+        (Ok(_), Ok(TargetState::Alive), Ok(after)) => {
             SplitOutcome::Freed(target.sizes().base.times(before.resident.saturating_sub(after.resident)))
         }
-        (Ok(_), Err(error)) => SplitOutcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
     };
     SplitAct { region: split.region, took, outcome }
 }
@@ -105,6 +112,7 @@ pub struct Splits {
     /// Why it was left alone before the plan was done.
     ended: Option<Stop>,
     streak: Streak,
+    claim: Option<Claim>,
     /// Where nothing may be split, and why.
     forbidden: Vec<(AddrRange, SkipReason)>,
     next_look: Option<Nanos>,
@@ -119,14 +127,15 @@ impl Splits {
     /// One more split of `target`; `None` when it is to be left alone.
     pub fn split(&mut self, target: &dyn Target, planned: &Split) -> Option<SplitOutcome> {
         self.ended = self.ended.or_else(|| match target.state() {
-            TargetState::Alive => self.streak.ends(),
-            TargetState::Gone => Some(Stop::TargetGone),
-            TargetState::Execed => Some(Stop::TargetExeced),
+            Ok(TargetState::Alive) => self.streak.ends(),
+            Ok(TargetState::Gone) => Some(Stop::TargetGone),
+            Ok(TargetState::Execed) => Some(Stop::TargetExeced),
+            Err(error) => Some(unreadable(&error)),
         });
         if self.ended.is_some() {
             return None;
         }
-        self.ended = self.look(target).err();
+        self.ended = self.take_claim(target).and_then(|()| self.look(target)).err();
         if self.ended.is_some() {
             return None;
         }
@@ -148,6 +157,14 @@ impl Splits {
         self.ended.or_else(|| self.streak.ends())
     }
 
+    /// From the first split to the last, no other run of hugepilot changes it.
+    fn take_claim(&mut self, target: &dyn Target) -> Result<(), Stop> {
+        if self.claim.is_none() {
+            self.claim = Some(target.claim().map_err(|error| unreadable(&error))?);
+        }
+        Ok(())
+    }
+
     /// Looks where nothing may be split, when it is time to. A look that fails leaves what the last one showed; without one,
     /// nothing may be done.
     fn look(&mut self, target: &dyn Target) -> Result<(), Stop> {
@@ -161,11 +178,7 @@ impl Splits {
                 self.forbidden = mappings.iter().filter_map(forbidden).collect();
             }
             Err(error) if self.next_look.is_none() => {
-                return Err(match error {
-                    KernelError::NoProcess { .. } => Stop::TargetGone,
-                    error if error.is_denied() => Stop::NotPermitted,
-                    _ => Stop::Unreadable,
-                });
+                return Err(unreadable(&error));
             }
             // One that ended meanwhile is seen to have by the split itself.
             Err(_) => {}
@@ -313,6 +326,20 @@ mod tests {
             target.unreadable.set(Some(errno));
             assert_eq!((new.split(&target, &planned(7)), new.ended()), (None, Some(stop)));
         }
+    }
+
+    #[test]
+    fn out_of_descriptors_is_not_gone_and_what_another_run_changes_is_left_alone() {
+        let target = FakeTarget::with_bloat([(7, 400)]);
+        target.unknown.set(Some(Errno::EMFILE));
+        assert_eq!(outcome(&target), SplitOutcome::Failed(Errno::EMFILE));
+        let mut splits = Splits::default();
+        assert_eq!((splits.split(&target, &planned(7)), splits.ended()), (None, Some(Stop::Unreadable)));
+        target.unknown.set(None);
+        target.claimed.set(true);
+        let mut splits = Splits::default();
+        assert_eq!((splits.split(&target, &planned(7)), splits.ended()), (None, Some(Stop::InUse)));
+        assert!(target.asked.borrow().is_empty());
     }
 
     #[test]

@@ -165,3 +165,29 @@ fn a_target_that_ends_before_the_look_is_gone_and_nobody_lied() {
     assert_eq!((journal.verified(), journal.stopped), (1, Some(Stop::TargetGone)));
     assert_eq!(journal.failed(), BTreeMap::from([("ESRCH".into(), 1)]));
 }
+
+#[test]
+fn a_region_counts_for_the_one_whose_call_made_it_huge() {
+    // While it was prepared, somebody else made it.
+    let target = FakeTarget::with_regions(0..3);
+    target.taken.set(Some(Region::new(0)));
+    let journal = run(&target, 0..3);
+    assert_eq!((journal.attempted(), journal.verified()), (2, 2));
+    assert_eq!(journal.skipped, BTreeMap::from([(SkipReason::AlreadyHuge, 1)]));
+    // The call failed, and it is huge all the same.
+    let target = FakeTarget::with_regions(0..3).scripted([Script::FailAndHuge(Errno::EINVAL)]);
+    let journal = run(&target, 0..3);
+    assert_eq!((journal.attempted(), journal.verified()), (3, 2));
+    assert_eq!(journal.failed(), BTreeMap::from([("EINVAL".into(), 1)]));
+}
+
+#[test]
+fn out_of_descriptors_is_neither_gone_nor_short_of_memory() {
+    for errno in [Errno::EMFILE, Errno::ENFILE, Errno::EIO] {
+        let target = FakeTarget::with_regions(0..3);
+        target.unknown.set(Some(errno));
+        let journal = run(&target, 0..3);
+        assert_eq!((journal.stopped, journal.attempted()), (Some(Stop::Unreadable), 0), "{errno}");
+        assert!(target.asked.borrow().is_empty());
+    }
+}

@@ -142,6 +142,7 @@ mod tests {
             bloated: regions.iter().map(page).collect(),
             huge_pages: regions.len() as u64,
             read_pages: regions.len() as u64,
+            unread_pages: 0,
             skipped: Skips::new(),
             took: Nanos::ZERO,
         }

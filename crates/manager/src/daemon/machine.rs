@@ -85,8 +85,10 @@ impl<'a> Machine<'a> {
     /// Opens `pid` where it may be worth a look: `None` where it is not, `Err` with why where it is to be left alone.
     fn guest(&self, pid: Pid, config: &Config) -> Result<Option<Process>, (ProcessId, String)> {
         let unknown = || ProcessId { pid, start_ticks: 0, command: String::new() };
-        if resident(&self.root, pid).is_none_or(|resident| resident < config.min_huge) {
-            return Ok(None);
+        match resident(&self.root, pid) {
+            Ok(Some(resident)) if resident >= config.min_huge => {}
+            Ok(_) => return Ok(None),
+            Err(error) => return Err((unknown(), told(&error))),
         }
         let process = match Process::open(&self.root, pid) {
             Ok(process) => process,
@@ -96,7 +98,7 @@ impl<'a> Machine<'a> {
         let left = |why: &str| Err((process.id().clone(), why.to_owned()));
         let mappings = match process.mappings() {
             Ok(mappings) => mappings,
-            Err(KernelError::NoProcess { .. }) => return Ok(None),
+            Err(error) if error.is_gone() => return Ok(None),
             Err(error) => return left(&told(&error)),
         };
         let may_split = mappings.iter().filter(|mapping| mapping_split_skip(mapping).is_none());
@@ -106,10 +108,12 @@ impl<'a> Machine<'a> {
         if config.standing(process.id()) == Standing::Protected {
             return left("protected by the configuration");
         }
-        if process.oom_score_adj().is_ok_and(|score| score <= NEVER_KILLED) {
-            return left("the system needs it: its oom_score_adj is -1000");
+        match process.oom_score_adj() {
+            Ok(score) if score <= NEVER_KILLED => left("the system needs it: its oom_score_adj is -1000"),
+            Ok(_) => Ok(Some(process)),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => left(&told(&error)),
         }
-        Ok(Some(process))
     }
 }
 
@@ -198,8 +202,11 @@ impl World for Machine<'_> {
     }
 
     fn lives(&self, (pid, start_ticks): Key) -> bool {
-        let stat = self.root.read(format!("proc/{pid}/stat")).ok();
-        let stat = stat.and_then(|line| parse_stat(&line));
+        let stat = match self.root.read(format!("proc/{pid}/stat")) {
+            Ok(line) => parse_stat(&line),
+            // What cannot be read, for want of descriptors, is not gone.
+            Err(error) => return !error.is_gone(),
+        };
         // Of one that could not be opened, the start is not known.
         stat.is_some_and(|stat| !stat.is_zombie() && (stat.start_ticks == start_ticks || start_ticks == 0))
     }
@@ -228,6 +235,22 @@ impl World for Machine<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_cannot_be_read_is_neither_gone_nor_passed_over_in_silence() {
+        let dir = tempfile::tempdir().unwrap();
+        // Reading a directory fails, as it does without descriptors.
+        for file in ["proc/7/statm", "proc/7/stat"] {
+            std::fs::create_dir_all(dir.path().join(file)).unwrap();
+        }
+        let control = Control { asked: &|| Asked::Nothing, wait: &|_| {}, reload: &|| Err(String::new()) };
+        let (root, processes) = (Root::at(dir.path()), RefCell::default());
+        let machine = Machine { root, cgroup: None, control, tlb_entries: 1, processes };
+        assert!(machine.lives((Pid(7), 1)) && !machine.lives((Pid(8), 1)));
+        let (id, why) = machine.guest(Pid(7), &Config::default()).unwrap_err();
+        assert!(id.pid == Pid(7) && why.contains("proc/7/statm"), "{why}");
+        assert!(machine.guest(Pid(8), &Config::default()).unwrap().is_none());
+    }
 
     #[test]
     fn khugepaged_is_never_the_only_suspect() {

@@ -192,7 +192,7 @@ impl Daemon<'_> {
                     let stalls = stalls.as_mut().map(|stalls| stalls[index].take().unwrap_or_default());
                     guests.push(self.guest(target, taken, stalls));
                 }
-                Err(_) if target.state() == TargetState::Gone => {}
+                Err(_) if matches!(target.state(), Ok(TargetState::Gone)) => {}
                 Err(error) => self.say_skipped(seen, target.id(), told(&error)),
             }
         }
@@ -307,6 +307,7 @@ impl Daemon<'_> {
             processes: survey.guests.len() as u64,
             not_sampled: survey.not_sampled,
             huge_pages: survey.guests.iter().map(|guest| guest.census.huge_pages).sum(),
+            unread_huge_pages: survey.guests.iter().map(|guest| guest.census.unread_pages).sum(),
             candidates: plan.splits.len() as u64,
             could_free_bytes: plan.splits.iter().map(|split| split.frees).sum(),
             wanted_bytes: self.wanted(seen),
@@ -381,7 +382,8 @@ impl Daemon<'_> {
     fn say_left(&mut self, seen: &Reading, guests: &[Guest]) {
         for guest in guests {
             let stop = guest.splits.ended();
-            if let Some(stop @ (Stop::NotPermitted | Stop::RepeatedFailure | Stop::Unreadable)) = stop {
+            use Stop::{InUse, NotPermitted, RepeatedFailure, Unreadable};
+            if let Some(stop @ (NotPermitted | RepeatedFailure | Unreadable | InUse)) = stop {
                 self.say_skipped(seen, guest.target.id(), stop.to_string());
             }
         }

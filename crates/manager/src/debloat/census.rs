@@ -39,11 +39,12 @@ pub(crate) fn take(
     let part = enough(part, huge_pages);
     let drawn: Vec<Region> = regions.into_iter().filter(|&region| is_drawn(region, part)).collect();
     let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
-    let (mut read_pages, mut passed_over) = (0, 0);
+    let (mut read_pages, mut unread_pages, mut passed_over) = (0, 0, 0);
     for &region in &drawn {
-        if !each(read_pages + passed_over, drawn.len() as u64) {
+        let done = read_pages + unread_pages + passed_over;
+        if !each(done, drawn.len() as u64) {
             // The first pages are no sample of all.
-            huge_pages = read_pages + passed_over;
+            huge_pages = done;
             break;
         }
         // Before it is read: what a child shares would be split and copied by that.
@@ -52,21 +53,30 @@ pub(crate) fn take(
             passed_over += 1;
             continue;
         }
-        read_pages += 1;
         let zero = match exact {
             true => scanner.zero_pages(region.range(sizes))?,
             false => scanner.zero_pages_unless_full(region.range(sizes))?,
         };
-        bloated.extend(BloatedPage::of(region, zero, sizes));
+        let bloat = BloatedPage::of(region, zero, sizes);
+        if scanner.was_read() {
+            read_pages += 1;
+            bloated.extend(bloat);
+        } else if let Some(reason) = split_skip(&target.region_pages(region)?) {
+            // The program unmapped it, or it was split.
+            *skipped.entry(reason).or_insert(0) += 1;
+            passed_over += 1;
+        } else {
+            unread_pages += 1;
+        }
     }
     // Memory is read by process number: should that have been given away meanwhile, this is about somebody else.
-    if target.state() != TargetState::Alive {
+    if target.state()? != TargetState::Alive {
         return Err(KernelError::NoProcess { pid: target.id().pid });
     }
-    let huge_pages = huge_pages - passed_over;
+    let huge_pages = huge_pages - passed_over - unread_pages;
     let process = target.id().clone();
     let took = target.now() - begun;
-    let census = Census { process, sizes, bloated, huge_pages, read_pages, skipped, took };
+    let census = Census { process, sizes, bloated, huge_pages, read_pages, unread_pages, skipped, took };
     Ok(Found { census, mappings })
 }
 
@@ -114,6 +124,21 @@ mod tests {
         let part = |percent, pages| enough(Share::percent(percent), pages).get();
         assert!((part(1.0, 100) - 0.3).abs() < 1e-9 && (part(1.0, 10_000) - 0.01).abs() < 1e-9);
         assert_eq!((part(0.0, 20), part(0.0, 0)), (1.0, 1.0));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_counted_apart() {
+        use hugepilot_kernel::fake::FakeTarget;
+        let mut target = FakeTarget::with_bloat([(7, 400), (8, 400), (9, 0)]);
+        let smaps = "00e00000-01400000 rw-p 00000000 00:00 0\nSize: 6144 kB\nAnonHugePages: 6144 kB\n";
+        target.mappings =
+            hugepilot_kernel::proc::parse_smaps(smaps.as_bytes(), std::path::Path::new("smaps")).unwrap();
+        target.hidden.set(Some(Region::new(8)));
+        for exact in [true, false] {
+            let census = take(&target, Share::ALL, exact, &mut |_, _| true).unwrap().census;
+            assert_eq!((census.huge_pages, census.read_pages, census.unread_pages), (2, 2, 1));
+            assert_eq!(census.bloat(), Bytes::kib(1600), "of region 7");
+        }
     }
 
     #[test]

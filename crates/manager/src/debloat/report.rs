@@ -73,6 +73,7 @@ impl Run {
             bloat_bytes: bloat,
             bloat_error_bytes: error,
             requested_bytes: self.wanted,
+            unread_huge_pages: scans().map(|census| census.unread_pages).sum(),
             scanned_bytes: scans().map(|census| census.scanned()).sum(),
             scan_seconds: scans().map(|census| census.took.as_seconds()).sum(),
             split_seconds: self.split_time.as_seconds(),
@@ -120,7 +121,7 @@ impl Member {
     /// `None` when it ended or became another program.
     fn mappings_now(&self) -> Option<Vec<Mapping>> {
         let mappings = self.subject.process.mappings().ok()?;
-        (self.subject.process.state() == TargetState::Alive).then_some(mappings)
+        matches!(self.subject.process.state(), Ok(TargetState::Alive)).then_some(mappings)
     }
 
     /// Huge pages as smaps has them, also those that may not be split.

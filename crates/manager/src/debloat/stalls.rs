@@ -53,7 +53,8 @@ pub(crate) fn observe(
     each: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Seen, ManagerError> {
     let mut largest = processes.to_vec();
-    largest.sort_by_cached_key(|process| Reverse(resident(process.root(), process.id().pid)));
+    // One whose size cannot be read goes last, as one that ended does.
+    largest.sort_by_cached_key(|process| Reverse(resident(process.root(), process.id().pid).ok().flatten()));
     let Some(&clock) = largest.first() else { return Ok(Seen::default()) };
     let failed = |source| ManagerError::Sample { pid: clock.id().pid, source };
     let (mut source, attached) = StallSampler::attach_all(&largest, rate_hz).map_err(failed)?;

@@ -79,6 +79,14 @@ fn shortfall(report: &DebloatReport, left_alone: usize) -> Option<String> {
     Some(format!("freed {} of the {} asked for: {why}", report.freed_bytes, report.requested_bytes))
 }
 
+/// That the bloat of so many huge pages is unknown.
+pub(crate) fn unread(huge_pages: u64) -> String {
+    format!(
+        "{huge_pages} huge pages could not be read, because the program forbids it (PROT_NONE) or their memory is broken: their \
+         bloat is unknown, and the bloat above is the least that there is"
+    )
+}
+
 /// Adds the warnings that follow from the report, when so many processes were `left_alone` half-way.
 pub(super) fn add(report: &mut DebloatReport, trap: &Trap, options: &DebloatOptions, left_alone: usize) {
     let shortfall = shortfall(report, left_alone);
@@ -92,6 +100,9 @@ pub(super) fn add(report: &mut DebloatReport, trap: &Trap, options: &DebloatOpti
             "{} of the split huge pages were huge again at the end: somebody collapsed them, or new memory was mapped there",
             report.huge_again
         ));
+    }
+    if report.unread_huge_pages > 0 {
+        warn(unread(report.unread_huge_pages));
     }
     if options.part < Share::ALL {
         warn("a sample of the huge pages was read: the bloat, and what would be split, freed and lost, are estimates for all".into());

@@ -60,7 +60,7 @@ impl Look {
     pub(super) fn again(&self, root: &Root, group: &MemoryCgroup) -> Result<Self, ManagerError> {
         let mut members = Vec::new();
         for Member { process, .. } in &self.members {
-            if process.state() != TargetState::Alive {
+            if matches!(process.state(), Ok(TargetState::Gone | TargetState::Execed)) {
                 continue;
             }
             if let (Ok(process), Ok(memory)) = (Process::open(root, process.id().pid), Used::of(process)) {

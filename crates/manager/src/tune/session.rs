@@ -4,11 +4,11 @@ mod report;
 mod tuned;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
-use hugepilot_kernel::{Process, Refusal, Target};
+use hugepilot_kernel::{Claim, KernelError, Process, Refusal, Target};
 use hugepilot_policy::{Expected, HeatPolicy, Policy, predict, sampled_speedup};
 use hugepilot_profiler::{Chosen, Observation, choose};
 use hugepilot_record::tune::{Activity, Prediction, TuneReport};
-use hugepilot_record::{Budget, Journal, Pid, Plan, ProvenanceCounts, Snapshot, Stop};
+use hugepilot_record::{Budget, Journal, Pid, Plan, ProcessId, ProvenanceCounts, Snapshot, Stop};
 use hugepilot_units::{Bytes, HugePages, Nanos};
 
 use report::{count, empty_report, share};
@@ -39,6 +39,8 @@ const FIGURES: usize = 5;
 pub struct Session<'a> {
     options: TuneOptions,
     process: Process,
+    /// Held from the beginning where a running process was attached to.
+    claim: Option<Claim>,
     chosen: Chosen,
     counters: Result<Counters, Refusal>,
     counted: CounterReading,
@@ -63,10 +65,11 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Attaches to `process` and starts sampling. `name` is what to call it, where its own name does not tell yet.
+    /// Attaches to `process` and starts sampling. `name` is what to call a program that has not begun yet. A process that runs
+    /// is looked at first, so that a missing right shows before anything else is done, and claimed if it may be changed.
     ///
     /// # Errors
-    /// [`ManagerError::Sample`].
+    /// [`ManagerError::Sample`]; [`ManagerError::Kernel`] if it may not be looked at, or another run of hugepilot changes it.
     pub fn attach(
         process: Process,
         name: Option<&str>,
@@ -75,6 +78,12 @@ impl<'a> Session<'a> {
         interrupted: &'a dyn Fn() -> bool,
         say: &'a mut dyn FnMut(Event<'_>),
     ) -> Result<Self, ManagerError> {
+        let mut report = empty_report(&process, &options);
+        let mut claim = None;
+        if name.is_none() {
+            look_first(&process, &options, &mut report)?;
+            claim = if options.dry_run { None } else { Some(process.claim()?) };
+        }
         let id = process.id();
         let chosen = choose(&process, options.rate_hz)
             .map_err(|source| ManagerError::Sample { pid: id.pid, source })?;
@@ -86,7 +95,6 @@ impl<'a> Session<'a> {
         });
         let counters = Counters::open(&process);
         let now = process.now();
-        let mut report = empty_report(&process, &options);
         if let Some(name) = name {
             name.clone_into(&mut report.target.command);
         }
@@ -95,6 +103,7 @@ impl<'a> Session<'a> {
             spaces: Spaces::default(),
             options,
             process,
+            claim,
             chosen,
             counted: counters.as_ref().ok().and_then(|counters| counters.read().ok()).unwrap_or_default(),
             counters,
@@ -198,11 +207,19 @@ impl<'a> Session<'a> {
         self.pause = self.options.round;
         let Some((pid, part)) = self.observation.busiest() else { return Ok(self.idle()) };
         self.share = part;
-        let Ok(target) = self.target(pid) else { return Ok(self.ended(pid)) };
+        let target = match self.target(pid) {
+            Ok(target) => target,
+            Err(ManagerError::Kernel(error))
+                if !error.is_gone() && !matches!(error, KernelError::NoMemory { .. }) =>
+            {
+                return Err(error.into());
+            }
+            Err(_) => return Ok(self.ended(pid)),
+        };
         let Some(view) = self.observation.of(pid) else { return Ok(self.idle()) };
         let mut seen = match snapshot(&target, view, self.options.tlb_entries) {
             Ok(seen) => seen,
-            Err(_) if !is_alive(&target) => return Ok(self.ended(pid)),
+            Err(error) if error.is_gone() || !is_alive(&target) => return Ok(self.ended(pid)),
             Err(error) => return Err(error.into()),
         };
         let hot = seen.heat.iter().filter(|heat| heat.scattered() > 0).count() as u64;
@@ -233,8 +250,32 @@ impl<'a> Session<'a> {
         if !acts {
             return Ok(self.idle());
         }
+        match self.take_claim(&target) {
+            Ok(()) => {}
+            // One that the target started.
+            Err(KernelError::Claimed { .. }) => {
+                self.report.stopped = Some(Stop::InUse);
+                return Ok(self.idle());
+            }
+            Err(error) if error.is_gone() => return Ok(self.ended(pid)),
+            Err(error) => return Err(error.into()),
+        }
         let journal = self.act(&target, &plan);
         Ok(self.goes_on(pid, &journal))
+    }
+
+    /// From now on no other run of hugepilot changes `target`.
+    fn take_claim(&mut self, target: &Process) -> Result<(), KernelError> {
+        // Its name changes when it starts another program.
+        let same = |id: &ProcessId| (id.pid, id.start_ticks);
+        if self.claim.is_some() && same(target.id()) == same(self.process.id()) {
+            return Ok(());
+        }
+        let tuned = self.spaces.of(target.id());
+        if tuned.claim.is_none() {
+            tuned.claim = Some(target.claim()?);
+        }
+        Ok(())
     }
 
     /// A process has ended, and must not stand in the way of the next busiest.
@@ -360,6 +401,20 @@ impl<'a> Session<'a> {
             self.drain(DRAIN_EVERY);
         }
     }
+}
+
+/// Takes down how much memory `process` has, and tries whether its page map can be read.
+fn look_first(process: &Process, options: &TuneOptions, report: &mut TuneReport) -> Result<(), KernelError> {
+    let mappings = process.mappings()?;
+    if let Some(mapping) = mappings.iter().find(|mapping| mapping.resident > Bytes::ZERO) {
+        process.region_pages(process.sizes().region_of(mapping.range.start))?;
+    }
+    let resident = mappings.iter().map(|mapping| mapping.resident).sum();
+    let huge = mappings.iter().map(|mapping| mapping.huge).sum();
+    report.footprint_bytes = Some(resident);
+    report.budget_bytes = Some(options.budget.of(resident));
+    (report.huge_bytes_before, report.huge_bytes_after) = (Some(huge), Some(huge));
+    Ok(())
 }
 
 fn plan(tuned: &Tuned, seen: &Snapshot, samples: u64, options: &TuneOptions) -> Plan {

@@ -10,22 +10,24 @@ const FEW_SAMPLES: u64 = 200;
 pub(super) fn warnings(report: &TuneReport, share: f64, samples_time: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     let sampler = &report.sampler;
-    if sampler.samples == 0 {
-        warnings.push(
-            "no samples: the target did not run in user mode; it was idle, or busy in the kernel. Try --observe 30s"
-                .to_owned(),
-        );
-    } else if sampler.samples < FEW_SAMPLES {
+    if report.target_ended {
+        let gone = if report.verified_regions > 0 { ", and its huge pages with it" } else { "" };
+        warnings.push(format!(
+            "process {} ended before the tune did{gone}: what could be measured until then is reported",
+            report.target.pid
+        ));
+    }
+    if (1..FEW_SAMPLES).contains(&sampler.samples) {
         warnings.push(format!(
             "only {} samples: the target was mostly idle, so shares are rough; look longer with --observe",
             sampler.samples
         ));
     }
-    if sampler.samples >= FEW_SAMPLES && sampler.none_ratio > 0.5 {
+    if let Some(none) = sampler.none_ratio.filter(|&ratio| ratio > 0.5 && sampler.samples >= FEW_SAMPLES) {
         warnings.push(format!(
             "{:.0} % of the samples gave no address: the program computes more than it waits, or its code could not be \
              read",
-            sampler.none_ratio * 100.0
+            none * 100.0
         ));
     }
     if sampler.lost > 0 {

@@ -22,6 +22,7 @@ fn census(zero_pages: &[u32]) -> Census {
             .collect(),
         huge_pages: zero_pages.len() as u64,
         read_pages: zero_pages.len() as u64,
+        unread_pages: 0,
         skipped: Skips::new(),
         took: Nanos::ZERO,
     }

@@ -9,18 +9,26 @@ use hugepilot_profiler::ProcessView;
 use hugepilot_record::tune::{
     Activity, Candidate, Figure, SCHEMA, SamplerReport, Spread, TargetInfo, TuneReport,
 };
-use hugepilot_record::{Journal, Outcome, Plan, Snapshot};
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_record::{Journal, Outcome, Plan, Snapshot, Stop};
+use hugepilot_units::Nanos;
 
 use super::{FIGURES, Session};
 use crate::status::unseen_limit;
-use crate::tune::{TuneOptions, warnings};
+use crate::tune::{TuneOptions, is_alive, unknown, warnings};
 
 impl Session<'_> {
     /// Figures between two times; `None` when nobody reads any.
     pub(super) fn figures(&self, from: Nanos, to: Nanos) -> Option<Vec<f64>> {
         // What is seen at this very moment counts as before it ends.
         self.progress.as_ref().map(|progress| progress.between(from, to + Nanos::new(1)))
+    }
+
+    /// Takes down whether the process that was attached to has ended.
+    pub fn note_end(&mut self) {
+        if !is_alive(&self.process) {
+            self.report.target_ended = true;
+            self.report.stopped.get_or_insert(Stop::TargetGone);
+        }
     }
 
     /// The complete report, as of now.
@@ -30,7 +38,7 @@ impl Session<'_> {
             && self.spaces.known(target.id()).is_some()
             && let Ok(mappings) = target.mappings()
         {
-            self.report.huge_bytes_after = mappings.iter().map(|m| m.huge).sum();
+            self.report.huge_bytes_after = Some(mappings.iter().map(|m| m.huge).sum());
         }
         self.report
             .candidates
@@ -45,9 +53,13 @@ impl Session<'_> {
         if let Some(settled) = self.last_act {
             let after = self.figures(settled, self.now());
             self.report.tuned = figure(after.map(|f| f.into_iter().skip(1).collect()));
-            self.report.settled_seconds = (settled - self.begun).as_seconds();
+            self.report.settled_seconds = Some((settled - self.begun).as_seconds());
         }
         self.report.sampler = self.sampler_report();
+        if (self.interrupted)() && self.report.candidates.is_empty() {
+            self.report.stopped.get_or_insert(Stop::Interrupted);
+        }
+        self.report.cannot_tell = unknown::cannot_tell(&self.report, &self.process);
         self.report.conclude(self.options.larger_is_better);
         self.report.warnings = warnings::warnings(&self.report, self.share, self.chosen.samples_time);
         self.report.warnings.extend(self.unseen_limit);
@@ -58,18 +70,21 @@ impl Session<'_> {
         // Measured for the CPU clock only.
         let cost =
             Some(self.options.sample_cost).filter(|&cost| cost > Nanos::ZERO && self.chosen.samples_time);
+        let counts = self.chosen.source.counts();
         let mut unavailable = self.chosen.unavailable.clone();
         if let Err(refusal) = &self.counters {
             unavailable.insert("hardware counters".to_owned(), refusal.why.clone());
         }
         SamplerReport {
             source: self.chosen.source.name().to_owned(),
-            overhead_ratio: cost.map(|cost| cost.as_seconds() * f64::from(self.options.rate_hz)),
+            overhead_ratio: cost
+                .filter(|_| counts.total() > 0)
+                .map(|cost| cost.as_seconds() * f64::from(self.options.rate_hz)),
             sample_cost_ns: cost,
             unavailable,
             ..SamplerReport::default()
         }
-        .with_counts(&self.chosen.source.counts())
+        .with_counts(&counts)
     }
 
     /// Makes the report one about `target`, but for the sums over all that was tuned.
@@ -78,14 +93,14 @@ impl Session<'_> {
         let tuned = self.spaces.of(target.id());
         let report = &mut self.report;
         report.target = TargetInfo { pid: target.id().pid, command: target.id().command.clone() };
-        report.footprint_bytes = seen.resident();
-        report.budget_bytes = self.options.budget.of(seen.resident());
+        report.footprint_bytes = Some(seen.resident());
+        report.budget_bytes = Some(self.options.budget.of(seen.resident()));
         report.skipped = plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect();
-        report.eligible_regions = tuned.verified() + plan.eligible;
-        report.huge_bytes_before = tuned.huge_before;
-        report.huge_bytes_after = super::huge_bytes(seen);
+        report.eligible_regions = Some(tuned.verified() + plan.eligible);
+        report.huge_bytes_before = Some(tuned.huge_before);
+        report.huge_bytes_after = Some(super::huge_bytes(seen));
         report.predicted_speedup = tuned.predicted;
-        report.picked_heat_ratio = tuned.heat_ratio();
+        report.picked_heat_ratio = Some(tuned.heat_ratio());
         report.before.stall_ratio = tuned.untouched.ratio();
         if self.first_act.is_none()
             && let Ok(counters) = &self.counters
@@ -112,7 +127,7 @@ impl Session<'_> {
                 verified: outcome.map(|outcome| outcome == Outcome::Verified),
             });
         }
-        self.report.picked_heat_ratio = tuned.heat_ratio();
+        self.report.picked_heat_ratio = Some(tuned.heat_ratio());
     }
 
     pub(super) fn note_journal(&mut self, target: &Process, journal: &Journal) {
@@ -120,7 +135,8 @@ impl Session<'_> {
         report.attempted_regions += journal.attempted();
         report.verified_regions += journal.verified();
         // Should it end before anybody looks again.
-        report.huge_bytes_after += target.sizes().huge.times(journal.verified());
+        let made = target.sizes().huge.times(journal.verified());
+        report.huge_bytes_after = report.huge_bytes_after.map(|huge| huge + made);
         report.promotion_seconds += journal.took().as_seconds();
         for (errno, count) in journal.failed() {
             *report.failed.entry(errno).or_insert(0) += count;
@@ -158,19 +174,19 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         sampler: SamplerReport::default(),
         score: None,
         dry_run: options.dry_run,
-        footprint_bytes: Bytes::ZERO,
-        budget_bytes: Bytes::ZERO,
+        footprint_bytes: None,
+        budget_bytes: None,
         candidates: Vec::new(),
         skipped: BTreeMap::new(),
-        eligible_regions: 0,
+        eligible_regions: None,
         attempted_regions: 0,
         verified_regions: 0,
         failed: BTreeMap::new(),
-        huge_bytes_before: Bytes::ZERO,
-        huge_bytes_after: Bytes::ZERO,
+        huge_bytes_before: None,
+        huge_bytes_after: None,
         promotion_seconds: 0.0,
-        settled_seconds: 0.0,
-        picked_heat_ratio: 0.0,
+        settled_seconds: None,
+        picked_heat_ratio: None,
         predicted_speedup: None,
         sampled_speedup: None,
         before: Activity::default(),
@@ -182,6 +198,8 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         all_huge_speedup: None,
         share_of_ideal: None,
         stopped: None,
+        cannot_tell: None,
+        target_ended: false,
         warnings: Vec::new(),
     }
 }

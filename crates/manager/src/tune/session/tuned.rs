@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use hugepilot_kernel::Claim;
 use hugepilot_policy::Share;
 use hugepilot_record::tune::Prediction;
 use hugepilot_record::{Outcome, Pick, Pid, ProcessId, RegionPages};
@@ -24,6 +25,8 @@ pub(super) struct Tuned {
     pub(super) predicted: Option<Prediction>,
     /// Whether a promotion was tried.
     pub(super) acted: bool,
+    /// Held from the first promotion on.
+    pub(super) claim: Option<Claim>,
     picked: BTreeMap<Region, Picked>,
 }
 

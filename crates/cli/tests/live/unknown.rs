@@ -1,0 +1,214 @@
+//! What cannot be told is said so, and not reported as zero, gone, or nothing to gain.
+
+use std::process::Command;
+use std::time::Duration;
+
+use hugepilot_record::Stop;
+use hugepilot_record::status::StatusReport;
+use hugepilot_testkit::{Need, Victim, need, requires};
+use hugepilot_units::Bytes;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::injected::strace;
+use crate::look::{huge_now, tunable};
+use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune, tune_args};
+use crate::unprivileged::{Nobody, can_be_nobody};
+use crate::workload::{HOT_SET, SOON, Workload, sizes};
+
+/// A workload too small to have anything to promote.
+const SMALL: &str = "gups --footprint 64MiB --pages default";
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+}
+
+#[test]
+fn a_stopped_target_has_memory_and_no_verdict() {
+    requires!(need::all([need::live(), need::cap_perfmon()]));
+    let workload = Workload::start(SMALL);
+    signal(workload.pid(), Signal::STOP);
+    let done = tune(workload.pid(), "--observe 300ms --for 300ms");
+    let continues = format!("kill -CONT {}", workload.pid());
+    let report = done.exits(3).says(&["cannot tell", "stopped", &continues]).report();
+    assert!(report.footprint_bytes > Some(Bytes::mib(64)), "{done:?}");
+    assert!(report.budget_bytes > Some(Bytes::ZERO) && report.huge_bytes_after.is_some(), "{done:?}");
+    assert!(report.cannot_tell.is_some_and(|unknown| unknown.reason.contains("stopped")), "{done:?}");
+    let unknown = (report.eligible_regions, report.picked_heat_ratio, report.settled_seconds);
+    assert_eq!(unknown, (None, None, None), "{done:?}");
+    assert_eq!((report.sampler.exact_ratio, report.before.stall_ratio), (None, None), "{done:?}");
+
+    let words = format!("tune --calibration off --observe 300ms --for 300ms -p {}", workload.pid());
+    let text = hugepilot(words.split(' '));
+    let out = text.exits(3).out();
+    assert!(out.contains("cannot tell") && !out.contains("0B resident"), "{out}");
+    assert!(!out.contains("nothing to gain"), "{out}");
+    signal(workload.pid(), Signal::CONT);
+}
+
+#[test]
+fn an_unreadable_target_is_refused_before_it_is_sampled() {
+    requires!(can_be_nobody());
+    // It sleeps, so there would be no samples to show that it may not be looked at.
+    let victim = Victim::spawn(Command::new("cat"));
+    let nobody = Nobody::new();
+    for more in ["", "--dry-run"] {
+        let done = nobody.runs_with("+perfmon", tune_args(victim.pid(), more));
+        done.exits(3).says(&[&format!("/proc/{}/", victim.pid()), "ermission denied", "fix:"]);
+        assert!(done.stdout.is_empty() && !done.err().contains("sampling"), "{done:?}");
+    }
+}
+
+/// Runs `hugepilot` with `words` and so many descriptors, of which it has three already.
+fn with_descriptors(limit: u32, words: &str) -> Done {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {limit}; exec {HUGEPILOT} {words}")]);
+    Running::start(command).wait(LIMIT)
+}
+
+#[test]
+fn out_of_descriptors_a_live_target_is_not_gone() {
+    requires!(need::all([need::live(), need::cap_perfmon(), need::c_compiler()]));
+    let workload = Workload::start(SMALL);
+    let bloated = Victim::c("bloated.c", &["16", "5"]);
+    bloated.ready(SOON);
+    let (pid, other) = (workload.pid(), bloated.pid());
+    let tune = format!("tune --dry-run --calibration off --observe 100ms --for 100ms -p {pid}");
+    let verbs = [
+        tune.as_str(),
+        &format!("status -p {pid}"),
+        &format!("debloat --dry-run --order exact --observe 0s -p {other}"),
+    ];
+    let mut short = 0;
+    for words in verbs {
+        for limit in (4..16).chain([100, 128, 130, 132, 133, 134, 140]) {
+            let done = with_descriptors(limit, words);
+            let said = format!("{}{}", done.out(), done.err());
+            let wrong = ["no process", "ended", "a zombie"].iter().any(|word| said.contains(word));
+            assert!(!wrong, "{limit}: {done:?}");
+            if done.status.code() == Some(2) {
+                assert!(said.contains("ulimit -n"), "{limit}: {done:?}");
+                short += 1;
+            }
+        }
+    }
+    assert!(short > 6, "only {short} of these were short of descriptors");
+}
+
+#[test]
+fn a_target_that_ends_after_it_was_tuned_is_said_to_have() {
+    requires!(tunable());
+    let workload = Workload::start(HOT_SET);
+    let pid = workload.pid();
+    let mut command = Command::new(HUGEPILOT);
+    command.args(tune_args(pid, "--observe 1s --for 20s --budget 50%"));
+    let mut tool = Running::start(command);
+    let mut last = Bytes::ZERO;
+    // No more are made: this round is over.
+    tool.until("promotions", || {
+        std::thread::sleep(Duration::from_millis(200));
+        let before = std::mem::replace(&mut last, huge_now(pid));
+        last > sizes().huge && last == before
+    });
+    drop(workload);
+    let done = tool.wait(LIMIT);
+    let report = done.exits(2).says(&["ended before the tune did"]).report();
+    assert!(report.verified_regions > 10 && report.target_ended, "{done:?}");
+    assert_eq!(report.stopped, Some(Stop::TargetGone), "{done:?}");
+    assert!(report.warnings.iter().any(|warning| warning.contains("ended before")), "{done:?}");
+}
+
+#[test]
+fn a_second_tune_of_a_process_is_refused_and_names_the_first() {
+    requires!(tunable());
+    requires!(need::c_compiler());
+    let bloated = Victim::c("bloated.c", &["16", "5"]);
+    bloated.ready(SOON);
+    let mut command = Command::new(HUGEPILOT);
+    command.args(tune_args(bloated.pid(), "--observe 20s"));
+    let mut first = Running::start(command);
+    let holder = format!(" {} ", first.pid());
+    first.until("its lock", || std::fs::read_to_string("/proc/locks").unwrap().contains(&holder));
+
+    let pid = bloated.pid().to_string();
+    let named = format!("process {}", first.pid());
+    let end = format!("kill -INT {}", first.pid());
+    let second = tune(bloated.pid(), "");
+    second.exits(2).says(&[&pid, "another run of hugepilot", &named, &end]);
+    assert!(second.stdout.is_empty() && !second.err().contains("sampling"), "{second:?}");
+    let debloat = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
+    hugepilot(debloat).exits(2).says(&["another run of hugepilot", &named]);
+    // What changes nothing is in nobody's way.
+    let looks = tune(bloated.pid(), "--dry-run --observe 100ms --for 100ms");
+    assert!(!looks.err().contains("another run"), "{looks:?}");
+    hugepilot(debloat.iter().copied().chain(["--dry-run"])).exits(0);
+
+    // However the first one ends.
+    first.signal(Signal::KILL);
+    first.wait(LIMIT);
+    hugepilot(debloat).exits(0);
+}
+
+#[test]
+fn huge_pages_that_may_not_be_read_are_not_without_bloat() {
+    requires!(need::all([need::live(), need::root(), need::c_compiler()]));
+    let mut hidden = Victim::c("bloated.c", &["16", "5", "hidden"]);
+    let memory = hidden.ready(SOON).memory;
+    let pid = hidden.pid().to_string();
+    let huge = huge_now(hidden.pid());
+    requires!(if huge == memory.len() {
+        Need::Ok
+    } else {
+        Need::Err(format!("only {huge} came as huge pages"))
+    });
+
+    let done = hugepilot(["status", "-p", &pid, "--json"]);
+    let status: StatusReport = done.exits(0).json();
+    let mapping = status.mappings.iter().find(|mapping| mapping.range.contains(memory.start)).unwrap();
+    assert_eq!(mapping.sizes.zero_filled_bytes, None, "{done:?}");
+    assert_eq!(status.totals.zero_filled_bytes, None, "{done:?}");
+    assert!(status.warnings.iter().any(|warning| warning.contains("16 huge pages")), "{done:?}");
+
+    for more in [&["--dry-run"][..], &[]] {
+        let words = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
+        let text = hugepilot(words.iter().chain(more));
+        text.exits(3).says(&["cannot tell", "16 huge pages could not be read"]);
+        assert!(text.out().starts_with("at least 0B of bloat"), "{text:?}");
+    }
+    assert!(hidden.finish(SOON).success());
+}
+
+#[test]
+fn every_refusal_of_sampling_names_the_process_the_cause_and_a_fix() {
+    requires!(strace());
+    requires!(need::c_compiler());
+    // One thread, so that ENABLE is the first ioctl.
+    let victim = Victim::c("bloated.c", &["1", "5"]);
+    victim.ready(SOON);
+    let pid = victim.pid();
+    let perf = "perf_event_open";
+    let (enable, map) = ("ioctl(PERF_EVENT_IOC_ENABLE)", "mmap of a perf event");
+    let cases = [
+        (perf, "ENOSPC", perf, 2, "breakpoints"),
+        (perf, "EBUSY", perf, 2, "nmi_watchdog"),
+        (perf, "ENOSYS", perf, 3, "CONFIG_PERF_EVENTS"),
+        (perf, "EMFILE", perf, 2, "ulimit -n"),
+        (perf, "ENFILE", perf, 2, "fs.file-max"),
+        (perf, "EOPNOTSUPP", perf, 3, "doctor"),
+        (perf, "ENODEV", perf, 3, "doctor"),
+        ("ioctl", "ENOTTY", enable, 3, "sandbox"),
+        ("mmap", "EPERM", map, 3, "perf_event_mlock_kb"),
+    ];
+    for (call, errno, named, exit, fix) in cases {
+        let mut command = Command::new("strace");
+        command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
+        command.args(["-e", &format!("inject={call}:error={errno}")]);
+        if call != perf {
+            // The same calls are made of other files.
+            command.args(["-P", "anon_inode:[perf_event]"]);
+        }
+        command.arg(HUGEPILOT).args(tune_args(pid, "--observe 100ms --for 100ms"));
+        let done = Running::start(command).wait(LIMIT);
+        let process = format!("on process {pid} failed: {errno}");
+        done.exits(exit).says(&[named, &process, fix, "fix: "]);
+    }
+}
