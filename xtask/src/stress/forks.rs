@@ -3,10 +3,12 @@
 
 use std::fmt;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use hugepilot_testkit::Victim;
+use hugepilot_testkit::{Victim, compiled};
 use hugepilot_units::Bytes;
 
 use super::Run;
@@ -74,7 +76,10 @@ impl Kind {
         let mut words = vec![mib.as_str(), "busy"];
         words.extend(self.huge.then_some("huge"));
         words.extend(self.sparse.then_some("sparse"));
-        let victim = Victim::c("forkpair.c", &words);
+        // Below hugepilot, which otherwise waits most of the time for a processor that the pairs keep busy.
+        let mut command = Command::new("nice");
+        command.args(["-n", "10"]).arg(compiled(Path::new("forkpair.c"))).args(&words);
+        let victim = Victim::spawn(command);
         let child = victim.ready(LIMIT).rest.get(1).and_then(|text| text.parse().ok());
         Ok(Pair { child: child.context("a pair names its child")?, victim })
     }
@@ -124,21 +129,20 @@ impl Pair {
 fn round(run: &Run<'_>, kind: Kind, random: &mut Random, tally: &mut Tally) -> Result<()> {
     let mut alone = kind.start()?;
     let mut pairs = (0..PAIRS).map(|_| kind.start()).collect::<Result<Vec<_>>>()?;
+    // At the end nothing is shared any more: then there is most to promote, and to split again.
+    let (some, most) = (1 + random.below(6), 8 + random.below(6));
     let mut done = 0;
-    loop {
+    for wanted in [0, some, most, STEPS, STEPS, STEPS] {
+        while done < wanted {
+            pairs.iter_mut().chain([&mut alone]).try_for_each(Pair::step)?;
+            done += 1;
+        }
         act(run, &pairs, random, tally)?;
         compare(kind, done, &alone, &pairs, tally)?;
         run.progress(|| tally.to_string());
-        if done == STEPS || !run.goes_on() {
+        if !run.goes_on() {
             break;
         }
-        let steps = random.pick(&[1, 3, 5, 7]).min(STEPS - done);
-        for pair in pairs.iter_mut().chain([&mut alone]) {
-            for _ in 0..steps {
-                pair.step()?;
-            }
-        }
-        done += steps;
     }
     for pair in pairs.into_iter().chain([alone]) {
         pair.ends_well()?;
@@ -153,7 +157,7 @@ fn act(run: &Run<'_>, pairs: &[Pair], random: &mut Random, tally: &mut Tally) ->
     let mut tools = Vec::new();
     for pair in pairs {
         let (parent, child) = (pair.parent(), pair.child);
-        let tune = "tune --json --calibration off --max-collapse 2s --observe 500ms --for 1s --budget 100% --rate 2000";
+        let tune = "tune --json --calibration off --max-collapse 2s --observe 300ms --for 1s --budget 100% --rate 2000";
         let order = random.pick(&["exact", "emd", "hawkeye"]);
         let what = random.below(4);
         if what != 0 {

@@ -26,8 +26,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const LIMIT: Duration = Duration::from_secs(60);
 /// From its first change to its last undone, settings are kept here.
 const JOURNAL: &str = "/run/hugepilot/settings.json";
-/// A command that took longer is killed within this time all the same.
-const LATEST: Duration = Duration::from_secs(3);
+/// A command is killed within the time that it takes, and that is taken to be within these bounds.
+const TAKES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(2)];
 
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
     ensure!(!Path::new(JOURNAL).exists(), "a run of hugepilot has settings changed; see `hugepilot doctor`");
@@ -35,23 +35,33 @@ pub(super) fn run(run: &Run<'_>) -> Result<String> {
     let unused = settings.with_pools_of(&settings).differences(&settings);
     ensure!(unused.is_empty(), "pages of the pools are in use: {}", unused.join("; "));
 
-    let (mut random, mut tally) = (Random::new(run.seed, 4), Tally::default());
-    let mut lasts = Vec::new();
-    for deed in Deed::ALL {
-        let begun = Instant::now();
-        let kill = Kill { signal: None, group: false, after: Duration::ZERO };
-        one(run, deed, kill, &mut random, &mut tally)?;
-        lasts.push(begun.elapsed().clamp(Duration::from_millis(100), LATEST));
-    }
-    while run.goes_on() {
-        let index = random.below(Deed::ALL.len() as u64) as usize;
-        let kill = Kill::choose(lasts[index], &mut random);
-        one(run, Deed::ALL[index], kill, &mut random, &mut tally)?;
-        run.progress(|| tally.to_string());
+    let tally = rounds(run);
+    if Path::new(JOURNAL).exists() {
+        // A promise was broken: what a kill left is undone all the same.
+        Mark::any().kill();
+        Tool::start(run, "doctor", &[])?.wait(run, LIMIT)?;
     }
     // Pools have other counts now, and all their pages are free.
     settings.put_back();
-    Ok(tally.to_string())
+    Ok(tally?.to_string())
+}
+
+fn rounds(run: &Run<'_>) -> Result<Tally> {
+    let (mut random, mut tally) = (Random::new(run.seed, 4), Tally::default());
+    let mut takes = [TAKES[1]; Deed::ALL.len()];
+    let mut left_alone = Deed::ALL.into_iter();
+    while run.goes_on() {
+        let first = left_alone.next();
+        let deed = first.unwrap_or_else(|| random.pick(&Deed::ALL));
+        let took = &mut takes[deed as usize];
+        let kill = if first.is_some() { Kill::NONE } else { Kill::choose(*took, &mut random) };
+        if let Some(now) = one(run, deed, kill, &mut random, &mut tally)? {
+            // What ended too early for its signal may have been quicker by chance.
+            *took = ((*took + now) / 2).max(TAKES[0]);
+        }
+        run.progress(|| tally.to_string());
+    }
+    Ok(tally)
 }
 
 /// How a command is ended.
@@ -66,6 +76,8 @@ struct Kill {
 }
 
 impl Kill {
+    const NONE: Self = Self { signal: None, group: false, after: Duration::ZERO };
+
     fn choose(within: Duration, random: &mut Random) -> Self {
         let handled = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
         let signal = if random.one_in(2) { Signal::KILL } else { random.pick(&handled) };
@@ -80,7 +92,8 @@ impl fmt::Display for Kill {
         match self.signal {
             Some(signal) => {
                 let whom = if self.group { "its process group" } else { "it alone" };
-                write!(f, "{signal:?} to {whom} {:.3} s after its start", self.after.as_secs_f64())
+                let name = format!("{signal:?}").replace("Signal::", "SIG").replace('"', "");
+                write!(f, "{name} to {whom} {:.3} s after its start", self.after.as_secs_f64())
             }
             None => f.write_str("not killed"),
         }
@@ -121,27 +134,37 @@ impl fmt::Display for Tally {
     }
 }
 
-/// One command, killed, with all that must hold afterwards.
-fn one(run: &Run<'_>, deed: Deed, kill: Kill, random: &mut Random, tally: &mut Tally) -> Result<()> {
+/// One command, killed, with all that must hold afterwards. How long it took, where it ended by itself.
+fn one(
+    run: &Run<'_>,
+    deed: Deed,
+    kill: Kill,
+    random: &mut Random,
+    tally: &mut Tally,
+) -> Result<Option<Duration>> {
     let before = Settings::read()?;
     let prepared = deed.prepare(random, kill.signal.is_some())?;
+    let begun = Instant::now();
     let mut tool = Tool::start(run, &prepared.line, &prepared.more())?;
-    if kill.signal.is_none() && deed == Deed::Daemon {
-        thread::sleep(Duration::from_secs(1));
-        tool.signal(Signal::INT, false);
+    let until = if kill.signal.is_some() { kill.after } else { TAKES[1] };
+    let mut took = None;
+    while took.is_none() && begun.elapsed() < until {
+        thread::sleep(until.saturating_sub(begun.elapsed()).min(Duration::from_millis(1)));
+        took = (!tool.runs()?).then(|| begun.elapsed());
     }
-    thread::sleep(kill.after);
-    let was_running = kill.signal.is_some() && tool.runs()?;
-    if let (Some(signal), true) = (kill.signal, was_running) {
-        tool.signal(signal, kill.group);
-        if signal == Signal::HUP && deed == Deed::Daemon {
-            // It reads its configuration again.
-            thread::sleep(Duration::from_millis(100));
-            tool.signal(Signal::INT, false);
+    let was_running = took.is_none() && kill.signal.is_some();
+    match kill.signal {
+        Some(signal) if was_running => {
+            tool.signal(signal, kill.group);
+            tally.kills[deed as usize] += 1;
         }
-        tally.kills[deed as usize] += 1;
-    } else if kill.signal.is_some() {
-        tally.ended_first += 1;
+        Some(_) => tally.ended_first += 1,
+        None => {}
+    }
+    if deed == Deed::Daemon && kill.signal.is_none_or(|signal| signal == Signal::HUP) {
+        // SIGHUP only has it read its configuration again.
+        thread::sleep(Duration::from_millis(100));
+        tool.signal(Signal::INT, false);
     }
     let sigkill = was_running && kill.signal == Some(Signal::KILL);
     tally.by_sigkill += u64::from(sigkill);
@@ -149,7 +172,8 @@ fn one(run: &Run<'_>, deed: Deed, kill: Kill, random: &mut Random, tally: &mut T
     let done = tool.wait(run, if was_running { ENDS_WITHIN } else { LIMIT })?;
     let mut ended = Ended { deed, sigkill, before, prepared, mark, done: &done };
     let checked = after(run, &ended, random, tally).and_then(|()| ended.prepared.ends_well());
-    checked.with_context(|| format!("{kill}: {}", done.evidence()))
+    checked.with_context(|| format!("{kill}: {}", done.evidence()))?;
+    Ok(took)
 }
 
 /// A command that has ended.

@@ -18,7 +18,7 @@ use super::super::tool::Done;
 const TWO_MIB: u64 = 2048;
 const ONE_GIB: u64 = 1 << 20;
 /// The most pages of 2 MiB that `pool set` asks for.
-const MOST_PAGES: u64 = 512;
+const MOST_PAGES: u64 = 1024;
 /// How long a program sleeps that is to be caught in its sleep.
 const LONG_MS: u64 = 20_000;
 const SHORT_MS: u64 = 60;
