@@ -3,16 +3,18 @@
 
 use std::fmt;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use hugepilot_testkit::Victim;
+use hugepilot_testkit::{Victim, compiled};
 
 use super::Run;
 use super::random::Random;
 use super::settings::vmstat;
-use super::tool::{Tool, count};
+use super::tool::{Tool, count, target};
 
 const MEMORY_MIB: &str = "512";
 const THREADS: &str = "3";
@@ -24,16 +26,20 @@ const LEAST_PER_SECOND: f64 = 2.0;
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
     let thp = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")?;
     ensure!(!thp.contains("[always]"), "with THP at always there is little to promote; set it to madvise");
-    let mut victim = Victim::c("storm.c", &[MEMORY_MIB, THREADS, &run.seed.to_string()]);
+    let mut command = Command::new(compiled(Path::new("storm.c")));
+    command.args([MEMORY_MIB, THREADS, &run.seed.to_string()]);
+    let mut victim = target(command);
     victim.ready(LIMIT);
     let pid = victim.pid();
     let before = KernelCounts::read()?;
-    let (checked, tuned, debloated) = thread::scope(|scope| {
+    let (watched, tuned, debloated) = thread::scope(|scope| {
         let tuner = scope.spawn(|| until_it_fails(run, || tune(run, pid)));
         let debloater = scope.spawn(|| until_it_fails(run, || debloat(run, pid)));
-        let checked = until_it_fails(run, || watch(run, &mut victim));
-        (checked, tuner.join().expect("it does not panic"), debloater.join().expect("it does not panic"))
+        let watched = until_it_fails(run, || watch(run, &mut victim));
+        (watched, tuner.join().expect("it does not panic"), debloater.join().expect("it does not panic"))
     });
+    // Not before the last command is done, which would miss its target.
+    let checked = watched.and_then(|checks| finish(&mut victim, checks));
     // Damage first: where the program ended by it, the others failed for that.
     let checked = checked.with_context(|| format!("tune: {tuned:?}\ndebloat: {debloated:?}"))?;
     let (tuned, debloated) = (tuned?, debloated?);
@@ -160,7 +166,7 @@ impl fmt::Display for Checks {
     }
 }
 
-/// Follows the program until the time is over and all it has left to check is right.
+/// Follows the program until the time is over.
 fn watch(run: &Run<'_>, victim: &mut Victim) -> Result<Checks> {
     let mut checks = Checks::default();
     while run.goes_on() {
@@ -176,6 +182,11 @@ fn watch(run: &Run<'_>, victim: &mut Victim) -> Result<Checks> {
         run.progress(|| checks.to_string());
         thread::sleep(Duration::from_millis(100));
     }
+    Ok(checks)
+}
+
+/// Has the program check every page once more, and end.
+fn finish(victim: &mut Victim, mut checks: Checks) -> Result<Checks> {
     victim.end_input();
     let until = Instant::now() + LIMIT;
     let status = loop {

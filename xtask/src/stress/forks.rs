@@ -13,7 +13,7 @@ use hugepilot_units::Bytes;
 
 use super::Run;
 use super::random::Random;
-use super::tool::{Tool, count};
+use super::tool::{Tool, count, target};
 
 /// How many pairs are tuned and debloated at once; one more is left alone.
 const PAIRS: usize = 3;
@@ -79,7 +79,7 @@ impl Kind {
         // Below hugepilot, which otherwise waits most of the time for a processor that the pairs keep busy.
         let mut command = Command::new("nice");
         command.args(["-n", "10"]).arg(compiled(Path::new("forkpair.c"))).args(&words);
-        let victim = Victim::spawn(command);
+        let victim = target(command);
         let child = victim.ready(LIMIT).rest.get(1).and_then(|text| text.parse().ok());
         Ok(Pair { child: child.context("a pair names its child")?, victim })
     }
@@ -161,8 +161,8 @@ fn act(run: &Run<'_>, pairs: &[Pair], random: &mut Random, tally: &mut Tally) ->
         let order = random.pick(&["exact", "emd", "hawkeye"]);
         let what = random.below(4);
         if what != 0 {
-            let target = random.pick(&[parent, child]);
-            tools.push(Tool::start(run, &format!("{tune} -p {target}"), &[])?);
+            let member = random.pick(&[parent, child]);
+            tools.push(Tool::start(run, &format!("{tune} -p {member}"), &[])?);
         }
         if what != 1 {
             let line = format!(

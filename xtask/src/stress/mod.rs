@@ -175,6 +175,8 @@ fn one(test: &Stress, options: &Options, interrupted: &AtomicBool) -> Result<()>
     let ended = (test.run)(&run);
     let left = before.0.differences(&Settings::read()?);
     drop(before);
+    // What fails after Ctrl-C fails by it.
+    let ended = ended.map_err(|error| if run.is_interrupted() { Interrupted.into() } else { error });
     let figures = ended.with_context(|| format!("{} (seed {seed})", test.name))?;
     println!("{}: {:.0} s, seed {seed}: {figures}", test.name, run.begun.elapsed().as_secs_f64());
     ensure!(left.is_empty(), "settings of the kernel are not as before: {}", left.join("; "));

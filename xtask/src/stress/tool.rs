@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use hugepilot_testkit::Victim;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
@@ -136,6 +137,12 @@ impl Done {
     pub(super) fn json(&self) -> Option<Value> {
         serde_json::from_str(&self.stdout).ok()
     }
+}
+
+/// Starts a program for hugepilot to act on, which Ctrl-C does not reach. It ends with its stdin.
+pub(super) fn target(mut command: Command) -> Victim {
+    command.process_group(0);
+    Victim::spawn(command)
 }
 
 /// A count of a report; 0 where it is `null` or missing.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::super::random::Random;
 use super::super::settings::pool_pages;
-use super::super::tool::Done;
+use super::super::tool::{Done, target};
 
 /// Sizes of pages, in KiB.
 const TWO_MIB: u64 = 2048;
@@ -102,7 +102,7 @@ impl Deed {
                 let group = Cgroup::new(LIMIT_OF_GROUP);
                 let mut command = group.command(&compiled(Path::new("bloated.c")));
                 command.args(["64", "5", "busy"]);
-                let victim = Victim::spawn(command);
+                let victim = target(command);
                 victim.ready(Duration::from_secs(30));
                 let line = self.line_of(&group);
                 Prepared { target: Some((victim, group)), ..Prepared::new(line) }
