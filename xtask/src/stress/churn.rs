@@ -3,13 +3,11 @@
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use hugepilot_testkit::{Victim, compiled};
+use hugepilot_testkit::Victim;
 
 use super::Run;
 use super::random::Random;
@@ -26,9 +24,7 @@ const LEAST_PER_SECOND: f64 = 2.0;
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
     let thp = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")?;
     ensure!(!thp.contains("[always]"), "with THP at always there is little to promote; set it to madvise");
-    let mut command = Command::new(compiled(Path::new("storm.c")));
-    command.args([MEMORY_MIB, THREADS, &run.seed.to_string()]);
-    let mut victim = target(command);
+    let mut victim = target(&["storm.c", MEMORY_MIB, THREADS, &run.seed.to_string()]);
     victim.ready(LIMIT);
     let pid = victim.pid();
     let before = KernelCounts::read()?;
@@ -46,16 +42,8 @@ pub(super) fn run(run: &Run<'_>) -> Result<String> {
     let kernel = KernelCounts::read()?;
     let collapses = kernel.collapses - before.collapses;
     let splits = kernel.splits - before.splits;
-    ensure!(
-        tuned.pages <= collapses,
-        "{} promotions were verified, but the kernel counted {collapses}",
-        tuned.pages
-    );
-    ensure!(
-        debloated.pages <= splits,
-        "{} splits were verified, but the kernel counted {splits}",
-        debloated.pages
-    );
+    tuned.is_no_more_than(collapses, "promotions")?;
+    debloated.is_no_more_than(splits, "splits")?;
     if !run.is_interrupted() {
         tuned.happened("promotions", run)?;
         debloated.happened("splits", run)?;
@@ -78,6 +66,15 @@ struct Tally {
 }
 
 impl Tally {
+    fn is_no_more_than(self, counted: u64, what: &str) -> Result<()> {
+        ensure!(
+            self.pages <= counted,
+            "{} {what} were verified, but the kernel counted {counted}",
+            self.pages
+        );
+        Ok(())
+    }
+
     #[allow(clippy::cast_precision_loss)]
     fn happened(self, what: &str, run: &Run<'_>) -> Result<()> {
         let per_second = self.pages as f64 / run.begun.elapsed().as_secs_f64();
@@ -211,6 +208,14 @@ fn take(line: &str, checks: &mut Checks) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_verified_that_the_kernel_did_not_do() {
+        let tally = Tally { runs: 3, pages: 10 };
+        assert!(tally.is_no_more_than(10, "promotions").is_ok());
+        let error = tally.is_no_more_than(9, "promotions").unwrap_err().to_string();
+        assert_eq!(error, "10 promotions were verified, but the kernel counted 9");
+    }
 
     #[test]
     fn what_the_program_says_is_read() {

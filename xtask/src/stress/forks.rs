@@ -3,12 +3,10 @@
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use hugepilot_testkit::{Victim, compiled};
+use hugepilot_testkit::Victim;
 use hugepilot_units::Bytes;
 
 use super::Run;
@@ -73,13 +71,10 @@ struct Kind {
 impl Kind {
     fn start(self) -> Result<Pair> {
         let mib = self.mib.to_string();
-        let mut words = vec![mib.as_str(), "busy"];
+        let mut words = vec!["forkpair.c", mib.as_str(), "busy"];
         words.extend(self.huge.then_some("huge"));
         words.extend(self.sparse.then_some("sparse"));
-        // Below hugepilot, which otherwise waits most of the time for a processor that the pairs keep busy.
-        let mut command = Command::new("nice");
-        command.args(["-n", "10"]).arg(compiled(Path::new("forkpair.c"))).args(&words);
-        let victim = target(command);
+        let victim = target(&words);
         let child = victim.ready(LIMIT).rest.get(1).and_then(|text| text.parse().ok());
         Ok(Pair { child: child.context("a pair names its child")?, victim })
     }

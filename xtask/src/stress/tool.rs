@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use hugepilot_testkit::Victim;
+use hugepilot_testkit::{Victim, compiled};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
@@ -139,9 +140,11 @@ impl Done {
     }
 }
 
-/// Starts a program for hugepilot to act on, which Ctrl-C does not reach. It ends with its stdin.
-pub(super) fn target(mut command: Command) -> Victim {
-    command.process_group(0);
+/// Starts a program in C with its arguments, for hugepilot to act on. Ctrl-C does not reach it; it ends with its stdin. It keeps
+/// processors busy, so hugepilot goes first.
+pub(super) fn target(words: &[&str]) -> Victim {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(compiled(Path::new(words[0]))).args(&words[1..]).process_group(0);
     Victim::spawn(command)
 }
 

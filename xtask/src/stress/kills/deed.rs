@@ -1,6 +1,7 @@
 //! The commands that are killed, and what each needs.
 
 use std::fmt::Write;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use super::super::random::Random;
 use super::super::settings::pool_pages;
-use super::super::tool::{Done, target};
+use super::super::tool::Done;
 
 /// Sizes of pages, in KiB.
 const TWO_MIB: u64 = 2048;
@@ -101,8 +102,8 @@ impl Deed {
             Self::Shrinker | Self::Daemon => {
                 let group = Cgroup::new(LIMIT_OF_GROUP);
                 let mut command = group.command(&compiled(Path::new("bloated.c")));
-                command.args(["64", "5", "busy"]);
-                let victim = target(command);
+                command.args(["64", "5", "busy"]).process_group(0);
+                let victim = Victim::spawn(command);
                 victim.ready(Duration::from_secs(30));
                 let line = self.line_of(&group);
                 Prepared { target: Some((victim, group)), ..Prepared::new(line) }
