@@ -5,10 +5,11 @@
 
 mod bench; // benchmarks by name, in pairs
 mod install; // the library for C and C++ into a folder
+mod mimalloc; // mimalloc's stress test, fetched
 mod packages; // what the live tests need from the distribution
 mod run; // running other programs, and reading what cargo says of its tests
 mod skips; // tests that did not run, counted by reason
-mod stress; // a test of others, fetched
+mod stress; // long tests of safety, on the release build
 mod test; // the test command
 mod tidy; // the rules of the house that no compiler checks
 
@@ -21,12 +22,16 @@ usage: cargo xtask COMMAND
 
   test [--quick]       everything that must pass: format, lints, tidy, tests, release build, live kernel tests;
                        --quick leaves out the release build and the live kernel tests
-  fetch-stress         puts mimalloc's stress test where the tests of `preload` look for it
+  fetch-mimalloc-stress
+                       puts mimalloc's stress test where the tests of `preload` look for it
   tidy [DIR]           the rules of the house: file lengths, unsafe code, pure crates, layers, documents
   install-capi PREFIX [--debug]
                        the library for C and C++, with headers and what pkg-config and CMake need, into PREFIX
   bench list           the benchmarks
   bench NAME [ARGS]    one of them, on the release build
+  stress list          the stress tests
+  stress [NAME|all] [--seconds N] [--seed N]
+                       one of them, or each in turn, on the release build, for 600 s each unless given; needs root
 ";
 
 fn main() -> ExitCode {
@@ -35,7 +40,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
-            ExitCode::FAILURE
+            // 128 and SIGINT, as shells say it.
+            if error.is::<stress::Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -44,8 +50,8 @@ fn dispatch(args: &[&str]) -> Result<()> {
     match args {
         ["test"] => test::run(test::Scope::All),
         ["test", "--quick"] => test::run(test::Scope::Quick),
-        ["fetch-stress"] => {
-            println!("{}", stress::fetch());
+        ["fetch-mimalloc-stress"] => {
+            println!("{}", mimalloc::fetch());
             Ok(())
         }
         ["tidy"] => tidy::run(&run::root()),
@@ -53,6 +59,7 @@ fn dispatch(args: &[&str]) -> Result<()> {
         ["install-capi", prefix] => install::capi(prefix.as_ref(), false),
         ["install-capi", prefix, "--debug"] => install::capi(prefix.as_ref(), true),
         ["bench", name, args @ ..] => bench::run(name, args),
+        ["stress", args @ ..] => stress::run(args),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(())

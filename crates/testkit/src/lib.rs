@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod cached;
+pub mod cgroup;
 mod compile;
 mod golden;
 pub mod need;

@@ -132,13 +132,26 @@ impl Victim {
         rustix::process::kill_process(pid, signal).expect("a child can be signalled");
     }
 
+    /// Its exit status, if it has ended; does not wait.
+    ///
+    /// # Panics
+    /// Where its state cannot be read, though it is our child.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be waited for")
+    }
+
+    /// Ends its stdin, which the victims in C take as the sign to finish. [`finish`](Self::finish) also waits.
+    pub fn end_input(&mut self) {
+        self.stdin = None;
+    }
+
     /// Ends its stdin, which the victims in C take as the sign to finish, and waits for it.
     ///
     /// # Panics
     /// Where it does not end within `limit`.
     #[track_caller]
     pub fn finish(&mut self, limit: Duration) -> ExitStatus {
-        self.stdin = None;
+        self.end_input();
         self.wait(limit)
     }
 
@@ -150,7 +163,7 @@ impl Victim {
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let until = Instant::now() + limit;
         loop {
-            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+            if let Some(status) = self.ended() {
                 return status;
             }
             assert!(Instant::now() < until, "{} did not end within {limit:?}", self.name);

@@ -64,6 +64,58 @@ fn forkpair_shares_one_address() {
 }
 
 #[test]
+fn forkpair_writes_in_both_and_reads_what_each_wrote() {
+    requires!(need::c_compiler());
+    for mode in [&["4"][..], &["4", "busy", "sparse"]] {
+        let mut victim = Victim::c("forkpair.c", mode);
+        victim.ready(SOON);
+        for step in 1..=16 {
+            victim.send("write");
+            assert_eq!(victim.says("wrote", SOON), [step.to_string()]);
+        }
+        victim.send("write");
+        assert!(victim.finish(SOON).success());
+        victim.says("ok", SOON);
+    }
+}
+
+#[test]
+fn storm_changes_its_mappings_and_is_right() {
+    requires!(need::c_compiler());
+    let mut victim = Victim::c("storm.c", &["64", "2", "7"]);
+    assert_eq!(victim.ready(SOON).memory.len().get(), 64 << 20);
+    let did = victim.says("did", SOON);
+    assert_eq!(did.len(), 4, "{did:?}");
+    assert!(victim.finish(SOON).success());
+    let counts: Vec<u64> = victim.says("ok", SOON).iter().map(|word| word.parse().unwrap()).collect();
+    assert!(counts[0] > 1000 && counts[1] > 1000, "{counts:?}");
+}
+
+#[test]
+fn storm_notices_damage() {
+    requires!(need::c_compiler());
+    let mut victim = Victim::c("storm.c", &["32", "1", "7"]);
+    let memory = victim.ready(SOON).memory;
+    let file = File::options().write(true).open(format!("/proc/{}/mem", victim.pid()));
+    requires!(file.as_ref().map_err(|error| format!("another process's memory: {error}")));
+    let file = file.unwrap();
+    let until = Instant::now() + SOON;
+    let said = loop {
+        assert!(Instant::now() < until, "no damage was noticed");
+        // Pages spread over the arena, which moves now and then.
+        for page in (0..8192).step_by(61) {
+            let _ = file.write_at(&[0x5a; 8], memory.start.get() + page * 4096 + 64);
+        }
+        match victim.line(SOON) {
+            Some(line) if line.starts_with("did ") => {}
+            line => break line.unwrap_or_default(),
+        }
+    };
+    assert!(said.starts_with("damaged 0x") && said.contains("5a5a5a5a5a5a5a5a"), "{said}");
+    assert_eq!(victim.wait(SOON).code(), Some(1));
+}
+
+#[test]
 fn tight_grows_when_told() {
     requires!(need::c_compiler());
     let mut victim = Victim::c("tight.c", &["2", "64", "2"]);

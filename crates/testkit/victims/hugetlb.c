@@ -1,10 +1,10 @@
 /* A program with pages from a hugetlb pool.
  *
- * usage: hugetlb [MIB=8] [TOUCHED_MIB=4]
+ * usage: hugetlb [MIB=8] [TOUCHED_MIB=4] [MS]
  *
  *   ready ADDR LEN PID   LEN bytes are mapped in pages of the default size, and the first TOUCHED_MIB are touched
  *   lacking              the pool has too few free pages; exit 3
- *   ok                   at the end of stdin; exit 0 */
+ *   ok                   at the end of stdin, or MS milliseconds later; exit 0 */
 #include "victim.h"
 
 int main(int argc, char **argv)
@@ -20,8 +20,10 @@ int main(int argc, char **argv)
     for (size_t at = 0; at < touched && at < len; at += MIB)
         memory[at] = 1;
     say("ready %p %zu %d", (void *)memory, len, (int)getpid());
-    while (next_line())
-        ;
+    if (argc > 3)
+        sleep_ms(number_arg(argc, argv, 3, 0, 0));
+    else
+        wait_for_end();
     say("ok");
     return 0;
 }

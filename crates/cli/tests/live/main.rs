@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 // what the tests are made of
-mod cgroup; // a memory cgroup that is gone afterwards
 mod look; // what the kernel itself says of a process: the oracle
 mod tool; // runs the command, with a limit on its time
 mod workload; // the lab's workloads as targets
@@ -39,3 +38,5 @@ mod quality; // the hot is promoted, and nothing else
 mod run; // a program with chosen pages
 mod signals; // the same under signals
 mod status; // every number checked
+
+use hugepilot_testkit::cgroup; // a memory cgroup that is gone afterwards

@@ -1,4 +1,4 @@
-//! A memory cgroup of a test's own, version 1 or 2.
+//! Memory cgroups that a test owns, version 1 or 2.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,15 +15,19 @@ const HOMES: [(&str, &str); 3] = [
     ("/sys/fs/cgroup/unified", "memory.max"),
 ];
 
-/// Removed when dropped; drop what runs in it first.
-pub(crate) struct Cgroup(PathBuf);
+/// A memory cgroup. Removed when dropped; drop what runs in it first.
+#[derive(Debug)]
+pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// With a limit of `limit` on all memory.
+    /// Makes one with a limit of `limit` on all memory.
+    ///
+    /// # Panics
+    /// Where none can be made; the test begins with `requires!(need::cgroup_memory())`.
     #[track_caller]
-    pub(crate) fn new(limit: Bytes) -> Self {
+    pub fn new(limit: Bytes) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("hugepilot-live-{}-{}", process::id(), NEXT.fetch_add(1, Relaxed));
+        let name = format!("hugepilot-test-{}-{}", process::id(), NEXT.fetch_add(1, Relaxed));
         for (home, file) in HOMES {
             let group = Self(Path::new(home).join(&name));
             // Only where there are cgroups may a folder be made.
@@ -38,21 +42,24 @@ impl Cgroup {
         panic!("no memory cgroup can be made; the test begins with requires!(need::cgroup_memory())");
     }
 
-    /// Another one below it. Drop it first.
+    /// Makes another one below it. Drop it first.
+    ///
+    /// # Panics
+    /// Where that fails.
     #[track_caller]
-    pub(crate) fn inside(&self) -> Self {
+    pub fn inside(&self) -> Self {
         let group = Self(self.0.join("inside"));
         fs::create_dir(&group.0).expect("a cgroup in a cgroup");
         group
     }
 
     /// Its directory.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
     /// A command that enters the cgroup and then becomes `program`, so that all its memory counts.
-    pub(crate) fn command(&self, program: &Path) -> Command {
+    pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", r#"echo $$ > "$1" && shift && exec "$@""#, "sh"]);
         command.arg(self.0.join("cgroup.procs")).arg(program);

@@ -33,7 +33,7 @@ pub(crate) fn fetch() -> String {
         Ok(()) => "fetched".to_owned(),
         Err(error) => {
             eprintln!(
-                "\n*** mimalloc's stress test is not to be had: {error}\n*** the test that needs it will skip itself; name a checkout with HUGEPILOT_MIMALLOC\n"
+                "\n*** mimalloc's stress test is missing: {error}\n*** the test that needs it will skip itself; name a checkout with HUGEPILOT_MIMALLOC\n"
             );
             format!("not there: {error}")
         }

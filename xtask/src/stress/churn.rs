@@ -1,0 +1,231 @@
+//! Pattern-checked churn: threads that check and rewrite every page of memory whose mappings change all the while, and `tune`
+//! and `debloat`, again and again, that promote and split the same regions.
+
+use std::fmt;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use hugepilot_testkit::Victim;
+
+use super::Run;
+use super::random::Random;
+use super::settings::vmstat;
+use super::tool::{Tool, count, target};
+
+const MEMORY_MIB: &str = "512";
+const THREADS: &str = "3";
+/// Far more than one run of hugepilot takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+/// A test with fewer promotions or splits per second tried nothing.
+const LEAST_PER_SECOND: f64 = 2.0;
+
+pub(super) fn run(run: &Run<'_>) -> Result<String> {
+    let thp = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")?;
+    ensure!(!thp.contains("[always]"), "with THP at always there is little to promote; set it to madvise");
+    let mut victim = target(&["storm.c", MEMORY_MIB, THREADS, &run.seed.to_string()]);
+    victim.ready(LIMIT);
+    let pid = victim.pid();
+    let before = KernelCounts::read()?;
+    let (watched, tuned, debloated) = thread::scope(|scope| {
+        let tuner = scope.spawn(|| until_it_fails(run, || tune(run, pid)));
+        let debloater = scope.spawn(|| until_it_fails(run, || debloat(run, pid)));
+        let watched = until_it_fails(run, || watch(run, &mut victim));
+        (watched, tuner.join().expect("it does not panic"), debloater.join().expect("it does not panic"))
+    });
+    // Not before the last command is done, which would miss its target.
+    let checked = watched.and_then(|checks| finish(&mut victim, checks));
+    // Damage first: where the program ended by it, the others failed for that.
+    let checked = checked.with_context(|| format!("tune: {tuned:?}\ndebloat: {debloated:?}"))?;
+    let (tuned, debloated) = (tuned?, debloated?);
+    let kernel = KernelCounts::read()?;
+    let collapses = kernel.collapses - before.collapses;
+    let splits = kernel.splits - before.splits;
+    tuned.is_no_more_than(collapses, "promotions")?;
+    debloated.is_no_more_than(splits, "splits")?;
+    if !run.is_interrupted() {
+        tuned.happened("promotions", run)?;
+        debloated.happened("splits", run)?;
+    }
+    Ok(format!(
+        "{checked}, 0 mismatches; {} promotions verified in {} runs of tune, {} splits in {} runs of debloat (the kernel counted {collapses} and {splits})",
+        tuned.pages, tuned.runs, debloated.pages, debloated.runs
+    ))
+}
+
+fn until_it_fails<T>(run: &Run<'_>, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    work().inspect_err(|_| run.fail())
+}
+
+/// What came of the runs of one command.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    runs: u64,
+    pages: u64,
+}
+
+impl Tally {
+    fn is_no_more_than(self, counted: u64, what: &str) -> Result<()> {
+        ensure!(
+            self.pages <= counted,
+            "{} {what} were verified, but the kernel counted {counted}",
+            self.pages
+        );
+        Ok(())
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn happened(self, what: &str, run: &Run<'_>) -> Result<()> {
+        let per_second = self.pages as f64 / run.begun.elapsed().as_secs_f64();
+        ensure!(
+            per_second >= LEAST_PER_SECOND,
+            "only {} {what} in {} runs: nothing was tried",
+            self.pages,
+            self.runs
+        );
+        Ok(())
+    }
+}
+
+/// What the kernel counted on the whole machine: never less than what we made.
+struct KernelCounts {
+    collapses: u64,
+    splits: u64,
+}
+
+impl KernelCounts {
+    fn read() -> Result<Self> {
+        Ok(Self { collapses: vmstat("thp_collapse_alloc")?, splits: vmstat("thp_split_page")? })
+    }
+}
+
+fn tune(run: &Run<'_>, pid: u32) -> Result<Tally> {
+    let (mut random, mut tally) = (Random::new(run.seed, 1), Tally::default());
+    while run.goes_on() {
+        let observe = random.pick(&["200ms", "500ms", "1s"]);
+        let rate = random.pick(&[2000, 4000, 8000]);
+        let total = random.pick(&["1s", "1s", "5s"]);
+        let budget = random.pick(&["50%", "100%", "100%"]);
+        let line = format!(
+            "tune -p {pid} --json --calibration off --max-collapse 2s --observe {observe} --rate {rate} --for {total} --budget {budget}"
+        );
+        let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
+        tally.runs += 1;
+        tally.pages += count(&report, "verified_regions");
+    }
+    Ok(tally)
+}
+
+fn debloat(run: &Run<'_>, pid: u32) -> Result<Tally> {
+    let (mut random, mut tally) = (Random::new(run.seed, 2), Tally::default());
+    while run.goes_on() {
+        let order = random.pick(&["exact", "exact", "emd", "hawkeye", "heat"]);
+        let observe = if order == "heat" { "200ms" } else { "0s" };
+        let amount = random.pick(&[20, 50, 80, 100]);
+        let line = format!(
+            "debloat -p {pid} --json --calibration off --order {order} --observe {observe} --amount {amount}%"
+        );
+        let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
+        tally.runs += 1;
+        tally.pages += count(&report, "huge_pages_split");
+        run.sleep(Duration::from_millis(random.below(300)));
+    }
+    Ok(tally)
+}
+
+/// What the program checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Checks {
+    words: u64,
+    pages: u64,
+    changes: u64,
+    children: u64,
+}
+
+impl Checks {
+    /// Reads `did WORDS PAGES CHANGES CHILDREN`, or the same with `ok`.
+    fn read(line: &str) -> Option<Self> {
+        let numbers = line.strip_prefix("did ").or(line.strip_prefix("ok "))?;
+        let numbers: Vec<u64> = numbers.split(' ').map_while(|word| word.parse().ok()).collect();
+        let [words, pages, changes, children] = numbers[..] else { return None };
+        Some(Self { words, pages, changes, children })
+    }
+}
+
+impl fmt::Display for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { words, pages, changes, children } = self;
+        write!(
+            f,
+            "{pages} page checks, {words} word checks, {changes} changes of mappings, {children} children"
+        )
+    }
+}
+
+/// Follows the program until the time is over.
+fn watch(run: &Run<'_>, victim: &mut Victim) -> Result<Checks> {
+    let mut checks = Checks::default();
+    while run.goes_on() {
+        while let Some(line) = victim.line_now() {
+            take(&line, &mut checks)?;
+        }
+        if let Some(status) = victim.ended() {
+            while let Some(line) = victim.line(LIMIT) {
+                take(&line, &mut checks)?;
+            }
+            bail!("the program that was tuned ended: {status}");
+        }
+        run.progress(|| checks.to_string());
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(checks)
+}
+
+/// Has the program check every page once more, and end.
+fn finish(victim: &mut Victim, mut checks: Checks) -> Result<Checks> {
+    victim.end_input();
+    let until = Instant::now() + LIMIT;
+    let status = loop {
+        if let Some(status) = victim.ended() {
+            break status;
+        }
+        ensure!(Instant::now() < until, "the program that was tuned does not end");
+        thread::sleep(Duration::from_millis(10));
+    };
+    while let Some(line) = victim.line(LIMIT) {
+        take(&line, &mut checks)?;
+    }
+    ensure!(status.success(), "the program that was tuned ended: {status}");
+    Ok(checks)
+}
+
+fn take(line: &str, checks: &mut Checks) -> Result<()> {
+    *checks = Checks::read(line).with_context(|| format!("the program that was tuned said: {line}"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_verified_that_the_kernel_did_not_do() {
+        let tally = Tally { runs: 3, pages: 10 };
+        assert!(tally.is_no_more_than(10, "promotions").is_ok());
+        let error = tally.is_no_more_than(9, "promotions").unwrap_err().to_string();
+        assert_eq!(error, "10 promotions were verified, but the kernel counted 9");
+    }
+
+    #[test]
+    fn what_the_program_says_is_read() {
+        let checks = Checks { words: 1, pages: 2, changes: 3, children: 4 };
+        assert_eq!(Checks::read("did 1 2 3 4"), Some(checks));
+        assert_eq!(Checks::read("ok 1 2 3 4"), Some(checks));
+        for line in ["damaged 0x1000 want 1 got 2", "did 1 2 3", "", "ok"] {
+            assert_eq!(Checks::read(line), None, "{line}");
+        }
+        let damage = take("damaged 0x1000 want 1 got 2", &mut Checks::default()).unwrap_err().to_string();
+        assert!(damage.contains("0x1000"), "{damage}");
+    }
+}

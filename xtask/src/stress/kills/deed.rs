@@ -1,0 +1,205 @@
+//! The commands that are killed, and what each needs.
+
+use std::fmt::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use hugepilot_testkit::cgroup::Cgroup;
+use hugepilot_testkit::{Victim, compiled};
+use hugepilot_units::Bytes;
+use serde_json::Value;
+
+use super::super::random::Random;
+use super::super::settings::pool_pages;
+use super::super::tool::Done;
+
+/// Sizes of pages, in KiB.
+const TWO_MIB: u64 = 2048;
+const ONE_GIB: u64 = 1 << 20;
+/// The most pages of 2 MiB that `pool set` asks for.
+const MOST_PAGES: u64 = 1024;
+/// How long a program sleeps that is to be caught in its sleep.
+const LONG_MS: u64 = 20_000;
+const SHORT_MS: u64 = 60;
+/// 64 huge pages, of whose base pages a fifth is in use, nearly fill a cgroup of this size.
+const LIMIT_OF_GROUP: Bytes = Bytes::mib(150);
+/// Two processes that have pages of the pool; the second is a child that nobody but its shell waits for.
+const FAMILY: &str = r#""$0" 4 4 20000 & child=$!; "$0" 4 4 "$1"; kill "$child"; wait"#;
+
+/// A command that is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    Compare,
+    Run,
+    PoolSet,
+    Shrinker,
+    Daemon,
+}
+
+/// What a command is given.
+pub(super) struct Prepared {
+    /// The words of the command.
+    pub(super) line: String,
+    /// Those with blanks in them.
+    more: Vec<String>,
+    /// What `pool set` was asked for.
+    pub(super) request: Option<Request>,
+    /// A program to debloat, and its cgroup, which outlives it.
+    target: Option<(Victim, Cgroup)>,
+}
+
+impl Prepared {
+    fn new(line: String) -> Self {
+        Self { line, more: Vec::new(), request: None, target: None }
+    }
+
+    pub(super) fn more(&self) -> Vec<&str> {
+        self.more.iter().map(String::as_str).collect()
+    }
+
+    /// The program that was debloated ends, and its memory is right.
+    pub(super) fn ends_well(&mut self) -> Result<()> {
+        self.target.as_mut().map_or(Ok(()), |(victim, _)| super::ends_well(victim))
+    }
+}
+
+impl Deed {
+    pub(super) const ALL: [Self; 5] = [Self::Compare, Self::Run, Self::PoolSet, Self::Shrinker, Self::Daemon];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Compare => "compare --pool",
+            Self::Run => "run --pool",
+            Self::PoolSet => "pool set",
+            Self::Shrinker => "debloat --backend shrinker",
+            Self::Daemon => "daemon",
+        }
+    }
+
+    /// Starts what the command needs, and chooses its arguments. Where it `may_be_long`, programs may sleep until they are killed.
+    pub(super) fn prepare(self, random: &mut Random, may_be_long: bool) -> Result<Prepared> {
+        let holder = compiled(Path::new("hugetlb.c")).display().to_string();
+        let long = may_be_long && random.one_in(2);
+        let sleep = if long { LONG_MS } else { SHORT_MS }.to_string();
+        // More than is there, or nothing would change.
+        let pages = pool_pages(TWO_MIB)? + 8 + random.below(120);
+        let pool = format!("--pool {}", Bytes::kib(TWO_MIB * pages).get());
+        Ok(match self {
+            Self::Compare => Prepared {
+                more: ["--", "sh", "-c", FAMILY, &holder, &sleep].map(str::to_owned).to_vec(),
+                ..Prepared::new(format!("compare --json --no-stalls --modes hugetlb --runs 2 {pool}"))
+            },
+            Self::Run => Prepared {
+                more: ["--", &holder, "4", "4", &sleep].map(str::to_owned).to_vec(),
+                ..Prepared::new(format!("run --quiet --pages hugetlb {pool}"))
+            },
+            Self::PoolSet => {
+                let request = Request::choose(random)?;
+                Prepared { request: Some(request), ..Prepared::new(request.line()) }
+            }
+            Self::Shrinker | Self::Daemon => {
+                let group = Cgroup::new(LIMIT_OF_GROUP);
+                let mut command = group.command(&compiled(Path::new("bloated.c")));
+                command.args(["64", "5", "busy"]).process_group(0);
+                let victim = Victim::spawn(command);
+                victim.ready(Duration::from_secs(30));
+                let line = self.line_of(&group);
+                Prepared { target: Some((victim, group)), ..Prepared::new(line) }
+            }
+        })
+    }
+
+    fn line_of(self, group: &Cgroup) -> String {
+        let path = group.path().display();
+        if self == Self::Daemon {
+            format!("daemon --debloat --order exact --interval 50ms --cgroup {path}")
+        } else {
+            format!("debloat --backend shrinker --json --cgroup {path}")
+        }
+    }
+
+    /// A command that puts back what SIGKILL left changed.
+    pub(super) fn recovery(self, prepared: &Prepared, random: &mut Random) -> String {
+        let next = match (self, &prepared.target) {
+            (Self::Shrinker, Some((_, group))) => self.line_of(group),
+            _ => random.pick(&["pool show", "run --quiet --pages hugetlb -- true"]).to_owned(),
+        };
+        if random.one_in(2) { "doctor".to_owned() } else { next }
+    }
+}
+
+/// A count of pages that a pool was to have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    kib: u64,
+    before: u64,
+    wanted: u64,
+}
+
+impl Request {
+    fn choose(random: &mut Random) -> Result<Self> {
+        let huge = random.one_in(8);
+        let (kib, most) = if huge { (ONE_GIB, 1) } else { (TWO_MIB, MOST_PAGES) };
+        Ok(Self { kib, before: pool_pages(kib)?, wanted: random.below(most + 1) })
+    }
+
+    fn line(self) -> String {
+        let mut line = "pool set --json".to_owned();
+        let _ = write!(line, " --size {} --count {}", Bytes::kib(self.kib).get(), self.wanted);
+        line
+    }
+
+    /// Whether the count is neither the old one nor the new one.
+    ///
+    /// # Errors
+    /// Where it may not be so: it is outside of both, or not what was reported, or nothing was reported and nobody was killed.
+    pub(super) fn is_between(self, done: &Done, sigkill: bool) -> Result<bool> {
+        self.judge(pool_pages(self.kib)?, done.json().as_ref(), sigkill)
+    }
+
+    fn judge(self, now: u64, report: Option<&Value>, sigkill: bool) -> Result<bool> {
+        let Self { before, wanted, .. } = self;
+        let reported = report.and_then(|report| {
+            let after = &report["after"];
+            Some(after["total"].as_u64()? - after["surplus"].as_u64()?)
+        });
+        if let Some(reported) = reported {
+            ensure!(now == reported, "`pool set` reported {reported} pages, there are {now}");
+        } else if !sigkill {
+            ensure!(now == before, "`pool set` reported nothing, and there are {now} pages, {before} before");
+        }
+        let (least, most) = (before.min(wanted), before.max(wanted));
+        ensure!((least..=most).contains(&now), "{now} pages, {before} before, {wanted} wanted");
+        Ok(now != before && now != wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pool_has_the_old_count_or_the_new_one_or_what_was_reported() {
+        let request = Request { kib: TWO_MIB, before: 10, wanted: 20 };
+        let report = |total: u64| json!({"after": {"total": total, "surplus": 0}});
+        let judge = |now, report: Option<Value>, sigkill| request.judge(now, report.as_ref(), sigkill).ok();
+        assert_eq!(judge(20, Some(report(20)), false), Some(false));
+        assert_eq!(judge(10, None, false), Some(false));
+        assert_eq!(judge(15, Some(report(15)), false), Some(true), "a signal ended it, and it was reported");
+        assert_eq!(judge(15, None, true), Some(true), "SIGKILL can report nothing");
+        assert_eq!(judge(15, None, false), None, "it was not reported");
+        assert_eq!(judge(15, Some(report(20)), false), None, "it is not so");
+        assert_eq!(judge(21, Some(report(21)), false), None, "more than anyone wanted");
+        assert_eq!(judge(9, None, true), None);
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_pools() {
+        let request = Request { kib: ONE_GIB, before: 0, wanted: 1 };
+        assert_eq!(request.line(), "pool set --json --size 1073741824 --count 1");
+    }
+}

@@ -1,0 +1,63 @@
+//! Seeded choices: the same seed chooses the same.
+
+/// SplitMix64 (Steele and others, 2014): well mixed, and a few lines.
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// Stream number `stream` of `seed`.
+    pub(super) fn new(seed: u64, stream: u64) -> Self {
+        let mut random = Self(seed);
+        Self(random.bits() ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03))
+    }
+
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number from 0 to `limit` − 1; `limit` is not 0.
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        self.bits() % limit
+    }
+
+    /// Whether one of `n` equally likely things happened.
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of `choices`, of which there is at least one.
+    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        let chosen = self.below(choices.len() as u64);
+        choices[usize::try_from(chosen).expect("an index")]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_and_streams_differ() {
+        let numbers = |seed, stream| -> Vec<u64> {
+            let mut random = Random::new(seed, stream);
+            (0..100).map(|_| random.below(1 << 40)).collect()
+        };
+        assert_eq!(numbers(1, 0), numbers(1, 0));
+        assert_ne!(numbers(1, 0), numbers(1, 1));
+        assert_ne!(numbers(1, 0), numbers(2, 0));
+    }
+
+    #[test]
+    fn every_choice_comes() {
+        let mut random = Random::new(7, 0);
+        let mut counts = [0; 5];
+        for _ in 0..1000 {
+            counts[random.pick(&[0, 1, 2, 3, 4])] += 1;
+        }
+        assert!(counts.iter().all(|&count| count > 150), "{counts:?}");
+        assert_eq!((0..1000).filter(|_| random.one_in(1)).count(), 1000);
+    }
+}

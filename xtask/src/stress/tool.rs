@@ -1,0 +1,154 @@
+//! Runs the command under test, never longer than a limit.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use hugepilot_testkit::{Victim, compiled};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+
+use super::Run;
+use super::marked::Mark;
+
+/// One run of hugepilot, a process group of its own. Killed with all it started when dropped.
+pub(super) struct Tool {
+    child: Child,
+    stdout: File,
+    stderr: File,
+    line: String,
+    pub(super) mark: Mark,
+}
+
+impl Tool {
+    /// Starts hugepilot with the words of `line`, then `more`; what it prints goes to files, so it never waits for us.
+    pub(super) fn start(run: &Run<'_>, line: &str, more: &[&str]) -> Result<Self> {
+        let mark = run.mark();
+        let (name, value) = mark.variable();
+        let [stdout, stderr] = [tempfile::tempfile()?, tempfile::tempfile()?];
+        let mut command = Command::new(run.hugepilot);
+        command
+            .args(line.split_whitespace())
+            .args(more)
+            .env(name, value)
+            .stdin(Stdio::null())
+            .process_group(0);
+        command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+        let child = command.spawn().with_context(|| run.hugepilot.display().to_string())?;
+        let line = format!("hugepilot {line} {}", more.join(" ")).trim_end().to_owned();
+        Ok(Self { child, stdout, stderr, line, mark })
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Sends it a signal: it alone, or as a terminal does, also what is in its process group.
+    pub(super) fn signal(&self, signal: Signal, group: bool) {
+        // It may have ended: then there is nothing to signal.
+        let _ = if group { kill_process_group(self.pid(), signal) } else { kill_process(self.pid(), signal) };
+    }
+
+    /// Whether it runs.
+    pub(super) fn runs(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Waits for its end. Where the user ends the test meanwhile, it gets SIGINT.
+    ///
+    /// # Errors
+    /// When it takes longer than `limit`, is killed by a signal that nobody sent, or panics.
+    pub(super) fn wait(mut self, run: &Run<'_>, limit: Duration) -> Result<Done> {
+        let begun = Instant::now();
+        let mut asked = false;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return self.done(status);
+            }
+            if run.is_interrupted() && !asked {
+                asked = true;
+                self.signal(Signal::INT, false);
+            }
+            if begun.elapsed() > limit {
+                let said = self.said();
+                bail!("{} did not end within {limit:?}\n{said}", self.line);
+            }
+            thread::sleep(Duration::from_millis(3));
+        }
+    }
+
+    fn said(&mut self) -> String {
+        format!("--- stdout\n{}\n--- stderr\n{}", contents(&mut self.stdout), contents(&mut self.stderr))
+    }
+
+    fn done(&mut self, status: ExitStatus) -> Result<Done> {
+        let (stdout, stderr) = (contents(&mut self.stdout), contents(&mut self.stderr));
+        let done = Done { status, stdout, stderr, line: self.line.clone() };
+        let bad = [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::ABORT, Signal::FPE];
+        let crashed = bad.iter().any(|signal| status.signal() == Some(signal.as_raw()));
+        ensure!(!crashed && !done.stderr.contains("panicked"), "hugepilot crashed: {}", done.evidence());
+        Ok(done)
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        // Ended, nearly always.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn contents(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// How a run ended, and all it said.
+pub(super) struct Done {
+    pub(super) status: ExitStatus,
+    stdout: String,
+    stderr: String,
+    line: String,
+}
+
+impl Done {
+    /// The command, its status and its last words.
+    pub(super) fn evidence(&self) -> String {
+        let Self { status, stdout, stderr, line } = self;
+        format!("{line}: {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
+    }
+
+    /// Its JSON, where it answered yes or no, or was interrupted.
+    pub(super) fn report(&self) -> Result<Value> {
+        ensure!(matches!(self.status.code(), Some(0 | 1 | 130)), "it failed: {}", self.evidence());
+        if self.status.code() == Some(130) && self.stdout.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {}", self.evidence()))
+    }
+
+    /// What it printed, as JSON, if it did.
+    pub(super) fn json(&self) -> Option<Value> {
+        serde_json::from_str(&self.stdout).ok()
+    }
+}
+
+/// Starts a program in C with its arguments, for hugepilot to act on. Ctrl-C does not reach it; it ends with its stdin. It keeps
+/// processors busy, so hugepilot goes first.
+pub(super) fn target(words: &[&str]) -> Victim {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(compiled(Path::new(words[0]))).args(&words[1..]).process_group(0);
+    Victim::spawn(command)
+}
+
+/// A count of a report; 0 where it is `null` or missing.
+pub(super) fn count(report: &Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or(0)
+}
