@@ -34,6 +34,8 @@ struct Runs {
     seconds: Vec<f64>,
     figures: Vec<f64>,
     failed: usize,
+    /// Processes that the runs left running.
+    left: usize,
 }
 
 impl Runs {
@@ -44,12 +46,15 @@ impl Runs {
     }
     fn note_end(&mut self, launched: &mut Launched) {
         self.failed += usize::from(!launched.ended().is_some_and(Ending::is_success));
+        self.left += launched.end_rest();
     }
-    fn warning(&self, kind: &str) -> Option<String> {
-        let all = self.seconds.len();
-        let text =
-            format!("{} of {all} {kind} runs did not end with success: their times say little", self.failed);
-        (self.failed > 0).then_some(text)
+    fn warnings(&self, kind: &str) -> impl Iterator<Item = String> {
+        let (failed, all, left) = (self.failed, self.seconds.len(), self.left);
+        let failed = (failed > 0).then(|| {
+            format!("{failed} of {all} {kind} runs did not end with success: their times say little")
+        });
+        let left = (left > 0).then(|| format!("{kind} runs left {left} processes running: they were ended"));
+        failed.into_iter().chain(left)
     }
     fn figure(&self) -> Option<Figure> {
         let (seconds, progress) = (Spread::of(&self.seconds), Spread::of(&self.figures));
@@ -102,7 +107,7 @@ pub fn compare(
     report.baseline = base.figure().or(report.baseline);
     report.conclude(options.larger_is_better);
     report.warnings.extend(
-        base.warning("baseline").into_iter().chain(tuned.warning("tuned")).chain(huge.warning("all-huge")),
+        base.warnings("baseline").chain(tuned.warnings("tuned")).chain(huge.warnings("all-huge")),
     );
     Ok(report)
 }
