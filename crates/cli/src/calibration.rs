@@ -42,8 +42,8 @@ impl Machine {
     }
 
     /// Measured, where `mode` allows.
-    pub(crate) fn get(mode: CalibrationMode, progress: &Progress, interrupted: impl Fn() -> bool) -> Self {
-        let measured = get(mode, progress, interrupted);
+    pub(crate) fn get(mode: CalibrationMode, progress: &Progress) -> Self {
+        let measured = get(mode, progress);
         let point = |point: Point| CalibrationPoint {
             hot: point.hot_bytes,
             chase_ratio: point.chase_ratio,
@@ -73,7 +73,7 @@ const DEFAULT_TLB_ENTRIES: u32 = 1536;
 
 /// The kept calibration of this machine, or a new one. `None` when none is wanted or none can be made; then nothing is
 /// predicted, which the report says.
-fn get(mode: CalibrationMode, progress: &Progress, interrupted: impl Fn() -> bool) -> Option<Measured> {
+fn get(mode: CalibrationMode, progress: &Progress) -> Option<Measured> {
     if mode == CalibrationMode::Off {
         // What sampling costs the target is always told; that takes half a second.
         let sample_cost_ns = hugepilot_profiler::sample_cost().ok()?;
@@ -87,7 +87,7 @@ fn get(mode: CalibrationMode, progress: &Progress, interrupted: impl Fn() -> boo
     }
     progress.keep("measuring what huge pages save on this machine (a few seconds, once)");
     let measured = Measured::measure(|hot| progress.now(format!("calibrating at {hot}"))).ok()?;
-    if let Some(path) = path.filter(|_| !interrupted()) {
+    if let Some(path) = path {
         let _ = measured.save(&path);
     }
     Some(measured)

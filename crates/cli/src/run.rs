@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use hugepilot_kernel::{Signals, ending_signals, fault_signals};
-use hugepilot_manager::run::{Control, RunOptions, run as run_program};
+use hugepilot_kernel::{ending_signals, fault_signals};
+use hugepilot_manager::run::{RunOptions, run as run_program};
 use hugepilot_record::run::Mode;
 use hugepilot_report::{json, run_text};
 use hugepilot_units::Bytes;
@@ -82,15 +82,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if args.pages.needs_pool().is_some() || args.pool.is_some() {
         recover::pending();
     }
-    // Before any thread is started, so that they come to nobody else.
-    let signals = Signals::take(&passed_on()).context("cannot wait for signals")?;
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
-    let control = Control { signals: Some(&signals), ..Control::default() };
     // What cannot be written should be known before the program is started.
     let create =
         |path: &PathBuf| File::create(path).with_context(|| format!("cannot write {}", path.display()));
     let file = args.report.as_ref().map(create).transpose()?;
-    let report = run_program(&args.command, &options, control)?;
+    let report = run_program(&args.command, &options, &passed_on())?;
     // From here on the exit status is the program's, whoever listens to us or not.
     let mut stderr = io::stderr();
     if let Some(Err(error)) = file.map(|mut file| file.write_all(json(&report).as_bytes())) {

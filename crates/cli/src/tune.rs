@@ -3,8 +3,7 @@
 mod args;
 mod compare;
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::ffi::OsString;
 
 use hugepilot_kernel::Target;
 use hugepilot_manager::demo::demo;
@@ -20,20 +19,21 @@ pub(crate) use args::TuneArgs;
 use crate::calibration::Machine;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, print};
+use crate::output::{Progress, finish};
 use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     args.check()?;
-    let interrupt = Interrupt::listen()?;
     let progress = Progress::new();
     // A wrong number should be told at once, not after seconds of calibration.
     let process = args.pid.map(open).transpose()?;
-    let options = args.options(Machine::get(args.calibration, &progress, || interrupt.is_asked()));
+    let options = args.options(Machine::get(args.calibration, &progress));
+    let figures = process.as_ref().map(|process| args.progress_reader(process.now())).transpose()?.flatten();
+    // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
+    let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
     let mut say = |event: Event<'_>| tell(&progress, &event);
     let report = if let Some(process) = process {
-        let figures = args.progress_reader(process.now())?;
         tune_attached(process, options, figures, &interrupted, &mut say)?
     } else if args.command.is_empty() {
         run_demo(args, options, &interrupted, &mut say)?
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         compare::run(args, &options, &interrupted, &mut say)?
     };
     drop(progress);
-    print(&if args.json { json(&report) } else { tune_text(&report) })?;
+    finish(&if args.json { json(&report) } else { tune_text(&report) })?;
     Ok(exit_of(&report))
 }
 
@@ -67,13 +67,10 @@ fn run_demo(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<TuneReport> {
-    let executable: PathBuf = std::env::current_exe()?;
     let arguments = args.demo.workload_arguments()?;
-    let command = || {
-        let mut command = Command::new(&executable);
-        command.args(&arguments);
-        command
-    };
+    let executable = std::env::current_exe()?.into_os_string();
+    let command: Vec<OsString> =
+        std::iter::once(executable).chain(arguments.iter().map(OsString::from)).collect();
     eprintln!(
         "no target given: two copies of our own workload `{}`, one of them tuned",
         arguments[1..].join(" ")

@@ -44,9 +44,10 @@ impl Runs {
         // Runs count alike, however many figures each printed.
         self.figures.extend(Spread::of(figures).map(|spread| spread.median));
     }
-    fn note_end(&mut self, launched: &mut Launched) {
+    fn note_end(&mut self, launched: &mut Launched, interrupted: bool) {
         self.failed += usize::from(!launched.ended().is_some_and(Ending::is_success));
-        self.left += launched.end_rest();
+        let left = launched.end_rest();
+        self.left += if interrupted { 0 } else { left };
     }
     fn warnings(&self, kind: &str) -> impl Iterator<Item = String> {
         let (failed, all, left) = (self.failed, self.seconds.len(), self.left);
@@ -81,7 +82,7 @@ pub fn compare(
         if kinds.baseline && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             base.add(run.wait(interrupted, &mut |_| {}), &run.figures());
-            base.note_end(&mut run.launched);
+            base.note_end(&mut run.launched, interrupted());
         }
         if !interrupted() || last.is_none() {
             let mut launched = Launched::start(command)?;
@@ -90,14 +91,14 @@ pub fn compare(
             let figures: Vec<f64> =
                 report.tuned.and_then(|figure| Some(figure.progress?.median)).into_iter().collect();
             tuned.add(time, &figures);
-            tuned.note_end(&mut launched);
+            tuned.note_end(&mut launched, interrupted());
             last = Some(report);
         }
         if kinds.all_huge && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             let guard = options.guard;
             huge.add(run.wait(interrupted, &mut |run| run.promote(&guard, interrupted)), &run.figures());
-            huge.note_end(&mut run.launched);
+            huge.note_end(&mut run.launched, interrupted());
         }
     }
     let Some(mut report) = last else {
