@@ -67,7 +67,7 @@ impl Runs {
 /// own figures are read (`pattern`), they decide the speed-up; else wall time does.
 ///
 /// # Errors
-/// When the program cannot be started or sampled.
+/// When the program cannot be started or sampled; [`ManagerError::Interrupted`] before there was a tuned run.
 pub fn compare(
     command: &[OsString],
     kinds: Kinds,
@@ -84,7 +84,7 @@ pub fn compare(
             base.add(run.wait(interrupted, &mut |_| {}), &run.figures());
             base.note_end(&mut run.launched, interrupted());
         }
-        if !interrupted() || last.is_none() {
+        if !interrupted() {
             let mut launched = Launched::start(command)?;
             let reader = reader(&mut launched, pattern);
             let (report, time) = tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
@@ -102,7 +102,7 @@ pub fn compare(
         }
     }
     let Some(mut report) = last else {
-        return Err(ManagerError::Ended { what: "the comparison".to_owned(), status: None });
+        return Err(ManagerError::Interrupted);
     };
     (report.tuned, report.all_huge) = (tuned.figure(), huge.figure());
     report.baseline = base.figure().or(report.baseline);

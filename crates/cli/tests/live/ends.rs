@@ -290,6 +290,94 @@ fn everything() -> Need {
     need::all([need::live(), need::root(), need::program("strace")])
 }
 
+/// A program that is found by its number, as those of several tests are under way.
+fn sleep(number: u32) -> String {
+    format!("sleep 4711.{number}")
+}
+
+/// How many processes have such a command line.
+fn running(is: &dyn Fn(&str) -> bool) -> usize {
+    let is = |entry: std::io::Result<fs::DirEntry>| {
+        let line = fs::read(entry.ok()?.path().join("cmdline")).ok()?;
+        is(String::from_utf8_lossy(&line).replace('\0', " ").trim_end()).then_some(())
+    };
+    fs::read_dir("/proc").expect("processes").filter_map(is).count()
+}
+
+/// Within the time that a signal may take.
+#[track_caller]
+fn none_is_left(is: &dyn Fn(&str) -> bool, what: &str) {
+    let begun = Instant::now();
+    while running(is) > 0 {
+        assert!(begun.elapsed() < PROMPT, "{what} left {} processes running", running(is));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A script that leaves a child, a child in a session of its own, and a child of one that is slow to hear, and then waits.
+fn leaves(sleep: &str) -> String {
+    format!("{sleep} & setsid {sleep} & (setsid sh -c \"trap : TERM; {sleep}; true\" &); {sleep}")
+}
+
+#[test]
+fn nothing_that_a_run_started_outlives_it_or_us() {
+    requires!(need::all([need::live(), need::cap_perfmon()]));
+    let commands = ["compare --no-stalls --modes glibc-thp --runs 9", "tune --calibration off --baseline"];
+    let mut number = 0;
+    for command in commands {
+        let mut jobs = Vec::new();
+        for signal in [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1, Signal::KILL] {
+            number += 1;
+            let sleep = sleep(number);
+            let line = format!("{HUGEPILOT} {command} -- sh -c '{}'", leaves(&sleep));
+            jobs.push((signal, sleep, Job::start(&work(line, Moment::Lines(0)))));
+        }
+        for (signal, sleep, job) in &mut jobs {
+            job.until(command, &mut |_| running(&|line| line == sleep) == 4);
+            kill_process(job.pid(), *signal).expect("it lives");
+        }
+        for (signal, sleep, job) in &mut jobs {
+            let status = job.end(command);
+            let is_end = status.signal() == Some(signal.as_raw()) || status.code() == Some(1);
+            assert!(is_end, "{command} under {signal:?}: {status:?} {}", job.said());
+            none_is_left(&|line| line.contains(&*sleep), &format!("{command} under {signal:?}"));
+        }
+    }
+}
+
+#[test]
+fn what_a_run_leaves_running_ends_with_it_and_is_a_warning() {
+    requires!(need::live());
+    let sleep = sleep(99);
+    let script = format!("(setsid {sleep} >/dev/null 2>&1 &); test -e /proc/self");
+    for command in ["compare --json --no-stalls --modes glibc-thp --runs 2", "tune --json --calibration off"] {
+        let words = command.split(' ').chain(["--", "sh", "-c", &script]);
+        let done = hugepilot(words);
+        assert!(done.out().contains("processes running: they were ended"), "{done:?}");
+        assert_eq!(running(&|line| line == sleep), 0, "{done:?}");
+    }
+}
+
+#[test]
+fn a_demonstration_that_is_killed_leaves_no_workload() {
+    requires!(need::live());
+    let is = |line: &str| line.ends_with("--threads 1 --seed 471199");
+    let mut command = Command::new(HUGEPILOT);
+    command.args(["tune", "--calibration", "off", "--footprint", "128MiB", "--hot", "32MiB"]);
+    command.args(["--seed", "471199"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    for stopped in [1, 2] {
+        let mut child = command.spawn().expect("it runs");
+        let begun = Instant::now();
+        // The first copy is stopped while the second one starts.
+        while running(&is) < stopped {
+            assert!(begun.elapsed() < LIMIT, "it starts no workload");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        child.kill().and_then(|()| child.wait()).expect("our own child");
+        none_is_left(&is, "a demonstration");
+    }
+}
+
 #[test]
 fn each_signal_does_to_each_command_what_the_documentation_says() {
     requires!(everything());

@@ -316,3 +316,128 @@ impl Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    use crate::sys::start::{Change, Program, Started, Thp};
+
+    use super::*;
+
+    fn bound(script: &str) -> Started {
+        let words = ["sh", "-c", script].map(OsString::from);
+        let path: Vec<_> = std::env::vars_os().filter(|(name, _)| name == "PATH").collect();
+        let mut started = Started::bound(&Program {
+            path: Path::new("/bin/sh"),
+            arguments: &words,
+            environment: &path,
+            thp: Thp::Inherit,
+            standard: [None; 3],
+            own_group: false,
+        })
+        .unwrap();
+        started.release().unwrap();
+        started
+    }
+
+    fn end_of(started: &mut Started) -> Change {
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until {
+            match started.changed().unwrap() {
+                Some((change @ (Change::Exited(_) | Change::Killed(_)), _)) => return change,
+                _ => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+        panic!("it did not end");
+    }
+
+    /// Two files that say which processes it left: one in its session, and one in another that ignores SIGTERM.
+    fn left(folder: &Path) -> [String; 2] {
+        ["one", "two"].map(|name| {
+            let until = Instant::now() + Duration::from_secs(20);
+            loop {
+                let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+                if text.ends_with('\n') {
+                    return format!("/proc/{}", text.trim());
+                }
+                assert!(Instant::now() < until, "it wrote nothing");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        })
+    }
+
+    fn leaves(folder: &Path) -> String {
+        let folder = folder.display();
+        format!(
+            "cd {folder}; sh -c 'echo $$ >one; exec sleep 100' & \
+             (setsid sh -c 'trap \"\" TERM; echo $$ >two; sleep 100; sleep 100' &); \
+             while ! test -s two; do :; done; exit 3"
+        )
+    }
+
+    #[test]
+    fn what_a_program_left_is_ended_and_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut started = bound(&leaves(folder.path()));
+        assert_eq!(end_of(&mut started), Change::Exited(3));
+        let left = left(folder.path());
+        assert!(left.iter().all(|process| Path::new(process).exists()), "they outlive the program");
+        let begun = Instant::now();
+        // The second one's child ends by SIGTERM, or is killed with it.
+        assert!((2..=4).contains(&started.end_rest()));
+        assert!(begun.elapsed() >= GRACE && begun.elapsed() < GRACE + PATIENCE, "{:?}", begun.elapsed());
+        assert!(left.iter().all(|process| !Path::new(process).exists()), "{left:?}");
+        assert_eq!(started.end_rest(), 0);
+    }
+
+    #[test]
+    fn a_program_that_leaves_nothing_costs_no_wait() {
+        let mut started = bound("exit 0");
+        assert_eq!(end_of(&mut started), Change::Exited(0));
+        let begun = Instant::now();
+        assert_eq!(started.end_rest(), 0);
+        assert!(begun.elapsed() < GRACE / 2, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn when_it_is_dropped_all_is_killed_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let started = bound(&leaves(folder.path()).replace("exit 3", "exec sleep 100"));
+        let left = left(folder.path());
+        let begun = Instant::now();
+        drop(started);
+        assert!(begun.elapsed() < GRACE / 2, "{:?}", begun.elapsed());
+        assert!(left.iter().all(|process| !Path::new(process).exists()), "{left:?}");
+    }
+
+    #[test]
+    fn one_that_is_asked_to_end_may_end_by_itself_also_when_it_is_stopped() {
+        let mut started = bound("trap 'exit 5' TERM; kill -STOP $$; while :; do :; done");
+        let until = Instant::now() + Duration::from_secs(20);
+        while started.changed().unwrap().map(|(change, _)| change) != Some(Change::Stopped) {
+            assert!(Instant::now() < until, "it did not stop");
+        }
+        started.ask_to_end();
+        assert_eq!(end_of(&mut started), Change::Exited(5));
+    }
+
+    #[test]
+    fn one_that_was_never_released_is_gone() {
+        let words = ["sh", "-c", "exit 0"].map(OsString::from);
+        let program = Program {
+            path: Path::new("/bin/sh"),
+            arguments: &words,
+            environment: &[],
+            thp: Thp::Inherit,
+            standard: [None; 3],
+            own_group: true,
+        };
+        let started = Started::bound(&program).unwrap();
+        let path = format!("/proc/{}", started.pid());
+        assert!(Path::new(&path).exists());
+        drop(started);
+        assert!(!Path::new(&path).exists());
+    }
+}
