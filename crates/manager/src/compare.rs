@@ -107,9 +107,9 @@ pub fn compare(
     (report.tuned, report.all_huge) = (tuned.figure(), huge.figure());
     report.baseline = base.figure().or(report.baseline);
     report.conclude(options.larger_is_better);
-    report.warnings.extend(
-        base.warnings("baseline").chain(tuned.warnings("tuned")).chain(huge.warnings("all-huge")),
-    );
+    report
+        .warnings
+        .extend(base.warnings("baseline").chain(tuned.warnings("tuned")).chain(huge.warnings("all-huge")));
     Ok(report)
 }
 

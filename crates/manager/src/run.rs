@@ -102,11 +102,7 @@ impl Observer for () {
 /// # Errors
 /// [`ManagerError::Start`]; [`ManagerError::Refused`] where the mode is not to be had here; [`ManagerError::Signalled`] by a signal
 /// before the start; those of [`crate::settings::SettingsGuard`] where a pool was wanted.
-pub fn run(
-    command: &[OsString],
-    options: &RunOptions,
-    signals: &[i32],
-) -> Result<RunReport, ManagerError> {
+pub fn run(command: &[OsString], options: &RunOptions, signals: &[i32]) -> Result<RunReport, ManagerError> {
     let root = Root::live();
     let mut setup = Setup::new(&root, command, options)?;
     let signals = Signals::take(signals).map_err(|source| cannot_start(command, source))?;
@@ -174,16 +170,8 @@ fn watched(
     let begun = Instant::now();
     child.release().map_err(cannot)?;
     let promoter = setup.promote.then(Promoter::new);
-    let mut following = Following {
-        child,
-        watch,
-        promoter,
-        control,
-        witness,
-        asked: false,
-        keeper: None,
-        stopped: false,
-    };
+    let mut following =
+        Following { child, watch, promoter, control, witness, asked: false, keeper: None, stopped: false };
     let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let left = following.child.end_rest();

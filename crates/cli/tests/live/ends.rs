@@ -1,8 +1,8 @@
 //! How commands end: each signal to each command, as the table of docs/cli.md has it, and nothing is left running.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -177,13 +177,14 @@ impl Job {
         Pid::from_child(&self.child)
     }
 
-    fn said(&mut self) -> String {
-        let mut text = String::new();
-        self.output.rewind().and_then(|()| self.output.read_to_string(&mut text)).expect("our own file");
-        text
+    fn said(&self) -> String {
+        // The descriptor's position is the program's, too, and stays where it is.
+        let mut text = vec![0; 256 << 10];
+        let length = self.output.read_at(&mut text, 0).expect("our own file");
+        String::from_utf8_lossy(&text[..length]).into_owned()
     }
 
-    fn is_at(&mut self, moment: &Moment) -> bool {
+    fn is_at(&self, moment: &Moment) -> bool {
         let proc = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.child.id()));
         if proc("comm").is_ok_and(|name| name != "hugepilot\n") {
             return false;
@@ -222,7 +223,7 @@ impl Job {
     }
 
     /// Whether what it wrote is a whole report: one JSON object, or a line.
-    fn has_report(&mut self) -> bool {
+    fn has_report(&self) -> bool {
         let said = self.said();
         match said.find('{') {
             Some(at) => serde_json::from_str::<serde_json::Value>(said[at..].trim()).is_ok(),
@@ -350,7 +351,8 @@ fn what_a_run_leaves_running_ends_with_it_and_is_a_warning() {
     requires!(need::live());
     let sleep = sleep(99);
     let script = format!("(setsid {sleep} >/dev/null 2>&1 &); test -e /proc/self");
-    for command in ["compare --json --no-stalls --modes glibc-thp --runs 2", "tune --json --calibration off"] {
+    for command in ["compare --json --no-stalls --modes glibc-thp --runs 2", "tune --json --calibration off"]
+    {
         let words = command.split(' ').chain(["--", "sh", "-c", &script]);
         let done = hugepilot(words);
         assert!(done.out().contains("processes running: they were ended"), "{done:?}");

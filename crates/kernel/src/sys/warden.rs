@@ -107,8 +107,8 @@ impl Warden {
     pub(super) fn news(&self) -> io::Result<Option<News>> {
         let mut bytes = [0_u8; size_of::<News>()];
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.records, &mut bytes)) {
-            // SAFETY: `News` holds only numbers, and the warden wrote a whole one.
             Ok(length) if length == bytes.len() => {
+                // SAFETY: `News` holds only numbers, and the warden wrote a whole one.
                 Ok(Some(unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) }))
             }
             Err(rustix::io::Errno::AGAIN) => Ok(None),
