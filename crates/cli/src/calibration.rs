@@ -56,13 +56,8 @@ impl Machine {
     }
 
     /// Measured, where `mode` allows.
-    pub(crate) fn get(
-        mode: CalibrationMode,
-        keep: Keep,
-        progress: &Progress,
-        interrupted: impl Fn() -> bool,
-    ) -> Self {
-        let measured = get(mode, keep, progress, interrupted);
+    pub(crate) fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Self {
+        let measured = get(mode, keep, progress);
         let point = |point: Point| CalibrationPoint {
             hot: point.hot_bytes,
             chase_ratio: point.chase_ratio,
@@ -92,12 +87,7 @@ const DEFAULT_TLB_ENTRIES: u32 = 1536;
 
 /// The kept calibration of this machine, or a new one. `None` when none is wanted or none can be made; then nothing is
 /// predicted, which the report says.
-fn get(
-    mode: CalibrationMode,
-    keep: Keep,
-    progress: &Progress,
-    interrupted: impl Fn() -> bool,
-) -> Option<Measured> {
+fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Measured> {
     if mode == CalibrationMode::Off {
         // What sampling costs the target is always told; that takes half a second.
         let sample_cost_ns = hugepilot_profiler::sample_cost().ok()?;
@@ -111,7 +101,7 @@ fn get(
     }
     progress.keep("measuring what huge pages save on this machine (a few seconds, once)");
     let measured = Measured::measure(|hot| progress.now(format!("calibrating at {hot}"))).ok()?;
-    if let Some(directory) = directory.filter(|_| keep == Keep::Yes && !interrupted())
+    if let Some(directory) = directory.filter(|_| keep == Keep::Yes)
         && let Err(error) = measured.save(&directory)
     {
         progress.keep(&format!("note: the calibration is not kept for the next run: {error}"));

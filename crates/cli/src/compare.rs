@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use hugepilot_manager::run::compare::{CompareOptions, Event, compare};
+use hugepilot_manager::run::compare::{CompareOptions, Event, prepare};
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::run::Mode;
 use hugepilot_report::{compare_text, json};
@@ -12,7 +12,7 @@ use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, print};
+use crate::output::{Progress, finish};
 use crate::recover;
 use crate::run::MODES;
 
@@ -58,8 +58,6 @@ pub(crate) struct CompareArgs {
 
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     recover::pending();
-    // A pool must be given back, also when the terminal goes away.
-    let interrupt = Interrupt::only_ask()?;
     let progress = Progress::new();
     let modes = if args.modes.is_empty() { Mode::ALL.to_vec() } else { args.modes.clone() };
     let options = CompareOptions {
@@ -71,9 +69,12 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         show_output: args.show_output,
     };
     let mut say = |event: Event<'_>| tell(&progress, &event);
-    let report = compare(&args.command, &options, &|| interrupt.is_asked(), &mut say)?;
+    let comparison = prepare(&args.command, &options, &mut say)?;
+    // A pool must be given back, also when the terminal goes away. Until here a signal ends us at once.
+    let interrupt = Interrupt::only_ask()?;
+    let report = comparison.run(&|| interrupt.is_asked(), &mut say)?;
     drop(progress);
-    print(&if args.json { json(&report) } else { compare_text(&report) })?;
+    finish(&if args.json { json(&report) } else { compare_text(&report) })?;
     Ok(exit_of(&report))
 }
 

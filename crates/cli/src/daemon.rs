@@ -32,7 +32,6 @@ const MAX_CONFIG: Bytes = Bytes::mib(1);
     sudo hugepilot daemon --debloat --cgroup /sys/fs/cgroup/db.slice --high 90% --low 75% --protect postgres\n  \
     hugepilot daemon --print-config > daemon.toml      every key with its meaning, range and default\n  \
     sudo hugepilot daemon --debloat --config daemon.toml | tee -a daemon.ndjson\n\n\
-    SIGNALS: INT and TERM stop it after the split under way; HUP reads the configuration again\n\
     EXIT STATUS: 0 stopped when asked to, 2 error, 3 not possible here")]
 pub(crate) struct DaemonArgs {
     /// Give back what huge pages waste

@@ -19,7 +19,7 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, print, refused};
+use crate::output::{Progress, finish, refused};
 use crate::target::open;
 
 /// Split the huge pages that waste most, so that their zero-filled pages come back
@@ -154,7 +154,6 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     if args.backend == BackendArg::Shrinker {
         return shrinker::run(args);
     }
-    let interrupt = Interrupt::listen()?;
     ensure!(
         args.order() != OrderArg::Heat || args.observe() > Nanos::ZERO,
         "--order heat must look which huge pages are hot: give --observe some time, or use --order exact"
@@ -175,13 +174,14 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Unsupported);
     }
     let progress = Progress::new();
-    let machine = args.machine(&progress, &interrupt);
-    let options = args.options(machine);
+    let options = args.options(args.machine(&progress));
+    // Until here a signal ends us at once: there is nothing to report.
+    let interrupt = Interrupt::listen()?;
     let mut report =
         debloat(subjects, options, &|| interrupt.is_asked(), &mut |event| tell(&progress, event))?;
     report.warnings.extend(left_out);
     drop(progress);
-    print(&if args.json { json(&report) } else { debloat_text(&report) })?;
+    finish(&if args.json { json(&report) } else { debloat_text(&report) })?;
     Ok(exit_of(&report))
 }
 
@@ -318,12 +318,12 @@ impl DebloatArgs {
     }
 
     /// Measured only where something follows from it.
-    fn machine(&self, progress: &Progress, interrupt: &Interrupt) -> Machine {
+    fn machine(&self, progress: &Progress) -> Machine {
         if self.observe() == Nanos::ZERO {
             return Machine::unknown();
         }
         let mode = self.calibration.unwrap_or(CalibrationMode::Auto);
-        Machine::get(mode, Keep::unless(self.only_looks()), progress, || interrupt.is_asked())
+        Machine::get(mode, Keep::unless(self.only_looks()), progress)
     }
 
     fn options(&self, machine: Machine) -> DebloatOptions {

@@ -1,6 +1,9 @@
-//! Exit status.
+//! Exit status, and what signals do to each command: one table, from which `--help` and docs/cli.md are made.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
+
+use clap::Command;
 
 /// What the caller learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,12 +17,206 @@ pub(crate) enum Exit {
     Error = 2,
     /// This kernel or this user may not do that; `doctor` says why.
     Unsupported = 3,
-    /// Ctrl-C or SIGTERM, before there was anything to report.
-    Interrupted = 130,
+    /// A signal ended it before there was anything to report: 128 and the signal's number.
+    Interrupted = 128,
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
+    }
+}
+
+/// What a signal does to a command at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// It ends by the signal.
+    Ends,
+    /// It ends with a complete report and that report's status. If there is nothing to report yet, it ends by the signal.
+    Reports,
+    /// It restores kernel settings and reports; then it ends by the signal.
+    Restores,
+    /// It ends with 0.
+    Stops,
+    /// It reads its configuration again and goes on.
+    Reloads,
+    /// The program gets the signal, and its exit status counts.
+    Passes,
+}
+
+/// The effects on one command, or on all commands whose names begin so.
+struct Row {
+    command: &'static str,
+    /// Of SIGINT and SIGTERM.
+    asks: Effect,
+    /// Of SIGHUP.
+    hangs_up: Effect,
+    /// Of all others that end a process by default, but SIGKILL and SIGPIPE.
+    others: Effect,
+}
+
+const fn row(command: &'static str, [asks, hangs_up, others]: [Effect; 3]) -> Row {
+    Row { command, asks, hangs_up, others }
+}
+
+const AT_ONCE: [Effect; 3] = [Effect::Ends; 3];
+const REPORTING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Ends];
+const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restores];
+
+/// The shrinker is a back end of `debloat`, and no command of its own.
+const SHRINKER: &str = "debloat --backend shrinker";
+
+const TABLE: [Row; 14] = [
+    row("compare", RESTORING),
+    row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
+    row("debloat", REPORTING),
+    row(SHRINKER, RESTORING),
+    row("doctor", AT_ONCE),
+    row("graph", AT_ONCE),
+    row("lab collapse", REPORTING),
+    row("lab workload", AT_ONCE),
+    row("pool explain", AT_ONCE),
+    row("pool set", RESTORING),
+    row("pool show", AT_ONCE),
+    row("run", [Effect::Passes; 3]),
+    row("status", AT_ONCE),
+    row("tune", REPORTING),
+];
+
+impl Effect {
+    /// As docs/cli.md has it.
+    #[cfg(test)]
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Ends => "128 + n",
+            Self::Reports => "report",
+            Self::Restores => "report, 128 + n",
+            Self::Stops => "0",
+            Self::Reloads => "reload",
+            Self::Passes => "program",
+        }
+    }
+
+    /// As `--help` has it.
+    const fn sentence(self) -> &'static str {
+        match self {
+            Self::Ends => "end it with 128 + signal",
+            Self::Reports => {
+                "end it with a report and its exit status, or with 128 + signal if there is nothing to report yet"
+            }
+            Self::Restores => "the same report, then 128 + signal",
+            Self::Stops => "stop it with 0, after the split under way",
+            Self::Reloads => "reads the configuration again",
+            Self::Passes => "go to the program, whose exit status counts",
+        }
+    }
+}
+
+impl Row {
+    fn is_of(&self, path: &str) -> bool {
+        path.strip_prefix(self.command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    }
+
+    /// The lines of `--help`: signals of one effect share one.
+    fn help(&self) -> String {
+        let all = [("INT, TERM", self.asks), ("HUP", self.hangs_up), ("others", self.others)];
+        let mut lines: Vec<(String, Effect)> = Vec::new();
+        for (names, effect) in all {
+            match lines.last_mut().filter(|(_, last)| *last == effect) {
+                Some((last, _)) => *last = format!("{last}, {names}"),
+                None => lines.push((names.to_owned(), effect)),
+            }
+        }
+        let mut text = "SIGNALS:".to_owned();
+        for (names, effect) in lines {
+            let names = if names == "INT, TERM, HUP, others" { "all" } else { &names };
+            let _ = write!(text, "\n  {names}: {}", effect.sentence());
+        }
+        text
+    }
+}
+
+/// The row of a command, such as `pool set`.
+fn row_of(path: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.is_of(path))
+}
+
+/// The table of docs/cli.md.
+#[cfg(test)]
+fn table() -> String {
+    let mut text = "| command | INT, TERM | HUP | others |\n|---|---|---|---|\n".to_owned();
+    for Row { command, asks, hangs_up, others } in TABLE {
+        let _ = writeln!(text, "| `{command}` | {} | {} | {} |", asks.word(), hangs_up.word(), others.word());
+    }
+    text
+}
+
+/// Adds to the help of each command what signals do to it.
+pub(crate) fn explained(command: Command) -> Command {
+    explain(command, "")
+}
+
+fn explain(command: Command, path: &str) -> Command {
+    if command.has_subcommands() {
+        return command.mut_subcommands(|below| {
+            let path = format!("{path} {}", below.get_name());
+            explain(below, path.trim_start())
+        });
+    }
+    let Some(row) = row_of(path) else { return command };
+    let before = command.get_after_help().map_or_else(String::new, |help| format!("{help}\n\n"));
+    command.after_help(before + &row.help())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::Cli;
+
+    fn leaves(command: &Command, path: &str) -> Vec<String> {
+        if !command.has_subcommands() {
+            return vec![path.to_owned()];
+        }
+        let below = |below: &Command| leaves(below, format!("{path} {}", below.get_name()).trim_start());
+        command.get_subcommands().flat_map(below).collect()
+    }
+
+    #[test]
+    fn every_command_has_a_row_and_every_row_a_command() {
+        let commands = leaves(&Cli::command(), "");
+        for command in &commands {
+            assert!(row_of(command).is_some(), "what do signals do to `{command}`? say so in TABLE");
+        }
+        for row in TABLE.iter().filter(|row| row.command != SHRINKER) {
+            assert!(commands.iter().any(|command| row.is_of(command)), "no command {}", row.command);
+        }
+    }
+
+    #[test]
+    fn the_table_of_the_documentation_is_this_one() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(&table()), "docs/cli.md should have\n{}", table());
+    }
+
+    #[test]
+    fn the_help_of_every_command_says_what_signals_do() {
+        fn check(command: &Command, path: &str) {
+            for below in command.get_subcommands() {
+                check(below, format!("{path} {}", below.get_name()).trim_start());
+            }
+            if !command.has_subcommands() {
+                // Long lines are wrapped.
+                let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+                let help = words(command.clone().render_long_help().to_string());
+                assert!(help.contains(&words(row_of(path).unwrap().help())), "{path}: {help}");
+            }
+        }
+        check(&explained(Cli::command()), "");
+        let reporting = row_of("tune").unwrap().help();
+        assert!(reporting.contains("\n  INT, TERM, HUP: end it with a report"), "{reporting}");
+        assert_eq!(row_of("run").unwrap().help(), format!("SIGNALS:\n  all: {}", Effect::Passes.sentence()));
     }
 }

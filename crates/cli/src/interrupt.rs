@@ -1,8 +1,9 @@
-//! Ctrl-C and SIGTERM: asked for, then obeyed at the next safe moment, so that a complete report is left. SIGHUP for daemons. And
-//! all other signals that would end us, where settings of the kernel have to be put back first.
+//! Signals. The first one that asks a command to end is obeyed at the next safe moment, so that a complete report is left, or
+//! kernel settings are restored. [`crate::exit`] has what each signal does to each command.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,53 +13,81 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
-/// Whether somebody asked to stop.
+use crate::exit::Exit;
+
+/// Ctrl-C, `kill`, and a terminal that went away: they ask for the report of what is done.
+const ASKING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// Whether the user asked to stop.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on the first signal asks, and a second one ends the program at once.
+    /// From now on the first signal of SIGINT, SIGTERM and SIGHUP asks, and a second one ends the program at once. For a command that
+    /// has something to report from here on: before, the first one ends it.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let interrupt = Self::default();
-        for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_shutdown(signal, 130, interrupt.0.clone())?;
-            flag::register(signal, interrupt.0.clone())?;
-        }
+        ASKING.into_iter().filter(is_heard).try_for_each(|signal| interrupt.ask(signal, &interrupt.0))?;
         Ok(interrupt)
     }
-    /// From now on every signal that would end us only asks: for work that must put something right before it ends. Those but
-    /// Ctrl-C, SIGTERM and that a terminal went away (SIGHUP) end us all the same, at [`end_if_killed`]. What was ignored when we
-    /// were started, as SIGHUP is by nohup, still is; but for Ctrl-C, as scripts ignore it for what they put in the background.
+    /// From now on every signal that would end us only asks, until [`over`]: for work that must restore settings before it ends.
+    /// Those other than SIGINT, SIGTERM and SIGHUP end us then, at [`end`].
     pub(crate) fn only_ask() -> std::io::Result<Self> {
         let interrupt = Self::default();
-        let heard = |signal: &i32| [SIGINT, SIGTERM].contains(signal) || !was_ignored(*signal);
-        for signal in ending_signals().into_iter().filter(heard) {
-            flag::register(signal, interrupt.0.clone())?;
-            if ![SIGINT, SIGTERM, SIGHUP].contains(&signal) {
-                flag::register_usize(signal, killed_by().clone(), signal.unsigned_abs() as usize)?;
-            }
-        }
+        let signals = ending_signals().into_iter().filter(is_heard);
+        signals.into_iter().try_for_each(|signal| interrupt.ask(signal, is_over()))?;
         Ok(interrupt)
+    }
+    fn ask(&self, signal: i32, at_once: &Arc<AtomicBool>) -> std::io::Result<()> {
+        // The order of registration is that of the actions. Real-time signals have no default that it knows.
+        let _ = flag::register_conditional_default(signal, at_once.clone());
+        let _ = flag::register_conditional_default(signal, is_over().clone());
+        flag::register_usize(signal, heard().clone(), signal.unsigned_abs() as usize)?;
+        flag::register(signal, self.0.clone()).map(drop)
     }
     pub(crate) fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The signal that shall end us when all is put right; 0 for none.
-fn killed_by() -> &'static Arc<AtomicUsize> {
-    static KILLED_BY: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
-    KILLED_BY.get_or_init(Arc::default)
+/// What was ignored when we were started, as SIGHUP is by nohup, still is; but SIGINT, as shells ignore it for background jobs
+/// of scripts.
+fn is_heard(signal: &i32) -> bool {
+    [SIGINT, SIGTERM].contains(signal) || !was_ignored(*signal)
 }
 
-/// Ends us by the signal that asked for it, so that whoever started us learns of it.
-pub(crate) fn end_if_killed() {
-    let signal = i32::try_from(killed_by().load(Ordering::Relaxed)).unwrap_or(0);
-    if signal != 0 {
+/// The last signal that asked; 0 for none.
+fn heard() -> &'static Arc<AtomicUsize> {
+    static HEARD: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+    HEARD.get_or_init(Arc::default)
+}
+
+fn is_over() -> &'static Arc<AtomicBool> {
+    static OVER: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    OVER.get_or_init(Arc::default)
+}
+
+/// The work is done and nothing is left to restore: from now on every signal has its default action, so that no reader of a
+/// report can hold us.
+pub(crate) fn over() {
+    is_over().store(true, Ordering::Relaxed);
+}
+
+/// This signal ended a command before it began.
+pub(crate) fn ended_by(signal: i32) {
+    heard().store(signal.unsigned_abs() as usize, Ordering::Relaxed);
+}
+
+/// Ends us: by the signal that asked, if there was nothing to report or it is none of SIGINT, SIGTERM and SIGHUP; else with the
+/// status of the report.
+pub(crate) fn end(exit: Exit) -> ExitCode {
+    let signal = i32::try_from(heard().load(Ordering::Relaxed)).unwrap_or(0);
+    if signal != 0 && (exit == Exit::Interrupted || !ASKING.contains(&signal)) {
         // Of signals that it has no name for, it knows no default: shells say it so.
         let _ = emulate_default_handler(signal);
-        std::process::exit(128 + signal);
+        std::process::exit(Exit::Interrupted as i32 + signal);
     }
+    exit.into()
 }
 
 /// Signals for what runs for ever: SIGHUP asks to read the configuration again, and any of the three ends a wait.
@@ -70,7 +99,8 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn listen() -> std::io::Result<Self> {
-        let interrupt = Interrupt::listen()?;
+        let interrupt = Interrupt::default();
+        [SIGINT, SIGTERM].into_iter().try_for_each(|signal| interrupt.ask(signal, &interrupt.0))?;
         let reload = Arc::new(AtomicBool::new(false));
         flag::register(SIGHUP, reload.clone())?;
         // After the flags, so that whoever wakes up finds them set.

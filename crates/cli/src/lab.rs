@@ -17,7 +17,7 @@ use hugepilot_units::{Bytes, Nanos, Share};
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::print;
+use crate::output::finish;
 use crate::target::{PidArg, open};
 
 /// Run programs whose memory behaviour is known.
@@ -278,13 +278,14 @@ pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
 }
 
 fn collapse(pid: i32) -> anyhow::Result<Exit> {
-    let interrupt = Interrupt::listen()?;
     let limits = Limits { min_resident: Share::ratio(0.0), ..Limits::default() };
     let guard = Guard { limits, ..Guard::default() };
-    let journal = promote_all(&open(pid)?, &guard, &|| interrupt.is_asked())?;
+    let process = open(pid)?;
+    let interrupt = Interrupt::listen()?;
+    let journal = promote_all(&process, &guard, &|| interrupt.is_asked())?;
     let stopped = journal.stopped.map_or_else(String::new, |stop| format!("; then: {stop}"));
     let (verified, attempted) = (journal.verified(), journal.attempted());
-    print(&format!("{verified} of {attempted} regions put on huge pages{stopped}\n"))?;
+    finish(&format!("{verified} of {attempted} regions put on huge pages{stopped}\n"))?;
     Ok(if verified == attempted && journal.stopped.is_none() { Exit::Yes } else { Exit::No })
 }
 

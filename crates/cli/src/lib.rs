@@ -25,7 +25,7 @@ mod tune;
 use std::io;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use hugepilot_kernel::privilege;
 
 use crate::exit::Exit;
@@ -43,7 +43,8 @@ use crate::exit::Exit;
     hugepilot run --pages thp -- ./solve   run it with them, and say whether it got them\n  \
     hugepilot doctor                       what works here, and what to change\n  \
     hugepilot status -p 4711               where its memory stands, and why it is not huge\n\n\
-    EXIT STATUS: 0 yes, 1 no (nothing to gain), 2 error, 3 not possible here (`hugepilot doctor` says why)")]
+    EXIT STATUS: 0 yes, 1 no (nothing to gain), 2 error, 3 not possible here (`hugepilot doctor` says why), 128 + signal ended by \
+    one before there was anything to report")]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -65,7 +66,7 @@ enum Verb {
 
 /// The definition of the command line.
 pub fn command() -> clap::Command {
-    Cli::command()
+    exit::explained(Cli::command())
 }
 
 /// Commands that act on other processes or look into them. All others give up the capabilities of the binary.
@@ -84,7 +85,7 @@ pub fn main() -> ExitCode {
         eprintln!("hugepilot: {error}\nfix: sudo chmod ug-s \"$(command -v hugepilot)\"");
         return Exit::Error.into();
     }
-    let cli = Cli::parse();
+    let cli = parse();
     let reads_memory = matches!(cli.verb, Verb::Daemon(_) | Verb::Debloat(_));
     let done = match cli.verb {
         Verb::Compare(args) => compare::run(&args),
@@ -94,13 +95,20 @@ pub fn main() -> ExitCode {
         Verb::Graph(args) => graph::run(&args),
         Verb::Lab(args) => lab::run(args),
         Verb::Pool(args) => pool::run(&args),
-        Verb::Run(args) => return run::run(&args).unwrap_or_else(|error| output::fail(&error, false).into()),
+        Verb::Run(args) => {
+            return run::run(&args).unwrap_or_else(|error| interrupt::end(output::fail(&error, false)));
+        }
         Verb::Status(args) => status::run(&args),
         Verb::Tune(args) => tune::run(&args),
     };
-    let exit = done.unwrap_or_else(|error| output::fail(&error, reads_memory));
-    interrupt::end_if_killed();
-    exit.into()
+    interrupt::over();
+    interrupt::end(done.unwrap_or_else(|error| output::fail(&error, reads_memory)))
+}
+
+fn parse() -> Cli {
+    let mut command = command();
+    let mut matches = command.get_matches_mut();
+    Cli::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
 #[cfg(test)]

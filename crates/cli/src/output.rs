@@ -9,6 +9,7 @@ use hugepilot_record::{Errno, Pid};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::Exit;
+use crate::interrupt;
 
 /// Writes a report to stdout. A reader that went away is no error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
@@ -16,6 +17,12 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }
+}
+
+/// Writes a report of work that is done: a signal ends us at once from here on.
+pub(crate) fn finish(text: &str) -> io::Result<()> {
+    interrupt::over();
+    print(text)
 }
 
 /// Prints an error with what to do about it, and says which exit status it means. `reads_memory`: so does the verb.
@@ -36,6 +43,10 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
             return Exit::Unsupported;
         }
         Some(ManagerError::Interrupted) => return Exit::Interrupted,
+        Some(ManagerError::Signalled(signal)) => {
+            interrupt::ended_by(*signal);
+            return Exit::Interrupted;
+        }
         Some(ManagerError::SettingsBusy { .. }) => eprintln!("fix: wait until it has ended"),
         Some(ManagerError::SettingsJournal { path, .. }) => {
             eprintln!("fix: look at it, set by hand what it names, and remove it: sudo rm {path}");

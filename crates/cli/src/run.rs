@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::{Args, ValueHint};
 use hugepilot_kernel::file::NewFile;
-use hugepilot_kernel::{Signals, ending_signals, fault_signals};
-use hugepilot_manager::run::{Control, RunOptions, run as run_program};
+use hugepilot_kernel::{ending_signals, fault_signals};
+use hugepilot_manager::run::{RunOptions, run as run_program};
 use hugepilot_record::run::Mode;
 use hugepilot_report::{json, run_text};
 use hugepilot_units::Bytes;
@@ -94,13 +94,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if args.pages.needs_pool().is_some() || args.pool.is_some() {
         recover::pending();
     }
-    // Before any thread is started, so that they come to nobody else.
-    let signals = Signals::take(&passed_on()).context("cannot wait for signals")?;
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
-    let control = Control { signals: Some(&signals), ..Control::default() };
     // What cannot be written should be known before the program is started.
     let file = args.report.as_deref().map(new_report).transpose()?;
-    let report = run_program(&args.command, &options, control)?;
+    let report = run_program(&args.command, &options, &passed_on())?;
     // From here on the exit status is the program's, whoever listens to us or not.
     let mut stderr = io::stderr();
     let write = |mut file: NewFile| file.write(json(&report).as_bytes()).and_then(|()| file.finish());

@@ -3,8 +3,7 @@
 mod args;
 mod compare;
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::ffi::OsString;
 
 use hugepilot_kernel::Target;
 use hugepilot_manager::demo::demo;
@@ -21,19 +20,19 @@ pub(crate) use args::TuneArgs;
 use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, print, refused};
+use crate::output::{Progress, finish, refused};
 use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     args.check()?;
-    let interrupt = Interrupt::listen()?;
     let progress = Progress::new();
     // A wrong pid, file or program is an error at once, not after seconds of calibration.
     let process = args.pid.map(open).transpose()?;
     let figures = process.as_ref().map(|process| args.progress_reader(process.now())).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| launch::check(program))?;
-    let keep = Keep::unless(args.dry_run);
-    let options = args.options(Machine::get(args.calibration, keep, &progress, || interrupt.is_asked()));
+    let options = args.options(Machine::get(args.calibration, Keep::unless(args.dry_run), &progress));
+    // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
+    let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
     let mut say = |event: Event<'_>| tell(&progress, &event);
     let report = if let Some(process) = process {
@@ -44,7 +43,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         compare::run(args, &options, &interrupted, &mut say)?
     };
     drop(progress);
-    print(&if args.json { json(&report) } else { tune_text(&report) })?;
+    finish(&if args.json { json(&report) } else { tune_text(&report) })?;
     Ok(exit_of(&report))
 }
 
@@ -76,13 +75,10 @@ fn run_demo(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<TuneReport> {
-    let executable: PathBuf = std::env::current_exe()?;
     let arguments = args.demo.workload_arguments()?;
-    let command = || {
-        let mut command = Command::new(&executable);
-        command.args(&arguments);
-        command
-    };
+    let executable = std::env::current_exe()?.into_os_string();
+    let command: Vec<OsString> =
+        std::iter::once(executable).chain(arguments.iter().map(OsString::from)).collect();
     eprintln!(
         "no target given: two copies of our own workload `{}`, one of them tuned",
         arguments[1..].join(" ")

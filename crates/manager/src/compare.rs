@@ -34,6 +34,8 @@ struct Runs {
     seconds: Vec<f64>,
     figures: Vec<f64>,
     failed: usize,
+    /// Processes that the runs left running.
+    left: usize,
 }
 
 impl Runs {
@@ -42,14 +44,18 @@ impl Runs {
         // Runs count alike, however many figures each printed.
         self.figures.extend(Spread::of(figures).map(|spread| spread.median));
     }
-    fn note_end(&mut self, launched: &mut Launched) {
+    fn note_end(&mut self, launched: &mut Launched, interrupted: bool) {
         self.failed += usize::from(!launched.ended().is_some_and(Ending::is_success));
+        let left = launched.end_rest();
+        self.left += if interrupted { 0 } else { left };
     }
-    fn warning(&self, kind: &str) -> Option<String> {
-        let all = self.seconds.len();
-        let text =
-            format!("{} of {all} {kind} runs did not end with success: their times say little", self.failed);
-        (self.failed > 0).then_some(text)
+    fn warnings(&self, kind: &str) -> impl Iterator<Item = String> {
+        let (failed, all, left) = (self.failed, self.seconds.len(), self.left);
+        let failed = (failed > 0).then(|| {
+            format!("{failed} of {all} {kind} runs did not end with success: their times say little")
+        });
+        let left = (left > 0).then(|| format!("{kind} runs left {left} processes running: they were ended"));
+        failed.into_iter().chain(left)
     }
     fn figure(&self) -> Option<Figure> {
         let (seconds, progress) = (Spread::of(&self.seconds), Spread::of(&self.figures));
@@ -61,7 +67,7 @@ impl Runs {
 /// own figures are read (`pattern`), they decide the speed-up; else wall time does.
 ///
 /// # Errors
-/// When the program cannot be started or sampled.
+/// When the program cannot be started or sampled; [`ManagerError::Interrupted`] before there was a tuned run.
 pub fn compare(
     command: &[OsString],
     kinds: Kinds,
@@ -76,34 +82,34 @@ pub fn compare(
         if kinds.baseline && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             base.add(run.wait(interrupted, &mut |_| {}), &run.figures());
-            base.note_end(&mut run.launched);
+            base.note_end(&mut run.launched, interrupted());
         }
-        if !interrupted() || last.is_none() {
+        if !interrupted() {
             let mut launched = Launched::start(command)?;
             let reader = reader(&mut launched, pattern);
             let (report, time) = tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
             let figures: Vec<f64> =
                 report.tuned.and_then(|figure| Some(figure.progress?.median)).into_iter().collect();
             tuned.add(time, &figures);
-            tuned.note_end(&mut launched);
+            tuned.note_end(&mut launched, interrupted());
             last = Some(report);
         }
         if kinds.all_huge && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             let guard = options.guard;
             huge.add(run.wait(interrupted, &mut |run| run.promote(&guard, interrupted)), &run.figures());
-            huge.note_end(&mut run.launched);
+            huge.note_end(&mut run.launched, interrupted());
         }
     }
     let Some(mut report) = last else {
-        return Err(ManagerError::Ended { what: "the comparison".to_owned(), status: None });
+        return Err(ManagerError::Interrupted);
     };
     (report.tuned, report.all_huge) = (tuned.figure(), huge.figure());
     report.baseline = base.figure().or(report.baseline);
     report.conclude(options.larger_is_better);
-    report.warnings.extend(
-        base.warning("baseline").into_iter().chain(tuned.warning("tuned")).chain(huge.warning("all-huge")),
-    );
+    report
+        .warnings
+        .extend(base.warnings("baseline").chain(tuned.warnings("tuned")).chain(huge.warnings("all-huge")));
     Ok(report)
 }
 

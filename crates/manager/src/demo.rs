@@ -5,17 +5,19 @@
 //! thus run side by side; and each copy is measured against its own beginning, with the other as the yardstick, so that it
 //! does not matter which of them was given the better memory.
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::Target;
+use hugepilot_kernel::{Change, Program, Started, Target, Thp};
 use hugepilot_record::Pid;
 use hugepilot_record::tune::{Figure, Score, Spread, TuneReport};
 use hugepilot_units::{AddrRange, Nanos, VirtAddr};
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::ManagerError;
 use crate::tune::{Event, TuneOptions, open, promote_all, tune_attached};
@@ -27,20 +29,20 @@ const TURN: Nanos = Nanos::millis(1500);
 /// Filling memory that the machine had given back to its host is slow.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
-/// Runs the demonstration. `workload` makes the command of one copy; it must announce its hot regions and print a line
-/// of throughput several times a second.
+/// Runs the demonstration. `workload` is the command of one copy, a path and its arguments; it must announce its hot regions
+/// and print a line of throughput several times a second. The copies end with us, also when we are killed.
 ///
 /// # Errors
 /// When a copy cannot be started or ends early, or cannot be sampled.
 pub fn demo(
-    workload: &dyn Fn() -> Command,
+    workload: &[OsString],
     options: TuneOptions,
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<TuneReport, ManagerError> {
-    let mut control = Copy::start(workload(), interrupted)?;
+    let mut control = Copy::start(workload, interrupted)?;
     control.signal(Signal::STOP);
-    let mut tuned = Copy::start(workload(), interrupted)?;
+    let mut tuned = Copy::start(workload, interrupted)?;
     tuned.signal(Signal::STOP);
     let guard = options.guard;
     let options = TuneOptions { larger_is_better: true, ..options };
@@ -118,26 +120,20 @@ fn turns(
 
 /// One copy of the workload. Killed on drop.
 struct Copy {
-    child: Child,
+    child: Started,
     lines: Receiver<String>,
     hot: Vec<AddrRange>,
 }
 
 impl Copy {
     /// Starts it and waits until its memory is filled.
-    fn start(mut command: Command, interrupted: &dyn Fn() -> bool) -> Result<Self, ManagerError> {
-        let program = command.get_program().to_string_lossy().into_owned();
-        // Ctrl-C is for us: the copies end when the report is made.
-        let mut child = command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|source| ManagerError::Start { program, source })?;
+    fn start(command: &[OsString], interrupted: &dyn Fn() -> bool) -> Result<Self, ManagerError> {
+        let cannot =
+            |source| ManagerError::Start { program: command[0].to_string_lossy().into_owned(), source };
+        let (child, output) = started(command).map_err(cannot)?;
         let (sender, lines) = channel();
-        let pipe = child.stdout.take();
         std::thread::spawn(move || {
-            for line in pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).lines()).map_while(Result::ok) {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     break;
                 }
@@ -155,13 +151,11 @@ impl Copy {
     }
 
     fn pid(&self) -> Pid {
-        Pid(self.child.id().cast_signed())
+        self.child.pid()
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.pid().0) {
-            let _ = kill_process(pid, signal);
-        }
+        self.child.signal(signal.as_raw());
     }
 
     /// The next line that it prints.
@@ -175,8 +169,19 @@ impl Copy {
                 Err(_) => break,
             }
         }
-        let status = self.child.try_wait().ok().flatten().map(|status| status.to_string());
+        let status = self.ended();
         Err(ManagerError::Ended { what: "the hot-set workload".to_owned(), status })
+    }
+
+    /// How it ended, if it has.
+    fn ended(&mut self) -> Option<String> {
+        loop {
+            match self.child.changed().ok()??.0 {
+                Change::Exited(status) => return Some(format!("exit status {status}")),
+                Change::Killed(signal) => return Some(format!("killed by signal {signal}")),
+                Change::Stopped | Change::Continued => {}
+            }
+        }
     }
 
     /// Lets it run for one turn, and returns its mean throughput. The first line spans the pause and does not count.
@@ -213,11 +218,21 @@ impl Copy {
     }
 }
 
-impl Drop for Copy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts it, with its output to read. Ctrl-C is for us, so it gets a process group of its own.
+fn started(command: &[OsString]) -> io::Result<(Started, File)> {
+    let nothing = File::open("/dev/null")?;
+    let (output, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let mut child = Started::bound(&Program {
+        path: Path::new(&command[0]),
+        arguments: command,
+        environment: &environment,
+        thp: Thp::Inherit,
+        standard: [Some(nothing.as_fd()), Some(end.as_fd()), None],
+        own_group: true,
+    })?;
+    child.release()?;
+    Ok((child, File::from(output)))
 }
 
 fn huge_page(pid: Pid) -> Option<u64> {

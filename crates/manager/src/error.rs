@@ -82,4 +82,7 @@ pub enum ManagerError {
     /// Ctrl-C came before there was anything to report.
     #[error("interrupted before there was anything to report")]
     Interrupted,
+    /// This signal came before the program was started.
+    #[error("interrupted before the program was started")]
+    Signalled(i32),
 }

@@ -18,7 +18,7 @@ use crate::ManagerError;
 const MAX_LINES: usize = 4096;
 const MAX_LINE: u64 = 64 << 10;
 
-/// A started program, held until released. Killed on drop.
+/// A started program, held until released. It and all that it starts are killed on drop, and when we are.
 pub struct Launched {
     name: String,
     child: Started,
@@ -48,8 +48,9 @@ impl Launched {
                 environment: &environment,
                 thp: Thp::Inherit,
                 standard,
+                own_group: false,
             };
-            Ok((Started::held(&program, None)?, File::from(output)))
+            Ok((Started::bound(&program)?, File::from(output)))
         };
         let (child, output) = start().map_err(|source| cannot_start(program, source))?;
         Ok(Self { name, child, ended: None, lines: Some(pass_on(output)) })
@@ -96,18 +97,22 @@ impl Launched {
         }
     }
 
-    /// Asks it to stop (SIGTERM), and after five seconds makes it.
+    /// Asks it to stop (SIGTERM), and after a second makes it.
     pub fn stop(&mut self) {
-        use rustix::process::Signal;
-        let deadline = Instant::now() + Duration::from_secs(5);
-        self.child.signal(Signal::TERM.as_raw());
-        while self.ended().is_none() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self.child.signal(Signal::KILL.as_raw());
+        self.child.ask_to_end();
+        let deadline = Instant::now() + Duration::from_secs(3);
         while self.ended().is_none() {
+            if Instant::now() > deadline {
+                // It was killed, and waits in the kernel.
+                self.ended = Some(Ending::Killed(rustix::process::Signal::KILL.as_raw()));
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Ends what it left running, and says how many processes that was.
+    pub fn end_rest(&mut self) -> usize {
+        self.child.end_rest()
     }
 }
 

@@ -10,7 +10,7 @@ mod setup;
 mod watch;
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -20,18 +20,15 @@ use hugepilot_kernel::{
 };
 use hugepilot_policy::{effect, pool_warning};
 use hugepilot_record::Pid;
-use hugepilot_record::run::{Ending, Mode, Run, RunReport, SCHEMA};
+use hugepilot_record::run::{Ending, Mode, Obstacles, Run, RunReport, SCHEMA};
 use hugepilot_units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::ManagerError;
 use promote::Promoter;
 use setup::Setup;
 use watch::Watch;
 
-/// A program that was asked to stop and does not is killed after so long.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest sleep: interrupts by others than signals are asked for.
 const NAP: Duration = Duration::from_millis(100);
 /// Who wakes up so much too late was stopped.
@@ -50,13 +47,13 @@ pub struct RunOptions {
 
 /// Who else may have a say while it runs.
 #[derive(Clone, Copy, Default)]
-pub struct Control<'a> {
-    /// Signals that are passed on to it.
-    pub signals: Option<&'a Signals>,
+struct Control<'a> {
+    /// Signals that are passed on to it. Without them, the program and all that it starts end with us.
+    signals: Option<&'a Signals>,
     /// Asked now and then: whether it shall be stopped.
-    pub interrupted: Option<&'a dyn Fn() -> bool>,
+    interrupted: Option<&'a dyn Fn() -> bool>,
     /// Its standard input, output and error, where they are not ours.
-    pub standard: [Option<BorrowedFd<'a>>; 3],
+    standard: [Option<BorrowedFd<'a>>; 3],
 }
 
 impl Control<'_> {
@@ -68,12 +65,21 @@ impl Control<'_> {
         };
         self.signals.is_some_and(signal) || self.interrupted.is_some_and(|interrupted| interrupted())
     }
-    /// Takes the signals that came before there was a program to pass them to, and says whether we shall not start any.
-    fn asks_to_end(&self) -> bool {
+    /// Takes the signals that came before there was a program to pass them to.
+    ///
+    /// # Errors
+    /// [`ManagerError::Signalled`] and [`ManagerError::Interrupted`] if no program shall be started.
+    fn goes_on(&self) -> Result<(), ManagerError> {
         let ends = ending_signals();
         let arrived = std::iter::from_fn(|| self.signals?.next()).collect::<Vec<_>>();
-        arrived.iter().any(|arrived| ends.contains(&arrived.signal) && !was_ignored(arrived.signal))
-            || self.interrupted.is_some_and(|interrupted| interrupted())
+        let ending = |arrived: &&Arrived| ends.contains(&arrived.signal) && !was_ignored(arrived.signal);
+        match arrived.iter().find(ending) {
+            Some(arrived) => Err(ManagerError::Signalled(arrived.signal)),
+            None if self.interrupted.is_some_and(|interrupted| interrupted()) => {
+                Err(ManagerError::Interrupted)
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -90,18 +96,17 @@ impl Observer for () {
     fn attach(&mut self, _: &Started) {}
 }
 
-/// Runs `command` to its end.
+/// Runs `command` to its end, and passes `signals` on to it. For a process without a second thread. Until the files that it
+/// needs are read, signals do what they did before.
 ///
 /// # Errors
-/// [`ManagerError::Start`]; [`ManagerError::Refused`] where the mode is not to be had here; those of
-/// [`crate::settings::SettingsGuard`] where a pool was wanted.
-pub fn run(
-    command: &[OsString],
-    options: &RunOptions,
-    control: Control<'_>,
-) -> Result<RunReport, ManagerError> {
+/// [`ManagerError::Start`]; [`ManagerError::Refused`] where the mode is not to be had here; [`ManagerError::Signalled`] by a signal
+/// before the start; those of [`crate::settings::SettingsGuard`] where a pool was wanted.
+pub fn run(command: &[OsString], options: &RunOptions, signals: &[i32]) -> Result<RunReport, ManagerError> {
     let root = Root::live();
     let mut setup = Setup::new(&root, command, options)?;
+    let signals = Signals::take(signals).map_err(|source| cannot_start(command, source))?;
+    let control = Control { signals: Some(&signals), ..Control::default() };
     let (guard, mut warnings) = match options.pool {
         Some(bytes) => pool::raise(&root, &mut setup, bytes, control)?,
         None => (None, Vec::new()),
@@ -112,7 +117,7 @@ pub fn run(
     }
     let watched = watched(command, &setup, control, &mut ());
     warnings.extend(guard.map(pool::give_back).unwrap_or_default());
-    let (run, obstacles) = watched?;
+    let Watched { run, obstacles, .. } = watched?;
     warnings.extend(setup.environment.kept.iter().cloned());
     warnings.extend(pool_warning(options.mode, &run, &obstacles));
     Ok(RunReport {
@@ -126,7 +131,17 @@ pub fn run(
     })
 }
 
-type Watched = (Run, hugepilot_record::run::Obstacles);
+/// What was seen of a run.
+struct Watched {
+    run: Run,
+    obstacles: Obstacles,
+    /// Processes that the program had left, and that were ended.
+    left: usize,
+}
+
+fn cannot_start(command: &[OsString], source: std::io::Error) -> ManagerError {
+    ManagerError::Start { program: command[0].to_string_lossy().into_owned(), source }
+}
 
 /// Starts the program, held; lets the observer see it, releases it, and follows it to its end.
 fn watched(
@@ -135,35 +150,31 @@ fn watched(
     control: Control<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Watched, ManagerError> {
-    let cannot = |source| ManagerError::Start { program: command[0].to_string_lossy().into_owned(), source };
+    let cannot = |source| cannot_start(command, source);
     let program = Program {
         path: &setup.path,
         arguments: command,
         environment: &setup.environment.all,
         thp: setup.thp,
         standard: control.standard,
+        own_group: false,
     };
     let witness = control.signals.map(|_| Witness::new()).transpose().map_err(cannot)?;
-    let mut child = Started::held(&program, control.signals).map_err(cannot)?;
+    let child = match control.signals {
+        Some(signals) => Started::held(&program, Some(signals)),
+        None => Started::bound(&program),
+    };
+    let mut child = child.map_err(cannot)?;
     observer.attach(&child);
-    let pidfd = open_pidfd(&child).map_err(|errno| cannot(errno.into()))?;
     let watch = Watch::new(&Root::live(), setup.library.clone());
     let begun = Instant::now();
     child.release().map_err(cannot)?;
     let promoter = setup.promote.then(Promoter::new);
-    let mut following = Following {
-        child,
-        pidfd,
-        watch,
-        promoter,
-        control,
-        witness,
-        asked: None,
-        keeper: None,
-        stopped: false,
-    };
+    let mut following =
+        Following { child, watch, promoter, control, witness, asked: false, keeper: None, stopped: false };
     let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
+    let left = following.child.end_rest();
     let mut obstacles = setup.obstacles.clone();
     following.watch.note(&mut obstacles);
     if let Some(promoter) = &following.promoter {
@@ -178,26 +189,19 @@ fn watched(
         page_faults: used.minor_faults + used.major_faults,
         peak: following.watch.peak(&used),
     };
-    Ok((run, obstacles))
-}
-
-fn open_pidfd(child: &Started) -> rustix::io::Result<OwnedFd> {
-    let pid = rustix::process::Pid::from_raw(child.pid().0).ok_or(rustix::io::Errno::SRCH)?;
-    pidfd_open(pid, PidfdFlags::empty())
+    Ok(Watched { run, obstacles, left })
 }
 
 /// A program under way.
 struct Following<'a> {
     child: Started,
-    /// Readable when it has ended.
-    pidfd: OwnedFd,
     watch: Watch,
     promoter: Option<Promoter>,
     control: Control<'a>,
     /// Knows which signals reached it without us.
     witness: Option<Witness>,
-    /// When it was asked to stop.
-    asked: Option<Instant>,
+    /// Whether it was asked to end.
+    asked: bool,
     /// Who continued us, if we were stopped with it just now.
     keeper: Option<Pid>,
     /// Whether it, or we, were ever.
@@ -241,7 +245,7 @@ impl Following<'_> {
         let time = Nanos::from(nap).get();
         let second = 1_000_000_000;
         let time = Timespec { tv_sec: (time / second).cast_signed(), tv_nsec: (time % second).cast_signed() };
-        let end = PollFd::new(&self.pidfd, PollFlags::IN);
+        let end = PollFd::new(&self.child, PollFlags::IN);
         let signals = self.control.signals.map(AsFd::as_fd);
         let mut wanted: Vec<PollFd<'_>> =
             [Some(end), signals.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))]
@@ -282,24 +286,19 @@ impl Following<'_> {
     }
 
     fn stop_if_asked(&mut self) {
-        use rustix::process::Signal;
-        match self.asked {
-            None if self.control.interrupted.is_some_and(|interrupted| interrupted()) => {
-                self.asked = Some(Instant::now());
-                self.child.signal(Signal::TERM.as_raw());
-            }
-            Some(asked) if asked.elapsed() > PATIENCE => self.child.signal(Signal::KILL.as_raw()),
-            _ => {}
+        if !self.asked && self.control.interrupted.is_some_and(|interrupted| interrupted()) {
+            self.asked = true;
+            self.child.ask_to_end();
         }
     }
 
     fn promote(&mut self) {
-        let (pidfd, control) = (&self.pidfd, self.control);
+        let (child, control) = (&self.child, self.control);
         if let Some(promoter) = self.promoter.as_mut().filter(|promoter| promoter.due() <= Instant::now()) {
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
             let ended =
-                || poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0);
-            promoter.promote(self.child.pid(), &|| ended() || control.is_wanted());
+                || poll(&mut [PollFd::new(child, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0);
+            promoter.promote(child.pid(), &|| ended() || control.is_wanted());
         }
     }
 }

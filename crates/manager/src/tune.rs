@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::{AllPolicy, Policy, mapping_skip};
 use hugepilot_record::tune::TuneReport;
-use hugepilot_record::{Budget, Journal, Pid, Snapshot};
+use hugepilot_record::{Budget, Journal, Pid, Snapshot, Stop};
 use hugepilot_units::{Bytes, Nanos};
 
 pub use options::{Event, TuneOptions};
@@ -93,6 +93,9 @@ pub fn promote_all(
     let mut pages = BTreeMap::new();
     for mapping in mappings.iter().filter(|mapping| mapping_skip(mapping).is_none()) {
         for region in process.sizes().regions_inside(mapping.range) {
+            if interrupted() {
+                return Ok(Journal { stopped: Some(Stop::Interrupted), ..Journal::default() });
+            }
             pages.insert(region, process.region_pages(region)?);
         }
     }

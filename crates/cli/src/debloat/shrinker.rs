@@ -15,7 +15,7 @@ use hugepilot_units::{Amount, Bytes, Share};
 use super::{BackendArg, DebloatArgs, broken_memory};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::print;
+use crate::output::finish;
 
 /// Meta's threshold, 409 of 512 pages: what is split then is nearly empty, and rarely missed.
 const MIN_BLOAT: f64 = 80.0;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
         recovery.told().iter().for_each(|told| eprintln!("hugepilot: {told}"));
     };
     let report = shrink(&Root::live(), options, &|| interrupt.is_asked(), &mut recovered)?;
-    print(&if args.json { json(&report) } else { shrink_text(&report) })?;
+    finish(&if args.json { json(&report) } else { shrink_text(&report) })?;
     Ok(exit_of(&report))
 }
 

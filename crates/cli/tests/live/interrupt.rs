@@ -47,8 +47,9 @@ fn a_signal_while_looking_ends_it_soon_and_harms_nobody() {
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let mut command = std::process::Command::new(HUGEPILOT);
         command.args(tune_args(workload.pid(), "--observe 60s"));
-        let tool = Running::start(command);
-        thread::sleep(Duration::from_millis(700));
+        let mut tool = Running::start(command);
+        tool.until_it_says("sampling ");
+        thread::sleep(Duration::from_millis(100));
         tool.signal(signal);
         let done = tool.wait(LIMIT);
         assert!(done.took < Duration::from_secs(3), "{:?}: {done:?}", done.took);

@@ -30,6 +30,7 @@ mod unprivileged; // what works without rights, and how the rest is refused
 mod compare; // a program in several modes, in turns
 mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
+mod ends; // each signal to each command, and nothing is left running
 mod graph; // kernels on chosen pages
 mod graph_files; // graphs from files and into files
 mod launched; // tune -- CMD

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -92,6 +93,18 @@ impl Running {
             assert!(Instant::now() < until, "{what} did not come");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Waits until it says `word` on stderr.
+    #[track_caller]
+    pub(crate) fn until_it_says(&mut self, word: &str) {
+        let stderr = self.stderr.try_clone().expect("a copy of a descriptor");
+        self.until(word, || {
+            // The descriptor's position is the program's, too, and stays where it is.
+            let mut text = vec![0; 64 << 10];
+            let length = stderr.read_at(&mut text, 0).expect("our own file");
+            String::from_utf8_lossy(&text[..length]).contains(word)
+        });
     }
 
     /// Waits for its end.

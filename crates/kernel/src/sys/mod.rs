@@ -16,6 +16,7 @@ pub(crate) mod remote;
 pub(crate) mod signals;
 pub(crate) mod start;
 pub(crate) mod stop;
+pub(crate) mod warden;
 pub(crate) mod witness;
 
 use hugepilot_record::Errno;

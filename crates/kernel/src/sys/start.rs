@@ -10,7 +10,7 @@
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -21,6 +21,7 @@ use hugepilot_units::{Bytes, Nanos};
 use super::inherited;
 use super::last_errno;
 use super::signals::Signals;
+use super::warden::{News, Warden};
 use crate::file;
 
 /// `PR_THP_DISABLE_EXCEPT_ADVISED` of Linux 6.18, `linux/prctl.h`.
@@ -55,6 +56,8 @@ pub struct Program<'a> {
     pub thp: Thp,
     /// Standard input, output and error; `None` for ours.
     pub standard: [Option<BorrowedFd<'a>>; 3],
+    /// Whether it gets a process group of its own, which a terminal does not signal.
+    pub own_group: bool,
 }
 
 /// How a child changed.
@@ -85,13 +88,23 @@ pub struct Used {
     pub peak_resident: Bytes,
 }
 
-/// A child of ours. Killed and reaped on drop, where that has not happened.
+/// A program of ours. Killed and reaped on drop, unless it has ended; its descriptor is readable when it has.
 #[derive(Debug)]
 pub struct Started {
     pid: Pid,
     /// What opens the gate, and what tells why exec failed.
     gate: Option<(OwnedFd, OwnedFd)>,
     ended: bool,
+    parent: Parent,
+}
+
+/// Whose child a program is.
+#[derive(Debug)]
+enum Parent {
+    /// Ours. A pidfd.
+    Us(OwnedFd),
+    /// Its warden's.
+    Warden(Warden),
 }
 
 /// All that the child needs, made before the fork.
@@ -103,6 +116,7 @@ struct Prepared {
     environment: Vec<CString>,
     thp: Thp,
     standard: [Option<RawFd>; 3],
+    own_group: bool,
     mask: libc::sigset_t,
     wait: OwnedFd,
     tell: OwnedFd,
@@ -115,6 +129,38 @@ impl Started {
     /// # Errors
     /// EAGAIN or ENOMEM when no process can be made, EMFILE when no pipe can, EINVAL for a NUL in a text.
     pub fn held(program: &Program<'_>, signals: Option<&Signals>) -> io::Result<Self> {
+        Self::start(program, signals, |program| {
+            // SAFETY: see the module: the child path makes only async-signal-safe calls and never returns.
+            match unsafe { libc::fork() } {
+                -1 => Err(io::Error::last_os_error()),
+                // SAFETY: ends a child that did not become the program.
+                0 => unsafe { libc::_exit(program()) },
+                pid => {
+                    let number = rustix::process::Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
+                    let pidfd = rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty());
+                    let pidfd = pidfd.inspect_err(|_| reap(pid))?;
+                    Ok((Parent::Us(pidfd), pid))
+                }
+            }
+        })
+    }
+
+    /// The same, where the program and all that it starts end with us, also when we are killed. Costs another fork.
+    ///
+    /// # Errors
+    /// As [`Started::held`].
+    pub fn bound(program: &Program<'_>) -> io::Result<Self> {
+        Self::start(program, None, |program| {
+            let (warden, pid) = Warden::start(program)?;
+            Ok((Parent::Warden(warden), pid))
+        })
+    }
+
+    fn start(
+        program: &Program<'_>,
+        signals: Option<&Signals>,
+        fork: impl FnOnce(&dyn Fn() -> libc::c_int) -> io::Result<(Parent, libc::pid_t)>,
+    ) -> io::Result<Self> {
         let flags = rustix::pipe::PipeFlags::CLOEXEC;
         let (wait, open) = rustix::pipe::pipe_with(flags)?;
         let (failure, tell) = rustix::pipe::pipe_with(flags)?;
@@ -132,6 +178,7 @@ impl Started {
             environment: program.environment.iter().map(pair).collect::<Result<_, _>>()?,
             thp: program.thp,
             standard: program.standard.map(|file| file.map(|file| file.as_raw_fd())),
+            own_group: program.own_group,
             mask: signals.map_or_else(super::signals::mask, Signals::before),
             wait,
             tell,
@@ -142,12 +189,8 @@ impl Started {
         let argv = [list(&prepared.arguments), list(prepared.shell.as_deref().unwrap_or_default())];
         let envp = list(&prepared.environment);
         inherited::hear_of_children();
-        // SAFETY: see the module: the child path makes only async-signal-safe calls and never returns.
-        match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => become_program(&prepared, &argv, &envp, open.as_raw_fd()),
-            pid => Ok(Self { pid: Pid(pid), gate: Some((open, failure)), ended: false }),
-        }
+        let (parent, pid) = fork(&|| become_program(&prepared, &argv, &envp, open.as_raw_fd()))?;
+        Ok(Self { pid: Pid(pid), gate: Some((open, failure)), ended: false, parent })
     }
 
     /// Its number: also the program's, once released.
@@ -166,7 +209,10 @@ impl Started {
         let mut errno = [0; 4];
         match rustix::io::retry_on_intr(|| rustix::io::read(&failure, &mut errno)) {
             Ok(4) => {
-                self.reap();
+                if matches!(self.parent, Parent::Us(_)) {
+                    reap(self.pid.0);
+                    self.ended = true;
+                }
                 Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
             }
             _ => Ok(()),
@@ -178,44 +224,82 @@ impl Started {
     /// # Errors
     /// ECHILD where somebody else has reaped it.
     pub fn changed(&mut self) -> io::Result<Option<(Change, Used)>> {
+        let news = match &self.parent {
+            Parent::Us(_) => self.waited_for()?,
+            Parent::Warden(warden) => warden.news()?,
+        };
+        Ok(news.map(|News { status, used }| {
+            let change = change_of(status);
+            self.ended = matches!(change, Change::Exited(_) | Change::Killed(_));
+            (change, used_of(&used))
+        }))
+    }
+
+    fn waited_for(&self) -> io::Result<Option<News>> {
         let options = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
-        let mut status = 0;
-        // SAFETY: all zeroes is a valid rusage: it holds only numbers.
-        let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: all zeroes is a valid record: it holds only numbers.
+        let mut news: News = unsafe { std::mem::zeroed() };
         // SAFETY: both are live and writable, and the child is ours and not reaped.
-        match unsafe { libc::wait4(self.pid.0, &raw mut status, options, &raw mut used) } {
+        match unsafe { libc::wait4(self.pid.0, &raw mut news.status, options, &raw mut news.used) } {
             -1 => Err(io::Error::last_os_error()),
             0 => Ok(None),
-            _ => {
-                let change = change_of(status);
-                self.ended = matches!(change, Change::Exited(_) | Change::Killed(_));
-                Ok(Some((change, used_of(&used))))
-            }
+            _ => Ok(Some(news)),
         }
     }
 
     /// Sends it a signal. That it has ended is no error: the next [`Started::changed`] tells.
     pub fn signal(&self, signal: i32) {
-        if !self.ended {
+        match &self.parent {
+            _ if self.ended => {}
             // SAFETY: the pid is our own unreaped child, so the number cannot have been given to anybody else.
-            unsafe { libc::kill(self.pid.0, signal) };
+            Parent::Us(_) => _ = unsafe { libc::kill(self.pid.0, signal) },
+            Parent::Warden(warden) => warden.signal(signal),
         }
     }
 
-    fn reap(&mut self) {
-        // SAFETY: as above; nothing is written to a null status.
-        unsafe { libc::waitpid(self.pid.0, ptr::null_mut(), 0) };
-        self.ended = true;
+    /// Asks it to end, and kills it after [`GRACE`](super::warden::GRACE); of a [bound](Started::bound) one, all that it started,
+    /// too. Returns at once. One that is not bound is only asked.
+    pub fn ask_to_end(&self) {
+        match &self.parent {
+            Parent::Us(_) => self.signal(libc::SIGTERM),
+            Parent::Warden(warden) => warden.ask_to_end(),
+        }
+    }
+
+    /// Ends what a [bound](Started::bound) program left running, and waits for it, for 3 seconds at most. Gives how many
+    /// processes it was.
+    pub fn end_rest(&mut self) -> usize {
+        match &mut self.parent {
+            Parent::Us(_) => 0,
+            Parent::Warden(warden) => warden.end(),
+        }
+    }
+}
+
+impl AsFd for Started {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.parent {
+            Parent::Us(pidfd) => pidfd.as_fd(),
+            Parent::Warden(warden) => warden.as_fd(),
+        }
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        if !self.ended {
+        // A warden kills and reaps by itself, and one that is held ends when its gate is closed.
+        self.gate = None;
+        if !self.ended && matches!(self.parent, Parent::Us(_)) {
             self.signal(libc::SIGKILL);
-            self.reap();
+            reap(self.pid.0);
         }
     }
+}
+
+/// Waits for the end of a child of ours that nobody else waits for.
+fn reap(pid: libc::pid_t) {
+    // SAFETY: numbers only; nothing is written to a null status.
+    unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
 }
 
 /// Whether a shell should read it: not what only looks like a program, damaged or for another processor.
@@ -301,6 +385,10 @@ fn ready(prepared: &Prepared) -> Result<(), Errno> {
             done(unsafe { libc::dup2(file, number) })?;
         }
     }
+    if prepared.own_group {
+        // SAFETY: numbers only.
+        done(unsafe { libc::setpgid(0, 0) })?;
+    }
     done(set_thp(prepared.thp))?;
     inherited::restore();
     // SAFETY: a whole set.
@@ -326,7 +414,8 @@ mod tests {
     use super::*;
 
     fn shell<'a>(words: &'a [OsString], environment: &'a [(OsString, OsString)], thp: Thp) -> Program<'a> {
-        Program { path: Path::new("/bin/sh"), arguments: words, environment, thp, standard: [None; 3] }
+        let path = Path::new("/bin/sh");
+        Program { path, arguments: words, environment, thp, standard: [None; 3], own_group: false }
     }
 
     fn words(script: &str) -> Vec<OsString> {

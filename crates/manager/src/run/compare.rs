@@ -14,7 +14,7 @@ use hugepilot_record::run::{Effect, Mode, Run};
 use hugepilot_units::Bytes;
 
 use super::setup::Setup;
-use super::{Control, Observer, RunOptions, pool, watched};
+use super::{Control, Observer, RunOptions, Watched, pool, watched};
 use crate::ManagerError;
 use observe::{Counting, Sampling};
 
@@ -48,6 +48,15 @@ pub enum Event<'a> {
     NotHere(&'a ModeReport),
 }
 
+/// A comparison whose files are read.
+pub struct Comparison<'a> {
+    root: Root,
+    command: &'a [OsString],
+    options: &'a CompareOptions,
+    contenders: Vec<Contender>,
+    report: CompareReport,
+}
+
 /// One mode under way.
 struct Contender {
     setup: Setup,
@@ -57,17 +66,15 @@ struct Contender {
     stall_ratio: Option<f64>,
 }
 
-/// Runs `command` in each mode, `options.runs` times, and the best of several again, as often, with `base` in turns. Ctrl-C ends
-/// it after the last whole round.
+/// Reads the files of the program and the libraries, and says which modes there are. Starts and changes nothing.
 ///
 /// # Errors
-/// [`ManagerError::Start`]; [`ManagerError::Interrupted`] before the first round was whole; what cannot be read of `/proc`.
-pub fn compare(
-    command: &[OsString],
-    options: &CompareOptions,
-    interrupted: &dyn Fn() -> bool,
+/// [`ManagerError::Start`]; what cannot be read of `/proc`.
+pub fn prepare<'a>(
+    command: &'a [OsString],
+    options: &'a CompareOptions,
     say: &mut dyn FnMut(Event<'_>),
-) -> Result<CompareReport, ManagerError> {
+) -> Result<Comparison<'a>, ManagerError> {
     let root = Root::live();
     let mut report = empty(command, options, &root)?;
     let mut contenders = Vec::new();
@@ -82,17 +89,33 @@ pub fn compare(
             Err(error) => return Err(error),
         }
     }
-    let files = Files::open(options.show_output)?;
-    let control = Control { signals: None, interrupted: Some(interrupted), standard: files.standard() };
-    let mut session = Session { root, command, options, control, report, say };
-    session.warm_up(&mut contenders)?;
-    session.rounds(&mut contenders, options.runs, Event::Running)?;
-    if whole(&contenders) == 0 {
-        return Err(ManagerError::Interrupted);
+    Ok(Comparison { root, command, options, contenders, report })
+}
+
+impl Comparison<'_> {
+    /// Runs the program in each mode, [`CompareOptions::runs`] times, and the best of several again, as often, with `base` in turns.
+    /// `interrupted` ends it after the last whole round. What a run leaves running is ended with it.
+    ///
+    /// # Errors
+    /// [`ManagerError::Start`]; [`ManagerError::Interrupted`] before the first round was whole.
+    pub fn run(
+        self,
+        interrupted: &dyn Fn() -> bool,
+        say: &mut dyn FnMut(Event<'_>),
+    ) -> Result<CompareReport, ManagerError> {
+        let Self { root, command, options, mut contenders, report } = self;
+        let files = Files::open(options.show_output)?;
+        let control = Control { signals: None, interrupted: Some(interrupted), standard: files.standard() };
+        let mut session = Session { root, command, options, control, report, say };
+        session.warm_up(&mut contenders)?;
+        session.rounds(&mut contenders, options.runs, Event::Running)?;
+        if whole(&contenders) == 0 {
+            return Err(ManagerError::Interrupted);
+        }
+        session.sum_up(&contenders);
+        session.confirm(&contenders)?;
+        Ok(session.conclude())
     }
-    session.sum_up(&contenders);
-    session.confirm(&contenders)?;
-    Ok(session.conclude())
 }
 
 /// `base` first, each once.
@@ -275,7 +298,10 @@ impl Session<'_> {
             self.warn(warnings);
             self.warn(guard.map(pool::give_back).unwrap_or_default());
         }
-        let (run, obstacles) = done?;
+        let Watched { run, obstacles, left } = done?;
+        if left > 0 && !self.is_interrupted() {
+            self.warn(vec![format!("runs of {mode} left processes running: they were ended")]);
+        }
         let effect = effect(mode, &run, &obstacles);
         let told = pool_warning(mode, &run, &obstacles);
         self.warn(told.map(|told| format!("{mode}: {told}")).into_iter().collect());

@@ -42,9 +42,7 @@ pub(super) fn raise(
     })?;
     let count = hugetlb::pages(root, size, None)?.persistent() + lacking;
     // What came before, such as the end of a child of ours, is no reason to stop half-way.
-    if control.asks_to_end() {
-        return Err(ManagerError::Interrupted);
-    }
+    control.goes_on()?;
     let (mut guard, recovery) = SettingsGuard::take(root)?;
     let mut warnings: Vec<String> = recovery.iter().flat_map(|recovery| recovery.told()).collect();
     let floor = Amount::Share(Share::percent(FLOOR));
@@ -52,9 +50,7 @@ pub(super) fn raise(
         PoolRequest { size, count, node: None, floor, force: false, compact: false, dry_run: false };
     let change =
         guard.raise_pool(size, count, || set(&mut root.clone(), &request, &|| control.is_wanted()))?;
-    if control.asks_to_end() {
-        return Err(ManagerError::Interrupted);
-    }
+    control.goes_on()?;
     warnings.extend(came_short(&change, size, wanted));
     if free_pages(root, size).is_some_and(|free| free > 0) {
         (setup.obstacles.empty_pool, setup.obstacles.pool_fix) = (None, None);

@@ -205,6 +205,7 @@ fn takes_advised_only() -> bool {
         environment: &[],
         thp: Thp::Advised,
         standard: [None; 3],
+        own_group: false,
     };
     let sink = std::fs::File::options().write(true).open("/dev/null");
     let Ok(sink) = sink else { return false };

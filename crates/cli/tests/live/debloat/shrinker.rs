@@ -1,6 +1,7 @@
 //! `--backend shrinker`: the kernel de-bloats a cgroup, and its settings are as before, however it ends.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -169,14 +170,17 @@ fn what_the_kernel_has_looked_at_once_it_does_not_look_at_again_and_the_report_s
 fn a_signal_leaves_the_settings_as_they_were_and_a_complete_report() {
     requires!(need::all([possible(), need::program("strace")]));
     let (_settings, patient) = (Settings::now(), Patient::start());
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::USR1] {
         let run = patient.slow();
         // A second one is no way to have them left changed.
         run.signal(signal);
         std::thread::sleep(Duration::from_millis(100));
         run.signal(signal);
         let done = run.wait(SOON);
-        assert_eq!(report(done.sane()).stopped.as_deref(), Some("interrupted"), "{done:?}");
+        // As the table of docs/cli.md has it.
+        let killed = (signal == Signal::USR1).then_some(signal.as_raw());
+        assert_eq!(done.status.signal(), killed, "{done:?}");
+        assert_eq!(report(&done).stopped.as_deref(), Some("interrupted"), "{done:?}");
         assert!(!Path::new(JOURNAL).exists(), "{done:?}");
     }
 }
