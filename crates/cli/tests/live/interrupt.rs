@@ -49,7 +49,8 @@ fn a_signal_while_looking_ends_it_soon_and_harms_nobody() {
         command.args(tune_args(workload.pid(), "--observe 60s"));
         let mut tool = Running::start(command);
         tool.until_it_says("sampling ");
-        thread::sleep(Duration::from_millis(100));
+        // Of fewer samples there is no plan, and nothing to be stopped.
+        thread::sleep(Duration::from_millis(700));
         tool.signal(signal);
         let done = tool.wait(LIMIT);
         assert!(done.took < Duration::from_secs(3), "{:?}: {done:?}", done.took);
