@@ -45,7 +45,7 @@ fn a_32_bit_program_is_understood_as_far_as_can_be() {
     let memory = report.mappings.iter().find(|mapping| mapping.range.contains(ready.memory.start)).unwrap();
     assert!(memory.sizes.resident_bytes >= Bytes::mib(64), "{memory:?}");
 
-    let done = tune(victim.pid(), "--budget 100% --observe 2s");
+    let done = tune(victim.pid(), "--budget 100% --observe 4s");
     let report = done.exits(3).says(&["cannot tell", "32-bit code", "fix:"]).report();
     assert!(report.sampler.samples > 100, "{done:?}");
     assert!(report.sampler.none_ratio > Some(0.95), "{done:?}");
