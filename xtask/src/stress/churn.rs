@@ -28,17 +28,16 @@ pub(super) fn run(run: &Run<'_>) -> Result<String> {
     victim.ready(LIMIT);
     let pid = victim.pid();
     let before = KernelCounts::read()?;
-    let (watched, tuned, debloated) = thread::scope(|scope| {
-        let tuner = scope.spawn(|| until_it_fails(run, || tune(run, pid)));
-        let debloater = scope.spawn(|| until_it_fails(run, || debloat(run, pid)));
+    let (watched, acted) = thread::scope(|scope| {
+        let actor = scope.spawn(|| until_it_fails(run, || act(run, pid)));
         let watched = until_it_fails(run, || watch(run, &mut victim));
-        (watched, tuner.join().expect("it does not panic"), debloater.join().expect("it does not panic"))
+        (watched, actor.join().expect("it does not panic"))
     });
     // Not before the last command is done, which would miss its target.
     let checked = watched.and_then(|checks| finish(&mut victim, checks));
     // Damage first: where the program ended by it, the others failed for that.
-    let checked = checked.with_context(|| format!("tune: {tuned:?}\ndebloat: {debloated:?}"))?;
-    let (tuned, debloated) = (tuned?, debloated?);
+    let checked = checked.with_context(|| format!("tune and debloat: {acted:?}"))?;
+    let [tuned, debloated] = acted?;
     let kernel = KernelCounts::read()?;
     let collapses = kernel.collapses - before.collapses;
     let splits = kernel.splits - before.splits;
@@ -100,38 +99,42 @@ impl KernelCounts {
     }
 }
 
-fn tune(run: &Run<'_>, pid: u32) -> Result<Tally> {
-    let (mut random, mut tally) = (Random::new(run.seed, 1), Tally::default());
+/// Promotes and splits by turns: only one run of hugepilot may change a process at a time.
+fn act(run: &Run<'_>, pid: u32) -> Result<[Tally; 2]> {
+    let mut random = Random::new(run.seed, 1);
+    let [mut tuned, mut debloated] = [Tally::default(); 2];
     while run.goes_on() {
-        let observe = random.pick(&["200ms", "500ms", "1s"]);
-        let rate = random.pick(&[2000, 4000, 8000]);
-        let total = random.pick(&["1s", "1s", "5s"]);
-        let budget = random.pick(&["50%", "100%", "100%"]);
-        let line = format!(
-            "tune -p {pid} --json --calibration off --max-collapse 2s --observe {observe} --rate {rate} --for {total} --budget {budget}"
-        );
-        let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
-        tally.runs += 1;
-        tally.pages += count(&report, "verified_regions");
+        tune(run, pid, &mut random, &mut tuned)?;
+        debloat(run, pid, &mut random, &mut debloated)?;
     }
-    Ok(tally)
+    Ok([tuned, debloated])
 }
 
-fn debloat(run: &Run<'_>, pid: u32) -> Result<Tally> {
-    let (mut random, mut tally) = (Random::new(run.seed, 2), Tally::default());
-    while run.goes_on() {
-        let order = random.pick(&["exact", "exact", "emd", "hawkeye", "heat"]);
-        let observe = if order == "heat" { "200ms" } else { "0s" };
-        let amount = random.pick(&[20, 50, 80, 100]);
-        let line = format!(
-            "debloat -p {pid} --json --calibration off --order {order} --observe {observe} --amount {amount}%"
-        );
-        let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
-        tally.runs += 1;
-        tally.pages += count(&report, "huge_pages_split");
-        run.sleep(Duration::from_millis(random.below(300)));
-    }
-    Ok(tally)
+fn tune(run: &Run<'_>, pid: u32, random: &mut Random, tally: &mut Tally) -> Result<()> {
+    let observe = random.pick(&["200ms", "500ms", "1s"]);
+    let rate = random.pick(&[2000, 4000, 8000]);
+    let total = random.pick(&["1s", "1s", "5s"]);
+    let budget = random.pick(&["50%", "100%", "100%"]);
+    let line = format!(
+        "tune -p {pid} --json --calibration off --max-collapse 2s --observe {observe} --rate {rate} --for {total} --budget {budget}"
+    );
+    let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
+    tally.runs += 1;
+    tally.pages += count(&report, "verified_regions");
+    Ok(())
+}
+
+fn debloat(run: &Run<'_>, pid: u32, random: &mut Random, tally: &mut Tally) -> Result<()> {
+    let order = random.pick(&["exact", "exact", "emd", "hawkeye", "heat"]);
+    let observe = if order == "heat" { "200ms" } else { "0s" };
+    let amount = random.pick(&[20, 50, 80, 100]);
+    let line = format!(
+        "debloat -p {pid} --json --calibration off --order {order} --observe {observe} --amount {amount}%"
+    );
+    let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
+    tally.runs += 1;
+    tally.pages += count(&report, "huge_pages_split");
+    Ok(())
 }
 
 /// What the program checked.

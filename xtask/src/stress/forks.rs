@@ -147,24 +147,23 @@ fn round(run: &Run<'_>, kind: Kind, random: &mut Random, tally: &mut Tally) -> R
     Ok(())
 }
 
-/// Tunes and debloats each pair, all at once.
+/// Tunes or debloats each pair, all at once.
 fn act(run: &Run<'_>, pairs: &[Pair], random: &mut Random, tally: &mut Tally) -> Result<()> {
     let mut tools = Vec::new();
     for pair in pairs {
         let (parent, child) = (pair.parent(), pair.child);
         let tune = "tune --json --calibration off --max-collapse 2s --observe 300ms --for 1s --budget 100% --rate 2000";
         let order = random.pick(&["exact", "emd", "hawkeye"]);
-        let what = random.below(4);
-        if what != 0 {
+        // Only one run of hugepilot may change a process at a time.
+        tools.push(if random.below(2) == 0 {
             let member = random.pick(&[parent, child]);
-            tools.push(Tool::start(run, &format!("{tune} -p {member}"), &[])?);
-        }
-        if what != 1 {
+            Tool::start(run, &format!("{tune} -p {member}"), &[])?
+        } else {
             let line = format!(
                 "debloat --json --calibration off --observe 0s --amount 100% --order {order} -p {parent} -p {child}"
             );
-            tools.push(Tool::start(run, &line, &[])?);
-        }
+            Tool::start(run, &line, &[])?
+        });
     }
     for tool in tools {
         let report = tool.wait(run, LIMIT)?.report()?;

@@ -97,14 +97,6 @@ impl Run<'_> {
         self.failed.store(true, Relaxed);
     }
 
-    /// Waits, but not when the test is to end.
-    fn sleep(&self, time: Duration) {
-        let until = Instant::now() + time;
-        while Instant::now() < until && self.goes_on() {
-            thread::sleep(Duration::from_millis(5).min(time));
-        }
-    }
-
     fn mark(&self) -> Mark {
         Mark::new(self.marks.fetch_add(1, Relaxed))
     }

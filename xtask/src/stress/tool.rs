@@ -125,12 +125,14 @@ impl Done {
         format!("{line}: {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
     }
 
-    /// Its JSON, where it answered yes or no, or was interrupted.
+    /// Its JSON, if it answered yes, no or "cannot tell"; null if SIGINT ended it first.
     pub(super) fn report(&self) -> Result<Value> {
-        ensure!(matches!(self.status.code(), Some(0 | 1 | 130)), "it failed: {}", self.evidence());
-        if self.status.code() == Some(130) && self.stdout.is_empty() {
+        let interrupted = self.status.signal() == Some(Signal::INT.as_raw());
+        if interrupted && self.stdout.is_empty() {
             return Ok(Value::Null);
         }
+        let answered = matches!(self.status.code(), Some(0 | 1 | 3)) || interrupted;
+        ensure!(answered, "it failed: {}", self.evidence());
         serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {}", self.evidence()))
     }
 
