@@ -150,8 +150,8 @@ pub(crate) fn renounce_in_child() {
     }
 }
 
-/// Does `work` with the capabilities of `purpose` effective in this thread, as far as they are permitted. Two system
-/// calls of about 0.2 µs each for a binary with capabilities; nothing for others.
+/// Does `work` with the capabilities of `purpose` effective in this thread, as far as they are permitted. Costs
+/// three system calls for a binary with capabilities, and nothing for others.
 pub(crate) fn raised<T>(purpose: Purpose, work: impl FnOnce() -> T) -> T {
     let wanted = purpose.set() & PERMITTED.load(Relaxed);
     let _lowered_on_drop = (wanted != 0).then(|| Raised::new(wanted)).flatten();
