@@ -1,10 +1,8 @@
 //! Programs not written here.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
-use std::{fs, thread};
+mod redis;
+
+use std::fs;
 
 use hugepilot_testkit::{need, requires};
 
@@ -78,59 +76,4 @@ fn a_java_machine_runs() {
     fs::remove_file(&source).unwrap();
     assert_eq!(printed.trim(), "9999800000");
     assert!(report["threads"].as_u64() > Some(8), "{report}");
-}
-
-/// A server that is killed with its test.
-struct Server(Child);
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn redis_serves_and_saves_from_a_fork() {
-    requires!(need::program("redis-server"));
-    let folder = std::env::temp_dir().join(format!("hugepilot-preload-redis-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let port_text = port.to_string();
-    let args = ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--dir", folder.to_str().unwrap()];
-    let mut redis = Preloaded::new("redis-server", &args);
-    let mut server = Server(redis.command.stdout(Stdio::null()).spawn().unwrap());
-    let started = Instant::now();
-    let mut stream = loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => break stream,
-            Err(error) => assert!(started.elapsed() < Duration::from_secs(20), "{error}"),
-        }
-        thread::sleep(Duration::from_millis(20));
-    };
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut ask = |command: &str| {
-        stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
-        let mut answer = [0; 256];
-        let len = stream.read(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer[..len]).trim().to_owned()
-    };
-    let fill = "for i = 1, 200000 do redis.call('SET', 'key' .. i, string.rep('x', 100)) end return 7";
-    assert_eq!(ask(&format!("EVAL \"{fill}\" 0")), ":7");
-    for i in 0..2000 {
-        assert_eq!(ask(&format!("SET some{i} {i}")), "+OK");
-    }
-    assert_eq!(ask("BGSAVE"), "+Background saving started");
-    for i in (0..2000).step_by(2) {
-        assert_eq!(ask(&format!("DEL some{i}")), ":1");
-    }
-    assert_eq!(ask("DBSIZE"), ":201000");
-    while ask("LASTSAVE") == ":0" || folder.join("dump.rdb").metadata().map_or(0, |file| file.len()) < 1000 {
-        assert!(started.elapsed() < Duration::from_secs(60), "the child saves");
-        thread::sleep(Duration::from_millis(50));
-    }
-    stream.write_all(b"SHUTDOWN NOSAVE\r\n").unwrap();
-    assert!(server.0.wait().unwrap().success());
-    let report = redis.report();
-    assert!(report["allocated_bytes"].as_u64() > Some(20 << 20), "{report}");
-    fs::remove_dir_all(&folder).unwrap();
 }
