@@ -9,12 +9,13 @@ use crate::run::{in_path, run};
 
 /// Program, or file, and the Debian package that brings it.
 const WANTED: &[(&str, &str)] = &[
-    ("cc", "gcc"),                                      // victims written in C
-    ("gcc", "gcc"),                                     // the same
-    ("strace", "strace"),                               // faults injected into system calls
-    ("/usr/sbin/setcap", "libcap2-bin"),                // file capabilities for a copy of the binary
+    ("cc", "gcc"),                                        // victims written in C
+    ("gcc", "gcc"),                                       // the same
+    ("strace", "strace"),                                 // faults injected into system calls
+    ("/usr/sbin/setcap", "libcap2-bin"),                  // file capabilities for a copy of the binary
     ("memcached", "memcached"), // a workload; Debian also starts a server of its own, which nobody here talks to
     ("redis-server", "redis-server"), // runs on our malloc; the same goes for its server
+    ("/usr/lib/postgresql/*/bin/postgres", "postgresql"), // the same, but no server of its own is started
     ("java", "default-jre-headless"), // the same
     ("python3", "python3"),     // the same
     ("git", "git"),             // the same
@@ -42,9 +43,35 @@ pub(crate) fn install() -> String {
     if let Err(error) = run(apt().arg("update")) {
         loud(&format!("{error:#}"));
     }
-    match run(apt().args(["install", "-y", "--no-install-recommends"]).args(&missing)) {
+    let no_cluster = missing.contains(&"postgresql").then(NoCluster::write);
+    let installed = run(apt().args(["install", "-y", "--no-install-recommends"]).args(&missing));
+    drop(no_cluster);
+    match installed {
         Ok(()) => format!("installed {names}"),
         Err(error) => loud(&format!("could not install {names}: {error:#}")),
+    }
+}
+
+/// While it lives, Debian installs PostgreSQL without a database and a server of its own: that would take huge pages.
+struct NoCluster;
+
+impl NoCluster {
+    const FILE: &str = "/etc/postgresql-common/createcluster.d/hugepilot.conf";
+
+    fn write() -> Self {
+        let folder = Path::new(Self::FILE).parent().map_or(Ok(()), fs::create_dir_all);
+        if let Err(error) = folder.and_then(|()| fs::write(Self::FILE, "create_main_cluster = false\n")) {
+            loud(&format!("{}: {error}", Self::FILE));
+        }
+        Self
+    }
+}
+
+impl Drop for NoCluster {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(Self::FILE);
+        // Only if it was made for this file, and is empty.
+        let _ = Path::new(Self::FILE).parent().map(fs::remove_dir);
     }
 }
 
@@ -54,9 +81,15 @@ fn apt() -> Command {
     command
 }
 
-/// A program in `PATH`, or a file.
+/// A program in `PATH`, or a file, in whose path `*` is any one folder.
 fn there(wanted: &str) -> bool {
-    if wanted.starts_with('/') { Path::new(wanted).exists() } else { in_path(wanted) }
+    match wanted.split_once("/*/") {
+        Some((above, below)) => {
+            fs::read_dir(above).into_iter().flatten().flatten().any(|entry| entry.path().join(below).exists())
+        }
+        None if wanted.starts_with('/') => Path::new(wanted).exists(),
+        None => in_path(wanted),
+    }
 }
 
 /// The packages of what is not `there`, each once.
@@ -92,7 +125,9 @@ mod tests {
 
     #[test]
     fn files_are_wanted_as_programs_are() {
-        assert!(there("sh") && there("/proc/self/stat"));
-        assert!(!there("no-such-program") && !there("/proc/self/no-such-file"));
+        assert!(there("sh") && there("/proc/self/stat") && there("/proc/*/stat"));
+        assert!(
+            !there("no-such-program") && !there("/proc/self/no-such-file") && !there("/proc/*/no-such-file")
+        );
     }
 }

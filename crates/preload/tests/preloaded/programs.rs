@@ -1,5 +1,6 @@
 //! Programs not written here.
 
+mod postgres;
 mod redis;
 
 use std::fs;
