@@ -69,6 +69,18 @@ pub fn command() -> clap::Command {
     exit::explained(Cli::command())
 }
 
+/// Each command that does something, with its full name, such as `pool set`.
+pub fn leaves() -> Vec<(String, clap::Command)> {
+    fn below(command: clap::Command, name: &str) -> Vec<(String, clap::Command)> {
+        if !command.has_subcommands() {
+            return vec![(name.to_owned(), command)];
+        }
+        let full = |sub: &clap::Command| format!("{name} {}", sub.get_name()).trim_start().to_owned();
+        command.get_subcommands().flat_map(|sub| below(sub.clone(), &full(sub))).collect()
+    }
+    below(command(), "")
+}
+
 /// Commands that act on other processes or look into them. All others give up the capabilities of the binary.
 const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
 

@@ -78,19 +78,10 @@ fn can_be_capped() -> Need {
     need::all([can_be_nobody(), need::program("setcap"), need::program("mkfifo")])
 }
 
-/// A command that does something, with its path from the root of the definition.
-fn leaves(command: &clap::Command, path: &[&str]) -> Vec<(Vec<String>, clap::Command)> {
-    let below = command.get_subcommands().flat_map(|sub| leaves(sub, &[path, &[sub.get_name()]].concat()));
-    let below: Vec<_> = below.collect();
-    let words = path.iter().map(|&word| word.to_owned()).collect();
-    if below.is_empty() { vec![(words, command.clone())] } else { below }
-}
-
 /// Arguments with which the command runs, shortly. A command without an entry fails the test.
-fn minimum(words: &[String], argument: &str, [pid, graph, out]: &[String; 3]) -> Vec<(&'static str, String)> {
-    let text = words.join(" ");
+fn minimum(text: &str, argument: &str, [pid, graph, out]: &[String; 3]) -> Vec<(&'static str, String)> {
     let own = |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
-    match (text.as_str(), argument) {
+    match (text, argument) {
         ("daemon", "cgroup") => own(&[("--debloat", ""), ("--dry-run", "")]),
         ("daemon", _) => own(&[("--print-config", "")]),
         ("debloat", "cgroup") => own(&[("--dry-run", ""), ("--observe", "1ms")]),
@@ -124,7 +115,7 @@ fn minimum(words: &[String], argument: &str, [pid, graph, out]: &[String; 3]) ->
 
 /// The command line with `value` for one argument, and what else the command needs.
 fn line(
-    words: &[String],
+    name: &str,
     command: &clap::Command,
     argument: &Arg,
     value: &str,
@@ -134,7 +125,7 @@ fn line(
     let own = key(argument);
     let mut pairs: HashMap<&str, &str> = others.iter().map(|(k, v)| (*k, v.as_str())).collect();
     pairs.insert(&own, value);
-    let mut line = words.to_vec();
+    let mut line: Vec<String> = name.split(' ').map(str::to_owned).collect();
     for (&name, &value) in pairs.iter().filter(|(name, _)| name.starts_with("--")) {
         line.push(name.to_owned());
         if !value.is_empty() {
@@ -161,11 +152,11 @@ fn no_option_opens_what_its_user_may_not() {
         ["open/secret.sg", "closed/secret.sg", "closed/none.sg", "fifo.sg"].map(path);
     let known = [workload.pid().to_string(), path("graph.el"), path("theirs/x.sg")];
     let mut paths = 0;
-    for (words, command) in leaves(&hugepilot_cli::command(), &[]) {
+    for (name, command) in hugepilot_cli::leaves() {
         for argument in command.get_arguments().filter(|one| one.get_action().takes_values()) {
-            let others = minimum(&words, argument.get_id().as_str(), &known);
+            let others = minimum(&name, argument.get_id().as_str(), &known);
             let run = |value: &str| {
-                let done = capped.runs(&line(&words, &command, argument, value, &others));
+                let done = capped.runs(&line(&name, &command, argument, value, &others));
                 let said = format!("{}{}", done.out(), done.err());
                 assert!(!said.contains("7391") && !said.contains("secret-of"), "{argument:?}: {done:?}");
                 done
@@ -179,14 +170,14 @@ fn no_option_opens_what_its_user_may_not() {
             paths += 1;
             // A cgroup is a directory, and this is a file, as its user may know.
             let refused = argument.get_id() == "cgroup" || REFUSED.iter().any(|why| done.err().contains(why));
-            assert!(refused && done.status.code() != Some(0), "{words:?} {}: {done:?}", argument.get_id());
+            assert!(refused && done.status.code() != Some(0), "{name} {}: {done:?}", argument.get_id());
             // Whether there is such a file in a closed directory is no business of theirs.
             let [there, not_there] = [&closed, &none].map(|path| {
                 let done = run(path);
                 (done.status.code(), done.err().replace(path.as_str(), "PATH"))
             });
-            assert_eq!(there, not_there, "{words:?} {}", argument.get_id());
-            assert_ne!(run(&fifo).status.code(), Some(0), "{words:?} {}", argument.get_id());
+            assert_eq!(there, not_there, "{name} {}", argument.get_id());
+            assert_ne!(run(&fifo).status.code(), Some(0), "{name} {}", argument.get_id());
         }
     }
     assert!(paths >= 20, "only {paths} options take paths?");
