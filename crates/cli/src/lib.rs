@@ -22,11 +22,10 @@ mod status;
 mod target;
 mod tune;
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use hugepilot_kernel::privilege;
+use hugepilot_kernel::{Refusal, privilege};
 
 use crate::exit::Exit;
 
@@ -85,7 +84,7 @@ pub fn leaves() -> Vec<(String, clap::Command)> {
 const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
 
 /// Confines the capabilities of the binary before anything of the command line is looked at but the command's name.
-fn confine() -> io::Result<()> {
+fn confine() -> Result<(), Refusal> {
     privilege::lower()?;
     let name = std::env::args_os().nth(1).unwrap_or_default();
     if PRIVILEGED.iter().any(|privileged| *privileged == name) { Ok(()) } else { privilege::renounce() }
@@ -93,8 +92,9 @@ fn confine() -> io::Result<()> {
 
 /// Runs the command that the arguments of the process name.
 pub fn main() -> ExitCode {
-    if let Err(error) = confine() {
-        eprintln!("hugepilot: {error}\nfix: sudo chmod ug-s \"$(command -v hugepilot)\"");
+    if let Err(refusal) = confine() {
+        eprintln!("hugepilot: {refusal}");
+        refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
         return Exit::Error.into();
     }
     let cli = parse();

@@ -327,6 +327,18 @@ fn what_the_binary_is_capped_for_works() {
 }
 
 #[test]
+fn a_filter_that_keeps_capabilities_up_ends_it_with_that_cause() {
+    requires!(need::all([can_be_capped(), need::program("strace")]));
+    let capped = Capped::new();
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-u", "nobody", "-o", "/dev/null", "-e", "inject=capset:error=EPERM"]);
+    strace.arg(&capped.program).args(["pool", "show"]).current_dir("/");
+    let done = Running::start(strace).wait(LIMIT);
+    done.exits(2).says(&["capset", "seccomp", "fix: allow capset"]);
+    assert!(!done.err().contains("chmod"), "{done:?}");
+}
+
+#[test]
 fn root_writes_through_no_link_of_another_user() {
     requires!(can_be_capped());
     let capped = Capped::new();
