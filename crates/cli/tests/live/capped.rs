@@ -320,6 +320,9 @@ fn what_the_binary_is_capped_for_works() {
     let report = tuned.report();
     assert!(report.verified_regions > 0, "{tuned:?}");
     capped.runs(&words("debloat --pid PID --dry-run --observe 1ms --calibration off")).sane();
+    // `lab` gives its capabilities up, so that setting them is no help.
+    let lab = capped.runs(&words("lab collapse --pid PID"));
+    assert!(!lab.exits(3).says(&["fix: run it as root"]).err().contains("setcap"), "{lab:?}");
     // And a set-uid binary is none.
     let all = capped.path("hugepilot");
     fs::set_permissions(&all, mode(0o4755)).unwrap();
