@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)] // a command line tool: stdout is where its tables go
 
 mod bench; // benchmarks by name, in pairs
+mod dispositions; // signals that we were started to ignore
 mod install; // the library for C and C++ into a folder
 mod mimalloc; // mimalloc's stress test, fetched
 mod packages; // what the live tests need from the distribution

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::run::{self, Tests, cargo};
 use crate::skips::Skips;
-use crate::{mimalloc, packages, tidy};
+use crate::{dispositions, mimalloc, packages, tidy};
 
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub(crate) enum Scope {
 
 /// Runs the steps up to the first that fails; then prints the table either way.
 pub(crate) fn run(scope: Scope) -> Result<()> {
+    dispositions::reset()?;
     let mut report = Report::default();
     let result = steps(scope, &mut report);
     println!("\n{}", report.render());
