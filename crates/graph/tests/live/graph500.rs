@@ -11,7 +11,7 @@ use hugepilot_units::Bytes;
 
 /// Kronecker graphs, as in Graph500; a large one where live tests were asked for.
 fn graph(weighted: bool) -> Graph<u32> {
-    let scale = if need::all([need::live(), need::memory(Bytes::gib(2))]) == Need::Ok { 20 } else { 12 };
+    let scale = if need::all([need::live(), need::memory(Bytes::gib(2))]) == Need::Ok { 18 } else { 12 };
     let source = Kronecker { scale, degree: 16, weighted, rng: Rng::Whole, shuffled: true };
     Build { directed: false, pages: PagePlan::default(), team: Team::all() }.graph(&source).unwrap()
 }
