@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)] // a command line tool: stdout is where its tables go
 
 mod bench; // benchmarks by name, in pairs
+mod dispositions; // signals that we were started to ignore
 mod install; // the library for C and C++ into a folder
 mod mimalloc; // mimalloc's stress test, fetched
 mod packages; // what the live tests need from the distribution
@@ -20,8 +21,8 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test [--quick]       everything that must pass: format, lints, tidy, tests, release build, live kernel tests;
-                       --quick leaves out the release build and the live kernel tests
+  test [--quick]       everything that must pass: format, lints, tidy, tests, live kernel tests, check of the release build;
+                       --quick leaves out the last two
   fetch-mimalloc-stress
                        puts mimalloc's stress test where the tests of `preload` look for it
   tidy [DIR]           the rules of the house: file lengths, unsafe code, pure crates, layers, documents

@@ -1,6 +1,6 @@
 //! Regions on the machine's own pools and settings, which are changed for each test and put back after it.
 //!
-//! `HUGEPILOT_LIVE=1 cargo test --release -p hugepilot-alloc --test live -- --test-threads=1`, as root. Each test says aloud
+//! `HUGEPILOT_LIVE=1 cargo test -p hugepilot-alloc --test live -- --test-threads=1`, as root. Each test says aloud
 //! what it lacks and then skips itself. One at a time, because they change what all processes share.
 //!
 //! # Safety

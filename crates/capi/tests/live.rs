@@ -1,6 +1,6 @@
 //! The allocator on a hugetlb pool of this machine, which is given pages for it and put back after it.
 //!
-//! `HUGEPILOT_LIVE=1 cargo test --release -p hugepilot-capi --test live`, as root.
+//! `HUGEPILOT_LIVE=1 cargo test -p hugepilot-capi --test live`, as root.
 
 #![forbid(unsafe_code)]
 

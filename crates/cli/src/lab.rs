@@ -4,15 +4,17 @@ use std::io;
 use std::num::NonZeroU64;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hugepilot_kernel::Pages;
+use hugepilot_kernel::{Pages, Refusal, rights};
 use hugepilot_lab::LabError;
 use hugepilot_lab::workload::{
     self, HashInsertConfig, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern, RandomAccessConfig,
     RunConfig, Side, Spec, TlbFriendlyConfig,
 };
+use hugepilot_manager::ManagerError;
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::promote_all;
 use hugepilot_policy::Limits;
+use hugepilot_record::Stop;
 use hugepilot_units::{Bytes, Nanos, Share};
 
 use crate::exit::Exit;
@@ -280,9 +282,13 @@ pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
 fn collapse(pid: i32) -> anyhow::Result<Exit> {
     let limits = Limits { min_resident: Share::ratio(0.0), ..Limits::default() };
     let guard = Guard { limits, ..Guard::default() };
-    let process = open(pid)?;
+    let process = open(pid).map_err(ManagerError::Kernel).map_err(as_root)?;
     let interrupt = Interrupt::listen()?;
-    let journal = promote_all(&process, &guard, &|| interrupt.is_asked())?;
+    let journal = promote_all(&process, &guard, &|| interrupt.is_asked()).map_err(as_root)?;
+    if journal.stopped == Some(Stop::NotPermitted) {
+        let why = format!("promoting memory of process {pid} is not permitted");
+        return Err(ManagerError::Refused(refusal(why)).into());
+    }
     let stopped = journal.stopped.map_or_else(String::new, |stop| format!("; then: {stop}"));
     let (verified, attempted) = (journal.verified(), journal.attempted());
     finish(&format!("{verified} of {attempted} regions put on huge pages{stopped}\n"))?;
@@ -390,6 +396,18 @@ impl WorkArgs {
         let Self { threads, ops, interval, wait, steps, .. } = *self;
         RunConfig { threads, seconds, ops, interval, announce: false, wait, steps }
     }
+}
+
+/// `lab` holds no capabilities, so that being root is what helps.
+fn as_root(error: ManagerError) -> ManagerError {
+    match error {
+        ManagerError::Kernel(error) if error.is_denied() => ManagerError::Refused(refusal(error.to_string())),
+        error => error,
+    }
+}
+
+fn refusal(why: String) -> Refusal {
+    Refusal::because(why).fixed_by(rights::fix_without_capabilities())
 }
 
 #[cfg(test)]

@@ -22,11 +22,10 @@ mod status;
 mod target;
 mod tune;
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use hugepilot_kernel::privilege;
+use hugepilot_kernel::{Refusal, privilege};
 
 use crate::exit::Exit;
 
@@ -69,11 +68,23 @@ pub fn command() -> clap::Command {
     exit::explained(Cli::command())
 }
 
+/// Each command that does something, with its full name, such as `pool set`.
+pub fn leaves() -> Vec<(String, clap::Command)> {
+    fn below(command: clap::Command, name: &str) -> Vec<(String, clap::Command)> {
+        if !command.has_subcommands() {
+            return vec![(name.to_owned(), command)];
+        }
+        let full = |sub: &clap::Command| format!("{name} {}", sub.get_name()).trim_start().to_owned();
+        command.get_subcommands().flat_map(|sub| below(sub.clone(), &full(sub))).collect()
+    }
+    below(command(), "")
+}
+
 /// Commands that act on other processes or look into them. All others give up the capabilities of the binary.
 const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
 
 /// Confines the capabilities of the binary before anything of the command line is looked at but the command's name.
-fn confine() -> io::Result<()> {
+fn confine() -> Result<(), Refusal> {
     privilege::lower()?;
     let name = std::env::args_os().nth(1).unwrap_or_default();
     if PRIVILEGED.iter().any(|privileged| *privileged == name) { Ok(()) } else { privilege::renounce() }
@@ -81,8 +92,9 @@ fn confine() -> io::Result<()> {
 
 /// Runs the command that the arguments of the process name.
 pub fn main() -> ExitCode {
-    if let Err(error) = confine() {
-        eprintln!("hugepilot: {error}\nfix: sudo chmod ug-s \"$(command -v hugepilot)\"");
+    if let Err(refusal) = confine() {
+        eprintln!("hugepilot: {refusal}");
+        refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
         return Exit::Error.into();
     }
     let cli = parse();

@@ -7,14 +7,15 @@
 //!
 //! Root is not confined: each of these capabilities is root's own.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set, set_capabilities,
 };
 
+use crate::Refusal;
 use crate::rights::Capability;
 
 /// Why a capability is raised. SECURITY.md lists these; a test compares both.
@@ -97,22 +98,23 @@ static PERMITTED: AtomicU64 = AtomicU64::new(0);
 /// first thread; does nothing for root.
 ///
 /// # Errors
-/// `PermissionDenied` for a set-uid or set-gid binary, which would open files with the rights of the owner of the
-/// binary; the error of `capset` (EPERM from a seccomp filter).
-pub fn lower() -> io::Result<()> {
+/// For a set-uid or set-gid binary, which would open files with the rights of the owner of the binary; if the kernel
+/// refuses the call, as with a seccomp filter.
+pub fn lower() -> Result<(), Refusal> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() != geteuid() || getgid() != getegid() {
         let why = "the binary is set-uid or set-gid, which opens the files of its owner to every user";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        return Err(Refusal::because(why).fixed_by("sudo chmod ug-s \"$(command -v hugepilot)\""));
     }
     if getuid().is_root() {
         return Ok(());
     }
-    let sets = capabilities(None)?;
+    let sets = capabilities(None).map_err(|errno| stopped("capget", errno))?;
     if sets.permitted.is_empty() {
         return Ok(());
     }
-    set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), ..sets })?;
+    let lowered = CapabilitySets { effective: CapabilitySet::empty(), ..sets };
+    set_capabilities(None, lowered).map_err(|errno| stopped("capset", errno))?;
     PERMITTED.store(sets.permitted.bits(), Relaxed);
     Ok(())
 }
@@ -122,19 +124,32 @@ pub fn lower() -> io::Result<()> {
 /// user again, as for a binary without file capabilities.
 ///
 /// # Errors
-/// The error of `capset`.
-pub fn renounce() -> io::Result<()> {
+/// If the kernel refuses one of the calls, as with a seccomp filter.
+pub fn renounce() -> Result<(), Refusal> {
     if PERMITTED.swap(0, Relaxed) == 0 {
         return Ok(());
     }
-    let sets = capabilities(None)?;
+    let sets = capabilities(None).map_err(|errno| stopped("capget", errno))?;
     let ambient = sets.permitted.iter().filter(|&one| is_ambient(one)).collect();
-    set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), permitted: ambient, ..sets })?;
+    let kept = CapabilitySets { effective: CapabilitySet::empty(), permitted: ambient, ..sets };
+    set_capabilities(None, kept).map_err(|errno| stopped("capset", errno))?;
     // The kernel hides a process that gained capabilities at its start from the user. Nothing is left to hide.
-    if dumpable_behavior()? != DumpableBehavior::Dumpable {
-        set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-    }
-    Ok(())
+    let dumpable = || match dumpable_behavior()? {
+        DumpableBehavior::Dumpable => Ok(()),
+        _ => set_dumpable_behavior(DumpableBehavior::Dumpable),
+    };
+    dumpable().map_err(|errno| stopped("prctl", errno))
+}
+
+/// The kernel lets every process lower its own rights: something else refused.
+fn stopped(call: &str, errno: Errno) -> Refusal {
+    Refusal::because(format!(
+        "cannot lower capabilities: {call}: {errno}; a seccomp filter or a security module refuses it"
+    ))
+    .fixed_by(format!(
+        "allow {call} in the filter (docker run --security-opt seccomp=PROFILE.json; systemd SystemCallFilter={call}), \
+         or run a copy of hugepilot without file capabilities"
+    ))
 }
 
 fn is_ambient(one: CapabilitySet) -> bool {
@@ -196,6 +211,14 @@ mod tests {
         let reads = |purpose: &Purpose| purpose.set() >> Capability::DacReadSearch as u32 & 1 == 1;
         let readers: Vec<_> = Purpose::ALL.into_iter().filter(reads).collect();
         assert_eq!(readers, [Purpose::OpenPageMap], "the only one that passes file permissions");
+    }
+
+    #[test]
+    fn a_filter_that_refuses_is_not_taken_for_a_set_uid_bit() {
+        let refusal = stopped("capset", Errno::PERM);
+        assert!(refusal.why.contains("seccomp") && !refusal.why.contains("set-uid"), "{refusal}");
+        let fix = refusal.fix.unwrap();
+        assert!(fix.contains("SystemCallFilter=capset") && !fix.contains("chmod"), "{fix}");
     }
 
     #[test]

@@ -145,6 +145,13 @@ pub fn fix(reads_memory: bool) -> String {
     fix_for(reads_memory, rustix::process::geteuid().is_root())
 }
 
+/// The same for a command that gave up the capabilities of the binary ([`crate::privilege::renounce`]).
+pub fn fix_without_capabilities() -> String {
+    if rustix::process::geteuid().is_root() { fix_for(true, true) } else { AS_ROOT.to_owned() }
+}
+
+const AS_ROOT: &str = "run it as root: this command gives up the capabilities of the binary";
+
 fn fix_for(reads_memory: bool, is_root: bool) -> String {
     let how = if is_root {
         "root lacks a right here, as in most containers: run hugepilot on the host, or docker run --cap-add SYS_NICE \

@@ -66,7 +66,7 @@ fn random_access_is_half_bloat_on_either_side_and_in_either_layout() {
     requires!(huge_pages());
     let whole = Bytes::mib(256);
     for more in ["", "--bloat-side right", "--layout scattered --hot bloated"] {
-        let (mut victim, pid) = waiting(&format!("random-access --size 256MiB --seconds 2 {more}"));
+        let (mut victim, pid) = waiting(&format!("random-access --size 256MiB --seconds 1 {more}"));
         let look = || {
             let (zero, huge) = zero_and_huge(pid);
             assert_eq!(huge, whole, "{more}");

@@ -18,15 +18,6 @@ const SIGNALS: [Signal; 5] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TE
 const PROMPT: Duration = Duration::from_secs(4);
 /// The file of a pool that `pool set` writes.
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-/// All commands, such as `pool set`, by the help of each.
-fn commands(path: &str) -> Vec<String> {
-    let help = hugepilot(path.split_whitespace().chain(["--help"])).out();
-    let Some((_, list)) = help.split_once("\nCommands:\n") else { return vec![path.to_owned()] };
-    // Longer descriptions go on under their own column.
-    let names = list.lines().take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
-    let names = names.filter_map(|line| line.split_whitespace().next()).filter(|&name| name != "help");
-    names.flat_map(|name| commands(format!("{path} {name}").trim_start())).collect()
-}
 
 /// The effects of INT and TERM, of HUP and of others on `command`, as they are documented.
 fn documented(command: &str) -> [String; 3] {
@@ -401,9 +392,9 @@ fn each_signal_does_to_each_command_what_the_documentation_says() {
     let _pool = PoolBefore(fs::read_to_string(POOL).expect("a pool"));
     // Two of them on one process would meet.
     let victims = SIGNALS.map(|_| Workload::start("pointer-chase --size 32MiB --pages default"));
-    let commands = commands("");
+    let commands = hugepilot_cli::leaves();
     assert!(commands.len() > 20, "{commands:?}");
-    for command in commands {
+    for (command, _) in commands {
         if command.ends_with(" memcached") && need::program("memcached") != Need::Ok {
             eprintln!("without memcached: {command}");
             continue;

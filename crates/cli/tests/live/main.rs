@@ -1,6 +1,6 @@
 //! The whole command on the running kernel, against processes that a test owns.
 //!
-//! `HUGEPILOT_LIVE=1 cargo test --release -p hugepilot-cli --test live -- --test-threads=1`, as root. Each test says aloud
+//! `HUGEPILOT_LIVE=1 cargo test -p hugepilot-cli --test live -- --test-threads=1`, as root. Each test says aloud
 //! what it lacks and then skips itself. One at a time, because they measure, and share the machine's huge pages.
 
 #![forbid(unsafe_code)]

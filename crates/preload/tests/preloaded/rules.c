@@ -132,7 +132,7 @@ static void *churn(void *seed) {
     void *live[64] = {0};
     unsigned state = (unsigned)(uintptr_t)seed;
     pthread_setspecific(key, allocate(100));
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 5000; i++) {
         int at = rand_r(&state) % 64;
         free(live[at]);
         live[at] = allocate((size_t)(rand_r(&state) % 3000));

@@ -11,10 +11,10 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 use super::{debloat, possible, report};
 use crate::workload::SOON;
 
-/// How long each of them is de-bloated: `HUGEPILOT_SOAK_SECONDS`, else long enough for some hundred splits.
-fn soak() -> Duration {
+/// How long each of them is de-bloated: at least, and at most until `enough` was tried. `HUGEPILOT_SOAK_SECONDS` is both.
+fn soak() -> [Duration; 2] {
     let asked = env::var("HUGEPILOT_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(asked.unwrap_or(6))
+    [asked.unwrap_or(2), asked.unwrap_or(30)].map(Duration::from_secs)
 }
 
 /// What came of all rounds.
@@ -36,12 +36,12 @@ fn ready(victim: &Victim) -> Result<AddrRange, String> {
     Ok(AddrRange::at(VirtAddr::new(start), Bytes::new(len.parse().map_err(|_| line.clone())?)))
 }
 
-/// De-bloats `victim` again and again for `time`; then it must find all its bytes right. Its words after `ok`.
+/// De-bloats `victim` again and again until `enough` was tried; then it must find all its bytes right. Its words after `ok`.
 #[track_caller]
-fn tried(mut victim: Victim, time: Duration) -> (Tally, Vec<u64>) {
+fn tried(mut victim: Victim, enough: fn(&Tally) -> bool) -> (Tally, Vec<u64>) {
     let mut tally = Tally::default();
-    let until = Instant::now() + time;
-    while Instant::now() < until {
+    let (begun, [least, most]) = (Instant::now(), soak());
+    while begun.elapsed() < least || (!enough(&tally) && begun.elapsed() < most) {
         let done = debloat(&[victim.pid()], "--min-bloat 0%");
         done.sane();
         let ended = || format!("{:?} {done:?}", victim.line_now());
@@ -64,10 +64,15 @@ fn tried(mut victim: Victim, time: Duration) -> (Tally, Vec<u64>) {
     (tally, said)
 }
 
-/// Splits and checks were really going on.
+/// Splits really happened, and while they did the victim had time for its checks.
+fn split(tally: &Tally) -> bool {
+    tally.split > 50 && tally.freed > Bytes::mib(30) && tally.rounds > 20
+}
+
+/// And so did checks.
 #[track_caller]
 fn happened(tally: &Tally, said: &[u64]) {
-    assert!(tally.split > 50 && tally.freed > Bytes::mib(30), "{tally:?}: nothing was tried");
+    assert!(split(tally), "{tally:?}: nothing was tried");
     assert!(said.iter().all(|&rounds| rounds > 5), "{said:?}: nothing was checked");
 }
 
@@ -82,7 +87,7 @@ fn no_byte_of_busy_threads_changes() {
     requires!(possible());
     let (victim, memory) = churn("threads");
     memory.expect("it is ready");
-    let (tally, said) = tried(victim, soak());
+    let (tally, said) = tried(victim, split);
     happened(&tally, &said);
 }
 
@@ -91,7 +96,7 @@ fn no_byte_changes_while_protection_does() {
     requires!(possible());
     let (victim, memory) = churn("mprotect");
     memory.expect("it is ready");
-    let (tally, said) = tried(victim, soak());
+    let (tally, said) = tried(victim, split);
     happened(&tally, &said);
 }
 
@@ -100,7 +105,7 @@ fn no_byte_of_parents_and_children_changes() {
     requires!(possible());
     let (victim, memory) = churn("fork");
     memory.expect("it is ready");
-    let (tally, said) = tried(victim, soak());
+    let (tally, said) = tried(victim, split);
     happened(&tally, &said);
 }
 
@@ -109,7 +114,7 @@ fn locked_memory_is_left_alone() {
     requires!(possible());
     let (victim, memory) = churn("mlock");
     requires!(memory);
-    let (tally, _) = tried(victim, soak() / 3);
+    let (tally, _) = tried(victim, |_| true);
     assert_eq!((tally.split, tally.freed), (0, Bytes::ZERO), "{tally:?}");
     assert_eq!(tally.skipped.get("mlocked"), Some(&(32 * tally.rounds)), "{tally:?}");
     assert!(tally.failed.is_empty(), "{tally:?}");
@@ -120,7 +125,7 @@ fn memory_under_userfaultfd_is_left_alone() {
     requires!(possible());
     let (victim, memory) = churn("userfaultfd");
     requires!(memory);
-    let (tally, _) = tried(victim, soak() / 3);
+    let (tally, _) = tried(victim, |_| true);
     assert_eq!((tally.split, tally.freed), (0, Bytes::ZERO), "{tally:?}");
     // Those with a page thrown away just now are not huge.
     assert!(tally.skipped.get("userfaultfd") > Some(&(8 * tally.rounds)), "{tally:?}");
@@ -148,7 +153,7 @@ fn no_byte_that_a_disk_is_writing_changes() {
     requires!(possible());
     let victim = inflight("direct");
     requires!(victim.as_ref().map(|_| ()));
-    let (tally, said) = tried(victim.expect("looked at above"), soak());
+    let (tally, said) = tried(victim.expect("looked at above"), split);
     happened(&tally, &said);
 }
 
@@ -157,7 +162,7 @@ fn no_byte_in_buffers_of_io_uring_changes() {
     requires!(possible());
     let victim = inflight("uring");
     requires!(victim.as_ref().map(|_| ()));
-    let (tally, said) = tried(victim.expect("looked at above"), soak());
+    let (tally, said) = tried(victim.expect("looked at above"), split);
     happened(&tally, &said);
     // Registered buffers are pinned: the kernel says yes and splits nothing.
     assert!(tally.failed.get("still_huge") > Some(&tally.rounds), "{tally:?}");

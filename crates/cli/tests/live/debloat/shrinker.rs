@@ -101,7 +101,7 @@ impl Patient {
         let file = file.iter().find(|file| file.exists()).expect("a way to ask for reclaim");
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=write", "-P"]).arg(file);
-        command.args(["-e", "inject=write:delay_enter=3000000"]).arg(HUGEPILOT).args(self.args(""));
+        command.args(["-e", "inject=write:delay_enter=1000000"]).arg(HUGEPILOT).args(self.args(""));
         let mut run = Running::start(command);
         run.until("the change", || fs::read_to_string(MAX_PTES_NONE).is_ok_and(|text| text.trim() == "409"));
         assert!(Path::new(JOURNAL).exists(), "what they were is kept from before the change on");
