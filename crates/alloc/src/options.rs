@@ -34,12 +34,21 @@ pub struct Options {
     pub numa: Numa,
     /// What children see.
     pub fork: Fork,
+    /// Of a [`Heap`](crate::Heap), which then checks what the program does with its objects.
+    pub check: bool,
 }
 
 impl Options {
     /// These backings, and for the rest what `mmap` does by itself.
     pub const fn new(chain: Chain) -> Self {
-        Self { chain, align: Bytes::new(1), name: None, numa: Numa::Default, fork: Fork::Inherit }
+        Self {
+            chain,
+            align: Bytes::new(1),
+            name: None,
+            numa: Numa::Default,
+            fork: Fork::Inherit,
+            check: false,
+        }
     }
     /// That backing or an error.
     pub const fn only(backing: Backing) -> Self {
@@ -69,6 +78,12 @@ impl Options {
     #[must_use]
     pub const fn forked(mut self, fork: Fork) -> Self {
         self.fork = fork;
+        self
+    }
+    /// The same for a heap that checks what the program does: see [`Heap`](crate::Heap#checking).
+    #[must_use]
+    pub const fn checked(mut self) -> Self {
+        self.check = true;
         self
     }
 }

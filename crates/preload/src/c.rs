@@ -47,6 +47,15 @@ fn layout(size: usize, align: usize) -> Option<Layout> {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
+    match HEAP.allocate_ready(size) {
+        Some(start) => start.as_ptr().cast(),
+        None => malloc_slowly(size),
+    }
+}
+
+/// As a function of C, it does not unwind: so `malloc` needs no room on the stack for it.
+#[cold]
+extern "C" fn malloc_slowly(size: size_t) -> *mut c_void {
     answer(layout(size, ALIGN).and_then(|layout| HEAP.allocate(layout)))
 }
 

@@ -119,14 +119,21 @@ fn value_in<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 
-/// What `HUGEPILOT_PAGES` asks for. Where it makes no sense, that is told, once for a process and those that it starts.
+/// What `HUGEPILOT_PAGES` and `HUGEPILOT_CHECK` ask for. Where that makes no sense, it is told, once for a process and those
+/// that it starts.
 pub(crate) fn options() -> Options {
     static ASKED: AtomicBool = AtomicBool::new(false);
-    let name = Label::new("hugepilot").ok();
-    let with = |chain| Options { name, ..Options::new(chain) };
+    let (name, check) = (Label::new("hugepilot").ok(), Value::of("HUGEPILOT_CHECK"));
+    let is_checked = check.is_some_and(|value| value.text() == "1");
+    let with = |chain| Options { name, check: is_checked, ..Options::new(chain) };
     // The text of an error is memory of the heap that is about to be made: with the default, which an error means.
     if ASKED.swap(true, Relaxed) {
         return with(Chain::THP_OR_BASE);
+    }
+    if let Some(value) = check.filter(|value| !["", "0", "1"].contains(&value.text()))
+        && !parent_has_told("HUGEPILOT_CHECK", &value)
+    {
+        tell(format_args!("HUGEPILOT_CHECK={}: 0 or 1 is wanted; 0 is used", value.text()));
     }
     let Some(value) = Value::of("HUGEPILOT_PAGES") else { return with(Chain::THP_OR_BASE) };
     if value.text().is_empty() {
@@ -135,7 +142,7 @@ pub(crate) fn options() -> Options {
     match value.text().parse() {
         Ok(chain) => with(chain),
         Err(error) => {
-            if !parent_has_told(&value) {
+            if !parent_has_told("HUGEPILOT_PAGES", &value) {
                 tell(format_args!("HUGEPILOT_PAGES: {error}; {} is used", Chain::THP_OR_BASE));
             }
             with(Chain::THP_OR_BASE)
@@ -144,9 +151,9 @@ pub(crate) fn options() -> Options {
 }
 
 /// Whether the library was in the process that started this one, with the same to read.
-fn parent_has_told(value: &Value) -> bool {
+fn parent_has_told(name: &str, value: &Value) -> bool {
     let preload = Value::of_parent("LD_PRELOAD").is_some_and(|own| own.text().contains("hugepilot_preload"));
-    preload && Value::of_parent("HUGEPILOT_PAGES").is_some_and(|own| own.text() == value.text())
+    preload && Value::of_parent(name).is_some_and(|own| own.text() == value.text())
 }
 
 /// Writes a line to stderr.

@@ -10,6 +10,11 @@
 //! may have something else open as descriptor 2 by then, as some servers do. Each process of a tree writes a line of its own.
 //! A value that cannot be read is told on stderr, by the first process of a tree, and what is the default is done.
 //!
+//! What a program does wrong with memory (a second free, a free of what was not allocated or of the inside of an object) ends it
+//! with SIGABRT, and a line on stderr that names the address. `HUGEPILOT_CHECK=1` finds more, and makes the program slower: each
+//! object lies before a page that cannot be touched, and what is freed cannot be touched for long. So a program that reads or
+//! writes behind an object, or one that is free, ends with SIGSEGV where it does so, and a line that names the object.
+//!
 //! A child that a signal handler forks may not allocate before it execs: POSIX allows it nothing of the kind, and the handler may
 //! have interrupted `malloc`.
 //!

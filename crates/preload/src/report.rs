@@ -35,8 +35,22 @@ struct Report {
     on: Option<On>,
     threads: usize,
     large: Objects,
+    /// Those before guard pages (`HUGEPILOT_CHECK=1`), and how many had none since the program began.
+    guarded: Objects,
+    unguarded: u64,
     /// Those in use, by class.
     classes: Vec<Objects>,
+}
+
+/// Nobody shall take for checked what was not.
+fn tell_unguarded() {
+    let unguarded = if HEAP.asked().check { HEAP.stats().unguarded } else { 0 };
+    if unguarded > 0 {
+        tell(format_args!(
+            "HUGEPILOT_CHECK: {unguarded} objects had no guard page, as too many were in use at a time or they were above 16 MiB; \
+             a larger vm.max_map_count allows more"
+        ));
+    }
 }
 
 #[derive(Serialize)]
@@ -87,12 +101,15 @@ impl Report {
             on: got.ok().map(On::from),
             threads: stats.threads,
             large: stats.large.into(),
+            guarded: stats.guarded.into(),
+            unguarded: stats.unguarded,
             classes: stats.classes.into_iter().filter(|of| of.count > 0).map(Objects::from).collect(),
         }
     }
 }
 
 extern "C" fn at_exit() {
+    tell_unguarded();
     let Some(value) = Value::of("HUGEPILOT_STATS") else { return };
     let place = value.text();
     if place.is_empty() || place == "0" {

@@ -6,17 +6,17 @@
 #![allow(unsafe_code)]
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use hugepilot_units::Bytes;
 
 use super::chunk::{self, CHUNK, Chunk, PAGE, PAGE_UNITS};
 use super::class::UNIT;
+use super::guarded::Guarded;
 use super::huge::Table;
 use super::kept::Kept;
-use super::os;
-use super::span::{Span, nobody};
+use super::span::Span;
+use super::{map, os};
 use crate::region::thp_never;
 use crate::{AllocError, Backing, Chain, HugeRegion, Options, Setting, Sys};
 
@@ -38,6 +38,8 @@ pub(super) struct Central<S: Sys> {
     pub(super) huge: Table<S>,
     /// Of huge things that were freed.
     pub(super) kept: Kept<S>,
+    /// Of a heap that checks what the program does.
+    pub(super) guarded: Guarded,
     pub(super) counts: Counts,
     /// Why memory was last not to be had as it was asked for.
     pub(super) refused: Option<AllocError>,
@@ -67,6 +69,7 @@ impl<S: Sys> Central<S> {
             reserve,
             huge: Table::new(),
             kept: Kept::new(),
+            guarded: Guarded::new(),
             counts: Counts { chunks: 0, mapped: 0, returned: 0 },
             refused: None,
             thp_never: None,
@@ -86,6 +89,7 @@ impl<S: Sys> Central<S> {
         // SAFETY: our own field, which may be torn: so what was in it is not dropped.
         unsafe { ptr::write(&raw mut self.kept, Kept::new()) };
         self.huge.recount();
+        self.guarded.renew();
     }
 
     /// The span of a large thing, at a multiple of `align` units; `None` where there is no memory.
@@ -145,9 +149,8 @@ impl<S: Sys> Central<S> {
     pub(super) fn put(&mut self, span: *mut Span) {
         // SAFETY: a span that was in use is in a chunk that is there.
         let units = unsafe {
-            (*span).owner.store(nobody(), Relaxed);
-            (*span).class.set(0);
-            (*span).units.get() as usize
+            (*span).set_class(0);
+            usize::from((*span).units.get())
         };
         self.put_units(chunk_of(span), chunk::unit_of(span), units);
     }
@@ -190,7 +193,7 @@ impl<S: Sys> Central<S> {
     pub(super) fn resize(&mut self, span: &Span, units: usize) -> bool {
         // SAFETY: as in `put`.
         let chunk = unsafe { &mut *chunk_of::<S>(span) };
-        let (at, old) = (chunk::unit_of(span), span.units.get() as usize);
+        let (at, old) = (chunk::unit_of(span), usize::from(span.units.get()));
         if chunk.epoch != self.epoch {
             return false;
         }
@@ -206,12 +209,12 @@ impl<S: Sys> Central<S> {
                 unlink(&mut self.open, chunk);
                 link(&mut self.full, chunk);
             }
-            span.zeroed.set(false);
+            span.zeroed().set(false);
         } else if units < old {
             self.put_units(chunk_of(span), at + units, old - units);
         }
         #[allow(clippy::cast_possible_truncation)] // at most 512
-        span.units.set(units as u32);
+        span.units.set(units as u16);
         true
     }
 
@@ -260,6 +263,7 @@ impl<S: Sys> Central<S> {
         self.idle_pages -= idle;
         self.counts.returned += idle * PAGE;
         self.counts.chunks -= 1;
+        map::remove(ptr::from_ref(chunk).addr());
         let region = chunk.region.take();
         self.counts.mapped -= region.as_ref().map_or(0, |region| region.len().as_usize());
         os::errno_kept(|| drop(region));
@@ -383,6 +387,7 @@ impl<S: Sys> Drop for Central<S> {
         unsafe {
             while let Some(chunk) = next.as_mut() {
                 next = chunk.next;
+                map::remove(ptr::from_ref(chunk).addr());
                 if chunk.region.is_some() {
                     chunk.next = regions;
                     regions = chunk;

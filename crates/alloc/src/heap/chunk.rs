@@ -7,10 +7,10 @@
 #![allow(unsafe_code)]
 
 use std::ptr;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::class::UNIT;
-use super::span::{LARGE, Span, nobody};
+use super::map;
+use super::span::{LARGE, Span};
 use super::units::{UNITS, Units};
 use crate::{HugeRegion, Sys};
 
@@ -21,10 +21,12 @@ pub(super) const PAGE: usize = 2 << 20;
 /// Units of one.
 pub(super) const PAGE_UNITS: usize = PAGE / UNIT;
 
+/// Where the table begins that says, for each unit, with which unit its span begins.
+const FIRSTS: usize = SPANS - UNITS * size_of::<u16>();
 /// Where the descriptions of the spans begin.
 const SPANS: usize = 4096;
 
-/// The head of a chunk, but for the descriptions of its spans.
+/// The head of a chunk, but for what is said of its units and spans.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Chunk<S: Sys> {
@@ -54,7 +56,7 @@ impl<S: Sys> Chunk<S> {
     /// These bytes are mapped, all zero, at a multiple of [`CHUNK`], at least [`PAGE`] and at most [`CHUNK`] of them,
     /// and the caller's alone.
     pub(super) unsafe fn begin(start: *mut u8, len: usize) -> *mut Self {
-        const { assert!(size_of::<Self>() <= SPANS) };
+        const { assert!(size_of::<Self>() <= FIRSTS) };
         start.expose_provenance();
         let units = len / UNIT;
         let head = head_units(units);
@@ -76,6 +78,7 @@ impl<S: Sys> Chunk<S> {
         };
         // SAFETY: the head lies in the caller's memory; zeroed descriptions are those of no spans.
         unsafe { chunk.write(head) };
+        map::add(chunk.addr(), len);
         chunk
     }
 
@@ -91,8 +94,9 @@ impl<S: Sys> Chunk<S> {
     pub(super) unsafe fn spans(&self) -> impl Iterator<Item = &Span> {
         let start = ptr::from_ref(self).addr();
         let used = (head_units(self.units)..self.units).filter(|&unit| !self.free.any(unit, 1));
-        // SAFETY: each unit has a description.
-        used.map(move |unit| unsafe { &*span_of_unit(start, unit) }).filter(|span| span.back.get() == 0)
+        // SAFETY: each unit has a description, and the place where its span begins.
+        used.filter(move |&unit| unsafe { *first_of(start, unit) } == unit as u16)
+            .map(move |unit| unsafe { &*span_of_unit(start, unit) })
     }
 
     /// Makes these units, which are free, the span of a large thing.
@@ -107,10 +111,9 @@ impl<S: Sys> Chunk<S> {
         #[allow(clippy::cast_possible_truncation)] // at most 512
         // SAFETY: each unit has a description, and nobody looks at those of free units.
         unsafe {
-            (*span).units.set(units as u32);
-            (*span).zeroed.set(zeroed);
-            (*span).class.set(LARGE);
-            (*span).owner.store(nobody(), Relaxed);
+            (*span).units.set(units as u16);
+            (*span).zeroed().set(zeroed);
+            (*span).set_class(LARGE);
         }
         span
     }
@@ -123,9 +126,9 @@ impl<S: Sys> Chunk<S> {
         self.free_units -= more;
         for unit in old..units {
             #[allow(clippy::cast_possible_truncation)] // at most 512
-            // SAFETY: each unit has a description, and nobody looks at those of free units.
+            // SAFETY: each unit has a place there, and nobody looks at those of free units.
             unsafe {
-                (*span_of_unit(start, at + unit)).back.set(unit as u16)
+                first_of(start, at + unit).write(at as u16)
             };
         }
     }
@@ -154,17 +157,21 @@ fn span_of_unit(chunk: usize, unit: usize) -> *mut Span {
     ptr::with_exposed_provenance_mut(chunk + SPANS + unit * size_of::<Span>())
 }
 
-/// The span that holds an address.
+/// The unit with which the span of a unit begins.
+#[inline]
+fn first_of(chunk: usize, unit: usize) -> *mut u16 {
+    ptr::with_exposed_provenance_mut(chunk + FIRSTS + unit * size_of::<u16>())
+}
+
+/// The span that holds an address. In units that were never in use it is the chunk's head's: nobody's, without objects.
 ///
 /// # Safety
-/// A chunk of ours holds it, in units that are in use.
+/// A chunk begins before the address: see [`map::has_head`].
 #[inline]
 pub(super) unsafe fn span_of(address: usize) -> *mut Span {
-    let unit = address % CHUNK / UNIT;
-    let span = span_of_unit(start_of(address), unit);
-    // SAFETY: the description of a unit in use, which is in the head of its chunk.
-    let back = unsafe { (*span).back.get() };
-    if back == 0 { span } else { span_of_unit(start_of(address), unit - usize::from(back)) }
+    // SAFETY: each unit of a chunk has a place in the chunk's head.
+    let first = unsafe { *first_of(start_of(address), address % CHUNK / UNIT) };
+    span_of_unit(start_of(address), usize::from(first))
 }
 
 /// Which unit of its chunk a description is of.

@@ -36,6 +36,7 @@ static SIZES: [u32; CLASSES] = {
 };
 
 /// The smallest class for `size` bytes, which is at most [`MOST`].
+#[inline]
 pub(super) const fn class_of(size: usize) -> usize {
     if size <= 128 {
         return size.saturating_sub(1) / ALIGN;
@@ -44,13 +45,13 @@ pub(super) const fn class_of(size: usize) -> usize {
     8 + (top - 7) * 8 + ((size - 1) >> (top - 3)) - 8
 }
 
-/// The same, faster for small sizes that are known only at run time.
+/// The same, faster for small sizes that are known only at run time; `None` above [`MOST`].
 #[inline]
-pub(super) fn class_for(size: usize) -> usize {
-    match LOOKUP.get(size.div_ceil(ALIGN)) {
-        Some(&class) => usize::from(class),
-        None => class_of(size),
+pub(super) fn class_for(size: usize) -> Option<usize> {
+    if size <= LOOKED_UP {
+        return Some(usize::from(LOOKUP[size.div_ceil(ALIGN)]));
     }
+    (size <= MOST).then(|| class_of(size))
 }
 
 /// The smallest class whose objects lie at multiples of `align` in a span, which itself begins at a multiple of [`UNIT`];
@@ -92,11 +93,12 @@ mod tests {
     #[test]
     fn every_size_has_the_smallest_class_that_holds_it() {
         for size in (0..=4096).chain((4096..=MOST).step_by(61)).chain([MOST]) {
-            let class = class_for(size);
-            assert_eq!(class, class_of(size), "{size}");
+            let class = class_of(size);
+            assert_eq!(class_for(size), Some(class), "{size}");
             assert!(size_of_class(class) >= size, "{size}");
             assert!(class == 0 || size_of_class(class - 1) < size, "{size}");
         }
+        assert_eq!([class_for(MOST + 1), class_for(usize::MAX)], [None; 2]);
     }
 
     #[test]

@@ -8,14 +8,14 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_units::Bytes;
 
 use super::central::Central;
 use super::local::{Empty, Local};
 use super::lock::Held;
-use super::span::{Span, nobody};
+use super::misuse::{self, Call, Misuse};
+use super::span::Span;
 use super::thread::Shared;
 use super::{class, os};
 use crate::{Fork, Options, Pages, Sys};
@@ -148,12 +148,15 @@ impl<S: Sys> Core<S> {
         Some(())
     }
 
-    /// After a thread freed an object of a span that is its own.
+    /// After a thread freed the object at `address` of a span that is its own.
     ///
     /// # Safety
     /// As for [`Self::take_slowly`]; the span is `local`'s.
     #[cold]
-    pub(super) unsafe fn freed(&self, local: &Local, span: *mut Span) {
+    pub(super) unsafe fn freed(&self, local: &Local, span: *mut Span, address: usize) {
+        if !ptr::eq(local.shared.get(), &raw const self.shared) {
+            misuse::end(Call::Free, address, Misuse::Foreign);
+        }
         // SAFETY: by contract.
         if let Some(empty) = unsafe { local.after_free(&*span) } {
             self.central().put(empty);
@@ -203,27 +206,18 @@ impl<S: Sys> Core<S> {
         }
     }
 
-    /// Frees an object from a thread that does not own its span, or a large thing.
+    /// Frees a large thing.
     ///
     /// # Safety
-    /// As for [`Heap::deallocate`](super::Heap::deallocate); `span` holds `address`.
-    #[cold]
-    pub(super) unsafe fn free_elsewhere(&self, span: *mut Span, address: usize) {
-        // SAFETY: by contract in a chunk that is there.
-        let (is_large, owner) = unsafe { ((*span).is_large(), (*span).owner.load(Relaxed)) };
-        if is_large {
-            return self.central().put(span);
+    /// By contract of the caller nobody uses it any more.
+    pub(super) unsafe fn free_large(&self, span: *mut Span, address: usize) {
+        let mut central = self.central();
+        // Another thread may have freed it since it was looked up.
+        // SAFETY: descriptions in a chunk's head are there while the chunk is.
+        if !unsafe { (*span).is_large() } {
+            misuse::end(Call::Free, address, Misuse::Unused);
         }
-        if owner == nobody() || owner.is_null() {
-            os::die("hugepilot: free of memory that is not allocated\n");
-        }
-        // SAFETY: by contract an object that nobody uses any more; the first to free one since tells the owner, and owners are
-        // never unmapped.
-        unsafe {
-            if (*span).free_remotely(ptr::with_exposed_provenance_mut(address)) {
-                (*owner).tell(span);
-            }
-        }
+        central.put(span);
     }
 }
 

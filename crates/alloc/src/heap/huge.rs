@@ -15,6 +15,7 @@ use hugepilot_units::Bytes;
 
 use super::chunk::CHUNK;
 use super::core::Core;
+use super::misuse::{self, Call, Misuse};
 use super::{Heap, os};
 use crate::{HugeRegion, Options, Sys};
 
@@ -53,7 +54,7 @@ impl<S: Sys> Table<S> {
         record.next.store(list.load(Relaxed), Relaxed);
         list.store(huge.as_ptr(), Release);
         self.count += 1;
-        self.mapped += record.region.len().as_usize();
+        self.mapped += record.len();
     }
 
     fn remove(&mut self, address: usize) -> Option<NonNull<Huge<S>>> {
@@ -65,7 +66,7 @@ impl<S: Sys> Table<S> {
             if record.address() == address {
                 link.store(record.next.load(Relaxed), Release);
                 self.count -= 1;
-                self.mapped -= record.region.len().as_usize();
+                self.mapped -= record.len();
                 return Some(huge);
             }
             link = &record.next;
@@ -90,14 +91,22 @@ impl<S: Sys> Table<S> {
 
     /// Counts anew, in a child.
     pub(super) fn recount(&mut self) {
-        (self.count, self.mapped) = self
-            .all()
-            .fold((0, 0), |(count, mapped), huge| (count + 1, mapped + huge.region.len().as_usize()));
+        (self.count, self.mapped) =
+            self.all().fold((0, 0), |(count, mapped), huge| (count + 1, mapped + huge.len()));
     }
 
     /// That at this address.
     pub(super) fn get(&self, address: usize) -> Option<&Huge<S>> {
         self.of(self.list(address)).find(|huge| huge.address() == address)
+    }
+
+    /// Why nothing begins at this address.
+    pub(super) fn misuse(&self, address: usize) -> Misuse {
+        let holds = |huge: &&Huge<S>| (huge.address()..huge.address() + huge.len()).contains(&address);
+        match self.all().find(holds) {
+            Some(huge) => Misuse::Inside { start: huge.address(), size: huge.len() },
+            None => Misuse::Foreign,
+        }
     }
 
     /// All of them.
@@ -116,6 +125,9 @@ impl<S: Sys> Table<S> {
 impl<S: Sys> Huge<S> {
     fn address(&self) -> usize {
         self.region.as_ptr().as_ptr().addr()
+    }
+    pub(super) fn len(&self) -> usize {
+        self.region.len().as_usize()
     }
 }
 
@@ -154,23 +166,19 @@ impl<S: Sys> Heap<S> {
         map().or_else(|error| if core.central().unmap_kept() { map() } else { Err(error) })
     }
 
-    /// Unmaps or keeps it; or does nothing, for null, which is at a multiple of a chunk, too.
+    /// Unmaps or keeps it.
     ///
     /// # Safety
-    /// As for [`Self::deallocate`], or null.
-    #[cold]
-    pub(super) unsafe fn free_huge(&self, address: usize) {
-        if address == 0 {
-            return;
-        }
-        let removed = self.core().and_then(|core| {
+    /// As for [`Self::deallocate`].
+    pub(super) unsafe fn free_huge(&self, core: &Core<S>, address: usize) {
+        let (record, region) = {
             let mut central = core.central();
-            let record = central.huge.remove(address)?;
+            // Another thread may have freed it since it was looked up.
+            let Some(record) = central.huge.remove(address) else {
+                misuse::end(Call::Free, address, Misuse::Unused)
+            };
             // SAFETY: taken out of the table, so ours alone, and the record is not looked at again.
-            Some((record, central.keep(unsafe { ptr::read(&raw const (*record.as_ptr()).region) })))
-        });
-        let Some((record, region)) = removed else {
-            os::die("hugepilot: free of memory that is not allocated\n")
+            (record, central.keep(unsafe { ptr::read(&raw const (*record.as_ptr()).region) }))
         };
         os::errno_kept(|| drop(region));
         // SAFETY: allocated with it, and ours alone.

@@ -1,12 +1,14 @@
 //! What the heap asks of the C library.
 //!
 //! # Safety
-//! None of these calls keeps a pointer of ours, but to functions that are there for the life of the process.
+//! None of these calls keeps a pointer of ours, but to functions that are there for the life of the process. Addresses that are
+//! opened, closed or given up are the caller's own, from `reserve` or `map`.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Does `work` and leaves `errno` as it was: neither `free` nor an allocation that succeeds may change it.
 pub(super) fn errno_kept<T>(work: impl FnOnce() -> T) -> T {
@@ -70,11 +72,114 @@ unsafe extern "C" {
 }
 type Hook = Option<extern "C" fn()>;
 
-/// Says on stderr that the program broke a rule of allocators, and ends it as the C library does.
-#[cold]
-pub(super) fn die(what: &'static str) -> ! {
-    // SAFETY: the text is as long as it says.
-    unsafe { libc::write(2, what.as_ptr().cast(), what.len()) };
+/// Writes to stderr, as far as that takes it.
+pub(super) fn write_to_stderr(bytes: &[u8]) {
+    // SAFETY: as many bytes as there are.
+    unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Ends the process as the C library does when a rule of allocators is broken.
+pub(super) fn abort() -> ! {
     // SAFETY: ends the process.
     unsafe { libc::abort() }
+}
+
+/// How many mappings a process may have.
+pub(super) fn most_mappings() -> usize {
+    let mut text = [0_u8; 24];
+    errno_kept(|| {
+        // SAFETY: the path is a C string, the kernel writes at most the length of the text, and the file is closed once.
+        unsafe {
+            let file = libc::open(c"/proc/sys/vm/max_map_count".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            if file >= 0 {
+                libc::read(file, text.as_mut_ptr().cast(), text.len());
+                libc::close(file);
+            }
+        }
+    });
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    let number =
+        digits.fold(0_usize, |sum, &digit| sum.saturating_mul(10).saturating_add(usize::from(digit - b'0')));
+    // The kernel's default, where it does not say.
+    if number == 0 { 65_530 } else { number }
+}
+
+/// How many bytes of addresses a process may have.
+pub(super) fn most_addresses() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit lives across the call.
+    errno_kept(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) });
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// Addresses that nothing can touch yet, and that take no memory; `None` where there are not as many.
+pub(super) fn reserve(len: usize) -> Option<usize> {
+    map_as(ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_NORESERVE)
+}
+
+/// Zeroed memory.
+pub(super) fn map(len: usize) -> Option<usize> {
+    map_as(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, 0)
+}
+
+/// Makes reserved addresses memory, zeroed. False where there is none, or no mapping is left.
+pub(super) fn open(start: usize, len: usize) -> bool {
+    let start: *mut c_void = ptr::with_exposed_provenance_mut(start);
+    // SAFETY: the caller's own reserved addresses.
+    len == 0 || errno_kept(|| unsafe { libc::mprotect(start, len, libc::PROT_READ | libc::PROT_WRITE) }) == 0
+}
+
+/// Makes them reserved addresses again.
+pub(super) fn close(start: usize, len: usize) -> bool {
+    let place = ptr::with_exposed_provenance_mut(start);
+    len == 0 || map_as(place, len, libc::PROT_NONE, libc::MAP_NORESERVE | libc::MAP_FIXED).is_some()
+}
+
+/// Gives up addresses.
+pub(super) fn unmap(start: usize, len: usize) {
+    // SAFETY: the caller's own, which nobody uses any more.
+    errno_kept(|| unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), len) });
+}
+
+fn map_as(place: *mut c_void, len: usize, protection: i32, flags: i32) -> Option<usize> {
+    if cfg!(miri) {
+        return None;
+    }
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, or one in place of the caller's own, which nobody uses any more.
+    let start = errno_kept(|| unsafe { libc::mmap(place, len, protection, flags, -1, 0) });
+    (start != libc::MAP_FAILED).then(|| start.expose_provenance())
+}
+
+/// What is called with the address that a thread could not touch, before the process ends of it.
+static EXPLAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// Has `explain` called at a fault, unless the program has a handler for that. It may do what a signal handler may.
+pub(super) fn at_fault(explain: fn(usize)) {
+    EXPLAIN.store(explain as usize, Relaxed);
+    // SAFETY: the actions live across the calls, and zeros are one; the handler has the signature that SA_SIGINFO asks for.
+    errno_kept(|| unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGSEGV, ptr::null(), &raw mut action);
+        if action.sa_sigaction == libc::SIG_DFL {
+            action.sa_sigaction = on_fault as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut());
+        }
+    });
+}
+
+/// Explains, and leaves the rest to the kernel: the fault comes again, and what another process sent is sent again.
+extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, _: *const c_void) {
+    // SAFETY: the kernel's description of the signal; the number was a function of this type.
+    unsafe {
+        let explain: fn(usize) = std::mem::transmute(EXPLAIN.load(Relaxed));
+        if (*info).si_code > 0 {
+            explain((*info).si_addr().addr());
+        }
+        libc::signal(signal, libc::SIG_DFL);
+        if (*info).si_code <= 0 {
+            libc::raise(signal);
+        }
+    }
 }

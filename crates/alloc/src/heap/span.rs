@@ -2,23 +2,35 @@
 //!
 //! # Safety
 //! A span's description lies in its chunk's head and is there while the chunk is. What is in a [`Cell`] belongs to the thread
-//! that owns the span, or to whoever holds the heap's lock where nobody does; `back`, `class`, `units` and `zeroed` change
-//! under that lock alone, while nobody has anything in the span. The rest is atomic. Objects are linked through their own first
+//! that owns the span, or to whoever holds the heap's lock where nobody does; `class`, `units`, `divisor`, `bias` and
+//! `zeroed` change under that lock alone, while nobody has anything in the span. The rest is atomic. Objects are linked through their own first
 //! bytes while they are free.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
-use super::chunk;
 use super::class::{self, UNIT};
 use super::local::Local;
+use super::misuse::{self, Call, Misuse};
+use super::{chunk, mark};
 
-/// A free object: it begins with the next one.
+/// A free object: the next one, and the mark of what is free.
+#[derive(Clone, Copy)]
+#[repr(C)]
 pub(super) struct Block {
     pub(super) next: *mut Block,
+    pub(super) mark: usize,
+}
+
+impl Block {
+    /// What a free object at `address` holds, before `next`.
+    #[inline]
+    pub(super) fn free(address: usize, next: *mut Self) -> Self {
+        Self { next, mark: mark::of(address) }
+    }
 }
 
 /// The class of spans that hold one large thing.
@@ -52,19 +64,20 @@ pub(super) struct Span {
     pub(super) free: Cell<*mut Block>,
     /// Objects handed out, those that the thread holds ready and those that other threads freed among them.
     pub(super) used: AtomicU32,
-    /// So many units before this one the span begins.
-    pub(super) back: Cell<u16>,
     pub(super) class: Cell<u8>,
     pub(super) state: Cell<State>,
+    pub(super) units: Cell<u16>,
     /// Objects that were ever handed out: the rest was never touched.
     pub(super) issued: Cell<u32>,
     /// Objects that fit.
     pub(super) capacity: Cell<u32>,
-    pub(super) units: Cell<u32>,
-    /// The memory was all zero when the span began.
-    pub(super) zeroed: Cell<bool>,
+    /// The address after those that were ever handed out.
+    end: AtomicUsize,
+    /// 2⁶⁴ over the size of its objects, rounded up; 0 where there are none.
+    divisor: Cell<u64>,
+    /// The address of the first object times the divisor, but for what goes over 64 bits.
+    bias: Cell<u64>,
     pub(super) next: Cell<*mut Span>,
-    pub(super) previous: Cell<*mut Span>,
     /// What other threads freed.
     remote: Remote,
 }
@@ -76,6 +89,10 @@ struct Remote {
     freed: AtomicU64,
     /// The next span of which the owner is to know that something was freed.
     next: Cell<*mut Span>,
+    /// Of the owner's queue, and here for lack of room in the first line.
+    previous: Cell<*mut Span>,
+    /// The memory was all zero when the span began.
+    zeroed: Cell<bool>,
 }
 
 /// What other threads freed: a list, linked, and its length.
@@ -92,7 +109,7 @@ impl Span {
 
     /// Its bytes.
     pub(super) fn len(&self) -> usize {
-        self.units.get() as usize * UNIT
+        usize::from(self.units.get()) * UNIT
     }
 
     /// The size of its objects, or of the large thing.
@@ -108,16 +125,39 @@ impl Span {
 
     /// Begins as a span of that class, with nothing issued yet. Under the heap's lock.
     pub(super) fn begin(&self, class: usize, owner: *mut Local) {
-        let capacity = self.len() / class::size_of_class(class);
+        let size = class::size_of_class(class);
+        let capacity = self.len() / size;
         #[allow(clippy::cast_possible_truncation)] // about a hundred classes, at most 4096 objects
         let (class, capacity) = (class as u8, capacity as u32);
         self.class.set(class);
         self.capacity.set(capacity);
         self.free.set(ptr::null_mut());
         self.issued.set(0);
+        self.end.store(self.base().addr(), Relaxed);
+        self.divisor.set(u64::MAX / size as u64 + 1);
+        self.bias.set((self.base().addr() as u64).wrapping_mul(self.divisor.get()));
         self.used.store(0, Relaxed);
         self.state.set(State::Current);
         self.owner.store(owner, Relaxed);
+    }
+
+    /// It begins to hold one large thing, or nothing. Under the heap's lock.
+    pub(super) fn set_class(&self, class: u8) {
+        self.class.set(class);
+        self.divisor.set(0);
+        self.bias.set(0);
+        self.owner.store(nobody(), Relaxed);
+    }
+
+    /// Whether an object that was ever handed out begins at `address`, which lies in the span. False for large things.
+    ///
+    /// The remainder is that of Lemire, Kaser and Kurz, *Faster remainder by direct computation* (2019): exact for offsets and
+    /// sizes below 2³².
+    #[inline]
+    pub(super) fn has_at(&self, address: usize) -> bool {
+        let divisor = self.divisor.get();
+        (address as u64).wrapping_mul(divisor).wrapping_sub(self.bias.get()) < divisor
+            && address < self.end.load(Relaxed)
     }
 
     /// Free objects that the owner knows of.
@@ -147,9 +187,10 @@ impl Span {
         for i in 0..count {
             let next = if i + 1 < count { at(i + 1) } else { ptr::null_mut() };
             // SAFETY: object `from + i` lies inside of the span, aligned, and nobody has it yet.
-            unsafe { at(i).write(Block { next }) };
+            unsafe { at(i).write(Block::free(at(i).addr(), next)) };
         }
         self.issued.set(from + count);
+        self.end.store(at(count).addr(), Relaxed);
         self.used.store(self.used.load(Relaxed) + count, Relaxed);
         Freed { first: if count > 0 { at(0) } else { ptr::null_mut() }, count }
     }
@@ -165,12 +206,18 @@ impl Span {
         let own = self.free.get();
         if !own.is_null() {
             let mut last = freed.first;
-            // SAFETY: the list has `count` objects, all of them free.
-            while let Some(next) = unsafe { (*last).next.as_mut() } {
-                last = next;
+            for _ in 1..freed.count {
+                // SAFETY: the list has `count` objects, all of them free. One that was freed twice is followed by itself sooner
+                // or later, and never by nothing.
+                last = unsafe { (*last).next };
             }
             // SAFETY: as above.
-            unsafe { (*last).next = own };
+            unsafe {
+                if !(*last).next.is_null() {
+                    misuse::changed(last.addr());
+                }
+                (*last).next = own;
+            }
         }
         self.free.set(freed.first);
         self.used.store(self.used.load(Relaxed) - freed.count, Relaxed);
@@ -185,8 +232,12 @@ impl Span {
         let offset = (block.addr() - base.addr()) as u64;
         let mut freed = self.remote.freed.load(Relaxed);
         loop {
+            if freed >> 32 == offset && freed != 0 {
+                let size = self.object_size();
+                misuse::end(Call::Free, block.addr(), Misuse::Free { size });
+            }
             // SAFETY: the object is the caller's until the exchange.
-            unsafe { block.write(Block { next: linked(base, freed) }) };
+            unsafe { block.write(Block::free(block.addr(), linked(base, freed))) };
             let now = offset << 32 | ((freed & u64::from(u32::MAX)) + 1);
             // Acquires what the owner did with the list before: the first one now links the span anew.
             match self.remote.freed.compare_exchange_weak(freed, now, AcqRel, Relaxed) {
@@ -212,9 +263,33 @@ impl Span {
         count
     }
 
+    /// The span before this one in a queue.
+    pub(super) fn previous(&self) -> &Cell<*mut Self> {
+        &self.remote.previous
+    }
+
+    /// Whether the memory was all zero when the span began.
+    pub(super) fn zeroed(&self) -> &Cell<bool> {
+        &self.remote.zeroed
+    }
+
     /// The link of the list of spans that an owner is to look at.
     pub(super) fn next_told(&self) -> &Cell<*mut Self> {
         &self.remote.next
+    }
+}
+
+/// Frees an object from a thread that does not own its span. As a function of C, it does not unwind.
+///
+/// # Safety
+/// The span has an owner and the object, which nobody uses any more.
+pub(super) unsafe extern "C" fn free_elsewhere(span: *mut Span, address: usize) {
+    // SAFETY: by contract. The first to free an object since the owner looked tells the owner, and owners are never unmapped.
+    unsafe {
+        let owner = (*span).owner.load(Relaxed);
+        if (*span).free_remotely(ptr::with_exposed_provenance_mut(address)) {
+            (*owner).tell(span);
+        }
     }
 }
 
@@ -247,7 +322,7 @@ impl Queue {
         // SAFETY: spans that are owned are there.
         unsafe {
             (*span).next.set(ptr::null_mut());
-            (*span).previous.set(self.last.get());
+            (*span).previous().set(self.last.get());
             match self.last.get().as_ref() {
                 Some(last) => last.next.set(span),
                 None => self.first.set(span),
@@ -277,13 +352,13 @@ impl Queue {
     pub(super) unsafe fn remove(&self, span: *mut Span) {
         // SAFETY: the span and its neighbours are owned by the caller.
         unsafe {
-            let (before, after) = ((*span).previous.get(), (*span).next.get());
+            let (before, after) = ((*span).previous().get(), (*span).next.get());
             match before.as_ref() {
                 Some(before) => before.next.set(after),
                 None => self.first.set(after),
             }
             match after.as_ref() {
-                Some(after) => after.previous.set(before),
+                Some(after) => after.previous().set(before),
                 None => self.last.set(before),
             }
         }

@@ -28,6 +28,10 @@ pub struct HeapStats {
     pub mapped: Bytes,
     /// Large things, on whole units of memory or on mappings of their own.
     pub large: Count,
+    /// Objects before guard pages, of a heap that checks.
+    pub guarded: Count,
+    /// How many objects of a heap that checks had no guard page, since it began.
+    pub unguarded: u64,
     /// Threads that have a part of the heap, those that have ended and whose part waits for another among them.
     pub threads: usize,
     /// Objects by class.
@@ -63,6 +67,8 @@ impl HeapStats {
             returned: zero,
             mapped: zero,
             large,
+            guarded: Count::default(),
+            unguarded: 0,
             threads: 0,
             classes,
         }
@@ -82,6 +88,9 @@ impl<S: Sys> Heap<S> {
         stats.mapped = bytes(central.mapped());
         stats.large =
             Count { size: Bytes::ZERO, count: central.huge.count as u64, bytes: bytes(central.huge.mapped) };
+        let guarded = &central.guarded;
+        stats.guarded = Count { size: Bytes::ZERO, count: guarded.count as u64, bytes: bytes(guarded.bytes) };
+        stats.unguarded = guarded.passed;
         let mut used = [0_u64; CLASSES];
         // SAFETY: the lock is held.
         for span in central.chunks().flat_map(|chunk| unsafe { chunk.spans() }) {
@@ -101,7 +110,7 @@ impl<S: Sys> Heap<S> {
                 *used = used.saturating_sub(u64::from(ready));
             }
         }
-        stats.allocated = stats.large.bytes;
+        stats.allocated = stats.large.bytes + stats.guarded.bytes;
         for (of, count) in stats.classes.iter_mut().zip(used) {
             (of.count, of.bytes) = (count, of.size.times(count));
             stats.allocated += of.bytes;

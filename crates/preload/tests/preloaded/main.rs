@@ -1,5 +1,6 @@
 //! Programs that know nothing of it run on our `malloc`, as they do without.
 
+mod misuse;
 mod programs;
 mod rules;
 mod stress;

@@ -1,8 +1,5 @@
 /* What the manuals promise of malloc and its like, asked of whatever they are here. Prints "kept" and exits 0 if all of it
- * holds; else the line that does not, and 1.
- *
- * rules                       all of it
- * rules free-what-is-free     frees a large thing twice: must be ended by a signal */
+ * holds; else the line that does not, and 1. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
@@ -175,13 +172,7 @@ static void forks(void) {
         pthread_join(threads[i], NULL);
 }
 
-int main(int count, char **args) {
-    if (count > 1 && strcmp(args[1], "free-what-is-free") == 0) {
-        char *volatile p = allocate((size_t)1 << 20);
-        free(p);
-        free(p);
-        return 0;
-    }
+int main(void) {
     sizes_and_errors();
     alignments();
     contents();

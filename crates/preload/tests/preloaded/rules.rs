@@ -1,6 +1,5 @@
 //! What the manuals promise, and what the environment may say.
 
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use hugepilot_testkit::{compiled, need, requires};
@@ -40,14 +39,6 @@ fn fork_waits_for_nobody_who_waits_for_memory() {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).as_ref()),
         (Some(0), "forked\n")
     );
-}
-
-#[test]
-fn freeing_what_is_free_ends_the_program_where_it_is_seen() {
-    requires!(need::c_compiler());
-    let output = Preloaded::new(rules(), &["free-what-is-free"]).output();
-    assert_eq!(output.status.signal(), Some(6));
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "hugepilot: free of memory that is not allocated\n");
 }
 
 #[test]

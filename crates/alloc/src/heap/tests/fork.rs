@@ -12,6 +12,7 @@ use hugepilot_units::Bytes;
 
 use super::super::chunk::Chunk;
 use super::super::fork::renew;
+use super::super::map;
 use super::super::thread::POOL;
 use super::model::assert_apart;
 use super::{Object, layout, scripted};
@@ -73,6 +74,7 @@ fn what_a_holder_left_torn_is_not_looked_at() {
     drop(heap);
     assert!(!lost.is_empty());
     for chunk in lost {
+        map::remove(chunk.addr());
         // SAFETY: what was lost is still mapped, and nobody uses it.
         drop(unsafe { (*chunk).region.take() });
     }

@@ -11,7 +11,7 @@ use std::thread;
 
 use hugepilot_units::Bytes;
 
-use super::super::class::class_for;
+use super::super::class::class_of;
 use super::super::local::{Empty, Local};
 use super::{Object, layout, scripted};
 use crate::{Heap, Options};
@@ -148,7 +148,7 @@ fn what_threads_left_is_used_by_those_that_live() {
 #[test]
 fn what_is_told_to_a_former_owner_reaches_the_new_one() {
     let (heap, _sys) = scripted("base");
-    let (former, new, class) = (Box::new(Local::new()), Box::new(Local::new()), class_for(500));
+    let (former, new, class) = (Box::new(Local::new()), Box::new(Local::new()), class_of(500));
     let core = heap.core().unwrap();
     let this = core.central().take(1, 1).unwrap();
     let empty = Empty::new();
@@ -175,7 +175,7 @@ fn what_is_told_to_a_former_owner_reaches_the_new_one() {
 fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
     let (heap, _sys) = scripted("base");
     let (former, new, empty) = (Box::new(Local::new()), Box::new(Local::new()), Empty::new());
-    let classes = [16, 32, 48, 64, 80].map(class_for);
+    let classes = [16, 32, 48, 64, 80].map(class_of);
     let spans = classes.map(|_| heap.core().unwrap().central().take(1, 1).unwrap());
     // SAFETY: both locals and the spans are this test's, which plays all threads.
     unsafe {

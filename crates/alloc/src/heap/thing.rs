@@ -1,0 +1,95 @@
+//! What begins at an address that a program gives back, resizes or measures; the end of the process where nothing does.
+//!
+//! # Safety
+//! An address is looked up among those of chunks before what it says there is read.
+#![allow(unsafe_code)]
+
+use std::ptr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::core::Core;
+use super::misuse::{self, Call, Misuse};
+use super::span::{Block, Span, nobody};
+use super::{Heap, chunk, map, mark};
+use crate::Sys;
+
+/// What begins at an address.
+pub(super) enum Thing {
+    /// An object of a span.
+    Small(*mut Span),
+    /// All of a span.
+    Large(*mut Span),
+    /// A region of its own, of so many bytes.
+    Huge(usize),
+    /// An object of so many bytes before a guard page.
+    Guarded(usize),
+}
+
+impl Thing {
+    pub(super) fn size(&self) -> usize {
+        match self {
+            // SAFETY: something begins there, so the span is in use.
+            Self::Small(span) | Self::Large(span) => unsafe { (**span).object_size() },
+            Self::Huge(size) | Self::Guarded(size) => *size,
+        }
+    }
+}
+
+impl<S: Sys> Heap<S> {
+    /// What begins there. Ends the process where nothing does, which may go unnoticed where another thread frees meanwhile.
+    ///
+    /// # Safety
+    /// The heap gave it out, and nobody frees it meanwhile, or this ends the process.
+    pub(super) unsafe fn thing_at(&self, address: usize, call: Call) -> Thing {
+        let Some(core) = self.core_if_any() else { misuse::end(call, address, Misuse::Foreign) };
+        // SAFETY: by contract.
+        let thing = unsafe { core.thing_at(address) };
+        let thing = thing.unwrap_or_else(|misuse| misuse::end(call, address, misuse));
+        // SAFETY: an object of a span.
+        let is_free = || unsafe { mark::is_on(ptr::with_exposed_provenance::<Block>(address)) };
+        if matches!(thing, Thing::Small(_)) && is_free() {
+            misuse::end(call, address, Misuse::Free { size: thing.size() });
+        }
+        thing
+    }
+}
+
+impl<S: Sys> Core<S> {
+    /// What begins there, which may be a small object that is free.
+    ///
+    /// # Safety
+    /// As for [`Heap::thing_at`].
+    pub(super) unsafe fn thing_at(&self, address: usize) -> Result<Thing, Misuse> {
+        if !map::has(address) {
+            let central = self.central();
+            if let Some(size) = central.guarded.size(address) {
+                return size.map(Thing::Guarded);
+            }
+            let huge = central.huge.get(address).ok_or_else(|| central.huge.misuse(address))?;
+            return Ok(Thing::Huge(huge.len()));
+        }
+        // SAFETY: a chunk holds it.
+        let (this, span) = unsafe {
+            let this = chunk::span_of(address);
+            (this, &*this)
+        };
+        let start = span.base().addr();
+        if span.is_large() {
+            return if address == start { Ok(Thing::Large(this)) } else { Err(inside(span, start)) };
+        }
+        let owner = span.owner.load(Relaxed);
+        if owner.is_null() || owner == nobody() {
+            return Err(Misuse::Unused);
+        }
+        let size = span.object_size();
+        if !span.has_at(address) {
+            let first = address - (address - start) % size;
+            return Err(if span.has_at(first) { inside(span, first) } else { Misuse::Unused });
+        }
+        Ok(Thing::Small(this))
+    }
+}
+
+fn inside(span: &Span, start: usize) -> Misuse {
+    Misuse::Inside { start, size: span.object_size() }
+}

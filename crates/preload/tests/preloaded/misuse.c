@@ -1,0 +1,135 @@
+/* Does one thing wrong with malloc, and prints the address that it did it with before.
+ *
+ * misuse KIND      prints "0x…", and must be ended; "survived" follows where it was not */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* The compiler must not know better. */
+static void *(*volatile allocate)(size_t) = malloc;
+static void (*volatile release)(void *) = free;
+static void *(*volatile resize)(void *, size_t) = realloc;
+static size_t (*volatile measure)(void *) = malloc_usable_size;
+
+static char outside[256] __attribute__((aligned(64)));
+
+static void *release_twice(void *p) {
+    release(p);
+    release(p);
+    return NULL;
+}
+
+static void *named(void *p) {
+    printf("0x%jx\n", (uintmax_t)(uintptr_t)p);
+    fflush(stdout);
+    return p;
+}
+
+static void in_thread(void *(*work)(void *), void *p) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, work, p) == 0)
+        pthread_join(thread, NULL);
+}
+
+static void *release_once(void *p) {
+    release(p);
+    return NULL;
+}
+
+static int is(const char *kind, const char *name) {
+    return strcmp(kind, name) == 0;
+}
+
+int main(int count, char **args) {
+    const char *kind = count > 1 ? args[1] : "";
+    setvbuf(stdout, NULL, _IOLBF, 256);
+    char *a = allocate(48), *b = allocate(48), *large = allocate((size_t)1 << 20), *huge = allocate((size_t)20 << 20);
+    volatile char byte = 0;
+    if (is(kind, "twice")) {
+        release_twice(named(a));
+    } else if (is(kind, "twice-with-another-between")) {
+        release(named(a));
+        release(b);
+        release(a);
+        for (int i = 0; i < 10000; i++)
+            allocate(48);
+    } else if (is(kind, "twice-in-another-thread")) {
+        in_thread(release_twice, named(a));
+    } else if (is(kind, "once-in-each-of-two-threads")) {
+        in_thread(release_once, named(a));
+        release(a);
+        for (int i = 0; i < 10000; i++)
+            allocate(48);
+    } else if (is(kind, "large-twice")) {
+        release_twice(named(large));
+    } else if (is(kind, "huge-twice")) {
+        release_twice(named(huge));
+    } else if (is(kind, "inside")) {
+        release(named(a + 16));
+    } else if (is(kind, "inside-in-another-thread")) {
+        in_thread(release_once, named(a + 16));
+    } else if (is(kind, "inside-large")) {
+        release(named(large + 100000));
+    } else if (is(kind, "inside-huge")) {
+        release(named(huge + ((size_t)8 << 20)));
+    } else if (is(kind, "never-allocated")) {
+        release(named(a + 48 * 1000));
+    } else if (is(kind, "static")) {
+        release(named(outside + 64));
+    } else if (is(kind, "stack")) {
+        char room[64] __attribute__((aligned(64)));
+        release(named(room));
+    } else if (is(kind, "mapped")) {
+        release(named(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+    } else if (is(kind, "unmapped")) {
+        release(named((void *)(uintptr_t)0x123456780));
+    } else if (is(kind, "resize-static")) {
+        resize(named(outside + 64), 100);
+    } else if (is(kind, "resize-inside")) {
+        resize(named(a + 16), 100);
+    } else if (is(kind, "resize-free")) {
+        release(named(a));
+        resize(a, 100);
+    } else if (is(kind, "measure-static")) {
+        measure(named(outside + 64));
+    } else if (is(kind, "measure-free")) {
+        release(named(a));
+        measure(a);
+    } else if (is(kind, "write-after-free")) {
+        release(named(a));
+        memset(a, 1, 48);
+        for (int i = 0; i < 10000; i++)
+            allocate(48);
+    } else if (is(kind, "read-after-free")) {
+        release(named(a));
+        byte = a[7];
+    } else if (is(kind, "read-large-after-free")) {
+        release(named(large));
+        byte = large[70000];
+    } else if (is(kind, "read-after-resize")) {
+        resize(named(a), 200);
+        byte = a[7];
+    } else if (is(kind, "write-behind")) {
+        named(a);
+        a[48] = 1;
+    } else if (is(kind, "write-behind-odd")) {
+        char *odd = named(allocate(45));
+        odd[45] = 1;
+        release(odd);
+    } else if (is(kind, "write-behind-large")) {
+        named(large);
+        large[(size_t)1 << 20] = 1;
+    } else if (is(kind, "nothing")) {
+        release(a);
+        release(b);
+        release(large);
+        release(huge);
+    }
+    puts("survived");
+    return 0;
+}

@@ -1,0 +1,155 @@
+//! What a program does wrong with memory ends it, with a line that names the address.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+
+use hugepilot_testkit::{compiled, need, requires};
+
+use super::Preloaded;
+
+fn misuse() -> PathBuf {
+    compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preloaded/misuse.c"))
+}
+
+const FOREIGN: &str = "no memory of this allocator is there; it may be another's, or was freed before";
+
+/// Does `kind` wrong: the signal that ended it, the address that it named, and what was said on stderr.
+fn wrong(kind: &str, check: &str) -> (Option<i32>, String, String) {
+    let mut program = Preloaded::new(misuse(), &[kind]);
+    let output = program.command.env("HUGEPILOT_CHECK", check).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!printed.contains("survived"), "{kind}: nothing ended it: {said}");
+    (output.status.signal(), printed, said)
+}
+
+/// Each kind ends by that signal with the line that it is given here, `ADDRESS` standing for the address.
+fn ends_with(ends_by: i32, check: &str, kinds: &[(&str, &str)]) {
+    for (kind, line) in kinds {
+        let (signal, address, said) = wrong(kind, check);
+        assert_eq!(signal, Some(ends_by), "{kind}: {said}");
+        let line = format!("hugepilot: {}\n", line.replace("ADDRESS", &address));
+        let (start, end) = line.split_once("START").unwrap_or((&line, ""));
+        assert!(said.starts_with(start) && said.ends_with(end), "{kind}: {said}");
+        assert_eq!(said.lines().count(), 1, "{kind}: {said}");
+    }
+}
+
+#[test]
+fn misuse_ends_the_program_and_names_the_address() {
+    requires!(need::c_compiler());
+    let (free, freed_before) = (
+        "double free of ADDRESS: the object of 48 bytes there is free already",
+        "free of ADDRESS: nothing is allocated there; it may have been freed before",
+    );
+    let changed = "free object at ADDRESS: it was written to after it was freed, or freed twice";
+    let foreign = format!("free of ADDRESS: {FOREIGN}");
+    let foreign = foreign.as_str();
+    ends_with(
+        libc::SIGABRT,
+        "0",
+        &[
+            ("twice", free),
+            ("twice-with-another-between", changed),
+            ("twice-in-another-thread", free),
+            ("once-in-each-of-two-threads", changed),
+            ("large-twice", freed_before),
+            ("huge-twice", foreign),
+            ("inside", "free of ADDRESS: the address lies inside the object of 48 bytes at START"),
+            (
+                "inside-in-another-thread",
+                "free of ADDRESS: the address lies inside the object of 48 bytes at START",
+            ),
+            ("inside-large", "free of ADDRESS: the address lies inside the object of 1048576 bytes at START"),
+            ("inside-huge", "free of ADDRESS: the address lies inside the object of 20971520 bytes at START"),
+            ("never-allocated", freed_before),
+            ("static", foreign),
+            ("stack", foreign),
+            ("mapped", foreign),
+            ("unmapped", foreign),
+            ("resize-static", &format!("realloc of ADDRESS: {FOREIGN}")),
+            ("resize-inside", "realloc of ADDRESS: the address lies inside the object of 48 bytes at START"),
+            ("resize-free", "realloc of ADDRESS: the object of 48 bytes there is free already"),
+            ("measure-static", &format!("malloc_usable_size of ADDRESS: {FOREIGN}")),
+            ("measure-free", "malloc_usable_size of ADDRESS: the object of 48 bytes there is free already"),
+            ("write-after-free", changed),
+        ],
+    );
+}
+
+#[test]
+fn a_check_ends_the_program_where_it_touches_what_is_not_its_own() {
+    requires!(need::c_compiler());
+    let free = "double free of ADDRESS: the object of 48 bytes there is free already";
+    ends_with(
+        libc::SIGABRT,
+        "1",
+        &[
+            ("twice", free),
+            ("twice-with-another-between", free),
+            ("twice-in-another-thread", free),
+            ("once-in-each-of-two-threads", free),
+            ("large-twice", "double free of ADDRESS: the object of 1048576 bytes there is free already"),
+            ("inside", "free of ADDRESS: the address lies inside the object of 48 bytes at START"),
+            ("inside-large", "free of ADDRESS: the address lies inside the object of 1048576 bytes at START"),
+            ("static", &format!("free of ADDRESS: {FOREIGN}")),
+            ("resize-free", "realloc of ADDRESS: the object of 48 bytes there is free already"),
+            (
+                "write-behind-odd",
+                "overflow at START: a byte behind the object of 45 bytes at ADDRESS was written",
+            ),
+        ],
+    );
+    ends_with(
+        libc::SIGSEGV,
+        "1",
+        &[
+            ("write-after-free", "use after free at ADDRESS: the object of 48 bytes at ADDRESS is free"),
+            ("read-after-free", "use after free at START: the object of 48 bytes at ADDRESS is free"),
+            (
+                "read-large-after-free",
+                "use after free at START: the object of 1048576 bytes at ADDRESS is free",
+            ),
+            ("read-after-resize", "use after free at START: the object of 48 bytes at ADDRESS is free"),
+            (
+                "write-behind",
+                "overflow at START: 0 bytes behind the end of the object of 48 bytes at ADDRESS",
+            ),
+            (
+                "write-behind-large",
+                "overflow at START: 0 bytes behind the end of the object of 1048576 bytes at ADDRESS",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn programs_without_a_fault_run_checked() {
+    requires!(need::c_compiler());
+    requires!(need::program("python3"));
+    let nothing =
+        Preloaded::new(misuse(), &["nothing"]).command.env("HUGEPILOT_CHECK", "1").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&nothing.stdout), "survived\n", "{nothing:?}");
+    let program = "
+import os, json
+data = [str(n) * 3 for n in range(30000)]
+child = os.fork()
+if child == 0:
+    more = json.loads(json.dumps(data)); os._exit(len(more) % 251)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(''.join(data)))";
+    let mut python = Preloaded::new("python3", &["-c", program]);
+    python.command.env("HUGEPILOT_CHECK", "1").env("PYTHONMALLOC", "malloc");
+    let (printed, report) = python.run();
+    assert_eq!(printed.trim(), "131 416670");
+    // More objects than there may be mappings for: what is beyond is served, and said.
+    assert!(report["guarded"]["count"].as_u64() > Some(100), "{report}");
+    assert!(report["unguarded"].as_u64() > Some(1000), "{report}");
+}
+
+#[test]
+fn a_check_that_cannot_be_read_is_told() {
+    let mut program = Preloaded::new("/bin/ls", &["/"]);
+    let output = program.command.env("HUGEPILOT_CHECK", "yes").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said, "hugepilot: HUGEPILOT_CHECK=yes: 0 or 1 is wanted; 0 is used\n");
+}
