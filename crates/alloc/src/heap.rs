@@ -192,10 +192,15 @@ impl<S: Sys> Heap<S> {
     }
 
     /// What the calling thread has ready for that many bytes, aligned to 16; `None` where that is nothing, and
-    /// [`Self::allocate`] may still have memory.
+    /// [`Self::allocate_slowly`] may still have memory.
     #[inline]
     pub fn allocate_ready(&self, size: usize) -> Option<NonNull<u8>> {
-        let (class, slot) = (class::class_for(size)?, slot::get());
+        self.take_ready(class::class_for(size)?)
+    }
+
+    #[inline]
+    fn take_ready(&self, class: usize) -> Option<NonNull<u8>> {
+        let slot = slot::get();
         if slot.id.get() != self.id.load(Relaxed) {
             return None;
         }
@@ -203,7 +208,7 @@ impl<S: Sys> Heap<S> {
         NonNull::new(unsafe { (*slot.local.get()).take(class) })
     }
 
-    /// The same, zeroed.
+    /// As [`Self::allocate`], zeroed.
     #[inline]
     pub fn allocate_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
         let start = self.allocate(layout)?;
@@ -375,8 +380,9 @@ impl<S: Sys> Heap<S> {
         self.core_if_any()?.central().refused
     }
 
+    /// As [`Self::allocate`], for a caller for whom [`Self::allocate_ready`] had nothing.
     #[cold]
-    fn allocate_slowly(&self, layout: Layout) -> Option<NonNull<u8>> {
+    pub fn allocate_slowly(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
         let core = self.core()?;
         if core.options.check
@@ -385,10 +391,10 @@ impl<S: Sys> Heap<S> {
             return Some(start);
         }
         if align <= ALIGN && size <= class::MOST {
-            return self.allocate_class(class::class_of(size));
+            return self.take_slowly(core, class::class_of(size));
         }
         if let Some(class) = class::aligned_class(size, align) {
-            return self.allocate_class(class);
+            return self.take_ready(class).or_else(|| self.take_slowly(core, class));
         }
         if size > MOST_IN_CHUNK || align > MOST_IN_CHUNK {
             return self.allocate_huge(layout);
@@ -399,9 +405,8 @@ impl<S: Sys> Heap<S> {
         NonNull::new(unsafe { (*span).base() })
     }
 
-    /// An object of that class.
-    fn allocate_class(&self, class: usize) -> Option<NonNull<u8>> {
-        let core = self.core()?;
+    /// An object of that class, of which the calling thread has none ready.
+    fn take_slowly(&self, core: &Core<S>, class: usize) -> Option<NonNull<u8>> {
         let local = core.shared.local()?;
         // Here, not where the core is made: in a child, who made it may not have come that far. A heap that checks has nothing
         // ready.

@@ -56,7 +56,7 @@ pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
 /// As a function of C, it does not unwind: so `malloc` needs no room on the stack for it.
 #[cold]
 extern "C" fn malloc_slowly(size: size_t) -> *mut c_void {
-    answer(layout(size, ALIGN).and_then(|layout| HEAP.allocate(layout)))
+    answer(layout(size, ALIGN).and_then(|layout| HEAP.allocate_slowly(layout)))
 }
 
 /// Of null, it does nothing. Keeps `errno`.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use super::class::CLASSES;
 use super::span::{Block, Freed, Queue, Span, State};
 use super::thread::Shared;
-use super::{mark, misuse};
+use super::{mark, misuse, span};
 
 /// A thread's part of a heap.
 #[derive(Debug)]
@@ -203,6 +203,10 @@ impl Local {
             }
             if span.used.load(Relaxed) > 0 {
                 return None;
+            }
+            // What was freed twice counts twice, and something may be in use here still.
+            if let Some(twice) = span::repeated(span.free.get()) {
+                misuse::changed(twice.addr());
             }
             let is_kept = span.units.get() == 1 && !queue.has_several();
             let goes = if is_kept { self.idle.push(this) } else { this };

@@ -297,6 +297,31 @@ fn linked(base: *mut u8, freed: u64) -> *mut Block {
     if freed == 0 { ptr::null_mut() } else { base.wrapping_add((freed >> 32) as usize).cast() }
 }
 
+/// The object that a list holds twice, if it does so soon: within the first dozen, which were freed last.
+///
+/// # Safety
+/// The list is one of free objects.
+pub(super) unsafe fn repeated(first: *mut Block) -> Option<*mut Block> {
+    // SAFETY: by contract.
+    let next = |block: *mut Block| unsafe { block.as_ref() }.map_or(ptr::null_mut(), |block| block.next);
+    let (mut slow, mut fast) = (first, first);
+    for _ in 0..12 {
+        (slow, fast) = (next(slow), next(next(fast)));
+        if fast.is_null() {
+            return None;
+        }
+        if slow == fast {
+            // From here as far as from the first (Floyd).
+            slow = first;
+            while slow != fast {
+                (slow, fast) = (next(slow), next(fast));
+            }
+            return Some(slow);
+        }
+    }
+    None
+}
+
 /// Spans in a row, first in first out, linked both ways.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -362,5 +387,37 @@ impl Queue {
                 None => self.last.set(before),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_is_in_a_list_twice_is_found() {
+        for len in 1..12 {
+            let mut blocks = vec![Block { next: ptr::null_mut(), mark: 0 }; len];
+            let base = blocks.as_mut_ptr();
+            let at = |i: usize| base.wrapping_add(i);
+            for i in 0..len {
+                // SAFETY: blocks of ours, in what follows, too.
+                unsafe { (*at(i)).next = if i + 1 < len { at(i + 1) } else { ptr::null_mut() } };
+            }
+            // SAFETY: as above.
+            assert_eq!(unsafe { repeated(base) }, None);
+            for twice in 0..len {
+                // SAFETY: as above.
+                unsafe { (*at(len - 1)).next = at(twice) };
+                // SAFETY: as above.
+                assert_eq!(
+                    unsafe { repeated(base) },
+                    Some(at(twice)),
+                    "{len} blocks, the last before {twice}"
+                );
+            }
+        }
+        // SAFETY: nothing is looked at.
+        assert_eq!(unsafe { repeated(ptr::null_mut()) }, None);
     }
 }
