@@ -69,17 +69,21 @@ use crate::{AllocError, Linux, Options, Sys};
 ///
 /// What a program does wrong ends the process with SIGABRT, and a line on stderr that names the address: freeing, resizing or
 /// measuring what this allocator did not return, what lies inside of an object, or what is free already. A small object that is
-/// freed twice is noticed at once where no other of its span was freed in between; else when its memory would be handed out the
-/// second time. So is one that is written to, in its second word, while it is free.
+/// freed twice is noticed at once where no other of its span was freed in between; else, but for spans of hundreds of objects
+/// that become empty before, when its memory would be handed out the second time. So is one whose second word is written to while
+/// it is free; where it is the first, a later allocation may touch what is not mapped. A small object given to another heap
+/// than its own is freed.
 ///
 /// # Checking
 ///
 /// A heap with [`Options::checked`] finds more, at some microseconds and at least one page for each object: the object lies before a page
 /// that cannot be touched, and nothing can touch it once it is freed, until 50,000 others were freed. A program that reads or
 /// writes behind its objects, or when they are free, ends with SIGSEGV where it does so, and a line on stderr that names the
-/// object, unless it handles that signal itself. Bytes between the object and its page, which alignment may leave, are looked at
-/// when it is freed. So many objects are guarded at a time as a quarter of `vm.max_map_count`, each of at most 16 MiB; what is
-/// beyond is as without this ([`HeapStats::unguarded`]).
+/// object, unless it handles that signal itself; system calls fail there with EFAULT. Bytes between the object and its page,
+/// which alignment may leave, are looked at when it is freed; writes before an object are seen where they leave its page. So many
+/// objects are guarded at a time as a quarter of `vm.max_map_count`, at most 16,384, each of at most 16 MiB; what is beyond is as
+/// without this ([`HeapStats::unguarded`]). 1 TiB of addresses is reserved, or a quarter of what `ulimit -v` allows, without
+/// memory behind it.
 ///
 /// ```
 /// use std::alloc::Layout;
@@ -300,7 +304,10 @@ impl<S: Sys> Heap<S> {
                 Ok(Thing::Small(span)) => span::free_elsewhere(span, address),
                 Ok(Thing::Large(span)) => core.free_large(span, address),
                 Ok(Thing::Huge(_)) => self.free_huge(core, address),
-                Ok(Thing::Guarded(_)) => core.central().guarded.free(address),
+                Ok(Thing::Guarded(_)) => {
+                    let freed = core.central().guarded.free(address);
+                    freed.unwrap_or_else(|misuse| misuse::end(Call::Free, address, misuse));
+                }
                 Err(misuse) => misuse::end(Call::Free, address, misuse),
             }
         }

@@ -189,12 +189,15 @@ pub unsafe extern "C" fn malloc_trim(_keep: size_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let stats = HEAP.stats();
-    let small = stats.allocated - stats.large.bytes;
+    // Those before guard pages are in no chunk. And other threads may change what is counted one after the other.
+    let chunks = stats.mapped.as_usize().saturating_sub(stats.large.bytes.as_usize());
+    let elsewhere = (stats.large.bytes + stats.guarded.bytes).as_usize();
+    let small = stats.allocated.as_usize().saturating_sub(elsewhere);
     // SAFETY: plain numbers, for which zeros are valid.
     let mut info: libc::mallinfo2 = unsafe { std::mem::zeroed() };
-    info.arena = (stats.mapped - stats.large.bytes).as_usize();
-    info.uordblks = small.as_usize();
-    info.fordblks = info.arena - info.uordblks;
+    info.arena = chunks;
+    info.uordblks = small;
+    info.fordblks = chunks.saturating_sub(small);
     info.hblks = usize::try_from(stats.large.count).unwrap_or(usize::MAX);
     info.hblkhd = stats.large.bytes.as_usize();
     info.keepcost = stats.idle.as_usize();

@@ -42,17 +42,6 @@ struct Report {
     classes: Vec<Objects>,
 }
 
-/// Nobody shall take for checked what was not.
-fn tell_unguarded() {
-    let unguarded = if HEAP.asked().check { HEAP.stats().unguarded } else { 0 };
-    if unguarded > 0 {
-        tell(format_args!(
-            "HUGEPILOT_CHECK: {unguarded} objects had no guard page, as too many were in use at a time or they were above 16 MiB; \
-             a larger vm.max_map_count allows more"
-        ));
-    }
-}
-
 #[derive(Serialize)]
 struct On {
     base_bytes: u64,
@@ -109,7 +98,6 @@ impl Report {
 }
 
 extern "C" fn at_exit() {
-    tell_unguarded();
     let Some(value) = Value::of("HUGEPILOT_STATS") else { return };
     let place = value.text();
     if place.is_empty() || place == "0" {

@@ -46,6 +46,8 @@ pub(super) struct Central<S: Sys> {
     /// When THP's settings were looked at, and the one, if any, for which there is none.
     thp_never: Option<(Instant, Option<Setting>)>,
     options: Options,
+    /// The heap's number.
+    id: u64,
     sys: S,
 }
 
@@ -58,7 +60,7 @@ pub(super) struct Counts {
 }
 
 impl<S: Sys> Central<S> {
-    pub(super) const fn new(sys: S, options: &Options, reserve: usize) -> Self {
+    pub(super) const fn new(sys: S, options: &Options, reserve: usize, id: u64) -> Self {
         Self {
             open: ptr::null_mut(),
             full: ptr::null_mut(),
@@ -74,6 +76,7 @@ impl<S: Sys> Central<S> {
             refused: None,
             thp_never: None,
             options: *options,
+            id,
             sys,
         }
     }
@@ -312,7 +315,7 @@ impl<S: Sys> Central<S> {
             let part = (len - at).min(CHUNK) / PAGE * PAGE;
             // SAFETY: inside of the region, which is new, zeroed, aligned and ours.
             first = unsafe {
-                let chunk = Chunk::begin(start.wrapping_add(at), part);
+                let chunk = Chunk::begin(start.wrapping_add(at), part, self.id);
                 ((*chunk).shared, (*chunk).discards) = (len > CHUNK, discards);
                 (*chunk).epoch = self.epoch;
                 chunk

@@ -30,6 +30,8 @@ const SPANS: usize = 4096;
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Chunk<S: Sys> {
+    /// The number of its heap; first, where it is found whatever the heap maps its memory with.
+    heap: u64,
     pub(super) next: *mut Self,
     pub(super) previous: *mut Self,
     /// That of the lists that it is in: see `Central::renew`.
@@ -50,12 +52,12 @@ pub(super) struct Chunk<S: Sys> {
 }
 
 impl<S: Sys> Chunk<S> {
-    /// Makes a chunk of `len` bytes at `start`.
+    /// Makes a chunk of `len` bytes at `start`, of the heap with that number.
     ///
     /// # Safety
     /// These bytes are mapped, all zero, at a multiple of [`CHUNK`], at least [`PAGE`] and at most [`CHUNK`] of them,
     /// and the caller's alone.
-    pub(super) unsafe fn begin(start: *mut u8, len: usize) -> *mut Self {
+    pub(super) unsafe fn begin(start: *mut u8, len: usize, heap: u64) -> *mut Self {
         const { assert!(size_of::<Self>() <= FIRSTS) };
         start.expose_provenance();
         let units = len / UNIT;
@@ -65,6 +67,7 @@ impl<S: Sys> Chunk<S> {
         dirty.set(0, head);
         let chunk = start.cast::<Self>();
         let head = Self {
+            heap,
             next: ptr::null_mut(),
             previous: ptr::null_mut(),
             epoch: 0,
@@ -149,6 +152,15 @@ const fn head_units(units: usize) -> usize {
 /// The chunk that an address lies in, which is none at its start.
 pub(super) fn start_of(address: usize) -> usize {
     address & !(CHUNK - 1)
+}
+
+/// The number of the heap whose chunk holds an address.
+///
+/// # Safety
+/// A chunk holds it: see [`map::has`].
+pub(super) unsafe fn heap_of(address: usize) -> u64 {
+    // SAFETY: a chunk begins with that number.
+    unsafe { *ptr::with_exposed_provenance(start_of(address)) }
 }
 
 /// The description of a unit.

@@ -17,7 +17,7 @@ use super::lock::Held;
 use super::misuse::{self, Call, Misuse};
 use super::span::Span;
 use super::thread::Shared;
-use super::{class, os};
+use super::{class, map, os};
 use crate::{Fork, Options, Pages, Sys};
 
 /// The part of a heap that all its threads use.
@@ -62,14 +62,12 @@ impl<S: Sys> Core<S> {
         let options = Options { fork: Fork::Inherit, ..options };
         let (len, align) = Self::len(sys);
         let core = os::errno_kept(|| sys.map(len, align, Pages::Plain)).ok()?.cast::<Self>();
-        let central = Central::new(sys.clone(), &options, reserve.as_usize());
+        map::keep_small();
+        let shared = Shared::new(abandon::<S>, renew::<S>);
+        let central = Central::new(sys.clone(), &options, reserve.as_usize(), shared.id);
         // SAFETY: the mapping is large enough, aligned and ours.
         unsafe {
-            core.write(Self {
-                shared: Shared::new(abandon::<S>, renew::<S>),
-                options,
-                central: UnsafeCell::new(central),
-            });
+            core.write(Self { shared, options, central: UnsafeCell::new(central) });
         }
         // A local knows its shared part only, from which `abandon` comes back to all of it.
         core.as_ptr().expose_provenance();
@@ -215,6 +213,7 @@ impl<S: Sys> Core<S> {
         // Another thread may have freed it since it was looked up.
         // SAFETY: descriptions in a chunk's head are there while the chunk is.
         if !unsafe { (*span).is_large() } {
+            drop(central);
             misuse::end(Call::Free, address, Misuse::Unused);
         }
         central.put(span);

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::class::ALIGN;
-use super::misuse::{self, Call, Misuse};
+use super::misuse::{self, Misuse};
 use super::os;
 
 /// Slots, in use or in quarantine.
@@ -88,15 +88,13 @@ impl Guarded {
         Some(find(address)?.size_at(address)).filter(|_| self.slots.is_some())
     }
 
-    /// Frees the object that begins there, which [`Self::size`] found.
-    pub(super) fn free(&mut self, address: usize) {
-        let Some((slots, record)) = self.slots.as_mut().zip(find(address)) else { return };
-        let size = match record.size_at(address) {
-            Ok(size) => size,
-            Err(misuse) => misuse::end(Call::Free, address, misuse),
-        };
-        slots.free(record, size);
+    /// Frees the object that begins there, unless there is none, or another thread freed it since [`Self::size`] found it.
+    pub(super) fn free(&mut self, address: usize) -> Result<(), Misuse> {
+        let (slots, record) = self.slots.as_mut().zip(find(address)).ok_or(Misuse::Foreign)?;
+        let size = record.size_at(address)?;
+        slots.free(record, size)?;
         (self.count, self.bytes) = (self.count - 1, self.bytes - size);
+        Ok(())
     }
 
     /// Begins anew in a child, whose parent was changing this: without the slots that were free.
@@ -110,8 +108,8 @@ impl Guarded {
 impl Slots {
     /// Reserves them, and has faults in them explained. `None` where another heap has slots, or there is no room.
     fn reserve(page: usize) -> Option<Self> {
-        // Others use mappings, too.
-        let most = os::most_mappings() / 4;
+        // Others use mappings, too. And most slots wait, so that it takes long until one is used again.
+        let most = (os::most_mappings() / 4).min(SLOTS / 4);
         let room = os::most_addresses() / 4;
         let longest =
             std::iter::successors(Some(LONGEST), |len| Some(len / 2)).take_while(|len| *len >= 4 * page);
@@ -144,7 +142,7 @@ impl Slots {
         let end = self.end(slot);
         let start = (end - size) & !(align - 1);
         let open = start & !(self.page - 1);
-        if !os::open(open, end - open) {
+        if !os::unprotect(open, end - open) {
             self.wait(slot);
             return None;
         }
@@ -158,7 +156,7 @@ impl Slots {
         NonNull::new(object)
     }
 
-    fn free(&mut self, record: &Record, size: usize) {
+    fn free(&mut self, record: &Record, size: usize) -> Result<(), Misuse> {
         let start = record.start.load(Relaxed);
         let slot = (start - self.start) / self.slot_len;
         let (open, end) = (start & !(self.page - 1), self.end(slot));
@@ -166,14 +164,15 @@ impl Slots {
         for at in 0..end - start - size {
             // SAFETY: the slot may be read up to `end`.
             if unsafe { filler.add(at).read_volatile() } != FILLER {
-                misuse::overflow(start + size + at, start, size);
+                return Err(Misuse::Overflow { at: start + size + at, size });
             }
         }
         record.freed.store(1, Relaxed);
         // Where the kernel refuses, the slot is lost, with its memory.
-        if os::close(open, end - open) {
+        if os::protect(open, end - open) {
             self.wait(slot);
         }
+        Ok(())
     }
 
     /// Where the guard page of a slot begins.
@@ -255,7 +254,6 @@ fn explain(address: usize) {
     } else if address < start {
         misuse::say(format_args!("underflow at {address:#x}: {} bytes before {object}", start - address));
     } else {
-        let behind = address - (start + size);
-        misuse::say(format_args!("overflow at {address:#x}: {behind} bytes behind the end of {object}"));
+        misuse::say(format_args!("overflow at {address:#x}: {object} ends at {:#x}", start + size));
     }
 }

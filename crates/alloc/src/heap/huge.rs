@@ -171,15 +171,14 @@ impl<S: Sys> Heap<S> {
     /// # Safety
     /// As for [`Self::deallocate`].
     pub(super) unsafe fn free_huge(&self, core: &Core<S>, address: usize) {
-        let (record, region) = {
+        let removed = || {
             let mut central = core.central();
-            // Another thread may have freed it since it was looked up.
-            let Some(record) = central.huge.remove(address) else {
-                misuse::end(Call::Free, address, Misuse::Unused)
-            };
+            let record = central.huge.remove(address)?;
             // SAFETY: taken out of the table, so ours alone, and the record is not looked at again.
-            (record, central.keep(unsafe { ptr::read(&raw const (*record.as_ptr()).region) }))
+            Some((record, central.keep(unsafe { ptr::read(&raw const (*record.as_ptr()).region) })))
         };
+        // Another thread may have freed it since it was looked up.
+        let Some((record, region)) = removed() else { misuse::end(Call::Free, address, Misuse::Unused) };
         os::errno_kept(|| drop(region));
         // SAFETY: allocated with it, and ours alone.
         unsafe { self.deallocate(record.cast()) };

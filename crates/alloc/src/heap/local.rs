@@ -205,8 +205,8 @@ impl Local {
                 return None;
             }
             // What was freed twice counts twice, and something may be in use here still.
-            if let Some(twice) = span::repeated(span.free.get()) {
-                misuse::changed(twice.addr());
+            if !span::has(span.free.get(), span.issued.get()) {
+                misuse::confused(span.base().addr(), span.object_size());
             }
             let is_kept = span.units.get() == 1 && !queue.has_several();
             let goes = if is_kept { self.idle.push(this) } else { this };

@@ -8,10 +8,14 @@
 
 use super::span::Block;
 
+/// An arbitrary number, so that no program makes a mark of its own accord; its highest bit is in no address.
+#[allow(clippy::cast_possible_truncation)] // on 32 bits, too
+const MIX: usize = 0x9c6e_4b1f_d825_a731_u64 as usize;
+
 /// The mark of a free object there, which is never 0, and no address.
 #[inline]
 pub(super) const fn of(address: usize) -> usize {
-    !address
+    address ^ MIX
 }
 
 /// Whether `block`, which may be in use, has its mark; false where that cannot be known.

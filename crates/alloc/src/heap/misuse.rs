@@ -16,6 +16,8 @@ pub(super) enum Misuse {
     Unused,
     /// It is none of the heap's.
     Foreign,
+    /// A byte behind the object was written, at `at`.
+    Overflow { at: usize, size: usize },
 }
 
 impl Display for Misuse {
@@ -26,6 +28,9 @@ impl Display for Misuse {
                 write!(f, "the address lies inside the object of {size} bytes at {start:#x}")
             }
             Self::Unused => f.write_str("nothing is allocated there; it may have been freed before"),
+            Self::Overflow { at, size } => {
+                write!(f, "the byte at {at:#x}, behind the object of {size} bytes, was written")
+            }
             Self::Foreign => {
                 f.write_str("no memory of this allocator is there; it may be another's, or was freed before")
             }
@@ -59,16 +64,18 @@ pub(super) extern "C" fn changed(address: usize) -> ! {
     die(format_args!("free object at {address:#x}: it was written to after it was freed, or freed twice"))
 }
 
-/// Ends the process because it wrote behind an object, to `at`.
+/// Ends the process because free objects, of that size, of the span there are not those that were freed. The heap's lock may be
+/// held.
 #[cold]
-pub(super) fn overflow(at: usize, start: usize, size: usize) -> ! {
-    die(format_args!(
-        "overflow at {at:#x}: a byte behind the object of {size} bytes at {start:#x} was written"
-    ))
+pub(super) fn confused(start: usize, size: usize) -> ! {
+    say(format_args!(
+        "free objects of {size} bytes from {start:#x} on: one was freed twice, or written to after it was freed"
+    ));
+    os::abort_unhandled()
 }
 
-/// Writes that line, and ends the process as the C library does.
-pub(super) fn die(what: fmt::Arguments<'_>) -> ! {
+/// Writes that line, and ends the process as the C library does. No lock is held: a handler of the program may allocate.
+fn die(what: fmt::Arguments<'_>) -> ! {
     say(what);
     os::abort()
 }

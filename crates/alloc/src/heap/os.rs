@@ -84,6 +84,13 @@ pub(super) fn abort() -> ! {
     unsafe { libc::abort() }
 }
 
+/// The same, past a handler of the program's: it may allocate, and wait for ever for a lock that is held here.
+pub(super) fn abort_unhandled() -> ! {
+    // SAFETY: a number and a constant.
+    unsafe { libc::signal(libc::SIGABRT, libc::SIG_DFL) };
+    abort()
+}
+
 /// How many mappings a process may have.
 pub(super) fn most_mappings() -> usize {
     let mut text = [0_u8; 24];
@@ -123,14 +130,14 @@ pub(super) fn map(len: usize) -> Option<usize> {
 }
 
 /// Makes reserved addresses memory, zeroed. False where there is none, or no mapping is left.
-pub(super) fn open(start: usize, len: usize) -> bool {
+pub(super) fn unprotect(start: usize, len: usize) -> bool {
     let start: *mut c_void = ptr::with_exposed_provenance_mut(start);
     // SAFETY: the caller's own reserved addresses.
     len == 0 || errno_kept(|| unsafe { libc::mprotect(start, len, libc::PROT_READ | libc::PROT_WRITE) }) == 0
 }
 
-/// Makes them reserved addresses again.
-pub(super) fn close(start: usize, len: usize) -> bool {
+/// Makes that reserved addresses again.
+pub(super) fn protect(start: usize, len: usize) -> bool {
     let place = ptr::with_exposed_provenance_mut(start);
     len == 0 || map_as(place, len, libc::PROT_NONE, libc::MAP_NORESERVE | libc::MAP_FIXED).is_some()
 }

@@ -214,7 +214,7 @@ impl Span {
             // SAFETY: as above.
             unsafe {
                 if !(*last).next.is_null() {
-                    misuse::changed(last.addr());
+                    misuse::confused(self.base().addr(), self.object_size());
                 }
                 (*last).next = own;
             }
@@ -297,29 +297,25 @@ fn linked(base: *mut u8, freed: u64) -> *mut Block {
     if freed == 0 { ptr::null_mut() } else { base.wrapping_add((freed >> 32) as usize).cast() }
 }
 
-/// The object that a list holds twice, if it does so soon: within the first dozen, which were freed last.
+/// Whether a list ends after `count` objects. Of a longer list than some hundred, whether its beginning leads back to itself.
 ///
 /// # Safety
 /// The list is one of free objects.
-pub(super) unsafe fn repeated(first: *mut Block) -> Option<*mut Block> {
-    // SAFETY: by contract.
-    let next = |block: *mut Block| unsafe { block.as_ref() }.map_or(ptr::null_mut(), |block| block.next);
-    let (mut slow, mut fast) = (first, first);
-    for _ in 0..12 {
-        (slow, fast) = (next(slow), next(next(fast)));
-        if fast.is_null() {
-            return None;
+pub(super) unsafe fn has(first: *mut Block, count: u32) -> bool {
+    const MOST: u32 = 384;
+    let (mut at, mut earlier) = (first, ptr::null_mut());
+    for passed in 0..count.min(MOST) {
+        if at.is_null() || at == earlier {
+            return false;
         }
-        if slow == fast {
-            // From here as far as from the first (Floyd).
-            slow = first;
-            while slow != fast {
-                (slow, fast) = (next(slow), next(fast));
-            }
-            return Some(slow);
+        // Brent: the object at each power of two is met again if there is a way back to it.
+        if passed.is_power_of_two() {
+            earlier = at;
         }
+        // SAFETY: by contract.
+        at = unsafe { (*at).next };
     }
-    None
+    count > MOST || at.is_null()
 }
 
 /// Spans in a row, first in first out, linked both ways.
@@ -395,29 +391,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_that_is_in_a_list_twice_is_found() {
-        for len in 1..12 {
-            let mut blocks = vec![Block { next: ptr::null_mut(), mark: 0 }; len];
+    fn a_list_that_misses_an_object_or_has_one_twice_is_found_out() {
+        for len in [1_u32, 2, 3, 7, 64, 300, 1000] {
+            let mut blocks = vec![Block { next: ptr::null_mut(), mark: 0 }; len as usize];
             let base = blocks.as_mut_ptr();
-            let at = |i: usize| base.wrapping_add(i);
+            let at = |i: u32| base.wrapping_add(i as usize);
             for i in 0..len {
                 // SAFETY: blocks of ours, in what follows, too.
                 unsafe { (*at(i)).next = if i + 1 < len { at(i + 1) } else { ptr::null_mut() } };
             }
             // SAFETY: as above.
-            assert_eq!(unsafe { repeated(base) }, None);
-            for twice in 0..len {
-                // SAFETY: as above.
-                unsafe { (*at(len - 1)).next = at(twice) };
-                // SAFETY: as above.
-                assert_eq!(
-                    unsafe { repeated(base) },
-                    Some(at(twice)),
-                    "{len} blocks, the last before {twice}"
-                );
+            unsafe {
+                assert!(has(base, len) && has(ptr::null_mut(), 0));
+                assert!(!has(base, len + 1) || len >= 384);
+                assert!(!has(base, len - 1) || len > 384);
+                assert!(!has(at(len - 1), 1000), "a long list that ends soon");
+                for twice in (0..len.min(100)).step_by(9) {
+                    // Freed again: first in the list, and further down.
+                    let (further, next) = (at(twice), (*at(twice)).next);
+                    (*further).next = base;
+                    assert!(!has(further, len), "{len} objects, that at {twice} twice");
+                    (*further).next = next;
+                }
             }
         }
-        // SAFETY: nothing is looked at.
-        assert_eq!(unsafe { repeated(ptr::null_mut()) }, None);
     }
 }

@@ -69,6 +69,10 @@ impl<S: Sys> Core<S> {
             return Ok(Thing::Huge(huge.len()));
         }
         // SAFETY: a chunk holds it.
+        if unsafe { chunk::heap_of(address) } != self.shared.id {
+            return Err(Misuse::Foreign);
+        }
+        // SAFETY: as above.
         let (this, span) = unsafe {
             let this = chunk::span_of(address);
             (this, &*this)

@@ -29,8 +29,12 @@ fn ends_with(ends_by: i32, check: &str, kinds: &[(&str, &str)]) {
         let (signal, address, said) = wrong(kind, check);
         assert_eq!(signal, Some(ends_by), "{kind}: {said}");
         let line = format!("hugepilot: {}\n", line.replace("ADDRESS", &address));
-        let (start, end) = line.split_once("START").unwrap_or((&line, ""));
-        assert!(said.starts_with(start) && said.ends_with(end), "{kind}: {said}");
+        // START is an address that is not known here.
+        let mut rest = said.as_str();
+        for part in line.split("START") {
+            let found = rest.find(part).unwrap_or_else(|| panic!("{kind}: {said}"));
+            rest = &rest[found + part.len()..];
+        }
         assert_eq!(said.lines().count(), 1, "{kind}: {said}");
     }
 }
@@ -96,7 +100,7 @@ fn a_check_ends_the_program_where_it_touches_what_is_not_its_own() {
             ("resize-free", "realloc of ADDRESS: the object of 48 bytes there is free already"),
             (
                 "write-behind-odd",
-                "overflow at START: a byte behind the object of 45 bytes at ADDRESS was written",
+                "free of ADDRESS: the byte at START, behind the object of 45 bytes, was written",
             ),
         ],
     );
@@ -111,14 +115,8 @@ fn a_check_ends_the_program_where_it_touches_what_is_not_its_own() {
                 "use after free at START: the object of 1048576 bytes at ADDRESS is free",
             ),
             ("read-after-resize", "use after free at START: the object of 48 bytes at ADDRESS is free"),
-            (
-                "write-behind",
-                "overflow at START: 0 bytes behind the end of the object of 48 bytes at ADDRESS",
-            ),
-            (
-                "write-behind-large",
-                "overflow at START: 0 bytes behind the end of the object of 1048576 bytes at ADDRESS",
-            ),
+            ("write-behind", "overflow at START: the object of 48 bytes at ADDRESS ends at START"),
+            ("write-behind-large", "overflow at START: the object of 1048576 bytes at ADDRESS ends at START"),
         ],
     );
 }

@@ -57,6 +57,19 @@ static void sizes_and_errors(void) {
     HOLDS(errno == 77 && malloc_usable_size(NULL) == 0);
 }
 
+/* What a program may well keep in its objects, to know them by. */
+static void any_contents(void) {
+    for (int kind = 0; kind < 4; kind++) {
+        uintptr_t *p = allocate(64);
+        for (int i = 0; i < 8; i++)
+            p[i] = kind == 0 ? (uintptr_t)p : kind == 1 ? ~(uintptr_t)p : kind == 2 ? 0 : -(uintptr_t)p;
+        HOLDS(malloc_usable_size(p) >= 64);
+        p = resize(p, 4000);
+        HOLDS(p);
+        free(p);
+    }
+}
+
 static void alignments(void) {
     void *p = NULL;
     HOLDS(posix_memalign(&p, 24, 8) == EINVAL && posix_memalign(&p, 4, 8) == EINVAL && posix_memalign(&p, 0, 8) == EINVAL);
@@ -174,6 +187,7 @@ static void forks(void) {
 
 int main(void) {
     sizes_and_errors();
+    any_contents();
     alignments();
     contents();
     HOLDS(pthread_key_create(&key, late) == 0);
