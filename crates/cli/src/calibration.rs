@@ -99,7 +99,8 @@ fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Measure
     if kept.is_some() && mode == CalibrationMode::Auto {
         return kept;
     }
-    progress.keep("measuring what huge pages save on this machine (a few seconds, once)");
+    let often = if keep == Keep::Yes { ", once" } else { "" };
+    progress.keep(&format!("measuring what huge pages save on this machine (a few seconds{often})"));
     let measured = Measured::measure(|hot| progress.now(format!("calibrating at {hot}"))).ok()?;
     if let Some(directory) = directory.filter(|_| keep == Keep::Yes)
         && let Err(error) = measured.save(&directory)

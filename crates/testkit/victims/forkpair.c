@@ -119,8 +119,12 @@ static void make_memory(int huge)
     for (size_t page = 0; page < len / page_size; page++)
         write_page(page, 1);
     base_pages_only(0);
-    if (huge && madvise(memory, len, MADV_COLLAPSE))
-        die("MADV_COLLAPSE");
+    /* The kernel may be short of huge pages for a moment, while others collapse. */
+    for (int tries = 0; huge && madvise(memory, len, MADV_COLLAPSE); tries++) {
+        if (errno != EAGAIN || tries == 1000)
+            die("MADV_COLLAPSE");
+        usleep(10000);
+    }
     int flags = MAP_SHARED | MAP_ANONYMOUS;
     steps = mmap(NULL, sizeof *steps, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (steps == MAP_FAILED)

@@ -7,6 +7,7 @@
 mod fork;
 mod injected;
 mod kept;
+mod misuse;
 mod model;
 mod pages;
 mod threads;

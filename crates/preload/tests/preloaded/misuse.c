@@ -4,11 +4,13 @@
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* The compiler must not know better. */
 static void *(*volatile allocate)(size_t) = malloc;
@@ -45,8 +47,39 @@ static int is(const char *kind, const char *name) {
     return strcmp(kind, name) == 0;
 }
 
+/* As reporters of crashes do. */
+static void allocate_at_the_end(int signal) {
+    (void)signal;
+    release(allocate(1000));
+}
+
+/* One of a span is in use, and one is freed twice, so that the numbers say that none is. */
+static void empty_a_span_too_soon(size_t size) {
+    enum { COUNT = 4000 };
+    static char *all[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        all[i] = allocate(size);
+    uintptr_t span = (uintptr_t)all[COUNT / 2] >> 16;
+    char *used = NULL, *twice = NULL;
+    for (int i = 0; i < COUNT; i++) {
+        int is_there = (uintptr_t)all[i] >> 16 == span;
+        if (is_there && !used) {
+            used = all[i];
+            continue;
+        }
+        if (is_there && !twice)
+            twice = named(all[i]);
+        release(all[i]);
+    }
+    release(twice);
+    for (int i = 0; i < COUNT; i++)
+        memset(allocate(size / 2 + (size_t)i), 1, size / 2);
+}
+
 int main(int count, char **args) {
     const char *kind = count > 1 ? args[1] : "";
+    signal(SIGABRT, allocate_at_the_end);
+    alarm(60);
     setvbuf(stdout, NULL, _IOLBF, 256);
     char *a = allocate(48), *b = allocate(48), *large = allocate((size_t)1 << 20), *huge = allocate((size_t)20 << 20);
     volatile char byte = 0;
@@ -58,6 +91,8 @@ int main(int count, char **args) {
         release(a);
         for (int i = 0; i < 10000; i++)
             allocate(48);
+    } else if (is(kind, "twice-before-the-span-is-empty")) {
+        empty_a_span_too_soon(1000);
     } else if (is(kind, "twice-in-another-thread")) {
         in_thread(release_twice, named(a));
     } else if (is(kind, "once-in-each-of-two-threads")) {

@@ -55,6 +55,10 @@ fn misuse_ends_the_program_and_names_the_address() {
         &[
             ("twice", free),
             ("twice-with-another-between", changed),
+            (
+                "twice-before-the-span-is-empty",
+                "free objects of 1024 bytes from START on: one was freed twice, or written to after it was freed",
+            ),
             ("twice-in-another-thread", free),
             ("once-in-each-of-two-threads", changed),
             ("large-twice", freed_before),

@@ -1,0 +1,56 @@
+//! What is done wrong with two heaps in one process. What is done wrong with one: see the tests of the preloaded library.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use super::super::Heap;
+use super::layout;
+use crate::{Chain, Options};
+
+fn heaps() -> [Heap; 2] {
+    [(); 2].map(|()| Heap::new(Options::new(Chain::only(crate::Backing::Base))))
+}
+
+/// Whether a child that does that ends by SIGABRT.
+fn aborts<T>(work: impl FnOnce() -> T) -> bool {
+    // SAFETY: see the module above; the child does no more than `work`.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            // SAFETY: ends the child should it wait for ever.
+            unsafe { libc::alarm(60) };
+            let _ = work();
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(0) }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: our own child, waited for once; the status lives across the call.
+            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+            libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no fork")]
+fn what_is_another_heaps_is_refused() {
+    let [own, other] = heaps();
+    let of = |heap: &Heap, layout: Layout| heap.allocate(layout).unwrap();
+    let in_use: Vec<NonNull<u8>> = [&own, &other].map(|heap| of(heap, layout(1 << 20, 1))).into();
+    for size in [1 << 20, 20 << 20] {
+        let object = of(&own, layout(size, 1));
+        // SAFETY: wrong on purpose, in children that end of it.
+        unsafe {
+            assert!(aborts(|| other.deallocate(object)), "{size} bytes");
+            assert!(aborts(|| other.reallocate(object, layout(2 * size, 1))), "{size} bytes");
+            assert!(aborts(|| other.usable_size(object)), "{size} bytes");
+            assert!(!aborts(|| own.deallocate(object)), "{size} bytes");
+            own.deallocate(object);
+        }
+    }
+    let small = of(&own, layout(48, 1));
+    // SAFETY: wrong on purpose, in a child.
+    assert!(aborts(|| unsafe { other.usable_size(small) }));
+    assert_eq!(in_use.len(), 2);
+}
