@@ -1,4 +1,7 @@
 //! What is done wrong with two heaps in one process. What is done wrong with one: see the tests of the preloaded library.
+//!
+//! # Safety
+//! What breaks the contract of a call is done in a child that ends of it; the rest is allocated and freed once.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
