@@ -77,7 +77,7 @@ use crate::{AllocError, Linux, Options, Sys};
 /// # Checking
 ///
 /// A heap with [`Options::checked`] finds more, at some microseconds and at least one page for each object: the object lies before a page
-/// that cannot be touched, and nothing can touch it once it is freed, until 50,000 others were freed. A program that reads or
+/// that cannot be touched, and nothing can touch it once it is freed, until some 49,000 others were freed. A program that reads or
 /// writes behind its objects, or when they are free, ends with SIGSEGV where it does so, and a line on stderr that names the
 /// object, unless it handles that signal itself; system calls fail there with EFAULT. Bytes between the object and its page,
 /// which alignment may leave, are looked at when it is freed; writes before an object are seen where they leave its page. So many

@@ -93,7 +93,8 @@ impl Guarded {
         let (slots, record) = self.slots.as_mut().zip(find(address)).ok_or(Misuse::Foreign)?;
         let size = record.size_at(address)?;
         slots.free(record, size)?;
-        (self.count, self.bytes) = (self.count - 1, self.bytes - size);
+        // In a child, whose parent was changing these, they may be too low.
+        (self.count, self.bytes) = (self.count.saturating_sub(1), self.bytes.saturating_sub(size));
         Ok(())
     }
 

@@ -191,7 +191,7 @@ int main(void) {
     alignments();
     contents();
     HOLDS(pthread_key_create(&key, late) == 0);
-    for (int turn = 0; turn < 50; turn++) {
+    for (int turn = 0; turn < 25; turn++) {
         pthread_t threads[8];
         for (uintptr_t i = 0; i < 8; i++)
             HOLDS(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)) == 0);
