@@ -284,7 +284,7 @@ impl<S: Sys> Heap<S> {
         unsafe { (*self.core.load(Acquire)).freed(&*slot::get().local.get(), span, address) };
     }
 
-    /// What is not an object of the calling thread. As a function of C, it does not unwind: so the caller needs no room on the
+    /// What is no object of a span, or was the last one that the calling thread freed there. As a function of C, it does not unwind: so the caller needs no room on the
     /// stack for it.
     ///
     /// # Safety
@@ -297,11 +297,10 @@ impl<S: Sys> Heap<S> {
         // SAFETY: the caller's promise.
         unsafe {
             match core.thing_at(address) {
-                // It is known to be free already.
-                Ok(Thing::Small(span)) if ptr::eq((*span).owner.load(Relaxed), slot::get().local.get()) => {
+                // All others are freed without coming here.
+                Ok(Thing::Small(span)) => {
                     misuse::end(Call::Free, address, Misuse::Free { size: (*span).object_size() })
                 }
-                Ok(Thing::Small(span)) => span::free_elsewhere(span, address),
                 Ok(Thing::Large(span)) => core.free_large(span, address),
                 Ok(Thing::Huge(_)) => self.free_huge(core, address),
                 Ok(Thing::Guarded(_)) => {

@@ -95,6 +95,11 @@ fn what_nobody_held_is_whole_and_stays() {
 
 /// Whether a child that does that comes to its end.
 fn child(work: impl FnOnce()) -> bool {
+    status(work) == 0
+}
+
+/// How a child ends that does that, as `waitpid` says.
+pub(super) fn status(work: impl FnOnce()) -> i32 {
     // SAFETY: see the module.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
@@ -109,7 +114,7 @@ fn child(work: impl FnOnce()) -> bool {
             let mut status = 0;
             // SAFETY: our own child, waited for once; the status lives across the call.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-            status == 0
+            status
         }
     }
 }

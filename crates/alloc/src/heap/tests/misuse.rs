@@ -7,6 +7,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use super::super::Heap;
+use super::fork::status;
 use super::layout;
 use crate::{Chain, Options};
 
@@ -16,23 +17,8 @@ fn heaps() -> [Heap; 2] {
 
 /// Whether a child that does that ends by SIGABRT.
 fn aborts<T>(work: impl FnOnce() -> T) -> bool {
-    // SAFETY: see the module above; the child does no more than `work`.
-    match unsafe { libc::fork() } {
-        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
-        0 => {
-            // SAFETY: ends the child should it wait for ever.
-            unsafe { libc::alarm(60) };
-            let _ = work();
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(0) }
-        }
-        pid => {
-            let mut status = 0;
-            // SAFETY: our own child, waited for once; the status lives across the call.
-            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-            libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT
-        }
-    }
+    let status = status(|| drop(work()));
+    libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT
 }
 
 #[test]
