@@ -80,8 +80,8 @@ use crate::{AllocError, Linux, Options, Sys};
 /// that cannot be touched, and nothing can touch it once it is freed, until some 49,000 others were freed. A program that reads or
 /// writes behind its objects, or when they are free, ends with SIGSEGV where it does so, and a line on stderr that names the
 /// object, unless it handles that signal itself; system calls fail there with EFAULT. Bytes between the object and its page,
-/// which alignment may leave, are looked at when it is freed; writes before an object are seen where they leave its page. So many
-/// objects are guarded at a time as a quarter of `vm.max_map_count`, at most 16,384, each of at most 16 MiB; what is beyond is as
+/// which alignment may leave, are looked at when it is freed; writes before an object are seen where they leave its page. The number
+/// of objects guarded at a time is a quarter of `vm.max_map_count`, at most 16,384, each of at most 16 MiB; what is beyond is as
 /// without this ([`HeapStats::unguarded`]). 1 TiB of addresses is reserved, or a quarter of what `ulimit -v` allows, without
 /// memory behind it.
 ///

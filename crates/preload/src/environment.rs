@@ -119,8 +119,8 @@ fn value_in<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 
-/// What `HUGEPILOT_PAGES` and `HUGEPILOT_CHECK` ask for. Where that makes no sense, it is told, once for a process and those
-/// that it starts.
+/// What `HUGEPILOT_PAGES` and `HUGEPILOT_CHECK` ask for. A value that cannot be read is a line on stderr, once for a process and
+/// those that it starts.
 pub(crate) fn options() -> Options {
     static ASKED: AtomicBool = AtomicBool::new(false);
     let (name, check) = (Label::new("hugepilot").ok(), Value::of("HUGEPILOT_CHECK"));

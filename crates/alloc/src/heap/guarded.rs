@@ -98,7 +98,7 @@ impl Guarded {
         Ok(())
     }
 
-    /// Begins anew in a child, whose parent was changing this: without the slots that were free.
+    /// Drops the free slots in a child, whose parent was changing this.
     pub(super) fn renew(&mut self) {
         if let Some(slots) = &mut self.slots {
             (slots.first, slots.waiting, slots.fresh) = (0, 0, SLOTS);

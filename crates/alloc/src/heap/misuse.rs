@@ -1,5 +1,4 @@
-//! What a program may do wrong with an address, and how it is told: one line on stderr that names the address, and the end of
-//! the process. Nothing here takes memory.
+//! What a program may do wrong with an address. One line on stderr names the address, and the process ends. Nothing here takes memory.
 
 use std::fmt::{self, Display, Write};
 

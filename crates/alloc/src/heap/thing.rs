@@ -19,9 +19,9 @@ pub(super) enum Thing {
     Small(*mut Span),
     /// All of a span.
     Large(*mut Span),
-    /// A region of its own, of so many bytes.
+    /// A region of its own, and its bytes.
     Huge(usize),
-    /// An object of so many bytes before a guard page.
+    /// An object before a guard page, and its bytes.
     Guarded(usize),
 }
 
