@@ -63,7 +63,8 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// What the header defines `name` as, without quotes.
 fn defined<'a>(header: &'a str, name: &str) -> Option<&'a str> {
-    let value = |line: &'a str| line.strip_prefix("#define ")?.strip_prefix(name)?.strip_prefix(' ');
+    let value =
+        |line: &'a str| line.strip_prefix("#define ")?.strip_prefix(name)?.strip_prefix(' ');
     header.lines().find_map(value).map(|value| value.trim().trim_matches('"'))
 }
 
@@ -73,7 +74,8 @@ mod tests {
 
     #[test]
     fn definitions_are_read_from_the_header() {
-        let header = "#define HUGEPILOT_ABI 7\n#define HUGEPILOT_VERSION \"1.2.3\"\n#define HUGEPILOT_H\n";
+        let header =
+            "#define HUGEPILOT_ABI 7\n#define HUGEPILOT_VERSION \"1.2.3\"\n#define HUGEPILOT_H\n";
         assert_eq!(defined(header, "HUGEPILOT_ABI"), Some("7"));
         assert_eq!(defined(header, "HUGEPILOT_VERSION"), Some("1.2.3"));
         assert_eq!(defined(header, "HUGEPILOT"), None);

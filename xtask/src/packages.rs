@@ -12,19 +12,19 @@ const WANTED: &[(&str, &str)] = &[
     ("cc", "gcc"),                                        // victims written in C
     ("gcc", "gcc"),                                       // the same
     ("strace", "strace"),                                 // faults injected into system calls
-    ("/usr/sbin/setcap", "libcap2-bin"),                  // file capabilities for a copy of the binary
+    ("/usr/sbin/setcap", "libcap2-bin"), // file capabilities for a copy of the binary
     ("memcached", "memcached"), // a workload; Debian also starts a server of its own, which nobody here talks to
     ("redis-server", "redis-server"), // runs on our malloc; the same goes for its server
     ("/usr/lib/postgresql/*/bin/postgres", "postgresql"), // the same, but no server of its own is started
-    ("java", "default-jre-headless"), // the same
-    ("python3", "python3"),     // the same
-    ("git", "git"),             // the same
-    ("g++", "g++"),             // programs that use our headers
-    ("clang", "clang"),         // the same
-    ("clang", "libclang-rt-dev"), // its sanitizers
-    ("cmake", "cmake"),         // the example in C++
-    ("pkg-config", "pkg-config"), // how programs find our library
-    ("/usr/include/absl/base/config.h", "libabsl-dev"), // the hash table of the example
+    ("java", "default-jre-headless"),                     // the same
+    ("python3", "python3"),                               // the same
+    ("git", "git"),                                       // the same
+    ("g++", "g++"),                                       // programs that use our headers
+    ("clang", "clang"),                                   // the same
+    ("clang", "libclang-rt-dev"),                         // its sanitizers
+    ("cmake", "cmake"),                                   // the example in C++
+    ("pkg-config", "pkg-config"),                         // how programs find our library
+    ("/usr/include/absl/base/config.h", "libabsl-dev"),   // the hash table of the example
 ];
 
 /// Installs what is missing, where that can be done without asking: as root, with apt. Returns what to print.
@@ -60,7 +60,9 @@ impl NoCluster {
 
     fn write() -> Self {
         let folder = Path::new(Self::FILE).parent().map_or(Ok(()), fs::create_dir_all);
-        if let Err(error) = folder.and_then(|()| fs::write(Self::FILE, "create_main_cluster = false\n")) {
+        if let Err(error) =
+            folder.and_then(|()| fs::write(Self::FILE, "create_main_cluster = false\n"))
+        {
             loud(&format!("{}: {error}", Self::FILE));
         }
         Self
@@ -84,9 +86,11 @@ fn apt() -> Command {
 /// A program in `PATH`, or a file, in whose path `*` is any one folder.
 fn there(wanted: &str) -> bool {
     match wanted.split_once("/*/") {
-        Some((above, below)) => {
-            fs::read_dir(above).into_iter().flatten().flatten().any(|entry| entry.path().join(below).exists())
-        }
+        Some((above, below)) => fs::read_dir(above)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|entry| entry.path().join(below).exists()),
         None if wanted.starts_with('/') => Path::new(wanted).exists(),
         None => in_path(wanted),
     }
@@ -127,7 +131,9 @@ mod tests {
     fn files_are_wanted_as_programs_are() {
         assert!(there("sh") && there("/proc/self/stat") && there("/proc/*/stat"));
         assert!(
-            !there("no-such-program") && !there("/proc/self/no-such-file") && !there("/proc/*/no-such-file")
+            !there("no-such-program")
+                && !there("/proc/self/no-such-file")
+                && !there("/proc/*/no-such-file")
         );
     }
 }

@@ -28,7 +28,8 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 /// A program of that name is in `PATH`.
 pub(crate) fn in_path(name: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| fs::metadata(folder.join(name)).is_ok_and(|file| file.is_file()))
+    env::split_paths(&path)
+        .any(|folder| fs::metadata(folder.join(name)).is_ok_and(|file| file.is_file()))
 }
 
 /// Runs `command` with our own stdout and stderr; an error unless it exits 0.
@@ -79,7 +80,8 @@ impl Tests {
     /// Reads `test result: ok. 13 passed; 0 failed; 2 ignored; …`.
     fn read(line: &str) -> Option<Self> {
         let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
-        let count = |name| counts.split("; ").find_map(|part| part.strip_suffix(name)?.trim().parse().ok());
+        let count =
+            |name| counts.split("; ").find_map(|part| part.strip_suffix(name)?.trim().parse().ok());
         Some(Self { passed: count("passed")?, ignored: count("ignored")? })
     }
 }
@@ -97,10 +99,10 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_result_lines() {
-        let line =
-            "test result: ok. 13 passed; 0 failed; 2 ignored; 0 measured; 1 filtered out; finished in 0.02s";
+        let line = "test result: ok. 13 passed; 0 failed; 2 ignored; 0 measured; 1 filtered out; finished in 0.02s";
         assert_eq!(Tests::read(line), Some(Tests { passed: 13, ignored: 2 }));
-        let line = "test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
+        let line =
+            "test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
         assert_eq!(Tests::read(line), Some(Tests { passed: 12, ignored: 0 }));
         for line in ["test a ... ok", "test result: ", "running 13 tests", ""] {
             assert_eq!(Tests::read(line), None, "{line}");

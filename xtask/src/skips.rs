@@ -42,7 +42,8 @@ impl fmt::Display for Skips {
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count)); // stable: equals stay in order of name
-        let reasons: Vec<_> = counts.iter().map(|(why, count)| format!("{why} ({count})")).collect();
+        let reasons: Vec<_> =
+            counts.iter().map(|(why, count)| format!("{why} ({count})")).collect();
         write!(f, "skipped {}: {}", self.0.len(), reasons.join(", "))?;
         let mut tests: Vec<_> = self.0.iter().collect();
         tests.sort();
@@ -57,8 +58,7 @@ impl fmt::Display for Skips {
 mod tests {
     use super::*;
 
-    const LOG: &str =
-        "live::tune: no PMU\nkernel::perf::opens: no PMU\n\nlive::debloat: needs 4GiB: 1GiB there\n";
+    const LOG: &str = "live::tune: no PMU\nkernel::perf::opens: no PMU\n\nlive::debloat: needs 4GiB: 1GiB there\n";
 
     #[test]
     fn reasons_are_counted_and_tests_listed() {

@@ -37,7 +37,8 @@ fn steps(scope: Scope, report: &mut Report) -> Result<()> {
     report.step("tidy", || tidy::run(&run::root()).map(|()| "passed".to_owned()))?;
 
     let log = SkipLog::fresh("workspace")?;
-    let tested = report.step("test", || log.tests(&mut cargo(&["test", "--workspace", "--all-features"])));
+    let tested =
+        report.step("test", || log.tests(&mut cargo(&["test", "--workspace", "--all-features"])));
     report.skips = Some(log.read());
     tested?;
     if scope == Scope::Quick {

@@ -32,7 +32,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn ours(backing: Backing, len: Bytes, threads: usize) -> hugepilot_alloc::Result<(Duration, Bytes)> {
+fn ours(
+    backing: Backing,
+    len: Bytes,
+    threads: usize,
+) -> hugepilot_alloc::Result<(Duration, Bytes)> {
     let start = Instant::now();
     let region = HugeRegion::map(len, &Options::only(backing))?;
     region.prefault(threads)?;
@@ -80,7 +84,9 @@ fn bare(backing: Backing, len: usize, threads: usize) -> io::Result<Duration> {
     std::thread::scope(|scope| {
         let rest: Vec<_> = (1..threads)
             .map(|i| {
-                scope.spawn(move || populate(whole, i * slice, slice.min(len.saturating_sub(i * slice))))
+                scope.spawn(move || {
+                    populate(whole, i * slice, slice.min(len.saturating_sub(i * slice)))
+                })
             })
             .collect();
         populate(whole, 0, slice.min(len))?;

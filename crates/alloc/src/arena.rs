@@ -74,7 +74,8 @@ impl<S: Sys> Arena<S> {
     #[allow(clippy::mut_from_ref)] // each part is handed out once
     pub fn alloc_layout(&self, layout: Layout) -> Result<&mut [MaybeUninit<u8>]> {
         let start = if layout.size() == 0 {
-            NonNull::new(std::ptr::without_provenance_mut(layout.align())).unwrap_or(NonNull::dangling())
+            NonNull::new(std::ptr::without_provenance_mut(layout.align()))
+                .unwrap_or(NonNull::dangling())
         } else {
             self.bump(layout).map_or_else(|| self.bump_in_next_region(layout), Ok)?
         };
@@ -127,7 +128,11 @@ impl<S: Sys> Arena<S> {
     /// # Errors
     /// [`AllocError::Look`].
     pub fn got(&self) -> Result<Got> {
-        self.regions.borrow().all.iter().try_fold(Got::default(), |sum, region| Ok(sum + region.got()?))
+        self.regions
+            .borrow()
+            .all
+            .iter()
+            .try_fold(Got::default(), |sum, region| Ok(sum + region.got()?))
     }
 
     /// From the region in use, if that has enough left.
@@ -180,7 +185,11 @@ impl<S: Sys> Arena<S> {
         let used = all.iter().map(HugeRegion::len).sum::<Bytes>();
         let over = |wanted: Bytes| {
             let limit = self.limit;
-            if wanted > limit - used { Err(AllocError::Limit { limit, used, wanted }) } else { Ok(()) }
+            if wanted > limit - used {
+                Err(AllocError::Limit { limit, used, wanted })
+            } else {
+                Ok(())
+            }
         };
         over(wanted)?;
         let region = HugeRegion::map_on(self.sys.clone(), wanted, &options)?;

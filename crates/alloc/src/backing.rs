@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use hugepilot_units::{AddrRange, Bytes, ParseError, VirtAddr};
 
-const EXPECTED_BACKING: &str =
-    "base, thp, thp:30% (the first 30 %), thp:20-50%, collapse, collapse:30%, hugetlb-2m or hugetlb-1g";
+const EXPECTED_BACKING: &str = "base, thp, thp:30% (the first 30 %), thp:20-50%, collapse, collapse:30%, hugetlb-2m or hugetlb-1g";
 const EXPECTED_PART: &str = "nothing, or a part such as :20% or :20-40%";
-const EXPECTED_CHAIN: &str = "backings in the order to try them, each once, such as hugetlb-2m,thp,base";
+const EXPECTED_CHAIN: &str =
+    "backings in the order to try them, each once, such as hugetlb-2m,thp,base";
 
 /// The pages that memory is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +201,9 @@ impl FromStr for Chain {
                 Some(chain) if chain.len < Self::MOST && !chain.backings().contains(&backing) => {
                     chain.then(backing)
                 }
-                Some(_) => return Err(ParseError { expected: EXPECTED_CHAIN, found: text.to_owned() }),
+                Some(_) => {
+                    return Err(ParseError { expected: EXPECTED_CHAIN, found: text.to_owned() });
+                }
             });
         }
         chain.ok_or_else(|| ParseError { expected: EXPECTED_CHAIN, found: text.to_owned() })
@@ -227,7 +229,10 @@ mod tests {
         for text in texts {
             assert_eq!(text.parse::<Chain>().unwrap().to_string(), text);
         }
-        assert_eq!(" hugetlb-2m , thp:100%".parse::<Chain>().unwrap().to_string(), "hugetlb-2m,thp");
+        assert_eq!(
+            " hugetlb-2m , thp:100%".parse::<Chain>().unwrap().to_string(),
+            "hugetlb-2m,thp"
+        );
         assert_eq!("thp,base".parse::<Chain>().unwrap(), Chain::THP_OR_BASE);
     }
 

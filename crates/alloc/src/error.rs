@@ -21,7 +21,9 @@ pub enum AllocError {
         size: usize,
     },
     /// An alignment that is none.
-    #[error("an alignment of {0} is not to be had: it must be a power of two of at most {MOST_ALIGN}")]
+    #[error(
+        "an alignment of {0} is not to be had: it must be a power of two of at most {MOST_ALIGN}"
+    )]
     Alignment(Bytes),
     /// A name that the kernel would refuse.
     #[error("a name has 1 to 79 printable ASCII characters, none of []\\$`")]
@@ -154,15 +156,19 @@ impl AllocError {
             Self::PoolEmpty { page, wanted, pool, .. } => {
                 let count = pool.total + wanted.saturating_sub(pool.spare());
                 let kib = page.get() >> 10;
-                let late =
-                    if page > Bytes::mib(512) { "; surest at boot: hugepagesz=1G hugepages=N" } else { "" };
+                let late = if page > Bytes::mib(512) {
+                    "; surest at boot: hugepagesz=1G hugepages=N"
+                } else {
+                    ""
+                };
                 Some(format!(
                     "echo {count} | sudo tee /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages{late}"
                 ))
             }
-            Self::ThpNever(setting) => {
-                Some(format!("echo madvise | sudo tee {}", setting.path().to_str().unwrap_or_default()))
-            }
+            Self::ThpNever(setting) => Some(format!(
+                "echo madvise | sudo tee {}",
+                setting.path().to_str().unwrap_or_default()
+            )),
             Self::ThpDisabled => fixed("start the program from a shell that is not under it"),
             Self::Advice { backing: Backing::Collapse(_), .. } => {
                 fixed("a kernel of Linux 6.1 or newer with CONFIG_TRANSPARENT_HUGEPAGE")
@@ -174,7 +180,9 @@ impl AllocError {
             Self::Bind { errno: Errno::EINVAL, .. } => {
                 fixed("raise cpuset.mems of the cgroup, or name other nodes")
             }
-            Self::Bind { errno: Errno::ENOSYS, .. } => fixed("a kernel with CONFIG_NUMA, or no nodes"),
+            Self::Bind { errno: Errno::ENOSYS, .. } => {
+                fixed("a kernel with CONFIG_NUMA, or no nodes")
+            }
             Self::Prefault { errno: Errno::EINVAL, .. } => fixed("a kernel of Linux 5.14 or newer"),
             Self::Prefault { backing: Backing::Hugetlb2M | Backing::Hugetlb1G, .. } => {
                 fixed("raise the pool of the nodes asked for, or the hugetlb limit of the cgroup")
@@ -217,15 +225,26 @@ mod tests {
     #[test]
     fn an_empty_pool_says_what_is_free_and_how_to_raise_it() {
         let pool = Pool { total: 10, free: 5, reserved: 3 };
-        let error = AllocError::PoolEmpty { page: Bytes::mib(2), wanted: 8, pool, errno: Errno::ENOMEM };
-        assert_eq!(error.to_string(), "8 pages of 2MiB are wanted, and the pool has 2 of 10 free (ENOMEM)");
+        let error =
+            AllocError::PoolEmpty { page: Bytes::mib(2), wanted: 8, pool, errno: Errno::ENOMEM };
+        assert_eq!(
+            error.to_string(),
+            "8 pages of 2MiB are wanted, and the pool has 2 of 10 free (ENOMEM)"
+        );
         let fix = error.fix().unwrap();
-        assert_eq!(fix, "echo 16 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
+        assert_eq!(
+            fix,
+            "echo 16 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+        );
         assert_eq!(error.errno(), Some(Errno::ENOMEM));
         let pool = Pool::default();
-        let error = AllocError::PoolEmpty { page: Bytes::gib(1), wanted: 1, pool, errno: Errno::ENOMEM };
+        let error =
+            AllocError::PoolEmpty { page: Bytes::gib(1), wanted: 1, pool, errno: Errno::ENOMEM };
         let fix = error.fix().unwrap();
-        assert!(fix.starts_with("echo 1 ") && fix.contains("1048576kB") && fix.contains("boot"), "{fix}");
+        assert!(
+            fix.starts_with("echo 1 ") && fix.contains("1048576kB") && fix.contains("boot"),
+            "{fix}"
+        );
     }
 
     #[test]
@@ -234,7 +253,10 @@ mod tests {
             (AllocError::Overflow { count: 3, size: 1 << 40 }, "3 times 1TiB"),
             (AllocError::Alignment(Bytes::new(3)), "3B"),
             (AllocError::ThpNever(Setting::ThpEnabled), "never"),
-            (AllocError::Map { len: Bytes::gib(1), errno: Errno::ENOMEM }, "1GiB cannot be mapped (ENOMEM)"),
+            (
+                AllocError::Map { len: Bytes::gib(1), errno: Errno::ENOMEM },
+                "1GiB cannot be mapped (ENOMEM)",
+            ),
             (AllocError::Look(Errno(25)), "page map"),
         ];
         for (error, words) in table {

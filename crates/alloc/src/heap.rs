@@ -293,7 +293,9 @@ impl<S: Sys> Heap<S> {
         if address == 0 {
             return;
         }
-        let Some(core) = self.core_if_any() else { misuse::end(Call::Free, address, Misuse::Foreign) };
+        let Some(core) = self.core_if_any() else {
+            misuse::end(Call::Free, address, Misuse::Foreign)
+        };
         // SAFETY: the caller's promise.
         unsafe {
             match core.thing_at(address) {
@@ -337,7 +339,9 @@ impl<S: Sys> Heap<S> {
                     Thing::Huge(_) if size > usable && layout.align() <= chunk::CHUNK => {
                         return self.grow_huge(address, size);
                     }
-                    Thing::Huge(_) => size <= usable && size > chunk::PAGE && self.shrink_huge(address, size),
+                    Thing::Huge(_) => {
+                        size <= usable && size > chunk::PAGE && self.shrink_huge(address, size)
+                    }
                     Thing::Large(span) if size <= MOST_IN_CHUNK => {
                         self.core()?.central().resize(&*span, size.div_ceil(UNIT))
                     }
@@ -392,7 +396,8 @@ impl<S: Sys> Heap<S> {
         let (size, align) = (layout.size(), layout.align());
         let core = self.core()?;
         if core.options.check
-            && let Some(start) = core.central().guarded.take(layout, self.sys.sizes().base.as_usize())
+            && let Some(start) =
+                core.central().guarded.take(layout, self.sys.sizes().base.as_usize())
         {
             return Some(start);
         }

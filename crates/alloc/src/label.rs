@@ -66,7 +66,9 @@ mod tests {
             let label = Label::new(name).unwrap();
             assert_eq!((label.as_str(), label.as_c_str().to_str().unwrap()), (name, name));
         }
-        for name in ["", "a[b]", "a\\b", "$x", "`", "a\nb", "a\0b", "ä", &"x".repeat(Label::MOST + 1)] {
+        for name in
+            ["", "a[b]", "a\\b", "$x", "`", "a\nb", "a\0b", "ä", &"x".repeat(Label::MOST + 1)]
+        {
             assert_eq!(Label::new(name).unwrap_err(), AllocError::Label, "{name:?}");
         }
     }

@@ -49,8 +49,9 @@ impl FromStr for Nodes {
         let mut mask = 0_u64;
         for part in text.trim().split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number =
-                |text: &str| text.parse::<u32>().ok().filter(|&node| node < u64::BITS).ok_or_else(fail);
+            let number = |text: &str| {
+                text.parse::<u32>().ok().filter(|&node| node < u64::BITS).ok_or_else(fail)
+            };
             let (first, last) = (number(first)?, number(last)?);
             if first > last {
                 return Err(fail());

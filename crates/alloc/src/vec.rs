@@ -15,7 +15,9 @@ use std::ptr::NonNull;
 
 use hugepilot_units::Bytes;
 
-use crate::{AllocError, Backing, Collapsed, Got, HugeRegion, Linux, Options, Plain, Result, Sys, Zero};
+use crate::{
+    AllocError, Backing, Collapsed, Got, HugeRegion, Linux, Options, Plain, Result, Sys, Zero,
+};
 
 /// A `Vec` in a region of its own. It maps nothing while it is empty or its items have no size; it doubles when it is
 /// full, by moving page tables where the backing allows ([`HugeRegion::grow`]).
@@ -82,7 +84,15 @@ impl<T, S: Sys> HugeVec<T, S> {
     pub fn new_on(sys: S, mut options: Options) -> Self {
         options.align = options.align.max(Bytes::new(align_of::<T>() as u64));
         let capacity = if size_of::<T>() == 0 { usize::MAX } else { 0 };
-        Self { start: NonNull::dangling(), len: 0, capacity, region: None, options, sys, items: PhantomData }
+        Self {
+            start: NonNull::dangling(),
+            len: 0,
+            capacity,
+            region: None,
+            options,
+            sys,
+            items: PhantomData,
+        }
     }
 
     /// Items that fit without growing.
@@ -147,7 +157,8 @@ impl<T, S: Sys> HugeVec<T, S> {
     /// Drops all items from index `len` on, first to last. The memory stays.
     pub fn truncate(&mut self, len: usize) {
         let Some(surplus) = self.len.checked_sub(len) else { return };
-        let surplus = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr().wrapping_add(len), surplus);
+        let surplus =
+            std::ptr::slice_from_raw_parts_mut(self.start.as_ptr().wrapping_add(len), surplus);
         self.len = len;
         // SAFETY: these were initialised, and are dropped once: they count no more, even should a destructor panic.
         unsafe { surplus.drop_in_place() };

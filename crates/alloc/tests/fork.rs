@@ -88,7 +88,9 @@ fn in_child(heap: &Heap, mut old: Vec<Object>) -> bool {
     holds &= old.iter().all(Object::holds);
     holds &= old.into_iter().all(|object| object.free(heap));
     holds &= thread::scope(|scope| {
-        let work = || SIZES.iter().all(|&size| Object::new(heap, size, 3).is_some_and(|one| one.free(heap)));
+        let work = || {
+            SIZES.iter().all(|&size| Object::new(heap, size, 3).is_some_and(|one| one.free(heap)))
+        };
         scope.spawn(work).join().unwrap_or(false)
     });
     holds & new.into_iter().all(|object| object.free(heap))
@@ -108,7 +110,11 @@ fn child(work: impl FnOnce() -> bool) -> i32 {
             let mut status = 0;
             // SAFETY: our own child, waited for once; the status lives across the call.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-            if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
+            if libc::WIFEXITED(status) {
+                libc::WEXITSTATUS(status)
+            } else {
+                -libc::WTERMSIG(status)
+            }
         }
     }
 }
@@ -124,8 +130,10 @@ fn children_of_busy_threads_have_the_heap() {
             scope.spawn(move || busy(heap, seed, stop));
         }
         let failed = (0..CHILDREN).find_map(|turn| {
-            let old: Vec<_> = SIZES.iter().filter_map(|&size| Object::new(&heap, size, 7)).collect();
-            let in_child = || in_child(&heap, old.iter().map(|of| Object(of.0, of.1, of.2)).collect());
+            let old: Vec<_> =
+                SIZES.iter().filter_map(|&size| Object::new(&heap, size, 7)).collect();
+            let in_child =
+                || in_child(&heap, old.iter().map(|of| Object(of.0, of.1, of.2)).collect());
             let status = child(in_child);
             let held = old.into_iter().all(|object| object.free(&heap));
             (status != 0 || !held).then_some((turn, status, held))
@@ -149,7 +157,8 @@ fn answers_late() -> Options {
 #[test]
 fn a_heap_that_is_just_asking_can_be_used_in_a_child() {
     static HEAP: Heap = Heap::asking(answers_late);
-    let use_it = || SIZES.iter().all(|&size| Object::new(&HEAP, size, 3).is_some_and(|one| one.free(&HEAP)));
+    let use_it =
+        || SIZES.iter().all(|&size| Object::new(&HEAP, size, 3).is_some_and(|one| one.free(&HEAP)));
     thread::scope(|scope| {
         let asks = scope.spawn(use_it);
         while !ASKED.load(Relaxed) {

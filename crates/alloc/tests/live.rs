@@ -27,9 +27,11 @@ struct Setting {
 impl Setting {
     fn open(path: impl Into<PathBuf>) -> Result<Self, String> {
         let path = path.into();
-        let before = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let before =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         // Settings that offer a choice have it in brackets.
-        let chosen = before.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(word, _)| word);
+        let chosen =
+            before.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(word, _)| word);
         let before = chosen.unwrap_or(before.trim()).to_owned();
         Ok(Self { path, before })
     }
@@ -59,10 +61,15 @@ fn pool(page: Bytes, count: u64) -> Result<Setting, String> {
     let spare = number("free_hugepages")?.saturating_sub(number("resv_hugepages")?);
     let others = number("nr_hugepages")? - spare;
     let kib = page.get() >> 10;
-    let setting = Setting::open(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"))?;
+    let setting =
+        Setting::open(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"))?;
     setting.set(&(others + count).to_string())?;
     let got = number("free_hugepages")?.saturating_sub(number("resv_hugepages")?);
-    if got == count { Ok(setting) } else { Err(format!("{count} free pages of {page} are not to be had")) }
+    if got == count {
+        Ok(setting)
+    } else {
+        Err(format!("{count} free pages of {page} are not to be had"))
+    }
 }
 
 fn live() -> Need {
@@ -109,8 +116,11 @@ fn the_fix_for_an_empty_pool_is_one() {
     let pool = pool(M2, 1);
     requires!(pool.as_ref());
     let fix = map(M2.times(6), "hugetlb-2m").unwrap_err().fix().unwrap();
-    let status =
-        std::process::Command::new("sh").args(["-c", &fix.replace("sudo ", "")]).output().unwrap().status;
+    let status = std::process::Command::new("sh")
+        .args(["-c", &fix.replace("sudo ", "")])
+        .output()
+        .unwrap()
+        .status;
     assert!(status.success(), "{fix}");
     requires!(map(M2.times(6), "hugetlb-2m"));
     assert!(map(M2.times(7), "hugetlb-2m").is_err());
@@ -166,13 +176,15 @@ fn memory_on_a_pool_takes_no_name_and_can_be_bound() {
 
 /// A child that does `before`, waits for `between`, which we do, and does `after`. Its exit status, or minus its signal.
 fn child(before: impl FnOnce(), between: impl FnOnce(), after: impl FnOnce() -> u8) -> i32 {
-    let ((told, tell), (hear, say)) = (rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap());
+    let ((told, tell), (hear, say)) =
+        (rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap());
     // SAFETY: see the module.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
             before();
-            let _ = rustix::io::write(&say, &[1]).and_then(|_| rustix::io::read(&told, &mut [0_u8]));
+            let _ =
+                rustix::io::write(&say, &[1]).and_then(|_| rustix::io::read(&told, &mut [0_u8]));
             let status = after();
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(i32::from(status)) }
@@ -186,7 +198,11 @@ fn child(before: impl FnOnce(), between: impl FnOnce(), after: impl FnOnce() -> 
             let mut status = 0;
             // SAFETY: our own child, waited for once; the status lives across the call.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-            if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
+            if libc::WIFEXITED(status) {
+                libc::WEXITSTATUS(status)
+            } else {
+                -libc::WTERMSIG(status)
+            }
         }
     }
 }
@@ -201,7 +217,8 @@ fn after_fork_a_used_up_pool_harms_the_child_and_never_the_parent() {
     region.prefault(1).unwrap();
     let byte = region.as_ptr();
     // SAFETY: the region lives to the end of the test, and here only one of these runs at a time.
-    let (read, write) = (|| unsafe { byte.read_volatile() }, |value| unsafe { byte.write_volatile(value) });
+    let (read, write) =
+        (|| unsafe { byte.read_volatile() }, |value| unsafe { byte.write_volatile(value) });
     write(41);
     assert_eq!(child(|| (), || (), read), 41, "the child reads the parent's page");
     let child_writes = child(
@@ -238,7 +255,10 @@ fn a_page_of_a_gigabyte_is_seen_as_one() {
     assert_eq!(region.len(), G1);
     region.prefault(2).unwrap();
     assert_eq!(region.got().unwrap(), Got { hugetlb_1g: G1, ..Got::default() });
-    assert!(matches!(map(G1, "hugetlb-1g").unwrap_err(), AllocError::PoolEmpty { page: G1, wanted: 1, .. }));
+    assert!(matches!(
+        map(G1, "hugetlb-1g").unwrap_err(),
+        AllocError::PoolEmpty { page: G1, wanted: 1, .. }
+    ));
 }
 
 #[test]
@@ -248,9 +268,14 @@ fn thp_set_to_never_is_refused_and_collapse_does_without() {
     requires!(enabled.as_ref());
     enabled.as_ref().unwrap().set("never").unwrap();
     // Where the size has a setting of its own, that decides.
-    let inherits = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled");
+    let inherits =
+        fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled");
     requires!(Need::from(inherits.map_err(|error| error.to_string()).and_then(|text| {
-        if text.contains("[inherit]") { Ok(()) } else { Err("pages of 2MiB are set apart".to_owned()) }
+        if text.contains("[inherit]") {
+            Ok(())
+        } else {
+            Err("pages of 2MiB are set apart".to_owned())
+        }
     })));
     let never = AllocError::ThpNever(hugepilot_alloc::Setting::ThpEnabled);
     assert_eq!(map(M2, "thp").unwrap_err(), never);

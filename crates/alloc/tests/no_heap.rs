@@ -49,7 +49,8 @@ fn the_count_counts() {
 fn the_life_of_a_region_is_without_the_global_allocator() {
     let chains = ["base", "thp,base", "collapse,base", "hugetlb-1g,hugetlb-2m,thp:50%,base"];
     for chain in chains {
-        let options = Options::new(chain.parse().unwrap()).aligned(Bytes::mib(4)).forked(Fork::Absent);
+        let options =
+            Options::new(chain.parse().unwrap()).aligned(Bytes::mib(4)).forked(Fork::Absent);
         let options = Options { name: Some(Label::new("no heap").unwrap()), ..options };
         let made = calls(|| {
             let mut region = HugeRegion::map(Bytes::mib(3), &options).unwrap();

@@ -40,7 +40,9 @@ pub unsafe extern "C" fn hugepilot_arena_new(
     // SAFETY: the caller's promise.
     let options = unsafe { RawOptions::read(options) };
     let limit = if limit_bytes == 0 { Bytes::MAX } else { bytes(limit_bytes) };
-    made(options.and_then(|options| handle::give(Arena::new(bytes(chunk_bytes), options).with_limit(limit))))
+    made(options.and_then(|options| {
+        handle::give(Arena::new(bytes(chunk_bytes), options).with_limit(limit))
+    }))
 }
 
 /// As the header says.
@@ -55,7 +57,11 @@ pub unsafe extern "C" fn hugepilot_arena_delete(arena: *mut Arena) {
 
 /// As the header says.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugepilot_arena_alloc(arena: Option<&mut Arena>, size: usize, align: usize) -> *mut u8 {
+pub extern "C" fn hugepilot_arena_alloc(
+    arena: Option<&mut Arena>,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
     let alloc = || {
         let memory = arena.ok_or(ARENA)?.alloc_layout(layout(size, align)?)?;
         Ok(memory.as_mut_ptr().cast())
@@ -79,7 +85,10 @@ pub extern "C" fn hugepilot_arena_mapped(arena: Option<&Arena>) -> usize {
 
 /// As the header says.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugepilot_arena_got(arena: Option<&Arena>, got: Option<&mut MaybeUninit<RawGot>>) -> c_int {
+pub extern "C" fn hugepilot_arena_got(
+    arena: Option<&Arena>,
+    got: Option<&mut MaybeUninit<RawGot>>,
+) -> c_int {
     let look = || {
         let (arena, got) = (arena.ok_or(ARENA)?, got.ok_or(ANSWER)?);
         got.write(arena.got()?.into());

@@ -158,7 +158,10 @@ pub extern "C" fn hugepilot_heap_count(
 
 /// As the header says.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugepilot_heap_got(heap: Option<&Heap>, got: Option<&mut MaybeUninit<RawGot>>) -> c_int {
+pub extern "C" fn hugepilot_heap_got(
+    heap: Option<&Heap>,
+    got: Option<&mut MaybeUninit<RawGot>>,
+) -> c_int {
     let look = || {
         let (heap, got) = (heap.ok_or(HEAP)?, got.ok_or(ANSWER)?);
         got.write(heap.got()?.into());
@@ -178,8 +181,12 @@ mod tests {
     #[test]
     fn the_fix_of_an_empty_pool_has_pages_for_all_that_was_wanted() {
         let pool = Pool { total: 3, free: 1, reserved: 0 };
-        let empty =
-            |wanted| AllocError::PoolEmpty { page: Bytes::mib(2), wanted, pool, errno: Errno::ENOMEM };
+        let empty = |wanted| AllocError::PoolEmpty {
+            page: Bytes::mib(2),
+            wanted,
+            pool,
+            errno: Errno::ENOMEM,
+        };
         for (size, wanted, pages) in [(7 << 20, 1, 4), (16, 1, 1), (1 << 20, 9, 9)] {
             assert_eq!(for_all_of(size, empty(wanted)), empty(pages), "{size}");
         }

@@ -46,7 +46,8 @@ impl RawOptions {
         let mut options = Options::default();
         if !raw.chain.is_null() {
             // SAFETY: the caller's promise.
-            let chain = unsafe { text::read(raw.chain) }.and_then(|text| text.parse::<Chain>().ok());
+            let chain =
+                unsafe { text::read(raw.chain) }.and_then(|text| text.parse::<Chain>().ok());
             options.chain = chain.ok_or(Failure::Unreadable(CHAIN))?;
         }
         if !raw.name.is_null() {
@@ -117,9 +118,15 @@ mod tests {
         };
         let options = Options::new("hugetlb-2m,thp:30%".parse().unwrap()).named("index").unwrap();
         let numa = Numa::Interleave("0-1".parse().unwrap());
-        assert_eq!(read(&raw).unwrap(), options.aligned(Bytes::mib(8)).on(numa).forked(Fork::Absent));
+        assert_eq!(
+            read(&raw).unwrap(),
+            options.aligned(Bytes::mib(8)).on(numa).forked(Fork::Absent)
+        );
         let nodes = "3".parse().unwrap();
-        assert_eq!(read(&RawOptions { numa: c"bind:3".as_ptr(), ..NONE }).unwrap().numa, Numa::Bind(nodes));
+        assert_eq!(
+            read(&RawOptions { numa: c"bind:3".as_ptr(), ..NONE }).unwrap().numa,
+            Numa::Bind(nodes)
+        );
     }
 
     #[test]

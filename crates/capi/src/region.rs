@@ -83,7 +83,10 @@ pub(crate) const fn bytes(bytes: usize) -> Bytes {
 /// # Safety
 /// The texts in `options` are NULL or end with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugepilot_region_map(size: usize, options: Option<&RawOptions>) -> *mut HugeRegion {
+pub unsafe extern "C" fn hugepilot_region_map(
+    size: usize,
+    options: Option<&RawOptions>,
+) -> *mut HugeRegion {
     // SAFETY: the caller's promise.
     let options = unsafe { RawOptions::read(options) };
     made(options.and_then(|options| handle::give(HugeRegion::map(bytes(size), &options)?)))

@@ -31,10 +31,12 @@ impl Pool {
         if number("nr_overcommit_hugepages")? > 0 {
             return Err("the pool of 2MiB pages grows by itself".to_owned());
         }
-        let spare = || Ok::<_, String>(number("free_hugepages")?.saturating_sub(number("resv_hugepages")?));
+        let spare =
+            || Ok::<_, String>(number("free_hugepages")?.saturating_sub(number("resv_hugepages")?));
         let pool = Self { before: number("nr_hugepages")? };
         let wanted = pool.before - spare()? + count;
-        fs::write("/proc/sys/vm/nr_hugepages", wanted.to_string()).map_err(|error| error.to_string())?;
+        fs::write("/proc/sys/vm/nr_hugepages", wanted.to_string())
+            .map_err(|error| error.to_string())?;
         if spare()? == count {
             Ok(pool)
         } else {
@@ -45,7 +47,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        fs::write("/proc/sys/vm/nr_hugepages", self.before.to_string()).expect("the pool can be put back");
+        fs::write("/proc/sys/vm/nr_hugepages", self.before.to_string())
+            .expect("the pool can be put back");
     }
 }
 
@@ -55,7 +58,12 @@ fn containers_live_on_a_pool_and_say_when_it_is_empty() {
     requires!(need::all([need::live(), need::root(), gxx.there()]));
     let folder = folder();
     let built = folder.path().join("pool");
-    run(gxx.command().arg(source().join("tests/c/pool.cpp")).arg("-o").arg(&built).args(Link::Shared.args()));
+    run(gxx
+        .command()
+        .arg(source().join("tests/c/pool.cpp"))
+        .arg("-o")
+        .arg(&built)
+        .args(Link::Shared.args()));
     let pool = Pool::with_free(32);
     requires!(pool.as_ref());
     let printed = run(&mut Command::new(&built));

@@ -100,7 +100,8 @@ fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Measure
         return kept;
     }
     let often = if keep == Keep::Yes { ", once" } else { "" };
-    progress.keep(&format!("measuring what huge pages save on this machine (a few seconds{often})"));
+    progress
+        .keep(&format!("measuring what huge pages save on this machine (a few seconds{often})"));
     let measured = Measured::measure(|hot| progress.now(format!("calibrating at {hot}"))).ok()?;
     if let Some(directory) = directory.filter(|_| keep == Keep::Yes)
         && let Err(error) = measured.save(&directory)
@@ -128,7 +129,8 @@ mod tests {
     fn the_rate_follows_the_cost() {
         let rate = |cost| {
             let sample_cost = Nanos::new(cost);
-            Machine { calibration: Calibration::default(), sample_cost, tlb_entries: 1536 }.affordable_rate()
+            Machine { calibration: Calibration::default(), sample_cost, tlb_entries: 1536 }
+                .affordable_rate()
         };
         assert_eq!([14_000, 2_000, 1_000_000, 0].map(rate), [357, 500, 100, 500]);
     }

@@ -90,10 +90,14 @@ fn exit_of(report: &CompareReport) -> Exit {
 fn tell(progress: &Progress, event: &Event<'_>) {
     match event {
         Event::WarmingUp(mode) => progress.now(format!("warming up: {mode}")),
-        Event::Running(mode, round, rounds) => progress.now(format!("round {round} of {rounds}: {mode}")),
+        Event::Running(mode, round, rounds) => {
+            progress.now(format!("round {round} of {rounds}: {mode}"))
+        }
         Event::Confirming(mode, round, rounds) => {
             progress.now(format!("once more, to be sure: round {round} of {rounds}: {mode}"));
         }
-        Event::NotHere(mode) => progress.keep(&format!("{} is left out: {}", mode.mode, mode.reason)),
+        Event::NotHere(mode) => {
+            progress.keep(&format!("{} is left out: {}", mode.mode, mode.reason))
+        }
     }
 }

@@ -81,8 +81,9 @@ impl DaemonArgs {
         let (text, name) = match &self.config {
             Some(path) => {
                 let name = path.display().to_string();
-                let text = file::read(path, MAX_CONFIG)
-                    .and_then(|bytes| String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into()));
+                let text = file::read(path, MAX_CONFIG).and_then(|bytes| {
+                    String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into())
+                });
                 (text.with_context(|| format!("cannot read {name}"))?, name)
             }
             None => (String::new(), String::new()),

@@ -215,7 +215,10 @@ pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
     // The probe splits its own memory; that of others must be read, too.
     let enough = |fix: String| if fix.starts_with("sudo setcap") { rights::fix(true) } else { fix };
     let fix = tried.fix.map_or_else(String::new, |fix| format!("\nfix: {}", enough(fix)));
-    Ok(Some(format!("hugepilot: splitting frees nothing here: {}; nothing was split{fix}", tried.why)))
+    Ok(Some(format!(
+        "hugepilot: splitting frees nothing here: {}; nothing was split{fix}",
+        tried.why
+    )))
 }
 
 /// That memory is broken, which no huge page survives being read through; `None` when it is not.
@@ -232,7 +235,9 @@ fn broken_memory() -> anyhow::Result<Option<String>> {
 fn tell(progress: &Progress, event: Event) {
     progress.now(match event {
         Event::Observing { samples } => format!("looking: {samples} samples"),
-        Event::Scanning { pid, done, all } => format!("reading huge pages of {pid}: {done} of {all}"),
+        Event::Scanning { pid, done, all } => {
+            format!("reading huge pages of {pid}: {done} of {all}")
+        }
         Event::Splitting { freed, wanted } => format!("splitting: freed {freed} of {wanted}"),
     });
 }
@@ -251,7 +256,10 @@ impl DebloatArgs {
             })?;
             // We ourselves may well be in it.
             pids.extend(
-                inside.iter().map(|&Pid(pid)| pid).filter(|&pid| pid.unsigned_abs() != std::process::id()),
+                inside
+                    .iter()
+                    .map(|&Pid(pid)| pid)
+                    .filter(|&pid| pid.unsigned_abs() != std::process::id()),
             );
         }
         pids.sort_unstable();
@@ -271,7 +279,9 @@ impl DebloatArgs {
         if subjects.is_empty() {
             bail!("there is no process to take from");
         }
-        for who in self.protect.iter().chain(&self.prefer).chain(self.weight.iter().map(|(who, _)| who)) {
+        for who in
+            self.protect.iter().chain(&self.prefer).chain(self.weight.iter().map(|(who, _)| who))
+        {
             ensure!(
                 subjects.iter().any(|subject| is_called(subject.process.id(), who)),
                 "none of the processes is called {who:?} or has that number"
@@ -283,8 +293,11 @@ impl DebloatArgs {
     fn subject(&self, process: hugepilot_kernel::Process) -> Subject {
         let id = process.id().clone();
         let standing = standing(&id, &self.protect, &self.prefer);
-        let weight =
-            self.weight.iter().find(|(who, _)| is_called(&id, who)).map_or(1.0, |&(_, weight)| weight);
+        let weight = self
+            .weight
+            .iter()
+            .find(|(who, _)| is_called(&id, who))
+            .map_or(1.0, |&(_, weight)| weight);
         let named = self.pid.contains(&id.pid.0);
         Subject { process, standing, weight, named }
     }
@@ -312,8 +325,11 @@ impl DebloatArgs {
     }
 
     fn observe(&self) -> Nanos {
-        let usual =
-            if self.order() == OrderArg::Heat || self.only_looks() { Nanos::seconds(3) } else { Nanos::ZERO };
+        let usual = if self.order() == OrderArg::Heat || self.only_looks() {
+            Nanos::seconds(3)
+        } else {
+            Nanos::ZERO
+        };
         self.observe.unwrap_or(usual)
     }
 
@@ -348,22 +364,32 @@ mod tests {
     fn whom_to_take_from_must_be_said_and_both_ways_are_named() {
         let parse = |args: &[&str]| {
             let command = DebloatArgs::augment_args(clap::Command::new("debloat"));
-            command.try_get_matches_from(["debloat"].iter().chain(args)).map_err(|error| error.to_string())
+            command
+                .try_get_matches_from(["debloat"].iter().chain(args))
+                .map_err(|error| error.to_string())
         };
         let told = parse(&["--dry-run"]).unwrap_err();
         assert!(told.matches("<--pid <PID>|--cgroup <DIRECTORY>>").count() == 2, "{told}");
-        for fine in [&["-p", "1", "-p", "2"][..], &["--cgroup", "/x"], &["-p", "1", "--cgroup", "/x"]] {
+        for fine in
+            [&["-p", "1", "-p", "2"][..], &["--cgroup", "/x"], &["-p", "1", "--cgroup", "/x"]]
+        {
             assert!(parse(fine).is_ok(), "{fine:?}");
         }
         assert!(
-            parse(&["-p", "1", "--protect", "a-very-long-process-name"]).unwrap_err().contains("15 bytes")
+            parse(&["-p", "1", "--protect", "a-very-long-process-name"])
+                .unwrap_err()
+                .contains("15 bytes")
         );
     }
 
     #[test]
     fn weights_are_read_or_refused() {
         assert_eq!(parse_weight("redis-server=2.5"), Ok(("redis-server".to_owned(), 2.5)));
-        assert_eq!(parse_weight("a=b=3"), Ok(("a=b".to_owned(), 3.0)), "names may hold an equals sign");
+        assert_eq!(
+            parse_weight("a=b=3"),
+            Ok(("a=b".to_owned(), 3.0)),
+            "names may hold an equals sign"
+        );
         for wrong in ["redis", "x=", "x=0", "x=-1", "x=inf", "x=nan", "sixteen-bytes-xy=1"] {
             assert!(parse_weight(wrong).is_err(), "{wrong}");
         }

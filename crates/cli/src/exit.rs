@@ -146,7 +146,13 @@ fn row_of(path: &str) -> Option<&'static Row> {
 fn table() -> String {
     let mut text = "| command | INT, TERM | HUP | others |\n|---|---|---|---|\n".to_owned();
     for Row { command, asks, hangs_up, others } in TABLE {
-        let _ = writeln!(text, "| `{command}` | {} | {} | {} |", asks.word(), hangs_up.word(), others.word());
+        let _ = writeln!(
+            text,
+            "| `{command}` | {} | {} | {} |",
+            asks.word(),
+            hangs_up.word(),
+            others.word()
+        );
     }
     text
 }
@@ -177,10 +183,17 @@ mod tests {
     fn every_command_has_a_row_and_every_row_a_command() {
         let commands = leaves();
         for (command, _) in &commands {
-            assert!(row_of(command).is_some(), "what do signals do to `{command}`? say so in TABLE");
+            assert!(
+                row_of(command).is_some(),
+                "what do signals do to `{command}`? say so in TABLE"
+            );
         }
         for row in TABLE.iter().filter(|row| row.command != SHRINKER) {
-            assert!(commands.iter().any(|(command, _)| row.is_of(command)), "no command {}", row.command);
+            assert!(
+                commands.iter().any(|(command, _)| row.is_of(command)),
+                "no command {}",
+                row.command
+            );
         }
     }
 
@@ -201,6 +214,9 @@ mod tests {
         }
         let reporting = row_of("tune").unwrap().help();
         assert!(reporting.contains("\n  INT, TERM, HUP: end it with a report"), "{reporting}");
-        assert_eq!(row_of("run").unwrap().help(), format!("SIGNALS:\n  all: {}", Effect::Passes.sentence()));
+        assert_eq!(
+            row_of("run").unwrap().help(),
+            format!("SIGNALS:\n  all: {}", Effect::Passes.sentence())
+        );
     }
 }

@@ -160,7 +160,10 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
     };
     common.source.check();
     if let (GraphVerb::Generate(_), Some(path)) = (&args.verb, common.source.path()) {
-        usage(&format!("{} is no graph that numbers make; graph convert is for files", path.display()));
+        usage(&format!(
+            "{} is no graph that numbers make; graph convert is for files",
+            path.display()
+        ));
     }
     let Done { report, unwritten } = match then.and_then(|then| wide_enough(common, then)) {
         Ok(done) => done,
@@ -191,7 +194,11 @@ fn wide_enough(common: &CommonArgs, then: Then<'_>) -> Result<Done, GraphError> 
     }
 }
 
-fn go<V: Width>(common: &CommonArgs, then: Then<'_>, progress: &Progress) -> Result<Done, GraphError> {
+fn go<V: Width>(
+    common: &CommonArgs,
+    then: Then<'_>,
+    progress: &Progress,
+) -> Result<Done, GraphError> {
     let job = common.job(then)?;
     let weighted = match then {
         Then::Write(_, format) => ConvertArgs::needs_weights(format),
@@ -218,7 +225,10 @@ impl RunArgs {
         let kernel = self.kernel.kernel();
         let Some(output) = &self.output else { return Ok(()) };
         if !kernel.has_values() {
-            usage(&format!("--output has a line for each vertex, and {} finds one number", kernel.name()));
+            usage(&format!(
+                "--output has a line for each vertex, and {} finds one number",
+                kernel.name()
+            ));
         }
         out::check(output, self.force, out::LINES)
     }
@@ -242,7 +252,8 @@ impl CommonArgs {
             trials: run.map_or(1, |run| run.trials as usize),
             start: run.map_or(Start::MaxDegree, |run| run.kernel.start()),
             verify: run.is_some_and(|run| run.verify),
-            output: run.and_then(|run| Some(Output { path: run.output.clone()?, replace: run.force })),
+            output: run
+                .and_then(|run| Some(Output { path: run.output.clone()?, replace: run.force })),
         })
     }
 }

@@ -27,7 +27,10 @@ impl Interrupt {
     /// has something to report from here on: before, the first one ends it.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let interrupt = Self::default();
-        ASKING.into_iter().filter(is_heard).try_for_each(|signal| interrupt.ask(signal, &interrupt.0))?;
+        ASKING
+            .into_iter()
+            .filter(is_heard)
+            .try_for_each(|signal| interrupt.ask(signal, &interrupt.0))?;
         Ok(interrupt)
     }
     /// From now on every signal that would end us only asks, until [`over`]: for work that must restore settings before it ends.

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use hugepilot_kernel::{Pages, Refusal, rights};
 use hugepilot_lab::LabError;
 use hugepilot_lab::workload::{
-    self, HashInsertConfig, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern, RandomAccessConfig,
-    RunConfig, Side, Spec, TlbFriendlyConfig,
+    self, HashInsertConfig, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern,
+    RandomAccessConfig, RunConfig, Side, Spec, TlbFriendlyConfig,
 };
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::act::Guard;
@@ -314,7 +314,14 @@ fn plan(name: Name) -> (Spec, RunConfig) {
         Name::Stream(args) => (Spec::Stream(args.memory()), args.common.run()),
         Name::TlbFriendly(args) => {
             let (memory, run) = (args.plain.memory(), args.plain.common.run());
-            (Spec::TlbFriendly(TlbFriendlyConfig { memory, scan: args.scan, hot_pages: args.hot_pages }), run)
+            (
+                Spec::TlbFriendly(TlbFriendlyConfig {
+                    memory,
+                    scan: args.scan,
+                    hot_pages: args.hot_pages,
+                }),
+                run,
+            )
         }
         Name::RandomAccess(args) => (Spec::RandomAccess(args.config()), args.common.run()),
         Name::BTree(args) => (Spec::BTree(args.bloated()), args.common.run()),
@@ -401,7 +408,9 @@ impl WorkArgs {
 /// `lab` holds no capabilities, so that being root is what helps.
 fn as_root(error: ManagerError) -> ManagerError {
     match error {
-        ManagerError::Kernel(error) if error.is_denied() => ManagerError::Refused(refusal(error.to_string())),
+        ManagerError::Kernel(error) if error.is_denied() => {
+            ManagerError::Refused(refusal(error.to_string()))
+        }
         error => error,
     }
 }
@@ -423,7 +432,8 @@ mod tests {
     }
 
     fn planned(flags: &str) -> (Spec, RunConfig) {
-        let line = Line::try_parse_from(["lab", "workload"].into_iter().chain(flags.split(' '))).unwrap();
+        let line =
+            Line::try_parse_from(["lab", "workload"].into_iter().chain(flags.split(' '))).unwrap();
         let LabVerb::Workload { name } = line.lab.verb else { panic!("not a workload: {flags}") };
         plan(name)
     }
@@ -434,14 +444,20 @@ mod tests {
         assert_eq!(planned("hot-set"), (Spec::HotSet(HotSetConfig::DEFAULT), run));
         assert_eq!(planned("gups"), (Spec::Gups(MemoryConfig::DEFAULT), run));
         assert_eq!(planned("tlb-friendly"), (Spec::TlbFriendly(TlbFriendlyConfig::DEFAULT), run));
-        assert_eq!(planned("random-access"), (Spec::RandomAccess(RandomAccessConfig::default()), run));
+        assert_eq!(
+            planned("random-access"),
+            (Spec::RandomAccess(RandomAccessConfig::default()), run)
+        );
     }
 
     #[test]
     fn a_hash_table_is_filled_once_unless_told_otherwise() {
         let run = |flags: &str| planned(&format!("hash-insert{flags}")).1;
         let once = |entries| RunConfig { ops: Some(entries), seconds: None, ..RunConfig::DEFAULT };
-        assert_eq!(planned("hash-insert"), (Spec::HashInsert(HashInsertConfig::DEFAULT), once(10_000_000)));
+        assert_eq!(
+            planned("hash-insert"),
+            (Spec::HashInsert(HashInsertConfig::DEFAULT), once(10_000_000))
+        );
         assert_eq!(run(" --entries 7"), once(7));
         assert_eq!(run(" --entries 7 --ops 9"), once(9));
         assert_eq!(run(" --seconds 3").seconds, Some(Nanos::seconds(3)));
@@ -452,7 +468,8 @@ mod tests {
 
     #[test]
     fn bloat_comes_with_huge_pages_unless_told_otherwise() {
-        let memory = |pages| MemoryConfig { footprint: Bytes::mib(64), pages, ..MemoryConfig::DEFAULT };
+        let memory =
+            |pages| MemoryConfig { footprint: Bytes::mib(64), pages, ..MemoryConfig::DEFAULT };
         assert_eq!(planned("btree --size 64MiB").0, Spec::BTree(memory(Pages::Huge)));
         assert_eq!(planned("memcached --size 64MiB").0, Spec::Memcached(memory(Pages::Huge)));
         assert_eq!(planned("btree --size 64MiB --pages base").0, Spec::BTree(memory(Pages::Base)));
@@ -464,10 +481,17 @@ mod tests {
         let flags = "random-access --size 2GiB --bloat 90,50,0 --bloat-side right --layout scattered --hot bloated \
                      --skew 95 --pages base --wait --steps 500";
         let (spec, run) = planned(flags);
-        let memory = MemoryConfig { footprint: Bytes::gib(2), pages: Pages::Base, ..MemoryConfig::DEFAULT };
+        let memory =
+            MemoryConfig { footprint: Bytes::gib(2), pages: Pages::Base, ..MemoryConfig::DEFAULT };
         let (side, layout, hot) = (Side::Right, Layout::Scattered, Hot::Bloated);
-        let config =
-            RandomAccessConfig { memory, bloat: vec![90, 50, 0], side, layout, hot, skew_percent: 95 };
+        let config = RandomAccessConfig {
+            memory,
+            bloat: vec![90, 50, 0],
+            side,
+            layout,
+            hot,
+            skew_percent: 95,
+        };
         assert_eq!(spec, Spec::RandomAccess(config));
         assert_eq!((run.wait, run.steps), (true, NonZeroU64::new(500)));
     }
@@ -485,8 +509,14 @@ mod tests {
                      --pages huge --interval 100ms --announce";
         let (spec, run) = planned(flags);
         let memory = MemoryConfig { footprint: Bytes::gib(1), pages: Pages::Huge, seed: 9 };
-        assert_eq!(spec, Spec::HotSet(HotSetConfig { memory, hot: Bytes::mib(8), pattern: Pattern::Chase }));
+        assert_eq!(
+            spec,
+            Spec::HotSet(HotSetConfig { memory, hot: Bytes::mib(8), pattern: Pattern::Chase })
+        );
         let (seconds, interval) = (Some(Nanos::millis(500)), Nanos::millis(100));
-        assert_eq!(run, RunConfig { threads: 3, seconds, interval, announce: true, ..RunConfig::DEFAULT });
+        assert_eq!(
+            run,
+            RunConfig { threads: 3, seconds, interval, announce: true, ..RunConfig::DEFAULT }
+        );
     }
 }

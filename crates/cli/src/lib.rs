@@ -74,7 +74,8 @@ pub fn leaves() -> Vec<(String, clap::Command)> {
         if !command.has_subcommands() {
             return vec![(name.to_owned(), command)];
         }
-        let full = |sub: &clap::Command| format!("{name} {}", sub.get_name()).trim_start().to_owned();
+        let full =
+            |sub: &clap::Command| format!("{name} {}", sub.get_name()).trim_start().to_owned();
         command.get_subcommands().flat_map(|sub| below(sub.clone(), &full(sub))).collect()
     }
     below(command(), "")
@@ -87,7 +88,11 @@ const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
 fn confine() -> Result<(), Refusal> {
     privilege::lower()?;
     let name = std::env::args_os().nth(1).unwrap_or_default();
-    if PRIVILEGED.iter().any(|privileged| *privileged == name) { Ok(()) } else { privilege::renounce() }
+    if PRIVILEGED.iter().any(|privileged| *privileged == name) {
+        Ok(())
+    } else {
+        privilege::renounce()
+    }
 }
 
 /// Runs the command that the arguments of the process name.
@@ -108,7 +113,8 @@ pub fn main() -> ExitCode {
         Verb::Lab(args) => lab::run(args),
         Verb::Pool(args) => pool::run(&args),
         Verb::Run(args) => {
-            return run::run(&args).unwrap_or_else(|error| interrupt::end(output::fail(&error, false)));
+            return run::run(&args)
+                .unwrap_or_else(|error| interrupt::end(output::fail(&error, false)));
         }
         Verb::Status(args) => status::run(&args),
         Verb::Tune(args) => tune::run(&args),
@@ -120,7 +126,8 @@ pub fn main() -> ExitCode {
 fn parse() -> Cli {
     let mut command = command();
     let mut matches = command.get_matches_mut();
-    Cli::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.format(&mut command).exit())
+    Cli::from_arg_matches_mut(&mut matches)
+        .unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
 #[cfg(test)]

@@ -29,7 +29,9 @@ pub(crate) fn finish(text: &str) -> io::Result<()> {
 pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
     let kernel = error.chain().find_map(|cause| {
         cause.downcast_ref::<KernelError>().or_else(|| match cause.downcast_ref::<ManagerError>() {
-            Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => Some(kernel),
+            Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => {
+                Some(kernel)
+            }
             _ => None,
         })
     });
@@ -56,7 +58,11 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
     let Some(kernel) = kernel else { return Exit::Error };
     if let Some(fix) = refusal.and_then(|refusal| refusal.fix) {
         eprintln!("fix: {fix}");
-        return if kernel.is_denied() || kernel.is_unsupported() { Exit::Unsupported } else { Exit::Error };
+        return if kernel.is_denied() || kernel.is_unsupported() {
+            Exit::Unsupported
+        } else {
+            Exit::Error
+        };
     }
     if kernel.is_denied() {
         let reads = matches!(kernel, KernelError::Syscall { call: "process_vm_readv", .. });
@@ -81,10 +87,13 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
             );
         }
         KernelError::Claimed { holder, .. } => {
-            let end = holder.map_or_else(String::new, |holder| format!(", or end it: kill -INT {holder}"));
+            let end = holder
+                .map_or_else(String::new, |holder| format!(", or end it: kill -INT {holder}"));
             eprintln!("fix: wait until it has ended{end}");
         }
-        KernelError::NoProcess { .. } => eprintln!("fix: look for its number with pgrep; it may have ended"),
+        KernelError::NoProcess { .. } => {
+            eprintln!("fix: look for its number with pgrep; it may have ended")
+        }
         KernelError::NoMemory { .. } => eprintln!("fix: choose a process that runs a program"),
         _ => {}
     }
@@ -148,8 +157,9 @@ impl Progress {
     pub(crate) fn of(&self, done: u64, all: u64) {
         if let Some(bar) = &self.bar {
             if bar.length() != Some(all) {
-                let style =
-                    ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {bytes} of {total_bytes}");
+                let style = ProgressStyle::with_template(
+                    "{spinner} {msg} [{bar:30}] {bytes} of {total_bytes}",
+                );
                 bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
                 bar.set_length(all);
             }
@@ -181,6 +191,9 @@ mod tests {
     fn a_cause_is_told_once() {
         let inner = || anyhow::anyhow!("no such file");
         assert_eq!(told(&inner().context("cannot read x")), "cannot read x: no such file");
-        assert_eq!(told(&inner().context("cannot read x: no such file")), "cannot read x: no such file");
+        assert_eq!(
+            told(&inner().context("cannot read x: no such file")),
+            "cannot read x: no such file"
+        );
     }
 }

@@ -100,7 +100,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let report = run_program(&args.command, &options, &passed_on())?;
     // From here on the exit status is the program's, whoever listens to us or not.
     let mut stderr = io::stderr();
-    let write = |mut file: NewFile| file.write(json(&report).as_bytes()).and_then(|()| file.finish());
+    let write =
+        |mut file: NewFile| file.write(json(&report).as_bytes()).and_then(|()| file.finish());
     if let Some(Err(error)) = file.map(write) {
         let _ = writeln!(stderr, "hugepilot: no report: {error}");
     }

@@ -28,9 +28,11 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     // A wrong pid, file or program is an error at once, not after seconds of calibration.
     let process = args.pid.map(open).transpose()?;
-    let figures = process.as_ref().map(|process| args.progress_reader(process.now())).transpose()?.flatten();
+    let figures =
+        process.as_ref().map(|process| args.progress_reader(process.now())).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| launch::check(program))?;
-    let options = args.options(Machine::get(args.calibration, Keep::unless(args.dry_run), &progress));
+    let options =
+        args.options(Machine::get(args.calibration, Keep::unless(args.dry_run), &progress));
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
@@ -49,7 +51,9 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
 
 fn exit_of(report: &TuneReport) -> Exit {
     match report.stopped {
-        Some(Stop::NotPermitted) => refused("promoting another process's memory", &report.failed, false),
+        Some(Stop::NotPermitted) => {
+            refused("promoting another process's memory", &report.failed, false)
+        }
         _ if report.target_ended => {
             eprintln!(
                 "hugepilot: process {} ({}) ended before the tune did",
@@ -97,8 +101,8 @@ fn tell(progress: &Progress, event: &Event<'_>) {
             if plan.picks.is_empty() {
                 return progress.keep("plan: nothing (more) to promote");
             }
-            let expected =
-                prediction.map_or_else(String::new, |p| format!(", predicted speed-up {:.2}x", p.median));
+            let expected = prediction
+                .map_or_else(String::new, |p| format!(", predicted speed-up {:.2}x", p.median));
             progress.keep(&format!(
                 "plan: {} regions with {} of the stalls{expected}",
                 plan.picks.len(),
@@ -108,14 +112,18 @@ fn tell(progress: &Progress, event: &Event<'_>) {
         Event::Acted { done, all } => progress.now(format!("promoting: {done} of {all}")),
         Event::AwaitingFigures { found, after } => {
             let when = if *after { "after" } else { "before" };
-            progress.now(format!("waiting for the program's figures {when} tuning: {found} so far"));
+            progress
+                .now(format!("waiting for the program's figures {when} tuning: {found} so far"));
         }
     }
 }
 
 /// Follows the file of figures, when there is one.
 impl TuneArgs {
-    fn progress_reader(&self, now: hugepilot_units::Nanos) -> anyhow::Result<Option<ProgressReader>> {
+    fn progress_reader(
+        &self,
+        now: hugepilot_units::Nanos,
+    ) -> anyhow::Result<Option<ProgressReader>> {
         let (Some(pattern), Some(path)) = (&self.progress_regex, &self.progress_file) else {
             return Ok(None);
         };

@@ -38,7 +38,8 @@ struct Names {
 }
 
 const OUT: Names = Names { offsets: Array::Offsets, edges: Array::Edges, weights: Array::Weights };
-const IN: Names = Names { offsets: Array::InOffsets, edges: Array::InEdges, weights: Array::InWeights };
+const IN: Names =
+    Names { offsets: Array::InOffsets, edges: Array::InEdges, weights: Array::InWeights };
 
 impl Build {
     /// How much memory building takes at its peak, about, and at most where blocks are alike: what is asked of the machine before
@@ -54,7 +55,8 @@ impl Build {
         let per_edge = width * if source.is_weighted() { 2 } else { 1 };
         // Rows of both directions either way; offsets once per direction.
         let offsets = Bytes::new(if self.directed { 2 * width } else { width });
-        Bytes::new(2 * per_edge).times(source.edges()) + offsets.times(source.vertices().saturating_add(1))
+        Bytes::new(2 * per_edge).times(source.edges())
+            + offsets.times(source.vertices().saturating_add(1))
     }
 
     /// Builds a graph.
@@ -71,7 +73,12 @@ impl Build {
         Ok(Graph { out, inverse, dropped })
     }
 
-    fn rows<V: Width>(&self, source: &impl Source, names: Names, dropped: &mut Dropped) -> Result<Csr<V>> {
+    fn rows<V: Width>(
+        &self,
+        source: &impl Source,
+        names: Names,
+        dropped: &mut Dropped,
+    ) -> Result<Csr<V>> {
         let vertices = usize::try_from(source.vertices()).unwrap_or(usize::MAX);
         let mut offsets = self.pages.zeroed::<V>(names.offsets, vertices + 1)?;
         let bins = Bins::<V>::new(source, !self.directed, self.team);

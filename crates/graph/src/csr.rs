@@ -47,16 +47,28 @@ impl<'a, V: Width> Rows<'a, V> {
     #[inline]
     pub(crate) fn tell(self, v: usize, hook: impl Hook) {
         // With no index that could panic: where nobody hears, no check is left.
-        self.offsets.get(v..=v + 1).into_iter().flatten().for_each(|offset| hook.read(self.names[0], offset));
+        self.offsets
+            .get(v..=v + 1)
+            .into_iter()
+            .flatten()
+            .for_each(|offset| hook.read(self.names[0], offset));
     }
     /// The edges of each of these vertices, in their order: cheaper than to ask for each.
     #[inline]
-    pub(crate) fn each(self, vertices: Range<usize>, hook: impl Hook) -> impl Iterator<Item = &'a [V]> {
+    pub(crate) fn each(
+        self,
+        vertices: Range<usize>,
+        hook: impl Hook,
+    ) -> impl Iterator<Item = &'a [V]> {
         self.ends(vertices, hook).map(move |(start, end)| &self.edges[start..end])
     }
     /// How many edges each of these vertices has.
     #[inline]
-    pub(crate) fn degrees(self, vertices: Range<usize>, hook: impl Hook) -> impl Iterator<Item = usize> {
+    pub(crate) fn degrees(
+        self,
+        vertices: Range<usize>,
+        hook: impl Hook,
+    ) -> impl Iterator<Item = usize> {
         self.ends(vertices, hook).map(|(start, end)| end - start)
     }
     /// Where the edges of each of these vertices start and end.

@@ -38,7 +38,9 @@ pub enum GraphError {
         found: String,
     },
     /// New numbers that are not one to one.
-    #[error("vertex {old} has the new number {new}, which another has, too, or which is beyond the last")]
+    #[error(
+        "vertex {old} has the new number {new}, which another has, too, or which is beyond the last"
+    )]
     Map {
         /// Its old number.
         old: u64,

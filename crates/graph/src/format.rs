@@ -118,9 +118,14 @@ impl Format {
             (Some(2), Some(0 | 4 | 8)) => return Some(Self::Galois64),
             _ => {}
         }
-        if let (Some(directed @ (0 | 1)), Some(edges), Some(vertices)) = (head.first(), word(1), word(9)) {
+        if let (Some(directed @ (0 | 1)), Some(edges), Some(vertices)) =
+            (head.first(), word(1), word(9))
+        {
             let size = |edge: u64| {
-                let rows = vertices.checked_add(1)?.checked_mul(8)?.checked_add(edges.checked_mul(edge)?)?;
+                let rows = vertices
+                    .checked_add(1)?
+                    .checked_mul(8)?
+                    .checked_add(edges.checked_mul(edge)?)?;
                 rows.checked_mul(u64::from(*directed) + 1)?.checked_add(17)
             };
             if size(4) == Some(len) {
@@ -131,7 +136,8 @@ impl Format {
             }
         }
         let mut lines = head.split(|&byte| byte == b'\n');
-        let first = lines.find(|line| !line.is_empty() && *line != b"c" && !line.starts_with(b"c "));
+        let first =
+            lines.find(|line| !line.is_empty() && *line != b"c" && !line.starts_with(b"c "));
         first.is_some_and(|line| line.starts_with(b"p sp ")).then_some(Self::Dimacs)
     }
 }
@@ -185,7 +191,10 @@ mod tests {
         assert_eq!(of(b"%%matrixmarket matrix"), Some(Format::MatrixMarket));
         assert_eq!(of(b"c\nc converted\np sp 4 5\n"), Some(Format::Dimacs));
         assert_eq!(of(b"c converted\n1 2\n"), None);
-        assert_eq!(of(&[[2u64, 4].map(u64::to_le_bytes).concat()].concat()), Some(Format::Galois64));
+        assert_eq!(
+            of(&[[2u64, 4].map(u64::to_le_bytes).concat()].concat()),
+            Some(Format::Galois64)
+        );
         // No edges, two vertices.
         let mut gap = vec![0u8; 17 + 24];
         gap[9] = 2;

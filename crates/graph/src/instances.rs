@@ -9,7 +9,8 @@ use hugepilot_record::graph::Trial;
 
 use crate::run::{Done, Job, Ready};
 use crate::{
-    Build, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loaded, Result, Uniform, Width, load, save,
+    Build, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loaded, Result, Uniform, Width,
+    load, save,
 };
 
 /// Never called.
@@ -20,7 +21,8 @@ pub fn instances() -> [usize; 2] {
 
 fn of<V: Width>() -> usize {
     type Built<V, S> = fn(&Build, &S) -> Result<Graph<V>>;
-    let read: fn(&Path, &LoadOptions<'_>) -> Result<Loaded<V>> = |path, options| load(path, options);
+    let read: fn(&Path, &LoadOptions<'_>) -> Result<Loaded<V>> =
+        |path, options| load(path, options);
     let write: fn(&Path, Format, &Graph<V>) -> Result<_> =
         |path, format, graph| save(path, true, format, graph, None);
     let ready: fn(&Job, Graph<V>) -> Result<Ready<V>> =
@@ -31,5 +33,6 @@ fn of<V: Width>() -> usize {
     let grid: Built<V, Grid> = |build, source| build.graph(source);
     let list: Built<V, EdgeList> = |build, source| build.graph(source);
     let all = [kronecker as usize, uniform as usize, grid as usize, list as usize];
-    all.into_iter().fold(read as usize ^ write as usize ^ ready as usize ^ run as usize, |a, b| a ^ b)
+    all.into_iter()
+        .fold(read as usize ^ write as usize ^ ready as usize ^ run as usize, |a, b| a ^ b)
 }

@@ -119,7 +119,8 @@ impl Report {
 /// available; and those of [`Build::graph`].
 pub fn load<V: Width>(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Result<Loaded<V>> {
     let (path, begin) = (path.as_ref(), Instant::now());
-    let mut report = Report { format: Format::FourFiles, packed: None, loading: options.loading, file: 0 };
+    let mut report =
+        Report { format: Format::FourFiles, packed: None, loading: options.loading, file: 0 };
     let named = Format::of_name(path);
     let four = path.is_dir() || named == Some(Format::FourFiles);
     let made = if options.format.map_or(four, |format| format == Format::FourFiles) {
@@ -145,13 +146,17 @@ fn of_file<V: Width>(
 ) -> Result<Made<V>> {
     let head = file.reader().bytes(0, file.len().min(4096) as usize)?.to_vec();
     if let Some(packer) = Packed::unknown(&head) {
-        let what = format!("is packed by {packer}; unpack it first (text may be packed by gzip or zstd)");
+        let what =
+            format!("is packed by {packer}; unpack it first (text may be packed by gzip or zstd)");
         return Err(whole(file.path(), what));
     }
     let packed = Packed::of_head(&head);
     let mut text = open(file, packed);
     if is_marked(if packed.is_some() { text.ahead()? } else { &head }) {
-        return Err(whole(file.path(), "begins with a byte order mark; save it as UTF-8 without one"));
+        return Err(whole(
+            file.path(),
+            "begins with a byte order mark; save it as UTF-8 without one",
+        ));
     }
     let format = match options.format {
         Some(format) => format,
@@ -169,7 +174,10 @@ fn of_file<V: Width>(
     (report.format, report.packed) = (format, packed);
     report.saw(file);
     if packed.is_some() && !format.is_text() {
-        return Err(whole(file.path(), format!("is packed; unpack it first, as {format} is read in place")));
+        return Err(whole(
+            file.path(),
+            format!("is packed; unpack it first, as {format} is read in place"),
+        ));
     }
     let text = &mut text;
     match format {
@@ -181,7 +189,9 @@ fn of_file<V: Width>(
         Format::Dimacs => dimacs::load(text, length(file, packed), options),
         Format::Metis => metis::load(|| open(file, packed), length(file, packed), options),
         Format::Ldbc => pair(file, options, report),
-        Format::Gap | Format::WeightedGap => gap::load(file, format == Format::WeightedGap, options),
+        Format::Gap | Format::WeightedGap => {
+            gap::load(file, format == Format::WeightedGap, options)
+        }
         Format::Galois | Format::Galois64 => galois::load(file, options),
         Format::Native => native::load(file, options),
         Format::FourFiles => four::load(file.path(), options, report),
@@ -202,7 +212,11 @@ fn length(file: &FileBlocks<'_>, packed: Option<Packed>) -> u64 {
     file.len().saturating_mul(if packed.is_some() { 1000 } else { 1 })
 }
 
-fn pair<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>, report: &mut Report) -> Result<Made<V>> {
+fn pair<V: Width>(
+    file: &FileBlocks<'_>,
+    options: &LoadOptions<'_>,
+    report: &mut Report,
+) -> Result<Made<V>> {
     let Some(other) = ldbc::other(file.path()) else {
         return Err(whole(file.path(), "is one of a pair whose names end in .v and .e"));
     };
@@ -211,7 +225,8 @@ fn pair<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>, report: &mut
     let head = other.reader().bytes(0, other.len().min(4096) as usize)?.to_vec();
     let [mut own, mut others] = [open(file, report.packed), open(&other, Packed::of_head(&head))];
     let name = PathBuf::from(file.path());
-    let is_edges = name.to_string_lossy().trim_end_matches(".gz").trim_end_matches(".zst").ends_with(".e");
+    let is_edges =
+        name.to_string_lossy().trim_end_matches(".gz").trim_end_matches(".zst").ends_with(".e");
     if is_edges {
         ldbc::load(&mut others, &mut own, options)
     } else {
@@ -232,12 +247,16 @@ fn sniff(text: &mut Text<'_>, named: Option<Format>) -> Result<Format> {
         return Ok(if weighted { Format::WeightedEdgeList } else { Format::EdgeList });
     }
     named.ok_or_else(|| {
-        whole(&path, "looks like no format there is; --format says which it is, --help which there are")
+        whole(
+            &path,
+            "looks like no format there is; --format says which it is, --help which there are",
+        )
     })
 }
 
 /// So many numbers, and nothing else.
 fn sizes<const N: usize>(text: &str) -> Option<[u64; N]> {
-    let numbers: Option<Vec<u64>> = text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
+    let numbers: Option<Vec<u64>> =
+        text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
     numbers?.try_into().ok()
 }

@@ -20,7 +20,8 @@ mod tests {
     /// What Java's `SplittableRandom(1234567)` gives.
     #[test]
     fn the_sequence_is_that_of_others() {
-        let three = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        let three =
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!([1, 2, 3].map(|index| random(1_234_567, index)), three);
     }
 }

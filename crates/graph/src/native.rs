@@ -50,13 +50,15 @@ impl Header {
     /// The page.
     pub(crate) fn page(&self) -> [u8; PAGE] {
         let mut page = [0; PAGE];
-        let flags = [(self.directed, DIRECTED), (self.weighted, WEIGHTED), (self.numbered, NUMBERED)];
+        let flags =
+            [(self.directed, DIRECTED), (self.weighted, WEIGHTED), (self.numbered, NUMBERED)];
         let flags = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum::<u32>();
         page[..8].copy_from_slice(MAGIC);
         for (at, value) in [(8, VERSION), (12, self.width), (16, flags)] {
             page[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
-        let sections = self.sections.iter().flat_map(|section| [section.at, section.len, section.sum.into()]);
+        let sections =
+            self.sections.iter().flat_map(|section| [section.at, section.len, section.sum.into()]);
         for (i, value) in [self.vertices, self.edges].into_iter().chain(sections).enumerate() {
             page[24 + i * 8..][..8].copy_from_slice(&value.to_le_bytes());
         }
@@ -67,8 +69,10 @@ impl Header {
 
     /// What a page says, or at which byte it is wrong, and what.
     pub(crate) fn of_page(page: &[u8]) -> Result<Self, (u64, String)> {
-        let small = |at: usize| page[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        let large = |at: usize| page[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let small =
+            |at: usize| page[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let large =
+            |at: usize| page[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         if !page.starts_with(MAGIC) {
             return Err((0, "is not a graph of hugepilot".to_owned()));
         }

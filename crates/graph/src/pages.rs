@@ -154,19 +154,28 @@ mod tests {
 
     #[test]
     fn names_and_pages_are_read() {
-        let plan: PagePlan = "property=thp:20%,offsets=hugetlb, edges=collapse:50%".parse().unwrap();
+        let plan: PagePlan =
+            "property=thp:20%,offsets=hugetlb, edges=collapse:50%".parse().unwrap();
         assert_eq!(plan.of(Array::Property).to_string(), "thp:20%");
         assert_eq!(plan.of(Array::Offsets).to_string(), "hugetlb-2m");
         assert_eq!(plan.of(Array::InOffsets), plan.of(Array::Offsets));
         assert_eq!(plan.of(Array::InEdges).to_string(), "collapse:50%");
         assert_eq!(plan.of(Array::Worklist).to_string(), "base");
-        for either in ["in-edges=thp,edges=base", "edges=base,in-edges=thp", "thp,edges=base,in-edges=thp"] {
+        for either in
+            ["in-edges=thp,edges=base", "edges=base,in-edges=thp", "thp,edges=base,in-edges=thp"]
+        {
             let plan: PagePlan = either.parse().unwrap();
-            assert_eq!((plan.of(Array::InEdges), plan.of(Array::Edges)), (Backing::THP, Backing::Base));
+            assert_eq!(
+                (plan.of(Array::InEdges), plan.of(Array::Edges)),
+                (Backing::THP, Backing::Base)
+            );
         }
         assert_eq!("thp".parse::<PagePlan>().unwrap(), PagePlan::all(Backing::THP));
         let mixed: PagePlan = "all=thp,worklist=base".parse().unwrap();
-        assert_eq!((mixed.of(Array::Edges), mixed.of(Array::Worklist)), (Backing::THP, Backing::Base));
+        assert_eq!(
+            (mixed.of(Array::Edges), mixed.of(Array::Worklist)),
+            (Backing::THP, Backing::Base)
+        );
     }
 
     #[test]

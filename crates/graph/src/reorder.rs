@@ -57,17 +57,17 @@ impl<V: Width> Renumbering<V> {
             Degree::Out => &graph.out,
             Degree::In => graph.incoming(),
         };
-        let above = |v: usize| rows.degree(v) as u128 * rows.vertices() as u128 > rows.edges() as u128;
+        let above =
+            |v: usize| rows.degree(v) as u128 * rows.vertices() as u128 > rows.edges() as u128;
         match order {
-            Order::Dbg => by_groups(rows.vertices(), DBG_HALVES.len() + 1, team, |v| dbg_group(rows, v)),
+            Order::Dbg => {
+                by_groups(rows.vertices(), DBG_HALVES.len() + 1, team, |v| dbg_group(rows, v))
+            }
             Order::HubCluster => by_groups(rows.vertices(), 2, team, |v| usize::from(!above(v))),
             Order::Sort => by_keys(rows.vertices(), |v| usize::MAX - rows.degree(v)),
-            Order::HubSort => {
-                by_keys(
-                    rows.vertices(),
-                    |v| if above(v) { usize::MAX - 1 - rows.degree(v) } else { usize::MAX },
-                )
-            }
+            Order::HubSort => by_keys(rows.vertices(), |v| {
+                if above(v) { usize::MAX - 1 - rows.degree(v) } else { usize::MAX }
+            }),
             Order::Random(seed) => random(rows.vertices(), seed),
             Order::Rcm => rcm::rcm(graph),
         }
@@ -192,7 +192,9 @@ impl FromStr for Order {
         if let Some((_, order)) = NAMES.iter().find(|(name, _)| *name == text) {
             return Ok(*order);
         }
-        let seed = text.strip_prefix("random").map(|seed| seed.strip_prefix(':').map_or(Ok(1), str::parse));
+        let seed = text
+            .strip_prefix("random")
+            .map(|seed| seed.strip_prefix(':').map_or(Ok(1), str::parse));
         seed.and_then(std::result::Result::ok)
             .map(Self::Random)
             .ok_or_else(|| GraphError::Order { found: text.to_owned() })

@@ -18,8 +18,8 @@ pub use self::names::Names;
 use crate::kernel::{Held, Setup, Spent};
 use crate::mix::random;
 use crate::{
-    Array, Build, Csr, Degree, Graph, GraphError, Ids, Order, PagePlan, Renumbering, Result, Source, Stash,
-    Team, Width,
+    Array, Build, Csr, Degree, Graph, GraphError, Ids, Order, PagePlan, Renumbering, Result,
+    Source, Stash, Team, Width,
 };
 
 /// What is to be run.
@@ -198,9 +198,14 @@ impl<V: Width> Ready<V> {
             let source = if kernel.starts() { Some(starts.next(self)?) } else { None };
             let start = source.map(|source| self.numbered(source));
             let output = job.output.as_ref().filter(|_| i == trials);
-            let ran =
-                kernel.run(self, start, &setup, Asked { verify: job.verify, values: output.is_some() })?;
-            let seconds = (ran.spent.allocate + ran.spent.first_touch + ran.spent.kernel).as_secs_f64();
+            let ran = kernel.run(
+                self,
+                start,
+                &setup,
+                Asked { verify: job.verify, values: output.is_some() },
+            )?;
+            let seconds =
+                (ran.spent.allocate + ran.spent.first_touch + ran.spent.kernel).as_secs_f64();
             let trial = Trial { source: source.map(|source| self.name(source.at())), seconds };
             heard(&trial);
             self.report.trials.push(trial);
@@ -212,7 +217,8 @@ impl<V: Width> Ready<V> {
             }
             if let Some(verdict) = ran.verdict {
                 // One that did not hold is not forgotten over those that do.
-                self.report.verified = Some(self.report.verified.unwrap_or(true) && verdict.is_ok());
+                self.report.verified =
+                    Some(self.report.verified.unwrap_or(true) && verdict.is_ok());
                 self.report.wrong = self.report.wrong.take().or(verdict.err());
             }
             spent.push(ran.spent);

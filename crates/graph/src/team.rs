@@ -179,7 +179,13 @@ impl Worker<'_> {
     }
 
     /// The same for what thread `whose` found.
-    pub fn found_by(&self, whose: usize, next: &Next, len: usize, mut work: impl FnMut(Range<usize>)) {
+    pub fn found_by(
+        &self,
+        whose: usize,
+        next: &Next,
+        len: usize,
+        mut work: impl FnMut(Range<usize>),
+    ) {
         let left = if whose == self.id { 0 } else { LEFT };
         while let Some(piece) = next.but(left, len.div_ceil(FEW)) {
             work(piece * FEW..((piece + 1) * FEW).min(len));
@@ -251,7 +257,8 @@ mod tests {
 
     #[test]
     fn pieces_and_parts_cover_all_once() {
-        for (len, size, threads) in [(0, 1, 3), (1, 7, 2), (1000, 7, 3), (64, 64, 4), (500, 2, 70)] {
+        for (len, size, threads) in [(0, 1, 3), (1, 7, 2), (1000, 7, 3), (64, 64, 4), (500, 2, 70)]
+        {
             let done: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(0)).collect();
             Team::of(threads).each(len, size, |range| {
                 range.for_each(|i| {

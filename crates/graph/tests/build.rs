@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hugepilot_graph::{
-    Build, Csr, Degree, Edge, EdgeList, Graph, GraphError, Grid, Kronecker, Order, PagePlan, Renumbering,
-    Rng, Source, Team, Uniform, Width,
+    Build, Csr, Degree, Edge, EdgeList, Graph, GraphError, Grid, Kronecker, Order, PagePlan,
+    Renumbering, Rng, Source, Team, Uniform, Width,
 };
 use proptest::prelude::*;
 
@@ -17,7 +17,8 @@ type Rows = Vec<BTreeMap<u64, u64>>;
 
 fn plainly(list: &EdgeList, directed: bool) -> (Rows, Rows, u64) {
     let count = usize::try_from(list.vertices).unwrap();
-    let (mut out, mut into, mut loops) = (vec![BTreeMap::new(); count], vec![BTreeMap::new(); count], 0);
+    let (mut out, mut into, mut loops) =
+        (vec![BTreeMap::new(); count], vec![BTreeMap::new(); count], 0);
     let put = |rows: &mut Rows, from: u64, to: u64, weight: u64| {
         let known = rows[usize::try_from(from).unwrap()].entry(to).or_insert(weight);
         *known = (*known).min(weight);
@@ -111,7 +112,8 @@ fn no_edges_and_one_vertex() {
 fn as_many_edges_as_the_gap_benchmark_suite() {
     for (scale, edges) in [(10, 10_496), (12, 48_386), (14, 212_930), (16, 909_646)] {
         for shuffled in [false, true] {
-            let source = Kronecker { scale, degree: 16, weighted: false, rng: Rng::Whole, shuffled };
+            let source =
+                Kronecker { scale, degree: 16, weighted: false, rng: Rng::Whole, shuffled };
             let graph: Graph<u32> = build(false, 2).graph(&source).unwrap();
             assert_eq!(graph.edges(), edges, "Kronecker, scale {scale}");
         }
@@ -153,18 +155,27 @@ fn sum_of_edges(source: &impl Source) -> u64 {
 /// one block.
 #[test]
 fn generated_graphs_and_random_numbers_are_the_same_on_every_machine() {
-    let kronecker = Kronecker { scale: 15, degree: 16, weighted: true, rng: Rng::Whole, shuffled: true };
+    let kronecker =
+        Kronecker { scale: 15, degree: 16, weighted: true, rng: Rng::Whole, shuffled: true };
     assert_eq!(sum_of_edges(&kronecker), 0x3cbc_26f5_159b_f5f5);
-    assert_eq!(sum_of_edges(&Uniform { scale: 15, degree: 16, weighted: true }), 0x87bf_5568_540b_e8fc);
-    assert_eq!(sum_of_edges(&Grid { rows: 300, columns: 1000, weighted: true }), 0xe0dd_f460_e11a_c8c6);
-    let small: Graph<u32> = build(false, 1).graph(&Grid { rows: 20, columns: 50, weighted: false }).unwrap();
+    assert_eq!(
+        sum_of_edges(&Uniform { scale: 15, degree: 16, weighted: true }),
+        0x87bf_5568_540b_e8fc
+    );
+    assert_eq!(
+        sum_of_edges(&Grid { rows: 300, columns: 1000, weighted: true }),
+        0xe0dd_f460_e11a_c8c6
+    );
+    let small: Graph<u32> =
+        build(false, 1).graph(&Grid { rows: 20, columns: 50, weighted: false }).unwrap();
     let new = Renumbering::of(&small, Order::Random(7), Degree::Out, Team::of(2)).new;
     assert_eq!(sum(new.into_iter().map(u64::from)), 0x247c_cf40_7a64_03bd);
 }
 
 #[test]
 fn the_number_of_threads_changes_nothing() {
-    let source = Kronecker { scale: 12, degree: 16, weighted: true, rng: Rng::Whole, shuffled: true };
+    let source =
+        Kronecker { scale: 12, degree: 16, weighted: true, rng: Rng::Whole, shuffled: true };
     let one: Graph<u32> = build(true, 1).graph(&source).unwrap();
     let four: Graph<u32> = build(true, 4).graph(&source).unwrap();
     assert_eq!(rows(&one.out), rows(&four.out));
@@ -181,6 +192,7 @@ fn a_grid_has_its_roads() {
     let there = graph.out.weights(5)[2];
     let back = graph.out.weights(6)[graph.out.neighbours(6).iter().position(|&v| v == 5).unwrap()];
     assert_eq!(there, back);
-    let line: Graph<u32> = build(false, 1).graph(&Grid { rows: 1, columns: 5, weighted: false }).unwrap();
+    let line: Graph<u32> =
+        build(false, 1).graph(&Grid { rows: 1, columns: 5, weighted: false }).unwrap();
     assert_eq!(line.edges(), 4);
 }

@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 
 use hugepilot_graph::kernel::{
-    Dangling, Direction, Iterations, Joining, Looking, Setup, Stepping, Sweep, betweenness, bfs, components,
-    diameter, pagerank, sssp, triangles,
+    Dangling, Direction, Iterations, Joining, Looking, Setup, Stepping, Sweep, betweenness, bfs,
+    components, diameter, pagerank, sssp, triangles,
 };
-use hugepilot_graph::{Build, Edge, EdgeList, Graph, Kronecker, PagePlan, Rng, Team, Uniform, Width};
+use hugepilot_graph::{
+    Build, Edge, EdgeList, Graph, Kronecker, PagePlan, Rng, Team, Uniform, Width,
+};
 use proptest::prelude::*;
 
 fn graph<V: Width>(list: &EdgeList, directed: bool) -> Graph<V> {
@@ -112,7 +114,8 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
     let rounding = if V::BITS == 32 { 4.0 * f64::from(f32::EPSILON) } else { 0.0 };
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
         let few = Iterations { most: 7, tolerance: 0.0, dangling, ..Iterations::default() };
-        let many = Iterations { most: 300, tolerance: near / 1000.0, sweep: Sweep::GaussSeidel, ..few };
+        let many =
+            Iterations { most: 300, tolerance: near / 1000.0, sweep: Sweep::GaussSeidel, ..few };
         let push = Iterations { most: 1000, sweep: Sweep::DeltaPush, ..many };
         for (iterations, rounds) in [(few, 7), (many, 400), (push, 400)] {
             // New ranks in place change what dangles while it is shared: only the limit is alike.
@@ -134,7 +137,11 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
 /// Bellman and Ford over the list of edges, until nothing changes.
 fn check_sssp<V: Width>(list: &EdgeList, directed: bool, source: u64, threads: usize) {
     let weight = |from: u64, to: u64| (from.min(to) * 31 + from.max(to) * 17) % 97 + 1;
-    let edges = list.edges.iter().map(|edge| Edge { weight: weight(edge.from, edge.to), ..*edge }).collect();
+    let edges = list
+        .edges
+        .iter()
+        .map(|edge| Edge { weight: weight(edge.from, edge.to), ..*edge })
+        .collect();
     let list = EdgeList { vertices: list.vertices, edges, weighted: true };
     let mut expected = vec![u64::MAX; list.vertices as usize];
     expected[source as usize] = 0;
@@ -154,12 +161,17 @@ fn check_sssp<V: Width>(list: &EdgeList, directed: bool, source: u64, threads: u
     }
     let graph: Graph<V> = graph(&list, directed);
     let source = V::new(source as usize);
-    for stepping in [Stepping::Delta(1), Stepping::Delta(13), Stepping::Delta(100_000), Stepping::BellmanFord]
+    for stepping in
+        [Stepping::Delta(1), Stepping::Delta(13), Stepping::Delta(100_000), Stepping::BellmanFord]
     {
         let found = sssp(&graph, source, stepping, &setup(threads)).unwrap();
         found.verify(&graph, source).unwrap();
         for (far, &expected) in found.distances.iter().zip(&expected) {
-            assert_eq!(if *far == V::NONE { u64::MAX } else { far.at() as u64 }, expected, "{stepping:?}");
+            assert_eq!(
+                if *far == V::NONE { u64::MAX } else { far.at() as u64 },
+                expected,
+                "{stepping:?}"
+            );
         }
     }
 }
@@ -219,7 +231,8 @@ fn check_betweenness<V: Width>(list: &EdgeList, directed: bool, threads: usize) 
         for s in (0..count).filter(|&s| s != v) {
             for t in (0..count).filter(|&t| t != v && t != s) {
                 if let (Some(a), Some(b), Some(all)) = (far[s][v], far[v][t], far[s][t]) {
-                    expected += if a + b == all { ways[s][v] * ways[v][t] / ways[s][t] } else { 0.0 };
+                    expected +=
+                        if a + b == all { ways[s][v] * ways[v][t] / ways[s][t] } else { 0.0 };
                 }
             }
         }
@@ -313,7 +326,8 @@ fn what_dangles_is_shared_at_once() {
     let list = EdgeList::new(2000, (0..5000u64).map(|i| (i * i % 997, i * 7 % 991)));
     let graph: Graph<u64> = graph(&list, false);
     let sweeps = |dangling| {
-        let told = Iterations { most: 100, sweep: Sweep::GaussSeidel, dangling, ..Iterations::default() };
+        let told =
+            Iterations { most: 100, sweep: Sweep::GaussSeidel, dangling, ..Iterations::default() };
         let found = pagerank(&graph, told, &setup(1)).unwrap();
         found.verify(&graph, told).unwrap();
         found.iterations
@@ -328,8 +342,13 @@ fn pushing_stops_at_any_round() {
     let list = EdgeList::new(300, (0..3000u64).map(|i| (i * i % 300, i * 7 % 251)));
     let graph: Graph<u64> = graph(&list, true);
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
-        let told =
-            Iterations { most: 1000, tolerance: 1e-10, sweep: Sweep::DeltaPush, dangling, damping: 0.85 };
+        let told = Iterations {
+            most: 1000,
+            tolerance: 1e-10,
+            sweep: Sweep::DeltaPush,
+            dangling,
+            damping: 0.85,
+        };
         let end = pagerank(&graph, told, &setup(2)).unwrap();
         for most in [1, 2, 3, 10, 40] {
             for tolerance in [0.0, f64::NAN, 1e-10, 1e-3, 0.9] {
@@ -339,7 +358,11 @@ fn pushing_stops_at_any_round() {
                 assert!(found.iterations == most || found.residual <= tolerance.max(0.0));
                 let error: f64 = (0..300).map(|v| (found.rank(v) - end.rank(v)).abs()).sum();
                 // What is not in the ranks yet is handed on for ever, a little less from round to round.
-                assert!(error <= found.residual / 0.15 + 1e-9, "{some:?}: {error} {}", found.residual);
+                assert!(
+                    error <= found.residual / 0.15 + 1e-9,
+                    "{some:?}: {error} {}",
+                    found.residual
+                );
             }
         }
     }
@@ -356,10 +379,14 @@ fn closed_forms() {
     assert!((0..90).all(|v| near(found.score(v), (2 * v * (89 - v)) as f64)));
     for n in [5u64, 8, 31, 100] {
         let graph: Graph<u64> = graph(&cycle(n), false);
-        let expected = if n % 2 == 1 { (n - 1) * (n - 3) / 4 } else { (n - 2) * (n - 2) / 4 } as f64;
+        let expected =
+            if n % 2 == 1 { (n - 1) * (n - 3) / 4 } else { (n - 2) * (n - 2) / 4 } as f64;
         let found = betweenness(&graph, &all(&graph), &setup(2)).unwrap();
         assert!((0..n as usize).all(|v| near(found.score(v), expected)), "{n}: {}", found.score(0));
-        assert_eq!(diameter(&graph, 3, Looking::Sweeps, &setup(2)).unwrap().lower_bound as u64, n / 2);
+        assert_eq!(
+            diameter(&graph, 3, Looking::Sweeps, &setup(2)).unwrap().lower_bound as u64,
+            n / 2
+        );
     }
     let leaves = 50;
     let star: Graph<u64> = graph(&EdgeList::new(leaves + 1, (1..=leaves).map(|v| (0, v))), false);
@@ -367,7 +394,8 @@ fn closed_forms() {
     assert_eq!((found.score(0), found.score(7)), ((leaves * (leaves - 1)) as f64, 0.0));
     assert_eq!(triangles(&star, &setup(2)).unwrap().count, 0);
     let dimensions = 8;
-    let edges = (0..1u64 << dimensions).flat_map(|v| (0..dimensions).map(move |bit| (v, v ^ (1 << bit))));
+    let edges =
+        (0..1u64 << dimensions).flat_map(|v| (0..dimensions).map(move |bit| (v, v ^ (1 << bit))));
     let cube: Graph<u64> = graph(&EdgeList::new(1 << dimensions, edges), false);
     let found = betweenness(&cube, &all(&cube), &setup(2)).unwrap();
     let expected = (dimensions * (1 << (dimensions - 1)) - ((1 << dimensions) - 1)) as f64;
@@ -384,12 +412,14 @@ fn closed_forms() {
 fn counts_of_the_gap_benchmark_suite() {
     let build = Build { directed: false, pages: PagePlan::default(), team: Team::of(2) };
     for (scale, count, parts) in [(10, 74_720, 128), (12, 483_489, 734)] {
-        let source = Kronecker { scale, degree: 16, weighted: false, rng: Rng::Whole, shuffled: true };
+        let source =
+            Kronecker { scale, degree: 16, weighted: false, rng: Rng::Whole, shuffled: true };
         let graph: Graph<u32> = build.graph(&source).unwrap();
         assert_eq!(triangles(&graph, &setup(2)).unwrap().count, count);
         assert_eq!(components(&graph, Joining::Afforest, &setup(2)).unwrap().count(), parts);
     }
-    let graph: Graph<u32> = build.graph(&Uniform { scale: 12, degree: 16, weighted: false }).unwrap();
+    let graph: Graph<u32> =
+        build.graph(&Uniform { scale: 12, degree: 16, weighted: false }).unwrap();
     assert_eq!(triangles(&graph, &setup(2)).unwrap().count, 5319);
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use hugepilot_graph::kernel::{
-    Dangling, Direction, Iterations, Joining, Looking, Setup, Stepping, Sweep, betweenness, bfs, components,
-    diameter, pagerank, sssp, triangles,
+    Dangling, Direction, Iterations, Joining, Looking, Setup, Stepping, Sweep, betweenness, bfs,
+    components, diameter, pagerank, sssp, triangles,
 };
 use hugepilot_graph::{
     Array, Build, Graph, Grid, Kronecker, Listen, PagePlan, Rng, Source, Team, Uniform, Width,
@@ -28,8 +28,10 @@ fn each_way_of_a_kernel_finds_the_same() {
     let graphs: [Graph<u32>; 2] =
         [graph(&kronecker()), graph(&Uniform { scale: 16, degree: 4, weighted: true })];
     for graph in &graphs {
-        let hub =
-            (0..graph.vertices()).max_by_key(|&v| graph.out.degree(v)).map(<u32 as Width>::new).unwrap();
+        let hub = (0..graph.vertices())
+            .max_by_key(|&v| graph.out.degree(v))
+            .map(<u32 as Width>::new)
+            .unwrap();
         let [up, down] = [Direction::Optimizing, Direction::TopDown].map(|direction| {
             let found = bfs(graph, hub, direction, &setup(3)).unwrap();
             found.verify(graph, hub).unwrap();
@@ -75,7 +77,8 @@ fn ranks_do_not_depend_on_who_works() {
             let told = Iterations { sweep, most: 1000, ..told };
             let found = pagerank(&graph, told, &setup(3)).unwrap();
             found.verify(&graph, told).unwrap();
-            let error: f64 = (0..graph.vertices()).map(|v| (found.rank(v) - alone.rank(v)).abs()).sum();
+            let error: f64 =
+                (0..graph.vertices()).map(|v| (found.rank(v) - alone.rank(v)).abs()).sum();
             assert!(error < 1e-3, "{sweep:?}, {dangling:?}: {error}");
         }
     }
@@ -133,7 +136,8 @@ fn who_listens_hears_each_access() {
     let row = graph.out.neighbours(0).as_ptr().addr();
     assert!(at.iter().all(|&address| (row..row + 4 * edges).contains(&address)));
     let hub = (0..vertices).max_by_key(|&v| graph.out.degree(v)).unwrap();
-    let (heard, _) = listen(&|setup| drop(bfs(&graph, hub as u32, Direction::TopDown, setup).unwrap()));
+    let (heard, _) =
+        listen(&|setup| drop(bfs(&graph, hub as u32, Direction::TopDown, setup).unwrap()));
     let found = bfs(&graph, hub as u32, Direction::TopDown, &setup(1)).unwrap();
     let reached = (0..vertices).filter(|&v| found.parents[v] != u32::MAX);
     assert_eq!(heard[Array::Edges as usize], [reached.map(|v| graph.out.degree(v)).sum(), 0]);

@@ -63,7 +63,8 @@ fn expected<T: FromStr<Err: Debug>>(name: &str) -> BTreeMap<u64, T> {
 impl<V: Width> Case<V> {
     /// The vertex of which `is_start` holds, and no other: a search begins there.
     fn start<T>(&self, expected: &BTreeMap<u64, T>, is_start: impl Fn(&T) -> bool) -> V {
-        let ids: Vec<u64> = expected.iter().filter(|(_, value)| is_start(value)).map(|(&id, _)| id).collect();
+        let ids: Vec<u64> =
+            expected.iter().filter(|(_, value)| is_start(value)).map(|(&id, _)| id).collect();
         assert_eq!(ids.len(), 1);
         V::new(self.ids.binary_search(&ids[0]).unwrap())
     }
@@ -140,7 +141,8 @@ fn all<V: Width>() {
     for (directed, name, iterations) in [(true, "dir", 14), (false, "undir", 26)] {
         rows::<V>(&format!("bfs-{name}-input"), directed).bfs(&format!("bfs-{name}-output"));
         rows::<V>(&format!("wcc-{name}-input"), directed).components(&format!("wcc-{name}-output"));
-        rows::<V>(&format!("pr-{name}-input"), directed).pagerank(&format!("pr-{name}-output"), iterations);
+        rows::<V>(&format!("pr-{name}-input"), directed)
+            .pagerank(&format!("pr-{name}-output"), iterations);
         pair::<V>(&format!("sssp-{name}-input.e"), directed).sssp(&format!("sssp-{name}-output"));
         let example = format!("example-{name}ected");
         let case = pair::<V>(&format!("{example}.e"), directed);

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_graph::kernel::{Dangling, Direction, Iterations, Joining, Looking, Stepping, Sweep};
 use hugepilot_graph::run::{Job, Kernel, Ready, Start};
-use hugepilot_graph::{Edge, Format, LoadOptions, Loading, PagePlan, Source, Team, Width, load, save};
+use hugepilot_graph::{
+    Edge, Format, LoadOptions, Loading, PagePlan, Source, Team, Width, load, save,
+};
 use hugepilot_record::graph::{GraphReport, Phases};
 
 /// A cycle of some vertices among many, that notes how much is resident when its first edge is asked for.
@@ -71,8 +73,13 @@ fn run<V: Width>(job: &Job, pages: PagePlan) -> (u64, GraphReport) {
 }
 
 fn kernels() -> Vec<Kernel> {
-    let pagerank =
-        |sweep| Iterations { most: 3, tolerance: 0.0, damping: 0.85, sweep, dangling: Dangling::Drop };
+    let pagerank = |sweep| Iterations {
+        most: 3,
+        tolerance: 0.0,
+        damping: 0.85,
+        sweep,
+        dangling: Dangling::Drop,
+    };
     vec![
         Kernel::Bfs(Direction::Optimizing),
         Kernel::Bfs(Direction::TopDown),
@@ -94,7 +101,11 @@ fn check<V: Width>(kernel: Kernel) {
     /// What else a build takes until it asks for edges, and what the kernel counts wrongly before Linux 6.16.
     const REST: u64 = 2 << 20;
     let property = |report: &GraphReport| {
-        report.arrays.iter().find(|array| array.name == "property").map_or(0, |array| array.bytes.get())
+        report
+            .arrays
+            .iter()
+            .find(|array| array.name == "property")
+            .map_or(0, |array| array.bytes.get())
     };
     let (before, natural) = run::<V>(&job(kernel, false), PagePlan::default());
     assert!(before < REST, "{kernel:?}: {before} were there before the graph");
@@ -105,7 +116,11 @@ fn check<V: Width>(kernel: Kernel) {
     assert!(bytes >= 1 << 22 && bytes == property(&natural), "{kernel:?}: {bytes}");
     assert!(before.abs_diff(bytes) < REST, "{kernel:?}: {before} before the graph, of {bytes}");
     assert_eq!(first.result, natural.result, "{kernel:?}");
-    assert!(first.property_first && !natural.property_first && first.wrong.is_none(), "{:?}", first.wrong);
+    assert!(
+        first.property_first && !natural.property_first && first.wrong.is_none(),
+        "{:?}",
+        first.wrong
+    );
     let spent = first.phases;
     assert!(spent.first_touch_seconds > Some(0.0) && spent.allocate_seconds > Some(0.0));
 }
@@ -126,7 +141,10 @@ fn of_files() {
     let folder = tempfile::tempdir().unwrap();
     let kernel = Kernel::Components(Joining::Afforest);
     let first = job(kernel, true);
-    let made = first.building().graph::<u32>(&Noting { vertices: 200, resident: AtomicU64::new(0) }).unwrap();
+    let made = first
+        .building()
+        .graph::<u32>(&Noting { vertices: 200, resident: AtomicU64::new(0) })
+        .unwrap();
     for format in [Format::Gap, Format::Native, Format::MatrixMarket] {
         let file = folder.path().join("graph");
         save(&file, true, format, &made, None).unwrap();

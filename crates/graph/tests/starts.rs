@@ -35,8 +35,11 @@ fn done(start: Start, order: Option<Order>, output: Option<Output>) -> Done {
 
 #[test]
 fn trials_begin_at_the_same_vertices_under_any_numbers() {
-    let orders = [Order::Dbg, Order::HubSort, Order::HubCluster, Order::Sort, Order::Random(3), Order::Rcm];
-    for start in [Start::MaxDegree, Start::Random(1), Start::Random(2), Start::At(51), Start::At(199)] {
+    let orders =
+        [Order::Dbg, Order::HubSort, Order::HubCluster, Order::Sort, Order::Random(3), Order::Rcm];
+    for start in
+        [Start::MaxDegree, Start::Random(1), Start::Random(2), Start::At(51), Start::At(199)]
+    {
         let plain = run(start, None);
         let sources: Vec<u64> = plain.trials.iter().map(|trial| trial.source.unwrap()).collect();
         match start {
@@ -46,7 +49,9 @@ fn trials_begin_at_the_same_vertices_under_any_numbers() {
                 let has_edges = |v: &u64| {
                     [17, 40, 50, 51].contains(v) || (100..120).contains(v) || (130..150).contains(v)
                 };
-                assert!(sources.iter().all(has_edges) && sources.windows(2).any(|two| two[0] != two[1]));
+                assert!(
+                    sources.iter().all(has_edges) && sources.windows(2).any(|two| two[0] != two[1])
+                );
             }
         }
         for order in orders {

@@ -76,7 +76,8 @@ impl MemoryCgroup {
     fn at(root: &Root, version: Version, mount: &str, path: &str) -> Self {
         let inside = Path::new(path).strip_prefix(shown_at(root, mount)).ok().map(Path::to_owned);
         // `/..` is outside of our cgroup namespace.
-        let inside = inside.filter(|path| path.components().all(|part| matches!(part, Component::Normal(_))));
+        let inside = inside
+            .filter(|path| path.components().all(|part| matches!(part, Component::Normal(_))));
         Self { version, mount: mount.into(), path: path.to_owned(), inside }
     }
 
@@ -137,11 +138,14 @@ impl MemoryCgroup {
     }
 
     fn room_at(&self, root: &Root, directory: &Path, limits: &[&str]) -> Option<Room> {
-        let number = |name: &str| root.read_text(directory.join(name)).ok()?.parse().ok().map(Bytes::new);
+        let number =
+            |name: &str| root.read_text(directory.join(name)).ok()?.parse().ok().map(Bytes::new);
         let (limit, usage) = match self.version {
             Version::V1 => (number("memory.limit_in_bytes")?, number("memory.usage_in_bytes")?),
             // `max` is no number, and no limit.
-            Version::V2 => (limits.iter().filter_map(|name| number(name)).min()?, number("memory.current")?),
+            Version::V2 => {
+                (limits.iter().filter_map(|name| number(name)).min()?, number("memory.current")?)
+            }
         };
         // Inactive file cache is given up before anybody is killed, so it counts as room (kubelet reckons the same).
         let stat = root.read_text(directory.join("memory.stat")).unwrap_or_default();
@@ -166,7 +170,8 @@ impl MemoryCgroup {
 pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
     let inside = directory.strip_prefix("/").unwrap_or(directory);
     let listed = root.read_text(inside.join("cgroup.procs"))?;
-    let mut pids: Vec<Pid> = listed.lines().filter_map(|line| line.trim().parse().ok()).map(Pid).collect();
+    let mut pids: Vec<Pid> =
+        listed.lines().filter_map(|line| line.trim().parse().ok()).map(Pid).collect();
     let below = std::fs::read_dir(root.join(inside)).into_iter().flatten().flatten();
     for entry in below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
         // One that is removed while we look has no processes any more.
@@ -182,7 +187,8 @@ fn shown_at(root: &Root, mount: &str) -> String {
     let mut parts = text.lines().rev().filter_map(|line| {
         let mut fields = line.split(' ').skip(3);
         let (shown, point) = (fields.next()?, fields.next()?);
-        (point.strip_prefix('/') == Some(mount) && line.contains(" - cgroup")).then(|| shown.to_owned())
+        (point.strip_prefix('/') == Some(mount) && line.contains(" - cgroup"))
+            .then(|| shown.to_owned())
     });
     parts.next().unwrap_or_else(|| "/".to_owned())
 }
@@ -205,7 +211,10 @@ mod tests {
         ]);
         let group = MemoryCgroup::find(&root, "9:name=systemd:/\n4:memory:/a/b\n0::/\n").unwrap();
         assert_eq!(group.version(), Version::V1);
-        assert_eq!(group.room(&root), Room { limit: Bytes::new(1_000_000), left: Bytes::new(150_000) });
+        assert_eq!(
+            group.room(&root),
+            Room { limit: Bytes::new(1_000_000), left: Bytes::new(150_000) }
+        );
     }
 
     #[test]
@@ -220,7 +229,10 @@ mod tests {
             ("sys/fs/cgroup/s.slice/x y/memory.current", "2000000\n"),
         ]);
         let group = MemoryCgroup::find(&root, "0::/s.slice/x y\n").unwrap();
-        assert_eq!(group.room(&root), Room { limit: Bytes::new(2_048_000), left: Bytes::new(48_000) });
+        assert_eq!(
+            group.room(&root),
+            Room { limit: Bytes::new(2_048_000), left: Bytes::new(48_000) }
+        );
         let hard = Room { limit: Bytes::new(4_096_000), left: Bytes::new(2_096_000) };
         assert_eq!(group.hard_room(&root), hard, "memory.high kills nobody");
         assert_eq!(group.pressure_file().unwrap(), "sys/fs/cgroup/s.slice/x y/memory.pressure");
@@ -297,6 +309,10 @@ mod tests {
             (group.is_visible(&root), group.room(&root).left)
         };
         assert_eq!(room("4:memory:/docker/a\n"), (true, Bytes::new(100_000)));
-        assert_eq!(room("4:memory:/docker/other\n"), (false, Bytes::MAX), "our own limit is not its");
+        assert_eq!(
+            room("4:memory:/docker/other\n"),
+            (false, Bytes::MAX),
+            "our own limit is not its"
+        );
     }
 }

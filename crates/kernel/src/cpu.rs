@@ -14,7 +14,8 @@ use crate::{KernelError, Result, Root};
 pub fn read(root: &Root) -> Result<Cpu> {
     let path = "proc/cpuinfo";
     let text = root.read_text(path)?;
-    parse(&text).ok_or_else(|| KernelError::parse(&root.join(path), 1, "a processor", text.as_bytes()))
+    parse(&text)
+        .ok_or_else(|| KernelError::parse(&root.join(path), 1, "a processor", text.as_bytes()))
 }
 
 /// The first processor described in `text`.
@@ -34,7 +35,8 @@ fn parse(text: &str) -> Option<Cpu> {
     };
     let name = field("model name").unwrap_or_default();
     let model_name: String = name.chars().filter(|c| !c.is_control()).collect();
-    let hypervisor = field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+    let hypervisor =
+        field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     if let Some(vendor) = field("vendor_id") {
         let vendor = vendor.chars().filter(|c| !c.is_control()).collect();
         let (family, model) = (number("cpu family")?, number("model")?);
@@ -131,7 +133,12 @@ const TABLE: [Row; 14] = [
         (96, 4096, 4096),
         "Zen 5: CPUID leaf 0x80000006 times 32 (leaf 0x80000021 bit 14, which virtual machines hide)",
     ),
-    row((ARM, 8), &[(0xd0b, 0xd0c)], (48, 1280, 1280), "Neoverse N1, Cortex-A76: Cortex-A76 manual, A5.2"),
+    row(
+        (ARM, 8),
+        &[(0xd0b, 0xd0c)],
+        (48, 1280, 1280),
+        "Neoverse N1, Cortex-A76: Cortex-A76 manual, A5.2",
+    ),
     Row {
         vendor: ARM,
         family: 8,
@@ -219,14 +226,19 @@ mod tests {
         ];
         for (vendor, family, model, sizes) in table {
             let found = tlb(&parse(&x86(vendor, family, model)).unwrap());
-            assert_eq!([found.l1d_4k_entries, found.l2_4k_entries, found.l2_2m_entries], sizes, "{model}");
+            assert_eq!(
+                [found.l1d_4k_entries, found.l2_4k_entries, found.l2_2m_entries],
+                sizes,
+                "{model}"
+            );
             assert!(!found.assumed && !found.source.is_empty());
         }
     }
 
     #[test]
     fn a_core_it_does_not_know_is_assumed_and_said_so() {
-        for (vendor, family, model) in [(INTEL, 6, 1), (AMD, 27, 0), ("HygonGenuine", 24, 1), (INTEL, 26, 2)]
+        for (vendor, family, model) in
+            [(INTEL, 6, 1), (AMD, 27, 0), ("HygonGenuine", 24, 1), (INTEL, 26, 2)]
         {
             let found = tlb(&parse(&x86(vendor, family, model)).unwrap());
             assert_eq!((found.l2_4k_entries, found.assumed), (1536, true));
@@ -237,9 +249,15 @@ mod tests {
     fn no_processor_is_in_two_rows() {
         for (i, row) in TABLE.iter().enumerate() {
             for other in &TABLE[i + 1..] {
-                let apart = |&(a, b): &(u32, u32)| other.models.iter().all(|&(c, d)| b < c || d < a);
+                let apart =
+                    |&(a, b): &(u32, u32)| other.models.iter().all(|&(c, d)| b < c || d < a);
                 let same = row.vendor == other.vendor && row.family == other.family;
-                assert!(!same || row.models.iter().all(apart), "{} and {}", row.source, other.source);
+                assert!(
+                    !same || row.models.iter().all(apart),
+                    "{} and {}",
+                    row.source,
+                    other.source
+                );
             }
         }
     }

@@ -91,7 +91,9 @@ impl KernelError {
     /// The error number behind it, where the kernel gave one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Read { source, .. } | Self::Write { source, .. } => source.raw_os_error().map(Errno),
+            Self::Read { source, .. } | Self::Write { source, .. } => {
+                source.raw_os_error().map(Errno)
+            }
             Self::Syscall { errno, .. } => Some(*errno),
             Self::NoProcess { .. } => Some(Errno::ESRCH),
             Self::Parse { .. } | Self::NoMemory { .. } | Self::Claimed { .. } => None,

@@ -157,7 +157,9 @@ impl FakeTarget {
         }
     }
     fn known(&self) -> Result<()> {
-        self.unknown.get().map_or(Ok(()), |errno| Err(KernelError::syscall("read", self.id.pid, errno)))
+        self.unknown
+            .get()
+            .map_or(Ok(()), |errno| Err(KernelError::syscall("read", self.id.pid, errno)))
     }
     /// Does what the script says, `change` where it says so.
     fn play(&self, region: Region, change: &dyn Fn(Region)) -> std::result::Result<(), Errno> {

@@ -20,7 +20,8 @@ pub use new::NewFile;
 pub use own::OwnDirectory;
 
 /// To open a FIFO or a terminal with these never waits, and changes nothing.
-const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Opens a regular file for reading.
 ///
@@ -112,9 +113,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         rustix::fs::mkfifoat(CWD, &fifo, Mode::RWXU).unwrap();
-        for (path, says) in
-            [(fifo.as_path(), "a FIFO"), (Path::new("/dev/null"), "a device"), (folder.path(), "a directory")]
-        {
+        for (path, says) in [
+            (fifo.as_path(), "a FIFO"),
+            (Path::new("/dev/null"), "a device"),
+            (folder.path(), "a directory"),
+        ] {
             let error = open(path).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
@@ -142,7 +145,8 @@ mod tests {
         symlink("/secret", inside.join("link")).unwrap();
         let root = File::open(&inside).unwrap();
         for path in ["secret", "/secret", "../secret", "link"] {
-            let found = read_open(open_below(&root, Path::new(path)).unwrap(), Bytes::kib(1)).unwrap();
+            let found =
+                read_open(open_below(&root, Path::new(path)).unwrap(), Bytes::kib(1)).unwrap();
             assert_eq!(found, b"below", "{path}");
         }
     }

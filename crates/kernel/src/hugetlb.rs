@@ -15,7 +15,10 @@ const NODES: &str = "sys/devices/system/node";
 /// The directory of the pool of `size`: all of it, or the part of one node. Below a [`Root`].
 pub fn directory(size: Bytes, node: Option<u32>) -> String {
     let pool = format!("hugepages-{}kB", size.get() >> 10);
-    node.map_or_else(|| format!("{POOLS}/{pool}"), |node| format!("{NODES}/node{node}/hugepages/{pool}"))
+    node.map_or_else(
+        || format!("{POOLS}/{pool}"),
+        |node| format!("{NODES}/node{node}/hugepages/{pool}"),
+    )
 }
 
 /// The file that says how many pages are in the pool, and takes how many there shall be.
@@ -25,7 +28,10 @@ pub fn count_file(size: Bytes, node: Option<u32>) -> String {
 
 /// The file at which memory is asked to be compacted, by writing 1: all of it, or that of one node.
 pub fn compact_file(node: Option<u32>) -> String {
-    node.map_or_else(|| "proc/sys/vm/compact_memory".to_owned(), |node| format!("{NODES}/node{node}/compact"))
+    node.map_or_else(
+        || "proc/sys/vm/compact_memory".to_owned(),
+        |node| format!("{NODES}/node{node}/compact"),
+    )
 }
 
 /// Every pool, the smallest pages first; empty on a kernel without hugetlb.
@@ -33,7 +39,8 @@ pub fn compact_file(node: Option<u32>) -> String {
 /// # Errors
 /// [`KernelError::Read`] and [`KernelError::Parse`] of a pool that is there.
 pub fn pools(root: &Root) -> Result<Vec<Pool>> {
-    let mut sizes: Vec<Bytes> = names(root, POOLS).iter().filter_map(|name| size_of_pool(name)).collect();
+    let mut sizes: Vec<Bytes> =
+        names(root, POOLS).iter().filter_map(|name| size_of_pool(name)).collect();
     sizes.sort_unstable();
     let default = default_size(root);
     let pool = |size| {
@@ -43,7 +50,10 @@ pub fn pools(root: &Root) -> Result<Vec<Pool>> {
             page_bytes: size,
             is_default: default == Some(size),
             pages: pages(root, size, None)?,
-            overcommit: number(root, &format!("{}/nr_overcommit_hugepages", directory(size, None)))?,
+            overcommit: number(
+                root,
+                &format!("{}/nr_overcommit_hugepages", directory(size, None)),
+            )?,
             nodes: nodes(root).into_iter().filter(here).map(of_node).collect::<Result<_>>()?,
         })
     };
@@ -130,7 +140,8 @@ pub fn memory_of(root: &Root, node: Option<u32>) -> Result<PoolMemory> {
 /// # Errors
 /// When `/proc` cannot be listed.
 pub fn users(root: &Root) -> Result<Vec<PoolUser>> {
-    let mut users: Vec<PoolUser> = pids(root)?.into_iter().filter_map(|pid| user(root, pid)).collect();
+    let mut users: Vec<PoolUser> =
+        pids(root)?.into_iter().filter_map(|pid| user(root, pid)).collect();
     users.sort_by_key(|user| (std::cmp::Reverse(user.hugetlb_bytes), user.pid));
     Ok(users)
 }
@@ -151,8 +162,10 @@ fn user(root: &Root, pid: Pid) -> Option<PoolUser> {
 
 /// Where hugetlbfs is mounted, as far as we see it.
 pub fn mounts(root: &Root) -> Vec<HugetlbMount> {
-    let text =
-        root.read_text("proc/self/mounts").or_else(|_| root.read_text("proc/mounts")).unwrap_or_default();
+    let text = root
+        .read_text("proc/self/mounts")
+        .or_else(|_| root.read_text("proc/mounts"))
+        .unwrap_or_default();
     text.lines().filter_map(mount).collect()
 }
 
@@ -160,7 +173,8 @@ pub fn mounts(root: &Root) -> Vec<HugetlbMount> {
 fn mount(line: &str) -> Option<HugetlbMount> {
     let mut fields = line.split(' ').skip(1);
     let (path, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
-    let page_bytes = || options.split(',').find_map(|option| option.strip_prefix("pagesize=")?.parse().ok());
+    let page_bytes =
+        || options.split(',').find_map(|option| option.strip_prefix("pagesize=")?.parse().ok());
     (kind == "hugetlbfs").then(|| HugetlbMount {
         path: printable(path.as_bytes()),
         page_bytes: page_bytes(),
@@ -181,7 +195,8 @@ fn names(root: &Root, directory: &str) -> Vec<String> {
 
 fn number(root: &Root, path: &str) -> Result<u64> {
     let text = root.read_text(path)?;
-    text.parse().map_err(|_| KernelError::parse(&root.join(path), 1, "a number of pages", text.as_bytes()))
+    text.parse()
+        .map_err(|_| KernelError::parse(&root.join(path), 1, "a number of pages", text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -198,17 +213,23 @@ mod tests {
 
     #[test]
     fn a_count_that_is_none_is_named() {
-        let (_dir, root) = fixture(&[("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "many\n")]);
+        let (_dir, root) =
+            fixture(&[("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "many\n")]);
         let error = pools(&root).unwrap_err().to_string();
         assert!(error.contains("nr_hugepages:1") && error.contains("\"many\""), "{error}");
     }
 
     #[test]
     fn users_are_those_with_pages_and_their_names_are_harmless() {
-        let of = |name: &str, kib: u32| format!("Name:\t{name}\nVmRSS:\t 9 kB\nHugetlbPages:\t   {kib} kB\n");
+        let of = |name: &str, kib: u32| {
+            format!("Name:\t{name}\nVmRSS:\t 9 kB\nHugetlbPages:\t   {kib} kB\n")
+        };
         let (_dir, root) = fixture(&[
             ("proc/7/status", &of("evil\u{1b}[2J", 4096)),
-            ("proc/7/smaps_rollup", "Rss: 3 kB\nShared_Hugetlb:  1024 kB\nPrivate_Hugetlb:  3072 kB\n"),
+            (
+                "proc/7/smaps_rollup",
+                "Rss: 3 kB\nShared_Hugetlb:  1024 kB\nPrivate_Hugetlb:  3072 kB\n",
+            ),
             ("proc/8/status", &of("none", 0)),
             ("proc/9/status", &of("more", 8192)),
             ("proc/10/status", "Name:\tkthread\n"),

@@ -76,7 +76,11 @@ pub fn free_blocks(root: &Root) -> Result<Vec<ZoneBlocks>> {
         let mut words = line.split_ascii_whitespace();
         let node = words.nth(1)?.trim_end_matches(',').parse().ok()?;
         let zone = words.nth(1)?.to_owned();
-        Some(ZoneBlocks { node, zone, free_blocks: words.map(|count| count.parse().unwrap_or(0)).collect() })
+        Some(ZoneBlocks {
+            node,
+            zone,
+            free_blocks: words.map(|count| count.parse().unwrap_or(0)).collect(),
+        })
     };
     Ok(root.read_text("proc/buddyinfo")?.lines().filter_map(zone).collect())
 }

@@ -79,7 +79,9 @@ impl Purpose {
             Self::OpenPageMap => "`/proc/PID/pagemap`",
             Self::OpenMappings => "`/proc/PID/maps`, `smaps`, `smaps_rollup`",
             Self::EnterRoot => "`/proc/PID/root`, the directory alone",
-            Self::ReadMemory => "memory of the target, to count zero-filled pages and to decode JIT code",
+            Self::ReadMemory => {
+                "memory of the target, to count zero-filled pages and to decode JIT code"
+            }
             Self::AdviseMemory => "`MADV_COLLAPSE` and `MADV_COLD` on the target",
             Self::OpenEvent => "perf events of the target",
         }
@@ -103,7 +105,8 @@ static PERMITTED: AtomicU64 = AtomicU64::new(0);
 pub fn lower() -> Result<(), Refusal> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() != geteuid() || getgid() != getegid() {
-        let why = "the binary is set-uid or set-gid, which opens the files of its owner to every user";
+        let why =
+            "the binary is set-uid or set-gid, which opens the files of its owner to every user";
         return Err(Refusal::because(why).fixed_by("sudo chmod ug-s \"$(command -v hugepilot)\""));
     }
     if getuid().is_root() {
@@ -160,8 +163,10 @@ fn is_ambient(one: CapabilitySet) -> bool {
 pub(crate) fn renounce_in_child() {
     if PERMITTED.load(Relaxed) != 0 {
         let none = CapabilitySet::empty();
-        let _ =
-            set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none });
+        let _ = set_capabilities(
+            None,
+            CapabilitySets { effective: none, permitted: none, inheritable: none },
+        );
     }
 }
 
@@ -230,6 +235,10 @@ mod tests {
             format!("| {} | {} |", purpose.object(), names.join(", "))
         };
         let rows: Vec<_> = Purpose::ALL.into_iter().map(row).collect();
-        assert!(document.contains(&rows.join("\n")), "SECURITY.md should have:\n{}", rows.join("\n"));
+        assert!(
+            document.contains(&rows.join("\n")),
+            "SECURITY.md should have:\n{}",
+            rows.join("\n")
+        );
     }
 }

@@ -104,8 +104,9 @@ impl Process {
     /// [`KernelError::NoProcess`] when it is gone.
     pub fn stat(&self) -> Result<Stat> {
         let bytes = self.bytes("stat")?;
-        parse_stat(&bytes)
-            .ok_or_else(|| KernelError::parse(&self.path.join("stat"), 1, "pid (name) state …", &bytes))
+        parse_stat(&bytes).ok_or_else(|| {
+            KernelError::parse(&self.path.join("stat"), 1, "pid (name) state …", &bytes)
+        })
     }
 
     /// How readily the kernel kills it for lack of memory: −1000 for never, up to 1000.
@@ -115,7 +116,12 @@ impl Process {
     pub fn oom_score_adj(&self) -> Result<i32> {
         let text = self.text("oom_score_adj")?;
         text.trim().parse().map_err(|_| {
-            KernelError::parse(&self.path.join("oom_score_adj"), 1, "−1000 to 1000", text.as_bytes())
+            KernelError::parse(
+                &self.path.join("oom_score_adj"),
+                1,
+                "−1000 to 1000",
+                text.as_bytes(),
+            )
         })
     }
 
@@ -126,8 +132,10 @@ impl Process {
     pub fn threads(&self) -> Result<Vec<Tid>> {
         let path = self.path.join("task");
         let listing = self.open_file("task", OFlags::DIRECTORY)?;
-        let entries = rustix::fs::Dir::new(listing).map_err(|errno| KernelError::read(&path, errno))?;
-        let tids = entries.flatten().filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
+        let entries =
+            rustix::fs::Dir::new(listing).map_err(|errno| KernelError::read(&path, errno))?;
+        let tids =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
         Ok(tids.map(Tid).collect())
     }
 
@@ -188,8 +196,11 @@ impl Process {
 
     fn bytes(&self, name: &str) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut File::from(self.open_file(name, OFlags::empty())?), &mut bytes)
-            .map_err(|source| self.or_gone(KernelError::read(&self.path.join(name), source)))?;
+        std::io::Read::read_to_end(
+            &mut File::from(self.open_file(name, OFlags::empty())?),
+            &mut bytes,
+        )
+        .map_err(|source| self.or_gone(KernelError::read(&self.path.join(name), source)))?;
         Ok(bytes)
     }
 
@@ -242,7 +253,9 @@ impl Target for Process {
     fn state(&self) -> Result<TargetState> {
         if let Some(pidfd) = &self.pidfd {
             let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-            if poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0) {
+            if poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+                .is_ok_and(|ready| ready > 0)
+            {
                 return Ok(TargetState::Gone);
             }
         }
@@ -279,7 +292,11 @@ impl Target for Process {
     fn split(&self, page: VirtAddr) -> std::result::Result<Bytes, Errno> {
         let pidfd = self.pidfd.as_ref().ok_or(Errno::ENOSYS)?;
         let base = self.sizes.base;
-        process_madvise(pidfd.as_fd(), AddrRange::at(page.align_down(base), base), RemoteAdvice::Cold)
+        process_madvise(
+            pidfd.as_fd(),
+            AddrRange::at(page.align_down(base), base),
+            RemoteAdvice::Cold,
+        )
     }
 
     fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
@@ -294,8 +311,9 @@ impl Target for Process {
     fn page_runs(&self, range: AddrRange) -> Result<Vec<PageRun>> {
         let file = self.open_file("pagemap", OFlags::empty())?;
         let mut runs = Vec::new();
-        pagemap::scan(file.as_fd(), range, &mut |run| runs.push(run))
-            .map_err(|errno| self.or_gone(KernelError::syscall("PAGEMAP_SCAN", self.id.pid, errno)))?;
+        pagemap::scan(file.as_fd(), range, &mut |run| runs.push(run)).map_err(|errno| {
+            self.or_gone(KernelError::syscall("PAGEMAP_SCAN", self.id.pid, errno))
+        })?;
         Ok(runs)
     }
 
@@ -317,9 +335,9 @@ impl Target for Process {
 
         let mut words = vec![0_u8; usize::try_from(self.sizes.base_per_huge() * 8).unwrap_or(0)];
         let offset = range.start.get() / base.get() * 8;
-        File::from(file)
-            .read_exact_at(&mut words, offset)
-            .map_err(|source| self.or_gone(KernelError::read(&self.path.join("pagemap"), source)))?;
+        File::from(file).read_exact_at(&mut words, offset).map_err(|source| {
+            self.or_gone(KernelError::read(&self.path.join("pagemap"), source))
+        })?;
         for (page, word) in words.chunks_exact(8).enumerate() {
             let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
             let address = range.start.plus(base.times(page as u64));
@@ -332,7 +350,9 @@ impl Target for Process {
 
     fn thp_disabled(&self) -> bool {
         let status = self.text("status").unwrap_or_default();
-        status.lines().any(|line| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0"))
+        status
+            .lines()
+            .any(|line| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0"))
     }
 
     fn headroom(&self) -> Result<Headroom> {
@@ -432,7 +452,10 @@ mod tests {
             let mut map = AnonMap::new(len, Pages::Base, sizes).unwrap();
             map.words_mut().iter_mut().step_by(2 * words_per_page).for_each(|word| *word = 1);
             let found = process.page_runs(AddrRange::at(map.range().start, len)).unwrap();
-            assert!(found.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start), "{runs}");
+            assert!(
+                found.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start),
+                "{runs}"
+            );
             assert_eq!(found.len(), runs);
         }
     }
@@ -440,7 +463,10 @@ mod tests {
     #[test]
     fn numbers_that_are_no_process_are_said_so() {
         for pid in [Pid(0), Pid(-1), Pid(i32::MAX)] {
-            assert!(matches!(Process::open(&Root::live(), pid), Err(KernelError::NoProcess { .. })), "{pid}");
+            assert!(
+                matches!(Process::open(&Root::live(), pid), Err(KernelError::NoProcess { .. })),
+                "{pid}"
+            );
         }
     }
 

@@ -133,9 +133,10 @@ impl Refusal {
                 "the sample buffers of this user take more locked memory than is allowed (EPERM)",
                 "sudo sysctl kernel.perf_event_mlock_kb=65536, or ulimit -l unlimited",
             ),
-            ("perf_event_open" | "mmap of a perf event", Errno::ENOMEM) => {
-                ("no memory for sample buffers (ENOMEM)", "free memory, or raise the cgroup's limit")
-            }
+            ("perf_event_open" | "mmap of a perf event", Errno::ENOMEM) => (
+                "no memory for sample buffers (ENOMEM)",
+                "free memory, or raise the cgroup's limit",
+            ),
             (call, Errno::ENOTTY | Errno::ENOSYS) if call.starts_with("ioctl(PERF") => (
                 "a sandbox answers in the kernel's place, and does not know this ioctl of perf events",
                 "run hugepilot outside of the sandbox (gVisor, a seccomp filter)",
@@ -150,12 +151,19 @@ impl Refusal {
     }
 
     /// Looking into a process of our own user (`call`: its page map, its memory) failed.
-    pub(crate) fn of_look(call: &str, errno: Errno, answer: Option<Errno>, rights: &Rights) -> Self {
+    pub(crate) fn of_look(
+        call: &str,
+        errno: Errno,
+        answer: Option<Errno>,
+        rights: &Rights,
+    ) -> Self {
         if let Some(filtered) = answer.and_then(|answer| filtered(call, errno, answer, rights)) {
             return filtered;
         }
         match errno {
-            Errno::EPERM | Errno::EACCES if rights.yama_ptrace_scope.is_some_and(|scope| scope > 1) => {
+            Errno::EPERM | Errno::EACCES
+                if rights.yama_ptrace_scope.is_some_and(|scope| scope > 1) =>
+            {
                 let scope = rights.yama_ptrace_scope.unwrap_or(0);
                 Self::because(format!("kernel.yama.ptrace_scope={scope} forbids {call} ({errno})"))
                     .fixed_by("sudo sysctl kernel.yama.ptrace_scope=1")
@@ -306,9 +314,11 @@ mod tests {
 
     #[test]
     fn every_failure_of_sampling_has_a_cause_and_a_fix() {
-        let of =
-            |call, errno| Refusal::of(&KernelError::Syscall { call, pid: hugepilot_record::Pid(7), errno });
-        let (open, enable, map) = ("perf_event_open", "ioctl(PERF_EVENT_IOC_ENABLE)", "mmap of a perf event");
+        let of = |call, errno| {
+            Refusal::of(&KernelError::Syscall { call, pid: hugepilot_record::Pid(7), errno })
+        };
+        let (open, enable, map) =
+            ("perf_event_open", "ioctl(PERF_EVENT_IOC_ENABLE)", "mmap of a perf event");
         for (call, errno, word) in [
             (open, Errno::ENOSYS, "CONFIG_PERF_EVENTS"),
             (open, Errno::EBUSY, "nmi_watchdog"),

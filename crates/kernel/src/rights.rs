@@ -82,7 +82,8 @@ impl Capabilities {
     /// Their names; one that is newer than we are is called by its number.
     pub fn names(self) -> Vec<String> {
         let held = (0..64_usize).filter(|bit| self.0 >> bit & 1 != 0);
-        held.map(|bit| NAMES.get(bit).map_or_else(|| format!("cap_{bit}"), |&name| name.to_owned())).collect()
+        held.map(|bit| NAMES.get(bit).map_or_else(|| format!("cap_{bit}"), |&name| name.to_owned()))
+            .collect()
     }
 }
 
@@ -120,7 +121,8 @@ impl Rights {
             let bits = field(name).and_then(|hex| u64::from_str_radix(hex, 16).ok());
             Capabilities(bits.unwrap_or(0))
         };
-        let setting = |name: &str| root.read_text(format!("proc/sys/kernel/{name}")).ok()?.parse().ok();
+        let setting =
+            |name: &str| root.read_text(format!("proc/sys/kernel/{name}")).ok()?.parse().ok();
         let namespace = std::fs::read_link(root.join("proc/self/ns/user")).ok();
         Self {
             permitted: set("CapPrm"),
@@ -128,7 +130,8 @@ impl Rights {
             seccomp_mode: field("Seccomp").and_then(|mode| mode.parse().ok()).unwrap_or(0),
             no_new_privs: field("NoNewPrivs") == Some("1"),
             // A kernel without user namespaces has only the initial one.
-            initial_user_namespace: namespace.is_none_or(|link| link.as_os_str() == INITIAL_USER_NAMESPACE),
+            initial_user_namespace: namespace
+                .is_none_or(|link| link.as_os_str() == INITIAL_USER_NAMESPACE),
             perf_event_paranoid: setting("perf_event_paranoid"),
             yama_ptrace_scope: setting("yama/ptrace_scope"),
         }
@@ -191,7 +194,8 @@ mod tests {
         );
         file("proc/sys/kernel/perf_event_paranoid", "-1\n");
         std::fs::create_dir_all(dir.path().join("proc/self/ns")).unwrap();
-        std::os::unix::fs::symlink("user:[4026532211]", dir.path().join("proc/self/ns/user")).unwrap();
+        std::os::unix::fs::symlink("user:[4026532211]", dir.path().join("proc/self/ns/user"))
+            .unwrap();
         let rights = Rights::read(&Root::at(dir.path()));
         assert_eq!(rights.permitted.names(), ["cap_sys_nice", "cap_perfmon"]);
         assert!(rights.has(Capability::SysNice) && !rights.has(Capability::SysAdmin));

@@ -78,7 +78,9 @@ fn children(root: &Root, pid: Pid) -> Vec<Pid> {
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     lists
         .flat_map(|list| {
-            list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok().map(Pid)).collect::<Vec<_>>()
+            list.split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok().map(Pid))
+                .collect::<Vec<_>>()
         })
         .collect()
 }
@@ -131,7 +133,8 @@ fn of_one(root: &Root, pid: Pid, status: &str) -> Option<Usage> {
     usage.thp_shared = size("ShmemPmdMapped:") + size("FilePmdMapped:");
     // By size only where there is something to part: smaps is long.
     if size("Private_Hugetlb:") + size("Shared_Hugetlb:") > Bytes::ZERO {
-        usage.hugetlb = hugetlb_by_size(&root.read_text(format!("proc/{pid}/smaps")).unwrap_or_default());
+        usage.hugetlb =
+            hugetlb_by_size(&root.read_text(format!("proc/{pid}/smaps")).unwrap_or_default());
     }
     Some(usage)
 }
@@ -155,7 +158,8 @@ fn hugetlb_by_size(smaps: &str) -> BTreeMap<Bytes, Bytes> {
 /// The files that `pid` has mapped, each once, by path; empty when it may not be looked at.
 pub fn mapped_files(root: &Root, pid: Pid) -> Vec<String> {
     let maps = root.read(format!("proc/{pid}/maps")).unwrap_or_default();
-    let path = |line: &[u8]| line.iter().position(|&byte| byte == b'/').map(|at| printable(&line[at..]));
+    let path =
+        |line: &[u8]| line.iter().position(|&byte| byte == b'/').map(|at| printable(&line[at..]));
     let mut files: Vec<String> = maps.split(|&byte| byte == b'\n').filter_map(path).collect();
     files.dedup();
     files
@@ -187,14 +191,16 @@ mod tests {
         ]);
         assert_eq!(family(&root, Pid(7)), [Pid(7), Pid(9), Pid(12)]);
         let members = each(&root, &family(&root, Pid(7)));
-        let known: Vec<_> = members.iter().map(|one| (one.pid, one.parent, one.name.as_str())).collect();
+        let known: Vec<_> =
+            members.iter().map(|one| (one.pid, one.parent, one.name.as_str())).collect();
         assert_eq!(known, [(Pid(7), Pid(3), "x y"), (Pid(9), Pid(3), "x y")]);
         let usage = sum(&members);
         assert_eq!(
             (usage.resident, usage.thp, usage.thp_shared),
             (Bytes::mib(8), Bytes::mib(2), Bytes::mib(4))
         );
-        let pages = BTreeMap::from([(Bytes::mib(2), Bytes::mib(6)), (Bytes::gib(1), Bytes::gib(1))]);
+        let pages =
+            BTreeMap::from([(Bytes::mib(2), Bytes::mib(6)), (Bytes::gib(1), Bytes::gib(1))]);
         assert_eq!((&usage.hugetlb, usage.hidden), (&pages, 0));
         assert_eq!(usage.huge(), Bytes::mib(12) + Bytes::gib(1));
         let mut peak = usage.clone();
@@ -207,7 +213,9 @@ mod tests {
         let (root, pid) = (Root::live(), Pid(std::process::id().cast_signed()));
         assert!(sum(&each(&root, &[pid])).resident > Bytes::kib(100));
         let own = std::env::current_exe().unwrap();
-        assert!(mapped_files(&root, pid).iter().any(|file| own.ends_with(file.trim_start_matches('/'))));
+        assert!(
+            mapped_files(&root, pid).iter().any(|file| own.ends_with(file.trim_start_matches('/')))
+        );
         assert_eq!(each(&root, &[Pid(i32::MAX)]), []);
     }
 }

@@ -94,7 +94,8 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: boo
     }
     if look_at_pressure {
         let pressure = target.pressure().unwrap_or_default();
-        if pressure.some_avg10 > guard.max_pressure || pressure.full_avg10 > guard.max_full_pressure {
+        if pressure.some_avg10 > guard.max_pressure || pressure.full_avg10 > guard.max_full_pressure
+        {
             return Some(Stop::MemoryPressure);
         }
     }
@@ -105,7 +106,8 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: boo
         Err(error) => return Some(unreadable(&error)),
     };
     let limited = room.cgroup_limit < Bytes::MAX;
-    let cgroup_short = limited && room.cgroup < needed + guard.limits.cgroup_reserve_of(room.cgroup_limit);
+    let cgroup_short =
+        limited && room.cgroup < needed + guard.limits.cgroup_reserve_of(room.cgroup_limit);
     let system_short = room.system < needed + guard.limits.system_reserve.of(room.system_total);
     (cgroup_short || system_short).then_some(Stop::MemoryPressure)
 }
@@ -155,7 +157,9 @@ fn collapse(target: &dyn Target, pick: &Pick) -> Act {
 fn after(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
     let last = acts.last()?;
     match last.outcome {
-        Outcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => return Some(Stop::NotPermitted),
+        Outcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
+            return Some(Stop::NotPermitted);
+        }
         Outcome::Failed(Errno::ESRCH) => return Some(Stop::TargetGone),
         Outcome::Failed(Errno::EBUSY) => return Some(Stop::CgroupFull),
         _ => {}
@@ -167,7 +171,9 @@ fn after(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
     match last.outcome {
         Outcome::Verified => None,
         // Also the answer for a hole; a region that still has pages has none.
-        Outcome::Failed(Errno::ENOMEM) if same >= 3 && has_pages(target, last) => Some(Stop::NoHugePages),
+        Outcome::Failed(Errno::ENOMEM) if same >= 3 && has_pages(target, last) => {
+            Some(Stop::NoHugePages)
+        }
         _ => (same >= guard.max_failures).then_some(Stop::RepeatedFailure),
     }
 }

@@ -52,9 +52,12 @@ impl Runs {
     fn warnings(&self, kind: &str) -> impl Iterator<Item = String> {
         let (failed, all, left) = (self.failed, self.seconds.len(), self.left);
         let failed = (failed > 0).then(|| {
-            format!("{failed} of {all} {kind} runs did not end with success: their times say little")
+            format!(
+                "{failed} of {all} {kind} runs did not end with success: their times say little"
+            )
         });
-        let left = (left > 0).then(|| format!("{kind} runs left {left} processes running: they were ended"));
+        let left = (left > 0)
+            .then(|| format!("{kind} runs left {left} processes running: they were ended"));
         failed.into_iter().chain(left)
     }
     fn figure(&self) -> Option<Figure> {
@@ -87,7 +90,8 @@ pub fn compare(
         if !interrupted() {
             let mut launched = Launched::start(command)?;
             let reader = reader(&mut launched, pattern);
-            let (report, time) = tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
+            let (report, time) =
+                tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
             let figures: Vec<f64> =
                 report.tuned.and_then(|figure| Some(figure.progress?.median)).into_iter().collect();
             tuned.add(time, &figures);
@@ -97,7 +101,10 @@ pub fn compare(
         if kinds.all_huge && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             let guard = options.guard;
-            huge.add(run.wait(interrupted, &mut |run| run.promote(&guard, interrupted)), &run.figures());
+            huge.add(
+                run.wait(interrupted, &mut |run| run.promote(&guard, interrupted)),
+                &run.figures(),
+            );
             huge.note_end(&mut run.launched, interrupted());
         }
     }
@@ -107,9 +114,9 @@ pub fn compare(
     (report.tuned, report.all_huge) = (tuned.figure(), huge.figure());
     report.baseline = base.figure().or(report.baseline);
     report.conclude(options.larger_is_better);
-    report
-        .warnings
-        .extend(base.warnings("baseline").chain(tuned.warnings("tuned")).chain(huge.warnings("all-huge")));
+    report.warnings.extend(
+        base.warnings("baseline").chain(tuned.warnings("tuned")).chain(huge.warnings("all-huge")),
+    );
     Ok(report)
 }
 

@@ -73,7 +73,11 @@ pub trait World {
     ///
     /// # Errors
     /// When processes cannot be listed.
-    fn guests(&self, config: &Config, each: &mut dyn FnMut() -> bool) -> Result<Guests, KernelError>;
+    fn guests(
+        &self,
+        config: &Config,
+        each: &mut dyn FnMut() -> bool,
+    ) -> Result<Guests, KernelError>;
     /// Whether this very process still runs.
     fn lives(&self, key: Key) -> bool;
     /// Samples the processes for `time`, and says for each how often it waited for each of its regions; `None` for one that
@@ -107,7 +111,11 @@ pub struct Guests {
 ///
 /// # Errors
 /// When memory use cannot be read, or processes cannot be listed.
-pub fn daemon(world: &dyn World, config: Config, log: &mut dyn FnMut(&Line)) -> Result<Totals, ManagerError> {
+pub fn daemon(
+    world: &dyn World,
+    config: Config,
+    log: &mut dyn FnMut(&Line),
+) -> Result<Totals, ManagerError> {
     let mut daemon = Daemon::new(world, config, log);
     let mut seen = world.memory()?;
     daemon.say_started(&seen);
@@ -221,7 +229,8 @@ impl<'a> Daemon<'a> {
             if config.cgroup == self.config.cgroup {
                 Ok(config)
             } else {
-                Err("cgroup cannot change while the daemon runs: stop it and start it again".to_owned())
+                Err("cgroup cannot change while the daemon runs: stop it and start it again"
+                    .to_owned())
             }
         });
         let refused = match read {
@@ -242,7 +251,8 @@ impl<'a> Daemon<'a> {
     fn say_started(&mut self, seen: &Reading) {
         let scope = self.config.cgroup.as_ref();
         let started = Event::Started {
-            scope: scope.map_or_else(|| "system".to_owned(), |path| path.to_string_lossy().into_owned()),
+            scope: scope
+                .map_or_else(|| "system".to_owned(), |path| path.to_string_lossy().into_owned()),
             order: self.config.order.name().to_owned(),
             interval_seconds: self.config.interval.as_seconds(),
             cpu_budget_ratio: self.config.cpu,

@@ -134,7 +134,9 @@ pub fn debloat(
     let tenants: Vec<Tenant<'_>> = members.iter().map(Member::tenant).collect();
     let mut plan = options.policy.plan(&tenants);
     if options.dry_run {
-        plan.splits.iter_mut().for_each(|split| *split = scaled(split, members[split.process].stand_for()));
+        plan.splits
+            .iter_mut()
+            .for_each(|split| *split = scaled(split, members[split.process].stand_for()));
     }
     // A share is of what may be taken.
     let giving = members.iter().filter(|member| member.subject.standing != Standing::Protected);
@@ -156,8 +158,10 @@ pub fn debloat(
 
 /// Looks early whether another run of hugepilot changes one that the user named. Others are left alone when their turn comes.
 fn refuse_claimed(subjects: &[Subject]) -> Result<(), KernelError> {
-    let claims = subjects.iter().filter(|subject| subject.named).map(|subject| subject.process.claim());
-    match claims.filter_map(Result::err).find(|error| matches!(error, KernelError::Claimed { .. })) {
+    let claims =
+        subjects.iter().filter(|subject| subject.named).map(|subject| subject.process.claim());
+    match claims.filter_map(Result::err).find(|error| matches!(error, KernelError::Claimed { .. }))
+    {
         Some(error) => Err(error),
         None => Ok(()),
     }
@@ -180,12 +184,21 @@ fn observe(
         say(Event::Observing { samples });
         !interrupted()
     };
-    match stalls::observe(&processes, options.observe, options.rate_hz, options.tlb_entries, &mut each) {
+    match stalls::observe(
+        &processes,
+        options.observe,
+        options.rate_hz,
+        options.tlb_entries,
+        &mut each,
+    ) {
         Ok(Seen { stalls, refused }) => {
             let unseen = stalls.iter().filter(|stalls| stalls.is_none()).count();
-            let of = |why| format!("{unseen} of {} processes were not sampled: {why}", stalls.len());
+            let of =
+                |why| format!("{unseen} of {} processes were not sampled: {why}", stalls.len());
             warnings.extend(refused.map(|error| match error.errno() {
-                Some(Errno::EMFILE) => of("there are more than can be, and they are the smallest".to_owned()),
+                Some(Errno::EMFILE) => {
+                    of("there are more than can be, and they are the smallest".to_owned())
+                }
                 _ => of(error.to_string()),
             }));
             Ok(stalls)
@@ -219,7 +232,9 @@ fn scan(
         };
         match census::take(&subject.process, options.part, exact, &mut each) {
             Ok(found) => members.push(Member { subject, stalls, found, splits: Splits::default() }),
-            Err(error) if matches!(subject.process.state(), Ok(TargetState::Gone)) => gone = Some(error),
+            Err(error) if matches!(subject.process.state(), Ok(TargetState::Gone)) => {
+                gone = Some(error)
+            }
             Err(error) if subject.named => return Err(error.into()),
             Err(error) => left.add(error),
         }
@@ -278,7 +293,8 @@ impl Run {
     /// By what factor all processes together should become slower by these splits; `None` without any, or where nobody
     /// looked.
     fn slowdown(&self, splits: &[&Split]) -> Option<Prediction> {
-        let all: Vec<&Stalls> = self.members.iter().filter_map(|member| member.stalls.as_ref()).collect();
+        let all: Vec<&Stalls> =
+            self.members.iter().filter_map(|member| member.stalls.as_ref()).collect();
         if splits.is_empty() || all.is_empty() {
             return None;
         }
@@ -334,7 +350,8 @@ mod tests {
         // Reading a directory fails.
         std::fs::create_dir_all(dir.path().join("proc/8/smaps")).unwrap();
         let root = Root::at(dir.path());
-        let (members, warnings) = scanned(vec![subject(&root, 8, false), subject(&root, 7, false)]).unwrap();
+        let (members, warnings) =
+            scanned(vec![subject(&root, 8, false), subject(&root, 7, false)]).unwrap();
         assert_eq!((members, warnings.len()), (1, 1));
         assert!(
             warnings[0].contains("1 of 2 processes") && warnings[0].contains("proc/8/smaps"),

@@ -46,8 +46,11 @@ pub fn demo(
     tuned.signal(Signal::STOP);
     let guard = options.guard;
     let options = TuneOptions { larger_is_better: true, ..options };
-    let alike =
-        if options.dry_run { Turns::default() } else { turns(&mut control, &mut tuned, interrupted)? };
+    let alike = if options.dry_run {
+        Turns::default()
+    } else {
+        turns(&mut control, &mut tuned, interrupted)?
+    };
     tuned.signal(Signal::CONT);
     let mut report = tune_attached(open(tuned.pid())?, options, None, interrupted, say)?;
     report.score = tuned.score(&report);
@@ -104,7 +107,8 @@ fn turns(
 ) -> Result<Turns, ManagerError> {
     let mut turns = Turns::default();
     for _ in 0..PAIRS {
-        let pair = control.turn(interrupted).and_then(|first| Ok((first, tuned.turn(interrupted)?)));
+        let pair =
+            control.turn(interrupted).and_then(|first| Ok((first, tuned.turn(interrupted)?)));
         match pair {
             Ok((control, tuned)) => {
                 turns.control.push(control);
@@ -128,8 +132,10 @@ struct Copy {
 impl Copy {
     /// Starts it and waits until its memory is filled.
     fn start(command: &[OsString], interrupted: &dyn Fn() -> bool) -> Result<Self, ManagerError> {
-        let cannot =
-            |source| ManagerError::Start { program: command[0].to_string_lossy().into_owned(), source };
+        let cannot = |source| ManagerError::Start {
+            program: command[0].to_string_lossy().into_owned(),
+            source,
+        };
         let (child, output) = started(command).map_err(cannot)?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -193,7 +199,9 @@ impl Copy {
         let (mut sum, mut count) = (0.0, 0.0);
         while Instant::now() < end || count == 0.0 {
             let line = self.line(interrupted)?;
-            if let Some(ops) = line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok()) {
+            if let Some(ops) =
+                line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok())
+            {
                 sum += ops;
                 count += 1.0;
             }
@@ -206,7 +214,8 @@ impl Copy {
         let hot_regions: u64 =
             self.hot.iter().map(|range| range.len().get()).sum::<u64>() / huge_page(self.pid())?;
         let is_hot = |start: VirtAddr| self.hot.iter().any(|range| range.contains(start));
-        let picked = report.candidates.iter().filter(|candidate| is_hot(candidate.start)).count() as u64;
+        let picked =
+            report.candidates.iter().filter(|candidate| is_hot(candidate.start)).count() as u64;
         #[allow(clippy::cast_precision_loss)]
         let ratio = |of: u64| if of == 0 { 0.0 } else { picked as f64 / of as f64 };
         Some(Score {
@@ -242,6 +251,8 @@ fn huge_page(pid: Pid) -> Option<u64> {
 /// `start-end` in hexadecimal.
 fn parse_range(text: &str) -> Option<AddrRange> {
     let (start, end) = text.trim().split_once('-')?;
-    let hex = |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok().map(VirtAddr::new);
+    let hex = |digits: &str| {
+        u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok().map(VirtAddr::new)
+    };
     Some(AddrRange::new(hex(start)?, hex(end)?))
 }

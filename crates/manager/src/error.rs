@@ -56,7 +56,9 @@ pub enum ManagerError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// Another run has the kernel's settings in hand.
-    #[error("another run of hugepilot has changed settings of the kernel for a while (it holds {lock})")]
+    #[error(
+        "another run of hugepilot has changed settings of the kernel for a while (it holds {lock})"
+    )]
     SettingsBusy {
         /// The file that it has locked.
         lock: String,

@@ -178,8 +178,14 @@ mod tests {
     fn programs_are_found_as_exec_finds_them() {
         assert!(find(OsStr::new("sh")).unwrap().ends_with("sh"));
         assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
-        assert_eq!(find(OsStr::new("/no/such/program")).unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert_eq!(find(OsStr::new("no-such-program")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            find(OsStr::new("/no/such/program")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        assert_eq!(
+            find(OsStr::new("no-such-program")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
         assert_eq!(find(OsStr::new("/")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(find(OsStr::new("")).is_err());
     }

@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn what_a_right_would_change_names_it() {
-        let denied = KernelError::Syscall { call: "process_vm_readv", pid: Pid(7), errno: Errno::EPERM };
+        let denied =
+            KernelError::Syscall { call: "process_vm_readv", pid: Pid(7), errno: Errno::EPERM };
         assert!(told(&denied).to_lowercase().contains("sys_ptrace"), "{}", told(&denied));
         assert_eq!(told(&KernelError::NoProcess { pid: Pid(7) }), "no process 7");
     }
@@ -65,7 +66,10 @@ mod tests {
         };
         assert_eq!(two().warning(0).unwrap_err().errno(), Some(Errno::EMFILE));
         let told = two().warning(3).unwrap().unwrap();
-        assert!(told.starts_with("2 of 5 processes were left out: pidfd_open on process 7"), "{told}");
+        assert!(
+            told.starts_with("2 of 5 processes were left out: pidfd_open on process 7"),
+            "{told}"
+        );
         assert!(told.ends_with("ulimit -n 65536"), "{told}");
     }
 }

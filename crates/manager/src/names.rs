@@ -17,8 +17,11 @@ pub fn parse_who(who: &str) -> Result<String, String> {
     if can_match(who) {
         return Ok(who.to_owned());
     }
-    let kept: String =
-        who.char_indices().take_while(|(at, c)| at + c.len_utf8() <= KEPT).map(|(_, c)| c).collect();
+    let kept: String = who
+        .char_indices()
+        .take_while(|(at, c)| at + c.len_utf8() <= KEPT)
+        .map(|(_, c)| c)
+        .collect();
     Err(format!(
         "no process is ever called so: the kernel keeps {KEPT} bytes of a name; did you mean {kept:?}? (`ps -o comm` shows it)"
     ))
@@ -34,7 +37,10 @@ mod tests {
             assert_eq!(parse_who(fine).as_deref(), Ok(fine));
         }
         let refused = parse_who("a-very-long-process-name").unwrap_err();
-        assert!(refused.contains("15 bytes") && refused.contains("\"a-very-long-pro\""), "{refused}");
+        assert!(
+            refused.contains("15 bytes") && refused.contains("\"a-very-long-pro\""),
+            "{refused}"
+        );
         // Cut between two characters, never within one.
         assert!(parse_who("fourteen-bytesäö").unwrap_err().contains("\"fourteen-bytes\""));
     }

@@ -113,11 +113,11 @@ fn find(root: &Root, request: &PoolRequest) -> Result<Pool> {
     };
     let nodes: Vec<String> = pool.nodes.iter().map(|node| node.node.to_string()).collect();
     match request.node {
-        Some(node) if !pool.nodes.iter().any(|part| part.node == node) => {
-            Err(Refusal::because(format!("there is no NUMA node {node} with pages of {}", request.size))
-                .fixed_by(format!("one of --node {}, or leave --node out", nodes.join(", ")))
-                .into())
-        }
+        Some(node) if !pool.nodes.iter().any(|part| part.node == node) => Err(Refusal::because(
+            format!("there is no NUMA node {node} with pages of {}", request.size),
+        )
+        .fixed_by(format!("one of --node {}, or leave --node out", nodes.join(", ")))
+        .into()),
         _ => Ok(pool),
     }
 }
@@ -199,7 +199,9 @@ impl<'a> Setter<'a> {
             self.change.why.push(format!("{why}; nothing was changed"));
             let room = (memory.available_bytes - self.change.floor_bytes).get() / size.get();
             let fits = self.change.before.total.saturating_add(room);
-            self.change.fixes.push(format!("at most --count {fits}, a smaller --floor, or --force"));
+            self.change
+                .fixes
+                .push(format!("at most --count {fits}, a smaller --floor, or --force"));
         }
     }
 
@@ -222,7 +224,9 @@ impl<'a> Setter<'a> {
         if grows && self.request.compact {
             match self.kernel.write(&hugetlb::compact_file(self.request.node), "1") {
                 Ok(()) => self.change.compacted = true,
-                Err(error) => self.change.warnings.push(format!("memory was not compacted: {error}")),
+                Err(error) => {
+                    self.change.warnings.push(format!("memory was not compacted: {error}"))
+                }
             }
         }
         let done = match self.request.count.cmp(&self.change.before.persistent()) {

@@ -42,10 +42,15 @@ impl ProgressReader {
             file.seek(SeekFrom::Start(length.saturating_sub(LOOK_BACK_BYTES)))?;
             Ok(file)
         };
-        let file =
-            open().map_err(|source| ManagerError::Progress { path: path.display().to_string(), source })?;
-        let mut reader =
-            Self { pattern, source: Source::File { file, partial: Vec::new() }, figures: Vec::new() };
+        let file = open().map_err(|source| ManagerError::Progress {
+            path: path.display().to_string(),
+            source,
+        })?;
+        let mut reader = Self {
+            pattern,
+            source: Source::File { file, partial: Vec::new() },
+            figures: Vec::new(),
+        };
         reader.poll(now);
         Ok(reader)
     }
@@ -84,7 +89,11 @@ impl ProgressReader {
 
     /// Figures seen between `from` and `to`, in order.
     pub fn between(&self, from: Nanos, to: Nanos) -> Vec<f64> {
-        self.figures.iter().filter(|(time, _)| (from..to).contains(time)).map(|&(_, figure)| figure).collect()
+        self.figures
+            .iter()
+            .filter(|(time, _)| (from..to).contains(time))
+            .map(|&(_, figure)| figure)
+            .collect()
     }
 
     /// The first group of the pattern, or all it matched, as a number. Thousands separators are taken out.
@@ -142,7 +151,9 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = ProgressReader::follow(Path::new("/no/such/log"), pattern(), Nanos::ZERO).err().unwrap();
+        let error = ProgressReader::follow(Path::new("/no/such/log"), pattern(), Nanos::ZERO)
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("/no/such/log"));
     }
 }

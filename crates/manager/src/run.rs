@@ -61,9 +61,11 @@ impl Control<'_> {
     fn is_wanted(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let signal = |signals| {
-            poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+            poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&now))
+                .is_ok_and(|ready| ready > 0)
         };
-        self.signals.is_some_and(signal) || self.interrupted.is_some_and(|interrupted| interrupted())
+        self.signals.is_some_and(signal)
+            || self.interrupted.is_some_and(|interrupted| interrupted())
     }
     /// Takes the signals that came before there was a program to pass them to.
     ///
@@ -72,7 +74,8 @@ impl Control<'_> {
     fn goes_on(&self) -> Result<(), ManagerError> {
         let ends = ending_signals();
         let arrived = std::iter::from_fn(|| self.signals?.next()).collect::<Vec<_>>();
-        let ending = |arrived: &&Arrived| ends.contains(&arrived.signal) && !was_ignored(arrived.signal);
+        let ending =
+            |arrived: &&Arrived| ends.contains(&arrived.signal) && !was_ignored(arrived.signal);
         match arrived.iter().find(ending) {
             Some(arrived) => Err(ManagerError::Signalled(arrived.signal)),
             None if self.interrupted.is_some_and(|interrupted| interrupted()) => {
@@ -102,7 +105,11 @@ impl Observer for () {
 /// # Errors
 /// [`ManagerError::Start`]; [`ManagerError::Refused`] where the mode is not to be had here; [`ManagerError::Signalled`] by a signal
 /// before the start; those of [`crate::settings::SettingsGuard`] where a pool was wanted.
-pub fn run(command: &[OsString], options: &RunOptions, signals: &[i32]) -> Result<RunReport, ManagerError> {
+pub fn run(
+    command: &[OsString],
+    options: &RunOptions,
+    signals: &[i32],
+) -> Result<RunReport, ManagerError> {
     let root = Root::live();
     let mut setup = Setup::new(&root, command, options)?;
     let signals = Signals::take(signals).map_err(|source| cannot_start(command, source))?;
@@ -113,7 +120,9 @@ pub fn run(command: &[OsString], options: &RunOptions, signals: &[i32]) -> Resul
     };
     if let Some(why) = setup.obstacles.empty_pool.clone().filter(|_| options.pool.is_some()) {
         let why = [warnings, vec![why]].concat().join("; ");
-        return Err(Refusal::because(why).fixed_by("a smaller --pool; hugepilot pool explain").into());
+        return Err(Refusal::because(why)
+            .fixed_by("a smaller --pool; hugepilot pool explain")
+            .into());
     }
     let watched = watched(command, &setup, control, &mut ());
     warnings.extend(guard.map(pool::give_back).unwrap_or_default());
@@ -170,8 +179,16 @@ fn watched(
     let begun = Instant::now();
     child.release().map_err(cannot)?;
     let promoter = setup.promote.then(Promoter::new);
-    let mut following =
-        Following { child, watch, promoter, control, witness, asked: false, keeper: None, stopped: false };
+    let mut following = Following {
+        child,
+        watch,
+        promoter,
+        control,
+        witness,
+        asked: false,
+        keeper: None,
+        stopped: false,
+    };
     let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let left = following.child.end_rest();
@@ -238,13 +255,18 @@ impl Following<'_> {
 
     /// Until it ends, a signal comes, or somebody wants to look.
     fn sleep(&mut self) {
-        let next =
-            self.promoter.as_ref().map_or(self.watch.due(), |promoter| promoter.due().min(self.watch.due()));
+        let next = self
+            .promoter
+            .as_ref()
+            .map_or(self.watch.due(), |promoter| promoter.due().min(self.watch.due()));
         let begun = Instant::now();
         let nap = next.saturating_duration_since(begun).min(NAP);
         let time = Nanos::from(nap).get();
         let second = 1_000_000_000;
-        let time = Timespec { tv_sec: (time / second).cast_signed(), tv_nsec: (time % second).cast_signed() };
+        let time = Timespec {
+            tv_sec: (time / second).cast_signed(),
+            tv_nsec: (time % second).cast_signed(),
+        };
         let end = PollFd::new(&self.child, PollFlags::IN);
         let signals = self.control.signals.map(AsFd::as_fd);
         let mut wanted: Vec<PollFd<'_>> =
@@ -266,7 +288,8 @@ impl Following<'_> {
         let arrived = std::iter::from_fn(|| self.control.signals?.next());
         let arrived: Vec<_> = arrived.filter(|arrived| arrived.signal != CHLD).collect();
         let Some(witness) = self.witness.as_mut().filter(|_| !arrived.is_empty()) else { return };
-        let grouped = witness.saw(&arrived.iter().map(|arrived| arrived.signal).collect::<Vec<_>>());
+        let grouped =
+            witness.saw(&arrived.iter().map(|arrived| arrived.signal).collect::<Vec<_>>());
         for (Arrived { signal, sender }, grouped) in arrived.into_iter().zip(grouped) {
             let told = match signal {
                 // The program went on then, and who has stopped it again since shall have it so.
@@ -294,10 +317,14 @@ impl Following<'_> {
 
     fn promote(&mut self) {
         let (child, control) = (&self.child, self.control);
-        if let Some(promoter) = self.promoter.as_mut().filter(|promoter| promoter.due() <= Instant::now()) {
+        if let Some(promoter) =
+            self.promoter.as_mut().filter(|promoter| promoter.due() <= Instant::now())
+        {
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let ended =
-                || poll(&mut [PollFd::new(child, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0);
+            let ended = || {
+                poll(&mut [PollFd::new(child, PollFlags::IN)], Some(&now))
+                    .is_ok_and(|ready| ready > 0)
+            };
             promoter.promote(child.pid(), &|| ended() || control.is_wanted());
         }
     }

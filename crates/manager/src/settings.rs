@@ -128,7 +128,12 @@ impl SettingsGuard {
     ///
     /// # Errors
     /// What `raise` says, or what [`SettingsGuard::change`] does of its journal; then drop this.
-    pub fn raise_pool<T>(&mut self, size: Bytes, count: u64, raise: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn raise_pool<T>(
+        &mut self,
+        size: Bytes,
+        count: u64,
+        raise: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let name = pool_setting(size);
         let before = read(&self.root, &name)?;
         let setting = ChangedSetting { name, before, ours: count.to_string(), under_way: true };
@@ -256,8 +261,13 @@ pub fn lent(root: &Root, size: Bytes) -> Option<Lent> {
     let directory = OwnDirectory::open(root.join(DIRECTORY)).ok()?;
     let journal = load(&directory).ok().flatten()?;
     let others = journal.pid.0.unsigned_abs() != std::process::id();
-    let setting = journal.settings.iter().find(|setting| others && setting.name == pool_setting(size))?;
-    Some(Lent { pid: journal.pid, before: setting.before.parse().ok()?, raised: setting.ours.parse().ok()? })
+    let setting =
+        journal.settings.iter().find(|setting| others && setting.name == pool_setting(size))?;
+    Some(Lent {
+        pid: journal.pid,
+        before: setting.before.parse().ok()?,
+        raised: setting.ours.parse().ok()?,
+    })
 }
 
 /// Puts back what a run that was killed left changed; `None` when there is nothing.
@@ -288,7 +298,9 @@ fn put_back_journal(root: &Root, directory: &OwnDirectory) -> Result<Option<Reco
     let Some(SettingsJournal { pid, settings, .. }) = load(directory)? else { return Ok(None) };
     let outcomes = put_back_all(root, settings);
     if all_settled(&outcomes) {
-        directory.remove(JOURNAL).map_err(|source| KernelError::write(&directory.join(JOURNAL), source))?;
+        directory
+            .remove(JOURNAL)
+            .map_err(|source| KernelError::write(&directory.join(JOURNAL), source))?;
     }
     Ok(Some(Recovery { pid, outcomes }))
 }
@@ -317,7 +329,8 @@ fn put_back(root: &Root, setting: &ChangedSetting) -> Restored {
 /// Whether a setting still is as we left it; a count that was being raised is anything on the way.
 fn is_ours(now: &str, setting: &ChangedSetting) -> bool {
     let between = || {
-        let [now, before, ours] = [now, &setting.before, &setting.ours].map(|text| text.parse::<u64>().ok());
+        let [now, before, ours] =
+            [now, &setting.before, &setting.ours].map(|text| text.parse::<u64>().ok());
         Some((before?..=ours?).contains(&now?))
     };
     now == setting.ours || (setting.under_way && between().unwrap_or(false))
@@ -341,7 +354,8 @@ fn load(directory: &OwnDirectory) -> Result<Option<SettingsJournal>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(bad(error.to_string())),
     };
-    let journal: SettingsJournal = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+    let journal: SettingsJournal =
+        serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
     if journal.schema != SCHEMA {
         return Err(bad(format!("its schema is {:?}", journal.schema)));
     }

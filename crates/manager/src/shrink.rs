@@ -109,7 +109,8 @@ impl Done {
             Some(errno @ Errno::EAGAIN) => self.failed = Some(errno),
             Some(Errno::EINVAL) => {
                 let why = format!("the kernel does not take the request: {error}");
-                let fix = "a kernel of Linux 6.9 or newer, which can be told not to swap; or swapoff -a";
+                let fix =
+                    "a kernel of Linux 6.9 or newer, which can be told not to swap; or swapoff -a";
                 return Err(Refusal::because(why).fixed_by(fix).into());
             }
             _ => return Err(denied(error.into())),
@@ -135,7 +136,10 @@ impl Request {
     }
 
     fn wanted(&self) -> [(&'static str, String); 2] {
-        [(thp::MAX_PTES_NONE, self.max_ptes_none.to_string()), (thp::SHRINK_UNDERUSED, "1".to_owned())]
+        [
+            (thp::MAX_PTES_NONE, self.max_ptes_none.to_string()),
+            (thp::SHRINK_UNDERUSED, "1".to_owned()),
+        ]
     }
 }
 
@@ -143,8 +147,10 @@ fn refuse_without_setting(root: &Root) -> Result<(), Refusal> {
     if root.join(thp::file(thp::SHRINK_UNDERUSED)).exists() {
         return Ok(());
     }
-    Err(Refusal::because("this kernel does not split underused huge pages: it has no shrink_underused")
-        .fixed_by("a kernel of Linux 6.12 or newer with transparent huge pages"))
+    Err(Refusal::because(
+        "this kernel does not split underused huge pages: it has no shrink_underused",
+    )
+    .fixed_by("a kernel of Linux 6.12 or newer with transparent huge pages"))
 }
 
 /// The largest `max_ptes_none` by which a huge page with a share of `min_bloat` zero-filled pages is still underused.

@@ -33,7 +33,8 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
     let free_huge_bytes = free_huge(process.root(), looker.sizes).unwrap_or(Bytes::ZERO);
     if free_huge_bytes < looker.sizes.huge && totals.eligible_bytes > Bytes::ZERO {
         looker.warnings.push(
-            "no free block is large enough for a huge page: the kernel must compact memory first".into(),
+            "no free block is large enough for a huge page: the kernel must compact memory first"
+                .into(),
         );
     }
     looker.warnings.extend(unseen_limit(process));
@@ -79,11 +80,18 @@ impl Looker<'_> {
                 Ok(runs) => self.regions(mapping, &runs, &mut sizes),
                 Err(error) => {
                     sizes.zero_filled_bytes = None;
-                    self.warn(format!("the page map cannot be read, so only sizes are known: {error}"));
+                    self.warn(format!(
+                        "the page map cannot be read, so only sizes are known: {error}"
+                    ));
                 }
             }
         }
-        MappingStatus { range: mapping.range, kind: mapping.kind, name: mapping.label().to_owned(), sizes }
+        MappingStatus {
+            range: mapping.range,
+            kind: mapping.kind,
+            name: mapping.label().to_owned(),
+            sizes,
+        }
     }
 
     fn regions(&mut self, mapping: &Mapping, runs: &[PageRun], sizes: &mut Sizes) {
@@ -111,8 +119,9 @@ impl Looker<'_> {
             return Some(SkipReason::Unaligned);
         }
         // Only where smaps shows shared pages is it worth asking for each region.
-        let exact =
-            (mapping.shared > Bytes::ZERO).then(|| self.process.region_pages(pages.region).ok()).flatten();
+        let exact = (mapping.shared > Bytes::ZERO)
+            .then(|| self.process.region_pages(pages.region).ok())
+            .flatten();
         region_skip(exact.as_ref().unwrap_or(pages), self.sizes, &Limits::default())
     }
 
@@ -126,10 +135,14 @@ impl Looker<'_> {
                 "{unread} huge pages of a mapping could not be read: the program forbids it (PROT_NONE), or their memory is \
                  broken"
             ),
-            Err(error) if error.is_denied() => format!("{error}; it needs CAP_SYS_PTRACE or the same user"),
+            Err(error) if error.is_denied() => {
+                format!("{error}; it needs CAP_SYS_PTRACE or the same user")
+            }
             Err(error) => error.to_string(),
         };
-        self.warn(format!("zero-filled pages inside huge pages are not all counted, because {why}"));
+        self.warn(format!(
+            "zero-filled pages inside huge pages are not all counted, because {why}"
+        ));
         None
     }
 

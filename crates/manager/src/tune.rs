@@ -55,7 +55,8 @@ pub fn tune_launched(
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<(TuneReport, Nanos), ManagerError> {
     let process = open(launched.pid())?;
-    let mut session = Session::attach(process, Some(launched.name()), options, progress, interrupted, say)?;
+    let mut session =
+        Session::attach(process, Some(launched.name()), options, progress, interrupted, say)?;
     let begin = session.now();
     launched.release()?;
     session.observe_while(session.options().observe, &mut || launched.ended().is_none());

@@ -24,17 +24,22 @@ impl Policy for AllPolicy {
     fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan {
         let mut plan = Plan::default();
         for mapping in &seen.mappings {
-            let skip = mapping_skip(mapping).or(seen.thp_disabled.then_some(SkipReason::ThpDisabled));
+            let skip =
+                mapping_skip(mapping).or(seen.thp_disabled.then_some(SkipReason::ThpDisabled));
             for region in seen.sizes.regions_inside(mapping.range) {
-                let Some(pages) = seen.pages.get(&region).filter(|_| !seen.stacks.contains(&region)) else {
+                let Some(pages) =
+                    seen.pages.get(&region).filter(|_| !seen.stacks.contains(&region))
+                else {
                     continue;
                 };
-                if let Some(reason) = skip.or_else(|| region_skip(pages, seen.sizes, &self.limits)) {
+                if let Some(reason) = skip.or_else(|| region_skip(pages, seen.sizes, &self.limits))
+                {
                     *plan.skipped.entry(reason).or_insert(0) += 1;
                     continue;
                 }
                 plan.eligible += 1;
-                let within = (plan.picks.len() as u64 + 1) * seen.sizes.huge.get() <= budget.huge.get();
+                let within =
+                    (plan.picks.len() as u64 + 1) * seen.sizes.huge.get() <= budget.huge.get();
                 if within && plan.picks.len() < budget.regions {
                     plan.picks.push(Pick {
                         region,

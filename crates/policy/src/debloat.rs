@@ -73,7 +73,11 @@ impl DebloatPolicy {
             fair: order.fair(),
             quantum: order.quantum(),
             // HawkEye and EMD take a huge page with a single zero page as well.
-            min_bloat: if order.is_of_the_paper() { Share::percent(0.0) } else { Share::percent(5.0) },
+            min_bloat: if order.is_of_the_paper() {
+                Share::percent(0.0)
+            } else {
+                Share::percent(5.0)
+            },
         }
     }
 
@@ -87,13 +91,15 @@ impl DebloatPolicy {
         let mut plan = SplitPlan::default();
         let mut candidates = Vec::new();
         // One that was not sampled beside others that were is taken to be cold: else its cost would be in another unit.
-        let (cold, looked) = (BTreeMap::new(), tenants.iter().any(|tenant| tenant.stalls.is_some()));
+        let (cold, looked) =
+            (BTreeMap::new(), tenants.iter().any(|tenant| tenant.stalls.is_some()));
         for (process, tenant) in tenants.iter().enumerate() {
             for (&reason, &count) in &tenant.census.skipped {
                 *plan.skipped.entry(reason).or_insert(0) += count;
             }
             if tenant.standing == Standing::Protected {
-                *plan.skipped.entry(SkipReason::Protected).or_insert(0) += tenant.census.bloated.len() as u64;
+                *plan.skipped.entry(SkipReason::Protected).or_insert(0) +=
+                    tenant.census.bloated.len() as u64;
                 continue;
             }
             let tenant = Tenant { stalls: tenant.stalls.or(looked.then_some(&cold)), ..*tenant };
@@ -106,7 +112,12 @@ impl DebloatPolicy {
         plan
     }
 
-    fn candidates(&self, process: usize, tenant: &Tenant<'_>, plan: &mut SplitPlan) -> Vec<Candidate> {
+    fn candidates(
+        &self,
+        process: usize,
+        tenant: &Tenant<'_>,
+        plan: &mut SplitPlan,
+    ) -> Vec<Candidate> {
         let census = tenant.census;
         let stalls = stall::expected(census, tenant.stalls);
         let all = u32::try_from(census.sizes.base_per_huge()).unwrap_or(u32::MAX);

@@ -39,12 +39,18 @@ fn yes(reason: String) -> Effect {
 fn without_huge_pages(peak: &Peak) -> Effect {
     let none = peak.anonymous_huge_peak_bytes == Bytes::ZERO;
     let reason = match (peak.looks, none) {
-        (0, _) => "transparent huge pages were off; it ended before its memory could be looked at".to_owned(),
+        (0, _) => "transparent huge pages were off; it ended before its memory could be looked at"
+            .to_owned(),
         (_, true) if peak.all_huge() > Bytes::ZERO => {
-            format!("transparent huge pages were off, and the program took others by itself: {}", seen(peak))
+            format!(
+                "transparent huge pages were off, and the program took others by itself: {}",
+                seen(peak)
+            )
         }
         (_, true) => "no huge pages, as wanted".to_owned(),
-        (_, false) => format!("transparent huge pages were off, and were seen all the same: {}", seen(peak)),
+        (_, false) => {
+            format!("transparent huge pages were off, and were seen all the same: {}", seen(peak))
+        }
     };
     Effect { took_effect: Some(none), reason, fix: None }
 }
@@ -76,9 +82,12 @@ fn wanted(mode: Mode, [thp, small, large]: Kinds) -> Bytes {
 fn others_pages(mode: Mode, holders: &[Holder]) -> Option<String> {
     let pages = |holder: &Holder| wanted(mode, of_one(holder));
     let largest = holders.iter().max_by_key(|holder| holder.memory)?;
-    let owner =
-        holders.iter().filter(|holder| pages(holder) > Bytes::ZERO).max_by_key(|holder| pages(holder))?;
-    let has_some = holders.iter().any(|holder| holder.name == largest.name && pages(holder) > Bytes::ZERO);
+    let owner = holders
+        .iter()
+        .filter(|holder| pages(holder) > Bytes::ZERO)
+        .max_by_key(|holder| pages(holder))?;
+    let has_some =
+        holders.iter().any(|holder| holder.name == largest.name && pages(holder) > Bytes::ZERO);
     (!has_some).then(|| {
         format!(
             "{} on such pages are {}'s, and {}, which has most memory ({}), has none",
@@ -101,7 +110,10 @@ fn rest(mode: Mode, peak: &Peak) -> String {
 fn seen(peak: &Peak) -> String {
     let kinds = [
         (peak.anonymous_huge_peak_bytes, "on transparent huge pages"),
-        (peak.huge_peak_bytes - peak.anonymous_huge_peak_bytes, "on those of files and shared memory"),
+        (
+            peak.huge_peak_bytes - peak.anonymous_huge_peak_bytes,
+            "on those of files and shared memory",
+        ),
         (peak.hugetlb_2m_peak_bytes, "on 2MiB pages of the pool"),
         (peak.hugetlb_1g_peak_bytes, "on 1GiB pages of the pool"),
     ];
@@ -115,7 +127,8 @@ fn seen(peak: &Peak) -> String {
 
 /// The likeliest of the known reasons, surest first, and what to do about it.
 fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<(String, Option<String>)> {
-    const FROM_OUTSIDE: &str = "--pages thp puts memory on huge pages from outside, whatever allocates it";
+    const FROM_OUTSIDE: &str =
+        "--pages thp puts memory on huge pages from outside, whatever allocates it";
     let some = |fix: &str| Some(fix.to_owned());
     let by_libc = mode.preloads() || mode.tunes_glibc();
     if let Some(what) = obstacles.out_of_reach.as_ref().filter(|_| by_libc) {
@@ -136,7 +149,9 @@ fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<(String, Opti
         let why = "the library was seen in no process: the program's loader did not take it";
         return Some((why.to_owned(), None));
     }
-    if let Some(why) = obstacles.thp.as_ref().filter(|_| matches!(mode, Mode::GlibcThp | Mode::Advised)) {
+    if let Some(why) =
+        obstacles.thp.as_ref().filter(|_| matches!(mode, Mode::GlibcThp | Mode::Advised))
+    {
         return Some((
             why.clone(),
             some("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"),
@@ -150,7 +165,8 @@ fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<(String, Opti
         return Some((why.clone(), some(FROM_OUTSIDE)));
     }
     let transparent = !matches!(mode, Mode::Hugetlb | Mode::Hugetlb1g | Mode::Mimalloc1g);
-    let fragmented = obstacles.fragmented.as_ref().filter(|_| transparent && enough && mode != Mode::Advised);
+    let fragmented =
+        obstacles.fragmented.as_ref().filter(|_| transparent && enough && mode != Mode::Advised);
     fragmented.map(|why| (why.clone(), some("echo 1 | sudo tee /proc/sys/vm/compact_memory")))
 }
 
@@ -176,7 +192,10 @@ fn unsure(mode: Mode, run: &Run) -> String {
         return "its memory may not be looked at: it runs with other rights than ours".to_owned();
     }
     if peak.rss_peak_bytes < SMALL {
-        return format!("it had at most {} of memory, too little to fill huge pages", peak.rss_peak_bytes);
+        return format!(
+            "it had at most {} of memory, too little to fill huge pages",
+            peak.rss_peak_bytes
+        );
     }
     match mode {
         Mode::Advised => "the program advised no memory for huge pages".to_owned(),
@@ -207,7 +226,11 @@ mod tests {
     }
 
     fn thp() -> Peak {
-        Peak { huge_peak_bytes: Bytes::mib(64), anonymous_huge_peak_bytes: Bytes::mib(64), ..Peak::default() }
+        Peak {
+            huge_peak_bytes: Bytes::mib(64),
+            anonymous_huge_peak_bytes: Bytes::mib(64),
+            ..Peak::default()
+        }
     }
 
     #[test]
@@ -255,8 +278,11 @@ mod tests {
             hugetlb_2m_peak_bytes: Bytes::mib(6),
             ..Peak::default()
         };
-        let most =
-            Peak { hugetlb_peak_bytes: Bytes::gib(3), hugetlb_2m_peak_bytes: Bytes::gib(3), ..few.clone() };
+        let most = Peak {
+            hugetlb_peak_bytes: Bytes::gib(3),
+            hugetlb_2m_peak_bytes: Bytes::gib(3),
+            ..few.clone()
+        };
         let told = |peak: &Peak| effect(Mode::Hugetlb, &run(peak.clone()), &Obstacles::default());
         assert_eq!(told(&few).reason, "6MiB on 2MiB pages of the pool, of 106MiB of memory in all");
         assert_eq!(told(&most).reason, "3GiB on 2MiB pages of the pool");
@@ -279,11 +305,20 @@ mod tests {
             not_promoted: text("no right"),
             ..Obstacles::default()
         };
-        let by_allocator =
-            [Mode::Hugetlb, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Mimalloc, Mode::Ours, Mode::OursBase];
+        let by_allocator = [
+            Mode::Hugetlb,
+            Mode::GlibcThp,
+            Mode::Mimalloc2m,
+            Mode::Mimalloc,
+            Mode::Ours,
+            Mode::OursBase,
+        ];
         for mode in by_allocator {
             let effect = because(mode, &all);
-            assert!(effect.reason.contains("it is static") && effect.fix.is_some(), "{mode}: {effect:?}");
+            assert!(
+                effect.reason.contains("it is static") && effect.fix.is_some(),
+                "{mode}: {effect:?}"
+            );
         }
         assert_eq!(because(Mode::Thp, &all).reason, "no right");
         assert_eq!(because(Mode::Advised, &all).reason, "THP is never");
@@ -331,15 +366,25 @@ mod tests {
         hidden.peak.looks = 5;
         let not_preloaded = Obstacles { not_preloaded: true, ..Obstacles::default() };
         for run in [&short, &hidden] {
-            for mode in [Mode::Thp, Mode::GlibcThp, Mode::Hugetlb, Mode::Mimalloc, Mode::Ours, Mode::OursBase]
-            {
+            for mode in [
+                Mode::Thp,
+                Mode::GlibcThp,
+                Mode::Hugetlb,
+                Mode::Mimalloc,
+                Mode::Ours,
+                Mode::OursBase,
+            ] {
                 let effect = effect(mode, run, &not_preloaded);
                 assert!(
                     effect.took_effect.is_none() && !effect.reason.contains("loader"),
                     "{mode}: {effect:?}"
                 );
             }
-            assert_eq!(effect(Mode::Base, run, &not_preloaded).took_effect, Some(true), "it is set");
+            assert_eq!(
+                effect(Mode::Base, run, &not_preloaded).took_effect,
+                Some(true),
+                "it is set"
+            );
             let empty = Obstacles { empty_pool: Some("empty".to_owned()), ..not_preloaded.clone() };
             assert_eq!(effect(Mode::Hugetlb, run, &empty).took_effect, Some(false));
         }
@@ -349,7 +394,11 @@ mod tests {
     fn huge_pages_of_files_are_not_the_modes_doing() {
         let files = run(Peak { huge_peak_bytes: Bytes::mib(64), ..Peak::default() });
         for mode in [Mode::Thp, Mode::Advised, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Ours] {
-            assert_eq!(effect(mode, &files, &Obstacles::default()).took_effect, Some(false), "{mode}");
+            assert_eq!(
+                effect(mode, &files, &Obstacles::default()).took_effect,
+                Some(false),
+                "{mode}"
+            );
         }
         let base = effect(Mode::Base, &files, &Obstacles::default());
         assert!(
@@ -367,7 +416,8 @@ mod tests {
             ..Holder::default()
         };
         let four = Bytes::mib(4);
-        let run = run(Peak { hugetlb_2m_peak_bytes: four, hugetlb_peak_bytes: four, ..Peak::default() });
+        let run =
+            run(Peak { hugetlb_2m_peak_bytes: four, hugetlb_peak_bytes: four, ..Peak::default() });
         let of = |holders: &[Holder]| {
             let obstacles = Obstacles {
                 holders: holders.to_vec(),
@@ -376,8 +426,10 @@ mod tests {
             };
             effect(Mode::Hugetlb, &run, &obstacles)
         };
-        let (script, server) =
-            (holder("sh", Bytes::mib(6), four), holder("redis-server", Bytes::mib(300), Bytes::ZERO));
+        let (script, server) = (
+            holder("sh", Bytes::mib(6), four),
+            holder("redis-server", Bytes::mib(300), Bytes::ZERO),
+        );
         let found = of(&[script.clone(), server.clone()]);
         assert_eq!(found.took_effect, Some(false));
         assert!(
@@ -388,9 +440,12 @@ mod tests {
         );
         assert!(found.reason.contains("jemalloc") && found.fix.is_some(), "{found:?}");
         let worker = holder("redis-server", Bytes::mib(90), four);
-        for holders in
-            [vec![], vec![script.clone()], vec![script.clone(), worker.clone()], vec![server, worker]]
-        {
+        for holders in [
+            vec![],
+            vec![script.clone()],
+            vec![script.clone(), worker.clone()],
+            vec![server, worker],
+        ] {
             assert_eq!(of(&holders).took_effect, Some(true), "{holders:?}");
         }
     }

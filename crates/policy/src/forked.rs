@@ -69,7 +69,10 @@ mod tests {
         for (mode, run, obstacles, says) in table {
             let told = pool_warning(mode, &run, obstacles);
             assert_eq!(told.is_some(), says.is_some(), "{mode} {run:?}");
-            assert!(told.is_none_or(|told| told.starts_with(says.unwrap_or_default())), "{mode} {run:?}");
+            assert!(
+                told.is_none_or(|told| told.starts_with(says.unwrap_or_default())),
+                "{mode} {run:?}"
+            );
         }
     }
 }

@@ -66,7 +66,8 @@ impl HeatPolicy {
 
     fn judge_heat(&self, heat: &RegionHeat) -> Result<(), SkipReason> {
         // All on one page may be one page's heat, which the TLB holds; one sample more shows how hot that page is.
-        let enough = if self.proven { 1 } else { self.min_samples + u32::from(heat.pages_seen < 2) };
+        let enough =
+            if self.proven { 1 } else { self.min_samples + u32::from(heat.pages_seen < 2) };
         if heat.streamed > heat.samples / 2 {
             Err(SkipReason::Streamed)
         } else if heat.tlb_held > heat.samples / 2 {
@@ -118,7 +119,8 @@ impl Policy for HeatPolicy {
         let mut plan = Plan::default();
         let mut ranked: Vec<&RegionHeat> = seen.heat.iter().collect();
         ranked.sort_by_key(|heat| (Reverse(heat.scattered()), heat.region));
-        let mut purse = Purse { seen, budget: budget.huge, added: Bytes::ZERO, limits: &self.limits };
+        let mut purse =
+            Purse { seen, budget: budget.huge, added: Bytes::ZERO, limits: &self.limits };
         for heat in ranked {
             let judged = self.judge(seen, heat).inspect(|_| plan.eligible += 1);
             let picked = judged.and_then(|pick| {

@@ -30,12 +30,16 @@ impl Calibration {
     /// The point at `hot`, interpolated over the logarithm of the size; beyond the ends, the end.
     fn at(&self, hot: Bytes) -> Option<CalibrationPoint> {
         let after = self.0.partition_point(|point| point.hot < hot);
-        let (Some(low), Some(high)) = (self.0.get(after.saturating_sub(1)), self.0.get(after)) else {
+        let (Some(low), Some(high)) = (self.0.get(after.saturating_sub(1)), self.0.get(after))
+        else {
             return self.0.last().copied();
         };
         let span = high.hot.as_f64().log2() - low.hot.as_f64().log2();
-        let part =
-            if span > 0.0 { (hot.as_f64().max(1.0).log2() - low.hot.as_f64().log2()) / span } else { 0.0 };
+        let part = if span > 0.0 {
+            (hot.as_f64().max(1.0).log2() - low.hot.as_f64().log2()) / span
+        } else {
+            0.0
+        };
         let mix = |a: f64, b: f64| a + (b - a) * part.clamp(0.0, 1.0);
         Some(CalibrationPoint {
             hot,
@@ -50,7 +54,8 @@ impl Calibration {
     /// it behaves like a larger one.
     fn best_from(&self, hot: Bytes) -> Option<f64> {
         let larger = self.0.iter().filter(|point| point.hot >= hot).copied();
-        let ratios = larger.chain(self.at(hot)).map(|point| point.chase_ratio.min(point.gather_ratio));
+        let ratios =
+            larger.chain(self.at(hot)).map(|point| point.chase_ratio.min(point.gather_ratio));
         ratios.reduce(f64::min)
     }
 }
@@ -118,7 +123,8 @@ impl Range {
         let point = calibration.at(expected.hot)?;
         let chased = expected.chased_ratio.clamp(0.0, 1.0);
         let exposed = |elsewhere: f64, in_chase: f64| elsewhere + (in_chase - elsewhere) * chased;
-        let (less, more) = (point.chase_ratio.max(point.gather_ratio), calibration.best_from(expected.hot)?);
+        let (less, more) =
+            (point.chase_ratio.max(point.gather_ratio), calibration.best_from(expected.hot)?);
         Some(Self {
             low: (less, exposed(0.1, 0.7)),
             median: (f64::midpoint(less, more), exposed(0.5, 0.9)),
@@ -201,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_slowdown_undoes_the_speedup() {
-        let all = Expected { heat_ratio: 1.0, samples: 1000, hot: Bytes::gib(4), chased_ratio: 1.0 };
+        let all =
+            Expected { heat_ratio: 1.0, samples: 1000, hot: Bytes::gib(4), chased_ratio: 1.0 };
         let (up, down) =
             (predict(all, &calibration()).unwrap(), predict_slowdown(all, &calibration()).unwrap());
         assert!((up.high - down.high).abs() < 1e-9, "all of the time waits, all of it is exposed");
@@ -212,7 +219,8 @@ mod tests {
 
     #[test]
     fn overlapped_walks_save_less() {
-        let other = Expected { heat_ratio: 1.0, samples: 1000, hot: Bytes::gib(4), chased_ratio: 0.0 };
+        let other =
+            Expected { heat_ratio: 1.0, samples: 1000, hot: Bytes::gib(4), chased_ratio: 0.0 };
         let (other, chase) =
             (predict(other, &calibration()).unwrap(), expect(1.0, 1000, Bytes::gib(4)).unwrap());
         assert!(other.low < chase.low && other.median < chase.median);
@@ -225,7 +233,10 @@ mod tests {
         assert!((half.low - 1.0 / (1.0 - 0.1 * 0.7)).abs() < 1e-9, "{half:?}");
         let small = expect(1.0, 1000, Bytes::mib(1)).unwrap();
         assert_eq!(small.low, 1.0, "a small hot set alone gains nothing");
-        assert!((small.high - 1.0 / 0.6).abs() < 1e-9, "driven out of the caches it gains as a large one");
+        assert!(
+            (small.high - 1.0 / 0.6).abs() < 1e-9,
+            "driven out of the caches it gains as a large one"
+        );
     }
 
     #[test]
@@ -239,7 +250,8 @@ mod tests {
 
     #[test]
     fn without_measurements_there_is_no_prediction() {
-        let some = Expected { heat_ratio: 0.5, samples: 1000, hot: Bytes::mib(256), chased_ratio: 0.0 };
+        let some =
+            Expected { heat_ratio: 0.5, samples: 1000, hot: Bytes::mib(256), chased_ratio: 0.0 };
         assert_eq!(predict(some, &Calibration::default()), None);
         assert_eq!(predict(Expected { samples: 0, ..some }, &calibration()), None);
     }
@@ -249,13 +261,17 @@ mod tests {
     fn the_rest_of_the_program_is_the_yardstick() {
         for r in [1.0, 0.75, 0.5, 0.1] {
             let truth = 1000.0 / (100.0 + 900.0 * r);
-            let after = Share { scattered: (9_000.0 * r) as u64, all: (1_000.0 + 9_000.0 * r) as u64 };
+            let after =
+                Share { scattered: (9_000.0 * r) as u64, all: (1_000.0 + 9_000.0 * r) as u64 };
             let found = sampled_speedup(Share { scattered: 9_000, all: 10_000 }, after).unwrap();
             assert!((found.median - truth).abs() < 0.01 * truth, "{r}: {found:?}");
             assert!(found.low < truth && truth < found.high);
         }
         assert_eq!(
-            sampled_speedup(Share { scattered: 995, all: 1000 }, Share { scattered: 995, all: 1000 }),
+            sampled_speedup(
+                Share { scattered: 995, all: 1000 },
+                Share { scattered: 995, all: 1000 }
+            ),
             None
         );
         assert_eq!(sampled_speedup(Share::default(), Share::default()), None);

@@ -28,7 +28,9 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
     }
     let best = best(&report.modes, base);
     let (pays, mut text) = match (&report.confirmation, best) {
-        (Some(found), Some((mode, looked))) => confirmed(report, found, looked, Gain::of(report, mode)),
+        (Some(found), Some((mode, looked))) => {
+            confirmed(report, found, looked, Gain::of(report, mode))
+        }
         _ => measured(report, best),
     };
     if let Some((mode, _)) = best {
@@ -37,7 +39,10 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
     text.push_str(&broken(&report.modes, base));
     text.push_str(&rule_of_thumb(report, base));
     if base.runs < MIN_ROUNDS && report.confirmation.is_none() {
-        text.push_str(&format!(" Of {} noise cannot be told from gain: use --runs 5.", rounds(base.runs)));
+        text.push_str(&format!(
+            " Of {} noise cannot be told from gain: use --runs 5.",
+            rounds(base.runs)
+        ));
     }
     (pays, text)
 }
@@ -45,7 +50,9 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
 /// The modes of the further rounds: where the best of several looks as if it paid, `base`, it, and the same allocator without huge
 /// pages if that was run; none else.
 pub fn to_confirm(report: &CompareReport) -> Vec<Mode> {
-    let Some(base) = report.base().filter(|base| base.failed_runs < base.runs) else { return Vec::new() };
+    let Some(base) = report.base().filter(|base| base.failed_runs < base.runs) else {
+        return Vec::new();
+    };
     let Some((mode, ratio)) = best(&report.modes, base) else { return Vec::new() };
     if !has_rivals(report) || ratio.median < MIN_GAIN {
         return Vec::new();
@@ -60,10 +67,16 @@ fn has_rivals(report: &CompareReport) -> bool {
 }
 
 /// What its further rounds say of the mode that looked best.
-fn confirmed(report: &CompareReport, found: &Confirmation, looked: Ratio, gain: Gain) -> (bool, String) {
+fn confirmed(
+    report: &CompareReport,
+    found: &Confirmation,
+    looked: Ratio,
+    gain: Gain,
+) -> (bool, String) {
     let (name, pays) = (found.mode, chance::is_confirmed(found));
-    let again =
-        found.speedup_over_base.map_or_else(|| "failed".to_owned(), |ratio| format!("was {}", range(ratio)));
+    let again = found
+        .speedup_over_base
+        .map_or_else(|| "failed".to_owned(), |ratio| format!("was {}", range(ratio)));
     let but = match (found.failed_rounds, found.took_effect) {
         (0, Some(true)) => String::new(),
         (0, _) => format!(", and took no effect that could be seen: {}", found.reason),
@@ -104,7 +117,11 @@ fn breaks(mode: &ModeReport, base: &ModeReport) -> bool {
 fn broken(modes: &[ModeReport], base: &ModeReport) -> String {
     let names: Vec<String> =
         modes.iter().filter(|mode| breaks(mode, base)).map(|mode| mode.mode.to_string()).collect();
-    if names.is_empty() { String::new() } else { format!(" The program fails with {}.", names.join(", ")) }
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!(" The program fails with {}.", names.join(", "))
+    }
 }
 
 /// Its memory on huge pages of any kind.
@@ -115,8 +132,7 @@ fn huge(mode: &ModeReport) -> Bytes {
 /// What is to be said without further rounds.
 fn measured(report: &CompareReport, best: Option<(&ModeReport, Ratio)>) -> (bool, String) {
     let Some((mode, ratio)) = best else {
-        let why =
-            "No mode gave it huge pages, so nothing can be said of what they gain; see why in the table.";
+        let why = "No mode gave it huge pages, so nothing can be said of what they gain; see why in the table.";
         return (false, why.to_owned());
     };
     let name = mode.mode;
@@ -130,10 +146,16 @@ fn measured(report: &CompareReport, best: Option<(&ModeReport, Ratio)>) -> (bool
         );
     }
     if is_faster(ratio) {
-        return (true, format!("{}: with {name} it is {range}.", Gain::of(report, mode).what_pays()));
+        return (
+            true,
+            format!("{}: with {name} it is {range}.", Gain::of(report, mode).what_pays()),
+        );
     }
     if looks_faster(ratio) {
-        return (false, format!("With {name} it is {range}, but that is too little to say that it pays."));
+        return (
+            false,
+            format!("With {name} it is {range}, but that is too little to say that it pays."),
+        );
     }
     (false, no_gain(report, name, ratio, &range))
 }
@@ -145,13 +167,16 @@ fn range(ratio: Ratio) -> String {
 }
 
 fn no_gain(report: &CompareReport, name: Mode, ratio: Ratio, range: &str) -> String {
-    let slower =
-        |mode: &ModeReport| huge(mode) > Bytes::ZERO && mode.speedup_over_base.is_some_and(is_slower);
+    let slower = |mode: &ModeReport| {
+        huge(mode) > Bytes::ZERO && mode.speedup_over_base.is_some_and(is_slower)
+    };
     if report.modes.iter().filter(|mode| huge(mode) > Bytes::ZERO).all(slower) {
         return format!("Huge pages do not pay, they cost: the best of them is {name}, {range}.");
     }
     if ratio.low <= 1.0 && ratio.high >= 1.0 {
-        return format!("Nothing pays: the differences are within the noise; the best is {name}, {range}.");
+        return format!(
+            "Nothing pays: the differences are within the noise; the best is {name}, {range}."
+        );
     }
     format!("Nothing pays: the best is {name}, {range}.")
 }
@@ -169,7 +194,10 @@ fn rule_of_thumb(report: &CompareReport, base: &ModeReport) -> String {
             format!(" Of its loads {} miss the data TLB, {expects}", percent(ratio))
         }
         None => {
-            let why = report.counters_unavailable.as_deref().unwrap_or("they did not count in these runs");
+            let why = report
+                .counters_unavailable
+                .as_deref()
+                .unwrap_or("they did not count in these runs");
             let stalls = base.stall_ratio.map_or_else(String::new, |ratio| {
                 format!(", but {} of its samples wait for scattered memory", percent(ratio))
             });

@@ -25,7 +25,8 @@ impl Object {
     #[inline]
     fn new(size: usize) -> Self {
         // SAFETY: takes no memory of ours.
-        let start = NonNull::new(unsafe { libc::malloc(size.max(8)) }.cast::<u8>()).expect("memory");
+        let start =
+            NonNull::new(unsafe { libc::malloc(size.max(8)) }.cast::<u8>()).expect("memory");
         // SAFETY: just allocated, and large enough.
         unsafe { start.cast::<usize>().write(size) };
         Self(start)
@@ -141,7 +142,8 @@ fn larson() -> (Duration, usize) {
                 let mut live: Vec<Object> = (0..5000).map(|_| Object::new(64)).collect();
                 for next in 0..TURNS {
                     let seed = own * 1000 + next as u64;
-                    live = thread::spawn(move || turn(live, seed)).join().expect("no thread panics");
+                    live =
+                        thread::spawn(move || turn(live, seed)).join().expect("no thread panics");
                 }
             });
         }

@@ -95,7 +95,11 @@ pub unsafe extern "C" fn realloc(start: *mut c_void, size: size_t) -> *mut c_voi
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reallocarray(start: *mut c_void, count: size_t, size: size_t) -> *mut c_void {
+pub unsafe extern "C" fn reallocarray(
+    start: *mut c_void,
+    count: size_t,
+    size: size_t,
+) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: the caller's promise.
         Some(size) => unsafe { realloc(start, size) },
@@ -112,7 +116,11 @@ fn aligned(align: usize, size: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// As in POSIX.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, align: size_t, size: size_t) -> c_int {
+pub unsafe extern "C" fn posix_memalign(
+    place: *mut *mut c_void,
+    align: size_t,
+    size: size_t,
+) -> c_int {
     if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return libc::EINVAL;
     }

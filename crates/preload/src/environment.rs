@@ -30,8 +30,11 @@ impl Value {
             return None;
         }
         let mut value = Self { bytes: [0; LONGEST], len: 0 };
-        let found =
-            if has_environment() { value.copy(name) } else { value.read(c"/proc/self/environ", name) };
+        let found = if has_environment() {
+            value.copy(name)
+        } else {
+            value.read(c"/proc/self/environ", name)
+        };
         found.then_some(value)
     }
 
@@ -91,7 +94,9 @@ impl Value {
                     continue;
                 }
                 let end = self.len;
-                if let Some(start) = value_in(&self.bytes[..end], name).map(|value| end - value.len()) {
+                if let Some(start) =
+                    value_in(&self.bytes[..end], name).map(|value| end - value.len())
+                {
                     self.bytes.copy_within(start..end, 0);
                     (self.len, found) = (end - start, true);
                     break 'all;
@@ -152,7 +157,8 @@ pub(crate) fn options() -> Options {
 
 /// Whether the library was in the process that started this one, with the same to read.
 fn parent_has_told(name: &str, value: &Value) -> bool {
-    let preload = Value::of_parent("LD_PRELOAD").is_some_and(|own| own.text().contains("hugepilot_preload"));
+    let preload =
+        Value::of_parent("LD_PRELOAD").is_some_and(|own| own.text().contains("hugepilot_preload"));
     preload && Value::of_parent(name).is_some_and(|own| own.text() == value.text())
 }
 

@@ -92,7 +92,12 @@ impl Report {
             large: stats.large.into(),
             guarded: stats.guarded.into(),
             unguarded: stats.unguarded,
-            classes: stats.classes.into_iter().filter(|of| of.count > 0).map(Objects::from).collect(),
+            classes: stats
+                .classes
+                .into_iter()
+                .filter(|of| of.count > 0)
+                .map(Objects::from)
+                .collect(),
         }
     }
 }
@@ -108,9 +113,11 @@ extern "C" fn at_exit() {
     // One write, so that lines of several processes do not mix.
     let written = match place {
         "1" => std::io::stderr().write_all(&line),
-        file => {
-            OpenOptions::new().append(true).create(true).open(file).and_then(|mut file| file.write_all(&line))
-        }
+        file => OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .and_then(|mut file| file.write_all(&line)),
     };
     if let Err(error) = written {
         tell(format_args!("HUGEPILOT_STATS={place}: {error}"));

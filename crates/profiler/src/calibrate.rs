@@ -83,7 +83,9 @@ impl Measured {
     fn is_sane(&self) -> bool {
         let ratio = |ratio: f64| (0.01..=100.0).contains(&ratio);
         let point = |point: &Point| {
-            SIZES.contains(&point.hot_bytes) && ratio(point.chase_ratio) && ratio(point.gather_ratio)
+            SIZES.contains(&point.hot_bytes)
+                && ratio(point.chase_ratio)
+                && ratio(point.gather_ratio)
         };
         (1..=SIZES.len()).contains(&self.points.len())
             && self.points.iter().all(point)
@@ -100,8 +102,11 @@ impl Measured {
         let sizes = page_sizes(&root)?;
         let available = mem_info(&root)?.available;
         let fits = |hot: &Bytes| available > hot.times(2) + RESERVE;
-        let points =
-            SIZES.into_iter().filter(fits).inspect(|&hot| progress(hot)).filter_map(|hot| point(hot, sizes));
+        let points = SIZES
+            .into_iter()
+            .filter(fits)
+            .inspect(|&hot| progress(hot))
+            .filter_map(|hot| point(hot, sizes));
         Ok(Self {
             machine: Self::machine(&root),
             points: points.collect(),
@@ -133,7 +138,8 @@ fn link(words: &mut [u64]) {
     let lines = (words.len() / WORDS_PER_LINE) as u64;
     debug_assert!(lines.is_power_of_two());
     for line in 0..lines {
-        let next = line.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f) & (lines - 1);
+        let next = line.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f)
+            & (lines - 1);
         words[usize::try_from(line).unwrap_or(0) * WORDS_PER_LINE] = next * WORDS_PER_LINE as u64;
     }
 }
@@ -190,7 +196,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hugepilot");
         let point = Point { hot_bytes: Bytes::mib(64), chase_ratio: 0.8, gather_ratio: 0.5 };
-        let kept = Measured { machine: "A".into(), points: vec![point], sample_cost_ns: Nanos::new(9_000) };
+        let kept = Measured {
+            machine: "A".into(),
+            points: vec![point],
+            sample_cost_ns: Nanos::new(9_000),
+        };
         kept.save(&path).unwrap();
         assert_eq!(Measured::load(&path, "A"), Some(kept));
         assert_eq!(Measured::load(&path, "B"), None);
@@ -203,7 +213,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hugepilot");
         let point = Point { hot_bytes: Bytes::mib(64), chase_ratio: 0.8, gather_ratio: 0.5 };
-        let whole = Measured { machine: "A".into(), points: vec![point], sample_cost_ns: Nanos::new(9_000) };
+        let whole = Measured {
+            machine: "A".into(),
+            points: vec![point],
+            sample_cost_ns: Nanos::new(9_000),
+        };
         let loads = |measured: &Measured| {
             measured.save(&path).unwrap();
             Measured::load(&path, "A").is_some()

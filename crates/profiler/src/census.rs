@@ -64,7 +64,14 @@ impl<'a> Scanner<'a> {
     /// For the memory of `target`.
     pub fn new(target: &'a dyn Target) -> Self {
         let page = target.sizes().base;
-        Self { target, page, bytes: Vec::new(), pieces: Vec::new(), zero_pages: Vec::new(), was_read: true }
+        Self {
+            target,
+            page,
+            bytes: Vec::new(),
+            pieces: Vec::new(),
+            zero_pages: Vec::new(),
+            was_read: true,
+        }
     }
 
     /// Whether all that the last call looked at could be read. If not, the memory was unmapped meanwhile, or its protection
@@ -115,8 +122,8 @@ impl<'a> Scanner<'a> {
         let pages = range.len().get() / self.page.get();
         for first in (0..pages).step_by(LINES * STRIDE as usize) {
             let strides = (first..pages).step_by(STRIDE as usize).take(LINES);
-            let drawn =
-                strides.map(|stride| range.start.plus(self.page.times(draw(range.start, stride, pages))));
+            let drawn = strides
+                .map(|stride| range.start.plus(self.page.times(draw(range.start, stride, pages))));
             self.pieces.clear();
             self.pieces.extend(drawn.map(|page| AddrRange::at(page, LINE)));
             self.read()?;
@@ -156,7 +163,8 @@ fn is_zero(bytes: &[u8], len: Bytes) -> bool {
     // Slices are compared by the C library, which uses the widest registers there are: twice as fast as a loop of ours,
     // compiled for any processor. The zeros stay in the first-level cache.
     static ZEROS: [u8; 4096] = [0; 4096];
-    bytes.len() == len.as_usize() && bytes.chunks(ZEROS.len()).all(|part| *part == ZEROS[..part.len()])
+    bytes.len() == len.as_usize()
+        && bytes.chunks(ZEROS.len()).all(|part| *part == ZEROS[..part.len()])
 }
 
 #[cfg(test)]
@@ -217,9 +225,11 @@ mod tests {
     fn overlooked(is_zero: fn(u64) -> bool) -> (f64, f64) {
         let huge_page = |n: u64| VirtAddr::new((1000 + n) << 21);
         let strides = || (0..512).step_by(STRIDE as usize);
-        let looks_full = |&n: &u64| !strides().any(|stride| is_zero(draw(huge_page(n), stride, 512)));
+        let looks_full =
+            |&n: &u64| !strides().any(|stride| is_zero(draw(huge_page(n), stride, 512)));
         let missed = (0..4000).filter(looks_full).count();
-        let shown = |stride: u64| (stride..stride + STRIDE).filter(|&page| is_zero(page)).count() as f64;
+        let shown =
+            |stride: u64| (stride..stride + STRIDE).filter(|&page| is_zero(page)).count() as f64;
         let chance = strides().map(|stride| 1.0 - shown(stride) / STRIDE as f64).product();
         (missed as f64 / 4000.0, chance)
     }
@@ -237,7 +247,10 @@ mod tests {
         for (number, pattern) in patterns.into_iter().enumerate() {
             let (found, chance) = overlooked(pattern);
             let error = (chance * (1.0 - chance) / 4000.0).sqrt();
-            assert!((found - chance).abs() < 4.0 * error + 0.0005, "{number}: {found} for {chance}");
+            assert!(
+                (found - chance).abs() < 4.0 * error + 0.0005,
+                "{number}: {found} for {chance}"
+            );
         }
     }
 
@@ -248,7 +261,10 @@ mod tests {
         let mut scanner = Scanner::new(&process);
         assert!(scanner.zero_pages(nowhere).unwrap().is_empty() && !scanner.was_read());
         assert!(scanner.zero_pages_unless_full(nowhere).unwrap().is_empty() && !scanner.was_read());
-        let here = AddrRange::at(hugepilot_units::VirtAddr::new(&raw const scanner as u64), Bytes::new(64));
+        let here = AddrRange::at(
+            hugepilot_units::VirtAddr::new(&raw const scanner as u64),
+            Bytes::new(64),
+        );
         let page = AddrRange::at(here.start.align_down(process.sizes().base), process.sizes().base);
         assert!(scanner.zero_pages(page).is_ok() && scanner.was_read());
     }

@@ -100,8 +100,9 @@ impl CodeMap {
         } else {
             self.read_memory(window, &mut bytes)
         };
-        let recipe =
-            read.map_or_else(nothing, |()| analyse(&bytes, window.start.get(), Boundary::Unknown, ip.get()));
+        let recipe = read.map_or_else(nothing, |()| {
+            analyse(&bytes, window.start.get(), Boundary::Unknown, ip.get())
+        });
         self.bytes = bytes;
         recipe
     }
@@ -135,7 +136,8 @@ impl CodeMap {
             return known.clone();
         }
         let file = self.process.as_ref()?.mapped_file(name, inode);
-        let elf = file.and_then(|file| ElfCode::read_from(file, Path::new(&**name)).ok()).map(Rc::new);
+        let elf =
+            file.and_then(|file| ElfCode::read_from(file, Path::new(&**name)).ok()).map(Rc::new);
         self.files.insert(name.clone(), elf.clone());
         elf
     }
@@ -156,8 +158,10 @@ impl CodeMap {
         if self.layout_read.is_none_or(|read| now > read + LAYOUT_EVERY) {
             self.layout_read = Some(now);
             self.layout_stale = false;
-            let layout = self.process.as_ref().and_then(|process| process.layout().ok()).unwrap_or_default();
-            self.ranges = layout.into_iter().filter(|m| m.protection.execute).map(CodeRange::from).collect();
+            let layout =
+                self.process.as_ref().and_then(|process| process.layout().ok()).unwrap_or_default();
+            self.ranges =
+                layout.into_iter().filter(|m| m.protection.execute).map(CodeRange::from).collect();
         }
         self.position(ip)
     }

@@ -18,8 +18,10 @@ pub(crate) struct HardwareSampler {
 
 impl HardwareSampler {
     pub(crate) fn attach(process: &Process, source: HardwareSource) -> Result<Self, KernelError> {
-        let mut perf =
-            PerfSampler::attach(process, SamplerOptions { event: source.event, per_thread: false })?;
+        let mut perf = PerfSampler::attach(
+            process,
+            SamplerOptions { event: source.event, per_thread: false },
+        )?;
         perf.enable()?;
         Ok(Self { perf, source, counts: ProvenanceCounts::default(), execs: Vec::new() })
     }

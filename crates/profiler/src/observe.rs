@@ -41,8 +41,11 @@ impl Observation {
     pub fn add(&mut self, sample: &Sample) {
         if !self.processes.contains_key(&sample.pid) && self.processes.len() >= MAX_TABLES {
             // Mostly one that has ended, as in a script that starts many.
-            let least =
-                self.processes.iter().min_by_key(|(_, view)| view.counts.total()).map(|(&pid, _)| pid);
+            let least = self
+                .processes
+                .iter()
+                .min_by_key(|(_, view)| view.counts.total())
+                .map(|(&pid, _)| pid);
             let gone = least.and_then(|pid| self.processes.remove(&pid));
             self.uncounted += gone.map_or(0, |view| view.counts.total());
         }
@@ -76,7 +79,8 @@ impl Observation {
     /// The process with the most samples, and how many of all samples are its own, 0 to 1.
     #[allow(clippy::cast_precision_loss)]
     pub fn busiest(&self) -> Option<(Pid, f64)> {
-        let all: u64 = self.uncounted + self.processes.values().map(|view| view.counts.total()).sum::<u64>();
+        let all: u64 =
+            self.uncounted + self.processes.values().map(|view| view.counts.total()).sum::<u64>();
         let (&pid, view) = self.processes.iter().max_by_key(|(_, view)| view.counts.total())?;
         Some((pid, view.counts.total() as f64 / all.max(1) as f64))
     }

@@ -50,12 +50,14 @@ pub fn choose(process: &Process, rate_hz: u32) -> Result<Chosen, KernelError> {
     let mut unavailable: BTreeMap<String, String> =
         candidates.skipped.into_iter().map(|(name, why)| (name.to_owned(), why)).collect();
     for hardware in candidates.sources {
-        let opened = hardware
-            .try_open(root, &rights)
-            .map_err(|refusal| refusal.why)
-            .and_then(|_| HardwareSampler::attach(process, hardware).map_err(|error| error.to_string()));
+        let opened =
+            hardware.try_open(root, &rights).map_err(|refusal| refusal.why).and_then(|_| {
+                HardwareSampler::attach(process, hardware).map_err(|error| error.to_string())
+            });
         match opened {
-            Ok(source) => return Ok(Chosen { source: Box::new(source), samples_time: false, unavailable }),
+            Ok(source) => {
+                return Ok(Chosen { source: Box::new(source), samples_time: false, unavailable });
+            }
             Err(why) => _ = unavailable.insert(hardware.name.to_owned(), why),
         }
     }

@@ -57,7 +57,10 @@ impl StallSampler {
     ///
     /// # Errors
     /// [`KernelError::Read`] when the system does not say which CPUs it has; [`KernelError::NoProcess`] without any process.
-    pub fn attach_all(processes: &[&Process], rate_hz: u32) -> Result<(Self, Attached), KernelError> {
+    pub fn attach_all(
+        processes: &[&Process],
+        rate_hz: u32,
+    ) -> Result<(Self, Attached), KernelError> {
         let first = processes.first().ok_or(KernelError::NoProcess { pid: Pid(0) })?;
         let (mut perf, attached) = PerfSampler::attach_all(processes, options(rate_hz))?;
         perf.enable()?;
@@ -134,7 +137,14 @@ impl Resolver {
         None
     }
 
-    fn sample(&mut self, ip: VirtAddr, pid: Pid, tid: Tid, time: Nanos, registers: Option<Regs>) -> Sample {
+    fn sample(
+        &mut self,
+        ip: VirtAddr,
+        pid: Pid,
+        tid: Tid,
+        time: Nanos,
+        registers: Option<Regs>,
+    ) -> Sample {
         let mut sample = Sample {
             time,
             pid,
@@ -151,10 +161,12 @@ impl Resolver {
             let recipe = code.recipe(ip, time);
             decoded = recipe.refusal != Some(Refusal::UnknownCode);
             sample.ip = VirtAddr::new(recipe.accessing_ip);
-            sample.address = recipe.address(&registers).filter(|a| USER_ADDRESSES.contains(&a.get()));
+            sample.address =
+                recipe.address(&registers).filter(|a| USER_ADDRESSES.contains(&a.get()));
             if let Some(address) = sample.address {
                 sample.provenance = recipe.provenance;
-                sample.pattern = self.streams.classify(pid, tid, sample.ip, address, time, recipe.stride);
+                sample.pattern =
+                    self.streams.classify(pid, tid, sample.ip, address, time, recipe.stride);
             }
         }
         self.counts.count(sample.provenance);

@@ -87,15 +87,20 @@ impl Steps {
     fn pattern(&self, stride: Stride, page: Bytes) -> Pattern {
         // A constant step of half a page or more needs a new translation every time or two, however regular.
         let small_step = match stride {
-            Stride::Bytes(step) if step.unsigned_abs() >= page.get() / 2 => return Pattern::Scattered,
+            Stride::Bytes(step) if step.unsigned_abs() >= page.get() / 2 => {
+                return Pattern::Scattered;
+            }
             Stride::Bytes(_) => true,
             Stride::Constant | Stride::Unknown => false,
         };
         let near = f64::from(self.ahead.max(self.behind)) / f64::from(self.all.max(1));
         // Steps within a loop smaller than a stream's reach look random; then a small constant stride tips the scale.
         // Far fewer mean short runs at random places, such as the edge lists of a graph.
-        let streamed =
-            if self.all < MIN_STEPS { small_step } else { near >= if small_step { 0.4 } else { 0.8 } };
+        let streamed = if self.all < MIN_STEPS {
+            small_step
+        } else {
+            near >= if small_step { 0.4 } else { 0.8 }
+        };
         if streamed { Pattern::Streamed } else { Pattern::Scattered }
     }
 }
@@ -118,8 +123,14 @@ mod tests {
         for i in 0..n {
             let nanos = i * 2_000_003;
             let at = VirtAddr::new((1 << 40) + address(nanos));
-            pattern =
-                streams.classify(Pid(7), Tid(7), VirtAddr::new(0x40_1000), at, Nanos::new(nanos), stride);
+            pattern = streams.classify(
+                Pid(7),
+                Tid(7),
+                VirtAddr::new(0x40_1000),
+                at,
+                Nanos::new(nanos),
+                stride,
+            );
         }
         pattern
     }
@@ -147,7 +158,11 @@ mod tests {
     fn random_accesses_are_scattered_whatever_the_size() {
         for size in [32 << 20, 256 << 20, 4 * GIB] {
             let mut random = random();
-            assert_eq!(after(200, Stride::Unknown, |t| random(t) % size), Pattern::Scattered, "{size}");
+            assert_eq!(
+                after(200, Stride::Unknown, |t| random(t) % size),
+                Pattern::Scattered,
+                "{size}"
+            );
         }
     }
 

@@ -176,14 +176,20 @@ fn this_program_knows_its_own_functions() {
     assert_eq!(code, SELF[at..at + code.len()]);
     // A window is cut at the end of the mapping that has it.
     let window = elf.read(vaddr..vaddr + (1 << 40), &mut code).unwrap();
-    assert!(window.start == vaddr && window.end - vaddr == code.len() as u64 && code.len() <= 2 << 20);
-    assert!(matches!(elf.read(1 << 60..(1 << 60) + 1, &mut code), Err(CodeError::NotMapped { .. })));
+    assert!(
+        window.start == vaddr && window.end - vaddr == code.len() as u64 && code.len() <= 2 << 20
+    );
+    assert!(matches!(
+        elf.read(1 << 60..(1 << 60) + 1, &mut code),
+        Err(CodeError::NotMapped { .. })
+    ));
 }
 
 /// Analyses the place after every `step`th instruction with a memory operand, and counts.
 fn count_provenance(elf: &ElfCode, functions: usize, step: usize) -> ProvenanceCounts {
     let mut counts = ProvenanceCounts::default();
-    let mut largest: Vec<_> = elf.functions().filter(|span| span.end - span.start < 1 << 20).collect();
+    let mut largest: Vec<_> =
+        elf.functions().filter(|span| span.end - span.start < 1 << 20).collect();
     largest.sort_by_key(|span| std::cmp::Reverse(span.end - span.start));
     let mut info = InstructionInfoFactory::new();
     for function in largest.into_iter().take(functions) {
@@ -195,7 +201,8 @@ fn count_provenance(elf: &ElfCode, functions: usize, step: usize) -> ProvenanceC
         for instruction in memory.step_by(step) {
             let ip = instruction.next_ip();
             let recipe = analyse(&code, function.start, Boundary::Function, ip);
-            let is_boundary = |ip| instructions.iter().any(|one| one.ip() == ip) || ip == function.end;
+            let is_boundary =
+                |ip| instructions.iter().any(|one| one.ip() == ip) || ip == function.end;
             assert!(is_boundary(recipe.accessing_ip), "{:#x} {recipe:?}", function.start);
             counts.count(recipe.provenance);
         }
@@ -231,5 +238,8 @@ fn voting_agrees_with_known_boundaries() {
             }
         }
     }
-    assert!(same > 200 && wrong == 0 && refused * 4 < same, "{same} same, {refused} refused, {wrong} wrong");
+    assert!(
+        same > 200 && wrong == 0 && refused * 4 < same,
+        "{same} same, {refused} refused, {wrong} wrong"
+    );
 }

@@ -46,8 +46,8 @@ fn clobbering_line() -> impl Strategy<Value = Vec<Op>> {
 
 /// A load, a change of its base, and a consumer of what was loaded: only undoing the change can tell.
 fn changed_line() -> impl Strategy<Value = Vec<Op>> {
-    let loads =
-        (0..16_usize, 0..16_usize).prop_flat_map(|(base, to)| (load_through(base, to), changing(base)));
+    let loads = (0..16_usize, 0..16_usize)
+        .prop_flat_map(|(base, to)| (load_through(base, to), changing(base)));
     (prop::collection::vec(op(), 0..3), loads).prop_map(|(mut ops, (load, change))| {
         ops.extend([load, change, load.consumer()]);
         ops
@@ -98,7 +98,9 @@ fn check_loop(
         }
         let claimed = recipe.address(&machine.sample(ip)).map(|claimed| claimed.get());
         match recipe.provenance {
-            Provenance::Exact | Provenance::Recomputed => prop_assert_eq!(claimed, address, "{:?}", recipe),
+            Provenance::Exact | Provenance::Recomputed => {
+                prop_assert_eq!(claimed, address, "{:?}", recipe)
+            }
             Provenance::Next if trust_next => {
                 prop_assert!(
                     awaited.is_none() || awaited == address,
@@ -116,8 +118,12 @@ fn check_loop(
 
 /// A loop body with branches that skip forward within the part before or after its load, closed by a branch back.
 fn structured_loop() -> impl Strategy<Value = (Vec<Op>, usize)> {
-    let part =
-        || (prop::collection::vec(op(), 0..7), prop::option::of((any::<prop::sample::Index>(), 1..4_usize)));
+    let part = || {
+        (
+            prop::collection::vec(op(), 0..7),
+            prop::option::of((any::<prop::sample::Index>(), 1..4_usize)),
+        )
+    };
     (part(), load(), part()).prop_map(|((mut before, skip), load, (after, skip_after))| {
         if let Some((from, by)) = skip {
             skip_within(&mut before, from, by, 0);
@@ -142,7 +148,8 @@ fn skip_within(ops: &mut Vec<Op>, from: prop::sample::Index, by: usize, base: us
 
 /// Any instructions with branches from anywhere to anywhere.
 fn tangle() -> impl Strategy<Value = (Vec<Op>, usize)> {
-    let branches = prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..4);
+    let branches =
+        prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..4);
     (prop::collection::vec(op(), 1..12), load(), any::<prop::sample::Index>(), branches).prop_map(
         |(mut ops, load, at, branches)| {
             let at = at.index(ops.len());

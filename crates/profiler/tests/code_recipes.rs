@@ -65,10 +65,12 @@ fn an_index_that_the_load_overwrote_is_computed_anew() {
 #[test]
 fn a_branch_into_the_slice_stops_it() {
     // mov rdx, rax; l: and rdx, 0xfffffff; mov edx, [rbx+rdx*4]; add rsi, rdx; dec rcx; jne l; ret
-    let code = ["48 89 c2", "48 81 e2 ff ff ff 0f", "8b 14 93", "48 01 d6", "48 ff c9", "75 ee", "c3"];
+    let code =
+        ["48 89 c2", "48 81 e2 ff ff ff 0f", "8b 14 93", "48 01 d6", "48 ff c9", "75 ee", "c3"];
     assert_ne!(recipe(13, &code).provenance, Provenance::Recomputed);
     // The same with the branch not going there (jne to the ret).
-    let code = ["48 89 c2", "48 81 e2 ff ff ff 0f", "8b 14 93", "48 01 d6", "48 ff c9", "75 00", "c3"];
+    let code =
+        ["48 89 c2", "48 81 e2 ff ff ff 0f", "8b 14 93", "48 01 d6", "48 ff c9", "75 00", "c3"];
     let address = reg(RBX).wrapping_add((reg(RAX) & 0x0fff_ffff) * 4);
     assert_address(&recipe(13, &code), Provenance::Recomputed, address);
 }
@@ -99,7 +101,8 @@ fn an_index_chase_is_run_on_to_its_next_access() {
 #[test]
 fn what_a_skipped_instruction_would_change_is_not_known_next() {
     // l: mov rax, [rax+8]; cmp rax, rcx; jne m; mov rax, rbx; m: dec rdx; jne l; ret
-    let found = recipe(4, &["48 8b 40 08", "48 39 c8", "75 03", "48 89 d8", "48 ff ca", "75 ef", "c3"]);
+    let found =
+        recipe(4, &["48 8b 40 08", "48 39 c8", "75 03", "48 89 d8", "48 ff ca", "75 ef", "c3"]);
     assert_refused(&found, Refusal::Overwritten);
     assert_eq!(found.accessing_ip, START);
 }
@@ -112,7 +115,8 @@ fn the_way_to_the_next_access_must_be_certain() {
     // l: mov rcx, [rbx+rcx*8]; loop l; ret. The branch itself counts rcx down.
     assert_refused(&recipe(4, &["48 8b 0c cb", "e2 fa", "c3"]), Refusal::Overwritten);
     // l: mov rax, [rax+8]; nop; i: add rax, 8; dec rdx; jne i; dec rcx; jne l; ret. Added who knows how often.
-    let inner = ["48 8b 40 08", "90", "48 83 c0 08", "48 ff ca", "75 f7", "48 ff c9", "75 ed", "c3"];
+    let inner =
+        ["48 8b 40 08", "90", "48 83 c0 08", "48 ff ca", "75 f7", "48 ff c9", "75 ed", "c3"];
     assert_refused(&recipe(4, &inner), Refusal::Overwritten);
 }
 
@@ -288,7 +292,8 @@ fn strides_are_read_off_the_loop() {
 #[test]
 fn the_innermost_loop_counts() {
     // o: mov rdi, r8; i: mov rdx, [rdi]; add rdi, 8; cmp rdi, rsi; jne i; dec rcx; jne o; ret
-    let inner = ["4c 89 c7", "48 8b 17", "48 83 c7 08", "48 39 f7", "75 f4", "48 ff c9", "75 ec", "c3"];
+    let inner =
+        ["4c 89 c7", "48 8b 17", "48 83 c7 08", "48 39 f7", "75 f4", "48 ff c9", "75 ec", "c3"];
     assert_eq!(recipe(6, &inner).stride, Stride::Bytes(8));
     // l: mov rdx, [rdi]; nop; i: add rdi, 8; dec rsi; jne i; dec rcx; jne l; ret. Added who knows how often.
     let outer = ["48 8b 17", "90", "48 83 c7 08", "48 ff ce", "75 f7", "48 ff c9", "75 ee", "c3"];
@@ -338,7 +343,10 @@ fn code_of_unknown_bounds_is_read_when_all_readings_agree() {
 fn an_ip_outside_the_code_is_unknown() {
     for ip in [0, START - 1, START, START + 6, u64::MAX] {
         for boundary in [Boundary::Function, Boundary::Unknown] {
-            assert_refused(&analyse(&[0x48, 0x8b, 0x07], START, boundary, ip), Refusal::UnknownCode);
+            assert_refused(
+                &analyse(&[0x48, 0x8b, 0x07], START, boundary, ip),
+                Refusal::UnknownCode,
+            );
         }
     }
     // A function that ends with the access.

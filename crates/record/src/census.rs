@@ -28,7 +28,8 @@ impl BloatedPage {
     pub fn of(region: Region, zero_pages: &[u32], sizes: PageSizes) -> Option<Self> {
         let &a_zero_page = zero_pages.first()?;
         let lines = zero_pages.chunk_by(|a, b| a / ENTRIES_PER_LINE == b / ENTRIES_PER_LINE);
-        let idle = lines.filter(|line| line.len() as u64 == u64::from(ENTRIES_PER_LINE)).count() as u64;
+        let idle =
+            lines.filter(|line| line.len() as u64 == u64::from(ENTRIES_PER_LINE)).count() as u64;
         let table_lines = sizes.base_per_huge().div_ceil(ENTRIES_PER_LINE.into()) - idle;
         let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         Some(Self {

@@ -104,8 +104,9 @@ impl ModeReport {
     }
     /// Takes in what its runs took.
     pub fn measure(&mut self, runs: &[&Run]) {
-        let spread =
-            |of: &dyn Fn(&Run) -> f64| Spread::of(&runs.iter().map(|run| of(run)).collect::<Vec<_>>());
+        let spread = |of: &dyn Fn(&Run) -> f64| {
+            Spread::of(&runs.iter().map(|run| of(run)).collect::<Vec<_>>())
+        };
         let most = |of: &dyn Fn(&Run) -> Bytes| runs.iter().map(|run| of(run)).max();
         self.runs = count(runs.len());
         self.failed_runs = count(runs.iter().filter(|run| !run.ending.is_success()).count());
@@ -124,8 +125,9 @@ impl ModeReport {
         self.dtlb_loads = of(&|counts| counts.loads);
         self.dtlb_load_misses = of(&|counts| counts.load_misses);
         self.page_walks = of(&|counts| counts.walks);
-        let ratio =
-            |counts: &Counts| Some(counts.load_misses? as f64 / counts.loads.filter(|&all| all > 0)? as f64);
+        let ratio = |counts: &Counts| {
+            Some(counts.load_misses? as f64 / counts.loads.filter(|&all| all > 0)? as f64)
+        };
         let ratios: Vec<f64> = counts.iter().filter_map(ratio).collect();
         self.dtlb_miss_ratio = Spread::of(&ratios).map(|spread| spread.median);
     }
@@ -154,7 +156,8 @@ fn median(numbers: impl Iterator<Item = u64>) -> Option<u64> {
 pub fn speedup(base: &[Run], ours: &[Run]) -> Option<Ratio> {
     let succeeded = |pair: &(&Run, &Run)| pair.0.ending.is_success() && pair.1.ending.is_success();
     let rounds = base.iter().zip(ours).filter(succeeded);
-    let ratios: Vec<f64> = rounds.map(|(base, ours)| base.wall_seconds / ours.wall_seconds).collect();
+    let ratios: Vec<f64> =
+        rounds.map(|(base, ours)| base.wall_seconds / ours.wall_seconds).collect();
     let Spread { median, min, max } = Spread::of(&ratios)?;
     Some(Ratio {
         low: min,
@@ -220,7 +223,8 @@ impl Confirmation {
 impl Plain {
     /// Where both were run, and `plain` was what it should be.
     pub fn of(mode: &ModeReport, plain: &ModeReport) -> Option<Self> {
-        let served = plain.took_effect == Some(true) && mode.mode.without_huge_pages() == Some(plain.mode);
+        let served =
+            plain.took_effect == Some(true) && mode.mode.without_huge_pages() == Some(plain.mode);
         Some(Self {
             mode: plain.mode,
             speedup_over_base: plain.speedup_over_base.filter(|_| served)?,
@@ -315,10 +319,12 @@ mod tests {
     #[test]
     fn runs_are_compared_within_their_round() {
         // The machine gets slower by the round, and the mode is twice as fast in each.
-        let all =
-            |seconds: &[f64]| seconds.iter().map(|&wall| run(wall, 1, Ending::Exited(0))).collect::<Vec<_>>();
+        let all = |seconds: &[f64]| {
+            seconds.iter().map(|&wall| run(wall, 1, Ending::Exited(0))).collect::<Vec<_>>()
+        };
         let mut ours = all(&[1.0, 2.0, 4.0]);
-        let twice = |rounds| Ratio { low: 2.0, median: 2.0, high: 2.0, rounds, faster_rounds: rounds };
+        let twice =
+            |rounds| Ratio { low: 2.0, median: 2.0, high: 2.0, rounds, faster_rounds: rounds };
         assert_eq!(speedup(&all(&[2.0, 4.0, 8.0]), &ours), Some(twice(3)));
         ours[1] = run(0.1, 1, Ending::Exited(1));
         let without = speedup(&all(&[2.0, 4.0, 8.0]), &ours);
@@ -337,7 +343,14 @@ mod tests {
     fn counts_that_are_missing_stay_missing() {
         let mut mode = ModeReport::not_here(Mode::Base, String::new(), None);
         let counts = |loads, load_misses| Counts { loads, load_misses, walks: None };
-        mode.count(&[counts(Some(100), Some(7)), counts(Some(0), Some(0)), counts(Some(100), None)]);
-        assert_eq!((mode.dtlb_loads, mode.dtlb_miss_ratio, mode.page_walks), (Some(100), Some(0.07), None));
+        mode.count(&[
+            counts(Some(100), Some(7)),
+            counts(Some(0), Some(0)),
+            counts(Some(100), None),
+        ]);
+        assert_eq!(
+            (mode.dtlb_loads, mode.dtlb_miss_ratio, mode.page_walks),
+            (Some(100), Some(0.07), None)
+        );
     }
 }

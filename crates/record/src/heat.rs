@@ -110,7 +110,8 @@ impl Heat {
         entry.samples += 1;
         entry.streamed += u32::from(pattern == Pattern::Streamed);
         entry.last_tick = self.ticks;
-        let page = slot * self.per_region() + usize::try_from(sizes.page_in_region(address)).unwrap_or(0);
+        let page =
+            slot * self.per_region() + usize::try_from(sizes.page_in_region(address)).unwrap_or(0);
         self.pages[page] += 1;
         if self.pages[page] == u8::MAX {
             self.age();
@@ -119,7 +120,9 @@ impl Heat {
 
     /// Halves every counter, and forgets what falls to nothing. Order is kept (MICRO'23, section 3.2.1).
     pub fn age(&mut self) {
-        for count in &mut self.pages[..self.entries.len() * self.config.sizes.base_per_huge() as usize] {
+        for count in
+            &mut self.pages[..self.entries.len() * self.config.sizes.base_per_huge() as usize]
+        {
             *count /= 2;
         }
         let mut slot = 0;
@@ -237,7 +240,10 @@ mod tests {
         heat.add(address(3, 0), Pattern::Streamed);
         let regions = heat.regions(TLB);
         assert_eq!(regions[0].region, Region::new(5));
-        assert_eq!((regions[0].samples, regions[0].pages_seen, regions[0].scattered()), (10, 10, 10));
+        assert_eq!(
+            (regions[0].samples, regions[0].pages_seen, regions[0].scattered()),
+            (10, 10, 10)
+        );
         assert_eq!((regions[1].streamed, regions[1].scattered()), (1, 0));
     }
 

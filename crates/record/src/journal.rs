@@ -74,8 +74,10 @@ const NAMES: [&str; 134] = [
 /// The symbolic name, or the number where we know none.
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name =
-            usize::try_from(self.0).ok().and_then(|number| NAMES.get(number)).filter(|name| !name.is_empty());
+        let name = usize::try_from(self.0)
+            .ok()
+            .and_then(|number| NAMES.get(number))
+            .filter(|name| !name.is_empty());
         match name {
             Some(name) => f.write_str(name),
             None => write!(f, "errno {}", self.0),
@@ -214,8 +216,12 @@ mod tests {
             assert_eq!(errno.to_string(), name);
         }
         // Linux leaves out 41 and 58.
-        let unnamed: Vec<i32> = (1..=133).filter(|&n| Errno(n).to_string().starts_with("errno")).collect();
+        let unnamed: Vec<i32> =
+            (1..=133).filter(|&n| Errno(n).to_string().starts_with("errno")).collect();
         assert_eq!(unnamed, [41, 58]);
-        assert_eq!((Errno(-1).to_string(), Errno(999).to_string()), ("errno -1".into(), "errno 999".into()));
+        assert_eq!(
+            (Errno(-1).to_string(), Errno(999).to_string()),
+            ("errno -1".into(), "errno 999".into())
+        );
     }
 }

@@ -105,7 +105,9 @@ impl Mapping {
     /// Whether a stack lies here: the kernel's mark, a mapping that grows down, or an allocator's label. Thread
     /// stacks that carry none of these are known by the sampled stack pointers ([`crate::Snapshot::stacks`]).
     pub fn is_stack(&self) -> bool {
-        self.kind == MappingKind::Stack || self.flags.has("gd") || self.name.starts_with("[anon:stack")
+        self.kind == MappingKind::Stack
+            || self.flags.has("gd")
+            || self.name.starts_with("[anon:stack")
     }
     /// Whether userfaultfd watches it (missing, write-protect or minor mode).
     pub fn is_userfaultfd(&self) -> bool {

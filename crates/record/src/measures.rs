@@ -30,7 +30,8 @@ pub fn fairness(slowdowns: &[f64]) -> Option<Fairness> {
     }
     let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / slowdowns.len() as f64;
     let mean_slowdown = mean(&mut slowdowns.iter().copied());
-    let deviation = mean(&mut slowdowns.iter().map(|slowdown| (slowdown - mean_slowdown).powi(2))).sqrt();
+    let deviation =
+        mean(&mut slowdowns.iter().map(|slowdown| (slowdown - mean_slowdown).powi(2))).sqrt();
     Some(Fairness { mean_slowdown, deviation, fairness_ratio: 1.0 - deviation / mean_slowdown })
 }
 

@@ -101,7 +101,10 @@ pub struct PoolMemory {
 impl PoolMemory {
     /// The size of a block of `order`.
     pub fn block(&self, order: usize) -> Bytes {
-        let factor = u32::try_from(order).ok().and_then(|order| 1_u64.checked_shl(order)).unwrap_or(u64::MAX);
+        let factor = u32::try_from(order)
+            .ok()
+            .and_then(|order| 1_u64.checked_shl(order))
+            .unwrap_or(u64::MAX);
         self.base_page_bytes.times(factor)
     }
     /// The largest block that the kernel keeps count of: 4 MiB on x86-64.
@@ -232,17 +235,24 @@ mod tests {
     #[test]
     fn free_memory_is_counted_by_the_size_of_its_blocks() {
         let zone = ZoneBlocks { node: 0, zone: "Normal".into(), free_blocks: vec![8, 0, 1, 3] };
-        let memory =
-            PoolMemory { base_page_bytes: Bytes::kib(4), zones: vec![zone], ..PoolMemory::default() };
+        let memory = PoolMemory {
+            base_page_bytes: Bytes::kib(4),
+            zones: vec![zone],
+            ..PoolMemory::default()
+        };
         let free = |size| memory.free_in_blocks_of(size);
-        assert_eq!((free(Bytes::ZERO), free(Bytes::kib(16))), (Bytes::kib(32 + 16 + 96), Bytes::kib(112)));
+        assert_eq!(
+            (free(Bytes::ZERO), free(Bytes::kib(16))),
+            (Bytes::kib(32 + 16 + 96), Bytes::kib(112))
+        );
         assert_eq!((free(Bytes::mib(1)), memory.largest_block()), (Bytes::ZERO, Bytes::kib(32)));
         assert_eq!(PoolMemory::default().largest_block(), Bytes::ZERO);
     }
 
     #[test]
     fn counts_of_a_pool_stand_beside_its_size() {
-        let json = serde_json::to_value(Pool { page_bytes: Bytes::mib(2), ..Pool::default() }).unwrap();
+        let json =
+            serde_json::to_value(Pool { page_bytes: Bytes::mib(2), ..Pool::default() }).unwrap();
         assert_eq!((json["page_bytes"].as_u64(), json["total"].as_u64()), (Some(2 << 20), Some(0)));
         assert_eq!(serde_json::from_value::<Pool>(json).unwrap().page_bytes, Bytes::mib(2));
     }

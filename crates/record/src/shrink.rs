@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn what_is_not_known_is_null_and_not_nothing() {
         let json = serde_json::to_value(ShrinkReport::default()).unwrap();
-        for field in ["order", "bloat_bytes", "scanned_bytes", "freed_bytes", "predicted_slowdown"] {
+        for field in ["order", "bloat_bytes", "scanned_bytes", "freed_bytes", "predicted_slowdown"]
+        {
             assert_eq!(json.get(field), Some(&serde_json::Value::Null), "{field}");
         }
         assert_eq!(serde_json::from_value::<ShrinkReport>(json).unwrap(), ShrinkReport::default());

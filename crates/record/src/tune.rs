@@ -288,7 +288,11 @@ mod tests {
         let spread = |value| Spread::of(&[value]);
         let base = Figure { seconds: spread(10.0), progress: spread(4.0), ..Figure::default() };
         let both = Figure { seconds: spread(5.0), progress: spread(1.0), ..Figure::default() };
-        assert_eq!(both.speedup_over(base, false), Some(4.0), "a trial takes a quarter of the time");
+        assert_eq!(
+            both.speedup_over(base, false),
+            Some(4.0),
+            "a trial takes a quarter of the time"
+        );
         assert_eq!(both.speedup_over(base, true), Some(0.25));
         let only_time = Figure { seconds: spread(5.0), ..Figure::default() };
         assert_eq!(only_time.speedup_over(base, true), Some(2.0), "of seconds, fewer are better");

@@ -13,8 +13,8 @@ pub fn compare_text(report: &CompareReport) -> String {
     let counted = report.modes.iter().any(|mode| mode.dtlb_miss_ratio.is_some());
     let waits = if counted { "TLB_MISSES" } else { "STALLS" };
     let header = [
-        "MODE", "WALL", "MIN", "MAX", "USER", "SYSTEM", "FAULTS", waits, "RSS", "HUGE", "POOL", "SPEEDUP",
-        "LOW", "HIGH",
+        "MODE", "WALL", "MIN", "MAX", "USER", "SYSTEM", "FAULTS", waits, "RSS", "HUGE", "POOL",
+        "SPEEDUP", "LOW", "HIGH",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let ran = report.modes.iter().filter(|mode| mode.runs > 0);
@@ -109,7 +109,10 @@ mod tests {
             ..ModeReport::not_here(mode, "what was seen".to_owned(), None)
         };
         let ratio = Some(Ratio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 });
-        let thp = ModeReport { speedup_over_base: ratio, ..mode(Mode::GlibcThp, 0.5, 642, Bytes::mib(256)) };
+        let thp = ModeReport {
+            speedup_over_base: ratio,
+            ..mode(Mode::GlibcThp, 0.5, 642, Bytes::mib(256))
+        };
         let fix = Some("sudo hugepilot pool set --size 2MiB --count N".to_owned());
         CompareReport {
             schema: SCHEMA.to_owned(),
@@ -121,7 +124,11 @@ mod tests {
                 ModeReport::not_here(Mode::Hugetlb, "the pool is empty".to_owned(), fix),
             ],
             confirmation: None,
-            tlb_reach: Reach { base_bytes: Bytes::mib(8), huge_bytes: Bytes::gib(2), assumed: false },
+            tlb_reach: Reach {
+                base_bytes: Bytes::mib(8),
+                huge_bytes: Bytes::gib(2),
+                assumed: false,
+            },
             counters_unavailable: Some("no PMU".to_owned()),
             stalls_unavailable: None,
             interrupted: false,
@@ -137,14 +144,20 @@ mod tests {
         let mut counted = report();
         counted.modes[0].dtlb_miss_ratio = Some(0.93);
         let text = compare_text(&counted);
-        assert!(text.contains("TLB_MISSES") && text.contains("93.0 %") && !text.contains("STALLS"), "{text}");
+        assert!(
+            text.contains("TLB_MISSES") && text.contains("93.0 %") && !text.contains("STALLS"),
+            "{text}"
+        );
     }
 
     #[test]
     fn the_json_has_the_fields_it_promises() {
         let json: serde_json::Value = serde_json::from_str(&crate::json(&report())).unwrap();
         let thp = &json["modes"][1];
-        assert_eq!((&thp["mode"], &thp["speedup_over_base"]["median"]), (&"glibc-thp".into(), &2.0.into()));
+        assert_eq!(
+            (&thp["mode"], &thp["speedup_over_base"]["median"]),
+            (&"glibc-thp".into(), &2.0.into())
+        );
         assert!(
             thp["dtlb_miss_ratio"].is_null()
                 && thp["stall_ratio"] == 0.5

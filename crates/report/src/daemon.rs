@@ -82,7 +82,8 @@ pub fn daemon_text(line: &Line) -> String {
 }
 
 fn of(processes: &[FreedOf]) -> String {
-    let of: Vec<String> = processes.iter().map(|one| format!("{} ({})", one.pid, one.command)).collect();
+    let of: Vec<String> =
+        processes.iter().map(|one| format!("{} ({})", one.pid, one.command)).collect();
     if of.is_empty() { String::new() } else { format!(" of {}", of.join(", ")) }
 }
 
@@ -93,7 +94,8 @@ fn counts(what: &str, counts: &BTreeMap<String, u64>) -> String {
 
 fn sums(dry: &str, totals: &Totals) -> String {
     let Totals { freed_bytes, huge_pages_split, flips, seconds, cpu_seconds } = totals;
-    let flips = if *flips == 0 { String::new() } else { format!(", {flips} made huge again by others") };
+    let flips =
+        if *flips == 0 { String::new() } else { format!(", {flips} made huge again by others") };
     format!(
         "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{flips}, in {seconds:.1} s with {cpu_seconds:.2} s \
          of CPU time"
@@ -196,7 +198,9 @@ mod tests {
             Event::Reloaded { refused: Some("d.toml:1: high: found 80".into()) },
             Event::Stopped(totals),
         ];
-        events.map(|event| Line { schema: SCHEMA.into(), unix_seconds: 1.25, event, seen: seen() }).into()
+        events
+            .map(|event| Line { schema: SCHEMA.into(), unix_seconds: 1.25, event, seen: seen() })
+            .into()
     }
 
     #[test]
@@ -209,7 +213,10 @@ mod tests {
     #[test]
     fn a_dry_run_only_would_have() {
         for line in lines() {
-            let dry = Line { seen: hugepilot_record::daemon::Seen { dry_run: true, ..line.seen }, ..line };
+            let dry = Line {
+                seen: hugepilot_record::daemon::Seen { dry_run: true, ..line.seen },
+                ..line
+            };
             let text = daemon_text(&dry);
             assert_eq!(text.contains("freed "), text.contains("would have freed "), "{text}");
         }

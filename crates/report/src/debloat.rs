@@ -36,10 +36,13 @@ fn verdict(report: &DebloatReport) -> String {
         format!(", predicted slow-down {:.3}x ({:.3}–{:.3})", p.median, p.low, p.high)
     });
     let split = grouped_count(report.huge_pages_split);
-    if let Some(stopped) = report.stopped.as_ref().filter(|_| report.dry_run || report.huge_pages_split == 0)
+    if let Some(stopped) =
+        report.stopped.as_ref().filter(|_| report.dry_run || report.huge_pages_split == 0)
     {
         let bloat = bloat.strip_prefix(at_least).unwrap_or(&bloat);
-        return format!("{stopped} before all huge pages were read; at least {bloat}; nothing was split");
+        return format!(
+            "{stopped} before all huge pages were read; at least {bloat}; nothing was split"
+        );
     }
     if report.dry_run {
         let about = if error.get() > 0 { "about " } else { "" };
@@ -64,7 +67,8 @@ fn verdict(report: &DebloatReport) -> String {
 }
 
 fn processes(report: &DebloatReport) -> String {
-    let header = ["PID", "COMMAND", "BLOAT", "FREED", "SPLIT", "HUGE_BEFORE", "HUGE_AFTER", "HEAT_OF_SPLIT"];
+    let header =
+        ["PID", "COMMAND", "BLOAT", "FREED", "SPLIT", "HUGE_BEFORE", "HUGE_AFTER", "HEAT_OF_SPLIT"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let row = |one: &ProcessDebloat| {
         vec![
@@ -81,7 +85,11 @@ fn processes(report: &DebloatReport) -> String {
     rows.extend(report.processes.iter().take(SHOWN).map(row));
     let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7]));
     if report.processes.len() > SHOWN {
-        let _ = writeln!(text, "and {} more processes (--json has all)", report.processes.len() - SHOWN);
+        let _ = writeln!(
+            text,
+            "and {} more processes (--json has all)",
+            report.processes.len() - SHOWN
+        );
     }
     text
 }
@@ -172,7 +180,12 @@ mod tests {
         let text = debloat_text(&DebloatReport { unread_huge_pages: 32, ..report() });
         assert!(text.starts_with("at least 4GiB of bloat in"), "{text}");
         let stopped = Some("interrupted".to_owned());
-        let text = debloat_text(&DebloatReport { unread_huge_pages: 32, stopped, dry_run: true, ..report() });
+        let text = debloat_text(&DebloatReport {
+            unread_huge_pages: 32,
+            stopped,
+            dry_run: true,
+            ..report()
+        });
         assert_eq!(text.lines().next().unwrap().matches("at least").count(), 1, "{text}");
     }
 

@@ -74,7 +74,9 @@ fn fixes(report: &DoctorReport) -> String {
 }
 
 fn settings(report: &DoctorReport) -> String {
-    let number = |value: Option<i32>| value.map_or_else(|| "not there".to_owned(), |value| value.to_string());
+    let number = |value: Option<i32>| {
+        value.map_or_else(|| "not there".to_owned(), |value| value.to_string())
+    };
     let mut rows: Vec<[String; 2]> = Vec::new();
     let mut row = |name: &str, value: String| rows.push([format!("  {name}"), value]);
     row("pages", format!("{} and {}", report.base_page_bytes, report.huge_page_bytes));
@@ -84,7 +86,10 @@ fn settings(report: &DoctorReport) -> String {
     for (name, value) in &report.thp {
         row(&format!("thp/{name}"), value.clone());
     }
-    row("cgroup", report.cgroup.as_ref().map_or_else(|| "none accounts memory".to_owned(), cgroup_line));
+    row(
+        "cgroup",
+        report.cgroup.as_ref().map_or_else(|| "none accounts memory".to_owned(), cgroup_line),
+    );
     row("psi", if report.psi { "yes" } else { "no" }.to_owned());
     row("capabilities", capabilities(&report.capabilities));
     row("seccomp", seccomp(report.seccomp_mode));
@@ -98,7 +103,8 @@ fn cgroup_line(cgroup: &CgroupReport) -> String {
     let limit = match (cgroup.limit_bytes, cgroup.left_bytes) {
         (Some(limit), Some(left)) => format!("limit {limit}, {left} left"),
         _ if !cgroup.visible => {
-            "whose limits cannot be seen from here: run on the host, or mount its hierarchy".to_owned()
+            "whose limits cannot be seen from here: run on the host, or mount its hierarchy"
+                .to_owned()
         }
         _ => "no limit".to_owned(),
     };
@@ -107,8 +113,10 @@ fn cgroup_line(cgroup: &CgroupReport) -> String {
 
 /// Those that hugepilot has a use for; the rest is only counted.
 fn capabilities(held: &[String]) -> String {
-    let useful = ["cap_sys_nice", "cap_perfmon", "cap_dac_read_search", "cap_sys_ptrace", "cap_sys_admin"];
-    let mut shown: Vec<&str> = useful.into_iter().filter(|name| held.iter().any(|cap| cap == name)).collect();
+    let useful =
+        ["cap_sys_nice", "cap_perfmon", "cap_dac_read_search", "cap_sys_ptrace", "cap_sys_admin"];
+    let mut shown: Vec<&str> =
+        useful.into_iter().filter(|name| held.iter().any(|cap| cap == name)).collect();
     let others = held.len() - shown.len();
     let others = format!("{others} more");
     if held.len() > shown.len() {
@@ -172,7 +180,8 @@ mod tests {
                 denied(Probe::PROMOTE),
                 denied(Probe::DEMOTE_FREES_ZERO_PAGES),
                 Probe::yes(Probe::SAMPLER_CPU_CLOCK, "samples came"),
-                Probe::no(Probe::SAMPLER_HARDWARE, "no PMU", None).with_detail("PEBS: ENOENT; IBS: hidden"),
+                Probe::no(Probe::SAMPLER_HARDWARE, "no PMU", None)
+                    .with_detail("PEBS: ENOENT; IBS: hidden"),
                 Probe::no(Probe::HUGETLB_2M, "no pages are set aside", Some("echo N".into())),
             ],
             thp: BTreeMap::from([("enabled".into(), "always [madvise] never".into())]),

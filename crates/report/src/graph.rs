@@ -71,20 +71,32 @@ fn facts(source: &str, graph: &GraphFacts) -> String {
 }
 
 fn read(file: &FileFacts) -> String {
-    let packed = file.packed.as_ref().map_or_else(String::new, |packed| format!(" packed by {packed}"));
-    let compacted =
-        if file.compacted { "; vertices counted anew, and told by the numbers they have in it" } else { "" };
-    format!("{} of {}{packed}, read by --load {}{compacted}\n", file.bytes, file.format, file.loading)
+    let packed =
+        file.packed.as_ref().map_or_else(String::new, |packed| format!(" packed by {packed}"));
+    let compacted = if file.compacted {
+        "; vertices counted anew, and told by the numbers they have in it"
+    } else {
+        ""
+    };
+    format!(
+        "{} of {}{packed}, read by --load {}{compacted}\n",
+        file.bytes, file.format, file.loading
+    )
 }
 
 fn written(file: &Written) -> String {
-    let map = file.map.as_ref().map_or_else(String::new, |map| format!("; old and new numbers: {map}"));
+    let map =
+        file.map.as_ref().map_or_else(String::new, |map| format!("; old and new numbers: {map}"));
     format!("\n{}: {} of {}{map}\n", file.path, file.bytes, file.format)
 }
 
 /// Where the trial began whose result is told, and which it is.
 fn from(trials: &[Trial]) -> String {
-    let of = if trials.len() > 1 { format!(", the last of {} trials", trials.len()) } else { String::new() };
+    let of = if trials.len() > 1 {
+        format!(", the last of {} trials", trials.len())
+    } else {
+        String::new()
+    };
     match trials.last().and_then(|trial| trial.source) {
         Some(source) => format!(" from {source}{of}"),
         None => of,
@@ -95,7 +107,11 @@ fn found(result: &KernelResult) -> String {
     let count = |count: u64| grouped(count as f64);
     match result {
         KernelResult::Bfs { reached, level_sizes } => {
-            format!("{} vertices reached, the farthest by {} edges", count(*reached), level_sizes.len() - 1)
+            format!(
+                "{} vertices reached, the farthest by {} edges",
+                count(*reached),
+                level_sizes.len() - 1
+            )
         }
         KernelResult::Sssp { reached, distance_sum, distance_max } => {
             format!(
@@ -105,13 +121,18 @@ fn found(result: &KernelResult) -> String {
         }
         KernelResult::Pr { sum, iterations, residual, converged, .. } => {
             let ended = *converged == Some(false);
-            let more = if ended { ", more than --tolerance allows (--iterations ended it)" } else { "" };
+            let more =
+                if ended { ", more than --tolerance allows (--iterations ended it)" } else { "" };
             format!(
                 "{iterations} iterations, the last of which changed the ranks by {residual:.2e}{more}; their sum is {sum:.6}"
             )
         }
         KernelResult::Cc { components, largest } => {
-            format!("{} components, the largest of {} vertices", count(*components), count(*largest))
+            format!(
+                "{} components, the largest of {} vertices",
+                count(*components),
+                count(*largest)
+            )
         }
         KernelResult::Bc { .. } => "highest scores".to_owned(),
         KernelResult::Diameter { lower_bound } => format!("a shortest way of {lower_bound} edges"),
@@ -152,8 +173,9 @@ fn phases(phases: &Phases) -> String {
         ("kernel", phases.kernel_seconds),
         ("save", phases.save_seconds),
     ];
-    let row =
-        |(name, seconds): (&str, Option<f64>)| Some(vec![name.to_owned(), format!("{:.4} s", seconds?)]);
+    let row = |(name, seconds): (&str, Option<f64>)| {
+        Some(vec![name.to_owned(), format!("{:.4} s", seconds?)])
+    };
     table(all.into_iter().filter_map(row).collect(), &[1])
 }
 
@@ -161,7 +183,12 @@ fn arrays(report: &GraphReport) -> String {
     let mut rows = vec![["ARRAY", "SIZE", "HUGE", "SHARE"].map(str::to_owned).to_vec()];
     rows.extend(report.arrays.iter().map(|array| {
         let share = array.huge_bytes.get() as f64 / array.bytes.get().max(1) as f64;
-        vec![array.name.clone(), array.bytes.to_string(), array.huge_bytes.to_string(), percent(share)]
+        vec![
+            array.name.clone(),
+            array.bytes.to_string(),
+            array.huge_bytes.to_string(),
+            percent(share),
+        ]
     }));
     table(rows, &[1, 2, 3])
 }
@@ -204,7 +231,10 @@ mod tests {
             pages: "property=thp".to_owned(),
             kernel: Some("bfs".to_owned()),
             trials: trials.to_vec(),
-            result: Some(KernelResult::Bfs { reached: 2_396_738, level_sizes: vec![1, 5, 2_396_732] }),
+            result: Some(KernelResult::Bfs {
+                reached: 2_396_738,
+                level_sizes: vec![1, 5, 2_396_732],
+            }),
             arrays: vec![pages("edges", 490, 0), pages("property", 16, 16)],
             verified: Some(true),
             output: Some("ways.txt".to_owned()),
@@ -231,8 +261,11 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
-        let wrong =
-            GraphReport { verified: Some(false), wrong: Some("5 is nearer by 7".to_owned()), ..report };
+        let wrong = GraphReport {
+            verified: Some(false),
+            wrong: Some("5 is nearer by 7".to_owned()),
+            ..report
+        };
         assert!(graph_text(&wrong).contains("WRONG: 5 is nearer by 7"));
     }
 }

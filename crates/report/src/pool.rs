@@ -4,7 +4,9 @@ mod explain;
 
 use std::fmt::Write;
 
-use hugepilot_record::pool::{Pool, PoolChange, PoolMemory, PoolPages, PoolReport, PoolUser, ZoneBlocks};
+use hugepilot_record::pool::{
+    Pool, PoolChange, PoolMemory, PoolPages, PoolReport, PoolUser, ZoneBlocks,
+};
 use hugepilot_units::Bytes;
 
 use crate::table::table;
@@ -41,7 +43,8 @@ fn pools(pools: &[Pool]) -> String {
     if pools.is_empty() {
         return "This kernel has no hugetlb pools.\n".to_owned();
     }
-    let header = ["SIZE", "NODE", "PAGES", "FREE", "RESERVED", "IN_USE", "SURPLUS", "OVERCOMMIT", "MEMORY"];
+    let header =
+        ["SIZE", "NODE", "PAGES", "FREE", "RESERVED", "IN_USE", "SURPLUS", "OVERCOMMIT", "MEMORY"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for pool in pools {
         let size = if pool.is_default {
@@ -60,7 +63,13 @@ fn pools(pools: &[Pool]) -> String {
     table(rows, &[1, 2, 3, 4, 5, 6, 7, 8])
 }
 
-fn row(size: String, node: String, pages: &PoolPages, overcommit: Option<u64>, page: Bytes) -> Vec<String> {
+fn row(
+    size: String,
+    node: String,
+    pages: &PoolPages,
+    overcommit: Option<u64>,
+    page: Bytes,
+) -> Vec<String> {
     let count = |count: Option<u64>| count.map_or_else(unknown, |count| count.to_string());
     vec![
         size,
@@ -106,7 +115,8 @@ fn users(users: &[PoolUser]) -> String {
     if users.is_empty() {
         return "no process has pages of a pool\n".to_owned();
     }
-    let mut rows = vec![["PID", "COMMAND", "HUGETLB", "PRIVATE", "SHARED"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["PID", "COMMAND", "HUGETLB", "PRIVATE", "SHARED"].map(str::to_owned).to_vec()];
     let size = |bytes: Option<Bytes>| bytes.map_or_else(unknown, |bytes| bytes.to_string());
     rows.extend(users.iter().take(SHOWN).map(|user| {
         vec![

@@ -11,8 +11,12 @@ pub fn run_text(report: &RunReport) -> String {
     let (mode, effect, run) = (report.mode, &report.effect, &report.run);
     let _ = match effect.took_effect {
         Some(true) => writeln!(text, "hugepilot: {mode}: {}", effect.reason),
-        Some(false) => writeln!(text, "hugepilot: warning: {mode} took no effect: {}", effect.reason),
-        None => writeln!(text, "hugepilot: whether {mode} took effect is not known: {}", effect.reason),
+        Some(false) => {
+            writeln!(text, "hugepilot: warning: {mode} took no effect: {}", effect.reason)
+        }
+        None => {
+            writeln!(text, "hugepilot: whether {mode} took effect is not known: {}", effect.reason)
+        }
     };
     if let Some(fix) = effect.fix.as_ref().filter(|_| effect.took_effect == Some(false)) {
         let _ = writeln!(text, "fix: {fix}");
@@ -47,7 +51,11 @@ fn peak(peak: &Peak) -> String {
         "at the peak {} resident{}{}{}{}",
         peak.rss_peak_bytes,
         of(peak.anonymous_huge_peak_bytes, "on transparent huge pages"),
-        if shared > Bytes::ZERO { of(shared, "more of files and shared memory") } else { String::new() },
+        if shared > Bytes::ZERO {
+            of(shared, "more of files and shared memory")
+        } else {
+            String::new()
+        },
         of(peak.hugetlb_2m_peak_bytes, "on 2MiB pages of the pool"),
         of(peak.hugetlb_1g_peak_bytes, "on 1GiB pages"),
     )

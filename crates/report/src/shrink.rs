@@ -30,7 +30,10 @@ fn verdict(report: &ShrinkReport) -> String {
     }
     let stopped = report.stopped.as_ref().map_or_else(String::new, |why| format!(", then: {why}"));
     let Some(seconds) = report.split_seconds else {
-        return format!("{before} huge pages in {}; nothing was asked for{stopped}", shrinker.cgroup);
+        return format!(
+            "{before} huge pages in {}; nothing was asked for{stopped}",
+            shrinker.cgroup
+        );
     };
     format!(
         "freed {} in {seconds:.2} s; huge pages of {}: {before} before, {} after{stopped}",
@@ -41,7 +44,8 @@ fn verdict(report: &ShrinkReport) -> String {
 }
 
 fn processes(report: &ShrinkReport) -> String {
-    let header = ["PID", "COMMAND", "FREED", "ANON_BEFORE", "ANON_AFTER", "HUGE_BEFORE", "HUGE_AFTER"];
+    let header =
+        ["PID", "COMMAND", "FREED", "ANON_BEFORE", "ANON_AFTER", "HUGE_BEFORE", "HUGE_AFTER"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let row = |one: &ProcessShrink| {
         vec![
@@ -57,7 +61,11 @@ fn processes(report: &ShrinkReport) -> String {
     rows.extend(report.processes.iter().take(SHOWN).map(row));
     let mut text = table(rows, &[0, 2, 3, 4, 5, 6]);
     if report.processes.len() > SHOWN {
-        let _ = writeln!(text, "and {} more processes (--json has all)", report.processes.len() - SHOWN);
+        let _ = writeln!(
+            text,
+            "and {} more processes (--json has all)",
+            report.processes.len() - SHOWN
+        );
     }
     text
 }
@@ -74,13 +82,16 @@ fn method(report: &ShrinkReport) -> String {
             setting.name, setting.before, setting.ours
         );
     }
-    let amount = report.requested_bytes.map_or_else(|| "all that can be had".to_owned(), |b| b.to_string());
+    let amount =
+        report.requested_bytes.map_or_else(|| "all that can be had".to_owned(), |b| b.to_string());
     let _ = writeln!(text, "{would}asked for: {amount}, by {}", shrinker.asked_by);
     let _ = writeln!(
         text,
         "memory use of the cgroup: {}{}",
         size(shrinker.usage_bytes_before),
-        shrinker.usage_bytes_after.map_or_else(String::new, |after| format!(" before, {after} after"))
+        shrinker
+            .usage_bytes_after
+            .map_or_else(String::new, |after| format!(" before, {after} after"))
     );
     text
 }

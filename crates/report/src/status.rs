@@ -33,7 +33,8 @@ pub fn status_text(report: &StatusReport, all: bool) -> String {
     }
     rows.push(row("total", "", &report.totals));
     text.push_str(&table(rows, &[1, 2, 3, 4, 5]));
-    let _ = writeln!(text, "\nfree blocks large enough for a huge page: {}", report.free_huge_bytes);
+    let _ =
+        writeln!(text, "\nfree blocks large enough for a huge page: {}", report.free_huge_bytes);
     for warning in &report.warnings {
         let _ = writeln!(text, "note: {warning}");
     }
@@ -41,7 +42,9 @@ pub fn status_text(report: &StatusReport, all: bool) -> String {
 }
 
 fn is_small(sizes: &Sizes) -> bool {
-    sizes.resident_bytes < SMALL && sizes.huge_bytes == Bytes::ZERO && sizes.eligible_bytes == Bytes::ZERO
+    sizes.resident_bytes < SMALL
+        && sizes.huge_bytes == Bytes::ZERO
+        && sizes.eligible_bytes == Bytes::ZERO
 }
 
 fn header() -> Vec<String> {
@@ -76,7 +79,8 @@ mod tests {
 
     fn report(resident_and_huge: &[(Bytes, Bytes)]) -> StatusReport {
         let mapping = |(number, &(resident_bytes, huge_bytes)): (usize, &(Bytes, Bytes))| {
-            let sizes = Sizes { resident_bytes, huge_bytes, size_bytes: Bytes::mib(4), ..Sizes::default() };
+            let sizes =
+                Sizes { resident_bytes, huge_bytes, size_bytes: Bytes::mib(4), ..Sizes::default() };
             let range = AddrRange::at(VirtAddr::new((number as u64 + 1) << 30), sizes.size_bytes);
             MappingStatus { range, kind: MappingKind::Anonymous, name: format!("m{number}"), sizes }
         };
@@ -99,7 +103,8 @@ mod tests {
         let report = report(&[kib(1024, 0), kib(1023, 0), kib(4, 4), kib(0, 0), kib(5, 0)]);
         let text = status_text(&report, false);
         assert!(text.contains("m0") && text.contains("m2"), "{text}");
-        let folded = text.lines().find(|line| line.contains("3 smaller mappings")).expect("one line");
+        let folded =
+            text.lines().find(|line| line.contains("3 smaller mappings")).expect("one line");
         assert!(folded.contains("12MiB") && folded.contains("1MiB"), "their sums: {folded}");
         assert_eq!(text.lines().count(), 9, "{text}");
         let all = status_text(&report, true);

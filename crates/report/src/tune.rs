@@ -14,7 +14,8 @@ const SHOWN: usize = 8;
 
 /// The report for people: the verdict first, then the figures, what was picked and passed over, and how it was measured.
 pub fn tune_text(report: &TuneReport) -> String {
-    let mut text = format!("{} (pid {}): {}\n", report.target.command, report.target.pid, verdict(report));
+    let mut text =
+        format!("{} (pid {}): {}\n", report.target.command, report.target.pid, verdict(report));
     text.push_str(&figures(report));
     text.push_str(&picks(report));
     text.push_str(&passed_over(report));
@@ -26,9 +27,9 @@ pub fn tune_text(report: &TuneReport) -> String {
 }
 
 fn verdict(report: &TuneReport) -> String {
-    let expected = report
-        .predicted_speedup
-        .map_or_else(String::new, |p| format!(", predicted {:.2}x ({:.2}–{:.2})", p.median, p.low, p.high));
+    let expected = report.predicted_speedup.map_or_else(String::new, |p| {
+        format!(", predicted {:.2}x ({:.2}–{:.2})", p.median, p.low, p.high)
+    });
     if let Some(unknown) = &report.cannot_tell {
         return format!("cannot tell: {}; nothing was changed", unknown.reason);
     }
@@ -40,7 +41,10 @@ fn verdict(report: &TuneReport) -> String {
         return format!("stopped before anything was done: {stop}");
     }
     if report.attempted_regions == 0 && report.skipped.contains_key("over_budget") {
-        return format!("the budget of {} allows nothing; nothing was changed", known(report.budget_bytes));
+        return format!(
+            "the budget of {} allows nothing; nothing was changed",
+            known(report.budget_bytes)
+        );
     }
     if report.attempted_regions == 0 {
         return format!("nothing to gain from huge pages here{expected}; nothing was changed");
@@ -52,7 +56,10 @@ fn verdict(report: &TuneReport) -> String {
     let gain = match (report.speedup, report.sampled_speedup) {
         (Some(speedup), _) => format!(", {speedup:.2}x as fast"),
         (None, Some(sampled)) if sampled.low < 1.0 => {
-            format!(", a gain is not certain by the samples ({:.2}–{:.2})", sampled.low, sampled.high)
+            format!(
+                ", a gain is not certain by the samples ({:.2}–{:.2})",
+                sampled.low, sampled.high
+            )
         }
         (None, Some(sampled)) => {
             format!(
@@ -85,7 +92,11 @@ fn figures(report: &TuneReport) -> String {
     for (name, figure, speedup) in named {
         let Some((unit, spread)) = figure.and_then(|figure| unit(&figure)) else { continue };
         if rows.is_empty() {
-            rows.push(["", &format!("MEDIAN_{unit}"), "MIN", "MAX", "SPEEDUP"].map(str::to_owned).to_vec());
+            rows.push(
+                ["", &format!("MEDIAN_{unit}"), "MIN", "MAX", "SPEEDUP"]
+                    .map(str::to_owned)
+                    .to_vec(),
+            );
         }
         rows.push(vec![
             name.to_owned(),
@@ -110,8 +121,11 @@ fn figures(report: &TuneReport) -> String {
 }
 
 fn unit(figure: &Figure) -> Option<(&'static str, Spread)> {
-    let found =
-        [("FIGURE", figure.progress), ("OPS_PER_SECOND", figure.ops_per_second), ("SECONDS", figure.seconds)];
+    let found = [
+        ("FIGURE", figure.progress),
+        ("OPS_PER_SECOND", figure.ops_per_second),
+        ("SECONDS", figure.seconds),
+    ];
     found.into_iter().find_map(|(unit, spread)| Some((unit, spread?)))
 }
 
@@ -123,7 +137,8 @@ fn picks(report: &TuneReport) -> String {
     if report.candidates.is_empty() {
         return String::new();
     }
-    let mut rows = vec![["REGION", "STALL_%", "PAGES_SEEN", "DONE", "MAPPING"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["REGION", "STALL_%", "PAGES_SEEN", "DONE", "MAPPING"].map(str::to_owned).to_vec()];
     rows.extend(report.candidates.iter().take(SHOWN).map(|pick| {
         let done = match pick.verified {
             None => "-",
@@ -185,12 +200,13 @@ fn method(report: &TuneReport) -> String {
         known(report.huge_bytes_after),
         known(report.budget_bytes)
     );
-    let after =
-        report.after.map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
-    let before = report
-        .before
-        .stall_ratio
-        .map_or_else(|| "unknown".to_owned(), |ratio| format!("{} of samples before", percent(ratio)));
+    let after = report
+        .after
+        .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
+    let before = report.before.stall_ratio.map_or_else(
+        || "unknown".to_owned(),
+        |ratio| format!("{} of samples before", percent(ratio)),
+    );
     let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
     if let Some(sampled) = report.sampled_speedup {
         let _ = writeln!(
@@ -271,7 +287,8 @@ mod tests {
         let mut report: TuneReport = serde_json::from_str(STOPPED).unwrap();
         report.sampler = hugepilot_record::tune::SamplerReport::default();
         (report.candidates, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
-        (report.eligible_regions, report.picked_heat_ratio, report.before.stall_ratio) = (None, None, None);
+        (report.eligible_regions, report.picked_heat_ratio, report.before.stall_ratio) =
+            (None, None, None);
         (report.stopped, report.huge_bytes_after, report.budget_bytes) = (None, None, None);
         report.cannot_tell =
             Some(Unknown { reason: "no samples: stopped".into(), fix: "kill -CONT 4711".into() });

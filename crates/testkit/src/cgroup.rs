@@ -39,7 +39,9 @@ impl Cgroup {
                 return group;
             }
         }
-        panic!("no memory cgroup can be made; the test begins with requires!(need::cgroup_memory())");
+        panic!(
+            "no memory cgroup can be made; the test begins with requires!(need::cgroup_memory())"
+        );
     }
 
     /// Makes another one below it. Drop it first.

@@ -21,9 +21,11 @@ const FLAGS: [&str; 6] = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-pthre
 /// Where there is no compiler or it refuses the source, with what it said.
 pub fn compiled(source: &Path) -> PathBuf {
     let victims = Path::new(env!("CARGO_MANIFEST_DIR")).join("victims");
-    let source = if source.components().count() == 1 { victims.join(source) } else { source.to_owned() };
+    let source =
+        if source.components().count() == 1 { victims.join(source) } else { source.to_owned() };
     let text = fs::read(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
-    let headers = ["victim.h", "pages.h"].map(|name| fs::read(victims.join(name)).unwrap_or_default());
+    let headers =
+        ["victim.h", "pages.h"].map(|name| fs::read(victims.join(name)).unwrap_or_default());
     let name = source.file_stem().unwrap_or(OsStr::new("victim")).to_string_lossy();
 
     let mut hash = DefaultHasher::new();
@@ -53,6 +55,7 @@ fn compile(source: &Path, include: &Path, program: &Path) {
 
 /// Beside the test programs, so that `cargo clean` takes the victims with it.
 fn folder() -> PathBuf {
-    let beside = env::current_exe().ok().and_then(|test| Some(test.parent()?.parent()?.join("victims")));
+    let beside =
+        env::current_exe().ok().and_then(|test| Some(test.parent()?.parent()?.join("victims")));
     beside.unwrap_or_else(|| env::temp_dir().join("hugepilot-victims"))
 }

@@ -24,7 +24,10 @@ pub fn assert_golden(path: impl AsRef<Path>, got: &str) {
         Err(error) => panic!("{}: {error}; BLESS=1 writes it", path.display()),
     };
     if let Some(difference) = first_difference(&want, got) {
-        panic!("{} differs: {difference}\nlook, then rerun with BLESS=1; got all of:\n{got}", path.display());
+        panic!(
+            "{} differs: {difference}\nlook, then rerun with BLESS=1; got all of:\n{got}",
+            path.display()
+        );
     }
 }
 
@@ -37,7 +40,8 @@ fn first_difference(want: &str, got: &str) -> Option<String> {
     for line in 1.. {
         let (want, got) = (wants.next(), gots.next());
         if want != got {
-            let show = |text: Option<&str>| text.map_or("the end".to_owned(), |text| format!("{text:?}"));
+            let show =
+                |text: Option<&str>| text.map_or("the end".to_owned(), |text| format!("{text:?}"));
             return Some(format!("line {line}\n  want {}\n  got  {}", show(want), show(got)));
         }
     }

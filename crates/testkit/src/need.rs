@@ -107,8 +107,9 @@ fn available_memory(meminfo: &str) -> Option<Bytes> {
 
 fn in_path(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
-    let runs =
-        |file: &Path| fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    let runs = |file: &Path| {
+        fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(|file| runs(file))
 }
 
@@ -147,9 +148,13 @@ mod tests {
     fn probing_leaves_no_cgroup_behind() {
         let _either = cgroup_memory();
         for home in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
-            let names = fs::read_dir(home).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            let names =
+                fs::read_dir(home).into_iter().flatten().flatten().map(|entry| entry.file_name());
             let ours = format!("hugepilot-probe-{}-", process::id());
-            assert!(!names.into_iter().any(|name| name.to_string_lossy().starts_with(&ours)), "{home}");
+            assert!(
+                !names.into_iter().any(|name| name.to_string_lossy().starts_with(&ours)),
+                "{home}"
+            );
         }
     }
 

@@ -30,7 +30,9 @@ pub fn make_room() {
 fn free_in_huge_blocks(buddyinfo: &str) -> Bytes {
     let of_zone = |line: &str| {
         let blocks = line.split_whitespace().skip(4 + HUGE_ORDER).enumerate();
-        blocks.map(|(order, count)| Bytes::mib(2 << order).times(count.parse().unwrap_or(0))).sum::<Bytes>()
+        blocks
+            .map(|(order, count)| Bytes::mib(2 << order).times(count.parse().unwrap_or(0)))
+            .sum::<Bytes>()
     };
     buddyinfo.lines().map(of_zone).sum()
 }

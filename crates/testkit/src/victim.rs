@@ -112,7 +112,8 @@ impl Victim {
     #[track_caller]
     pub fn ready(&self, limit: Duration) -> Ready {
         let words = self.says("ready", limit);
-        Ready::read(&words).unwrap_or_else(|| panic!("{} is ready, but where? {words:?}", self.name))
+        Ready::read(&words)
+            .unwrap_or_else(|| panic!("{} is ready, but where? {words:?}", self.name))
     }
 
     /// Writes a line to its stdin. That it may have ended is no error: its exit status will tell.

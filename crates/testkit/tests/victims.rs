@@ -87,7 +87,8 @@ fn storm_changes_its_mappings_and_is_right() {
     let did = victim.says("did", SOON);
     assert_eq!(did.len(), 4, "{did:?}");
     assert!(victim.finish(SOON).success());
-    let counts: Vec<u64> = victim.says("ok", SOON).iter().map(|word| word.parse().unwrap()).collect();
+    let counts: Vec<u64> =
+        victim.says("ok", SOON).iter().map(|word| word.parse().unwrap()).collect();
     assert!(counts[0] > 1000 && counts[1] > 1000, "{counts:?}");
 }
 

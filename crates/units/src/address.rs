@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::Bytes;
 
 /// A virtual address of some process. Not a pointer: it is never followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct VirtAddr(u64);
 
@@ -53,7 +55,9 @@ impl fmt::Display for VirtAddr {
 }
 
 /// Addresses from `start` up to, not including, `end`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct AddrRange {
     /// The first address.
     pub start: VirtAddr,

@@ -89,8 +89,11 @@ impl fmt::Display for Amount {
 impl FromStr for Amount {
     type Err = ParseError;
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let parsed =
-            if text.contains('%') { text.parse().map(Self::Share) } else { text.parse().map(Self::Bytes) };
+        let parsed = if text.contains('%') {
+            text.parse().map(Self::Share)
+        } else {
+            text.parse().map(Self::Bytes)
+        };
         parsed.map_err(|_| ParseError::new(EXPECTED_AMOUNT, text))
     }
 }

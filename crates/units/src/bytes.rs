@@ -12,7 +12,9 @@ use crate::ParseError;
 const EXPECTED: &str = "a size such as 512MiB, 1.5GiB or 4096";
 
 /// A number of bytes. Sums saturate: a report must not panic on a kernel's odd figure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Bytes(u64);
 
@@ -114,7 +116,8 @@ impl FromStr for Bytes {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let fail = || ParseError::new(EXPECTED, text);
         let trimmed = text.trim();
-        let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+        let split =
+            trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, suffix) = trimmed.split_at(split);
         let unit = match suffix.trim().to_ascii_lowercase().as_str() {
             "" | "b" => 1_u64,

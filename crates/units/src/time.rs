@@ -12,7 +12,9 @@ use crate::ParseError;
 const EXPECTED: &str = "a time such as 30ms, 5s or 2min";
 
 /// A number of nanoseconds: a duration, or a point on a clock whose start is stated where it is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Nanos(u64);
 
@@ -87,7 +89,8 @@ impl FromStr for Nanos {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let fail = || ParseError::new(EXPECTED, text);
         let trimmed = text.trim();
-        let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+        let split =
+            trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, suffix) = trimmed.split_at(split);
         let unit = match suffix.trim() {
             "" => 1_000_000_000,
@@ -95,7 +98,9 @@ impl FromStr for Nanos {
             suffix => UNITS.into_iter().find(|&(name, _)| name == suffix).ok_or_else(fail)?.1,
         };
         let value: f64 = number.parse().map_err(|_| fail())?;
-        Duration::try_from_secs_f64(value * Self(unit).as_seconds()).map(Self::from).map_err(|_| fail())
+        Duration::try_from_secs_f64(value * Self(unit).as_seconds())
+            .map(Self::from)
+            .map_err(|_| fail())
     }
 }
 

@@ -15,7 +15,8 @@ const THREADS: [&str; 2] = ["1", "2"];
 
 /// `[PAIRS=9] [SIZE=4GiB] [BACKING…]`
 pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let count: usize = args.first().map_or(Ok(9), |text| text.parse()).context("PAIRS is a number")?;
+    let count: usize =
+        args.first().map_or(Ok(9), |text| text.parse()).context("PAIRS is a number")?;
     ensure!(count >= 5, "fewer than 5 pairs show no spread");
     let size = args.get(1).unwrap_or(&"4GiB");
     let backings = args.get(2..).filter(|some| !some.is_empty()).unwrap_or(&BACKINGS);
@@ -46,7 +47,9 @@ impl Cost<'_> {
         let (_, huge) = self.measure("ours")?;
         let seconds = |who| self.measure(who).expect("what ran once runs again").0;
         let stats = pairs(count, || seconds("bare"), || seconds("ours"));
-        let part = |part: fn(&(f64, f64)) -> f64| median(&stats.pairs.iter().map(part).collect::<Vec<_>>());
+        let part = |part: fn(&(f64, f64)) -> f64| {
+            median(&stats.pairs.iter().map(part).collect::<Vec<_>>())
+        };
         let [backing, _, threads] = self.what;
         println!(
             "{backing:<12} threads {threads}: {:.3} s bare, {:.3} s ours, {huge:.2} GiB huge; {}",

@@ -23,7 +23,8 @@ const MEASUREMENTS: usize = 9;
 
 /// `[PAIRS=10] [SIZE=1GiB] [WORKLOAD…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let count: usize = args.first().map_or(Ok(10), |text| text.parse()).context("PAIRS is a number")?;
+    let count: usize =
+        args.first().map_or(Ok(10), |text| text.parse()).context("PAIRS is a number")?;
     let size = args.get(1).unwrap_or(&"1GiB");
     let wanted = args.get(2..).filter(|some| !some.is_empty()).unwrap_or(&WORKLOADS);
     println!("{size}; speed beside a daemon that wants memory, against alone; {count} pairs each");
@@ -42,8 +43,12 @@ fn one(hugepilot: &Path, name: &str, workload: Workload, count: usize) -> Result
     let spared = yardstick.pid().to_owned();
     let (yardstick, workload) = (RefCell::new(yardstick), RefCell::new(workload));
     let speed = || {
-        let one =
-            |_| yardstick.borrow_mut().measure(&mut workload.borrow_mut()).expect("the workload runs on");
+        let one = |_| {
+            yardstick
+                .borrow_mut()
+                .measure(&mut workload.borrow_mut())
+                .expect("the workload runs on")
+        };
         median(&(0..MEASUREMENTS).map(one).collect::<Vec<f64>>())
     };
     let (mut looks, mut candidates) = (0, 0);
@@ -65,10 +70,23 @@ struct Daemon(Child);
 impl Daemon {
     /// One that leaves only `spared` alone.
     fn start(hugepilot: &Path, spared: &str) -> Result<Self> {
-        let always =
-            ["daemon", "--debloat", "--dry-run", "--high", "2%", "--low", "1%", "--critical", "100%"];
+        let always = [
+            "daemon",
+            "--debloat",
+            "--dry-run",
+            "--high",
+            "2%",
+            "--low",
+            "1%",
+            "--critical",
+            "100%",
+        ];
         let mut command = Command::new(hugepilot);
-        command.args(always).args(["--protect", spared]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+            .args(always)
+            .args(["--protect", spared])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
         Ok(Self(command.stderr(Stdio::null()).spawn().context("cannot start the daemon")?))
     }
 

@@ -18,7 +18,8 @@ const STEPS_FOR: &str = "4s";
 
 /// `[RUNS=7] [SIZE=4GiB]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize = args.first().map_or(Ok(7), |text| text.parse()).context("RUNS is a number")?;
+    let runs: usize =
+        args.first().map_or(Ok(7), |text| text.parse()).context("RUNS is a number")?;
     ensure!(runs >= 5, "fewer than 5 runs show no spread");
     let size = args.get(1).unwrap_or(&"4GiB");
     println!("{size}, medians of {runs} runs, one core");
@@ -138,19 +139,24 @@ fn run_steps(hugepilot: &Path, size: &str, scanned: bool) -> Result<(f64, f64, f
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut lines =
-        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().context("stdout is piped")?));
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(
+        child.stdout.take().context("stdout is piped")?,
+    ));
     let ready = lines.next().context("a first line")??;
     let pid = ready.strip_prefix("ready ").context("ready PID")?.trim().to_owned();
     let begun = Instant::now();
     while scanned && begun.elapsed() < Duration::from_millis(3500) {
         census(hugepilot, &pid)?;
     }
-    let last =
-        lines.map_while(Result::ok).filter(|line| line.starts_with('{')).last().context("a line of JSON")?;
+    let last = lines
+        .map_while(Result::ok)
+        .filter(|line| line.starts_with('{'))
+        .last()
+        .context("a line of JSON")?;
     child.wait()?;
     let summary: Value = serde_json::from_str(&last)?;
-    let of =
-        |path: &str| summary.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path}: {last}"));
+    let of = |path: &str| {
+        summary.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path}: {last}"))
+    };
     Ok((of("/ops_per_second")?, of("/latency/p99_ns")? / 1e3, of("/latency/p50_ns")? / 1e3))
 }

@@ -59,7 +59,8 @@ struct Point {
 
 /// `[RUNS=5] [SIZE=8GiB] [WORKLOAD…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize = args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
+    let runs: usize =
+        args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
     let size = args.get(1).unwrap_or(&"8GiB");
     let wanted = args.get(2..).unwrap_or_default();
     for name in wanted {
@@ -68,7 +69,12 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     println!(
         "slow-down against no de-bloating (least and most), and huge pages retained; medians of {runs} runs, {size}"
     );
-    println!("{:<10} {:<8} {}", "workload", "order", PERCENT.map(|p| format!("{p:>25} %")).join(" "));
+    println!(
+        "{:<10} {:<8} {}",
+        "workload",
+        "order",
+        PERCENT.map(|p| format!("{p:>25} %")).join(" ")
+    );
     for (name, workload, with_base) in
         WORKLOADS.iter().filter(|one| wanted.is_empty() || wanted.contains(&one.0))
     {
@@ -77,7 +83,13 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn one(hugepilot: &Path, name: &str, workload: &[&str], with_base: bool, runs: usize) -> Result<()> {
+fn one(
+    hugepilot: &Path,
+    name: &str,
+    workload: &[&str],
+    with_base: bool,
+    runs: usize,
+) -> Result<()> {
     let mut yardstick = Yardstick::start(hugepilot)?;
     let mut huge = Workload::start_still(hugepilot, &[workload, &["--pages", "thp"]].concat())?;
     let mut base = match with_base {
@@ -143,7 +155,8 @@ fn sequence(
         let report = debloat(hugepilot, order, &amount, &[&workload.pid])?;
         workload.signal("STOP")?;
         if bloat == 0 {
-            (bloat, all_huge) = (number(&report, "/bloat_bytes")?, number(&report, "/huge_pages_before")?);
+            (bloat, all_huge) =
+                (number(&report, "/bloat_bytes")?, number(&report, "/huge_pages_before")?);
         }
         freed += number(&report, "/freed_bytes")?;
         let speed = yardstick.measure(workload)?;
@@ -169,7 +182,9 @@ pub(super) fn collapse(hugepilot: &Path, pid: &str) -> Result<()> {
         }
         thread::sleep(Duration::from_secs(2));
     }
-    bail!("hugepilot lab collapse -p {pid}: not all of it became huge; is there enough free memory?")
+    bail!(
+        "hugepilot lab collapse -p {pid}: not all of it became huge; is there enough free memory?"
+    )
 }
 
 /// The report of one de-bloating.
@@ -185,7 +200,16 @@ pub(super) fn debloat_with(
     more: &[&str],
 ) -> Result<Value> {
     let mut command = Command::new(hugepilot);
-    command.args(["debloat", "--json", "--calibration", "off", "--order", order, "--amount", amount]);
+    command.args([
+        "debloat",
+        "--json",
+        "--calibration",
+        "off",
+        "--order",
+        order,
+        "--amount",
+        amount,
+    ]);
     pids.iter().for_each(|pid| _ = command.args(["-p", pid]));
     let output = command.args(more).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     // Nothing left to free is an answer, too.

@@ -44,7 +44,8 @@ fn order_of(name: &str) -> (&str, Option<&str>) {
 
 /// `[RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize = args.first().map_or(Ok(8), |text| text.parse()).context("RUNS is a number")?;
+    let runs: usize =
+        args.first().map_or(Ok(8), |text| text.parse()).context("RUNS is a number")?;
     let size = args.get(1).unwrap_or(&"2GiB");
     let wanted = args.get(2..).unwrap_or_default();
     let is_group = |name: &&&str| GROUPS.iter().any(|group| group.0 == **name);
@@ -54,8 +55,12 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     }
     let orders = if orders.is_empty() { ORDERS.to_vec() } else { orders };
     println!("{PERCENT} % of the bloat of all freed; medians of {runs} runs, {size} each");
-    println!("{:<11} {:<8} mean slow-down  fairness  of huge pages split  slow-downs", "group", "order");
-    for (name, programs) in GROUPS.iter().filter(|one| groups.is_empty() || groups.contains(&one.0)) {
+    println!(
+        "{:<11} {:<8} mean slow-down  fairness  of huge pages split  slow-downs",
+        "group", "order"
+    );
+    for (name, programs) in GROUPS.iter().filter(|one| groups.is_empty() || groups.contains(&one.0))
+    {
         let programs: Vec<Vec<&str>> = programs
             .iter()
             .flat_map(|&(count, workload)| {
@@ -67,7 +72,13 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn group(hugepilot: &Path, name: &str, programs: &[Vec<&str>], orders: &[&str], runs: usize) -> Result<()> {
+fn group(
+    hugepilot: &Path,
+    name: &str,
+    programs: &[Vec<&str>],
+    orders: &[&str],
+    runs: usize,
+) -> Result<()> {
     let mut yardstick = Yardstick::start(hugepilot)?;
     let start = |program: &Vec<&str>| Workload::start_still(hugepilot, program);
     let mut running = programs.iter().map(start).collect::<Result<Vec<_>>>()?;

@@ -38,8 +38,16 @@ struct Kernel {
 const KERNELS: [Kernel; 8] = [
     Kernel { theirs: "bfs", ours: &["bfs"], starts: true },
     Kernel { theirs: "sssp", ours: &["sssp"], starts: true },
-    Kernel { theirs: "pr", ours: &["pr", "--algo", "gauss-seidel", "--dangling", "drop"], starts: false },
-    Kernel { theirs: "pr_spmv", ours: &["pr", "--algo", "jacobi", "--dangling", "drop"], starts: false },
+    Kernel {
+        theirs: "pr",
+        ours: &["pr", "--algo", "gauss-seidel", "--dangling", "drop"],
+        starts: false,
+    },
+    Kernel {
+        theirs: "pr_spmv",
+        ours: &["pr", "--algo", "jacobi", "--dangling", "drop"],
+        starts: false,
+    },
     Kernel { theirs: "cc", ours: &["cc"], starts: false },
     Kernel { theirs: "cc_sv", ours: &["cc", "--algo", "shiloach-vishkin"], starts: false },
     Kernel { theirs: "bc", ours: &["bc"], starts: true },
@@ -52,20 +60,25 @@ const LOAD: &str = "load";
 
 /// `[RUNS=5] [GRAPH|KERNEL…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize = args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
+    let runs: usize =
+        args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
     ensure!(runs > 0, "at least one run");
     let suite = env::var_os("HUGEPILOT_GAPBS").map(PathBuf::from);
-    let suite =
-        suite.context("HUGEPILOT_GAPBS names a checkout of the GAP benchmark suite in which make has run")?;
+    let suite = suite.context(
+        "HUGEPILOT_GAPBS names a checkout of the GAP benchmark suite in which make has run",
+    )?;
     let only = Only::of(args.get(1..).unwrap_or_default())?;
-    println!("seconds, medians of {runs} trials each, in turns; ours / theirs with the spread of the ratios");
+    println!(
+        "seconds, medians of {runs} trials each, in turns; ours / theirs with the spread of the ratios"
+    );
     println!("{:<16} {:<8} {:>8} {:>8}", "graph", "", "theirs", "ours");
     for shape in SHAPES.iter().filter(|shape| only.graph(shape.ours)) {
         let bench = Bench { hugepilot, suite: &suite, shape, runs };
         if only.kernel(BUILD)
             && let Some(theirs) = shape.theirs
         {
-            bench.print(BUILD, &bench.turns(|_| bench.their_build(&theirs), |_| bench.our_build())?);
+            bench
+                .print(BUILD, &bench.turns(|_| bench.their_build(&theirs), |_| bench.our_build())?);
         }
         let mut loads = Vec::new();
         for kernel in KERNELS.iter().filter(|kernel| only.kernel(kernel.theirs)) {
@@ -158,7 +171,8 @@ impl Bench<'_> {
     }
 
     fn print(&self, what: &str, pairs: &[(f64, f64)]) {
-        let middle = |part: fn(&(f64, f64)) -> f64| median(&pairs.iter().map(part).collect::<Vec<_>>());
+        let middle =
+            |part: fn(&(f64, f64)) -> f64| median(&pairs.iter().map(part).collect::<Vec<_>>());
         let (theirs, ours) = (middle(|pair| pair.0), middle(|pair| pair.1));
         let ratio = PairedStats::of(pairs.to_vec());
         println!("{:<16} {what:<8} {theirs:>8.3} {ours:>8.3}  {}", self.shape.ours, ratio.line());
@@ -188,7 +202,8 @@ impl Bench<'_> {
         }
         // As the suite reads it: by the page cache, in which it is after the first trial.
         let cached = ["--load", "cached"];
-        let GraphReport { phases, trials, .. } = graph_report(self.hugepilot, &args, file, &cached)?;
+        let GraphReport { phases, trials, .. } =
+            graph_report(self.hugepilot, &args, file, &cached)?;
         let load = phases.load_seconds.context("load_seconds")? + phases.build_seconds;
         Ok(Took { load, kernel: trials.first().context("a trial")?.seconds })
     }
@@ -213,14 +228,20 @@ impl Bench<'_> {
     }
 
     fn our_build(&self) -> Result<f64> {
-        let report = said(Command::new(self.hugepilot).args(["graph", "info", self.shape.ours, "--json"]))?;
+        let report =
+            said(Command::new(self.hugepilot).args(["graph", "info", self.shape.ours, "--json"]))?;
         let report: GraphReport = serde_json::from_str(&report).context("a report")?;
         Ok(report.phases.build_seconds)
     }
 }
 
 /// A graph in a file called by it and `name`; kept for the next time.
-pub(super) fn generated(hugepilot: &Path, graph: &str, name: &str, args: &[&str]) -> Result<PathBuf> {
+pub(super) fn generated(
+    hugepilot: &Path,
+    graph: &str,
+    name: &str,
+    args: &[&str],
+) -> Result<PathBuf> {
     let folder = run::target().join("graphs");
     fs::create_dir_all(&folder)?;
     let file = folder.join(format!("{}.{name}", graph.replace(':', "-")));
@@ -244,7 +265,11 @@ pub(super) fn graph_report(
 
 fn said(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     Ok(String::from_utf8(output.stdout)?)
 }
 
@@ -260,7 +285,8 @@ mod tests {
 
     #[test]
     fn the_suites_lines_are_read() {
-        let said = "Read Time:           0.25000\nGraph has 4 nodes\nTrial Time:          0.00125\n";
+        let said =
+            "Read Time:           0.25000\nGraph has 4 nodes\nTrial Time:          0.00125\n";
         assert!((seconds(said, "Trial Time").unwrap() - 0.00125).abs() < 1e-9);
         assert!((seconds(said, "Read Time").unwrap() - 0.25).abs() < 1e-9);
         assert!(seconds(said, "Build Time").is_err());

@@ -34,16 +34,21 @@ const KERNELS: [(&str, &[&str]); 3] = [
 
 /// `[RUNS=5] [GRAPH=kronecker:25:4] [KERNEL…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize = args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
+    let runs: usize =
+        args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
     ensure!(runs > 0, "at least one run");
     let graph = args.get(1).copied().unwrap_or("kronecker:25:4");
     let only = args.get(2..).unwrap_or_default();
     println!(
         "{graph}, 64 bits; seconds of the kernel, medians of {runs} in turns; times as fast as on base pages"
     );
-    println!("{:<9} {:<5} {:<17} {:>8} {:>11}  huge", "order", "", "pages", "kernel", "first touch");
+    println!(
+        "{:<9} {:<5} {:<17} {:>8} {:>11}  huge",
+        "order", "", "pages", "kernel", "first touch"
+    );
     for order in ["original", "dbg"] {
-        for (name, kernel) in KERNELS.iter().filter(|one| only.is_empty() || only.contains(&one.0)) {
+        for (name, kernel) in KERNELS.iter().filter(|one| only.is_empty() || only.contains(&one.0))
+        {
             let weighted = *name == "sssp";
             let file = graph_file(hugepilot, graph, order, weighted)?;
             let plans: Vec<&str> = PLANS
@@ -74,7 +79,11 @@ fn graph_file(hugepilot: &Path, graph: &str, order: &str, weighted: bool) -> Res
 }
 
 /// For each plan its reports, one of each round. One run before all warms the memory up, and is thrown away.
-fn rounds<T>(runs: usize, plans: &[&str], mut one: impl FnMut(&str) -> Result<T>) -> Result<Vec<Vec<T>>> {
+fn rounds<T>(
+    runs: usize,
+    plans: &[&str],
+    mut one: impl FnMut(&str) -> Result<T>,
+) -> Result<Vec<Vec<T>>> {
     let mut all: Vec<Vec<T>> = plans.iter().map(|_| Vec::new()).collect();
     one(plans[0])?;
     for round in 0..runs {
@@ -91,7 +100,8 @@ fn line(base: &[GraphReport], reports: &[GraphReport]) -> Result<String> {
     let kernel = |report: &GraphReport| report.phases.kernel_seconds.context("kernel_seconds");
     let seconds = reports.iter().map(kernel).collect::<Result<Vec<_>>>()?;
     let before = base.iter().map(kernel).collect::<Result<Vec<_>>>()?;
-    let touch: Vec<f64> = reports.iter().filter_map(|report| report.phases.first_touch_seconds).collect();
+    let touch: Vec<f64> =
+        reports.iter().filter_map(|report| report.phases.first_touch_seconds).collect();
     let faster = PairedStats::of(seconds.iter().copied().zip(before).collect());
     let huge: Vec<String> = reports[0]
         .arrays

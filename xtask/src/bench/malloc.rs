@@ -26,23 +26,29 @@ const OTHERS: [(&str, &[&str]); 2] = [
     ("mimalloc", &["libmimalloc.so.3", "libmimalloc.so.2.0", "libmimalloc.so.2"]),
     ("jemalloc", &["libjemalloc.so.2"]),
 ];
-const FOLDERS: [&str; 4] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
+const FOLDERS: [&str; 4] =
+    ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
 /// `[RUNS=9] [SIZE=1GiB] [TEST…]`
 pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize = args.first().map_or(Ok(9), |text| text.parse()).context("RUNS is a number")?;
+    let runs: usize =
+        args.first().map_or(Ok(9), |text| text.parse()).context("RUNS is a number")?;
     let size: Bytes = args.get(1).unwrap_or(&"1GiB").parse().context("SIZE is one such as 1GiB")?;
     let only = args.get(2..).unwrap_or_default();
     run::run(&mut cargo(&["build", "--release", "-p", "hugepilot-preload", "--example", "churn"]))?;
     run::run(&mut cargo(&["build", "--release", "-p", "hugepilot-preload"]))?;
     let churn = run::target().join("release/examples/churn");
     let allocators = allocators();
-    println!("nanoseconds, medians of {runs}; ours / other with the spread of the ratios within a round");
+    println!(
+        "nanoseconds, medians of {runs}; ours / other with the spread of the ratios within a round"
+    );
     for (test, about) in TESTS.iter().filter(|(test, _)| only.is_empty() || only.contains(test)) {
         println!("\n{test}: {about}");
         let seconds = measure(runs, &allocators, |library| nanos(&churn, test, size, library))?;
         for (i, (name, _)) in allocators.iter().enumerate() {
-            let ratio = PairedStats::of(seconds[i].iter().copied().zip(seconds[0].iter().copied()).collect());
+            let ratio = PairedStats::of(
+                seconds[i].iter().copied().zip(seconds[0].iter().copied()).collect(),
+            );
             let against = if i == 0 { String::new() } else { ratio.line() };
             println!("  {name:<10} {:>9.2}  {against}", median(&seconds[i]));
         }
@@ -52,11 +58,14 @@ pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
 
 /// Ours first; those that are not installed are named and left out.
 fn allocators() -> Vec<(&'static str, Option<PathBuf>)> {
-    let mut all =
-        vec![("ours", Some(run::target().join("release/libhugepilot_preload.so"))), ("glibc", None)];
+    let mut all = vec![
+        ("ours", Some(run::target().join("release/libhugepilot_preload.so"))),
+        ("glibc", None),
+    ];
     for (name, files) in OTHERS {
-        let places =
-            FOLDERS.iter().flat_map(|folder| files.iter().map(move |file| Path::new(folder).join(file)));
+        let places = FOLDERS
+            .iter()
+            .flat_map(|folder| files.iter().map(move |file| Path::new(folder).join(file)));
         match places.into_iter().find(|place| place.exists()) {
             Some(place) => all.push((name, Some(place))),
             None => println!("{name}: not installed"),

@@ -24,7 +24,8 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     ensure!(count >= 5, "fewer than 5 pairs show no spread");
     let footprint = args.get(1).unwrap_or(&"16GiB");
     let hot = args.get(2).unwrap_or(&"1GiB");
-    let workload = Workload::start(hugepilot, &["hot-set", "--footprint", footprint, "--hot", hot])?;
+    let workload =
+        Workload::start(hugepilot, &["hot-set", "--footprint", footprint, "--hot", hot])?;
     let pid = workload.pid.clone();
     let (mut cores, mut peaks) = (Vec::new(), Vec::new());
     let workload = RefCell::new(workload);
@@ -60,11 +61,13 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
 fn usage(pid: u32) -> (f64, f64) {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    let ticks =
-        |field: usize| fields.get(field - 3).and_then(|text| text.parse::<f64>().ok()).unwrap_or(f64::NAN);
+    let ticks = |field: usize| {
+        fields.get(field - 3).and_then(|text| text.parse::<f64>().ok()).unwrap_or(f64::NAN)
+    };
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let peak =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok());
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok());
     // Fields 14 and 15 count in hundredths of a second on every Linux.
     ((ticks(14) + ticks(15)) / 100.0, peak.unwrap_or(f64::NAN))
 }

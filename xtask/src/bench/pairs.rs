@@ -11,7 +11,11 @@ use std::fmt::Write;
 ///
 /// # Panics
 /// For no pairs.
-pub(crate) fn pairs(count: usize, mut a: impl FnMut() -> f64, mut b: impl FnMut() -> f64) -> PairedStats {
+pub(crate) fn pairs(
+    count: usize,
+    mut a: impl FnMut() -> f64,
+    mut b: impl FnMut() -> f64,
+) -> PairedStats {
     assert!(count > 0, "at least one pair");
     a();
     b();
@@ -55,10 +59,13 @@ impl PairedStats {
     /// The ratios in words: their median, where the true one lies, the least and the most.
     pub(super) fn line(&self) -> String {
         let Self { pairs, median_ratio, min_ratio, max_ratio, certain } = self;
-        let certain =
-            certain.map_or_else(String::new, |(low, high)| format!(" (95 % certain: {low:.4} to {high:.4})"));
+        let certain = certain.map_or_else(String::new, |(low, high)| {
+            format!(" (95 % certain: {low:.4} to {high:.4})")
+        });
         let count = pairs.len();
-        format!("median {median_ratio:.4}{certain}, from {min_ratio:.4} to {max_ratio:.4}, {count} pairs")
+        format!(
+            "median {median_ratio:.4}{certain}, from {min_ratio:.4} to {max_ratio:.4}, {count} pairs"
+        )
     }
 
     /// One line for each pair, the medians, and the ratios in words.
@@ -70,11 +77,22 @@ impl PairedStats {
         };
         line("pair", &format!("{a} ({unit})"), &format!("{b} ({unit})"), "ratio");
         for (i, (a, b)) in self.pairs.iter().enumerate() {
-            line(&(i + 1).to_string(), &format!("{a:.4}"), &format!("{b:.4}"), &format!("{:.4}", b / a));
+            line(
+                &(i + 1).to_string(),
+                &format!("{a:.4}"),
+                &format!("{b:.4}"),
+                &format!("{:.4}", b / a),
+            );
         }
-        let median =
-            |part: fn(&(f64, f64)) -> f64| format!("{:.4}", middle(&sorted(self.pairs.iter().map(part))));
-        line("median", &median(|pair| pair.0), &median(|pair| pair.1), &format!("{:.4}", self.median_ratio));
+        let median = |part: fn(&(f64, f64)) -> f64| {
+            format!("{:.4}", middle(&sorted(self.pairs.iter().map(part))))
+        };
+        line(
+            "median",
+            &median(|pair| pair.0),
+            &median(|pair| pair.1),
+            &format!("{:.4}", self.median_ratio),
+        );
         let _ = writeln!(text, "{b} / {a}: {}", self.line());
         text
     }
@@ -160,6 +178,9 @@ pair            old (s)          new (s)    ratio
 median           3.0000           3.0000   0.7500
 new / old: median 0.7500, from 0.5000 to 1.0000, 3 pairs
 ";
-        assert_eq!(PairedStats::of(vec![(2.0, 1.0), (4.0, 3.0), (3.0, 3.0)]).table("old", "new", "s"), table);
+        assert_eq!(
+            PairedStats::of(vec![(2.0, 1.0), (4.0, 3.0), (3.0, 3.0)]).table("old", "new", "s"),
+            table
+        );
     }
 }

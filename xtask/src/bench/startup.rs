@@ -14,8 +14,11 @@ use super::pairs::pairs;
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let count = args.first().map_or(Ok(20), |text| text.parse()).context("PAIRS is a number")?;
     ensure!(count >= 5, "fewer than 5 pairs show no spread");
-    let stats =
-        pairs(count, || milliseconds(Path::new("true"), &[]), || milliseconds(hugepilot, &["--version"]));
+    let stats = pairs(
+        count,
+        || milliseconds(Path::new("true"), &[]),
+        || milliseconds(hugepilot, &["--version"]),
+    );
     print!("{}", stats.table("true", "hugepilot", "ms"));
     Ok(())
 }

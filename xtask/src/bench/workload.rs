@@ -32,7 +32,8 @@ impl Workload {
     /// The same on one processor, always the same one, and standing still.
     pub(super) fn start_still(hugepilot: &Path, args: &[&str]) -> Result<Self> {
         let mut command = Command::new("taskset");
-        let this = Self::run(command.args(["-c", "0"]).arg(hugepilot).args(["lab", "workload"]), args)?;
+        let this =
+            Self::run(command.args(["-c", "0"]).arg(hugepilot).args(["lab", "workload"]), args)?;
         this.signal("STOP")?;
         Ok(this)
     }
@@ -49,7 +50,8 @@ impl Workload {
         let mut first = String::new();
         lines.read_line(&mut first)?;
         let pid = first.strip_prefix("ready ").and_then(|rest| rest.split_whitespace().next());
-        let pid = pid.with_context(|| format!("workload {} said {first:?}", args.join(" ")))?.to_owned();
+        let pid =
+            pid.with_context(|| format!("workload {} said {first:?}", args.join(" ")))?.to_owned();
         Ok(Self { child, pid, lines })
     }
 

@@ -23,7 +23,10 @@ const LEAST_PER_SECOND: f64 = 2.0;
 
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
     let thp = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")?;
-    ensure!(!thp.contains("[always]"), "with THP at always there is little to promote; set it to madvise");
+    ensure!(
+        !thp.contains("[always]"),
+        "with THP at always there is little to promote; set it to madvise"
+    );
     let mut victim = target(&["storm.c", MEMORY_MIB, THREADS, &run.seed.to_string()]);
     victim.ready(LIMIT);
     let pid = victim.pid();
@@ -204,7 +207,8 @@ fn finish(victim: &mut Victim, mut checks: Checks) -> Result<Checks> {
 }
 
 fn take(line: &str, checks: &mut Checks) -> Result<()> {
-    *checks = Checks::read(line).with_context(|| format!("the program that was tuned said: {line}"))?;
+    *checks =
+        Checks::read(line).with_context(|| format!("the program that was tuned said: {line}"))?;
     Ok(())
 }
 
@@ -228,7 +232,8 @@ mod tests {
         for line in ["damaged 0x1000 want 1 got 2", "did 1 2 3", "", "ok"] {
             assert_eq!(Checks::read(line), None, "{line}");
         }
-        let damage = take("damaged 0x1000 want 1 got 2", &mut Checks::default()).unwrap_err().to_string();
+        let damage =
+            take("damaged 0x1000 want 1 got 2", &mut Checks::default()).unwrap_err().to_string();
         assert!(damage.contains("0x1000"), "{damage}");
     }
 }

@@ -116,7 +116,10 @@ impl Pair {
         self.victim.end_input();
         let line = self.victim.line(LIMIT).unwrap_or_default();
         let status = self.victim.wait(LIMIT);
-        ensure!(line == "ok" && status.success(), "a pair does not read what it wrote: {line:?}, {status}");
+        ensure!(
+            line == "ok" && status.success(),
+            "a pair does not read what it wrote: {line:?}, {status}"
+        );
         Ok(())
     }
 }
@@ -209,7 +212,9 @@ fn pss_kib(pid: u32) -> Result<u64> {
 }
 
 fn pss_of(rollup: &str) -> Option<u64> {
-    rollup.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.parse().ok())
+    rollup
+        .lines()
+        .find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.parse().ok())
 }
 
 #[cfg(test)]
@@ -226,7 +231,8 @@ mod tests {
 
     #[test]
     fn pss_is_read_from_a_rollup() {
-        let text = "557 ---p 0 00:00 0    [rollup]\nRss:    900 kB\nPss:      640 kB\nPss_Dirty: 3 kB\n";
+        let text =
+            "557 ---p 0 00:00 0    [rollup]\nRss:    900 kB\nPss:      640 kB\nPss_Dirty: 3 kB\n";
         assert_eq!(pss_of(text), Some(640));
         assert_eq!(pss_of("Rss: 900 kB\n"), None);
     }

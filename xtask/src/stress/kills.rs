@@ -30,7 +30,10 @@ const JOURNAL: &str = "/run/hugepilot/settings.json";
 const TAKES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(2)];
 
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
-    ensure!(!Path::new(JOURNAL).exists(), "a run of hugepilot has settings changed; see `hugepilot doctor`");
+    ensure!(
+        !Path::new(JOURNAL).exists(),
+        "a run of hugepilot has settings changed; see `hugepilot doctor`"
+    );
     let settings = Settings::read()?;
     let unused = settings.with_pools_of(&settings).differences(&settings);
     ensure!(unused.is_empty(), "pages of the pools are in use: {}", unused.join("; "));
@@ -204,8 +207,11 @@ fn after(run: &Run<'_>, ended: &Ended<'_>, random: &mut Random, tally: &mut Tall
     }
     ensure!(!Path::new(JOURNAL).exists(), "{JOURNAL} is still there");
     let now = Settings::read()?;
-    let wanted =
-        if ended.deed == Deed::PoolSet { ended.before.with_pools_of(&now) } else { ended.before.clone() };
+    let wanted = if ended.deed == Deed::PoolSet {
+        ended.before.with_pools_of(&now)
+    } else {
+        ended.before.clone()
+    };
     let differences = wanted.differences(&now);
     ensure!(differences.is_empty(), "not as before: {}", differences.join("; "));
     if let Some(request) = ended.prepared.request {
@@ -245,7 +251,10 @@ mod tests {
         let kills: Vec<Kill> = (0..500).map(|_| Kill::choose(within, &mut random)).collect();
         assert!(kills.iter().all(|kill| kill.after < within));
         for signal in [Signal::KILL, Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
-            assert!(kills.iter().filter(|kill| kill.signal == Some(signal)).count() > 20, "{signal:?}");
+            assert!(
+                kills.iter().filter(|kill| kill.signal == Some(signal)).count() > 20,
+                "{signal:?}"
+            );
         }
         assert!(kills.iter().all(|kill| !(kill.group && kill.signal == Some(Signal::KILL))));
     }

@@ -33,8 +33,9 @@ impl Mark {
     pub(super) fn processes(&self) -> Vec<(Pid, String)> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let marked = numbers
-            .filter(|pid| is_marked(&fs::read(format!("/proc/{pid}/environ")).unwrap_or_default(), &self.0));
+        let marked = numbers.filter(|pid| {
+            is_marked(&fs::read(format!("/proc/{pid}/environ")).unwrap_or_default(), &self.0)
+        });
         marked.filter_map(|pid| Some((Pid::from_raw(pid)?, command_line(pid)))).collect()
     }
 

@@ -167,7 +167,8 @@ fn one(test: &Stress, options: &Options, interrupted: &AtomicBool) -> Result<()>
     let left = before.0.differences(&Settings::read()?);
     drop(before);
     // What fails after Ctrl-C fails by it.
-    let ended = ended.map_err(|error| if run.is_interrupted() { Interrupted.into() } else { error });
+    let ended =
+        ended.map_err(|error| if run.is_interrupted() { Interrupted.into() } else { error });
     let figures = ended.with_context(|| format!("{} (seed {seed})", test.name))?;
     println!("{}: {:.0} s, seed {seed}: {figures}", test.name, run.begun.elapsed().as_secs_f64());
     ensure!(left.is_empty(), "settings of the kernel are not as before: {}", left.join("; "));
@@ -185,8 +186,12 @@ impl Drop for Before {
 }
 
 fn possible(test: &Stress) -> Result<()> {
-    let needs =
-        [need::root(), need::c_compiler(), need::cgroup_memory(), need::memory(test.memory + RESERVE)];
+    let needs = [
+        need::root(),
+        need::c_compiler(),
+        need::cgroup_memory(),
+        need::memory(test.memory + RESERVE),
+    ];
     match need::all(needs) {
         Need::Ok => Ok(()),
         Need::Err(lack) => anyhow::bail!("{} cannot run here: {lack}", test.name),

@@ -10,8 +10,13 @@ use anyhow::{Context, Result};
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const POOLS: &str = "/sys/kernel/mm/hugepages";
 /// What of a pool is compared; the last two can be set.
-const OF_A_POOL: [&str; 5] =
-    ["free_hugepages", "resv_hugepages", "surplus_hugepages", "nr_hugepages", "nr_overcommit_hugepages"];
+const OF_A_POOL: [&str; 5] = [
+    "free_hugepages",
+    "resv_hugepages",
+    "surplus_hugepages",
+    "nr_hugepages",
+    "nr_overcommit_hugepages",
+];
 const CAN_BE_SET: [&str; 2] = ["nr_hugepages", "nr_overcommit_hugepages"];
 
 /// Every setting by its file. Counters are not among them, but how many pages of each pool are free.
@@ -87,7 +92,10 @@ pub(super) fn pool_pages(kib: u64) -> Result<u64> {
 
 /// What is chosen of `always [madvise] never`; any other value as it is.
 fn chosen(value: &str) -> &str {
-    value.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(value, |(chosen, _)| chosen)
+    value
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or(value, |(chosen, _)| chosen)
 }
 
 fn writable_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
@@ -106,7 +114,8 @@ fn writable_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
 /// A count of `/proc/vmstat`.
 pub(super) fn vmstat(name: &str) -> Result<u64> {
     let text = fs::read_to_string("/proc/vmstat").context("/proc/vmstat")?;
-    let count = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    let count =
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
     count.with_context(|| format!("no {name} in /proc/vmstat"))
 }
 
@@ -115,7 +124,9 @@ mod tests {
     use super::*;
 
     fn settings(lines: &[(&str, &str)]) -> Settings {
-        Settings(lines.iter().map(|(file, value)| (PathBuf::from(file), (*value).to_owned())).collect())
+        Settings(
+            lines.iter().map(|(file, value)| (PathBuf::from(file), (*value).to_owned())).collect(),
+        )
     }
 
     #[test]
@@ -135,10 +146,16 @@ mod tests {
 
     #[test]
     fn pools_may_change_but_their_pages_must_be_free() {
-        let before =
-            settings(&[("/p/nr_hugepages", "4"), ("/p/free_hugepages", "4"), ("/p/surplus_hugepages", "0")]);
-        let now =
-            settings(&[("/p/nr_hugepages", "9"), ("/p/free_hugepages", "7"), ("/p/surplus_hugepages", "0")]);
+        let before = settings(&[
+            ("/p/nr_hugepages", "4"),
+            ("/p/free_hugepages", "4"),
+            ("/p/surplus_hugepages", "0"),
+        ]);
+        let now = settings(&[
+            ("/p/nr_hugepages", "9"),
+            ("/p/free_hugepages", "7"),
+            ("/p/surplus_hugepages", "0"),
+        ]);
         let wanted = before.with_pools_of(&now);
         assert_eq!(wanted.differences(&now), ["/p/free_hugepages: 9 before, 7 now"]);
     }
@@ -148,7 +165,10 @@ mod tests {
         if Path::new(THP).exists() && Path::new(POOLS).exists() {
             let settings = Settings::read().unwrap();
             assert!(settings.0.contains_key(&Path::new(THP).join("khugepaged/max_ptes_none")));
-            assert!(!settings.0.contains_key(&Path::new(THP).join("khugepaged/full_scans")), "a counter");
+            assert!(
+                !settings.0.contains_key(&Path::new(THP).join("khugepaged/full_scans")),
+                "a counter"
+            );
         }
     }
 }

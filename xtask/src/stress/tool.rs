@@ -51,7 +51,11 @@ impl Tool {
     /// Sends it a signal: it alone, or as a terminal does, also what is in its process group.
     pub(super) fn signal(&self, signal: Signal, group: bool) {
         // It may have ended: then there is nothing to signal.
-        let _ = if group { kill_process_group(self.pid(), signal) } else { kill_process(self.pid(), signal) };
+        let _ = if group {
+            kill_process_group(self.pid(), signal)
+        } else {
+            kill_process(self.pid(), signal)
+        };
     }
 
     /// Whether it runs.
@@ -83,7 +87,11 @@ impl Tool {
     }
 
     fn said(&mut self) -> String {
-        format!("--- stdout\n{}\n--- stderr\n{}", contents(&mut self.stdout), contents(&mut self.stderr))
+        format!(
+            "--- stdout\n{}\n--- stderr\n{}",
+            contents(&mut self.stdout),
+            contents(&mut self.stderr)
+        )
     }
 
     fn done(&mut self, status: ExitStatus) -> Result<Done> {
@@ -91,7 +99,11 @@ impl Tool {
         let done = Done { status, stdout, stderr, line: self.line.clone() };
         let bad = [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::ABORT, Signal::FPE];
         let crashed = bad.iter().any(|signal| status.signal() == Some(signal.as_raw()));
-        ensure!(!crashed && !done.stderr.contains("panicked"), "hugepilot crashed: {}", done.evidence());
+        ensure!(
+            !crashed && !done.stderr.contains("panicked"),
+            "hugepilot crashed: {}",
+            done.evidence()
+        );
         Ok(done)
     }
 }
@@ -146,7 +158,11 @@ impl Done {
 /// processors busy, so hugepilot goes first.
 pub(super) fn target(words: &[&str]) -> Victim {
     let mut command = Command::new("nice");
-    command.args(["-n", "10"]).arg(compiled(Path::new(words[0]))).args(&words[1..]).process_group(0);
+    command
+        .args(["-n", "10"])
+        .arg(compiled(Path::new(words[0])))
+        .args(&words[1..])
+        .process_group(0);
     Victim::spawn(command)
 }
 

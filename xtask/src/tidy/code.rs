@@ -34,7 +34,8 @@ pub(super) fn lines_with<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).filter_map(move |(at, _)| {
         let before = code[..at].chars().next_back().is_some_and(in_word);
-        let after = word.ends_with(in_word) && code[at + word.len()..].chars().next().is_some_and(in_word);
+        let after =
+            word.ends_with(in_word) && code[at + word.len()..].chars().next().is_some_and(in_word);
         (!before && !after).then(|| line_at(code, at))
     })
 }
@@ -164,8 +165,9 @@ mod tests {
 
     #[test]
     fn words_are_whole() {
-        let lines =
-            |word| lines_with("unsafe {}\nunsafe_code\nnot_unsafe\n  unsafe", word).collect::<Vec<_>>();
+        let lines = |word| {
+            lines_with("unsafe {}\nunsafe_code\nnot_unsafe\n  unsafe", word).collect::<Vec<_>>()
+        };
         assert_eq!(lines("unsafe"), [1, 4]);
     }
 }

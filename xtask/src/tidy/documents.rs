@@ -71,9 +71,11 @@ fn links(text: &str) -> Vec<(usize, String)> {
             fenced = !fenced;
         } else if !fenced {
             let line = without_code(line);
-            let inline =
-                line.match_indices("](").map(|(at, mark)| inside_parentheses(&line[at + mark.len()..]));
-            let definition = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, to)| to);
+            let inline = line
+                .match_indices("](")
+                .map(|(at, mark)| inside_parentheses(&line[at + mark.len()..]));
+            let definition =
+                line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, to)| to);
             let targets = inline.chain(definition).filter_map(target);
             found.extend(targets.map(|target| (number, target)));
         }
@@ -138,7 +140,8 @@ See [a](a.md), [b](<b c.md> \"title\") and ![c](img/c.svg#x).
 [ref]: docs/d.md
 [wiki](e_(f).md)
 ";
-        let want = [(1, "a.md"), (1, "b c.md"), (1, "img/c.svg"), (7, "e_(f).md"), (6, "docs/d.md")];
+        let want =
+            [(1, "a.md"), (1, "b c.md"), (1, "img/c.svg"), (7, "e_(f).md"), (6, "docs/d.md")];
         let mut want = want.map(|(line, path)| (line, path.to_owned()));
         want.sort();
         assert_eq!(links(text), want);
@@ -161,7 +164,8 @@ See [a](a.md), [b](<b c.md> \"title\") and ![c](img/c.svg#x).
 
     #[test]
     fn a_missing_target_is_a_finding() {
-        let tree = Tree::of(&[("docs/a.md", "[x](b.md)\n[y](c.md)\n[z](../docs)\n"), ("docs/b.md", "")]);
+        let tree =
+            Tree::of(&[("docs/a.md", "[x](b.md)\n[y](c.md)\n[z](../docs)\n"), ("docs/b.md", "")]);
         let mut report = Report::default();
         check(&tree, &mut report);
         assert_eq!(report.lines(), ["docs/a.md:2: c.md is not there"]);
@@ -170,9 +174,13 @@ See [a](a.md), [b](<b c.md> \"title\") and ![c](img/c.svg#x).
     #[test]
     fn versions_are_found_as_people_write_them() {
         assert_eq!(rust_version("[package]\nrust-version = \"1.88\" # why\n"), Some("1.88"));
-        for text in
-            ["Rust 1.88", "rustc >= 1.88.", "badge/rust-1.88%2B", "Rust **1.88**", "Rust version: `1.88`"]
-        {
+        for text in [
+            "Rust 1.88",
+            "rustc >= 1.88.",
+            "badge/rust-1.88%2B",
+            "Rust **1.88**",
+            "Rust version: `1.88`",
+        ] {
             assert_eq!(stated_versions(text), [(1, "1.88")], "{text}");
         }
         assert_eq!(stated_versions("Rust allocators save 1.5 GiB. Trust 11 of 12."), []);

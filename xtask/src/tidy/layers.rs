@@ -21,7 +21,8 @@ pub(super) fn check(path: &str, manifest: &str, report: &mut Report) {
         return;
     }
     let Some(own) = layer(name) else {
-        return report.finding(path, format!("{name} has no layer; give it one in LAYERS of xtask's tidy"));
+        return report
+            .finding(path, format!("{name} has no layer; give it one in LAYERS of xtask's tidy"));
     };
     for (dependency, use_) in dependencies(manifest) {
         if dependency == TESTKIT {
@@ -29,7 +30,10 @@ pub(super) fn check(path: &str, manifest: &str, report: &mut Report) {
                 report.finding(path, "testkit is for [dev-dependencies] only");
             }
         } else if layer(&dependency).is_none_or(|below| below >= own) {
-            report.finding(path, format!("{name} depends on {dependency}, which is not in a layer below it"));
+            report.finding(
+                path,
+                format!("{name} depends on {dependency}, which is not in a layer below it"),
+            );
         }
     }
 }
@@ -114,19 +118,31 @@ workspace = true
 
     #[test]
     fn dependencies_point_downwards() {
-        assert_eq!(findings("record", "[dependencies]\nhugepilot-units.workspace = true\n"), [""; 0]);
+        assert_eq!(
+            findings("record", "[dependencies]\nhugepilot-units.workspace = true\n"),
+            [""; 0]
+        );
         let up = ["record depends on policy, which is not in a layer below it"];
         assert_eq!(findings("record", "[dependencies]\nhugepilot-policy.workspace = true\n"), up);
         let beside = ["policy depends on kernel, which is not in a layer below it"];
-        assert_eq!(findings("policy", "[dev-dependencies]\nhugepilot-kernel.workspace = true\n"), beside);
+        assert_eq!(
+            findings("policy", "[dev-dependencies]\nhugepilot-kernel.workspace = true\n"),
+            beside
+        );
         assert_eq!(findings("cellar", "").len(), 1);
     }
 
     #[test]
     fn testkit_is_for_tests() {
-        assert_eq!(findings("units", "[dev-dependencies]\nhugepilot-testkit.workspace = true\n"), [""; 0]);
+        assert_eq!(
+            findings("units", "[dev-dependencies]\nhugepilot-testkit.workspace = true\n"),
+            [""; 0]
+        );
         let code = ["testkit is for [dev-dependencies] only"];
         assert_eq!(findings("cli", "[dependencies]\nhugepilot-testkit.workspace = true\n"), code);
-        assert_eq!(findings("testkit", "[dependencies]\nhugepilot-units.workspace = true\n"), [""; 0]);
+        assert_eq!(
+            findings("testkit", "[dependencies]\nhugepilot-units.workspace = true\n"),
+            [""; 0]
+        );
     }
 }

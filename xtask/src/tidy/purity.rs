@@ -41,26 +41,33 @@ fn impurities(code: &str) -> BTreeSet<(usize, &'static str)> {
         found.extend(lines_with(code, word).map(|line| (line, word)));
     }
     for (line, import) in imports(code) {
-        found.extend(PATHS.into_iter().filter(|path| names(&import, path)).map(|path| (line, path)));
+        found
+            .extend(PATHS.into_iter().filter(|path| names(&import, path)).map(|path| (line, path)));
     }
     found
 }
 
 /// Whether importing `import` gives access to `path`: is it, lies in it, or takes everything around it.
 fn names(import: &str, path: &str) -> bool {
-    let inside =
-        |whole: &str, part: &str| part.strip_prefix(whole).is_some_and(|rest| rest.starts_with("::"));
-    import == path || inside(path, import) || import.strip_suffix("::*").is_some_and(|all| inside(all, path))
+    let inside = |whole: &str, part: &str| {
+        part.strip_prefix(whole).is_some_and(|rest| rest.starts_with("::"))
+    };
+    import == path
+        || inside(path, import)
+        || import.strip_suffix("::*").is_some_and(|all| inside(all, path))
 }
 
 /// Every path that a `use` brings in, with the line of the `use`; `{…}` is spelt out.
 fn imports(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("use ") {
-        let starts_item =
-            code[..at].chars().next_back().is_none_or(|c| c.is_whitespace() || c == ';' || c == '}');
+        let starts_item = code[..at]
+            .chars()
+            .next_back()
+            .is_none_or(|c| c.is_whitespace() || c == ';' || c == '}');
         if let (true, Some(end)) = (starts_item, code[at..].find(';')) {
-            let tree: String = code[at + 4..at + end].split_whitespace().collect::<Vec<_>>().join(" ");
+            let tree: String =
+                code[at + 4..at + end].split_whitespace().collect::<Vec<_>>().join(" ");
             let mut paths = Vec::new();
             spell_out("", &tree, &mut paths);
             found.extend(paths.into_iter().map(|path| (line_at(code, at), path)));
@@ -143,9 +150,12 @@ mod tests {
 
     #[test]
     fn what_is_pure_is_not() {
-        for code in
-            ["use std::time::Duration;", "use std::fmt::*;", "use std::{io, mem};", "fn pprintln() {}"]
-        {
+        for code in [
+            "use std::time::Duration;",
+            "use std::fmt::*;",
+            "use std::{io, mem};",
+            "fn pprintln() {}",
+        ] {
             assert_eq!(impurities(code), BTreeSet::new(), "{code}");
         }
     }

@@ -55,7 +55,10 @@ impl Tree {
 
     /// The texts whose path ends like that.
     pub(super) fn texts_ending(&self, end: &str) -> impl Iterator<Item = (&str, &str)> {
-        self.texts.iter().filter(move |(path, _)| path.ends_with(end)).map(|(path, text)| (&**path, &**text))
+        self.texts
+            .iter()
+            .filter(move |(path, _)| path.ends_with(end))
+            .map(|(path, text)| (&**path, &**text))
     }
 
     /// The text at `path`.

@@ -4,7 +4,8 @@ use super::code::{code_only, lines_with};
 use super::{Report, crate_of};
 
 /// Crates that may hold unsafe code, and where in them; `alloc` also in its tests, which fork, and its example.
-const HOMES: [(&str, &str); 4] = [("kernel", "src/sys/"), ("alloc", ""), ("capi", "src/"), ("preload", "")];
+const HOMES: [(&str, &str); 4] =
+    [("kernel", "src/sys/"), ("alloc", ""), ("capi", "src/"), ("preload", "")];
 
 pub(super) fn check(path: &str, text: &str, report: &mut Report) {
     let Some((name, inner)) = crate_of(path) else { return };
@@ -18,7 +19,8 @@ pub(super) fn check(path: &str, text: &str, report: &mut Report) {
     };
     let Some(line) = lines_with(&code, "unsafe").next() else { return };
     if !inner.starts_with(home) {
-        report.finding(format!("{path}:{line}"), format!("unsafe code outside crates/{name}/{home}"));
+        report
+            .finding(format!("{path}:{line}"), format!("unsafe code outside crates/{name}/{home}"));
     } else if !text.contains("# Safety") {
         report.finding(path, "unsafe code, and no `# Safety` that says why it is sound");
     }
@@ -38,7 +40,10 @@ mod tests {
     fn other_crates_forbid_it() {
         let missing = ["crates/policy/src/lib.rs: no #![forbid(unsafe_code)]"];
         assert_eq!(findings("crates/policy/src/lib.rs", "//! #![forbid(unsafe_code)]\n"), missing);
-        assert_eq!(findings("crates/policy/src/lib.rs", "//! P\n#![forbid(unsafe_code)]\n"), [""; 0]);
+        assert_eq!(
+            findings("crates/policy/src/lib.rs", "//! P\n#![forbid(unsafe_code)]\n"),
+            [""; 0]
+        );
         assert_eq!(findings("crates/policy/src/greedy.rs", "fn f() {}\n"), [""; 0]);
         assert_eq!(findings("xtask/src/main.rs", "fn main() {}\n").len(), 1);
     }
@@ -59,7 +64,8 @@ mod tests {
     #[test]
     fn crates_that_hand_out_memory_hold_it_file_by_file() {
         let code = "fn f() {\n    unsafe { g() }\n}\n";
-        let silent = ["crates/alloc/src/vec.rs: unsafe code, and no `# Safety` that says why it is sound"];
+        let silent =
+            ["crates/alloc/src/vec.rs: unsafe code, and no `# Safety` that says why it is sound"];
         assert_eq!(findings("crates/alloc/src/vec.rs", code), silent);
         let documented = format!("//! # Safety\n//! We own it.\n{code}");
         assert_eq!(findings("crates/alloc/tests/live.rs", &documented), [""; 0]);

@@ -68,7 +68,8 @@ fn the_limit_and_exhaustion_are_errors_and_what_was_given_stays() {
     let arena = arena(&sys, Bytes::kib(4)).with_limit(Bytes::kib(10));
     let first = arena.alloc([7_u8; 4096]).unwrap();
     arena.alloc([7_u8; 4096]).unwrap();
-    let limit = AllocError::Limit { limit: Bytes::kib(10), used: Bytes::kib(8), wanted: Bytes::kib(4) };
+    let limit =
+        AllocError::Limit { limit: Bytes::kib(10), used: Bytes::kib(8), wanted: Bytes::kib(4) };
     assert_eq!(arena.alloc([7_u8; 4096]).unwrap_err(), limit);
     assert_eq!((*first, sys.mappings()), ([7; 4096], 2));
 
@@ -126,7 +127,8 @@ fn it_may_be_sent_but_not_shared() {
         it
     }
     let arena = sent(Arena::new(Bytes::kib(4), Options::default()));
-    let arena = std::thread::spawn(move || arena.alloc(5).map(|five| *five).map(|_| arena)).join().unwrap();
+    let arena =
+        std::thread::spawn(move || arena.alloc(5).map(|five| *five).map(|_| arena)).join().unwrap();
     assert!(arena.is_ok());
 }
 

@@ -129,8 +129,9 @@ impl<S: Sys> Central<S> {
                 continue;
             }
             // What covers whole pages had better begin with one: then they are free together.
-            let whole =
-                (units >= PAGE_UNITS).then(|| chunk.free.find(units, align.max(PAGE_UNITS))).flatten();
+            let whole = (units >= PAGE_UNITS)
+                .then(|| chunk.free.find(units, align.max(PAGE_UNITS)))
+                .flatten();
             let found = whole.or_else(|| chunk.free.find(units, align));
             let Some(at) = found else { continue };
             self.empty_chunks -= usize::from(chunk.is_empty());
@@ -248,7 +249,8 @@ impl<S: Sys> Central<S> {
         }
         let start = ptr::with_exposed_provenance_mut(ptr::from_mut(chunk).addr() + page * PAGE);
         // SAFETY: no unit of the page is in use, and it lies in the chunk.
-        let done = os::errno_kept(|| unsafe { self.sys.discard(NonNull::new_unchecked(start), PAGE) });
+        let done =
+            os::errno_kept(|| unsafe { self.sys.discard(NonNull::new_unchecked(start), PAGE) });
         if done.is_ok() {
             chunk.dirty.clear(page * PAGE_UNITS, PAGE_UNITS);
             self.idle_pages -= 1;
@@ -279,8 +281,11 @@ impl<S: Sys> Central<S> {
         let chain = self.options.chain;
         for &backing in chain.backings() {
             // The pages of a pool are taken from others: so a heap that is small takes few.
-            let most =
-                if backing.pool_page().is_some() { self.counts.mapped.next_power_of_two() } else { CHUNK };
+            let most = if backing.pool_page().is_some() {
+                self.counts.mapped.next_power_of_two()
+            } else {
+                CHUNK
+            };
             let mut len = most.clamp(least, CHUNK);
             while len >= least {
                 match self.map_region(len, backing) {
@@ -307,7 +312,8 @@ impl<S: Sys> Central<S> {
     fn add(&mut self, region: HugeRegion<S>) {
         let (start, len) = (region.as_ptr().as_ptr(), region.len().as_usize());
         // Larger huge pages would be split, and those of a pool are set aside once.
-        let discards = region.backing().pool_page().is_none() && self.sys.sizes().huge.as_usize() <= PAGE;
+        let discards =
+            region.backing().pool_page().is_none() && self.sys.sizes().huge.as_usize() <= PAGE;
         self.counts.mapped += len;
         let mut first = ptr::null_mut();
         // The first is linked last, and so used first.
@@ -356,7 +362,9 @@ impl<S: Sys> Central<S> {
     /// As a holder of the lock may leave it who is no longer there; the chunks that are lost.
     #[cfg(test)]
     pub(super) fn tear(&mut self) -> Vec<*mut Chunk<S>> {
-        let lost = self.chunks().map(|chunk| ptr::with_exposed_provenance_mut(ptr::from_ref(chunk).addr()));
+        let lost = self
+            .chunks()
+            .map(|chunk| ptr::with_exposed_provenance_mut(ptr::from_ref(chunk).addr()));
         let (lost, nowhere) = (lost.collect(), ptr::without_provenance_mut(64));
         (self.open, self.full) = (nowhere, nowhere);
         (self.empty_chunks, self.used_units, self.idle_pages) = (usize::MAX, 7, usize::MAX);

@@ -82,7 +82,8 @@ pub(super) fn units_of_class(class: usize) -> usize {
     let size = size_of_class(class);
     // Few objects to a span mean many trips for spans.
     let fewest = if size <= UNIT { 4 } else { 1 };
-    let fits = |units: &usize| units * UNIT >= fewest * size && (units * UNIT % size) * 8 <= units * UNIT;
+    let fits =
+        |units: &usize| units * UNIT >= fewest * size && (units * UNIT % size) * 8 <= units * UNIT;
     (1..=MOST / UNIT * 2).find(fits).unwrap_or(MOST / UNIT)
 }
 
@@ -116,7 +117,11 @@ mod tests {
             let (size, len) = (size_of_class(class), units_of_class(class) * UNIT);
             assert!((len % size) * 8 <= len && len <= 2 * MOST, "{size} in {len}");
         }
-        assert!((0..CLASSES).filter(|&class| size_of_class(class) <= 8192).all(|c| units_of_class(c) == 1));
+        assert!(
+            (0..CLASSES)
+                .filter(|&class| size_of_class(class) <= 8192)
+                .all(|c| units_of_class(c) == 1)
+        );
     }
 
     #[test]
@@ -126,9 +131,15 @@ mod tests {
             for size in [0, 1, 15, 100, 4096, 5000, 70_000, MOST] {
                 match aligned_class(size, align) {
                     Some(class) => {
-                        assert!(size_of_class(class) >= size && size_of_class(class).is_multiple_of(align));
+                        assert!(
+                            size_of_class(class) >= size
+                                && size_of_class(class).is_multiple_of(align)
+                        );
                     }
-                    None => assert!(align > UNIT || size.next_multiple_of(align) > MOST, "{size} at {align}"),
+                    None => assert!(
+                        align > UNIT || size.next_multiple_of(align) > MOST,
+                        "{size} at {align}"
+                    ),
                 }
             }
         }

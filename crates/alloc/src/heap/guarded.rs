@@ -74,8 +74,11 @@ impl Guarded {
         if !self.begun {
             (self.begun, self.slots) = (true, Slots::reserve(page));
         }
-        let start =
-            self.slots.as_mut().filter(|slots| self.count < slots.most).and_then(|slots| slots.take(layout));
+        let start = self
+            .slots
+            .as_mut()
+            .filter(|slots| self.count < slots.most)
+            .and_then(|slots| slots.take(layout));
         match start {
             Some(_) => (self.count, self.bytes) = (self.count + 1, self.bytes + layout.size()),
             None => self.passed += 1,
@@ -112,8 +115,8 @@ impl Slots {
         // Others use mappings, too. And most slots wait, so that it takes long until one is used again.
         let most = (os::most_mappings() / 4).min(SLOTS / 4);
         let room = os::most_addresses() / 4;
-        let longest =
-            std::iter::successors(Some(LONGEST), |len| Some(len / 2)).take_while(|len| *len >= 4 * page);
+        let longest = std::iter::successors(Some(LONGEST), |len| Some(len / 2))
+            .take_while(|len| *len >= 4 * page);
         let (start, slot_len) = longest
             .filter(|len| len * SLOTS <= room)
             .find_map(|len| Some((os::reserve(len * SLOTS)?, len)))?;
@@ -253,7 +256,10 @@ fn explain(address: usize) {
     } else if record.freed.load(Relaxed) == 1 {
         misuse::say(format_args!("use after free at {address:#x}: {object} is free"));
     } else if address < start {
-        misuse::say(format_args!("underflow at {address:#x}: {} bytes before {object}", start - address));
+        misuse::say(format_args!(
+            "underflow at {address:#x}: {} bytes before {object}",
+            start - address
+        ));
     } else {
         misuse::say(format_args!("overflow at {address:#x}: {object} ends at {:#x}", start + size));
     }

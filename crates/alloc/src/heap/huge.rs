@@ -102,7 +102,8 @@ impl<S: Sys> Table<S> {
 
     /// Why nothing begins at this address.
     pub(super) fn misuse(&self, address: usize) -> Misuse {
-        let holds = |huge: &&Huge<S>| (huge.address()..huge.address() + huge.len()).contains(&address);
+        let holds =
+            |huge: &&Huge<S>| (huge.address()..huge.address() + huge.len()).contains(&address);
         match self.all().find(holds) {
             Some(huge) => Misuse::Inside { start: huge.address(), size: huge.len() },
             None => Misuse::Foreign,
@@ -143,7 +144,9 @@ impl<S: Sys> Heap<S> {
             Ok(region) => {
                 let start = region.as_ptr();
                 // SAFETY: memory of the layout of a record, ours alone.
-                unsafe { record.write(Huge { region, zeroed, next: AtomicPtr::new(ptr::null_mut()) }) };
+                unsafe {
+                    record.write(Huge { region, zeroed, next: AtomicPtr::new(ptr::null_mut()) })
+                };
                 core.central().huge.insert(record);
                 Some(start)
             }
@@ -162,7 +165,8 @@ impl<S: Sys> Heap<S> {
         let align = core.options.align.max(Bytes::new(layout.align().max(CHUNK) as u64));
         let options = Options { align, ..core.options };
         let never = |_: &S| core.central().thp_never();
-        let map = || os::errno_kept(|| HugeRegion::map_told(self.sys.clone(), len, &options, never));
+        let map =
+            || os::errno_kept(|| HugeRegion::map_told(self.sys.clone(), len, &options, never));
         map().or_else(|error| if core.central().unmap_kept() { map() } else { Err(error) })
     }
 
@@ -178,7 +182,9 @@ impl<S: Sys> Heap<S> {
             Some((record, central.keep(unsafe { ptr::read(&raw const (*record.as_ptr()).region) })))
         };
         // Another thread may have freed it since it was looked up.
-        let Some((record, region)) = removed() else { misuse::end(Call::Free, address, Misuse::Unused) };
+        let Some((record, region)) = removed() else {
+            misuse::end(Call::Free, address, Misuse::Unused)
+        };
         os::errno_kept(|| drop(region));
         // SAFETY: allocated with it, and ours alone.
         unsafe { self.deallocate(record.cast()) };
@@ -210,7 +216,8 @@ impl<S: Sys> Heap<S> {
     /// As for [`Self::grow_huge`].
     pub(super) unsafe fn shrink_huge(&self, address: usize, len: usize) -> bool {
         // SAFETY: the caller's promise.
-        let shrunk = unsafe { self.change_huge(address, |region| region.shrink(Bytes::new(len as u64))) };
+        let shrunk =
+            unsafe { self.change_huge(address, |region| region.shrink(Bytes::new(len as u64))) };
         shrunk == Some(true)
     }
 

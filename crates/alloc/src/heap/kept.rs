@@ -62,7 +62,8 @@ impl<S: Sys> Kept<S> {
         order: impl Fn(&(u64, HugeRegion<S>)) -> Option<T>,
     ) -> Option<HugeRegion<S>> {
         let of = |slot: &Option<_>| slot.as_ref().and_then(&order);
-        let first = self.slots.iter_mut().filter(|slot| of(slot).is_some()).min_by_key(|slot| of(slot))?;
+        let first =
+            self.slots.iter_mut().filter(|slot| of(slot).is_some()).min_by_key(|slot| of(slot))?;
         let (_, region) = first.take()?;
         self.len -= region.len().as_usize();
         Some(region)

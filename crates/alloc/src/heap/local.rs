@@ -114,8 +114,10 @@ impl Local {
             next_of_thread: Cell::new(ptr::null_mut()),
             next: Cell::new(ptr::null_mut()),
             next_of_heap: Cell::new(ptr::null_mut()),
-            bins: [const { Bin { first: Cell::new(ptr::null_mut()), left: AtomicU32::new(0) } }; CLASSES],
-            spans: [const { Spans { current: Cell::new(ptr::null_mut()), queue: Queue::new() } }; CLASSES],
+            bins: [const { Bin { first: Cell::new(ptr::null_mut()), left: AtomicU32::new(0) } };
+                CLASSES],
+            spans: [const { Spans { current: Cell::new(ptr::null_mut()), queue: Queue::new() } };
+                CLASSES],
             idle: Idle([const { Cell::new(ptr::null_mut()) }; 4]),
             told: Told(AtomicPtr::new(ptr::null_mut())),
         }
@@ -160,7 +162,8 @@ impl Local {
                     if span.free.get().is_null() {
                         self.hear(empty);
                     }
-                    let freed = if span.free.get().is_null() { span.issue() } else { span.take_free() };
+                    let freed =
+                        if span.free.get().is_null() { span.issue() } else { span.take_free() };
                     if freed.count > 0 {
                         self.bins[class].first.set(freed.first);
                         self.bins[class].left.store(freed.count, Relaxed);
@@ -282,7 +285,11 @@ impl Local {
                 let queue = &spans.queue;
                 let kept = Queue::new();
                 while let Some(span) = queue.pop() {
-                    if (*span).used.load(Relaxed) == 0 { empty.push(&*span) } else { kept.push(span) }
+                    if (*span).used.load(Relaxed) == 0 {
+                        empty.push(&*span)
+                    } else {
+                        kept.push(span)
+                    }
                 }
                 while let Some(span) = kept.pop() {
                     queue.push(span);

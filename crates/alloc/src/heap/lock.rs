@@ -42,7 +42,9 @@ impl Lock {
     fn lock_slowly(&self) {
         for _ in 0..SPINS {
             std::hint::spin_loop();
-            if self.0.load(Relaxed) == FREE && self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
+            if self.0.load(Relaxed) == FREE
+                && self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+            {
                 return;
             }
         }

@@ -26,13 +26,15 @@ impl Display for Misuse {
             Self::Inside { start, size } => {
                 write!(f, "the address lies inside the object of {size} bytes at {start:#x}")
             }
-            Self::Unused => f.write_str("nothing is allocated there; it may have been freed before"),
+            Self::Unused => {
+                f.write_str("nothing is allocated there; it may have been freed before")
+            }
             Self::Overflow { at, size } => {
                 write!(f, "the byte at {at:#x}, behind the object of {size} bytes, was written")
             }
-            Self::Foreign => {
-                f.write_str("no memory of this allocator is there; it may be another's, or was freed before")
-            }
+            Self::Foreign => f.write_str(
+                "no memory of this allocator is there; it may be another's, or was freed before",
+            ),
         }
     }
 }
@@ -60,7 +62,9 @@ pub(super) fn end(call: Call, address: usize, misuse: Misuse) -> ! {
 /// Ends the process because a free object is not as it was left.
 #[cold]
 pub(super) extern "C" fn changed(address: usize) -> ! {
-    die(format_args!("free object at {address:#x}: it was written to after it was freed, or freed twice"))
+    die(format_args!(
+        "free object at {address:#x}: it was written to after it was freed, or freed twice"
+    ))
 }
 
 /// Ends the process because free objects, of that size, of the span there are not those that were freed. The heap's lock may be

@@ -36,7 +36,13 @@ fn futex(word: &AtomicU32, operation: i32, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word lives across the call; no timeout is given.
     errno_kept(|| unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, ptr::null::<libc::timespec>())
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation,
+            value,
+            ptr::null::<libc::timespec>(),
+        )
     });
 }
 
@@ -97,7 +103,10 @@ pub(super) fn most_mappings() -> usize {
     errno_kept(|| {
         // SAFETY: the path is a C string, the kernel writes at most the length of the text, and the file is closed once.
         unsafe {
-            let file = libc::open(c"/proc/sys/vm/max_map_count".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            let file = libc::open(
+                c"/proc/sys/vm/max_map_count".as_ptr(),
+                libc::O_RDONLY | libc::O_CLOEXEC,
+            );
             if file >= 0 {
                 libc::read(file, text.as_mut_ptr().cast(), text.len());
                 libc::close(file);
@@ -105,8 +114,9 @@ pub(super) fn most_mappings() -> usize {
         }
     });
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
-    let number =
-        digits.fold(0_usize, |sum, &digit| sum.saturating_mul(10).saturating_add(usize::from(digit - b'0')));
+    let number = digits.fold(0_usize, |sum, &digit| {
+        sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
+    });
     // The kernel's default, where it does not say.
     if number == 0 { 65_530 } else { number }
 }
@@ -133,7 +143,9 @@ pub(super) fn map(len: usize) -> Option<usize> {
 pub(super) fn unprotect(start: usize, len: usize) -> bool {
     let start: *mut c_void = ptr::with_exposed_provenance_mut(start);
     // SAFETY: the caller's own reserved addresses.
-    len == 0 || errno_kept(|| unsafe { libc::mprotect(start, len, libc::PROT_READ | libc::PROT_WRITE) }) == 0
+    len == 0
+        || errno_kept(|| unsafe { libc::mprotect(start, len, libc::PROT_READ | libc::PROT_WRITE) })
+            == 0
 }
 
 /// Makes that reserved addresses again.

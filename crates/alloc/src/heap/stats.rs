@@ -86,10 +86,14 @@ impl<S: Sys> Heap<S> {
         stats.idle = bytes(central.idle());
         stats.returned = bytes(central.counts.returned);
         stats.mapped = bytes(central.mapped());
-        stats.large =
-            Count { size: Bytes::ZERO, count: central.huge.count as u64, bytes: bytes(central.huge.mapped) };
+        stats.large = Count {
+            size: Bytes::ZERO,
+            count: central.huge.count as u64,
+            bytes: bytes(central.huge.mapped),
+        };
         let guarded = &central.guarded;
-        stats.guarded = Count { size: Bytes::ZERO, count: guarded.count as u64, bytes: bytes(guarded.bytes) };
+        stats.guarded =
+            Count { size: Bytes::ZERO, count: guarded.count as u64, bytes: bytes(guarded.bytes) };
         stats.unguarded = guarded.passed;
         let mut used = [0_u64; CLASSES];
         // SAFETY: the lock is held.
@@ -127,6 +131,8 @@ impl<S: Sys> Heap<S> {
         let Some(core) = self.core_if_any() else { return Ok(Got::default()) };
         let central = core.central();
         let chunks = central.chunks().filter_map(|chunk| chunk.region.as_ref());
-        chunks.chain(central.huge_regions()).try_fold(Got::default(), |sum, region| Ok(sum + region.got()?))
+        chunks
+            .chain(central.huge_regions())
+            .try_fold(Got::default(), |sum, region| Ok(sum + region.got()?))
     }
 }

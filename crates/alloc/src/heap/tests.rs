@@ -52,13 +52,19 @@ impl Object {
     /// Allocates and marks; `zeroed` must be.
     fn new<S: Sys>(heap: &Heap<S>, layout: Layout, mark: u8, zeroed: bool) -> Option<Self> {
         let start = if zeroed { heap.allocate_zeroed(layout) } else { heap.allocate(layout) }?;
-        assert!(start.as_ptr().addr().is_multiple_of(layout.align().max(16)), "{layout:?} at {start:?}");
+        assert!(
+            start.as_ptr().addr().is_multiple_of(layout.align().max(16)),
+            "{layout:?} at {start:?}"
+        );
         // SAFETY: allocated just now.
         let usable = unsafe { heap.usable_size(start) };
         assert!(usable >= layout.size(), "{layout:?} has {usable}");
         let object = Self { start, layout, mark };
         if zeroed {
-            assert!(object.places().all(|place| object.read(place) == 0), "{layout:?} is not zeroed");
+            assert!(
+                object.places().all(|place| object.read(place) == 0),
+                "{layout:?} is not zeroed"
+            );
         }
         object.fill();
         Some(object)
@@ -78,16 +84,23 @@ impl Object {
         self.places().for_each(|place| unsafe { self.start.add(place).write(self.mark) });
     }
     fn check(&self) {
-        assert!(self.places().all(|place| self.read(place) == self.mark), "{self:?} is overwritten");
+        assert!(
+            self.places().all(|place| self.read(place) == self.mark),
+            "{self:?} is overwritten"
+        );
     }
 
     /// Makes it that large; what fits must be kept.
     fn resize<S: Sys>(&mut self, heap: &Heap<S>, size: usize) {
         let new = layout(size, self.layout.align());
         // SAFETY: allocated by this heap.
-        let Some(start) = (unsafe { heap.reallocate(self.start, new) }) else { return self.check() };
+        let Some(start) = (unsafe { heap.reallocate(self.start, new) }) else {
+            return self.check();
+        };
         let kept = Self { start, layout: self.layout, mark: self.mark };
-        assert!(kept.places().filter(|&place| place < size).all(|place| kept.read(place) == kept.mark));
+        assert!(
+            kept.places().filter(|&place| place < size).all(|place| kept.read(place) == kept.mark)
+        );
         assert!(start.as_ptr().addr().is_multiple_of(new.align()));
         *self = Self { start, layout: new, mark: self.mark };
         self.fill();
@@ -133,13 +146,17 @@ fn every_size_and_alignment_is_served_and_nothing_stays() {
         let mut live = Vec::new();
         for (i, &size) in SIZES.iter().enumerate() {
             for shift in (0..=most).step_by(if size > 65_536 || cfg!(miri) { 5 } else { 1 }) {
-                let object = Object::new(&heap, layout(size, 1 << shift), 1 + i as u8 * 7, shift % 2 == 0);
+                let object =
+                    Object::new(&heap, layout(size, 1 << shift), 1 + i as u8 * 7, shift % 2 == 0);
                 live.push(object.expect("memory"));
             }
         }
         let stats = heap.stats();
         let asked: usize = live.iter().map(|object| object.layout.size()).sum();
-        assert!(stats.allocated >= Bytes::new(asked as u64) && stats.held >= stats.allocated, "{stats:?}");
+        assert!(
+            stats.allocated >= Bytes::new(asked as u64) && stats.held >= stats.allocated,
+            "{stats:?}"
+        );
         assert!(stats.mapped >= stats.held, "{stats:?}");
         live.into_iter().for_each(|object| object.free(&heap));
         let stats = heap.stats();
@@ -162,7 +179,8 @@ fn every_size_and_alignment_is_served_and_nothing_stays() {
 fn small_things_are_packed_densely() {
     let (heap, _sys) = scripted("base");
     let count = if cfg!(miri) { 2048 } else { 65_536 };
-    let live: Vec<_> = (0..count).map(|_| heap.allocate(layout(24, 8)).unwrap().as_ptr().addr()).collect();
+    let live: Vec<_> =
+        (0..count).map(|_| heap.allocate(layout(24, 8)).unwrap().as_ptr().addr()).collect();
     let mut pages: Vec<_> = live.iter().map(|address| address >> 21).collect();
     pages.sort_unstable();
     pages.dedup();
@@ -329,7 +347,10 @@ fn the_statistics_count_objects_by_class() {
     let live: Vec<_> = (0..100).map(|_| heap.allocate(layout(40, 8)).unwrap()).collect();
     let stats = heap.stats();
     let of_48 = stats.classes.iter().find(|class| class.size == Bytes::new(48)).unwrap();
-    assert_eq!((of_48.count, of_48.bytes, stats.allocated), (100, Bytes::new(4800), Bytes::new(4800)));
+    assert_eq!(
+        (of_48.count, of_48.bytes, stats.allocated),
+        (100, Bytes::new(4800), Bytes::new(4800))
+    );
     assert_eq!(stats.threads, 1);
     for start in live {
         // SAFETY: allocated above.

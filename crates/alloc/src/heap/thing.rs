@@ -79,7 +79,11 @@ impl<S: Sys> Core<S> {
         };
         let start = span.base().addr();
         if span.is_large() {
-            return if address == start { Ok(Thing::Large(this)) } else { Err(inside(span, start)) };
+            return if address == start {
+                Ok(Thing::Large(this))
+            } else {
+                Err(inside(span, start))
+            };
         }
         let owner = span.owner.load(Relaxed);
         if owner.is_null() || owner == nobody() {

@@ -102,7 +102,8 @@ impl Inner {
         const BATCH: usize = 64 << 10;
         if self.unused.is_null() {
             let align = Linux.sizes().base.as_usize();
-            let start = Linux.map(BATCH.next_multiple_of(align), align, Pages::Plain).ok()?.cast::<Local>();
+            let start =
+                Linux.map(BATCH.next_multiple_of(align), align, Pages::Plain).ok()?.cast::<Local>();
             for i in 0..BATCH / size_of::<Local>() {
                 // SAFETY: inside of the new mapping.
                 let local = unsafe { start.add(i) }.as_ptr();
@@ -129,7 +130,10 @@ impl Inner {
 
 impl Shared {
     /// Of a new heap; not enrolled yet.
-    pub(super) fn new(abandon: unsafe fn(*const Shared, &Local), renew: unsafe fn(*const Shared)) -> Self {
+    pub(super) fn new(
+        abandon: unsafe fn(*const Shared, &Local),
+        renew: unsafe fn(*const Shared),
+    ) -> Self {
         let id = POOL.with(|pool| {
             pool.ids += 1;
             pool.ids
@@ -164,7 +168,8 @@ impl Shared {
         POOL.with(|pool| {
             // SAFETY: heaps in the list are there, and so are locals.
             unsafe {
-                let mut links = std::iter::once(&POOL.heaps).chain(POOL.heaps().map(|heap| &heap.next));
+                let mut links =
+                    std::iter::once(&POOL.heaps).chain(POOL.heaps().map(|heap| &heap.next));
                 if let Some(link) = links.find(|link| ptr::eq(link.load(Relaxed), self)) {
                     link.store(self.next.load(Relaxed), Release);
                 }
@@ -248,7 +253,9 @@ impl Shared {
     pub(super) unsafe fn all(&self) -> impl Iterator<Item = &Local> {
         // SAFETY: locals are never unmapped.
         let at = |local: *mut Local| unsafe { local.as_ref() };
-        std::iter::successors(at(self.locals.load(Relaxed)), move |local| at(local.next_of_heap.get()))
+        std::iter::successors(at(self.locals.load(Relaxed)), move |local| {
+            at(local.next_of_heap.get())
+        })
     }
 
     fn abandoned(&self) -> Option<*mut Local> {

@@ -97,7 +97,9 @@ impl<S: Sys> HugeRegion<S> {
     fn collapse_one(&self, page: VirtAddr, huge: Bytes) -> std::result::Result<(), Errno> {
         let offset = page.since(self.range().start).as_usize();
         // SAFETY: a whole huge page from `page` lies in our mapping.
-        let ask = || unsafe { self.sys.advise(self.start.add(offset), huge.as_usize(), Advice::Collapse) };
+        let ask = || unsafe {
+            self.sys.advise(self.start.add(offset), huge.as_usize(), Advice::Collapse)
+        };
         // A page may be locked for a moment: the kernel's own tests try twice, too.
         ask().or_else(|errno| if errno == Errno::EAGAIN { ask() } else { Err(errno) })
     }

@@ -35,7 +35,10 @@ impl<S: Sys> HugeRegion<S> {
     pub(crate) fn shrink(&mut self, len: Bytes) -> bool {
         let Ok((new, _)) = shape(len, Bytes::new(1), self.backing, &self.sys) else { return false };
         // SAFETY: our mapping, of which `&mut self` says that nothing refers to it.
-        if new == 0 || new >= self.len || unsafe { self.sys.shrink(self.start, self.len, new) }.is_err() {
+        if new == 0
+            || new >= self.len
+            || unsafe { self.sys.shrink(self.start, self.len, new) }.is_err()
+        {
             return false;
         }
         (self.len, self.asked_len) = (new, len);
@@ -59,7 +62,10 @@ impl<S: Sys> HugeRegion<S> {
     fn remap(&mut self, len: Bytes) -> bool {
         let sizes = self.sys.sizes();
         let unit = if self.backing == Backing::Base { sizes.base } else { sizes.huge };
-        let new = len.get().checked_next_multiple_of(unit.get()).and_then(|len| isize::try_from(len).ok());
+        let new = len
+            .get()
+            .checked_next_multiple_of(unit.get())
+            .and_then(|len| isize::try_from(len).ok());
         let Some(new) = new.map(isize::unsigned_abs) else { return false };
         // SAFETY: our mapping; `&mut self` says that nothing refers to it.
         let Ok(start) = (unsafe { self.sys.grow(self.start, self.len, new, self.align) }) else {
@@ -87,7 +93,10 @@ mod tests {
             let mark = |i: usize| u8::try_from(i % 251).unwrap() + 1;
             (0..old).step_by(STEP).for_each(|i| region.bytes_mut()[i] = mark(i));
             region.grow(Bytes::mib(7), old).unwrap();
-            assert!(region.len() >= Bytes::mib(7) && region.asked_len() == Bytes::mib(7), "{chain}");
+            assert!(
+                region.len() >= Bytes::mib(7) && region.asked_len() == Bytes::mib(7),
+                "{chain}"
+            );
             assert!((0..old).step_by(STEP).all(|i| region.bytes()[i] == mark(i)), "{chain}");
             assert!(region.bytes()[old..].iter().step_by(STEP).all(|&byte| byte == 0), "{chain}");
             region.grow(Bytes::mib(1), 0).unwrap();
@@ -101,7 +110,10 @@ mod tests {
         region.bytes_mut()[17] = 3;
         for len in [Bytes::gib(1 << 28), Bytes::MAX] {
             let error = region.grow(len, 4096).unwrap_err();
-            assert!(matches!(error, AllocError::Map { .. } | AllocError::Overflow { .. }), "{error}");
+            assert!(
+                matches!(error, AllocError::Map { .. } | AllocError::Overflow { .. }),
+                "{error}"
+            );
         }
         assert_eq!((region.bytes()[17], region.len()), (3, Bytes::kib(4)));
     }

@@ -9,7 +9,9 @@ use hugepilot_units::{AddrRange, Bytes};
 
 use super::{HugeRegion, Named, Refused};
 use crate::error::MOST_ALIGN;
-use crate::{Advice, AllocError, Backing, Chain, Fork, Numa, Options, Pages, Pool, Result, Setting, Sys};
+use crate::{
+    Advice, AllocError, Backing, Chain, Fork, Numa, Options, Pages, Pool, Result, Setting, Sys,
+};
 
 impl<S: Sys> HugeRegion<S> {
     /// As [`HugeRegion::map`], by the calls of `sys`.
@@ -54,7 +56,8 @@ impl<S: Sys> HugeRegion<S> {
     fn map_one(sys: S, len: Bytes, options: &Options, backing: Backing) -> Result<Self> {
         let (rounded, align) = shape(len, options.align, backing, &sys)?;
         let pages = backing.pool_page().map_or(Pages::Plain, Pages::Pool);
-        let start = sys.map(rounded, align, pages).map_err(|errno| refusal(len, backing, errno, &sys))?;
+        let start =
+            sys.map(rounded, align, pages).map_err(|errno| refusal(len, backing, errno, &sys))?;
         let mut region = Self {
             start,
             len: rounded,
@@ -85,7 +88,8 @@ impl<S: Sys> HugeRegion<S> {
                 .map_err(|errno| self.cannot_map(errno))?;
         }
         if let Some(name) = &self.options.name {
-            self.named = self.sys.name(start, len, name).map_or_else(Named::Refused, |()| Named::Yes);
+            self.named =
+                self.sys.name(start, len, name).map_or_else(Named::Refused, |()| Named::Yes);
         }
         // A pool sets pages aside without regard to nodes; where the right node has none, touching would be SIGBUS.
         if self.backing.pool_page().is_some() && self.options.numa != Numa::Default {
@@ -104,7 +108,9 @@ impl<S: Sys> HugeRegion<S> {
         };
         let before = AddrRange::new(whole.start, huge.start);
         let after = AddrRange::new(huge.end, whole.end);
-        for (part, advice) in [(before, Advice::NoHuge), (huge, Advice::Huge), (after, Advice::NoHuge)] {
+        for (part, advice) in
+            [(before, Advice::NoHuge), (huge, Advice::Huge), (after, Advice::NoHuge)]
+        {
             let later = matches!(self.backing, Backing::Collapse(_)) && advice == Advice::Huge;
             if part.is_empty() || later {
                 continue;
@@ -128,7 +134,12 @@ impl<S: Sys> HugeRegion<S> {
 }
 
 /// Length and alignment, rounded up to the pages of the backing. Huge pages fit only into whole ones.
-pub(super) fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) -> Result<(usize, usize)> {
+pub(super) fn shape(
+    len: Bytes,
+    align: Bytes,
+    backing: Backing,
+    sys: &impl Sys,
+) -> Result<(usize, usize)> {
     let sizes = sys.sizes();
     let unit = match backing {
         Backing::Base => sizes.base,
@@ -136,17 +147,26 @@ pub(super) fn shape(len: Bytes, align: Bytes, backing: Backing, sys: &impl Sys) 
         Backing::Hugetlb2M => Bytes::mib(2),
         Backing::Hugetlb1G => Bytes::gib(1),
     };
-    let rounded = len.get().checked_next_multiple_of(unit.get()).and_then(|len| isize::try_from(len).ok());
-    let overflow =
-        || AllocError::Overflow { count: 1, size: usize::try_from(len.get()).unwrap_or(usize::MAX) };
+    let rounded =
+        len.get().checked_next_multiple_of(unit.get()).and_then(|len| isize::try_from(len).ok());
+    let overflow = || AllocError::Overflow {
+        count: 1,
+        size: usize::try_from(len.get()).unwrap_or(usize::MAX),
+    };
     Ok((rounded.ok_or_else(overflow)?.unsigned_abs(), align.max(unit).as_usize()))
 }
 
 /// Refuses what the settings exclude, and the kernel would accept in silence.
-fn possible<S: Sys>(backing: Backing, sys: &S, never: impl Fn(&S) -> Option<Setting>) -> Result<()> {
+fn possible<S: Sys>(
+    backing: Backing,
+    sys: &S,
+    never: impl Fn(&S) -> Option<Setting>,
+) -> Result<()> {
     match backing {
         Backing::Base | Backing::Hugetlb2M | Backing::Hugetlb1G => Ok(()),
-        Backing::Thp(_) | Backing::Collapse(_) if sys.thp_disabled() => Err(AllocError::ThpDisabled),
+        Backing::Thp(_) | Backing::Collapse(_) if sys.thp_disabled() => {
+            Err(AllocError::ThpDisabled)
+        }
         Backing::Thp(_) => never(sys).map_or(Ok(()), |setting| Err(AllocError::ThpNever(setting))),
         Backing::Collapse(_) if sys.knows(Advice::Collapse) => Ok(()),
         Backing::Collapse(_) => Err(AllocError::Advice { backing, errno: Errno::EINVAL }),
@@ -162,7 +182,8 @@ pub(crate) fn thp_never(sys: &impl Sys) -> Option<Setting> {
         let (_, rest) = text.split_once('[')?;
         Some(rest.split_once(']')?.0 == word)
     };
-    let own = sys.sizes().huge == Bytes::mib(2) && is(Setting::Thp2MEnabled, "inherit") == Some(false);
+    let own =
+        sys.sizes().huge == Bytes::mib(2) && is(Setting::Thp2MEnabled, "inherit") == Some(false);
     let decides = if own { Setting::Thp2MEnabled } else { Setting::ThpEnabled };
     (is(decides, "never") == Some(true)).then_some(decides)
 }
@@ -172,7 +193,9 @@ fn refusal(len: Bytes, backing: Backing, errno: Errno, sys: &impl Sys) -> AllocE
     let Some(page) = backing.pool_page() else { return AllocError::Map { len, errno } };
     let (pool, wanted) = (Pool::read(page, sys), len.get().div_ceil(page.get()));
     match errno {
-        Errno::ENOMEM if pool.spare() < wanted => AllocError::PoolEmpty { page, wanted, pool, errno },
+        Errno::ENOMEM if pool.spare() < wanted => {
+            AllocError::PoolEmpty { page, wanted, pool, errno }
+        }
         // A kernel that was built for larger base pages has pools of other sizes.
         Errno::EINVAL | Errno(2 | 19) => AllocError::NoPool { page, errno },
         errno => AllocError::Map { len, errno },

@@ -96,7 +96,9 @@ fn a_name_shows_in_maps_or_its_refusal_is_told() {
         maps.lines().find(|line| line.starts_with(&start)).unwrap_or_default().to_owned()
     };
     match region.named() {
-        Named::Yes => assert!(line(&region).ends_with("[anon:alloc test: named]"), "{}", line(&region)),
+        Named::Yes => {
+            assert!(line(&region).ends_with("[anon:alloc test: named]"), "{}", line(&region))
+        }
         Named::Refused(errno) => assert_eq!(errno, hugepilot_record::Errno::EINVAL),
         Named::NotAsked => unreachable!("a name was asked for"),
     }

@@ -110,8 +110,8 @@ mod tests {
     /// All addresses of this process, in bytes.
     fn addresses() -> usize {
         let mut buffer = [0; 128];
-        let pages =
-            read(c"/proc/self/statm", &mut buffer).and_then(|text| text.split(' ').next()?.parse().ok());
+        let pages = read(c"/proc/self/statm", &mut buffer)
+            .and_then(|text| text.split(' ').next()?.parse().ok());
         pages.map_or(0, |pages: usize| pages * 4096)
     }
 
@@ -130,9 +130,11 @@ mod tests {
     fn under_limit(new: usize, more: usize, grows: bool) -> i32 {
         let mut start = hemmed_in(OLD);
         // SAFETY: inside of the mapping.
-        (0..OLD / 4096).for_each(|page| unsafe { start.add(page * 4096).cast::<usize>().write(page + 1) });
+        (0..OLD / 4096)
+            .for_each(|page| unsafe { start.add(page * 4096).cast::<usize>().write(page + 1) });
         let before = addresses();
-        let limit = libc::rlimit { rlim_cur: (before + more) as u64, rlim_max: libc::RLIM_INFINITY };
+        let limit =
+            libc::rlimit { rlim_cur: (before + more) as u64, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: the limit lives across the call.
         if before == 0 || unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) } != 0 {
             return 1;
@@ -140,7 +142,9 @@ mod tests {
         // SAFETY: mapped above, this long, and referred to by nothing.
         match unsafe { grow(start, OLD, new, ALIGN) } {
             Ok(grown) if grows => start = grown,
-            Err(Errno(libc::ENOMEM)) if !grows => return i32::from(wrong(start, OLD, OLD) != 0) * 2,
+            Err(Errno(libc::ENOMEM)) if !grows => {
+                return i32::from(wrong(start, OLD, OLD) != 0) * 2;
+            }
             _ => return 3,
         }
         let checks = [
@@ -148,7 +152,10 @@ mod tests {
             wrong(start, OLD, new) == 0,
             addresses() == before + new - OLD,
         ];
-        checks.iter().position(|&right| !right).map_or(0, |check| 4 + i32::try_from(check).unwrap_or(9))
+        checks
+            .iter()
+            .position(|&right| !right)
+            .map_or(0, |check| 4 + i32::try_from(check).unwrap_or(9))
     }
 
     #[test]

@@ -37,13 +37,24 @@ unsafe impl Sys for Linux {
         // SAFETY: by contract allocated by `map` with this length and alignment, which made a layout there.
         unsafe { dealloc(start.as_ptr(), Layout::from_size_align_unchecked(len, align)) };
     }
-    unsafe fn grow(&self, _: NonNull<u8>, _: usize, _: usize, _: usize) -> Result<NonNull<u8>, Errno> {
+    unsafe fn grow(
+        &self,
+        _: NonNull<u8>,
+        _: usize,
+        _: usize,
+        _: usize,
+    ) -> Result<NonNull<u8>, Errno> {
         Err(Errno::ENOSYS)
     }
     unsafe fn shrink(&self, _start: NonNull<u8>, _old: usize, _new: usize) -> Result<(), Errno> {
         Err(Errno::ENOSYS)
     }
-    unsafe fn advise(&self, _start: NonNull<u8>, _len: usize, _advice: Advice) -> Result<(), Errno> {
+    unsafe fn advise(
+        &self,
+        _start: NonNull<u8>,
+        _len: usize,
+        _advice: Advice,
+    ) -> Result<(), Errno> {
         Ok(())
     }
     unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno> {

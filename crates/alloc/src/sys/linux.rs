@@ -47,7 +47,8 @@ unsafe impl Sys for Linux {
             Pages::Plain => 0,
             // The pages are set aside now (no MAP_NORESERVE): lack of them is an error here, and no SIGBUS later.
             Pages::Pool(size) => {
-                libc::MAP_HUGETLB | (c_int::try_from(size.get().ilog2()).unwrap_or(0) << libc::MAP_HUGE_SHIFT)
+                libc::MAP_HUGETLB
+                    | (c_int::try_from(size.get().ilog2()).unwrap_or(0) << libc::MAP_HUGE_SHIFT)
             }
         };
         // The kernel aligns to huge pages by itself often enough (pools always, other memory since 6.7).
@@ -87,7 +88,9 @@ unsafe impl Sys for Linux {
         let done = answer(unsafe { libc::madvise(start.as_ptr().cast(), len, advice as c_int) });
         match (done, advice) {
             // So the kernel calls it when it lacks memory, or mappings, to part one (mm/madvise.c).
-            (Err(Errno::EAGAIN), Advice::Huge | Advice::NoHuge | Advice::DontFork) => Err(Errno::ENOMEM),
+            (Err(Errno::EAGAIN), Advice::Huge | Advice::NoHuge | Advice::DontFork) => {
+                Err(Errno::ENOMEM)
+            }
             (done, _) => done,
         }
     }
@@ -108,7 +111,13 @@ unsafe impl Sys for Linux {
         let name = name.as_c_str().as_ptr();
         // SAFETY: the kernel copies the string, which ends with a zero, and only labels the mapping.
         answer(unsafe {
-            libc::prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start.as_ptr() as c_ulong, len as c_ulong, name)
+            libc::prctl(
+                PR_SET_VMA,
+                PR_SET_VMA_ANON_NAME,
+                start.as_ptr() as c_ulong,
+                len as c_ulong,
+                name,
+            )
         })
     }
 
@@ -207,7 +216,8 @@ fn map_placed(len: usize, align: usize, flags: c_int) -> Result<NonNull<u8>, Err
         let place = whole.as_ptr().wrapping_add(head).cast::<c_void>();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | flags;
         // SAFETY: where another thread was faster, the kernel refuses (EEXIST), and replaces nothing.
-        let start = unsafe { libc::mmap(place, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        let start =
+            unsafe { libc::mmap(place, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         match mapped(start) {
             Ok(start) if is_aligned(start, align) => return Ok(start),
             // A kernel before 4.17 takes the address for a wish.

@@ -139,7 +139,8 @@ unsafe impl Sys for Scripted {
 
     unsafe fn unmap(&self, start: NonNull<u8>, len: usize, align: usize) {
         let mut state = self.state();
-        let was = state.mapped.remove(&start.as_ptr().addr()).expect("mapped, and not unmapped yet");
+        let was =
+            state.mapped.remove(&start.as_ptr().addr()).expect("mapped, and not unmapped yet");
         assert_eq!((was.0, was.1), (len, align), "unmapped as it was mapped");
         if let Pages::Pool(page) = was.2 {
             *state.pools.entry(page).or_default() += len as u64 / page.get();
@@ -184,8 +185,13 @@ unsafe impl Sys for Scripted {
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
         self.called(advice)?;
         let from = start.as_ptr().addr();
-        let (first, (mapped, ..)) =
-            self.state().mapped.range(..=from).next_back().map(|(&at, &of)| (at, of)).expect("mapped");
+        let (first, (mapped, ..)) = self
+            .state()
+            .mapped
+            .range(..=from)
+            .next_back()
+            .map(|(&at, &of)| (at, of))
+            .expect("mapped");
         assert!(from + len <= first + mapped, "advice stays inside of a mapping");
         // SAFETY: as just checked.
         unsafe { Linux.advise(start, len, advice) }
@@ -194,8 +200,13 @@ unsafe impl Sys for Scripted {
     unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno> {
         self.called(Call::Discard)?;
         let from = start.as_ptr().addr();
-        let (first, (mapped, _, pages)) =
-            self.state().mapped.range(..=from).next_back().map(|(&at, &of)| (at, of)).expect("mapped");
+        let (first, (mapped, _, pages)) = self
+            .state()
+            .mapped
+            .range(..=from)
+            .next_back()
+            .map(|(&at, &of)| (at, of))
+            .expect("mapped");
         assert!(from + len <= first + mapped && pages == Pages::Plain, "inside of a plain mapping");
         // SAFETY: as just checked.
         unsafe { Linux.discard(start, len) }

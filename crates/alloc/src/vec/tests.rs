@@ -34,8 +34,11 @@ fn noted(
 ) -> (HugeVec<Noted, Scripted>, Rc<RefCell<Vec<u32>>>) {
     let log = Rc::default();
     let mut vec = HugeVec::new_on(sys.clone(), base());
-    let items =
-        (0..count).map(|number| Noted { number, log: Rc::clone(&log), panics: panics_at == Some(number) });
+    let items = (0..count).map(|number| Noted {
+        number,
+        log: Rc::clone(&log),
+        panics: panics_at == Some(number),
+    });
     vec.extend(items).unwrap();
     (vec, log)
 }
@@ -160,8 +163,9 @@ fn numbers_become_numbers_of_another_width_where_they_are() {
     bytes.extend((0..27).map(|i| i + 1)).unwrap();
     let (start, backing) = (bytes.as_ptr().addr(), bytes.backing());
     let words = bytes.recast::<u64>();
-    let plainly =
-        |i: usize| u64::from_ne_bytes(std::array::from_fn(|byte| u8::try_from(8 * i + byte + 1).unwrap()));
+    let plainly = |i: usize| {
+        u64::from_ne_bytes(std::array::from_fn(|byte| u8::try_from(8 * i + byte + 1).unwrap()))
+    };
     assert!(words.iter().copied().eq((0..3).map(plainly)) && words.len() == 3);
     assert_eq!((words.as_ptr().addr(), words.backing(), words.capacity()), (start, backing, 512));
     let mut halves = words.recast::<u32>();

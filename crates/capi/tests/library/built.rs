@@ -84,7 +84,16 @@ impl Compiler {
     pub(crate) fn command(self) -> Command {
         let mut command = Command::new(self.program);
         command.arg(format!("-std={}", self.standard));
-        command.args(["-O1", "-g", "-Wall", "-Wextra", "-pedantic", "-Wshadow", "-Werror", "-pthread"]);
+        command.args([
+            "-O1",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-pedantic",
+            "-Wshadow",
+            "-Werror",
+            "-pthread",
+        ]);
         command.args(pkg_config("--cflags"));
         command
     }

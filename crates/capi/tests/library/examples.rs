@@ -17,8 +17,16 @@ fn the_example_in_c_says_what_it_got() {
     requires!(cc.there());
     let folder = folder();
     let built = folder.path().join("region");
-    run(cc.command().arg(examples().join("c/region.c")).arg("-o").arg(&built).args(Link::Shared.args()));
-    assert_eq!(run(Command::new(&built).args(["4", "base"])), "4 MiB on base, 0 MiB of it on huge pages\n");
+    run(cc
+        .command()
+        .arg(examples().join("c/region.c"))
+        .arg("-o")
+        .arg(&built)
+        .args(Link::Shared.args()));
+    assert_eq!(
+        run(Command::new(&built).args(["4", "base"])),
+        "4 MiB on base, 0 MiB of it on huge pages\n"
+    );
     let wrong = Command::new(&built).args(["4", "base,base"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("each once"), "{wrong:?}");
@@ -27,7 +35,11 @@ fn the_example_in_c_says_what_it_got() {
 fn abseil() -> Need {
     let there = Path::new("/usr/include/absl/base/config.h").exists();
     let missing = || Need::Err("no Abseil (libabsl-dev)".to_owned());
-    need::all([need::program("cmake"), need::program("g++"), if there { Need::Ok } else { missing() }])
+    need::all([
+        need::program("cmake"),
+        need::program("g++"),
+        if there { Need::Ok } else { missing() },
+    ])
 }
 
 /// The numbers that the example prints.

@@ -35,14 +35,25 @@ fn declared() -> BTreeSet<String> {
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
     requires!(need::program("nm"));
-    let symbols =
-        run(Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libhugepilot.so")));
-    let exported: BTreeSet<_> =
-        symbols.lines().filter_map(|line| Some(line.split_whitespace().nth(2)?.to_owned())).collect();
+    let symbols = run(Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(prefix().join("lib/libhugepilot.so")));
+    let exported: BTreeSet<_> = symbols
+        .lines()
+        .filter_map(|line| Some(line.split_whitespace().nth(2)?.to_owned()))
+        .collect();
     let declared = declared();
     assert!(declared.contains("hugepilot_region_map") && declared.len() > 20, "{declared:?}");
-    assert_eq!(declared.difference(&exported).collect::<Vec<_>>(), [""; 0], "declared, not exported");
-    assert_eq!(exported.difference(&declared).collect::<Vec<_>>(), [""; 0], "exported, not declared");
+    assert_eq!(
+        declared.difference(&exported).collect::<Vec<_>>(),
+        [""; 0],
+        "declared, not exported"
+    );
+    assert_eq!(
+        exported.difference(&declared).collect::<Vec<_>>(),
+        [""; 0],
+        "exported, not declared"
+    );
 }
 
 #[test]
@@ -65,7 +76,10 @@ fn the_numbers_of_the_errors_are_those_of_the_library() {
     let code = code();
     let number = |line: &str| {
         let (name, number) = line.trim().trim_end_matches(',').split_once(" = ")?;
-        Some((name.strip_prefix("HUGEPILOT_")?.replace('_', "").to_lowercase(), number.parse::<i32>().ok()?))
+        Some((
+            name.strip_prefix("HUGEPILOT_")?.replace('_', "").to_lowercase(),
+            number.parse::<i32>().ok()?,
+        ))
     };
     let body = code.split_once("enum hugepilot_error {").unwrap().1.split_once('}').unwrap().0;
     let there: Vec<_> = body.lines().filter_map(number).collect();
@@ -83,7 +97,8 @@ fn structures_are_laid_out_alike() {
     let cc = Compiler { program: "gcc", standard: "c11" };
     requires!(cc.there());
     let mut ours = Vec::new();
-    let mut program = String::from("#include <hugepilot.h>\n#include <stdio.h>\nint main(void) {\n");
+    let mut program =
+        String::from("#include <hugepilot.h>\n#include <stdio.h>\nint main(void) {\n");
     macro_rules! layout {
         ($rust:ty, $c:literal, $($field:ident)*) => {
             program += concat!("printf(\"%zu\\n\", sizeof(", $c, "));\n");

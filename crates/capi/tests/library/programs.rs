@@ -23,7 +23,13 @@ fn checked(compiler: Compiler, name: &str, links: &[Link], sanitizers: &[&str]) 
     run(compiler.command().args(sanitizers).arg("-c").arg(program).arg("-o").arg(&object));
     for link in links {
         let mut linked = Command::new(compiler.program);
-        run(linked.args(sanitizers).arg("-pthread").arg(&object).arg("-o").arg(&built).args(link.args()));
+        run(linked
+            .args(sanitizers)
+            .arg("-pthread")
+            .arg(&object)
+            .arg("-o")
+            .arg(&built)
+            .args(link.args()));
         let printed = run(&mut Command::new(&built));
         assert!(printed.ends_with("all checks passed\n"), "{printed}");
     }

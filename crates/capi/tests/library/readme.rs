@@ -11,7 +11,10 @@ use crate::built::{Compiler, Link, folder, run, source};
 fn blocks(document: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(source().join("../..").join(document)).unwrap();
     let fence = format!("```{language}\n");
-    text.split(fence.as_str()).skip(1).filter_map(|rest| Some(rest.split_once("```")?.0.to_owned())).collect()
+    text.split(fence.as_str())
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once("```")?.0.to_owned()))
+        .collect()
 }
 
 #[test]

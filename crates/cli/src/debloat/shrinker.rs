@@ -92,9 +92,11 @@ impl DebloatArgs {
 
 /// The command that de-bloats where the memory of process `pid` may not be read.
 pub(crate) fn command(pid: Pid) -> String {
-    let cgroup = cgroup_of(pid).map_or_else(|| "DIRECTORY".to_owned(), |path| path.display().to_string());
-    let backend =
-        BackendArg::Shrinker.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
+    let cgroup =
+        cgroup_of(pid).map_or_else(|| "DIRECTORY".to_owned(), |path| path.display().to_string());
+    let backend = BackendArg::Shrinker
+        .to_possible_value()
+        .map_or_else(String::new, |v| v.get_name().to_owned());
     format!("sudo hugepilot debloat --cgroup {cgroup} --backend {backend}")
 }
 
@@ -145,14 +147,20 @@ mod tests {
             assert!(error.contains(flag) && error.contains(": "), "{line}: {error}");
         }
         for line in ["-p 1", "-p 1 --cgroup /g"] {
-            assert!(options(line).unwrap_err().to_string().contains("--cgroup DIRECTORY"), "{line}");
+            assert!(
+                options(line).unwrap_err().to_string().contains("--cgroup DIRECTORY"),
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn what_it_can_is_taken() {
         let plain = options("--cgroup /g").unwrap();
-        assert_eq!((plain.min_bloat, plain.amount, plain.dry_run), (Share::percent(80.0), None, false));
+        assert_eq!(
+            (plain.min_bloat, plain.amount, plain.dry_run),
+            (Share::percent(80.0), None, false)
+        );
         let all = options("--cgroup /g --min-bloat 50% --amount 1MiB --dry-run --json").unwrap();
         assert_eq!(
             (all.min_bloat, all.amount, all.dry_run),

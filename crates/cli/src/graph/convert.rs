@@ -75,7 +75,8 @@ impl ConvertArgs {
             Format::EdgeList | Format::WeightedEdgeList => ready.numbers.is_none(),
             _ => false,
         };
-        let ids = (is_other && keeps).then(|| (0..vertices).map(|v| names.of(v)).collect::<Vec<_>>());
+        let ids =
+            (is_other && keeps).then(|| (0..vertices).map(|v| names.of(v)).collect::<Vec<_>>());
         for what in lost(format, &ready.graph, ids.is_some()) {
             progress.keep(&format!("{format} has no place for {what}"));
         }
@@ -102,7 +103,8 @@ impl ConvertArgs {
 /// What a format has no place for, which is left out; `numbered`: vertices are written under the numbers of their source.
 fn lost<V: Width>(format: Format, graph: &Graph<V>, numbered: bool) -> Vec<String> {
     let mut lost = Vec::new();
-    let with = WITH_WEIGHTS.iter().find(|(without, _)| *without == format && graph.out.is_weighted());
+    let with =
+        WITH_WEIGHTS.iter().find(|(without, _)| *without == format && graph.out.is_weighted());
     if let Some((_, with)) = with {
         lost.push(format!("the weights, which are left out; {with} has"));
     }

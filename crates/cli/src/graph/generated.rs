@@ -47,7 +47,8 @@ impl Generated {
             "grid" => rest.split_once('x').and_then(|(rows, columns)| {
                 let (rows, columns) = (rows.parse().ok()?, columns.parse().ok()?);
                 let sides = 1..=1u64 << 24;
-                (sides.contains(&rows) && sides.contains(&columns)).then_some(Shape::Grid { rows, columns })
+                (sides.contains(&rows) && sides.contains(&columns))
+                    .then_some(Shape::Grid { rows, columns })
             }),
             _ => return None,
         };
@@ -79,7 +80,9 @@ impl Generated {
             Shape::Kronecker { scale, degree } => {
                 built(job, &Kronecker { scale, degree, weighted, rng, shuffled: true }, room)
             }
-            Shape::Uniform { scale, degree } => built(job, &Uniform { scale, degree, weighted }, room),
+            Shape::Uniform { scale, degree } => {
+                built(job, &Uniform { scale, degree, weighted }, room)
+            }
             Shape::Grid { rows, columns } => built(job, &Grid { rows, columns, weighted }, room),
         }
     }

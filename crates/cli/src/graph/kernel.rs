@@ -71,7 +71,8 @@ enum DanglingArg {
 }
 
 fn start(text: &str) -> Result<Start, String> {
-    let seed = text.strip_prefix("random").map(|seed| seed.strip_prefix(':').map_or(Ok(1), str::parse));
+    let seed =
+        text.strip_prefix("random").map(|seed| seed.strip_prefix(':').map_or(Ok(1), str::parse));
     match (text, seed) {
         ("max-degree", _) => Ok(Start::MaxDegree),
         (_, Some(Ok(seed))) => Ok(Start::Random(seed)),
@@ -100,11 +101,13 @@ impl KernelArgs {
     /// Ends with a usage error where --algo is none of the kernel's, and where it has no use for another option.
     pub(super) fn kernel(&self) -> Kernel {
         if let Some(option) = self.idle() {
-            let algo = self.algo.map_or_else(String::new, |algo| format!(" --algo {}", name(&algo)));
+            let algo =
+                self.algo.map_or_else(String::new, |algo| format!(" --algo {}", name(&algo)));
             usage(&format!("{option} changes nothing for {}{algo}", name(&self.kernel)));
         }
         let iterations = |sweep| Iterations {
-            most: self.iterations.unwrap_or(if sweep == Sweep::DeltaPush { 1000 } else { 20 }) as usize,
+            most: self.iterations.unwrap_or(if sweep == Sweep::DeltaPush { 1000 } else { 20 })
+                as usize,
             tolerance: self.tolerance.unwrap_or(1e-4),
             damping: self.damping.unwrap_or(0.85),
             sweep,
@@ -114,11 +117,17 @@ impl KernelArgs {
             },
         };
         match (self.kernel, self.algo) {
-            (Name::Bfs, None | Some(Algo::DirectionOptimizing)) => Kernel::Bfs(Direction::Optimizing),
+            (Name::Bfs, None | Some(Algo::DirectionOptimizing)) => {
+                Kernel::Bfs(Direction::Optimizing)
+            }
             (Name::Bfs, Some(Algo::TopDown)) => Kernel::Bfs(Direction::TopDown),
-            (Name::Sssp, None | Some(Algo::Delta)) => Kernel::Sssp(Stepping::Delta(self.delta.unwrap_or(2))),
+            (Name::Sssp, None | Some(Algo::Delta)) => {
+                Kernel::Sssp(Stepping::Delta(self.delta.unwrap_or(2)))
+            }
             (Name::Sssp, Some(Algo::BellmanFord)) => Kernel::Sssp(Stepping::BellmanFord),
-            (Name::Pr, None | Some(Algo::GaussSeidel)) => Kernel::PageRank(iterations(Sweep::GaussSeidel)),
+            (Name::Pr, None | Some(Algo::GaussSeidel)) => {
+                Kernel::PageRank(iterations(Sweep::GaussSeidel))
+            }
             (Name::Pr, Some(Algo::Jacobi)) => Kernel::PageRank(iterations(Sweep::Jacobi)),
             (Name::Pr, Some(Algo::DeltaPush)) => Kernel::PageRank(iterations(Sweep::DeltaPush)),
             (Name::Cc, None | Some(Algo::Afforest)) => Kernel::Components(Joining::Afforest),

@@ -14,8 +14,10 @@ pub(super) const LINES: Format = Format::EdgeList;
 /// # Errors
 /// [`GraphError::Io`].
 pub(super) fn check(path: &Path, force: bool, format: Format) -> Result<(), GraphError> {
-    let io = |path: &Path, source: Error| GraphError::Io { path: path.display().to_string(), source };
-    let wrong = |path: &Path, kind: ErrorKind, what: &str| Err(io(path, Error::new(kind, what.to_owned())));
+    let io =
+        |path: &Path, source: Error| GraphError::Io { path: path.display().to_string(), source };
+    let wrong =
+        |path: &Path, kind: ErrorKind, what: &str| Err(io(path, Error::new(kind, what.to_owned())));
     let directory = format == Format::FourFiles;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if let Some(plain) = [".gz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)) {
@@ -51,7 +53,8 @@ fn parent(path: &Path) -> &Path {
 
 /// Whether both are one name in one directory.
 pub(super) fn is_same(a: &Path, b: &Path) -> bool {
-    let place = |path: &Path| (parent(path).canonicalize().ok(), path.file_name().map(ToOwned::to_owned));
+    let place =
+        |path: &Path| (parent(path).canonicalize().ok(), path.file_name().map(ToOwned::to_owned));
     place(a) == place(b)
 }
 
@@ -93,7 +96,8 @@ mod tests {
         assert_eq!(of("a/g.sg", None), Ok(Format::Gap));
         assert_eq!(of("g.sg", Some(Format::Native)), Ok(Format::Native));
         assert_eq!(of("dir", Some(Format::FourFiles)), Ok(Format::FourFiles));
-        for (name, says) in [("g", "--to"), ("g.e", "only read"), ("num_nodes_edges.txt", "--to four-files")]
+        for (name, says) in
+            [("g", "--to"), ("g.e", "only read"), ("num_nodes_edges.txt", "--to four-files")]
         {
             let error = of(name, None).unwrap_err();
             assert!(error.contains(says) && error.contains(name), "{error}");

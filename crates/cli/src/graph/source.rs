@@ -97,11 +97,17 @@ impl Room<'_> {
     }
 
     /// Says what something takes at its peak of what was available before it began, unless it does not fit.
-    pub(super) fn take(self, what: &str, needed: Bytes, available: Bytes) -> Result<(), GraphError> {
+    pub(super) fn take(
+        self,
+        what: &str,
+        needed: Bytes,
+        available: Bytes,
+    ) -> Result<(), GraphError> {
         if needed > available {
             return Err(GraphError::Room { needed, available });
         }
-        self.progress.keep(&format!("{what} takes {needed} of memory at most, {available} are available"));
+        self.progress
+            .keep(&format!("{what} takes {needed} of memory at most, {available} are available"));
         Ok(())
     }
 }

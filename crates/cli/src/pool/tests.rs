@@ -30,7 +30,8 @@ fn every_flag_reaches_the_request() {
     };
     assert_eq!(plain, wanted);
     let all =
-        request("--size 1g --count 0 --node 1 --floor 1GiB --force --compact --dry-run --json").unwrap();
+        request("--size 1g --count 0 --node 1 --floor 1GiB --force --compact --dry-run --json")
+            .unwrap();
     let floor = Amount::Bytes(Bytes::gib(1));
     let wanted = PoolRequest {
         size: Bytes::gib(1),

@@ -167,7 +167,9 @@ impl TuneArgs {
                 "--progress-regex needs a program to read from: give -p PID with --progress-file, or -- CMD"
             );
         }
-        if self.command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {
+        if self.command.is_empty()
+            && std::env::args_os().next_back().is_some_and(|last| last == "--")
+        {
             bail!("no command after --");
         }
         ensure!(self.observe > Nanos::ZERO, "--observe must be more than nothing");

@@ -32,7 +32,8 @@ fn status(pid: u32) -> StatusReport {
 #[track_caller]
 fn zero_and_huge(pid: u32) -> (Bytes, Bytes) {
     let report = status(pid);
-    let sizes = report.mappings.iter().map(|mapping| &mapping.sizes).max_by_key(|sizes| sizes.size_bytes);
+    let sizes =
+        report.mappings.iter().map(|mapping| &mapping.sizes).max_by_key(|sizes| sizes.size_bytes);
     let sizes = sizes.expect("a process has mappings");
     (sizes.zero_filled_bytes.expect("our own process"), sizes.huge_bytes)
 }
@@ -120,7 +121,8 @@ fn splits_free_the_bloat_and_the_work_is_right_all_the_same() {
     requires!(huge_pages());
     let mut command = Command::new(HUGEPILOT);
     command.args(
-        "lab workload random-access --size 64MiB --ops 2000000 --threads 2 --announce --wait".split(' '),
+        "lab workload random-access --size 64MiB --ops 2000000 --threads 2 --announce --wait"
+            .split(' '),
     );
     let mut victim = Victim::spawn(command);
     let range = victim.says("hot", SOON);
@@ -133,7 +135,11 @@ fn splits_free_the_bloat_and_the_work_is_right_all_the_same() {
         process.split(start.plus(sizes().huge.times(number)).plus(sizes().base)).unwrap();
     }
     let freed = before - total(victim.pid(), "Rss");
-    requires!(if freed > Bytes::ZERO { Ok(()) } else { Err("splits free no zero pages before Linux 6.12") });
+    requires!(if freed > Bytes::ZERO {
+        Ok(())
+    } else {
+        Err("splits free no zero pages before Linux 6.12")
+    });
     assert!((percent(freed, Bytes::mib(64)) - 50.0).abs() < 1.0, "{freed}");
     victim.send("go");
     assert!(victim.wait(SOON).success(), "it verifies what it computed");
@@ -142,7 +148,8 @@ fn splits_free_the_bloat_and_the_work_is_right_all_the_same() {
 #[test]
 fn work_waits_for_go_and_steps_are_timed() {
     requires!(need::live());
-    let (mut victim, _) = waiting("gups --footprint 16MiB --ops 100000 --steps 100 --interval 50ms");
+    let (mut victim, _) =
+        waiting("gups --footprint 16MiB --ops 100000 --steps 100 --interval 50ms");
     thread::sleep(Duration::from_millis(300));
     assert_eq!(victim.line_now(), None, "no work before go");
     victim.send("go");
@@ -185,8 +192,9 @@ fn the_server_ends_with_its_workload_however_that_ends() {
         }
     }
     let left = std::fs::read_dir(std::env::temp_dir()).expect("the folder for temporary files");
-    let ours =
-        |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("hugepilot-memcached-");
+    let ours = |entry: &std::fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with("hugepilot-memcached-")
+    };
     assert!(!left.flatten().any(|entry| ours(&entry)), "it left files");
 }
 

@@ -44,7 +44,8 @@ fn no_byte_changes_while_pages_are_promoted_and_split() {
     let (mut promoted, mut split, mut rounds) = (0, 0, 0);
     let until = Instant::now() + soak();
     while Instant::now() < until {
-        let Journal { acts, stopped, .. } = promote(&process, &picks, &fearless(), &|| false, &mut |_| {});
+        let Journal { acts, stopped, .. } =
+            promote(&process, &picks, &fearless(), &|| false, &mut |_| {});
         assert_eq!(
             (stopped, process.state().unwrap()),
             (None, TargetState::Alive),
@@ -64,8 +65,14 @@ fn no_byte_changes_while_pages_are_promoted_and_split() {
     }
     assert!(victim.finish(SOON).success(), "{:?}", victim.line_now());
     let checked = victim.says("ok", SOON);
-    eprintln!("{rounds} rounds: {promoted} promoted, {split} split, all pages checked {} times", checked[0]);
-    assert!(promoted > 1000 && split > 1000, "{promoted} promoted, {split} split: nothing was tried");
+    eprintln!(
+        "{rounds} rounds: {promoted} promoted, {split} split, all pages checked {} times",
+        checked[0]
+    );
+    assert!(
+        promoted > 1000 && split > 1000,
+        "{promoted} promoted, {split} split: nothing was tried"
+    );
 }
 
 #[test]

@@ -20,7 +20,8 @@ use crate::workload::Workload;
 const CAPABILITIES: &str = "cap_sys_nice,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep";
 const SECRET: &str = "7391 4242 secret-of-root";
 /// How a file of root is refused: it may not be opened; it is there, and would be replaced; no file is meant.
-const REFUSED: [&str; 4] = ["ermission denied", "EACCES", "is there already", "no graph that numbers make"];
+const REFUSED: [&str; 4] =
+    ["ermission denied", "EACCES", "is there already", "no graph that numbers make"];
 /// Far more than a run takes that is refused, and less than a daemon that is not.
 const AT_MOST: Duration = Duration::from_secs(20);
 
@@ -60,7 +61,10 @@ impl Capped {
     /// Starts it as a user without rights, in a session without a cache of its own.
     fn start(&self, words: &[String]) -> Running {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&self.program).args(words);
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&self.program)
+            .args(words);
         command.env("HOME", "/nonexistent").env_remove("XDG_CACHE_HOME").current_dir("/");
         Running::start(command)
     }
@@ -79,8 +83,13 @@ fn can_be_capped() -> Need {
 }
 
 /// Arguments with which the command runs, shortly. A command without an entry fails the test.
-fn minimum(text: &str, argument: &str, [pid, graph, out]: &[String; 3]) -> Vec<(&'static str, String)> {
-    let own = |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
+fn minimum(
+    text: &str,
+    argument: &str,
+    [pid, graph, out]: &[String; 3],
+) -> Vec<(&'static str, String)> {
+    let own =
+        |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
     match (text, argument) {
         ("daemon", "cgroup") => own(&[("--debloat", ""), ("--dry-run", "")]),
         ("daemon", _) => own(&[("--print-config", "")]),
@@ -92,7 +101,9 @@ fn minimum(text: &str, argument: &str, [pid, graph, out]: &[String; 3]) -> Vec<(
         }
         ("graph info", _) => own(&[("graph", graph)]),
         ("graph run", _) => own(&[("kernel", "bfs"), ("graph", graph)]),
-        ("graph reorder", _) => own(&[("graph", graph), ("out", out), ("--force", ""), ("--reorder", "dbg")]),
+        ("graph reorder", _) => {
+            own(&[("graph", graph), ("out", out), ("--force", ""), ("--reorder", "dbg")])
+        }
         ("graph convert", _) => own(&[("graph", graph), ("out", out), ("--force", "")]),
         ("graph generate", _) => own(&[("graph", "uniform:4"), ("out", out), ("--force", "")]),
         ("pool set", _) => own(&[("size", "2MiB"), ("amount", "0")]),
@@ -121,7 +132,8 @@ fn line(
     value: &str,
     others: &[(&str, String)],
 ) -> Vec<String> {
-    let key = |arg: &Arg| arg.get_long().map_or(arg.get_id().to_string(), |long| format!("--{long}"));
+    let key =
+        |arg: &Arg| arg.get_long().map_or(arg.get_id().to_string(), |long| format!("--{long}"));
     let own = key(argument);
     let mut pairs: HashMap<&str, &str> = others.iter().map(|(k, v)| (*k, v.as_str())).collect();
     pairs.insert(&own, value);
@@ -158,7 +170,10 @@ fn no_option_opens_what_its_user_may_not() {
             let run = |value: &str| {
                 let done = capped.runs(&line(&name, &command, argument, value, &others));
                 let said = format!("{}{}", done.out(), done.err());
-                assert!(!said.contains("7391") && !said.contains("secret-of"), "{argument:?}: {done:?}");
+                assert!(
+                    !said.contains("7391") && !said.contains("secret-of"),
+                    "{argument:?}: {done:?}"
+                );
                 done
             };
             let done = run(&open);
@@ -169,8 +184,13 @@ fn no_option_opens_what_its_user_may_not() {
             }
             paths += 1;
             // A cgroup is a directory, and this is a file, as its user may know.
-            let refused = argument.get_id() == "cgroup" || REFUSED.iter().any(|why| done.err().contains(why));
-            assert!(refused && done.status.code() != Some(0), "{name} {}: {done:?}", argument.get_id());
+            let refused =
+                argument.get_id() == "cgroup" || REFUSED.iter().any(|why| done.err().contains(why));
+            assert!(
+                refused && done.status.code() != Some(0),
+                "{name} {}: {done:?}",
+                argument.get_id()
+            );
             // Whether there is such a file in a closed directory is no business of theirs.
             let [there, not_there] = [&closed, &none].map(|path| {
                 let done = run(path);
@@ -261,7 +281,8 @@ fn check(line: &str, trace: &str) -> usize {
             }
             continue;
         }
-        let effective = call.split("effective=").nth(1).and_then(|rest| rest.split(", permitted").next());
+        let effective =
+            call.split("effective=").nth(1).and_then(|rest| rest.split(", permitted").next());
         let effective = effective.unwrap_or_else(|| panic!("{line}: {call}"));
         if effective != "0" {
             assert!(raised.is_none(), "{line}: raised twice: {call}");
@@ -365,8 +386,10 @@ fn a_calibration_is_not_kept_by_dry_runs_nor_in_the_cache_of_another_user() {
     fs::create_dir(&own).unwrap();
     std::os::unix::fs::chown(capped.path("theirs"), Some(65534), None).unwrap();
     let tune = |cache: &Path, more: &str| {
-        let line =
-            format!("tune --pid {} --calibration force --observe 1ms --for 1ms {more}", workload.pid());
+        let line = format!(
+            "tune --pid {} --calibration force --observe 1ms --for 1ms {more}",
+            workload.pid()
+        );
         // Too little for the larger sizes, which are then left out of the calibration.
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -v 400000; exec \"$0\" \"$@\"", HUGEPILOT]);

@@ -29,8 +29,10 @@ fn each_mode_has_its_figures_or_the_reason_why_not() {
     requires!(need::live());
     requires!(need::memory(Bytes::gib(1)));
     let command = [HUGEPILOT, "lab", "workload", "hash-insert", "--entries", "1000000"];
-    let done =
-        compare("--runs 3 --modes glibc-thp,advised,mimalloc --library /no/such/libmimalloc.so", &command);
+    let done = compare(
+        "--runs 3 --modes glibc-thp,advised,mimalloc --library /no/such/libmimalloc.so",
+        &command,
+    );
     let report = report(&done);
     let names: Vec<Mode> = report.modes.iter().map(|mode| mode.mode).collect();
     assert_eq!(names, [Mode::Base, Mode::GlibcThp, Mode::Advised, Mode::Mimalloc]);
@@ -47,7 +49,10 @@ fn each_mode_has_its_figures_or_the_reason_why_not() {
         "{absent:?}"
     );
     let (base, glibc) = (&report.modes[0], &report.modes[1]);
-    assert!(base.took_effect == Some(true) && base.huge_peak_bytes == Some(Bytes::ZERO), "{base:?}");
+    assert!(
+        base.took_effect == Some(true) && base.huge_peak_bytes == Some(Bytes::ZERO),
+        "{base:?}"
+    );
     if glibc.took_effect == Some(true) {
         assert!(glibc.page_faults.unwrap() * 5 < base.page_faults.unwrap(), "{report:?}");
     }
@@ -60,7 +65,10 @@ fn a_command_that_fails_is_told_and_one_that_is_not_there_is_an_error() {
     let done = compare("--runs 2 --modes glibc-thp --no-stalls", &["sh", "-c", "exit 3"]);
     let report = report(&done);
     assert_eq!((done.status.code(), report.modes[0].failed_runs), (Some(1), 2));
-    assert!(report.warnings.iter().any(|warning| warning.contains("2 of 2 base runs")), "{report:?}");
+    assert!(
+        report.warnings.iter().any(|warning| warning.contains("2 of 2 base runs")),
+        "{report:?}"
+    );
     assert!(report.verdict.contains("fails"), "{report:?}");
     compare("", &["/no/such/program"]).exits(2).says(&["/no/such/program"]);
 }
@@ -68,7 +76,10 @@ fn a_command_that_fails_is_told_and_one_that_is_not_there_is_an_error() {
 #[test]
 fn where_only_base_is_to_be_had_that_is_said() {
     requires!(need::live());
-    let done = compare("--runs 1 --modes mimalloc --no-stalls --library /no/such/libmimalloc.so", &["true"]);
+    let done = compare(
+        "--runs 1 --modes mimalloc --no-stalls --library /no/such/libmimalloc.so",
+        &["true"],
+    );
     let report = report(&done);
     assert_eq!((done.status.code(), report.modes.len()), (Some(3), 2), "{done:?}");
     done.says(&["mimalloc is left out"]);

@@ -31,14 +31,19 @@ impl Daemon {
     /// Watches `group` with the words of `more`, quickly; ready when it says so.
     #[track_caller]
     fn start(group: &Cgroup, more: &str) -> Self {
-        Self::with(&["--cgroup", group.path().to_str().expect("a path of ours"), "--interval", "200ms"], more)
+        Self::with(
+            &["--cgroup", group.path().to_str().expect("a path of ours"), "--interval", "200ms"],
+            more,
+        )
     }
 
     #[track_caller]
     fn with(args: &[&str], more: &str) -> Self {
         let log = tempfile::tempdir().expect("a temporary folder");
         let mut command = Command::new("sh");
-        command.args(["-c", r#"log="$1" && shift && exec "$@" > "$log""#, "sh"]).arg(log.path().join("log"));
+        command
+            .args(["-c", r#"log="$1" && shift && exec "$@" > "$log""#, "sh"])
+            .arg(log.path().join("log"));
         command.args([HUGEPILOT, "daemon", "--debloat"]).args(args).args(more.split_whitespace());
         let mut daemon = Self { running: Running::start(command), log };
         daemon.until("the start", |event| matches!(event, Event::Started { .. }));
@@ -104,7 +109,9 @@ fn grow_beside(group: &Cgroup) -> [bool; 2] {
     let fine = victim.finish(SOON).success();
     for (fine, victim) in [(grown, &grower), (fine, &victim)] {
         // What it checked was right.
-        assert!(!fine || std::iter::from_fn(|| victim.line(SOON)).any(|line| line.starts_with("ok")));
+        assert!(
+            !fine || std::iter::from_fn(|| victim.line(SOON)).any(|line| line.starts_with("ok"))
+        );
     }
     [grown, fine]
 }
@@ -126,7 +133,9 @@ fn beside_a_bloated_program_one_that_grows_completes_with_it_and_is_killed_witho
     let (lines, totals) = daemon.stop(Signal::TERM);
     assert_eq!(ends, [true, true], "{lines:#?}");
     let most = lines.iter().map(|line| line.seen.use_ratio).fold(0.0, f64::max);
-    eprintln!("complete without it: {without:?}, with it: {ends:?}; most in use {most:.3}, {totals:?}");
+    eprintln!(
+        "complete without it: {without:?}, with it: {ends:?}; most in use {most:.3}, {totals:?}"
+    );
     assert!(totals.freed_bytes >= Bytes::mib(150), "{lines:#?}");
     assert!(lines.iter().any(|line| matches!(line.event, Event::Idle(_))), "{lines:#?}");
 }
@@ -142,7 +151,8 @@ fn use_falls_below_the_low_mark_and_no_further() {
     let mut daemon = Daemon::start(&group, "--high 50% --low 40% --order exact");
     daemon.until("the low mark", |event| matches!(event, Event::Idle(_)));
     let (lines, totals) = daemon.stop(Signal::INT);
-    let idle = lines.iter().find(|line| matches!(line.event, Event::Idle(_))).expect("it was waited for");
+    let idle =
+        lines.iter().find(|line| matches!(line.event, Event::Idle(_))).expect("it was waited for");
     // The kernel accounts in batches of some hundred KiB.
     assert!((0.39..0.40).contains(&idle.seen.use_ratio), "{lines:#?}");
     let freed = Bytes::mib(400) - total(victim.pid(), "Rss");
@@ -150,7 +160,10 @@ fn use_falls_below_the_low_mark_and_no_further() {
         totals.freed_bytes.ratio_of(freed) > 0.95 && totals.freed_bytes.ratio_of(freed) < 1.1,
         "{totals:?} {freed}"
     );
-    assert_eq!(huge_now(victim.pid()), Bytes::mib(400) - Bytes::mib(2).times(totals.huge_pages_split));
+    assert_eq!(
+        huge_now(victim.pid()),
+        Bytes::mib(400) - Bytes::mib(2).times(totals.huge_pages_split)
+    );
     // In time that it did not spend idle: 10 % of a core, one second saved, and the start itself.
     assert!(totals.cpu_seconds < 1.0 + 0.1 * totals.seconds + 0.1, "{totals:?}");
     assert!(victim.finish(SOON).success());
@@ -192,8 +205,12 @@ fn regions_made_huge_again_rest_and_are_told() {
     let group = Cgroup::new(LIMIT);
     let mut victim = bloated(&group, "advised");
     let process = open(victim.pid());
-    let memory =
-        process.mappings().expect("mappings").iter().map(|m| m.range).max_by_key(|range| range.len());
+    let memory = process
+        .mappings()
+        .expect("mappings")
+        .iter()
+        .map(|m| m.range)
+        .max_by_key(|range| range.len());
     let picks = picks(memory.expect("it has memory"));
     let more = format!("--high 50% --low 40% --config {}", config.display());
     let mut daemon = Daemon::start(&group, &more);
@@ -203,7 +220,8 @@ fn regions_made_huge_again_rest_and_are_told() {
         for pick in &picks {
             let _ = process.collapse(pick.region);
         }
-        let flipped = |line: &Line| matches!(line.event, Event::Flipped { left_alone, .. } if left_alone > 0);
+        let flipped =
+            |line: &Line| matches!(line.event, Event::Flipped { left_alone, .. } if left_alone > 0);
         if daemon.lines().iter().any(flipped) {
             break;
         }
@@ -230,21 +248,28 @@ fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
     requires!(need::cap_sys_nice());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("daemon.toml");
-    fs::write(&config, "high = \"98%\"\nlow = \"97%\"\ncritical = \"99%\"\n").expect("our own file");
+    fs::write(&config, "high = \"98%\"\nlow = \"97%\"\ncritical = \"99%\"\n")
+        .expect("our own file");
     let mut daemon = Daemon::with(&["--config", config.to_str().expect("a path of ours")], "");
     let (before, begun) = (ticks(daemon.running.pid()), Instant::now());
     thread::sleep(Duration::from_secs(5));
-    let spent = (ticks(daemon.running.pid()) - before) as f64 / 100.0 / begun.elapsed().as_secs_f64();
+    let spent =
+        (ticks(daemon.running.pid()) - before) as f64 / 100.0 / begun.elapsed().as_secs_f64();
     assert!(spent < 0.01, "{spent} of a core while idle");
 
-    fs::write(&config, "high = \"99%\"\nlow = \"97%\"\ncritical = \"100%\"\n").expect("our own file");
+    fs::write(&config, "high = \"99%\"\nlow = \"97%\"\ncritical = \"100%\"\n")
+        .expect("our own file");
     daemon.running.signal(Signal::HUP);
-    daemon.until("the new configuration", |event| matches!(event, Event::Reloaded { refused: None }));
+    daemon
+        .until("the new configuration", |event| matches!(event, Event::Reloaded { refused: None }));
     fs::write(&config, "high = \"99%\"\nlow = 5\n").expect("our own file");
     daemon.running.signal(Signal::HUP);
     daemon.until("the refusal", |event| matches!(event, Event::Reloaded { refused: Some(_) }));
     let (lines, totals) = daemon.stop(Signal::TERM);
-    assert!(lines.iter().skip(1).all(|line| line.seen.high_ratio == Share::percent(99.0)), "{lines:#?}");
+    assert!(
+        lines.iter().skip(1).all(|line| line.seen.high_ratio == Share::percent(99.0)),
+        "{lines:#?}"
+    );
     assert!(lines.iter().any(|line| {
         matches!(&line.event, Event::Reloaded { refused: Some(why) } if why.contains("daemon.toml:2: low: found 5"))
     }));

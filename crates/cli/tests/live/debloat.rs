@@ -29,7 +29,8 @@ fn injectable() -> Need {
 /// The words of `hugepilot debloat --json` on `pids` with those of `more`. Where these do not say so, it does not look for
 /// heat first, and takes all bloat.
 fn args(pids: &[u32], more: &str) -> Vec<String> {
-    let mut words: Vec<String> = ["debloat", "--json", "--calibration", "off"].map(str::to_owned).to_vec();
+    let mut words: Vec<String> =
+        ["debloat", "--json", "--calibration", "off"].map(str::to_owned).to_vec();
     words.extend(pids.iter().map(|pid| format!("--pid={pid}")));
     words.extend(more.split_whitespace().map(str::to_owned));
     for (flag, value) in [("--order", "exact"), ("--observe", "0s"), ("--amount", "100%")] {

@@ -23,14 +23,16 @@ const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 fn documented(command: &str) -> [String; 3] {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
     let page = fs::read_to_string(page).expect("the documentation");
-    let (_, table) = page.split_once("| command | INT, TERM | HUP | others |\n").expect("the table");
+    let (_, table) =
+        page.split_once("| command | INT, TERM | HUP | others |\n").expect("the table");
     let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
     let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let row = rows.map(cells).find(|row| {
         let rest = command.strip_prefix(row[1].trim_matches('`'));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
     });
-    let row = row.unwrap_or_else(|| panic!("docs/cli.md does not say what signals do to `{command}`"));
+    let row =
+        row.unwrap_or_else(|| panic!("docs/cli.md does not say what signals do to `{command}`"));
     [row[2].clone(), row[3].clone(), row[4].clone()]
 }
 
@@ -87,7 +89,10 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
         ["daemon"] => vec![plain("--debloat --dry-run --interval 60s", Wrote("\"started\""))],
         ["debloat"] => {
             vec![
-                plain(&format!("--json --pid {pid} --order exact --observe 0s --dry-run"), Printing),
+                plain(
+                    &format!("--json --pid {pid} --order exact --observe 0s --dry-run"),
+                    Printing,
+                ),
                 plain(&format!("--json --pid {pid} --calibration off --observe 60s"), Listening),
             ]
         }
@@ -112,7 +117,8 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
             vec![plain(size, Printing)]
         }
         ["pool", "set"] => {
-            let pages: u64 = fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number");
+            let pages: u64 =
+                fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number");
             let line = format!("--json --size 2MiB --count {}", pages + 1);
             vec![
                 plain(&format!("{line} --dry-run"), Printing),
@@ -120,7 +126,8 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
             ]
         }
         ["run"] => {
-            let script = "trap \"exit 40\" HUP INT QUIT TERM USR1; echo ready; while :; do sleep 0.02; done";
+            let script =
+                "trap \"exit 40\" HUP INT QUIT TERM USR1; echo ready; while :; do sleep 0.02; done";
             vec![plain(&format!("--quiet --pages base -- sh -c '{script}'"), Wrote("ready"))]
         }
         ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
@@ -128,10 +135,15 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
             let calibrating = format!("XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
             vec![
                 work(format!("env {calibrating}"), Begins("measuring what huge pages save")),
-                plain(&format!("--json --pid {pid} --calibration off --observe 60s"), Wrote("sampling ")),
+                plain(
+                    &format!("--json --pid {pid} --calibration off --observe 60s"),
+                    Wrote("sampling "),
+                ),
             ]
         }
-        _ => panic!("nobody has tried what signals do to `{command}`: say here how to have it at work"),
+        _ => panic!(
+            "nobody has tried what signals do to `{command}`: say here how to have it at work"
+        ),
     }
 }
 
@@ -303,7 +315,9 @@ fn running(is: &dyn Fn(&str) -> bool) -> Vec<Pid> {
         let entry = entry.ok()?;
         let line = fs::read(entry.path().join("cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        is(line.trim_end()).then(|| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).flatten()
+        is(line.trim_end())
+            .then(|| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+            .flatten()
     };
     fs::read_dir("/proc").expect("processes").filter_map(pid).collect()
 }
@@ -330,7 +344,8 @@ fn leaves(sleep: &str) -> String {
 #[test]
 fn nothing_that_a_run_started_outlives_it_or_us() {
     requires!(need::all([need::live(), need::cap_perfmon()]));
-    let commands = ["compare --no-stalls --modes glibc-thp --runs 9", "tune --calibration off --baseline"];
+    let commands =
+        ["compare --no-stalls --modes glibc-thp --runs 9", "tune --calibration off --baseline"];
     let mut number = 0;
     for command in commands {
         let mut jobs = Vec::new();
@@ -358,7 +373,8 @@ fn what_a_run_leaves_running_ends_with_it_and_is_a_warning() {
     requires!(need::live());
     let sleep = sleep(99);
     let script = format!("(setsid {sleep} >/dev/null 2>&1 &); test -e /proc/self");
-    for command in ["compare --json --no-stalls --modes glibc-thp --runs 2", "tune --json --calibration off"]
+    for command in
+        ["compare --json --no-stalls --modes glibc-thp --runs 2", "tune --json --calibration off"]
     {
         let words = command.split(' ').chain(["--", "sh", "-c", &script]);
         let done = hugepilot(words);
@@ -373,7 +389,11 @@ fn a_demonstration_that_is_killed_leaves_no_workload() {
     let is = |line: &str| line.ends_with("--threads 1 --seed 471199");
     let mut command = Command::new(HUGEPILOT);
     command.args(["tune", "--calibration", "off", "--footprint", "1GiB", "--hot", "32MiB"]);
-    command.args(["--seed", "471199"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["--seed", "471199"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut child = command.spawn().expect("it runs");
     let begun = Instant::now();
     while running(&is).is_empty() {

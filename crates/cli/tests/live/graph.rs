@@ -15,7 +15,8 @@ fn possible() -> Need {
 }
 
 fn run(line: &str) -> GraphReport {
-    let done = hugepilot(["graph", "run"].into_iter().chain(line.split_whitespace()).chain(["--json"]));
+    let done =
+        hugepilot(["graph", "run"].into_iter().chain(line.split_whitespace()).chain(["--json"]));
     done.exits(0).json()
 }
 
@@ -75,15 +76,23 @@ fn arrays_are_on_the_pages_that_were_named() {
 #[test]
 fn every_kernel_tells_its_phases_and_arrays() {
     requires!(possible());
-    for kernel in
-        ["bfs", "sssp", "pr --algo delta-push", "cc", "bc", "diameter", "diameter --algo multi", "tc"]
-    {
+    for kernel in [
+        "bfs",
+        "sssp",
+        "pr --algo delta-push",
+        "cc",
+        "bc",
+        "diameter",
+        "diameter --algo multi",
+        "tc",
+    ] {
         for order in ["natural", "property-first"] {
             let report = run(&format!("{kernel} kronecker:12 --order {order} --trials 2"));
             let (_, all) = huge(&report, "property");
             assert!(all >= 4096 * 4, "{kernel}: {all}");
             let phases = report.phases;
-            let seconds = [phases.allocate_seconds, phases.first_touch_seconds, phases.kernel_seconds];
+            let seconds =
+                [phases.allocate_seconds, phases.first_touch_seconds, phases.kernel_seconds];
             assert!(seconds.iter().all(|&seconds| seconds > Some(0.0)), "{kernel}: {phases:?}");
             assert_eq!(report.property_first, order == "property-first");
         }
@@ -142,9 +151,13 @@ fn results_do_not_depend_on_numbers() {
             panic!("no ranks: {:?}", other.result)
         };
         for (a, b) in a.iter().zip(b) {
-            assert!(a.vertex == b.vertex && (a.value - b.value).abs() < 1e-12, "{order}: {a:?} {b:?}");
+            assert!(
+                a.vertex == b.vertex && (a.value - b.value).abs() < 1e-12,
+                "{order}: {a:?} {b:?}"
+            );
         }
-        let far = |order: &str| run(&format!("bfs kronecker:13 --source 77 --reorder {order}")).result;
+        let far =
+            |order: &str| run(&format!("bfs kronecker:13 --source 77 --reorder {order}")).result;
         assert_eq!(far(order), far("dbg"));
     }
 }
@@ -153,7 +166,9 @@ fn results_do_not_depend_on_numbers() {
 fn what_cannot_be_is_refused_with_a_reason() {
     requires!(possible());
     let refused = |line: &str, code: i32, words: &[&str]| {
-        hugepilot(["graph", "run"].into_iter().chain(line.split_whitespace())).exits(code).says(words);
+        hugepilot(["graph", "run"].into_iter().chain(line.split_whitespace()))
+            .exits(code)
+            .says(words);
     };
     refused("bfs kronecker:32:64", 2, &["building needs", "available"]);
     refused("bfs kronecker:12 --source 4096", 2, &["vertex 4096"]);
@@ -164,7 +179,11 @@ fn what_cannot_be_is_refused_with_a_reason() {
     }
     refused("tc kronecker:8 --directed", 2, &["directed"]);
     refused("cc kronecker:12 --algo delta", 2, &["delta", "cc"]);
-    refused("sssp kronecker:12 --algo bellman-ford --delta 3", 2, &["--delta", "sssp --algo bellman-ford"]);
+    refused(
+        "sssp kronecker:12 --algo bellman-ford --delta 3",
+        2,
+        &["--delta", "sssp --algo bellman-ford"],
+    );
     refused("bfs uniform:12 --rng float", 2, &["--rng is for Kronecker"]);
     refused("bfs kronecker:12 --degree in", 2, &["--reorder"]);
     refused("bfs kronecker:12 --threads 0", 2, &["--threads", "1..=1024"]);

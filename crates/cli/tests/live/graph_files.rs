@@ -62,7 +62,8 @@ impl Files {
 fn edges(ids: &[u64], count: usize) -> Edges {
     let mut state = 11u64;
     let mut next = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
     let mut edges: BTreeMap<(u64, u64), u64> = BTreeMap::new();
@@ -146,8 +147,16 @@ fn results_are_told_by_the_numbers_in_the_file() {
     assert!((ranks.values().map(real).sum::<f64>() - 1.0).abs() < 1e-9);
     for order in ["", " --reorder dbg", " --reorder random:5", " --reorder rcm"] {
         let of = |kernel: &str| files.values(&format!("{}{order}", plain(kernel)));
-        assert_eq!(of(&format!("bfs --source {source}")), far(|_| 1, "9223372036854775807"), "{order}");
-        assert_eq!(of(&format!("sssp --source {source}")), far(|weight| weight, "Infinity"), "{order}");
+        assert_eq!(
+            of(&format!("bfs --source {source}")),
+            far(|_| 1, "9223372036854775807"),
+            "{order}"
+        );
+        assert_eq!(
+            of(&format!("sssp --source {source}")),
+            far(|weight| weight, "Infinity"),
+            "{order}"
+        );
         assert_eq!(of("cc"), least, "{order}");
         let same = |one: &BTreeMap<u64, String>, other: &BTreeMap<u64, String>| {
             one.iter().zip(other).all(|(a, b)| a.0 == b.0 && (real(a.1) - real(b.1)).abs() < 1e-12)
@@ -157,7 +166,10 @@ fn results_are_told_by_the_numbers_in_the_file() {
         let report = files.report(&format!("{}{order}", plain(pr)));
         let Some(KernelResult::Pr { top, .. }) = &report.result else { panic!("{report:?}") };
         let most = ranks.iter().max_by(|a, b| real(a.1).total_cmp(&real(b.1))).unwrap();
-        assert!((top[0].vertex, report.file.unwrap().compacted) == (*most.0, true), "{top:?} {most:?}");
+        assert!(
+            (top[0].vertex, report.file.unwrap().compacted) == (*most.0, true),
+            "{top:?} {most:?}"
+        );
     }
     let report = files.report(&format!("{} --trials 3", plain(&format!("bfs --source {source}"))));
     assert!(report.trials.iter().all(|trial| trial.source == Some(source)));
@@ -170,11 +182,22 @@ fn every_format_gives_what_the_list_of_edges_gave() {
     let list = edges(&(0..50).collect::<Vec<_>>(), 120);
     files.with("g.wel", text(&list));
     for directed in ["--directed", ""] {
-        let plain = |kernel: &str| files.report(&format!("run {kernel} @g.wel {directed} --source 3"));
+        let plain =
+            |kernel: &str| files.report(&format!("run {kernel} @g.wel {directed} --source 3"));
         let (far, weighted) = (plain("bfs"), plain("sssp"));
-        for to in
-            ["el", "wel", "mtx", "dimacs", "metis", "sg", "wsg", "galois", "galois64", "four-files", "hpg"]
-        {
+        for to in [
+            "el",
+            "wel",
+            "mtx",
+            "dimacs",
+            "metis",
+            "sg",
+            "wsg",
+            "galois",
+            "galois64",
+            "four-files",
+            "hpg",
+        ] {
             if to == "metis" && !directed.is_empty() {
                 files
                     .graph(&format!("convert @g.wel @{to} --to {to} {directed}"))
@@ -182,19 +205,24 @@ fn every_format_gives_what_the_list_of_edges_gave() {
                     .says(&["--symmetrize"]);
                 continue;
             }
-            let written = files.report(&format!("convert @g.wel @{to} --to {to} {directed} --force"));
+            let written =
+                files.report(&format!("convert @g.wel @{to} --to {to} {directed} --force"));
             let (format, bytes) = written.written.map(|file| (file.format, file.bytes)).unwrap();
             assert_eq!(format, to);
             // What it says of its directions need not be said again.
             let said = if ["sg", "wsg", "hpg"].contains(&to) { "" } else { directed };
-            let again =
-                |kernel: &str| files.report(&format!("run {kernel} @{to} --format {to} {said} --source 3"));
+            let again = |kernel: &str| {
+                files.report(&format!("run {kernel} @{to} --format {to} {said} --source 3"))
+            };
             let found = again("bfs");
             let keeps = !["el", "sg"].contains(&to);
             assert_eq!((&found.result, found.graph.weighted), (&far.result, keeps), "{to}");
             assert_eq!(found.graph.edges, far.graph.edges, "{to}");
             let file = found.file.unwrap();
-            assert_eq!((file.bytes, &file.format[..], file.packed, file.compacted), (bytes, to, None, false));
+            assert_eq!(
+                (file.bytes, &file.format[..], file.packed, file.compacted),
+                (bytes, to, None, false)
+            );
             if keeps {
                 assert_eq!(again("sssp").result, weighted.result, "{to}");
             } else {
@@ -222,8 +250,10 @@ fn new_numbers_in_a_file_lead_back_to_the_old_ones() {
     assert_eq!(files.values("run sssp @g.hpg --source 104 --reorder random:3"), plain);
     // For others they are beside.
     for to in ["wsg", "wel"] {
-        let written =
-            files.report(&format!("reorder @g.wel @new.{to} --compact --reorder sort")).written.unwrap();
+        let written = files
+            .report(&format!("reorder @g.wel @new.{to} --compact --reorder sort"))
+            .written
+            .unwrap();
         let map = files.path(&format!("new.{to}.map"));
         assert_eq!(written.map.as_deref(), map.to_str());
         let map: BTreeMap<u64, u64> = fs::read_to_string(map)
@@ -240,7 +270,8 @@ fn new_numbers_in_a_file_lead_back_to_the_old_ones() {
         );
         let source = map.iter().find(|(_, old)| **old == 104).unwrap().0;
         let there = files.values(&format!("run sssp @new.{to} --source {source}"));
-        let back: BTreeMap<u64, String> = there.into_iter().map(|(new, value)| (map[&new], value)).collect();
+        let back: BTreeMap<u64, String> =
+            there.into_iter().map(|(new, value)| (map[&new], value)).collect();
         assert_eq!(back, plain, "{to}");
         let degrees = files.report(&format!("info @new.{to}")).graph;
         assert_eq!(degrees.max_degree, report.graph.max_degree);
@@ -282,7 +313,10 @@ fn generated_graphs_are_the_same_in_a_file() {
         let again = files.report(&format!("run sssp @{name} --source 5"));
         let direct = files.report(&format!("run sssp {graph} --source 5"));
         assert_eq!(again.result, direct.result, "{graph}");
-        assert_eq!((again.graph.edges, again.graph.vertices), (direct.graph.edges, direct.graph.vertices));
+        assert_eq!(
+            (again.graph.edges, again.graph.vertices),
+            (direct.graph.edges, direct.graph.vertices)
+        );
         assert!(again.phases.load_seconds.is_some() && direct.phases.load_seconds.is_none());
         assert!(direct.file.is_none() && direct.peak_bytes.get() > 0);
     }
@@ -299,18 +333,28 @@ fn what_is_said_of_a_file_counts() {
     files.with("g.txt", "0 1 0.5\n1 2 0.25\n# of 10\n");
     assert!(Command::new("gzip").arg(files.path("g.txt")).status().unwrap().success());
     let len = fs::metadata(files.path("g.txt.gz")).unwrap().len();
-    let report = files.report("run sssp @g.txt.gz --source 0 --scale-weights 100 --vertices 10 --load drop");
+    let report =
+        files.report("run sssp @g.txt.gz --source 0 --scale-weights 100 --vertices 10 --load drop");
     let file = report.file.unwrap();
-    assert_eq!((file.bytes.get(), &file.format[..], file.packed.as_deref()), (len, "wel", Some("gzip")));
+    assert_eq!(
+        (file.bytes.get(), &file.format[..], file.packed.as_deref()),
+        (len, "wel", Some("gzip"))
+    );
     assert_eq!((&file.loading[..], report.graph.vertices), ("drop", 10));
     let told = Some(KernelResult::Sssp { reached: 3, distance_sum: 50 + 75, distance_max: 75 });
     assert_eq!(report.result, told);
-    let info = files.graph("info @g.txt.gz --format wel --ignore-weights --load cached").exits(0).out();
-    for words in ["undirected edges\n", "of wel packed by gzip, read by --load cached", "of memory at most"] {
+    let info =
+        files.graph("info @g.txt.gz --format wel --ignore-weights --load cached").exits(0).out();
+    for words in
+        ["undirected edges\n", "of wel packed by gzip, read by --load cached", "of memory at most"]
+    {
         assert!(info.contains(words), "no {words:?} in {info}");
     }
     // It is said before, too.
-    files.graph("info @g.txt.gz --ignore-weights").exits(0).says(&["building takes", "are available"]);
+    files
+        .graph("info @g.txt.gz --ignore-weights")
+        .exits(0)
+        .says(&["building takes", "are available"]);
     files
         .graph("convert @g.txt.gz @g.wel --scale-weights 100 --vertices 10")
         .exits(0)
@@ -325,8 +369,11 @@ fn numbers_get_as_wide_as_they_must_be() {
     let report = files.report("run sssp @g.wel --source 0");
     assert_eq!(report.width_bits, 64);
     assert!(report.widened.unwrap().contains("g.wel:1: the weight 5000000000"));
-    let told =
-        Some(KernelResult::Sssp { reached: 3, distance_sum: 10_000_000_007, distance_max: 5_000_000_007 });
+    let told = Some(KernelResult::Sssp {
+        reached: 3,
+        distance_sum: 10_000_000_007,
+        distance_max: 5_000_000_007,
+    });
     assert_eq!(report.result, told);
     files.graph("info @g.wel --width 32").exits(2).says(&["g.wel:1:", "--width 64"]);
     let narrow = files.report("info @g.wel --ignore-weights");
@@ -376,7 +423,10 @@ fn what_cannot_be_read_or_written_is_refused_with_a_place_and_a_fix() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(left, ["cut.sg", "g.el", "good.el", "good.sg", "there.sg"].map(str::to_owned).into());
+    assert_eq!(
+        left,
+        ["cut.sg", "g.el", "good.el", "good.sg", "there.sg"].map(str::to_owned).into()
+    );
     files.graph("convert @good.el @there.sg --force").exits(0);
     assert_eq!(fs::read(files.path("there.sg")).unwrap(), whole);
 }

@@ -65,7 +65,8 @@ fn tune_goes_on_when_its_target_becomes_another_program() {
     requires!(tunable());
     // A busy shell that becomes a workload.
     let mut command = Command::new("sh");
-    let script = format!("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exec {HUGEPILOT} \"$@\"");
+    let script =
+        format!("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exec {HUGEPILOT} \"$@\"");
     command.args(["-c", &script, "sh", "lab", "workload"]).args(HOT_SET.split(' '));
     command.args(["--seconds", "0"]);
     let victim = Victim::spawn(command);
@@ -105,8 +106,13 @@ fn a_zombie_is_no_target() {
 fn a_kernel_thread_is_no_target() {
     requires!(need::live());
     let has_memory = std::fs::read_link("/proc/2/exe").is_ok();
-    let is_kthreadd = std::fs::read("/proc/2/comm").is_ok_and(|name| name == b"kthreadd\n") && !has_memory;
-    requires!(if is_kthreadd { Need::Ok } else { Need::Err("a PID namespace: no kernel threads".into()) });
+    let is_kthreadd =
+        std::fs::read("/proc/2/comm").is_ok_and(|name| name == b"kthreadd\n") && !has_memory;
+    requires!(if is_kthreadd {
+        Need::Ok
+    } else {
+        Need::Err("a PID namespace: no kernel threads".into())
+    });
     hugepilot(["status", "-p", "2"]).exits(2).says(&["kernel thread"]);
     tune(2, "").exits(2).says(&["kernel thread"]);
 }
@@ -166,16 +172,21 @@ fn names_made_to_hurt_arrive_as_text() {
     let text = hugepilot(["status", "--all", "-p", &pid]);
     is_plain(text.exits(0));
     // A line break in a name would make more lines than there are mappings.
-    assert!(text.out().lines().any(|line| line.contains("</script>") && line.contains("memfd")), "{text:?}");
+    assert!(
+        text.out().lines().any(|line| line.contains("</script>") && line.contains("memfd")),
+        "{text:?}"
+    );
     let json = hugepilot(["status", "-p", &pid, "--json"]);
     is_plain(json.exits(0));
     let report: StatusReport = json.json();
-    let named = report.mappings.iter().find(|mapping| mapping.range.start == ready.memory.start).unwrap();
+    let named =
+        report.mappings.iter().find(|mapping| mapping.range.start == ready.memory.start).unwrap();
     assert!(named.name.contains("red") && !named.name.contains('\u{1b}'), "{}", named.name);
 
     let timing = "--calibration off --observe 300ms --for 300ms".split(' ');
     for more in [&[][..], &["--json"], &["--dry-run"]] {
-        let words = ["tune", "-p", &pid].into_iter().chain(timing.clone()).chain(more.iter().copied());
+        let words =
+            ["tune", "-p", &pid].into_iter().chain(timing.clone()).chain(more.iter().copied());
         let done = hugepilot(words);
         // It waits, so there is nothing to sample.
         is_plain(done.exits(3));
@@ -195,7 +206,9 @@ fn a_command_line_made_to_hurt_arrives_as_text() {
     let mut command = Command::new("sleep");
     let mut child = command.arg0(bad).arg("60").spawn().unwrap();
     let until = Instant::now() + SOON;
-    while Process::open(&Root::live(), Pid(child.id().cast_signed())).is_err() && Instant::now() < until {}
+    while Process::open(&Root::live(), Pid(child.id().cast_signed())).is_err()
+        && Instant::now() < until
+    {}
     is_plain(hugepilot(["status", "-p", &child.id().to_string()]).exits(0));
     child.kill().unwrap();
     child.wait().unwrap();

@@ -63,10 +63,17 @@ fn failures_are_told_apart_counted_and_not_repeated_for_ever() {
         let Injected { tool, log } = injected(workload.pid(), inject);
         let done = tool.wait(LIMIT);
         let report = done.exits(exit).report();
-        assert_eq!(report.failed, BTreeMap::from([(name.to_owned(), regions)]), "{inject}: {done:?}");
+        assert_eq!(
+            report.failed,
+            BTreeMap::from([(name.to_owned(), regions)]),
+            "{inject}: {done:?}"
+        );
         assert_eq!((report.verified_regions, report.attempted_regions), (0, regions), "{inject}");
         assert!(report.stopped.is_some(), "{inject}");
-        assert!(report.candidates.iter().all(|candidate| candidate.verified == Some(false)), "{inject}");
+        assert!(
+            report.candidates.iter().all(|candidate| candidate.verified == Some(false)),
+            "{inject}"
+        );
         assert_eq!(report.huge_bytes_after, report.huge_bytes_before, "{inject}");
         assert_eq!(calls(&log), made, "{inject}");
         assert_eq!(huge_now(workload.pid()).get(), 0, "{inject}: something was promoted after all");

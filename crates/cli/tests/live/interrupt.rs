@@ -56,7 +56,11 @@ fn a_signal_while_looking_ends_it_soon_and_harms_nobody() {
         assert!(done.took < Duration::from_secs(3), "{:?}: {done:?}", done.took);
         if signal != Signal::KILL {
             let report = done.exits(1).report();
-            assert_eq!((report.stopped, report.attempted_regions), (Some(Stop::Interrupted), 0), "{done:?}");
+            assert_eq!(
+                (report.stopped, report.attempted_regions),
+                (Some(Stop::Interrupted), 0),
+                "{done:?}"
+            );
         }
         is_unharmed(&workload);
     }

@@ -34,7 +34,8 @@ fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
 #[test]
 fn a_comparison_gives_all_three_figures() {
     requires!(tunable());
-    let done = tune_command("--budget 50% --baseline --all-huge", &format!("{WORK} --ops 150000000"));
+    let done =
+        tune_command("--budget 50% --baseline --all-huge", &format!("{WORK} --ops 150000000"));
     let report = done.exits(0).report();
     let seconds = |figure: Option<Figure>| figure.and_then(|figure| figure.seconds).unwrap().median;
     let times = [report.baseline, report.tuned, report.all_huge].map(seconds);
@@ -50,13 +51,16 @@ fn a_command_that_does_not_exist_is_an_error_with_its_name() {
     requires!(need::live());
     requires!(need::cap_perfmon());
     for flags in [&[][..], &["--baseline"]] {
-        let line = [&["tune", "--calibration", "off"], flags, &["--", "/no/such/program", "x"]].concat();
+        let line =
+            [&["tune", "--calibration", "off"], flags, &["--", "/no/such/program", "x"]].concat();
         let done = hugepilot(line);
         done.exits(2).says(&["/no/such/program", "No such file"]);
         assert!(done.stdout.is_empty(), "{done:?}");
     }
     // A folder is there, and cannot be run.
-    hugepilot(["tune", "--calibration", "off", "--", "/proc"]).exits(2).says(&["/proc", "ermission denied"]);
+    hugepilot(["tune", "--calibration", "off", "--", "/proc"])
+        .exits(2)
+        .says(&["/proc", "ermission denied"]);
 }
 
 #[test]
@@ -94,16 +98,23 @@ fn a_launched_program_inherits_nothing_of_ours() {
 fn each_child_is_tuned_within_its_own_budget() {
     requires!(tunable());
     let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 5 >&2");
-    let flags = "tune --json --calibration off --observe 1s --for 60s --max-collapse 2s --budget 10%";
+    let flags =
+        "tune --json --calibration off --observe 1s --for 60s --max-collapse 2s --budget 10%";
     let words = flags.split(' ').chain(["--", "sh", "-c"]).map(str::to_owned);
     let done = hugepilot(words.chain([format!("{child}; {child}; true")]));
     let report = done.exits(0).report();
-    let second: Vec<String> =
-        done.err().lines().filter_map(|line| line.strip_prefix("ready ").map(str::to_owned)).collect();
+    let second: Vec<String> = done
+        .err()
+        .lines()
+        .filter_map(|line| line.strip_prefix("ready ").map(str::to_owned))
+        .collect();
     assert_eq!(report.target.pid.to_string(), second[1], "{done:?}");
     // A tenth of a child's 256 regions, in each of them.
     let made = report.huge_bytes_after.unwrap() - report.huge_bytes_before.unwrap();
     assert!((20..=26).contains(&(made.get() >> 21)), "{made} {done:?}");
     assert!((40..=52).contains(&report.verified_regions), "{done:?}");
-    assert!(report.eligible_regions < Some(80), "of 64 hot regions, not of both children's: {done:?}");
+    assert!(
+        report.eligible_regions < Some(80),
+        "of 64 hot regions, not of both children's: {done:?}"
+    );
 }

@@ -97,8 +97,12 @@ pub(crate) fn zero_pages(pid: u32, memory: AddrRange) -> Vec<usize> {
 fn pagemap(pid: u32, memory: AddrRange) -> Vec<u64> {
     let base = sizes().base.get();
     let pages = memory.len().get() / base * 8;
-    let bytes = bytes_of(pid, "pagemap", memory.start.get() / base * 8, Bytes::new(pages).as_usize());
-    bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes"))).collect()
+    let bytes =
+        bytes_of(pid, "pagemap", memory.start.get() / base * 8, Bytes::new(pages).as_usize());
+    bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
+        .collect()
 }
 
 /// How many base pages of `memory` are there or swapped out: those that were ever touched, if only by reading.
@@ -158,8 +162,9 @@ pub(crate) fn thp_settings() -> Vec<(String, String)> {
     const STATISTICS: [&str; 2] = ["pages_collapsed", "full_scans"];
     let mut settings = Vec::new();
     collect(Path::new("/sys/kernel/mm/transparent_hugepage"), &mut settings);
-    settings
-        .retain(|(path, _)| !path.contains("/stats/") && !STATISTICS.iter().any(|name| path.ends_with(name)));
+    settings.retain(|(path, _)| {
+        !path.contains("/stats/") && !STATISTICS.iter().any(|name| path.ends_with(name))
+    });
     settings.sort();
     settings
 }
@@ -177,7 +182,8 @@ fn collect(folder: &Path, settings: &mut Vec<(String, String)>) {
 
 /// First touches give base pages: where THP is `always` there is nothing left to promote.
 pub(crate) fn base_pages_by_default() -> Need {
-    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let enabled =
+        fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if enabled.contains("[always]") { Need::Err("THP is always on".to_owned()) } else { Need::Ok }
 }
 

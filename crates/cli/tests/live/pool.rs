@@ -19,8 +19,10 @@ const EIGHT: u64 = 8;
 /// Root, a pool of 2 MiB pages that is the default size, and memory for some.
 fn possible() -> Need {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let default = meminfo.lines().any(|line| line.starts_with("Hugepagesize:") && line.ends_with(" 2048 kB"));
-    let pool = if default { Need::Ok } else { Need::Err("no hugetlb pool of 2 MiB pages".to_owned()) };
+    let default =
+        meminfo.lines().any(|line| line.starts_with("Hugepagesize:") && line.ends_with(" 2048 kB"));
+    let pool =
+        if default { Need::Ok } else { Need::Err("no hugetlb pool of 2 MiB pages".to_owned()) };
     need::all([need::live(), need::root(), need::memory(Bytes::gib(1)), pool])
 }
 
@@ -80,7 +82,10 @@ fn pages_are_had_and_seen_and_given_back() {
     assert_eq!(persistent(), before.0 + EIGHT);
     let report = show();
     let pool = report.pools.iter().find(|pool| pool.page_bytes == Bytes::mib(2)).unwrap();
-    assert!(pool.is_default && pool.pages.total == count("nr") && pool.pages.free >= EIGHT, "{pool:?}");
+    assert!(
+        pool.is_default && pool.pages.total == count("nr") && pool.pages.free >= EIGHT,
+        "{pool:?}"
+    );
     assert_eq!(pool.nodes.iter().map(|node| node.pages.total).sum::<u64>(), pool.pages.total);
     hugepilot(["pool", "explain"]).exits(0);
     undo(&change);
@@ -111,7 +116,11 @@ fn pages_in_use_are_seen_and_stay_as_surplus_until_they_are_freed() {
     assert!(kept <= 4 && (kept == 4 || before.0 > 0), "{kept} kept: {change:?}");
     assert!(change.why[0].contains("surplus"), "{change:?}");
     assert!(victim.finish(Duration::from_secs(10)).success());
-    assert_eq!((persistent(), count("surplus")), (before.0, surplus), "they went back by themselves");
+    assert_eq!(
+        (persistent(), count("surplus")),
+        (before.0, surplus),
+        "they went back by themselves"
+    );
 }
 
 #[test]
@@ -128,10 +137,15 @@ fn a_signal_while_the_kernel_allocates_is_reported_and_can_be_undone() {
         command.args(line.split(' '));
         let mut tool = Running::start(command);
         let descriptors = format!("/proc/{}/fd", tool.pid());
-        let is_pool =
-            |path: std::path::PathBuf| fs::read_link(path).is_ok_and(|to| to.ends_with("nr_hugepages"));
+        let is_pool = |path: std::path::PathBuf| {
+            fs::read_link(path).is_ok_and(|to| to.ends_with("nr_hugepages"))
+        };
         tool.until("the pool is open", || {
-            fs::read_dir(&descriptors).into_iter().flatten().flatten().any(|entry| is_pool(entry.path()))
+            fs::read_dir(&descriptors)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .any(|entry| is_pool(entry.path()))
         });
         // It was opened once before, to see whether it may be.
         std::thread::sleep(Duration::from_millis(500));

@@ -19,25 +19,32 @@ fn the_hot_regions_are_promoted_and_no_others() {
     requires!(tunable());
     requires!(need::memory(Bytes::gib(2)));
     for pattern in ["gather", "chase"] {
-        let workload = Workload::start(&format!("hot-set --footprint 1GiB --hot 256MiB --pattern {pattern}"));
+        let workload =
+            Workload::start(&format!("hot-set --footprint 1GiB --hot 256MiB --pattern {pattern}"));
         assert_eq!(workload.hot.len() as u64, Bytes::mib(256).get() / sizes().huge.get());
         let done = tune(workload.pid(), "--budget 30% --observe 3s --for 10s");
         let report = done.exits(0).report();
-        let verified = report.candidates.iter().filter(|candidate| candidate.verified == Some(true));
+        let verified =
+            report.candidates.iter().filter(|candidate| candidate.verified == Some(true));
         let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
         let found = promoted.intersection(&workload.hot).count() as f64;
-        let (recall, precision) = (found / workload.hot.len() as f64, found / promoted.len() as f64);
+        let (recall, precision) =
+            (found / workload.hot.len() as f64, found / promoted.len() as f64);
         eprintln!("{pattern}: {recall:.3} of the hot regions, precision {precision:.3}");
         assert!(recall >= 0.90 && precision >= 0.95, "{pattern}: {recall} {precision} {done:?}");
         let planned: f64 = report.candidates.iter().map(|candidate| candidate.heat_ratio).sum();
         let off = (report.picked_heat_ratio.unwrap() - planned.min(1.0)).abs();
         assert!(off < 1e-9 || !report.failed.is_empty(), "{off} {done:?}");
-        assert!(!report.skipped.contains_key("already_huge"), "nobody else made huge pages: {done:?}");
+        assert!(
+            !report.skipped.contains_key("already_huge"),
+            "nobody else made huge pages: {done:?}"
+        );
         // The report says what the kernel says.
         assert_eq!(promoted.len() as u64, report.verified_regions);
         assert_eq!(huge_now(workload.pid()), sizes().huge.times(report.verified_regions));
         let process = open(workload.pid());
-        let is_huge = |start| process.region_pages(sizes().region_of(VirtAddr::new(start))).unwrap().huge;
+        let is_huge =
+            |start| process.region_pages(sizes().region_of(VirtAddr::new(start))).unwrap().huge;
         assert!(promoted.iter().copied().all(is_huge));
     }
 }
@@ -81,20 +88,27 @@ fn the_programs_own_figures_prove_the_gain() {
     let log = folder.path().join("figures");
     let mut command = Command::new("sh");
     let words = "lab workload hot-set --footprint 512MiB --hot 128MiB --seconds 0 --interval 100ms";
-    command.args(["-c", &format!("exec {HUGEPILOT} {words} > \"$1\""), "sh"]).arg(&log).stdin(Stdio::null());
+    command
+        .args(["-c", &format!("exec {HUGEPILOT} {words} > \"$1\""), "sh"])
+        .arg(&log)
+        .stdin(Stdio::null());
     let victim = Victim::spawn(command);
     let until = Instant::now() + SOON;
     while !fs::read_to_string(&log).is_ok_and(|text| text.contains("ready")) {
         assert!(Instant::now() < until, "it is not ready");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let mut words = tune_args(victim.pid(), "--budget 50% --progress-wait 10s --progress-higher-is-better");
+    let mut words =
+        tune_args(victim.pid(), "--budget 50% --progress-wait 10s --progress-higher-is-better");
     words.extend(["--progress-regex", r"^[\d.]+ (\d+)$", "--progress-file"].map(str::to_owned));
     words.push(log.to_string_lossy().into_owned());
     let done = hugepilot(words);
     let report = done.exits(0).report();
     let figures = [report.baseline, report.tuned].map(|figure| figure.unwrap().progress.unwrap());
-    assert!(figures.iter().all(|spread| spread.min > 1000.0 && spread.min <= spread.median), "{done:?}");
+    assert!(
+        figures.iter().all(|spread| spread.min > 1000.0 && spread.min <= spread.median),
+        "{done:?}"
+    );
     let quotient = figures[1].median / figures[0].median;
     assert!((report.speedup.unwrap() - quotient).abs() < 1e-6, "{done:?}");
     eprintln!("speed-up {quotient:.2}");

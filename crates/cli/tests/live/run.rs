@@ -68,8 +68,8 @@ fn hash_insert(flags: &str) -> RunReport {
 /// Memory in blocks to make huge pages of.
 fn huge_blocks() -> Need {
     let sizes = hugepilot_units::PageSizes::X86_64;
-    let free =
-        hugepilot_kernel::memory::free_huge(&hugepilot_kernel::Root::live(), sizes).unwrap_or(Bytes::ZERO);
+    let free = hugepilot_kernel::memory::free_huge(&hugepilot_kernel::Root::live(), sizes)
+        .unwrap_or(Bytes::ZERO);
     let enough = if free >= Bytes::mib(512) {
         Need::Ok
     } else {
@@ -79,7 +79,8 @@ fn huge_blocks() -> Need {
 }
 
 fn thp_is(wanted: &str) -> Need {
-    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let setting =
+        fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if setting.contains(&format!("[{wanted}]")) {
         Need::Ok
     } else {
@@ -105,10 +106,14 @@ fn empty_pool() -> Need {
 #[test]
 fn the_exit_status_is_the_programs_own() {
     requires!(need::live());
-    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -9 $$", 137)] {
+    for (script, code) in
+        [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -9 $$", 137)]
+    {
         assert_eq!(run_shell("--pages base", script).status.code(), Some(code), "{script}");
     }
-    hugepilot(["run", "--pages", "base", "--", "/no/such/program"]).exits(2).says(&["/no/such/program"]);
+    hugepilot(["run", "--pages", "base", "--", "/no/such/program"])
+        .exits(2)
+        .says(&["/no/such/program"]);
     hugepilot(["run", "--pages", "huge", "--", "true"]).exits(2).says(&["huge", "glibc-thp"]);
     hugepilot(["run", "--pages", "base", "--library", "/x.so", "--", "true"])
         .exits(2)
@@ -120,8 +125,12 @@ fn bytes_on_standard_input_and_output_pass_untouched() {
     requires!(need::live());
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
     let mut command = shell("--quiet --pages base", "cat; echo oops >&2");
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let sent = bytes.clone();
     let writer = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
@@ -138,8 +147,7 @@ fn bytes_on_standard_input_and_output_pass_untouched() {
 #[test]
 fn signals_reach_the_program_once_and_only_it_decides() {
     requires!(need::live());
-    let script =
-        "n=0; trap 'n=$((n+1))' USR1; trap 'exit $((40+n))' TERM; echo ready; while :; do sleep 0.02; done";
+    let script = "n=0; trap 'n=$((n+1))' USR1; trap 'exit $((40+n))' TERM; echo ready; while :; do sleep 0.02; done";
     let folder = tempfile::tempdir().unwrap();
     let ready = folder.path().join("ready");
     let script = script.replace("echo ready", &format!("echo >{}", ready.display()));
@@ -159,7 +167,8 @@ fn a_program_that_is_stopped_stops_us_and_goes_on_with_us() {
     let folder = tempfile::tempdir().unwrap();
     let go = folder.path().join("go");
     // By itself: Ctrl-Z is heeded only where there is somebody to continue it.
-    let script = format!("kill -STOP $$; while ! test -e {}; do sleep 0.02; done; exit 9", go.display());
+    let script =
+        format!("kill -STOP $$; while ! test -e {}; do sleep 0.02; done; exit 9", go.display());
     let mut tool = Running::start(shell("--pages base", &script));
     let pid = tool.pid();
     let state = || {
@@ -192,11 +201,15 @@ fn what_its_user_had_set_stays() {
 fn page_faults_drop_where_huge_pages_take_effect() {
     requires!(need::all([huge_blocks(), thp_is("madvise")]));
     let base = hash_insert("--pages base");
-    assert!(base.effect.took_effect == Some(true) && base.run.peak.all_huge() == Bytes::ZERO, "{base:?}");
+    assert!(
+        base.effect.took_effect == Some(true) && base.run.peak.all_huge() == Bytes::ZERO,
+        "{base:?}"
+    );
     assert!(base.run.peak.rss_peak_bytes > Bytes::mib(60) && base.run.peak.looks > 0, "{base:?}");
     // Before glibc 2.38 it is a matter of luck, which the report must say.
     let glibc = (0..12).map(|_| hash_insert("--pages glibc-thp")).find(|run| {
-        let told = run.effect.took_effect == Some(true) || run.effect.reason.contains("glibc before 2.38");
+        let told =
+            run.effect.took_effect == Some(true) || run.effect.reason.contains("glibc before 2.38");
         assert!(told, "{run:?}");
         run.effect.took_effect == Some(true)
     });
@@ -211,7 +224,10 @@ fn page_faults_drop_where_huge_pages_take_effect() {
     );
     requires!(need::cap_sys_nice());
     let thp = hash_insert("--pages thp");
-    assert!(thp.effect.took_effect == Some(true) && thp.run.peak.huge_peak_bytes > Bytes::mib(16), "{thp:?}");
+    assert!(
+        thp.effect.took_effect == Some(true) && thp.run.peak.huge_peak_bytes > Bytes::mib(16),
+        "{thp:?}"
+    );
     assert_eq!(thp.mode, Mode::Thp);
 }
 
@@ -226,16 +242,27 @@ fn a_static_program_and_a_missing_library_are_told() {
     let text = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
                 int main(void) { char *p = malloc(64 << 20); memset(p, 1, 64 << 20); usleep(300000); return p[5] - 1; }\n";
     fs::write(&source, text).unwrap();
+    let built = Command::new("cc")
+        .args(["-O0", "-static", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .output()
+        .unwrap();
     let built =
-        Command::new("cc").args(["-O0", "-static", "-o"]).arg(&program).arg(&source).output().unwrap();
-    let built = if built.status.success() { Need::Ok } else { Need::Err("no static C library".to_owned()) };
+        if built.status.success() { Need::Ok } else { Need::Err("no static C library".to_owned()) };
     requires!(built);
     let program = program.to_str().unwrap();
     let none = "/no/such/libmimalloc.so";
-    hugepilot(["run", "--pages", "mimalloc", "--library", none, "--", program]).exits(3).says(&[none]);
+    hugepilot(["run", "--pages", "mimalloc", "--library", none, "--", program])
+        .exits(3)
+        .says(&[none]);
     let library = env!("CARGO_BIN_EXE_hugepilot");
     let done = hugepilot(["run", "--pages", "mimalloc", "--library", library, "--", program]);
-    done.exits(0).says(&["warning: mimalloc took no effect", "linked statically", "fix: --pages thp"]);
+    done.exits(0).says(&[
+        "warning: mimalloc took no effect",
+        "linked statically",
+        "fix: --pages thp",
+    ]);
 }
 
 #[test]
@@ -287,7 +314,8 @@ fn a_run_that_was_killed_is_repaired_by_the_next_command() {
     // The program goes on, and what it has touched goes back when it ends.
     assert_eq!(count("nr") - count("surplus"), before);
     let left: i32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
-    rustix::process::kill_process(rustix::process::Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(left).unwrap(), Signal::KILL)
+        .unwrap();
     let until = Instant::now() + LIMIT;
     while count("nr") != before {
         assert!(Instant::now() < until, "{} pages are left", count("nr"));

@@ -74,6 +74,9 @@ fn the_engine_refuses_shared_regions_whatever_it_is_told() {
     // The kernel would not have refused: this is what the rule prevents.
     let child = open(pair.child);
     let done = picks.iter().filter(|pick| child.collapse(pick.region).is_ok()).count();
-    assert!(done == 0 || !about(before, pair.used()), "{done} shared regions were promoted for nothing");
+    assert!(
+        done == 0 || !about(before, pair.used()),
+        "{done} shared regions were promoted for nothing"
+    );
     pair.ends_well();
 }

@@ -27,7 +27,9 @@ impl Script {
         command.arg(format!("echo $$ >$D/pid; {script}")).env("D", folder.path()).process_group(0);
         let mut script = Self { folder, tool: Running::start(command) };
         let pid = script.path("pid");
-        script.tool.until("it runs", || fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')));
+        script
+            .tool
+            .until("it runs", || fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')));
         script
     }
     fn path(&self, name: &str) -> PathBuf {
@@ -167,7 +169,8 @@ fn what_was_ignored_when_we_were_started_is_ignored_in_the_program_and_nothing_e
     requires!(need::live());
     let ignored = |trap: &str, how: &str| {
         let script = format!("{trap} exec {how} grep SigIgn: /proc/self/status");
-        let output = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
+        let output =
+            Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     for trap in ["", "trap '' HUP;", "trap '' PIPE CHLD INT RTMIN;", "trap '' PIPE;"] {
@@ -185,21 +188,32 @@ fn a_script_without_a_first_line_is_run_by_the_shell() {
     let script = folder.path().join("script");
     fs::write(&script, "exit $(($1 + 3))\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let run = |words: &[&str]| hugepilot([&["run", "--quiet", "--pages", "base", "--"], words].concat());
+    let run =
+        |words: &[&str]| hugepilot([&["run", "--quiet", "--pages", "base", "--"], words].concat());
     assert_eq!(run(&[script.to_str().unwrap(), "4"]).status.code(), Some(7));
 }
 
 #[test]
 fn every_signal_that_would_end_us_is_passed_on() {
     requires!(need::live());
-    for signal in
-        [Signal::ALARM, Signal::VTALARM, Signal::PROF, Signal::XCPU, Signal::IO, Signal::SEGV, Signal::USR2]
-    {
+    for signal in [
+        Signal::ALARM,
+        Signal::VTALARM,
+        Signal::PROF,
+        Signal::XCPU,
+        Signal::IO,
+        Signal::SEGV,
+        Signal::USR2,
+    ] {
         let script = Script::start("exec sleep 20");
         // The shell is the program until it becomes sleep.
         std::thread::sleep(Duration::from_millis(50));
         script.tool.signal(signal);
-        assert_eq!(script.tool.wait(LIMIT).status.code(), Some(128 + signal.as_raw()), "{signal:?}");
+        assert_eq!(
+            script.tool.wait(LIMIT).status.code(),
+            Some(128 + signal.as_raw()),
+            "{signal:?}"
+        );
     }
 }
 
@@ -239,8 +253,7 @@ fn a_run_of_compare_that_was_stopped_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     // The first run is not timed.
-    let script =
-        "echo x >>$D/runs; test $(wc -l <$D/runs) = 2 && { echo $$ >$D/pid; kill -STOP $$; }; sleep 0.05";
+    let script = "echo x >>$D/runs; test $(wc -l <$D/runs) = 2 && { echo $$ >$D/pid; kill -STOP $$; }; sleep 0.05";
     let mut command = Command::new(HUGEPILOT);
     command.args("compare --json --no-stalls --modes glibc-thp --runs 1 -- sh -c".split(' '));
     command.arg(script).env("D", folder.path());
@@ -251,6 +264,9 @@ fn a_run_of_compare_that_was_stopped_is_made_again() {
     kill_process(pid().unwrap(), Signal::CONT).unwrap();
     let report: hugepilot_record::compare::CompareReport = tool.wait(LIMIT).json();
     assert!(report.modes[0].wall_seconds.unwrap().max < 1.5, "{report:?}");
-    assert!(report.warnings.iter().any(|told| told.contains("a run of base was stopped")), "{report:?}");
+    assert!(
+        report.warnings.iter().any(|told| told.contains("a run of base was stopped")),
+        "{report:?}"
+    );
     assert_eq!(fs::read_to_string(path("runs")).unwrap().lines().count(), 4, "one of base more");
 }

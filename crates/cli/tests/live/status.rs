@@ -38,13 +38,16 @@ fn status(pid: u32, more: &[&str]) -> StatusReport {
 /// Every mapping and the sums are what smaps says.
 #[track_caller]
 fn agrees(report: &StatusReport, areas: &[Area]) {
-    let by_range: BTreeMap<_, _> = areas.iter().map(|area| ((area.start, area.end), area)).collect();
+    let by_range: BTreeMap<_, _> =
+        areas.iter().map(|area| ((area.start, area.end), area)).collect();
     assert_eq!(report.mappings.len(), areas.len());
     for mapping in &report.mappings {
         let area = by_range[&(mapping.range.start.get(), mapping.range.end.get())];
-        let said = (mapping.sizes.size_bytes, mapping.sizes.resident_bytes, mapping.sizes.huge_bytes);
+        let said =
+            (mapping.sizes.size_bytes, mapping.sizes.resident_bytes, mapping.sizes.huge_bytes);
         assert_eq!(said, (area.get("Size"), area.get("Rss"), area.huge()), "{mapping:?}");
-        let explained = mapping.sizes.huge_bytes + mapping.sizes.eligible_bytes + not_huge(&mapping.sizes);
+        let explained =
+            mapping.sizes.huge_bytes + mapping.sizes.eligible_bytes + not_huge(&mapping.sizes);
         assert!(explained <= mapping.sizes.resident_bytes, "{mapping:?}");
     }
     let sum = |of: fn(&Area) -> Bytes| areas.iter().map(of).sum::<Bytes>();
@@ -66,7 +69,9 @@ fn every_number_is_what_the_kernel_says_and_looking_changes_none() {
     let (huge, base) = (sizes().huge, sizes().base);
     // 16 of its pages were written: the huge page brings 496 that hold only zeros.
     let sparse = sizes().region_of(hugepilot_units::VirtAddr::new(parts["sparse"]));
-    requires!(open(pid).collapse(sparse).map_err(|errno| format!("no huge page to be had: {errno}")));
+    requires!(
+        open(pid).collapse(sparse).map_err(|errno| format!("no huge page to be had: {errno}"))
+    );
 
     let before = (smaps(pid), faults(pid), total(pid, "Rss"));
     let report = status(pid, &[]);
@@ -78,7 +83,13 @@ fn every_number_is_what_the_kernel_says_and_looking_changes_none() {
 
     let part = |name: &str| {
         let start = parts[name];
-        report.mappings.iter().find(|mapping| mapping.range.start.get() == start).unwrap().sizes.clone()
+        report
+            .mappings
+            .iter()
+            .find(|mapping| mapping.range.start.get() == start)
+            .unwrap()
+            .sizes
+            .clone()
     };
     let expected =
         |resident: Bytes, huge: Bytes, zero: Bytes, eligible: Bytes, why: &[(&str, Bytes)]| Sizes {
@@ -121,7 +132,11 @@ fn a_split_gives_the_zero_pages_back_and_status_sees_it() {
     process.split(start.plus(sizes().base)).unwrap();
     let pages = process.region_pages(sparse).unwrap();
     assert!(!pages.huge);
-    requires!(if pages.resident < 512 { Ok(()) } else { Err("splits free no zero pages before Linux 6.12") });
+    requires!(if pages.resident < 512 {
+        Ok(())
+    } else {
+        Err("splits free no zero pages before Linux 6.12")
+    });
     assert_eq!(pages.resident, 16);
     let zeros = sizes().base.times(sizes().base_per_huge() - 16);
     assert_eq!(before - total(victim.pid(), "Rss"), zeros);
@@ -136,7 +151,9 @@ fn a_large_busy_program_is_measured_too() {
     let report = status(workload.pid(), &[]);
     assert_eq!(report.totals.huge_bytes, total(workload.pid(), "AnonHugePages"));
     assert!(report.totals.resident_bytes >= Bytes::mib(512));
-    assert!(hugepilot(["status", "-p", &workload.pid().to_string()]).exits(0).out().contains("total"));
+    assert!(
+        hugepilot(["status", "-p", &workload.pid().to_string()]).exits(0).out().contains("total")
+    );
 }
 
 #[test]

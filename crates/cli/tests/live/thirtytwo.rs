@@ -10,7 +10,8 @@ use hugepilot_units::Bytes;
 use crate::tool::{hugepilot, tune};
 use crate::workload::SOON;
 
-const FLAGS: [&str; 7] = ["-m32", "-static", "-nostdlib", "-ffreestanding", "-fno-pie", "-no-pie", "-O1"];
+const FLAGS: [&str; 7] =
+    ["-m32", "-static", "-nostdlib", "-ffreestanding", "-fno-pie", "-no-pie", "-O1"];
 
 /// Makes the program; an error where the compiler makes no 32-bit code or the kernel does not run it.
 fn compile(program: &Path) -> Result<(), String> {
@@ -42,7 +43,8 @@ fn a_32_bit_program_is_understood_as_far_as_can_be() {
 
     let status = hugepilot(["status", "-p", &victim.pid().to_string(), "--json"]);
     let report: StatusReport = status.exits(0).json();
-    let memory = report.mappings.iter().find(|mapping| mapping.range.contains(ready.memory.start)).unwrap();
+    let memory =
+        report.mappings.iter().find(|mapping| mapping.range.contains(ready.memory.start)).unwrap();
     assert!(memory.sizes.resident_bytes >= Bytes::mib(64), "{memory:?}");
 
     let done = tune(victim.pid(), "--budget 100% --observe 4s");
@@ -50,7 +52,10 @@ fn a_32_bit_program_is_understood_as_far_as_can_be() {
     assert!(report.sampler.samples > 100, "{done:?}");
     assert!(report.sampler.none_ratio > Some(0.95), "{done:?}");
     assert!(report.sampler.undecoded_ratio > Some(0.95), "{done:?}");
-    assert!(report.cannot_tell.is_some_and(|unknown| unknown.reason.contains("32-bit")), "{done:?}");
+    assert!(
+        report.cannot_tell.is_some_and(|unknown| unknown.reason.contains("32-bit")),
+        "{done:?}"
+    );
     assert_eq!(report.attempted_regions, 0);
     assert!(report.warnings.iter().any(|warning| warning.contains("gave no address")), "{done:?}");
     assert!(victim.finish(SOON).success());

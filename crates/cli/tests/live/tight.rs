@@ -91,7 +91,8 @@ fn it_survives_the_engine_at_its_most_eager() {
     for (every, limit) in CASES {
         let status = survives(limit, every, |process, ready| {
             for _ in 0..3 {
-                let journal = promote(process, &picks(ready.memory), &fearless(), &|| false, &mut |_| {});
+                let journal =
+                    promote(process, &picks(ready.memory), &fearless(), &|| false, &mut |_| {});
                 assert_eq!(journal.stopped, Some(Stop::MemoryPressure), "{journal:?}");
             }
         });

@@ -89,7 +89,11 @@ impl Running {
         let until = Instant::now() + LIMIT;
         while !happened() {
             let ended = self.child.try_wait().expect("a child can be waited for");
-            assert!(ended.is_none(), "it ended before {what}: {:?}", self.done(ended.unwrap_or_default()));
+            assert!(
+                ended.is_none(),
+                "it ended before {what}: {:?}",
+                self.done(ended.unwrap_or_default())
+            );
             assert!(Instant::now() < until, "{what} did not come");
             thread::sleep(Duration::from_millis(5));
         }

@@ -31,8 +31,14 @@ fn a_stopped_target_has_memory_and_no_verdict() {
     let continues = format!("kill -CONT {}", workload.pid());
     let report = done.exits(3).says(&["cannot tell", "stopped", &continues]).report();
     assert!(report.footprint_bytes > Some(Bytes::mib(64)), "{done:?}");
-    assert!(report.budget_bytes > Some(Bytes::ZERO) && report.huge_bytes_after.is_some(), "{done:?}");
-    assert!(report.cannot_tell.is_some_and(|unknown| unknown.reason.contains("stopped")), "{done:?}");
+    assert!(
+        report.budget_bytes > Some(Bytes::ZERO) && report.huge_bytes_after.is_some(),
+        "{done:?}"
+    );
+    assert!(
+        report.cannot_tell.is_some_and(|unknown| unknown.reason.contains("stopped")),
+        "{done:?}"
+    );
     let unknown = (report.eligible_regions, report.picked_heat_ratio, report.settled_seconds);
     assert_eq!(unknown, (None, None, None), "{done:?}");
     assert_eq!((report.sampler.exact_ratio, report.before.stall_ratio), (None, None), "{done:?}");
@@ -163,7 +169,8 @@ fn huge_pages_that_may_not_be_read_are_not_without_bloat() {
 
     let done = hugepilot(["status", "-p", &pid, "--json"]);
     let status: StatusReport = done.exits(0).json();
-    let mapping = status.mappings.iter().find(|mapping| mapping.range.contains(memory.start)).unwrap();
+    let mapping =
+        status.mappings.iter().find(|mapping| mapping.range.contains(memory.start)).unwrap();
     assert_eq!(mapping.sizes.zero_filled_bytes, None, "{done:?}");
     assert_eq!(status.totals.zero_filled_bytes, None, "{done:?}");
     assert!(status.warnings.iter().any(|warning| warning.contains("16 huge pages")), "{done:?}");

@@ -64,7 +64,10 @@ impl Nobody {
     }
 
     #[track_caller]
-    pub(crate) fn runs<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Done {
+    pub(crate) fn runs<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Done {
         let mut command = self.command();
         command.args(args);
         Running::start(command).wait(LIMIT)
@@ -130,7 +133,8 @@ fn another_users_process_is_refused_with_the_cause() {
     for done in [&status, &tune] {
         assert!(done.stdout.is_empty(), "{done:?}");
         // The cause is said once.
-        let first = done.err().lines().find(|line| line.starts_with("hugepilot:")).unwrap().to_owned();
+        let first =
+            done.err().lines().find(|line| line.starts_with("hugepilot:")).unwrap().to_owned();
         let said = first.matches("EACCES").count() + first.matches("ermission denied").count();
         assert_eq!(said, 1, "{first}");
     }
@@ -157,8 +161,12 @@ fn doctor_tells_what_nobody_may() {
     requires!(can_be_nobody());
     assert!(Path::new("/proc/self").exists());
     let report: serde_json::Value = Nobody::new().runs(["doctor", "--json"]).exits(3).json();
-    let promote =
-        report["probes"].as_array().unwrap().iter().find(|probe| probe["name"] == "promote").unwrap();
+    let promote = report["probes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|probe| probe["name"] == "promote")
+        .unwrap();
     assert_eq!(promote["supported"], false);
     assert!(promote["why"].as_str().unwrap().contains("cap_sys_nice"), "{promote}");
     assert!(promote["fix"].as_str().unwrap().contains("setcap"), "{promote}");

@@ -57,7 +57,8 @@ impl Workload {
 /// The first address of each region in a range that is printed as `start-end`.
 fn regions_of(range: &str) -> Vec<u64> {
     let (start, end) = range.split_once('-').expect("start-end");
-    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("an address");
+    let hex =
+        |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("an address");
     (hex(start)..hex(end)).step_by(sizes().huge.as_usize()).collect()
 }
 

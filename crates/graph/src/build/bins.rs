@@ -123,7 +123,9 @@ impl<V: Width> Collected<V> {
             let range = chunk * CHUNK..end;
             let ends = self.ends[range.clone()].iter();
             match self.weights.get(range) {
-                Some(weights) => ends.zip(weights).for_each(|(&(from, to), &weight)| put(from, to, weight)),
+                Some(weights) => {
+                    ends.zip(weights).for_each(|(&(from, to), &weight)| put(from, to, weight))
+                }
                 None => ends.for_each(|&(from, to)| put(from, to, V::default())),
             }
             end = self.before[chunk];
@@ -174,12 +176,19 @@ impl<V: Width> Bins<V> {
     }
 
     /// Collects edges of blocks that no other thread takes until there are enough. How many.
-    fn collect(&self, worker: &Worker, source: &impl Source, blocks: &Next, wrong: &mut Wrong) -> u64 {
+    fn collect(
+        &self,
+        worker: &Worker,
+        source: &impl Source,
+        blocks: &Next,
+        wrong: &mut Wrong,
+    ) -> u64 {
         let (vertices, most, mut count) = (source.vertices(), collected(source, self.team), 0);
         let mut own = self.collected[worker.id].write().expect("nobody panics with it");
         let bins = &mut *own;
         bins.clear();
-        #[allow(clippy::cast_possible_truncation)] // below the number of vertices, and 64-bit systems only
+        #[allow(clippy::cast_possible_truncation)]
+        // below the number of vertices, and 64-bit systems only
         let mut push = |from: u64, to: u64, weight: u64| {
             let ends = (V::new(from as usize), V::new(to as usize));
             bins.push((from >> self.shift) as usize, ends, V::new(weight as usize));

@@ -59,7 +59,12 @@ const PIECE: usize = 1 << 18;
 
 impl<V: Width> Rows<V> {
     /// Room for as many edges as were counted: `counts[v + 1]` is how many `v` has.
-    pub(super) fn begin(build: &Build, names: Names, counts: HugeVec<V>, weighted: bool) -> Result<Self> {
+    pub(super) fn begin(
+        build: &Build,
+        names: Names,
+        counts: HugeVec<V>,
+        weighted: bool,
+    ) -> Result<Self> {
         let mut offsets = counts;
         let mut sum = 0;
         for offset in offsets.iter_mut().skip(1) {
@@ -182,7 +187,11 @@ impl<V: Width> Piece<'_, V> {
 }
 
 /// Moves the values of a sorted row, each once, to `to`, which is not after it. Where they end.
-fn unique<V: Copy + PartialEq>(values: &mut [V], row: std::ops::Range<usize>, mut to: usize) -> usize {
+fn unique<V: Copy + PartialEq>(
+    values: &mut [V],
+    row: std::ops::Range<usize>,
+    mut to: usize,
+) -> usize {
     let Some(&first) = values[row.clone()].first() else { return to };
     let mut last = first;
     values[to] = first;

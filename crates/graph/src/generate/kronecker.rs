@@ -90,7 +90,8 @@ impl Streams {
     fn of(block: usize, bits: usize, bounds: Bounds) -> Self {
         let (mut numbers, words) = (numbers(block), bits.div_ceil(16));
         // Three more, so that a run of bits can be read as one number at any place.
-        let mut streams = Self { from: Vec::with_capacity(words + 42), to: Vec::with_capacity(words + 42) };
+        let mut streams =
+            Self { from: Vec::with_capacity(words + 42), to: Vec::with_capacity(words + 42) };
         while streams.from.len() < words + 3 {
             for sixteen in numbers.words().chunks_exact(16) {
                 let (mut from, mut to) = (0, 0);

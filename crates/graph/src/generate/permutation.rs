@@ -27,7 +27,8 @@ impl Permutation {
     pub(crate) const fn of(self, mut number: u64) -> u64 {
         let mut i = 0;
         while i < FACTORS.len() {
-            number = number.wrapping_mul(FACTORS[i]).wrapping_add((FACTORS[i] >> 32) ^ self.seed) & self.mask;
+            number = number.wrapping_mul(FACTORS[i]).wrapping_add((FACTORS[i] >> 32) ^ self.seed)
+                & self.mask;
             number ^= number >> self.shift;
             i += 1;
         }

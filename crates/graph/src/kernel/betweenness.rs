@@ -55,7 +55,8 @@ pub fn betweenness<V: Width, H: Hook>(
     let property = || setup.property::<V>(vertices);
     let (mut levels, mut scores) = (property()?, property()?);
     let mut ways = setup.property::<u64>(vertices)?;
-    let mut nearer = setup.pages.zeroed::<u64>(Array::Worklist, graph.out.edges().div_ceil(WORD))?;
+    let mut nearer =
+        setup.pages.zeroed::<u64>(Array::Worklist, graph.out.edges().div_ceil(WORD))?;
     let work = Work {
         graph,
         levels: cells(&mut levels),
@@ -75,8 +76,11 @@ pub fn betweenness<V: Width, H: Hook>(
         }
     });
     let mut spent = work.watch.stop();
-    spent.arrays =
-        vec![work.queue.held()?, Held::look(Array::Worklist, &nearer)?, Held::look(Array::Property, &ways)?];
+    spent.arrays = vec![
+        work.queue.held()?,
+        Held::look(Array::Worklist, &nearer)?,
+        Held::look(Array::Property, &ways)?,
+    ];
     for values in [&levels, &scores] {
         spent.arrays.push(Held::look(Array::Property, values)?);
     }
@@ -247,7 +251,11 @@ impl Bits<'_> {
 
 /// Calls `each` for the bits of `range` that are set.
 #[inline]
-fn each_bit(words: &[<u64 as Plain>::Cell], range: std::ops::Range<usize>, mut each: impl FnMut(usize)) {
+fn each_bit(
+    words: &[<u64 as Plain>::Cell],
+    range: std::ops::Range<usize>,
+    mut each: impl FnMut(usize),
+) {
     if range.is_empty() {
         return;
     }

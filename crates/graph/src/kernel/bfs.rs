@@ -82,7 +82,11 @@ pub fn bfs<V: Width, H: Hook>(
     let vertices = graph.vertices();
     graph.check(source)?;
     if vertices >= V::TOP.at() {
-        return Err(GraphError::Width { what: "vertices", count: vertices as u64, bits: V::BITS - 1 });
+        return Err(GraphError::Width {
+            what: "vertices",
+            count: vertices as u64,
+            bits: V::BITS - 1,
+        });
     }
     let watch = Watch::start();
     let mut parents = setup.property::<V>(vertices)?;
@@ -212,7 +216,8 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     fn top_down(&self, worker: &Worker, level: std::ops::Range<usize>, round: usize) {
         let turn = self.rounds.turn(worker, round);
         let (mut found, mut count, mut edges) = (self.queue.found(), 0, 0);
-        let (items, parents, out) = (&self.queue.items()[level], self.parents, self.graph.out.rows());
+        let (items, parents, out) =
+            (&self.queue.items()[level], self.parents, self.graph.out.rows());
         let mut ahead = [Row::default(); AHEAD];
         worker.frontier(&turn.pieces, items.len(), |range| {
             for items in items[range].chunks(AHEAD) {
@@ -324,10 +329,13 @@ impl<V: Width> Bfs<V> {
             if parent == V::NONE {
                 continue;
             }
-            let size =
-                sizes.get_mut(level as usize).ok_or(format!("vertex {v} is {level} from the source"))?;
+            let size = sizes
+                .get_mut(level as usize)
+                .ok_or(format!("vertex {v} is {level} from the source"))?;
             *size += 1;
-            if parent.at() != v && graph.out.neighbours(parent.at()).binary_search(&V::new(v)).is_err() {
+            if parent.at() != v
+                && graph.out.neighbours(parent.at()).binary_search(&V::new(v)).is_err()
+            {
                 return Err(format!("no edge from {parent}, the parent of {v}"));
             }
             for &to in graph.out.neighbours(v) {
@@ -339,7 +347,11 @@ impl<V: Width> Bfs<V> {
                 }
             }
         }
-        if sizes == self.levels { Ok(()) } else { Err(format!("levels of {sizes:?}, not {:?}", self.levels)) }
+        if sizes == self.levels {
+            Ok(())
+        } else {
+            Err(format!("levels of {sizes:?}, not {:?}", self.levels))
+        }
     }
 
     /// How far each vertex is by its parents; `u32::MAX` for who has none.

@@ -85,7 +85,12 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     /// The same, and true if `work` was, by any thread.
-    fn any(&self, worker: &Worker, round: &mut usize, mut work: impl FnMut(Range<usize>) -> bool) -> bool {
+    fn any(
+        &self,
+        worker: &Worker,
+        round: &mut usize,
+        mut work: impl FnMut(Range<usize>) -> bool,
+    ) -> bool {
         let (turn, mut changed) = (self.rounds.turn(worker, *round), false);
         worker.each(&turn.pieces, self.labels.cells.len(), PIECE, |range| changed |= work(range));
         turn.add(changed.into(), 0);
@@ -115,7 +120,9 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         for nth in 0..FIRST {
             self.each(worker, &mut round, |range| {
                 for (v, row) in range.clone().zip(out.each(range, hook)) {
-                    row.get(nth).into_iter().for_each(|to| labels.join(V::new(v), to, Array::Edges));
+                    row.get(nth)
+                        .into_iter()
+                        .for_each(|to| labels.join(V::new(v), to, Array::Edges));
                 }
             });
             self.shorten(worker, &mut round);
@@ -130,7 +137,10 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
                 rest.iter().for_each(|to| labels.join(v, to, Array::Edges));
                 if self.graph.is_directed() {
                     incoming.tell(v.at(), hook);
-                    incoming.neighbours(v.at()).iter().for_each(|from| labels.join(v, from, Array::InEdges));
+                    incoming
+                        .neighbours(v.at())
+                        .iter()
+                        .for_each(|from| labels.join(v, from, Array::InEdges));
                 }
             }
         });
@@ -271,7 +281,9 @@ impl<V: Width> Components<V> {
             }
             while let Some(at) = way.pop() {
                 let rows = [&graph.out, graph.incoming()];
-                for &to in rows[..=usize::from(graph.is_directed())].iter().flat_map(|csr| csr.neighbours(at))
+                for &to in rows[..=usize::from(graph.is_directed())]
+                    .iter()
+                    .flat_map(|csr| csr.neighbours(at))
                 {
                     if self.labels[to.at()] != label {
                         return Err(format!(

@@ -52,8 +52,13 @@ pub fn diameter<V: Width, H: Hook>(
     }
 }
 
-fn sweeps<V: Width, H: Hook>(graph: &Graph<V>, mut source: V, setup: &Setup<H>) -> Result<Diameter> {
-    let mut found = Diameter { lower_bound: 0, rounds: 0, ends: [source.at(); 2], spent: Spent::default() };
+fn sweeps<V: Width, H: Hook>(
+    graph: &Graph<V>,
+    mut source: V,
+    setup: &Setup<H>,
+) -> Result<Diameter> {
+    let mut found =
+        Diameter { lower_bound: 0, rounds: 0, ends: [source.at(); 2], spent: Spent::default() };
     loop {
         let mut search = bfs(graph, source, Direction::Optimizing, setup)?;
         found.rounds += 1;

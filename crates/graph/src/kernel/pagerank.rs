@@ -219,7 +219,12 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     /// New ranks: by how much they change, and their sum where each hands on `AT_ONCE`.
-    fn iterate<const AT_ONCE: bool>(&self, worker: &Worker, round: &mut usize, dangling: f64) -> [f64; 2] {
+    fn iterate<const AT_ONCE: bool>(
+        &self,
+        worker: &Worker,
+        round: &mut usize,
+        dangling: f64,
+    ) -> [f64; 2] {
         let Iterations { damping, dangling: what, .. } = self.iterations;
         let all = self.ranks.len() as f64;
         let given = if what == Dangling::Redistribute { damping * dangling / all } else { 0.0 };
@@ -228,10 +233,16 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     /// Those of some.
-    fn piece<const AT_ONCE: bool>(&self, range: Range<usize>, base: V::Real, damping: V::Real) -> [f64; 2] {
+    fn piece<const AT_ONCE: bool>(
+        &self,
+        range: Range<usize>,
+        base: V::Real,
+        damping: V::Real,
+    ) -> [f64; 2] {
         let (incoming, shares) = (self.graph.incoming_rows(), self.shares);
-        let rows =
-            incoming.each(range.clone(), self.hook).zip(self.graph.out.rows().degrees(range.clone(), ()));
+        let rows = incoming
+            .each(range.clone(), self.hook)
+            .zip(self.graph.out.rows().degrees(range.clone(), ()));
         let values = self.ranks[range.clone()].iter().zip(&shares[range]);
         let [mut change, mut sum] = [0.0, 0.0];
         for ((row, degree), (own, handed)) in rows.zip(values) {
@@ -270,7 +281,12 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
 
     /// Does `work` for all pieces of the vertices, and sums what it gives: each thread in the order of the pieces, as the sums become
     /// part of ranks.
-    fn round(&self, worker: &Worker, round: &mut usize, work: impl Fn(Range<usize>) -> [f64; 2]) -> [f64; 2] {
+    fn round(
+        &self,
+        worker: &Worker,
+        round: &mut usize,
+        work: impl Fn(Range<usize>) -> [f64; 2],
+    ) -> [f64; 2] {
         let sums = &self.sums[*round % 2];
         worker.each(&self.rounds.turn(worker, *round).pieces, self.ranks.len(), PIECE, |range| {
             let of = &sums[range.start / PIECE];
@@ -278,7 +294,9 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         });
         worker.meet();
         *round += 1;
-        sums.iter().fold([0.0; 2], |sums, own| [0, 1].map(|i| sums[i] + f64::from_bits(own[i].load(Relaxed))))
+        sums.iter().fold([0.0; 2], |sums, own| {
+            [0, 1].map(|i| sums[i] + f64::from_bits(own[i].load(Relaxed)))
+        })
     }
 }
 
@@ -288,21 +306,33 @@ impl<V: Width> PageRank<V> {
     ///
     /// # Errors
     /// By how much they change.
-    pub fn verify(&self, graph: &Graph<V>, iterations: Iterations) -> std::result::Result<(), String> {
+    pub fn verify(
+        &self,
+        graph: &Graph<V>,
+        iterations: Iterations,
+    ) -> std::result::Result<(), String> {
         let all = graph.vertices() as f64;
         let handed: Vec<f64> = (0..graph.vertices())
-            .map(|v| if graph.out.degree(v) == 0 { 0.0 } else { self.rank(v) / graph.out.degree(v) as f64 })
+            .map(|v| {
+                if graph.out.degree(v) == 0 {
+                    0.0
+                } else {
+                    self.rank(v) / graph.out.degree(v) as f64
+                }
+            })
             .collect();
         let dangling: f64 = match iterations.dangling {
             Dangling::Drop => 0.0,
-            Dangling::Redistribute => {
-                (0..graph.vertices()).filter(|&v| graph.out.degree(v) == 0).map(|v| self.rank(v)).sum()
-            }
+            Dangling::Redistribute => (0..graph.vertices())
+                .filter(|&v| graph.out.degree(v) == 0)
+                .map(|v| self.rank(v))
+                .sum(),
         };
         let base = (1.0 - iterations.damping + iterations.damping * dangling) / all;
         let change: f64 = (0..graph.vertices())
             .map(|v| {
-                let sum: f64 = graph.incoming().neighbours(v).iter().map(|from| handed[from.at()]).sum();
+                let sum: f64 =
+                    graph.incoming().neighbours(v).iter().map(|from| handed[from.at()]).sum();
                 (base + iterations.damping * sum - self.rank(v)).abs()
             })
             .sum();

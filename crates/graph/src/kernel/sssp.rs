@@ -116,7 +116,10 @@ struct Slot<V> {
 impl<V: Width> Shared<V> {
     fn new(threads: usize) -> Self {
         let slots = || (0..threads).map(|_| Slot::default()).collect();
-        Self { frontiers: [slots(), slots(), slots()], next: [const { AtomicU64::new(u64::MAX) }; 3] }
+        Self {
+            frontiers: [slots(), slots(), slots()],
+            next: [const { AtomicU64::new(u64::MAX) }; 3],
+        }
     }
 
     /// What that thread found for a round.

@@ -44,7 +44,8 @@ pub fn triangles<V: Width, H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Resul
     }
     let (vertices, watch) = (graph.vertices(), Watch::start());
     let ranks = setup.property::<V>(vertices)?;
-    let marks = || setup.pages.zeroed::<u64>(Array::Worklist, vertices.div_ceil(WORD)).map(Mutex::new);
+    let marks =
+        || setup.pages.zeroed::<u64>(Array::Worklist, vertices.div_ceil(WORD)).map(Mutex::new);
     let marks = (0..setup.team.threads()).map(|_| marks()).collect::<Result<Vec<_>>>()?;
     watch.allocated();
     let lower = Lower::of(graph, ranks, setup, &watch)?;

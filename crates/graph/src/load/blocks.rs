@@ -60,7 +60,10 @@ impl<'a> FileBlocks<'a> {
                 let again = format!("/proc/self/fd/{}", cached.as_raw_fd());
                 match File::options().read(true).custom_flags(flags).open(again) {
                     Ok(file) => Some(file),
-                    Err(error) if is_stdin || error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                    Err(error)
+                        if is_stdin
+                            || error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
+                    {
                         None
                     }
                     Err(error) => return Err(io(error)),
@@ -98,7 +101,10 @@ impl<'a> FileBlocks<'a> {
     }
     /// What is wrong at a byte.
     pub(super) fn wrong(&self, byte: u64, what: impl Into<String>) -> GraphError {
-        GraphError::Format { place: format!("{}, byte {byte}", self.path.display()), what: what.into() }
+        GraphError::Format {
+            place: format!("{}, byte {byte}", self.path.display()),
+            what: what.into(),
+        }
     }
 
     /// Reads from an aligned place into aligned memory until it is full or the file ends. How much that is.
@@ -169,8 +175,9 @@ impl Reader<'_> {
         let want = (skip + len).next_multiple_of(4096);
         if self.buffer.len() < want {
             let options = Options::only(Backing::Base).named("file");
-            self.buffer =
-                options.and_then(|options| HugeVec::zeroed(want, options)).map_err(io::Error::other)?;
+            self.buffer = options
+                .and_then(|options| HugeVec::zeroed(want, options))
+                .map_err(io::Error::other)?;
         }
         Ok((self.file.read(start, &mut self.buffer[..want])?, skip))
     }

@@ -8,7 +8,11 @@ use crate::{Result, Source, Width};
 
 /// # Errors
 /// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
-pub(super) fn load<V: Width>(text: &mut Text<'_>, file: u64, options: &LoadOptions<'_>) -> Result<Made<V>> {
+pub(super) fn load<V: Width>(
+    text: &mut Text<'_>,
+    file: u64,
+    options: &LoadOptions<'_>,
+) -> Result<Made<V>> {
     let line = text.telling(b"c")?.unwrap_or_default();
     let Some([said, arcs]) = line.strip_prefix("p sp ").and_then(sizes) else {
         let line: String = line.chars().take(80).collect();
@@ -22,7 +26,8 @@ pub(super) fn load<V: Width>(text: &mut Text<'_>, file: u64, options: &LoadOptio
     let weights = options.weights::<V>(text.path(), true)?;
     let list = arcs * 3 * size_of::<V>() as u64;
     fits(options.peak::<V>(vertices, arcs, weights.is_some(), list), options.available)?;
-    let grammar = Grammar { comments: b"c", mark: Some(b'a'), weights, rest: options.ignore_weights };
+    let grammar =
+        Grammar { comments: b"c", mark: Some(b'a'), weights, rest: options.ignore_weights };
     let budget = Budget::new(options.available);
     let mut list =
         List::read(text, options.build.team, &budget, &grammar, |id| vertex_from_1::<V>(id, said))?;

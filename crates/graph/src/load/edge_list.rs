@@ -26,14 +26,16 @@ fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Looks at the first lines.
 pub(super) fn look(head: &[u8]) -> Look {
-    let tell = |line: &&[u8]| !line.trim_ascii().is_empty() && !COMMENTS.contains(&line.trim_ascii()[0]);
+    let tell =
+        |line: &&[u8]| !line.trim_ascii().is_empty() && !COMMENTS.contains(&line.trim_ascii()[0]);
     let mut lines = head.split(|&byte| byte == b'\n').filter(tell).peekable();
     // All of them: a number among them is one of an edge.
     let is_name = |word: &[u8]| {
         let word = word.strip_prefix(b"\"").unwrap_or(word);
         word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
     };
-    let header = lines.next_if(|line| words(line).next().is_some() && words(line).all(is_name)).is_some();
+    let header =
+        lines.next_if(|line| words(line).next().is_some() && words(line).all(is_name)).is_some();
     let columns = lines.peek().map_or(0, |line| words(line).count());
     let count = head.iter().filter(|&&byte| byte == b'\n').count();
     Look { header, columns, line: (head.len() / count.max(1)).max(1) }
@@ -48,7 +50,8 @@ pub(super) fn is_likely(head: &[u8]) -> bool {
     let mut at = 0;
     text.is_some_and(|line| {
         gap(line, &mut at);
-        !is_end(line, at) && (line[at].is_ascii_digit() || look(head).header && look(head).columns >= 2)
+        !is_end(line, at)
+            && (line[at].is_ascii_digit() || look(head).header && look(head).columns >= 2)
     })
 }
 
@@ -76,7 +79,8 @@ pub(super) fn load<V: Width>(
     let (team, budget) = (options.build.team, Budget::new(options.available));
     if options.compact {
         if let Some(vertices) = options.vertices {
-            let what = format!("--vertices {vertices} with --compact, which counts those that have edges");
+            let what =
+                format!("--vertices {vertices} with --compact, which counts those that have edges");
             return Err(super::blocks::whole(text.path(), what));
         }
         let list = List::<u64>::read(text, team, &budget, &grammar, Ok)?;

@@ -22,13 +22,18 @@ pub(super) fn directory(path: &Path) -> PathBuf {
 
 /// # Errors
 /// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
-pub(super) fn load<V: Width>(path: &Path, options: &LoadOptions<'_>, report: &mut Report) -> Result<Made<V>> {
+pub(super) fn load<V: Width>(
+    path: &Path,
+    options: &LoadOptions<'_>,
+    report: &mut Report,
+) -> Result<Made<V>> {
     let directory = directory(path);
     if path.is_dir() && !directory.join(FOUR[0]).exists() {
         let what = format!("is a directory, and {} is not in it, as in one of four-files", FOUR[0]);
         return Err(whole(path, what));
     }
-    let open = |name: &str| FileBlocks::open(&directory.join(name), options.loading, options.progress);
+    let open =
+        |name: &str| FileBlocks::open(&directory.join(name), options.loading, options.progress);
     let numbers = open(FOUR[0])?;
     if numbers.len() > 4096 {
         return Err(whole(numbers.path(), "is longer than two numbers are"));
@@ -50,7 +55,10 @@ pub(super) fn load<V: Width>(path: &Path, options: &LoadOptions<'_>, report: &mu
             return Ok(());
         }
         let wanted = wanted.map_or("more than 2^64".to_owned(), |wanted| wanted.to_string());
-        let what = format!("has {} bytes, {vertices} vertices and {edges} edges take {wanted}", file.len());
+        let what = format!(
+            "has {} bytes, {vertices} vertices and {edges} edges take {wanted}",
+            file.len()
+        );
         Err(whole(file.path(), what))
     };
     fits(&offsets, vertices.checked_add(1), width)?;
@@ -58,7 +66,8 @@ pub(super) fn load<V: Width>(path: &Path, options: &LoadOptions<'_>, report: &mu
     if let Some(values) = &values {
         fits(values, Some(edges), 4)?;
     }
-    for file in [Some(&numbers), Some(&offsets), Some(&ends), values.as_ref()].into_iter().flatten() {
+    for file in [Some(&numbers), Some(&offsets), Some(&ends), values.as_ref()].into_iter().flatten()
+    {
         report.saw(file);
     }
     let weights = values.as_ref().filter(|_| !options.ignore_weights);

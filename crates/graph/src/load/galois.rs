@@ -22,9 +22,10 @@ pub(super) fn load<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>) -
         _ => return Err(file.wrong(0, format!("version {version}; 1 and 2 are read"))),
     };
     if !matches!(data, 0 | 4 | 8) {
-        return Err(
-            file.wrong(8, format!("{data} bytes with each edge; 0, 4 and 8 are read, as whole numbers"))
-        );
+        return Err(file.wrong(
+            8,
+            format!("{data} bytes with each edge; 0, 4 and 8 are read, as whole numbers"),
+        ));
     }
     let places = || {
         let ends = vertices.checked_mul(8)?.checked_add(HEADER)?;
@@ -32,8 +33,10 @@ pub(super) fn load<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>) -
         Some((ends, weights, edges.checked_mul(data)?.checked_add(weights)?))
     };
     let wrong = |size: String| {
-        let what =
-            format!("{vertices} vertices and {edges} edges take {size} bytes, the file has {}", file.len());
+        let what = format!(
+            "{vertices} vertices and {edges} edges take {size} bytes, the file has {}",
+            file.len()
+        );
         Err(file.wrong(16, what))
     };
     let Some((ends, weights, size)) = places() else { return wrong("more than 2^64".to_owned()) };

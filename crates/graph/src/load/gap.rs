@@ -21,10 +21,14 @@ pub(super) fn load<V: Width>(
     let word = |at: usize| head[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let (directed, edges, vertices) = (head[0], word(1), word(9));
     if directed > 1 {
-        return Err(file.wrong(0, format!("{directed} where 0 or 1 says whether edges have directions")));
+        return Err(
+            file.wrong(0, format!("{directed} where 0 or 1 says whether edges have directions"))
+        );
     }
     if vertices > 1 << 31 {
-        return Err(file.wrong(9, format!("{vertices} vertices, of which 31 bits count 2147483648")));
+        return Err(
+            file.wrong(9, format!("{vertices} vertices, of which 31 bits count 2147483648"))
+        );
     }
     let edge: u64 = if weighted { 8 } else { 4 };
     let direction = u64::from(directed) + 1;

@@ -45,7 +45,11 @@ pub(super) fn index(ids: &Ids, budget: &Budget) -> Result<Index> {
 ///
 /// # Errors
 /// [`GraphError::Width`] for more of them than `V` counts, [`GraphError::Room`], [`GraphError::Memory`].
-pub(super) fn compact<V: Width>(list: List<u64>, team: Team, budget: &Budget) -> Result<(List<V>, Ids)> {
+pub(super) fn compact<V: Width>(
+    list: List<u64>,
+    team: Team,
+    budget: &Budget,
+) -> Result<(List<V>, Ids)> {
     let (parts, pieces) = (&list.parts, crate::Next::default());
     let found = team.run(|_| -> Result<Vec<u64>> {
         let mut own = Vec::new();

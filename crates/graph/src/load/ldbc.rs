@@ -14,8 +14,10 @@ const COMMENTS: &[u8] = b"#";
 /// The other file of the pair: `.v` for `.e`, and the other way round; what packs it is kept.
 pub(super) fn other(path: &Path) -> Option<std::path::PathBuf> {
     let name = path.file_name()?.to_str()?;
-    let (stem, packed) =
-        ["", ".gz", ".zst"].iter().rev().find_map(|packed| Some((name.strip_suffix(packed)?, *packed)))?;
+    let (stem, packed) = ["", ".gz", ".zst"]
+        .iter()
+        .rev()
+        .find_map(|packed| Some((name.strip_suffix(packed)?, *packed)))?;
     let other = match stem.strip_suffix(".e") {
         Some(stem) => format!("{stem}.v{packed}"),
         None => format!("{}.e{packed}", stem.strip_suffix(".v")?),

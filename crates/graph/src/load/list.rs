@@ -122,8 +122,11 @@ fn edges<V: Width>(
         }
         if let Some(mark) = grammar.mark {
             if text[at] != mark {
-                let what =
-                    format!("{} where a line begins with {:?}", shown(word(text, at)), char::from(mark));
+                let what = format!(
+                    "{} where a line begins with {:?}",
+                    shown(word(text, at)),
+                    char::from(mark)
+                );
                 return Err(Wrong { at, what });
             }
             at += 1;

@@ -8,7 +8,11 @@ use crate::{Result, Source, Width};
 
 /// # Errors
 /// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
-pub(super) fn load<V: Width>(text: &mut Text<'_>, file: u64, options: &LoadOptions<'_>) -> Result<Made<V>> {
+pub(super) fn load<V: Width>(
+    text: &mut Text<'_>,
+    file: u64,
+    options: &LoadOptions<'_>,
+) -> Result<Made<V>> {
     let (weighted, symmetric) = banner(text)?;
     let Some(line) = text.telling(b"%")? else {
         return Err(text.wrong("the file ends before the line of sizes"));
@@ -17,7 +21,9 @@ pub(super) fn load<V: Width>(text: &mut Text<'_>, file: u64, options: &LoadOptio
         return Err(text.wrong(format!("{line:?} should be rows, columns and entries")));
     };
     if rows != columns {
-        return Err(text.wrong(format!("{rows} rows and {columns} columns; a graph's matrix is square")));
+        return Err(
+            text.wrong(format!("{rows} rows and {columns} columns; a graph's matrix is square"))
+        );
     }
     let vertices = options.count(Some(rows)).map_err(|what| text.wrong(what))?.unwrap_or(rows);
     options.justify::<V>(vertices, file).map_err(|what| text.wrong(what))?;
@@ -44,8 +50,10 @@ pub(super) fn load<V: Width>(text: &mut Text<'_>, file: u64, options: &LoadOptio
 
 /// Whether entries have values, and whether those above the diagonal are left out.
 fn banner(text: &mut Text<'_>) -> Result<(bool, bool)> {
-    let line =
-        text.line()?.map(|line| String::from_utf8_lossy(line).to_ascii_lowercase()).unwrap_or_default();
+    let line = text
+        .line()?
+        .map(|line| String::from_utf8_lossy(line).to_ascii_lowercase())
+        .unwrap_or_default();
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, "matrix", "coordinate", field, symmetry] = words[..] else {
         return Err(text.wrong(format!(
@@ -56,7 +64,9 @@ fn banner(text: &mut Text<'_>) -> Result<(bool, bool)> {
     let weighted = match field {
         "pattern" => false,
         "integer" | "real" | "double" => true,
-        _ => return Err(text.wrong(format!("{field:?} values; pattern, integer and real are read"))),
+        _ => {
+            return Err(text.wrong(format!("{field:?} values; pattern, integer and real are read")));
+        }
     };
     match symmetry {
         "general" => Ok((weighted, false)),

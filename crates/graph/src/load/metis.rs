@@ -34,7 +34,9 @@ pub(super) fn load<'a, V: Width>(
 ) -> Result<Made<V>> {
     let (header, without) = attempt::<V>(&mut open(), file, 0, options)?;
     let rows = match without {
-        Err(error) if header.sized => attempt::<V>(&mut open(), file, 1, options)?.1.map_err(|_| error)?,
+        Err(error) if header.sized => {
+            attempt::<V>(&mut open(), file, 1, options)?.1.map_err(|_| error)?
+        }
         rows => rows?,
     };
     Made::of_list(rows.0, rows.1, None, options)
@@ -56,7 +58,10 @@ fn attempt<V: Width>(
     }
     let weights = options.weights::<V>(text.path(), header.weighted)?;
     let list = 2 * header.edges * (if weights.is_some() { 3 } else { 2 }) * size_of::<V>() as u64;
-    fits(options.peak::<V>(header.vertices, header.edges, weights.is_some(), list), options.available)?;
+    fits(
+        options.peak::<V>(header.vertices, header.edges, weights.is_some(), list),
+        options.available,
+    )?;
     Ok((header, rows(text, header, header.before + more, weights, options)))
 }
 
@@ -69,7 +74,9 @@ fn header(text: &mut Text<'_>) -> Result<Header> {
         (words.get(..2).and_then(|words| sizes(&words.join(" "))), constraints, words.len())
     else {
         let line: String = line.chars().take(80).collect();
-        return Err(text.wrong(format!("{line:?} should be VERTICES EDGES [FORMAT [WEIGHTS OF A VERTEX]]")));
+        return Err(
+            text.wrong(format!("{line:?} should be VERTICES EDGES [FORMAT [WEIGHTS OF A VERTEX]]"))
+        );
     };
     if kind.len() > 3 || !kind.bytes().all(|digit| matches!(digit, b'0' | b'1')) {
         return Err(text.wrong(format!("the format {kind:?}; it has up to three digits, 0 or 1")));
@@ -100,12 +107,15 @@ fn rows<V: Width>(
         start += block.lines;
     }
     if start < header.vertices {
-        let what = format!("{} vertices, but the file ends after {start} lines of them", header.vertices);
+        let what =
+            format!("{} vertices, but the file ends after {start} lines of them", header.vertices);
         return Err(text.wrong(what));
     }
     for (block, start) in blocks.iter().zip(&starts) {
         if start + block.told > header.vertices {
-            return Err(text.wrong(format!("{} vertices, but the file has more lines", header.vertices)));
+            return Err(
+                text.wrong(format!("{} vertices, but the file has more lines", header.vertices))
+            );
         }
     }
     let mut rows = Rows {
@@ -121,14 +131,18 @@ fn rows<V: Width>(
         // Each edge once, as the GAP benchmark suite has them.
         return Ok((rows, options.build.directed));
     }
-    let symmetry =
-        (0..rows.blocks.len()).fold(Symmetry::default(), |sum, block| sum.and(rows.symmetry(block)));
+    let symmetry = (0..rows.blocks.len())
+        .fold(Symmetry::default(), |sum, block| sum.and(rows.symmetry(block)));
     if found + symmetry.loops != 2 * header.edges && found != 2 * header.edges {
-        let what = format!("{} edges, but {found} neighbours, which should be twice as many", header.edges);
+        let what = format!(
+            "{} edges, but {found} neighbours, which should be twice as many",
+            header.edges
+        );
         return Err(text.wrong(what));
     }
     if !symmetry.is_whole() {
-        let what = "of which some are in the line of one of their vertices only, or with two weights";
+        let what =
+            "of which some are in the line of one of their vertices only, or with two weights";
         return Err(text.wrong(format!("{} edges, {what}", header.edges)));
     }
     (rows.half, rows.loops) = (true, symmetry.loops);
@@ -154,7 +168,11 @@ struct Block<V: Width> {
     told: u64,
 }
 
-fn block_rows<V: Width>(text: &[u8], kind: Kind, vertices: u64) -> std::result::Result<Block<V>, Wrong> {
+fn block_rows<V: Width>(
+    text: &[u8],
+    kind: Kind,
+    vertices: u64,
+) -> std::result::Result<Block<V>, Wrong> {
     let memory = |error: crate::GraphError| Wrong { at: 0, what: error.to_string() };
     let most = (memchr3_iter(b' ', b'\t', b'\n', text).count() + 1).min(text.len() / 2 + 1);
     let part = Part::with_room(most, kind.weights.is_some()).map_err(memory)?;
@@ -182,10 +200,16 @@ fn block_rows<V: Width>(text: &[u8], kind: Kind, vertices: u64) -> std::result::
             gap(text, &mut at);
             if let Some(rule) = &kind.weights {
                 let weight = weight(text, &mut at, rule)?;
-                rows.part.weights.push(V::new(weight as usize)).map_err(|error| memory(error.into()))?;
+                rows.part
+                    .weights
+                    .push(V::new(weight as usize))
+                    .map_err(|error| memory(error.into()))?;
             } else if kind.weighted {
                 if is_end(text, at) {
-                    return Err(Wrong { at: start, what: "a neighbour without a weight".to_owned() });
+                    return Err(Wrong {
+                        at: start,
+                        what: "a neighbour without a weight".to_owned(),
+                    });
                 }
                 while !is_end(text, at) && !super::number::is_gap(text[at]) {
                     at += 1;

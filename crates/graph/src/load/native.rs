@@ -14,8 +14,8 @@ use crate::{Result, Width};
 /// # Errors
 /// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
 pub(super) fn load<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>) -> Result<Made<V>> {
-    let header =
-        Header::of_page(file.reader().bytes(0, PAGE)?).map_err(|(byte, what)| file.wrong(byte, what))?;
+    let header = Header::of_page(file.reader().bytes(0, PAGE)?)
+        .map_err(|(byte, what)| file.wrong(byte, what))?;
     check(file, &header)?;
     let width = header.width as usize;
     let layout = |sections: &[Section]| Layout {
@@ -39,45 +39,54 @@ pub(super) fn load<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>) -
 /// Sections are as long as the numbers of vertices and edges make them, and follow each other.
 fn check(file: &FileBlocks<'_>, header: &Header) -> Result<()> {
     let Some(lengths) = header.lengths() else {
-        let what =
-            format!("{} vertices and {} edges take more than 2^64 bytes", header.vertices, header.edges);
+        let what = format!(
+            "{} vertices and {} edges take more than 2^64 bytes",
+            header.vertices, header.edges
+        );
         return Err(file.wrong(24, what));
     };
     let mut end = PAGE as u64;
     for (i, (section, wanted)) in header.sections.iter().zip(lengths).enumerate() {
         let byte = 40 + i as u64 * 24;
         if section.len != wanted {
-            return Err(
-                file.wrong(byte + 8, format!("a section of {} bytes, which takes {wanted}", section.len))
-            );
+            return Err(file.wrong(
+                byte + 8,
+                format!("a section of {} bytes, which takes {wanted}", section.len),
+            ));
         }
         if wanted == 0 {
             continue;
         }
         let start = end.next_multiple_of(PAGE as u64);
         if section.at != start {
-            return Err(
-                file.wrong(byte, format!("a section at byte {}, which begins at {start}", section.at))
-            );
+            return Err(file.wrong(
+                byte,
+                format!("a section at byte {}, which begins at {start}", section.at),
+            ));
         }
         end = start.saturating_add(wanted);
         if end > file.len() {
-            return Err(file.wrong(file.len(), format!("the file ends, but a section goes on to byte {end}")));
+            return Err(file
+                .wrong(file.len(), format!("the file ends, but a section goes on to byte {end}")));
         }
     }
     if end != file.len() {
-        return Err(file.wrong(end, format!("{} bytes more than there should be", file.len() - end)));
+        return Err(
+            file.wrong(end, format!("{} bytes more than there should be", file.len() - end))
+        );
     }
     Ok(())
 }
 
 fn ids(file: &FileBlocks<'_>, header: &Header, options: &LoadOptions<'_>) -> Result<Ids> {
     let Section { at, sum, .. } = header.sections[IDS];
-    let mut ids = HugeVec::zeroed(header.vertices as usize, Options::only(Backing::Base).named("ids")?)?;
+    let mut ids =
+        HugeVec::zeroed(header.vertices as usize, Options::only(Backing::Base).named("ids")?)?;
     if Records::of(file, at, 8).read([&mut ids[..]], options.build.team)? != sum {
-        return Err(
-            file.wrong(at, "the numbers of vertices from here on are damaged: their checksum is another")
-        );
+        return Err(file.wrong(
+            at,
+            "the numbers of vertices from here on are damaged: their checksum is another",
+        ));
     }
     Ok(ids)
 }

@@ -108,7 +108,8 @@ pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64,
         return Err(Wrong { at: start, what: format!("the weight 0; {ABOVE}") });
     }
     if value >= rule.limit {
-        let what = format!("the weight {value} is more than fits; {WIDER}, or a smaller --scale-weights");
+        let what =
+            format!("the weight {value} is more than fits; {WIDER}, or a smaller --scale-weights");
         return Err(Wrong { at: start, what });
     }
     Ok(value)
@@ -118,7 +119,8 @@ pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64,
 #[cold]
 fn no_weight(text: &[u8], wrong: Wrong) -> Wrong {
     let found = word(text, wrong.at);
-    let Some(real) = std::str::from_utf8(found).ok().and_then(|word| word.parse::<f64>().ok()) else {
+    let Some(real) = std::str::from_utf8(found).ok().and_then(|word| word.parse::<f64>().ok())
+    else {
         let what = if found.is_empty() { "the weight is missing".to_owned() } else { wrong.what };
         return Wrong { what, ..wrong };
     };
@@ -201,7 +203,9 @@ mod tests {
                 assert!(one(&format!("{digits}{rest}")).is_err(), "{digits}{rest:?}");
             }
         }
-        for text in ["", " ", "-1", "+1", "1x", "x", "1.5", "18446744073709551616", "99999999999999999999"] {
+        for text in
+            ["", " ", "-1", "+1", "1x", "x", "1.5", "18446744073709551616", "99999999999999999999"]
+        {
             assert!(one(text).is_err(), "{text}");
         }
     }

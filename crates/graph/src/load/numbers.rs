@@ -10,8 +10,10 @@ use crate::{Result, Team, Width};
 /// Numbers read at once: 1 or 2 MiB of an array.
 const PIECE: usize = 1 << 18;
 
-const _: () =
-    assert!(cfg!(target_endian = "little"), "files have their lowest byte first, and are read as they are");
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "files have their lowest byte first, and are read as they are"
+);
 
 /// Records of one number, or of several in a row, from a byte of a file on.
 #[derive(Clone, Copy)]
@@ -49,7 +51,8 @@ impl<const N: usize> Records<'_, N> {
             for mut piece in pieces {
                 let len = piece.into[0].len() * self.size;
                 let at = self.at + (piece.first * self.size) as u64;
-                let sum = if N == 1 && self.size == size_of::<V>() && self.fields[0].1 == self.size {
+                let sum = if N == 1 && self.size == size_of::<V>() && self.fields[0].1 == self.size
+                {
                     reader.fill(at, bytes_mut(piece.into[0]))?;
                     crc32c(bytes(piece.into[0]))
                 } else {
@@ -101,7 +104,10 @@ fn pieces<V, const N: usize>(mut into: [&mut [V]; N]) -> Vec<Piece<'_, V, N>> {
         .step_by(PIECE)
         .map(|first| {
             let count = PIECE.min(len - first);
-            Piece { first, into: into.each_mut().map(|all| all.split_off_mut(..count).unwrap_or_default()) }
+            Piece {
+                first,
+                into: into.each_mut().map(|all| all.split_off_mut(..count).unwrap_or_default()),
+            }
         })
         .collect()
 }

@@ -67,9 +67,12 @@ impl LoadOptions<'_> {
         let is_list = matches!(format, Format::EdgeList | Format::WeightedEdgeList);
         let wrong = |what| Err(whole(path, format!("is {format}, {what}")));
         if self.compact && !is_list {
-            return wrong("where vertices have no gaps between their numbers; --compact is for el and wel");
+            return wrong(
+                "where vertices have no gaps between their numbers; --compact is for el and wel",
+            );
         }
-        if self.vertices.is_some() && (!format.is_text() || format == Format::Ldbc || format == Format::Metis)
+        if self.vertices.is_some()
+            && (!format.is_text() || format == Format::Ldbc || format == Format::Metis)
         {
             return wrong(
                 "which says how many vertices there are; --vertices is for el, wel, mtx and dimacs",
@@ -108,15 +111,23 @@ impl LoadOptions<'_> {
     }
 
     /// Refuses vertices that a file has no room for, unless they were asked for; and none.
-    pub(super) fn justify<V: Width>(&self, vertices: u64, file: u64) -> std::result::Result<(), String> {
+    pub(super) fn justify<V: Width>(
+        &self,
+        vertices: u64,
+        file: u64,
+    ) -> std::result::Result<(), String> {
         /// Bytes of memory that a byte of a file may cost, before anybody has to ask for it.
         const PER_BYTE: u64 = 64;
         const FREE: u64 = 1 << 20;
         if vertices == 0 {
-            return Err("no vertices; --vertices says how many there are where no edge does".to_owned());
+            return Err(
+                "no vertices; --vertices says how many there are where no edge does".to_owned()
+            );
         }
         let needed = vertices.saturating_mul(size_of::<V>() as u64);
-        if needed <= FREE.saturating_add(file.saturating_mul(PER_BYTE)) || self.vertices == Some(vertices) {
+        if needed <= FREE.saturating_add(file.saturating_mul(PER_BYTE))
+            || self.vertices == Some(vertices)
+        {
             return Ok(());
         }
         Err(format!(
@@ -135,7 +146,13 @@ impl LoadOptions<'_> {
     }
 
     /// Memory at the peak, with `beside` the builder's.
-    pub(super) fn peak<V: Width>(&self, vertices: u64, edges: u64, weighted: bool, beside: u64) -> Bytes {
+    pub(super) fn peak<V: Width>(
+        &self,
+        vertices: u64,
+        edges: u64,
+        weighted: bool,
+        beside: u64,
+    ) -> Bytes {
         self.build.peak::<V>(&Shape { vertices, edges, weighted }) + Bytes::new(beside)
     }
 }

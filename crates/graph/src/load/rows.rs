@@ -68,7 +68,8 @@ impl Layout<'_> {
     /// Bytes that the arrays take.
     fn room<V: Width>(&self) -> Bytes {
         let per_edge = if self.weights.is_some() { 2 } else { 1 };
-        let values = Bytes::new(self.edges).times(per_edge) + Bytes::new(self.vertices.saturating_add(1));
+        let values =
+            Bytes::new(self.edges).times(per_edge) + Bytes::new(self.vertices.saturating_add(1));
         values.times(size_of::<V>() as u64)
     }
 
@@ -81,7 +82,11 @@ impl Layout<'_> {
     ///
     /// # Errors
     /// [`GraphError::Format`] for offsets that go back, ends that are no vertices, and weights that are not above 0.
-    pub(super) fn read<V: Width>(&self, names: [Array; 3], options: &LoadOptions<'_>) -> Result<Found<V>> {
+    pub(super) fn read<V: Width>(
+        &self,
+        names: [Array; 3],
+        options: &LoadOptions<'_>,
+    ) -> Result<Found<V>> {
         for (what, count) in [("vertices", self.vertices), ("edges", self.edges)] {
             if count >= V::NONE.at() as u64 - 1 {
                 return Err(GraphError::Width { what, count, bits: V::BITS });
@@ -95,7 +100,8 @@ impl Layout<'_> {
         self.check_sum(0, &self.offsets, sum)?;
         self.check_offsets(&offsets)?;
         let mut ends = pages.zeroed::<V>(names[1], edges)?;
-        let mut weights = pages.zeroed::<V>(names[2], if self.weights.is_some() { edges } else { 0 })?;
+        let mut weights =
+            pages.zeroed::<V>(names[2], if self.weights.is_some() { edges } else { 0 })?;
         if let Some(Weights::Beside) = self.weights {
             let Records { file, at, size, fields: [(_, width)] } = self.ends;
             let both = Records { file, at, size, fields: [(0, width), (width, 4)] };
@@ -114,7 +120,10 @@ impl Layout<'_> {
     fn check_sum(&self, which: usize, records: &Records<'_, 1>, found: u32) -> Result<()> {
         match self.sums {
             Some(sums) if sums[which] != found => {
-                let what = format!("the {} from here on are damaged: their checksum is another", OUT[which]);
+                let what = format!(
+                    "the {} from here on are damaged: their checksum is another",
+                    OUT[which]
+                );
                 Err(records.file.wrong(records.at, what))
             }
             _ => Ok(()),
@@ -130,7 +139,10 @@ impl Layout<'_> {
             return wrong(0, format!("the first offset is {first}; it is 0"));
         }
         if let Some(back) = offsets.windows(2).position(|pair| pair[0] > pair[1]) {
-            return wrong(back + 1, format!("the offset {} after {}", offsets[back + 1], offsets[back]));
+            return wrong(
+                back + 1,
+                format!("the offset {} after {}", offsets[back + 1], offsets[back]),
+            );
         }
         let last = offsets.len() - 1;
         if offsets[last].at() as u64 != self.edges {
@@ -142,18 +154,24 @@ impl Layout<'_> {
         Ok(())
     }
 
-    fn check_edges<V: Width>(&self, mut csr: Csr<V>, options: &LoadOptions<'_>) -> Result<Found<V>> {
+    fn check_edges<V: Width>(
+        &self,
+        mut csr: Csr<V>,
+        options: &LoadOptions<'_>,
+    ) -> Result<Found<V>> {
         let pieces = crate::Pieces::default();
         let limit = if self.signed { 1 << 31 } else { V::NONE.at() };
         let checks = options.build.team.run(|worker| {
             let mut check = Check { clean: true, ..Check::default() };
-            worker
-                .each(&pieces, csr.vertices(), 1 << 12, |rows| rows.for_each(|v| check.row(&csr, v, limit)));
+            worker.each(&pieces, csr.vertices(), 1 << 12, |rows| {
+                rows.for_each(|v| check.row(&csr, v, limit))
+            });
             check
         });
         let all = checks.into_iter().reduce(Check::and).unwrap_or_default();
         if let Some(i) = all.nowhere {
-            let what = format!("an edge to vertex {} in a graph of {}", csr.edges[i], self.vertices);
+            let what =
+                format!("an edge to vertex {} in a graph of {}", csr.edges[i], self.vertices);
             return Err(self.ends.file.wrong(self.ends.at + (i * self.ends.size) as u64, what));
         }
         if let Some(i) = all.weight {
@@ -161,7 +179,8 @@ impl Layout<'_> {
                 Some(Weights::Apart(apart)) => (apart.file, apart.at + (i * apart.size) as u64),
                 _ => (self.ends.file, self.ends.at + (i * self.ends.size) as u64 + 4),
             };
-            let what = format!("the weight {}; weights are above 0 and below {limit}", csr.weights[i]);
+            let what =
+                format!("the weight {}; weights are above 0 and below {limit}", csr.weights[i]);
             return Err(file.wrong(byte, what));
         }
         csr.heaviest = csr.weights.iter().copied().max().unwrap_or_default();
@@ -193,7 +212,11 @@ impl Check {
             if weight.is_some_and(|weight| weight.at() == 0 || weight.at() >= limit) {
                 self.weight = least(self.weight, Some(i));
             }
-            self.symmetry.add(v as u64, to.at() as u64, weight.map_or(0, |weight| weight.at() as u64));
+            self.symmetry.add(
+                v as u64,
+                to.at() as u64,
+                weight.map_or(0, |weight| weight.at() as u64),
+            );
         }
     }
     fn and(self, other: Self) -> Self {
@@ -265,7 +288,8 @@ pub(super) fn load<V: Width>(
     options.begin(out.vertices, peak)?;
     let found = out.read::<V>(OUT, options)?;
     if direction == Direction::Without && !found.symmetry.is_whole() {
-        let what = "the file says that edges have no directions, but not each of these is there both ways";
+        let what =
+            "the file says that edges have no directions, but not each of these is there both ways";
         return Err(out.file().wrong(out.offsets.at, what));
     }
     let half = !directed && found.symmetry.is_whole();

@@ -38,7 +38,9 @@ impl Symmetry {
     }
     /// Whether `other` saw the reverses of these edges.
     pub(super) const fn is_reverse_of(self, other: Self) -> bool {
-        self.forward == other.backward && self.backward == other.forward && self.loops == other.loops
+        self.forward == other.backward
+            && self.backward == other.forward
+            && self.loops == other.loops
     }
 }
 

@@ -89,7 +89,8 @@ impl<'a> Text<'a> {
                 return Ok(&self.pending[self.start..]);
             }
             if is_enough {
-                let what = "16 MiB without an edge; leave comments out, or say by --format what it is";
+                let what =
+                    "16 MiB without an edge; leave comments out, or say by --format what it is";
                 return Err(at_line(&self.path, self.lines + 1, what));
             }
             self.more(LINE)?;
@@ -104,7 +105,11 @@ impl<'a> Text<'a> {
         let start = self.start;
         let len = memchr(b'\n', &self.pending[start..]);
         if len.is_none() && !self.ended {
-            return Err(at_line(&self.path, self.lines + 1, "is no text: the line is longer than 1 MiB"));
+            return Err(at_line(
+                &self.path,
+                self.lines + 1,
+                "is no text: the line is longer than 1 MiB",
+            ));
         }
         let end = len.map_or(self.pending.len(), |len| start + len);
         self.start = (end + 1).min(self.pending.len());
@@ -173,7 +178,8 @@ impl<'a> Text<'a> {
     fn broken(&self, error: io::Error) -> GraphError {
         use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         if matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) {
-            let place = format!("{}, byte {} of what is packed in it", self.path.display(), self.bytes);
+            let place =
+                format!("{}, byte {} of what is packed in it", self.path.display(), self.bytes);
             return GraphError::Format { place, what: format!("cannot be unpacked: {error}") };
         }
         GraphError::Io { path: self.path.display().to_string(), source: error }

@@ -85,7 +85,8 @@ impl<R: BufRead> Frames<R> {
                     length,
                     ..
                 })) => {
-                    let skipped = io::copy(&mut (&mut self.input).take(length.into()), &mut io::sink())?;
+                    let skipped =
+                        io::copy(&mut (&mut self.input).take(length.into()), &mut io::sink())?;
                     if skipped < length.into() {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
@@ -114,7 +115,8 @@ impl<R: BufRead> Read for Frames<R> {
             if got > 0 || into.is_empty() {
                 return Ok(got);
             }
-            let (said, is) = (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
+            let (said, is) =
+                (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
             if said.is_some_and(|said| is != Some(said)) {
                 return Err(damaged("the checksum of a frame is wrong"));
             }

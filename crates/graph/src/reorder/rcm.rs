@@ -51,7 +51,8 @@ impl<'a, V: Width> Search<'a, V> {
     }
 
     fn degree(&self, v: usize) -> usize {
-        self.graph.out.degree(v) + self.graph.inverse.as_ref().map_or(0, |inverse| inverse.degree(v))
+        self.graph.out.degree(v)
+            + self.graph.inverse.as_ref().map_or(0, |inverse| inverse.degree(v))
     }
 
     /// A vertex with few edges that is far from another, as long as it gets farther.

@@ -29,12 +29,18 @@ impl<V: Width> Graph<V> {
     ///
     /// # Panics
     /// If the numbers are of another graph.
-    pub fn renumbered(&self, numbers: &Renumbering<V>, pages: &PagePlan, team: Team) -> Result<Self> {
+    pub fn renumbered(
+        &self,
+        numbers: &Renumbering<V>,
+        pages: &PagePlan,
+        team: Team,
+    ) -> Result<Self> {
         assert_eq!(numbers.new.len(), self.vertices(), "a new number for each vertex");
         let old = numbers.old();
         let out = [Array::Offsets, Array::Edges, Array::Weights];
         let into = [Array::InOffsets, Array::InEdges, Array::InWeights];
-        let inverse = self.inverse.as_ref().map(|inverse| rows(inverse, numbers, &old, into, pages, team));
+        let inverse =
+            self.inverse.as_ref().map(|inverse| rows(inverse, numbers, &old, into, pages, team));
         Ok(Self {
             out: rows(&self.out, numbers, &old, out, pages, team)?,
             inverse: inverse.transpose()?,

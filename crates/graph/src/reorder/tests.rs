@@ -35,7 +35,12 @@ fn groups_begin_with_their_bounds() {
     let mut seen = [false; 8];
     for v in 0..graph.vertices() {
         let group = dbg_group(&graph.out, v);
-        assert_eq!(group, group_by_fractions(graph.out.degree(v), 2.0), "degree {}", graph.out.degree(v));
+        assert_eq!(
+            group,
+            group_by_fractions(graph.out.degree(v), 2.0),
+            "degree {}",
+            graph.out.degree(v)
+        );
         seen[group] = true;
     }
     assert!(seen[..7].iter().all(|&seen| seen), "{seen:?}");
@@ -109,12 +114,18 @@ fn reverse_cuthill_mckee_puts_neighbours_together() {
     let shuffled = Renumbering::of(&grid, Order::Random(5), Degree::Out, Team::of(1));
     let shuffled = grid.renumbered(&shuffled, &PagePlan::default(), Team::of(1)).unwrap();
     let band = |graph: &Graph<u32>| {
-        let apart = |v: usize| graph.out.neighbours(v).iter().map(move |&to| (to as usize).abs_diff(v));
+        let apart =
+            |v: usize| graph.out.neighbours(v).iter().map(move |&to| (to as usize).abs_diff(v));
         (0..graph.vertices()).flat_map(apart).max().unwrap()
     };
     let ordered = Renumbering::of(&shuffled, Order::Rcm, Degree::Out, Team::of(1));
     let ordered = shuffled.renumbered(&ordered, &PagePlan::default(), Team::of(1)).unwrap();
-    assert!(band(&shuffled) > 300 && band(&ordered) <= 40, "{} to {}", band(&shuffled), band(&ordered));
+    assert!(
+        band(&shuffled) > 300 && band(&ordered) <= 40,
+        "{} to {}",
+        band(&shuffled),
+        band(&ordered)
+    );
 }
 
 #[test]

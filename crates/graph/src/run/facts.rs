@@ -20,7 +20,10 @@ pub fn facts<V: Width>(graph: &Graph<V>, team: Team) -> GraphFacts {
         if let Ok(mut all) = found.lock() {
             all.isolated += own.isolated;
             all.max_degree = all.max_degree.max(own.max_degree);
-            all.dbg_group_sizes.iter_mut().zip(own.dbg_group_sizes).for_each(|(all, own)| *all += own);
+            all.dbg_group_sizes
+                .iter_mut()
+                .zip(own.dbg_group_sizes)
+                .for_each(|(all, own)| *all += own);
         }
     });
     GraphFacts {

@@ -7,8 +7,8 @@ use hugepilot_record::graph::{KernelResult, Ranked};
 use super::Ready;
 use super::values::{Value, Values, depths, least};
 use crate::kernel::{
-    Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, betweenness, bfs, components, diameter,
-    pagerank, sssp, triangles,
+    Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, betweenness, bfs, components,
+    diameter, pagerank, sssp, triangles,
 };
 use crate::{Result, Width};
 
@@ -123,8 +123,10 @@ impl Kernel {
                     distance_sum: found.sum(),
                     distance_max: found.most().map_or(0, |far| far.at() as u64),
                 };
-                let (verdict, spent) = (verify.then(|| found.verify(graph, start)), take(&mut found.spent));
-                let values = values.then(|| boxed(move |v| Value::Distance(number(found.distances[v]))));
+                let (verdict, spent) =
+                    (verify.then(|| found.verify(graph, start)), take(&mut found.spent));
+                let values =
+                    values.then(|| boxed(move |v| Value::Distance(number(found.distances[v]))));
                 Ran { result, verdict, values, spent }
             }
             Self::PageRank(iterations) => {
@@ -143,8 +145,10 @@ impl Kernel {
             }
             Self::Components(joining) => {
                 let found = components(graph, joining, setup)?;
-                let result =
-                    KernelResult::Cc { components: found.count() as u64, largest: found.largest() as u64 };
+                let result = KernelResult::Cc {
+                    components: found.count() as u64,
+                    largest: found.largest() as u64,
+                };
                 let verdict = verify.then(|| found.verify(graph));
                 let values = values.then(|| {
                     let (names, labels) = (ready.names(), &found.labels);

@@ -39,7 +39,9 @@ impl<V: Width> Ready<V> {
     pub(super) fn place(&self, id: u64) -> Result<usize> {
         let vertices = self.graph.vertices() as u64;
         match &self.ids {
-            Some(ids) => ids.iter().position(|&other| other == id).ok_or(GraphError::NoVertex { id }),
+            Some(ids) => {
+                ids.iter().position(|&other| other == id).ok_or(GraphError::NoVertex { id })
+            }
             None if id < vertices => Ok(id as usize),
             None => Err(GraphError::Vertex { id, vertices }),
         }

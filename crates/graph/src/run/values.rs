@@ -102,6 +102,9 @@ mod tests {
             Value::Real(0.001_25),
         ]
         .map(|value| value.to_string());
-        assert_eq!(written, ["3", "9223372036854775807", "Infinity", "18446744073709551615", "1.25e-3"]);
+        assert_eq!(
+            written,
+            ["3", "9223372036854775807", "Infinity", "18446744073709551615", "1.25e-3"]
+        );
     }
 }

@@ -20,7 +20,9 @@ pub(super) fn numbers<V: Width>(out: &mut NewFile, values: &[V], width: usize) -
     let mut buffer = Vec::with_capacity(PIECE * width);
     for piece in values.chunks(PIECE) {
         buffer.clear();
-        piece.iter().for_each(|value| buffer.extend_from_slice(&(value.at() as u64).to_le_bytes()[..width]));
+        piece.iter().for_each(|value| {
+            buffer.extend_from_slice(&(value.at() as u64).to_le_bytes()[..width])
+        });
         out.write(&buffer)?;
     }
     Ok(())
@@ -40,7 +42,10 @@ pub(super) fn signed<V: Width>(out: &mut NewFile, weights: &[V]) -> Result<()> {
 /// Numbers of 4 bytes count that many, and no more.
 fn narrow(path: &Path, what: &str, count: u64, most: u64) -> Result<()> {
     if count > most {
-        return Err(no_place(path, format!("has no place for {count} {what}; it counts {most}; use hpg")));
+        return Err(no_place(
+            path,
+            format!("has no place for {count} {what}; it counts {most}; use hpg"),
+        ));
     }
     Ok(())
 }

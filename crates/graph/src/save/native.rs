@@ -8,7 +8,11 @@ use crate::native::{Header, IDS, PAGE, Section};
 use crate::{Graph, Result, Width};
 use hugepilot_kernel::file::NewFile;
 
-pub(super) fn write<V: Width>(out: &mut NewFile, graph: &Graph<V>, ids: Option<&[u64]>) -> Result<()> {
+pub(super) fn write<V: Width>(
+    out: &mut NewFile,
+    graph: &Graph<V>,
+    ids: Option<&[u64]>,
+) -> Result<()> {
     if ids.is_some_and(|ids| ids.len() != graph.vertices()) {
         return Err(no_place(out.path(), "keeps one number for each vertex, not fewer or more"));
     }

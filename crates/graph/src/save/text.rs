@@ -74,7 +74,10 @@ pub(super) fn dimacs<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()
 
 pub(super) fn metis<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()> {
     if graph.is_directed() {
-        return Err(no_place(out.path(), "metis has edges without directions only; use --symmetrize"));
+        return Err(no_place(
+            out.path(),
+            "metis has edges without directions only; use --symmetrize",
+        ));
     }
     let header = [graph.vertices() as u64, graph.edges() as u64, 1];
     numbers(out, &header[..if graph.out.is_weighted() { 3 } else { 2 }])?;

@@ -11,7 +11,8 @@ use hugepilot_units::Bytes;
 
 /// Kronecker graphs, as in Graph500; a large one where live tests were asked for.
 fn graph(weighted: bool) -> Graph<u32> {
-    let scale = if need::all([need::live(), need::memory(Bytes::gib(2))]) == Need::Ok { 18 } else { 12 };
+    let scale =
+        if need::all([need::live(), need::memory(Bytes::gib(2))]) == Need::Ok { 18 } else { 12 };
     let source = Kronecker { scale, degree: 16, weighted, rng: Rng::Whole, shuffled: true };
     Build { directed: false, pages: PagePlan::default(), team: Team::all() }.graph(&source).unwrap()
 }
@@ -72,10 +73,12 @@ fn a_search_that_breaks_a_rule_is_refused() {
         has_children[parents[v].at()] = true;
     }
     let is_leaf = |v: u32| parents[v.at()] != none && !has_children[v.at()];
-    let beside = |v: u32| graph.out.neighbours(v.at()).iter().find(|to| level[to.at()] == level[v.at()]);
+    let beside =
+        |v: u32| graph.out.neighbours(v.at()).iter().find(|to| level[to.at()] == level[v.at()]);
     let above = |v: u32| {
         let row = graph.out.neighbours(v.at());
-        let fits = |&to: &u32| level[to.at()] == level[v.at()] - 1 && row.binary_search(&to).is_err();
+        let fits =
+            |&to: &u32| level[to.at()] == level[v.at()] - 1 && row.binary_search(&to).is_err();
         (0..level.len()).map(<u32 as Width>::new).find(fits)
     };
     // (1) A cycle of two, and of one.

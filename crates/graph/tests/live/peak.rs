@@ -5,8 +5,8 @@ use std::process::Command;
 use std::{env, fs};
 
 use hugepilot_graph::{
-    Build, Edge, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loading, PagePlan, Rng, Source, Team,
-    Width, load, save,
+    Build, Edge, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loading, PagePlan, Rng,
+    Source, Team, Width, load, save,
 };
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
@@ -64,15 +64,21 @@ fn make<V: Width>(source: &str, scale: u32, directed: bool, weighted: bool) {
         "kronecker" => built::<V>(build, &kronecker),
         "galois" => loaded::<V>(build, &file),
         "save" => {
-            save(&file, true, Format::Galois, &build.graph::<V>(&kronecker).unwrap(), None).unwrap();
+            save(&file, true, Format::Galois, &build.graph::<V>(&kronecker).unwrap(), None)
+                .unwrap();
         }
         // Each round fills other bins.
-        "grid" => {
-            built::<V>(build, &Grid { rows: 8 << (scale / 2), columns: 1 << scale.div_ceil(2), weighted })
-        }
+        "grid" => built::<V>(
+            build,
+            &Grid { rows: 8 << (scale / 2), columns: 1 << scale.div_ceil(2), weighted },
+        ),
         _ => {
             let to = |i: u64| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % (1 << scale);
-            let edge = |i| Edge { from: i / 16, to: to(i), weight: if weighted { i % 255 + 1 } else { 0 } };
+            let edge = |i| Edge {
+                from: i / 16,
+                to: to(i),
+                weight: if weighted { i % 255 + 1 } else { 0 },
+            };
             let edges = (0..16u64 << scale).map(edge).collect();
             built::<V>(build, &EdgeList { vertices: 1 << scale, edges, weighted });
         }
@@ -108,17 +114,27 @@ fn seen(told: &str) -> Seen {
         run(&format!("save {numbers}"), &file);
     }
     let text = run(told, &file);
-    let line = text.lines().find_map(|line| line.split_once("seen ")).unwrap_or_else(|| panic!("{text}")).1;
+    let line = text
+        .lines()
+        .find_map(|line| line.split_once("seen "))
+        .unwrap_or_else(|| panic!("{text}"))
+        .1;
     let numbers: Vec<u64> = line.split_whitespace().map(|number| number.parse().unwrap()).collect();
     Seen { promised: numbers[0], peak: numbers[1], finished: numbers[2] }
 }
 
 fn check(source: &str, scale: u32, width: u32, directions: &[u32]) {
-    for (directed, weighted) in directions.iter().flat_map(|directed| [(directed, 0), (directed, 1)]) {
+    for (directed, weighted) in
+        directions.iter().flat_map(|directed| [(directed, 0), (directed, 1)])
+    {
         let told = format!("{source} {scale} {width} {directed} {weighted}");
         let Seen { promised, peak, finished } = seen(&told);
         let share = |bytes: u64| bytes as f64 / finished as f64;
-        eprintln!("{told}: {finished} bytes, promised {:.2}, peak {:.2}", share(promised), share(peak));
+        eprintln!(
+            "{told}: {finished} bytes, promised {:.2}, peak {:.2}",
+            share(promised),
+            share(peak)
+        );
         assert!(peak <= promised, "{told}: {peak} bytes, {promised} were promised");
         assert!(peak <= 2 * finished, "{told}: {peak} bytes for {finished}");
         assert!(promised <= 4 * peak, "{told}: {promised} bytes promised for {peak}");

@@ -43,14 +43,21 @@ fn direct_and_drop_leave_nothing_and_cached_leaves_all() {
 #[test]
 fn all_ways_to_read_give_one_graph() {
     let files = disk();
-    for format in [Format::EdgeList, Format::Native, Format::Gap, Format::Galois64, Format::FourFiles] {
+    for format in
+        [Format::EdgeList, Format::Native, Format::Gap, Format::Galois64, Format::FourFiles]
+    {
         let path = on_disk(&files, format);
-        let of = |loading| load::<u32>(&path, &LoadOptions { loading, ..options(true) }).unwrap().graph;
+        let of =
+            |loading| load::<u32>(&path, &LoadOptions { loading, ..options(true) }).unwrap().graph;
         let plainly = of(Loading::Cached);
         for loading in [Loading::Direct, Loading::Drop] {
             let graph = of(loading);
             for v in 0..graph.vertices() {
-                assert_eq!(graph.out.neighbours(v), plainly.out.neighbours(v), "{format}, {loading}");
+                assert_eq!(
+                    graph.out.neighbours(v),
+                    plainly.out.neighbours(v),
+                    "{format}, {loading}"
+                );
                 assert_eq!(
                     graph.incoming().neighbours(v),
                     plainly.incoming().neighbours(v),
@@ -66,7 +73,10 @@ fn a_tmpfs_is_told_from_a_disk() {
     let tmpfs = LoadOptions { loading: Loading::Tmpfs, ..options(true) };
     let files = disk();
     let error = load::<u32>(files.with("g.el", "0 1\n"), &tmpfs).unwrap_err();
-    assert!(matches!(error, GraphError::Format { .. }) && error.to_string().contains("/dev/shm"), "{error}");
+    assert!(
+        matches!(error, GraphError::Format { .. }) && error.to_string().contains("/dev/shm"),
+        "{error}"
+    );
     let Ok(shared) = tempfile::tempdir_in("/dev/shm") else { return };
     let path = shared.path().join("g.el");
     std::fs::write(&path, "0 1\n").unwrap();

@@ -25,7 +25,13 @@ fn check<V: Width>(loaded: &Loaded<V>, directed: bool, weighted: bool) {
 }
 
 /// A file in both widths, as it is and without directions.
-fn everywhere(name: &str, contents: impl AsRef<[u8]>, format: Format, has_directions: bool, weighted: bool) {
+fn everywhere(
+    name: &str,
+    contents: impl AsRef<[u8]>,
+    format: Format,
+    has_directions: bool,
+    weighted: bool,
+) {
     for directed in [true, false] {
         let narrow = loaded::<u32>(name, &contents, &options(directed)).unwrap();
         check(&narrow, directed && has_directions, weighted);
@@ -35,7 +41,11 @@ fn everywhere(name: &str, contents: impl AsRef<[u8]>, format: Format, has_direct
         let wide = loaded::<u64>(name, &contents, &options(directed)).unwrap();
         check(&wide, directed && has_directions, weighted);
         let without = LoadOptions { ignore_weights: true, ..options(directed) };
-        check(&loaded::<u32>(name, &contents, &without).unwrap(), directed && has_directions, false);
+        check(
+            &loaded::<u32>(name, &contents, &without).unwrap(),
+            directed && has_directions,
+            false,
+        );
     }
 }
 
@@ -113,9 +123,14 @@ fn a_pair_of_ldbc_keeps_the_numbers_of_its_vertices() {
 fn comments_before_the_first_edge_may_be_long() {
     let comments = |len: usize| format!("#{}\n", "-\n#".repeat((len - 2) / 3));
     let (list, named) = (by_hand::WEL, by_hand::CSV_WEIGHTED);
-    for (edges, len) in
-        [(list, 4094), (list, 5000), (list, 1_048_574), (list, 3_000_002), (named, 4079), (named, 1_048_559)]
-    {
+    for (edges, len) in [
+        (list, 4094),
+        (list, 5000),
+        (list, 1_048_574),
+        (list, 3_000_002),
+        (named, 4079),
+        (named, 1_048_559),
+    ] {
         let text = comments(len) + edges;
         assert_eq!(text.len(), len + edges.len());
         for (name, contents) in [("g.txt", text.clone().into_bytes()), ("noname", gzip(&text))] {
@@ -160,7 +175,8 @@ fn what_the_zstd_program_packs_is_read() {
     let text: String = (0..200_000).map(line).collect();
     let path = files.with("g.el", &text);
     for level in ["-1", "-19"] {
-        let status = std::process::Command::new("zstd").args(["-qf", level]).arg(&path).status().unwrap();
+        let status =
+            std::process::Command::new("zstd").args(["-qf", level]).arg(&path).status().unwrap();
         assert!(status.success());
         let packed = load::<u32>(files.path("g.el.zst"), &options(true)).unwrap();
         let plain = load::<u32>(&path, &options(true)).unwrap();
@@ -184,7 +200,8 @@ fn long_files_are_cut_at_line_ends() {
     };
     assert_eq!(both(&loaded::<u32>("g.wel", &text, &options(true)).unwrap().graph).0, plainly);
     // All numbers are there, so counting them anew changes nothing, whichever block they are in.
-    let compact = loaded::<u32>("g.wel", &text, &LoadOptions { compact: true, ..options(true) }).unwrap();
+    let compact =
+        loaded::<u32>("g.wel", &text, &LoadOptions { compact: true, ..options(true) }).unwrap();
     assert_eq!(both(&compact.graph).0, plainly);
     assert!(compact.ids.unwrap().iter().copied().eq(0..70_001));
     let mut broken = text.clone();
@@ -199,7 +216,10 @@ fn long_files_are_cut_at_line_ends() {
     metis.extend((2..=hub).map(|v| format!("{v} ")));
     metis.push_str(&"\n1".repeat(hub - 1));
     let graph = loaded::<u32>("g.graph", &metis, &options(true)).unwrap().graph;
-    assert_eq!((graph.edges(), graph.out.degree(0), graph.out.degree(hub - 1)), (hub - 1, hub - 1, 1));
+    assert_eq!(
+        (graph.edges(), graph.out.degree(0), graph.out.degree(hub - 1)),
+        (hub - 1, hub - 1, 1)
+    );
 }
 
 #[test]

@@ -93,9 +93,11 @@ fn a_directory_with_a_file_cut_or_missing_is_refused() {
         }
         if damaged != "edge_values.bin" {
             let files = Files::new();
-            by_hand::four(true).iter().filter(|file| file.0 != damaged).for_each(|(name, contents)| {
-                files.with(name, contents);
-            });
+            by_hand::four(true).iter().filter(|file| file.0 != damaged).for_each(
+                |(name, contents)| {
+                    files.with(name, contents);
+                },
+            );
             let error = load::<u32>(
                 files.path(""),
                 &LoadOptions { format: Some(Format::FourFiles), ..options(true) },
@@ -156,20 +158,35 @@ fn with(mut file: Vec<u8>, at: usize, word: &[u8]) -> Vec<u8> {
 fn headers_that_lie_are_refused_before_memory_is_taken() {
     for count in [u64::MAX, 1 << 63, 1 << 40, u64::from(u32::MAX), 1000] {
         for at in [1, 9] {
-            let error =
-                refused("g.sg", with(by_hand::gap(false, true), at, &count.to_le_bytes()), &options(true));
+            let error = refused(
+                "g.sg",
+                with(by_hand::gap(false, true), at, &count.to_le_bytes()),
+                &options(true),
+            );
             assert!(error.contains("g.sg, byte"), "{error}");
         }
         for at in [16, 24] {
-            let error =
-                refused("g.gr", with(by_hand::galois(1, true), at, &count.to_le_bytes()), &options(true));
+            let error = refused(
+                "g.gr",
+                with(by_hand::galois(1, true), at, &count.to_le_bytes()),
+                &options(true),
+            );
             assert!(error.contains("g.gr, byte 16"), "{error}");
         }
-        let error = refused("g.mtx", by_hand::MTX.replace("6 6 7", &format!("6 6 {count}")), &options(true));
+        let error = refused(
+            "g.mtx",
+            by_hand::MTX.replace("6 6 7", &format!("6 6 {count}")),
+            &options(true),
+        );
         assert!(error.contains("g.mtx:3:"), "{error}");
-        let error = refused("g.gr", by_hand::DIMACS.replace("6 7", &format!("6 {count}")), &options(true));
+        let error =
+            refused("g.gr", by_hand::DIMACS.replace("6 7", &format!("6 {count}")), &options(true));
         assert!(error.contains("g.gr:3:"), "{error}");
-        let error = refused("g.graph", by_hand::METIS.replace("6 6", &format!("{count} 6")), &options(true));
+        let error = refused(
+            "g.graph",
+            by_hand::METIS.replace("6 6", &format!("{count} 6")),
+            &options(true),
+        );
         assert!(error.contains("g.graph:2:"), "{error}");
         if count > 1000 {
             let error = refused(
@@ -232,7 +249,11 @@ fn lines_that_a_carriage_return_ends_are_refused_unless_a_line_feed_follows() {
         assert!(error.contains(&format!("{name}:{line}: a carriage return")), "{error}");
     }
     for text in ["0 1\r\n1 2\r\n", "0 1\r\r\n1 2\r\r\n", "0 1\n1 2\r"] {
-        assert_eq!(loaded::<u32>("g.el", text, &options(true)).unwrap().graph.edges(), 2, "{text:?}");
+        assert_eq!(
+            loaded::<u32>("g.el", text, &options(true)).unwrap().graph.edges(),
+            2,
+            "{text:?}"
+        );
     }
 }
 
@@ -248,15 +269,22 @@ fn what_is_wrong_inside_is_named_with_its_byte() {
     let error = refused("g.sg", end, &options(true));
     assert!(error.contains("byte 77: an edge to vertex 6 in a graph of 6"), "{error}");
     for weight in [0i32, -1] {
-        let error =
-            refused("g.wsg", with(by_hand::gap(true, true), 77, &weight.to_le_bytes()), &options(true));
+        let error = refused(
+            "g.wsg",
+            with(by_hand::gap(true, true), 77, &weight.to_le_bytes()),
+            &options(true),
+        );
         assert!(error.contains("byte 77: the weight"), "{error}");
     }
     // Edges of an undirected graph that are there one way; an inverse that is none.
-    let error = refused("g.sg", with(by_hand::gap(false, false), 73, &2u32.to_le_bytes()), &options(true));
-    assert!(error.contains("g.sg, byte 17: ") && error.contains("both ways"), "{error}");
     let error =
-        refused("g.sg", with(by_hand::gap(false, true), 17 + 84 + 56, &3u32.to_le_bytes()), &options(true));
+        refused("g.sg", with(by_hand::gap(false, false), 73, &2u32.to_le_bytes()), &options(true));
+    assert!(error.contains("g.sg, byte 17: ") && error.contains("both ways"), "{error}");
+    let error = refused(
+        "g.sg",
+        with(by_hand::gap(false, true), 17 + 84 + 56, &3u32.to_le_bytes()),
+        &options(true),
+    );
     assert!(error.contains("byte 101: the edges towards"), "{error}");
     let error = refused("g.graph", by_hand::METIS_WEIGHTED.replace("3 9", "3 8"), &options(true));
     assert!(error.contains("g.graph:1: 6 edges, of which some are in the line of one"), "{error}");

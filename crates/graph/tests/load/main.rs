@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use hugepilot_graph::{Build, Csr, Graph, LoadOptions, Loaded, Loading, PagePlan, Result, Team, Width, load};
+use hugepilot_graph::{
+    Build, Csr, Graph, LoadOptions, Loaded, Loading, PagePlan, Result, Team, Width, load,
+};
 
 /// Each row as a map from neighbour to weight, which is 0 without weights.
 type Rows = Vec<BTreeMap<u64, u64>>;
@@ -34,7 +36,9 @@ fn rows<V: Width>(csr: &Csr<V>) -> Rows {
         let weights = csr.weights(v);
         assert!(csr.neighbours(v).is_sorted_by(|a, b| a < b), "row {v}");
         let pairs = csr.neighbours(v).iter().enumerate();
-        pairs.map(|(i, to)| (to.at() as u64, weights.get(i).map_or(0, |weight| weight.at() as u64))).collect()
+        pairs
+            .map(|(i, to)| (to.at() as u64, weights.get(i).map_or(0, |weight| weight.at() as u64)))
+            .collect()
     };
     (0..csr.vertices()).map(row).collect()
 }
@@ -78,7 +82,11 @@ fn gzip(text: &str) -> Vec<u8> {
 }
 
 /// Loads a file of that name and contents.
-fn loaded<V: Width>(name: &str, contents: impl AsRef<[u8]>, options: &LoadOptions<'_>) -> Result<Loaded<V>> {
+fn loaded<V: Width>(
+    name: &str,
+    contents: impl AsRef<[u8]>,
+    options: &LoadOptions<'_>,
+) -> Result<Loaded<V>> {
     let files = Files::new();
     let path = files.with(name, contents);
     load(path, options)

@@ -24,12 +24,14 @@ fn numbers_with_gaps_are_counted_anew_and_kept() {
 
 #[test]
 fn vertices_without_edges_are_there_if_they_are_counted() {
-    for (name, text) in [("g.el", by_hand::EL), ("g.mtx", by_hand::MTX), ("g.gr", by_hand::DIMACS)] {
+    for (name, text) in [("g.el", by_hand::EL), ("g.mtx", by_hand::MTX), ("g.gr", by_hand::DIMACS)]
+    {
         let more = LoadOptions { vertices: Some(100), ..options(true) };
         assert_eq!(loaded::<u32>(name, text, &more).unwrap().graph.vertices(), 100);
         let error = refused(name, text, &LoadOptions { vertices: Some(5), ..options(true) });
         assert!(
-            error.contains('5') && (error.contains("vertex 5 in") || error.contains("--vertices 5")),
+            error.contains('5')
+                && (error.contains("vertex 5 in") || error.contains("--vertices 5")),
             "{error}"
         );
     }
@@ -53,7 +55,10 @@ fn a_graph_that_does_not_fit_is_refused_with_what_it_needs() {
         assert!(loaded::<u32>(name, &contents, &enough).is_ok(), "{name}");
         let less = LoadOptions { available: Some(peak - Bytes::new(1)), ..options(true) };
         let error = loaded::<u32>(name, &contents, &less).unwrap_err();
-        assert!(matches!(error, GraphError::Room { needed, .. } if needed <= peak), "{name}: {error}");
+        assert!(
+            matches!(error, GraphError::Room { needed, .. } if needed <= peak),
+            "{name}: {error}"
+        );
     }
 }
 
@@ -65,7 +70,8 @@ fn numbers_that_do_not_fit_are_refused_before_they_are_sorted() {
     files.with("g.v", lines(|i| format!("{}\n", i * 7)));
     let pair = files.with("g.e", "0 7\n");
     for (path, compact) in [(list, true), (pair, false)] {
-        let of = |available| load::<u32>(&path, &LoadOptions { compact, available, ..options(true) });
+        let of =
+            |available| load::<u32>(&path, &LoadOptions { compact, available, ..options(true) });
         // What building takes afterwards would fit.
         let peak = of(None).unwrap().peak;
         let error = of(Some(peak)).unwrap_err();
@@ -118,7 +124,10 @@ fn a_file_that_says_so_keeps_its_directions() {
         let options = LoadOptions { as_said, ..options(false) };
         loaded::<u32>(name, contents, &options).unwrap().graph.is_directed()
     };
-    assert!(of("g.sg", &by_hand::gap(false, true), true) && !of("g.sg", &by_hand::gap(false, true), false));
+    assert!(
+        of("g.sg", &by_hand::gap(false, true), true)
+            && !of("g.sg", &by_hand::gap(false, true), false)
+    );
     assert!(!of("g.sg", &by_hand::gap(false, false), true));
     assert!(!of("g.el", by_hand::EL.as_bytes(), true));
 }
@@ -175,10 +184,16 @@ fn weights_are_whole_and_above_0_or_scaled() {
     assert!(error.contains("rounded to 0"), "{error}");
     let scale = LoadOptions { scale_weights: Some(f64::NAN), ..options(true) };
     assert!(refused("g.wel", "0 1 2\n", &scale).contains("--scale-weights"));
-    for (name, text) in
-        [("g.el", by_hand::EL), ("g.csv", by_hand::CSV), ("g.mtx", by_hand::MTX), ("g.graph", by_hand::METIS)]
-    {
+    for (name, text) in [
+        ("g.el", by_hand::EL),
+        ("g.csv", by_hand::CSV),
+        ("g.mtx", by_hand::MTX),
+        ("g.graph", by_hand::METIS),
+    ] {
         let error = refused(name, text, &scaled);
-        assert!(error.contains(&format!("{name}: has no weights; leave out --scale-weights")), "{error}");
+        assert!(
+            error.contains(&format!("{name}: has no weights; leave out --scale-weights")),
+            "{error}"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! What is saved is loaded again.
 
 use hugepilot_graph::{
-    Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, Team, Width, load, save,
+    Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, Team, Width,
+    load, save,
 };
 use proptest::prelude::*;
 
@@ -14,7 +15,10 @@ fn same<A: Width, B: Width>(one: &Graph<A>, other: &Graph<B>) -> bool {
             && (0..one.vertices()).all(|v| {
                 let [a, b] = [one.neighbours(v), one.weights(v)];
                 let [c, d] = [other.neighbours(v), other.weights(v)];
-                a.iter().chain(b).map(|value| value.at()).eq(c.iter().chain(d).map(|value| value.at()))
+                a.iter()
+                    .chain(b)
+                    .map(|value| value.at())
+                    .eq(c.iter().chain(d).map(|value| value.at()))
             })
     };
     rows(&one.out, &other.out)
@@ -132,16 +136,20 @@ fn a_refusal_leaves_what_is_there() {
 #[test]
 fn what_a_format_has_no_place_for_is_refused_and_nothing_is_left() {
     let (files, heavy) = (Files::new(), heavy());
-    for format in [Format::WeightedGap, Format::Galois, Format::Metis, Format::Ldbc, Format::FourFiles] {
+    for format in
+        [Format::WeightedGap, Format::Galois, Format::Metis, Format::Ldbc, Format::FourFiles]
+    {
         let path = files.path("g");
         let error = save(&path, true, format, &heavy, None).unwrap_err();
         assert!(matches!(error, GraphError::Format { .. }), "{error}");
         assert!(!path.exists());
     }
     let plain = built::<u32>(&EdgeList::new(2, [(0, 1)]), true);
-    let error = save(files.path("g.wel"), true, Format::WeightedEdgeList, &plain, None).unwrap_err();
+    let error =
+        save(files.path("g.wel"), true, Format::WeightedEdgeList, &plain, None).unwrap_err();
     assert!(matches!(error, GraphError::Unweighted), "{error}");
-    let error = save("/nowhere/at/all", true, Format::EdgeList, &plain, None).unwrap_err().to_string();
+    let error =
+        save("/nowhere/at/all", true, Format::EdgeList, &plain, None).unwrap_err().to_string();
     assert!(error.contains("/nowhere/at/all"), "{error}");
     assert_eq!(std::fs::read_dir(files.path("")).unwrap().count(), 0);
 }

@@ -68,11 +68,14 @@ impl MemoryCgroup {
         };
         let path = directory.join(usage);
         let text = root.read_text(&path)?;
-        let used =
-            text.parse().map_err(|_| KernelError::parse(&root.join(&path), 1, "bytes", text.as_bytes()))?;
+        let used = text
+            .parse()
+            .map_err(|_| KernelError::parse(&root.join(&path), 1, "bytes", text.as_bytes()))?;
         let stat = root.read_text(directory.join("memory.stat")).unwrap_or_default();
         let of = |key: &str| {
-            stat.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok()).map(Bytes::new)
+            stat.lines()
+                .find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+                .map(Bytes::new)
         };
         Ok(GroupMemory { used: Bytes::new(used), cache: of(cache), anon_huge: of(huge) })
     }
@@ -81,13 +84,19 @@ impl MemoryCgroup {
     ///
     /// # Errors
     /// Why that cannot be, with the way out.
-    pub fn reclaim_by(&self, root: &Root, amount: Option<Bytes>) -> std::result::Result<Reclaim, Refusal> {
+    pub fn reclaim_by(
+        &self,
+        root: &Root,
+        amount: Option<Bytes>,
+    ) -> std::result::Result<Reclaim, Refusal> {
         let directory = self.seen().map_err(|error| Refusal::because(error.to_string()))?;
         let swap = memory::has_swap(root).unwrap_or(true);
         let reclaim = match self.version {
             Version::V1 if self.path == "/" => {
-                return Err(Refusal::because("the kernel reclaims nothing from the root of all cgroups")
-                    .fixed_by("name a cgroup below it"));
+                return Err(Refusal::because(
+                    "the kernel reclaims nothing from the root of all cgroups",
+                )
+                .fixed_by("name a cgroup below it"));
             }
             Version::V1 if amount.is_some() => {
                 let why = "memory.force_empty takes no amount: of cgroups of version 1 all that can be had is reclaimed";
@@ -155,7 +164,10 @@ mod tests {
     const NO_SWAP: (&str, &str) = ("proc/meminfo", "MemTotal: 9 kB\nSwapTotal:       0 kB\n");
     const SWAP: (&str, &str) = ("proc/meminfo", "MemTotal: 9 kB\nSwapTotal:       8 kB\n");
 
-    fn v1(swap: (&'static str, &'static str), below: &'static str) -> [(&'static str, &'static str); 9] {
+    fn v1(
+        swap: (&'static str, &'static str),
+        below: &'static str,
+    ) -> [(&'static str, &'static str); 9] {
         [
             swap,
             ("sys/fs/cgroup/memory/cgroup.procs", ""),
@@ -178,7 +190,9 @@ mod tests {
         let (_dir, root) = fixture(&v1(NO_SWAP, "60\n"));
         let a = group(&root, "/sys/fs/cgroup/memory/a");
         assert_eq!(a.reclaim_by(&root, None).unwrap(), Reclaim::ForceEmpty);
-        assert!(a.reclaim_by(&root, Some(Bytes::new(9))).unwrap_err().why.contains("takes no amount"));
+        assert!(
+            a.reclaim_by(&root, Some(Bytes::new(9))).unwrap_err().why.contains("takes no amount")
+        );
         let top = group(&root, "/sys/fs/cgroup/memory");
         assert!(top.reclaim_by(&root, None).unwrap_err().why.contains("root of all cgroups"));
         a.reclaim(&root, Reclaim::ForceEmpty).unwrap();
@@ -189,16 +203,21 @@ mod tests {
     fn nothing_is_asked_for_that_would_swap() {
         let (_dir, root) = fixture(&v1(SWAP, "60\n"));
         let refused = group(&root, "/sys/fs/cgroup/memory/a").reclaim_by(&root, None).unwrap_err();
-        assert!(refused.fix.unwrap().contains("a/b/memory.swappiness"), "one below it would be swapped");
+        assert!(
+            refused.fix.unwrap().contains("a/b/memory.swappiness"),
+            "one below it would be swapped"
+        );
         let (_dir, root) = fixture(&v1(SWAP, "0\n"));
         assert!(group(&root, "/sys/fs/cgroup/memory/a").reclaim_by(&root, None).is_ok());
     }
 
     #[test]
     fn version_2_is_asked_for_bytes_and_told_not_to_swap() {
-        for (swap, amount, text) in
-            [(NO_SWAP, None, "8000"), (NO_SWAP, Some(Bytes::new(5)), "5"), (SWAP, None, "8000 swappiness=0")]
-        {
+        for (swap, amount, text) in [
+            (NO_SWAP, None, "8000"),
+            (NO_SWAP, Some(Bytes::new(5)), "5"),
+            (SWAP, None, "8000 swappiness=0"),
+        ] {
             let (_dir, root) = fixture(&[
                 swap,
                 ("sys/fs/cgroup/cgroup.procs", ""),

@@ -41,8 +41,10 @@ impl NewFile {
         let (file, hidden) = match nameless {
             Some(file) => (file, None),
             None => {
-                let made = |at: &Path| OpenOptions::new().write(true).create_new(true).mode(MODE).open(at);
-                let (file, hidden) = beside(path, made).map_err(|source| io(path, source))?.into_parts();
+                let made =
+                    |at: &Path| OpenOptions::new().write(true).create_new(true).mode(MODE).open(at);
+                let (file, hidden) =
+                    beside(path, made).map_err(|source| io(path, source))?.into_parts();
                 (file, Some(hidden))
             }
         };
@@ -96,10 +98,15 @@ impl NewFile {
         let file = file.get_ref();
         let named = match hidden {
             None if !replace => link(file, &path),
-            Some(hidden) if !replace => hidden.persist_noclobber(&path).map_err(|error| error.error),
+            Some(hidden) if !replace => {
+                hidden.persist_noclobber(&path).map_err(|error| error.error)
+            }
             // A link never replaces what is there; a rename does.
             hidden => hidden
-                .map_or_else(|| beside(&path, |at| link(file, at)).map(NamedTempFile::into_temp_path), Ok)
+                .map_or_else(
+                    || beside(&path, |at| link(file, at)).map(NamedTempFile::into_temp_path),
+                    Ok,
+                )
                 .and_then(|hidden| hidden.persist(&path).map_err(|error| error.error)),
         };
         named.map_err(|source| io(&path, source))?;
@@ -131,7 +138,10 @@ fn nameless(path: &Path) -> io::Result<File> {
 }
 
 /// Makes something under a hidden name of its own in the directory of `path`, whose own name may be as long as names can be.
-fn beside<T>(path: &Path, make: impl FnMut(&Path) -> io::Result<T>) -> io::Result<NamedTempFile<T>> {
+fn beside<T>(
+    path: &Path,
+    make: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<NamedTempFile<T>> {
     tempfile::Builder::new().prefix(".hugepilot-").suffix(".part").make_in(directory(path), make)
 }
 
@@ -158,7 +168,8 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let name = |file: io::Result<fs::DirEntry>| file.unwrap().file_name().into_string().unwrap();
+        let name =
+            |file: io::Result<fs::DirEntry>| file.unwrap().file_name().into_string().unwrap();
         fs::read_dir(folder).unwrap().map(name).collect()
     }
 
@@ -203,7 +214,10 @@ mod tests {
             out.finish().unwrap();
             let error = late.finish().unwrap_err();
             let exists = |source: &io::Error| source.kind() == io::ErrorKind::AlreadyExists;
-            assert!(matches!(&error, KernelError::Write { source, .. } if exists(source)), "{error}");
+            assert!(
+                matches!(&error, KernelError::Write { source, .. } if exists(source)),
+                "{error}"
+            );
             assert_eq!(fs::read(&path).unwrap(), b"0 1\n");
             fs::remove_file(&path).unwrap();
         }

@@ -76,7 +76,8 @@ impl OwnDirectory {
     /// # Errors
     /// As [`OwnDirectory::read`].
     pub fn lock_file(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = regular(openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?)?;
         self.check(name, &file)?;
         Ok(file)
@@ -90,7 +91,8 @@ impl OwnDirectory {
         let partial = format!("{name}.{}.part", std::process::id());
         // Left by a process that was killed and had the same ID.
         let _ = unlinkat(&self.directory, &partial, AtFlags::empty());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.directory, &partial, flags, Mode::RUSR | Mode::WUSR)?;
         let written = File::from(file)
             .write_all(bytes)

@@ -142,8 +142,11 @@ impl Counters {
         let countables = countables(&cpu);
         let needed = threads.len() * countables.len();
         if needed > descriptors_allowed() {
-            return Err(Refusal::because(format!("{} threads need too many open files", threads.len()))
-                .fixed_by(format!("ulimit -n {}", needed + 1024)));
+            return Err(Refusal::because(format!(
+                "{} threads need too many open files",
+                threads.len()
+            ))
+            .fixed_by(format!("ulimit -n {}", needed + 1024)));
         }
         let mut refused = None;
         let mut events = Vec::new();
@@ -206,7 +209,8 @@ fn attributes(countable: Countable) -> sys::perf_event_attr {
     attr.size = u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0);
     attr.type_ = countable.kind;
     attr.config = countable.config;
-    attr.read_format = (sys::PERF_FORMAT_TOTAL_TIME_ENABLED | sys::PERF_FORMAT_TOTAL_TIME_RUNNING) as u64;
+    attr.read_format =
+        (sys::PERF_FORMAT_TOTAL_TIME_ENABLED | sys::PERF_FORMAT_TOTAL_TIME_RUNNING) as u64;
     attr.set_inherit(1);
     attr.set_exclude_kernel(1);
     attr.set_exclude_hv(1);
@@ -224,7 +228,8 @@ struct Count {
 impl Count {
     /// As `read_format` asks for it.
     fn from_bytes(bytes: &[u8; 24]) -> Self {
-        let word = |i: usize| u64::from_ne_bytes(bytes[i * 8..i * 8 + 8].try_into().unwrap_or_default());
+        let word =
+            |i: usize| u64::from_ne_bytes(bytes[i * 8..i * 8 + 8].try_into().unwrap_or_default());
         Self { value: word(0), enabled_ns: word(1), running_ns: word(2) }
     }
     /// Adds a thread.
@@ -239,7 +244,8 @@ impl Count {
             return Some(self.value);
         }
         let all = u128::from(self.value) * u128::from(self.enabled_ns);
-        all.checked_div(u128::from(self.running_ns)).map(|all| u64::try_from(all).unwrap_or(u64::MAX))
+        all.checked_div(u128::from(self.running_ns))
+            .map(|all| u64::try_from(all).unwrap_or(u64::MAX))
     }
     /// What part of the time it counted.
     #[allow(clippy::cast_precision_loss)]
@@ -251,12 +257,16 @@ impl Count {
 /// Puts the events together. A quantity counted by two events needs both.
 fn sum(counts: &[(Quantity, Count)]) -> CounterReading {
     let of = |wanted| {
-        let fitting: Vec<Count> =
-            counts.iter().filter(|(quantity, _)| *quantity == wanted).map(|&(_, count)| count).collect();
+        let fitting: Vec<Count> = counts
+            .iter()
+            .filter(|(quantity, _)| *quantity == wanted)
+            .map(|&(_, count)| count)
+            .collect();
         let scaled: Option<Vec<u64>> = fitting.iter().map(|count| count.scaled()).collect();
         scaled.filter(|values| !values.is_empty())?.into_iter().reduce(u64::saturating_add)
     };
-    let least = counts.iter().map(|&(_, count)| count).min_by(|a, b| a.coverage().total_cmp(&b.coverage()));
+    let least =
+        counts.iter().map(|&(_, count)| count).min_by(|a, b| a.coverage().total_cmp(&b.coverage()));
     let least = least.unwrap_or_default();
     CounterReading {
         instructions: of(Quantity::Instructions),

@@ -103,7 +103,10 @@ fn intel(root: &Root) -> Candidates {
 fn load_latency(root: &Root, pmu: Option<&Pmu>) -> Result<Event, String> {
     let pmu = pmu.ok_or("the kernel shows no counters of the processor (no cpu unit in sysfs)")?;
     if pmu.event(root, "mem-loads-aux").is_some() {
-        return Err("this core wants the event in a group with mem-loads-aux, which is not supported".into());
+        return Err(
+            "this core wants the event in a group with mem-loads-aux, which is not supported"
+                .into(),
+        );
     }
     let text = pmu.event(root, "mem-loads").ok_or("the cpu unit has no event mem-loads")?;
     let terms = text.split(',').filter(|term| !term.trim().starts_with("ldlat"));
@@ -117,7 +120,9 @@ fn load_latency(root: &Root, pmu: Option<&Pmu>) -> Result<Event, String> {
 fn amd(root: &Root) -> Candidates {
     let skip = |why: &str| Candidates { sources: Vec::new(), skipped: vec![(IBS, why.to_owned())] };
     let Some(pmu) = Pmu::read(root, "ibs_op") else {
-        return skip("the kernel shows no ibs_op unit: the processor has none, or the hypervisor hides it");
+        return skip(
+            "the kernel shows no ibs_op unit: the processor has none, or the hypervisor hides it",
+        );
     };
     // The hardware cannot leave the kernel out; newer kernels can throw such samples away, and then let everybody in.
     let filtered = pmu.knows("swfilt");
@@ -130,7 +135,13 @@ fn amd(root: &Root) -> Candidates {
     Candidates { sources: vec![source], skipped: Vec::new() }
 }
 
-const fn hardware(kind: u32, words: Words, precise_ip: u8, period: u64, format: SampleFormat) -> Event {
+const fn hardware(
+    kind: u32,
+    words: Words,
+    precise_ip: u8,
+    period: u64,
+    format: SampleFormat,
+) -> Event {
     let [config, config1, config2] = words;
     Event { kind, config, config1, config2, precise_ip, exclude_kernel: true, period, format }
 }
@@ -154,7 +165,8 @@ impl HardwareSource {
 
     /// The page walk that `record` tells of; `None` when it is something else, or has no address of user memory.
     pub fn sample(&self, record: &Record) -> Option<Sample> {
-        let &Record::Sample { ip, pid, tid, time, address, data_source, registers, .. } = record else {
+        let &Record::Sample { ip, pid, tid, time, address, data_source, registers, .. } = record
+        else {
             return None;
         };
         let address = address.filter(|address| (1..1 << 63).contains(&address.get()))?;
@@ -197,9 +209,19 @@ mod tests {
     use super::*;
 
     fn cpu(vendor: &str) -> Cpu {
-        Cpu { vendor: vendor.into(), model_name: String::new(), family: 6, model: 85, hypervisor: false }
+        Cpu {
+            vendor: vendor.into(),
+            model_name: String::new(),
+            family: 6,
+            model: 85,
+            hypervisor: false,
+        }
     }
-    fn source(vendor: &str, files: &[(&str, &[(&str, &str)])], name: &str) -> Option<HardwareSource> {
+    fn source(
+        vendor: &str,
+        files: &[(&str, &[(&str, &str)])],
+        name: &str,
+    ) -> Option<HardwareSource> {
         let dir = tempfile::tempdir().unwrap();
         for (pmu, files) in files {
             unit(dir.path(), pmu, files);
@@ -248,13 +270,20 @@ mod tests {
     #[test]
     fn precise_miss_events_are_walks_whatever_the_data_source_says() {
         let source = source(INTEL, &[("cpu", &CORE)], STLB_LOADS).unwrap();
-        assert_eq!((source.event.kind, source.event.config, source.event.precise_ip), (4, 0x11d0, 2));
-        let ring = [0x7f00_0000_1008, 0x7f00_0020_0000].map(|at| sample(ADDRESS, at, LOAD | NOT_AVAILABLE));
+        assert_eq!(
+            (source.event.kind, source.event.config, source.event.precise_ip),
+            (4, 0x11d0, 2)
+        );
+        let ring = [0x7f00_0000_1008, 0x7f00_0020_0000]
+            .map(|at| sample(ADDRESS, at, LOAD | NOT_AVAILABLE));
         let found = samples(&source, &ring.concat());
         assert_eq!(found.len(), 2);
         let first = found[0];
         assert_eq!((first.pid, first.tid, first.time), (Pid(7), Tid(8), Nanos::new(99)));
-        assert_eq!((first.ip.get(), first.address), (0x40_1000, Some(VirtAddr::new(0x7f00_0000_1008))));
+        assert_eq!(
+            (first.ip.get(), first.address),
+            (0x40_1000, Some(VirtAddr::new(0x7f00_0000_1008)))
+        );
         assert_eq!((first.provenance, first.stack), (Provenance::Exact, None));
     }
 
@@ -262,10 +291,14 @@ mod tests {
     fn of_all_accesses_only_those_that_missed_the_last_level_count() {
         let source = source(AMD, &[("ibs_op", &IBS_UNIT)], IBS).unwrap();
         let kinds = [L1_HIT, L2_HIT, L2_MISS, EITHER_HIT, NOT_AVAILABLE, WALKED, 0];
-        let ring: Vec<Vec<u8>> =
-            (1_u64..).zip(kinds).map(|(i, kind)| sample(source.event.format, i << 12, LOAD | kind)).collect();
-        let pages: Vec<u64> =
-            samples(&source, &ring.concat()).iter().map(|s| s.address.unwrap().get() >> 12).collect();
+        let ring: Vec<Vec<u8>> = (1_u64..)
+            .zip(kinds)
+            .map(|(i, kind)| sample(source.event.format, i << 12, LOAD | kind))
+            .collect();
+        let pages: Vec<u64> = samples(&source, &ring.concat())
+            .iter()
+            .map(|s| s.address.unwrap().get() >> 12)
+            .collect();
         assert_eq!(pages, [3, 6]);
     }
 
@@ -287,7 +320,8 @@ mod tests {
         assert_eq!((event.config, event.config1), (0x1cd, u64::from(SLOW_LOAD_CYCLES)));
         assert!(event.format.weight && event.format.data_source && !event.format.registers);
         assert_eq!(source(INTEL, &[], LOAD_LATENCY), None);
-        let golden_cove = [&CORE[..], &[("events/mem-loads-aux", "event=0x03,umask=0x82")]].concat();
+        let golden_cove =
+            [&CORE[..], &[("events/mem-loads-aux", "event=0x03,umask=0x82")]].concat();
         assert_eq!(source(INTEL, &[("cpu", &golden_cove)], LOAD_LATENCY), None);
         let hybrid = [("cpu_core", &[("type", "9")][..]), ("cpu_atom", &[("type", "10")])];
         assert_eq!(source(INTEL, &hybrid, STLB_LOADS).unwrap().event.kind, 9);
@@ -296,7 +330,10 @@ mod tests {
     #[test]
     fn ibs_leaves_the_kernel_out_only_where_it_can() {
         let plain = source(AMD, &[("ibs_op", &IBS_UNIT)], IBS).unwrap().event;
-        assert_eq!((plain.kind, plain.config, plain.config2, plain.exclude_kernel), (11, 1 << 19, 0, false));
+        assert_eq!(
+            (plain.kind, plain.config, plain.config2, plain.exclude_kernel),
+            (11, 1 << 19, 0, false)
+        );
         assert_eq!(plain.period % 16, 0);
         let newer = [&IBS_UNIT[..], &[("format/swfilt", "config2:0")]].concat();
         let newer = source(AMD, &[("ibs_op", &newer)], IBS).unwrap().event;

@@ -59,7 +59,8 @@ impl Pmu {
                 None => value.parse().ok()?,
             };
             let term = self.terms.get(term)?;
-            if value.checked_shr(u32::try_from(term.bits.len()).ok()?).is_some_and(|rest| rest != 0) {
+            if value.checked_shr(u32::try_from(term.bits.len()).ok()?).is_some_and(|rest| rest != 0)
+            {
                 return None;
             }
             for (i, &bit) in term.bits.iter().enumerate() {
@@ -122,7 +123,10 @@ pub(super) mod tests {
         let pmu = Pmu::read(&root, "cpu").unwrap();
         assert_eq!(pmu.kind, 4);
         assert_eq!(pmu.encode(&pmu.event(&root, "mem-loads").unwrap()), Some([0x1cd, 3, 0]));
-        assert_eq!(pmu.encode("event=0x1d0,umask=0x20,cmask=1,edge"), Some([0x0000_0001_0104_20d0, 0, 0]));
+        assert_eq!(
+            pmu.encode("event=0x1d0,umask=0x20,cmask=1,edge"),
+            Some([0x0000_0001_0104_20d0, 0, 0])
+        );
         assert_eq!(pmu.encode("umask=0x100"), None, "too large");
         assert_eq!(pmu.encode("odd=1"), None, "a word we do not have");
         assert_eq!(pmu.encode("event=zero"), None);

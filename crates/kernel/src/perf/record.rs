@@ -50,7 +50,8 @@ pub struct SampleFormat {
 
 impl SampleFormat {
     /// What the stall sampler asks for.
-    pub const REGISTERS: Self = Self { address: false, weight: false, data_source: false, registers: true };
+    pub const REGISTERS: Self =
+        Self { address: false, weight: false, data_source: false, registers: true };
 
     /// The bits for `perf_event_attr.sample_type`.
     pub const fn sample_type(self) -> u64 {
@@ -142,7 +143,9 @@ pub fn parse_record(record: &[u8], format: SampleFormat) -> Option<Record> {
         sys::PERF_RECORD_COMM if misc & sys::PERF_RECORD_MISC_COMM_EXEC != 0 => {
             Record::Exec(Pid(half(body, 0)?))
         }
-        sys::PERF_RECORD_FORK => Record::Fork { pid: Pid(half(body, 0)?), tid: Tid(half(body, 8)?) },
+        sys::PERF_RECORD_FORK => {
+            Record::Fork { pid: Pid(half(body, 0)?), tid: Tid(half(body, 8)?) }
+        }
         sys::PERF_RECORD_MMAP | sys::PERF_RECORD_MMAP2 => Record::Mapped(Pid(half(body, 0)?)),
         _ => Record::Other,
     })
@@ -231,7 +234,10 @@ mod tests {
         else {
             panic!("no sample")
         };
-        assert_eq!((ip.get(), pid, tid, time.get(), address), (0x40_1000, Pid(7), Tid(8), 99, None));
+        assert_eq!(
+            (ip.get(), pid, tid, time.get(), address),
+            (0x40_1000, Pid(7), Tid(8), 99, None)
+        );
         let regs = registers.unwrap();
         // rax rcx rdx rbx rsp rbp rsi rdi r8 .. r15
         assert_eq!(regs.0[..9], [100, 102, 103, 101, 107, 106, 104, 105, 110]);
@@ -240,8 +246,10 @@ mod tests {
 
     #[test]
     fn hardware_fields_come_in_the_kernels_order() {
-        let format = SampleFormat { address: true, weight: true, data_source: true, registers: true };
-        let words = [&[0x40_1000, pair(7, 8), 99, 0xdead_b000, ABI_64][..], &[5; 18], &[42, 0x10]].concat();
+        let format =
+            SampleFormat { address: true, weight: true, data_source: true, registers: true };
+        let words =
+            [&[0x40_1000, pair(7, 8), 99, 0xdead_b000, ABI_64][..], &[5; 18], &[42, 0x10]].concat();
         let Some(Record::Sample { address, weight, data_source, registers, .. }) =
             parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), format)
         else {
@@ -254,7 +262,8 @@ mod tests {
     #[test]
     fn a_32_bit_program_has_no_registers_for_us() {
         let words = [&[0x1000, pair(7, 8), 99, 1][..], &[5; 18]].concat();
-        let parsed = parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), SampleFormat::REGISTERS);
+        let parsed =
+            parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), SampleFormat::REGISTERS);
         assert!(matches!(parsed, Some(Record::Sample { registers: None, .. })));
     }
 
@@ -264,7 +273,10 @@ mod tests {
         assert_eq!(parse(&record(sys::PERF_RECORD_LOST, 0, &[1, 17])), Record::Lost(17));
         assert_eq!(parse(&record(sys::PERF_RECORD_LOST_SAMPLES, 0, &[5])), Record::Lost(5));
         assert_eq!(parse(&record(sys::PERF_RECORD_THROTTLE, 0, &[0, 0, 0])), Record::Throttled);
-        assert_eq!(parse(&record(sys::PERF_RECORD_COMM, 1 << 13, &[pair(3, 3), 0])), Record::Exec(Pid(3)));
+        assert_eq!(
+            parse(&record(sys::PERF_RECORD_COMM, 1 << 13, &[pair(3, 3), 0])),
+            Record::Exec(Pid(3))
+        );
         assert_eq!(parse(&record(sys::PERF_RECORD_COMM, 0, &[pair(3, 3), 0])), Record::Other);
         let forked = record(sys::PERF_RECORD_FORK, 0, &[pair(3, 1), pair(4, 2), 0]);
         assert_eq!(parse(&forked), Record::Fork { pid: Pid(3), tid: Tid(4) });

@@ -121,7 +121,9 @@ impl Shape {
         let (mut ring_bytes, rings) =
             if per_thread { (SMALL_RING_BYTES, threads.min(allowed)) } else { (RING_BYTES, cpus) };
         // Each ring has a page of its own before its data.
-        while ring_bytes > LEAST_RING_BYTES && (ring_bytes + page).saturating_mul(rings) > RINGS_BYTES {
+        while ring_bytes > LEAST_RING_BYTES
+            && (ring_bytes + page).saturating_mul(rings) > RINGS_BYTES
+        {
             ring_bytes /= 2;
         }
         let ring_bytes = ring_bytes.max(page);
@@ -178,13 +180,19 @@ impl PerfSampler {
     ///
     /// # Errors
     /// [`KernelError::Read`] when the system does not say which CPUs it has.
-    pub fn attach_all(processes: &[&Process], options: SamplerOptions) -> Result<(Self, Vec<Result<()>>)> {
+    pub fn attach_all(
+        processes: &[&Process],
+        options: SamplerOptions,
+    ) -> Result<(Self, Vec<Result<()>>)> {
         let root = processes.first().map_or_else(Root::live, |process| process.root().clone());
-        let threads: Vec<Result<Vec<Tid>>> = processes.iter().map(|process| process.threads()).collect();
+        let threads: Vec<Result<Vec<Tid>>> =
+            processes.iter().map(|process| process.threads()).collect();
         let count = threads.iter().flatten().map(Vec::len).sum();
         let cpus = online_cpus(&root)?;
-        let allowed = descriptors_allowed().saturating_sub(DESCRIPTORS_OF_PROCESS * processes.len());
-        let shape = Shape::of(count, cpus.len(), allowed, rustix::param::page_size(), options.per_thread);
+        let allowed =
+            descriptors_allowed().saturating_sub(DESCRIPTORS_OF_PROCESS * processes.len());
+        let shape =
+            Shape::of(count, cpus.len(), allowed, rustix::param::page_size(), options.per_thread);
         let mut sampler = Self {
             event: options.event,
             shape,
@@ -196,8 +204,10 @@ impl PerfSampler {
             scratch: Vec::with_capacity(shape.ring_bytes),
         };
         let pids = processes.iter().map(|process| crate::Target::id(*process).pid);
-        let attached =
-            pids.zip(threads).map(|(pid, threads)| sampler.attach_process(pid, &threads?)).collect();
+        let attached = pids
+            .zip(threads)
+            .map(|(pid, threads)| sampler.attach_process(pid, &threads?))
+            .collect();
         Ok((sampler, attached))
     }
 
@@ -249,12 +259,15 @@ impl PerfSampler {
         let mut fds: Vec<PollFd<'_>> = self
             .rings
             .iter()
-            .map(|ring| PollFd::from_borrowed_fd(self.events[ring.event].event.as_fd(), PollFlags::IN))
+            .map(|ring| {
+                PollFd::from_borrowed_fd(self.events[ring.event].event.as_fd(), PollFlags::IN)
+            })
             .collect();
         let deadline = Timespec { tv_sec: seconds, tv_nsec: nanos };
         let woken = poll(&mut fds, Some(&deadline));
         // When the sampled threads are gone, their descriptors hang up and poll no longer waits.
-        if woken.is_ok_and(|n| n > 0) && fds.iter().any(|fd| fd.revents().contains(PollFlags::HUP)) {
+        if woken.is_ok_and(|n| n > 0) && fds.iter().any(|fd| fd.revents().contains(PollFlags::HUP))
+        {
             std::thread::sleep(wait.into());
         }
         let format = self.event.format;
@@ -297,12 +310,15 @@ impl PerfSampler {
         let Shape { per_thread, ring_bytes, .. } = self.shape;
         let attr = self.event.attributes(!per_thread, ring_bytes);
         for (i, &cpu) in self.cpus.iter().enumerate() {
-            let event = EventFd::open(&attr, tid.0, cpu, None).map_err(|errno| ("perf_event_open", errno))?;
+            let event = EventFd::open(&attr, tid.0, cpu, None)
+                .map_err(|errno| ("perf_event_open", errno))?;
             // The first event of each CPU owns its ring, and the rest write there, too.
             match self.rings.get(i).filter(|_| !per_thread) {
                 Some(owner) => {
                     let into = &self.events[owner.event].event;
-                    event.redirect_to(into).map_err(|errno| ("ioctl(PERF_EVENT_IOC_SET_OUTPUT)", errno))?;
+                    event
+                        .redirect_to(into)
+                        .map_err(|errno| ("ioctl(PERF_EVENT_IOC_SET_OUTPUT)", errno))?;
                 }
                 None => {
                     let page = rustix::param::page_size();
@@ -321,9 +337,9 @@ impl PerfSampler {
         call: &'static str,
         act: impl Fn(&EventFd) -> std::result::Result<(), Errno>,
     ) -> Result<()> {
-        self.events
-            .iter()
-            .try_for_each(|of| act(&of.event).map_err(|errno| KernelError::syscall(call, of.pid, errno)))
+        self.events.iter().try_for_each(|of| {
+            act(&of.event).map_err(|errno| KernelError::syscall(call, of.pid, errno))
+        })
     }
 }
 
@@ -345,8 +361,9 @@ fn online_cpus(root: &Root) -> Result<Vec<i32>> {
         Some(first.parse().ok()?..=last.parse().ok()?)
     };
     let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-    let ranges = ranges
-        .ok_or_else(|| KernelError::parse(&root.join(path), 1, "a list such as 0-3,8", text.as_bytes()))?;
+    let ranges = ranges.ok_or_else(|| {
+        KernelError::parse(&root.join(path), 1, "a list such as 0-3,8", text.as_bytes())
+    })?;
     Ok(ranges.into_iter().flatten().collect())
 }
 
@@ -362,11 +379,17 @@ mod tests {
         assert_eq!(shape(1, 1024, false), Shape { ring_bytes: 16 << 10, ..full });
         let small = Shape { per_thread: true, ring_bytes: 16 << 10, most_events: 1638 };
         assert_eq!((shape(200, 64, false), shape(1, 2, true)), (small, small));
-        assert_eq!(shape(2000, 64, false), Shape { ring_bytes: 8 << 10, most_events: 2730, ..small });
+        assert_eq!(
+            shape(2000, 64, false),
+            Shape { ring_bytes: 8 << 10, most_events: 2730, ..small }
+        );
         for (threads, cpus) in [(1, 1), (1, 256), (30, 256), (2000, 64), (1_000_000, 2)] {
             let shape = shape(threads, cpus, false);
             let rings = if shape.per_thread { threads.min(shape.most_events) } else { cpus };
-            assert!(rings * (shape.ring_bytes + 4096) <= RINGS_BYTES, "{threads} {cpus}: {shape:?}");
+            assert!(
+                rings * (shape.ring_bytes + 4096) <= RINGS_BYTES,
+                "{threads} {cpus}: {shape:?}"
+            );
         }
         assert_eq!(Shape::of(1, 2, 8000, 64 << 10, true).ring_bytes, 64 << 10, "a page at least");
     }

@@ -115,7 +115,10 @@ mod tests {
         };
         use Capability::{DacReadSearch, Perfmon, SysPtrace};
         let groups: [&[Capability]; 2] = [&[DacReadSearch], &[Perfmon, SysPtrace]];
-        assert_eq!(whose(&groups, &rights(&[DacReadSearch, SysPtrace], true)), "other users' processes, too");
+        assert_eq!(
+            whose(&groups, &rights(&[DacReadSearch, SysPtrace], true)),
+            "other users' processes, too"
+        );
         let lacking = whose(&groups, &rights(&[Perfmon], true));
         assert!(lacking.ends_with("cap_dac_read_search is missing"), "{lacking}");
         let rootless = whose(&groups, &rights(&[DacReadSearch, Perfmon], false));
@@ -131,7 +134,11 @@ mod tests {
         let report = examine().unwrap();
         let promote = report.probe(Probe::PROMOTE).unwrap();
         assert!(!promote.supported && !report.can_tune());
-        assert!(promote.why.contains("cap_sys_nice") || promote.why.contains("seccomp"), "{}", promote.why);
+        assert!(
+            promote.why.contains("cap_sys_nice") || promote.why.contains("seccomp"),
+            "{}",
+            promote.why
+        );
         assert!(promote.fix.is_some());
     }
 }

@@ -39,8 +39,8 @@ impl Patient {
         let region = sizes.region_of(map.range().start);
         let child = Child::start(&mut map, stride, task, sizes)
             .map_err(|errno| failed("no child process could be made", errno))?;
-        let process =
-            Process::open(root, child.pid()).map_err(|error| Refusal::because(error.to_string()))?;
+        let process = Process::open(root, child.pid())
+            .map_err(|error| Refusal::because(error.to_string()))?;
         Ok(Self { _child: child, process, region, sizes })
     }
     fn range(&self) -> AddrRange {
@@ -115,10 +115,14 @@ fn promote(patient: &Patient, rights: &Rights) -> Probe {
             let whose = whose(&[LOOK], rights);
             Probe::yes(name, why).with_detail(format!("took {} µs; {whose}", took.as_micros()))
         }
-        (Ok(_), Ok(_)) => Probe::no(name, "the kernel said yes, but no huge page was seen afterwards", None),
+        (Ok(_), Ok(_)) => {
+            Probe::no(name, "the kernel said yes, but no huge page was seen afterwards", None)
+        }
         (Ok(_), Err(error)) => Probe::no(name, format!("the kernel said yes, but: {error}"), None),
         (Err(Errno::EINVAL), _) if patient.process.thp_disabled() => thp_disabled().probe(name),
-        (Err(errno), _) => Refusal::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name),
+        (Err(errno), _) => {
+            Refusal::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name)
+        }
     }
 }
 
@@ -147,7 +151,9 @@ fn demote(patient: &Patient, rights: &Rights) -> Probe {
         return Refusal::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name);
     }
     match patient.look() {
-        Ok((true, _)) => Probe::no(name, "MADV_COLD on one page was accepted, but split nothing", None),
+        Ok((true, _)) => {
+            Probe::no(name, "MADV_COLD on one page was accepted, but split nothing", None)
+        }
         Ok((false, after)) if after >= before => {
             let why = "the huge page was split, but its zero pages were not freed";
             Probe::no(name, why, Some("a kernel of Linux 6.12 or newer".to_owned()))
@@ -156,7 +162,9 @@ fn demote(patient: &Patient, rights: &Rights) -> Probe {
             let (freed, zero) = (before - after, before.saturating_sub(USED));
             Probe::yes(
                 name,
-                format!("MADV_COLD on one page split a huge page and freed {freed} of {zero} zero pages"),
+                format!(
+                    "MADV_COLD on one page split a huge page and freed {freed} of {zero} zero pages"
+                ),
             )
         }
         Err(error) => Probe::no(name, format!("cannot look: {error}"), None),
@@ -191,16 +199,25 @@ fn read_target_memory(patient: &Patient, rights: &Rights) -> Probe {
             let children_only = rights.yama_ptrace_scope.is_some_and(|scope| scope == 1);
             let probe = Probe::yes(name, "process_vm_readv read what a child had written");
             if children_only && !rights.has(Capability::SysPtrace) {
-                probe.with_detail("children only: kernel.yama.ptrace_scope=1, and cap_sys_ptrace is missing")
+                probe.with_detail(
+                    "children only: kernel.yama.ptrace_scope=1, and cap_sys_ptrace is missing",
+                )
             } else {
                 probe.with_detail(whose(&[&[Capability::SysPtrace]], rights))
             }
         }
-        Ok(_) => Probe::no(name, "process_vm_readv read something else than the child had written", None),
+        Ok(_) => {
+            Probe::no(name, "process_vm_readv read something else than the child had written", None)
+        }
         Err(error) => {
             let errno = error.errno().unwrap_or(Errno(0));
-            Refusal::of_look("process_vm_readv", errno, Some(reach::answer(Call::ProcessVmReadv)), rights)
-                .probe(name)
+            Refusal::of_look(
+                "process_vm_readv",
+                errno,
+                Some(reach::answer(Call::ProcessVmReadv)),
+                rights,
+            )
+            .probe(name)
         }
     }
 }

@@ -17,7 +17,8 @@ const SAMPLE: &[Capability] = &[Capability::Perfmon, Capability::SysAdmin];
 pub(super) fn cpu_clock(root: &Root, rights: &Rights) -> Probe {
     let name = Probe::SAMPLER_CPU_CLOCK;
     let event = Event::cpu_clock(Nanos::new(250_000));
-    let with_registers = |record: &Record| matches!(record, Record::Sample { registers: Some(_), .. });
+    let with_registers =
+        |record: &Record| matches!(record, Record::Sample { registers: Some(_), .. });
     match trial::samples_of(root, Bytes::mib(2), event, rights, with_registers) {
         Ok(0) => Probe::no(name, "the event opened, but no sample with registers came", None),
         Ok(_) => Probe::yes(name, "samples of a child came, with its registers")
@@ -44,8 +45,11 @@ pub(super) fn hardware(root: &Root, cpu: &Cpu, rights: &Rights) -> Probe {
                     event.precise_ip,
                     whose(&[SAMPLE], rights)
                 );
-                return Probe::yes(name, format!("{}: page walks with addresses came", source.name))
-                    .with_detail(detail);
+                return Probe::yes(
+                    name,
+                    format!("{}: page walks with addresses came", source.name),
+                )
+                .with_detail(detail);
             }
             Err(refusal) => reasons.push((source.name, refusal)),
         }
@@ -58,9 +62,14 @@ pub(super) fn hardware(root: &Root, cpu: &Cpu, rights: &Rights) -> Probe {
 /// Puts the reasons into one probe.
 fn refuse(name: &str, cpu: &Cpu, reasons: &[(&str, Refusal)]) -> Probe {
     if reasons.is_empty() {
-        return Probe::no(name, format!("no source of data addresses is known for {}", cpu.vendor), None);
+        return Probe::no(
+            name,
+            format!("no source of data addresses is known for {}", cpu.vendor),
+            None,
+        );
     }
-    let all: Vec<String> = reasons.iter().map(|(name, refusal)| format!("{name}: {}", refusal.why)).collect();
+    let all: Vec<String> =
+        reasons.iter().map(|(name, refusal)| format!("{name}: {}", refusal.why)).collect();
     let fix = reasons.iter().find_map(|(_, refusal)| refusal.fix.clone());
     let in_guest = || {
         "on the host, give the virtual machine a PMU (KVM: -cpu host,pmu=on; clouds: a bare-metal or PMU-enabled \

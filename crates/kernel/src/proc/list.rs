@@ -29,7 +29,8 @@ pub fn resident(root: &Root, pid: Pid) -> Result<Option<Bytes>> {
         Err(error) if error.is_gone() => return Ok(None),
         Err(error) => return Err(error),
     };
-    let pages: Option<u64> = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok());
+    let pages: Option<u64> =
+        text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok());
     Ok(pages.map(|pages| Bytes::new(rustix::param::page_size() as u64).times(pages)))
 }
 
@@ -40,8 +41,11 @@ mod tests {
 
     #[test]
     fn numbers_are_processes_and_names_are_not() {
-        let (_dir, root) =
-            fixture(&[("proc/meminfo", ""), ("proc/12/statm", "100 3 2 1 0 9 0\n"), ("proc/7/x", "")]);
+        let (_dir, root) = fixture(&[
+            ("proc/meminfo", ""),
+            ("proc/12/statm", "100 3 2 1 0 9 0\n"),
+            ("proc/7/x", ""),
+        ]);
         assert_eq!(pids(&root).unwrap(), [Pid(7), Pid(12)]);
         let page = rustix::param::page_size() as u64;
         assert_eq!(resident(&root, Pid(12)).unwrap(), Some(Bytes::new(3 * page)));

@@ -97,7 +97,9 @@ fn kind_of(name: &[u8], shared: bool) -> MappingKind {
         name if name.starts_with(b"[stack") => MappingKind::Stack,
         name if name.starts_with(b"[anon_shmem") => MappingKind::SharedMemory,
         name if name.starts_with(b"[anon") => MappingKind::Anonymous,
-        name if SHARED_MEMORY.iter().any(|prefix| name.starts_with(prefix)) => MappingKind::SharedMemory,
+        name if SHARED_MEMORY.iter().any(|prefix| name.starts_with(prefix)) => {
+            MappingKind::SharedMemory
+        }
         name if name.starts_with(b"/") => MappingKind::File,
         _ => MappingKind::Special,
     }
@@ -217,7 +219,10 @@ VmFlags: rd wr mr mw me gd ac
     fn a_name_with_a_colon_is_no_label() {
         let text = b"1000-2000 r--p 00000000 fe:00 7 /a:b\nRss: 4 kB\n";
         let found = parse(text).unwrap();
-        assert_eq!((found.len(), found[0].name.as_str(), found[0].resident), (1, "/a:b", Bytes::kib(4)));
+        assert_eq!(
+            (found.len(), found[0].name.as_str(), found[0].resident),
+            (1, "/a:b", Bytes::kib(4))
+        );
     }
 
     #[test]

@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn a_kernel_thread_is_known_by_its_flag() {
-        let text = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 14 0 0 0 0 0 0 0 0 0";
+        let text =
+            b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 14 0 0 0 0 0 0 0 0 0";
         assert!(parse_stat(text).unwrap().is_kernel_thread());
         assert!(!parse_stat(&line(b"cat")).unwrap().is_kernel_thread());
     }

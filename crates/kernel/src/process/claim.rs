@@ -35,8 +35,9 @@ impl Drop for Claim {
 impl Process {
     pub(super) fn take_claim(&self, pagemap: OwnedFd) -> Result<Claim> {
         let pid = self.id.pid;
-        let failed =
-            |errno: rustix::io::Errno| KernelError::syscall("flock", pid, Errno(errno.raw_os_error()));
+        let failed = |errno: rustix::io::Errno| {
+            KernelError::syscall("flock", pid, Errno(errno.raw_os_error()))
+        };
         match flock(&pagemap, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Claim(Some(pagemap))),
             Err(rustix::io::Errno::WOULDBLOCK) => {

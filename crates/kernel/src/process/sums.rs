@@ -20,6 +20,7 @@ impl Process {
     /// # Errors
     /// EACCES or EPERM without the right to look at it; [`KernelError::NoProcess`].
     pub fn anonymous_huge(&self) -> Result<Bytes> {
-        kib(&self.text("smaps_rollup")?, "AnonHugePages:").ok_or(KernelError::NoProcess { pid: self.id.pid })
+        kib(&self.text("smaps_rollup")?, "AnonHugePages:")
+            .ok_or(KernelError::NoProcess { pid: self.id.pid })
     }
 }

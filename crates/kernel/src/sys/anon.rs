@@ -51,7 +51,9 @@ impl AnonMap {
         let whole = unsafe {
             libc::mmap(ptr::null_mut(), whole_len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
-        let whole = NonNull::new(whole).filter(|p| p.as_ptr() != libc::MAP_FAILED).ok_or_else(last_errno)?;
+        let whole = NonNull::new(whole)
+            .filter(|p| p.as_ptr() != libc::MAP_FAILED)
+            .ok_or_else(last_errno)?;
         let offset = whole.as_ptr().align_offset(sizes.huge.as_usize());
         // SAFETY: one huge page more than `len` was mapped, so an aligned start with `len` bytes after it lies inside.
         let base = unsafe { whole.byte_add(offset) }.cast::<u64>();
@@ -113,7 +115,11 @@ impl AnonMap {
     ///
     /// # Errors
     /// ENOMEM when the limit on mappings is used up.
-    pub(crate) fn start_with_base_pages(&mut self, value: u64, sizes: PageSizes) -> Result<(), Errno> {
+    pub(crate) fn start_with_base_pages(
+        &mut self,
+        value: u64,
+        sizes: PageSizes,
+    ) -> Result<(), Errno> {
         for region in sizes.regions_inside(self.range()) {
             let upper_half = region.range(sizes).start.plus(Bytes::new(sizes.huge.get() / 2));
             let upper_half = AddrRange::at(upper_half, Bytes::new(sizes.huge.get() / 2));

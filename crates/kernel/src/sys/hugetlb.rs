@@ -18,10 +18,20 @@ use super::last_errno;
 /// ENOMEM when none is free, EINVAL when there is no pool of that size, EPERM where policy forbids.
 pub(crate) fn reserve_one(size: Bytes) -> Result<(), Errno> {
     let log2 = i32::try_from(size.get().ilog2()).unwrap_or(0);
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | (log2 << libc::MAP_HUGE_SHIFT);
+    let flags = libc::MAP_PRIVATE
+        | libc::MAP_ANONYMOUS
+        | libc::MAP_HUGETLB
+        | (log2 << libc::MAP_HUGE_SHIFT);
     // SAFETY: no address is asked for, so no existing mapping is touched.
     let page = unsafe {
-        libc::mmap(ptr::null_mut(), size.as_usize(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        libc::mmap(
+            ptr::null_mut(),
+            size.as_usize(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        )
     };
     if page == libc::MAP_FAILED {
         return Err(last_errno());

@@ -31,8 +31,10 @@ pub(crate) fn process_madvise(
     range: AddrRange,
     advice: RemoteAdvice,
 ) -> Result<Bytes, Errno> {
-    let vector =
-        libc::iovec { iov_base: range.start.get() as *mut libc::c_void, iov_len: range.len().as_usize() };
+    let vector = libc::iovec {
+        iov_base: range.start.get() as *mut libc::c_void,
+        iov_len: range.len().as_usize(),
+    };
     raised(Purpose::AdviseMemory, || {
         // SAFETY: the kernel reads one iovec that lives across the call. The address inside is the target's; should
         // the target be ourselves, neither advice changes what memory reads as, so no reference of ours is invalidated.

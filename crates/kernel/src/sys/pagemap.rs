@@ -70,7 +70,11 @@ pub(crate) fn scan(
             vec: found.as_mut_ptr() as u64,
             vec_len: found.len() as u64,
             category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-            return_mask: PAGE_IS_FILE | PAGE_IS_PRESENT | PAGE_IS_SWAPPED | PAGE_IS_PFNZERO | PAGE_IS_HUGE,
+            return_mask: PAGE_IS_FILE
+                | PAGE_IS_PRESENT
+                | PAGE_IS_SWAPPED
+                | PAGE_IS_PFNZERO
+                | PAGE_IS_HUGE,
             ..ScanArg::default()
         };
         // SAFETY: `arg` and `found` live across the call; the kernel writes at most `vec_len` regions there.

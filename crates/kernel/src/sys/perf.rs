@@ -40,7 +40,14 @@ impl EventFd {
         let fd = raised(Purpose::OpenEvent, || {
             // SAFETY: the kernel reads `attr`, which states its own size, during the call.
             let fd = unsafe {
-                libc::syscall(libc::SYS_perf_event_open, ptr::from_ref(attr), tid, cpu, group, FLAG_CLOEXEC)
+                libc::syscall(
+                    libc::SYS_perf_event_open,
+                    ptr::from_ref(attr),
+                    tid,
+                    cpu,
+                    group,
+                    FLAG_CLOEXEC,
+                )
             };
             i32::try_from(fd).ok().filter(|&fd| fd >= 0).ok_or_else(last_errno)
         })?;
@@ -64,7 +71,8 @@ impl EventFd {
 
     fn ioctl(&self, request: u32, argument: libc::c_ulong) -> Result<(), Errno> {
         // SAFETY: these requests take a plain number, and no memory of ours.
-        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::c_ulong::from(request), argument) };
+        let done =
+            unsafe { libc::ioctl(self.0.as_raw_fd(), libc::c_ulong::from(request), argument) };
         if done == 0 { Ok(()) } else { Err(last_errno()) }
     }
 }
@@ -99,7 +107,9 @@ impl Ring {
         let whole = unsafe {
             libc::mmap(ptr::null_mut(), whole_len, rights, libc::MAP_SHARED, event.0.as_raw_fd(), 0)
         };
-        let whole = NonNull::new(whole).filter(|p| p.as_ptr() != libc::MAP_FAILED).ok_or_else(last_errno)?;
+        let whole = NonNull::new(whole)
+            .filter(|p| p.as_ptr() != libc::MAP_FAILED)
+            .ok_or_else(last_errno)?;
         let page = whole.cast::<perf_event_mmap_page>();
         // SAFETY: the data area starts one page into the mapping, which is that much longer than the data.
         let data = unsafe { whole.byte_add(page_len) }.cast::<u8>();
@@ -111,7 +121,8 @@ impl Ring {
         into.clear();
         // ATOMICS: Acquire on `data_head` makes the kernel's writes below it visible before we copy; Release on
         // `data_tail` lets our copy happen before the kernel may reuse the space.
-        let head = self.counter(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
+        let head =
+            self.counter(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
         let tail_cell = self.counter(offset_of!(perf_event_mmap_page, data_tail));
         let tail = tail_cell.load(Ordering::Relaxed);
         let len = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(self.data_len);

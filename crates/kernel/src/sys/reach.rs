@@ -34,9 +34,15 @@ pub(crate) fn answer(call: Call) -> Errno {
             Call::PerfEventOpen => {
                 libc::syscall(libc::SYS_perf_event_open, none, nobody, nobody, nobody, NO_SUCH_FLAG)
             }
-            Call::ProcessVmReadv => {
-                libc::syscall(libc::SYS_process_vm_readv, nobody, none, none, none, none, NO_SUCH_FLAG)
-            }
+            Call::ProcessVmReadv => libc::syscall(
+                libc::SYS_process_vm_readv,
+                nobody,
+                none,
+                none,
+                none,
+                none,
+                NO_SUCH_FLAG,
+            ),
         }
     };
     if done == 0 { Errno(0) } else { last_errno() }
@@ -50,7 +56,10 @@ mod tests {
     fn the_kernel_refuses_the_flag_unless_something_answers_first() {
         for call in [Call::ProcessMadvise, Call::PerfEventOpen, Call::ProcessVmReadv] {
             let answer = answer(call);
-            assert!([Errno::EINVAL, Errno::EPERM, Errno::ENOSYS].contains(&answer), "{call:?}: {answer}");
+            assert!(
+                [Errno::EINVAL, Errno::EPERM, Errno::ENOSYS].contains(&answer),
+                "{call:?}: {answer}"
+            );
             if answer != Errno::EINVAL {
                 eprintln!("skipped: {call:?} is filtered here ({answer})");
             }

@@ -33,7 +33,9 @@ pub(crate) fn read_remote(pid: Pid, ranges: &[AddrRange], into: &mut [u8]) -> Re
     let count = remote.len() as libc::c_ulong;
     raised(Purpose::ReadMemory, || {
         // SAFETY: `local` describes `into`, which we hold mutably; both vectors live across the call with their lengths.
-        let copied = unsafe { libc::process_vm_readv(pid.0, &raw const local, 1, remote.as_ptr(), count, 0) };
+        let copied = unsafe {
+            libc::process_vm_readv(pid.0, &raw const local, 1, remote.as_ptr(), count, 0)
+        };
         usize::try_from(copied).map_err(|_| last_errno())
     })
 }

@@ -73,7 +73,8 @@ impl Signals {
         let before = mask();
         // SAFETY: a whole set; a new descriptor is asked for.
         let descriptor = unsafe {
-            let descriptor = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            let descriptor =
+                libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if descriptor == -1 {
                 return Err(io::Error::last_os_error());
             }
@@ -86,7 +87,8 @@ impl Signals {
     /// The next one that came; `None` when there is none.
     pub fn next(&self) -> Option<Arrived> {
         let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
-        let length = rustix::io::retry_on_intr(|| rustix::io::read(&self.descriptor, &mut info)).ok()?;
+        let length =
+            rustix::io::retry_on_intr(|| rustix::io::read(&self.descriptor, &mut info)).ok()?;
         let word = |at: usize| info.get(at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);
         // signalfd_siginfo begins with ssi_signo, ssi_errno, ssi_code, ssi_pid.
         let (signal, sender) = (word(0)?, Pid(word(12)?));
@@ -110,7 +112,9 @@ impl Drop for Signals {
         // What came since and nobody read would act now, on a program that is about to end.
         while self.next().is_some() {}
         // SAFETY: a whole set, as the kernel gave it.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
+        };
     }
 }
 

@@ -136,8 +136,10 @@ impl Started {
                 // SAFETY: ends a child that did not become the program.
                 0 => unsafe { libc::_exit(program()) },
                 pid => {
-                    let number = rustix::process::Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
-                    let pidfd = rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty());
+                    let number =
+                        rustix::process::Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
+                    let pidfd =
+                        rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty());
                     let pidfd = pidfd.inspect_err(|_| reap(pid))?;
                     Ok((Parent::Us(pidfd), pid))
                 }
@@ -240,7 +242,8 @@ impl Started {
         // SAFETY: all zeroes is a valid record: it holds only numbers.
         let mut news: News = unsafe { std::mem::zeroed() };
         // SAFETY: both are live and writable, and the child is ours and not reaped.
-        match unsafe { libc::wait4(self.pid.0, &raw mut news.status, options, &raw mut news.used) } {
+        match unsafe { libc::wait4(self.pid.0, &raw mut news.status, options, &raw mut news.used) }
+        {
             -1 => Err(io::Error::last_os_error()),
             0 => Ok(None),
             _ => Ok(Some(news)),
@@ -328,8 +331,9 @@ fn change_of(status: i32) -> Change {
 
 fn used_of(used: &libc::rusage) -> Used {
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
-    let time =
-        |time: libc::timeval| Nanos::seconds(count(time.tv_sec)) + Nanos::new(count(time.tv_usec) * 1000);
+    let time = |time: libc::timeval| {
+        Nanos::seconds(count(time.tv_sec)) + Nanos::new(count(time.tv_usec) * 1000)
+    };
     Used {
         user: time(used.ru_utime),
         system: time(used.ru_stime),
@@ -413,7 +417,11 @@ mod tests {
 
     use super::*;
 
-    fn shell<'a>(words: &'a [OsString], environment: &'a [(OsString, OsString)], thp: Thp) -> Program<'a> {
+    fn shell<'a>(
+        words: &'a [OsString],
+        environment: &'a [(OsString, OsString)],
+        thp: Thp,
+    ) -> Program<'a> {
         let path = Path::new("/bin/sh");
         Program { path, arguments: words, environment, thp, standard: [None; 3], own_group: false }
     }
@@ -457,7 +465,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let words = ["x", "5", "6"].map(OsString::from);
-        let table = [(&b"exit $(($1 + $2))"[..], Ok(11)), (b"\x7fELF exit 3", Err(8)), (b"exit 3\0", Err(8))];
+        let table = [
+            (&b"exit $(($1 + $2))"[..], Ok(11)),
+            (b"\x7fELF exit 3", Err(8)),
+            (b"exit 3\0", Err(8)),
+        ];
         for (bytes, ends) in table {
             std::fs::write(&path, bytes).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();

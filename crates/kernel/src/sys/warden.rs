@@ -121,7 +121,9 @@ impl Warden {
     pub(super) fn signal(&self, signal: i32) {
         let program = self.program.as_raw_fd();
         // SAFETY: a live descriptor and a number; no details of the signal are given.
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, program, signal, ptr::null::<u8>(), 0) };
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, program, signal, ptr::null::<u8>(), 0)
+        };
     }
 
     /// Asks the program, and then all that it left, to end: SIGTERM, and SIGKILL after [`GRACE`]. Returns at once.
@@ -148,7 +150,11 @@ impl Warden {
                 _ => self.pid = 0,
             }
         }
-        if libc::WIFEXITED(status) { usize::try_from(libc::WEXITSTATUS(status)).unwrap_or(0) } else { 0 }
+        if libc::WIFEXITED(status) {
+            usize::try_from(libc::WEXITSTATUS(status)).unwrap_or(0)
+        } else {
+            0
+        }
     }
 }
 
@@ -243,7 +249,8 @@ impl Watch {
             // SAFETY: a live record of a live descriptor; and a number.
             unsafe {
                 libc::poll(ptr::null_mut(), 0, EVERY);
-                self.kills |= libc::poll(&raw mut control, 1, 0) == 1 && control.revents & libc::POLLHUP != 0;
+                self.kills |=
+                    libc::poll(&raw mut control, 1, 0) == 1 && control.revents & libc::POLLHUP != 0;
             }
             self.asked_for = self.asked_for.saturating_add(EVERY);
             self.kills |= unseen || u128::from(self.asked_for.unsigned_abs()) >= GRACE.as_millis();
@@ -277,7 +284,10 @@ impl Watch {
         let mut list = [0_u8; 4096];
         // SAFETY: a C string, and a live buffer of that length.
         let length = unsafe {
-            let file = libc::open(c"/proc/thread-self/children".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            let file = libc::open(
+                c"/proc/thread-self/children".as_ptr(),
+                libc::O_RDONLY | libc::O_CLOEXEC,
+            );
             let length = libc::read(file, list.as_mut_ptr().cast(), list.len());
             libc::close(file);
             length
@@ -290,7 +300,8 @@ impl Watch {
         let whole = list.iter().rposition(|&byte| byte == b' ').unwrap_or(0);
         for number in list[..whole].split(|&byte| byte == b' ') {
             let digits = number.iter().filter(|byte| byte.is_ascii_digit());
-            let pid = digits.fold(0, |pid: libc::pid_t, digit| pid * 10 + libc::pid_t::from(digit - b'0'));
+            let pid = digits
+                .fold(0, |pid: libc::pid_t, digit| pid * 10 + libc::pid_t::from(digit - b'0'));
             self.ask(pid);
         }
         false
@@ -387,7 +398,11 @@ mod tests {
         let begun = Instant::now();
         // The second one's child ends by SIGTERM, or is killed with it.
         assert!((2..=4).contains(&started.end_rest()));
-        assert!(begun.elapsed() >= GRACE && begun.elapsed() < GRACE + PATIENCE, "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() >= GRACE && begun.elapsed() < GRACE + PATIENCE,
+            "{:?}",
+            begun.elapsed()
+        );
         assert!(left.iter().all(|process| !Path::new(process).exists()), "{left:?}");
         assert_eq!(started.end_rest(), 0);
     }

@@ -115,9 +115,11 @@ impl BTree {
         let all = self.root.len() as u64 * KEYS_PER_GROUP;
         let (group, keys) = last_not_above(key, self.root.len(), |i| self.root[i], 0..all)?;
         let group = self.arena.words()[group * GROUP_WORDS..].first_chunk::<GROUP_WORDS>()?;
-        let (leaf, keys) = last_not_above(key, (group[0] as usize).min(MOST_LEAVES), |i| group[1 + i], keys)?;
+        let (leaf, keys) =
+            last_not_above(key, (group[0] as usize).min(MOST_LEAVES), |i| group[1 + i], keys)?;
         let leaf = group[(leaf + 1) * NODE_WORDS..].first_chunk::<NODE_WORDS>()?;
-        let (at, keys) = last_not_above(key, (leaf[0] as usize).min(MOST_KEYS), |i| leaf[2 + 2 * i], keys)?;
+        let (at, keys) =
+            last_not_above(key, (leaf[0] as usize).min(MOST_KEYS), |i| leaf[2 + 2 * i], keys)?;
         (keys.start == key).then(|| leaf[3 + 2 * at])
     }
 }
@@ -176,7 +178,10 @@ impl Workload for BTree {
 
     fn bloat_bytes(&self) -> Option<u64> {
         let used = |leaves: usize| {
-            NODE.times(leaves as u64 + 1).get().next_multiple_of(self.sizes.base.get()).min(GROUP.get())
+            NODE.times(leaves as u64 + 1)
+                .get()
+                .next_multiple_of(self.sizes.base.get())
+                .min(GROUP.get())
         };
         let bloat = |kind: &Kind| kind.groups as u64 * (GROUP.get() - used(kind.leaves));
         Some(self.kinds.iter().map(bloat).sum())
@@ -225,7 +230,11 @@ mod tests {
     use hugepilot_kernel::Pages;
 
     fn tree(mib: u64) -> BTree {
-        let config = MemoryConfig { footprint: Bytes::mib(mib), pages: Pages::Base, ..MemoryConfig::DEFAULT };
+        let config = MemoryConfig {
+            footprint: Bytes::mib(mib),
+            pages: Pages::Base,
+            ..MemoryConfig::DEFAULT
+        };
         BTree::prepare(config, &ROOMY).unwrap()
     }
 

@@ -36,7 +36,10 @@ fn by_instruction(word: u64) -> u32 {
 #[inline]
 fn by_tables(word: u64) -> u32 {
     let bytes = word.to_le_bytes();
-    TABLES.iter().zip(bytes.iter().rev()).fold(0, |crc, (table, &byte)| crc ^ table[usize::from(byte)])
+    TABLES
+        .iter()
+        .zip(bytes.iter().rev())
+        .fold(0, |crc, (table, &byte)| crc ^ table[usize::from(byte)])
 }
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -98,7 +101,11 @@ mod tests {
         for word in (0..300).chain([u64::MAX, 1 << 63]).chain((0..3000).map(|_| rng.bits())) {
             let crc = by_definition(0, &word.to_le_bytes());
             // Where the processor has no instruction, the crate computes it in software.
-            assert_eq!((by_instruction(word), by_tables(word), of_word(word)), (crc, crc, crc), "{word:#x}");
+            assert_eq!(
+                (by_instruction(word), by_tables(word), of_word(word)),
+                (crc, crc, crc),
+                "{word:#x}"
+            );
         }
     }
 
@@ -106,8 +113,12 @@ mod tests {
     fn a_state_carries_from_word_to_word() {
         // The published message of 32 bytes, word by word: the CRC is linear, so the state joins the first bytes.
         let step = |state: u32, word: u64| by_tables(word ^ u64::from(state));
-        let words =
-            [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908, 0x1716_1514_1312_1110, 0x1f1e_1d1c_1b1a_1918];
+        let words = [
+            0x0706_0504_0302_0100,
+            0x0f0e_0d0c_0b0a_0908,
+            0x1716_1514_1312_1110,
+            0x1f1e_1d1c_1b1a_1918,
+        ];
         assert_eq!(!words.into_iter().fold(!0, step), 0x46dd_794e);
     }
 }

@@ -72,8 +72,10 @@ mod tests {
             }
             assert_eq!(at, lines.start(1, 2), "back where it began");
             visited.sort_unstable();
-            let expected: Vec<usize> =
-                [0, 256, 640].into_iter().flat_map(|start| (start..start + 64).step_by(8)).collect();
+            let expected: Vec<usize> = [0, 256, 640]
+                .into_iter()
+                .flat_map(|start| (start..start + 64).step_by(8))
+                .collect();
             assert_eq!(visited, expected);
             assert_eq!(memory.iter().filter(|&&word| word != u64::MAX).count(), 24);
         }

@@ -38,7 +38,9 @@ impl Workload for Gups {
         let words = self.table.words_mut();
         let part = words.len() / threads;
         let parts = words.chunks_exact_mut(part).take(threads).enumerate();
-        parts.map(|(index, part)| Box::new(Updater { part, rng: Rng::new(seed, index) }) as Box<_>).collect()
+        parts
+            .map(|(index, part)| Box::new(Updater { part, rng: Rng::new(seed, index) }) as Box<_>)
+            .collect()
     }
 }
 

@@ -115,7 +115,11 @@ pub(super) struct HashInsert {
 }
 
 impl HashInsert {
-    pub(super) fn prepare(config: HashInsertConfig, machine: &Machine, threads: usize) -> Result<Self> {
+    pub(super) fn prepare(
+        config: HashInsertConfig,
+        machine: &Machine,
+        threads: usize,
+    ) -> Result<Self> {
         refuse_pages(config.pages, NAME)?;
         let entries = config.fitting(machine, threads)?;
         let tables = (0..threads).map(|_| reserved(entries)).collect::<Result<_>>()?;
@@ -209,10 +213,12 @@ mod tests {
     use super::super::memory::tests::ROOMY;
     use super::*;
 
-    const SMALL: HashInsertConfig = HashInsertConfig { entries: 50_000, ..HashInsertConfig::DEFAULT };
+    const SMALL: HashInsertConfig =
+        HashInsertConfig { entries: 50_000, ..HashInsertConfig::DEFAULT };
 
     fn filled(entries: u64, ops: u64) -> Map {
-        let mut workload = HashInsert::prepare(HashInsertConfig { entries, ..SMALL }, &ROOMY, 1).unwrap();
+        let mut workload =
+            HashInsert::prepare(HashInsertConfig { entries, ..SMALL }, &ROOMY, 1).unwrap();
         let mut worker = workload.workers(1).pop().unwrap();
         worker.step(ops).unwrap();
         worker.checksum().unwrap();
@@ -240,9 +246,15 @@ mod tests {
             let size = reserved(entries).unwrap().allocation_size() as u64;
             let computed = HashInsertConfig::tables_bytes(entries as u64, 1).get();
             // Tables of less than 16 buckets are counted as one of 16.
-            assert!(size == computed || entries <= 14 && size < computed, "{entries}: {size}, {computed}");
+            assert!(
+                size == computed || entries <= 14 && size < computed,
+                "{entries}: {size}, {computed}"
+            );
         }
-        assert_eq!(HashInsertConfig::tables_bytes(10_000_000, 1), Bytes::mib(16 * 17) + Bytes::new(16));
+        assert_eq!(
+            HashInsertConfig::tables_bytes(10_000_000, 1),
+            Bytes::mib(16 * 17) + Bytes::new(16)
+        );
         assert_eq!(HashInsertConfig::tables_bytes(u64::MAX, 1), Bytes::MAX);
     }
 
@@ -267,17 +279,24 @@ mod tests {
             let mut map = filled(1000, 1000);
             damage(&mut map);
             let worker = Inserter { map: &mut map, entries: 1000, next: 1000 };
-            assert!(matches!(worker.checksum(), Err(LabError::Damaged { workload: NAME })), "{number}");
+            assert!(
+                matches!(worker.checksum(), Err(LabError::Damaged { workload: NAME })),
+                "{number}"
+            );
         }
         let mut map = filled(1000, 1000);
         map.remove(&17);
         let mut worker = Inserter { map: &mut map, entries: 1000, next: 1000 };
-        assert!(matches!(worker.step(1), Err(LabError::Damaged { .. })), "before it is thrown away, too");
+        assert!(
+            matches!(worker.step(1), Err(LabError::Damaged { .. })),
+            "before it is thrown away, too"
+        );
     }
 
     #[test]
     fn keys_spread_over_groups_and_within_them() {
-        let hashes: Vec<u64> = (0..1_u64 << 16).map(|key| Map::default().hasher().hash_one(key)).collect();
+        let hashes: Vec<u64> =
+            (0..1_u64 << 16).map(|key| Map::default().hasher().hash_one(key)).collect();
         let (mut groups, mut tags) = (vec![0_u32; 1 << 12], vec![0_u32; 128]);
         for hash in hashes {
             groups[(hash & 0xfff) as usize] += 1;
@@ -296,12 +315,21 @@ mod tests {
         assert!(refused(0, &ROOMY, 1).contains("--entries"));
         let tight = Machine { available: Bytes::mib(1024 + 300), ..ROOMY };
         let refusal = refused(100_000_000, &tight, 1);
-        assert!(refusal.contains("at most 14680064") && refusal.contains("needs 2.13GiB"), "{refusal}");
-        assert!(refused(14_680_064, &tight, 2).contains("at most 7340032"), "a table for each thread");
+        assert!(
+            refusal.contains("at most 14680064") && refusal.contains("needs 2.13GiB"),
+            "{refusal}"
+        );
+        assert!(
+            refused(14_680_064, &tight, 2).contains("at most 7340032"),
+            "a table for each thread"
+        );
         let much = refused(99_999_999_999, &tight, 1);
         assert!(much.contains("needs 2.13TiB") && much.contains("at most 14680064"), "{much}");
         assert!(refused(u64::MAX, &ROOMY, 1).contains("needs more than 16777215TiB"));
-        assert_eq!(HashInsertConfig { entries: 14_680_064, ..SMALL }.fitting(&tight, 1).unwrap(), 14_680_064);
+        assert_eq!(
+            HashInsertConfig { entries: 14_680_064, ..SMALL }.fitting(&tight, 1).unwrap(),
+            14_680_064
+        );
     }
 
     #[test]

@@ -69,8 +69,8 @@ impl Workload for HashMapLookups {
     fn hot(&self) -> Vec<AddrRange> {
         // The buckets come first, then a control byte for each.
         let first = self.map.values().map(|value| std::ptr::from_ref(value).addr() as u64).min();
-        let table =
-            first.map(|first| AddrRange::at(VirtAddr::new(first), Bytes::new(self.footprint_bytes())));
+        let table = first
+            .map(|first| AddrRange::at(VirtAddr::new(first), Bytes::new(self.footprint_bytes())));
         whole_regions(table, self.sizes)
     }
 

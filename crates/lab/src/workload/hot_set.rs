@@ -76,14 +76,19 @@ impl HotSet {
             return Err(LabError::TooSmall { flag: "--hot", found: config.hot, least: sizes.huge });
         }
         if config.hot > footprint {
-            return Err(LabError::PartTooLarge { flag: "--hot", found: config.hot, most: footprint });
+            return Err(LabError::PartTooLarge {
+                flag: "--hot",
+                found: config.hot,
+                most: footprint,
+            });
         }
         let mut map = config.memory.resident(NAME, machine)?;
         let mut rng = Rng::new(config.memory.seed, usize::MAX);
         let regions = |bytes| HugePages::fitting_in(bytes, sizes).get() as usize;
         let words = sizes.huge.as_usize() / size_of::<u64>();
         let chosen = choose(regions(footprint), regions(config.hot), &mut rng);
-        let hot = Lines { starts: chosen.into_iter().map(|region| region * words).collect(), words };
+        let hot =
+            Lines { starts: chosen.into_iter().map(|region| region * words).collect(), words };
         if config.pattern == Pattern::Chase {
             hot.link(map.words_mut(), &mut rng);
         }
@@ -94,7 +99,8 @@ impl HotSet {
 impl Workload for HotSet {
     fn hot(&self) -> Vec<AddrRange> {
         let first = self.sizes.region_of(self.map.range().start).get();
-        let region = |&start: &usize| Region::new(first + (start / self.hot.words) as u64).range(self.sizes);
+        let region =
+            |&start: &usize| Region::new(first + (start / self.hot.words) as u64).range(self.sizes);
         whole_regions(self.hot.starts.iter().map(region), self.sizes)
     }
 
@@ -106,7 +112,9 @@ impl Workload for HotSet {
         let (words, hot, seed) = (self.map.words(), &self.hot, self.config.memory.seed);
         let worker = |index| -> Box<dyn Worker + '_> {
             match self.config.pattern {
-                Pattern::Gather => Box::new(Gatherer { words, hot, rng: Rng::new(seed, index), sum: 0 }),
+                Pattern::Gather => {
+                    Box::new(Gatherer { words, hot, rng: Rng::new(seed, index), sum: 0 })
+                }
                 Pattern::Chase => Box::new(Chaser::new(words, hot.start(index, threads))),
             }
         };
@@ -148,7 +156,13 @@ impl Worker for Gatherer<'_> {
 /// One random number gives both choices: its upper half the piece, its lower bits the word. The table of starts stays
 /// in the cache, so the one load that waits is that of the word.
 #[inline(never)]
-pub(super) fn gather(words: &[u64], starts: &[usize], piece: usize, rng: &mut Rng, reads: u64) -> u64 {
+pub(super) fn gather(
+    words: &[u64],
+    starts: &[usize],
+    piece: usize,
+    rng: &mut Rng,
+    reads: u64,
+) -> u64 {
     let (mut random, mut sum) = (*rng, 0_u64);
     for _ in 0..reads {
         let bits = random.bits();
@@ -203,7 +217,10 @@ mod tests {
             let hot = set.hot();
             assert!(hot.iter().all(|&range| set.map.range().covers(range)));
             assert!(hot.iter().all(|range| range.start.get() % (2 << 20) == 0));
-            assert!(hot.windows(2).all(|pair| pair[0].end < pair[1].start), "ordered, merged, no overlap");
+            assert!(
+                hot.windows(2).all(|pair| pair[0].end < pair[1].start),
+                "ordered, merged, no overlap"
+            );
             assert_eq!(hot.iter().map(|range| range.len()).sum::<Bytes>(), Bytes::mib(12));
         }
     }
@@ -243,7 +260,9 @@ mod tests {
         let (mut at, mut seen) = (start, vec![false; set.map.words().len()]);
         for _ in 0..set.hot.len() {
             assert!(!std::mem::replace(&mut seen[at], true) && at % 8 == 0);
-            assert!(set.hot.starts.iter().any(|&start| (start..start + set.hot.words).contains(&at)));
+            assert!(
+                set.hot.starts.iter().any(|&start| (start..start + set.hot.words).contains(&at))
+            );
             at = chase(set.map.words(), at, 1);
         }
         assert_eq!((at, set.hot.len()), (start, 4 << 14));
@@ -251,8 +270,9 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused() {
-        let fails =
-            |footprint, hot| HotSet::prepare(config(footprint, hot, Pattern::Gather), &ROOMY).err().unwrap();
+        let fails = |footprint, hot| {
+            HotSet::prepare(config(footprint, hot, Pattern::Gather), &ROOMY).err().unwrap()
+        };
         assert!(matches!(fails(16, 18), LabError::PartTooLarge { .. }));
         assert!(matches!(fails(16, 1), LabError::TooSmall { flag: "--hot", .. }));
         assert!(matches!(fails(1 << 20, 512), LabError::TooLarge { .. }));

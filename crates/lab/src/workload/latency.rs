@@ -92,7 +92,9 @@ mod tests {
     #[test]
     fn each_time_falls_into_a_narrow_bucket_in_order() {
         let mut last = 0;
-        for ns in (0..5000).chain((13..40).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + 1])) {
+        for ns in
+            (0..5000).chain((13..40).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + 1]))
+        {
             let bucket = bucket_of(ns);
             assert!(bucket == last || bucket == last + 1 || ns > 5000, "{ns}");
             assert!(

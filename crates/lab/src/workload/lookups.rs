@@ -22,7 +22,9 @@ pub(super) trait Index: Sync {
 
 /// A reader of `index` for each of `threads` threads.
 pub(super) fn readers<I: Index>(index: &I, seed: u64, threads: usize) -> Vec<Box<dyn Worker + '_>> {
-    let reader = |thread| Box::new(Reader { index, rng: Rng::new(seed, thread), sum: 0, wrong: 0 }) as Box<_>;
+    let reader = |thread| {
+        Box::new(Reader { index, rng: Rng::new(seed, thread), sum: 0, wrong: 0 }) as Box<_>
+    };
     (0..threads).map(reader).collect()
 }
 

@@ -99,7 +99,11 @@ impl Memcached {
     pub(super) fn prepare(config: MemoryConfig, machine: &Machine, threads: usize) -> Result<Self> {
         let limit = config.fitting(NAME, PEAK_PERCENT, machine)?;
         if limit < LEAST {
-            return Err(LabError::TooSmall { flag: "--footprint", found: config.footprint, least: LEAST });
+            return Err(LabError::TooSmall {
+                flag: "--footprint",
+                found: config.footprint,
+                least: LEAST,
+            });
         }
         let always = ThpSettings::read(&Root::live()).chosen("enabled") == Some("always");
         if config.pages == Pages::Base && always {
@@ -158,7 +162,8 @@ impl Worker for Asker<'_> {
         while left > 0 || !under_way.is_empty() {
             while left > 0 && under_way.len() < GETS_UNDER_WAY {
                 let count = left.min(KEYS_PER_GET);
-                let numbers: Vec<usize> = (0..count).map(|_| self.rng.below(self.items.count())).collect();
+                let numbers: Vec<usize> =
+                    (0..count).map(|_| self.rng.below(self.items.count())).collect();
                 self.client.ask(self.items, &numbers)?;
                 under_way.push_back(numbers);
                 left -= count;

@@ -46,20 +46,36 @@ impl MemoryConfig {
     pub const DEFAULT: Self = Self { footprint: Bytes::gib(1), pages: Pages::Default, seed: 1 };
 
     /// The footprint, checked: at least one huge page, and `peak_percent` of it can be spared.
-    pub(crate) fn fitting(self, name: &'static str, peak_percent: u64, machine: &Machine) -> Result<Bytes> {
+    pub(crate) fn fitting(
+        self,
+        name: &'static str,
+        peak_percent: u64,
+        machine: &Machine,
+    ) -> Result<Bytes> {
         let huge = machine.sizes.huge;
         if self.footprint < huge {
-            return Err(LabError::TooSmall { flag: "--footprint", found: self.footprint, least: huge });
+            return Err(LabError::TooSmall {
+                flag: "--footprint",
+                found: self.footprint,
+                least: huge,
+            });
         }
-        let footprint =
-            Bytes::new(self.footprint.get().checked_next_multiple_of(huge.get()).unwrap_or(u64::MAX));
+        let footprint = Bytes::new(
+            self.footprint.get().checked_next_multiple_of(huge.get()).unwrap_or(u64::MAX),
+        );
         let need = Bytes::new(footprint.times(peak_percent).get() / 100);
         let spare = machine.available - RESERVE;
         if need > spare {
             let most = Bytes::new(spare.times(100).get() / peak_percent);
             let most = VirtAddr::new(most.get()).align_down(huge).since(VirtAddr::new(0));
             let available = machine.available;
-            return Err(LabError::TooLarge { workload: name, need, available, reserve: RESERVE, most });
+            return Err(LabError::TooLarge {
+                workload: name,
+                need,
+                available,
+                reserve: RESERVE,
+                most,
+            });
         }
         Ok(footprint)
     }
@@ -99,9 +115,13 @@ pub(crate) fn touch(words: &mut [u64], base: Bytes) {
 }
 
 /// The addresses in `parts`, widened to whole regions; neighbours become one range.
-pub(crate) fn whole_regions(parts: impl IntoIterator<Item = AddrRange>, sizes: PageSizes) -> Vec<AddrRange> {
-    let widen =
-        |part: AddrRange| AddrRange::new(part.start.align_down(sizes.huge), part.end.align_up(sizes.huge));
+pub(crate) fn whole_regions(
+    parts: impl IntoIterator<Item = AddrRange>,
+    sizes: PageSizes,
+) -> Vec<AddrRange> {
+    let widen = |part: AddrRange| {
+        AddrRange::new(part.start.align_down(sizes.huge), part.end.align_up(sizes.huge))
+    };
     let mut merged: Vec<AddrRange> = Vec::new();
     let mut parts: Vec<AddrRange> = parts.into_iter().map(widen).collect();
     parts.sort_unstable();
@@ -115,7 +135,10 @@ pub(crate) fn whole_regions(parts: impl IntoIterator<Item = AddrRange>, sizes: P
 }
 
 /// The regions that hold any of `items`, wherever the allocator put them.
-pub(crate) fn regions_of<'a, T: 'a>(items: impl Iterator<Item = &'a T>, sizes: PageSizes) -> Vec<AddrRange> {
+pub(crate) fn regions_of<'a, T: 'a>(
+    items: impl Iterator<Item = &'a T>,
+    sizes: PageSizes,
+) -> Vec<AddrRange> {
     let mut ranges = Vec::new();
     let mut last = AddrRange::default();
     for item in items {
@@ -133,7 +156,8 @@ pub(crate) mod tests {
     use super::*;
 
     /// A machine with plenty of memory: tests use little of it.
-    pub(crate) const ROOMY: Machine = Machine { sizes: PageSizes::X86_64, available: Bytes::gib(64) };
+    pub(crate) const ROOMY: Machine =
+        Machine { sizes: PageSizes::X86_64, available: Bytes::gib(64) };
 
     #[test]
     fn refuses_what_the_machine_cannot_spare_and_names_what_would_do() {
@@ -145,7 +169,10 @@ pub(crate) mod tests {
         let refusal = ask(Bytes::gib(2)).fitting("tree", 200, &machine).unwrap_err().to_string();
         assert!(refusal.contains("needs 4GiB") && refusal.contains("at most 1.5GiB"), "{refusal}");
         assert!(ask(Bytes::MAX).fitting("gups", 100, &machine).is_err());
-        assert!(matches!(ask(Bytes::kib(4)).fitting("gups", 100, &machine), Err(LabError::TooSmall { .. })));
+        assert!(matches!(
+            ask(Bytes::kib(4)).fitting("gups", 100, &machine),
+            Err(LabError::TooSmall { .. })
+        ));
     }
 
     #[test]
@@ -159,8 +186,10 @@ pub(crate) mod tests {
     #[test]
     fn neighbouring_regions_become_one_range() {
         let part = |start, end| AddrRange::new(VirtAddr::new(start), VirtAddr::new(end));
-        let merged =
-            whole_regions([part(9 << 20, 10 << 20), part(5, 2 << 20), part(3 << 20, 4 << 20)], ROOMY.sizes);
+        let merged = whole_regions(
+            [part(9 << 20, 10 << 20), part(5, 2 << 20), part(3 << 20, 4 << 20)],
+            ROOMY.sizes,
+        );
         assert_eq!(merged, [part(0, 4 << 20), part(8 << 20, 10 << 20)]);
     }
 

@@ -172,7 +172,9 @@ impl Spec {
     fn prepare(&self, machine: &Machine, threads: usize) -> Result<Box<dyn Workload>> {
         Ok(match self {
             Self::HotSet(config) => Box::new(hot_set::HotSet::prepare(*config, machine)?),
-            Self::PointerChase(memory) => Box::new(pointer_chase::PointerChase::prepare(*memory, machine)?),
+            Self::PointerChase(memory) => {
+                Box::new(pointer_chase::PointerChase::prepare(*memory, machine)?)
+            }
             Self::Gups(memory) => Box::new(gups::Gups::prepare(*memory, machine)?),
             Self::HashMap(memory) => Box::new(hash_map::HashMapLookups::prepare(*memory, machine)?),
             Self::HashInsert(config) => {
@@ -180,12 +182,16 @@ impl Spec {
             }
             Self::Tree(memory) => Box::new(tree::TreeLookups::prepare(*memory, machine)?),
             Self::Stream(memory) => Box::new(stream::Stream::prepare(*memory, machine)?),
-            Self::TlbFriendly(config) => Box::new(tlb_friendly::TlbFriendly::prepare(*config, machine)?),
+            Self::TlbFriendly(config) => {
+                Box::new(tlb_friendly::TlbFriendly::prepare(*config, machine)?)
+            }
             Self::RandomAccess(config) => {
                 Box::new(random_access::RandomAccess::prepare(config.clone(), machine, threads)?)
             }
             Self::BTree(memory) => Box::new(btree::BTree::prepare(*memory, machine)?),
-            Self::Memcached(memory) => Box::new(memcached::Memcached::prepare(*memory, machine, threads)?),
+            Self::Memcached(memory) => {
+                Box::new(memcached::Memcached::prepare(*memory, machine, threads)?)
+            }
         })
     }
 }

@@ -76,7 +76,11 @@ impl Default for RandomAccessConfig {
     /// RandomAccess-L of the paper: 8 GiB on huge pages, 80 % of the first half and 20 % of the second are bloat.
     fn default() -> Self {
         Self {
-            memory: MemoryConfig { footprint: Bytes::gib(8), pages: Pages::Huge, ..MemoryConfig::DEFAULT },
+            memory: MemoryConfig {
+                footprint: Bytes::gib(8),
+                pages: Pages::Huge,
+                ..MemoryConfig::DEFAULT
+            },
             bloat: vec![80, 20],
             side: Side::Left,
             layout: Layout::Contiguous,
@@ -146,7 +150,11 @@ pub(super) struct RandomAccess {
 
 impl RandomAccess {
     /// Reserves the buffer and writes every word of its used pages.
-    pub(super) fn prepare(config: RandomAccessConfig, machine: &Machine, threads: usize) -> Result<Self> {
+    pub(super) fn prepare(
+        config: RandomAccessConfig,
+        machine: &Machine,
+        threads: usize,
+    ) -> Result<Self> {
         let (sizes, memory) = (machine.sizes, config.memory);
         let footprint = memory.fitting(NAME, 100, machine)?;
         let parts = parts(&config, HugePages::fitting_in(footprint, sizes).get() as usize, sizes)?;
@@ -155,8 +163,13 @@ impl RandomAccess {
             return Err(LabError::Threads { found: threads, most });
         }
         let places = Places::new(config.layout, sizes, memory.seed);
-        let mut this =
-            Self { map: reserve(NAME, footprint, memory.pages, sizes)?, config, sizes, parts, places };
+        let mut this = Self {
+            map: reserve(NAME, footprint, memory.pages, sizes)?,
+            config,
+            sizes,
+            parts,
+            places,
+        };
         this.fill();
         Ok(this)
     }
@@ -175,7 +188,9 @@ impl RandomAccess {
                 for page in 0..part.used {
                     let start = self.places.word(turn, page);
                     let page = &mut words[start..start + self.places.page_words];
-                    page.iter_mut().enumerate().for_each(|(i, word)| *word = first(region, start + i));
+                    page.iter_mut()
+                        .enumerate()
+                        .for_each(|(i, word)| *word = first(region, start + i));
                 }
             }
         }
@@ -183,7 +198,8 @@ impl RandomAccess {
 
     /// The parts that `--hot` means; all that have used pages, when they are equally hot.
     fn hot_parts(&self) -> Vec<Part> {
-        let mut parts: Vec<Part> = self.parts.iter().filter(|part| part.used > 0).copied().collect();
+        let mut parts: Vec<Part> =
+            self.parts.iter().filter(|part| part.used > 0).copied().collect();
         let used = parts.iter().map(|part| part.used);
         let wanted = match self.config.hot {
             Hot::Uniform => None,
@@ -253,13 +269,18 @@ impl Workload for RandomAccess {
         let skew = (hot.len() < self.parts.iter().filter(|part| part.used > 0).count())
             .then(|| f64::from(self.config.skew_percent) / 100.0);
         let region_words = self.places.region_words();
-        let mut regions: Vec<_> = self.map.words_mut().chunks_exact_mut(region_words).map(Some).collect();
+        let mut regions: Vec<_> =
+            self.map.words_mut().chunks_exact_mut(region_words).map(Some).collect();
         let mut worker = |thread| {
             let mut mine = Vec::new();
             for part in self.parts.iter().filter(|part| part.used > 0) {
                 let numbers = (part.first..part.end).filter(|number| number % threads == thread);
                 let take = |number| {
-                    Some(Region { number, turn: self.places.turn(number), words: regions[number].take()? })
+                    Some(Region {
+                        number,
+                        turn: self.places.turn(number),
+                        words: regions[number].take()?,
+                    })
                 };
                 mine.push(Share {
                     regions: numbers.filter_map(take).collect(),
@@ -269,7 +290,8 @@ impl Workload for RandomAccess {
             }
             let bounds = bounds(&mine, skew);
             let rng = Rng::new(self.config.memory.seed, thread);
-            Box::new(Updater { shares: mine, bounds, places: &self.places, rng, flipped: 0 }) as Box<_>
+            Box::new(Updater { shares: mine, bounds, places: &self.places, rng, flipped: 0 })
+                as Box<_>
         };
         (0..threads).map(&mut worker).collect()
     }
@@ -328,7 +350,8 @@ impl Worker for Updater<'_> {
         for share in &self.shares {
             for region in &share.regions {
                 for start in (0..share.used).map(|page| self.places.word(region.turn, page)) {
-                    for (at, word) in region.words.iter().enumerate().skip(start).take(self.places.page_words)
+                    for (at, word) in
+                        region.words.iter().enumerate().skip(start).take(self.places.page_words)
                     {
                         sum = sum.wrapping_add(*word);
                         parity ^= word ^ first(region.number, at);
@@ -344,7 +367,13 @@ impl Worker for Updater<'_> {
 ///
 /// One random number makes all choices: few instructions, so that the memory is what it waits for.
 #[inline(never)]
-fn update(shares: &mut [Share<'_>], bounds: &[u64], places: &Places, rng: &mut Rng, updates: u64) -> u64 {
+fn update(
+    shares: &mut [Share<'_>],
+    bounds: &[u64],
+    places: &Places,
+    rng: &mut Rng,
+    updates: u64,
+) -> u64 {
     let (mut random, mut flipped) = (*rng, 0);
     for _ in 0..updates {
         let bits = random.bits();

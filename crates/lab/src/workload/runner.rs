@@ -244,7 +244,9 @@ fn watch(
             lines.print(format_args!("{:.3} {per_second:.0}", now.as_secs_f64()))?;
             (last, last_ops) = (now, ops);
             // Late by a whole interval: begin anew from here, rather than print lines of no length.
-            tick = Some(tick.saturating_add(interval)).filter(|&next| next > now).unwrap_or(now + interval);
+            tick = Some(tick.saturating_add(interval))
+                .filter(|&next| next > now)
+                .unwrap_or(now + interval);
         }
         if !lines.is_open() || end.is_some_and(|end| now >= end) {
             return Ok(done);

@@ -48,7 +48,11 @@ impl Workload for Stream {
     }
 
     fn footprint_bytes(&self) -> u64 {
-        [&self.a, &self.b, &self.c].into_iter().map(|array| array.range().len()).sum::<Bytes>().get()
+        [&self.a, &self.b, &self.c]
+            .into_iter()
+            .map(|array| array.range().len())
+            .sum::<Bytes>()
+            .get()
     }
 
     fn workers(&mut self, threads: usize) -> Vec<Box<dyn Worker + '_>> {

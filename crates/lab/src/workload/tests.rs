@@ -12,7 +12,8 @@ use super::*;
 const SMALL: MemoryConfig = MemoryConfig { footprint: Bytes::mib(16), ..MemoryConfig::DEFAULT };
 
 fn all() -> [Spec; 11] {
-    let hot_set = |pattern| Spec::HotSet(HotSetConfig { memory: SMALL, hot: Bytes::mib(6), pattern });
+    let hot_set =
+        |pattern| Spec::HotSet(HotSetConfig { memory: SMALL, hot: Bytes::mib(6), pattern });
     let scan = Bytes::mib(4);
     [
         hot_set(Pattern::Gather),
@@ -50,7 +51,8 @@ fn prints_regions_then_ready_then_rates_then_json() {
     let (seconds, interval) = (Some(Nanos::millis(200)), Nanos::millis(50));
     let config = RunConfig { seconds, interval, announce: true, ..RunConfig::DEFAULT };
     let (summary, lines) = printed(&all()[0], &config);
-    let ready = lines.iter().position(|line| line == &format!("ready {}", std::process::id())).unwrap();
+    let ready =
+        lines.iter().position(|line| line == &format!("ready {}", std::process::id())).unwrap();
     let hot: u64 = lines[..ready].iter().map(|line| hot_bytes(line)).sum();
     assert_eq!((hot, summary.hot_bytes), (6 << 20, 6 << 20));
     let (json, rates) = lines[ready + 1..].split_last().unwrap();
@@ -66,9 +68,15 @@ fn prints_regions_then_ready_then_rates_then_json() {
     assert!(fastest > 0, "{rates:?}");
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!(json["schema"], SCHEMA);
-    assert_eq!((json["workload"].as_str(), json["pages"].as_str()), (Some("hot-set"), Some("default")));
+    assert_eq!(
+        (json["workload"].as_str(), json["pages"].as_str()),
+        (Some("hot-set"), Some("default"))
+    );
     assert_eq!(json["pattern"], "gather");
-    assert_eq!((json["footprint_bytes"].as_u64(), json["ops"].as_u64()), (Some(16 << 20), Some(summary.ops)));
+    assert_eq!(
+        (json["footprint_bytes"].as_u64(), json["ops"].as_u64()),
+        (Some(16 << 20), Some(summary.ops))
+    );
 }
 
 fn hot_bytes(line: &str) -> u64 {
@@ -81,7 +89,10 @@ fn hot_bytes(line: &str) -> u64 {
 fn only_asked_for_are_regions_announced() {
     let config = RunConfig { ops: Some(1), ..RunConfig::DEFAULT };
     let (_, lines) = printed(&all()[0], &config);
-    assert!(lines[0].starts_with("ready ") && lines[1].starts_with('{') && lines.len() == 2, "{lines:?}");
+    assert!(
+        lines[0].starts_with("ready ") && lines[1].starts_with('{') && lines.len() == 2,
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -139,7 +150,8 @@ fn hot_is_what_a_huge_page_pays_for() {
 #[test]
 fn every_choice_of_pages_is_granted_and_named() {
     let config = RunConfig { ops: Some(1), ..RunConfig::DEFAULT };
-    for (pages, name) in [(Pages::Base, "base"), (Pages::Huge, "huge"), (Pages::Default, "default")] {
+    for (pages, name) in [(Pages::Base, "base"), (Pages::Huge, "huge"), (Pages::Default, "default")]
+    {
         let spec = Spec::Gups(MemoryConfig { pages, ..SMALL });
         assert_eq!(printed(&spec, &config).0.pages, name);
     }
@@ -164,6 +176,10 @@ fn what_cannot_run_is_refused_before_memory_is_taken() {
         Spec::Memcached,
     ] {
         let spec = spec(MemoryConfig { footprint: Bytes::gib(1 << 20), ..SMALL });
-        assert!(refused(&spec, &RunConfig::DEFAULT).to_string().contains("at most"), "{}", spec.name());
+        assert!(
+            refused(&spec, &RunConfig::DEFAULT).to_string().contains("at most"),
+            "{}",
+            spec.name()
+        );
     }
 }

@@ -29,7 +29,8 @@ pub struct TlbFriendlyConfig {
 
 impl TlbFriendlyConfig {
     /// 64 hot pages and a scan of 128 MiB, in 1 GiB.
-    pub const DEFAULT: Self = Self { memory: MemoryConfig::DEFAULT, scan: Bytes::mib(128), hot_pages: 64 };
+    pub const DEFAULT: Self =
+        Self { memory: MemoryConfig::DEFAULT, scan: Bytes::mib(128), hot_pages: 64 };
 }
 
 pub(super) struct TlbFriendly {
@@ -47,12 +48,17 @@ impl TlbFriendly {
     pub(super) fn prepare(config: TlbFriendlyConfig, machine: &Machine) -> Result<Self> {
         let (base, huge) = (machine.sizes.base, machine.sizes.huge);
         let footprint = config.memory.fitting(NAME, 100, machine)?;
-        let scan = Bytes::new(config.scan.get().checked_next_multiple_of(huge.get()).unwrap_or(u64::MAX));
+        let scan =
+            Bytes::new(config.scan.get().checked_next_multiple_of(huge.get()).unwrap_or(u64::MAX));
         if scan < huge {
             return Err(LabError::TooSmall { flag: "--scan", found: config.scan, least: huge });
         }
         if scan >= footprint {
-            return Err(LabError::PartTooLarge { flag: "--scan", found: scan, most: footprint - huge });
+            return Err(LabError::PartTooLarge {
+                flag: "--scan",
+                found: scan,
+                most: footprint - huge,
+            });
         }
         let room = footprint - scan;
         let hot = base.times(config.hot_pages as u64);
@@ -61,7 +67,8 @@ impl TlbFriendly {
         }
         let map = config.memory.resident(NAME, machine)?;
         let words = |bytes: Bytes| bytes.as_usize() / size_of::<u64>();
-        let hot = spread(config.hot_pages, words(room), words(huge), words(base), config.memory.seed);
+        let hot =
+            spread(config.hot_pages, words(room), words(huge), words(base), config.memory.seed);
         let hot = hot.into_iter().map(|word| words(scan) + word).collect();
         Ok(Self { map, scan: words(scan), hot, page: words(base), seed: config.memory.seed })
     }
@@ -93,7 +100,8 @@ impl Workload for TlbFriendly {
         let worker = |index| {
             let (scan, rng) = (&words[..self.scan], Rng::new(self.seed, index));
             let hot = &self.hot;
-            Box::new(Reader { words, hot, page: self.page, scan, at: part * index, rng, sum: 0 }) as Box<_>
+            Box::new(Reader { words, hot, page: self.page, scan, at: part * index, rng, sum: 0 })
+                as Box<_>
         };
         (0..threads).map(worker).collect()
     }
@@ -176,7 +184,8 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused() {
-        let fails = |scan, pages| TlbFriendly::prepare(config(16, scan, pages), &ROOMY).err().unwrap();
+        let fails =
+            |scan, pages| TlbFriendly::prepare(config(16, scan, pages), &ROOMY).err().unwrap();
         assert!(matches!(fails(16, 64), LabError::PartTooLarge { flag: "--scan", .. }));
         assert!(matches!(fails(0, 64), LabError::TooSmall { .. }));
         assert!(matches!(fails(8, 4096), LabError::PartTooLarge { .. }));

@@ -18,8 +18,11 @@ pub const MAX_FUTILE: usize = 64;
 
 /// Splits the huge page of `split`, unless it changed since it was planned. About 0.3 ms.
 pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
-    let skipped =
-        |reason| SplitAct { region: split.region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) };
+    let skipped = |reason| SplitAct {
+        region: split.region,
+        took: Nanos::ZERO,
+        outcome: SplitOutcome::Skipped(reason),
+    };
     let failed = |error: &KernelError| {
         let outcome = SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO));
         SplitAct { region: split.region, took: Nanos::ZERO, outcome }
@@ -43,11 +46,13 @@ pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
         (Err(errno), ..) => SplitOutcome::Failed(errno),
         // What it gave back when it ended or became another program was not our doing.
         (_, Ok(TargetState::Gone | TargetState::Execed), _) => SplitOutcome::Failed(Errno::ESRCH),
-        (_, Err(error), _) | (_, _, Err(error)) => SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO)),
-        (Ok(_), Ok(TargetState::Alive), Ok(after)) if after.huge => SplitOutcome::StillHuge,
-        (Ok(_), Ok(TargetState::Alive), Ok(after)) => {
-            SplitOutcome::Freed(target.sizes().base.times(before.resident.saturating_sub(after.resident)))
+        (_, Err(error), _) | (_, _, Err(error)) => {
+            SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO))
         }
+        (Ok(_), Ok(TargetState::Alive), Ok(after)) if after.huge => SplitOutcome::StillHuge,
+        (Ok(_), Ok(TargetState::Alive), Ok(after)) => SplitOutcome::Freed(
+            target.sizes().base.times(before.resident.saturating_sub(after.resident)),
+        ),
     };
     SplitAct { region: split.region, took, outcome }
 }
@@ -79,7 +84,9 @@ impl Streak {
     /// Whether the process should be left alone from now on. What was split and gave nothing counts as futile.
     fn ends(self) -> Option<Stop> {
         match self.last? {
-            SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => Some(Stop::NotPermitted),
+            SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
+                Some(Stop::NotPermitted)
+            }
             SplitOutcome::Failed(Errno::ESRCH) => Some(Stop::TargetGone),
             SplitOutcome::Freed(bytes) if bytes > Bytes::ZERO => None,
             _ => (self.count >= MAX_FUTILE).then_some(Stop::RepeatedFailure),
@@ -142,9 +149,11 @@ impl Splits {
         let start = planned.region.range(target.sizes()).start;
         let forbidden = self.forbidden.iter().find(|(range, _)| range.contains(start));
         let act = match forbidden {
-            Some(&(_, reason)) => {
-                SplitAct { region: planned.region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) }
-            }
+            Some(&(_, reason)) => SplitAct {
+                region: planned.region,
+                took: Nanos::ZERO,
+                outcome: SplitOutcome::Skipped(reason),
+            },
             None => split(target, planned),
         };
         self.streak.note(act.outcome);
@@ -174,7 +183,8 @@ impl Splits {
         }
         match target.mappings() {
             Ok(mappings) => {
-                let forbidden = |mapping: &Mapping| Some((mapping.range, mapping_split_skip(mapping)?));
+                let forbidden =
+                    |mapping: &Mapping| Some((mapping.range, mapping_split_skip(mapping)?));
                 self.forbidden = mappings.iter().filter_map(forbidden).collect();
             }
             Err(error) if self.next_look.is_none() => {
@@ -298,9 +308,17 @@ mod tests {
         futile[MAX_FUTILE / 2] = freed;
         assert_eq!(ends(&futile), None);
         let nothing = [SplitOutcome::Freed(Bytes::ZERO); MAX_FUTILE];
-        assert_eq!(ends(&nothing), Some(Stop::RepeatedFailure), "a split that frees nothing is no use");
+        assert_eq!(
+            ends(&nothing),
+            Some(Stop::RepeatedFailure),
+            "a split that frees nothing is no use"
+        );
         let changed = [SplitOutcome::Skipped(SkipReason::AlreadySplit); 1000];
-        assert_eq!(ends(&changed), None, "what the program gave back itself says nothing of the rest");
+        assert_eq!(
+            ends(&changed),
+            None,
+            "what the program gave back itself says nothing of the rest"
+        );
         let between = [SplitOutcome::StillHuge, changed[0]].repeat(MAX_FUTILE);
         assert_eq!(ends(&between), Some(Stop::RepeatedFailure));
     }
@@ -310,7 +328,8 @@ mod tests {
         let mut target = FakeTarget::with_bloat([(7, 400), (8, 400)]);
         let line = "00e00000-01000000 rw-p 00000000 00:00 0\nSize: 2048 kB\nVmFlags: rd wr mr mw me ac lo\n";
         target.mappings =
-            hugepilot_kernel::proc::parse_smaps(line.as_bytes(), std::path::Path::new("smaps")).unwrap();
+            hugepilot_kernel::proc::parse_smaps(line.as_bytes(), std::path::Path::new("smaps"))
+                .unwrap();
         target
     }
 
@@ -320,8 +339,13 @@ mod tests {
         assert_eq!(splits.split(&target, &planned(8)), Some(SplitOutcome::Freed(Bytes::kib(1600))));
         target.unreadable.set(Some(Errno::EMFILE));
         target.sleep(Nanos::seconds(10));
-        assert_eq!(splits.split(&target, &planned(7)), Some(SplitOutcome::Skipped(SkipReason::Mlocked)));
-        for (errno, stop) in [(Errno::EMFILE, Stop::Unreadable), (Errno::EACCES, Stop::NotPermitted)] {
+        assert_eq!(
+            splits.split(&target, &planned(7)),
+            Some(SplitOutcome::Skipped(SkipReason::Mlocked))
+        );
+        for (errno, stop) in
+            [(Errno::EMFILE, Stop::Unreadable), (Errno::EACCES, Stop::NotPermitted)]
+        {
             let mut new = Splits::default();
             target.unreadable.set(Some(errno));
             assert_eq!((new.split(&target, &planned(7)), new.ended()), (None, Some(stop)));
@@ -334,7 +358,10 @@ mod tests {
         target.unknown.set(Some(Errno::EMFILE));
         assert_eq!(outcome(&target), SplitOutcome::Failed(Errno::EMFILE));
         let mut splits = Splits::default();
-        assert_eq!((splits.split(&target, &planned(7)), splits.ended()), (None, Some(Stop::Unreadable)));
+        assert_eq!(
+            (splits.split(&target, &planned(7)), splits.ended()),
+            (None, Some(Stop::Unreadable))
+        );
         target.unknown.set(None);
         target.claimed.set(true);
         let mut splits = Splits::default();

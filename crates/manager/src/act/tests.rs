@@ -64,9 +64,15 @@ fn every_errno_is_counted_under_its_name_wherever_it_strikes() {
             let fails = if errno == Errno::EAGAIN { 2 } else { 1 };
             let script = vec![Script::Succeed; usize::try_from(position).unwrap()];
             let target =
-                FakeTarget::with_regions(0..5).scripted(script).scripted(vec![Script::Fail(errno); fails]);
+                FakeTarget::with_regions(0..5)
+                    .scripted(script)
+                    .scripted(vec![Script::Fail(errno); fails]);
             let journal = run(&target, 0..5);
-            assert_eq!(journal.failed(), BTreeMap::from([(errno.to_string(), 1)]), "{errno} at {position}");
+            assert_eq!(
+                journal.failed(),
+                BTreeMap::from([(errno.to_string(), 1)]),
+                "{errno} at {position}"
+            );
             assert_eq!(journal.stopped, stop, "{errno} at {position}");
             let attempted = if stop.is_some() { position + 1 } else { 5 };
             assert_eq!(journal.attempted(), attempted, "{errno} at {position}");

@@ -125,7 +125,10 @@ impl Config {
         within("cool_down", time(self.cool_down, 1000, 7 * 24 * 3600))?;
         within("max_flips", (1..=20).contains(&self.max_flips))?;
         within("quantum", self.quantum.is_none_or(|quantum| quantum >= 1))?;
-        within("fair", self.weight.is_empty() || self.fair.is_none_or(|fair| fair == Fair::Weight))?;
+        within(
+            "fair",
+            self.weight.is_empty() || self.fair.is_none_or(|fair| fair == Fair::Weight),
+        )?;
         let names = |mut names: std::slice::Iter<'_, String>| names.all(|who| can_match(who));
         within("protect", names(self.protect.iter()))?;
         within("prefer", names(self.prefer.iter()))?;

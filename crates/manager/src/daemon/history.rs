@@ -111,7 +111,8 @@ impl History {
     fn forget_old(&mut self) {
         let calm = self.0.values().any(|past| past.flips == 0);
         let goes = |past: &Past| !calm || past.flips == 0;
-        let mut times: Vec<Nanos> = self.0.values().filter(|past| goes(past)).map(|past| past.at).collect();
+        let mut times: Vec<Nanos> =
+            self.0.values().filter(|past| goes(past)).map(|past| past.at).collect();
         times.sort_unstable();
         let Some(&median) = times.get(times.len() / 2) else { return };
         self.0.retain(|_, past| !goes(past) || past.at > median);
@@ -165,7 +166,10 @@ mod tests {
         let (may, why, flips) = look(&mut history, 1);
         assert_eq!((may, why), (false, Some(SkipReason::CoolingDown)));
         assert_eq!(flips, Flips { regions: 1, left_alone: 0, example: Some(Region::new(5)) });
-        assert_eq!(look(&mut history, 19), (false, Some(SkipReason::CoolingDown), Flips::default()));
+        assert_eq!(
+            look(&mut history, 19),
+            (false, Some(SkipReason::CoolingDown), Flips::default())
+        );
         assert!(look(&mut history, 20).0);
         split(&mut history, 20);
         assert_eq!(look(&mut history, 59).1, Some(SkipReason::CoolingDown));

@@ -228,7 +228,12 @@ impl Config {
         };
         let parsed = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            wrong(at, "the file", error.message().to_owned(), "TOML, as --print-config shows it".to_owned())
+            wrong(
+                at,
+                "the file",
+                error.message().to_owned(),
+                "TOML, as --print-config shows it".to_owned(),
+            )
         })?;
         let (mut config, mut lines) = (Self::default(), BTreeMap::new());
         for (name, value) in parsed.get_ref() {
@@ -278,11 +283,15 @@ fn parsed<T: std::str::FromStr>(value: &DeValue<'_>, into: &mut T) -> Option<()>
 }
 
 fn order(name: &str) -> Option<Order> {
-    [Order::Heat, Order::Exact, Order::EMD, Order::Hawkeye].into_iter().find(|order| order.name() == name)
+    [Order::Heat, Order::Exact, Order::EMD, Order::Hawkeye]
+        .into_iter()
+        .find(|order| order.name() == name)
 }
 
 fn fair(name: &str) -> Option<Fair> {
-    [Fair::RoundRobin, Fair::Bloat, Fair::Weight, Fair::Off].into_iter().find(|fair| fair.name() == name)
+    [Fair::RoundRobin, Fair::Bloat, Fair::Weight, Fair::Off]
+        .into_iter()
+        .find(|fair| fair.name() == name)
 }
 
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
@@ -295,7 +304,9 @@ fn numbers(value: &DeValue<'_>) -> Option<BTreeMap<String, f64>> {
         value.as_float().map_or_else(whole, |float| float.as_str().parse().ok())
     };
     let pairs = value.as_table()?.iter();
-    pairs.map(|(name, value)| Some((name.get_ref().to_string(), number(value.get_ref())?))).collect()
+    pairs
+        .map(|(name, value)| Some((name.get_ref().to_string(), number(value.get_ref())?)))
+        .collect()
 }
 
 /// As a TOML text.
@@ -359,10 +370,15 @@ mod tests {
             format!("weight = {{ {long} = 2 }}"),
         ] {
             let wrong = read(&text).unwrap_err();
-            assert!(wrong.starts_with("d.toml:1: ") && wrong.contains("at most 15 bytes"), "{wrong}");
+            assert!(
+                wrong.starts_with("d.toml:1: ") && wrong.contains("at most 15 bytes"),
+                "{wrong}"
+            );
         }
         assert!(read("protect = [\"fifteen-bytes-x\"]").is_ok());
-        let flag = Config::read("", "", &|config| config.protect.push(long.into())).unwrap_err().to_string();
+        let flag = Config::read("", "", &|config| config.protect.push(long.into()))
+            .unwrap_err()
+            .to_string();
         assert!(flag.starts_with("protect: ") && flag.contains(long), "{flag}");
     }
 
@@ -380,7 +396,10 @@ mod tests {
     #[test]
     fn errors_name_line_key_found_and_allowed() {
         let table = [
-            ("\nhihg = \"80%\"", "d.toml:2: hihg: found a key that is not known, allowed: cgroup, high, low"),
+            (
+                "\nhihg = \"80%\"",
+                "d.toml:2: hihg: found a key that is not known, allowed: cgroup, high, low",
+            ),
             ("high = 80", "d.toml:1: high: found 80, allowed: a share, 1% to 100% and above low"),
             ("low = \"1GiB\"", "d.toml:1: low: found \"1GiB\", allowed: a share"),
             (
@@ -389,7 +408,10 @@ mod tests {
             ),
             ("low = \"90%\"", "high: found \"80%\", allowed: a share, 1% to 100% and above low"),
             ("high = \"95%\"", "critical: found \"92%\", allowed: a share, from high up to 100%"),
-            ("interval = \"1ms\"", "d.toml:1: interval: found \"1ms\", allowed: a time, 50ms to 1min"),
+            (
+                "interval = \"1ms\"",
+                "d.toml:1: interval: found \"1ms\", allowed: a time, 50ms to 1min",
+            ),
             ("cpu = \"0%\"", "d.toml:1: cpu: found \"0%\""),
             ("order = \"hot\"", "d.toml:1: order: found \"hot\", allowed: text, \"heat\""),
             ("protect = [1]", "d.toml:1: protect: found [1], allowed: a list of texts"),

@@ -70,14 +70,23 @@ impl<'a> Machine<'a> {
             }
             Ok((directory, group))
         });
-        let tlb_entries = cpu::read(&root).map_or(USUAL_TLB_ENTRIES, |cpu| cpu::tlb(&cpu).l2_4k_entries);
-        Ok(Self { cgroup: cgroup.transpose()?, root, control, tlb_entries, processes: RefCell::default() })
+        let tlb_entries =
+            cpu::read(&root).map_or(USUAL_TLB_ENTRIES, |cpu| cpu::tlb(&cpu).l2_4k_entries);
+        Ok(Self {
+            cgroup: cgroup.transpose()?,
+            root,
+            control,
+            tlb_entries,
+            processes: RefCell::default(),
+        })
     }
 
     fn pids(&self) -> Result<Vec<Pid>, KernelError> {
         match &self.cgroup {
             // One that is removed has no processes.
-            Some((directory, _)) => Ok(cgroup::processes(&self.root, directory).unwrap_or_default()),
+            Some((directory, _)) => {
+                Ok(cgroup::processes(&self.root, directory).unwrap_or_default())
+            }
             None => pids(&self.root),
         }
     }
@@ -109,7 +118,9 @@ impl<'a> Machine<'a> {
             return left("protected by the configuration");
         }
         match process.oom_score_adj() {
-            Ok(score) if score <= NEVER_KILLED => left("the system needs it: its oom_score_adj is -1000"),
+            Ok(score) if score <= NEVER_KILLED => {
+                left("the system needs it: its oom_score_adj is -1000")
+            }
             Ok(_) => Ok(Some(process)),
             Err(error) if error.is_gone() => Ok(None),
             Err(error) => left(&told(&error)),
@@ -156,8 +167,9 @@ impl World for Machine<'_> {
     }
 
     fn memory(&self) -> Result<Reading, KernelError> {
-        let waits =
-            |file: &str| memory::pressure(&self.root, file).map(|pressure| pressure.some_avg10 / 100.0);
+        let waits = |file: &str| {
+            memory::pressure(&self.root, file).map(|pressure| pressure.some_avg10 / 100.0)
+        };
         if let Some((_, group)) = &self.cgroup {
             let room = group.room(&self.root);
             // Version 1 has no pressure of its own, and that of the system is somebody else's.
@@ -180,7 +192,11 @@ impl World for Machine<'_> {
         })
     }
 
-    fn guests(&self, config: &Config, each: &mut dyn FnMut() -> bool) -> Result<Guests, KernelError> {
+    fn guests(
+        &self,
+        config: &Config,
+        each: &mut dyn FnMut() -> bool,
+    ) -> Result<Guests, KernelError> {
         let ourselves = std::process::id();
         let mut guests = Guests::default();
         let mut processes = Vec::new();
@@ -196,7 +212,8 @@ impl World for Machine<'_> {
                 Err(left) => guests.left.push(left),
             }
         }
-        guests.targets = processes.iter().map(|process| Rc::clone(process) as Rc<dyn Target>).collect();
+        guests.targets =
+            processes.iter().map(|process| Rc::clone(process) as Rc<dyn Target>).collect();
         self.processes.replace(processes);
         Ok(guests)
     }
@@ -208,7 +225,9 @@ impl World for Machine<'_> {
             Err(error) => return !error.is_gone(),
         };
         // Of one that could not be opened, the start is not known.
-        stat.is_some_and(|stat| !stat.is_zombie() && (stat.start_ticks == start_ticks || start_ticks == 0))
+        stat.is_some_and(|stat| {
+            !stat.is_zombie() && (stat.start_ticks == start_ticks || start_ticks == 0)
+        })
     }
 
     fn observe(
@@ -219,7 +238,8 @@ impl World for Machine<'_> {
     ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
         let processes = self.processes.borrow();
         let is_meant = |process: &&Process| guests.iter().any(|guest| guest.id() == process.id());
-        let processes: Vec<&Process> = processes.iter().map(|process| &**process).filter(is_meant).collect();
+        let processes: Vec<&Process> =
+            processes.iter().map(|process| &**process).filter(is_meant).collect();
         let seen = stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
         Ok(seen.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
     }
@@ -243,7 +263,8 @@ mod tests {
         for file in ["proc/7/statm", "proc/7/stat"] {
             std::fs::create_dir_all(dir.path().join(file)).unwrap();
         }
-        let control = Control { asked: &|| Asked::Nothing, wait: &|_| {}, reload: &|| Err(String::new()) };
+        let control =
+            Control { asked: &|| Asked::Nothing, wait: &|_| {}, reload: &|| Err(String::new()) };
         let (root, processes) = (Root::at(dir.path()), RefCell::default());
         let machine = Machine { root, cgroup: None, control, tlb_entries: 1, processes };
         assert!(machine.lives((Pid(7), 1)) && !machine.lives((Pid(8), 1)));
@@ -258,6 +279,9 @@ mod tests {
         assert!(by_khugepaged.contains("new memory"), "{by_khugepaged}");
         assert!(by_khugepaged.ends_with("khugepaged makes them huge again, because THP is always"));
         let by_others = who_collapses(None);
-        assert!(by_others.starts_with("not khugepaged") && by_others.contains("new memory"), "{by_others}");
+        assert!(
+            by_others.starts_with("not khugepaged") && by_others.contains("new memory"),
+            "{by_others}"
+        );
     }
 }

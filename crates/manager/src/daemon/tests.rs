@@ -108,8 +108,11 @@ impl World for Sim {
         self.reloads.borrow_mut().pop_front().unwrap()
     }
     fn memory(&self) -> Result<Reading, KernelError> {
-        let pages = |fake: &FakeTarget| fake.pages.borrow().values().map(|pages| pages.resident).sum::<u64>();
-        let resident = self.fakes.iter().map(|fake| Bytes::kib(4).times(pages(fake))).sum::<Bytes>();
+        let pages = |fake: &FakeTarget| {
+            fake.pages.borrow().values().map(|pages| pages.resident).sum::<u64>()
+        };
+        let resident =
+            self.fakes.iter().map(|fake| Bytes::kib(4).times(pages(fake))).sum::<Bytes>();
         let used = resident + (self.others)(self.elapsed().as_seconds());
         self.looks.borrow_mut().push(Look { at: self.elapsed(), cpu: self.cpu_time(), used });
         let limit = if self.lifted.get() { Bytes::MAX } else { self.limit };
@@ -119,7 +122,11 @@ impl World for Sim {
     fn forbidden(&self) -> Option<String> {
         self.forbidden.clone()
     }
-    fn guests(&self, _config: &Config, each: &mut dyn FnMut() -> bool) -> Result<Guests, KernelError> {
+    fn guests(
+        &self,
+        _config: &Config,
+        each: &mut dyn FnMut() -> bool,
+    ) -> Result<Guests, KernelError> {
         each();
         let targets = self.fakes.iter().map(|fake| Rc::clone(fake) as Rc<dyn Target>).collect();
         let left = ProcessId { pid: Pid(99), start_ticks: 1, command: "sshd".into() };
@@ -153,7 +160,8 @@ fn bloated(pid: i32, huge: u64, zeros: u64) -> FakeTarget {
     let mut fake = FakeTarget::with_bloat((1..=huge).map(|region| (region, zeros)));
     fake.id.pid = Pid(pid);
     let sizes = PageSizes::X86_64;
-    let range = AddrRange::new(Region::new(1).range(sizes).start, Region::new(huge).range(sizes).end);
+    let range =
+        AddrRange::new(Region::new(1).range(sizes).start, Region::new(huge).range(sizes).end);
     fake.mappings = vec![Mapping {
         range,
         protection: Protection::default(),
@@ -179,7 +187,8 @@ fn config() -> Config {
 }
 
 fn names(lines: &[Line]) -> Vec<String> {
-    let name = |line: &Line| serde_json::to_value(line).unwrap()["event"].as_str().unwrap().to_owned();
+    let name =
+        |line: &Line| serde_json::to_value(line).unwrap()["event"].as_str().unwrap().to_owned();
     lines.iter().map(name).collect()
 }
 
@@ -197,7 +206,8 @@ fn use_is_held_between_the_marks() {
     let lines = sim.run(config());
     assert_eq!(names(&lines)[..4], ["started", "working", "skipped", "planned"]);
     assert!(sim.peak() <= Bytes::mib(806), "{}", sim.peak());
-    let stretches: Vec<&Line> = lines.iter().filter(|line| matches!(line.event, Event::Idle(_))).collect();
+    let stretches: Vec<&Line> =
+        lines.iter().filter(|line| matches!(line.event, Event::Idle(_))).collect();
     assert!(stretches.len() >= 2, "{:?}", names(&lines));
     for line in stretches {
         // Stops as soon as it is below, and never goes on.
@@ -209,7 +219,8 @@ fn use_is_held_between_the_marks() {
 #[test]
 fn what_undoes_the_work_is_said_with_the_first_of_it_and_once() {
     let causes = |trap| {
-        let mut sim = Sim::new(vec![bloated(7, 300, 410)], |second| 100.0 + (second * 2.0).min(500.0));
+        let mut sim =
+            Sim::new(vec![bloated(7, 300, 410)], |second| 100.0 + (second * 2.0).min(500.0));
         sim.trap = trap;
         let freed = sim.run(config()).into_iter().filter_map(|line| match line.event {
             Event::Freed { may_be_undone, .. } => Some(may_be_undone),
@@ -299,7 +310,9 @@ fn a_region_that_flips_is_split_again_a_few_times_and_then_left_alone() {
     }
     assert_eq!(times.values().max(), Some(&3), "{times:?}");
     let flips = lines.iter().filter_map(|line| match &line.event {
-        Event::Flipped { regions, left_alone, cause, .. } => Some((*regions, *left_alone, cause.clone())),
+        Event::Flipped { regions, left_alone, cause, .. } => {
+            Some((*regions, *left_alone, cause.clone()))
+        }
         _ => None,
     });
     let flips: Vec<_> = flips.collect();
@@ -307,7 +320,10 @@ fn a_region_that_flips_is_split_again_a_few_times_and_then_left_alone() {
     let left: u64 = flips.iter().map(|flip| flip.1).sum();
     assert_eq!(left, times.values().filter(|&&times| times == 3).count() as u64);
     let sum: u64 = flips.iter().map(|flip| flip.0).sum();
-    assert!(matches!(lines.last().unwrap().event, Event::Stopped(totals) if totals.flips == sum), "{sum}");
+    assert!(
+        matches!(lines.last().unwrap().event, Event::Stopped(totals) if totals.flips == sum),
+        "{sum}"
+    );
 }
 
 #[test]
@@ -335,7 +351,8 @@ fn the_budget_holds_until_use_is_critical() {
         let mut sim = Sim::new(fakes(), move |_| others);
         (sim.limit, sim.seconds) = (Bytes::mib(4000), 100);
         let lines = sim.run(slow.clone());
-        let over = lines.iter().any(|line| matches!(line.event, Event::Freed { over_budget: true, .. }));
+        let over =
+            lines.iter().any(|line| matches!(line.event, Event::Freed { over_budget: true, .. }));
         (sim.cpu_time().as_seconds(), over)
     };
     let (cpu, over) = run(1400.0);
@@ -389,7 +406,8 @@ fn the_configuration_is_read_again_or_kept() {
     let mut sim = Sim::new(vec![bloated(7, 300, 410)], |_| 100.0);
     let lower = Config { high: Share::percent(60.0), low: Share::percent(50.0), ..config() };
     let elsewhere = Config { cgroup: Some("/sys/fs/cgroup/x".into()), ..lower.clone() };
-    let reloads = RefCell::new(VecDeque::from([Err("broken".to_owned()), Ok(elsewhere), Ok(lower)]));
+    let reloads =
+        RefCell::new(VecDeque::from([Err("broken".to_owned()), Ok(elsewhere), Ok(lower)]));
     sim.meanwhile = Box::new(move |sim| {
         if sim.elapsed() > Nanos::seconds(10) {
             sim.reloads.borrow_mut().extend(reloads.borrow_mut().pop_front());

@@ -62,7 +62,13 @@ impl Marks {
         seen.hard_use >= self.critical.get()
     }
     /// Whether use will have come to the critical mark in `rest`, if it rises on as it did from `first` to `then` in `took`.
-    pub fn will_be_critical(&self, first: &Reading, then: &Reading, took: Nanos, rest: Nanos) -> bool {
+    pub fn will_be_critical(
+        &self,
+        first: &Reading,
+        then: &Reading,
+        took: Nanos,
+        rest: Nanos,
+    ) -> bool {
         let per_second = (then.hard_use - first.hard_use).max(0.0) / took.as_seconds().max(1e-3);
         then.hard_use + per_second * rest.as_seconds() >= self.critical.get()
     }
@@ -160,7 +166,13 @@ impl Gate {
     /// How long until the next look: `interval`, or half the time in which use would reach the next mark if it rises on as it
     /// did since the last look.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub(super) fn next_look(&mut self, marks: &Marks, seen: &Reading, now: Nanos, interval: Nanos) -> Nanos {
+    pub(super) fn next_look(
+        &mut self,
+        marks: &Marks,
+        seen: &Reading,
+        now: Nanos,
+        interval: Nanos,
+    ) -> Nanos {
         let last = self.last.replace((now, seen.used));
         let Some((before, used)) = last else { return interval };
         let per_second = (seen.used - used).as_f64() / (now - before).as_seconds().max(1e-3);
@@ -271,17 +283,29 @@ mod tests {
 
     #[test]
     fn no_limit_is_never_full() {
-        let endless = Reading { used: Bytes::gib(1), limit: Bytes::MAX, hard_use: 0.0, psi: Some(1.0) };
+        let endless =
+            Reading { used: Bytes::gib(1), limit: Bytes::MAX, hard_use: 0.0, psi: Some(1.0) };
         assert_eq!(Gate::new().step(&marks(), &endless, Nanos::ZERO), Step::Rest);
     }
 
     #[test]
     fn what_is_only_throttled_is_work_and_not_critical() {
         let throttled = |percent, hard_use| Reading { hard_use, ..reading(percent) };
-        assert_eq!(Gate::new().step(&marks(), &throttled(99, 0.5), Nanos::ZERO), Step::Begin(Why::High));
-        assert!(!marks().is_critical(&throttled(99, 0.5)) && marks().is_critical(&throttled(50, 0.92)));
-        let soon =
-            |then| marks().will_be_critical(&throttled(90, 0.5), &then, Nanos::seconds(1), Nanos::seconds(1));
+        assert_eq!(
+            Gate::new().step(&marks(), &throttled(99, 0.5), Nanos::ZERO),
+            Step::Begin(Why::High)
+        );
+        assert!(
+            !marks().is_critical(&throttled(99, 0.5)) && marks().is_critical(&throttled(50, 0.92))
+        );
+        let soon = |then| {
+            marks().will_be_critical(
+                &throttled(90, 0.5),
+                &then,
+                Nanos::seconds(1),
+                Nanos::seconds(1),
+            )
+        };
         assert!(!soon(throttled(99, 0.5)) && soon(throttled(90, 0.75)));
     }
 

@@ -82,7 +82,9 @@ struct Batch {
 
 impl Batch {
     fn add(&mut self, process: usize, outcome: SplitOutcome) -> Bytes {
-        let Some(bytes) = count(outcome, &mut self.skipped, &mut self.failed) else { return Bytes::ZERO };
+        let Some(bytes) = count(outcome, &mut self.skipped, &mut self.failed) else {
+            return Bytes::ZERO;
+        };
         let sum = self.of.entry(process).or_default();
         *sum = (sum.0 + bytes, sum.1 + 1);
         bytes
@@ -189,7 +191,8 @@ impl Daemon<'_> {
             match taken {
                 Ok(taken) => {
                     // One that could not be sampled counts as cold.
-                    let stalls = stalls.as_mut().map(|stalls| stalls[index].take().unwrap_or_default());
+                    let stalls =
+                        stalls.as_mut().map(|stalls| stalls[index].take().unwrap_or_default());
                     guests.push(self.guest(target, taken, stalls));
                 }
                 Err(_) if matches!(target.state(), Ok(TargetState::Gone)) => {}
@@ -197,7 +200,8 @@ impl Daemon<'_> {
             }
         }
         for guest in &mut guests {
-            let flips = self.history.filter(&mut guest.census, self.world.now(), self.config.rules());
+            let flips =
+                self.history.filter(&mut guest.census, self.world.now(), self.config.rules());
             self.say_flipped(seen, guest, flips);
         }
         Ok(Some(Survey { guests, order, not_sampled, over_budget }))
@@ -229,7 +233,8 @@ impl Daemon<'_> {
         let mut each = || {
             let now = world.now();
             let soon = world.memory().is_ok_and(|then| {
-                now - begun >= LEAST_TO_JUDGE && marks.will_be_critical(seen, &then, now - begun, end - now)
+                now - begun >= LEAST_TO_JUDGE
+                    && marks.will_be_critical(seen, &then, now - begun, end - now)
                     || marks.is_critical(&then)
             });
             in_time = !soon && world.asked() == Asked::Nothing;
@@ -255,8 +260,8 @@ impl Daemon<'_> {
                 break;
             }
             // Where nothing is really split, use does not fall: then what would be freed is reckoned with alone.
-            let look =
-                !self.config.dry_run && (turn % BATCH == 0 || pace == Pace::Waited || marks.is_low(&seen));
+            let look = !self.config.dry_run
+                && (turn % BATCH == 0 || pace == Pace::Waited || marks.is_low(&seen));
             if look {
                 seen = self.world.memory()?;
             }
@@ -311,7 +316,11 @@ impl Daemon<'_> {
             candidates: plan.splits.len() as u64,
             could_free_bytes: plan.splits.iter().map(|split| split.frees).sum(),
             wanted_bytes: self.wanted(seen),
-            skipped: plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect(),
+            skipped: plan
+                .skipped
+                .iter()
+                .map(|(reason, &count)| (reason.to_string(), count))
+                .collect(),
             seconds: took.as_seconds(),
             over_budget: survey.over_budget,
         };
@@ -353,7 +362,9 @@ impl Daemon<'_> {
         if self.warned || batch.of.is_empty() {
             return None;
         }
-        let asked = |process: &usize| guests[*process].mappings.iter().any(|mapping| mapping.flags.has("hg"));
+        let asked = |process: &usize| {
+            guests[*process].mappings.iter().any(|mapping| mapping.flags.has("hg"))
+        };
         let cause = self.world.khugepaged(batch.of.keys().any(asked));
         self.warned = cause.is_some();
         cause
@@ -366,7 +377,8 @@ impl Daemon<'_> {
         }
         let start = example.range(guest.census.sizes).start;
         let mapping = guest.mappings.iter().find(|mapping| mapping.range.contains(start));
-        let cause = self.world.who_collapses(mapping.is_some_and(|mapping| mapping.flags.has("hg")));
+        let cause =
+            self.world.who_collapses(mapping.is_some_and(|mapping| mapping.flags.has("hg")));
         let id = guest.target.id();
         let flipped = Event::Flipped {
             pid: id.pid,

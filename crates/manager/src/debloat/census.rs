@@ -76,7 +76,8 @@ pub(crate) fn take(
     let huge_pages = huge_pages - passed_over - unread_pages;
     let process = target.id().clone();
     let took = target.now() - begun;
-    let census = Census { process, sizes, bloated, huge_pages, read_pages, unread_pages, skipped, took };
+    let census =
+        Census { process, sizes, bloated, huge_pages, read_pages, unread_pages, skipped, took };
     Ok(Found { census, mappings })
 }
 
@@ -111,10 +112,12 @@ mod tests {
     #[test]
     fn a_sample_is_about_as_large_as_asked_for_and_even() {
         for percent in [1.0, 10.0, 50.0] {
-            let drawn = (0..100_000).filter(|&n| is_drawn(Region::new(n), Share::percent(percent))).count();
+            let drawn =
+                (0..100_000).filter(|&n| is_drawn(Region::new(n), Share::percent(percent))).count();
             assert!((drawn as f64 / 1000.0 / percent - 1.0).abs() < 0.05, "{percent} %: {drawn}");
         }
-        let firsts = (0..1000).filter(|&n| is_drawn(Region::new(2 * n), Share::percent(50.0))).count();
+        let firsts =
+            (0..1000).filter(|&n| is_drawn(Region::new(2 * n), Share::percent(50.0))).count();
         assert!((400..600).contains(&firsts), "no pattern of the addresses decides: {firsts}");
         assert!((0..1000).all(|n| is_drawn(Region::new(n), Share::ALL)));
     }
@@ -130,9 +133,11 @@ mod tests {
     fn what_cannot_be_read_is_counted_apart() {
         use hugepilot_kernel::fake::FakeTarget;
         let mut target = FakeTarget::with_bloat([(7, 400), (8, 400), (9, 0)]);
-        let smaps = "00e00000-01400000 rw-p 00000000 00:00 0\nSize: 6144 kB\nAnonHugePages: 6144 kB\n";
+        let smaps =
+            "00e00000-01400000 rw-p 00000000 00:00 0\nSize: 6144 kB\nAnonHugePages: 6144 kB\n";
         target.mappings =
-            hugepilot_kernel::proc::parse_smaps(smaps.as_bytes(), std::path::Path::new("smaps")).unwrap();
+            hugepilot_kernel::proc::parse_smaps(smaps.as_bytes(), std::path::Path::new("smaps"))
+                .unwrap();
         target.hidden.set(Some(Region::new(8)));
         for exact in [true, false] {
             let census = take(&target, Share::ALL, exact, &mut |_, _| true).unwrap().census;
@@ -151,9 +156,14 @@ mod tests {
             huge,
             file: false,
         };
-        let runs =
-            [run(2, 4, true, false), run(6, 2, false, false), run(8, 2, true, true), run(11, 2, true, false)];
-        let regions: Vec<_> = huge_regions(&runs, PageSizes::X86_64).iter().map(|r| r.get()).collect();
+        let runs = [
+            run(2, 4, true, false),
+            run(6, 2, false, false),
+            run(8, 2, true, true),
+            run(11, 2, true, false),
+        ];
+        let regions: Vec<_> =
+            huge_regions(&runs, PageSizes::X86_64).iter().map(|r| r.get()).collect();
         assert_eq!(regions, [1, 2]);
     }
 }

@@ -25,7 +25,8 @@ impl Run {
                 // Also the later ones count: they make up for what failed.
                 (&self.plan.splits[..], Some(member.split_regions()))
             };
-            let is_gone = |split: &&Split| gone.as_ref().is_none_or(|gone| gone.contains(&split.region));
+            let is_gone =
+                |split: &&Split| gone.as_ref().is_none_or(|gone| gone.contains(&split.region));
             let mine: Vec<&Split> =
                 considered.iter().filter(|split| split.process == index).filter(is_gone).collect();
             let before = &member.found.mappings;
@@ -33,7 +34,8 @@ impl Run {
             let after = gone.as_ref().and_then(|_| member.mappings_now());
             let process = member.summary(self.options.dry_run, &mine, after.as_deref());
             resident_before += before.iter().map(|mapping| mapping.resident).sum();
-            resident_after += after.as_ref().unwrap_or(before).iter().map(|mapping| mapping.resident).sum();
+            resident_after +=
+                after.as_ref().unwrap_or(before).iter().map(|mapping| mapping.resident).sum();
             report.huge_again += gone.as_ref().map_or(0, |gone| member.huge_again(gone));
             member.count(&mut report);
             report.freed_bytes += process.freed_bytes;
@@ -48,7 +50,8 @@ impl Run {
         report.predicted_slowdown = self.slowdown(&lost);
         let trap = Trap::read(&self.members);
         report.warnings.extend(self.warnings);
-        let left_alone = self.members.iter().filter(|member| member.splits.ended().is_some()).count();
+        let left_alone =
+            self.members.iter().filter(|member| member.splits.ended().is_some()).count();
         super::warnings::add(&mut report, &trap, &self.options, left_alone);
         report
     }
@@ -56,10 +59,12 @@ impl Run {
     /// What is about no single process.
     fn head(&self) -> DebloatReport {
         let policy = self.options.policy;
-        let giving = self.members.iter().filter(|member| member.subject.standing != Standing::Protected);
+        let giving =
+            self.members.iter().filter(|member| member.subject.standing != Standing::Protected);
         let estimates = giving.map(|member| member.found.census.estimate());
-        let (bloat, squares) = estimates
-            .fold((Bytes::ZERO, 0.0), |sum, (bloat, error)| (sum.0 + bloat, sum.1 + error.as_f64().powi(2)));
+        let (bloat, squares) = estimates.fold((Bytes::ZERO, 0.0), |sum, (bloat, error)| {
+            (sum.0 + bloat, sum.1 + error.as_f64().powi(2))
+        });
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let error = Bytes::new(squares.sqrt() as u64);
         let scans = || self.members.iter().map(|member| &member.found.census);
@@ -92,7 +97,11 @@ impl Member {
         let (bloat, _) = self.found.census.estimate();
         let given: Bytes = gone.iter().map(|split| split.frees).sum();
         let each = if dry_run { self.stand_for() } else { 1.0 };
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss
+        )]
         let split = (gone.len() as f64 * each).round() as u64;
         let before = self.huge_pages(&self.found.mappings);
         ProcessDebloat {
@@ -103,7 +112,8 @@ impl Member {
             freed_bytes: if dry_run { given } else { self.splits.freed() },
             split,
             huge_pages_before: before,
-            huge_pages_after: after.map_or(before.saturating_sub(split), |now| self.huge_pages(now)),
+            huge_pages_after: after
+                .map_or(before.saturating_sub(split), |now| self.huge_pages(now)),
             split_heat_ratio: self.heat_of(gone),
         }
     }
@@ -113,7 +123,8 @@ impl Member {
     #[allow(clippy::cast_precision_loss)]
     fn heat_of(&self, gone: &[&Split]) -> Option<f64> {
         // Of none, what is to be expected is no share.
-        let samples = self.stalls.as_ref().map(|stalls| stalls.samples).filter(|&samples| samples > 0)?;
+        let samples =
+            self.stalls.as_ref().map(|stalls| stalls.samples).filter(|&samples| samples > 0)?;
         // The sum of none is −0.0.
         Some(gone.iter().map(|split| split.stalls).fold(0.0, std::ops::Add::add) / samples as f64)
     }
@@ -132,14 +143,16 @@ impl Member {
 
     /// Of those split, how many are huge again.
     fn huge_again(&self, regions: &BTreeSet<Region>) -> u64 {
-        let is_huge =
-            |&&region: &&Region| self.subject.process.region_pages(region).is_ok_and(|pages| pages.huge);
+        let is_huge = |&&region: &&Region| {
+            self.subject.process.region_pages(region).is_ok_and(|pages| pages.huge)
+        };
         regions.iter().filter(is_huge).count() as u64
     }
 
     /// Those seen to be split.
     fn split_regions(&self) -> BTreeSet<Region> {
-        let split = self.splits.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
+        let split =
+            self.splits.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
         split.map(|act| act.region).collect()
     }
 
@@ -151,7 +164,9 @@ impl Member {
         }
         if let Some(stop) = self.splits.ended() {
             let id = self.subject.process.id();
-            report.warnings.push(format!("process {} ({}) was left alone: {stop}", id.pid, id.command));
+            report
+                .warnings
+                .push(format!("process {} ({}) was left alone: {stop}", id.pid, id.command));
         }
     }
 }

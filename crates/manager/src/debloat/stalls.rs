@@ -54,7 +54,9 @@ pub(crate) fn observe(
 ) -> Result<Seen, ManagerError> {
     let mut largest = processes.to_vec();
     // One whose size cannot be read goes last, as one that ended does.
-    largest.sort_by_cached_key(|process| Reverse(resident(process.root(), process.id().pid).ok().flatten()));
+    largest.sort_by_cached_key(|process| {
+        Reverse(resident(process.root(), process.id().pid).ok().flatten())
+    });
     let Some(&clock) = largest.first() else { return Ok(Seen::default()) };
     let failed = |source| ManagerError::Sample { pid: clock.id().pid, source };
     let (mut source, attached) = StallSampler::attach_all(&largest, rate_hz).map_err(failed)?;
@@ -73,21 +75,29 @@ pub(crate) fn observe(
     while clock.now() < end && each(source.counts().total()) {
         clock.sleep(DRAIN_EVERY.min(end - clock.now()));
         source.drain(Nanos::ZERO, &mut |sample| {
-            watched.get_mut(&sample.pid).into_iter().for_each(|observation| observation.add(&sample));
+            watched
+                .get_mut(&sample.pid)
+                .into_iter()
+                .for_each(|observation| observation.add(&sample));
         });
         for pid in source.execs() {
             watched.get_mut(&pid).into_iter().for_each(|observation| observation.forget(pid));
         }
         if clock.now() > rescan {
             rescan = clock.now() + RESCAN_EVERY;
-            for process in largest.iter().filter(|process| watched.contains_key(&process.id().pid)) {
+            for process in largest.iter().filter(|process| watched.contains_key(&process.id().pid))
+            {
                 // One that ended has no new threads.
                 let _ = source.rescan(process);
             }
         }
     }
-    let of = |process: &&Process| Some(stalls(process, watched.get(&process.id().pid)?, tlb_entries));
-    Ok(Seen { stalls: processes.iter().map(of).collect(), refused: refused.map(|(_, error)| error) })
+    let of =
+        |process: &&Process| Some(stalls(process, watched.get(&process.id().pid)?, tlb_entries));
+    Ok(Seen {
+        stalls: processes.iter().map(of).collect(),
+        refused: refused.map(|(_, error)| error),
+    })
 }
 
 /// What a process's children do is not its own.
@@ -107,7 +117,8 @@ fn stalls(process: &Process, observation: &Observation, tlb_entries: u32) -> Sta
 pub(super) fn expected(all: &[&Stalls], lost: f64, huge: Bytes) -> Expected {
     let sum = |of: fn(&Stalls) -> u64| all.iter().map(|one| of(one)).sum::<u64>();
     let (samples, addressed) = (sum(|one| one.samples), sum(|one| one.addressed));
-    let hot = all.iter().map(|one| one.regions.values().filter(|&&count| count > 0).count() as u64).max();
+    let hot =
+        all.iter().map(|one| one.regions.values().filter(|&&count| count > 0).count() as u64).max();
     Expected {
         heat_ratio: lost / samples.max(1) as f64,
         samples,

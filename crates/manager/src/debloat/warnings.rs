@@ -21,9 +21,11 @@ pub(crate) struct Trap {
 impl Trap {
     pub(super) fn read(members: &[Member]) -> Self {
         let advised = |member: &Member| {
-            let of_bloat = |start| member.found.mappings.iter().find(|mapping| mapping.range.contains(start));
+            let of_bloat =
+                |start| member.found.mappings.iter().find(|mapping| mapping.range.contains(start));
             let census = &member.found.census;
-            let mut starts = census.bloated.iter().map(|page| page.region.range(census.sizes).start);
+            let mut starts =
+                census.bloated.iter().map(|page| page.region.range(census.sizes).start);
             starts.any(|start| of_bloat(start).is_some_and(|mapping| mapping.flags.has("hg")))
         };
         let root = members.first().map(|member| member.subject.process.root());
@@ -41,7 +43,9 @@ impl Trap {
     fn of(settings: &ThpSettings, advised: bool) -> Self {
         Self {
             enabled: settings.chosen("enabled").unwrap_or("never").to_owned(),
-            max_ptes_none: settings.chosen("khugepaged/max_ptes_none").and_then(|text| text.parse().ok()),
+            max_ptes_none: settings
+                .chosen("khugepaged/max_ptes_none")
+                .and_then(|text| text.parse().ok()),
             advised,
         }
     }
@@ -74,8 +78,11 @@ fn shortfall(report: &DebloatReport, left_alone: usize) -> Option<String> {
     if protected > 0 {
         why.push(format!("{protected} huge pages with bloat are protected"));
     }
-    let why =
-        if why.is_empty() { "there is no more to split in this order".to_owned() } else { why.join(", ") };
+    let why = if why.is_empty() {
+        "there is no more to split in this order".to_owned()
+    } else {
+        why.join(", ")
+    };
     Some(format!("freed {} of the {} asked for: {why}", report.freed_bytes, report.requested_bytes))
 }
 
@@ -88,7 +95,12 @@ pub(crate) fn unread(huge_pages: u64) -> String {
 }
 
 /// Adds the warnings that follow from the report, when so many processes were `left_alone` half-way.
-pub(super) fn add(report: &mut DebloatReport, trap: &Trap, options: &DebloatOptions, left_alone: usize) {
+pub(super) fn add(
+    report: &mut DebloatReport,
+    trap: &Trap,
+    options: &DebloatOptions,
+    left_alone: usize,
+) {
     let shortfall = shortfall(report, left_alone);
     let mut warn = |text: String| report.warnings.push(text);
     if report.huge_pages_split > 0 {
@@ -126,17 +138,24 @@ mod tests {
         let (freed_bytes, requested_bytes) = (Bytes::mib(3), Bytes::mib(4));
         let short = DebloatReport { freed_bytes, requested_bytes, ..DebloatReport::default() };
         let skipped = |count| [("protected".to_owned(), count)].into();
-        let of = |report: &DebloatReport, left_alone| shortfall(report, left_alone).unwrap_or_default();
+        let of =
+            |report: &DebloatReport, left_alone| shortfall(report, left_alone).unwrap_or_default();
         assert_eq!(
             of(&short, 0),
             "freed 3MiB of the 4MiB asked for: there is no more to split in this order"
         );
-        assert!(of(&DebloatReport { skipped: skipped(0), ..short.clone() }, 0).contains("no more to split"));
+        assert!(
+            of(&DebloatReport { skipped: skipped(0), ..short.clone() }, 0)
+                .contains("no more to split")
+        );
         let protected = of(&DebloatReport { skipped: skipped(16), ..short.clone() }, 0);
         assert!(protected.ends_with(": 16 huge pages with bloat are protected"), "{protected}");
         let ended = of(&short, 2);
         assert!(ended.ends_with(": 2 of the processes were left alone half-way"), "{ended}");
-        assert_eq!(shortfall(&DebloatReport { requested_bytes: freed_bytes, ..short.clone() }, 2), None);
+        assert_eq!(
+            shortfall(&DebloatReport { requested_bytes: freed_bytes, ..short.clone() }, 2),
+            None
+        );
         assert_eq!(shortfall(&DebloatReport { dry_run: true, ..short }, 2), None);
     }
 }

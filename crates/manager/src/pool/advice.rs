@@ -13,7 +13,8 @@ const EINTR: Errno = Errno(4);
 /// What the use of the pools leaves to be explained.
 pub(super) fn of_use(report: &PoolReport) -> Vec<String> {
     let mut warnings = Vec::new();
-    let in_use: Bytes = report.pools.iter().map(|pool| pool.page_bytes.times(pool.pages.in_use())).sum();
+    let in_use: Bytes =
+        report.pools.iter().map(|pool| pool.page_bytes.times(pool.pages.in_use())).sum();
     let seen: Bytes = report.processes.iter().map(|user| user.hugetlb_bytes).sum();
     if in_use > seen {
         warnings.push(format!(
@@ -22,7 +23,8 @@ pub(super) fn of_use(report: &PoolReport) -> Vec<String> {
             in_use - seen
         ));
     }
-    let idle = report.pools.iter().filter(|pool| pool.pages.free > pool.pages.reserved.unwrap_or(0));
+    let idle =
+        report.pools.iter().filter(|pool| pool.pages.free > pool.pages.reserved.unwrap_or(0));
     for pool in idle {
         let unused = pool.page_bytes.times(pool.pages.free - pool.pages.reserved.unwrap_or(0));
         warnings.push(format!(
@@ -39,7 +41,9 @@ pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: &[String]) -> Refusa
         return Refusal::because(
             "this kernel has no hugetlb pools: there is no pool under /sys/kernel/mm/hugepages",
         )
-        .fixed_by("a kernel with CONFIG_HUGETLBFS, or transparent huge pages (MADV_HUGEPAGE) instead");
+        .fixed_by(
+            "a kernel with CONFIG_HUGETLBFS, or transparent huge pages (MADV_HUGEPAGE) instead",
+        );
     }
     let refusal = Refusal::because(format!(
         "there are no huge pages of {size} on this machine, only {}",
@@ -89,7 +93,8 @@ pub(super) fn permanent(request: &PoolRequest, is_default: bool) -> Option<Perma
         ("/etc/tmpfiles.d/hugepages.conf", format!("w /{path} - - - - {count}"))
     };
     let of_node = node.map_or_else(String::new, |node| format!("{node}:"));
-    let kernel_command_line = format!("hugepagesz={} hugepages={of_node}{count}", kernel_size(size));
+    let kernel_command_line =
+        format!("hugepagesz={} hugepages={of_node}{count}", kernel_size(size));
     Some(Permanent { file: file.to_owned(), line, kernel_command_line })
 }
 
@@ -97,10 +102,10 @@ pub(super) fn permanent(request: &PoolRequest, is_default: bool) -> Option<Perma
 fn kernel_size(size: Bytes) -> String {
     let units = [(30, 'G'), (20, 'M'), (10, 'K')];
     let fits = |&(shift, _): &(u32, char)| size.get() != 0 && size.get().trailing_zeros() >= shift;
-    units
-        .into_iter()
-        .find(fits)
-        .map_or_else(|| size.get().to_string(), |(shift, unit)| format!("{}{unit}", size.get() >> shift))
+    units.into_iter().find(fits).map_or_else(
+        || size.get().to_string(),
+        |(shift, unit)| format!("{}{unit}", size.get() >> shift),
+    )
 }
 
 /// A write that the kernel refused.
@@ -108,9 +113,9 @@ pub(super) fn of_write(change: &mut PoolChange, error: &KernelError) {
     match error.errno() {
         Some(Errno::EINVAL) => {
             let size = change.page_bytes;
-            change
-                .why
-                .push(format!("this kernel makes pages of {size} only at boot, not while it runs (EINVAL)"));
+            change.why.push(format!(
+                "this kernel makes pages of {size} only at boot, not while it runs (EINVAL)"
+            ));
             change.fixes.extend(at_boot(change));
         }
         Some(EINTR) => change.interrupted = true,
@@ -120,7 +125,9 @@ pub(super) fn of_write(change: &mut PoolChange, error: &KernelError) {
 
 fn at_boot(change: &PoolChange) -> Option<String> {
     let words = &change.permanent.as_ref()?.kernel_command_line;
-    Some(format!("reserve them at boot, when memory is in one piece, on the kernel command line: {words}"))
+    Some(format!(
+        "reserve them at boot, when memory is in one piece, on the kernel command line: {words}"
+    ))
 }
 
 /// What a look afterwards shows: pages that are missing, or that stay although they were to go.
@@ -129,9 +136,9 @@ pub(super) fn of_result(change: &mut PoolChange, after: &PoolPages) {
     let got = after.persistent();
     if got < asked {
         if change.interrupted {
-            change
-                .why
-                .push("a signal came: the kernel stopped, and what it had got by then is kept".to_owned());
+            change.why.push(
+                "a signal came: the kernel stopped, and what it had got by then is kept".to_owned(),
+            );
         } else {
             short(change, asked - got);
         }
@@ -147,7 +154,9 @@ pub(super) fn of_result(change: &mut PoolChange, after: &PoolPages) {
             "{kept} pages of {size} are in use or reserved ({held} in all), so they stay as surplus: each goes back to the \
              system once its program frees it, by itself"
         ));
-        change.fixes.push("end the programs that use them: hugepilot pool show names them".to_owned());
+        change
+            .fixes
+            .push("end the programs that use them: hugepilot pool show names them".to_owned());
     }
 }
 
@@ -180,7 +189,8 @@ fn short(change: &mut PoolChange, missing: u64) {
         ));
         if !change.compacted {
             change.fixes.push(
-                "compact memory first, which may take seconds: the same command with --compact".to_owned(),
+                "compact memory first, which may take seconds: the same command with --compact"
+                    .to_owned(),
             );
         }
     }

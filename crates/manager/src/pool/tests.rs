@@ -28,9 +28,14 @@ impl Fake {
     fn new(nodes: u32, sizes: &[Bytes], blocks: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let room = vec![u64::MAX; nodes as usize];
-        let fake = Self { root: Root::at(dir.path()), _dir: dir, room, written: Vec::new(), refuses: None };
-        let meminfo =
-            "MemTotal: 16777216 kB\nMemFree: 8388608 kB\nMemAvailable: 12582912 kB\nHugepagesize: 2048 kB\n";
+        let fake = Self {
+            root: Root::at(dir.path()),
+            _dir: dir,
+            room,
+            written: Vec::new(),
+            refuses: None,
+        };
+        let meminfo = "MemTotal: 16777216 kB\nMemFree: 8388608 kB\nMemAvailable: 12582912 kB\nHugepagesize: 2048 kB\n";
         fake.file("proc/meminfo", meminfo);
         fake.file("proc/buddyinfo", blocks);
         for node in 0..nodes {
@@ -58,9 +63,14 @@ impl Fake {
     }
     fn pool(&self, size: Bytes, node: Option<u32>, pages: PoolPages) {
         let directory = hugetlb::directory(size, node);
-        let counts =
-            [("nr", Some(pages.total)), ("free", Some(pages.free)), ("surplus", Some(pages.surplus))];
-        for (name, count) in counts.into_iter().chain([("resv", pages.reserved.filter(|_| node.is_none()))]) {
+        let counts = [
+            ("nr", Some(pages.total)),
+            ("free", Some(pages.free)),
+            ("surplus", Some(pages.surplus)),
+        ];
+        for (name, count) in
+            counts.into_iter().chain([("resv", pages.reserved.filter(|_| node.is_none()))])
+        {
             if let Some(count) = count {
                 self.file(&format!("{directory}/{name}_hugepages"), &format!("{count}\n"));
             }
@@ -81,7 +91,8 @@ impl Fake {
         let (pages, room) = (self.pages(size, Some(node)), &mut self.room[node as usize]);
         let made = count.saturating_sub(pages.total).min(*room);
         *room -= made;
-        let total = if count > pages.total { pages.total + made } else { count.max(held.min(pages.total)) };
+        let total =
+            if count > pages.total { pages.total + made } else { count.max(held.min(pages.total)) };
         let free = (pages.free + total).saturating_sub(pages.total);
         let now = PoolPages { total, free, reserved: None, surplus: total.saturating_sub(count) };
         self.pool(size, Some(node), now);
@@ -98,7 +109,10 @@ impl PoolKernel for Fake {
             return Ok(());
         }
         if let Some(errno) = self.refuses {
-            return Err(KernelError::write(&self.root.join(path), std::io::Error::from_raw_os_error(errno)));
+            return Err(KernelError::write(
+                &self.root.join(path),
+                std::io::Error::from_raw_os_error(errno),
+            ));
         }
         let size = if path.contains("hugepages-2048kB") { M2 } else { G1 };
         let count: u64 = text.parse().unwrap();
@@ -107,11 +121,13 @@ impl PoolKernel for Fake {
         let chosen = nodes.iter().copied().find(|node| path.contains(&format!("node{node}/")));
         let others = nodes.len() as u64;
         for &node in nodes.iter().filter(|&&node| chosen.is_none_or(|chosen| chosen == node)) {
-            let (share, held) = if chosen.is_some() { (count, 0) } else { (count / others, all.held()) };
+            let (share, held) =
+                if chosen.is_some() { (count, 0) } else { (count / others, all.held()) };
             let first = u64::from(chosen.is_none() && node == 0) * (count % others);
             self.set_part(size, node, share + first, held);
         }
-        let parts: Vec<PoolPages> = nodes.iter().map(|&node| self.pages(size, Some(node))).collect();
+        let parts: Vec<PoolPages> =
+            nodes.iter().map(|&node| self.pages(size, Some(node))).collect();
         let sum = |count: fn(&PoolPages) -> u64| parts.iter().map(count).sum();
         let (total, free, surplus) = (sum(|p| p.total), sum(|p| p.free), sum(|p| p.surplus));
         self.pool(size, None, PoolPages { total, free, surplus, reserved: all.reserved });
@@ -148,7 +164,10 @@ fn two_nodes_and_both_sizes_are_shown_with_their_users() {
     fake.file("proc/4711/status", "Name:\tpostgres\nHugetlbPages:\t 2129920 kB\n");
     fake.file("proc/4711/smaps_rollup", "Shared_Hugetlb: 0 kB\nPrivate_Hugetlb: 2129920 kB\n");
     fake.file("proc/4712/status", "Name:\tqemu\u{1b}[31m\nHugetlbPages:\t 2048 kB\n");
-    fake.file("proc/self/mounts", "hugetlbfs /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n");
+    fake.file(
+        "proc/self/mounts",
+        "hugetlbfs /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n",
+    );
     let report = show(&fake.root).unwrap();
     golden("show", &pool_text(&report));
     golden("explain", &pool_explained(&report));
@@ -174,11 +193,16 @@ fn a_size_or_node_that_is_not_there_is_refused_with_what_there_is() {
         other => panic!("{other:?}"),
     };
     let (why, fix) = refused(ask(G1, 1));
-    assert!(why.contains("1GiB") && why.contains("only 2MiB") && fix == "one of --size 2MiB", "{why}; {fix}");
+    assert!(
+        why.contains("1GiB") && why.contains("only 2MiB") && fix == "one of --size 2MiB",
+        "{why}; {fix}"
+    );
     let (why, fix) = refused(PoolRequest { node: Some(7), ..ask(M2, 1) });
     assert!(why.contains("node 7") && fix.contains("--node 0"), "{why}; {fix}");
     fake.file("proc/cpuinfo", "flags : fpu pse\n");
-    let Err(ManagerError::Refused(refusal)) = set(&mut fake, &ask(G1, 1), &|| false) else { panic!() };
+    let Err(ManagerError::Refused(refusal)) = set(&mut fake, &ask(G1, 1), &|| false) else {
+        panic!()
+    };
     assert!(refusal.fix.unwrap().contains("pdpe1gb"));
     assert_eq!(fake.written, []);
 }
@@ -211,7 +235,10 @@ fn fewer_than_asked_for_is_told_with_the_free_blocks() {
     assert_eq!(fake.counts_written(), ["512", "1024"], "it does not try for ever");
     golden_change("fragmented", &change);
     let change = fake.set(PoolRequest { compact: true, ..ask(M2, 2000) });
-    assert!(change.compacted && !change.fixes.iter().any(|fix| fix.contains("--compact")), "{change:?}");
+    assert!(
+        change.compacted && !change.fixes.iter().any(|fix| fix.contains("--compact")),
+        "{change:?}"
+    );
     assert_eq!(fake.written[2], ("proc/sys/vm/compact_memory".to_owned(), "1".to_owned()));
 }
 
@@ -224,7 +251,8 @@ fn gigabytes_that_are_not_in_one_piece_are_to_be_had_at_boot() {
     fake.refuses = Some(22);
     let change = fake.set(ask(G1, 2));
     assert!(
-        change.why[0].contains("only at boot") && change.fixes[0].ends_with("hugepagesz=1G hugepages=2"),
+        change.why[0].contains("only at boot")
+            && change.fixes[0].ends_with("hugepagesz=1G hugepages=2"),
         "{change:?}"
     );
     assert_eq!(change.after.unwrap().total, 1);
@@ -234,7 +262,10 @@ fn gigabytes_that_are_not_in_one_piece_are_to_be_had_at_boot() {
 fn memory_that_is_in_use_is_no_fragmentation() {
     let mut fake = Fake::new(1, &[M2], FRAGMENTED);
     fake.room[0] = 3;
-    fake.file("proc/meminfo", "MemTotal: 16777216 kB\nMemFree: 65536 kB\nMemAvailable: 131072 kB\n");
+    fake.file(
+        "proc/meminfo",
+        "MemTotal: 16777216 kB\nMemFree: 65536 kB\nMemAvailable: 131072 kB\n",
+    );
     let change = fake.set(PoolRequest { force: true, ..ask(M2, 200) });
     assert!(change.why[0].starts_with("memory is in use"), "{change:?}");
 }
@@ -296,11 +327,17 @@ fn pages_in_use_stay_as_surplus_when_the_count_is_lowered() {
     fake.pool(M2, Some(0), pages);
     fake.pool(M2, None, pages);
     let dry = fake.set(PoolRequest { dry_run: true, ..ask(M2, 0) });
-    assert!(dry.is_complete() && dry.warnings[0].starts_with("7 pages are in use or reserved"), "{dry:?}");
+    assert!(
+        dry.is_complete() && dry.warnings[0].starts_with("7 pages are in use or reserved"),
+        "{dry:?}"
+    );
     assert_eq!(fake.written, []);
     let change = fake.set(ask(M2, 0));
     let after = change.after.unwrap();
-    assert_eq!((after.total, after.surplus, after.persistent(), change.is_complete()), (7, 7, 0, false));
+    assert_eq!(
+        (after.total, after.surplus, after.persistent(), change.is_complete()),
+        (7, 7, 0, false)
+    );
     golden_change("surplus", &change);
     // They become lasting pages again, without new memory.
     let again = fake.set(ask(M2, 7));
@@ -333,7 +370,8 @@ fn a_dry_run_tells_what_is_free_at_once_and_writes_nothing() {
 /// A run with this number has the pool raised from 7 to 300 pages.
 fn lend(fake: &Fake, pid: u32) {
     let setting = r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "7", "ours": "300"}"#;
-    let journal = format!(r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#);
+    let journal =
+        format!(r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#);
     fake.file("run/hugepilot/settings.json", &journal);
 }
 
@@ -345,7 +383,10 @@ fn a_pool_that_a_run_gives_back_at_its_end_is_not_set_meanwhile() {
     let ManagerError::Refused(refusal) = set(&mut fake, &request, &|| false).unwrap_err() else {
         panic!("another error")
     };
-    assert!(refusal.why.contains("(pid 1) has the pool of 2MiB pages raised from 7 to 300"), "{refusal:?}");
+    assert!(
+        refusal.why.contains("(pid 1) has the pool of 2MiB pages raised from 7 to 300"),
+        "{refusal:?}"
+    );
     assert_eq!(fake.counts_written(), [""; 0]);
     lend(&fake, std::process::id());
     fake.set(request);

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Refusal, Root, cpu, memory};
 use hugepilot_policy::{confirming_rounds, effect, pool_warning, to_confirm, verdict};
-use hugepilot_record::compare::{CompareReport, Confirmation, Counts, ModeReport, Reach, SCHEMA, speedup};
+use hugepilot_record::compare::{
+    CompareReport, Confirmation, Counts, ModeReport, Reach, SCHEMA, speedup,
+};
 use hugepilot_record::run::{Effect, Mode, Run};
 use hugepilot_units::Bytes;
 
@@ -105,7 +107,8 @@ impl Comparison<'_> {
     ) -> Result<CompareReport, ManagerError> {
         let Self { root, command, options, mut contenders, report } = self;
         let files = Files::open(options.show_output)?;
-        let control = Control { signals: None, interrupted: Some(interrupted), standard: files.standard() };
+        let control =
+            Control { signals: None, interrupted: Some(interrupted), standard: files.standard() };
         let mut session = Session { root, command, options, control, report, say };
         session.warm_up(&mut contenders)?;
         session.rounds(&mut contenders, options.runs, Event::Running)?;
@@ -140,11 +143,15 @@ fn contender(
     command: &[OsString],
     options: &CompareOptions,
 ) -> Result<Contender, ManagerError> {
-    let is_mimalloc =
-        |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("mimalloc"));
+    let is_mimalloc = |path: &&PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().contains("mimalloc"))
+    };
     let library = options.libraries.iter().find(|path| is_mimalloc(path) != mode.is_ours());
-    let setup =
-        Setup::new(root, command, &RunOptions { mode, library: library.cloned(), pool: options.pool })?;
+    let setup = Setup::new(
+        root,
+        command,
+        &RunOptions { mode, library: library.cloned(), pool: options.pool },
+    )?;
     // Without the pages it would only be base under another name.
     if let Some(why) = setup.obstacles.empty_pool.as_ref().filter(|_| options.pool.is_none()) {
         let fix = setup.obstacles.pool_fix.clone();
@@ -153,7 +160,11 @@ fn contender(
     Ok(Contender::new(setup))
 }
 
-fn empty(command: &[OsString], options: &CompareOptions, root: &Root) -> Result<CompareReport, ManagerError> {
+fn empty(
+    command: &[OsString],
+    options: &CompareOptions,
+    root: &Root,
+) -> Result<CompareReport, ManagerError> {
     let (tlb, sizes) = (cpu::tlb(&cpu::read(root)?), memory::page_sizes(root)?);
     let tlb_reach = Reach {
         base_bytes: sizes.base.times(tlb.l2_4k_entries.into()),
@@ -187,8 +198,8 @@ impl Files {
     fn open(shown: bool) -> Result<Self, ManagerError> {
         let path = "/dev/null";
         let nothing = std::fs::File::options().read(true).write(true).open(path);
-        let nothing =
-            nothing.map_err(|source| hugepilot_kernel::KernelError::write(path.as_ref(), source))?;
+        let nothing = nothing
+            .map_err(|source| hugepilot_kernel::KernelError::write(path.as_ref(), source))?;
         Ok(Self { nothing, ours: std::io::stderr(), shown })
     }
     fn standard(&self) -> [Option<std::os::fd::BorrowedFd<'_>>; 3] {
@@ -274,10 +285,14 @@ impl Session<'_> {
             return Ok(done);
         }
         let mode = contender.setup.mode;
-        self.warn(vec![format!("a run of {mode} was stopped for a while: it was dropped, and made again")]);
+        self.warn(vec![format!(
+            "a run of {mode} was stopped for a while: it was dropped, and made again"
+        )]);
         let done = self.run(contender, observer)?;
         if done.0.stopped {
-            self.warn(vec![format!("a run of {mode} was stopped each time: its wall time holds that")]);
+            self.warn(vec![format!(
+                "a run of {mode} was stopped each time: its wall time holds that"
+            )]);
         }
         Ok(done)
     }
@@ -329,7 +344,8 @@ impl Session<'_> {
         self.rounds(&mut again, confirming_rounds(self.options.runs), Event::Confirming)?;
         if let ([_, best, plain @ ..], [base, ours, ..]) = (&summed(&again)[..], &again[..]) {
             let runs = [base, ours].map(|of| &of.runs[..whole(&again)]);
-            self.report.confirmation = Some(Confirmation::of(best, plain.first(), runs[0], runs[1]));
+            self.report.confirmation =
+                Some(Confirmation::of(best, plain.first(), runs[0], runs[1]));
         }
         Ok(())
     }
@@ -338,7 +354,12 @@ impl Session<'_> {
     fn sum_up(&mut self, contenders: &[Contender]) {
         let absent = std::mem::take(&mut self.report.modes);
         self.report.modes = summed(contenders).into_iter().chain(absent).collect();
-        self.warn(contenders.iter().flat_map(|contender| contender.setup.environment.kept.clone()).collect());
+        self.warn(
+            contenders
+                .iter()
+                .flat_map(|contender| contender.setup.environment.kept.clone())
+                .collect(),
+        );
         let failures: Vec<String> = self.report.modes.iter().filter_map(failures).collect();
         self.warn(failures);
     }
@@ -357,7 +378,8 @@ fn whole(contenders: &[Contender]) -> usize {
 /// The figures of each, and those that hold it against others of the same round.
 fn summed(contenders: &[Contender]) -> Vec<ModeReport> {
     let whole = whole(contenders);
-    let runs_of = |mode| contenders.iter().find(|other| other.setup.mode == mode).map(|of| &of.runs[..whole]);
+    let runs_of =
+        |mode| contenders.iter().find(|other| other.setup.mode == mode).map(|of| &of.runs[..whole]);
     let sum_up = |contender: &Contender| {
         let over = |mode| speedup(runs_of(mode)?, &contender.runs[..whole]);
         let mode = contender.setup.mode;
@@ -420,7 +442,8 @@ mod tests {
     #[test]
     fn every_mode_is_first_in_some_round_and_runs_once_in_each() {
         for all in 1..6 {
-            let rounds: Vec<Vec<usize>> = (0..all).map(|round| order(round, all).collect()).collect();
+            let rounds: Vec<Vec<usize>> =
+                (0..all).map(|round| order(round, all).collect()).collect();
             for round in &rounds {
                 let mut sorted = round.clone();
                 sorted.sort_unstable();

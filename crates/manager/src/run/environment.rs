@@ -52,7 +52,9 @@ impl Environment {
     /// Sets a variable that the user has not set.
     pub(super) fn offer(&mut self, name: &str, value: &str) {
         match self.get(name).map(|own| printable(own.as_bytes())) {
-            Some(own) if own != value => self.kept.push(format!("{name}={own} was kept as you set it")),
+            Some(own) if own != value => {
+                self.kept.push(format!("{name}={own} was kept as you set it"))
+            }
             Some(_) => {}
             None => self.put(name, value.into()),
         }
@@ -78,9 +80,15 @@ impl Environment {
     pub(super) fn preload(&mut self, library: &Path) {
         let own = self.get(PRELOAD).unwrap_or_default().to_owned();
         // The loader parts them at blanks, too.
-        let rest = own.as_bytes().split(|&byte| byte == b':' || byte == b' ').filter(|part| !part.is_empty());
+        let rest = own
+            .as_bytes()
+            .split(|&byte| byte == b':' || byte == b' ')
+            .filter(|part| !part.is_empty());
         let library = library.as_os_str().as_bytes();
-        self.put(PRELOAD, joined([library].into_iter().chain(rest.filter(|&part| part != library))));
+        self.put(
+            PRELOAD,
+            joined([library].into_iter().chain(rest.filter(|&part| part != library))),
+        );
     }
 
     fn put(&mut self, name: &str, value: OsString) {
@@ -149,9 +157,11 @@ mod tests {
 
     #[test]
     fn a_preloaded_library_comes_before_the_users_and_once() {
-        for (before, after) in
-            [("", "/l/m.so"), ("/x.so", "/l/m.so:/x.so"), ("/x.so /y.so:/l/m.so", "/l/m.so:/x.so:/y.so")]
-        {
+        for (before, after) in [
+            ("", "/l/m.so"),
+            ("/x.so", "/l/m.so:/x.so"),
+            ("/x.so /y.so:/l/m.so", "/l/m.so:/x.so:/y.so"),
+        ] {
             let mut environment = with(PRELOAD, before);
             environment.preload(Path::new("/l/m.so"));
             assert_eq!(environment.get(PRELOAD).unwrap(), after, "{before}");

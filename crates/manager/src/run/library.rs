@@ -35,14 +35,19 @@ pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Refusal>
         let beside = std::env::current_exe()
             .ok()
             .and_then(|exe| Some(fs::canonicalize(exe).ok()?.parent()?.to_owned()));
-        let folders =
-            beside.map(|beside| [beside.clone(), beside.join("../lib/hugepilot")]).into_iter().flatten();
-        return folders.filter_map(|folder| fs::canonicalize(folder.join(OURS)).ok()).next().ok_or_else(
-            || {
+        let folders = beside
+            .map(|beside| [beside.clone(), beside.join("../lib/hugepilot")])
+            .into_iter()
+            .flatten();
+        return folders
+            .filter_map(|folder| fs::canonicalize(folder.join(OURS)).ok())
+            .next()
+            .ok_or_else(|| {
                 Refusal::because(format!("no {OURS} beside this program or in ../lib/hugepilot"))
-                    .fixed_by("cargo build --release -p hugepilot-preload, or name it with --library")
-            },
-        );
+                    .fixed_by(
+                        "cargo build --release -p hugepilot-preload, or name it with --library",
+                    )
+            });
     }
     // As it stands in the program's map of memory, where it is looked for later.
     newest_in(&folders()).and_then(|path| fs::canonicalize(path).ok()).ok_or_else(|| {
@@ -66,7 +71,9 @@ fn why_not_loaded(path: &Path) -> Option<String> {
     };
     let ours = kind(Path::new("/proc/self/exe")).ok()?.1;
     match kind(path) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Some(format!("cannot be read: {error}")),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Some(format!("cannot be read: {error}"))
+        }
         Err(_) => Some("is no 64-bit ELF file".to_owned()),
         Ok((_, machine)) if machine != ours => Some("is for another processor".to_owned()),
         Ok((kind, _)) if kind != ET_DYN => Some("is an ELF file, but no shared library".to_owned()),
@@ -81,14 +88,21 @@ fn folders() -> Vec<PathBuf> {
     let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
     let usual = ["/usr/local/lib", "/usr/lib", "/lib"].map(PathBuf::from);
     let of_triple = usual.clone().map(|folder| folder.join(&triple));
-    [named, of_triple.to_vec(), vec!["/usr/local/lib64".into(), "/usr/lib64".into()], usual.to_vec()].concat()
+    [
+        named,
+        of_triple.to_vec(),
+        vec!["/usr/local/lib64".into(), "/usr/lib64".into()],
+        usual.to_vec(),
+    ]
+    .concat()
 }
 
 /// The mimalloc with the highest version in the first folder that has one.
 fn newest_in(folders: &[PathBuf]) -> Option<PathBuf> {
     folders.iter().find_map(|folder| {
         let entries = fs::read_dir(folder).ok()?.flatten();
-        let versions = entries.filter_map(|entry| Some((version(&entry.file_name())?, entry.path())));
+        let versions =
+            entries.filter_map(|entry| Some((version(&entry.file_name())?, entry.path())));
         versions.filter(|(_, path)| path.is_file()).max().map(|(_, path)| path)
     })
 }
@@ -96,7 +110,8 @@ fn newest_in(folders: &[PathBuf]) -> Option<PathBuf> {
 /// `libmimalloc.so.2.0` is [2, 0]; without numbers it is whatever the link says, and comes last.
 fn version(name: &OsStr) -> Option<Vec<u32>> {
     let rest = name.to_str()?.strip_prefix(MIMALLOC)?;
-    let numbers: Option<Vec<u32>> = rest.split('.').skip(1).map(|number| number.parse().ok()).collect();
+    let numbers: Option<Vec<u32>> =
+        rest.split('.').skip(1).map(|number| number.parse().ok()).collect();
     (rest.is_empty() || rest.starts_with('.')).then_some(numbers)?
 }
 
@@ -114,14 +129,22 @@ pub(super) fn mimalloc(
     library: &Path,
     free_gib: u64,
 ) -> Result<Vec<(&'static str, String)>, Refusal> {
-    let unreadable = |error| Refusal::because(format!("cannot read {}: {error}", library.display()));
+    let unreadable =
+        |error| Refusal::because(format!("cannot read {}: {error}", library.display()));
     let bytes = file::read(library, MAX_LIBRARY).map_err(unreadable)?;
     told(mode, &|option| knows(&bytes, option), free_gib).ok_or_else(|| {
-        Refusal::because(format!("{} knows no option for such pages: is it mimalloc?", library.display()))
+        Refusal::because(format!(
+            "{} knows no option for such pages: is it mimalloc?",
+            library.display()
+        ))
     })
 }
 
-fn told(mode: Mode, knows: &dyn Fn(&str) -> bool, free_gib: u64) -> Option<Vec<(&'static str, String)>> {
+fn told(
+    mode: Mode,
+    knows: &dyn Fn(&str) -> bool,
+    free_gib: u64,
+) -> Option<Vec<(&'static str, String)>> {
     if mode == Mode::Mimalloc {
         return Some(Vec::new());
     }
@@ -132,7 +155,9 @@ fn told(mode: Mode, knows: &dyn Fn(&str) -> bool, free_gib: u64) -> Option<Vec<(
         Mode::Mimalloc2m if knows("allow_large_os_pages") => {
             vec![("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1".to_owned())]
         }
-        Mode::Mimalloc2m if knows("large_os_pages") => vec![("MIMALLOC_LARGE_OS_PAGES", "1".to_owned())],
+        Mode::Mimalloc2m if knows("large_os_pages") => {
+            vec![("MIMALLOC_LARGE_OS_PAGES", "1".to_owned())]
+        }
         _ => return None,
     };
     if knows("eager_commit_delay") && !knows("deprecated_eager_commit_delay") {
@@ -159,7 +184,12 @@ mod tests {
             b"allow_large_os_pages\0reserve_huge_os_pages\0deprecated_eager_commit_delay\0allow_thp\0";
         let words = |library: &[u8], mode| {
             let told = told(mode, &|option| knows(library, option), 3)?;
-            Some(told.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
+            Some(
+                told.iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            )
         };
         let delay = "MIMALLOC_EAGER_COMMIT_DELAY=0";
         let table = [

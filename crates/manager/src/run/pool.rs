@@ -46,10 +46,17 @@ pub(super) fn raise(
     let (mut guard, recovery) = SettingsGuard::take(root)?;
     let mut warnings: Vec<String> = recovery.iter().flat_map(|recovery| recovery.told()).collect();
     let floor = Amount::Share(Share::percent(FLOOR));
-    let request =
-        PoolRequest { size, count, node: None, floor, force: false, compact: false, dry_run: false };
-    let change =
-        guard.raise_pool(size, count, || set(&mut root.clone(), &request, &|| control.is_wanted()))?;
+    let request = PoolRequest {
+        size,
+        count,
+        node: None,
+        floor,
+        force: false,
+        compact: false,
+        dry_run: false,
+    };
+    let change = guard
+        .raise_pool(size, count, || set(&mut root.clone(), &request, &|| control.is_wanted()))?;
     control.goes_on()?;
     warnings.extend(came_short(&change, size, wanted));
     if free_pages(root, size).is_some_and(|free| free > 0) {
@@ -66,5 +73,9 @@ fn came_short(change: &PoolChange, size: Bytes, wanted: u64) -> Option<String> {
 
 /// Gives it back, and says what is not as before.
 pub(super) fn give_back(guard: SettingsGuard) -> Vec<String> {
-    guard.put_back().iter().filter_map(|(setting, outcome)| not_restored(setting, outcome)).collect()
+    guard
+        .put_back()
+        .iter()
+        .filter_map(|(setting, outcome)| not_restored(setting, outcome))
+        .collect()
 }

@@ -33,7 +33,8 @@ const ALLOCATORS: [&str; 6] =
 /// that we know of.
 pub(super) fn obstacles(path: &Path) -> Obstacles {
     let path = interpreter_of_scripts(path.to_owned());
-    let mut found = Obstacles { out_of_reach: runs_with_others_rights(&path), ..Obstacles::default() };
+    let mut found =
+        Obstacles { out_of_reach: runs_with_others_rights(&path), ..Obstacles::default() };
     match loader(&path) {
         Ok(loader) => _ = heed(&loader, &mut found),
         Err(Some(why)) => found.out_of_reach = Some(why),
@@ -46,9 +47,9 @@ pub(super) fn obstacles(path: &Path) -> Obstacles {
 pub(super) fn allocator_in(files: &[String], ours: Option<&Path>) -> Option<String> {
     let ours = ours.and_then(Path::to_str);
     let others = files.iter().filter(|file| Some(file.as_str()) != ours);
-    others
-        .filter_map(|file| Path::new(file).file_name()?.to_str())
-        .find_map(|name| ALLOCATORS.iter().any(|allocator| name.contains(allocator)).then(|| name.to_owned()))
+    others.filter_map(|file| Path::new(file).file_name()?.to_str()).find_map(|name| {
+        ALLOCATORS.iter().any(|allocator| name.contains(allocator)).then(|| name.to_owned())
+    })
 }
 
 /// The program that runs a script, by its `#!` line; `env` counts for what it starts.
@@ -81,8 +82,9 @@ fn runs_with_others_rights(path: &Path) -> Option<String> {
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let other_user = meta.mode() & SETUID == SETUID && meta.uid() != user;
     let other_group = meta.mode() & SETGID == SETGID && meta.gid() != group;
-    (other_user || other_group)
-        .then(|| "it runs with others' rights (setuid), and its loader drops such settings".to_owned())
+    (other_user || other_group).then(|| {
+        "it runs with others' rights (setuid), and its loader drops such settings".to_owned()
+    })
 }
 
 /// The program that loads its libraries; or why there is none, where that is known.
@@ -113,10 +115,12 @@ fn heed(loader: &Path, found: &mut Obstacles) -> Option<()> {
     file.take(MAX_LOADER).read_to_end(&mut bytes).ok()?;
     let name = loader.file_name()?.to_string_lossy();
     if name.contains("musl") {
-        found.deaf_libc = Some("its C library is musl, whose allocator has no such setting".to_owned());
+        found.deaf_libc =
+            Some("its C library is musl, whose allocator has no such setting".to_owned());
     } else if after(&bytes, TUNABLE).is_none() {
         let tunable = String::from_utf8_lossy(TUNABLE);
-        found.deaf_libc = Some(format!("its C library has no {tunable}: that came with glibc 2.35"));
+        found.deaf_libc =
+            Some(format!("its C library has no {tunable}: that came with glibc 2.35"));
     } else if after(&bytes, VERSION).and_then(minor).is_some_and(|minor| minor < READS_SETTING) {
         // "malloc: Assure that THP mode is always null terminated", April 2023.
         found.fickle_libc = Some(format!(
@@ -222,7 +226,8 @@ mod tests {
 
     #[test]
     fn allocators_are_known_by_their_libraries() {
-        let files = ["/usr/lib/libc.so.6", "/l/libmimalloc.so.2.0", "/x/libjemalloc.so.2"].map(str::to_owned);
+        let files = ["/usr/lib/libc.so.6", "/l/libmimalloc.so.2.0", "/x/libjemalloc.so.2"]
+            .map(str::to_owned);
         assert_eq!(allocator_in(&files, None).unwrap(), "libmimalloc.so.2.0");
         assert_eq!(
             allocator_in(&files, Some(Path::new("/l/libmimalloc.so.2.0"))).unwrap(),

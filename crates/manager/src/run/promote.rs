@@ -33,19 +33,26 @@ impl Promoter {
     /// Promotes what `pid` and those it started have.
     pub(super) fn promote(&mut self, pid: Pid, interrupted: &dyn Fn() -> bool) {
         let begun = Instant::now();
-        let held =
-            usage::family(&Root::live(), pid).into_iter().filter_map(|pid| Some((pid, open(pid).ok()?)));
+        let held = usage::family(&Root::live(), pid)
+            .into_iter()
+            .filter_map(|pid| Some((pid, open(pid).ok()?)));
         let held: Vec<_> = held.collect();
         // Before it was opened, a number may have gone to a process of somebody else. One that we hold is of the family if its
         // number still is.
         let family = usage::family(&Root::live(), pid);
         for (_, process) in held.iter().filter(|(pid, _)| family.contains(pid)) {
             // It may end at any moment: that is no refusal.
-            let Ok(journal) = promote_all(process, &Guard::default(), interrupted) else { continue };
+            let Ok(journal) = promote_all(process, &Guard::default(), interrupted) else {
+                continue;
+            };
             self.promoted |= journal.acts.iter().any(|act| act.outcome == Outcome::Verified);
             self.refused = match journal.stopped {
-                None | Some(Stop::Interrupted | Stop::TargetGone | Stop::TargetExeced) => self.refused.take(),
-                Some(stop) => Some(format!("its memory was not put on huge pages from outside: {stop}")),
+                None | Some(Stop::Interrupted | Stop::TargetGone | Stop::TargetExeced) => {
+                    self.refused.take()
+                }
+                Some(stop) => {
+                    Some(format!("its memory was not put on huge pages from outside: {stop}"))
+                }
             };
         }
         self.next = Instant::now() + PAUSE.max(begun.elapsed() * REST);

@@ -56,15 +56,28 @@ impl Setup {
     ///
     /// # Errors
     /// [`ManagerError::Start`] where there is no such program; [`ManagerError::Refused`] where the mode is not to be had here.
-    pub(super) fn new(root: &Root, command: &[OsString], options: &RunOptions) -> Result<Self, ManagerError> {
+    pub(super) fn new(
+        root: &Root,
+        command: &[OsString],
+        options: &RunOptions,
+    ) -> Result<Self, ManagerError> {
         let mode = options.mode;
         let name = command.first().cloned().unwrap_or_default();
-        let path = find(&name)
-            .map_err(|source| ManagerError::Start { program: name.to_string_lossy().into_owned(), source })?;
+        let path = find(&name).map_err(|source| ManagerError::Start {
+            program: name.to_string_lossy().into_owned(),
+            source,
+        })?;
         let obstacles = program::obstacles(&path);
         let environment = Environment::ours(root);
-        let mut setup =
-            Self { mode, path, environment, thp: Thp::Inherit, promote: false, library: None, obstacles };
+        let mut setup = Self {
+            mode,
+            path,
+            environment,
+            thp: Thp::Inherit,
+            promote: false,
+            library: None,
+            obstacles,
+        };
         setup.obstacles.fragmented = fragmented(root);
         setup.look_at_pool(root)?;
         setup.choose(&Machine::look(root, mode))?;
@@ -86,19 +99,26 @@ impl Setup {
                 )
                 .fixed_by("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"));
             }
-            Mode::Advised => self.thp = if machine.thp == "always" { Thp::Advised } else { Thp::Allowed },
+            Mode::Advised => {
+                self.thp = if machine.thp == "always" { Thp::Advised } else { Thp::Allowed }
+            }
             Mode::Thp => self.choose_thp(machine),
             Mode::GlibcThp => {
                 self.thp = Thp::Allowed;
                 self.environment.tune(HUGETLB_TUNABLE, "1");
             }
-            Mode::Hugetlb => self.environment.tune(HUGETLB_TUNABLE, &Bytes::mib(2).get().to_string()),
-            Mode::Hugetlb1g => self.environment.tune(HUGETLB_TUNABLE, &Bytes::gib(1).get().to_string()),
+            Mode::Hugetlb => {
+                self.environment.tune(HUGETLB_TUNABLE, &Bytes::mib(2).get().to_string())
+            }
+            Mode::Hugetlb1g => {
+                self.environment.tune(HUGETLB_TUNABLE, &Bytes::gib(1).get().to_string())
+            }
             Mode::Mimalloc | Mode::Mimalloc1g => {}
             Mode::Mimalloc2m | Mode::Ours => self.thp = Thp::Allowed,
         }
         if never {
-            self.obstacles.thp = Some("the system's setting of transparent huge pages is never".to_owned());
+            self.obstacles.thp =
+                Some("the system's setting of transparent huge pages is never".to_owned());
         }
         Ok(())
     }
@@ -147,9 +167,9 @@ impl Setup {
     fn look_at_pool(&mut self, root: &Root) -> Result<(), Refusal> {
         let Some(size) = self.mode.needs_pool() else { return Ok(()) };
         match free_pages(root, size) {
-            None => {
-                Err(Refusal::because(format!("the processor or the kernel has no hugetlb pages of {size}")))
-            }
+            None => Err(Refusal::because(format!(
+                "the processor or the kernel has no hugetlb pages of {size}"
+            ))),
             Some(0) => {
                 self.obstacles.empty_pool = Some(format!("the pool has no free page of {size}"));
                 self.obstacles.pool_fix = Some(format!(
@@ -257,7 +277,11 @@ mod tests {
             (Mode::OursBase, "always", Thp::Never, false, vec![]),
         ];
         for (mode, system, thp, promote, set) in table {
-            assert_eq!(chosen(mode, system, true, true).unwrap(), (thp, promote, set), "{mode} {system}");
+            assert_eq!(
+                chosen(mode, system, true, true).unwrap(),
+                (thp, promote, set),
+                "{mode} {system}"
+            );
         }
     }
 
@@ -268,7 +292,10 @@ mod tests {
             assert!(check(fine).is_ok(), "{fine:?}");
         }
         let refused = check("huge").unwrap_err();
-        assert!(refused.why.starts_with("HUGEPILOT_PAGES: ") && refused.why.contains("huge"), "{refused:?}");
+        assert!(
+            refused.why.starts_with("HUGEPILOT_PAGES: ") && refused.why.contains("huge"),
+            "{refused:?}"
+        );
     }
 
     #[test]
@@ -284,10 +311,12 @@ mod tests {
             write(format!("{}/{file}_hugepages", hugetlb::directory(size, None)), count);
         }
         assert_eq!(free_pages(&root, size), Some(230));
-        let setting = r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "100", "ours": "300"}"#;
+        let setting =
+            r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "100", "ours": "300"}"#;
         for (pid, free) in [(1, 30), (std::process::id(), 230)] {
-            let journal =
-                format!(r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#);
+            let journal = format!(
+                r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#
+            );
             write("run/hugepilot/settings.json".to_owned(), &journal);
             assert_eq!(free_pages(&root, size), Some(free), "{pid}");
         }

@@ -86,8 +86,13 @@ impl Watch {
 
     /// Who had it. A process that becomes another program is another one here.
     fn remember(&mut self, members: &[Member]) {
-        for Member { pid, name, usage, .. } in members.iter().filter(|member| member.usage.hidden == 0) {
-            let known = self.holders.iter().position(|(known, holder)| known == pid && holder.name == *name);
+        for Member { pid, name, usage, .. } in
+            members.iter().filter(|member| member.usage.hidden == 0)
+        {
+            let known = self
+                .holders
+                .iter()
+                .position(|(known, holder)| known == pid && holder.name == *name);
             let at = known.unwrap_or_else(|| {
                 self.holders.push((*pid, Holder { name: name.clone(), ..Holder::default() }));
                 self.holders.len() - 1
@@ -103,14 +108,16 @@ impl Watch {
         self.holders.truncate(MAX_HOLDERS);
         let mut on_pool = members.iter().filter(|member| member.usage.hugetlb() > Bytes::ZERO);
         let parent = on_pool.find(|one| members.iter().any(|other| other.parent == one.pid));
-        self.pool_parent = self.pool_parent.take().or_else(|| parent.map(|parent| parent.name.clone()));
+        self.pool_parent =
+            self.pool_parent.take().or_else(|| parent.map(|parent| parent.name.clone()));
     }
 
     fn look_at_libraries(&mut self, pid: Pid) {
         let files = usage::mapped_files(&self.root, pid);
         let wanted = self.library.as_ref().and_then(|library| library.to_str());
         self.saw_library |= files.iter().any(|file| Some(file.as_str()) == wanted);
-        self.own_allocator = allocator_in(&files, self.library.as_deref()).or(self.own_allocator.take());
+        self.own_allocator =
+            allocator_in(&files, self.library.as_deref()).or(self.own_allocator.take());
     }
 
     /// The most of each, with what the kernel says itself of the largest process.
@@ -135,7 +142,8 @@ impl Watch {
         obstacles.holders = self.holders.iter().map(|(_, holder)| holder.clone()).collect();
         obstacles.pool_parent.clone_from(&self.pool_parent);
         obstacles.not_preloaded = self.library.is_some() && !self.saw_library;
-        obstacles.own_allocator = obstacles.own_allocator.take().or_else(|| self.own_allocator.clone());
+        obstacles.own_allocator =
+            obstacles.own_allocator.take().or_else(|| self.own_allocator.clone());
     }
 }
 
@@ -144,7 +152,8 @@ mod tests {
     use super::*;
 
     fn member(pid: i32, parent: i32, name: &str, mib: u64, pool_mib: u64) -> Member {
-        let hugetlb = [(Bytes::mib(2), Bytes::mib(pool_mib))].into_iter().filter(|_| pool_mib > 0).collect();
+        let hugetlb =
+            [(Bytes::mib(2), Bytes::mib(pool_mib))].into_iter().filter(|_| pool_mib > 0).collect();
         let usage = Usage { resident: Bytes::mib(mib), hugetlb, ..Usage::default() };
         Member { pid: Pid(pid), parent: Pid(parent), name: name.to_owned(), usage }
     }
@@ -161,10 +170,16 @@ mod tests {
     fn whose_memory_it_was_is_remembered_by_process_and_program() {
         let (first, later) = ([member(7, 1, "sh", 2, 4)], [member(7, 1, "server", 300, 0)]);
         let noted = noted(&[&first, &first, &later]);
-        let known: Vec<_> =
-            noted.holders.iter().map(|one| (one.name.as_str(), one.memory, one.hugetlb_2m)).collect();
+        let known: Vec<_> = noted
+            .holders
+            .iter()
+            .map(|one| (one.name.as_str(), one.memory, one.hugetlb_2m))
+            .collect();
         let of_pool = Bytes::mib(4);
-        assert_eq!(known, [("server", Bytes::mib(300), Bytes::ZERO), ("sh", Bytes::mib(6), of_pool)]);
+        assert_eq!(
+            known,
+            [("server", Bytes::mib(300), Bytes::ZERO), ("sh", Bytes::mib(6), of_pool)]
+        );
         assert_eq!(noted.pool_parent, None);
     }
 
@@ -172,7 +187,10 @@ mod tests {
     fn only_a_parent_with_pages_of_a_pool_is_noted_and_only_the_largest_are_kept() {
         let (make, cc) = (member(7, 1, "make", 9, 4), member(8, 7, "cc", 9, 0));
         assert_eq!(noted(&[&[make, cc.clone()], &[cc]]).pool_parent.unwrap(), "make");
-        assert_eq!(noted(&[&[member(7, 1, "sh", 9, 0), member(8, 7, "server", 9, 4)]]).pool_parent, None);
+        assert_eq!(
+            noted(&[&[member(7, 1, "sh", 9, 0), member(8, 7, "server", 9, 4)]]).pool_parent,
+            None
+        );
         let many: Vec<Member> =
             (0..200).map(|pid| member(pid, 1, "cc", pid.unsigned_abs().into(), 0)).collect();
         let holders = noted(&[&many]).holders;

@@ -239,7 +239,10 @@ const POOL: Bytes = Bytes::mib(2);
 fn with_pool(total: u64, surplus: u64) -> Machine {
     let machine = Machine::new();
     for (file, count) in [("nr", total), ("free", 0), ("resv", 0), ("surplus", surplus)] {
-        machine.set(&format!("{}/{file}_hugepages", hugetlb::directory(POOL, None)), &count.to_string());
+        machine.set(
+            &format!("{}/{file}_hugepages", hugetlb::directory(POOL, None)),
+            &count.to_string(),
+        );
     }
     machine
 }
@@ -328,8 +331,12 @@ fn a_pool_that_another_run_has_raised_is_lent_and_ours_is_not() {
 #[test]
 fn only_names_that_we_write_ourselves_are_known() {
     assert_eq!(Known::named(&pool_setting(Bytes::gib(1))), Some(Known::Pool(Bytes::gib(1))));
-    for name in ["hugepages-02048kB/nr_hugepages", "hugepages-2048kB/nr_overcommit_hugepages", "enabled", ""]
-    {
+    for name in [
+        "hugepages-02048kB/nr_hugepages",
+        "hugepages-2048kB/nr_overcommit_hugepages",
+        "enabled",
+        "",
+    ] {
         assert_eq!(Known::named(name), None, "{name}");
     }
 }

@@ -35,7 +35,11 @@ pub(super) struct Used {
 
 impl Look {
     /// At the cgroup at `directory` and all processes below it but ourselves and those that may not be looked at.
-    pub(super) fn new(root: &Root, group: &MemoryCgroup, directory: &Path) -> Result<Self, ManagerError> {
+    pub(super) fn new(
+        root: &Root,
+        group: &MemoryCgroup,
+        directory: &Path,
+    ) -> Result<Self, ManagerError> {
         let (mut members, mut left) = (Vec::new(), LeftOut::default());
         for pid in cgroup::processes(root, directory)? {
             if pid.0.unsigned_abs() == std::process::id() {
@@ -63,7 +67,9 @@ impl Look {
             if matches!(process.state(), Ok(TargetState::Gone | TargetState::Execed)) {
                 continue;
             }
-            if let (Ok(process), Ok(memory)) = (Process::open(root, process.id().pid), Used::of(process)) {
+            if let (Ok(process), Ok(memory)) =
+                (Process::open(root, process.id().pid), Used::of(process))
+            {
                 members.push(Member { process, memory });
             }
         }
@@ -81,7 +87,10 @@ impl Look {
 
     /// What the process of `member` used at this look.
     pub(super) fn used_by(&self, member: &Member) -> Option<Used> {
-        self.members.iter().find(|one| one.process.id() == member.process.id()).map(|one| one.memory)
+        self.members
+            .iter()
+            .find(|one| one.process.id() == member.process.id())
+            .map(|one| one.memory)
     }
 
     /// Whether some process asked for huge pages by `MADV_HUGEPAGE`, as far as may be seen.

@@ -51,7 +51,10 @@ impl Request {
                 .map(|errno: Errno| (errno.to_string(), 1))
                 .collect(),
             processes,
-            stopped: done.as_ref().filter(|done| done.interrupted).map(|_| Stop::Interrupted.to_string()),
+            stopped: done
+                .as_ref()
+                .filter(|done| done.interrupted)
+                .map(|_| Stop::Interrupted.to_string()),
             shrinker: self.shrinker(after, planned, done.as_ref()),
             ..ShrinkReport::default()
         };
@@ -84,7 +87,12 @@ impl Request {
         bytes.map(|bytes| bytes.get() / self.sizes.huge.get())
     }
 
-    fn shrinker(&self, after: Option<&Look>, planned: Vec<ChangedSetting>, done: Option<&Done>) -> Shrinker {
+    fn shrinker(
+        &self,
+        after: Option<&Look>,
+        planned: Vec<ChangedSetting>,
+        done: Option<&Done>,
+    ) -> Shrinker {
         let restored = |setting: &ChangedSetting| {
             let outcomes = &done?.settings;
             outcomes.iter().find(|(one, _)| one == setting).map(|(_, outcome)| outcome.clone())
@@ -114,7 +122,8 @@ impl Request {
                 .to_owned(),
         ];
         if let Some(cache) = self.before.group.cache.filter(|&cache| cache > Bytes::ZERO) {
-            warnings.push(format!("page cache of the cgroup may be reclaimed, too: it has {cache}"));
+            warnings
+                .push(format!("page cache of the cgroup may be reclaimed, too: it has {cache}"));
         }
         warnings
     }
@@ -125,7 +134,8 @@ impl Request {
             warnings.extend(not_restored(setting, outcome));
         }
         let shrinker = &report.shrinker;
-        if let (Some(before), Some(after)) = (shrinker.cache_bytes_before, shrinker.cache_bytes_after)
+        if let (Some(before), Some(after)) =
+            (shrinker.cache_bytes_before, shrinker.cache_bytes_after)
             && after < before
         {
             warnings.push(format!(
@@ -145,17 +155,22 @@ impl Request {
         }
         if report.huge_pages_split.is_some_and(|split| split > 0) {
             let cause = Trap::now(root, self.before.is_advised()).cause();
-            warnings
-                .extend(cause.map(|cause| format!("khugepaged may make these pages huge again, {cause}")));
+            warnings.extend(
+                cause.map(|cause| format!("khugepaged may make these pages huge again, {cause}")),
+            );
         }
         report.warnings = warnings;
     }
 
     /// Why the kernel split nothing, as far as its ways tell.
     fn why_nothing(&self, report: &ShrinkReport) -> String {
-        let unqueued = report.shrinker.settings.iter().any(|one| one.setting.name == thp::SHRINK_UNDERUSED);
         let unqueued =
-            if unqueued { ", nor one that was made while shrink_underused was 0, as it is set" } else { "" };
+            report.shrinker.settings.iter().any(|one| one.setting.name == thp::SHRINK_UNDERUSED);
+        let unqueued = if unqueued {
+            ", nor one that was made while shrink_underused was 0, as it is set"
+        } else {
+            ""
+        };
         format!(
             "the kernel found no huge page with more than {} zero-filled pages among those it looks at: it looks at each only \
              once, at the first reclaim after it was made, so none that an earlier reclaim kept{unqueued}; where memory may \

@@ -55,7 +55,9 @@ impl Machine {
     fn is_refused(&self, words: &str) {
         for dry_run in [true, false] {
             match self.run(dry_run, None) {
-                Err(ManagerError::Refused(refusal)) => assert!(refusal.why.contains(words), "{refusal}"),
+                Err(ManagerError::Refused(refusal)) => {
+                    assert!(refusal.why.contains(words), "{refusal}")
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -66,7 +68,10 @@ impl Machine {
 fn a_share_of_bloat_is_the_kernels_number_of_pages() {
     let max = |percent| max_ptes_none(Share::percent(percent), PageSizes::X86_64).ok();
     // More than that many of 512 must be zero-filled.
-    assert_eq!([0.0, 0.1, 50.0, 80.0, 99.8].map(max), [Some(0), Some(0), Some(255), Some(409), Some(510)]);
+    assert_eq!(
+        [0.0, 0.1, 50.0, 80.0, 99.8].map(max),
+        [Some(0), Some(0), Some(255), Some(409), Some(510)]
+    );
     assert_eq!(max(100.0), None, "511 means never");
 }
 
@@ -81,7 +86,11 @@ fn a_dry_run_says_what_it_would_do_and_leaves_no_trace() {
     assert_eq!(report.shrinker.asked_by, "memory.force_empty");
     assert_eq!(machine.settings(), ["511", "0"]);
     assert_eq!(machine.root.read_text(format!("{GROUP}/memory.force_empty")).unwrap(), "");
-    assert!(report.warnings.iter().any(|warning| warning.contains("page cache")), "{:?}", report.warnings);
+    assert!(
+        report.warnings.iter().any(|warning| warning.contains("page cache")),
+        "{:?}",
+        report.warnings
+    );
     assert!(!machine.root.join("run").exists());
 }
 
@@ -92,7 +101,11 @@ fn a_kernel_that_says_yes_and_does_nothing_has_freed_nothing() {
     assert_eq!((report.freed_bytes, report.huge_pages_split), (Some(Bytes::ZERO), Some(0)));
     assert_eq!(report.huge_pages_after, Some(2));
     assert!(report.shrinker.settings.iter().all(|one| one.restored == Some(Restored::Yes)));
-    assert!(report.warnings.iter().any(|warning| warning.contains("only once")), "{:?}", report.warnings);
+    assert!(
+        report.warnings.iter().any(|warning| warning.contains("only once")),
+        "{:?}",
+        report.warnings
+    );
     assert_eq!(machine.settings(), ["511", "0"]);
     assert_eq!(machine.root.read_text(format!("{GROUP}/memory.force_empty")).unwrap(), "0");
 }
@@ -111,7 +124,9 @@ fn a_process_that_cannot_be_looked_at_is_left_out_and_told_of() {
     machine.set("proc/7/status", "RssAnon: 4 kB");
     let report = machine.run(true, None).unwrap();
     assert_eq!(report.processes.len(), 1);
-    let told = |warning: &String| warning.contains("1 of 2 processes") && warning.contains("proc/8/status");
+    let told = |warning: &String| {
+        warning.contains("1 of 2 processes") && warning.contains("proc/8/status")
+    };
     assert!(report.warnings.iter().any(told), "{:?}", report.warnings);
 }
 

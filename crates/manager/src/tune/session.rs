@@ -105,7 +105,11 @@ impl<'a> Session<'a> {
             process,
             claim,
             chosen,
-            counted: counters.as_ref().ok().and_then(|counters| counters.read().ok()).unwrap_or_default(),
+            counted: counters
+                .as_ref()
+                .ok()
+                .and_then(|counters| counters.read().ok())
+                .unwrap_or_default(),
             counters,
             progress,
             interrupted,
@@ -167,7 +171,9 @@ impl<'a> Session<'a> {
     pub fn observe_first(&mut self) -> Result<(), ManagerError> {
         self.observe(self.options.observe);
         let end = self.now() + self.options.progress_wait;
-        while self.figures(Nanos::ZERO, self.now()).is_some_and(|found| found.len() < 2) && self.now() < end {
+        while self.figures(Nanos::ZERO, self.now()).is_some_and(|found| found.len() < 2)
+            && self.now() < end
+        {
             if (self.interrupted)() || !is_alive(&self.process) {
                 break;
             }
@@ -235,8 +241,8 @@ impl<'a> Session<'a> {
         if !tuned.acted {
             tuned.predicted = prediction;
         }
-        let worth_it =
-            tuned.acted || prediction.is_none_or(|expected| expected.median >= 1.0 + self.options.min_gain);
+        let worth_it = tuned.acted
+            || prediction.is_none_or(|expected| expected.median >= 1.0 + self.options.min_gain);
         let acts = worth_it && !plan.picks.is_empty() && !self.options.dry_run;
         // Who was tuned matters more than who was only looked at since.
         if acts || tuned.acted || self.first_act.is_none() {
@@ -293,7 +299,8 @@ impl<'a> Session<'a> {
     fn target(&self, pid: Pid) -> Result<Process, ManagerError> {
         let opened = open(pid)?;
         // Should the number have been given away since, the samples are not about this process.
-        let same = pid != self.process.id().pid || opened.id().start_ticks == self.process.id().start_ticks;
+        let same = pid != self.process.id().pid
+            || opened.id().start_ticks == self.process.id().start_ticks;
         if same {
             Ok(opened)
         } else {
@@ -307,22 +314,25 @@ impl<'a> Session<'a> {
         }
         #[allow(clippy::cast_precision_loss)]
         let chased_ratio = counts.next as f64 / counts.addressed().max(1) as f64;
-        let expected = Expected { heat_ratio: plan.heat_ratio(), samples: counts.total(), hot, chased_ratio };
+        let expected =
+            Expected { heat_ratio: plan.heat_ratio(), samples: counts.total(), hot, chased_ratio };
         predict(expected, &self.options.calibration)
     }
 
     fn act(&mut self, target: &Process, plan: &Plan) -> Journal {
         let begun = target.now();
         let (mut done, all) = (0, plan.picks.len());
-        let (say, source, observation) = (&mut self.say, &mut self.chosen.source, &mut self.observation);
-        let journal = promote(target, &plan.picks, &self.options.guard, self.interrupted, &mut |_| {
-            done += 1;
-            say(Event::Acted { done, all });
-            // The rings must not overflow while we act.
-            if done % 64 == 0 {
-                source.drain(Nanos::ZERO, &mut |sample| observation.add(&sample));
-            }
-        });
+        let (say, source, observation) =
+            (&mut self.say, &mut self.chosen.source, &mut self.observation);
+        let journal =
+            promote(target, &plan.picks, &self.options.guard, self.interrupted, &mut |_| {
+                done += 1;
+                say(Event::Acted { done, all });
+                // The rings must not overflow while we act.
+                if done % 64 == 0 {
+                    source.drain(Nanos::ZERO, &mut |sample| observation.add(&sample));
+                }
+            });
         let ended = target.now();
         if !journal.acts.is_empty() {
             self.first_act.get_or_insert(begun);
@@ -375,7 +385,8 @@ impl<'a> Session<'a> {
             count(counters, &mut self.counted, &mut Activity::default());
         }
         self.drain(Nanos::ZERO);
-        let planned_on = std::mem::replace(&mut self.observation, Observation::new(self.process.sizes()));
+        let planned_on =
+            std::mem::replace(&mut self.observation, Observation::new(self.process.sizes()));
         self.observe(self.options.observe);
         let seen = std::mem::replace(&mut self.observation, planned_on);
         if let Some(after) = seen.of(pid).map(share) {
@@ -386,7 +397,8 @@ impl<'a> Session<'a> {
             self.report.after = Some(activity);
             let target = self.target(pid).ok().filter(|_| self.chosen.samples_time);
             let tuned = target.and_then(|target| self.spaces.known(target.id()));
-            self.report.sampled_speedup = tuned.and_then(|tuned| sampled_speedup(tuned.untouched, after));
+            self.report.sampled_speedup =
+                tuned.and_then(|tuned| sampled_speedup(tuned.untouched, after));
         }
         // The first figure after settling spans the promotions.
         let end = self.now() + self.options.progress_wait;
@@ -404,7 +416,11 @@ impl<'a> Session<'a> {
 }
 
 /// Takes down how much memory `process` has, and tries whether its page map can be read.
-fn look_first(process: &Process, options: &TuneOptions, report: &mut TuneReport) -> Result<(), KernelError> {
+fn look_first(
+    process: &Process,
+    options: &TuneOptions,
+    report: &mut TuneReport,
+) -> Result<(), KernelError> {
     let mappings = process.mappings()?;
     if let Some(mapping) = mappings.iter().find(|mapping| mapping.resident > Bytes::ZERO) {
         process.region_pages(process.sizes().region_of(mapping.range.start))?;
@@ -421,7 +437,8 @@ fn plan(tuned: &Tuned, seen: &Snapshot, samples: u64, options: &TuneOptions) -> 
     let budget = tuned.left_of(options.budget.of(seen.resident()), huge_bytes(seen));
     let budget = Budget { huge: budget, regions: REGIONS_PER_ROUND };
     let proven = tuned.verified() > 0;
-    HeatPolicy { limits: options.guard.limits, proven, ..HeatPolicy::new(samples) }.plan(seen, budget)
+    HeatPolicy { limits: options.guard.limits, proven, ..HeatPolicy::new(samples) }
+        .plan(seen, budget)
 }
 
 fn huge_bytes(seen: &Snapshot) -> Bytes {

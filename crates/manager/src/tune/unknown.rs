@@ -45,11 +45,13 @@ pub(super) fn cannot_tell(report: &TuneReport, process: &Process) -> Option<Unkn
         format!(
             "{of}: the code that they fell on could not be read or decoded, as code made at run time (JIT)"
         ),
-        "let hugepilot read the target's memory: run it as root, or give it cap_sys_ptrace".to_owned(),
+        "let hugepilot read the target's memory: run it as root, or give it cap_sys_ptrace"
+            .to_owned(),
     )
 }
 
 fn is_32_bit(process: &Process) -> bool {
-    let ends = process.layout().unwrap_or_default().into_iter().map(|mapping| mapping.range.end.get());
+    let ends =
+        process.layout().unwrap_or_default().into_iter().map(|mapping| mapping.range.end.get());
     ends.max().is_some_and(|end| end <= END_OF_32_BITS)
 }

@@ -23,7 +23,9 @@ pub(super) fn warnings(report: &TuneReport, share: f64, samples_time: bool) -> V
             sampler.samples
         ));
     }
-    if let Some(none) = sampler.none_ratio.filter(|&ratio| ratio > 0.5 && sampler.samples >= FEW_SAMPLES) {
+    if let Some(none) =
+        sampler.none_ratio.filter(|&ratio| ratio > 0.5 && sampler.samples >= FEW_SAMPLES)
+    {
         warnings.push(format!(
             "{:.0} % of the samples gave no address: the program computes more than it waits, or its code could not be \
              read",
@@ -31,7 +33,8 @@ pub(super) fn warnings(report: &TuneReport, share: f64, samples_time: bool) -> V
         ));
     }
     if sampler.lost > 0 {
-        warnings.push(format!("{} samples were lost; sample more slowly with --rate", sampler.lost));
+        warnings
+            .push(format!("{} samples were lost; sample more slowly with --rate", sampler.lost));
     }
     if sampler.throttled > 0 {
         warnings.push(format!(

@@ -90,7 +90,9 @@ mod tests {
     fn differences_that_look_like_chance_are_not_believed() {
         // Mean 2, variance 1.5: less than chance alone would give.
         let even = group([1.0, 1.0, 2.0, 4.0]);
-        assert!([0.0, 1.0, 4.0].iter().all(|&count| (even.expected(count, &even) - 2.0).abs() < 1e-12));
+        assert!(
+            [0.0, 1.0, 4.0].iter().all(|&count| (even.expected(count, &even) - 2.0).abs() < 1e-12)
+        );
     }
 
     #[test]

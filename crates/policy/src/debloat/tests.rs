@@ -34,7 +34,8 @@ const fn tenant(census: &Census) -> Tenant<'_> {
 
 /// `A1 B1 …`: the process by letter, the region by number.
 fn names(plan: &SplitPlan) -> String {
-    let name = |split: &Split| format!("{}{}", (b'A' + split.process as u8) as char, split.region.get());
+    let name =
+        |split: &Split| format!("{}{}", (b'A' + split.process as u8) as char, split.region.get());
     plan.splits.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
@@ -61,7 +62,11 @@ fn the_quantum_says_how_many_in_a_row() {
     let emd = DebloatPolicy { quantum: 2, ..DebloatPolicy::new(Order::EMD) };
     assert_eq!(plan(emd, &[tenant(&a), tenant(&b)]), "A1 A2 B1 B2 A3 A4 B3 A5");
     let zero = DebloatPolicy { quantum: 0, ..emd };
-    assert_eq!(plan(zero, &[tenant(&a), tenant(&b)]), "A1 B1 A2 B2 A3 B3 A4 A5", "none in a row is one");
+    assert_eq!(
+        plan(zero, &[tenant(&a), tenant(&b)]),
+        "A1 B1 A2 B2 A3 B3 A4 A5",
+        "none in a row is one"
+    );
 }
 
 #[test]
@@ -126,7 +131,10 @@ fn heat_without_samples_is_exact() {
     let [a, b, c] = figure_5();
     let tenants = [tenant(&a), tenant(&b), tenant(&c)];
     let heat = DebloatPolicy::new(Order::Heat).plan(&tenants);
-    assert!(heat.splits.iter().all(|split| split.stalls == 0.0), "a guess is not shown as a figure");
+    assert!(
+        heat.splits.iter().all(|split| split.stalls == 0.0),
+        "a guess is not shown as a figure"
+    );
     assert_eq!(heat.splits, DebloatPolicy::new(Order::Exact).plan(&tenants).splits);
 }
 
@@ -142,9 +150,13 @@ fn heat_takes_as_much_from_each_of_equal_processes() {
         stalls.iter().map(|stalls| Tenant { stalls: Some(stalls), ..tenant(&same) }).collect();
     let splits = DebloatPolicy::new(Order::Heat).plan(&tenants).splits;
     for upto in [64, 200, 390] {
-        let given = |process| splits[..upto].iter().filter(|split| split.process == process).count();
+        let given =
+            |process| splits[..upto].iter().filter(|split| split.process == process).count();
         let counts: Vec<_> = (0..4).map(given).collect();
-        assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 8, "{upto}: {counts:?}");
+        assert!(
+            counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 8,
+            "{upto}: {counts:?}"
+        );
     }
 }
 
@@ -172,7 +184,8 @@ fn the_protected_give_nothing_and_the_preferred_give_first() {
 fn shares_by_bloat_and_by_weight_hold_at_every_moment() {
     let (a, b) = (census(&[400; 30]), census(&[400; 10]));
     let by_bloat = DebloatPolicy { fair: Fair::Bloat, ..DebloatPolicy::new(Order::Exact) };
-    let first: String = plan(by_bloat, &[tenant(&a), tenant(&b)]).replace(|c: char| c.is_ascii_digit(), "");
+    let first: String =
+        plan(by_bloat, &[tenant(&a), tenant(&b)]).replace(|c: char| c.is_ascii_digit(), "");
     // Three of A for one of B, all along.
     for (given, window) in first.split(' ').collect::<Vec<_>>().chunks(4).enumerate() {
         assert_eq!(window.iter().filter(|&&name| name == "A").count(), 3, "after {}", given * 4);
@@ -187,7 +200,8 @@ fn shares_by_bloat_and_by_weight_hold_at_every_moment() {
 /// The least splits that free `wanted` from these densities: by brute force over all subsets.
 fn fewest(densities: &[u32], wanted: u32) -> usize {
     let subsets = (0_u32..1 << densities.len()).filter(|subset| {
-        let freed: u32 = (0..densities.len()).filter(|i| subset >> i & 1 == 1).map(|i| densities[i]).sum();
+        let freed: u32 =
+            (0..densities.len()).filter(|i| subset >> i & 1 == 1).map(|i| densities[i]).sum();
         freed >= wanted
     });
     subsets.map(u32::count_ones).min().unwrap() as usize

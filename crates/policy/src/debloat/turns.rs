@@ -47,7 +47,8 @@ pub(super) fn in_turns(
     match fair {
         Fair::Off => splits.extend(candidates.iter().map(|one| one.split)),
         Fair::RoundRobin => {
-            for class in candidates.chunk_by(|a, b| (a.standing, a.class) == (b.standing, b.class)) {
+            for class in candidates.chunk_by(|a, b| (a.standing, a.class) == (b.standing, b.class))
+            {
                 round_robin(class, quantum.max(1), &mut splits);
             }
         }

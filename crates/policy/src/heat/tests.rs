@@ -50,7 +50,9 @@ fn snapshot(heats: &[u32]) -> Snapshot {
         heat: heats.iter().zip(10..).map(|(&samples, region)| heat(region, samples)).collect(),
         stacks: BTreeSet::new(),
         pages: regions
-            .map(|region| (region, RegionPages { region, resident: 512, swapped: 0, huge: false, shared: 0 }))
+            .map(|region| {
+                (region, RegionPages { region, resident: 512, swapped: 0, huge: false, shared: 0 })
+            })
             .collect(),
         thp_disabled: false,
         headroom: Headroom {
@@ -85,7 +87,9 @@ fn every_reason_to_keep_away_is_named() {
     let cases: Vec<(Skip, Change)> = vec![
         (Skip::AlreadyHuge, |s| s.pages.values_mut().for_each(|p| p.huge = true)),
         (Skip::SharedAfterFork, |s| s.pages.values_mut().for_each(|p| p.shared = 1)),
-        (Skip::MostlySwapped, |s| s.pages.values_mut().for_each(|p| (p.swapped, p.resident) = (200, 312))),
+        (Skip::MostlySwapped, |s| {
+            s.pages.values_mut().for_each(|p| (p.swapped, p.resident) = (200, 312))
+        }),
         (Skip::TooFewResident, |s| s.pages.values_mut().for_each(|p| p.resident = 255)),
         (Skip::Stack, |s| s.mappings[0].kind = MappingKind::Stack),
         (Skip::Stack, |s| s.stacks = s.pages.keys().copied().collect()),

@@ -68,8 +68,15 @@ mod tests {
     #[test]
     fn so_many_heads_are_no_luck() {
         // Conover's table of the binomial distribution, p = 0.5: the least k with P(X >= k) <= 0.05.
-        let table =
-            [(0, None), (4, None), (5, Some(5)), (6, Some(6)), (8, Some(7)), (10, Some(9)), (20, Some(15))];
+        let table = [
+            (0, None),
+            (4, None),
+            (5, Some(5)),
+            (6, Some(6)),
+            (8, Some(7)),
+            (10, Some(9)),
+            (20, Some(15)),
+        ];
         for (tosses, heads) in table {
             assert_eq!(enough(tosses), heads, "{tosses}");
         }

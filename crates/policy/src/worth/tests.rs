@@ -127,7 +127,10 @@ fn the_further_rounds_say_whose_the_gain_is_where_they_can() {
     );
     report.modes[1].took_effect = Some(false);
     report.confirmation.as_mut().unwrap().plain = None;
-    assert!(verdict(&report).1.contains("not known without ours-base"), "what did not serve it says nothing");
+    assert!(
+        verdict(&report).1.contains("not known without ours-base"),
+        "what did not serve it says nothing"
+    );
     assert_eq!(to_confirm(&report), [Mode::Base, Mode::Ours]);
 }
 
@@ -181,14 +184,16 @@ fn again(others: &[ModeReport], best: Mode) -> CompareReport {
 
 #[test]
 fn the_best_of_several_is_judged_by_its_further_rounds_alone() {
-    let modes = [mode(Mode::Thp, HUGE, (1.1, 1.2, 1.3)), mode(Mode::GlibcThp, HUGE, (1.0, 1.1, 1.2))];
+    let modes =
+        [mode(Mode::Thp, HUGE, (1.1, 1.2, 1.3)), mode(Mode::GlibcThp, HUGE, (1.0, 1.1, 1.2))];
     let first = report(&modes);
     assert_eq!(to_confirm(&first), [Mode::Base, Mode::Thp]);
     let (pays, text) = verdict(&first);
     assert!(!pays && text.contains("best of several may be so by luck"), "{text}");
     let mut second = again(&modes, Mode::Thp);
     assert!(verdict(&second).0);
-    let ratios = [((1.1, 1.2, 1.3), 4, false), ((1.0, 1.01, 1.2), 5, false), ((1.01, 1.03, 1.2), 5, true)];
+    let ratios =
+        [((1.1, 1.2, 1.3), 4, false), ((1.0, 1.01, 1.2), 5, false), ((1.01, 1.03, 1.2), 5, true)];
     for ((low, median, high), faster_rounds, pays) in ratios {
         let found = second.confirmation.as_mut().unwrap();
         found.speedup_over_base = Some(Ratio { low, median, high, rounds: 5, faster_rounds });
@@ -201,7 +206,8 @@ fn the_best_of_several_is_judged_by_its_further_rounds_alone() {
     found.failed_rounds = 2;
     let (pays, text) = verdict(&second);
     assert!(
-        !pays && text.contains("faster in 5 of 5 rounds, and the program failed with it in 2 more."),
+        !pays
+            && text.contains("faster in 5 of 5 rounds, and the program failed with it in 2 more."),
         "{text}"
     );
     assert_eq!(to_confirm(&report(&modes[..1])), [], "its own rounds tell");
@@ -215,7 +221,10 @@ fn the_best_of_several_is_judged_by_its_further_rounds_alone() {
 
 #[test]
 fn a_mode_without_effect_is_not_the_best_whatever_its_time() {
-    let idle = ModeReport { took_effect: Some(false), ..mode(Mode::Hugetlb, Bytes::ZERO, (2.0, 2.0, 2.0)) };
+    let idle = ModeReport {
+        took_effect: Some(false),
+        ..mode(Mode::Hugetlb, Bytes::ZERO, (2.0, 2.0, 2.0))
+    };
     let report = report(&[idle, mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
     assert_eq!(to_confirm(&report), [Mode::Base, Mode::Thp]);
 }
@@ -224,9 +233,13 @@ fn a_mode_without_effect_is_not_the_best_whatever_its_time() {
 fn four_rounds_are_too_few_to_say_yes() {
     let mut few = report(&[mode(Mode::Thp, HUGE, (1.5, 1.6, 1.7))]);
     few.modes[0].runs = 4;
-    few.modes[1].speedup_over_base = Some(Ratio { rounds: 4, faster_rounds: 4, ..ratio((1.5, 1.6, 1.7)) });
+    few.modes[1].speedup_over_base =
+        Some(Ratio { rounds: 4, faster_rounds: 4, ..ratio((1.5, 1.6, 1.7)) });
     let (pays, text) = verdict(&few);
-    assert!(!pays && text.starts_with("With thp it is 1.60x") && text.contains("too little"), "{text}");
+    assert!(
+        !pays && text.starts_with("With thp it is 1.60x") && text.contains("too little"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -241,7 +254,10 @@ fn a_mode_with_which_the_program_fails_is_not_the_best() {
 fn a_command_that_fails_and_a_missing_base_give_no_verdict() {
     let mut failing = report(&[mode(Mode::Thp, HUGE, (1.1, 1.1, 1.2))]);
     failing.modes[0].failed_runs = 5;
-    assert_eq!(verdict(&failing), (false, "The command fails, so its times say nothing.".to_owned()));
+    assert_eq!(
+        verdict(&failing),
+        (false, "The command fails, so its times say nothing.".to_owned())
+    );
     failing.modes.remove(0);
     assert!(verdict(&failing).1.contains("base was not run"));
 }
@@ -253,7 +269,9 @@ fn the_rule_of_thumb_is_told_by_what_is_known() {
     let text = verdict(&seen).1;
     assert!(text.contains("(no PMU), but 82.0 % of its samples wait"), "{text}");
     assert!(text.contains("its 300MiB of memory go beyond the 8MiB"), "{text}");
-    for (ratio, says) in [(0.93, "93.0 % miss the data TLB, above"), (0.07, "just where"), (0.01, "below")] {
+    for (ratio, says) in
+        [(0.93, "93.0 % miss the data TLB, above"), (0.07, "just where"), (0.01, "below")]
+    {
         seen.modes[0].dtlb_miss_ratio = Some(ratio);
         let text = verdict(&seen).1;
         assert!(text.contains(says) && !text.contains("no PMU"), "{text}");

@@ -27,7 +27,10 @@ impl Gain {
         let Some(control) = best.mode.without_huge_pages() else { return Self::OfPages };
         let again = report.confirmation.as_ref().filter(|found| found.mode == best.mode);
         let at_first = || report.modes.iter().find_map(|plain| Plain::of(best, plain));
-        again.and_then(|found| found.plain).or_else(at_first).map_or(Self::Unknown(control), Self::Shared)
+        again
+            .and_then(|found| found.plain)
+            .or_else(at_first)
+            .map_or(Self::Unknown(control), Self::Shared)
     }
 
     pub(super) const fn plain(self) -> Option<Plain> {
@@ -42,16 +45,20 @@ impl Gain {
         match self {
             Self::OfPages => "Huge pages pay",
             Self::Shared(plain) if is_faster(plain.speedup_of_pages) => "Huge pages pay",
-            Self::Shared(_) if self.is_allocators() => "The allocator pays, and its huge pages add nothing",
+            Self::Shared(_) if self.is_allocators() => {
+                "The allocator pays, and its huge pages add nothing"
+            }
             _ => "It pays",
         }
     }
 
     /// Whether it is had without huge pages as well, and that is sure.
     fn is_allocators(self) -> bool {
-        self.plain().is_some_and(|Plain { speedup_over_base: alone, speedup_of_pages: pages, .. }| {
-            pages.median < MIN_GAIN && is_faster(alone)
-        })
+        self.plain().is_some_and(
+            |Plain { speedup_over_base: alone, speedup_of_pages: pages, .. }| {
+                pages.median < MIN_GAIN && is_faster(alone)
+            },
+        )
     }
 
     /// How much is whose; and where huge pages are not needed, that.
@@ -59,7 +66,9 @@ impl Gain {
         let Plain { mode, speedup_over_base: alone, speedup_of_pages: pages } = match self {
             Self::OfPages => return String::new(),
             Self::Unknown(control) if pays => {
-                return format!(" How much of that is its allocator's is not known without {control}.");
+                return format!(
+                    " How much of that is its allocator's is not known without {control}."
+                );
             }
             Self::Unknown(_) => return String::new(),
             Self::Shared(plain) => plain,
@@ -67,8 +76,11 @@ impl Gain {
         let had = report.modes.iter().find(|plain| plain.mode == mode).map_or(Bytes::ZERO, huge);
         let had = if had == Bytes::ZERO { "none".to_owned() } else { had.to_string() };
         let Ratio { median, faster_rounds: faster, rounds: all, .. } = pages;
-        let advice =
-            if pays && self.is_allocators() { format!(" Run it with {mode}.") } else { String::new() };
+        let advice = if pays && self.is_allocators() {
+            format!(" Run it with {mode}.")
+        } else {
+            String::new()
+        };
         format!(
             " Of that, {mode} (with {had} on huge pages) gives {:.2}x, and the pages {median:.2}x, faster in {faster} of {}.{advice}",
             alone.median,

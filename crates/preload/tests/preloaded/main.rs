@@ -28,8 +28,11 @@ struct Preloaded {
 impl Preloaded {
     fn new(program: impl AsRef<Path>, args: &[&str]) -> Self {
         let name = program.as_ref().file_name().unwrap().to_string_lossy().into_owned();
-        let report =
-            env::temp_dir().join(format!("hugepilot-preload-{}-{name}-{}", std::process::id(), args.len()));
+        let report = env::temp_dir().join(format!(
+            "hugepilot-preload-{}-{name}-{}",
+            std::process::id(),
+            args.len()
+        ));
         let _ = fs::remove_file(&report);
         let mut command = Command::new(program.as_ref());
         command.args(args).env("LD_PRELOAD", library()).env("HUGEPILOT_STATS", &report);
@@ -44,7 +47,8 @@ impl Preloaded {
     /// Runs, and must succeed: what it printed, and its report.
     fn run(&mut self) -> (String, Value) {
         let output = self.output();
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{}: {out}{err}", output.status);
         (out.into_owned(), self.report())
     }

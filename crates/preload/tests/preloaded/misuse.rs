@@ -11,7 +11,8 @@ fn misuse() -> PathBuf {
     compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preloaded/misuse.c"))
 }
 
-const FOREIGN: &str = "no memory of this allocator is there; it may be another's, or was freed before";
+const FOREIGN: &str =
+    "no memory of this allocator is there; it may be another's, or was freed before";
 
 /// Does `kind` wrong: the signal that ended it, the address that it named, and what was said on stderr.
 fn wrong(kind: &str, check: &str) -> (Option<i32>, String, String) {
@@ -68,18 +69,30 @@ fn misuse_ends_the_program_and_names_the_address() {
                 "inside-in-another-thread",
                 "free of ADDRESS: the address lies inside the object of 48 bytes at START",
             ),
-            ("inside-large", "free of ADDRESS: the address lies inside the object of 1048576 bytes at START"),
-            ("inside-huge", "free of ADDRESS: the address lies inside the object of 20971520 bytes at START"),
+            (
+                "inside-large",
+                "free of ADDRESS: the address lies inside the object of 1048576 bytes at START",
+            ),
+            (
+                "inside-huge",
+                "free of ADDRESS: the address lies inside the object of 20971520 bytes at START",
+            ),
             ("never-allocated", freed_before),
             ("static", foreign),
             ("stack", foreign),
             ("mapped", foreign),
             ("unmapped", foreign),
             ("resize-static", &format!("realloc of ADDRESS: {FOREIGN}")),
-            ("resize-inside", "realloc of ADDRESS: the address lies inside the object of 48 bytes at START"),
+            (
+                "resize-inside",
+                "realloc of ADDRESS: the address lies inside the object of 48 bytes at START",
+            ),
             ("resize-free", "realloc of ADDRESS: the object of 48 bytes there is free already"),
             ("measure-static", &format!("malloc_usable_size of ADDRESS: {FOREIGN}")),
-            ("measure-free", "malloc_usable_size of ADDRESS: the object of 48 bytes there is free already"),
+            (
+                "measure-free",
+                "malloc_usable_size of ADDRESS: the object of 48 bytes there is free already",
+            ),
             ("write-after-free", changed),
         ],
     );
@@ -97,9 +110,15 @@ fn a_check_ends_the_program_where_it_touches_what_is_not_its_own() {
             ("twice-with-another-between", free),
             ("twice-in-another-thread", free),
             ("once-in-each-of-two-threads", free),
-            ("large-twice", "double free of ADDRESS: the object of 1048576 bytes there is free already"),
+            (
+                "large-twice",
+                "double free of ADDRESS: the object of 1048576 bytes there is free already",
+            ),
             ("inside", "free of ADDRESS: the address lies inside the object of 48 bytes at START"),
-            ("inside-large", "free of ADDRESS: the address lies inside the object of 1048576 bytes at START"),
+            (
+                "inside-large",
+                "free of ADDRESS: the address lies inside the object of 1048576 bytes at START",
+            ),
             ("static", &format!("free of ADDRESS: {FOREIGN}")),
             ("resize-free", "realloc of ADDRESS: the object of 48 bytes there is free already"),
             (
@@ -112,15 +131,27 @@ fn a_check_ends_the_program_where_it_touches_what_is_not_its_own() {
         libc::SIGSEGV,
         "1",
         &[
-            ("write-after-free", "use after free at ADDRESS: the object of 48 bytes at ADDRESS is free"),
-            ("read-after-free", "use after free at START: the object of 48 bytes at ADDRESS is free"),
+            (
+                "write-after-free",
+                "use after free at ADDRESS: the object of 48 bytes at ADDRESS is free",
+            ),
+            (
+                "read-after-free",
+                "use after free at START: the object of 48 bytes at ADDRESS is free",
+            ),
             (
                 "read-large-after-free",
                 "use after free at START: the object of 1048576 bytes at ADDRESS is free",
             ),
-            ("read-after-resize", "use after free at START: the object of 48 bytes at ADDRESS is free"),
+            (
+                "read-after-resize",
+                "use after free at START: the object of 48 bytes at ADDRESS is free",
+            ),
             ("write-behind", "overflow at START: the object of 48 bytes at ADDRESS ends at START"),
-            ("write-behind-large", "overflow at START: the object of 1048576 bytes at ADDRESS ends at START"),
+            (
+                "write-behind-large",
+                "overflow at START: the object of 1048576 bytes at ADDRESS ends at START",
+            ),
         ],
     );
 }
@@ -129,8 +160,11 @@ fn a_check_ends_the_program_where_it_touches_what_is_not_its_own() {
 fn programs_without_a_fault_run_checked() {
     requires!(need::c_compiler());
     requires!(need::program("python3"));
-    let nothing =
-        Preloaded::new(misuse(), &["nothing"]).command.env("HUGEPILOT_CHECK", "1").output().unwrap();
+    let nothing = Preloaded::new(misuse(), &["nothing"])
+        .command
+        .env("HUGEPILOT_CHECK", "1")
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8_lossy(&nothing.stdout), "survived\n", "{nothing:?}");
     let program = "
 import os, json

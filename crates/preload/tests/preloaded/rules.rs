@@ -63,7 +63,9 @@ fn the_report_goes_where_it_is_asked_for_or_says_why_not() {
     requires!(need::program("git"));
     let mut program = Preloaded::new("git", &["--version"]);
     let output = program.command.env("HUGEPILOT_STATS", "1").output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).starts_with("{\"schema\":\"hugepilot.preload/1\""));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).starts_with("{\"schema\":\"hugepilot.preload/1\"")
+    );
     let output = program.command.env("HUGEPILOT_STATS", "/no/such/folder/file").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("hugepilot: HUGEPILOT_STATS=/no/such/folder/file: "), "{said}");
@@ -79,5 +81,8 @@ fn a_pool_that_is_not_there_is_passed_over_and_told() {
     program.command.env("HUGEPILOT_PAGES", "hugetlb-1g,base");
     let (_, report) = program.run();
     // Where this machine has such pages to spare, nothing was refused.
-    assert!(report["refused"].is_string() || report["on"]["hugetlb_1g_bytes"].as_u64() > Some(0), "{report}");
+    assert!(
+        report["refused"].is_string() || report["on"]["hugetlb_1g_bytes"].as_u64() > Some(0),
+        "{report}"
+    );
 }

@@ -11,8 +11,9 @@ use super::Preloaded;
 fn source() -> Result<PathBuf, String> {
     let target = super::library().ancestors().nth(3).map(Path::to_owned).unwrap_or_default();
     let fetched = target.join("fetched/mimalloc-test-stress.c");
-    let text = std::fs::read_to_string(&fetched)
-        .map_err(|_| "mimalloc's test-stress.c is not there: cargo xtask fetch-mimalloc-stress".to_owned())?;
+    let text = std::fs::read_to_string(&fetched).map_err(|_| {
+        "mimalloc's test-stress.c is not there: cargo xtask fetch-mimalloc-stress".to_owned()
+    })?;
     let plain = fetched.with_file_name("stress.c");
     let text = format!("#define USE_STD_MALLOC\n{text}");
     if std::fs::read_to_string(&plain).is_ok_and(|there| there == text) {
@@ -33,7 +34,10 @@ fn the_stress_test_of_mimalloc_passes() {
             stress.command.env("HUGEPILOT_PAGES", pages);
             let (_, report) = stress.run();
             // Objects that outlive their threads are left in the end; what their threads had is not.
-            assert!(report["threads"].as_u64() <= threads.parse::<u64>().ok().map(|n| n + 1), "{report}");
+            assert!(
+                report["threads"].as_u64() <= threads.parse::<u64>().ok().map(|n| n + 1),
+                "{report}"
+            );
         }
     }
 }

@@ -35,7 +35,12 @@ impl Place {
         Self::named(base, index, instruction.memory_index_scale(), displacement)
     }
 
-    fn named(base: Register, index: Register, scale: u32, displacement: u64) -> Result<Self, Refusal> {
+    fn named(
+        base: Register,
+        index: Register,
+        scale: u32,
+        displacement: u64,
+    ) -> Result<Self, Refusal> {
         let gpr = |register: Register| match register {
             Register::None => Ok(None),
             _ if register.is_gpr32() || register.is_gpr64() => Ok(Gpr::of(register)),
@@ -73,8 +78,11 @@ impl Place {
         if let Some(index) = self.index {
             let index = source.read(index)?;
             let scale = source.exprs().constant(u64::from(self.scale))?;
-            let scaled =
-                if self.scale == 1 { index } else { source.exprs().two(Binary::Mul, index, scale)? };
+            let scaled = if self.scale == 1 {
+                index
+            } else {
+                source.exprs().two(Binary::Mul, index, scale)?
+            };
             sum = source.exprs().two(Binary::Add, sum, scaled)?;
         }
         if self.narrow { source.exprs().one(Unary::Zero32, sum) } else { Some(sum) }
@@ -98,7 +106,9 @@ pub(super) struct Access {
 /// Finds the access that a sample at `listing.here` waited for.
 pub(super) fn waiting(listing: &Listing, effects: &mut Effects) -> Result<Access, Refusal> {
     let here = listing.here;
-    if let Some(interrupted) = listing.instructions.get(here).filter(|next| is_repeated_string(next)) {
+    if let Some(interrupted) =
+        listing.instructions.get(here).filter(|next| is_repeated_string(next))
+    {
         // It can be interrupted half way, and then is the next instruction to run again.
         return string_access(interrupted, here, here, 0);
     }
@@ -118,14 +128,21 @@ pub(super) fn waiting(listing: &Listing, effects: &mut Effects) -> Result<Access
 
 /// Finds the access of the compare that is fused with the branch before `listing.here`, a branch that was taken: the
 /// straight line ends there.
-pub(super) fn waiting_before_branch(listing: &Listing, effects: &mut Effects) -> Result<Access, Refusal> {
+pub(super) fn waiting_before_branch(
+    listing: &Listing,
+    effects: &mut Effects,
+) -> Result<Access, Refusal> {
     retired_together(listing, listing.here - 1, effects)
 }
 
 /// A wide machine retires a load and the instructions that waited for it at once: when the last instruction has no
 /// memory operand but consumes what a load just before it produced, the load is what was waited for. A compare
 /// fused with its branch is one such case.
-fn retired_together(listing: &Listing, last: usize, effects: &mut Effects) -> Result<Access, Refusal> {
+fn retired_together(
+    listing: &Listing,
+    last: usize,
+    effects: &mut Effects,
+) -> Result<Access, Refusal> {
     let consumer = &listing.instructions[last];
     let mut wanted = effects.registers(consumer, false);
     let mut wanted_flags = consumer.rflags_read();
@@ -167,7 +184,8 @@ fn access(instruction: &Instruction, at: usize, effects: &mut Effects) -> Result
         let place = Place::of_operand(instruction)?;
         let segment = instruction.memory_segment();
         // Of push and pop, which also access the stack, the operand that is not on the stack.
-        let operand = used.iter().find(|used| used.segment() == segment && !is_stack_slot(instruction, used));
+        let operand =
+            used.iter().find(|used| used.segment() == segment && !is_stack_slot(instruction, used));
         (segment, place, operand.or(used.first()).map(|used| used.access()))
     } else {
         let used = used[0];
@@ -194,11 +212,13 @@ fn is_bit_string(instruction: &Instruction) -> bool {
 
 /// `pop` computes the address of a memory operand after it moved the stack pointer.
 fn pops_beside_stack(instruction: &Instruction) -> bool {
-    instruction.mnemonic() == Mnemonic::Pop && instruction.memory_base().full_register() == Register::RSP
+    instruction.mnemonic() == Mnemonic::Pop
+        && instruction.memory_base().full_register() == Register::RSP
 }
 
 fn is_repeated_string(instruction: &Instruction) -> bool {
-    instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
+    instruction.is_string_instruction()
+        && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
 /// A string instruction walks rsi, rdi or both; where it has a source, that is what it waits for. `passed` elements

@@ -78,7 +78,9 @@ pub fn analyse(code: &[u8], code_start: u64, boundary: Boundary, ip: u64) -> Rec
     let mut effects = Effects::new();
     let mut waited = waiting(&listing, &mut effects);
     let mut jumped = false;
-    if waited.err().is_some_and(|refusal| matches!(refusal, Refusal::BranchTarget | Refusal::AfterTransfer))
+    if waited
+        .err()
+        .is_some_and(|refusal| matches!(refusal, Refusal::BranchTarget | Refusal::AfterTransfer))
         && let Some(branch) = listing.only_branch_here()
     {
         // There is one way here only, and nothing ran since: the line that leads to the branch goes on at the IP.

@@ -102,7 +102,8 @@ impl ElfCode {
     /// When it cannot be read, is no 64-bit x86-64 ELF file, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CodeError> {
         let path = path.as_ref();
-        let file = file::open(path).map_err(|source| CodeError::Read { path: path.to_owned(), source })?;
+        let file =
+            file::open(path).map_err(|source| CodeError::Read { path: path.to_owned(), source })?;
         Self::read_from(file, path)
     }
 
@@ -145,16 +146,25 @@ impl ElfCode {
     ///
     /// # Errors
     /// When the file maps none of these addresses, or cannot be read.
-    pub fn read(&self, addresses: Range<u64>, bytes: &mut Vec<u8>) -> Result<Range<u64>, CodeError> {
+    pub fn read(
+        &self,
+        addresses: Range<u64>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Range<u64>, CodeError> {
         bytes.clear();
         let wanted = |segment: &Segment| {
             let has = segment.addresses();
             addresses.start.max(has.start)..addresses.end.min(has.end)
         };
         let segment = self
-            .segment(|segment| segment.addresses().contains(&addresses.start) && !wanted(segment).is_empty())
+            .segment(|segment| {
+                segment.addresses().contains(&addresses.start) && !wanted(segment).is_empty()
+            })
             .or_else(|| self.segment(|segment| !wanted(segment).is_empty()))
-            .ok_or_else(|| CodeError::NotMapped { path: self.path.clone(), address: addresses.start })?;
+            .ok_or_else(|| CodeError::NotMapped {
+                path: self.path.clone(),
+                address: addresses.start,
+            })?;
         let mut part = wanted(segment);
         part.end = part.end.min(part.start.saturating_add(MAX_READ_BYTES));
         bytes.resize(usize::try_from(part.end - part.start).unwrap_or(0), 0);
@@ -176,7 +186,8 @@ impl ElfCode {
         let sections = header.sections(LittleEndian, &cache).ok()?;
         for kind in [SHT_SYMTAB, SHT_DYNSYM] {
             let symbols = sections.symbols(LittleEndian, &cache, kind).ok()?;
-            let at = |symbol: &&_| function_span(symbol).is_some_and(|span| span.contains(&address));
+            let at =
+                |symbol: &&_| function_span(symbol).is_some_and(|span| span.contains(&address));
             if let Some(symbol) = symbols.iter().find(at) {
                 let name = symbols.symbol_name(LittleEndian, symbol).ok()?;
                 return Some(String::from_utf8_lossy(name).into_owned());
@@ -186,7 +197,9 @@ impl ElfCode {
     }
 
     fn segment(&self, suits: impl Fn(&Segment) -> bool) -> Option<&Segment> {
-        let find = |executable| self.segments.iter().find(|seg| seg.executable == executable && suits(seg));
+        let find = |executable| {
+            self.segments.iter().find(|seg| seg.executable == executable && suits(seg))
+        };
         find(true).or_else(|| find(false))
     }
 }
@@ -217,7 +230,8 @@ fn tables<'d>(data: &'d ReadCache<&'d File>) -> Result<(Vec<Segment>, FunctionTa
     if header.phnum(endian, data)?.max(header.shnum(endian, data)?) > MAX_HEADERS {
         return Err("more than a million headers".into());
     }
-    let loads = header.program_headers(endian, data)?.iter().filter(|part| part.p_type(endian) == PT_LOAD);
+    let loads =
+        header.program_headers(endian, data)?.iter().filter(|part| part.p_type(endian) == PT_LOAD);
     let segments: Vec<Segment> = loads
         .map(|part| Segment {
             address: part.p_vaddr(endian),
@@ -234,7 +248,8 @@ fn tables<'d>(data: &'d ReadCache<&'d File>) -> Result<(Vec<Segment>, FunctionTa
     if let Some((_, section)) = sections.section_by_name(endian, EH_FRAME) {
         spans.extend(frame_spans(section.data(endian, data)?, section.sh_addr(endian)));
     }
-    let code: Vec<_> = segments.iter().filter(|seg| seg.executable).map(Segment::addresses).collect();
+    let code: Vec<_> =
+        segments.iter().filter(|seg| seg.executable).map(Segment::addresses).collect();
     Ok((segments, FunctionTable::new(spans, &code)))
 }
 

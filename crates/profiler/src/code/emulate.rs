@@ -15,7 +15,11 @@ pub(super) trait Source {
 }
 
 /// The value `instruction` leaves in `target`, one of the registers it writes.
-pub(super) fn result(instruction: &Instruction, target: Gpr, source: &mut impl Source) -> Option<NodeId> {
+pub(super) fn result(
+    instruction: &Instruction,
+    target: Gpr,
+    source: &mut impl Source,
+) -> Option<NodeId> {
     if let Some(by) = stack_step(instruction, target) {
         return plus(target, by, source);
     }
@@ -98,7 +102,11 @@ fn undo_lea(
 }
 
 /// The second operand, which must not involve `target`.
-fn foreign_operand(instruction: &Instruction, target: Gpr, source: &mut impl Source) -> Option<NodeId> {
+fn foreign_operand(
+    instruction: &Instruction,
+    target: Gpr,
+    source: &mut impl Source,
+) -> Option<NodeId> {
     let register = instruction.op1_kind() == OpKind::Register;
     if register && Gpr::of(instruction.op1_register()) == Some(target) {
         return None;
@@ -119,7 +127,9 @@ fn operation(instruction: &Instruction, width: usize, source: &mut impl Source) 
             source.exprs().one(sign, value)
         }
         M::Lea => Place::of_operand(ins).ok()?.address(source),
-        M::Xor | M::Sub if ins.op1_kind() == OpKind::Register && ins.op0_register() == ins.op1_register() => {
+        M::Xor | M::Sub
+            if ins.op1_kind() == OpKind::Register && ins.op0_register() == ins.op1_register() =>
+        {
             source.exprs().constant(0)
         }
         M::Add => binary(ins, B::Add, (0, 1), source),
@@ -158,7 +168,12 @@ fn unary(ins: &Instruction, op: Unary, source: &mut impl Source) -> Option<NodeI
     source.exprs().one(op, value)
 }
 
-fn binary(ins: &Instruction, op: Binary, of: (u32, u32), source: &mut impl Source) -> Option<NodeId> {
+fn binary(
+    ins: &Instruction,
+    op: Binary,
+    of: (u32, u32),
+    source: &mut impl Source,
+) -> Option<NodeId> {
     let (a, b) = (operand(ins, of.0, source)?, operand(ins, of.1, source)?);
     source.exprs().two(op, a, b)
 }
@@ -286,7 +301,8 @@ fn plus(register: Gpr, by: u64, source: &mut impl Source) -> Option<NodeId> {
 
 /// The register an operand is, when it is a whole one of 64 bits.
 pub(super) fn whole_register(instruction: &Instruction, number: u32) -> Option<Gpr> {
-    let is_register = number < instruction.op_count() && instruction.op_kind(number) == OpKind::Register;
+    let is_register =
+        number < instruction.op_count() && instruction.op_kind(number) == OpKind::Register;
     is_register
         .then(|| instruction.op_register(number))
         .filter(|register| register.is_gpr64())

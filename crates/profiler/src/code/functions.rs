@@ -26,7 +26,8 @@ impl FunctionTable {
         spans.retain(|span| code.iter().any(|part| part.contains(&span.start)));
         spans.sort_unstable_by_key(|span| (span.start, Reverse(span.end)));
         spans.dedup_by_key(|span| span.start);
-        let code_end = |start| code.iter().find(|part| part.contains(&start)).map_or(start, |part| part.end);
+        let code_end =
+            |start| code.iter().find(|part| part.contains(&start)).map_or(start, |part| part.end);
         let lengths = spans.iter().enumerate().map(|(at, span)| {
             let limit = code_end(span.start);
             let end = match spans.get(at + 1) {
@@ -44,8 +45,10 @@ impl FunctionTable {
     pub(super) fn containing(&self, address: u64) -> Option<Range<u64>> {
         let after = self.starts.partition_point(|&start| start <= address);
         let near = (after.saturating_sub(MAX_NESTED)..after).filter_map(|at| self.get(at));
-        near.filter(|span| span.contains(&address) && span.end - span.start <= u64::from(MAX_FUNCTION_BYTES))
-            .max_by_key(|span| span.end - span.start)
+        near.filter(|span| {
+            span.contains(&address) && span.end - span.start <= u64::from(MAX_FUNCTION_BYTES)
+        })
+        .max_by_key(|span| span.end - span.start)
     }
 
     /// All functions.

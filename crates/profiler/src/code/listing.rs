@@ -70,7 +70,8 @@ impl Listing {
         let here = here.or(ends_here.then_some(instructions.len()));
         targets.sort_unstable();
         targets.dedup();
-        let listing = Self { instructions, here: here.unwrap_or(0), targets, closed, branches_here };
+        let listing =
+            Self { instructions, here: here.unwrap_or(0), targets, closed, branches_here };
         (listing, clean && here.is_some())
     }
 
@@ -79,7 +80,8 @@ impl Listing {
         let at = usize::try_from(ip - start).ok()?;
         let first = vote::first_agreed(code, at)?;
         let mut instructions = Vec::new();
-        let mut decoder = Decoder::with_ip(64, &code[first..], start + first as u64, DecoderOptions::NONE);
+        let mut decoder =
+            Decoder::with_ip(64, &code[first..], start + first as u64, DecoderOptions::NONE);
         while decoder.can_decode() {
             let instruction = decoder.decode();
             if instruction.is_invalid() || instruction.ip().abs_diff(ip) > KEEP_BYTES {
@@ -115,7 +117,8 @@ impl Listing {
             return None;
         }
         self.instructions.iter().position(|instruction| {
-            instruction.flow_control() == FlowControl::ConditionalBranch && entry(instruction) == Some(ip)
+            instruction.flow_control() == FlowControl::ConditionalBranch
+                && entry(instruction) == Some(ip)
         })
     }
 

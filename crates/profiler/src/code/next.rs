@@ -16,7 +16,11 @@ use super::regs::Gpr;
 const MAX_STEPS: u32 = 200;
 
 /// The address of the next execution of `access`, in the registers of the sample.
-pub(super) fn next_address(listing: &Listing, access: &Access, effects: &mut Effects) -> Option<Expression> {
+pub(super) fn next_address(
+    listing: &Listing,
+    access: &Access,
+    effects: &mut Effects,
+) -> Option<Expression> {
     let mut run = Run::new(listing, effects)?;
     let closing = run.until_closing_branch(access.at)?;
     run.until_access(access.at, closing)?;

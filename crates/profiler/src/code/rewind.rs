@@ -42,7 +42,8 @@ impl<'a> Rewind<'a> {
     }
 
     fn value(&mut self, register: Gpr, at: usize, depth: u32) -> Option<NodeId> {
-        let Some(writer) = (at..self.line.len()).find(|&writer| self.writes(writer, register)) else {
+        let Some(writer) = (at..self.line.len()).find(|&writer| self.writes(writer, register))
+        else {
             return self.exprs.register(register);
         };
         self.looks = self.looks.checked_sub(1)?;
@@ -77,8 +78,8 @@ impl<'a> Rewind<'a> {
         let born = self.definition(register, at).map_or(0, |definition| definition + 1);
         (born..writer).find_map(|copier| {
             let instruction = &self.line[copier];
-            let is_copy =
-                instruction.mnemonic() == Mnemonic::Mov && whole_register(instruction, 1) == Some(register);
+            let is_copy = instruction.mnemonic() == Mnemonic::Mov
+                && whole_register(instruction, 1) == Some(register);
             let copy = whole_register(instruction, 0).filter(|_| is_copy)?;
             self.intact(copy.bit(), copier + 1).then_some(copy)
         })

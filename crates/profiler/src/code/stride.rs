@@ -27,7 +27,8 @@ pub(super) fn stride(listing: &Listing, access: &Access, effects: &mut Effects) 
     if let Some(step) = access.string_step {
         return Stride::Bytes(step);
     }
-    match innermost_loop(listing, access.at).map(|(head, end)| net_step(listing, head, end, access, effects))
+    match innermost_loop(listing, access.at)
+        .map(|(head, end)| net_step(listing, head, end, access, effects))
     {
         Some(Some(0)) => Stride::Constant,
         Some(Some(bytes)) => Stride::Bytes(bytes),
@@ -39,12 +40,13 @@ pub(super) fn stride(listing: &Listing, access: &Access, effects: &mut Effects) 
 /// repeats.
 fn innermost_loop(listing: &Listing, at: usize) -> Option<(usize, usize)> {
     let ip = listing.instructions[at].ip();
-    let repeats = listing.instructions.iter().enumerate().skip(at).filter_map(|(end, instruction)| {
-        let target = jump_target(instruction).filter(|&target| target <= ip)?;
-        let bytes = instruction.next_ip() - target;
-        let head = listing.index_of(target).filter(|_| bytes <= MAX_LOOP_BYTES)?;
-        Some((bytes, head, end))
-    });
+    let repeats =
+        listing.instructions.iter().enumerate().skip(at).filter_map(|(end, instruction)| {
+            let target = jump_target(instruction).filter(|&target| target <= ip)?;
+            let bytes = instruction.next_ip() - target;
+            let head = listing.index_of(target).filter(|_| bytes <= MAX_LOOP_BYTES)?;
+            Some((bytes, head, end))
+        });
     repeats.min().map(|(_, head, end)| (head, end))
 }
 

@@ -22,7 +22,9 @@ impl Program {
             for at in 0..ops.len() {
                 ips[at] = ip;
                 let instruction = ops[at].instruction(&ips);
-                ip += encoder.encode(&instruction, ip).unwrap_or_else(|why| panic!("{:?}: {why}", ops[at]))
+                ip += encoder
+                    .encode(&instruction, ip)
+                    .unwrap_or_else(|why| panic!("{:?}: {why}", ops[at]))
                     as u64;
             }
             ips[ops.len()] = ip;
@@ -86,7 +88,9 @@ impl Op {
                 Instruction::with2(code, sized(wide, to), number)
             }
             Self::MovLong { to, number } => Instruction::with2(code, r64(to), number),
-            Self::MovPart { bytes, to, from } => Instruction::with2(code, part(bytes, to), part(bytes, from)),
+            Self::MovPart { bytes, to, from } => {
+                Instruction::with2(code, part(bytes, to), part(bytes, from))
+            }
             Self::Andn { wide, to, a, b } => {
                 Instruction::with3(code, sized(wide, to), sized(wide, a), sized(wide, b))
             }
@@ -94,8 +98,12 @@ impl Op {
                 Instruction::with3(code, sized(wide, to), sized(wide, from), number)
             }
             Self::One { wide, to, .. } => Instruction::with1(code, sized(wide, to)),
-            Self::Shift { wide, to, by, .. } => Instruction::with2(code, sized(wide, to), u32::from(by)),
-            Self::ShiftByCl { wide, to, .. } => Instruction::with2(code, sized(wide, to), Register::CL),
+            Self::Shift { wide, to, by, .. } => {
+                Instruction::with2(code, sized(wide, to), u32::from(by))
+            }
+            Self::ShiftByCl { wide, to, .. } => {
+                Instruction::with2(code, sized(wide, to), Register::CL)
+            }
             Self::ShiftThree { wide, to, from, by, .. } => {
                 Instruction::with3(code, sized(wide, to), sized(wide, from), sized(wide, by))
             }
@@ -105,14 +113,20 @@ impl Op {
             Self::Extend { bytes, wide, to, from, .. } => {
                 Instruction::with2(code, sized(wide, to), part(bytes, from))
             }
-            Self::FromHigh { to, from } => Instruction::with2(code, r32(to), Register::AH + from as u32),
+            Self::FromHigh { to, from } => {
+                Instruction::with2(code, r32(to), Register::AH + from as u32)
+            }
             Self::Lea { wide, to, place } | Self::Load { wide, to, place } => {
                 Instruction::with2(code, sized(wide, to), place.operand())
             }
             Self::Store { from, place } => Instruction::with2(code, place.operand(), r64(from)),
-            Self::Swap { a, b } | Self::Compare { a, b } => Instruction::with2(code, r64(a), r64(b)),
+            Self::Swap { a, b } | Self::Compare { a, b } => {
+                Instruction::with2(code, r64(a), r64(b))
+            }
             Self::ConditionalMove { to, from } => Instruction::with2(code, r64(to), r64(from)),
-            Self::Push { from: only } | Self::Pop { to: only } => Instruction::with1(code, r64(only)),
+            Self::Push { from: only } | Self::Pop { to: only } => {
+                Instruction::with1(code, r64(only))
+            }
             Self::Cdqe | Self::Cwde | Self::Cdq | Self::Cqo => Ok(Instruction::with(code)),
             Self::Branch { to } => Instruction::with_branch(code, ips[to]),
         };
@@ -123,11 +137,17 @@ impl Op {
         let by_width = |wide: bool, of: [Code; 2]| of[usize::from(wide)];
         match *self {
             Self::Mov { wide, .. } => by_width(wide, [Code::Mov_rm32_r32, Code::Mov_r64_rm64]),
-            Self::MovNumber { wide, .. } => by_width(wide, [Code::Mov_r32_imm32, Code::Mov_rm64_imm32]),
+            Self::MovNumber { wide, .. } => {
+                by_width(wide, [Code::Mov_r32_imm32, Code::Mov_rm64_imm32])
+            }
             Self::MovLong { .. } => Code::Mov_r64_imm64,
-            Self::MovPart { bytes, .. } => by_width(bytes == 2, [Code::Mov_r8_rm8, Code::Mov_r16_rm16]),
+            Self::MovPart { bytes, .. } => {
+                by_width(bytes == 2, [Code::Mov_r8_rm8, Code::Mov_r16_rm16])
+            }
             Self::Arith { what, wide, .. } => by_width(wide, what.codes()),
-            Self::ArithNumber { what, wide, number, .. } => by_width(wide, what.number_codes(number)),
+            Self::ArithNumber { what, wide, number, .. } => {
+                by_width(wide, what.number_codes(number))
+            }
             Self::Andn { wide, .. } => {
                 by_width(wide, [Code::VEX_Andn_r32_r32_rm32, Code::VEX_Andn_r64_r64_rm64])
             }

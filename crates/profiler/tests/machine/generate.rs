@@ -15,7 +15,8 @@ fn place() -> impl Strategy<Value = Memory> {
     let registers = (prop::option::of(register()), prop::option::of(index));
     (registers, prop::sample::select(vec![1_u32, 2, 4, 8]), displacement).prop_map(
         |((base, index), scale, displacement)| {
-            let (base, scale) = (base.or_else(|| index.is_none().then_some(RDX)), index.map_or(1, |_| scale));
+            let (base, scale) =
+                (base.or_else(|| index.is_none().then_some(RDX)), index.map_or(1, |_| scale));
             Memory { base, index, scale, displacement }
         },
     )
@@ -34,13 +35,20 @@ pub(crate) fn followable() -> impl Strategy<Value = Op> {
 /// A load from what `base` points to into `to`.
 pub(crate) fn load_through(base: usize, to: usize) -> impl Strategy<Value = Op> {
     let direct = move |place: Memory| Memory { base: Some(base), index: None, scale: 1, ..place };
-    (any::<bool>(), place()).prop_map(move |(wide, place)| Op::Load { wide, to, place: direct(place) })
+    (any::<bool>(), place()).prop_map(move |(wide, place)| Op::Load {
+        wide,
+        to,
+        place: direct(place),
+    })
 }
 
 /// An instruction that changes `to`, mostly so that it can be undone.
 pub(crate) fn changing(to: usize) -> impl Strategy<Value = Op> {
-    let kinds =
-        (0..6_usize, arith(), prop::sample::select(vec![One::Inc, One::Dec, One::Neg, One::Not, One::Swap]));
+    let kinds = (
+        0..6_usize,
+        arith(),
+        prop::sample::select(vec![One::Inc, One::Dec, One::Neg, One::Not, One::Swap]),
+    );
     (kinds, register(), any::<i32>(), any::<bool>(), place()).prop_map(
         move |((kind, what, one), from, number, left, place)| match kind {
             0 => Op::One { what: one, wide: true, to },
@@ -69,7 +77,11 @@ fn simple() -> impl Strategy<Value = Op> {
             1 => Op::MovNumber { wide, to, number },
             2 | 3 if !matches!(what, Arith::Imul) => Op::ArithNumber { what, wide, to, number },
             4 => Op::Lea { wide, to, place },
-            5 => Op::Lea { wide, to, place: Memory { base: Some(to), index: None, scale: 1, ..place } },
+            5 => Op::Lea {
+                wide,
+                to,
+                place: Memory { base: Some(to), index: None, scale: 1, ..place },
+            },
             _ => Op::Arith { what, wide, to, from },
         },
     )
@@ -85,11 +97,22 @@ fn computing() -> impl Strategy<Value = Op> {
         Shift::RotateRight,
     ]);
     let registers = (register(), register(), register());
-    (0..17_usize, any::<bool>(), one, shift, registers, any::<i64>(), prop::sample::select(vec![1_u8, 2, 4]))
+    (
+        0..17_usize,
+        any::<bool>(),
+        one,
+        shift,
+        registers,
+        any::<i64>(),
+        prop::sample::select(vec![1_u8, 2, 4]),
+    )
         .prop_map(|(kind, wide, one, shift, (to, from, third), number, bytes)| {
             let by = (number as u8) % if wide { 64 } else { 32 };
-            let plain =
-                if matches!(shift, Shift::RotateLeft | Shift::RotateRight) { Shift::Signed } else { shift };
+            let plain = if matches!(shift, Shift::RotateLeft | Shift::RotateRight) {
+                Shift::Signed
+            } else {
+                shift
+            };
             match kind {
                 0 => Op::MovLong { to, number },
                 1 => Op::Andn { wide, to, a: from, b: third },
@@ -125,5 +148,12 @@ fn unknowable() -> impl Strategy<Value = Op> {
 }
 
 fn arith() -> impl Strategy<Value = Arith> {
-    prop::sample::select(vec![Arith::Add, Arith::Sub, Arith::And, Arith::Or, Arith::Xor, Arith::Imul])
+    prop::sample::select(vec![
+        Arith::Add,
+        Arith::Sub,
+        Arith::And,
+        Arith::Or,
+        Arith::Xor,
+        Arith::Imul,
+    ])
 }

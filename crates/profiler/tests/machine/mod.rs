@@ -196,7 +196,8 @@ impl Op {
     pub(crate) fn into_own_address(self, index: bool) -> Self {
         match self {
             Self::Load { wide, place, to } => {
-                let own = if index { place.index.or(place.base) } else { place.base.or(place.index) };
+                let own =
+                    if index { place.index.or(place.base) } else { place.base.or(place.index) };
                 Self::Load { wide, to: own.unwrap_or(to), place }
             }
             other => other,
@@ -272,8 +273,12 @@ impl Machine {
                 self.set(wide, to, Arith::Imul.of(regs[from], i64::from(number) as u64));
             }
             Op::One { what, wide, to } => self.set(wide, to, what.of(wide, regs[to])),
-            Op::Shift { what, wide, to, by } => self.set(wide, to, what.of(wide, regs[to], u64::from(by))),
-            Op::ShiftByCl { what, wide, to } => self.set(wide, to, what.of(wide, regs[to], regs[RCX] & 0xff)),
+            Op::Shift { what, wide, to, by } => {
+                self.set(wide, to, what.of(wide, regs[to], u64::from(by)))
+            }
+            Op::ShiftByCl { what, wide, to } => {
+                self.set(wide, to, what.of(wide, regs[to], regs[RCX] & 0xff))
+            }
             Op::ShiftThree { what, wide, to, from, by } => {
                 self.set(wide, to, what.of(wide, regs[from], regs[by]));
             }
@@ -297,7 +302,8 @@ impl Machine {
 
     fn address(&self, place: Memory) -> u64 {
         let base = place.base.map_or(0, |base| self.regs[base]);
-        let index = place.index.map_or(0, |index| self.regs[index].wrapping_mul(u64::from(place.scale)));
+        let index =
+            place.index.map_or(0, |index| self.regs[index].wrapping_mul(u64::from(place.scale)));
         base.wrapping_add(index).wrapping_add(i64::from(place.displacement) as u64)
     }
 
@@ -311,8 +317,10 @@ impl Machine {
     }
 
     fn chance(&mut self) -> u64 {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         self.random.rotate_right(29) ^ self.random >> 7
     }
 }

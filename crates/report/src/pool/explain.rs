@@ -42,7 +42,9 @@ must move pages to join them. For pages of 1 GiB ask at boot: hugepagesz=1G huge
 pub fn pool_explained(report: &PoolReport) -> String {
     let mut text = format!("{WHAT}\nWHAT IS HERE\n");
     if report.pools.is_empty() {
-        text.push_str("This kernel has no hugetlb pools (it was built without CONFIG_HUGETLBFS).\n");
+        text.push_str(
+            "This kernel has no hugetlb pools (it was built without CONFIG_HUGETLBFS).\n",
+        );
     }
     for pool in &report.pools {
         let _ = writeln!(text, "{}", here(pool));

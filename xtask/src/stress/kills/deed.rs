@@ -66,7 +66,8 @@ impl Prepared {
 }
 
 impl Deed {
-    pub(super) const ALL: [Self; 5] = [Self::Compare, Self::Run, Self::PoolSet, Self::Shrinker, Self::Daemon];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Compare, Self::Run, Self::PoolSet, Self::Shrinker, Self::Daemon];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -89,7 +90,9 @@ impl Deed {
         Ok(match self {
             Self::Compare => Prepared {
                 more: ["--", "sh", "-c", FAMILY, &holder, &sleep].map(str::to_owned).to_vec(),
-                ..Prepared::new(format!("compare --json --no-stalls --modes hugetlb --runs 2 {pool}"))
+                ..Prepared::new(format!(
+                    "compare --json --no-stalls --modes hugetlb --runs 2 {pool}"
+                ))
             },
             Self::Run => Prepared {
                 more: ["--", &holder, "4", "4", &sleep].map(str::to_owned).to_vec(),
@@ -168,7 +171,10 @@ impl Request {
         if let Some(reported) = reported {
             ensure!(now == reported, "`pool set` reported {reported} pages, there are {now}");
         } else if !sigkill {
-            ensure!(now == before, "`pool set` reported nothing, and there are {now} pages, {before} before");
+            ensure!(
+                now == before,
+                "`pool set` reported nothing, and there are {now} pages, {before} before"
+            );
         }
         let (least, most) = (before.min(wanted), before.max(wanted));
         ensure!((least..=most).contains(&now), "{now} pages, {before} before, {wanted} wanted");
@@ -186,10 +192,15 @@ mod tests {
     fn a_pool_has_the_old_count_or_the_new_one_or_what_was_reported() {
         let request = Request { kib: TWO_MIB, before: 10, wanted: 20 };
         let report = |total: u64| json!({"after": {"total": total, "surplus": 0}});
-        let judge = |now, report: Option<Value>, sigkill| request.judge(now, report.as_ref(), sigkill).ok();
+        let judge =
+            |now, report: Option<Value>, sigkill| request.judge(now, report.as_ref(), sigkill).ok();
         assert_eq!(judge(20, Some(report(20)), false), Some(false));
         assert_eq!(judge(10, None, false), Some(false));
-        assert_eq!(judge(15, Some(report(15)), false), Some(true), "a signal ended it, and it was reported");
+        assert_eq!(
+            judge(15, Some(report(15)), false),
+            Some(true),
+            "a signal ended it, and it was reported"
+        );
         assert_eq!(judge(15, None, true), Some(true), "SIGKILL can report nothing");
         assert_eq!(judge(15, None, false), None, "it was not reported");
         assert_eq!(judge(15, Some(report(20)), false), None, "it is not so");

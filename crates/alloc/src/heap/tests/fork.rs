@@ -25,7 +25,9 @@ const KINDS: [usize; 5] = [40, 9000, 300_000, 3 << 20, 20 << 20];
 /// Some of each kind, of the calling thread and of one that has ended.
 fn of_every_kind<S: Sys>(heap: &Heap<S>, mark: u8) -> Vec<Object> {
     let some = || {
-        let of = |&size: &usize| (0..3).map(move |i| Object::new(heap, layout(size, 16), mark + i, false));
+        let of = |&size: &usize| {
+            (0..3).map(move |i| Object::new(heap, layout(size, 16), mark + i, false))
+        };
         KINDS.iter().flat_map(of).collect::<Option<Vec<_>>>().expect("memory")
     };
     let mut all = thread::scope(|scope| scope.spawn(some).join().expect("no panic"));
@@ -67,10 +69,16 @@ fn what_a_holder_left_torn_is_not_looked_at() {
     // SAFETY: no other thread uses the heap.
     unsafe { renew(&core.shared) };
     let stats = heap.stats();
-    assert_eq!((stats.large.count, stats.large.bytes, stats.idle), (6, Bytes::mib(6 * 20), Bytes::ZERO));
+    assert_eq!(
+        (stats.large.count, stats.large.bytes, stats.idle),
+        (6, Bytes::mib(6 * 20), Bytes::ZERO)
+    );
     use_all(&heap, old);
     let stats = heap.stats();
-    assert_eq!((stats.allocated, stats.held, stats.mapped), (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO));
+    assert_eq!(
+        (stats.allocated, stats.held, stats.mapped),
+        (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO)
+    );
     drop(heap);
     assert!(!lost.is_empty());
     for chunk in lost {

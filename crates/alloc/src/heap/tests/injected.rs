@@ -20,7 +20,12 @@ fn whenever_mmap_fails_there_is_no_memory_and_nothing_is_lost() {
             sys.fail(call, after, Errno::ENOMEM);
             let mut live = Vec::new();
             for i in 0..count {
-                match Object::new(&heap, layout(SIZES[i % SIZES.len()], 16), i as u8 + 1, i % 2 == 0) {
+                match Object::new(
+                    &heap,
+                    layout(SIZES[i % SIZES.len()], 16),
+                    i as u8 + 1,
+                    i % 2 == 0,
+                ) {
                     Some(object) => live.push(object),
                     None => refused += 1,
                 }
@@ -30,7 +35,8 @@ fn whenever_mmap_fails_there_is_no_memory_and_nothing_is_lost() {
             }
             live.iter().for_each(Object::check);
             sys.relent();
-            let late = Object::new(&heap, layout(40 << 20, 16), 1, true).expect("the kernel relented");
+            let late =
+                Object::new(&heap, layout(40 << 20, 16), 1, true).expect("the kernel relented");
             late.free(&heap);
             live.into_iter().for_each(|object| object.free(&heap));
             assert_eq!(heap.stats().allocated, Bytes::ZERO);
@@ -75,8 +81,9 @@ fn a_pool_is_used_up_and_the_next_backing_taken() {
     {
         sys.set(setting, count);
     }
-    let mut live: Vec<_> =
-        (0..3000).map(|i| Object::new(&heap, layout(8000, 8), i as u8, i % 2 == 0).unwrap()).collect();
+    let mut live: Vec<_> = (0..3000)
+        .map(|i| Object::new(&heap, layout(8000, 8), i as u8, i % 2 == 0).unwrap())
+        .collect();
     assert_eq!(sys.pool_free(page), 0, "all of the pool is used");
     assert!(matches!(heap.refused(), Some(AllocError::PoolEmpty { .. })), "{:?}", heap.refused());
     live.iter().for_each(Object::check);
@@ -100,7 +107,8 @@ fn a_pool_is_used_up_and_the_next_backing_taken() {
 fn where_memory_cannot_be_given_back_it_is_kept() {
     let (heap, sys) = scripted("thp");
     let keeper = Object::new(&heap, layout(100, 8), 1, false).unwrap();
-    let live: Vec<_> = (0..20).map(|i| Object::new(&heap, layout(4 << 20, 8), i, false).unwrap()).collect();
+    let live: Vec<_> =
+        (0..20).map(|i| Object::new(&heap, layout(4 << 20, 8), i, false).unwrap()).collect();
     sys.fail(Call::Discard, 0, Errno::EINVAL);
     live.into_iter().for_each(|object| object.free(&heap));
     heap.trim();
@@ -121,13 +129,16 @@ fn where_memory_is_short_what_others_freed_is_used_at_once() {
     sys.pool(Bytes::mib(2), 1);
     let mut large: Vec<_> =
         (0..16).map(|_| Object::new(&heap, layout(4096, 16), 1, false).unwrap()).collect();
-    let small: Vec<_> = std::iter::from_fn(|| Object::new(&heap, layout(64, 16), 2, false)).collect();
+    let small: Vec<_> =
+        std::iter::from_fn(|| Object::new(&heap, layout(64, 16), 2, false)).collect();
     assert!(small.len() > 20_000, "{}", small.len());
     std::thread::scope(|scope| {
         scope.spawn(|| small.into_iter().for_each(|object| object.free(&heap)));
     });
     for _ in 0..100 {
-        large.push(Object::new(&heap, layout(4096, 16), 3, false).expect("nearly all of the page is free"));
+        large.push(
+            Object::new(&heap, layout(4096, 16), 3, false).expect("nearly all of the page is free"),
+        );
     }
     large.into_iter().for_each(|object| object.free(&heap));
 }
@@ -135,7 +146,8 @@ fn where_memory_is_short_what_others_freed_is_used_at_once() {
 #[test]
 fn children_have_it_whatever_the_options_say() {
     let sys = Scripted::default();
-    let heap = Heap::new_on(sys.clone(), Options::new("base".parse().unwrap()).forked(Fork::Absent));
+    let heap =
+        Heap::new_on(sys.clone(), Options::new("base".parse().unwrap()).forked(Fork::Absent));
     for size in [64, 1 << 20, 20 << 20] {
         Object::new(&heap, layout(size, 16), 1, false).unwrap().free(&heap);
     }

@@ -71,7 +71,10 @@ fn what_is_kept_stays_within_the_reserve_and_the_oldest_goes_first() {
     free(&heap, objects);
     assert_eq!(sys.mappings(), before - 1, "32 MiB hold two");
     let again = [12; 2].map(|mib| huge(&heap, mib));
-    assert!(again.iter().all(|object| starts[1..].contains(&address(object))), "{starts:x?} {again:?}");
+    assert!(
+        again.iter().all(|object| starts[1..].contains(&address(object))),
+        "{starts:x?} {again:?}"
+    );
     free(&heap, again);
     // What is in chunks has its part of the reserve.
     let parts = [7; 4].map(|mib| huge(&heap, mib));

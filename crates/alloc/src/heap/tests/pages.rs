@@ -43,7 +43,8 @@ fn free_memory_above_the_reserve_goes_back_and_reads_as_zeros() {
 fn an_empty_chunk_is_kept_and_a_second_goes() {
     let (heap, sys) = scripted("base");
     let heap = heap.keeping(Bytes::gib(1));
-    let live: Vec<_> = (0..40).map(|i| Object::new(&heap, layout(4 << 20, 8), i, false).unwrap()).collect();
+    let live: Vec<_> =
+        (0..40).map(|i| Object::new(&heap, layout(4 << 20, 8), i, false).unwrap()).collect();
     let most = sys.mappings();
     assert!(most > 4, "{most}");
     live.into_iter().for_each(|object| object.free(&heap));

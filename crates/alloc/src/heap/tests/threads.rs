@@ -42,11 +42,16 @@ fn threads_free_what_others_allocated() {
                 for i in 0..ROUNDS {
                     let size = 1 << (random.next() % if i % 100 == 0 { 18 } else { 10 });
                     let size = size + random.next() % size;
-                    live.push(Object::new(heap, layout(size, 8), random.next() as u8, i % 7 == 0).unwrap());
+                    live.push(
+                        Object::new(heap, layout(size, 8), random.next() as u8, i % 7 == 0)
+                            .unwrap(),
+                    );
                     if random.next() % 4 == 0 {
                         let which = random.next() % live.len();
                         // Who has ended gets no more.
-                        if let Err(back) = ends[random.next() % THREADS].send(live.swap_remove(which)) {
+                        if let Err(back) =
+                            ends[random.next() % THREADS].send(live.swap_remove(which))
+                        {
                             back.0.free(heap);
                         }
                     }
@@ -119,7 +124,9 @@ fn what_threads_left_is_used_by_those_that_live() {
     let heap = Heap::new(Options::default());
     let count = if cfg!(miri) { 100 } else { 10_000 };
     let fill = || {
-        (0..count).map(|i| Object::new(&heap, layout(1000, 8), i as u8, false).unwrap()).collect::<Vec<_>>()
+        (0..count)
+            .map(|i| Object::new(&heap, layout(1000, 8), i as u8, false).unwrap())
+            .collect::<Vec<_>>()
     };
     let first = fill();
     let all = Barrier::new(4);

@@ -43,7 +43,8 @@ fn a_process_without_address_space_gets_errors_and_keeps_what_it_has() {
         assert!(error.fix().unwrap().contains("ulimit -v"));
     }
     // There is room for the memory, but not for it and what aligning it takes.
-    let error = HugeRegion::map(Bytes::mib(2), &Options::only(Backing::Base).aligned(len)).unwrap_err();
+    let error =
+        HugeRegion::map(Bytes::mib(2), &Options::only(Backing::Base).aligned(len)).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::ENOMEM));
 
     let mut vec = HugeVec::new(Options::only(Backing::Base));
@@ -66,7 +67,8 @@ fn a_process_without_address_space_gets_errors_and_keeps_what_it_has() {
 #[test]
 #[cfg_attr(miri, ignore = "starts a process")]
 fn a_process_at_the_limit_of_mappings_gets_errors_and_loses_no_memory() {
-    let most: u64 = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse().unwrap();
+    let most: u64 =
+        std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse().unwrap();
     if most > 100_000 {
         requires!(Err::<(), _>(format!("{most} mappings are allowed: too many to use up")));
     }

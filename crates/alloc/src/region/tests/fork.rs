@@ -22,7 +22,11 @@ fn child(work: impl FnOnce() -> u8) -> i32 {
             let mut status = 0;
             // SAFETY: our own child, waited for once; the status lives across the call.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-            if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
+            if libc::WIFEXITED(status) {
+                libc::WEXITSTATUS(status)
+            } else {
+                -libc::WTERMSIG(status)
+            }
         }
     }
 }
@@ -31,7 +35,8 @@ fn child(work: impl FnOnce() -> u8) -> i32 {
 #[cfg_attr(miri, ignore = "forks")]
 fn a_child_has_a_copy() {
     for chain in ["base", "thp,base"] {
-        let mut region = HugeRegion::map(Bytes::mib(2), &Options::new(chain.parse().unwrap())).unwrap();
+        let mut region =
+            HugeRegion::map(Bytes::mib(2), &Options::new(chain.parse().unwrap())).unwrap();
         region.bytes_mut()[5] = 41;
         let seen = child(|| {
             region.bytes_mut()[5] += 1;

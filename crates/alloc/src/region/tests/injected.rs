@@ -5,7 +5,8 @@ use hugepilot_units::Bytes;
 
 use crate::sys::scripted::{Call, Scripted};
 use crate::{
-    Advice, AllocError, Backing, Chain, Fork, HugeRegion, Named, Nodes, Numa, Options, Pool, Setting,
+    Advice, AllocError, Backing, Chain, Fork, HugeRegion, Named, Nodes, Numa, Options, Pool,
+    Setting,
 };
 
 const HUGE: Bytes = Bytes::mib(2);
@@ -25,7 +26,8 @@ fn map(sys: &Scripted, chain: &str) -> crate::Result<HugeRegion<Scripted>> {
 #[test]
 fn mmap_and_advice_that_fail_leave_nothing() {
     let node = Nodes::one(0).unwrap();
-    let options = |backing: Backing| Options::only(backing).on(Numa::Bind(node)).forked(Fork::Absent);
+    let options =
+        |backing: Backing| Options::only(backing).on(Numa::Bind(node)).forked(Fork::Absent);
     let len = Bytes::mib(3);
     let map_error = AllocError::Map { len, errno: Errno::ENOMEM };
     let advice = |backing| AllocError::Advice { backing, errno: Errno::EINVAL };
@@ -37,7 +39,12 @@ fn mmap_and_advice_that_fail_leave_nothing() {
         (Advice::NoHuge.into(), Errno::ENOMEM, Backing::Base, map_error),
         (Advice::Collapse.into(), Errno::EINVAL, Backing::COLLAPSE, advice(Backing::COLLAPSE)),
         (Advice::DontFork.into(), Errno::ENOMEM, Backing::Base, map_error),
-        (Call::Bind, Errno::ENOSYS, Backing::THP, AllocError::Bind { nodes: node, errno: Errno::ENOSYS }),
+        (
+            Call::Bind,
+            Errno::ENOSYS,
+            Backing::THP,
+            AllocError::Bind { nodes: node, errno: Errno::ENOSYS },
+        ),
     ];
     for (call, errno, backing, expected) in table {
         let sys = scripted();
@@ -46,7 +53,10 @@ fn mmap_and_advice_that_fail_leave_nothing() {
         let error = HugeRegion::map_on(sys.clone(), len, &options(backing)).unwrap_err();
         assert_eq!((error, error.errno(), sys.mappings()), (expected, Some(errno), 0), "{call:?}");
         sys.relent();
-        assert_eq!(HugeRegion::map_on(sys.clone(), len, &options(backing)).unwrap().backing(), backing);
+        assert_eq!(
+            HugeRegion::map_on(sys.clone(), len, &options(backing)).unwrap().backing(),
+            backing
+        );
     }
 }
 
@@ -82,7 +92,10 @@ fn a_pool_too_small_is_refused_or_passed_over() {
 
     sys.pool(HUGE, 2);
     let region = map(&sys, "hugetlb-2m,base").unwrap();
-    assert_eq!((region.backing(), region.len(), sys.pool_free(HUGE)), (Backing::Hugetlb2M, Bytes::mib(4), 0));
+    assert_eq!(
+        (region.backing(), region.len(), sys.pool_free(HUGE)),
+        (Backing::Hugetlb2M, Bytes::mib(4), 0)
+    );
     drop(region);
     assert_eq!((sys.pool_free(HUGE), sys.mappings()), (2, 0));
 }
@@ -97,7 +110,10 @@ fn a_lack_of_addresses_is_not_called_a_lack_of_pool_pages() {
         sys.set(setting, count);
     }
     sys.fail(Call::Map, 0, Errno::ENOMEM);
-    assert!(matches!(map(&sys, "hugetlb-2m").unwrap_err(), AllocError::Map { errno: Errno::ENOMEM, .. }));
+    assert!(matches!(
+        map(&sys, "hugetlb-2m").unwrap_err(),
+        AllocError::Map { errno: Errno::ENOMEM, .. }
+    ));
 }
 
 #[test]
@@ -109,7 +125,10 @@ fn bound_memory_of_a_pool_is_there_at_once_or_not_at_all() {
     // What the kernel says where the node's own pages are used up: touching would have been SIGBUS.
     sys.fail(Advice::Populate, 0, Errno::EFAULT);
     let error = HugeRegion::map_on(sys.clone(), HUGE, &options).unwrap_err();
-    assert_eq!(error, AllocError::Prefault { len: HUGE, backing: Backing::Hugetlb2M, errno: Errno::EFAULT });
+    assert_eq!(
+        error,
+        AllocError::Prefault { len: HUGE, backing: Backing::Hugetlb2M, errno: Errno::EFAULT }
+    );
     assert!(error.fix().unwrap().contains("pool of the nodes"));
     assert_eq!((sys.mappings(), sys.pool_free(HUGE)), (0, 2));
     // Touched by nobody else: without nodes, what was set aside is sure.
@@ -154,7 +173,8 @@ fn a_name_that_is_refused_is_told_and_harmless() {
 fn one_thread_that_fails_to_prefault_fails_the_whole() {
     for (threads, after) in [(1, 0), (3, 0), (3, 2)] {
         let sys = scripted();
-        let region = HugeRegion::map_on(sys.clone(), HUGE.times(3), &Options::only(Backing::Base)).unwrap();
+        let region =
+            HugeRegion::map_on(sys.clone(), HUGE.times(3), &Options::only(Backing::Base)).unwrap();
         sys.fail(Advice::Populate, after, Errno::ENOMEM);
         let error = region.prefault(threads).unwrap_err();
         assert!(matches!(error, AllocError::Prefault { errno: Errno::ENOMEM, .. }), "{error}");
@@ -176,7 +196,11 @@ fn a_collapse_asks_twice_when_told_to_and_gives_up_when_there_is_no_hope() {
         sys.fail(Advice::Collapse, 0, errno);
         let done = region.collapse().unwrap();
         assert_eq!((done.after, done.refused, done.errno), (Bytes::ZERO, inside, Some(errno)));
-        let calls = if inside == HUGE.times(20) || errno == Errno::ENOMEM { calls } else { calls / 20 * 19 };
+        let calls = if inside == HUGE.times(20) || errno == Errno::ENOMEM {
+            calls
+        } else {
+            calls / 20 * 19
+        };
         assert_eq!(sys.calls(Advice::Collapse), calls, "{errno}");
     }
 }
@@ -211,12 +235,19 @@ fn memory_on_a_pool_grows_by_a_copy_along_the_chain() {
     let sys = scripted();
     sys.pool(HUGE, 3);
     let mut region =
-        HugeRegion::map_on(sys.clone(), HUGE, &Options::new("hugetlb-2m,base".parse().unwrap())).unwrap();
+        HugeRegion::map_on(sys.clone(), HUGE, &Options::new("hugetlb-2m,base".parse().unwrap()))
+            .unwrap();
     region.bytes_mut()[9] = 9;
     region.grow(HUGE.times(2), 10).unwrap();
-    assert_eq!((region.backing(), sys.pool_free(HUGE), region.bytes()[9]), (Backing::Hugetlb2M, 1, 9));
+    assert_eq!(
+        (region.backing(), sys.pool_free(HUGE), region.bytes()[9]),
+        (Backing::Hugetlb2M, 1, 9)
+    );
     region.grow(HUGE.times(3), 10).unwrap();
     assert_eq!((region.backing(), sys.pool_free(HUGE), region.bytes()[9]), (Backing::Base, 3, 9));
     assert_eq!(region.refused().count(), 1);
-    assert_eq!((sys.calls(Call::Grow), Chain::from(region.backing()).to_string().as_str()), (0, "base"));
+    assert_eq!(
+        (sys.calls(Call::Grow), Chain::from(region.backing()).to_string().as_str()),
+        (0, "base")
+    );
 }

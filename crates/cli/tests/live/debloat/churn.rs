@@ -32,7 +32,8 @@ fn ready(victim: &Victim) -> Result<AddrRange, String> {
     let line = victim.line(SOON).unwrap_or_default();
     let words: Vec<&str> = line.split(' ').collect();
     let ["ready", start, len, ..] = words[..] else { return Err(line) };
-    let start = u64::from_str_radix(start.trim_start_matches("0x"), 16).map_err(|_| line.clone())?;
+    let start =
+        u64::from_str_radix(start.trim_start_matches("0x"), 16).map_err(|_| line.clone())?;
     Ok(AddrRange::at(VirtAddr::new(start), Bytes::new(len.parse().map_err(|_| line.clone())?)))
 }
 

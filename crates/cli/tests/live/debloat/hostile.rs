@@ -37,7 +37,10 @@ fn a_target_that_ends_half_way_leaves_a_complete_report() {
     let report = report(done.exits(0));
     // It may have ended before the tool saw its second split.
     assert!((1..80).contains(&report.huge_pages_split), "{done:?}");
-    assert!(report.warnings.iter().any(|text| text.contains("left alone: the target ended")), "{done:?}");
+    assert!(
+        report.warnings.iter().any(|text| text.contains("left alone: the target ended")),
+        "{done:?}"
+    );
     assert_eq!(
         report.freed_bytes,
         FREED.times(report.huge_pages_split),
@@ -113,7 +116,10 @@ fn a_process_without_huge_pages_has_nothing_to_give() {
         "{done:?}"
     );
     let text = hugepilot(["debloat", "--order", "exact", "-p", &victim.pid().to_string()]);
-    assert!(text.exits(1).out().starts_with("0B of bloat in 0 huge pages; nothing was split\n"), "{text:?}");
+    assert!(
+        text.exits(1).out().starts_with("0B of bloat in 0 huge pages; nothing was split\n"),
+        "{text:?}"
+    );
     victim.signal(rustix::process::Signal::KILL);
     victim.wait(SOON);
 }
@@ -135,7 +141,11 @@ fn what_has_no_memory_is_no_target() {
 fn a_kernel_thread_is_no_target() {
     requires!(need::live());
     let is_kthreadd = std::fs::read("/proc/2/comm").is_ok_and(|name| name == b"kthreadd\n");
-    requires!(if is_kthreadd { Need::Ok } else { Need::Err("a PID namespace: no kernel threads".into()) });
+    requires!(if is_kthreadd {
+        Need::Ok
+    } else {
+        Need::Err("a PID namespace: no kernel threads".into())
+    });
     debloat(&[2], "").exits(2).says(&["kernel thread"]);
 }
 
@@ -145,7 +155,8 @@ fn names_made_to_hurt_arrive_as_text() {
     let victim = Bloat::start(&["16x8", "0", "a) R 1\n\u{1b}[31mé"]);
     let pid = victim.pid().to_string();
     for more in [&["--json"][..], &[], &["--dry-run", "--observe", "100ms"], &["--sample", "50%"]] {
-        let words = ["debloat", "--order", "exact", "--calibration", "off", "--amount", "20%", "-p", &pid];
+        let words =
+            ["debloat", "--order", "exact", "--calibration", "off", "--amount", "20%", "-p", &pid];
         let done = hugepilot(words.into_iter().chain(more.iter().copied()));
         is_plain(done.exits(0));
         assert!(done.out().contains("a) R 1"), "{done:?}");

@@ -51,15 +51,26 @@ fn each_order_splits_what_its_description_says() {
             let amount = format!("--order {order} --amount {wanted}", wanted = wanted.get());
             let done = debloat(&[victim.pid()], &amount);
             let report = report(done.exits(0));
-            assert_eq!(victim.map(), expected(order, &zero, wanted), "{order} {percent} %: {done:?}");
-            assert_eq!(report.huge_pages_split, victim.split_regions() as u64, "{order} {percent} %");
+            assert_eq!(
+                victim.map(),
+                expected(order, &zero, wanted),
+                "{order} {percent} %: {done:?}"
+            );
+            assert_eq!(
+                report.huge_pages_split,
+                victim.split_regions() as u64,
+                "{order} {percent} %"
+            );
             if percent == 35 {
                 seen.push(victim.map());
             }
             victim.ends_intact();
         }
     }
-    assert!(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2], "they are not told apart");
+    assert!(
+        seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2],
+        "they are not told apart"
+    );
 }
 
 #[test]

@@ -55,7 +55,11 @@ fn failures_are_counted_by_name_and_not_repeated_for_ever() {
         let (done, calls) = faulty(&victim, &format!("{inject}:when=2+"), "");
         let report = report(done.exits(exit));
         assert_eq!(report.failed, BTreeMap::from([(name.to_owned(), tried)]), "{inject}: {done:?}");
-        assert_eq!((report.freed_bytes, report.huge_pages_split), (Bytes::ZERO, 0), "{inject}: {done:?}");
+        assert_eq!(
+            (report.freed_bytes, report.huge_pages_split),
+            (Bytes::ZERO, 0),
+            "{inject}: {done:?}"
+        );
         assert_eq!(report.huge_pages_after, 80, "{inject}: {done:?}");
         assert_eq!(calls as u64, tried + 1, "{inject}");
         assert!(report.warnings.iter().any(|warning| warning.contains("left alone")), "{done:?}");
@@ -85,7 +89,11 @@ fn ones_own_process_can_be_looked_at_but_acting_takes_a_right() {
     let victim = Bloat::is(nobody.victim("bloat.c", &["16x16"]));
     let done = nobody.runs(args(&[victim.pid()], "--dry-run"));
     let plan = report(done.exits(0));
-    assert_eq!((plan.huge_pages_split, plan.freed_bytes), (16, Bytes::kib(16 * 496 * 4)), "{done:?}");
+    assert_eq!(
+        (plan.huge_pages_split, plan.freed_bytes),
+        (16, Bytes::kib(16 * 496 * 4)),
+        "{done:?}"
+    );
 
     let refused = nobody.runs(args(&[victim.pid()], ""));
     refused.exits(3).says(&["cap_sys_nice", "fix:", "nothing was split"]);

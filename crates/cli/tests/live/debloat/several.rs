@@ -58,16 +58,21 @@ fn processes_share_as_they_are_told_to() {
         ("--fair off", ["256x32", "256x16"], [1, 0]),
     ];
     for (fair, used, parts) in cases {
-        let victims =
-            [("big", used[0]), ("small", used[1])].map(|(name, used)| Bloat::start(&[used, "0", name]));
-        let done =
-            debloat(&victims.each_ref().map(Bloat::pid), &format!("{fair} --order exact --amount 24MiB"));
+        let victims = [("big", used[0]), ("small", used[1])]
+            .map(|(name, used)| Bloat::start(&[used, "0", name]));
+        let done = debloat(
+            &victims.each_ref().map(Bloat::pid),
+            &format!("{fair} --order exact --amount 24MiB"),
+        );
         let report = report(done.exits(0));
         assert_eq!(report.freed_bytes, Bytes::mib(24), "{fair}: {done:?}");
         for (victim, part) in victims.iter().zip(parts) {
             let due = Bytes::mib(24).get() * part / parts.iter().sum::<u64>();
             let freed = of(&report, victim).freed_bytes.get();
-            assert!(freed.abs_diff(due) <= sizes().huge.get(), "{fair}: {freed} of {due}: {done:?}");
+            assert!(
+                freed.abs_diff(due) <= sizes().huge.get(),
+                "{fair}: {freed} of {due}: {done:?}"
+            );
             assert_eq!(victim.split_regions() as u64, of(&report, victim).split, "{fair}");
         }
         victims.into_iter().for_each(Bloat::ends_intact);
@@ -95,7 +100,8 @@ fn a_cgroup_is_all_that_runs_in_it_and_below() {
         assert_eq!([&inside, &deep, &outside].map(Bloat::split_regions), [8, 8, 0]);
 
         // Both ways to name processes together; one that is named twice is there once.
-        let done = debloat(&[outside.pid(), deep.pid()], &format!("--cgroup {directory} --dry-run"));
+        let done =
+            debloat(&[outside.pid(), deep.pid()], &format!("--cgroup {directory} --dry-run"));
         assert_eq!(report(done.exits(0)).processes.len(), 3, "{done:?}");
         [inside, deep, outside].into_iter().for_each(Bloat::ends_intact);
     }

@@ -35,8 +35,11 @@ struct Settings(Vec<(String, String)>);
 
 impl Settings {
     fn now() -> Self {
-        let names = ["khugepaged/max_ptes_none", "shrink_underused"].map(|name| format!("{THP}/{name}"));
-        Self(names.map(|name| (name.clone(), fs::read_to_string(name).expect("a setting"))).to_vec())
+        let names =
+            ["khugepaged/max_ptes_none", "shrink_underused"].map(|name| format!("{THP}/{name}"));
+        Self(
+            names.map(|name| (name.clone(), fs::read_to_string(name).expect("a setting"))).to_vec(),
+        )
     }
 }
 
@@ -54,8 +57,7 @@ struct Patient {
     cgroup: Cgroup,
 }
 
-const WORK: &str =
-    "lab workload random-access --size 256MiB --bloat 90,10 --ops 2000000 --seed 7 --interval 60s --wait";
+const WORK: &str = "lab workload random-access --size 256MiB --bloat 90,10 --ops 2000000 --seed 7 --interval 60s --wait";
 
 impl Patient {
     fn start() -> Self {
@@ -97,13 +99,16 @@ impl Patient {
     /// A run whose request to the kernel is held up, so that its settings are changed for a while.
     #[track_caller]
     fn slow(&self) -> Running {
-        let file = ["memory.force_empty", "memory.reclaim"].map(|name| self.cgroup.path().join(name));
+        let file =
+            ["memory.force_empty", "memory.reclaim"].map(|name| self.cgroup.path().join(name));
         let file = file.iter().find(|file| file.exists()).expect("a way to ask for reclaim");
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=write", "-P"]).arg(file);
         command.args(["-e", "inject=write:delay_enter=1000000"]).arg(HUGEPILOT).args(self.args(""));
         let mut run = Running::start(command);
-        run.until("the change", || fs::read_to_string(MAX_PTES_NONE).is_ok_and(|text| text.trim() == "409"));
+        run.until("the change", || {
+            fs::read_to_string(MAX_PTES_NONE).is_ok_and(|text| text.trim() == "409")
+        });
         assert!(Path::new(JOURNAL).exists(), "what they were is kept from before the change on");
         run
     }
@@ -140,9 +145,17 @@ fn underused_huge_pages_are_split_and_the_work_is_right_all_the_same() {
     let freed = anon - total(pid, "Anonymous");
     assert_eq!(freed, Bytes::kib(4 * 461 * 64), "461 of 512 pages of each: {done:?}");
     assert_eq!((report.freed_bytes, report.huge_pages_split), (Some(freed), Some(64)), "{done:?}");
-    assert_eq!((report.huge_pages_before, report.huge_pages_after), (Some(128), Some(64)), "{done:?}");
+    assert_eq!(
+        (report.huge_pages_before, report.huge_pages_after),
+        (Some(128), Some(64)),
+        "{done:?}"
+    );
     let [process] = &report.processes[..] else { panic!("{done:?}") };
-    assert_eq!((process.pid.0.unsigned_abs(), process.huge_pages_after), (pid, Some(64)), "{done:?}");
+    assert_eq!(
+        (process.pid.0.unsigned_abs(), process.huge_pages_after),
+        (pid, Some(64)),
+        "{done:?}"
+    );
     let used = |bytes: Option<Bytes>| bytes.expect("known").get();
     let drop = used(report.shrinker.usage_bytes_before) - used(report.shrinker.usage_bytes_after);
     assert!(drop >= freed.get(), "{drop}: {done:?}");
@@ -160,7 +173,11 @@ fn what_the_kernel_has_looked_at_once_it_does_not_look_at_again_and_the_report_s
     let second = patient.shrink("--min-bloat 50%");
     for done in [&first, &second] {
         let report = report(done.exits(1));
-        assert_eq!((report.freed_bytes, report.huge_pages_split), (Some(Bytes::ZERO), Some(0)), "{done:?}");
+        assert_eq!(
+            (report.freed_bytes, report.huge_pages_split),
+            (Some(Bytes::ZERO), Some(0)),
+            "{done:?}"
+        );
         assert!(report.warnings.iter().any(|warning| warning.contains("only once")), "{done:?}");
     }
     assert_eq!(patient.huge(), Bytes::mib(256));
@@ -222,7 +239,10 @@ fn two_runs_at_once_do_not_meet() {
     let mut second = Command::new(HUGEPILOT);
     let second = second.args(patient.args("")).output().unwrap();
     assert_eq!(second.status.code(), Some(2), "{second:?}");
-    assert!(String::from_utf8_lossy(&second.stderr).contains("another run of hugepilot"), "{second:?}");
+    assert!(
+        String::from_utf8_lossy(&second.stderr).contains("another run of hugepilot"),
+        "{second:?}"
+    );
     let done = first.wait(SOON);
     assert_eq!(report(done.exits(0)).huge_pages_split, Some(64), "{done:?}");
 }

@@ -35,7 +35,11 @@ fn freed_bytes_are_freed_and_no_byte_changes() {
     assert_eq!(report.bloat_bytes, bloat, "{done:?}");
     assert_eq!((report.requested_bytes, report.freed_bytes), (bloat, bloat), "{done:?}");
     assert_eq!(report.huge_pages_split, split, "{done:?}");
-    assert_eq!(report.huge_pages_before, victim.regions() as u64, "locked ones are huge, too: {done:?}");
+    assert_eq!(
+        report.huge_pages_before,
+        victim.regions() as u64,
+        "locked ones are huge, too: {done:?}"
+    );
     assert_eq!(report.huge_pages_before - report.huge_pages_after, split, "{done:?}");
     let one = &report.processes[0];
     assert_eq!(one.bloat_bytes_before - one.bloat_bytes_after, one.freed_bytes, "{done:?}");
@@ -43,9 +47,14 @@ fn freed_bytes_are_freed_and_no_byte_changes() {
     assert!(report.failed.is_empty() && report.stopped.is_none(), "{done:?}");
 
     is_about("memory", rss - victim.total("Rss"), report.freed_bytes);
-    is_about("memory by the report", Bytes::new(report.rss_drop_bytes.unsigned_abs()), report.freed_bytes);
+    is_about(
+        "memory by the report",
+        Bytes::new(report.rss_drop_bytes.unsigned_abs()),
+        report.freed_bytes,
+    );
     assert_eq!(huge - victim.total("AnonHugePages"), sizes().huge.times(split));
-    let kept: Vec<bool> = zero.iter().enumerate().map(|(i, &pages)| pages == 0 || i >= open.len()).collect();
+    let kept: Vec<bool> =
+        zero.iter().enumerate().map(|(i, &pages)| pages == 0 || i >= open.len()).collect();
     assert_eq!(victim.map(), kept);
     assert!(contents(pid, victim.memory) == before, "a byte changed");
     is_about("memory once it was read", rss - victim.total("Rss"), report.freed_bytes);
@@ -64,7 +73,8 @@ fn the_amount_is_freed_and_less_than_a_huge_page_more() {
     ] {
         let victim = Bloat::start(&[MIXED]).quiet();
         let rss = victim.total("Rss");
-        let done = debloat(&[victim.pid()], &format!("--order {order} --amount {amount} --min-bloat 0%"));
+        let done =
+            debloat(&[victim.pid()], &format!("--order {order} --amount {amount} --min-bloat 0%"));
         let report = report(done.exits(0));
         let wanted = wanted.unwrap_or_else(|| Bytes::new(report.bloat_bytes.get() * 33 / 100));
         assert_eq!(report.requested_bytes, wanted, "{done:?}");
@@ -72,7 +82,10 @@ fn the_amount_is_freed_and_less_than_a_huge_page_more() {
         let freed = rss - victim.total("Rss");
         assert!(report.freed_bytes >= least, "{done:?}");
         assert!(report.freed_bytes < least + sizes().huge, "{done:?}");
-        assert!(freed.get().abs_diff(report.freed_bytes.get()) <= Bytes::kib(256).get(), "{freed}: {done:?}");
+        assert!(
+            freed.get().abs_diff(report.freed_bytes.get()) <= Bytes::kib(256).get(),
+            "{freed}: {done:?}"
+        );
         let came_short = report.warnings.iter().any(|warning| warning.contains("no more to split"));
         assert_eq!(came_short, wanted > report.bloat_bytes, "{done:?}");
         victim.ends_intact();
@@ -95,7 +108,8 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
         let victim = Bloat::start(&[MIXED, "8"]).quiet();
         let pid = victim.pid();
         let tail = AddrRange::at(victim.memory.end, sizes().huge.times(8));
-        let figures = || (victim.total("Rss"), victim.total("AnonHugePages"), victim.total("Referenced"));
+        let figures =
+            || (victim.total("Rss"), victim.total("AnonHugePages"), victim.total("Referenced"));
         let before = figures();
         assert_eq!(touched(pid, tail), 0);
 
@@ -104,7 +118,8 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
         let sample = report(debloat(&[pid], &format!("{amount} --sample 50%")).exits(0));
         let few = report(debloat(&[pid], "--sample 0% --amount 100%").exits(0));
         assert!(
-            few.scanned_bytes > Bytes::ZERO && few.freed_bytes <= few.bloat_bytes + few.bloat_error_bytes,
+            few.scanned_bytes > Bytes::ZERO
+                && few.freed_bytes <= few.bloat_bytes + few.bloat_error_bytes,
             "{few:?}"
         );
         let observed = format!("{amount} --dry-run --observe 300ms");
@@ -119,7 +134,10 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
         // What is planned is for all, in steps of what each huge page that was read stands for.
         let step = sizes().huge.get()
             * (sizes().huge.get() * sample.huge_pages_before / sample.scanned_bytes.get() + 1);
-        assert!(sample.freed_bytes.get().abs_diff(sample.requested_bytes.get()) <= step, "{sample:?}");
+        assert!(
+            sample.freed_bytes.get().abs_diff(sample.requested_bytes.get()) <= step,
+            "{sample:?}"
+        );
         assert_eq!(sample.processes[0].bloat_bytes_before, sample.bloat_bytes, "{sample:?}");
 
         let real = report(debloat(&[pid], &amount).exits(0));
@@ -150,11 +168,19 @@ fn what_a_child_shares_is_split_only_once_it_ended() {
         let done = debloat(&[who], more);
         let report = report(done.exits(1));
         assert_eq!(report.skipped.get("shared_after_fork"), Some(&80), "{done:?}");
-        assert_eq!((report.freed_bytes, report.bloat_bytes), (Bytes::ZERO, Bytes::ZERO), "{done:?}");
+        assert_eq!(
+            (report.freed_bytes, report.bloat_bytes),
+            (Bytes::ZERO, Bytes::ZERO),
+            "{done:?}"
+        );
         assert_eq!((report.huge_pages_split, report.huge_pages_after), (0, 80), "{done:?}");
         assert!(report.failed.is_empty(), "it was tried: {done:?}");
     }
-    assert!(used().get().abs_diff(before.get()) * 50 <= before.get(), "{before} before, {} after", used());
+    assert!(
+        used().get().abs_diff(before.get()) * 50 <= before.get(),
+        "{before} before, {} after",
+        used()
+    );
     assert_eq!(victim.split_regions(), 0);
 
     victim.asked("reap", "reaped");

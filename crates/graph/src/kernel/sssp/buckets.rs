@@ -30,8 +30,11 @@ impl<V: Width> Buckets<V> {
     pub(super) fn new(width: u64, heaviest: u64) -> Self {
         let len = (heaviest / width).saturating_add(2).min(MOST).next_power_of_two();
         let ring = (0..len).map(|_| Vec::new()).collect();
-        let width =
-            if width.is_power_of_two() { Steps::Shift(width.trailing_zeros()) } else { Steps::Width(width) };
+        let width = if width.is_power_of_two() {
+            Steps::Shift(width.trailing_zeros())
+        } else {
+            Steps::Width(width)
+        };
         Self { ring, beyond: BTreeMap::new(), width, now: 0, spare: Vec::new() }
     }
 
@@ -91,8 +94,8 @@ impl<V: Width> Buckets<V> {
     /// The first bucket with a vertex, from `bucket` on; `u64::MAX` for none.
     pub(super) fn first(&self, bucket: u64) -> u64 {
         let len = self.ring.len() as u64;
-        let near =
-            (bucket..bucket.saturating_add(len)).find(|&bucket| !self.ring[self.place(bucket)].is_empty());
+        let near = (bucket..bucket.saturating_add(len))
+            .find(|&bucket| !self.ring[self.place(bucket)].is_empty());
         let far = self.beyond.first_key_value().map(|(&bucket, _)| bucket);
         near.into_iter().chain(far).min().unwrap_or(u64::MAX)
     }

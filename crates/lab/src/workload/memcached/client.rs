@@ -93,7 +93,9 @@ impl<S: BufRead + Write> Client<S> {
     /// The first word of the value that was read, if its ends are those of item `number`.
     fn checked(&self, items: Items, number: usize, class: Class) -> Result<u64> {
         let word = |at: usize| {
-            self.value[at * 8..].first_chunk().map_or(0, |bytes: &[u8; 8]| u64::from_le_bytes(*bytes))
+            self.value[at * 8..]
+                .first_chunk()
+                .map_or(0, |bytes: &[u8; 8]| u64::from_le_bytes(*bytes))
         };
         let last = class.value / 8 - 1;
         let right = |at| word(at) == value_word(items, number, at);
@@ -120,7 +122,11 @@ impl<S: BufRead + Write> Client<S> {
             self.line.truncate(len);
             return Ok(&self.line);
         }
-        Err(if self.line.is_empty() { gone(&"it closed the connection") } else { unexpected(&self.line) })
+        Err(if self.line.is_empty() {
+            gone(&"it closed the connection")
+        } else {
+            unexpected(&self.line)
+        })
     }
 }
 
@@ -246,7 +252,8 @@ mod tests {
     fn whatever_else_comes_is_the_servers_fault() {
         let whole = answer(&[1, 4]);
         let cut = &whole[..whole.len() / 2];
-        for answer in [&b""[..], b"SERVER_ERROR out of memory\r\n", b"VALUE", &answer(&[4, 1]), cut] {
+        for answer in [&b""[..], b"SERVER_ERROR out of memory\r\n", b"VALUE", &answer(&[4, 1]), cut]
+        {
             let error = client(answer).answer(ITEMS, &[1, 4]).unwrap_err();
             assert!(matches!(error, LabError::Server { .. }), "{error}");
         }
@@ -261,7 +268,10 @@ mod tests {
         full.fill(ITEMS).unwrap();
         let told = String::from_utf8_lossy(&full.stream.told).into_owned();
         assert_eq!(told.matches(" noreply\r\n").count(), 5);
-        assert!(told.starts_with("set s00000000 0 0 184 noreply\r\n") && told.ends_with("\r\nstats\r\n"));
+        assert!(
+            told.starts_with("set s00000000 0 0 184 noreply\r\n")
+                && told.ends_with("\r\nstats\r\n")
+        );
         for (stored, evicted) in [(4, 0), (5, 1)] {
             assert!(client(stats(stored, evicted).as_bytes()).fill(ITEMS).is_err());
         }

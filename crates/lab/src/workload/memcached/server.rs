@@ -96,10 +96,14 @@ impl Server {
         let start = Instant::now();
         while UnixStream::connect(socket).is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(LabError::Server { what: format!("ended when it was started: {status}") });
+                return Err(LabError::Server {
+                    what: format!("ended when it was started: {status}"),
+                });
             }
             if start.elapsed() > STARTS_WITHIN {
-                return Err(LabError::Server { what: format!("does not listen after {STARTS_WITHIN:?}") });
+                return Err(LabError::Server {
+                    what: format!("does not listen after {STARTS_WITHIN:?}"),
+                });
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -206,11 +210,18 @@ mod tests {
     #[test]
     fn large_pages_are_asked_for_only_when_wanted() {
         let asked = |large| {
-            let command = command(Path::new("/f"), Path::new("/f/s"), Bytes::mib(64), 1000, large, 2);
-            let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+            let command =
+                command(Path::new("/f"), Path::new("/f/s"), Bytes::mib(64), 1000, large, 2);
+            let words: Vec<_> =
+                command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
             words.join(" ")
         };
-        assert!(asked(true).contains("--enable-largepages") && !asked(false).contains("largepages"));
-        assert!(asked(true).contains("--memory-limit 64 ") && asked(true).contains("slab_sizes=256-8192,"));
+        assert!(
+            asked(true).contains("--enable-largepages") && !asked(false).contains("largepages")
+        );
+        assert!(
+            asked(true).contains("--memory-limit 64 ")
+                && asked(true).contains("slab_sizes=256-8192,")
+        );
     }
 }

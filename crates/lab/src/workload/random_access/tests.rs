@@ -5,7 +5,8 @@ const PAGE: usize = 512;
 const REGION: usize = 512 * PAGE;
 
 fn config(mib: u64, bloat: &[u8]) -> RandomAccessConfig {
-    let memory = MemoryConfig { footprint: Bytes::mib(mib), pages: Pages::Base, ..MemoryConfig::DEFAULT };
+    let memory =
+        MemoryConfig { footprint: Bytes::mib(mib), pages: Pages::Base, ..MemoryConfig::DEFAULT };
     RandomAccessConfig { memory, bloat: bloat.to_vec(), ..RandomAccessConfig::default() }
 }
 
@@ -61,7 +62,8 @@ fn used_pages_come_first_or_lie_scattered_and_updates_touch_no_other() {
     assert!(neighbours < 50, "{neighbours} of 102 have a neighbour");
     changed(&mut access, 100_000);
     assert_eq!(used(&access), places, "what is bloat stays bloat");
-    let other = RandomAccessConfig { memory: MemoryConfig { seed: 2, ..scattered.memory }, ..scattered };
+    let other =
+        RandomAccessConfig { memory: MemoryConfig { seed: 2, ..scattered.memory }, ..scattered };
     assert_ne!(used(&prepared(other)), places);
 }
 
@@ -74,7 +76,9 @@ fn updates_spread_over_used_pages_or_fall_on_the_hot_part() {
         let sum = |part: &[usize]| part.iter().sum::<usize>() as f64;
         sum(&changed[..4]) / sum(&changed)
     };
-    for (hot, skew, expected) in [(Hot::Uniform, 90, 0.2), (Hot::Bloated, 90, 0.9), (Hot::Dense, 75, 0.25)] {
+    for (hot, skew, expected) in
+        [(Hot::Uniform, 90, 0.2), (Hot::Bloated, 90, 0.9), (Hot::Dense, 75, 0.25)]
+    {
         let share = share_of_first(hot, skew);
         // Words that are hit twice count once.
         assert!((share - expected).abs() < 0.04, "{hot:?}: {share}");
@@ -116,7 +120,8 @@ fn hot_is_the_part_that_gets_most_updates() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let refused = |config| RandomAccess::prepare(config, &ROOMY, 2).err().map(|error| error.to_string());
+    let refused =
+        |config| RandomAccess::prepare(config, &ROOMY, 2).err().map(|error| error.to_string());
     for bloat in [&[][..], &[101], &[100, 100], &[50; 65]] {
         assert!(refused(config(256, bloat)).unwrap().contains("--bloat"), "{bloat:?}");
     }

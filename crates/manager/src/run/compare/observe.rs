@@ -29,7 +29,11 @@ impl Counting {
     /// What was counted up to now.
     pub(super) fn counts(&self) -> Option<Counts> {
         let reading = self.counters.as_ref()?.read().ok()?;
-        Some(Counts { loads: reading.tlb_loads, load_misses: reading.tlb_load_misses, walks: reading.walks })
+        Some(Counts {
+            loads: reading.tlb_loads,
+            load_misses: reading.tlb_load_misses,
+            walks: reading.walks,
+        })
     }
 }
 
@@ -62,8 +66,10 @@ impl Sampling {
     pub(super) fn ratio(&mut self) -> Option<f64> {
         self.drain();
         if self.source.is_some() && self.samples < MIN_SAMPLES {
-            self.unavailable =
-                Some(format!("there were only {} samples: it takes too little CPU time", self.samples));
+            self.unavailable = Some(format!(
+                "there were only {} samples: it takes too little CPU time",
+                self.samples
+            ));
         }
         (self.samples >= MIN_SAMPLES).then(|| self.scattered as f64 / self.samples as f64)
     }
@@ -73,7 +79,8 @@ impl Sampling {
         let (samples, scattered) = (&mut self.samples, &mut self.scattered);
         chosen.source.drain(Nanos::ZERO, &mut |sample: Sample| {
             *samples += 1;
-            *scattered += u64::from(sample.address.is_some() && sample.pattern == Pattern::Scattered);
+            *scattered +=
+                u64::from(sample.address.is_some() && sample.pattern == Pattern::Scattered);
         });
         let now = process.now();
         if now > self.rescanned + RESCAN_EVERY {
@@ -92,7 +99,8 @@ impl Observer for Sampling {
                 self.source = Some((chosen, process));
             }
             Ok((chosen, _)) => {
-                self.unavailable = Some(format!("{} samples page walks, and not time", chosen.source.name()));
+                self.unavailable =
+                    Some(format!("{} samples page walks, and not time", chosen.source.name()));
             }
             Err(error) => self.unavailable = Some(error.to_string()),
         }

@@ -49,7 +49,8 @@ impl Session<'_> {
             Some(Figure { progress: Some(progress), ..Figure::default() })
         };
         let before = self.figures(Nanos::ZERO, first_act);
-        self.report.baseline = figure(before.map(|f| f[f.len().saturating_sub(FIGURES)..].to_vec()));
+        self.report.baseline =
+            figure(before.map(|f| f[f.len().saturating_sub(FIGURES)..].to_vec()));
         if let Some(settled) = self.last_act {
             let after = self.figures(settled, self.now());
             self.report.tuned = figure(after.map(|f| f.into_iter().skip(1).collect()));
@@ -61,15 +62,16 @@ impl Session<'_> {
         }
         self.report.cannot_tell = unknown::cannot_tell(&self.report, &self.process);
         self.report.conclude(self.options.larger_is_better);
-        self.report.warnings = warnings::warnings(&self.report, self.share, self.chosen.samples_time);
+        self.report.warnings =
+            warnings::warnings(&self.report, self.share, self.chosen.samples_time);
         self.report.warnings.extend(self.unseen_limit);
         self.report
     }
 
     fn sampler_report(&self) -> SamplerReport {
         // Measured for the CPU clock only.
-        let cost =
-            Some(self.options.sample_cost).filter(|&cost| cost > Nanos::ZERO && self.chosen.samples_time);
+        let cost = Some(self.options.sample_cost)
+            .filter(|&cost| cost > Nanos::ZERO && self.chosen.samples_time);
         let counts = self.chosen.source.counts();
         let mut unavailable = self.chosen.unavailable.clone();
         if let Err(refusal) = &self.counters {
@@ -95,7 +97,8 @@ impl Session<'_> {
         report.target = TargetInfo { pid: target.id().pid, command: target.id().command.clone() };
         report.footprint_bytes = Some(seen.resident());
         report.budget_bytes = Some(self.options.budget.of(seen.resident()));
-        report.skipped = plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect();
+        report.skipped =
+            plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect();
         report.eligible_regions = Some(tuned.verified() + plan.eligible);
         report.huge_bytes_before = Some(tuned.huge_before);
         report.huge_bytes_after = Some(super::huge_bytes(seen));
@@ -109,9 +112,17 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn note_candidates(&mut self, target: &Process, plan: &Plan, journal: Option<&Journal>) {
-        let outcomes: BTreeMap<_, _> =
-            journal.iter().flat_map(|journal| &journal.acts).map(|act| (act.region, act.outcome)).collect();
+    pub(super) fn note_candidates(
+        &mut self,
+        target: &Process,
+        plan: &Plan,
+        journal: Option<&Journal>,
+    ) {
+        let outcomes: BTreeMap<_, _> = journal
+            .iter()
+            .flat_map(|journal| &journal.acts)
+            .map(|act| (act.region, act.outcome))
+            .collect();
         let tuned = self.spaces.of(target.id());
         for pick in &plan.picks {
             let outcome = outcomes.get(&pick.region).copied();
@@ -156,7 +167,8 @@ pub(super) fn share(view: &ProcessView) -> Share {
 pub(super) fn count(counters: &Counters, last: &mut CounterReading, activity: &mut Activity) {
     let Ok(now) = counters.read() else { return };
     #[allow(clippy::cast_precision_loss)]
-    let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)) as f64);
+    let since =
+        |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)) as f64);
     let instructions = since(now.instructions, last.instructions).filter(|&n| n > 0.0);
     let cycles = since(now.cycles, last.cycles).filter(|&n| n > 0.0);
     let walks = since(now.walks, last.walks);

@@ -126,9 +126,17 @@ mod tests {
         tuned.look(Bytes::mib(100), Share { scattered: 1, all: 2 });
         tuned.note(&pick(1, 0.5), Some(Outcome::Verified));
         tuned.look(Bytes::mib(106), Share { scattered: 9, all: 9 });
-        assert_eq!(tuned.untouched, Share { scattered: 1, all: 2 }, "of before the first promotion");
+        assert_eq!(
+            tuned.untouched,
+            Share { scattered: 1, all: 2 },
+            "of before the first promotion"
+        );
         assert_eq!(tuned.left_of(Bytes::mib(10), Bytes::mib(106)), Bytes::mib(4));
-        assert_eq!(tuned.left_of(Bytes::mib(10), Bytes::mib(90)), Bytes::mib(10), "given back, and more");
+        assert_eq!(
+            tuned.left_of(Bytes::mib(10), Bytes::mib(90)),
+            Bytes::mib(10),
+            "given back, and more"
+        );
     }
 
     #[test]
@@ -136,7 +144,10 @@ mod tests {
         let mut tuned = Tuned::default();
         tuned.note(&pick(1, 0.1), Some(Outcome::Verified));
         assert!(!tuned.may_pick(Region::new(1), Some(&pages(1, true))));
-        assert!(tuned.may_pick(Region::new(1), Some(&pages(1, false))), "the program took it apart");
+        assert!(
+            tuned.may_pick(Region::new(1), Some(&pages(1, false))),
+            "the program took it apart"
+        );
         for _ in 0..3 {
             assert!(tuned.may_pick(Region::new(2), Some(&pages(2, false))));
             tuned.note(&pick(2, 0.1), Some(Outcome::Failed(Errno::EAGAIN)));

@@ -58,7 +58,10 @@ fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
         .zip(speedups)
         .map(|(&name, gain)| {
             let runs = noise.runs(ROUNDS, share, gain);
-            ModeReport { speedup_over_base: speedup(&base, &runs), ..mode(name, HUGE, (1.0, 1.0, 1.0)) }
+            ModeReport {
+                speedup_over_base: speedup(&base, &runs),
+                ..mode(name, HUGE, (1.0, 1.0, 1.0))
+            }
         })
         .collect();
     let mut report = report(&rivals);
@@ -66,7 +69,8 @@ fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
         let rounds = confirming_rounds(ROUNDS);
         let gain = if best == RIVALS[0] { faster } else { 1.0 };
         let (base, ours) = (noise.runs(rounds, share, 1.0), noise.runs(rounds, share, gain));
-        report.confirmation = Some(Confirmation::of(&mode(best, HUGE, (1.0, 1.0, 1.0)), None, &base, &ours));
+        report.confirmation =
+            Some(Confirmation::of(&mode(best, HUGE, (1.0, 1.0, 1.0)), None, &base, &ours));
     }
     verdict(&report).0
 }

@@ -35,8 +35,9 @@ fn programs() -> Result<PathBuf, String> {
     let debian = versions.map(|version| version.path().join("bin"));
     let path = env::var_os("PATH").unwrap_or_default();
     let all: Vec<PathBuf> = debian.chain(env::split_paths(&path)).collect();
-    let there =
-        |folder: &&PathBuf| ["initdb", "postgres", "psql"].iter().all(|name| folder.join(name).exists());
+    let there = |folder: &&PathBuf| {
+        ["initdb", "postgres", "psql"].iter().all(|name| folder.join(name).exists())
+    };
     all.iter().find(there).cloned().ok_or_else(|| "no PostgreSQL server".to_owned())
 }
 
@@ -51,7 +52,8 @@ struct Cluster {
 
 impl Cluster {
     fn new(programs: &Path, name: &str, preloaded: bool) -> Self {
-        let folder = env::temp_dir().join(format!("hugepilot-postgres-{}-{name}", std::process::id()));
+        let folder =
+            env::temp_dir().join(format!("hugepilot-postgres-{}-{name}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         // Where the library is built, that user may not be let in.
         let library = folder.join("libhugepilot_preload.so");
@@ -65,8 +67,10 @@ impl Cluster {
             preload: preloaded.then_some(library),
             server: None,
         };
-        cluster
-            .said("initdb", &["-D", "data", "-A", "trust", "-U", "test", "-E", "UTF8", "--no-locale", "-N"]);
+        cluster.said(
+            "initdb",
+            &["-D", "data", "-A", "trust", "-U", "test", "-E", "UTF8", "--no-locale", "-N"],
+        );
         cluster.start();
         cluster
     }
@@ -76,7 +80,9 @@ impl Cluster {
         let mut command = Command::new(self.programs.join(program));
         command.args(args).current_dir(&self.folder).stdin(Stdio::null());
         command.env("PGHOST", &self.folder).env("PGUSER", "test").env("PGDATABASE", "postgres");
-        command.env("PGDATA", self.folder.join("data")).env("PGOPTIONS", "-c client_min_messages=warning");
+        command
+            .env("PGDATA", self.folder.join("data"))
+            .env("PGOPTIONS", "-c client_min_messages=warning");
         if need::root() == Need::Ok {
             command.uid(NOBODY).gid(NOBODY);
         }
@@ -89,7 +95,8 @@ impl Cluster {
     /// What one of them printed, which must succeed.
     fn said(&self, program: &str, args: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.command(program, args).output().unwrap();
-        let printed = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        let printed =
+            [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         assert!(status.success(), "{program} {args:?}: {status}: {printed}\n{}", self.log());
         printed
     }
@@ -121,7 +128,8 @@ impl Cluster {
 
     /// All that a session prints for these statements: they themselves, their results, and errors, in their order.
     fn session(&self, name: &str, statements: &str) -> String {
-        let (file, out) = (self.folder.join(format!("{name}.sql")), self.folder.join(format!("{name}.out")));
+        let (file, out) =
+            (self.folder.join(format!("{name}.sql")), self.folder.join(format!("{name}.out")));
         fs::write(&file, statements).unwrap();
         let printed = File::create(&out).unwrap();
         let mut psql = self.command("psql", &["-X", "-a", "-q", "-f", file.to_str().unwrap()]);
@@ -136,16 +144,21 @@ impl Cluster {
     fn work(&self) -> Vec<String> {
         self.said("pgbench", &["-i", "-q", "-s", "1"]);
         thread::scope(|scope| {
-            let bench =
-                scope.spawn(|| self.said("pgbench", &["-n", "-c8", "-j2", "-t12", "-C", "-Mprepared"]));
-            let sessions = SESSIONS.map(|(name, text, _)| scope.spawn(move || self.session(name, text)));
+            let bench = scope
+                .spawn(|| self.said("pgbench", &["-n", "-c8", "-j2", "-t12", "-C", "-Mprepared"]));
+            let sessions =
+                SESSIONS.map(|(name, text, _)| scope.spawn(move || self.session(name, text)));
             bench.join().unwrap();
             let mut printed = sessions.map(|session| session.join().unwrap()).to_vec();
             printed.push(self.said("psql", &["-X", "-A", "-t", "-c", BALANCES]));
             let dump = self.said("pg_dump", &["--schema=tables", "--schema=values"]);
             // Those lines carry a key made for each dump.
-            printed
-                .push(dump.lines().filter(|line| !line.contains("restrict ")).collect::<Vec<_>>().join("\n"));
+            printed.push(
+                dump.lines()
+                    .filter(|line| !line.contains("restrict "))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            );
             printed
         })
     }
@@ -168,7 +181,8 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
-            let _: io::Result<Output> = self.command("pg_ctl", &["stop", "-m", "immediate"]).output();
+            let _: io::Result<Output> =
+                self.command("pg_ctl", &["stop", "-m", "immediate"]).output();
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -188,7 +202,10 @@ fn run(programs: &Path, name: &str, preloaded: bool) -> Vec<String> {
     if preloaded {
         let reports = cluster.reports();
         assert!(reports.iter().all(|own| own["mapped_bytes"].as_u64() > Some(0)), "{reports:?}");
-        assert!(reports.iter().any(|own| own["pid"].as_u64() == Some(server.into())), "the server's own");
+        assert!(
+            reports.iter().any(|own| own["pid"].as_u64() == Some(server.into())),
+            "the server's own"
+        );
         // One each for 96 transactions, the sessions, and their workers.
         assert!(reports.len() > 110, "{}", reports.len());
     }

@@ -41,7 +41,11 @@ struct Server {
 
 impl Server {
     fn start(redis: &mut Command, port: u16) -> Self {
-        Self { process: redis.stdout(Stdio::null()).spawn().unwrap(), port, started: Instant::now() }
+        Self {
+            process: redis.stdout(Stdio::null()).spawn().unwrap(),
+            port,
+            started: Instant::now(),
+        }
     }
 
     fn client(&self) -> Client {
@@ -131,11 +135,15 @@ fn pipelines(server: &Server) {
 fn saves(client: &mut Client) {
     assert_eq!(client.ask("BGSAVE"), "+Background saving started");
     (0..2000).for_each(|i| assert_eq!(client.ask(&format!("SET some{i} {i}")), "+OK"));
-    client.waits("the child saves", |client| client.number("persistence", "rdb_bgsave_in_progress") == 0);
+    client.waits("the child saves", |client| {
+        client.number("persistence", "rdb_bgsave_in_progress") == 0
+    });
     assert!(client.ask("INFO persistence").contains("rdb_last_bgsave_status:ok"));
     assert!(client.ask("BGREWRITEAOF").starts_with("+Background append only file rewriting"));
     (0..2000).step_by(2).for_each(|i| assert_eq!(client.ask(&format!("DEL some{i}")), ":1"));
-    client.waits("the child rewrites", |client| client.number("persistence", "aof_rewrite_in_progress") == 0);
+    client.waits("the child rewrites", |client| {
+        client.number("persistence", "aof_rewrite_in_progress") == 0
+    });
     assert!(client.ask("INFO persistence").contains("aof_last_bgrewrite_status:ok"));
 }
 
@@ -173,8 +181,24 @@ fn work(server: &Server) -> String {
 fn run(redis: &mut Command, folder: &Path) -> String {
     fs::create_dir_all(folder).unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    redis.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", folder.to_str().unwrap()]);
-    redis.args(["--save", "", "--appendonly", "yes", "--appendfsync", "no", "--enable-debug-command", "yes"]);
+    redis.args([
+        "--port",
+        &port.to_string(),
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        folder.to_str().unwrap(),
+    ]);
+    redis.args([
+        "--save",
+        "",
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "no",
+        "--enable-debug-command",
+        "yes",
+    ]);
     let mut server = Server::start(redis, port);
     let digest = work(&server);
     server.client().send("SHUTDOWN NOSAVE\r\n");
@@ -186,7 +210,8 @@ fn run(redis: &mut Command, folder: &Path) -> String {
 #[test]
 fn redis_holds_the_same_data_as_without() {
     requires!(need::program("redis-server"));
-    let folder = |name| std::env::temp_dir().join(format!("hugepilot-redis-{}-{name}", std::process::id()));
+    let folder =
+        |name| std::env::temp_dir().join(format!("hugepilot-redis-{}-{name}", std::process::id()));
     let mut redis = Preloaded::new("redis-server", &[]);
     let (with, without) = thread::scope(|scope| {
         let plain = scope.spawn(|| run(&mut Command::new("redis-server"), &folder("plain")));
