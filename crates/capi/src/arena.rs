@@ -87,11 +87,11 @@ pub extern "C" fn hugepilot_arena_mapped(arena: Option<&Arena>) -> usize {
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_arena_got(
     arena: Option<&Arena>,
-    got: Option<&mut MaybeUninit<RawGot>>,
+    usage: Option<&mut MaybeUninit<RawGot>>,
 ) -> c_int {
     let look = || {
-        let (arena, got) = (arena.ok_or(ARENA)?, got.ok_or(ANSWER)?);
-        got.write(arena.got()?.into());
+        let (arena, usage) = (arena.ok_or(ARENA)?, usage.ok_or(ANSWER)?);
+        usage.write(arena.usage()?.into());
         Ok(())
     };
     status(look())

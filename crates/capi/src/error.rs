@@ -102,7 +102,7 @@ impl Failure {
                 AllocError::Nodes { .. } => Code::Nodes,
                 AllocError::Bind { .. } => Code::Bind,
                 AllocError::Prefault { .. } => Code::Prefault,
-                AllocError::Look(_) => Code::Look,
+                AllocError::Pagemap(_) => Code::Look,
                 _ => Code::Other,
             },
         }

@@ -160,11 +160,11 @@ pub extern "C" fn hugepilot_heap_count(
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_heap_got(
     heap: Option<&Heap>,
-    got: Option<&mut MaybeUninit<RawGot>>,
+    usage: Option<&mut MaybeUninit<RawGot>>,
 ) -> c_int {
     let look = || {
-        let (heap, got) = (heap.ok_or(HEAP)?, got.ok_or(ANSWER)?);
-        got.write(heap.got()?.into());
+        let (heap, usage) = (heap.ok_or(HEAP)?, usage.ok_or(ANSWER)?);
+        usage.write(heap.usage()?.into());
         Ok(())
     };
     status(look())

@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use hugepilot_alloc::{Collapsed, Got, HugeRegion, Named};
+use hugepilot_alloc::{CollapseOutcome, HugeRegion, NameStatus, PageUsage};
 use hugepilot_units::Bytes;
 
 use crate::error::{self, Code, Failure, made, status};
@@ -31,9 +31,9 @@ pub struct RawGot {
     pub untouched_bytes: u64,
 }
 
-impl From<Got> for RawGot {
-    fn from(got: Got) -> Self {
-        let Got { base, thp, hugetlb_2m, hugetlb_1g, zero, swapped, untouched } = got;
+impl From<PageUsage> for RawGot {
+    fn from(usage: PageUsage) -> Self {
+        let PageUsage { base, thp, hugetlb_2m, hugetlb_1g, zero, swapped, untouched } = usage;
         Self {
             base_bytes: base.get(),
             thp_bytes: thp.get(),
@@ -58,8 +58,8 @@ pub struct RawCollapsed {
     pub last_errno: c_int,
 }
 
-impl From<Collapsed> for RawCollapsed {
-    fn from(collapsed: Collapsed) -> Self {
+impl From<CollapseOutcome> for RawCollapsed {
+    fn from(collapsed: CollapseOutcome) -> Self {
         Self {
             before_bytes: collapsed.before.get(),
             after_bytes: collapsed.after.get(),
@@ -117,7 +117,7 @@ pub extern "C" fn hugepilot_region_size(region: Option<&HugeRegion>) -> usize {
 /// As the header says.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_named(region: Option<&HugeRegion>) -> c_int {
-    region.is_some_and(|region| region.named() == Named::Yes).into()
+    region.is_some_and(|region| region.named() == NameStatus::Set).into()
 }
 
 /// As the header says.
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn hugepilot_region_asked(
     buffer: *mut c_char,
     size: usize,
 ) -> usize {
-    let text: &dyn Display = region.map_or(&"", |region| &region.asked().chain);
+    let text: &dyn Display = region.map_or(&"", |region| &region.requested().chain);
     // SAFETY: the caller's promise.
     unsafe { text::write(text, buffer, size) }
 }
@@ -173,11 +173,11 @@ pub unsafe extern "C" fn hugepilot_region_refused(
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_got(
     region: Option<&HugeRegion>,
-    got: Option<&mut MaybeUninit<RawGot>>,
+    usage: Option<&mut MaybeUninit<RawGot>>,
 ) -> c_int {
     let look = || {
-        let (region, got) = (region.ok_or(REGION)?, got.ok_or(ANSWER)?);
-        got.write(region.got()?.into());
+        let (region, usage) = (region.ok_or(REGION)?, usage.ok_or(ANSWER)?);
+        usage.write(region.usage()?.into());
         Ok(())
     };
     status(look())
