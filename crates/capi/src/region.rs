@@ -17,11 +17,11 @@ use crate::error::{self, Code, Failure, made, status};
 use crate::options::RawOptions;
 use crate::{handle, text};
 
-/// `hugepilot_got` of the header.
+/// `hugepilot_usage` of the header.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(missing_docs)] // the header says what they mean
-pub struct RawGot {
+pub struct RawPageUsage {
     pub base_bytes: u64,
     pub thp_bytes: u64,
     pub hugetlb_2m_bytes: u64,
@@ -31,7 +31,7 @@ pub struct RawGot {
     pub untouched_bytes: u64,
 }
 
-impl From<PageUsage> for RawGot {
+impl From<PageUsage> for RawPageUsage {
     fn from(usage: PageUsage) -> Self {
         let PageUsage { base, thp, hugetlb_2m, hugetlb_1g, zero, swapped, untouched } = usage;
         Self {
@@ -46,11 +46,11 @@ impl From<PageUsage> for RawGot {
     }
 }
 
-/// `hugepilot_collapsed` of the header.
+/// `hugepilot_collapse_outcome` of the header.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(missing_docs)] // the header says what they mean
-pub struct RawCollapsed {
+pub struct RawCollapseOutcome {
     pub before_bytes: u64,
     pub after_bytes: u64,
     pub empty_bytes: u64,
@@ -58,7 +58,7 @@ pub struct RawCollapsed {
     pub last_errno: c_int,
 }
 
-impl From<CollapseOutcome> for RawCollapsed {
+impl From<CollapseOutcome> for RawCollapseOutcome {
     fn from(collapsed: CollapseOutcome) -> Self {
         Self {
             before_bytes: collapsed.before.get(),
@@ -125,7 +125,7 @@ pub extern "C" fn hugepilot_region_named(region: Option<&HugeRegion>) -> c_int {
 /// # Safety
 /// `buffer` has `size` bytes; it may be NULL where that is 0.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugepilot_region_asked(
+pub unsafe extern "C" fn hugepilot_region_requested(
     region: Option<&HugeRegion>,
     buffer: *mut c_char,
     size: usize,
@@ -171,9 +171,9 @@ pub unsafe extern "C" fn hugepilot_region_refused(
 
 /// As the header says.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugepilot_region_got(
+pub extern "C" fn hugepilot_region_usage(
     region: Option<&HugeRegion>,
-    usage: Option<&mut MaybeUninit<RawGot>>,
+    usage: Option<&mut MaybeUninit<RawPageUsage>>,
 ) -> c_int {
     let look = || {
         let (region, usage) = (region.ok_or(REGION)?, usage.ok_or(ANSWER)?);
@@ -194,7 +194,7 @@ pub extern "C" fn hugepilot_region_prefault(region: Option<&HugeRegion>, threads
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_collapse(
     region: Option<&HugeRegion>,
-    collapsed: Option<&mut MaybeUninit<RawCollapsed>>,
+    collapsed: Option<&mut MaybeUninit<RawCollapseOutcome>>,
 ) -> c_int {
     let collapse = || {
         let done = region.ok_or(REGION)?.collapse()?;
