@@ -3,14 +3,24 @@
 use super::{Report, crate_of};
 
 /// The house from bottom to top; crates in one layer do not know each other. A new crate gets its place here.
-const LAYERS: [&[&str]; 7] = [
+const LAYERS: [&[&str]; 17] = [
     &["units"],
+    &["stats"],
     &["record"],
-    &["kernel", "policy", "report", "alloc"],
-    &["profiler", "sim", "graph", "capi", "preload"],
-    &["manager", "lab"],
-    &["cli"],
-    &["testkit"], // for tests only; see below
+    &["alloc"],
+    &["kernel"],
+    &["policy"],
+    &["sim"],
+    &["report"],
+    &["preload", "capi"],
+    &["graph"],
+    &["profiler"],
+    &["workload"],
+    &["settings"],
+    &["manager"],
+    &["launch"],
+    &["lab"],
+    &["cli", "testkit"],
 ];
 
 const TESTKIT: &str = "testkit";

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::code::{code_only, line_at, lines_with, without_tests};
 use super::{Report, crate_of};
 
-const PURE: [&str; 5] = ["units", "record", "policy", "sim", "report"];
+const PURE: [&str; 6] = ["units", "stats", "record", "policy", "sim", "report"];
 
 /// Paths that a pure crate does not name.
 const PATHS: [&str; 8] = [
