@@ -76,7 +76,7 @@ impl<T: Plain> Property<T> {
 impl<T: Plain> Drop for Property<T> {
     fn drop(&mut self) {
         if let Some(stash) = &self.stash {
-            let none = HugeVec::new(*self.values.asked());
+            let none = HugeVec::new(*self.values.requested());
             stash.give(std::mem::replace(&mut self.values, none));
         }
     }
@@ -105,7 +105,7 @@ mod tests {
         let stash = Stash::new(&pages, &[80, 80, 400_000], Team::of(2)).unwrap();
         let starts: Vec<usize> =
             stash.free.lock().unwrap().iter().map(|piece| piece.as_ptr().addr()).collect();
-        let resident = |piece: &HugeVec<u8>| piece.got().unwrap().untouched.get() == 0;
+        let resident = |piece: &HugeVec<u8>| piece.usage().unwrap().untouched.get() == 0;
         assert!(stash.free.lock().unwrap().iter().all(resident));
         for _ in 0..3 {
             let property = || Property::<u64>::zeroed(&pages, Some(&stash), 10).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use hugepilot_alloc::{Got, HugeVec};
+use hugepilot_alloc::{HugeVec, PageUsage};
 
 use crate::{Array, Result};
 
@@ -39,7 +39,7 @@ pub struct Held {
     /// Which.
     pub array: Array,
     /// By kind of page; untouched memory among it.
-    pub got: Got,
+    pub got: PageUsage,
 }
 
 impl Held {
@@ -48,7 +48,7 @@ impl Held {
     /// # Errors
     /// [`GraphError::Memory`](crate::GraphError::Memory) where the page map cannot be read.
     pub fn look<T>(array: Array, values: &HugeVec<T>) -> Result<Self> {
-        Ok(Self { array, got: values.got()? })
+        Ok(Self { array, got: values.usage()? })
     }
 }
 

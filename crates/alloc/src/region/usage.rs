@@ -10,7 +10,7 @@ use crate::{AllocError, Backing, Result, Sys};
 
 /// The bytes of a region by what is behind them. They add up to its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Got {
+pub struct PageUsage {
     /// On base pages, or on huge pages smaller than a page-table entry of the next level maps (mTHP).
     pub base: Bytes,
     /// On transparent huge pages.
@@ -27,7 +27,7 @@ pub struct Got {
     pub untouched: Bytes,
 }
 
-impl Got {
+impl PageUsage {
     /// On huge pages of any kind.
     pub fn huge(&self) -> Bytes {
         self.thp + self.hugetlb_2m + self.hugetlb_1g
@@ -39,7 +39,7 @@ impl Got {
 }
 
 /// Of both.
-impl Add for Got {
+impl Add for PageUsage {
     type Output = Self;
     fn add(self, other: Self) -> Self {
         Self {
@@ -59,23 +59,23 @@ impl<S: Sys> HugeRegion<S> {
     /// region: about 30 µs a GiB of huge pages, and 10 ms a GiB of base pages.
     ///
     /// # Errors
-    /// [`AllocError::Look`]: ENOTTY before Linux 6.7, or where `/proc` is not to be had.
-    pub fn got(&self) -> Result<Got> {
-        let mut got = Got { untouched: self.len(), ..Got::default() };
+    /// [`AllocError::Pagemap`]: ENOTTY before Linux 6.7, or where `/proc` is not to be had.
+    pub fn usage(&self) -> Result<PageUsage> {
+        let mut usage = PageUsage { untouched: self.len(), ..PageUsage::default() };
         let backing = self.backing;
         let mut add = |run: PageRun| {
             let len = run.range.len();
-            got.untouched -= len;
+            usage.untouched -= len;
             *match (backing, run.huge) {
-                _ if run.swapped => &mut got.swapped,
-                _ if run.zero => &mut got.zero,
-                (Backing::Hugetlb2M, _) => &mut got.hugetlb_2m,
-                (Backing::Hugetlb1G, _) => &mut got.hugetlb_1g,
-                (_, true) => &mut got.thp,
-                (_, false) => &mut got.base,
+                _ if run.swapped => &mut usage.swapped,
+                _ if run.zero => &mut usage.zero,
+                (Backing::Hugetlb2M, _) => &mut usage.hugetlb_2m,
+                (Backing::Hugetlb1G, _) => &mut usage.hugetlb_1g,
+                (_, true) => &mut usage.thp,
+                (_, false) => &mut usage.base,
             } += len;
         };
-        self.sys.scan(self.range(), &mut add).map_err(AllocError::Look)?;
-        Ok(got)
+        self.sys.scan(self.range(), &mut add).map_err(AllocError::Pagemap)?;
+        Ok(usage)
     }
 }

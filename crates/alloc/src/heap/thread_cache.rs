@@ -11,27 +11,27 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use super::class::CLASSES;
-use super::span::{Block, Freed, Queue, Span, State};
-use super::thread::Shared;
+use super::span::{Block, FreeList, Queue, Span, State};
+use super::thread::HeapHeader;
 use super::{mark, misuse, span};
 
 /// A thread's part of a heap.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(super) struct Local {
+pub(super) struct ThreadCache {
     /// The number of its heap; 0 once that is gone.
     pub(super) id: AtomicU64,
-    pub(super) shared: Cell<*const Shared>,
+    pub(super) header: Cell<*const HeapHeader>,
     /// The thread's next, of another heap.
-    pub(super) next_of_thread: Cell<*mut Local>,
+    pub(super) next_of_thread: Cell<*mut ThreadCache>,
     /// The next abandoned or unused one.
-    pub(super) next: Cell<*mut Local>,
+    pub(super) next: Cell<*mut ThreadCache>,
     /// The heap's next.
-    pub(super) next_of_heap: Cell<*mut Local>,
+    pub(super) next_of_heap: Cell<*mut ThreadCache>,
     bins: [Bin; CLASSES],
-    spans: [Spans; CLASSES],
-    idle: Idle,
-    told: Told,
+    spans: [ClassSpans; CLASSES],
+    idle: IdleSpans,
+    remote_frees: RemoteFreeList,
 }
 
 /// Objects that are handed out next, all of one span.
@@ -44,7 +44,7 @@ struct Bin {
 
 /// Spans of one class.
 #[derive(Debug)]
-struct Spans {
+struct ClassSpans {
     /// That of the bin.
     current: Cell<*mut Span>,
     queue: Queue,
@@ -53,9 +53,9 @@ struct Spans {
 /// Small spans in which nothing is in use, at most one of a class, in their queues still; that which became so last is first.
 /// A few are kept, so that a thread at the edge of a span does not ask for one again and again.
 #[derive(Debug)]
-struct Idle([Cell<*mut Span>; 4]);
+struct IdleSpans([Cell<*mut Span>; 4]);
 
-impl Idle {
+impl IdleSpans {
     /// Adds one; the one that is kept no longer, or null.
     fn push(&self, span: *mut Span) -> *mut Span {
         let mut next = span;
@@ -78,13 +78,13 @@ impl Idle {
 /// The spans in which other threads freed something, in a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Told(AtomicPtr<Span>);
+struct RemoteFreeList(AtomicPtr<Span>);
 
 /// Spans in which nothing is in use any more, to be given back, linked.
 #[derive(Debug)]
-pub(super) struct Empty(Cell<*mut Span>);
+pub(super) struct EmptySpans(Cell<*mut Span>);
 
-impl Empty {
+impl EmptySpans {
     pub(super) const fn new() -> Self {
         Self(Cell::new(ptr::null_mut()))
     }
@@ -106,20 +106,20 @@ impl Empty {
     }
 }
 
-impl Local {
+impl ThreadCache {
     pub(super) const fn new() -> Self {
         Self {
             id: AtomicU64::new(0),
-            shared: Cell::new(ptr::null()),
+            header: Cell::new(ptr::null()),
             next_of_thread: Cell::new(ptr::null_mut()),
             next: Cell::new(ptr::null_mut()),
             next_of_heap: Cell::new(ptr::null_mut()),
             bins: [const { Bin { first: Cell::new(ptr::null_mut()), left: AtomicU32::new(0) } };
                 CLASSES],
-            spans: [const { Spans { current: Cell::new(ptr::null_mut()), queue: Queue::new() } };
+            spans: [const { ClassSpans { current: Cell::new(ptr::null_mut()), queue: Queue::new() } };
                 CLASSES],
-            idle: Idle([const { Cell::new(ptr::null_mut()) }; 4]),
-            told: Told(AtomicPtr::new(ptr::null_mut())),
+            idle: IdleSpans([const { Cell::new(ptr::null_mut()) }; 4]),
+            remote_frees: RemoteFreeList(AtomicPtr::new(ptr::null_mut())),
         }
     }
 
@@ -153,14 +153,14 @@ impl Local {
     ///
     /// # Safety
     /// The caller owns this.
-    pub(super) unsafe fn refill(&self, class: usize, empty: &Empty) -> bool {
+    pub(super) unsafe fn refill(&self, class: usize, empty: &EmptySpans) -> bool {
         let spans = &self.spans[class];
         // SAFETY: our own spans, by contract, in what follows.
         unsafe {
             loop {
                 if let Some(span) = spans.current.get().as_ref() {
                     if span.free.get().is_null() {
-                        self.hear(empty);
+                        self.collect_remote(empty);
                     }
                     let freed =
                         if span.free.get().is_null() { span.issue() } else { span.take_free() };
@@ -222,12 +222,12 @@ impl Local {
     ///
     /// # Safety
     /// [`Span::free_remotely`] was true for the caller, who has not told anybody since.
-    pub(super) unsafe fn tell(&self, span: *mut Span) {
-        let mut first = self.told.0.load(Relaxed);
+    pub(super) unsafe fn notify(&self, span: *mut Span) {
+        let mut first = self.remote_frees.0.load(Relaxed);
         loop {
             // SAFETY: the span stays until its owner heard of it, and only we link it now.
-            unsafe { (*span).next_told().set(first) };
-            match self.told.0.compare_exchange_weak(first, span, Release, Relaxed) {
+            unsafe { (*span).next_notified().set(first) };
+            match self.remote_frees.0.compare_exchange_weak(first, span, Release, Relaxed) {
                 Ok(_) => return,
                 Err(other) => first = other,
             }
@@ -238,20 +238,20 @@ impl Local {
     ///
     /// # Safety
     /// The caller owns this.
-    pub(super) unsafe fn hear(&self, empty: &Empty) {
-        if self.told.0.load(Relaxed).is_null() {
+    pub(super) unsafe fn collect_remote(&self, empty: &EmptySpans) {
+        if self.remote_frees.0.load(Relaxed).is_null() {
             return;
         }
-        let mut next = self.told.0.swap(ptr::null_mut(), Acquire);
+        let mut next = self.remote_frees.0.swap(ptr::null_mut(), Acquire);
         // SAFETY: spans that we were told of are there until we take what was freed in them.
         while let Some(span) = unsafe { next.as_ref() } {
             // Once its objects are taken, others may link it anew.
-            let this = std::mem::replace(&mut next, span.next_told().get());
+            let this = std::mem::replace(&mut next, span.next_notified().get());
             let owner = span.owner.load(Relaxed);
             if !ptr::eq(owner, self) {
                 // It was adopted by another thread meanwhile.
                 // SAFETY: nobody was told since the other thread told us; owners are never unmapped.
-                unsafe { (*owner).tell(this) };
+                unsafe { (*owner).notify(this) };
                 continue;
             }
             // SAFETY: the span is ours, and its freed objects are nobody's.
@@ -268,14 +268,14 @@ impl Local {
     ///
     /// # Safety
     /// The caller owns this.
-    pub(super) unsafe fn flush(&self, empty: &Empty) {
+    pub(super) unsafe fn flush(&self, empty: &EmptySpans) {
         // SAFETY: our own spans.
         unsafe {
-            self.hear(empty);
+            self.collect_remote(empty);
             for (bin, spans) in self.bins.iter().zip(&self.spans) {
                 if let Some(span) = spans.current.replace(ptr::null_mut()).as_ref() {
                     let first = bin.first.replace(ptr::null_mut());
-                    span.give_back(&Freed { first, count: bin.left.swap(0, Relaxed) });
+                    span.give_back(&FreeList { first, count: bin.left.swap(0, Relaxed) });
                     span.state.set(State::Full);
                     if span.free_count() > 0 || span.issued.get() < span.capacity.get() {
                         span.state.set(State::Queued);

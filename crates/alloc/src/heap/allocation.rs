@@ -14,7 +14,7 @@ use super::{Heap, chunk, map, mark};
 use crate::Sys;
 
 /// What begins at an address.
-pub(super) enum Thing {
+pub(super) enum Allocation {
     /// An object of a span.
     Small(*mut Span),
     /// All of a span.
@@ -25,7 +25,7 @@ pub(super) enum Thing {
     Guarded(usize),
 }
 
-impl Thing {
+impl Allocation {
     pub(super) fn size(&self) -> usize {
         match self {
             // SAFETY: something begins there, so the span is in use.
@@ -40,17 +40,17 @@ impl<S: Sys> Heap<S> {
     ///
     /// # Safety
     /// The heap gave it out, and nobody frees it meanwhile, or this ends the process.
-    pub(super) unsafe fn thing_at(&self, address: usize, call: Call) -> Thing {
+    pub(super) unsafe fn allocation_at(&self, address: usize, call: Call) -> Allocation {
         let Some(core) = self.core_if_any() else { misuse::end(call, address, Misuse::Foreign) };
         // SAFETY: by contract.
-        let thing = unsafe { core.thing_at(address) };
-        let thing = thing.unwrap_or_else(|misuse| misuse::end(call, address, misuse));
+        let allocation = unsafe { core.allocation_at(address) };
+        let allocation = allocation.unwrap_or_else(|misuse| misuse::end(call, address, misuse));
         // SAFETY: an object of a span.
         let is_free = || unsafe { mark::is_on(ptr::with_exposed_provenance::<Block>(address)) };
-        if matches!(thing, Thing::Small(_)) && is_free() {
-            misuse::end(call, address, Misuse::Free { size: thing.size() });
+        if matches!(allocation, Allocation::Small(_)) && is_free() {
+            misuse::end(call, address, Misuse::Free { size: allocation.size() });
         }
-        thing
+        allocation
     }
 }
 
@@ -59,17 +59,17 @@ impl<S: Sys> Core<S> {
     ///
     /// # Safety
     /// As for [`Heap::thing_at`].
-    pub(super) unsafe fn thing_at(&self, address: usize) -> Result<Thing, Misuse> {
+    pub(super) unsafe fn allocation_at(&self, address: usize) -> Result<Allocation, Misuse> {
         if !map::has(address) {
             let central = self.central();
             if let Some(size) = central.guarded.size(address) {
-                return size.map(Thing::Guarded);
+                return size.map(Allocation::Guarded);
             }
             let huge = central.huge.get(address).ok_or_else(|| central.huge.misuse(address))?;
-            return Ok(Thing::Huge(huge.len()));
+            return Ok(Allocation::Huge(huge.len()));
         }
         // SAFETY: a chunk holds it.
-        if unsafe { chunk::heap_of(address) } != self.shared.id {
+        if unsafe { chunk::heap_of(address) } != self.header.id {
             return Err(Misuse::Foreign);
         }
         // SAFETY: as above.
@@ -80,7 +80,7 @@ impl<S: Sys> Core<S> {
         let start = span.base().addr();
         if span.is_large() {
             return if address == start {
-                Ok(Thing::Large(this))
+                Ok(Allocation::Large(this))
             } else {
                 Err(inside(span, start))
             };
@@ -94,7 +94,7 @@ impl<S: Sys> Core<S> {
             let first = address - (address - start) % size;
             return Err(if span.has_at(first) { inside(span, first) } else { Misuse::Unused });
         }
-        Ok(Thing::Small(this))
+        Ok(Allocation::Small(this))
     }
 }
 

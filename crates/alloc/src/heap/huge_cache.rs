@@ -4,34 +4,34 @@
 use std::alloc::Layout;
 
 use super::central::Central;
-use super::{MOST_IN_CHUNK, os};
+use super::{MAX_IN_CHUNK, os};
 use crate::{HugeRegion, Sys};
 
 /// How many are kept at most.
-const MOST: usize = 16;
+const MAX_REGIONS: usize = 16;
 
 /// They go to whom they fit best, and the oldest first.
-pub(super) struct Kept<S: Sys> {
+pub(super) struct HugeCache<S: Sys> {
     /// With the turn in which each came.
-    slots: [Option<(u64, HugeRegion<S>)>; MOST],
-    turns: u64,
+    slots: [Option<(u64, HugeRegion<S>)>; MAX_REGIONS],
+    clock: u64,
     /// Bytes.
     pub(super) len: usize,
 }
 
-impl<S: Sys> Kept<S> {
+impl<S: Sys> HugeCache<S> {
     pub(super) const fn new() -> Self {
-        Self { slots: [const { None }; MOST], turns: 0, len: 0 }
+        Self { slots: [const { None }; MAX_REGIONS], clock: 0, len: 0 }
     }
 
     /// Keeps one more; the one that must go for it.
     pub(super) fn push(&mut self, region: HugeRegion<S>) -> Option<HugeRegion<S>> {
         let full = self.slots.iter().all(Option::is_some);
         let gone = if full { self.take_oldest() } else { None };
-        self.turns += 1;
+        self.clock += 1;
         self.len += region.len().as_usize();
         if let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none()) {
-            *free = Some((self.turns, region));
+            *free = Some((self.clock, region));
         }
         gone
     }
@@ -48,7 +48,7 @@ impl<S: Sys> Kept<S> {
 
     /// The one that came first.
     pub(super) fn take_oldest(&mut self) -> Option<HugeRegion<S>> {
-        self.take_first(|&(turn, _)| Some(turn))
+        self.take_first(|&(time, _)| Some(time))
     }
 
     /// Those that are kept.
@@ -73,34 +73,34 @@ impl<S: Sys> Kept<S> {
 impl<S: Sys> Central<S> {
     /// Keeps the region of a huge thing that was freed, as far as the reserve goes; else it is to be unmapped. Pages of a pool
     /// are wanted by others, and what would have its place in a chunk is not asked for again.
-    pub(super) fn keep(&mut self, region: HugeRegion<S>) -> Option<HugeRegion<S>> {
+    pub(super) fn cache_region(&mut self, region: HugeRegion<S>) -> Option<HugeRegion<S>> {
         let (len, limit) = (region.len().as_usize(), self.limit());
         let pooled = region.backing().pool_page().is_some();
-        if pooled || len <= MOST_IN_CHUNK || self.idle() - self.kept.len + len > limit {
+        if pooled || len <= MAX_IN_CHUNK || self.idle() - self.huge_cache.len + len > limit {
             return Some(region);
         }
         while self.idle() + len > limit {
             self.unmap_oldest();
         }
-        let gone = self.kept.push(region);
+        let gone = self.huge_cache.push(region);
         self.unmap_region(gone);
         None
     }
 
     /// Unmaps what is kept. Whether that was anything.
-    pub(super) fn unmap_kept(&mut self) -> bool {
+    pub(super) fn empty_huge_cache(&mut self) -> bool {
         std::iter::from_fn(|| self.unmap_oldest().then_some(())).count() > 0
     }
 
     pub(super) fn unmap_oldest(&mut self) -> bool {
-        let oldest = self.kept.take_oldest();
+        let oldest = self.huge_cache.take_oldest();
         self.unmap_region(oldest)
     }
 
     fn unmap_region(&mut self, region: Option<HugeRegion<S>>) -> bool {
         self.counts.returned += region.as_ref().map_or(0, |region| region.len().as_usize());
         let some = region.is_some();
-        os::errno_kept(|| drop(region));
+        os::preserving_errno(|| drop(region));
         some
     }
 }

@@ -6,14 +6,14 @@ use hugepilot_units::Bytes;
 
 use super::{Object, layout, scripted};
 use crate::Heap;
-use crate::sys::scripted::{Call, Scripted};
+use crate::sys::scripted::{Call, ScriptedSys};
 
 /// Allocates so many MiB.
-fn huge(heap: &Heap<Scripted>, mib: usize) -> Object {
+fn huge(heap: &Heap<ScriptedSys>, mib: usize) -> Object {
     Object::new(heap, layout(mib << 20, 16), mib as u8, false).expect("memory")
 }
 
-fn free(heap: &Heap<Scripted>, objects: impl IntoIterator<Item = Object>) {
+fn free(heap: &Heap<ScriptedSys>, objects: impl IntoIterator<Item = Object>) {
     objects.into_iter().for_each(|object| object.free(heap));
 }
 
@@ -32,7 +32,7 @@ fn what_was_freed_is_used_again_and_zeroed_where_that_is_asked_for() {
     assert_eq!((stats.allocated, stats.held, stats.large.count), (Bytes::ZERO, Bytes::kib(64), 0));
     assert!(stats.idle >= Bytes::mib(10) && stats.mapped >= Bytes::mib(42), "{stats:?}");
     // Miri has no page map.
-    assert!(cfg!(miri) || heap.got().unwrap().resident() > Bytes::ZERO);
+    assert!(cfg!(miri) || heap.usage().unwrap().resident() > Bytes::ZERO);
     for zeroed in [false, true] {
         let again = Object::new(&heap, layout(9 << 20, 16), 7, zeroed).unwrap();
         assert_eq!((address(&again), sys.calls(Call::Map)), (start, maps));
@@ -46,7 +46,7 @@ fn what_was_freed_is_used_again_and_zeroed_where_that_is_asked_for() {
 #[test]
 fn it_goes_to_whom_it_fits_best_and_wastes_no_more_than_a_quarter() {
     let (heap, sys) = scripted("base");
-    let heap = heap.keeping(Bytes::gib(1));
+    let heap = heap.with_reserve(Bytes::gib(1));
     let [small, middle, large] = [16, 19, 20].map(|mib| huge(&heap, mib));
     let starts = [&small, &middle, &large].map(address);
     free(&heap, [large, middle, small]);
@@ -89,7 +89,7 @@ fn what_is_kept_stays_within_the_reserve_and_the_oldest_goes_first() {
 #[test]
 fn no_more_than_sixteen_are_kept() {
     let (heap, sys) = scripted("base");
-    let heap = heap.keeping(Bytes::gib(1));
+    let heap = heap.with_reserve(Bytes::gib(1));
     let objects: Vec<_> = (0..20).map(|_| huge(&heap, 9)).collect();
     let before = sys.mappings();
     free(&heap, objects);
