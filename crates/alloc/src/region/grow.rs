@@ -34,11 +34,11 @@ impl<S: Sys> HugeRegion<S> {
     /// kernel refuses; then all is as before.
     pub(crate) fn shrink(&mut self, len: Bytes) -> bool {
         let Ok((new, _)) = shape(len, Bytes::new(1), self.backing, &self.sys) else { return false };
-        // SAFETY: our mapping, of which `&mut self` says that nothing refers to it.
-        if new == 0
-            || new >= self.len
-            || unsafe { self.sys.shrink(self.start, self.len, new) }.is_err()
-        {
+        if new == 0 || new >= self.len {
+            return false;
+        }
+        // SAFETY: the region's own mapping; `&mut self` excludes references into it.
+        if unsafe { self.sys.shrink(self.start, self.len, new) }.is_err() {
             return false;
         }
         (self.len, self.requested_len) = (new, len);
