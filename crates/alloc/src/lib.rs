@@ -38,6 +38,7 @@ mod help;
 mod label;
 mod numa;
 mod options;
+pub mod pagemap;
 mod plain;
 mod region;
 mod sys;

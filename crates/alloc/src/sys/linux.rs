@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_ulong, c_void};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +15,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use hugepilot_record::{Errno, PageRun};
 use hugepilot_units::{AddrRange, Bytes, PageSizes};
 
-use super::{Advice, Linux, Pages, Setting, Sys, grow, pagemap};
+use super::{Advice, Linux, Pages, Setting, Sys, grow};
+use crate::pagemap::{self, PageRegion};
 use crate::{Label, Numa};
 
 /// Returns the error number of the call that just failed.
@@ -152,7 +154,10 @@ unsafe impl Sys for Linux {
     }
 
     fn scan(&self, range: AddrRange, each: &mut dyn FnMut(PageRun)) -> Result<(), Errno> {
-        pagemap::scan(range, each)
+        /// Runs on the stack. Below 512, the kernel gathers them in one batch.
+        const RUNS: usize = 128;
+        let pagemap = open(c"/proc/self/pagemap")?;
+        pagemap::scan(pagemap.as_fd(), range, &mut [PageRegion::EMPTY; RUNS], each)
     }
 
     fn setting<'a>(&self, setting: Setting, buffer: &'a mut [u8]) -> Option<&'a str> {
@@ -258,32 +263,19 @@ pub(super) fn unmap_all(start: NonNull<u8>, len: usize) {
     }
 }
 
-/// A file that is closed again.
-pub(super) struct Descriptor(c_int);
-
-impl Descriptor {
-    pub(super) fn open(path: &CStr) -> Result<Self, Errno> {
-        // SAFETY: a string that ends with a zero.
-        let raw = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if raw < 0 { Err(last_errno()) } else { Ok(Self(raw)) }
-    }
-    pub(super) const fn raw(&self) -> c_int {
-        self.0
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        // SAFETY: opened by us, and closed once.
-        unsafe { libc::close(self.0) };
-    }
+/// Opens a file for reading.
+fn open(path: &CStr) -> Result<OwnedFd, Errno> {
+    // SAFETY: a string that ends with a zero.
+    let raw = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    // SAFETY: opened here, with no other owner.
+    if raw < 0 { Err(last_errno()) } else { Ok(unsafe { OwnedFd::from_raw_fd(raw) }) }
 }
 
 /// Reads the text of a small file in one call.
 pub(super) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
-    let file = Descriptor::open(path).ok()?;
+    let file = open(path).ok()?;
     // SAFETY: the kernel writes at most the length of the buffer.
-    let len = unsafe { libc::read(file.raw(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    let len = unsafe { libc::read(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
     let text = buffer.get(..usize::try_from(len).ok()?)?;
     std::str::from_utf8(text).ok().map(str::trim)
 }

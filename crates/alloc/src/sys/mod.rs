@@ -12,8 +12,6 @@ mod grow;
 mod heap;
 #[cfg(not(miri))]
 mod linux;
-#[cfg(not(miri))]
-mod pagemap;
 #[cfg(test)]
 pub(crate) mod scripted;
 
