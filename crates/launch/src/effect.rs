@@ -161,7 +161,8 @@ fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<(String, Opti
         return Some((why.clone(), None));
     }
     let enough = enough_to_see(&run.peak);
-    if let Some(why) = obstacles.libc_thp_bug.as_ref().filter(|_| mode == Mode::GlibcThp && enough) {
+    if let Some(why) = obstacles.libc_thp_bug.as_ref().filter(|_| mode == Mode::GlibcThp && enough)
+    {
         return Some((why.clone(), some(FROM_OUTSIDE)));
     }
     let transparent = !matches!(mode, Mode::Hugetlb | Mode::Hugetlb1g | Mode::Mimalloc1g);

@@ -4,18 +4,18 @@
 //! working set beyond what the TLB maps (Zheng, *Using Huge Pages on Linux*), is told beside it, because it says what to expect
 //! of larger inputs.
 
-mod rule;
 mod attribution;
+mod rule;
 
 use hugepilot_record::compare::{CompareReport, Confirmation, ModeReport};
 use hugepilot_record::run::Mode;
 use hugepilot_stats::PairedRatio;
 use hugepilot_units::Bytes;
 
+use attribution::Gain;
 use hugepilot_stats::MIN_ROUNDS;
 pub use rule::confirming_rounds;
 use rule::{MIN_GAIN, is_faster, is_slower, looks_faster};
-use attribution::Gain;
 
 /// From this share of TLB misses on huge pages may help, and from the other they should.
 const MISSES: (f64, f64) = (0.05, 0.10);

@@ -175,7 +175,12 @@ pub struct SameAllocator {
 
 impl Confirmation {
     /// Of runs of `base` and of `ours` in turns, with what `mode` says of the latter.
-    pub fn of(mode: &ModeReport, same_allocator: Option<&ModeReport>, base: &[Run], ours: &[Run]) -> Self {
+    pub fn of(
+        mode: &ModeReport,
+        same_allocator: Option<&ModeReport>,
+        base: &[Run],
+        ours: &[Run],
+    ) -> Self {
         let fails = |pair: &(&Run, &Run)| pair.0.ending.is_success() && !pair.1.ending.is_success();
         Self {
             mode: mode.mode,
@@ -183,7 +188,8 @@ impl Confirmation {
             reason: mode.reason.clone(),
             failed_rounds: count(base.iter().zip(ours).filter(fails).count()),
             speedup_over_base: speedup(base, ours),
-            same_allocator: same_allocator.and_then(|same_allocator| SameAllocator::of(mode, same_allocator)),
+            same_allocator: same_allocator
+                .and_then(|same_allocator| SameAllocator::of(mode, same_allocator)),
         }
     }
 }
@@ -191,8 +197,8 @@ impl Confirmation {
 impl SameAllocator {
     /// Where both were run, and `same_allocator` was what it should be.
     pub fn of(mode: &ModeReport, same_allocator: &ModeReport) -> Option<Self> {
-        let served =
-            same_allocator.took_effect == Some(true) && mode.mode.without_huge_pages() == Some(same_allocator.mode);
+        let served = same_allocator.took_effect == Some(true)
+            && mode.mode.without_huge_pages() == Some(same_allocator.mode);
         Some(Self {
             mode: same_allocator.mode,
             speedup_over_base: same_allocator.speedup_over_base.filter(|_| served)?,

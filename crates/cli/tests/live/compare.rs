@@ -49,10 +49,7 @@ fn each_mode_has_its_figures_or_the_reason_why_not() {
         "{absent:?}"
     );
     let (base, glibc) = (&report.modes[0], &report.modes[1]);
-    assert!(
-        base.took_effect == Some(true) && base.thp_peak_bytes == Some(Bytes::ZERO),
-        "{base:?}"
-    );
+    assert!(base.took_effect == Some(true) && base.thp_peak_bytes == Some(Bytes::ZERO), "{base:?}");
     if glibc.took_effect == Some(true) {
         assert!(glibc.page_faults.unwrap() * 5 < base.page_faults.unwrap(), "{report:?}");
     }

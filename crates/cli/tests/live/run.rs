@@ -205,7 +205,10 @@ fn page_faults_drop_where_huge_pages_take_effect() {
         base.effect.took_effect == Some(true) && base.run.peak.all_huge() == Bytes::ZERO,
         "{base:?}"
     );
-    assert!(base.run.peak.rss_peak_bytes > Bytes::mib(60) && base.run.peak.rss_samples > 0, "{base:?}");
+    assert!(
+        base.run.peak.rss_peak_bytes > Bytes::mib(60) && base.run.peak.rss_samples > 0,
+        "{base:?}"
+    );
     // Before glibc 2.38 it is a matter of luck, which the report must say.
     let glibc = (0..12).map(|_| hash_insert("--pages glibc-thp")).find(|run| {
         let told =

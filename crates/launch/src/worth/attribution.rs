@@ -56,24 +56,25 @@ impl Gain {
     /// Whether it is had without huge pages as well, and that is sure.
     fn is_allocators(self) -> bool {
         self.same_allocator().is_some_and(
-            |SameAllocator { speedup_over_base: alone, speedup_over_same_allocator: pages, .. }| {
-                pages.median < MIN_GAIN && is_faster(alone)
-            },
+            |SameAllocator {
+                 speedup_over_base: alone, speedup_over_same_allocator: pages, ..
+             }| { pages.median < MIN_GAIN && is_faster(alone) },
         )
     }
 
     /// How much is whose; and where huge pages are not needed, that.
     pub(super) fn shares(self, report: &CompareReport, pays: bool) -> String {
-        let SameAllocator { mode, speedup_over_base: alone, speedup_over_same_allocator: pages } = match self {
-            Self::OfPages => return String::new(),
-            Self::Unknown(control) if pays => {
-                return format!(
-                    " How much of that is its allocator's is not known without {control}."
-                );
-            }
-            Self::Unknown(_) => return String::new(),
-            Self::Shared(plain) => plain,
-        };
+        let SameAllocator { mode, speedup_over_base: alone, speedup_over_same_allocator: pages } =
+            match self {
+                Self::OfPages => return String::new(),
+                Self::Unknown(control) if pays => {
+                    return format!(
+                        " How much of that is its allocator's is not known without {control}."
+                    );
+                }
+                Self::Unknown(_) => return String::new(),
+                Self::Shared(plain) => plain,
+            };
         let had = report.modes.iter().find(|plain| plain.mode == mode).map_or(Bytes::ZERO, huge);
         let had = if had == Bytes::ZERO { "none".to_owned() } else { had.to_string() };
         let PairedRatio { median, faster_rounds: faster, rounds: all, .. } = pages;

@@ -1,4 +1,4 @@
-use hugepilot_record::compare::{SameAllocator, Reach, SCHEMA};
+use hugepilot_record::compare::{Reach, SCHEMA, SameAllocator};
 use hugepilot_stats::Spread;
 use proptest::prelude::*;
 
@@ -78,7 +78,8 @@ fn what_is_no_gain_of_huge_pages_is_not_called_so() {
 /// `best`, which its pages make that much faster than its allocator alone is, in so many of five rounds.
 fn beside(best: Mode, alone: f64, pages: f64, faster_rounds: u32) -> CompareReport {
     let control = best.without_huge_pages().unwrap();
-    let speedup_over_same_allocator = Some(PairedRatio { faster_rounds, ..ratio((0.9, pages, 1.4)) });
+    let speedup_over_same_allocator =
+        Some(PairedRatio { faster_rounds, ..ratio((0.9, pages, 1.4)) });
     let modes = [
         mode(control, Bytes::ZERO, (alone - 0.1, alone, alone + 0.1)),
         ModeReport { speedup_over_same_allocator, ..mode(best, HUGE, (1.6, 1.8, 1.9)) },
@@ -279,7 +280,9 @@ fn the_rule_of_thumb_is_told_by_what_is_known() {
     seen.modes[0].rss_peak_bytes = Some(Bytes::mib(5));
     assert!(verdict(&seen).1.contains("are within the 8MiB"));
     seen.modes[0].runs = 1;
-    assert!(verdict(&seen).1.ends_with("Of 1 round noise cannot be told from gain: use --rounds 5."));
+    assert!(
+        verdict(&seen).1.ends_with("Of 1 round noise cannot be told from gain: use --rounds 5.")
+    );
 }
 
 proptest! {
