@@ -23,6 +23,7 @@ mod process;
 mod refusal;
 pub mod rights;
 mod root;
+pub mod schedstat;
 mod sys;
 mod target;
 pub mod thp;
