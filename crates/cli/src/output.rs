@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use hugepilot_kernel::{KernelError, Refusal, rights};
+use hugepilot_kernel::{KernelError, Unsupported, rights};
 use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
 use hugepilot_record::{Errno, Pid};
@@ -31,7 +31,7 @@ pub(crate) fn finish(text: &str) -> io::Result<()> {
 #[derive(Default)]
 struct Parts<'a> {
     kernel: Option<&'a KernelError>,
-    refused: Option<&'a Refusal>,
+    refused: Option<&'a Unsupported>,
     settings: Option<&'a SettingsError>,
     launch: Option<&'a LaunchError>,
 }
@@ -80,7 +80,7 @@ impl<'a> Parts<'a> {
 /// Prints an error with what to do about it, and says which exit status it means. `reads_memory`: so does the verb.
 pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
     let Parts { kernel, refused, settings, launch } = Parts::of(error);
-    let refusal = kernel.and_then(Refusal::of);
+    let refusal = kernel.and_then(Unsupported::of);
     let cause = refusal.as_ref().map_or_else(String::new, |refusal| format!(": {refusal}"));
     eprintln!("hugepilot: {}{cause}", told(error));
     if let Some(refusal) = refused {
@@ -151,7 +151,7 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
 pub(crate) fn refused(what: &str, failed: &BTreeMap<String, u64>, reads_memory: bool) -> Exit {
     let (call, errno) = ("process_madvise", Errno::ENOSYS);
     let missing = KernelError::Syscall { call, pid: Pid(0), errno };
-    match Refusal::of(&missing).filter(|_| failed.contains_key(&errno.to_string())) {
+    match Unsupported::of(&missing).filter(|_| failed.contains_key(&errno.to_string())) {
         Some(refusal) => {
             eprintln!("hugepilot: {what} is not possible: {refusal} ({errno})");
             refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
