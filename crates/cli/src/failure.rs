@@ -49,9 +49,14 @@ impl Failure {
     /// Prints the failure of a command that printed no report: with `--json`, also as JSON on stdout.
     pub(crate) fn print(self) -> Exit {
         if wants_json(std::env::args_os()) {
-            let _ = writeln!(io::stdout().lock(), "{}", self.json());
+            self.print_json();
         }
         self.note()
+    }
+
+    /// Prints the failure as JSON on stdout.
+    pub(crate) fn print_json(&self) {
+        let _ = writeln!(io::stdout().lock(), "{}", self.json());
     }
 
     /// Prints the failure beside a report: on stderr only.

@@ -131,14 +131,14 @@ fn parse() -> Cli {
     cli.unwrap_or_else(|error| refuse_usage(&error.format(&mut command)))
 }
 
-/// Prints a usage error, as JSON with `--json`; or the help or the version that was requested.
+/// Prints a usage error, with `--json` also as JSON; or the help or the version that was requested.
 fn refuse_usage(error: &clap::Error) -> ! {
     if error.use_stderr() && wants_json(std::env::args_os()) {
         let text = error.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        let failure = Failure::new(line.trim_start_matches("error: "), Exit::Error);
-        let help = "list the arguments of the command: hugepilot COMMAND --help".to_owned();
-        std::process::exit(failure.with_help([help]).print() as i32);
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
+        let hints = lines.take_while(|line| !line.starts_with("Usage:")).map(str::to_owned);
+        Failure::new(first, Exit::Error).with_help(hints).print_json();
     }
     error.exit()
 }
