@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
-use hugepilot_kernel::LeftOut;
+use hugepilot_kernel::ExcludedProcesses;
 use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe, rights};
 use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
 use hugepilot_manager::names::parse_who;
@@ -18,8 +18,9 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
+use crate::failure::refused;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish, refused};
+use crate::output::{Progress, finish};
 use crate::target::open;
 
 /// Split the huge pages that waste most, so that their zero-filled pages come back
@@ -264,7 +265,7 @@ impl DebloatArgs {
         }
         pids.sort_unstable();
         pids.dedup();
-        let (mut subjects, mut left) = (Vec::new(), LeftOut::default());
+        let (mut subjects, mut left) = (Vec::new(), ExcludedProcesses::default());
         for pid in pids {
             match open(pid) {
                 Ok(process) => subjects.push(self.subject(process)),

@@ -113,7 +113,7 @@ pub enum Event {
         /// Tried in vain, by errno; `still_huge` where the kernel said yes and did nothing.
         failed: BTreeMap<String, u64>,
         /// Whose.
-        processes: Vec<FreedOf>,
+        processes: Vec<ProcessFreed>,
         /// How long it took, pauses included.
         seconds: f64,
         /// CPU time of our own in it.
@@ -182,7 +182,7 @@ pub enum Why {
 
 /// What was freed of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FreedOf {
+pub struct ProcessFreed {
     /// Its number.
     pub pid: Pid,
     /// Its name.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::daemon::{Event, FreedOf, Line, Totals, Why};
+use hugepilot_record::daemon::{Event, Line, ProcessFreed, Totals, Why};
 
 /// `line` as one line of JSON.
 ///
@@ -81,7 +81,7 @@ pub fn daemon_text(line: &Line) -> String {
     format!("{used:5.1}% in use: {what}\n")
 }
 
-fn of(processes: &[FreedOf]) -> String {
+fn of(processes: &[ProcessFreed]) -> String {
     let of: Vec<String> =
         processes.iter().map(|one| format!("{} ({})", one.pid, one.command)).collect();
     if of.is_empty() { String::new() } else { format!(" of {}", of.join(", ")) }
@@ -143,7 +143,7 @@ mod tests {
             huge_pages_split: 2000,
             skipped: counts("changed"),
             failed: counts("still_huge"),
-            processes: vec![FreedOf {
+            processes: vec![ProcessFreed {
                 pid,
                 command: command.clone(),
                 freed_bytes: Bytes::gib(3),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::{Order, Standing, Tenant};
-use hugepilot_record::daemon::{Event, FreedOf};
+use hugepilot_record::daemon::{Event, ProcessFreed};
 use hugepilot_record::{Census, Mapping, Split, SplitOutcome, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
@@ -15,7 +15,7 @@ use super::{Asked, Daemon};
 use crate::ManagerError;
 use crate::act::split::{Splits, count};
 use crate::debloat::census;
-use hugepilot_kernel::told;
+use hugepilot_kernel::describe;
 
 /// After so many splits memory use is read again: about 10 ms of work, and at most 64 MiB freed.
 const BATCH: usize = 32;
@@ -196,7 +196,7 @@ impl Daemon<'_> {
                     guests.push(self.guest(target, taken, stalls));
                 }
                 Err(_) if matches!(target.state(), Ok(TargetState::Gone)) => {}
-                Err(error) => self.say_skipped(seen, target.id(), told(&error)),
+                Err(error) => self.say_skipped(seen, target.id(), describe(&error)),
             }
         }
         for guest in &mut guests {
@@ -333,9 +333,9 @@ impl Daemon<'_> {
         }
         let processes = batch.of.iter().map(|(&process, &(freed_bytes, huge_pages_split))| {
             let id = guests[process].target.id();
-            FreedOf { pid: id.pid, command: id.command.clone(), freed_bytes, huge_pages_split }
+            ProcessFreed { pid: id.pid, command: id.command.clone(), freed_bytes, huge_pages_split }
         });
-        let processes: Vec<FreedOf> = processes.collect();
+        let processes: Vec<ProcessFreed> = processes.collect();
         let freed_bytes = processes.iter().map(|one| one.freed_bytes).sum();
         let huge_pages_split = processes.iter().map(|one| one.huge_pages_split).sum();
         for sums in [&mut self.life.sums, &mut self.stretch.sums] {
