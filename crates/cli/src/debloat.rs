@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
-use hugepilot_kernel::LeftOut;
+use hugepilot_kernel::ExcludedProcesses;
 use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe, rights};
 use hugepilot_manager::debloat::{
     DebloatOptions, DebloatTarget, Event, debloat, is_called, priority,
@@ -268,7 +268,7 @@ impl DebloatArgs {
         }
         pids.sort_unstable();
         pids.dedup();
-        let (mut targets, mut left) = (Vec::new(), LeftOut::default());
+        let (mut targets, mut left) = (Vec::new(), ExcludedProcesses::default());
         for pid in pids {
             match open(pid) {
                 Ok(process) => targets.push(self.target(process)),

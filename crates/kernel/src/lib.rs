@@ -20,28 +20,28 @@ pub mod privilege;
 pub mod probe;
 pub mod proc;
 mod process;
-mod refusal;
 pub mod rights;
 mod root;
 mod sys;
 mod target;
 pub mod thp;
+mod unsupported;
 pub mod usage;
 mod warm;
 
 pub use error::KernelError;
-pub use excluded::{LeftOut, told};
+pub use excluded::{ExcludedProcesses, describe};
 pub use khugepaged::KhugepagedRisk;
 pub use process::{Claim, Process};
-pub use refusal::Refusal;
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
+pub use sys::group_probe::GroupSignalProbe;
 pub use sys::inherited::was_ignored;
 pub use sys::signals::{Arrived, Signals, ending_signals, fault_signals};
 pub use sys::start::{Change, Program, Started, Thp, Used};
 pub use sys::stop::stop_with;
-pub use sys::witness::Witness;
 pub use target::{Target, TargetState};
+pub use unsupported::Unsupported;
 
 /// This crate's result.
 pub type Result<T> = std::result::Result<T, KernelError>;

@@ -15,7 +15,7 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use crate::ManagerError;
 use crate::act::split::Splits;
 use census::Found;
-use hugepilot_kernel::LeftOut;
+use hugepilot_kernel::ExcludedProcesses;
 use stalls::{Seen, Stalls};
 
 /// How to de-bloat.
@@ -222,7 +222,7 @@ fn scan(
 ) -> Result<Vec<DebloatProcess>, ManagerError> {
     let exact = options.policy.needs_exact_census();
     let mut members = Vec::new();
-    let (mut gone, mut left) = (None, LeftOut::default());
+    let (mut gone, mut left) = (None, ExcludedProcesses::default());
     for (target, stalls) in targets.into_iter().zip(stalls) {
         let pid = target.process.id().pid;
         let mut each = |done, all| {

@@ -134,7 +134,7 @@ mod tests {
         let page = |&region: &u64| BloatedPage {
             region: Region::new(region),
             zero_pages: 400,
-            a_zero_page: 0,
+            first_zero_page: 0,
             table_lines: 14,
         };
         Census {

@@ -21,7 +21,7 @@ use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
 use hugepilot_kernel::KhugepagedRisk;
-use hugepilot_kernel::told;
+use hugepilot_kernel::describe;
 
 /// Samples per second of each thread's CPU time: about 0.4 % of it.
 const RATE_HZ: u32 = 250;
@@ -63,7 +63,7 @@ impl<'a> Machine<'a> {
             let group = MemoryCgroup::of_directory(&root, &directory).ok_or_else(|| {
                 refused("no cgroup there accounts memory (such as /sys/fs/cgroup/db.slice)")
             })?;
-            if group.room(&root).limit == Bytes::MAX {
+            if group.headroom(&root).limit == Bytes::MAX {
                 return Err(refused(
                     "it has no memory limit (memory.max, memory.limit_in_bytes) to hold its use against",
                 ));
@@ -97,18 +97,18 @@ impl<'a> Machine<'a> {
         match resident(&self.root, pid) {
             Ok(Some(resident)) if resident >= config.min_huge => {}
             Ok(_) => return Ok(None),
-            Err(error) => return Err((unknown(), told(&error))),
+            Err(error) => return Err((unknown(), describe(&error))),
         }
         let process = match Process::open(&self.root, pid) {
             Ok(process) => process,
             Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. }) => return Ok(None),
-            Err(error) => return Err((unknown(), told(&error))),
+            Err(error) => return Err((unknown(), describe(&error))),
         };
         let left = |why: &str| Err((process.id().clone(), why.to_owned()));
         let mappings = match process.mappings() {
             Ok(mappings) => mappings,
             Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return left(&told(&error)),
+            Err(error) => return left(&describe(&error)),
         };
         let may_split = mappings.iter().filter(|mapping| mapping_split_skip(mapping).is_none());
         if may_split.map(|mapping| mapping.huge).sum::<Bytes>() < config.min_huge {
@@ -123,7 +123,7 @@ impl<'a> Machine<'a> {
             }
             Ok(_) => Ok(Some(process)),
             Err(error) if error.is_gone() => Ok(None),
-            Err(error) => left(&told(&error)),
+            Err(error) => left(&describe(&error)),
         }
     }
 }
@@ -171,10 +171,10 @@ impl World for Machine<'_> {
             memory::pressure(&self.root, file).map(|pressure| pressure.some_avg10 / 100.0)
         };
         if let Some((_, group)) = &self.cgroup {
-            let room = group.room(&self.root);
+            let room = group.headroom(&self.root);
             // Version 1 has no pressure of its own, and that of the system is somebody else's.
             let psi = group.pressure_file().and_then(|file| waits(&file));
-            let hard_use = group.hard_room(&self.root).use_ratio();
+            let hard_use = group.hard_headroom(&self.root).use_ratio();
             return Ok(Reading { used: room.limit - room.left, limit: room.limit, hard_use, psi });
         }
         let info = memory::mem_info(&self.root)?;

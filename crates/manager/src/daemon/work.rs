@@ -15,7 +15,7 @@ use super::{ControlRequest, Daemon};
 use crate::ManagerError;
 use crate::act::split::{Splits, count};
 use crate::debloat::census;
-use hugepilot_kernel::told;
+use hugepilot_kernel::describe;
 
 /// After so many splits memory use is read again: about 10 ms of work, and at most 64 MiB freed.
 const BATCH: usize = 32;
@@ -198,7 +198,7 @@ impl Daemon<'_> {
                     processes.push(self.process(target, taken, stalls));
                 }
                 Err(_) if matches!(target.state(), Ok(TargetState::Gone)) => {}
-                Err(error) => self.say_skipped(seen, target.id(), told(&error)),
+                Err(error) => self.say_skipped(seen, target.id(), describe(&error)),
             }
         }
         for process in &mut processes {

@@ -16,7 +16,7 @@ fn census(zero_pages: &[u32]) -> Census {
             .map(|(i, &zero_pages)| BloatedPage {
                 region: Region::new(i as u64 + 1),
                 zero_pages,
-                a_zero_page: 0,
+                first_zero_page: 0,
                 table_lines: 64,
             })
             .collect(),

@@ -7,7 +7,7 @@ use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState, memory};
 use hugepilot_units::Bytes;
 
 use crate::SettingsError;
-use hugepilot_kernel::LeftOut;
+use hugepilot_kernel::ExcludedProcesses;
 
 /// One look.
 pub(super) struct Look {
@@ -40,7 +40,7 @@ impl Look {
         group: &MemoryCgroup,
         directory: &Path,
     ) -> Result<Self, SettingsError> {
-        let (mut members, mut left) = (Vec::new(), LeftOut::default());
+        let (mut members, mut left) = (Vec::new(), ExcludedProcesses::default());
         for pid in cgroup::processes(root, directory)? {
             if pid.0.unsigned_abs() == std::process::id() {
                 continue;
