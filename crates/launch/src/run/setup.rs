@@ -312,7 +312,7 @@ mod tests {
         }
         assert_eq!(free_pages(&root, size), Some(230));
         let setting =
-            r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "100", "ours": "300"}"#;
+            r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "100", "set_to": "300"}"#;
         for (pid, free) in [(1, 30), (std::process::id(), 230)] {
             let journal = format!(
                 r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#

@@ -369,7 +369,7 @@ fn a_dry_run_tells_what_is_free_at_once_and_writes_nothing() {
 
 /// A run with this number has the pool raised from 7 to 300 pages.
 fn lend(fake: &Fake, pid: u32) {
-    let setting = r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "7", "ours": "300"}"#;
+    let setting = r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "7", "set_to": "300"}"#;
     let journal =
         format!(r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#);
     fake.file("run/hugepilot/settings.json", &journal);
