@@ -8,7 +8,6 @@ mod dispositions; // signals that we were started to ignore
 mod install; // the library for C and C++ into a folder
 mod run; // running other programs, and reading what cargo says of its tests
 mod setup; // programs and downloads that the tests use
-mod skips; // tests that did not run, counted by reason
 mod stress; // long tests of safety, on the release build
 mod test; // the test command
 mod tidy; // the rules of the house that no compiler checks
