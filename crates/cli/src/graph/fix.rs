@@ -16,7 +16,7 @@ pub(super) fn usage(message: &str) -> ! {
 pub(super) fn fail(error: &GraphError) -> Exit {
     eprintln!("hugepilot: {error}");
     if let GraphError::Memory(error) = error {
-        error.fix().iter().for_each(|fix| eprintln!("fix: {fix}"));
+        error.help().iter().for_each(|fix| eprintln!("fix: {fix}"));
         return Exit::Unsupported;
     }
     if let Some(fix) = fix(error) {
