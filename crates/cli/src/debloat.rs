@@ -18,8 +18,9 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
+use crate::failure::refused;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish, refused};
+use crate::output::{Progress, finish};
 use crate::target::open;
 
 /// Split the huge pages that waste most, so that their zero-filled pages come back
