@@ -19,8 +19,9 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test [--quick]       everything that must pass: format, lints, tidy, tests, live kernel tests, check of the release build;
-                       --quick leaves out the last two
+  test [--quick]       run every check that must pass: setup, format, tidy, lints, rustdoc, tests, Miri
+                       over `alloc`, dependencies, live kernel tests; --quick skips Miri and the live
+                       tests; with CI=true a skipped test fails unless its reason is accepted
   setup                install what the tests use and print it: Debian packages (as root), rustfmt,
                        clippy, Miri for an installed nightly, cargo-deny, mimalloc's stress test
   tidy [DIR]           check project rules: words, line and file lengths, crate sizes, unsafe code,

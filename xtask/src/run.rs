@@ -1,12 +1,17 @@
 //! Programs that xtask runs, and the counts of tests in their output.
 
+use std::cmp::Reverse;
 use std::io::{BufRead, BufReader};
 use std::iter::Sum;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
+
+/// Tests in the list of the slowest.
+const SLOWEST: usize = 20;
 
 /// The folder of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -51,22 +56,37 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs `command`, prints its stdout line by line, and counts the tests in it.
+/// Runs `command`, prints its stdout line by line, counts the tests in it, and lists the slowest if
+/// they run one at a time.
 pub(crate) fn run_tests(command: &mut Command) -> Result<Tests> {
     let shown = show(command);
     println!("$ {shown}");
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| shown.clone())?;
     let stdout = child.stdout.take().context("stdout is piped")?;
-    let mut tests = Vec::new();
+    let (mut tests, mut times, mut last) = (Vec::new(), Vec::new(), Instant::now());
     for line in BufReader::new(stdout).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
         tests.extend(Tests::read(&line));
+        if let Some(name) = finished_test(&line) {
+            times.push((last.elapsed(), name.to_owned()));
+        }
+        last = Instant::now();
     }
     let status = child.wait()?;
+    times.sort_by_key(|&(time, _)| Reverse(time));
+    println!("\nslowest tests:");
+    for (time, name) in times.iter().take(SLOWEST) {
+        println!("{:>8.1} s  {name}", time.as_secs_f64());
+    }
     ensure!(status.success(), "{shown}: {status}");
     Ok(tests.into_iter().sum())
+}
+
+/// Reads the name from `test NAME ... ok`.
+fn finished_test(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.split_once(" ... ").map(|(name, _)| name)
 }
 
 /// The command line without the folder of the program.
@@ -115,6 +135,8 @@ mod tests {
         let line =
             "test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
         assert_eq!(Tests::read(line), Some(Tests { passed: 12, ignored: 0 }));
+        assert_eq!(finished_test("test live::a ... ok"), Some("live::a"));
+        assert_eq!(finished_test("test result: ok. 1 passed"), None);
         for line in ["test a ... ok", "test result: ", "running 13 tests", ""] {
             assert_eq!(Tests::read(line), None, "{line}");
         }
