@@ -166,7 +166,7 @@ impl MemoryCgroup {
 /// The processes of the cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`, and of all below it.
 ///
 /// # Errors
-/// [`KernelError::Read`] when there is no such cgroup, or it may not be read.
+/// `KernelError::Read` when there is no such cgroup, or it may not be read.
 pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
     let inside = directory.strip_prefix("/").unwrap_or(directory);
     let listed = root.read_text(inside.join("cgroup.procs"))?;

@@ -1,8 +1,8 @@
 //! `daemon --debloat`: holds memory use between two watermarks by splitting huge pages that waste memory.
 //!
 //! Look at memory use → above high? → sample, take the census, plan → split until below low → rest. What decides is pure and
-//! in files of its own: the marks and the back-off ([`watermark`]), the CPU budget ([`budget`]), and what was split before
-//! ([`history`]). What it needs of the machine is a [`World`], so that a test owns the memory and the time. State is only
+//! in files of its own: the marks and the back-off (`watermark`), the CPU budget (`budget`), and what was split before
+//! (`history`). What it needs of the machine is a [`World`], so that a test owns the memory and the time. State is only
 //! memory of the past: whoever kills the daemon at any moment leaves nothing to be put right.
 
 mod budget;
