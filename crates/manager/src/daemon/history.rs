@@ -19,6 +19,11 @@ pub(super) fn key_of(id: &ProcessId) -> Key {
     (id.pid, id.start_ticks)
 }
 
+/// The order of processes: by start time, because pids wrap around.
+pub(super) fn by_start(id: &ProcessId) -> (u64, Pid) {
+    (id.start_ticks, id.pid)
+}
+
 /// How long and how often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rules {
