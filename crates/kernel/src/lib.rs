@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod descriptors;
 mod error;
 mod excluded;
+mod executable;
 pub mod fake;
 pub mod file;
 pub mod hugetlb;

@@ -15,8 +15,8 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set, set_capabilities,
 };
 
-use crate::Unsupported;
 use crate::rights::Capability;
+use crate::{Unsupported, executable};
 
 /// Why a capability is raised. SECURITY.md lists these; a test compares both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub fn lower() -> Result<(), Unsupported> {
         let why =
             "the binary is set-uid or set-gid, which opens the files of its owner to every user";
         return Err(
-            Unsupported::because(why).fixed_by("sudo chmod ug-s \"$(command -v hugepilot)\"")
+            Unsupported::because(why).fixed_by(format!("sudo chmod ug-s {}", executable::quoted()))
         );
     }
     if getuid().is_root() {

@@ -3,8 +3,8 @@
 use hugepilot_record::Errno;
 use hugepilot_record::doctor::Probe;
 
-use crate::KernelError;
 use crate::rights::{Capability, Rights};
+use crate::{KernelError, executable};
 
 /// Why something is not to be had here, and what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,9 +16,6 @@ pub struct Unsupported {
     pub fix: Option<String>,
 }
 
-/// Gives all that hugepilot can use, and nothing that lets it write into other processes.
-const SETCAP: &str =
-    "sudo setcap cap_sys_nice,cap_perfmon,cap_dac_read_search+ep \"$(command -v hugepilot)\"";
 const DOCKER_CAPABILITIES: &str =
     "docker run --cap-add SYS_NICE --cap-add PERFMON --cap-add DAC_READ_SEARCH …";
 
@@ -241,7 +238,7 @@ fn missing(call: &str, errno: Errno, wanted: &[Capability], rights: &Rights) -> 
              AmbientCapabilities={upper})"
         ));
     }
-    refusal.fixed_by(SETCAP)
+    refusal.fixed_by(executable::setcap(""))
 }
 
 #[cfg(test)]
@@ -268,7 +265,7 @@ mod tests {
     fn a_missing_capability_is_named_with_the_way_to_get_it_here() {
         let plain = advice(rights());
         assert!(plain.cause.contains("cap_sys_nice") && plain.cause.contains("EPERM"), "{plain}");
-        assert_eq!(plain.fix.as_deref(), Some(SETCAP));
+        assert_eq!(plain.fix.as_deref(), Some(executable::setcap("").as_str()));
 
         let container = advice(Rights { bounding: Capabilities(0), ..rights() });
         assert!(container.cause.contains("container"), "{container}");

@@ -4,11 +4,11 @@ use hugepilot_record::doctor::{Cpu, Probe};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::whose;
-use crate::Root;
 use crate::perf::hardware::candidates;
 use crate::perf::{Event, Record, trial};
 use crate::rights::{Capability, Rights};
 use crate::unsupported::Unsupported;
+use crate::{Root, cpu};
 
 /// Either lets one sample other users' processes.
 const SAMPLE: &[Capability] = &[Capability::Perfmon, Capability::SysAdmin];
@@ -71,23 +71,30 @@ fn refuse(name: &str, cpu: &Cpu, reasons: &[(&str, Unsupported)]) -> Probe {
     let all: Vec<String> =
         reasons.iter().map(|(name, refusal)| format!("{name}: {}", refusal.cause)).collect();
     let fix = reasons.iter().find_map(|(_, refusal)| refusal.fix.clone());
-    let in_guest = || {
-        "on the host, give the virtual machine a PMU (KVM: -cpu host,pmu=on; clouds: a bare-metal or PMU-enabled \
-         instance); the CPU clock serves without"
-            .to_owned()
-    };
     let why = if cpu.hypervisor && fix.is_none() {
-        "this virtual machine has no PMU that gives data addresses"
+        "this virtual machine has no PMU that gives data addresses; most hypervisors pass neither PEBS \
+         nor IBS to it"
     } else {
         "no source gave page walks with addresses"
     };
-    Probe::no(name, why, fix.or_else(|| cpu.hypervisor.then(in_guest))).with_detail(all.join("; "))
+    Probe::no(name, why, fix.or_else(|| cpu.hypervisor.then(|| in_guest(cpu))))
+        .with_detail(all.join("; "))
+}
+
+/// Returns the help for a virtual machine. A virtual PMU brings PEBS, but not IBS.
+fn in_guest(cpu: &Cpu) -> String {
+    let help = if cpu.vendor == cpu::AMD {
+        "use a bare-metal instance for IBS; the CPU clock works without it"
+    } else {
+        "on the host, give the virtual machine a PMU (KVM: -cpu host,pmu=on; clouds: a bare-metal \
+         or PMU-enabled instance); the CPU clock works without it"
+    };
+    help.to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu;
 
     #[test]
     fn a_guest_without_counters_is_told_what_to_ask_for() {
@@ -103,6 +110,8 @@ mod tests {
         assert!(!guest.supported && guest.why.contains("virtual machine"));
         assert!(guest.fix.unwrap().contains("pmu=on"));
         assert_eq!(guest.detail.as_deref(), Some("PEBS: no such event here (ENOENT)"));
+        let amd = refuse("x", &Cpu { vendor: cpu::AMD.into(), ..cpu.clone() }, &reasons);
+        assert!(amd.fix.unwrap().contains("bare-metal instance for IBS"));
         let metal = refuse("x", &Cpu { hypervisor: false, ..cpu.clone() }, &reasons);
         assert_eq!(metal.fix, None);
         let denied = [("PEBS", Unsupported::because("denied").fixed_by("sudo it"))];
