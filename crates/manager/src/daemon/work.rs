@@ -9,7 +9,7 @@ use hugepilot_record::daemon::{Event, ProcessFreed};
 use hugepilot_record::{Census, Mapping, Split, SplitOutcome, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
-use super::history::{Recollapses, by_start, key_of};
+use super::history::{Recollapses, by_start, key_of, next_after};
 use super::watermark::Reading;
 use super::{ControlRequest, Daemon};
 use crate::ManagerError;
@@ -434,23 +434,5 @@ impl Daemon<'_> {
         if self.told.insert(key_of(id)) {
             self.say(seen, Event::Skipped { pid: id.pid, command: id.command.clone(), why });
         }
-    }
-}
-
-/// Index of the first of the processes, sorted by start time, that started after `last`; 0 if all
-/// have had their turn.
-fn next_after<T: PartialOrd>(starts: &[T], last: Option<T>) -> usize {
-    let Some(last) = last else { return 0 };
-    starts.iter().position(|start| *start > last).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_next_plan_starts_with_the_process_after_the_last_one_served() {
-        let next = |last| next_after(&[3, 5, 9], last);
-        assert_eq!([None, Some(3), Some(4), Some(5), Some(9)].map(next), [0, 1, 1, 2, 0]);
     }
 }
