@@ -262,15 +262,18 @@ fn explain(address: usize) {
     let (start, size) = (record.start.load(Acquire), record.size.load(Relaxed));
     let object = format_args!("the object of {size} bytes at {start:#x}");
     if start == 0 {
-        misuse::say(format_args!("access to {address:#x}: nothing is allocated there"));
+        misuse::print_line(format_args!("access to {address:#x}: no object is allocated there"));
     } else if record.freed.load(Relaxed) == 1 {
-        misuse::say(format_args!("use after free at {address:#x}: {object} is free"));
+        misuse::print_line(format_args!("use after free at {address:#x}: {object} is free"));
     } else if address < start {
-        misuse::say(format_args!(
+        misuse::print_line(format_args!(
             "underflow at {address:#x}: {} bytes before {object}",
             start - address
         ));
     } else {
-        misuse::say(format_args!("overflow at {address:#x}: {object} ends at {:#x}", start + size));
+        misuse::print_line(format_args!(
+            "overflow at {address:#x}: {object} ends at {:#x}",
+            start + size
+        ));
     }
 }
