@@ -261,7 +261,7 @@ impl ThreadCache {
             }
             // SAFETY: the span is owned, and its freed objects have no users.
             unsafe {
-                span.give_back(&span.take_remote());
+                span.return_objects(&span.take_remote());
                 if let Some(span) = self.after_free(span) {
                     empty.push(&*span);
                 }
@@ -280,7 +280,7 @@ impl ThreadCache {
             for (bin, spans) in self.bins.iter().zip(&self.spans) {
                 if let Some(span) = spans.current.replace(ptr::null_mut()).as_ref() {
                     let first = bin.first.replace(ptr::null_mut());
-                    span.give_back(&FreeList { first, count: bin.left.swap(0, Relaxed) });
+                    span.return_objects(&FreeList { first, count: bin.left.swap(0, Relaxed) });
                     span.state.set(State::Full);
                     if span.free_count() > 0 || span.issued.get() < span.capacity.get() {
                         span.state.set(State::Queued);
