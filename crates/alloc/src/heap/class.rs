@@ -1,7 +1,7 @@
 //! Size classes: rounded sizes of small objects, and the length of their spans.
 //!
 //! Multiples of 16 bytes up to 128, from there eight classes per doubling: rounding adds at most 15
-//! bytes or one ninth. Spans are so long that at most an eighth is left over at their end.
+//! bytes or one ninth. A span is long enough that at most an eighth is left over at its end.
 
 /// Alignment of every object, in bytes.
 pub(super) const ALIGN: usize = 16;

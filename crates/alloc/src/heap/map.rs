@@ -17,8 +17,8 @@ use crate::{Advice, Linux, Sys};
 const BITS: u32 = 48;
 const SLOTS: usize = 1 << (BITS - CHUNK.trailing_zeros());
 
-/// For each 32 MiB of addresses, the number of huge pages from its start that belong to a chunk.
-/// Only written parts use memory: one base page per 128 GiB of addresses.
+/// Number of huge pages, per 32 MiB of addresses, that belong to a chunk from its start on. Only
+/// written parts use memory: one base page per 128 GiB of addresses.
 static PAGES: Table = Table([const { AtomicU8::new(0) }; SLOTS]);
 
 /// Aligned to base pages, so that advice affects only the table.

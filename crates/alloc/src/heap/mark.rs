@@ -41,9 +41,15 @@ unsafe fn word(at: *const usize) -> Option<usize> {
     // SAFETY: by contract.
     unsafe {
         #[cfg(target_arch = "x86_64")]
-        std::arch::asm!("mov {}, qword ptr [{}]", out(reg) word, in(reg) at, options(readonly, nostack, preserves_flags));
+        std::arch::asm!(
+            "mov {}, qword ptr [{}]", out(reg) word, in(reg) at,
+            options(readonly, nostack, preserves_flags)
+        );
         #[cfg(target_arch = "aarch64")]
-        std::arch::asm!("ldr {}, [{}]", out(reg) word, in(reg) at, options(readonly, nostack, preserves_flags));
+        std::arch::asm!(
+            "ldr {}, [{}]", out(reg) word, in(reg) at,
+            options(readonly, nostack, preserves_flags)
+        );
     }
     Some(word)
 }

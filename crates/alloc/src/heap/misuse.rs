@@ -71,8 +71,8 @@ pub(super) extern "C" fn changed(address: usize) -> ! {
 #[cold]
 pub(super) fn confused(start: usize, size: usize) -> ! {
     print_line(format_args!(
-        "free objects of {size} bytes from {start:#x}: one was freed twice, or written after it was \
-         freed"
+        "free objects of {size} bytes from {start:#x}: one was freed twice, or written after it \
+         was freed"
     ));
     os::abort_unhandled()
 }

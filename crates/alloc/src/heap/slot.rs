@@ -49,7 +49,8 @@ std::arch::global_asm!(
 pub(super) fn get() -> &'static Slot {
     use std::cell::Cell;
     thread_local! {
-        static SLOT: Slot = const { Slot { id: Cell::new(0), cache: Cell::new(std::ptr::null_mut()) } };
+        static SLOT: Slot =
+            const { Slot { id: Cell::new(0), cache: Cell::new(std::ptr::null_mut()) } };
     }
     // SAFETY: it has no destructor, so it lives as long as the thread; see above.
     SLOT.with(|slot| unsafe { &*std::ptr::from_ref(slot) })

@@ -49,9 +49,9 @@ pub(super) const fn unowned() -> *mut ThreadCache {
 pub(super) enum State {
     /// The thread takes objects from it.
     Current = 0,
-    /// It has free objects, and is in the thread's queue.
+    /// The span has free objects, and is in the thread's queue.
     Queued,
-    /// It has no free object that the thread knows of.
+    /// The span has no free object that the thread knows of.
     Full,
 }
 

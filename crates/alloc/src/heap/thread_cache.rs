@@ -44,12 +44,24 @@ struct Bin {
     left: AtomicU32,
 }
 
+impl Bin {
+    const fn new() -> Self {
+        Self { first: Cell::new(ptr::null_mut()), left: AtomicU32::new(0) }
+    }
+}
+
 /// Spans of one class.
 #[derive(Debug)]
 struct ClassSpans {
     /// Span of the bin's objects.
     current: Cell<*mut Span>,
     queue: Queue,
+}
+
+impl ClassSpans {
+    const fn new() -> Self {
+        Self { current: Cell::new(ptr::null_mut()), queue: Queue::new() }
+    }
 }
 
 /// Small spans without objects in use, at most one per class and still in their queues, the most
@@ -117,10 +129,8 @@ impl ThreadCache {
             next_of_thread: Cell::new(ptr::null_mut()),
             next: Cell::new(ptr::null_mut()),
             next_of_heap: Cell::new(ptr::null_mut()),
-            bins: [const { Bin { first: Cell::new(ptr::null_mut()), left: AtomicU32::new(0) } };
-                CLASSES],
-            spans: [const { ClassSpans { current: Cell::new(ptr::null_mut()), queue: Queue::new() } };
-                CLASSES],
+            bins: [const { Bin::new() }; CLASSES],
+            spans: [const { ClassSpans::new() }; CLASSES],
             idle: IdleSpans([const { Cell::new(ptr::null_mut()) }; 4]),
             remote_frees: RemoteFreeList(AtomicPtr::new(ptr::null_mut())),
         }

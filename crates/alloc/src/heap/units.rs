@@ -6,7 +6,7 @@ use super::class::UNIT;
 /// Units of a full chunk.
 pub(super) const UNITS: usize = CHUNK / UNIT;
 
-/// One bit per unit.
+/// Bit set of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Units([u64; UNITS / 64]);
 
@@ -95,8 +95,10 @@ mod tests {
                 prop_assert_eq!(units.any(at, len), add);
             }
             let align = 1 << shift;
-            let plain = (0..UNITS).step_by(align)
-                .find(|&at| at + count <= UNITS && model[at..at + count].iter().all(|&is_in| is_in));
+            let fits = |&at: &usize| {
+                at + count <= UNITS && model[at..at + count].iter().all(|&is_in| is_in)
+            };
+            let plain = (0..UNITS).step_by(align).find(fits);
             prop_assert_eq!(units.find(count, align), plain);
         }
     }

@@ -177,7 +177,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(''.join(data)))";
 }
 
 #[test]
-fn a_check_that_cannot_be_read_is_told() {
+fn an_invalid_check_is_reported() {
     let mut program = Preloaded::new("/bin/ls", &["/"]);
     let output = program.command.env("HUGEPILOT_CHECK", "yes").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
