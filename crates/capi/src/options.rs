@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_the_default() {
+    fn omitted_fields_have_defaults() {
         assert_eq!(read(&NONE).unwrap(), Options::default());
         // SAFETY: there are no texts.
         assert_eq!(unsafe { RawOptions::read(None) }.unwrap(), Options::default());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_and_says_what_could() {
+    fn invalid_options_are_errors_that_name_valid_ones() {
         fn says(raw: &RawOptions, words: &str) {
             let said = read(raw).unwrap_err().to_string();
             assert!(said.contains(words), "{said}");

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_to_the_buffer_and_its_length_told() {
+    fn text_is_truncated_to_the_buffer_and_its_length_returned() {
         assert_eq!(written("hugepages", 12), (9, b"hugepages\0##".to_vec()));
         assert_eq!(written("hugepages", 10), (9, b"hugepages\0##".to_vec()));
         assert_eq!(written("hugepages", 5), (9, b"huge\0#######".to_vec()));

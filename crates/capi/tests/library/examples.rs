@@ -12,7 +12,7 @@ fn examples() -> std::path::PathBuf {
 }
 
 #[test]
-fn the_example_in_c_says_what_it_got() {
+fn the_example_in_c_reports_its_pages() {
     let cc = Compiler { program: "gcc", standard: "c11" };
     requires!(cc.there());
     let folder = folder();

@@ -31,7 +31,7 @@ fn the_c_library_keeps_the_same_rules() {
 
 /// Whoever holds a lock of the C library that `fork` waits for may wait for memory.
 #[test]
-fn fork_waits_for_nobody_who_waits_for_memory() {
+fn fork_does_not_deadlock_with_an_allocating_thread() {
     requires!(need::c_compiler());
     let forks = compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preloaded/forks.c"));
     let output = Preloaded::new(forks, &["3"]).output();
@@ -42,7 +42,7 @@ fn fork_waits_for_nobody_who_waits_for_memory() {
 }
 
 #[test]
-fn a_value_that_cannot_be_read_is_told_once_and_the_default_used() {
+fn an_invalid_value_is_reported_once_and_the_default_used() {
     for pages in ["huge", "thp,thp", "hugetlb-2m,thp,base,collapse,hugetlb-1g,thp:20%"] {
         let mut program = Preloaded::new("/bin/ls", &["/"]);
         let output = program.command.env("HUGEPILOT_PAGES", pages).output().unwrap();
@@ -59,7 +59,7 @@ fn a_value_that_cannot_be_read_is_told_once_and_the_default_used() {
 }
 
 #[test]
-fn the_report_goes_where_it_is_asked_for_or_says_why_not() {
+fn the_report_goes_to_its_file_or_the_error_is_printed() {
     requires!(need::program("git"));
     let mut program = Preloaded::new("git", &["--version"]);
     let output = program.command.env("HUGEPILOT_STATS", "1").output().unwrap();
