@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use crate::{confirming_rounds, effect, pool_warning, to_confirm, verdict};
 use hugepilot_kernel::proc::printable;
-use hugepilot_kernel::{Refusal, Root, cpu, memory};
+use hugepilot_kernel::{Root, Unsupported, cpu, memory};
 use hugepilot_record::compare::{
     CompareReport, Confirmation, Counts, ModeReport, Reach, SCHEMA, speedup,
 };
@@ -83,7 +83,7 @@ pub fn prepare<'a>(
     for mode in modes(&options.modes) {
         match contender(&root, mode, command, options) {
             Ok(contender) => contenders.push(contender),
-            Err(LaunchError::Refused(Refusal { why, fix })) => {
+            Err(LaunchError::Refused(Unsupported { cause: why, fix })) => {
                 let absent = ModeReport::unavailable(mode, why, fix);
                 say(Event::Unavailable(&absent));
                 report.modes.push(absent);
@@ -155,7 +155,7 @@ fn contender(
     // Without the pages it would only be base under another name.
     if let Some(why) = setup.obstacles.empty_pool.as_ref().filter(|_| options.pool.is_none()) {
         let fix = setup.obstacles.pool_fix.clone();
-        return Err(Refusal { why: why.clone(), fix }.into());
+        return Err(Unsupported { cause: why.clone(), fix }.into());
     }
     Ok(Contender::new(setup))
 }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use crate::{effect, pool_warning};
 use hugepilot_kernel::{
-    Arrived, Change, Program, Refusal, Root, Signals, Started, Used, Witness, ending_signals, proc,
-    stop_with, was_ignored,
+    Arrived, Change, GroupSignalProbe, Program, Root, Signals, Started, Unsupported, Used,
+    ending_signals, proc, stop_with, was_ignored,
 };
 use hugepilot_record::Pid;
 use hugepilot_record::run::{Ending, Mode, Obstacles, Run, RunReport, SCHEMA};
@@ -119,7 +119,7 @@ pub fn run(
     };
     if let Some(why) = setup.obstacles.empty_pool.clone().filter(|_| options.pool.is_some()) {
         let why = [warnings, vec![why]].concat().join("; ");
-        return Err(Refusal::because(why)
+        return Err(Unsupported::because(why)
             .fixed_by("a smaller --pool; hugepilot pool explain")
             .into());
     }
@@ -167,7 +167,7 @@ pub(crate) fn watched(
         standard: control.standard,
         own_group: false,
     };
-    let witness = control.signals.map(|_| Witness::new()).transpose().map_err(cannot)?;
+    let witness = control.signals.map(|_| GroupSignalProbe::new()).transpose().map_err(cannot)?;
     let child = match control.signals {
         Some(signals) => Started::held(&program, Some(signals)),
         None => Started::bound(&program),
@@ -215,7 +215,7 @@ struct Following<'a> {
     promoter: Option<Promoter>,
     control: Control<'a>,
     /// Knows which signals reached it without us.
-    witness: Option<Witness>,
+    witness: Option<GroupSignalProbe>,
     /// Whether it was asked to end.
     asked: bool,
     /// Who continued us, if we were stopped with it just now.
