@@ -23,6 +23,7 @@ pub mod proc;
 mod process;
 pub mod rights;
 mod root;
+pub mod schedstat;
 mod sys;
 mod target;
 pub mod thp;
