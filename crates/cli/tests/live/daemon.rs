@@ -200,7 +200,7 @@ fn regions_made_huge_again_rest_and_are_told() {
     requires!(need::cgroup_memory());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("daemon.toml");
-    fs::write(&config, "cool_down = \"1s\"\nmax_flips = 2\norder = \"exact\"\ncpu = \"100%\"")
+    fs::write(&config, "cool_down = \"1s\"\nmax_recollapses = 2\norder = \"exact\"\ncpu = \"100%\"")
         .expect("our own file");
     let group = Cgroup::new(LIMIT);
     let mut victim = bloated(&group, "advised");
