@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
-use hugepilot_kernel::{KernelError, Refusal, rights};
+use hugepilot_kernel::{KernelError, Unsupported, rights};
 use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
 use hugepilot_record::{Errno, Pid};
@@ -123,7 +123,9 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
 pub(crate) fn refused(what: &str, failed: &BTreeMap<String, u64>, reads_memory: bool) -> Exit {
     let (call, errno) = ("process_madvise", Errno::ENOSYS);
     let missing = KernelError::Syscall { call, pid: Pid(0), errno };
-    let failure = match Refusal::of(&missing).filter(|_| failed.contains_key(&errno.to_string())) {
+    let failure = match Unsupported::of(&missing)
+        .filter(|_| failed.contains_key(&errno.to_string()))
+    {
         Some(refusal) => Failure::new(format!("{what} is not possible"), Exit::Unsupported)
             .because(format!("{refusal} ({errno})"))
             .with_help(refusal.fix),
@@ -141,7 +143,7 @@ pub(crate) fn refused(what: &str, failed: &BTreeMap<String, u64>, reads_memory: 
 #[derive(Default)]
 struct Parts<'a> {
     kernel: Option<&'a KernelError>,
-    refused: Option<&'a Refusal>,
+    refused: Option<&'a Unsupported>,
     settings: Option<&'a SettingsError>,
     launch: Option<&'a LaunchError>,
 }
@@ -191,7 +193,7 @@ impl<'a> Parts<'a> {
 
     /// The failure with its cause, its help and its exit status.
     fn failure(&self, message: String, reads_memory: bool) -> Failure {
-        let refusal = self.kernel.and_then(Refusal::of);
+        let refusal = self.kernel.and_then(Unsupported::of);
         let cause = refusal.as_ref().map(ToString::to_string).unwrap_or_default();
         let failure = |exit| Failure::new(message, exit).because(cause);
         if let Some(refused) = self.refused {

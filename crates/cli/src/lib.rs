@@ -26,7 +26,7 @@ mod tune;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use hugepilot_kernel::{Refusal, privilege};
+use hugepilot_kernel::{Unsupported, privilege};
 
 use crate::exit::Exit;
 use crate::failure::{Failure, wants_json};
@@ -87,7 +87,7 @@ pub fn leaves() -> Vec<(String, clap::Command)> {
 const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
 
 /// Confines the capabilities of the binary before anything of the command line is looked at but the command's name.
-fn confine() -> Result<(), Refusal> {
+fn confine() -> Result<(), Unsupported> {
     privilege::lower()?;
     let name = std::env::args_os().nth(1).unwrap_or_default();
     if PRIVILEGED.iter().any(|privileged| *privileged == name) {

@@ -42,6 +42,13 @@ impl Progress {
             bar.set_message(message);
         }
     }
+    /// Prints a line that stays, as [`Progress::keep`]; its loss is no error.
+    pub(crate) fn round(&self, message: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(message),
+            None => _ = writeln!(io::stderr(), "hugepilot: {message}"),
+        }
+    }
     /// Says how many bytes of it are done.
     pub(crate) fn of(&self, done: u64, all: u64) {
         if let Some(bar) = &self.bar {

@@ -16,7 +16,7 @@ use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
-use crate::cgroup::{MemoryCgroup, Room};
+use crate::cgroup::{LimitHeadroom, MemoryCgroup};
 use crate::file;
 use crate::memory::{self, Pressure};
 use crate::privilege::{Purpose, raised};
@@ -357,7 +357,8 @@ impl Target for Process {
 
     fn headroom(&self) -> Result<Headroom> {
         let memory = memory::mem_info(&self.root)?;
-        let room = self.cgroup.as_ref().map_or(Room::ENDLESS, |group| group.room(&self.root));
+        let room =
+            self.cgroup.as_ref().map_or(LimitHeadroom::ENDLESS, |group| group.headroom(&self.root));
         Ok(Headroom {
             cgroup: room.left,
             cgroup_limit: room.limit,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use hugepilot_kernel::{KernelError, Refusal};
+use hugepilot_kernel::{KernelError, Unsupported};
 use hugepilot_record::Pid;
 
 /// What went wrong.
@@ -46,5 +46,5 @@ pub enum ManagerError {
     },
     /// It is not to be had here, and why.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] Unsupported),
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hugepilot_policy::{DebloatPolicy, Fair, Order, Standing};
+use hugepilot_policy::{DebloatPolicy, Fairness, Order, Priority};
 use hugepilot_record::ProcessId;
 use hugepilot_units::{Bytes, Nanos, Share};
 
 use super::history::Rules;
 use super::keys::Wrong;
 use super::watermark::Marks;
-use crate::debloat::{is_called, standing};
+use crate::debloat::{is_called, priority};
 use crate::names::can_match;
 
 /// The configuration. [`Config::default`] is sound, and [`Config::print`] explains every key.
@@ -33,7 +33,7 @@ pub struct Config {
     /// Which huge pages go first.
     pub order: Order,
     /// How processes share what is taken; none: by weight where there are any, else in turns.
-    pub fair: Option<Fair>,
+    pub fairness: Option<Fairness>,
     /// So many huge pages of one process in a row; none: as the order has it.
     pub quantum: Option<usize>,
     /// How long to sample before each plan, for the order `heat`.
@@ -51,7 +51,7 @@ pub struct Config {
     /// How long a region is left alone after it was split; twice as long after each flip.
     pub cool_down: Nanos,
     /// So many times may a region be made huge again before it is left alone.
-    pub max_flips: u32,
+    pub max_recollapses: u32,
     /// Decide and log, but split nothing.
     pub dry_run: bool,
 }
@@ -68,7 +68,7 @@ impl Default for Config {
             interval: Nanos::seconds(1),
             cpu: Share::percent(10.0),
             order: Order::Heat,
-            fair: None,
+            fairness: None,
             quantum: None,
             observe: Nanos::seconds(3),
             min_bloat: Share::percent(5.0),
@@ -77,7 +77,7 @@ impl Default for Config {
             prefer: Vec::new(),
             weight: BTreeMap::new(),
             cool_down: Nanos::seconds(600),
-            max_flips: 3,
+            max_recollapses: 3,
             dry_run: false,
         }
     }
@@ -89,19 +89,19 @@ impl Config {
     }
 
     pub(super) fn rules(&self) -> Rules {
-        Rules { cool_down: self.cool_down, max_flips: self.max_flips }
+        Rules { cool_down: self.cool_down, max_recollapses: self.max_recollapses }
     }
 
     pub(super) fn policy(&self, order: Order) -> DebloatPolicy {
         let mut policy = DebloatPolicy { min_bloat: self.min_bloat, ..DebloatPolicy::new(order) };
-        let by_weight = (!self.weight.is_empty()).then_some(Fair::Weight);
-        policy.fair = self.fair.or(by_weight).unwrap_or(policy.fair);
+        let by_weight = (!self.weight.is_empty()).then_some(Fairness::Weight);
+        policy.fairness = self.fairness.or(by_weight).unwrap_or(policy.fairness);
         policy.quantum = self.quantum.unwrap_or(policy.quantum);
         policy
     }
 
-    pub(super) fn standing(&self, id: &ProcessId) -> Standing {
-        standing(id, &self.protect, &self.prefer)
+    pub(super) fn priority(&self, id: &ProcessId) -> Priority {
+        priority(id, &self.protect, &self.prefer)
     }
 
     pub(super) fn weight_of(&self, id: &ProcessId) -> f64 {
@@ -123,11 +123,12 @@ impl Config {
         within("cpu", share(self.cpu, 0.01))?;
         within("observe", time(self.observe, 100, 60))?;
         within("cool_down", time(self.cool_down, 1000, 7 * 24 * 3600))?;
-        within("max_flips", (1..=20).contains(&self.max_flips))?;
+        within("max_recollapses", (1..=20).contains(&self.max_recollapses))?;
         within("quantum", self.quantum.is_none_or(|quantum| quantum >= 1))?;
         within(
-            "fair",
-            self.weight.is_empty() || self.fair.is_none_or(|fair| fair == Fair::Weight),
+            "fairness",
+            self.weight.is_empty()
+                || self.fairness.is_none_or(|fairness| fairness == Fairness::Weight),
         )?;
         let names = |mut names: std::slice::Iter<'_, String>| names.all(|who| can_match(who));
         within("protect", names(self.protect.iter()))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use hugepilot_policy::{Fair, Order};
+use hugepilot_policy::{Fairness, Order};
 use toml::de::{DeTable, DeValue};
 
 use super::config::Config;
@@ -114,14 +114,14 @@ const KEYS: [Key; 19] = [
         get: |config| Some(quoted(&config.order.name())),
     },
     Key {
-        name: "fair",
+        name: "fairness",
         about: "How processes share what is taken: in turns, by bloat, by weight, or one after the other. Without it: by weight where there are weights, else in turns.",
         allowed: "text, \"round-robin\", \"bloat\", \"weight\" or \"off\"; with weights only \"weight\"",
         set: |config, value| {
-            config.fair = Some(fair(value.as_str()?)?);
+            config.fairness = Some(fairness(value.as_str()?)?);
             Some(())
         },
-        get: |config| config.fair.map(|fair| quoted(&fair.name())),
+        get: |config| config.fairness.map(|fairness| quoted(&fairness.name())),
     },
     Key {
         name: "quantum",
@@ -192,14 +192,14 @@ const KEYS: [Key; 19] = [
         get: |config| Some(quoted(&config.cool_down)),
     },
     Key {
-        name: "max_flips",
+        name: "max_recollapses",
         about: "Leave a region alone for good once it was made huge again so many times.",
         allowed: "a number, 1 to 20",
         set: |config, value| {
-            config.max_flips = value.as_integer()?.as_str().parse().ok()?;
+            config.max_recollapses = value.as_integer()?.as_str().parse().ok()?;
             Some(())
         },
-        get: |config| Some(config.max_flips.to_string()),
+        get: |config| Some(config.max_recollapses.to_string()),
     },
     Key {
         name: "dry_run",
@@ -288,10 +288,10 @@ fn order(name: &str) -> Option<Order> {
         .find(|order| order.name() == name)
 }
 
-fn fair(name: &str) -> Option<Fair> {
-    [Fair::RoundRobin, Fair::Bloat, Fair::Weight, Fair::Off]
+fn fairness(name: &str) -> Option<Fairness> {
+    [Fairness::RoundRobin, Fairness::Bloat, Fairness::Weight, Fairness::Off]
         .into_iter()
-        .find(|fair| fair.name() == name)
+        .find(|fairness| fairness.name() == name)
 }
 
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
@@ -352,9 +352,9 @@ mod tests {
             protect: vec!["postgres".into(), "47".into()],
             weight: BTreeMap::from([("redis-server".into(), 2.0), ("a.b".into(), 0.5)]),
             order: Order::EMD,
-            fair: Some(Fair::Weight),
+            fairness: Some(Fairness::Weight),
             quantum: Some(7),
-            max_flips: 7,
+            max_recollapses: 7,
             dry_run: true,
             ..Config::default()
         };
@@ -419,13 +419,19 @@ mod tests {
                 "weight = { a = 0 }",
                 "d.toml:1: weight: found { \"a\" = 0.0 }, allowed: a table of numbers above 0",
             ),
-            ("fair = \"turns\"", "d.toml:1: fair: found \"turns\", allowed: text, \"round-robin\""),
             (
-                "fair = \"bloat\"\nweight = { a = 2 }",
-                "d.toml:1: fair: found \"bloat\", allowed: text, \"round-robin\", \"bloat\", \"weight\"",
+                "fairness = \"turns\"",
+                "d.toml:1: fairness: found \"turns\", allowed: text, \"round-robin\"",
+            ),
+            (
+                "fairness = \"bloat\"\nweight = { a = 2 }",
+                "d.toml:1: fairness: found \"bloat\", allowed: text, \"round-robin\", \"bloat\", \"weight\"",
             ),
             ("quantum = 0", "d.toml:1: quantum: found 0, allowed: a number of 1 or more"),
-            ("max_flips = 0", "d.toml:1: max_flips: found 0, allowed: a number, 1 to 20"),
+            (
+                "max_recollapses = 0",
+                "d.toml:1: max_recollapses: found 0, allowed: a number, 1 to 20",
+            ),
             ("high = \"80%\"\nhigh = \"81%\"", "d.toml:2: the file: found duplicate key"),
             ("high 80", "d.toml:1: the file: found "),
         ];

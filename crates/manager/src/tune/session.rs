@@ -4,7 +4,7 @@ mod report;
 mod tuned;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
-use hugepilot_kernel::{Claim, KernelError, Process, Refusal, Target};
+use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported};
 use hugepilot_policy::{Expected, HeatPolicy, Policy, predict, sampled_speedup};
 use hugepilot_profiler::{Chosen, Observation, choose};
 use hugepilot_record::tune::{Activity, Prediction, TuneReport};
@@ -42,7 +42,7 @@ pub struct Session<'a> {
     /// Held from the beginning where a running process was attached to.
     claim: Option<Claim>,
     chosen: Chosen,
-    counters: Result<Counters, Refusal>,
+    counters: Result<Counters, Unsupported>,
     counted: CounterReading,
     observation: Observation,
     spaces: Spaces,
