@@ -8,7 +8,6 @@ mod dispositions; // signals that we were started to ignore
 mod install; // the library for C and C++ into a folder
 mod run; // running other programs, and reading what cargo says of its tests
 mod setup; // programs and downloads that the tests use
-mod skips; // tests that did not run, counted by reason
 mod stress; // long tests of safety, on the release build
 mod test; // the test command
 mod tidy; // the rules of the house that no compiler checks
@@ -20,8 +19,9 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test [--quick]       everything that must pass: format, lints, tidy, tests, live kernel tests, check of the release build;
-                       --quick leaves out the last two
+  test [--quick]       run every check that must pass: setup, format, tidy, lints, rustdoc, tests, Miri
+                       over `alloc`, dependencies, live kernel tests; --quick skips Miri and the live
+                       tests; with CI=true a skipped test fails unless its reason is accepted
   setup                install what the tests use and print it: Debian packages (as root), rustfmt,
                        clippy, Miri for an installed nightly, cargo-deny, mimalloc's stress test
   tidy [DIR]           check project rules: words, line and file lengths, crate sizes, unsafe code,

@@ -19,8 +19,9 @@ pub(crate) use args::TuneArgs;
 
 use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
+use crate::failure::refused;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish, refused};
+use crate::output::{Progress, finish};
 use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
@@ -68,7 +69,7 @@ fn exit_of(report: &TuneReport) -> Exit {
             Exit::Unsupported
         }
         _ if report.verified_regions > 0 => Exit::Yes,
-        _ if report.dry_run && !report.candidates.is_empty() => Exit::Yes,
+        _ if report.dry_run && !report.selected.is_empty() => Exit::Yes,
         _ => Exit::No,
     }
 }

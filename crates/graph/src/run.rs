@@ -104,7 +104,7 @@ impl Job {
     /// What comes before a graph of so many vertices: nothing, in the natural order.
     ///
     /// # Errors
-    /// [`GraphError::Memory`](crate::GraphError::Memory).
+    /// [`GraphError::Memory`].
     pub fn stash<V: Width>(&self, vertices: u64) -> Result<Option<Stash>> {
         let ahead = self.property_first.then(|| self.ahead::<V>(vertices));
         ahead.map(|sizes| Stash::new(&self.pages, &sizes, self.team)).transpose()
@@ -134,7 +134,7 @@ impl Job {
     /// Takes a graph that is there, and what came before it; numbers it anew if that was asked for, and looks at it.
     ///
     /// # Errors
-    /// [`GraphError::Memory`](crate::GraphError::Memory).
+    /// [`GraphError::Memory`].
     pub fn ready<V: Width>(
         &self,
         graph: Graph<V>,

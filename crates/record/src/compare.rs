@@ -1,15 +1,15 @@
-//! A program run in several modes, in turns: the report of `hugepilot compare`, schema `hugepilot.compare/1`.
+//! A program run in several modes, in turns: the report of `hugepilot compare`, schema `hugepilot.compare/2`.
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
-use hugepilot_stats::{PairedRatio, Spread, lower_median};
+use hugepilot_stats::{PairedRatio, Spread, lower_median, median};
 use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Mode, Run};
 
 /// The value of `schema`.
-pub const SCHEMA: &str = "hugepilot.compare/1";
+pub const SCHEMA: &str = "hugepilot.compare/2";
 
 /// What one mode gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,12 +33,16 @@ pub struct ModeReport {
     pub user_seconds: Option<Spread>,
     /// CPU time in the kernel.
     pub system_seconds: Option<Spread>,
+    /// Share of its runnable time that it waited for a processor, in the median; `None` when not
+    /// measured.
+    #[serde(default)]
+    pub processor_wait_ratio: Option<f64>,
     /// Page faults, in the median.
     pub page_faults: Option<u64>,
     /// Resident memory at its peak, hugetlb pages not included: the largest of all runs; so with the next two.
     pub rss_peak_bytes: Option<Bytes>,
     /// On transparent huge pages.
-    pub huge_peak_bytes: Option<Bytes>,
+    pub thp_peak_bytes: Option<Bytes>,
     /// On pages of pools.
     pub hugetlb_peak_bytes: Option<Bytes>,
     /// Loads looked up in the data TLB, in the median; `None` where nothing counts them.
@@ -53,15 +57,28 @@ pub struct ModeReport {
     pub stall_ratio: Option<f64>,
     /// How many times as fast as `base` in the same round: over 1 is faster.
     pub speedup_over_base: Option<PairedRatio>,
+    /// The same by CPU time.
+    #[serde(default)]
+    pub cpu_speedup_over_base: Option<PairedRatio>,
     /// How many times as fast as the same allocator without huge pages ([`Mode::without_huge_pages`]), in the same round; `None`
     /// where it has no other allocator, or that was not run.
     #[serde(default)]
-    pub speedup_of_pages: Option<PairedRatio>,
+    pub speedup_over_same_allocator: Option<PairedRatio>,
+    /// The same by CPU time.
+    #[serde(default)]
+    pub cpu_speedup_over_same_allocator: Option<PairedRatio>,
 }
 
 impl ModeReport {
+    /// Speedup over `base` by `time`.
+    pub const fn speedup(&self, time: DecidingTime) -> Option<PairedRatio> {
+        match time {
+            DecidingTime::Wall => self.speedup_over_base,
+            DecidingTime::Cpu => self.cpu_speedup_over_base,
+        }
+    }
     /// One that is not to be had, and why.
-    pub fn not_here(mode: Mode, reason: String, fix: Option<String>) -> Self {
+    pub fn unavailable(mode: Mode, reason: String, fix: Option<String>) -> Self {
         Self {
             mode,
             runs: 0,
@@ -72,9 +89,10 @@ impl ModeReport {
             wall_seconds: None,
             user_seconds: None,
             system_seconds: None,
+            processor_wait_ratio: None,
             page_faults: None,
             rss_peak_bytes: None,
-            huge_peak_bytes: None,
+            thp_peak_bytes: None,
             hugetlb_peak_bytes: None,
             dtlb_loads: None,
             dtlb_load_misses: None,
@@ -82,7 +100,9 @@ impl ModeReport {
             page_walks: None,
             stall_ratio: None,
             speedup_over_base: None,
-            speedup_of_pages: None,
+            cpu_speedup_over_base: None,
+            speedup_over_same_allocator: None,
+            cpu_speedup_over_same_allocator: None,
         }
     }
     /// Takes in what its runs took.
@@ -96,9 +116,11 @@ impl ModeReport {
         self.wall_seconds = spread(&|run| run.wall_seconds);
         self.user_seconds = spread(&|run| run.user_seconds);
         self.system_seconds = spread(&|run| run.system_seconds);
+        let waits = runs.iter().filter_map(|run| run.processor_wait_ratio());
+        self.processor_wait_ratio = median(waits);
         self.page_faults = lower_median(runs.iter().map(|run| run.page_faults));
         self.rss_peak_bytes = most(&|run| run.peak.rss_peak_bytes);
-        self.huge_peak_bytes = most(&|run| run.peak.huge_peak_bytes);
+        self.thp_peak_bytes = most(&|run| run.peak.thp_peak_bytes);
         self.hugetlb_peak_bytes = most(&|run| run.peak.hugetlb_peak_bytes);
     }
     /// Takes in the counts of its runs.
@@ -130,10 +152,38 @@ pub struct Counts {
 
 /// How many times as fast `ours` is as `base`, round by round. A run that did not end with success has no speed: its round
 /// does not count. `None` where no round does, or one took no time.
-pub fn speedup(base: &[Run], ours: &[Run]) -> Option<PairedRatio> {
+pub fn speedup(time: DecidingTime, base: &[Run], ours: &[Run]) -> Option<PairedRatio> {
     let succeeded = |pair: &(&Run, &Run)| pair.0.ending.is_success() && pair.1.ending.is_success();
     let rounds = base.iter().zip(ours).filter(succeeded);
-    PairedRatio::of(rounds.map(|(base, ours)| (base.wall_seconds, ours.wall_seconds)))
+    let seconds = |run: &Run| match time {
+        DecidingTime::Wall => run.wall_seconds,
+        DecidingTime::Cpu => run.cpu_seconds(),
+    };
+    PairedRatio::of(rounds.map(|(base, ours)| (seconds(base), seconds(ours))))
+}
+
+/// Share of runnable time spent waiting for a processor from which wall time says little.
+const MUCH_WAIT: f64 = 0.2;
+
+/// The time by which modes are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidingTime {
+    /// From the first instruction to the end.
+    #[default]
+    Wall,
+    /// User and system time: other programs took the processors.
+    Cpu,
+}
+
+impl DecidingTime {
+    /// CPU time, if `base` waited for a processor more than a fifth of its runnable time.
+    pub fn of(base: &ModeReport) -> Self {
+        match base.processor_wait_ratio {
+            Some(ratio) if ratio > MUCH_WAIT => Self::Cpu,
+            _ => Self::Wall,
+        }
+    }
 }
 
 fn count(number: usize) -> u32 {
@@ -157,46 +207,66 @@ pub struct Confirmation {
     pub failed_rounds: u32,
     /// How many times as fast as `base` in the same round.
     pub speedup_over_base: Option<PairedRatio>,
+    /// The same by CPU time.
+    #[serde(default)]
+    pub cpu_speedup_over_base: Option<PairedRatio>,
     /// The same allocator without huge pages.
     #[serde(default)]
-    pub plain: Option<Plain>,
+    pub same_allocator: Option<SameAllocator>,
 }
 
-/// An allocator without huge pages, beside itself with them.
+/// An allocator without huge pages beside itself with them, by the deciding time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plain {
+pub struct SameAllocator {
     /// Which mode.
     pub mode: Mode,
     /// How many times as fast as `base` in the same round.
     pub speedup_over_base: PairedRatio,
     /// How many times as fast as it the mode with huge pages was, in the same round.
-    pub speedup_of_pages: PairedRatio,
+    pub speedup_over_same_allocator: PairedRatio,
 }
 
 impl Confirmation {
+    /// Speedup over `base` by `time`.
+    pub const fn speedup(&self, time: DecidingTime) -> Option<PairedRatio> {
+        match time {
+            DecidingTime::Wall => self.speedup_over_base,
+            DecidingTime::Cpu => self.cpu_speedup_over_base,
+        }
+    }
     /// Of runs of `base` and of `ours` in turns, with what `mode` says of the latter.
-    pub fn of(mode: &ModeReport, plain: Option<&ModeReport>, base: &[Run], ours: &[Run]) -> Self {
+    pub fn of(
+        time: DecidingTime,
+        mode: &ModeReport,
+        same_allocator: Option<&ModeReport>,
+        base: &[Run],
+        ours: &[Run],
+    ) -> Self {
         let fails = |pair: &(&Run, &Run)| pair.0.ending.is_success() && !pair.1.ending.is_success();
         Self {
             mode: mode.mode,
             took_effect: mode.took_effect,
             reason: mode.reason.clone(),
             failed_rounds: count(base.iter().zip(ours).filter(fails).count()),
-            speedup_over_base: speedup(base, ours),
-            plain: plain.and_then(|plain| Plain::of(mode, plain)),
+            speedup_over_base: speedup(DecidingTime::Wall, base, ours),
+            cpu_speedup_over_base: speedup(DecidingTime::Cpu, base, ours),
+            same_allocator: same_allocator.and_then(|other| SameAllocator::of(time, mode, other)),
         }
     }
 }
 
-impl Plain {
-    /// Where both were run, and `plain` was what it should be.
-    pub fn of(mode: &ModeReport, plain: &ModeReport) -> Option<Self> {
-        let served =
-            plain.took_effect == Some(true) && mode.mode.without_huge_pages() == Some(plain.mode);
+impl SameAllocator {
+    /// Where both were run, and `same_allocator` was what it should be.
+    pub fn of(time: DecidingTime, mode: &ModeReport, same_allocator: &ModeReport) -> Option<Self> {
+        let served = same_allocator.took_effect == Some(true)
+            && mode.mode.without_huge_pages() == Some(same_allocator.mode);
         Some(Self {
-            mode: plain.mode,
-            speedup_over_base: plain.speedup_over_base.filter(|_| served)?,
-            speedup_of_pages: mode.speedup_of_pages?,
+            mode: same_allocator.mode,
+            speedup_over_base: same_allocator.speedup(time).filter(|_| served)?,
+            speedup_over_same_allocator: match time {
+                DecidingTime::Wall => mode.speedup_over_same_allocator?,
+                DecidingTime::Cpu => mode.cpu_speedup_over_same_allocator?,
+            },
         })
     }
 }
@@ -219,8 +289,8 @@ pub struct CompareReport {
     pub schema: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Rounds that were asked for; each has one run of each mode.
-    pub runs: u32,
+    /// Requested rounds; each has one run of each mode.
+    pub rounds: u32,
     /// Each mode that was asked for, `base` first.
     pub modes: Vec<ModeReport>,
     /// Further rounds of the best of several modes, from which it is told whether it pays; `None` where none looked as if it
@@ -233,9 +303,12 @@ pub struct CompareReport {
     pub counters_unavailable: Option<String>,
     /// Why stalls were not sampled, where they were not.
     pub stalls_unavailable: Option<String>,
+    /// The time that decides the verdict: CPU time if `base` mostly waited for a processor.
+    #[serde(default)]
+    pub decided_by: DecidingTime,
     /// Whether Ctrl-C ended it early.
     pub interrupted: bool,
-    /// Whether some mode is faster than `base`, by more than noise.
+    /// Whether some mode is faster than `base` by more than noise.
     pub pays: bool,
     /// What to make of it.
     pub verdict: String,
@@ -263,6 +336,7 @@ mod tests {
             stopped: false,
             user_seconds: wall_seconds,
             system_seconds: 0.0,
+            processor_wait_seconds: None,
             page_faults,
             peak,
         }
@@ -275,7 +349,7 @@ mod tests {
             run(1.0, 10, Ending::Exited(1)),
             run(2.0, 20, Ending::Exited(0)),
         ];
-        let mut mode = ModeReport::not_here(Mode::Thp, String::new(), None);
+        let mut mode = ModeReport::unavailable(Mode::Thp, String::new(), None);
         mode.measure(&runs.iter().collect::<Vec<_>>());
         assert_eq!((mode.runs, mode.failed_runs), (3, 1));
         assert_eq!(mode.wall_seconds, Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
@@ -298,15 +372,19 @@ mod tests {
             rounds,
             faster_rounds: rounds,
         };
-        assert_eq!(speedup(&all(&[2.0, 4.0, 8.0]), &ours), Some(twice(3)));
+        assert_eq!(speedup(DecidingTime::Wall, &all(&[2.0, 4.0, 8.0]), &ours), Some(twice(3)));
         ours[1] = run(0.1, 1, Ending::Exited(1));
-        let without = speedup(&all(&[2.0, 4.0, 8.0]), &ours);
+        let without = speedup(DecidingTime::Wall, &all(&[2.0, 4.0, 8.0]), &ours);
         assert_eq!(without, Some(twice(2)), "who fails soon is not fast");
-        assert_eq!(speedup(&ours[1..2], &ours[..1]), None);
-        assert_eq!(speedup(&all(&[1.0]), &[]), None);
-        assert_eq!(speedup(&all(&[1.0]), &all(&[0.0])), None, "no time is no ratio");
-        let thp = ModeReport::not_here(Mode::Thp, String::new(), None);
-        let found = Confirmation::of(&thp, None, &all(&[2.0, 4.0, 3.0]), &ours);
+        assert_eq!(speedup(DecidingTime::Wall, &ours[1..2], &ours[..1]), None);
+        assert_eq!(speedup(DecidingTime::Wall, &all(&[1.0]), &[]), None);
+        assert_eq!(
+            speedup(DecidingTime::Wall, &all(&[1.0]), &all(&[0.0])),
+            None,
+            "no time is no ratio"
+        );
+        let thp = ModeReport::unavailable(Mode::Thp, String::new(), None);
+        let found = Confirmation::of(DecidingTime::Wall, &thp, None, &all(&[2.0, 4.0, 3.0]), &ours);
         assert_eq!(found.failed_rounds, 1);
         let ratio =
             PairedRatio { low: 0.75, median: 1.375, high: 2.0, rounds: 2, faster_rounds: 1 };
@@ -315,7 +393,7 @@ mod tests {
 
     #[test]
     fn counts_that_are_missing_stay_missing() {
-        let mut mode = ModeReport::not_here(Mode::Base, String::new(), None);
+        let mut mode = ModeReport::unavailable(Mode::Base, String::new(), None);
         let counts = |loads, load_misses| Counts { loads, load_misses, walks: None };
         mode.count(&[
             counts(Some(100), Some(7)),

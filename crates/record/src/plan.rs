@@ -113,7 +113,7 @@ pub enum SkipReason {
     /// It was split before, and not long ago.
     CoolingDown,
     /// It was split several times, and made huge again by somebody each time.
-    Flipping,
+    RecollapsesRepeatedly,
 }
 
 impl fmt::Display for SkipReason {
@@ -142,7 +142,7 @@ impl fmt::Display for SkipReason {
             Self::AlreadySplit => "already_split",
             Self::Changed => "changed",
             Self::CoolingDown => "cooling_down",
-            Self::Flipping => "flipping",
+            Self::RecollapsesRepeatedly => "recollapses_repeatedly",
         })
     }
 }
@@ -158,7 +158,7 @@ pub struct Pick {
     /// Its share of all stall samples.
     pub heat_ratio: f64,
     /// Distinct base pages seen hot in it.
-    pub pages_seen: u32,
+    pub sampled_pages: u32,
     /// Memory the huge page adds: its pages that were not resident.
     pub added: Bytes,
     /// Label of the mapping it lies in.

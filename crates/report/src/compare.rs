@@ -13,8 +13,21 @@ pub fn compare_text(report: &CompareReport) -> String {
     let counted = report.modes.iter().any(|mode| mode.dtlb_miss_ratio.is_some());
     let waits = if counted { "TLB_MISSES" } else { "STALLS" };
     let header = [
-        "MODE", "WALL", "MIN", "MAX", "USER", "SYSTEM", "FAULTS", waits, "RSS", "HUGE", "POOL",
-        "SPEEDUP", "LOW", "HIGH",
+        "MODE",
+        "WALL",
+        "MIN",
+        "MAX",
+        "USER",
+        "SYSTEM",
+        "FAULTS",
+        waits,
+        "RSS",
+        "THP",
+        "HUGETLB",
+        "SPEEDUP",
+        "LOW",
+        "HIGH",
+        "CPU_SPEEDUP",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let ran = report.modes.iter().filter(|mode| mode.runs > 0);
@@ -56,11 +69,12 @@ fn row(mode: &ModeReport, counted: bool) -> Vec<String> {
         faults,
         waits.map_or_else(unknown, percent),
         size(mode.rss_peak_bytes),
-        size(mode.huge_peak_bytes),
+        size(mode.thp_peak_bytes),
         size(mode.hugetlb_peak_bytes),
         ratio(over.map(|over| over.median)),
         ratio(over.map(|over| over.low)),
         ratio(over.map(|over| over.high)),
+        ratio(mode.cpu_speedup_over_base.map(|over| over.median)),
     ]
 }
 
@@ -88,7 +102,7 @@ fn effect(mode: &ModeReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::compare::{Reach, SCHEMA};
+    use hugepilot_record::compare::{DecidingTime, Reach, SCHEMA};
     use hugepilot_record::run::Mode;
     use hugepilot_stats::PairedRatio;
     use hugepilot_testkit::assert_golden;
@@ -104,26 +118,27 @@ mod tests {
             system_seconds: Some(Spread { median: 0.25, min: 0.0, max: 1.0 }),
             page_faults: Some(faults),
             rss_peak_bytes: Some(Bytes::mib(300)),
-            huge_peak_bytes: Some(huge),
+            thp_peak_bytes: Some(huge),
             hugetlb_peak_bytes: Some(Bytes::ZERO),
             stall_ratio: Some(0.5),
-            ..ModeReport::not_here(mode, "what was seen".to_owned(), None)
+            ..ModeReport::unavailable(mode, "what was seen".to_owned(), None)
         };
         let ratio =
             Some(PairedRatio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 });
         let thp = ModeReport {
             speedup_over_base: ratio,
+            cpu_speedup_over_base: ratio,
             ..mode(Mode::GlibcThp, 0.5, 642, Bytes::mib(256))
         };
         let fix = Some("sudo hugepilot pool set --size 2MiB --count N".to_owned());
         CompareReport {
             schema: SCHEMA.to_owned(),
             command: vec!["x".to_owned()],
-            runs: 5,
+            rounds: 5,
             modes: vec![
                 mode(Mode::Base, 1.0, 70_080, Bytes::ZERO),
                 thp,
-                ModeReport::not_here(Mode::Hugetlb, "the pool is empty".to_owned(), fix),
+                ModeReport::unavailable(Mode::Hugetlb, "the pool is empty".to_owned(), fix),
             ],
             confirmation: None,
             tlb_reach: Reach {
@@ -133,6 +148,7 @@ mod tests {
             },
             counters_unavailable: Some("no PMU".to_owned()),
             stalls_unavailable: None,
+            decided_by: DecidingTime::Wall,
             interrupted: false,
             pays: true,
             verdict: "Huge pages pay.".to_owned(),
@@ -170,11 +186,11 @@ mod tests {
             "reason",
             "page_faults",
             "rss_peak_bytes",
-            "huge_peak_bytes",
+            "thp_peak_bytes",
             "hugetlb_peak_bytes",
         ] {
             assert!(!thp[field].is_null(), "{field}");
         }
-        assert_eq!((&json["schema"], &json["runs"]), (&SCHEMA.into(), &5.into()));
+        assert_eq!((&json["schema"], &json["rounds"]), (&SCHEMA.into(), &5.into()));
     }
 }

@@ -93,7 +93,7 @@ impl Room<'_> {
         let system = memory::mem_info(&root).map_or(Bytes::MAX, |info| info.available);
         let text = root.read_text("proc/self/cgroup").unwrap_or_default();
         let group = MemoryCgroup::find(&root, &text);
-        group.map_or(system, |group| system.min(group.hard_room(&root).left))
+        group.map_or(system, |group| system.min(group.hard_headroom(&root).left))
     }
 
     /// Says what something takes at its peak of what was available before it began, unless it does not fit.

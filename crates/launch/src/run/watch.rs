@@ -1,14 +1,15 @@
 //! Looks at a program's memory while it runs, and remembers the most of each kind.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::usage::{self, Member, Usage};
-use hugepilot_kernel::{Root, Used};
+use hugepilot_kernel::{Root, Used, schedstat};
 use hugepilot_record::Pid;
 use hugepilot_record::run::{Holder, Obstacles, Peak};
-use hugepilot_units::Bytes;
+use hugepilot_units::{Bytes, Nanos};
 
 use super::program::allocator_in;
 
@@ -22,14 +23,16 @@ const REST: u32 = 100;
 const LIBRARY_LOOKS: u32 = 6;
 /// Processes that are remembered, those with most memory.
 const MAX_HOLDERS: usize = 64;
+/// Threads whose run-queue wait is kept.
+const MAX_THREADS: usize = 4096;
 
 /// What was seen.
 pub(super) struct Watch {
     root: Root,
     library: Option<PathBuf>,
     peak: Usage,
-    looks: u32,
-    hidden_looks: u32,
+    rss_samples: u32,
+    rss_samples_denied: u32,
     spent: Duration,
     pause: Duration,
     next: Instant,
@@ -37,6 +40,8 @@ pub(super) struct Watch {
     own_allocator: Option<String>,
     holders: Vec<(Pid, Holder)>,
     pool_parent: Option<String>,
+    /// Run-queue wait of each thread, as of its last sample.
+    waits: BTreeMap<Pid, Nanos>,
 }
 
 impl Watch {
@@ -45,8 +50,8 @@ impl Watch {
             root: root.clone(),
             library,
             peak: Usage::default(),
-            looks: 0,
-            hidden_looks: 0,
+            rss_samples: 0,
+            rss_samples_denied: 0,
             spent: Duration::ZERO,
             pause: FIRST,
             next: Instant::now() + FIRST,
@@ -54,6 +59,7 @@ impl Watch {
             own_allocator: None,
             holders: Vec::new(),
             pool_parent: None,
+            waits: BTreeMap::new(),
         }
     }
 
@@ -70,11 +76,12 @@ impl Watch {
         let seen = usage::sum(&members);
         // One that is just ending has no memory any more: that was no look.
         if seen.resident > Bytes::ZERO {
-            self.looks += 1;
-            self.hidden_looks += u32::from(seen.hidden > 0);
+            self.rss_samples += 1;
+            self.rss_samples_denied += u32::from(seen.hidden > 0);
             self.peak.raise_to(&seen);
             self.remember(&members);
-            if self.looks <= LIBRARY_LOOKS || self.looks.is_power_of_two() {
+            self.note_waits(&family);
+            if self.rss_samples <= LIBRARY_LOOKS || self.rss_samples.is_power_of_two() {
                 family.iter().for_each(|&pid| self.look_at_libraries(pid));
             }
         }
@@ -82,6 +89,22 @@ impl Watch {
         self.spent += took;
         self.pause = (self.pause * 2).min(LONGEST);
         self.next = Instant::now() + self.pause.max(took * REST);
+    }
+
+    fn note_waits(&mut self, family: &[Pid]) {
+        for (tid, wait) in
+            family.iter().flat_map(|&pid| schedstat::processor_waits(&self.root, pid))
+        {
+            if self.waits.len() < MAX_THREADS || self.waits.contains_key(&tid) {
+                self.waits.insert(tid, wait);
+            }
+        }
+    }
+
+    /// Time that its threads waited for a processor; `None` when not sampled.
+    pub(super) fn processor_wait_seconds(&self) -> Option<f64> {
+        let waits = self.waits.values().map(|wait| wait.as_seconds());
+        (!self.waits.is_empty()).then(|| waits.sum())
     }
 
     /// Who had it. A process that becomes another program is another one here.
@@ -126,14 +149,14 @@ impl Watch {
         let of_pool = |size| self.peak.hugetlb.get(&size).copied().unwrap_or(Bytes::ZERO);
         Peak {
             rss_peak_bytes: resident.max(used.peak_resident),
-            huge_peak_bytes: thp + thp_shared,
-            anonymous_huge_peak_bytes: thp,
+            thp_peak_bytes: thp + thp_shared,
+            anonymous_thp_peak_bytes: thp,
             hugetlb_peak_bytes: self.peak.hugetlb(),
             hugetlb_2m_peak_bytes: of_pool(Bytes::mib(2)),
             hugetlb_1g_peak_bytes: of_pool(Bytes::gib(1)),
-            looks: self.looks,
-            hidden_looks: self.hidden_looks,
-            look_seconds: self.spent.as_secs_f64(),
+            rss_samples: self.rss_samples,
+            rss_samples_denied: self.rss_samples_denied,
+            rss_sample_seconds: self.spent.as_secs_f64(),
         }
     }
 
