@@ -1,7 +1,7 @@
 //! Cost of memory on a backing, from mapping to unmapping with every page prefaulted: by this
 //! crate, or by bare system calls for the same pages. `cargo xtask bench alloc` compares the two.
 //!
-//! `cost ours|bare BACKING SIZE THREADS` prints nanoseconds, and the bytes on huge pages with
+//! `cost hugepilot|bare BACKING SIZE THREADS` prints nanoseconds, and the bytes on huge pages with
 //! `ours`.
 //!
 //! # Safety
@@ -19,11 +19,11 @@ use hugepilot_units::Bytes;
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [who, backing, size, threads] = &args[..] else {
-        return Err("usage: cost ours|bare BACKING SIZE THREADS".into());
+        return Err("usage: cost hugepilot|bare BACKING SIZE THREADS".into());
     };
     let (backing, len, threads) = (backing.parse()?, size.parse()?, threads.parse()?);
     let (took, huge) = match who.as_str() {
-        "ours" => ours(backing, len, threads).map_err(|error| match error.help() {
+        "hugepilot" => hugepilot(backing, len, threads).map_err(|error| match error.help() {
             Some(help) => format!("{error}; help: {help}"),
             None => error.to_string(),
         })?,
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn ours(
+fn hugepilot(
     backing: Backing,
     len: Bytes,
     threads: usize,

@@ -55,6 +55,8 @@ pub(super) fn build() -> Result<Vec<Program>> {
     let mut doctests = cargo(&["test", "--doc"]);
     doctests.args(WORKSPACE);
     programs.push(Program { name: "doctests".to_owned(), command: doctests });
+    // The long ones first: no program should run alone at the end.
+    programs.sort_by_key(|program| !program.name.contains(" tests/"));
     Ok(programs)
 }
 

@@ -1,4 +1,4 @@
-//! What a program does wrong with memory ends it, with a line that names the address.
+//! Tests of misuse, which ends the program with a line that names the address.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ fn misuse() -> PathBuf {
 const FOREIGN: &str =
     "not memory of this allocator; it may belong to another one, or was freed before";
 
-/// Does `kind` wrong: the signal that ended it, the address that it named, and what was said on stderr.
+/// Runs a program that misuses memory in this way. Returns its signal, the address that it printed,
+/// and its stderr.
 fn wrong(kind: &str, check: &str) -> (Option<i32>, String, String) {
     let mut program = Preloaded::new(misuse(), &[kind]);
     let output = program.command.env("HUGEPILOT_CHECK", check).output().unwrap();
@@ -24,13 +25,14 @@ fn wrong(kind: &str, check: &str) -> (Option<i32>, String, String) {
     (output.status.signal(), printed, said)
 }
 
-/// Each kind ends by that signal with the line that it is given here, `ADDRESS` standing for the address.
+/// Checks that each kind of misuse ends with this signal and line. `ADDRESS` stands for the
+/// address.
 fn ends_with(ends_by: i32, check: &str, kinds: &[(&str, &str)]) {
     for (kind, line) in kinds {
         let (signal, address, said) = wrong(kind, check);
         assert_eq!(signal, Some(ends_by), "{kind}: {said}");
         let line = format!("hugepilot: {}\n", line.replace("ADDRESS", &address));
-        // START is an address that is not known here.
+        // START is an address unknown to the test.
         let mut rest = said.as_str();
         for part in line.split("START") {
             let found = rest.find(part).unwrap_or_else(|| panic!("{kind}: {said}"));
@@ -58,7 +60,8 @@ fn misuse_ends_the_program_and_names_the_address() {
             ("twice-with-another-between", changed),
             (
                 "twice-before-the-span-is-empty",
-                "free objects of 1024 bytes from START: one was freed twice, or written after it was freed",
+                "free objects of 1024 bytes from START: one was freed twice, or written after it \
+                 was freed",
             ),
             ("twice-in-another-thread", free),
             ("once-in-each-of-two-threads", changed),
@@ -171,7 +174,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(''.join(data)))";
     python.command.env("HUGEPILOT_CHECK", "1").env("PYTHONMALLOC", "malloc");
     let (printed, report) = python.run();
     assert_eq!(printed.trim(), "131 416670");
-    // More objects than there may be mappings for: what is beyond is served, and said.
+    // More objects than there are mappings for: the rest is unguarded, and counted.
     assert!(report["guarded"]["count"].as_u64() > Some(100), "{report}");
     assert!(report["unguarded"].as_u64() > Some(1000), "{report}");
 }
@@ -181,5 +184,5 @@ fn an_invalid_check_is_reported() {
     let mut program = Preloaded::new("/bin/ls", &["/"]);
     let output = program.command.env("HUGEPILOT_CHECK", "yes").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said, "hugepilot: HUGEPILOT_CHECK=yes: 0 or 1 is wanted; 0 is used\n");
+    assert_eq!(said, "hugepilot: HUGEPILOT_CHECK=yes: not 0 or 1; using 0\n");
 }
