@@ -11,8 +11,8 @@ mod source;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hugepilot_graph::run::{Done, Job, Output, Start};
-use hugepilot_graph::{Format, GraphError, PagePlan, Team, Width};
+use hugepilot_graph::run::{Job, JobResult, Output, SourceVertex};
+use hugepilot_graph::{Format, GraphError, PagePlan, ThreadPool, Width};
 use hugepilot_report::{graph_text, json};
 
 use self::convert::ConvertArgs;
@@ -144,7 +144,7 @@ struct CommonArgs {
 
 /// What is done with a graph.
 #[derive(Clone, Copy)]
-enum Then<'a> {
+enum Action<'a> {
     Look,
     Run(&'a RunArgs),
     Write(&'a ConvertArgs, Format),
@@ -152,10 +152,10 @@ enum Then<'a> {
 
 pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
     let (common, then) = match &args.verb {
-        GraphVerb::Info(args) => (&args.common, Ok(Then::Look)),
-        GraphVerb::Run(args) => (&args.common, args.check().map(|()| Then::Run(args))),
+        GraphVerb::Info(args) => (&args.common, Ok(Action::Look)),
+        GraphVerb::Run(args) => (&args.common, args.check().map(|()| Action::Run(args))),
         GraphVerb::Convert(args) | GraphVerb::Generate(args) | GraphVerb::Reorder(args) => {
-            (&args.common, args.check().map(|format| Then::Write(args, format)))
+            (&args.common, args.check().map(|format| Action::Write(args, format)))
         }
     };
     common.source.check();
@@ -165,7 +165,7 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
             path.display()
         ));
     }
-    let Done { report, unwritten } = match then.and_then(|then| wide_enough(common, then)) {
+    let JobResult { report, unwritten } = match then.and_then(|then| wide_enough(common, then)) {
         Ok(done) => done,
         Err(error) => return Ok(fail(&error)),
     };
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
 }
 
 /// In numbers of as many bits as were asked for, or as it takes.
-fn wide_enough(common: &CommonArgs, then: Then<'_>) -> Result<Done, GraphError> {
+fn wide_enough(common: &CommonArgs, then: Action<'_>) -> Result<JobResult, GraphError> {
     let progress = Progress::new();
     match common.width.as_deref() {
         Some("64") => go::<u64>(common, then, &progress),
@@ -196,16 +196,16 @@ fn wide_enough(common: &CommonArgs, then: Then<'_>) -> Result<Done, GraphError> 
 
 fn go<V: Width>(
     common: &CommonArgs,
-    then: Then<'_>,
+    then: Action<'_>,
     progress: &Progress,
-) -> Result<Done, GraphError> {
+) -> Result<JobResult, GraphError> {
     let job = common.job(then)?;
     let weighted = match then {
-        Then::Write(_, format) => ConvertArgs::needs_weights(format),
+        Action::Write(_, format) => ConvertArgs::needs_weights(format),
         _ => job.kernel.is_some_and(|kernel| kernel.needs_weights()),
     };
     let mut ready = common.source.ready::<V>(&job, weighted, progress)?;
-    if let Then::Write(args, format) = then {
+    if let Action::Write(args, format) = then {
         args.write(format, &mut ready, progress)?;
     }
     let trials = job.trials;
@@ -235,9 +235,9 @@ impl RunArgs {
 }
 
 impl CommonArgs {
-    fn job(&self, then: Then<'_>) -> Result<Job, GraphError> {
+    fn job(&self, then: Action<'_>) -> Result<Job, GraphError> {
         let run = match then {
-            Then::Run(run) => Some(run),
+            Action::Run(run) => Some(run),
             _ => None,
         };
         Ok(Job {
@@ -246,11 +246,13 @@ impl CommonArgs {
             pages: self.pages.parse::<PagePlan>()?,
             pages_text: self.pages.clone(),
             property_first: run.is_some_and(|run| run.order == OrderArg::PropertyFirst),
-            team: self.threads.map_or_else(Team::all, |threads| Team::of(threads as usize)),
+            pool: self
+                .threads
+                .map_or_else(ThreadPool::all, |threads| ThreadPool::new(threads as usize)),
             order: self.source.order(),
             kernel: run.map(|run| run.kernel.kernel()),
             trials: run.map_or(1, |run| run.trials as usize),
-            start: run.map_or(Start::MaxDegree, |run| run.kernel.start()),
+            start: run.map_or(SourceVertex::MaxDegree, |run| run.kernel.start()),
             verify: run.is_some_and(|run| run.verify),
             output: run
                 .and_then(|run| Some(Output { path: run.output.clone()?, replace: run.force })),

@@ -12,11 +12,11 @@ use hugepilot_units::Bytes;
 
 use self::bins::Bins;
 use self::rows::Rows;
-use crate::csr::Dropped;
+use crate::csr::DroppedEdges;
 use crate::pages::Array;
-use crate::source::{Edge, Source};
+use crate::source::{Edge, EdgeSource};
 use crate::width::Cell;
-use crate::{Csr, Graph, GraphError, PagePlan, Result, Team, Width};
+use crate::{Csr, Graph, GraphError, PagePlan, Result, ThreadPool, Width};
 
 /// How a graph is built.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub struct Build {
     /// The pages of the arrays.
     pub pages: PagePlan,
     /// Who works.
-    pub team: Team,
+    pub pool: ThreadPool,
 }
 
 /// Which arrays rows are to be on.
@@ -45,12 +45,12 @@ impl Build {
     /// How much memory building takes at its peak, about, and at most where blocks are alike: what is asked of the machine before
     /// it begins. The rows before duplicates go, and a quarter as much at most for large graphs, so less than twice the finished
     /// graph unless more than a third of the edges are duplicates. Sorting takes the longest row with weights once more.
-    pub fn peak<V: Width>(&self, source: &impl Source) -> Bytes {
-        self.arrays::<V>(source) + bins::room::<V>(source, !self.directed, self.team)
+    pub fn peak<V: Width>(&self, source: &impl EdgeSource) -> Bytes {
+        self.arrays::<V>(source) + bins::room::<V>(source, !self.directed, self.pool)
     }
 
     /// How much memory the graph takes before duplicates go.
-    pub fn arrays<V: Width>(&self, source: &impl Source) -> Bytes {
+    pub fn arrays<V: Width>(&self, source: &impl EdgeSource) -> Bytes {
         let width = size_of::<V>() as u64;
         let per_edge = width * if source.is_weighted() { 2 } else { 1 };
         // Rows of both directions either way; offsets once per direction.
@@ -64,24 +64,24 @@ impl Build {
     /// # Errors
     /// [`GraphError::Width`] for more vertices or edges than `V` counts, [`GraphError::Vertex`] for an edge to none,
     /// [`GraphError::Memory`].
-    pub fn graph<V: Width>(&self, source: &impl Source) -> Result<Graph<V>> {
+    pub fn graph<V: Width>(&self, source: &impl EdgeSource) -> Result<Graph<V>> {
         check_width::<V>("vertices", source.vertices())?;
         check_width::<V>("edges", source.edges().saturating_mul(2))?;
-        let mut dropped = Dropped::default();
+        let mut dropped = DroppedEdges::default();
         let out = self.rows::<V>(source, OUT, &mut dropped)?;
-        let inverse = if self.directed { Some(self.inverse(&out)?) } else { None };
-        Ok(Graph { out, inverse, dropped })
+        let transpose = if self.directed { Some(self.transpose(&out)?) } else { None };
+        Ok(Graph { out, transpose, dropped })
     }
 
     fn rows<V: Width>(
         &self,
-        source: &impl Source,
+        source: &impl EdgeSource,
         names: Names,
-        dropped: &mut Dropped,
+        dropped: &mut DroppedEdges,
     ) -> Result<Csr<V>> {
         let vertices = usize::try_from(source.vertices()).unwrap_or(usize::MAX);
         let mut offsets = self.pages.zeroed::<V>(names.offsets, vertices + 1)?;
-        let bins = Bins::<V>::new(source, !self.directed, self.team);
+        let bins = Bins::<V>::new(source, !self.directed, self.pool);
         let count = cells(&mut offsets);
         let wrong = bins.deal(source, |from, _, _| {
             let count = &count[from.at() + 1];
@@ -96,20 +96,20 @@ impl Build {
         bins.deal(source, |from, to, weight| filler.put(from, to, weight));
         drop(bins);
         // Those of an undirected graph are in the rows of both ends.
-        dropped.duplicates = rows.sort(self.team) / if self.directed { 1 } else { 2 };
+        dropped.duplicates = rows.sort(self.pool) / if self.directed { 1 } else { 2 };
         rows.finish()
     }
 
     /// The same edges seen from their other ends.
-    pub(crate) fn inverse<V: Width>(&self, out: &Csr<V>) -> Result<Csr<V>> {
-        Self { directed: true, ..*self }.rows(&Turned(out), IN, &mut Dropped::default())
+    pub(crate) fn transpose<V: Width>(&self, out: &Csr<V>) -> Result<Csr<V>> {
+        Self { directed: true, ..*self }.rows(&Transpose(out), IN, &mut DroppedEdges::default())
     }
 }
 
 /// The edges of a graph seen from their other ends.
-struct Turned<'a, V: Width>(&'a Csr<V>);
+struct Transpose<'a, V: Width>(&'a Csr<V>);
 
-impl<V: Width> Source for Turned<'_, V> {
+impl<V: Width> EdgeSource for Transpose<'_, V> {
     fn vertices(&self) -> u64 {
         self.0.vertices() as u64
     }
@@ -129,13 +129,13 @@ impl<V: Width> Source for Turned<'_, V> {
 
 /// Edges that do not belong into a graph.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wrong {
+struct InvalidEdges {
     /// The largest number of a vertex that is not there.
     id: Option<u64>,
     self_loops: u64,
 }
 
-impl Wrong {
+impl InvalidEdges {
     fn and(self, other: Self) -> Self {
         Self { id: self.id.max(other.id), self_loops: self.self_loops + other.self_loops }
     }

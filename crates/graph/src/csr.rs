@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hugepilot_alloc::HugeVec;
 
-use crate::hook::Hook;
+use crate::access_sink::AccessSink;
 use crate::{Array, Edge, GraphError, Result, Width};
 
 /// Edges in a block, wherever rows end: a block with hubs is no larger than others.
@@ -45,39 +45,43 @@ pub(crate) const AHEAD: usize = 16;
 impl<'a, V: Width> Rows<'a, V> {
     /// Where the edges of `v` are is read.
     #[inline]
-    pub(crate) fn tell(self, v: usize, hook: impl Hook) {
+    pub(crate) fn record_access(self, v: usize, sink: impl AccessSink) {
         // With no index that could panic: where nobody hears, no check is left.
         self.offsets
             .get(v..=v + 1)
             .into_iter()
             .flatten()
-            .for_each(|offset| hook.read(self.names[0], offset));
+            .for_each(|offset| sink.read(self.names[0], offset));
     }
     /// The edges of each of these vertices, in their order: cheaper than to ask for each.
     #[inline]
     pub(crate) fn each(
         self,
         vertices: Range<usize>,
-        hook: impl Hook,
+        sink: impl AccessSink,
     ) -> impl Iterator<Item = &'a [V]> {
-        self.ends(vertices, hook).map(move |(start, end)| &self.edges[start..end])
+        self.ends(vertices, sink).map(move |(start, end)| &self.edges[start..end])
     }
     /// How many edges each of these vertices has.
     #[inline]
     pub(crate) fn degrees(
         self,
         vertices: Range<usize>,
-        hook: impl Hook,
+        sink: impl AccessSink,
     ) -> impl Iterator<Item = usize> {
-        self.ends(vertices, hook).map(|(start, end)| end - start)
+        self.ends(vertices, sink).map(|(start, end)| end - start)
     }
     /// Where the edges of each of these vertices start and end.
     #[inline]
-    fn ends(self, vertices: Range<usize>, hook: impl Hook) -> impl Iterator<Item = (usize, usize)> {
+    fn ends(
+        self,
+        vertices: Range<usize>,
+        sink: impl AccessSink,
+    ) -> impl Iterator<Item = (usize, usize)> {
         let ends = &self.offsets[vertices.start..=vertices.end];
         ends.iter().zip(&ends[1..]).map(move |(start, end)| {
-            hook.read(self.names[0], start);
-            hook.read(self.names[0], end);
+            sink.read(self.names[0], start);
+            sink.read(self.names[0], end);
             (start.at(), end.at())
         })
     }
@@ -88,11 +92,11 @@ impl<'a, V: Width> Rows<'a, V> {
         self,
         mut vertices: impl Iterator<Item = V>,
         rows: &'b mut [Row<'a, V>; AHEAD],
-        hook: impl Hook,
+        sink: impl AccessSink,
     ) -> &'b mut [Row<'a, V>] {
         let mut len = 0;
         for (row, of) in rows.iter_mut().zip(vertices.by_ref()) {
-            self.tell(of.at(), hook);
+            self.record_access(of.at(), sink);
             *row = Row { of, to: self.neighbours(of.at()) };
             len += 1;
         }
@@ -181,14 +185,14 @@ pub struct Graph<V: Width> {
     /// The edges that leave each vertex.
     pub out: Csr<V>,
     /// Those that lead to it; `None` where the graph is undirected, and `out` is both.
-    pub inverse: Option<Csr<V>>,
+    pub transpose: Option<Csr<V>>,
     /// What was left out.
-    pub dropped: Dropped,
+    pub dropped: DroppedEdges,
 }
 
 /// Edges that were in the input and are not in the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedEdges {
     /// From a vertex to itself.
     pub self_loops: u64,
     /// Given before; in an undirected graph, in either direction.
@@ -214,15 +218,17 @@ impl<V: Width> Graph<V> {
     }
     /// Whether edges have a direction.
     pub fn is_directed(&self) -> bool {
-        self.inverse.is_some()
+        self.transpose.is_some()
     }
     /// The edges that lead to each vertex.
     pub fn incoming(&self) -> &Csr<V> {
-        self.inverse.as_ref().unwrap_or(&self.out)
+        self.transpose.as_ref().unwrap_or(&self.out)
     }
     /// Those, for a loop.
     pub(crate) fn incoming_rows(&self) -> Rows<'_, V> {
         let names = [Array::InOffsets, Array::InEdges, Array::InWeights];
-        self.inverse.as_ref().map_or(self.out.rows(), |inverse| Rows { names, ..inverse.rows() })
+        self.transpose
+            .as_ref()
+            .map_or(self.out.rows(), |transpose| Rows { names, ..transpose.rows() })
     }
 }

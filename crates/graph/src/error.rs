@@ -41,7 +41,7 @@ pub enum GraphError {
     #[error(
         "vertex {old} has the new number {new}, which another has, too, or which is beyond the last"
     )]
-    Map {
+    InvalidMap {
         /// Its old number.
         old: u64,
         /// The new one.
@@ -73,7 +73,7 @@ pub enum GraphError {
     },
     /// It would not fit.
     #[error("building needs {needed}, {available} are available")]
-    Room {
+    InsufficientMemory {
         /// At its peak.
         needed: Bytes,
         /// Now.
@@ -95,7 +95,7 @@ pub enum GraphError {
     },
     /// No such way to read a file.
     #[error("{found:?} is no way to load; there are direct, drop, cached and tmpfs")]
-    NoLoading {
+    NoLoadMode {
         /// What was there.
         found: String,
     },

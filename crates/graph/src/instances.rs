@@ -7,10 +7,10 @@ use std::path::Path;
 
 use hugepilot_record::graph::Trial;
 
-use crate::run::{Done, Job, Ready};
+use crate::run::{Job, JobResult, PreparedGraph};
 use crate::{
-    Build, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loaded, Result, Uniform, Width,
-    load, save,
+    Build, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, LoadedGraph, Result, Uniform,
+    Width, load, save,
 };
 
 /// Never called.
@@ -21,13 +21,14 @@ pub fn instances() -> [usize; 2] {
 
 fn of<V: Width>() -> usize {
     type Built<V, S> = fn(&Build, &S) -> Result<Graph<V>>;
-    let read: fn(&Path, &LoadOptions<'_>) -> Result<Loaded<V>> =
+    let read: fn(&Path, &LoadOptions<'_>) -> Result<LoadedGraph<V>> =
         |path, options| load(path, options);
     let write: fn(&Path, Format, &Graph<V>) -> Result<_> =
         |path, format, graph| save(path, true, format, graph, None);
-    let ready: fn(&Job, Graph<V>) -> Result<Ready<V>> =
+    let ready: fn(&Job, Graph<V>) -> Result<PreparedGraph<V>> =
         |job, graph| job.ready(graph, Default::default(), None);
-    let run: fn(Ready<V>, &Job) -> Result<Done> = |ready, job| ready.run(job, |_: &Trial| {});
+    let run: fn(PreparedGraph<V>, &Job) -> Result<JobResult> =
+        |ready, job| ready.run(job, |_: &Trial| {});
     let kronecker: Built<V, Kronecker> = |build, source| build.graph(source);
     let uniform: Built<V, Uniform> = |build, source| build.graph(source);
     let grid: Built<V, Grid> = |build, source| build.graph(source);

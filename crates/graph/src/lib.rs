@@ -5,10 +5,10 @@
 //! it, and tells on which pages it really is.
 //!
 //! ```
-//! use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, Team};
+//! use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, ThreadPool};
 //!
 //! let source = Kronecker { scale: 10, degree: 8, weighted: false, rng: Rng::Whole, shuffled: true };
-//! let build = Build { directed: false, pages: "edges=thp".parse()?, team: Team::of(2) };
+//! let build = Build { directed: false, pages: "edges=thp".parse()?, pool: ThreadPool::new(2) };
 //! let graph: Graph<u32> = build.graph(&source)?;
 //! assert_eq!(graph.vertices(), 1024);
 //! # Ok::<(), hugepilot_graph::GraphError>(())
@@ -16,12 +16,12 @@
 
 #![forbid(unsafe_code)]
 
+mod access_sink;
 mod build;
 mod csr;
 mod error;
 mod format;
 mod generate;
-mod hook;
 #[cfg(debug_assertions)]
 mod instances;
 pub mod kernel;
@@ -29,29 +29,29 @@ mod load;
 mod mix;
 mod native;
 mod pages;
+mod property_pool;
 mod reorder;
 mod rounds;
 pub mod run;
 mod save;
 mod source;
-mod stash;
-mod team;
+mod thread_pool;
 mod width;
 
+pub use access_sink::{AccessSink, SharedSink};
 pub use build::Build;
-pub use csr::{Csr, Dropped, Graph};
+pub use csr::{Csr, DroppedEdges, Graph};
 pub use error::{GraphError, Result};
 pub use format::Format;
 pub use generate::{Grid, Kronecker, Rng, SEED, Uniform};
-pub use hook::{Hook, Listen};
 #[cfg(debug_assertions)]
 #[doc(hidden)]
 pub use instances::instances;
-pub use load::{Ids, LoadOptions, Loaded, Loading, Packed, Progress, load};
+pub use load::{Compression, Ids, LoadMode, LoadOptions, LoadedGraph, Progress, load};
 pub use pages::{Array, PagePlan};
-pub use reorder::{DBG_HALVES, Degree, Order, Renumbering, dbg_group};
+pub use property_pool::{Property, PropertyPool};
+pub use reorder::{DBG_HALVES, DegreeKind, VertexMap, VertexOrder, dbg_group};
 pub use save::{save, save_map, try_save};
-pub use source::{Edge, EdgeList, Source};
-pub use stash::{Property, Stash};
-pub use team::{Next, Pieces, Team, Worker};
+pub use source::{Edge, EdgeList, EdgeSource};
+pub use thread_pool::{Cursor, ThreadPool, WorkQueue, Worker};
 pub use width::{Cell, Real, Width};

@@ -5,25 +5,25 @@
 //! of the file before memory is taken for it, and every error names the file and the line or the byte.
 
 mod blocks;
+mod compression;
 mod dimacs;
 mod edge_list;
-pub(crate) mod four;
+pub(crate) mod four_files;
 mod galois;
 mod gap;
 mod ids;
 mod ldbc;
 mod list;
-mod loading;
+mod load_mode;
 mod matrix;
 mod metis;
 mod native;
 mod number;
-mod numbers;
 mod options;
+mod records;
 mod rows;
 mod symmetry;
 mod text;
-mod unpack;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -31,13 +31,13 @@ use std::time::{Duration, Instant};
 use hugepilot_units::Bytes;
 
 use self::blocks::{FileBlocks, whole};
+pub use self::compression::Compression;
+use self::compression::unpacked;
 pub use self::ids::Ids;
-pub use self::loading::Loading;
+pub use self::load_mode::LoadMode;
 pub use self::options::LoadOptions;
 use self::text::Text;
-pub use self::unpack::Packed;
-use self::unpack::unpacked;
-use crate::{Build, Format, Graph, Result, Source, Width};
+use crate::{Build, EdgeSource, Format, Graph, Result, Width};
 
 /// Told how many bytes of a file are read, of how many, from whichever thread read them; where there are several files, of one
 /// after the other.
@@ -45,7 +45,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
 /// A graph from a file, and how it was got.
 #[derive(Debug)]
-pub struct Loaded<V: Width> {
+pub struct LoadedGraph<V: Width> {
     /// The graph.
     pub graph: Graph<V>,
     /// The numbers that the file gives its vertices, where they are counted anew.
@@ -53,21 +53,21 @@ pub struct Loaded<V: Width> {
     /// What the file looked like.
     pub format: Format,
     /// What it was packed by.
-    pub packed: Option<Packed>,
+    pub packed: Option<Compression>,
     /// How it was really read: dropped, where `O_DIRECT` was asked for and not to be had.
-    pub loading: Loading,
+    pub load_mode: LoadMode,
     /// How long the file is, or all of them.
     pub file: Bytes,
     /// Memory that building could take at its peak.
     pub peak: Bytes,
     /// How long it took to read, check and parse the file.
     pub read: Duration,
-    /// How long it took to build what the file has not ready: rows, or the inverse.
+    /// How long it took to build what the file has not ready: rows, or the transpose.
     pub build: Duration,
 }
 
 /// What a file came to.
-struct Made<V: Width> {
+struct FileGraph<V: Width> {
     graph: Graph<V>,
     ids: Option<Ids>,
     peak: Bytes,
@@ -75,14 +75,14 @@ struct Made<V: Width> {
 }
 
 /// Edges in memory.
-trait Listed: Source {
+trait ListSource: EdgeSource {
     /// What they take.
     fn bytes(&self) -> u64;
 }
 
-impl<V: Width> Made<V> {
+impl<V: Width> FileGraph<V> {
     fn of_list(
-        list: impl Listed,
+        list: impl ListSource,
         directed: bool,
         ids: Option<Ids>,
         options: &LoadOptions<'_>,
@@ -99,15 +99,15 @@ impl<V: Width> Made<V> {
 /// What was read.
 struct Report {
     format: Format,
-    packed: Option<Packed>,
-    loading: Loading,
+    packed: Option<Compression>,
+    load_mode: LoadMode,
     file: u64,
 }
 
 impl Report {
     fn saw(&mut self, file: &FileBlocks<'_>) {
         self.file += file.len();
-        self.loading = file.loading();
+        self.load_mode = file.load_mode();
     }
 }
 
@@ -115,27 +115,37 @@ impl Report {
 ///
 /// # Errors
 /// [`GraphError::Io`](crate::GraphError::Io) for what cannot be read, [`GraphError::Format`](crate::GraphError::Format) for
-/// what is wrong in it, with the place; [`GraphError::Room`](crate::GraphError::Room) before more memory is taken than is
+/// what is wrong in it, with the place; [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory) before more memory is taken than is
 /// available; and those of [`Build::graph`].
-pub fn load<V: Width>(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Result<Loaded<V>> {
+pub fn load<V: Width>(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Result<LoadedGraph<V>> {
     let (path, begin) = (path.as_ref(), Instant::now());
     let mut report =
-        Report { format: Format::FourFiles, packed: None, loading: options.loading, file: 0 };
+        Report { format: Format::FourFiles, packed: None, load_mode: options.load_mode, file: 0 };
     let named = Format::of_name(path);
     let four = path.is_dir() || named == Some(Format::FourFiles);
     let made = if options.format.map_or(four, |format| format == Format::FourFiles) {
         options.check(path, Format::FourFiles)?;
-        four::load(path, options, &mut report)?
+        four_files::load(path, options, &mut report)?
     } else {
-        let file = FileBlocks::open(path, options.loading, options.progress)?;
+        let file = FileBlocks::open(path, options.load_mode, options.progress)?;
         let made = of_file(&file, named, options, &mut report)?;
-        report.loading = file.loading();
+        report.load_mode = file.load_mode();
         made
     };
-    let Report { format, packed, loading, file } = report;
-    let Made { graph, ids, peak, build } = made;
+    let Report { format, packed, load_mode, file } = report;
+    let FileGraph { graph, ids, peak, build } = made;
     let read = begin.elapsed().saturating_sub(build);
-    Ok(Loaded { graph, ids, format, packed, loading, file: Bytes::new(file), peak, read, build })
+    Ok(LoadedGraph {
+        graph,
+        ids,
+        format,
+        packed,
+        load_mode,
+        file: Bytes::new(file),
+        peak,
+        read,
+        build,
+    })
 }
 
 fn of_file<V: Width>(
@@ -143,14 +153,14 @@ fn of_file<V: Width>(
     named: Option<Format>,
     options: &LoadOptions<'_>,
     report: &mut Report,
-) -> Result<Made<V>> {
+) -> Result<FileGraph<V>> {
     let head = file.reader().bytes(0, file.len().min(4096) as usize)?.to_vec();
-    if let Some(packer) = Packed::unknown(&head) {
+    if let Some(packer) = Compression::unknown(&head) {
         let what =
             format!("is packed by {packer}; unpack it first (text may be packed by gzip or zstd)");
         return Err(whole(file.path(), what));
     }
-    let packed = Packed::of_head(&head);
+    let packed = Compression::of_head(&head);
     let mut text = open(file, packed);
     if is_marked(if packed.is_some() { text.ahead()? } else { &head }) {
         return Err(whole(
@@ -194,11 +204,11 @@ fn of_file<V: Width>(
         }
         Format::Galois | Format::Galois64 => galois::load(file, options),
         Format::Native => native::load(file, options),
-        Format::FourFiles => four::load(file.path(), options, report),
+        Format::FourFiles => four_files::load(file.path(), options, report),
     }
 }
 
-fn open<'a>(file: &'a FileBlocks<'_>, packed: Option<Packed>) -> Text<'a> {
+fn open<'a>(file: &'a FileBlocks<'_>, packed: Option<Compression>) -> Text<'a> {
     Text::new(file.path(), unpacked(file.stream(), packed, file.len()))
 }
 
@@ -208,7 +218,7 @@ fn is_marked(head: &[u8]) -> bool {
 }
 
 /// How long the text of a file can be: gzip packs to a thousandth at most.
-fn length(file: &FileBlocks<'_>, packed: Option<Packed>) -> u64 {
+fn length(file: &FileBlocks<'_>, packed: Option<Compression>) -> u64 {
     file.len().saturating_mul(if packed.is_some() { 1000 } else { 1 })
 }
 
@@ -216,14 +226,15 @@ fn pair<V: Width>(
     file: &FileBlocks<'_>,
     options: &LoadOptions<'_>,
     report: &mut Report,
-) -> Result<Made<V>> {
+) -> Result<FileGraph<V>> {
     let Some(other) = ldbc::other(file.path()) else {
         return Err(whole(file.path(), "is one of a pair whose names end in .v and .e"));
     };
-    let other = FileBlocks::open(&other, options.loading, options.progress)?;
+    let other = FileBlocks::open(&other, options.load_mode, options.progress)?;
     report.saw(&other);
     let head = other.reader().bytes(0, other.len().min(4096) as usize)?.to_vec();
-    let [mut own, mut others] = [open(file, report.packed), open(&other, Packed::of_head(&head))];
+    let [mut own, mut others] =
+        [open(file, report.packed), open(&other, Compression::of_head(&head))];
     let name = PathBuf::from(file.path());
     let is_edges =
         name.to_string_lossy().trim_end_matches(".gz").trim_end_matches(".zst").ends_with(".e");

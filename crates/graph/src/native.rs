@@ -3,7 +3,7 @@
 //!
 //! A page of header: 8 bytes that name it, version, bytes of a number, flags and a CRC-32C of this page with 0 in its place, of
 //! 4 bytes each; vertices and edges of 8; and then for each section where it is, how long, and its CRC-32C, of 8 bytes each.
-//! Sections: offsets, ends and weights, the same of the inverse, and the numbers that vertices had in the file they came from.
+//! Sections: offsets, ends and weights, the same of the transpose, and the numbers that vertices had in the file they came from.
 //! The lowest byte is first. Whoever changes this raises [`VERSION`].
 
 use crc32c::crc32c;
@@ -113,9 +113,17 @@ impl Header {
         let offsets = self.vertices.checked_add(1)?.checked_mul(width)?;
         let edges = self.edges.checked_mul(width)?;
         let weights = if self.weighted { edges } else { 0 };
-        let inverse = |len| if self.directed { len } else { 0 };
+        let transpose = |len| if self.directed { len } else { 0 };
         let ids = if self.numbered { self.vertices.checked_mul(8)? } else { 0 };
-        Some([offsets, edges, weights, inverse(offsets), inverse(edges), inverse(weights), ids])
+        Some([
+            offsets,
+            edges,
+            weights,
+            transpose(offsets),
+            transpose(edges),
+            transpose(weights),
+            ids,
+        ])
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use hugepilot_alloc::{Backing, HugeVec, Options, Zero};
 
-use crate::{GraphError, Result, Team};
+use crate::{GraphError, Result, ThreadPool};
 
 /// An array of a graph, or of a kernel that runs on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +24,7 @@ pub enum Array {
     InWeights,
     /// What a kernel keeps per vertex; where it is double-buffered, both.
     Property,
-    /// What a kernel keeps of the work before it: queues and bitmaps. The buckets of delta-stepping grow and are emptied all the
+    /// What a kernel keeps of the work before it: queues and bitmaps. The buckets of delta-algorithm grow and are emptied all the
     /// time, and are in no mapping of their own but on the heap.
     Worklist,
 }
@@ -94,7 +94,7 @@ impl PagePlan {
     pub fn zeroed<T: Zero>(&self, array: Array, len: usize) -> Result<HugeVec<T>> {
         let values = HugeVec::zeroed(len, Options::only(self.of(array)).named(array.name())?)?;
         if matches!(self.of(array), Backing::Collapse(_)) {
-            values.prefault(Team::all().threads())?;
+            values.prefault(ThreadPool::all().threads())?;
         }
         Ok(values)
     }
@@ -113,7 +113,7 @@ impl Default for PagePlan {
 }
 
 /// `thp` for all, or `property=thp:20%,edges=base`, the rest being base pages. `all=` and later names win over earlier ones;
-/// `offsets`, `edges` and `weights` are those of the inverse, too, unless that has its own.
+/// `offsets`, `edges` and `weights` are those of the transpose, too, unless that has its own.
 impl FromStr for PagePlan {
     type Err = GraphError;
     fn from_str(text: &str) -> Result<Self> {

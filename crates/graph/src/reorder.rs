@@ -10,12 +10,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::generate::Permutation;
-use crate::{Csr, Graph, GraphError, Result, Team, Width};
+use crate::{Csr, Graph, GraphError, Result, ThreadPool, Width};
 
 /// Which numbers vertices get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Degree-based grouping: eight groups by degree against the average, those with most edges first; within a group the old
+pub enum VertexOrder {
+    /// DegreeKind-based grouping: eight groups by degree against the average, those with most edges first; within a group the old
     /// order stays, and with it what lay together.
     Dbg,
     /// Those above the average first, by degree; the rest in the old order.
@@ -32,7 +32,7 @@ pub enum Order {
 
 /// Which edges count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Degree {
+pub enum DegreeKind {
     /// Those that leave a vertex: for kernels that pull.
     #[default]
     Out,
@@ -40,49 +40,51 @@ pub enum Degree {
     In,
 }
 
-/// Bounds of the groups of [`Order::Dbg`] but for the last, in halves of the average degree: a group begins with its bound.
+/// Bounds of the groups of [`VertexOrder::Dbg`] but for the last, in halves of the average degree: a group begins with its bound.
 pub const DBG_HALVES: [u64; 7] = [64, 32, 16, 8, 4, 2, 1];
 
 /// New numbers by old ones, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Renumbering<V> {
+pub struct VertexMap<V> {
     /// The new number of each old one.
     pub new: Vec<V>,
 }
 
-impl<V: Width> Renumbering<V> {
-    /// That of `order`. Reads the offsets once or twice; [`Order::Rcm`] the edges.
-    pub fn of(graph: &Graph<V>, order: Order, degree: Degree, team: Team) -> Self {
+impl<V: Width> VertexMap<V> {
+    /// That of `order`. Reads the offsets once or twice; [`VertexOrder::Rcm`] the edges.
+    pub fn of(graph: &Graph<V>, order: VertexOrder, degree: DegreeKind, pool: ThreadPool) -> Self {
         let rows = match degree {
-            Degree::Out => &graph.out,
-            Degree::In => graph.incoming(),
+            DegreeKind::Out => &graph.out,
+            DegreeKind::In => graph.incoming(),
         };
         let above =
             |v: usize| rows.degree(v) as u128 * rows.vertices() as u128 > rows.edges() as u128;
         match order {
-            Order::Dbg => {
-                by_groups(rows.vertices(), DBG_HALVES.len() + 1, team, |v| dbg_group(rows, v))
+            VertexOrder::Dbg => {
+                by_groups(rows.vertices(), DBG_HALVES.len() + 1, pool, |v| dbg_group(rows, v))
             }
-            Order::HubCluster => by_groups(rows.vertices(), 2, team, |v| usize::from(!above(v))),
-            Order::Sort => by_keys(rows.vertices(), |v| usize::MAX - rows.degree(v)),
-            Order::HubSort => by_keys(rows.vertices(), |v| {
+            VertexOrder::HubCluster => {
+                by_groups(rows.vertices(), 2, pool, |v| usize::from(!above(v)))
+            }
+            VertexOrder::Sort => by_keys(rows.vertices(), |v| usize::MAX - rows.degree(v)),
+            VertexOrder::HubSort => by_keys(rows.vertices(), |v| {
                 if above(v) { usize::MAX - 1 - rows.degree(v) } else { usize::MAX }
             }),
-            Order::Random(seed) => random(rows.vertices(), seed),
-            Order::Rcm => rcm::rcm(graph),
+            VertexOrder::Random(seed) => random(rows.vertices(), seed),
+            VertexOrder::Rcm => rcm::rcm(graph),
         }
     }
 
     /// From a list of new numbers.
     ///
     /// # Errors
-    /// [`GraphError::Map`] if one is missing, or there twice.
+    /// [`GraphError::InvalidMap`] if one is missing, or there twice.
     pub fn from_new(new: Vec<V>) -> Result<Self> {
         let mut seen = vec![false; new.len()];
         for (old, to) in new.iter().enumerate() {
             let seen = seen.get_mut(to.at());
             if seen.is_none_or(|seen| std::mem::replace(seen, true)) {
-                return Err(GraphError::Map { old: old as u64, new: to.at() as u64 });
+                return Err(GraphError::InvalidMap { old: old as u64, new: to.at() as u64 });
             }
         }
         Ok(Self { new })
@@ -114,10 +116,10 @@ fn by_average<V: Width>(rows: &Csr<V>, v: usize) -> u64 {
 fn by_groups<V: Width>(
     vertices: usize,
     groups: usize,
-    team: Team,
+    pool: ThreadPool,
     group: impl Fn(usize) -> usize + Sync,
-) -> Renumbering<V> {
-    let counts = team.run(|worker| {
+) -> VertexMap<V> {
+    let counts = pool.run(|worker| {
         let mut counts = vec![0; groups];
         worker.part(vertices).for_each(|v| counts[group(v)] += 1);
         counts
@@ -130,7 +132,7 @@ fn by_groups<V: Width>(
             next += count[group];
         }
     }
-    let parts = team.run(|worker| {
+    let parts = pool.run(|worker| {
         let mut next = starts[worker.id].clone();
         let number = |v| {
             let next = &mut next[group(v)];
@@ -139,22 +141,22 @@ fn by_groups<V: Width>(
         };
         worker.part(vertices).map(number).collect::<Vec<V>>()
     });
-    Renumbering { new: parts.concat() }
+    VertexMap { new: parts.concat() }
 }
 
 /// By ascending keys, in the old order among equals.
-fn by_keys<V: Width>(vertices: usize, key: impl Fn(usize) -> usize) -> Renumbering<V> {
+fn by_keys<V: Width>(vertices: usize, key: impl Fn(usize) -> usize) -> VertexMap<V> {
     let mut old: Vec<usize> = (0..vertices).collect();
     old.sort_by_key(|&v| key(v));
     let mut new = vec![V::default(); vertices];
     for (number, v) in old.into_iter().enumerate() {
         new[v] = V::new(number);
     }
-    Renumbering { new }
+    VertexMap { new }
 }
 
 /// By a one-to-one map of the numbers below the next power of two, applied until it hits one that is there.
-fn random<V: Width>(vertices: usize, seed: u64) -> Renumbering<V> {
+fn random<V: Width>(vertices: usize, seed: u64) -> VertexMap<V> {
     let permutation = Permutation::seeded(vertices.next_power_of_two().trailing_zeros(), seed);
     let number = |v: usize| {
         let mut number = permutation.of(v as u64);
@@ -164,19 +166,19 @@ fn random<V: Width>(vertices: usize, seed: u64) -> Renumbering<V> {
         #[allow(clippy::cast_possible_truncation)] // below `vertices`
         V::new(number as usize)
     };
-    Renumbering { new: (0..vertices).map(number).collect() }
+    VertexMap { new: (0..vertices).map(number).collect() }
 }
 
-const NAMES: [(&str, Order); 5] = [
-    ("dbg", Order::Dbg),
-    ("hub-sort", Order::HubSort),
-    ("hub-cluster", Order::HubCluster),
-    ("sort", Order::Sort),
-    ("rcm", Order::Rcm),
+const NAMES: [(&str, VertexOrder); 5] = [
+    ("dbg", VertexOrder::Dbg),
+    ("hub-sort", VertexOrder::HubSort),
+    ("hub-cluster", VertexOrder::HubCluster),
+    ("sort", VertexOrder::Sort),
+    ("rcm", VertexOrder::Rcm),
 ];
 
 /// Reads back as the same.
-impl fmt::Display for Order {
+impl fmt::Display for VertexOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, NAMES.iter().find(|(_, order)| order == self)) {
             (_, Some((name, _))) => f.write_str(name),
@@ -186,7 +188,7 @@ impl fmt::Display for Order {
     }
 }
 
-impl FromStr for Order {
+impl FromStr for VertexOrder {
     type Err = GraphError;
     fn from_str(text: &str) -> Result<Self> {
         if let Some((_, order)) = NAMES.iter().find(|(name, _)| *name == text) {

@@ -2,7 +2,7 @@
 
 mod facts;
 mod kernels;
-mod names;
+mod original_ids;
 mod values;
 
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use hugepilot_record::graph::{ArrayPages, GraphReport, Phases, SCHEMA, Trial};
 use hugepilot_units::Bytes;
 
 pub use self::facts::facts;
-use self::kernels::Asked;
 pub use self::kernels::Kernel;
-pub use self::names::Names;
-use crate::kernel::{Held, Setup, Spent};
+use self::kernels::RunOptions;
+pub use self::original_ids::OriginalIds;
+use crate::kernel::{ArrayUsage, KernelCost, Setup};
 use crate::mix::random;
 use crate::{
-    Array, Build, Csr, Degree, Graph, GraphError, Ids, Order, PagePlan, Renumbering, Result,
-    Source, Stash, Team, Width,
+    Array, Build, Csr, DegreeKind, EdgeSource, Graph, GraphError, Ids, PagePlan, PropertyPool,
+    Result, ThreadPool, VertexMap, VertexOrder, Width,
 };
 
 /// What is to be run.
@@ -37,15 +37,15 @@ pub struct Job {
     /// where they are scarce.
     pub property_first: bool,
     /// Who works.
-    pub team: Team,
+    pub pool: ThreadPool,
     /// New numbers, if any.
-    pub order: Option<(Order, Degree)>,
+    pub order: Option<(VertexOrder, DegreeKind)>,
     /// What to compute, if anything.
     pub kernel: Option<Kernel>,
     /// How often.
     pub trials: usize,
     /// Where it begins.
-    pub start: Start,
+    pub start: SourceVertex,
     /// Whether each result is verified.
     pub verify: bool,
     /// Where a line for each vertex goes, with what the last trial found; not for kernels that find no such thing.
@@ -63,9 +63,9 @@ pub struct Output {
 
 /// Where a kernel begins that begins somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum SourceVertex {
     /// At this vertex, by its number in the source, which is the file's own.
-    At(u64),
+    Id(u64),
     /// At the one with most edges, the first of these.
     MaxDegree,
     /// In each trial at another one that has edges, by this seed.
@@ -74,21 +74,21 @@ pub enum Start {
 
 /// A graph, and what it was made of.
 #[derive(Debug)]
-pub struct Ready<V: Width> {
+pub struct PreparedGraph<V: Width> {
     /// Under the new numbers, if there are some.
     pub graph: Graph<V>,
     /// The new numbers.
-    pub numbers: Option<Renumbering<V>>,
+    pub numbers: Option<VertexMap<V>>,
     /// What the file calls each vertex, by the numbers before those; not for files that count them.
     pub ids: Option<Ids>,
     /// So far: all but the kernel and the arrays.
     pub report: GraphReport,
-    stash: Option<Stash>,
+    properties: Option<PropertyPool>,
 }
 
 /// What came of a job.
 #[derive(Debug)]
-pub struct Done {
+pub struct JobResult {
     /// All that was found and measured.
     pub report: GraphReport,
     /// Why [`Job::output`] could not be written; the report is no worse for it.
@@ -98,16 +98,16 @@ pub struct Done {
 impl Job {
     /// How its graph is built.
     pub fn building(&self) -> Build {
-        Build { directed: self.directed, pages: self.pages, team: self.team }
+        Build { directed: self.directed, pages: self.pages, pool: self.pool }
     }
 
     /// What comes before a graph of so many vertices: nothing, in the natural order.
     ///
     /// # Errors
     /// [`GraphError::Memory`](crate::GraphError::Memory).
-    pub fn stash<V: Width>(&self, vertices: u64) -> Result<Option<Stash>> {
+    pub fn properties<V: Width>(&self, vertices: u64) -> Result<Option<PropertyPool>> {
         let ahead = self.property_first.then(|| self.ahead::<V>(vertices));
-        ahead.map(|sizes| Stash::new(&self.pages, &sizes, self.team)).transpose()
+        ahead.map(|sizes| PropertyPool::new(&self.pages, &sizes, self.pool)).transpose()
     }
 
     /// How many bytes that takes.
@@ -116,7 +116,7 @@ impl Job {
     }
 
     /// How much memory it takes to build and number anew the graph of a source, at the peak, with what comes before it.
-    pub fn peak<V: Width>(&self, source: &impl Source) -> Bytes {
+    pub fn peak<V: Width>(&self, source: &impl EdgeSource) -> Bytes {
         let build = self.building();
         // A graph under new numbers is made beside the old one.
         let numbers = Bytes::new(2 * size_of::<V>() as u64).times(source.vertices());
@@ -139,14 +139,14 @@ impl Job {
         &self,
         graph: Graph<V>,
         mut phases: Phases,
-        stash: Option<Stash>,
-    ) -> Result<Ready<V>> {
-        let facts = facts(&graph, self.team);
+        properties: Option<PropertyPool>,
+    ) -> Result<PreparedGraph<V>> {
+        let facts = facts(&graph, self.pool);
         let (mut graph, mut numbers) = (graph, None);
         if let Some((order, degree)) = self.order {
             let began = Instant::now();
-            let new = Renumbering::of(&graph, order, degree, self.team);
-            graph = graph.renumbered(&new, &self.pages, self.team)?;
+            let new = VertexMap::of(&graph, order, degree, self.pool);
+            graph = graph.relabelled(&new, &self.pages, self.pool)?;
             numbers = Some(new);
             phases.reorder_seconds = Some(began.elapsed().as_secs_f64());
         }
@@ -155,31 +155,31 @@ impl Job {
             source: self.name.clone(),
             graph: facts,
             width_bits: V::BITS,
-            threads: self.team.threads(),
+            threads: self.pool.threads(),
             pages: self.pages_text.clone(),
             property_first: self.property_first,
             order: self.order.map(|(order, _)| order.to_string()),
             phases,
             ..GraphReport::default()
         };
-        Ok(Ready { graph, numbers, ids: None, report, stash })
+        Ok(PreparedGraph { graph, numbers, ids: None, report, properties })
     }
 }
 
-impl<V: Width> Ready<V> {
+impl<V: Width> PreparedGraph<V> {
     /// Runs the kernel of `job`, if it has one, `heard` after each trial; then looks at the arrays.
     ///
     /// # Errors
     /// Those of the kernel.
-    pub fn run(mut self, job: &Job, mut heard: impl FnMut(&Trial)) -> Result<Done> {
-        let (spent, unwritten) = match &job.kernel {
+    pub fn run(mut self, job: &Job, mut heard: impl FnMut(&Trial)) -> Result<JobResult> {
+        let (cost, unwritten) = match &job.kernel {
             Some(kernel) => self.trials(kernel, job, &mut heard)?,
             None => (Vec::new(), None),
         };
-        let mut held = self.graph.held()?;
-        held.extend(spent);
-        self.report.arrays = arrays(&held);
-        Ok(Done { report: self.report, unwritten })
+        let mut usage = self.graph.usage()?;
+        usage.extend(cost);
+        self.report.arrays = arrays(&usage);
+        Ok(JobResult { report: self.report, unwritten })
     }
 
     /// All trials. The arrays of the last, and why its output could not be written.
@@ -188,11 +188,12 @@ impl<V: Width> Ready<V> {
         kernel: &Kernel,
         job: &Job,
         heard: &mut impl FnMut(&Trial),
-    ) -> Result<(Vec<Held>, Option<GraphError>)> {
-        let setup = Setup { stash: self.stash.clone(), ..Setup::new(job.pages, job.team) };
-        let (mut spent, mut unwritten) = (Vec::<Spent>::new(), None);
+    ) -> Result<(Vec<ArrayUsage>, Option<GraphError>)> {
+        let setup =
+            Setup { properties: self.properties.clone(), ..Setup::new(job.pages, job.pool) };
+        let (mut cost, mut unwritten) = (Vec::<KernelCost>::new(), None);
         self.report.kernel = Some(kernel.name().to_owned());
-        let mut starts = Starts::new(job.start);
+        let mut starts = SourceVertices::new(job.start);
         let trials = job.trials.max(1);
         for i in 1..=trials {
             let source = if kernel.starts() { Some(starts.next(self)?) } else { None };
@@ -202,10 +203,10 @@ impl<V: Width> Ready<V> {
                 self,
                 start,
                 &setup,
-                Asked { verify: job.verify, values: output.is_some() },
+                RunOptions { verify: job.verify, values: output.is_some() },
             )?;
             let seconds =
-                (ran.spent.allocate + ran.spent.first_touch + ran.spent.kernel).as_secs_f64();
+                (ran.cost.allocate + ran.cost.first_touch + ran.cost.kernel).as_secs_f64();
             let trial = Trial { source: source.map(|source| self.name(source.at())), seconds };
             heard(&trial);
             self.report.trials.push(trial);
@@ -221,22 +222,22 @@ impl<V: Width> Ready<V> {
                     Some(self.report.verified.unwrap_or(true) && verdict.is_ok());
                 self.report.wrong = self.report.wrong.take().or(verdict.err());
             }
-            spent.push(ran.spent);
+            cost.push(ran.cost);
         }
-        let median = |of: fn(&Spent) -> Duration, ahead: Option<Duration>| {
-            let mut all: Vec<f64> = spent.iter().map(|spent| of(spent).as_secs_f64()).collect();
+        let median = |of: fn(&KernelCost) -> Duration, ahead: Option<Duration>| {
+            let mut all: Vec<f64> = cost.iter().map(|cost| of(cost).as_secs_f64()).collect();
             all.sort_by(f64::total_cmp);
             // The middle two where they are even.
             let middle = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
             Some(middle + ahead.unwrap_or_default().as_secs_f64())
         };
-        let stash = self.stash.as_ref();
+        let properties = self.properties.as_ref();
         self.report.phases.allocate_seconds =
-            median(|spent| spent.allocate, stash.map(|stash| stash.allocate));
+            median(|cost| cost.allocate, properties.map(|properties| properties.allocate));
         self.report.phases.first_touch_seconds =
-            median(|spent| spent.first_touch, stash.map(|stash| stash.first_touch));
-        self.report.phases.kernel_seconds = median(|spent| spent.kernel, None);
-        Ok((spent.pop().map(|spent| spent.arrays).unwrap_or_default(), unwritten))
+            median(|cost| cost.first_touch, properties.map(|properties| properties.first_touch));
+        self.report.phases.kernel_seconds = median(|cost| cost.kernel, None);
+        Ok((cost.pop().map(|cost| cost.arrays).unwrap_or_default(), unwritten))
     }
 
     /// The number here of a vertex of the source.
@@ -246,26 +247,26 @@ impl<V: Width> Ready<V> {
 }
 
 /// Vertices to begin at, one after the other.
-struct Starts {
-    start: Start,
+struct SourceVertices {
+    start: SourceVertex,
     drawn: u64,
 }
 
-impl Starts {
-    fn new(start: Start) -> Self {
+impl SourceVertices {
+    fn new(start: SourceVertex) -> Self {
         Self { start, drawn: 0 }
     }
 
     /// The next, by its place in the source: the same whatever the numbers are here.
     #[allow(clippy::cast_possible_truncation)] // below the number of vertices
-    fn next<V: Width>(&mut self, ready: &Ready<V>) -> Result<V> {
+    fn next<V: Width>(&mut self, ready: &PreparedGraph<V>) -> Result<V> {
         let vertices = ready.graph.vertices() as u64;
         let degree = |v: u64| ready.graph.out.degree(ready.numbered(V::new(v as usize)).at());
         let found = match self.start {
-            Start::At(id) => ready.place(id)? as u64,
-            Start::MaxDegree => (0..vertices).rev().max_by_key(|&v| degree(v)).unwrap_or(0),
-            Start::Random(_) if ready.graph.out.edges() == 0 => 0,
-            Start::Random(seed) => loop {
+            SourceVertex::Id(id) => ready.place(id)? as u64,
+            SourceVertex::MaxDegree => (0..vertices).rev().max_by_key(|&v| degree(v)).unwrap_or(0),
+            SourceVertex::Random(_) if ready.graph.out.edges() == 0 => 0,
+            SourceVertex::Random(seed) => loop {
                 self.drawn += 1;
                 // The high bits of a product: a number below `vertices`.
                 let drawn = (u128::from(random(seed, self.drawn)) * u128::from(vertices)) >> 64;
@@ -279,10 +280,10 @@ impl Starts {
 }
 
 /// By array, those of one name together.
-fn arrays(held: &[Held]) -> Vec<ArrayPages> {
+fn arrays(usage: &[ArrayUsage]) -> Vec<ArrayPages> {
     let one = |array: Array| {
-        let of = held.iter().filter(|held| held.array == array);
-        let got = of.map(|held| held.got).reduce(|a, b| a + b)?;
+        let of = usage.iter().filter(|usage| usage.array == array);
+        let got = of.map(|usage| usage.got).reduce(|a, b| a + b)?;
         let bytes = got.resident() + got.zero + got.swapped + got.untouched;
         let pages = ArrayPages { name: array.name().to_owned(), bytes, huge_bytes: got.huge() };
         (bytes.get() > 0).then_some(pages)
@@ -295,18 +296,18 @@ impl<V: Width> Graph<V> {
     ///
     /// # Errors
     /// [`GraphError::Memory`] where the page map cannot be read.
-    pub fn held(&self) -> Result<Vec<Held>> {
-        let mut held = Vec::new();
+    pub fn usage(&self) -> Result<Vec<ArrayUsage>> {
+        let mut usage = Vec::new();
         let mut look = |csr: &Csr<V>, [offsets, edges, weights]: [Array; 3]| -> Result<()> {
-            held.push(Held::look(offsets, &csr.offsets)?);
-            held.push(Held::look(edges, &csr.edges)?);
-            held.push(Held::look(weights, &csr.weights)?);
+            usage.push(ArrayUsage::read(offsets, &csr.offsets)?);
+            usage.push(ArrayUsage::read(edges, &csr.edges)?);
+            usage.push(ArrayUsage::read(weights, &csr.weights)?);
             Ok(())
         };
         look(&self.out, [Array::Offsets, Array::Edges, Array::Weights])?;
-        if let Some(inverse) = &self.inverse {
-            look(inverse, [Array::InOffsets, Array::InEdges, Array::InWeights])?;
+        if let Some(transpose) = &self.transpose {
+            look(transpose, [Array::InOffsets, Array::InEdges, Array::InWeights])?;
         }
-        Ok(held)
+        Ok(usage)
     }
 }

@@ -20,7 +20,7 @@ use crate::format::FOUR;
 use crate::{Format, Graph, GraphError, Result, Width};
 
 /// Writes a graph, and gives how many bytes that took. What is there already stays, unless it is to be replaced. `ids` are the
-/// numbers that its vertices had where it came from ([`Loaded::ids`](crate::Loaded::ids)): lists of edges are written with them,
+/// numbers that its vertices had where it came from ([`LoadedGraph::ids`](crate::LoadedGraph::ids)): lists of edges are written with them,
 /// our own format keeps them, and in all others vertices are counted from the first. Vertices after the last that has an edge are
 /// lost in lists of edges.
 ///

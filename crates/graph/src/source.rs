@@ -13,7 +13,7 @@ pub struct Edge {
 
 /// The edges of a graph in a fixed order, cut into blocks that threads take in any order. A builder asks for each block twice,
 /// once to count and once to fill, so that no list of edges is kept beside the graph.
-pub trait Source: Sync {
+pub trait EdgeSource: Sync {
     /// How many vertices: each edge joins two below.
     fn vertices(&self) -> u64;
     /// How many edges in all blocks.
@@ -48,7 +48,7 @@ impl EdgeList {
     }
 }
 
-impl Source for EdgeList {
+impl EdgeSource for EdgeList {
     fn vertices(&self) -> u64 {
         self.vertices
     }

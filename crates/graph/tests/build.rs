@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use hugepilot_graph::{
-    Build, Csr, Degree, Edge, EdgeList, Graph, GraphError, Grid, Kronecker, Order, PagePlan,
-    Renumbering, Rng, Source, Team, Uniform, Width,
+    Build, Csr, DegreeKind, Edge, EdgeList, EdgeSource, Graph, GraphError, Grid, Kronecker,
+    PagePlan, Rng, ThreadPool, Uniform, VertexMap, VertexOrder, Width,
 };
 use proptest::prelude::*;
 
 fn build(directed: bool, threads: usize) -> Build {
-    Build { directed, pages: PagePlan::default(), team: Team::of(threads) }
+    Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(threads) }
 }
 
 /// Each row as a map from neighbour to weight.
@@ -143,7 +143,7 @@ fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(0xcbf2_9ce4_8422_2325, one)
 }
 
-fn sum_of_edges(source: &impl Source) -> u64 {
+fn sum_of_edges(source: &impl EdgeSource) -> u64 {
     let mut numbers = Vec::new();
     for block in 0..source.blocks() {
         source.block(block, |Edge { from, to, weight }| numbers.extend([from, to, weight]));
@@ -168,7 +168,8 @@ fn generated_graphs_and_random_numbers_are_the_same_on_every_machine() {
     );
     let small: Graph<u32> =
         build(false, 1).graph(&Grid { rows: 20, columns: 50, weighted: false }).unwrap();
-    let new = Renumbering::of(&small, Order::Random(7), Degree::Out, Team::of(2)).new;
+    let new =
+        VertexMap::of(&small, VertexOrder::Random(7), DegreeKind::Out, ThreadPool::new(2)).new;
     assert_eq!(sum(new.into_iter().map(u64::from)), 0x247c_cf40_7a64_03bd);
 }
 

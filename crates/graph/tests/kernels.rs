@@ -3,20 +3,20 @@
 use std::collections::VecDeque;
 
 use hugepilot_graph::kernel::{
-    Dangling, Direction, Iterations, Joining, Looking, Setup, Stepping, Sweep, betweenness, bfs,
-    components, diameter, pagerank, sssp, triangles,
+    CcAlgorithm, Dangling, DiameterAlgorithm, Direction, PageRankAlgorithm, PageRankConfig, Setup,
+    SsspAlgorithm, betweenness, bfs, components, diameter, pagerank, sssp, triangles,
 };
 use hugepilot_graph::{
-    Build, Edge, EdgeList, Graph, Kronecker, PagePlan, Rng, Team, Uniform, Width,
+    Build, Edge, EdgeList, Graph, Kronecker, PagePlan, Rng, ThreadPool, Uniform, Width,
 };
 use proptest::prelude::*;
 
 fn graph<V: Width>(list: &EdgeList, directed: bool) -> Graph<V> {
-    Build { directed, pages: PagePlan::default(), team: Team::of(2) }.graph(list).unwrap()
+    Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) }.graph(list).unwrap()
 }
 
 fn setup(threads: usize) -> Setup {
-    Setup::new(PagePlan::default(), Team::of(threads))
+    Setup::new(PagePlan::default(), ThreadPool::new(threads))
 }
 
 /// Distances by a queue; `None` for who is not reached.
@@ -79,12 +79,12 @@ fn check_components<V: Width>(list: &EdgeList, directed: bool, threads: usize) {
             }
         }
     }
-    for joining in [Joining::Afforest, Joining::ShiloachVishkin] {
-        let found = components(&graph, joining, &setup(threads)).unwrap();
+    for algorithm in [CcAlgorithm::Afforest, CcAlgorithm::ShiloachVishkin] {
+        let found = components(&graph, algorithm, &setup(threads)).unwrap();
         found.verify(&graph).unwrap();
         assert!(
             found.labels.iter().zip(&expected).all(|(label, &expected)| label.at() == expected),
-            "{joining:?}"
+            "{algorithm:?}"
         );
     }
 }
@@ -113,10 +113,23 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
     // All ranks are 1 in sum, and in 32 bits the last few of these may never be still.
     let rounding = if V::BITS == 32 { 4.0 * f64::from(f32::EPSILON) } else { 0.0 };
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
-        let few = Iterations { most: 7, tolerance: 0.0, dangling, ..Iterations::default() };
-        let many =
-            Iterations { most: 300, tolerance: near / 1000.0, sweep: Sweep::GaussSeidel, ..few };
-        let push = Iterations { most: 1000, sweep: Sweep::DeltaPush, ..many };
+        let few = PageRankConfig {
+            max_iterations: 7,
+            tolerance: 0.0,
+            dangling,
+            ..PageRankConfig::default()
+        };
+        let many = PageRankConfig {
+            max_iterations: 300,
+            tolerance: near / 1000.0,
+            algorithm: PageRankAlgorithm::GaussSeidel,
+            ..few
+        };
+        let push = PageRankConfig {
+            max_iterations: 1000,
+            algorithm: PageRankAlgorithm::DeltaPush,
+            ..many
+        };
         for (iterations, rounds) in [(few, 7), (many, 400), (push, 400)] {
             // New ranks in place change what dangles while it is shared: only the limit is alike.
             let found = pagerank(&graph, iterations, &setup(threads)).unwrap();
@@ -161,16 +174,19 @@ fn check_sssp<V: Width>(list: &EdgeList, directed: bool, source: u64, threads: u
     }
     let graph: Graph<V> = graph(&list, directed);
     let source = V::new(source as usize);
-    for stepping in
-        [Stepping::Delta(1), Stepping::Delta(13), Stepping::Delta(100_000), Stepping::BellmanFord]
-    {
-        let found = sssp(&graph, source, stepping, &setup(threads)).unwrap();
+    for algorithm in [
+        SsspAlgorithm::Delta(1),
+        SsspAlgorithm::Delta(13),
+        SsspAlgorithm::Delta(100_000),
+        SsspAlgorithm::BellmanFord,
+    ] {
+        let found = sssp(&graph, source, algorithm, &setup(threads)).unwrap();
         found.verify(&graph, source).unwrap();
         for (far, &expected) in found.distances.iter().zip(&expected) {
             assert_eq!(
                 if *far == V::NONE { u64::MAX } else { far.at() as u64 },
                 expected,
-                "{stepping:?}"
+                "{algorithm:?}"
             );
         }
     }
@@ -193,15 +209,15 @@ fn check_triangles_and_diameter<V: Width>(list: &EdgeList, threads: usize) {
     assert_eq!(found.count, count);
     let most = |v: u64| distances(list, false, v).into_iter().flatten().max().unwrap();
     let longest = (0..list.vertices).map(most).max().unwrap() as usize;
-    let bound = |looking| {
-        let found = diameter(&graph, V::new(0), looking, &setup(threads)).unwrap();
+    let bound = |algorithm| {
+        let found = diameter(&graph, V::new(0), algorithm, &setup(threads)).unwrap();
         found.verify(&graph).unwrap();
         found.lower_bound
     };
-    let sweeps = bound(Looking::Sweeps);
+    let sweeps = bound(DiameterAlgorithm::DoubleSweep);
     assert!(sweeps <= longest && sweeps >= most(0) as usize, "{sweeps} of {longest}");
     // 64 sources are all vertices of a small graph.
-    let multi = bound(Looking::Multi);
+    let multi = bound(DiameterAlgorithm::MultiSource);
     assert!(multi <= longest && (list.vertices > 64 || multi == longest), "{multi} of {longest}");
 }
 
@@ -310,8 +326,15 @@ fn ranks_in_closed_form() {
     let leaves = 99.0;
     let star = EdgeList::new(100, (1..100).map(|v| (0, v)));
     let cycle = EdgeList::new(77, (0..77).map(|v| (v, (v + 1) % 77)));
-    for sweep in [Sweep::Jacobi, Sweep::GaussSeidel, Sweep::DeltaPush] {
-        let iterations = Iterations { most: 500, tolerance: 1e-12, sweep, ..Iterations::default() };
+    for algorithm in
+        [PageRankAlgorithm::Jacobi, PageRankAlgorithm::GaussSeidel, PageRankAlgorithm::DeltaPush]
+    {
+        let iterations = PageRankConfig {
+            max_iterations: 500,
+            tolerance: 1e-12,
+            algorithm,
+            ..PageRankConfig::default()
+        };
         let found = pagerank(&graph::<u64>(&star, false), iterations, &setup(2)).unwrap();
         let centre = 0.15 / 100.0 * (1.0 + 0.85 * leaves) / (1.0 - 0.7225);
         assert!((found.rank(0) - centre).abs() < 1e-9);
@@ -326,8 +349,12 @@ fn what_dangles_is_shared_at_once() {
     let list = EdgeList::new(2000, (0..5000u64).map(|i| (i * i % 997, i * 7 % 991)));
     let graph: Graph<u64> = graph(&list, false);
     let sweeps = |dangling| {
-        let told =
-            Iterations { most: 100, sweep: Sweep::GaussSeidel, dangling, ..Iterations::default() };
+        let told = PageRankConfig {
+            max_iterations: 100,
+            algorithm: PageRankAlgorithm::GaussSeidel,
+            dangling,
+            ..PageRankConfig::default()
+        };
         let found = pagerank(&graph, told, &setup(1)).unwrap();
         found.verify(&graph, told).unwrap();
         found.iterations
@@ -342,17 +369,17 @@ fn pushing_stops_at_any_round() {
     let list = EdgeList::new(300, (0..3000u64).map(|i| (i * i % 300, i * 7 % 251)));
     let graph: Graph<u64> = graph(&list, true);
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
-        let told = Iterations {
-            most: 1000,
+        let told = PageRankConfig {
+            max_iterations: 1000,
             tolerance: 1e-10,
-            sweep: Sweep::DeltaPush,
+            algorithm: PageRankAlgorithm::DeltaPush,
             dangling,
             damping: 0.85,
         };
         let end = pagerank(&graph, told, &setup(2)).unwrap();
         for most in [1, 2, 3, 10, 40] {
             for tolerance in [0.0, f64::NAN, 1e-10, 1e-3, 0.9] {
-                let some = Iterations { most, tolerance, ..told };
+                let some = PageRankConfig { max_iterations: most, tolerance, ..told };
                 let found = pagerank(&graph, some, &setup(2)).unwrap();
                 assert!(found.iterations <= most && found.residual.is_finite());
                 assert!(found.iterations == most || found.residual <= tolerance.max(0.0));
@@ -384,7 +411,8 @@ fn closed_forms() {
         let found = betweenness(&graph, &all(&graph), &setup(2)).unwrap();
         assert!((0..n as usize).all(|v| near(found.score(v), expected)), "{n}: {}", found.score(0));
         assert_eq!(
-            diameter(&graph, 3, Looking::Sweeps, &setup(2)).unwrap().lower_bound as u64,
+            diameter(&graph, 3, DiameterAlgorithm::DoubleSweep, &setup(2)).unwrap().lower_bound
+                as u64,
             n / 2
         );
     }
@@ -410,13 +438,13 @@ fn closed_forms() {
 /// What `tc -a` of the GAP benchmark suite (revision b5e3e19) counts, and `cc -a`, but for vertices alone behind its last edge.
 #[test]
 fn counts_of_the_gap_benchmark_suite() {
-    let build = Build { directed: false, pages: PagePlan::default(), team: Team::of(2) };
+    let build = Build { directed: false, pages: PagePlan::default(), pool: ThreadPool::new(2) };
     for (scale, count, parts) in [(10, 74_720, 128), (12, 483_489, 734)] {
         let source =
             Kronecker { scale, degree: 16, weighted: false, rng: Rng::Whole, shuffled: true };
         let graph: Graph<u32> = build.graph(&source).unwrap();
         assert_eq!(triangles(&graph, &setup(2)).unwrap().count, count);
-        assert_eq!(components(&graph, Joining::Afforest, &setup(2)).unwrap().count(), parts);
+        assert_eq!(components(&graph, CcAlgorithm::Afforest, &setup(2)).unwrap().count(), parts);
     }
     let graph: Graph<u32> =
         build.graph(&Uniform { scale: 12, degree: 16, weighted: false }).unwrap();
@@ -435,7 +463,7 @@ fn verifiers_see_what_is_wrong() {
         wrong.parents[v] = parent;
         assert!(wrong.verify(&graph, 0).is_err(), "{parent} is no parent of {v}");
     }
-    let right = || components(&graph, Joining::Afforest, &setup(1)).unwrap();
+    let right = || components(&graph, CcAlgorithm::Afforest, &setup(1)).unwrap();
     right().verify(&graph).unwrap();
     for (v, label) in [(0, 1), (3, 3), (4, 0), (5, 0), (5, 5), (4, 5)] {
         let mut wrong = right();
@@ -445,7 +473,8 @@ fn verifiers_see_what_is_wrong() {
     let mut joined = right();
     (joined.labels[4], joined.labels[5]) = (0, 0);
     assert!(joined.verify(&graph).is_err(), "two components are not one");
-    let iterations = Iterations { most: 100, tolerance: 1e-6, ..Iterations::default() };
+    let iterations =
+        PageRankConfig { max_iterations: 100, tolerance: 1e-6, ..PageRankConfig::default() };
     let mut ranks = pagerank(&graph, iterations, &setup(1)).unwrap();
     ranks.verify(&graph, iterations).unwrap();
     ranks.ranks[2] = (ranks.rank(2) as f32 * 1.01).to_bits();
@@ -460,7 +489,7 @@ fn verifiers_see_what_is_wrong() {
     closed.verify(&graph).unwrap();
     closed.count += 1;
     assert!(closed.verify(&graph).is_err());
-    let mut long = diameter(&graph, 0, Looking::Sweeps, &setup(1)).unwrap();
+    let mut long = diameter(&graph, 0, DiameterAlgorithm::DoubleSweep, &setup(1)).unwrap();
     long.verify(&graph).unwrap();
     long.lower_bound += 1;
     assert!(long.verify(&graph).is_err());

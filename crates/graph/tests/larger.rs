@@ -3,19 +3,22 @@
 use std::sync::Mutex;
 
 use hugepilot_graph::kernel::{
-    Dangling, Direction, Iterations, Joining, Looking, Setup, Stepping, Sweep, betweenness, bfs,
-    components, diameter, pagerank, sssp, triangles,
+    CcAlgorithm, Dangling, DiameterAlgorithm, Direction, PageRankAlgorithm, PageRankConfig, Setup,
+    SsspAlgorithm, betweenness, bfs, components, diameter, pagerank, sssp, triangles,
 };
 use hugepilot_graph::{
-    Array, Build, Graph, Grid, Kronecker, Listen, PagePlan, Rng, Source, Team, Uniform, Width,
+    Array, Build, EdgeSource, Graph, Grid, Kronecker, PagePlan, Rng, SharedSink, ThreadPool,
+    Uniform, Width,
 };
 
-fn graph<V: Width>(source: &impl Source) -> Graph<V> {
-    Build { directed: false, pages: PagePlan::default(), team: Team::of(2) }.graph(source).unwrap()
+fn graph<V: Width>(source: &impl EdgeSource) -> Graph<V> {
+    Build { directed: false, pages: PagePlan::default(), pool: ThreadPool::new(2) }
+        .graph(source)
+        .unwrap()
 }
 
 fn setup(threads: usize) -> Setup {
-    Setup::new(PagePlan::default(), Team::of(threads))
+    Setup::new(PagePlan::default(), ThreadPool::new(threads))
 }
 
 fn kronecker() -> Kronecker {
@@ -38,25 +41,27 @@ fn each_way_of_a_kernel_finds_the_same() {
             found.levels
         });
         assert_eq!(up, down);
-        let [few, all] = [Joining::Afforest, Joining::ShiloachVishkin].map(|joining| {
-            let found = components(graph, joining, &setup(3)).unwrap();
+        let [few, all] = [CcAlgorithm::Afforest, CcAlgorithm::ShiloachVishkin].map(|algorithm| {
+            let found = components(graph, algorithm, &setup(3)).unwrap();
             found.verify(graph).unwrap();
             found
         });
         assert_eq!(*few.labels, *all.labels);
         assert_eq!(few.largest(), up.iter().sum());
         let [narrow, wide, none] =
-            [Stepping::Delta(2), Stepping::Delta(1000), Stepping::BellmanFord].map(|stepping| {
-                let found = sssp(graph, hub, stepping, &setup(3)).unwrap();
-                found.verify(graph, hub).unwrap();
-                found.distances
-            });
+            [SsspAlgorithm::Delta(2), SsspAlgorithm::Delta(1000), SsspAlgorithm::BellmanFord].map(
+                |algorithm| {
+                    let found = sssp(graph, hub, algorithm, &setup(3)).unwrap();
+                    found.verify(graph, hub).unwrap();
+                    found.distances
+                },
+            );
         assert_eq!(*narrow, *wide);
         assert_eq!(*narrow, *none);
         betweenness(graph, &[hub], &setup(3)).unwrap().verify(graph, &[hub]).unwrap();
         triangles(graph, &setup(3)).unwrap().verify(graph).unwrap();
-        for looking in [Looking::Sweeps, Looking::Multi] {
-            diameter(graph, hub, looking, &setup(3)).unwrap().verify(graph).unwrap();
+        for algorithm in [DiameterAlgorithm::DoubleSweep, DiameterAlgorithm::MultiSource] {
+            diameter(graph, hub, algorithm, &setup(3)).unwrap().verify(graph).unwrap();
         }
     }
 }
@@ -66,20 +71,29 @@ fn each_way_of_a_kernel_finds_the_same() {
 fn ranks_do_not_depend_on_who_works() {
     let graph: Graph<u32> = graph(&kronecker());
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
-        let told = Iterations { most: 60, tolerance: 1e-5, dangling, ..Iterations::default() };
+        let told = PageRankConfig {
+            max_iterations: 60,
+            tolerance: 1e-5,
+            dangling,
+            ..PageRankConfig::default()
+        };
         let alone = pagerank(&graph, told, &setup(1)).unwrap();
         for threads in [2, 3, 5] {
             let found = pagerank(&graph, told, &setup(threads)).unwrap();
             assert_eq!(*found.ranks, *alone.ranks, "{dangling:?}, {threads} threads");
             assert_eq!(found.residual.to_bits(), alone.residual.to_bits());
         }
-        for sweep in [Sweep::Jacobi, Sweep::GaussSeidel, Sweep::DeltaPush] {
-            let told = Iterations { sweep, most: 1000, ..told };
+        for algorithm in [
+            PageRankAlgorithm::Jacobi,
+            PageRankAlgorithm::GaussSeidel,
+            PageRankAlgorithm::DeltaPush,
+        ] {
+            let told = PageRankConfig { algorithm, max_iterations: 1000, ..told };
             let found = pagerank(&graph, told, &setup(3)).unwrap();
             found.verify(&graph, told).unwrap();
             let error: f64 =
                 (0..graph.vertices()).map(|v| (found.rank(v) - alone.rank(v)).abs()).sum();
-            assert!(error < 1e-3, "{sweep:?}, {dangling:?}: {error}");
+            assert!(error < 1e-3, "{algorithm:?}, {dangling:?}: {error}");
         }
     }
 }
@@ -108,8 +122,8 @@ fn betweenness_where_ways_are_too_many_to_count() {
 #[derive(Default)]
 struct Ears(Mutex<([[usize; 2]; Array::ALL.len()], Vec<usize>)>);
 
-impl Listen for Ears {
-    fn hear(&self, array: Array, address: usize, write: bool) {
+impl SharedSink for Ears {
+    fn on_access(&self, array: Array, address: usize, write: bool) {
         let mut heard = self.0.lock().unwrap();
         heard.0[array as usize][usize::from(write)] += 1;
         if array == Array::Edges {
@@ -124,10 +138,16 @@ fn who_listens_hears_each_access() {
     let (vertices, edges) = (graph.vertices(), graph.out.edges());
     let listen = |kernel: &dyn Fn(&Setup<&Ears>)| {
         let ears = Ears::default();
-        kernel(&Setup { hook: &ears, pages: PagePlan::default(), team: Team::of(2), stash: None });
+        kernel(&Setup {
+            sink: &ears,
+            pages: PagePlan::default(),
+            pool: ThreadPool::new(2),
+            properties: None,
+        });
         ears.0.into_inner().unwrap()
     };
-    let iterations = Iterations { most: 3, tolerance: 0.0, ..Iterations::default() };
+    let iterations =
+        PageRankConfig { max_iterations: 3, tolerance: 0.0, ..PageRankConfig::default() };
     let (heard, at) = listen(&|setup| drop(pagerank(&graph, iterations, setup).unwrap()));
     assert_eq!(heard[Array::Edges as usize], [3 * edges, 0]);
     // Each iteration all shares along edges and each rank; between iterations each rank again, and each share anew.

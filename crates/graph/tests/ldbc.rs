@@ -6,9 +6,10 @@ use std::fs;
 use std::str::FromStr;
 
 use hugepilot_graph::kernel::{
-    Direction, Iterations, Joining, Setup, Stepping, Sweep, bfs, components, pagerank, sssp,
+    CcAlgorithm, Direction, PageRankAlgorithm, PageRankConfig, Setup, SsspAlgorithm, bfs,
+    components, pagerank, sssp,
 };
-use hugepilot_graph::{Build, EdgeList, Graph, LoadOptions, PagePlan, Team, Width, load};
+use hugepilot_graph::{Build, EdgeList, Graph, LoadOptions, PagePlan, ThreadPool, Width, load};
 
 /// A graph, and the numbers that the suite gives its vertices, ascending.
 struct Case<V: Width> {
@@ -21,11 +22,11 @@ fn path(name: &str) -> String {
 }
 
 fn build(directed: bool) -> Build {
-    Build { directed, pages: PagePlan::default(), team: Team::of(2) }
+    Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) }
 }
 
 fn setup() -> Setup {
-    Setup::new(PagePlan::default(), Team::of(2))
+    Setup::new(PagePlan::default(), ThreadPool::new(2))
 }
 
 /// Each line a vertex, and those that its edges lead to.
@@ -100,8 +101,8 @@ impl<V: Width> Case<V> {
     fn sssp(&self, output: &str) {
         let expected = expected::<f64>(output);
         let start = self.start(&expected, |&far| far == 0.0);
-        for stepping in [Stepping::Delta(7), Stepping::BellmanFord] {
-            let found = sssp(&self.graph, start, stepping, &setup()).unwrap();
+        for algorithm in [SsspAlgorithm::Delta(7), SsspAlgorithm::BellmanFord] {
+            let found = sssp(&self.graph, start, algorithm, &setup()).unwrap();
             let far = |v: usize| match found.distances[v] {
                 far if far == V::NONE => f64::INFINITY,
                 far => far.at() as f64 / SCALE,
@@ -111,8 +112,12 @@ impl<V: Width> Case<V> {
     }
 
     fn pagerank(&self, output: &str, iterations: usize) {
-        let told = Iterations { most: iterations, tolerance: 0.0, ..Iterations::default() };
-        assert_eq!((told.damping, told.sweep), (0.85, Sweep::Jacobi));
+        let told = PageRankConfig {
+            max_iterations: iterations,
+            tolerance: 0.0,
+            ..PageRankConfig::default()
+        };
+        assert_eq!((told.damping, told.algorithm), (0.85, PageRankAlgorithm::Jacobi));
         let found = pagerank(&self.graph, told, &setup()).unwrap();
         self.holds(&expected::<f64>(output), |v| found.rank(v), is_near);
     }
@@ -120,8 +125,8 @@ impl<V: Width> Case<V> {
     /// Which vertices are together is told, and not what that is called.
     fn components(&self, output: &str) {
         let expected = expected::<u64>(output);
-        for joining in [Joining::Afforest, Joining::ShiloachVishkin] {
-            let found = components(&self.graph, joining, &setup()).unwrap();
+        for algorithm in [CcAlgorithm::Afforest, CcAlgorithm::ShiloachVishkin] {
+            let found = components(&self.graph, algorithm, &setup()).unwrap();
             let (mut there, mut back) = (BTreeMap::new(), BTreeMap::new());
             for (expected, found) in expected.values().zip(found.labels.iter()) {
                 assert_eq!(there.entry(*expected).or_insert(*found), found, "{expected} is two");

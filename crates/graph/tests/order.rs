@@ -5,10 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use hugepilot_graph::kernel::{Dangling, Direction, Iterations, Joining, Looking, Stepping, Sweep};
-use hugepilot_graph::run::{Job, Kernel, Ready, Start};
+use hugepilot_graph::kernel::{
+    CcAlgorithm, Dangling, DiameterAlgorithm, Direction, PageRankAlgorithm, PageRankConfig,
+    SsspAlgorithm,
+};
+use hugepilot_graph::run::{Job, Kernel, PreparedGraph, SourceVertex};
 use hugepilot_graph::{
-    Edge, Format, LoadOptions, Loading, PagePlan, Source, Team, Width, load, save,
+    Edge, EdgeSource, Format, LoadMode, LoadOptions, PagePlan, ThreadPool, Width, load, save,
 };
 use hugepilot_record::graph::{GraphReport, Phases};
 
@@ -23,7 +26,7 @@ fn resident() -> u64 {
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-impl Source for Noting {
+impl EdgeSource for Noting {
     fn vertices(&self) -> u64 {
         self.vertices
     }
@@ -50,11 +53,11 @@ fn job(kernel: Kernel, property_first: bool) -> Job {
         pages_text: String::new(),
         property_first,
         // Results that depend on the order of threads are compared, too.
-        team: Team::of(1),
+        pool: ThreadPool::new(1),
         order: None,
         kernel: Some(kernel),
         trials: 2,
-        start: Start::MaxDegree,
+        start: SourceVertex::MaxDegree,
         verify: true,
         output: None,
     }
@@ -64,35 +67,35 @@ fn job(kernel: Kernel, property_first: bool) -> Job {
 fn run<V: Width>(job: &Job, pages: PagePlan) -> (u64, GraphReport) {
     let source = Noting { vertices: 1 << 20, resident: AtomicU64::new(0) };
     let before = resident();
-    let stash = job.stash::<V>(source.vertices).unwrap();
+    let properties = job.properties::<V>(source.vertices).unwrap();
     let graph = job.building().graph::<V>(&source).unwrap();
-    let ready: Ready<V> = job.ready(graph, Phases::default(), stash).unwrap();
+    let ready: PreparedGraph<V> = job.ready(graph, Phases::default(), properties).unwrap();
     let job = Job { pages, ..job.clone() };
     let report = ready.run(&job, |_| {}).unwrap().report;
     (source.resident.into_inner().saturating_sub(before), report)
 }
 
 fn kernels() -> Vec<Kernel> {
-    let pagerank = |sweep| Iterations {
-        most: 3,
+    let pagerank = |algorithm| PageRankConfig {
+        max_iterations: 3,
         tolerance: 0.0,
         damping: 0.85,
-        sweep,
+        algorithm,
         dangling: Dangling::Drop,
     };
     vec![
         Kernel::Bfs(Direction::Optimizing),
         Kernel::Bfs(Direction::TopDown),
-        Kernel::Sssp(Stepping::Delta(2)),
-        Kernel::Sssp(Stepping::BellmanFord),
-        Kernel::PageRank(pagerank(Sweep::Jacobi)),
-        Kernel::PageRank(pagerank(Sweep::GaussSeidel)),
-        Kernel::PageRank(pagerank(Sweep::DeltaPush)),
-        Kernel::Components(Joining::Afforest),
-        Kernel::Components(Joining::ShiloachVishkin),
+        Kernel::Sssp(SsspAlgorithm::Delta(2)),
+        Kernel::Sssp(SsspAlgorithm::BellmanFord),
+        Kernel::PageRank(pagerank(PageRankAlgorithm::Jacobi)),
+        Kernel::PageRank(pagerank(PageRankAlgorithm::GaussSeidel)),
+        Kernel::PageRank(pagerank(PageRankAlgorithm::DeltaPush)),
+        Kernel::Components(CcAlgorithm::Afforest),
+        Kernel::Components(CcAlgorithm::ShiloachVishkin),
         Kernel::Betweenness,
-        Kernel::Diameter(Looking::Sweeps),
-        Kernel::Diameter(Looking::Multi),
+        Kernel::Diameter(DiameterAlgorithm::DoubleSweep),
+        Kernel::Diameter(DiameterAlgorithm::MultiSource),
         Kernel::Triangles,
     ]
 }
@@ -121,8 +124,8 @@ fn check<V: Width>(kernel: Kernel) {
         "{:?}",
         first.wrong
     );
-    let spent = first.phases;
-    assert!(spent.first_touch_seconds > Some(0.0) && spent.allocate_seconds > Some(0.0));
+    let cost = first.phases;
+    assert!(cost.first_touch_seconds > Some(0.0) && cost.allocate_seconds > Some(0.0));
 }
 
 #[test]
@@ -132,14 +135,14 @@ fn properties_come_first_if_told_to_and_are_those_that_kernels_use() {
     }
     // Not all that these keep is as wide as vertex numbers.
     check::<u64>(Kernel::Betweenness);
-    check::<u64>(Kernel::Diameter(Looking::Multi));
+    check::<u64>(Kernel::Diameter(DiameterAlgorithm::MultiSource));
     of_files();
 }
 
 /// What is told that building begins sets them aside, so also for files: rows that are there, and lists.
 fn of_files() {
     let folder = tempfile::tempdir().unwrap();
-    let kernel = Kernel::Components(Joining::Afforest);
+    let kernel = Kernel::Components(CcAlgorithm::Afforest);
     let first = job(kernel, true);
     let made = first
         .building()
@@ -148,19 +151,20 @@ fn of_files() {
     for format in [Format::Gap, Format::Native, Format::MatrixMarket] {
         let file = folder.path().join("graph");
         save(&file, true, format, &made, None).unwrap();
-        let stash = Mutex::new(None);
+        let properties = Mutex::new(None);
         let building = |vertices, _| {
-            *stash.lock().unwrap() = first.stash::<u32>(vertices)?;
+            *properties.lock().unwrap() = first.properties::<u32>(vertices)?;
             Ok(())
         };
         let options = LoadOptions {
             format: Some(format),
-            loading: Loading::Cached,
+            load_mode: LoadMode::Cached,
             building: &building,
             ..LoadOptions::new(first.building())
         };
         let graph = load::<u32>(&file, &options).unwrap().graph;
-        let ready = first.ready(graph, Phases::default(), stash.into_inner().unwrap()).unwrap();
+        let ready =
+            first.ready(graph, Phases::default(), properties.into_inner().unwrap()).unwrap();
         let refused = Job { pages: "property=hugetlb-1g".parse().unwrap(), ..first.clone() };
         let report = ready.run(&refused, |_| {}).unwrap().report;
         assert_eq!(report.verified, Some(true), "{format}");

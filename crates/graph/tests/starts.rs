@@ -3,15 +3,15 @@
 use std::fs;
 
 use hugepilot_graph::kernel::Direction;
-use hugepilot_graph::run::{Done, Job, Kernel, Output, Start};
-use hugepilot_graph::{Degree, EdgeList, GraphError, Order, PagePlan, Team};
+use hugepilot_graph::run::{Job, JobResult, Kernel, Output, SourceVertex};
+use hugepilot_graph::{DegreeKind, EdgeList, GraphError, PagePlan, ThreadPool, VertexOrder};
 use hugepilot_record::graph::{GraphReport, Phases};
 
-fn run(start: Start, order: Option<Order>) -> GraphReport {
+fn run(start: SourceVertex, order: Option<VertexOrder>) -> GraphReport {
     done(start, order, None).report
 }
 
-fn done(start: Start, order: Option<Order>, output: Option<Output>) -> Done {
+fn done(start: SourceVertex, order: Option<VertexOrder>, output: Option<Output>) -> JobResult {
     // Two stars of equal size, around 17 and 40, a chain between, and many vertices alone.
     let star = |hub: u64, first: u64| (first..first + 20).map(move |v| (hub, v));
     let edges = star(17, 100).chain(star(40, 130)).chain([(119, 50), (50, 51), (51, 149)]);
@@ -21,8 +21,8 @@ fn done(start: Start, order: Option<Order>, output: Option<Output>) -> Done {
         pages: PagePlan::default(),
         pages_text: String::new(),
         property_first: false,
-        team: Team::of(1),
-        order: order.map(|order| (order, Degree::Out)),
+        pool: ThreadPool::new(1),
+        order: order.map(|order| (order, DegreeKind::Out)),
         kernel: Some(Kernel::Bfs(Direction::TopDown)),
         trials: 6,
         start,
@@ -35,17 +35,27 @@ fn done(start: Start, order: Option<Order>, output: Option<Output>) -> Done {
 
 #[test]
 fn trials_begin_at_the_same_vertices_under_any_numbers() {
-    let orders =
-        [Order::Dbg, Order::HubSort, Order::HubCluster, Order::Sort, Order::Random(3), Order::Rcm];
-    for start in
-        [Start::MaxDegree, Start::Random(1), Start::Random(2), Start::At(51), Start::At(199)]
-    {
+    let orders = [
+        VertexOrder::Dbg,
+        VertexOrder::HubSort,
+        VertexOrder::HubCluster,
+        VertexOrder::Sort,
+        VertexOrder::Random(3),
+        VertexOrder::Rcm,
+    ];
+    for start in [
+        SourceVertex::MaxDegree,
+        SourceVertex::Random(1),
+        SourceVertex::Random(2),
+        SourceVertex::Id(51),
+        SourceVertex::Id(199),
+    ] {
         let plain = run(start, None);
         let sources: Vec<u64> = plain.trials.iter().map(|trial| trial.source.unwrap()).collect();
         match start {
-            Start::MaxDegree => assert_eq!(sources, [17; 6]),
-            Start::At(vertex) => assert_eq!(sources, [vertex; 6]),
-            Start::Random(_) => {
+            SourceVertex::MaxDegree => assert_eq!(sources, [17; 6]),
+            SourceVertex::Id(vertex) => assert_eq!(sources, [vertex; 6]),
+            SourceVertex::Random(_) => {
                 let has_edges = |v: &u64| {
                     [17, 40, 50, 51].contains(v) || (100..120).contains(v) || (130..150).contains(v)
                 };
@@ -68,14 +78,14 @@ fn what_cannot_be_written_leaves_the_report() {
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("there");
     fs::write(&there, "mine").unwrap();
-    let to = |path, replace| done(Start::At(17), None, Some(Output { path, replace }));
+    let to = |path, replace| done(SourceVertex::Id(17), None, Some(Output { path, replace }));
     for lost in [to("/nowhere/at/all".into(), true), to(there.clone(), false)] {
         let GraphReport { trials, verified, output, .. } = lost.report;
         assert_eq!((trials.len(), verified, output), (6, Some(true), None));
         assert!(matches!(lost.unwritten, Some(GraphError::Io { .. })), "{:?}", lost.unwritten);
     }
     assert_eq!(fs::read(&there).unwrap(), b"mine");
-    let Done { report, unwritten } = to(there.clone(), true);
+    let JobResult { report, unwritten } = to(there.clone(), true);
     assert!(unwritten.is_none() && report.output.as_deref() == there.to_str());
     assert_eq!(fs::read_to_string(&there).unwrap().lines().nth(17), Some("17 0"));
 }

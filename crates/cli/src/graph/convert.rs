@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use hugepilot_graph::run::Ready;
+use hugepilot_graph::run::PreparedGraph;
 use hugepilot_graph::{Format, Graph, GraphError, Width, save, save_map};
 use hugepilot_record::graph::Written;
 
@@ -62,12 +62,12 @@ impl ConvertArgs {
     pub(super) fn write<V: Width>(
         &self,
         format: Format,
-        ready: &mut Ready<V>,
+        ready: &mut PreparedGraph<V>,
         progress: &Progress,
     ) -> Result<(), GraphError> {
         let begin = Instant::now();
         progress.now(format!("writing {}", self.out.display()));
-        let (names, vertices) = (ready.names(), ready.graph.vertices());
+        let (names, vertices) = (ready.original_ids(), ready.graph.vertices());
         let is_other = ready.ids.is_some() || ready.numbers.is_some();
         // A list under old numbers would not be in the new order.
         let keeps = match format {

@@ -5,10 +5,10 @@ use std::sync::Mutex;
 
 use clap::Args;
 use hugepilot_graph::run::Job;
-use hugepilot_graph::{Format, GraphError, LoadOptions, Loading, Width, load};
+use hugepilot_graph::{Format, GraphError, LoadMode, LoadOptions, Width, load};
 use hugepilot_record::graph::FileFacts;
 
-use super::source::{Made, Room};
+use super::source::{MemoryBudget, SourceGraph};
 
 /// The heading in --help.
 const FILES: &str = "Files";
@@ -22,7 +22,7 @@ pub(super) struct FileArgs {
     /// What becomes of it in the page cache, whose memory huge pages are made of: direct never goes there, drop takes it out as it
     /// is read, cached leaves it, tmpfs is for a file that is in memory already [default: direct]
     #[arg(help_heading = FILES, long, value_name = "HOW")]
-    load: Option<Loading>,
+    load: Option<LoadMode>,
     /// Count vertices anew: their numbers have gaps, or up to 64 bits. Results keep the file's numbers
     #[arg(help_heading = FILES, long)]
     compact: bool,
@@ -52,29 +52,29 @@ impl FileArgs {
         .find_map(|(given, name)| given.then_some(name))
     }
 
-    /// Loads it, if it fits. `as_said`: what the file says of directions counts.
+    /// Loads it, if it fits. `keep_directions`: what the file says of directions counts.
     pub(super) fn make<V: Width>(
         &self,
         path: &Path,
         job: &Job,
-        as_said: bool,
-        room: Room<'_>,
-    ) -> Result<Made<V>, GraphError> {
-        let stash = Mutex::new(None);
+        keep_directions: bool,
+        room: MemoryBudget<'_>,
+    ) -> Result<SourceGraph<V>, GraphError> {
+        let properties = Mutex::new(None);
         // Before anything is read: what is needed counts what is read by then.
         let available = room.available();
         let building = |vertices, peak| {
             room.take("building", peak + job.stashed::<V>(vertices), available)?;
-            let mut stash = stash.lock().expect("nobody panics with it");
-            if stash.is_none() {
-                *stash = job.stash::<V>(vertices)?;
+            let mut properties = properties.lock().expect("nobody panics with it");
+            if properties.is_none() {
+                *properties = job.properties::<V>(vertices)?;
             }
             Ok(())
         };
         let options = LoadOptions {
-            as_said,
+            keep_directions,
             format: self.format,
-            loading: self.load.unwrap_or_default(),
+            load_mode: self.load.unwrap_or_default(),
             vertices: self.vertices,
             compact: self.compact,
             scale_weights: self.scale_weights,
@@ -90,13 +90,13 @@ impl FileArgs {
             bytes: loaded.file,
             format: loaded.format.to_string(),
             packed: loaded.packed.map(|packed| packed.to_string()),
-            loading: loaded.loading.to_string(),
+            loading: loaded.load_mode.to_string(),
             compacted: loaded.ids.is_some(),
         };
-        Ok(Made {
+        Ok(SourceGraph {
             graph: loaded.graph,
             ids: loaded.ids,
-            stash: stash.into_inner().expect("nobody panics with it"),
+            properties: properties.into_inner().expect("nobody panics with it"),
             file: Some(facts),
             peak: loaded.peak + stashed,
             load: Some(loaded.read),

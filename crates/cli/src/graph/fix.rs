@@ -28,7 +28,7 @@ pub(super) fn fail(error: &GraphError) -> Exit {
 /// For errors that do not say it themselves.
 fn fix(error: &GraphError) -> Option<&'static str> {
     Some(match error {
-        GraphError::Room { .. } => {
+        GraphError::InsufficientMemory { .. } => {
             "free memory, or need less: a smaller graph, one without --width 64, --directed, --weighted and --reorder, or, of a file, \
              --ignore-weights"
         }

@@ -2,13 +2,13 @@
 
 use clap::ValueEnum;
 use hugepilot_graph::run::Job;
-use hugepilot_graph::{GraphError, Grid, Kronecker, Rng, Source, Uniform, Width};
+use hugepilot_graph::{EdgeSource, GraphError, Grid, Kronecker, Rng, Uniform, Width};
 
-use super::source::{Made, Room};
+use super::source::{MemoryBudget, SourceGraph};
 
 /// A graph by its name.
 #[derive(Clone, Debug)]
-pub(super) struct Generated {
+pub(super) struct GeneratedGraph {
     pub(super) text: String,
     shape: Shape,
 }
@@ -29,7 +29,7 @@ pub(super) enum RngArg {
 /// Base-2 logarithm of the most vertices.
 const MOST_SCALE: u32 = 32;
 
-impl Generated {
+impl GeneratedGraph {
     /// That of a text that begins as such names do; none for any other, which is a path.
     ///
     /// # Errors
@@ -70,8 +70,8 @@ impl Generated {
         job: &Job,
         weighted: bool,
         rng: RngArg,
-        room: Room<'_>,
-    ) -> Result<Made<V>, GraphError> {
+        room: MemoryBudget<'_>,
+    ) -> Result<SourceGraph<V>, GraphError> {
         let rng = match rng {
             RngArg::U32 => Rng::Whole,
             RngArg::Float => Rng::Float,
@@ -88,13 +88,25 @@ impl Generated {
     }
 }
 
-fn built<V: Width>(job: &Job, source: &impl Source, room: Room<'_>) -> Result<Made<V>, GraphError> {
+fn built<V: Width>(
+    job: &Job,
+    source: &impl EdgeSource,
+    room: MemoryBudget<'_>,
+) -> Result<SourceGraph<V>, GraphError> {
     let peak = job.peak::<V>(source);
     room.take("building", peak, room.available())?;
-    let stash = job.stash::<V>(source.vertices())?;
+    let properties = job.properties::<V>(source.vertices())?;
     let begin = std::time::Instant::now();
     let graph = job.building().graph(source)?;
-    Ok(Made { graph, ids: None, stash, file: None, peak, load: None, build: begin.elapsed() })
+    Ok(SourceGraph {
+        graph,
+        ids: None,
+        properties,
+        file: None,
+        peak,
+        load: None,
+        build: begin.elapsed(),
+    })
 }
 
 #[cfg(test)]
@@ -104,14 +116,17 @@ mod tests {
     #[test]
     fn what_begins_like_a_generated_graph_is_one_and_all_else_a_path() {
         for text in ["kronecker:22", "uniform:24:8", "grid:3x4"] {
-            assert!(matches!(Generated::of(text), Some(Ok(graph)) if graph.text == text), "{text}");
+            assert!(
+                matches!(GeneratedGraph::of(text), Some(Ok(graph)) if graph.text == text),
+                "{text}"
+            );
         }
         for text in ["kronecker:", "uniform:33", "grid:0x4", "kronecker:20:a"] {
-            let error = Generated::of(text).unwrap().unwrap_err();
+            let error = GeneratedGraph::of(text).unwrap().unwrap_err();
             assert!(error.contains(&format!("./{text}")), "{error}");
         }
         for text in ["./kronecker:22", "kroneker:22", "g.el", "C:g.el", ""] {
-            assert!(Generated::of(text).is_none(), "{text}");
+            assert!(GeneratedGraph::of(text).is_none(), "{text}");
         }
     }
 }

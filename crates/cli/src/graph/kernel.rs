@@ -1,8 +1,11 @@
 //! Which kernel, and what it is told.
 
 use clap::{Args, ValueEnum};
-use hugepilot_graph::kernel::{Dangling, Direction, Iterations, Joining, Looking, Stepping, Sweep};
-use hugepilot_graph::run::{Kernel, Start};
+use hugepilot_graph::kernel::{
+    CcAlgorithm, Dangling, DiameterAlgorithm, Direction, PageRankAlgorithm, PageRankConfig,
+    SsspAlgorithm,
+};
+use hugepilot_graph::run::{Kernel, SourceVertex};
 
 use super::fix::usage;
 
@@ -19,7 +22,7 @@ pub(super) struct KernelArgs {
     /// bfs, sssp, bc, diameter: where to begin: the number of a vertex as the source has it, max-degree, or random[:SEED], another
     /// one in each trial [default: random]
     #[arg(long, value_name = "WHERE", value_parser = start)]
-    source: Option<Start>,
+    source: Option<SourceVertex>,
     /// sssp by delta: the width of a bucket of distances; wide for road networks [default: 2]
     #[arg(long, value_name = "WIDTH", value_parser = clap::value_parser!(u64).range(1..))]
     delta: Option<u64>,
@@ -70,15 +73,15 @@ enum DanglingArg {
     Redistribute,
 }
 
-fn start(text: &str) -> Result<Start, String> {
+fn start(text: &str) -> Result<SourceVertex, String> {
     let seed =
         text.strip_prefix("random").map(|seed| seed.strip_prefix(':').map_or(Ok(1), str::parse));
     match (text, seed) {
-        ("max-degree", _) => Ok(Start::MaxDegree),
-        (_, Some(Ok(seed))) => Ok(Start::Random(seed)),
+        ("max-degree", _) => Ok(SourceVertex::MaxDegree),
+        (_, Some(Ok(seed))) => Ok(SourceVertex::Random(seed)),
         _ => text
             .parse()
-            .map(Start::At)
+            .map(SourceVertex::Id)
             .map_err(|_| "write a number, max-degree, random or random:SEED".to_owned()),
     }
 }
@@ -94,8 +97,8 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl KernelArgs {
-    pub(super) fn start(&self) -> Start {
-        self.source.unwrap_or(Start::Random(1))
+    pub(super) fn start(&self) -> SourceVertex {
+        self.source.unwrap_or(SourceVertex::Random(1))
     }
 
     /// Ends with a usage error where --algo is none of the kernel's, and where it has no use for another option.
@@ -105,12 +108,14 @@ impl KernelArgs {
                 self.algo.map_or_else(String::new, |algo| format!(" --algo {}", name(&algo)));
             usage(&format!("{option} changes nothing for {}{algo}", name(&self.kernel)));
         }
-        let iterations = |sweep| Iterations {
-            most: self.iterations.unwrap_or(if sweep == Sweep::DeltaPush { 1000 } else { 20 })
+        let iterations = |algorithm| PageRankConfig {
+            max_iterations: self
+                .iterations
+                .unwrap_or(if algorithm == PageRankAlgorithm::DeltaPush { 1000 } else { 20 })
                 as usize,
             tolerance: self.tolerance.unwrap_or(1e-4),
             damping: self.damping.unwrap_or(0.85),
-            sweep,
+            algorithm,
             dangling: match self.dangling {
                 Some(DanglingArg::Drop) => Dangling::Drop,
                 None | Some(DanglingArg::Redistribute) => Dangling::Redistribute,
@@ -122,19 +127,27 @@ impl KernelArgs {
             }
             (Name::Bfs, Some(Algo::TopDown)) => Kernel::Bfs(Direction::TopDown),
             (Name::Sssp, None | Some(Algo::Delta)) => {
-                Kernel::Sssp(Stepping::Delta(self.delta.unwrap_or(2)))
+                Kernel::Sssp(SsspAlgorithm::Delta(self.delta.unwrap_or(2)))
             }
-            (Name::Sssp, Some(Algo::BellmanFord)) => Kernel::Sssp(Stepping::BellmanFord),
+            (Name::Sssp, Some(Algo::BellmanFord)) => Kernel::Sssp(SsspAlgorithm::BellmanFord),
             (Name::Pr, None | Some(Algo::GaussSeidel)) => {
-                Kernel::PageRank(iterations(Sweep::GaussSeidel))
+                Kernel::PageRank(iterations(PageRankAlgorithm::GaussSeidel))
             }
-            (Name::Pr, Some(Algo::Jacobi)) => Kernel::PageRank(iterations(Sweep::Jacobi)),
-            (Name::Pr, Some(Algo::DeltaPush)) => Kernel::PageRank(iterations(Sweep::DeltaPush)),
-            (Name::Cc, None | Some(Algo::Afforest)) => Kernel::Components(Joining::Afforest),
-            (Name::Cc, Some(Algo::ShiloachVishkin)) => Kernel::Components(Joining::ShiloachVishkin),
+            (Name::Pr, Some(Algo::Jacobi)) => {
+                Kernel::PageRank(iterations(PageRankAlgorithm::Jacobi))
+            }
+            (Name::Pr, Some(Algo::DeltaPush)) => {
+                Kernel::PageRank(iterations(PageRankAlgorithm::DeltaPush))
+            }
+            (Name::Cc, None | Some(Algo::Afforest)) => Kernel::Components(CcAlgorithm::Afforest),
+            (Name::Cc, Some(Algo::ShiloachVishkin)) => {
+                Kernel::Components(CcAlgorithm::ShiloachVishkin)
+            }
             (Name::Bc, None) => Kernel::Betweenness,
-            (Name::Diameter, None | Some(Algo::Sweeps)) => Kernel::Diameter(Looking::Sweeps),
-            (Name::Diameter, Some(Algo::Multi)) => Kernel::Diameter(Looking::Multi),
+            (Name::Diameter, None | Some(Algo::Sweeps)) => {
+                Kernel::Diameter(DiameterAlgorithm::DoubleSweep)
+            }
+            (Name::Diameter, Some(Algo::Multi)) => Kernel::Diameter(DiameterAlgorithm::MultiSource),
             (Name::Tc, None) => Kernel::Triangles,
             (kernel, Some(algo)) => {
                 usage(&format!("{} is no way to compute {}", name(&algo), name(&kernel)));

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
-use hugepilot_graph::run::{Job, Ready};
-use hugepilot_graph::{Degree, Graph, GraphError, Ids, Order, Stash, Width};
+use hugepilot_graph::run::{Job, PreparedGraph};
+use hugepilot_graph::{DegreeKind, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width};
 use hugepilot_kernel::cgroup::MemoryCgroup;
 use hugepilot_kernel::{Root, memory};
 use hugepilot_record::graph::{FileFacts, Phases};
@@ -15,7 +15,7 @@ use hugepilot_units::Bytes;
 
 use super::file::FileArgs;
 use super::fix::usage;
-use super::generated::{Generated, RngArg};
+use super::generated::{GeneratedGraph, RngArg};
 use crate::output::Progress;
 
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(super) struct SourceArgs {
     /// Give the edges of a generated graph weights from 1 to 255; what needs some does so by itself
     #[arg(long)]
     weighted: bool,
-    /// Keep the direction of edges, and build the inverse, too [default: only in files that say that they have directions]
+    /// Keep the direction of edges, and build the transpose, too [default: only in files that say that they have directions]
     #[arg(long)]
     directed: bool,
     /// Let edges go both ways, whatever the file says
@@ -40,7 +40,7 @@ pub(super) struct SourceArgs {
     rng: Option<RngArg>,
     /// Number vertices anew: dbg, hub-sort, hub-cluster, sort, random[:SEED] or rcm. Results keep the old numbers
     #[arg(long, value_name = "ORDER")]
-    reorder: Option<Order>,
+    reorder: Option<VertexOrder>,
     /// Which edges count as a vertex's degree for --reorder: out for kernels that pull, in for those that push [default: out]
     #[arg(long, value_name = "WHICH", requires = "reorder")]
     degree: Option<DegreeArg>,
@@ -57,23 +57,23 @@ enum DegreeArg {
 /// What a graph is called.
 #[derive(Clone, Debug)]
 enum Name {
-    Generated(Generated),
+    Generated(GeneratedGraph),
     File(PathBuf),
 }
 
 fn name(text: OsString) -> Result<Name, String> {
-    match text.to_str().and_then(Generated::of) {
+    match text.to_str().and_then(GeneratedGraph::of) {
         Some(generated) => generated.map(Name::Generated),
         None => Ok(Name::File(PathBuf::from(text))),
     }
 }
 
 /// A graph under the numbers that it came with.
-pub(super) struct Made<V: Width> {
+pub(super) struct SourceGraph<V: Width> {
     pub(super) graph: Graph<V>,
     pub(super) ids: Option<Ids>,
     /// What came before the graph.
-    pub(super) stash: Option<Stash>,
+    pub(super) properties: Option<PropertyPool>,
     pub(super) file: Option<FileFacts>,
     pub(super) peak: Bytes,
     pub(super) load: Option<Duration>,
@@ -82,11 +82,11 @@ pub(super) struct Made<V: Width> {
 
 /// Memory that there is, and who is told what is taken of it.
 #[derive(Clone, Copy)]
-pub(super) struct Room<'a> {
+pub(super) struct MemoryBudget<'a> {
     pub(super) progress: &'a Progress,
 }
 
-impl Room<'_> {
+impl MemoryBudget<'_> {
     /// Now: of the system, and within the limits at which this process would be killed.
     pub(super) fn available(self) -> Bytes {
         let root = Root::live();
@@ -104,7 +104,7 @@ impl Room<'_> {
         available: Bytes,
     ) -> Result<(), GraphError> {
         if needed > available {
-            return Err(GraphError::Room { needed, available });
+            return Err(GraphError::InsufficientMemory { needed, available });
         }
         self.progress
             .keep(&format!("{what} takes {needed} of memory at most, {available} are available"));
@@ -132,10 +132,10 @@ impl SourceArgs {
         self.directed
     }
 
-    pub(super) fn order(&self) -> Option<(Order, Degree)> {
+    pub(super) fn order(&self) -> Option<(VertexOrder, DegreeKind)> {
         let degree = match self.degree {
-            None | Some(DegreeArg::Out) => Degree::Out,
-            Some(DegreeArg::In) => Degree::In,
+            None | Some(DegreeArg::Out) => DegreeKind::Out,
+            Some(DegreeArg::In) => DegreeKind::In,
         };
         self.reorder.map(|order| (order, degree))
     }
@@ -150,7 +150,7 @@ impl SourceArgs {
     /// Which option that was given means nothing here, and what it is for.
     fn idle(&self) -> Option<String> {
         let is_kronecker = matches!(&self.graph, Name::Generated(graph) if graph.is_kronecker());
-        let by_degree = !matches!(self.reorder, Some(Order::Random(_) | Order::Rcm));
+        let by_degree = !matches!(self.reorder, Some(VertexOrder::Random(_) | VertexOrder::Rcm));
         match (&self.graph, self.file.given()) {
             (Name::Generated(generated), Some(option)) => {
                 Some(format!("{option} is for files, and {} is none", generated.text))
@@ -174,9 +174,10 @@ impl SourceArgs {
         job: &Job,
         weighted: bool,
         progress: &Progress,
-    ) -> Result<Ready<V>, GraphError> {
-        let room = Room { progress };
-        let Made { graph, ids, stash, file, mut peak, load, build } = match &self.graph {
+    ) -> Result<PreparedGraph<V>, GraphError> {
+        let room = MemoryBudget { progress };
+        let SourceGraph { graph, ids, properties, file, mut peak, load, build } = match &self.graph
+        {
             Name::Generated(graph) => {
                 progress.now(format!("building {}", graph.text));
                 graph.make(job, weighted || self.weighted, self.rng.unwrap_or(RngArg::U32), room)?
@@ -187,7 +188,7 @@ impl SourceArgs {
             }
         };
         if let Some((order, _)) = job.order {
-            let more = graph.renumbering();
+            let more = graph.relabel_memory();
             room.take("numbering vertices anew", more, room.available())?;
             progress.now(format!("numbering vertices anew by {order}"));
             // What is there already takes less than what is made of it.
@@ -198,7 +199,7 @@ impl SourceArgs {
             build_seconds: build.as_secs_f64(),
             ..Phases::default()
         };
-        let mut ready = job.ready(graph, phases, stash)?;
+        let mut ready = job.ready(graph, phases, properties)?;
         ready.ids = ids;
         ready.report.file = file;
         ready.report.peak_bytes = peak;

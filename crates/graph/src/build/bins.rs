@@ -10,11 +10,11 @@ use std::sync::RwLock;
 
 use hugepilot_units::Bytes;
 
-use super::Wrong;
+use super::InvalidEdges;
 use crate::csr::BLOCK;
 use crate::rounds::Rounds;
-use crate::source::Source;
-use crate::{Next, Pieces, Team, Width, Worker};
+use crate::source::EdgeSource;
+use crate::{Cursor, ThreadPool, Width, WorkQueue, Worker};
 
 /// Edges that a thread collects at most before bins are emptied, about: some tens of MiB.
 const COLLECTED: u64 = 1 << 22;
@@ -28,12 +28,12 @@ const MOST: u64 = 2048;
 const CHUNK: usize = 256;
 
 /// Edges that a thread collects before bins are emptied; a block more, as blocks are collected whole.
-fn collected(source: &impl Source, team: Team) -> u64 {
-    (source.edges() / (PART * team.threads() as u64)).clamp(1, COLLECTED)
+fn collected(source: &impl EdgeSource, pool: ThreadPool) -> u64 {
+    (source.edges() / (PART * pool.threads() as u64)).clamp(1, COLLECTED)
 }
 
 /// Base-2 logarithm of the vertices in a bin, and how many bins there are.
-fn cut<V: Width>(source: &impl Source, both: bool) -> (u32, usize) {
+fn cut<V: Width>(source: &impl EdgeSource, both: bool) -> (u32, usize) {
     let vertices = source.vertices().max(1);
     let bytes = source.edges().saturating_mul((1 + u64::from(both)) * size_of::<V>() as u64);
     let bins = (bytes / CACHED).clamp(1, MOST.min(vertices));
@@ -44,23 +44,23 @@ fn cut<V: Width>(source: &impl Source, both: bool) -> (u32, usize) {
 }
 
 /// Edges that a thread has room for, each counted both ways round if `both`: as many as it collects where blocks are alike, those
-/// of the source and of the rows that become its inverse, and a chunk for each bin.
-fn places<V: Width>(source: &impl Source, both: bool, team: Team) -> u64 {
+/// of the source and of the rows that become its transpose, and a chunk for each bin.
+fn places<V: Width>(source: &impl EdgeSource, both: bool, pool: ThreadPool) -> u64 {
     let block = source.edges().div_ceil((source.blocks() as u64).max(1)).max(BLOCK as u64);
-    let edges = collected(source, team).saturating_add(block).min(source.edges());
+    let edges = collected(source, pool).saturating_add(block).min(source.edges());
     let chunks = (cut::<V>(source, both).1 * CHUNK) as u64;
     edges.saturating_mul(1 + u64::from(both)).saturating_add(chunks)
 }
 
 /// Memory that all threads take at most where blocks are alike.
-pub(super) fn room<V: Width>(source: &impl Source, both: bool, team: Team) -> Bytes {
+pub(super) fn room<V: Width>(source: &impl EdgeSource, both: bool, pool: ThreadPool) -> Bytes {
     let values = if source.is_weighted() { 3 } else { 2 };
     let place = Bytes::new(values * size_of::<V>() as u64);
-    place.times(places::<V>(source, both, team)).times(team.threads() as u64)
+    place.times(places::<V>(source, both, pool)).times(pool.threads() as u64)
 }
 
 /// What a thread collected.
-struct Collected<V> {
+struct ThreadBins<V> {
     /// Chunks of edges, each of one bin.
     ends: Vec<(V, V)>,
     /// As many, or none.
@@ -72,7 +72,7 @@ struct Collected<V> {
     before: Vec<usize>,
 }
 
-impl<V: Width> Collected<V> {
+impl<V: Width> ThreadBins<V> {
     fn new(bins: usize, places: u64, weighted: bool) -> Self {
         // Only what is used becomes resident.
         let places = usize::try_from(places).unwrap_or(usize::MAX);
@@ -139,51 +139,55 @@ pub(super) struct Bins<V> {
     shift: u32,
     /// Each edge goes into the rows of both its ends.
     both: bool,
-    team: Team,
+    pool: ThreadPool,
     /// Of each thread. It alone collects; then all read.
-    collected: Vec<RwLock<Collected<V>>>,
+    collected: Vec<RwLock<ThreadBins<V>>>,
 }
 
 impl<V: Width> Bins<V> {
     /// For a source, whose edges are put both ways round if `both`.
-    pub(super) fn new(source: &impl Source, both: bool, team: Team) -> Self {
+    pub(super) fn new(source: &impl EdgeSource, both: bool, pool: ThreadPool) -> Self {
         let (shift, bins) = cut::<V>(source, both);
-        let places = places::<V>(source, both, team);
-        let of_one = |_| RwLock::new(Collected::new(bins, places, source.is_weighted()));
-        Self { shift, both, team, collected: (0..team.threads()).map(of_one).collect() }
+        let places = places::<V>(source, both, pool);
+        let of_one = |_| RwLock::new(ThreadBins::new(bins, places, source.is_weighted()));
+        Self { shift, both, pool, collected: (0..pool.threads()).map(of_one).collect() }
     }
 
     /// Has `put` called with the ends and the weight of each edge, and both ways round if need be. For edges that begin at one
     /// vertex, it is called by one thread at a time, which sees what was done before. What belongs into no graph is told.
-    pub(super) fn deal(&self, source: &impl Source, put: impl Fn(V, V, V) + Sync) -> Wrong {
-        let (blocks, rounds) = (Next::default(), Rounds::default());
-        let wrong = self.team.run(|worker| {
-            let (mut wrong, mut round) = (Wrong::default(), 0);
+    pub(super) fn deal(
+        &self,
+        source: &impl EdgeSource,
+        put: impl Fn(V, V, V) + Sync,
+    ) -> InvalidEdges {
+        let (blocks, rounds) = (Cursor::default(), Rounds::default());
+        let wrong = self.pool.run(|worker| {
+            let (mut wrong, mut round) = (InvalidEdges::default(), 0);
             loop {
                 let collected = self.collect(&worker, source, &blocks, &mut wrong);
-                let turn = rounds.turn(&worker, round);
-                turn.add(usize::from(collected > 0), 0);
-                worker.meet();
+                let state = rounds.state(&worker, round);
+                state.add(usize::from(collected > 0), 0);
+                worker.barrier();
                 if rounds.sums(round).0 == 0 {
                     return wrong;
                 }
-                self.empty(&worker, &turn.pieces, &put);
-                worker.meet();
+                self.empty(&worker, &state.work, &put);
+                worker.barrier();
                 round += 1;
             }
         });
-        wrong.into_iter().fold(Wrong::default(), Wrong::and)
+        wrong.into_iter().fold(InvalidEdges::default(), InvalidEdges::and)
     }
 
     /// Collects edges of blocks that no other thread takes until there are enough. How many.
     fn collect(
         &self,
         worker: &Worker,
-        source: &impl Source,
-        blocks: &Next,
-        wrong: &mut Wrong,
+        source: &impl EdgeSource,
+        blocks: &Cursor,
+        wrong: &mut InvalidEdges,
     ) -> u64 {
-        let (vertices, most, mut count) = (source.vertices(), collected(source, self.team), 0);
+        let (vertices, most, mut count) = (source.vertices(), collected(source, self.pool), 0);
         let mut own = self.collected[worker.id].write().expect("nobody panics with it");
         let bins = &mut *own;
         bins.clear();
@@ -194,7 +198,7 @@ impl<V: Width> Bins<V> {
             bins.push((from >> self.shift) as usize, ends, V::new(weight as usize));
         };
         while count < most
-            && let Some(block) = blocks.one(source.blocks())
+            && let Some(block) = blocks.next(source.blocks())
         {
             source.block(block, |edge| {
                 // Also what is left out counts: it is not the end of the source.
@@ -215,7 +219,7 @@ impl<V: Width> Bins<V> {
     }
 
     /// Puts what all threads collected where it belongs, bin by bin.
-    fn empty(&self, worker: &Worker, pieces: &Pieces, put: impl Fn(V, V, V)) {
+    fn empty(&self, worker: &Worker, pieces: &WorkQueue, put: impl Fn(V, V, V)) {
         let all: Vec<_> =
             self.collected.iter().map(|bins| bins.read().expect("nobody panics with it")).collect();
         worker.each(pieces, all[0].next.len(), 1, |bins| {

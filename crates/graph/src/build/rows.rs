@@ -6,7 +6,7 @@ use hugepilot_alloc::{HugeVec, Plain, cells};
 
 use super::{Build, Names};
 use crate::width::Cell;
-use crate::{Csr, Result, Team, Width};
+use crate::{Csr, Result, ThreadPool, Width};
 
 /// Rows that become a [`Csr`].
 pub(super) struct Rows<V: Width> {
@@ -15,11 +15,11 @@ pub(super) struct Rows<V: Width> {
     edges: HugeVec<V>,
     weights: HugeVec<V>,
     /// Of each piece of rows, after duplicates have gone: its first vertex, where it begins, and how long it is.
-    kept: Vec<Kept>,
+    kept: Vec<CompactedChunk>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct CompactedChunk {
     vertex: usize,
     start: usize,
     len: usize,
@@ -86,14 +86,14 @@ impl<V: Width> Rows<V> {
     }
 
     /// Sorts each row and keeps the first of what is there twice: of weights the smallest. How many went.
-    pub(super) fn sort(&mut self, team: Team) -> u64 {
+    pub(super) fn sort(&mut self, pool: ThreadPool) -> u64 {
         let (pieces, dropped) = (self.pieces(), AtomicU64::new(0));
-        let kept = team.share(pieces, |pieces| {
+        let kept = pool.share(pieces, |pieces| {
             let (mut kept, mut pairs) = (Vec::new(), Vec::new());
             for mut piece in pieces {
                 let len = piece.sort(&mut pairs);
                 dropped.fetch_add((piece.edges.len() - len) as u64, Relaxed);
-                kept.push(Kept { vertex: piece.vertex, start: piece.start, len });
+                kept.push(CompactedChunk { vertex: piece.vertex, start: piece.start, len });
             }
             kept
         });

@@ -1,7 +1,7 @@
 //! A grid, which is like a road network in what matters here: few edges per vertex, and long ways.
 
 use super::blocks;
-use crate::source::{Edge, Source};
+use crate::source::{Edge, EdgeSource};
 
 /// `rows` × `columns` crossings, each joined to its neighbours. Numbered row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Grid {
     pub weighted: bool,
 }
 
-impl Source for Grid {
+impl EdgeSource for Grid {
     fn vertices(&self) -> u64 {
         self.rows * self.columns
     }

@@ -7,7 +7,7 @@
 
 use super::permutation::Permutation;
 use super::{BLOCK, Weights, block_of, numbers};
-use crate::source::{Edge, Source};
+use crate::source::{Edge, EdgeSource};
 
 /// How the reference turns a random number into a quadrant. The graphs differ in a few edges from scale 16 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Streams {
     }
 }
 
-impl Source for Kronecker {
+impl EdgeSource for Kronecker {
     super::scaled!();
     fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
         const { assert!(BLOCK <= 1 << 18) };

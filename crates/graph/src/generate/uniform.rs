@@ -1,7 +1,7 @@
 //! Each edge joins two vertices drawn alike (Erdős and Rényi), as the GAP benchmark suite draws them.
 
 use super::{Weights, block_of, numbers};
-use crate::source::{Edge, Source};
+use crate::source::{Edge, EdgeSource};
 
 /// 2^`scale` vertices and `degree` times as many edges, before duplicates and self-loops go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Uniform {
     pub weighted: bool,
 }
 
-impl Source for Uniform {
+impl EdgeSource for Uniform {
     super::scaled!();
     fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
         let (mask, mut drawn) = (self.vertices() - 1, numbers(block));

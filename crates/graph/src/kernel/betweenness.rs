@@ -1,16 +1,16 @@
-//! Betweenness centrality from some sources (Brandes, 2001): on how many shortest ways between others a vertex lies.
+//! Betweenness centrality from some sources (Brandes, 2001): on how many shortest paths between others a vertex lies.
 //!
-//! Forward, level by level, shortest ways are counted, and one bit per edge says that it is part of one. Backward, each vertex
-//! takes from those after it; what it reads there is one number, (1 + dependency) / ways, which takes the place of the ways.
+//! Forward, level by level, shortest paths are counted, and one bit per edge says that it is part of one. Backward, each vertex
+//! takes from those after it; what it reads there is one number, (1 + dependency) / paths, which takes the place of the paths.
 
 use hugepilot_alloc::{Plain, cells};
 
 use super::bitmap::WORD;
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use super::path_count::PathCount;
 use super::queue::Queue;
-use super::spent::{Held, Spent, Watch};
-use super::ways::Ways;
-use super::{Setup, searched};
-use crate::hook::Hook;
+use super::{Setup, serial_bfs};
+use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Property, Result, Width, Worker};
@@ -18,25 +18,25 @@ use crate::{Array, Graph, Property, Result, Width, Worker};
 /// The scores.
 #[derive(Debug)]
 pub struct Betweenness<V: Width> {
-    /// As bits of [`Width::Real`], for each vertex the sum over all sources: ways that begin or end at it do not count.
+    /// As bits of [`Width::Real`], for each vertex the sum over all sources: paths that begin or end at it do not count.
     pub scores: Property<V>,
     /// What it took, for all sources; the first touch is of those properties that each source begins anew.
-    pub spent: Spent,
+    pub cost: KernelCost,
 }
 
-struct Work<'a, V: Width, H: Hook> {
+struct Work<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
     /// The level of each vertex.
     levels: &'a [<V as Plain>::Cell],
-    /// Shortest ways from the source, as bits of [`Ways`]; then (1 + dependency) / ways.
-    ways: &'a [<u64 as Plain>::Cell],
+    /// Shortest paths from the source, as bits of [`PathCount`]; then (1 + dependency) / paths.
+    paths: &'a [<u64 as Plain>::Cell],
     scores: &'a [<V as Plain>::Cell],
     /// One bit per edge: it is on a shortest way.
     nearer: &'a [<u64 as Plain>::Cell],
     queue: Queue<V>,
     rounds: Rounds,
-    hook: H,
-    watch: Watch,
+    sink: H,
+    timer: PhaseTimer,
 }
 
 /// From each of `sources` to all. Three words, one of them of the queue, and eight bytes per vertex, and a bit per edge; each
@@ -44,50 +44,50 @@ struct Work<'a, V: Width, H: Hook> {
 ///
 /// # Errors
 /// [`GraphError::Vertex`](crate::GraphError::Vertex), [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn betweenness<V: Width, H: Hook>(
+pub fn betweenness<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     sources: &[V],
     setup: &Setup<H>,
 ) -> Result<Betweenness<V>> {
     let vertices = graph.vertices();
     sources.iter().try_for_each(|&source| graph.check(source))?;
-    let watch = Watch::start();
+    let timer = PhaseTimer::start();
     let property = || setup.property::<V>(vertices);
     let (mut levels, mut scores) = (property()?, property()?);
-    let mut ways = setup.property::<u64>(vertices)?;
+    let mut paths = setup.property::<u64>(vertices)?;
     let mut nearer =
         setup.pages.zeroed::<u64>(Array::Worklist, graph.out.edges().div_ceil(WORD))?;
     let work = Work {
         graph,
         levels: cells(&mut levels),
-        ways: cells(&mut ways),
+        paths: cells(&mut paths),
         scores: cells(&mut scores),
         nearer: cells(&mut nearer),
         queue: Queue::new(vertices, &setup.pages)?,
         rounds: Rounds::default(),
-        hook: setup.hook,
-        watch,
+        sink: setup.sink,
+        timer,
     };
-    work.watch.allocated();
-    setup.team.run(|worker| {
+    work.timer.allocated();
+    setup.pool.run(|worker| {
         let mut round = 0;
         for &source in sources {
             work.from(&worker, source, &mut round);
         }
     });
-    let mut spent = work.watch.stop();
-    spent.arrays = vec![
-        work.queue.held()?,
-        Held::look(Array::Worklist, &nearer)?,
-        Held::look(Array::Property, &ways)?,
+    let mut cost = work.timer.stop();
+    cost.arrays = vec![
+        work.queue.usage()?,
+        ArrayUsage::read(Array::Worklist, &nearer)?,
+        ArrayUsage::read(Array::Property, &paths)?,
     ];
     for values in [&levels, &scores] {
-        spent.arrays.push(Held::look(Array::Property, values)?);
+        cost.arrays.push(ArrayUsage::read(Array::Property, values)?);
     }
-    Ok(Betweenness { scores, spent })
+    Ok(Betweenness { scores, cost })
 }
 
-impl<V: Width, H: Hook> Work<'_, V, H> {
+impl<V: Width, H: AccessSink> Work<'_, V, H> {
     fn from(&self, worker: &Worker, source: V, round: &mut usize) {
         self.begin(worker, source, round);
         // Where each level begins in the queue, and where the last ends.
@@ -108,29 +108,29 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     fn begin(&self, worker: &Worker, source: V, round: &mut usize) {
-        let turn = self.rounds.turn(worker, *round);
-        worker.each(&turn.pieces, self.levels.len(), 1 << 14, |range| {
+        let state = self.rounds.state(worker, *round);
+        worker.each(&state.work, self.levels.len(), 1 << 14, |range| {
             for v in range {
                 self.levels[v].set(V::NONE);
-                self.ways[v].set(Ways::default().bits());
+                self.paths[v].set(PathCount::default().bits());
             }
         });
         self.nearer[worker.part(self.nearer.len())].iter().for_each(|bits| bits.set(0));
-        worker.meet();
-        self.watch.touched();
+        worker.barrier();
+        self.timer.touched();
         if worker.id == 0 {
             self.levels[source.at()].set(V::default());
-            self.ways[source.at()].set(Ways::ONE.bits());
+            self.paths[source.at()].set(PathCount::ONE.bits());
             self.queue.empty();
-            let mut found = self.queue.found();
+            let mut found = self.queue.buffer();
             found.push(source);
             found.flush();
         }
-        worker.meet();
+        worker.barrier();
         *round += 1;
     }
 
-    /// Counts the ways to the next level, and how many vertices it has.
+    /// Counts the paths to the next level, and how many vertices it has.
     fn forward(
         &self,
         worker: &Worker,
@@ -138,26 +138,26 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         next: usize,
         round: &mut usize,
     ) -> usize {
-        let turn = self.rounds.turn(worker, *round);
-        let (mut found, mut count, next) = (self.queue.found(), 0, V::new(next));
+        let state = self.rounds.state(worker, *round);
+        let (mut found, mut count, next) = (self.queue.buffer(), 0, V::new(next));
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
-        worker.frontier(&turn.pieces, items.len(), |range| {
+        worker.frontier(&state.work, items.len(), |range| {
             for item in &items[range] {
                 let from = item.get();
-                self.hook.read(Array::Worklist, item);
-                self.hook.read(Array::Property, &self.ways[from.at()]);
-                out.tell(from.at(), self.hook);
-                let ways = Ways::of_bits(self.ways[from.at()].get());
+                self.sink.read(Array::Worklist, item);
+                self.sink.read(Array::Property, &self.paths[from.at()]);
+                out.record_access(from.at(), self.sink);
+                let paths = PathCount::of_bits(self.paths[from.at()].get());
                 let mut bits = Bits { words: self.nearer, word: 0, bits: 0 };
                 let row = out.range(from.at());
                 for (to, edge) in out.edges[row.clone()].iter().zip(row) {
-                    self.hook.read(Array::Edges, to);
+                    self.sink.read(Array::Edges, to);
                     let (to, level) = (*to, &self.levels[to.at()]);
-                    self.hook.read(Array::Property, level);
+                    self.sink.read(Array::Property, level);
                     let mut seen = level.get();
                     if seen == V::NONE {
                         if level.replace(V::NONE, next) {
-                            self.hook.write(Array::Property, level);
+                            self.sink.write(Array::Property, level);
                             found.push(to);
                             count += 1;
                         }
@@ -165,8 +165,8 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
                         seen = next;
                     }
                     if seen == next {
-                        self.hook.write(Array::Property, &self.ways[to.at()]);
-                        add(&self.ways[to.at()], ways);
+                        self.sink.write(Array::Property, &self.paths[to.at()]);
+                        add(&self.paths[to.at()], paths);
                         bits.set(edge);
                     }
                 }
@@ -174,8 +174,8 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             }
         });
         found.flush();
-        turn.add(count, 0);
-        worker.meet();
+        state.add(count, 0);
+        worker.barrier();
         let (count, _) = self.rounds.sums(*round);
         *round += 1;
         count
@@ -183,43 +183,43 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
 
     /// Takes what the level after this one hands back.
     fn backward(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
-        let turn = self.rounds.turn(worker, *round);
+        let state = self.rounds.state(worker, *round);
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
-        worker.frontier(&turn.pieces, items.len(), |range| {
+        worker.frontier(&state.work, items.len(), |range| {
             for item in &items[range] {
                 let v = item.get();
-                let own = &self.ways[v.at()];
-                self.hook.read(Array::Worklist, item);
-                self.hook.read(Array::Property, own);
-                out.tell(v.at(), self.hook);
-                let ways = Ways::of_bits(own.get());
+                let own = &self.paths[v.at()];
+                self.sink.read(Array::Worklist, item);
+                self.sink.read(Array::Property, own);
+                out.record_access(v.at(), self.sink);
+                let paths = PathCount::of_bits(own.get());
                 let mut dependency = 0.0;
                 let row = out.range(v.at());
                 each_bit(self.nearer, row, |edge| {
                     let to = &out.edges[edge];
-                    self.hook.read(Array::Edges, to);
-                    let handed = &self.ways[to.at()];
-                    self.hook.read(Array::Property, handed);
-                    dependency += ways.times(Ways::of_bits(handed.get()));
+                    self.sink.read(Array::Edges, to);
+                    let handed = &self.paths[to.at()];
+                    self.sink.read(Array::Property, handed);
+                    dependency += paths.times(PathCount::of_bits(handed.get()));
                 });
-                own.set(ways.under(1.0 + dependency).bits());
+                own.set(paths.under(1.0 + dependency).bits());
                 let score = &self.scores[v.at()];
                 score.set(V::Real::of(V::Real::of_bits(score.get()).wide() + dependency).bits());
-                self.hook.write(Array::Property, own);
-                self.hook.read(Array::Property, score);
-                self.hook.write(Array::Property, score);
+                self.sink.write(Array::Property, own);
+                self.sink.read(Array::Property, score);
+                self.sink.write(Array::Property, score);
             }
         });
-        worker.meet();
+        worker.barrier();
         *round += 1;
     }
 }
 
 /// Adds to a number that threads share as bits.
 #[inline]
-fn add(cell: &<u64 as Plain>::Cell, more: Ways) {
+fn add(cell: &<u64 as Plain>::Cell, more: PathCount) {
     let mut seen = cell.get();
-    while !cell.replace(seen, Ways::of_bits(seen).plus(more).bits()) {
+    while !cell.replace(seen, PathCount::of_bits(seen).plus(more).bits()) {
         seen = cell.get();
     }
 }
@@ -300,13 +300,13 @@ fn plainly<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
     let vertices = graph.vertices();
     let mut scores = vec![0.0; vertices];
     for source in sources {
-        let (levels, order) = searched(graph, source.at());
-        let mut ways = vec![Ways::default(); vertices];
-        ways[source.at()] = Ways::ONE;
+        let (levels, order) = serial_bfs(graph, source.at());
+        let mut paths = vec![PathCount::default(); vertices];
+        paths[source.at()] = PathCount::ONE;
         for &v in &order {
             for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
                 if levels[to] == levels[v] + 1 {
-                    ways[to] = ways[to].plus(ways[v]);
+                    paths[to] = paths[to].plus(paths[v]);
                 }
             }
         }
@@ -314,7 +314,7 @@ fn plainly<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
         for &v in order.iter().rev() {
             for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
                 if levels[to] == levels[v] + 1 {
-                    dependency[v] += ways[v].times(ways[to].under(1.0)) * (1.0 + dependency[to]);
+                    dependency[v] += paths[v].times(paths[to].under(1.0)) * (1.0 + dependency[to]);
                 }
             }
             if v != source.at() {

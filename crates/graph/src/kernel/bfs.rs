@@ -8,10 +8,10 @@ use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
 use super::bitmap::{Bitmap, WORD, is_set};
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::queue::Queue;
-use super::spent::{Held, Spent, Watch};
+use crate::access_sink::AccessSink;
 use crate::csr::{AHEAD, Row};
-use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, GraphError, Property, Result, Width, Worker};
@@ -35,7 +35,7 @@ pub struct Bfs<V: Width> {
     /// How many vertices are at each distance from the source, itself the first.
     pub levels: Vec<usize>,
     /// What it took.
-    pub spent: Spent,
+    pub cost: KernelCost,
 }
 
 impl<V: Width> Bfs<V> {
@@ -56,16 +56,16 @@ const BETA: usize = 18;
 const SWEEP: usize = 1024;
 
 /// A search under way.
-struct Search<'a, V: Width, H: Hook> {
+struct Search<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
     parents: &'a [<V as Plain>::Cell],
     queue: Queue<V>,
     /// The level as bits, and the next one.
     bits: [Bitmap; 2],
     rounds: Rounds,
-    hook: H,
+    sink: H,
     direction: Direction,
-    watch: Watch,
+    timer: PhaseTimer,
 }
 
 /// From `source` to all that can be reached from it. Work grows with their edges; two words per vertex, and two bits.
@@ -73,7 +73,7 @@ struct Search<'a, V: Width, H: Hook> {
 /// # Errors
 /// [`GraphError::Vertex`] for a source that is not there, [`GraphError::Width`] for half as many vertices as `V` counts, or
 /// more, [`GraphError::Memory`].
-pub fn bfs<V: Width, H: Hook>(
+pub fn bfs<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     source: V,
     direction: Direction,
@@ -88,7 +88,7 @@ pub fn bfs<V: Width, H: Hook>(
             bits: V::BITS - 1,
         });
     }
-    let watch = Watch::start();
+    let timer = PhaseTimer::start();
     let mut parents = setup.property::<V>(vertices)?;
     let bits = match direction {
         Direction::Optimizing => vertices,
@@ -100,19 +100,19 @@ pub fn bfs<V: Width, H: Hook>(
         queue: Queue::new(vertices, &setup.pages)?,
         bits: [Bitmap::new(bits, &setup.pages)?, Bitmap::new(bits, &setup.pages)?],
         rounds: Rounds::default(),
-        hook: setup.hook,
+        sink: setup.sink,
         direction,
-        watch,
+        timer,
     };
-    search.watch.allocated();
-    let mut found = setup.team.run(|worker| search.work(&worker, source));
-    let mut spent = search.watch.stop();
-    spent.arrays.push(search.queue.held()?);
+    search.timer.allocated();
+    let mut found = setup.pool.run(|worker| search.work(&worker, source));
+    let mut cost = search.timer.stop();
+    cost.arrays.push(search.queue.usage()?);
     for bits in &search.bits {
-        spent.arrays.push(bits.held()?);
+        cost.arrays.push(bits.usage()?);
     }
-    spent.arrays.push(Held::look(Array::Property, &parents)?);
-    Ok(Bfs { parents, levels: found.swap_remove(0), spent })
+    cost.arrays.push(ArrayUsage::read(Array::Property, &parents)?);
+    Ok(Bfs { parents, levels: found.swap_remove(0), cost })
 }
 
 /// What a level is kept in.
@@ -124,7 +124,7 @@ enum Level {
     Bits(usize),
 }
 
-impl<V: Width, H: Hook> Search<'_, V, H> {
+impl<V: Width, H: AccessSink> Search<'_, V, H> {
     /// All rounds of one thread; all threads take the same turns, because they decide by the same sums.
     fn work(&self, worker: &Worker, source: V) -> Vec<usize> {
         self.begin(worker, source);
@@ -144,14 +144,14 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 Level::Queue { start } => {
                     unseen = unseen.saturating_sub(scout);
                     self.top_down(worker, start..queued, round);
-                    worker.meet();
+                    worker.barrier();
                     (count, scout) = self.rounds.sums(round);
                     level = Level::Queue { start: queued };
                     queued += count;
                 }
                 Level::Bits(which) => {
                     self.bottom_up(worker, which, round);
-                    worker.meet();
+                    worker.barrier();
                     (count, _) = self.rounds.sums(round);
                     level = Level::Bits(1 - which);
                     if count > 0 && count < before && count <= self.graph.vertices() / BETA {
@@ -174,7 +174,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
 
     /// Who has no parent by now has none.
     fn end(&self, worker: &Worker, round: usize) {
-        let pieces = &self.rounds.turn(worker, round).pieces;
+        let pieces = &self.rounds.state(worker, round).work;
         worker.each(pieces, self.parents.len(), SWEEP, |range| {
             for parent in &self.parents[range] {
                 // Those without edges are none from the beginning, and most of these.
@@ -194,45 +194,45 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
 
     /// Nobody has a parent, but the source.
     fn begin(&self, worker: &Worker, source: V) {
-        let pieces = &self.rounds.turn(worker, 0).pieces;
+        let pieces = &self.rounds.state(worker, 0).work;
         let out = self.graph.out.rows();
         worker.each(pieces, self.parents.len(), SWEEP, |range| {
             for (degree, parent) in out.degrees(range.clone(), ()).zip(&self.parents[range]) {
                 parent.set(if degree == 0 { V::NONE } else { V::TOP.or(V::new(degree)) });
             }
         });
-        worker.meet();
-        self.watch.touched();
+        worker.barrier();
+        self.timer.touched();
         if worker.id == 0 {
             self.parents[source.at()].set(source);
-            let mut found = self.queue.found();
+            let mut found = self.queue.buffer();
             found.push(source);
             found.flush();
         }
-        worker.meet();
+        worker.barrier();
     }
 
     /// Vertices of the level become parents of who has none. The sum is of the edges of these.
     fn top_down(&self, worker: &Worker, level: std::ops::Range<usize>, round: usize) {
-        let turn = self.rounds.turn(worker, round);
-        let (mut found, mut count, mut edges) = (self.queue.found(), 0, 0);
+        let state = self.rounds.state(worker, round);
+        let (mut found, mut count, mut edges) = (self.queue.buffer(), 0, 0);
         let (items, parents, out) =
             (&self.queue.items()[level], self.parents, self.graph.out.rows());
         let mut ahead = [Row::default(); AHEAD];
-        worker.frontier(&turn.pieces, items.len(), |range| {
+        worker.frontier(&state.work, items.len(), |range| {
             for items in items[range].chunks(AHEAD) {
                 let vertices = items.iter().map(|item| {
-                    self.hook.read(Array::Worklist, item);
+                    self.sink.read(Array::Worklist, item);
                     item.get()
                 });
-                for row in out.ahead(vertices, &mut ahead, self.hook) {
+                for row in out.ahead(vertices, &mut ahead, self.sink) {
                     for to in row.to {
-                        self.hook.read(Array::Edges, to);
+                        self.sink.read(Array::Edges, to);
                         let (to, parent) = (*to, &parents[to.at()]);
-                        self.hook.read(Array::Property, parent);
+                        self.sink.read(Array::Property, parent);
                         let seen = parent.get();
                         if seen >= V::TOP && parent.replace(seen, row.of) {
-                            self.hook.write(Array::Property, parent);
+                            self.sink.write(Array::Property, parent);
                             found.push(to);
                             count += 1;
                             edges += if seen == V::NONE { 0 } else { seen.and_not(V::TOP).at() };
@@ -242,35 +242,35 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
             }
         });
         found.flush();
-        turn.add(count, edges);
+        state.add(count, edges);
     }
 
     /// Vertices without a parent take the first that they find in the level. The sum is of these vertices.
     fn bottom_up(&self, worker: &Worker, which: usize, round: usize) {
-        let turn = self.rounds.turn(worker, round);
+        let state = self.rounds.state(worker, round);
         let (level, next) = (self.bits[which].cells(), &self.bits[1 - which]);
         let (parents, incoming) = (self.parents, self.graph.incoming_rows());
         // Without edges out of it, a vertex of an undirected graph has none that lead to it.
         let alone = if self.graph.is_directed() { V::TOP } else { V::NONE };
         let (mut count, len) = (0, parents.len());
-        worker.each(&turn.pieces, len, SWEEP, |range| {
+        worker.each(&state.work, len, SWEEP, |range| {
             for start in range.clone().step_by(WORD) {
                 let mut bits = 0;
                 let word = start..(start + WORD).min(range.end);
                 for (v, parent) in word.clone().zip(&parents[word]) {
-                    self.hook.read(Array::Property, parent);
+                    self.sink.read(Array::Property, parent);
                     let seen = parent.get();
                     if (seen < V::TOP) | (seen == alone) {
                         continue;
                     }
                     let in_level = |from: &&V| {
-                        self.hook.read(incoming.names[1], *from);
-                        self.hook.read(Array::Worklist, &level[from.at() / WORD]);
+                        self.sink.read(incoming.names[1], *from);
+                        self.sink.read(Array::Worklist, &level[from.at() / WORD]);
                         is_set(level, from.at())
                     };
-                    incoming.tell(v, self.hook);
+                    incoming.record_access(v, self.sink);
                     if let Some(&from) = incoming.neighbours(v).iter().find(in_level) {
-                        self.hook.write(Array::Property, parent);
+                        self.sink.write(Array::Property, parent);
                         parent.set(from);
                         bits |= 1 << (v - start);
                     }
@@ -279,29 +279,29 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 count += bits.count_ones() as usize;
             }
         });
-        turn.add(count, 0);
+        state.add(count, 0);
     }
 
     /// Part of the queue as the first bitmap.
     fn to_bits(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
-        let turn = self.rounds.turn(worker, *round);
-        worker.each(&turn.pieces, self.bits[0].words(), SWEEP, |words| self.bits[0].clear(words));
-        worker.meet();
+        let state = self.rounds.state(worker, *round);
+        worker.each(&state.work, self.bits[0].words(), SWEEP, |words| self.bits[0].clear(words));
+        worker.barrier();
         *round += 1;
-        let turn = self.rounds.turn(worker, *round);
+        let state = self.rounds.state(worker, *round);
         let items = &self.queue.items()[level];
-        worker.each(&turn.pieces, items.len(), SWEEP, |range| {
+        worker.each(&state.work, items.len(), SWEEP, |range| {
             items[range].iter().for_each(|item| self.bits[0].set(item.get().at()));
         });
-        worker.meet();
+        worker.barrier();
         *round += 1;
     }
 
     /// A bitmap as the next part of the queue.
     fn to_queue(&self, worker: &Worker, which: usize, round: usize) {
-        let turn = self.rounds.turn(worker, round);
-        let mut found = self.queue.found();
-        worker.each(&turn.pieces, self.bits[which].words(), SWEEP / WORD, |words| {
+        let state = self.rounds.state(worker, round);
+        let mut found = self.queue.buffer();
+        worker.each(&state.work, self.bits[which].words(), SWEEP / WORD, |words| {
             for word in words {
                 let mut bits = self.bits[which].word(word);
                 while bits != 0 {
@@ -311,7 +311,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
             }
         });
         found.flush();
-        worker.meet();
+        worker.barrier();
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use hugepilot_alloc::HugeVec;
 
-use super::spent::Held;
+use super::cost::ArrayUsage;
 use crate::{Array, PagePlan, Result};
 
 /// Bits that threads share.
@@ -28,8 +28,8 @@ impl Bitmap {
     }
 
     /// On which pages it is.
-    pub(super) fn held(&self) -> Result<Held> {
-        Held::look(Array::Worklist, &self.0)
+    pub(super) fn usage(&self) -> Result<ArrayUsage> {
+        ArrayUsage::read(Array::Worklist, &self.0)
     }
 
     pub(super) fn words(&self) -> usize {

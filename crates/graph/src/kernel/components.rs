@@ -5,15 +5,15 @@ use std::ops::Range;
 use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
-use super::spent::{Held, Spent, Watch};
-use crate::hook::Hook;
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, Property, Result, Width, Worker};
 
 /// How edges are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Joining {
+pub enum CcAlgorithm {
     /// A few edges of each vertex first; then those only of vertices outside the largest component (Afforest; Sutton and
     /// others, IPDPS'18).
     #[default]
@@ -28,7 +28,7 @@ pub struct Components<V: Width> {
     /// The least vertex of the component.
     pub labels: Property<V>,
     /// What it took.
-    pub spent: Spent,
+    pub cost: KernelCost,
 }
 
 /// Vertices in a piece of work.
@@ -36,46 +36,46 @@ const PIECE: usize = 1 << 14;
 /// Edges of each vertex that are joined before the largest component is looked for.
 const FIRST: usize = 2;
 /// Vertices that are asked which component is the largest.
-const ASKED: usize = 1024;
+const SAMPLED: usize = 1024;
 
-struct Work<'a, V: Width, H: Hook> {
+struct Work<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
     labels: Labels<'a, V, H>,
     rounds: Rounds,
-    watch: Watch,
+    timer: PhaseTimer,
 }
 
 /// The trees: the label of each vertex is the one above it, of a root its own. Handed on by value, so that a loop has it in registers.
 #[derive(Clone, Copy)]
-struct Labels<'a, V: Width, H: Hook> {
+struct Labels<'a, V: Width, H: AccessSink> {
     cells: &'a [<V as Plain>::Cell],
-    hook: H,
+    sink: H,
 }
 
 /// One word per vertex; Afforest reads most edges of the largest component never.
 ///
 /// # Errors
 /// [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn components<V: Width, H: Hook>(
+pub fn components<V: Width, H: AccessSink>(
     graph: &Graph<V>,
-    joining: Joining,
+    algorithm: CcAlgorithm,
     setup: &Setup<H>,
 ) -> Result<Components<V>> {
-    let watch = Watch::start();
+    let timer = PhaseTimer::start();
     let mut labels = setup.property::<V>(graph.vertices())?;
-    let trees = Labels { cells: cells(&mut labels), hook: setup.hook };
-    let work = Work { graph, labels: trees, rounds: Rounds::default(), watch };
-    work.watch.allocated();
-    setup.team.run(|worker| match joining {
-        Joining::Afforest => work.afforest(&worker),
-        Joining::ShiloachVishkin => work.shiloach_vishkin(&worker),
+    let trees = Labels { cells: cells(&mut labels), sink: setup.sink };
+    let work = Work { graph, labels: trees, rounds: Rounds::default(), timer };
+    work.timer.allocated();
+    setup.pool.run(|worker| match algorithm {
+        CcAlgorithm::Afforest => work.afforest(&worker),
+        CcAlgorithm::ShiloachVishkin => work.shiloach_vishkin(&worker),
     });
-    let mut spent = work.watch.stop();
-    spent.arrays.push(Held::look(Array::Property, &labels)?);
-    Ok(Components { labels, spent })
+    let mut cost = work.timer.stop();
+    cost.arrays.push(ArrayUsage::read(Array::Property, &labels)?);
+    Ok(Components { labels, cost })
 }
 
-impl<V: Width, H: Hook> Work<'_, V, H> {
+impl<V: Width, H: AccessSink> Work<'_, V, H> {
     /// Calls `work` for some vertices at a time, until it was for all, as a round of its own.
     fn each(&self, worker: &Worker, round: &mut usize, mut work: impl FnMut(Range<usize>)) {
         self.any(worker, round, |range| {
@@ -91,10 +91,10 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         round: &mut usize,
         mut work: impl FnMut(Range<usize>) -> bool,
     ) -> bool {
-        let (turn, mut changed) = (self.rounds.turn(worker, *round), false);
-        worker.each(&turn.pieces, self.labels.cells.len(), PIECE, |range| changed |= work(range));
-        turn.add(changed.into(), 0);
-        worker.meet();
+        let (state, mut changed) = (self.rounds.state(worker, *round), false);
+        worker.each(&state.work, self.labels.cells.len(), PIECE, |range| changed |= work(range));
+        state.add(changed.into(), 0);
+        worker.barrier();
         *round += 1;
         self.rounds.sums(*round - 1).0 > 0
     }
@@ -104,7 +104,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         self.each(worker, round, |range| {
             range.clone().zip(&self.labels.cells[range]).for_each(|(v, cell)| cell.set(V::new(v)));
         });
-        self.watch.touched();
+        self.timer.touched();
     }
 
     fn shorten(&self, worker: &Worker, round: &mut usize) {
@@ -114,12 +114,12 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     fn afforest(&self, worker: &Worker) {
-        let (mut round, labels, hook) = (0, self.labels, self.labels.hook);
+        let (mut round, labels, sink) = (0, self.labels, self.labels.sink);
         let (out, incoming) = (self.graph.out.rows(), self.graph.incoming_rows());
         self.begin(worker, &mut round);
         for nth in 0..FIRST {
             self.each(worker, &mut round, |range| {
-                for (v, row) in range.clone().zip(out.each(range, hook)) {
+                for (v, row) in range.clone().zip(out.each(range, sink)) {
                     row.get(nth)
                         .into_iter()
                         .for_each(|to| labels.join(V::new(v), to, Array::Edges));
@@ -129,14 +129,14 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         }
         // Only reads from here to the next barrier, so all find the same.
         let largest = labels.largest();
-        worker.meet();
+        worker.barrier();
         self.each(worker, &mut round, |range| {
             for v in range.map(V::new).filter(|&v| labels.get(v) != largest) {
-                out.tell(v.at(), hook);
+                out.record_access(v.at(), sink);
                 let rest = out.neighbours(v.at()).get(FIRST..).unwrap_or_default();
                 rest.iter().for_each(|to| labels.join(v, to, Array::Edges));
                 if self.graph.is_directed() {
-                    incoming.tell(v.at(), hook);
+                    incoming.record_access(v.at(), sink);
                     incoming
                         .neighbours(v.at())
                         .iter()
@@ -152,7 +152,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         self.begin(worker, &mut round);
         loop {
             let changed = self.any(worker, &mut round, |range| {
-                let rows = self.graph.out.rows().each(range.clone(), labels.hook);
+                let rows = self.graph.out.rows().each(range.clone(), labels.sink);
                 labels.cells[range]
                     .iter()
                     .zip(rows)
@@ -167,7 +167,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 }
 
-impl<V: Width, H: Hook> Labels<'_, V, H> {
+impl<V: Width, H: AccessSink> Labels<'_, V, H> {
     #[inline]
     fn get(self, v: V) -> V {
         self.seen(&self.cells[v.at()])
@@ -175,13 +175,13 @@ impl<V: Width, H: Hook> Labels<'_, V, H> {
 
     #[inline]
     fn seen(self, cell: &<V as Plain>::Cell) -> V {
-        self.hook.read(Array::Property, cell);
+        self.sink.read(Array::Property, cell);
         cell.get()
     }
 
     /// The component that most of some vertices, chosen evenly, are in.
     fn largest(self) -> V {
-        let step = self.cells.len().div_ceil(ASKED).max(1);
+        let step = self.cells.len().div_ceil(SAMPLED).max(1);
         let mut labels: Vec<V> = self.cells.iter().step_by(step).map(Cell::get).collect();
         labels.sort_unstable();
         let groups = labels.chunk_by(|a, b| a == b).max_by_key(|group| group.len());
@@ -191,7 +191,7 @@ impl<V: Width, H: Hook> Labels<'_, V, H> {
     /// Puts the trees of a vertex and of a neighbour under one root: the higher root under the lower.
     #[inline]
     fn join(self, v: V, neighbour: &V, edges: Array) {
-        self.hook.read(edges, neighbour);
+        self.sink.read(edges, neighbour);
         let (mut a, mut b) = (self.get(v), self.get(*neighbour));
         while a != b {
             let (high, low) = (a.max(b), a.min(b));
@@ -200,7 +200,7 @@ impl<V: Width, H: Hook> Labels<'_, V, H> {
                 return;
             }
             if above == high && self.cells[high.at()].replace(high, low) {
-                self.hook.write(Array::Property, &self.cells[high.at()]);
+                self.sink.write(Array::Property, &self.cells[high.at()]);
                 return;
             }
             a = self.get(self.get(high));
@@ -221,7 +221,7 @@ impl<V: Width, H: Hook> Labels<'_, V, H> {
             label = above;
         }
         if label != first {
-            self.hook.write(Array::Property, cell);
+            self.sink.write(Array::Property, cell);
             cell.set(label);
         }
     }
@@ -231,7 +231,7 @@ impl<V: Width, H: Hook> Labels<'_, V, H> {
     fn hook_row(self, cell: &<V as Plain>::Cell, row: &[V]) -> bool {
         let (mut own, mut changed) = (self.seen(cell), false);
         for to in row {
-            self.hook.read(Array::Edges, to);
+            self.sink.read(Array::Edges, to);
             let other = self.get(*to);
             if own == other {
                 continue;
@@ -239,7 +239,7 @@ impl<V: Width, H: Hook> Labels<'_, V, H> {
             // Only roots are hooked, and only under lower ones.
             let (high, low) = (own.max(other), own.min(other));
             if self.get(high) == high {
-                self.hook.write(Array::Property, &self.cells[high.at()]);
+                self.sink.write(Array::Property, &self.cells[high.at()]);
                 // If another thread hooks it at the same time, one of the two is lost, and done in the next round.
                 self.cells[high.at()].set(low);
                 changed = true;

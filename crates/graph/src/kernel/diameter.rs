@@ -5,21 +5,21 @@ use std::time::Instant;
 
 use hugepilot_alloc::{Plain, cells};
 
-use super::spent::{Held, Spent, Watch};
-use super::{Direction, Setup, bfs, searched};
-use crate::hook::Hook;
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use super::{Direction, Setup, bfs, serial_bfs};
+use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, Result, Width};
 
 /// How it is looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Looking {
+pub enum DiameterAlgorithm {
     /// From a vertex to one that is farthest, of these one with the fewest edges, and on from there as long as it gets longer.
     #[default]
-    Sweeps,
+    DoubleSweep,
     /// From 64 vertices at once, a bit of a word for each: reads eight bytes per edge all over.
-    Multi,
+    MultiSource,
 }
 
 /// What was found.
@@ -32,37 +32,37 @@ pub struct Diameter {
     /// From the first, a shortest way to the second is that long.
     pub ends: [usize; 2],
     /// What it took: all searches together, with the arrays of the last.
-    pub spent: Spent,
+    pub cost: KernelCost,
 }
 
 /// From `source`, or from 64 vertices evenly apart of which it is one.
 ///
 /// # Errors
 /// As for [`bfs`].
-pub fn diameter<V: Width, H: Hook>(
+pub fn diameter<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     source: V,
-    looking: Looking,
+    algorithm: DiameterAlgorithm,
     setup: &Setup<H>,
 ) -> Result<Diameter> {
     graph.check(source)?;
-    match looking {
-        Looking::Sweeps => sweeps(graph, source, setup),
-        Looking::Multi => multi(graph, source, setup),
+    match algorithm {
+        DiameterAlgorithm::DoubleSweep => double_sweep(graph, source, setup),
+        DiameterAlgorithm::MultiSource => multi_source(graph, source, setup),
     }
 }
 
-fn sweeps<V: Width, H: Hook>(
+fn double_sweep<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     mut source: V,
     setup: &Setup<H>,
 ) -> Result<Diameter> {
     let mut found =
-        Diameter { lower_bound: 0, rounds: 0, ends: [source.at(); 2], spent: Spent::default() };
+        Diameter { lower_bound: 0, rounds: 0, ends: [source.at(); 2], cost: KernelCost::default() };
     loop {
         let mut search = bfs(graph, source, Direction::Optimizing, setup)?;
         found.rounds += 1;
-        found.spent = found.spent.then(std::mem::take(&mut search.spent));
+        found.cost = found.cost.then(std::mem::take(&mut search.cost));
         let far = search.levels.len() - 1;
         if far <= found.lower_bound && found.rounds > 1 {
             return Ok(found);
@@ -72,7 +72,7 @@ fn sweeps<V: Width, H: Hook>(
         let end = farthest(graph, &search, source);
         found.ends = [source.at(), end.at()];
         source = end;
-        found.spent.kernel += began.elapsed();
+        found.cost.kernel += began.elapsed();
     }
 }
 
@@ -84,40 +84,44 @@ fn farthest<V: Width>(graph: &Graph<V>, search: &super::Bfs<V>, source: V) -> V 
     far.min_by_key(|&v| graph.out.degree(v)).map_or(source, V::new)
 }
 
-fn multi<V: Width, H: Hook>(graph: &Graph<V>, source: V, setup: &Setup<H>) -> Result<Diameter> {
+fn multi_source<V: Width, H: AccessSink>(
+    graph: &Graph<V>,
+    source: V,
+    setup: &Setup<H>,
+) -> Result<Diameter> {
     const PIECE: usize = 1024;
     let (vertices, sources) = (graph.vertices(), graph.vertices().min(64));
-    let watch = Watch::start();
+    let timer = PhaseTimer::start();
     let (mut one, mut other) = (setup.property::<u64>(vertices)?, setup.property::<u64>(vertices)?);
     let seen: [&[<u64 as Plain>::Cell]; 2] = [cells(&mut one), cells(&mut other)];
-    watch.allocated();
+    timer.allocated();
     let (rounds, incoming) = (Rounds::default(), graph.incoming_rows());
     let start = |i: usize| (source.at() + i * vertices / sources) % vertices;
-    let found = setup.team.run(|worker| {
+    let found = setup.pool.run(|worker| {
         // Of the last vertices that were reached from somewhere new: in which round, the first of them, and from where.
         let mut last = (0, source.at(), 0);
         worker.part(vertices).for_each(|v| seen.iter().for_each(|seen| seen[v].set(0)));
-        worker.meet();
-        watch.touched();
+        worker.barrier();
+        timer.touched();
         if worker.id == 0 {
             for i in 0..sources {
                 seen[0][start(i)].set(seen[0][start(i)].get() | 1 << i);
             }
         }
-        worker.meet();
+        worker.barrier();
         for round in 0.. {
             let (now, next) = (seen[round % 2], seen[(round + 1) % 2]);
-            let turn = rounds.turn(&worker, round);
+            let state = rounds.state(&worker, round);
             let mut changes = 0;
-            worker.each(&turn.pieces, vertices, PIECE, |range| {
+            worker.each(&state.work, vertices, PIECE, |range| {
                 for v in range {
                     let before = now[v].get();
                     let mut bits = before;
-                    setup.hook.read(Array::Property, &now[v]);
-                    incoming.tell(v, setup.hook);
+                    setup.sink.read(Array::Property, &now[v]);
+                    incoming.record_access(v, setup.sink);
                     for from in incoming.neighbours(v) {
-                        setup.hook.read(incoming.names[1], from);
-                        setup.hook.read(Array::Property, &now[from.at()]);
+                        setup.sink.read(incoming.names[1], from);
+                        setup.sink.read(Array::Property, &now[from.at()]);
                         bits |= now[from.at()].get();
                     }
                     if bits != before {
@@ -126,23 +130,24 @@ fn multi<V: Width, H: Hook>(graph: &Graph<V>, source: V, setup: &Setup<H>) -> Re
                             last = (round + 1, v, (bits & !before).trailing_zeros() as usize);
                         }
                     }
-                    setup.hook.write(Array::Property, &next[v]);
+                    setup.sink.write(Array::Property, &next[v]);
                     next[v].set(bits);
                 }
             });
-            turn.add(changes, 0);
-            worker.meet();
+            state.add(changes, 0);
+            worker.barrier();
             if rounds.sums(round).0 == 0 {
                 break;
             }
         }
         last
     });
-    let mut spent = watch.stop();
-    spent.arrays = vec![Held::look(Array::Property, &one)?, Held::look(Array::Property, &other)?];
+    let mut cost = timer.stop();
+    cost.arrays =
+        vec![ArrayUsage::read(Array::Property, &one)?, ArrayUsage::read(Array::Property, &other)?];
     let last = found.into_iter().max_by_key(|&(round, v, _)| (round, Reverse(v)));
     let (rounds, end, from) = last.unwrap_or((0, source.at(), 0));
-    Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, ends: [start(from), end], spent })
+    Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, ends: [start(from), end], cost })
 }
 
 impl Diameter {
@@ -152,7 +157,7 @@ impl Diameter {
     /// How long it is.
     pub fn verify<V: Width>(&self, graph: &Graph<V>) -> std::result::Result<(), String> {
         let [from, to] = self.ends;
-        let (levels, _) = searched(graph, from);
+        let (levels, _) = serial_bfs(graph, from);
         match levels[to] {
             usize::MAX => Err(format!("no way leads from {from} to {to}")),
             length if length != self.lower_bound => {

@@ -12,15 +12,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
-use super::spent::{Held, Spent, Watch};
-use crate::hook::Hook;
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Property, Result, Width, Worker};
 
 /// From which ranks the next ones are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sweep {
+pub enum PageRankAlgorithm {
     /// Those of the iteration before: the same bits on any number of threads.
     #[default]
     Jacobi,
@@ -46,31 +46,31 @@ pub enum Dangling {
 
 /// When to stop, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Iterations {
+pub struct PageRankConfig {
     /// At most so many.
-    pub most: usize,
+    pub max_iterations: usize,
     /// When the ranks change by less in sum. By pushing, a vertex pushes what is above this divided by the vertices.
     pub tolerance: f64,
     /// The share of a rank that is handed on.
     pub damping: f64,
     /// From which ranks.
-    pub sweep: Sweep,
+    pub algorithm: PageRankAlgorithm,
     /// What becomes of what is not handed on.
     pub dangling: Dangling,
 }
 
 /// As the GAP benchmark suite has it, but for what dangles and the sweep.
-impl Default for Iterations {
+impl Default for PageRankConfig {
     fn default() -> Self {
-        let (sweep, dangling) = (Sweep::default(), Dangling::default());
-        Self { most: 20, tolerance: 1e-4, damping: 0.85, sweep, dangling }
+        let (algorithm, dangling) = (PageRankAlgorithm::default(), Dangling::default());
+        Self { max_iterations: 20, tolerance: 1e-4, damping: 0.85, algorithm, dangling }
     }
 }
 
-impl Iterations {
+impl PageRankConfig {
     /// Whether what dangles is shared by scaling.
     fn scales(&self) -> bool {
-        self.sweep == Sweep::GaussSeidel && self.dangling == Dangling::Redistribute
+        self.algorithm == PageRankAlgorithm::GaussSeidel && self.dangling == Dangling::Redistribute
     }
 }
 
@@ -84,7 +84,7 @@ pub struct PageRank<V: Width> {
     /// By how much the ranks changed in the last, in sum; by pushing, by how much they would in one more of the power method.
     pub residual: f64,
     /// What it took.
-    pub spent: Spent,
+    pub cost: KernelCost,
 }
 
 /// Vertices in a piece of work.
@@ -98,7 +98,7 @@ fn share<V: Width>(rank: V::Real, degree: usize) -> V {
     (rank / V::Real::count(degree)).bits()
 }
 
-struct Work<'a, V: Width, H: Hook> {
+struct Work<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
     ranks: &'a [CellOf<V>],
     /// What each vertex hands on along an edge.
@@ -106,9 +106,9 @@ struct Work<'a, V: Width, H: Hook> {
     /// Of each piece in this round and the one before, as bits: two numbers to be summed.
     sums: [Vec<[AtomicU64; 2]>; 2],
     rounds: Rounds,
-    hook: H,
-    iterations: Iterations,
-    watch: Watch,
+    sink: H,
+    config: PageRankConfig,
+    timer: PhaseTimer,
 }
 
 /// Ranks by power iteration. Two words per vertex; an iteration reads each edge once. By pushing, four, and the
@@ -116,15 +116,15 @@ struct Work<'a, V: Width, H: Hook> {
 ///
 /// # Errors
 /// [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn pagerank<V: Width, H: Hook>(
+pub fn pagerank<V: Width, H: AccessSink>(
     graph: &Graph<V>,
-    iterations: Iterations,
+    config: PageRankConfig,
     setup: &Setup<H>,
 ) -> Result<PageRank<V>> {
-    if iterations.sweep == Sweep::DeltaPush {
-        return push::push(graph, iterations, setup);
+    if config.algorithm == PageRankAlgorithm::DeltaPush {
+        return push::push(graph, config, setup);
     }
-    let (vertices, watch) = (graph.vertices(), Watch::start());
+    let (vertices, timer) = (graph.vertices(), PhaseTimer::start());
     let property = || setup.property::<V>(vertices);
     let (mut ranks, mut shares) = (property()?, property()?);
     let sums = || (0..vertices.div_ceil(PIECE)).map(|_| Default::default()).collect();
@@ -134,27 +134,27 @@ pub fn pagerank<V: Width, H: Hook>(
         shares: cells(&mut shares),
         sums: [sums(), sums()],
         rounds: Rounds::default(),
-        hook: setup.hook,
-        iterations,
-        watch,
+        sink: setup.sink,
+        config,
+        timer,
     };
-    work.watch.allocated();
-    let mut done = setup.team.run(|worker| work.work(&worker));
+    work.timer.allocated();
+    let mut done = setup.pool.run(|worker| work.work(&worker));
     let (iterations, residual) = done.swap_remove(0);
-    let mut spent = work.watch.stop();
+    let mut cost = work.timer.stop();
     for values in [&ranks, &shares] {
-        spent.arrays.push(Held::look(Array::Property, values)?);
+        cost.arrays.push(ArrayUsage::read(Array::Property, values)?);
     }
-    Ok(PageRank { ranks, iterations, residual, spent })
+    Ok(PageRank { ranks, iterations, residual, cost })
 }
 
-impl<V: Width, H: Hook> Work<'_, V, H> {
+impl<V: Width, H: AccessSink> Work<'_, V, H> {
     fn work(&self, worker: &Worker) -> (usize, f64) {
-        let at_once = self.iterations.sweep == Sweep::GaussSeidel;
+        let at_once = self.config.algorithm == PageRankAlgorithm::GaussSeidel;
         let mut round = 0;
         let mut dangling = self.begin(worker, &mut round);
-        self.watch.touched();
-        for iteration in 1..=self.iterations.most {
+        self.timer.touched();
+        for iteration in 1..=self.config.max_iterations {
             let [change, sum] = if at_once {
                 self.iterate::<true>(worker, &mut round, 0.0)
             } else {
@@ -163,9 +163,9 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
                 }
                 self.iterate::<false>(worker, &mut round, dangling)
             };
-            let scales = self.iterations.scales() && sum > 0.0;
+            let scales = self.config.scales() && sum > 0.0;
             let change = if scales { change / sum } else { change };
-            if change < self.iterations.tolerance || iteration == self.iterations.most {
+            if change < self.config.tolerance || iteration == self.config.max_iterations {
                 if scales {
                     self.scale(worker, round, 1.0 / sum);
                 }
@@ -176,7 +176,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     fn scale(&self, worker: &Worker, round: usize, by: f64) {
-        worker.each(&self.rounds.turn(worker, round).pieces, self.ranks.len(), PIECE, |range| {
+        worker.each(&self.rounds.state(worker, round).work, self.ranks.len(), PIECE, |range| {
             for rank in &self.ranks[range] {
                 rank.set(V::Real::of(V::Real::of_bits(rank.get()).wide() * by).bits());
             }
@@ -206,9 +206,9 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         let [dangling, _] = self.round(worker, round, |range| {
             let values = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
             let mut dangling = 0.0;
-            for (degree, (rank, handed)) in out.degrees(range, self.hook).zip(values) {
-                self.hook.read(Array::Property, rank);
-                self.hook.write(Array::Property, handed);
+            for (degree, (rank, handed)) in out.degrees(range, self.sink).zip(values) {
+                self.sink.read(Array::Property, rank);
+                self.sink.write(Array::Property, handed);
                 let rank = V::Real::of_bits(rank.get());
                 handed.set(share::<V>(rank, degree));
                 dangling += if degree == 0 { rank.wide() } else { 0.0 };
@@ -225,7 +225,7 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         round: &mut usize,
         dangling: f64,
     ) -> [f64; 2] {
-        let Iterations { damping, dangling: what, .. } = self.iterations;
+        let PageRankConfig { damping, dangling: what, .. } = self.config;
         let all = self.ranks.len() as f64;
         let given = if what == Dangling::Redistribute { damping * dangling / all } else { 0.0 };
         let base = V::Real::of((1.0 - damping) / all + given);
@@ -241,18 +241,18 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     ) -> [f64; 2] {
         let (incoming, shares) = (self.graph.incoming_rows(), self.shares);
         let rows = incoming
-            .each(range.clone(), self.hook)
+            .each(range.clone(), self.sink)
             .zip(self.graph.out.rows().degrees(range.clone(), ()));
         let values = self.ranks[range.clone()].iter().zip(&shares[range]);
         let [mut change, mut sum] = [0.0, 0.0];
         for ((row, degree), (own, handed)) in rows.zip(values) {
             let rank = base + damping * self.gather(shares, incoming.names[1], row);
-            self.hook.read(Array::Property, own);
-            self.hook.write(Array::Property, own);
+            self.sink.read(Array::Property, own);
+            self.sink.write(Array::Property, own);
             change += (rank - V::Real::of_bits(own.get())).wide().abs();
             own.set(rank.bits());
             if AT_ONCE {
-                self.hook.write(Array::Property, handed);
+                self.sink.write(Array::Property, handed);
                 handed.set(share::<V>(rank, degree));
                 sum += rank.wide();
             }
@@ -263,8 +263,8 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     #[inline(always)]
     fn gather(&self, shares: &[CellOf<V>], edges: Array, from: &[V]) -> V::Real {
         let share = |v: &V| {
-            self.hook.read(edges, v);
-            self.hook.read(Array::Property, &shares[v.at()]);
+            self.sink.read(edges, v);
+            self.sink.read(Array::Property, &shares[v.at()]);
             V::Real::of_bits(shares[v.at()].get())
         };
         let mut sum = V::Real::default();
@@ -288,11 +288,11 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         work: impl Fn(Range<usize>) -> [f64; 2],
     ) -> [f64; 2] {
         let sums = &self.sums[*round % 2];
-        worker.each(&self.rounds.turn(worker, *round).pieces, self.ranks.len(), PIECE, |range| {
+        worker.each(&self.rounds.state(worker, *round).work, self.ranks.len(), PIECE, |range| {
             let of = &sums[range.start / PIECE];
             of.iter().zip(work(range)).for_each(|(sum, own)| sum.store(own.to_bits(), Relaxed));
         });
-        worker.meet();
+        worker.barrier();
         *round += 1;
         sums.iter().fold([0.0; 2], |sums, own| {
             [0, 1].map(|i| sums[i] + f64::from_bits(own[i].load(Relaxed)))
@@ -309,7 +309,7 @@ impl<V: Width> PageRank<V> {
     pub fn verify(
         &self,
         graph: &Graph<V>,
-        iterations: Iterations,
+        config: PageRankConfig,
     ) -> std::result::Result<(), String> {
         let all = graph.vertices() as f64;
         let handed: Vec<f64> = (0..graph.vertices())
@@ -321,25 +321,25 @@ impl<V: Width> PageRank<V> {
                 }
             })
             .collect();
-        let dangling: f64 = match iterations.dangling {
+        let dangling: f64 = match config.dangling {
             Dangling::Drop => 0.0,
             Dangling::Redistribute => (0..graph.vertices())
                 .filter(|&v| graph.out.degree(v) == 0)
                 .map(|v| self.rank(v))
                 .sum(),
         };
-        let base = (1.0 - iterations.damping + iterations.damping * dangling) / all;
+        let base = (1.0 - config.damping + config.damping * dangling) / all;
         let change: f64 = (0..graph.vertices())
             .map(|v| {
                 let sum: f64 =
                     graph.incoming().neighbours(v).iter().map(|from| handed[from.at()]).sum();
-                (base + iterations.damping * sum - self.rank(v)).abs()
+                (base + config.damping * sum - self.rank(v)).abs()
             })
             .sum();
         // Ranks in fewer bits are that far from those in more.
         let bits = if V::BITS == 32 { 1e-5 } else { 1e-12 };
-        let times = if iterations.scales() { 4.0 } else { 2.0 };
-        let allowed = iterations.tolerance.max(times * self.residual) + bits;
+        let times = if config.scales() { 4.0 } else { 2.0 };
+        let allowed = config.tolerance.max(times * self.residual) + bits;
         if change <= allowed {
             Ok(())
         } else {

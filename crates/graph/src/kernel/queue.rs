@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::{HugeVec, Plain};
 
-use super::spent::Held;
+use super::cost::ArrayUsage;
 use crate::width::Cell;
 use crate::{Array, PagePlan, Result, Width};
 
@@ -16,7 +16,7 @@ pub(super) struct Queue<V: Width> {
 }
 
 /// What one thread found and has not put into the queue yet.
-pub(super) struct Found<'a, V: Width> {
+pub(super) struct QueueBuffer<'a, V: Width> {
     queue: &'a Queue<V>,
     items: Vec<V>,
 }
@@ -42,16 +42,16 @@ impl<V: Width> Queue<V> {
     }
 
     /// On which pages it is.
-    pub(super) fn held(&self) -> Result<Held> {
-        Held::look(Array::Worklist, &self.items)
+    pub(super) fn usage(&self) -> Result<ArrayUsage> {
+        ArrayUsage::read(Array::Worklist, &self.items)
     }
 
-    pub(super) fn found(&self) -> Found<'_, V> {
-        Found { queue: self, items: Vec::with_capacity(KEPT) }
+    pub(super) fn buffer(&self) -> QueueBuffer<'_, V> {
+        QueueBuffer { queue: self, items: Vec::with_capacity(KEPT) }
     }
 }
 
-impl<V: Width> Found<'_, V> {
+impl<V: Width> QueueBuffer<'_, V> {
     #[inline]
     pub(super) fn push(&mut self, vertex: V) {
         if self.items.len() == KEPT {

@@ -1,6 +1,6 @@
 //! Shortest ways by the sum of weights.
 //!
-//! Delta-stepping (Meyer and Sanders, 2003) works on the vertices of one bucket of distances at a time, each thread with buckets
+//! Delta-algorithm (Meyer and Sanders, 2003) works on the vertices of one bucket of distances at a time, each thread with buckets
 //! of its own; what a thread adds to the bucket that is worked on, it works off at once while that is little (bucket fusion;
 //! Zhang and others, CGO'20), which saves most barriers on road networks. Bellman–Ford works on all vertices whose distance
 //! changed, as in the papers.
@@ -16,16 +16,16 @@ use hugepilot_alloc::{Plain, cells};
 use self::buckets::Buckets;
 use super::Setup;
 use super::bitmap::Bitmap;
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::queue::Queue;
-use super::spent::{Held, Spent, Watch};
-use crate::hook::Hook;
+use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::Cell;
-use crate::{Array, Graph, GraphError, Next, Property, Result, Width, Worker};
+use crate::{Array, Cursor, Graph, GraphError, Property, Result, Width, Worker};
 
 /// Which vertices are worked on together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stepping {
+pub enum SsspAlgorithm {
     /// Those whose distances are in the same bucket of this width, at least 1. Wider buckets have fewer rounds and more work
     /// done twice: 1 or 2 suit graphs with hubs and weights up to 255, some thousands road networks.
     Delta(u64),
@@ -39,30 +39,30 @@ pub struct Distances<V: Width> {
     /// From the source; [`Width::NONE`] for who is not reached, and who is as far as that or farther.
     pub distances: Property<V>,
     /// What it took.
-    pub spent: Spent,
+    pub cost: KernelCost,
 }
 
 /// A search under way.
-struct Search<'a, V: Width, H: Hook> {
+struct Search<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
     distances: &'a [<V as Plain>::Cell],
     rounds: Rounds,
-    hook: H,
-    watch: Watch,
+    sink: H,
+    timer: PhaseTimer,
 }
 
 /// A bucket of one thread with fewer vertices is worked off at once.
 const FUSED: usize = 1000;
 
 /// From `source` to all that can be reached from it. One word per vertex, and the vertices in buckets, by
-/// delta-stepping; three words and a bit by Bellman–Ford.
+/// delta-algorithm; three words and a bit by Bellman–Ford.
 ///
 /// # Errors
 /// [`GraphError::Unweighted`], [`GraphError::Vertex`], [`GraphError::Memory`].
-pub fn sssp<V: Width, H: Hook>(
+pub fn sssp<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     source: V,
-    stepping: Stepping,
+    algorithm: SsspAlgorithm,
     setup: &Setup<H>,
 ) -> Result<Distances<V>> {
     let vertices = graph.vertices();
@@ -70,37 +70,37 @@ pub fn sssp<V: Width, H: Hook>(
     if graph.out.edges() > 0 && !graph.out.is_weighted() {
         return Err(GraphError::Unweighted);
     }
-    let watch = Watch::start();
+    let timer = PhaseTimer::start();
     let mut distances = setup.property::<V>(vertices)?;
     let search = Search {
         graph,
         distances: cells(&mut distances),
         rounds: Rounds::default(),
-        hook: setup.hook,
-        watch,
+        sink: setup.sink,
+        timer,
     };
-    let mut spent;
-    match stepping {
-        Stepping::Delta(delta) => {
-            search.watch.allocated();
-            let shared = Shared::new(setup.team.threads());
-            setup.team.run(|worker| search.delta(&worker, source, delta.max(1), &shared));
-            spent = search.watch.stop();
+    let mut cost;
+    match algorithm {
+        SsspAlgorithm::Delta(delta) => {
+            search.timer.allocated();
+            let shared = Shared::new(setup.pool.threads());
+            setup.pool.run(|worker| search.delta(&worker, source, delta.max(1), &shared));
+            cost = search.timer.stop();
         }
-        Stepping::BellmanFord => {
+        SsspAlgorithm::BellmanFord => {
             let queues = [Queue::new(vertices, &setup.pages)?, Queue::new(vertices, &setup.pages)?];
             let waiting = Bitmap::new(vertices, &setup.pages)?;
-            search.watch.allocated();
-            setup.team.run(|worker| search.bellman_ford(&worker, source, &queues, &waiting));
-            spent = search.watch.stop();
-            spent.arrays = vec![queues[0].held()?, queues[1].held()?, waiting.held()?];
+            search.timer.allocated();
+            setup.pool.run(|worker| search.bellman_ford(&worker, source, &queues, &waiting));
+            cost = search.timer.stop();
+            cost.arrays = vec![queues[0].usage()?, queues[1].usage()?, waiting.usage()?];
         }
     }
-    spent.arrays.push(Held::look(Array::Property, &distances)?);
-    Ok(Distances { distances, spent })
+    cost.arrays.push(ArrayUsage::read(Array::Property, &distances)?);
+    Ok(Distances { distances, cost })
 }
 
-/// What threads share in delta-stepping: of each round, the vertices of the bucket, as each thread found them.
+/// What threads share in delta-algorithm: of each round, the vertices of the bucket, as each thread found them.
 struct Shared<V> {
     frontiers: [Vec<Slot<V>>; 3],
     /// The least bucket that any thread has something in, of each round.
@@ -110,7 +110,7 @@ struct Shared<V> {
 #[derive(Default)]
 struct Slot<V> {
     vertices: RwLock<Vec<V>>,
-    next: Next,
+    next: Cursor,
 }
 
 impl<V: Width> Shared<V> {
@@ -123,7 +123,7 @@ impl<V: Width> Shared<V> {
     }
 
     /// What that thread found for a round.
-    fn slot(&self, round: usize, thread: usize) -> (&Next, RwLockReadGuard<'_, Vec<V>>) {
+    fn slot(&self, round: usize, thread: usize) -> (&Cursor, RwLockReadGuard<'_, Vec<V>>) {
         let slot = &self.frontiers[round % 3][thread];
         (&slot.next, slot.vertices.read().expect("nobody panics with it"))
     }
@@ -134,27 +134,27 @@ impl<V: Width> Shared<V> {
         let mut vertices = slot.vertices.write().expect("nobody panics with it");
         vertices.clear();
         std::mem::swap(&mut *vertices, bucket);
-        slot.next.again();
+        slot.next.reset();
     }
 }
 
-impl<V: Width, H: Hook> Search<'_, V, H> {
+impl<V: Width, H: AccessSink> Search<'_, V, H> {
     fn begin(&self, worker: &Worker, source: V) {
-        let pieces = &self.rounds.turn(worker, 0).pieces;
+        let pieces = &self.rounds.state(worker, 0).work;
         worker.each(pieces, self.distances.len(), 1 << 14, |range| {
             self.distances[range].iter().for_each(|distance| distance.set(V::NONE));
         });
-        worker.meet();
-        self.watch.touched();
+        worker.barrier();
+        self.timer.touched();
         if worker.id == 0 {
             self.distances[source.at()].set(V::default());
         }
-        worker.meet();
+        worker.barrier();
     }
 
     #[inline]
     fn far(&self, v: V) -> V {
-        self.hook.read(Array::Property, &self.distances[v.at()]);
+        self.sink.read(Array::Property, &self.distances[v.at()]);
         self.distances[v.at()].get()
     }
 
@@ -163,14 +163,14 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     fn relax(&self, from: V, far: V, mut lowered: impl FnMut(V, V)) {
         let (out, distances) = (self.graph.out.rows(), self.distances);
         let row = out.range(from.at());
-        out.tell(from.at(), self.hook);
+        out.record_access(from.at(), self.sink);
         for (to, weight) in out.edges[row.clone()].iter().zip(&out.weights[row]) {
-            self.hook.read(Array::Edges, to);
-            self.hook.read(Array::Weights, weight);
+            self.sink.read(Array::Edges, to);
+            self.sink.read(Array::Weights, weight);
             let (way, distance) = (far.plus(*weight), &distances[to.at()]);
-            self.hook.read(Array::Property, distance);
+            self.sink.read(Array::Property, distance);
             if distance.lower(way) {
-                self.hook.write(Array::Property, distance);
+                self.sink.write(Array::Property, distance);
                 lowered(*to, way);
             }
         }
@@ -182,14 +182,14 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         if worker.id == 0 {
             shared.publish(0, 0, &mut vec![source]);
         }
-        worker.meet();
+        worker.barrier();
         let (mut bucket, mut round) = (0, 1);
         loop {
             let begin = buckets.begin(bucket);
-            for other in 0..worker.of {
-                let whose = (worker.id + other) % worker.of;
+            for other in 0..worker.count {
+                let whose = (worker.id + other) % worker.count;
                 let (next, vertices) = shared.slot(round, whose);
-                worker.found_by(whose, next, vertices.len(), |range| {
+                worker.frontier_of(whose, next, vertices.len(), |range| {
                     for &from in &vertices[range] {
                         let far = self.far(from);
                         // Nearer by now: it was worked on with an earlier bucket.
@@ -207,7 +207,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 buckets.reuse(few);
             }
             shared.next[round % 3].fetch_min(buckets.first(bucket), Relaxed);
-            worker.meet();
+            worker.barrier();
             bucket = shared.next[round % 3].load(Relaxed);
             if bucket == u64::MAX {
                 return;
@@ -216,7 +216,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 shared.next[(round + 1) % 3].store(u64::MAX, Relaxed);
             }
             shared.publish(round, worker.id, buckets.bucket(bucket));
-            worker.meet();
+            worker.barrier();
             round += 1;
         }
     }
@@ -224,20 +224,20 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     fn bellman_ford(&self, worker: &Worker, source: V, queues: &[Queue<V>; 2], waiting: &Bitmap) {
         self.begin(worker, source);
         if worker.id == 0 {
-            let mut found = queues[1].found();
+            let mut found = queues[1].buffer();
             found.push(source);
             found.flush();
         }
-        worker.meet();
+        worker.barrier();
         let (mut round, mut len) = (1, 1);
         while len > 0 {
             let (now, next) = (&queues[round % 2], &queues[(round + 1) % 2]);
-            let turn = self.rounds.turn(worker, round);
-            let (mut found, mut count) = (next.found(), 0);
-            worker.frontier(&turn.pieces, len, |range| {
+            let state = self.rounds.state(worker, round);
+            let (mut found, mut count) = (next.buffer(), 0);
+            worker.frontier(&state.work, len, |range| {
                 for item in &now.items()[range] {
                     let from = item.get();
-                    self.hook.read(Array::Worklist, item);
+                    self.sink.read(Array::Worklist, item);
                     // Before the distance is read: who lowers it from here on finds it not waiting.
                     waiting.clear_bit(from.at());
                     let far = self.far(from);
@@ -250,13 +250,13 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 }
             });
             found.flush();
-            turn.add(count, 0);
-            worker.meet();
+            state.add(count, 0);
+            worker.barrier();
             (len, _) = self.rounds.sums(round);
             if worker.id == 0 {
                 now.empty();
             }
-            worker.meet();
+            worker.barrier();
             round += 1;
         }
     }

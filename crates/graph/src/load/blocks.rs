@@ -13,7 +13,7 @@ use hugepilot_kernel::file;
 use rustix::fs::{Advice, OFlags, fadvise, fstatfs};
 use rustix::io::Errno;
 
-use super::{Loading, Progress};
+use super::{LoadMode, Progress};
 use crate::{GraphError, Result};
 
 /// What is asked of the device at once.
@@ -30,7 +30,7 @@ pub(super) struct FileBlocks<'a> {
     direct: Option<File>,
     /// `O_DIRECT` was not to be had.
     refused: AtomicBool,
-    loading: Loading,
+    load_mode: LoadMode,
     len: u64,
     done: AtomicU64,
     progress: Progress<'a>,
@@ -39,12 +39,12 @@ pub(super) struct FileBlocks<'a> {
 impl<'a> FileBlocks<'a> {
     /// # Errors
     /// [`GraphError::Io`], also for what is no regular file; [`GraphError::Format`] for a file that should be on a tmpfs.
-    pub(super) fn open(path: &Path, loading: Loading, progress: Progress<'a>) -> Result<Self> {
+    pub(super) fn open(path: &Path, load_mode: LoadMode, progress: Progress<'a>) -> Result<Self> {
         let io = |source| GraphError::Io { path: path.display().to_string(), source };
         let is_stdin = path == Path::new(file::STDIN);
         let cached = if is_stdin { file::stdin() } else { file::open(path) }.map_err(io)?;
         let about = cached.metadata().map_err(io)?;
-        if loading == Loading::Tmpfs {
+        if load_mode == LoadMode::Tmpfs {
             let kind = fstatfs(&cached).map_err(|errno| io(errno.into()))?.f_type;
             if u64::try_from(kind) != Ok(TMPFS) {
                 return Err(whole(
@@ -54,9 +54,9 @@ impl<'a> FileBlocks<'a> {
             }
         }
         let flags = OFlags::DIRECT.bits().cast_signed();
-        let direct = match loading {
+        let direct = match load_mode {
             // The same file again, whatever has its name by now. The standard input may be open to us and not readable.
-            Loading::Direct => {
+            LoadMode::Direct => {
                 let again = format!("/proc/self/fd/{}", cached.as_raw_fd());
                 match File::options().read(true).custom_flags(flags).open(again) {
                     Ok(file) => Some(file),
@@ -73,7 +73,7 @@ impl<'a> FileBlocks<'a> {
         };
         let refused = AtomicBool::new(direct.is_none());
         let (path, len, done) = (path.to_owned(), about.len(), AtomicU64::new(0));
-        Ok(Self { path, cached, direct, refused, loading, len, done, progress })
+        Ok(Self { path, cached, direct, refused, load_mode, len, done, progress })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -83,9 +83,9 @@ impl<'a> FileBlocks<'a> {
         self.len
     }
     /// How it was really read.
-    pub(super) fn loading(&self) -> Loading {
-        let refused = self.loading == Loading::Direct && self.refused.load(Relaxed);
-        if refused { Loading::Drop } else { self.loading }
+    pub(super) fn load_mode(&self) -> LoadMode {
+        let refused = self.load_mode == LoadMode::Direct && self.refused.load(Relaxed);
+        if refused { LoadMode::Drop } else { self.load_mode }
     }
     /// For one thread, with memory of its own.
     pub(super) fn reader(&self) -> Reader<'_> {
@@ -100,7 +100,7 @@ impl<'a> FileBlocks<'a> {
         GraphError::Io { path: self.path.display().to_string(), source }
     }
     /// What is wrong at a byte.
-    pub(super) fn wrong(&self, byte: u64, what: impl Into<String>) -> GraphError {
+    pub(super) fn error_at(&self, byte: u64, what: impl Into<String>) -> GraphError {
         GraphError::Format {
             place: format!("{}, byte {byte}", self.path.display()),
             what: what.into(),
@@ -124,7 +124,7 @@ impl<'a> FileBlocks<'a> {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        if self.loading() == Loading::Drop
+        if self.load_mode() == LoadMode::Drop
             && let Some(len) = NonZeroU64::new((into.len() as u64).next_multiple_of(ALIGN))
         {
             fadvise(&self.cached, at, Some(len), Advice::DontNeed)?;
@@ -138,7 +138,7 @@ impl<'a> FileBlocks<'a> {
 /// What was read ahead, or cached before, goes too.
 impl Drop for FileBlocks<'_> {
     fn drop(&mut self) {
-        if matches!(self.loading, Loading::Direct | Loading::Drop) {
+        if matches!(self.load_mode, LoadMode::Direct | LoadMode::Drop) {
             let _ = fadvise(&self.cached, 0, None, Advice::DontNeed);
         }
     }
@@ -188,7 +188,7 @@ impl Reader<'_> {
     /// As for [`Self::bytes`].
     pub(super) fn fill(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
         let aligned = at.is_multiple_of(ALIGN) && into.as_ptr().addr().is_multiple_of(4096);
-        let free = self.file.loading() != Loading::Direct;
+        let free = self.file.load_mode() != LoadMode::Direct;
         let straight = match (free, aligned) {
             (true, _) => into.len(),
             (_, true) => into.len() / 4096 * 4096,
@@ -205,7 +205,7 @@ impl Reader<'_> {
     }
 
     fn short(&self, wanted: u64) -> GraphError {
-        self.file.wrong(self.file.len, format!("the file ends, byte {wanted} was to be read"))
+        self.file.error_at(self.file.len, format!("the file ends, byte {wanted} was to be read"))
     }
 }
 

@@ -4,7 +4,7 @@ use super::list::{Grammar, List};
 use super::number::{gap, is_end, is_gap};
 use super::options::{LoadOptions, vertex};
 use super::text::{Budget, Text, fits};
-use super::{Made, ids};
+use super::{FileGraph, ids};
 use crate::{Result, Width};
 
 pub(super) const COMMENTS: &[u8] = b"#%";
@@ -58,13 +58,13 @@ pub(super) fn is_likely(head: &[u8]) -> bool {
 /// `unpacked` is how long the text is, where that is known.
 ///
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
+/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of building.
 pub(super) fn load<V: Width>(
     text: &mut Text<'_>,
     weighted: bool,
     unpacked: Option<u64>,
     options: &LoadOptions<'_>,
-) -> Result<Made<V>> {
+) -> Result<FileGraph<V>> {
     let seen = look(text.ahead()?);
     let weights = options.weights::<V>(text.path(), weighted)?;
     if let Some(len) = unpacked {
@@ -76,23 +76,23 @@ pub(super) fn load<V: Width>(
         text.telling(COMMENTS)?;
     }
     let grammar = Grammar { comments: COMMENTS, mark: None, weights, rest: true };
-    let (team, budget) = (options.build.team, Budget::new(options.available));
+    let (pool, budget) = (options.build.pool, Budget::new(options.available));
     if options.compact {
         if let Some(vertices) = options.vertices {
             let what =
                 format!("--vertices {vertices} with --compact, which counts those that have edges");
             return Err(super::blocks::whole(text.path(), what));
         }
-        let list = List::<u64>::read(text, team, &budget, &grammar, Ok)?;
-        let (list, ids) = ids::compact::<V>(list, team, &budget)?;
-        return Made::of_list(list, options.build.directed, Some(ids), options);
+        let list = List::<u64>::read(text, pool, &budget, &grammar, Ok)?;
+        let (list, ids) = ids::compact::<V>(list, pool, &budget)?;
+        return FileGraph::of_list(list, options.build.directed, Some(ids), options);
     }
     let resolve = |id| vertex::<V>(id, options.vertices);
-    let mut list = List::read(text, team, &budget, &grammar, resolve)?;
+    let mut list = List::read(text, pool, &budget, &grammar, resolve)?;
     list.vertices = options.vertices.unwrap_or(list.vertices);
     let justified = options.justify::<V>(list.vertices, text.bytes());
     justified.map_err(|what| super::blocks::whole(text.path(), what))?;
-    Made::of_list(list, options.build.directed, None, options)
+    FileGraph::of_list(list, options.build.directed, None, options)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use hugepilot_alloc::{Backing, HugeVec, Options};
 
 use super::list::{List, Part};
 use super::text::Budget;
-use crate::{GraphError, Result, Team, Width};
+use crate::{GraphError, Result, ThreadPool, Width};
 
 /// The numbers that a file gives its vertices: vertex `i` was `ids[i]`. Ascending, unless it was written after vertices were
 /// numbered anew.
@@ -34,7 +34,7 @@ pub(super) fn ids(found: Vec<Vec<u64>>) -> Result<Ids> {
 }
 
 /// # Errors
-/// [`GraphError::Room`].
+/// [`GraphError::InsufficientMemory`].
 pub(super) fn index(ids: &Ids, budget: &Budget) -> Result<Index> {
     budget.take(INDEXED * ids.len() as u64)?;
     Ok(ids.iter().enumerate().map(|(vertex, &id)| (id, vertex)).collect())
@@ -44,16 +44,16 @@ pub(super) fn index(ids: &Ids, budget: &Budget) -> Result<Index> {
 /// for each vertex of each of its parts while it works, and then 40 for each vertex.
 ///
 /// # Errors
-/// [`GraphError::Width`] for more of them than `V` counts, [`GraphError::Room`], [`GraphError::Memory`].
+/// [`GraphError::Width`] for more of them than `V` counts, [`GraphError::InsufficientMemory`], [`GraphError::Memory`].
 pub(super) fn compact<V: Width>(
     list: List<u64>,
-    team: Team,
+    pool: ThreadPool,
     budget: &Budget,
 ) -> Result<(List<V>, Ids)> {
-    let (parts, pieces) = (&list.parts, crate::Next::default());
-    let found = team.run(|_| -> Result<Vec<u64>> {
+    let (parts, pieces) = (&list.parts, crate::Cursor::default());
+    let found = pool.run(|_| -> Result<Vec<u64>> {
         let mut own = Vec::new();
-        while let Some(part) = pieces.one(parts.len()) {
+        while let Some(part) = pieces.next(parts.len()) {
             let mut of_part: Vec<u64> = parts[part].edges.iter().flatten().copied().collect();
             of_part.sort_unstable();
             of_part.dedup();

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::list::{Grammar, List};
 use super::number::{gap, is_end, number, skip_line};
 use super::options::LoadOptions;
-use super::text::{Budget, Text, Wrong, parse};
-use super::{Made, edge_list, ids};
+use super::text::{Budget, SyntaxError, Text, parse};
+use super::{FileGraph, edge_list, ids};
 use crate::{Result, Width};
 
 const COMMENTS: &[u8] = b"#";
@@ -26,14 +26,14 @@ pub(super) fn other(path: &Path) -> Option<std::path::PathBuf> {
 }
 
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
+/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of building.
 pub(super) fn load<V: Width>(
     vertices: &mut Text<'_>,
     edges: &mut Text<'_>,
     options: &LoadOptions<'_>,
-) -> Result<Made<V>> {
-    let (team, budget) = (options.build.team, Budget::new(options.available));
-    let found = parse(vertices, team, &budget, |block| {
+) -> Result<FileGraph<V>> {
+    let (pool, budget) = (options.build.pool, Budget::new(options.available));
+    let found = parse(vertices, pool, &budget, |block| {
         let ids = numbers(block)?;
         let bytes = (ids.len() * 8) as u64;
         Ok((ids, bytes))
@@ -62,13 +62,13 @@ pub(super) fn load<V: Width>(
         Some(&vertex) => Ok(V::new(vertex)),
         None => Err(format!("vertex {id}, which the file of vertices lacks")),
     };
-    let mut list = List::read(edges, team, &budget, &grammar, resolve)?;
+    let mut list = List::read(edges, pool, &budget, &grammar, resolve)?;
     list.vertices = ids.len() as u64;
     drop(index);
-    Made::of_list(list, options.build.directed, Some(ids), options)
+    FileGraph::of_list(list, options.build.directed, Some(ids), options)
 }
 
-fn numbers(text: &[u8]) -> std::result::Result<Vec<u64>, Wrong> {
+fn numbers(text: &[u8]) -> std::result::Result<Vec<u64>, SyntaxError> {
     let (mut ids, mut at) = (Vec::new(), 0);
     while at < text.len() {
         gap(text, &mut at);

@@ -4,8 +4,8 @@ use hugepilot_alloc::{Backing, HugeVec, Options};
 use memchr::memchr_iter;
 
 use super::number::{Weights, gap, is_end, number, shown, skip_line, weight, word};
-use super::text::{Budget, Text, Wrong, parse};
-use crate::{Edge, Result, Source, Team, Width};
+use super::text::{Budget, SyntaxError, Text, parse};
+use crate::{Edge, EdgeSource, Result, ThreadPool, Width};
 
 /// How the lines of a format read.
 #[derive(Clone, Copy, Debug)]
@@ -61,12 +61,12 @@ impl<V: Width> List<V> {
     /// As for [`parse`].
     pub(super) fn read(
         text: &mut Text<'_>,
-        team: Team,
+        pool: ThreadPool,
         budget: &Budget,
         grammar: &Grammar,
         resolve: impl Fn(u64) -> std::result::Result<V, String> + Sync,
     ) -> Result<Self> {
-        let parts = parse(text, team, budget, |block| {
+        let parts = parse(text, pool, budget, |block| {
             let part = edges(block, grammar, &resolve)?;
             let bytes = part.bytes();
             Ok((part, bytes))
@@ -76,13 +76,13 @@ impl<V: Width> List<V> {
     }
 }
 
-impl<V: Width> super::Listed for List<V> {
+impl<V: Width> super::ListSource for List<V> {
     fn bytes(&self) -> u64 {
         self.parts.iter().map(Part::bytes).sum()
     }
 }
 
-impl<V: Width> Source for List<V> {
+impl<V: Width> EdgeSource for List<V> {
     fn vertices(&self) -> u64 {
         self.vertices
     }
@@ -108,10 +108,10 @@ fn edges<V: Width>(
     text: &[u8],
     grammar: &Grammar,
     resolve: &impl Fn(u64) -> std::result::Result<V, String>,
-) -> std::result::Result<Part<V>, Wrong> {
+) -> std::result::Result<Part<V>, SyntaxError> {
     // The shortest line is "1 2\n".
     let most = (memchr_iter(b'\n', text).count() + 1).min(text.len() / 4 + 1);
-    let memory = |error: crate::GraphError| Wrong { at: 0, what: error.to_string() };
+    let memory = |error: crate::GraphError| SyntaxError { at: 0, what: error.to_string() };
     let mut part = Part::with_room(most, grammar.weights.is_some()).map_err(memory)?;
     let (mut at, mut largest) = (0, None);
     while at < text.len() {
@@ -127,16 +127,16 @@ fn edges<V: Width>(
                     shown(word(text, at)),
                     char::from(mark)
                 );
-                return Err(Wrong { at, what });
+                return Err(SyntaxError { at, what });
             }
             at += 1;
             gap(text, &mut at);
         }
-        let mut end = || -> std::result::Result<V, Wrong> {
+        let mut end = || -> std::result::Result<V, SyntaxError> {
             let start = at;
             let id = number(text, &mut at)?;
             gap(text, &mut at);
-            resolve(id).map_err(|what| Wrong { at: start, what })
+            resolve(id).map_err(|what| SyntaxError { at: start, what })
         };
         let (from, to) = (end()?, end()?);
         largest = largest.max(Some(from.max(to)));
@@ -148,7 +148,7 @@ fn edges<V: Width>(
         }
         if !is_end(text, at) && !grammar.rest {
             let what = format!("{} where the line should end", shown(word(text, at)));
-            return Err(Wrong { at, what });
+            return Err(SyntaxError { at, what });
         }
         skip_line(text, &mut at);
     }

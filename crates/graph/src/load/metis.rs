@@ -6,9 +6,9 @@ use super::list::Part;
 use super::number::{Weights, gap, is_end, number, skip_line, weight};
 use super::options::{LoadOptions, vertex_from_1};
 use super::symmetry::Symmetry;
-use super::text::{Budget, Text, Wrong, fits, parse};
-use super::{Made, sizes};
-use crate::{Edge, Result, Source, Width};
+use super::text::{Budget, SyntaxError, Text, fits, parse};
+use super::{FileGraph, sizes};
+use crate::{Edge, EdgeSource, Result, Width};
 
 /// What the first line says.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +26,12 @@ struct Header {
 /// Reads the text that `open` opens, twice where the header can mean two things. `file` is its length, packed or not.
 ///
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
+/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of building.
 pub(super) fn load<'a, V: Width>(
     open: impl Fn() -> Text<'a>,
     file: u64,
     options: &LoadOptions<'_>,
-) -> Result<Made<V>> {
+) -> Result<FileGraph<V>> {
     let (header, without) = attempt::<V>(&mut open(), file, 0, options)?;
     let rows = match without {
         Err(error) if header.sized => {
@@ -39,7 +39,7 @@ pub(super) fn load<'a, V: Width>(
         }
         rows => rows?,
     };
-    Made::of_list(rows.0, rows.1, None, options)
+    FileGraph::of_list(rows.0, rows.1, None, options)
 }
 
 type Attempt<V> = (Header, Result<(Rows<V>, bool)>);
@@ -51,10 +51,10 @@ fn attempt<V: Width>(
     options: &LoadOptions<'_>,
 ) -> Result<Attempt<V>> {
     let header = header(text)?;
-    options.justify::<V>(header.vertices, file).map_err(|what| text.wrong(what))?;
+    options.justify::<V>(header.vertices, file).map_err(|what| text.error(what))?;
     // A neighbour is a digit and a gap; each edge is there at least once.
     if header.edges > file / 2 {
-        return Err(text.wrong(format!("{} edges do not fit into {file} bytes", header.edges)));
+        return Err(text.error(format!("{} edges do not fit into {file} bytes", header.edges)));
     }
     let weights = options.weights::<V>(text.path(), header.weighted)?;
     let list = 2 * header.edges * (if weights.is_some() { 3 } else { 2 }) * size_of::<V>() as u64;
@@ -75,11 +75,11 @@ fn header(text: &mut Text<'_>) -> Result<Header> {
     else {
         let line: String = line.chars().take(80).collect();
         return Err(
-            text.wrong(format!("{line:?} should be VERTICES EDGES [FORMAT [WEIGHTS OF A VERTEX]]"))
+            text.error(format!("{line:?} should be VERTICES EDGES [FORMAT [WEIGHTS OF A VERTEX]]"))
         );
     };
     if kind.len() > 3 || !kind.bytes().all(|digit| matches!(digit, b'0' | b'1')) {
-        return Err(text.wrong(format!("the format {kind:?}; it has up to three digits, 0 or 1")));
+        return Err(text.error(format!("the format {kind:?}; it has up to three digits, 0 or 1")));
     }
     let digit = |place: usize| kind.bytes().rev().nth(place) == Some(b'1');
     let before = if digit(1) { constraints } else { 0 };
@@ -95,7 +95,7 @@ fn rows<V: Width>(
     options: &LoadOptions<'_>,
 ) -> Result<(Rows<V>, bool)> {
     let kind = Kind { before, weighted: header.weighted, weights };
-    let blocks = parse(text, options.build.team, &Budget::new(options.available), |block| {
+    let blocks = parse(text, options.build.pool, &Budget::new(options.available), |block| {
         let rows = block_rows::<V>(block, kind, header.vertices)?;
         let bytes = rows.part.bytes();
         Ok((rows, bytes))
@@ -109,12 +109,12 @@ fn rows<V: Width>(
     if start < header.vertices {
         let what =
             format!("{} vertices, but the file ends after {start} lines of them", header.vertices);
-        return Err(text.wrong(what));
+        return Err(text.error(what));
     }
     for (block, start) in blocks.iter().zip(&starts) {
         if start + block.told > header.vertices {
             return Err(
-                text.wrong(format!("{} vertices, but the file has more lines", header.vertices))
+                text.error(format!("{} vertices, but the file has more lines", header.vertices))
             );
         }
     }
@@ -138,12 +138,12 @@ fn rows<V: Width>(
             "{} edges, but {found} neighbours, which should be twice as many",
             header.edges
         );
-        return Err(text.wrong(what));
+        return Err(text.error(what));
     }
     if !symmetry.is_whole() {
         let what =
             "of which some are in the line of one of their vertices only, or with two weights";
-        return Err(text.wrong(format!("{} edges, {what}", header.edges)));
+        return Err(text.error(format!("{} edges, {what}", header.edges)));
     }
     (rows.half, rows.loops) = (true, symmetry.loops);
     Ok((rows, false))
@@ -172,8 +172,8 @@ fn block_rows<V: Width>(
     text: &[u8],
     kind: Kind,
     vertices: u64,
-) -> std::result::Result<Block<V>, Wrong> {
-    let memory = |error: crate::GraphError| Wrong { at: 0, what: error.to_string() };
+) -> std::result::Result<Block<V>, SyntaxError> {
+    let memory = |error: crate::GraphError| SyntaxError { at: 0, what: error.to_string() };
     let most = (memchr3_iter(b' ', b'\t', b'\n', text).count() + 1).min(text.len() / 2 + 1);
     let part = Part::with_room(most, kind.weights.is_some()).map_err(memory)?;
     let (mut rows, mut at) = (Block { part, lines: 0, told: 0 }, 0);
@@ -195,7 +195,8 @@ fn block_rows<V: Width>(
         while !is_end(text, at) {
             let start = at;
             let to = number(text, &mut at)?;
-            let to = vertex_from_1::<V>(to, vertices).map_err(|what| Wrong { at: start, what })?;
+            let to =
+                vertex_from_1::<V>(to, vertices).map_err(|what| SyntaxError { at: start, what })?;
             rows.part.edges.push([from, to]).map_err(|error| memory(error.into()))?;
             gap(text, &mut at);
             if let Some(rule) = &kind.weights {
@@ -206,7 +207,7 @@ fn block_rows<V: Width>(
                     .map_err(|error| memory(error.into()))?;
             } else if kind.weighted {
                 if is_end(text, at) {
-                    return Err(Wrong {
+                    return Err(SyntaxError {
                         at: start,
                         what: "a neighbour without a weight".to_owned(),
                     });
@@ -249,13 +250,13 @@ impl<V: Width> Rows<V> {
     }
 }
 
-impl<V: Width> super::Listed for Rows<V> {
+impl<V: Width> super::ListSource for Rows<V> {
     fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| block.part.bytes()).sum()
     }
 }
 
-impl<V: Width> Source for Rows<V> {
+impl<V: Width> EdgeSource for Rows<V> {
     fn vertices(&self) -> u64 {
         self.vertices
     }

@@ -2,38 +2,41 @@
 
 use hugepilot_alloc::{Backing, HugeVec, Options};
 
-use super::Made;
+use super::FileGraph;
 use super::blocks::FileBlocks;
 use super::ids::Ids;
-use super::numbers::Records;
 use super::options::LoadOptions;
+use super::records::Records;
 use super::rows::{self, Direction, Layout, Weights};
 use crate::native::{Header, IDS, PAGE, Section};
 use crate::{Result, Width};
 
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
-pub(super) fn load<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>) -> Result<Made<V>> {
+/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of building.
+pub(super) fn load<V: Width>(
+    file: &FileBlocks<'_>,
+    options: &LoadOptions<'_>,
+) -> Result<FileGraph<V>> {
     let header = Header::of_page(file.reader().bytes(0, PAGE)?)
-        .map_err(|(byte, what)| file.wrong(byte, what))?;
+        .map_err(|(byte, what)| file.error_at(byte, what))?;
     check(file, &header)?;
     let width = header.width as usize;
     let layout = |sections: &[Section]| Layout {
         vertices: header.vertices,
         edges: header.edges,
         offsets: Records::of(file, sections[0].at, width),
-        first_left_out: false,
+        first_omitted: false,
         ends: Records::of(file, sections[1].at, width),
         weights: (header.weighted && !options.ignore_weights)
             .then(|| Weights::Apart(Records::of(file, sections[2].at, width))),
         signed: false,
         sums: Some([sections[0].sum, sections[1].sum, sections[2].sum]),
     };
-    let inverse = header.directed.then(|| layout(&header.sections[3..6]));
+    let transpose = header.directed.then(|| layout(&header.sections[3..6]));
     let direction = if header.directed { Direction::With } else { Direction::Without };
-    let made = rows::load(&layout(&header.sections[..3]), inverse.as_ref(), direction, options)?;
+    let made = rows::load(&layout(&header.sections[..3]), transpose.as_ref(), direction, options)?;
     let ids = if header.numbered { Some(ids(file, &header, options)?) } else { None };
-    Ok(Made { ids, ..made })
+    Ok(FileGraph { ids, ..made })
 }
 
 /// Sections are as long as the numbers of vertices and edges make them, and follow each other.
@@ -43,13 +46,13 @@ fn check(file: &FileBlocks<'_>, header: &Header) -> Result<()> {
             "{} vertices and {} edges take more than 2^64 bytes",
             header.vertices, header.edges
         );
-        return Err(file.wrong(24, what));
+        return Err(file.error_at(24, what));
     };
     let mut end = PAGE as u64;
     for (i, (section, wanted)) in header.sections.iter().zip(lengths).enumerate() {
         let byte = 40 + i as u64 * 24;
         if section.len != wanted {
-            return Err(file.wrong(
+            return Err(file.error_at(
                 byte + 8,
                 format!("a section of {} bytes, which takes {wanted}", section.len),
             ));
@@ -59,20 +62,22 @@ fn check(file: &FileBlocks<'_>, header: &Header) -> Result<()> {
         }
         let start = end.next_multiple_of(PAGE as u64);
         if section.at != start {
-            return Err(file.wrong(
+            return Err(file.error_at(
                 byte,
                 format!("a section at byte {}, which begins at {start}", section.at),
             ));
         }
         end = start.saturating_add(wanted);
         if end > file.len() {
-            return Err(file
-                .wrong(file.len(), format!("the file ends, but a section goes on to byte {end}")));
+            return Err(file.error_at(
+                file.len(),
+                format!("the file ends, but a section goes on to byte {end}"),
+            ));
         }
     }
     if end != file.len() {
         return Err(
-            file.wrong(end, format!("{} bytes more than there should be", file.len() - end))
+            file.error_at(end, format!("{} bytes more than there should be", file.len() - end))
         );
     }
     Ok(())
@@ -82,8 +87,8 @@ fn ids(file: &FileBlocks<'_>, header: &Header, options: &LoadOptions<'_>) -> Res
     let Section { at, sum, .. } = header.sections[IDS];
     let mut ids =
         HugeVec::zeroed(header.vertices as usize, Options::only(Backing::Base).named("ids")?)?;
-    if Records::of(file, at, 8).read([&mut ids[..]], options.build.team)? != sum {
-        return Err(file.wrong(
+    if Records::of(file, at, 8).read([&mut ids[..]], options.build.pool)? != sum {
+        return Err(file.error_at(
             at,
             "the numbers of vertices from here on are damaged: their checksum is another",
         ));

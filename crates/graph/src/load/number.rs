@@ -1,6 +1,6 @@
 //! Numbers in text, at the speed of memory rather than of the standard library.
 
-use super::text::Wrong;
+use super::text::SyntaxError;
 use crate::error::WIDER;
 
 /// What weights become.
@@ -44,7 +44,7 @@ pub(super) fn skip_line(text: &[u8], at: &mut usize) {
 
 /// A whole number, after which a gap or an end comes.
 #[inline]
-pub(super) fn number(text: &[u8], at: &mut usize) -> Result<u64, Wrong> {
+pub(super) fn number(text: &[u8], at: &mut usize) -> Result<u64, SyntaxError> {
     if let Some(word) = text.get(*at..).and_then(|rest| rest.first_chunk::<8>()) {
         let (value, digits) = eight(u64::from_le_bytes(*word));
         if matches!(digits, 1..=7) && (word[digits] == b'\n' || is_gap(word[digits])) {
@@ -75,9 +75,9 @@ const fn eight(word: u64) -> (u64, usize) {
 }
 
 /// The same for what is long, at the end of the text, or wrong.
-fn careful(text: &[u8], at: &mut usize) -> Result<u64, Wrong> {
+fn careful(text: &[u8], at: &mut usize) -> Result<u64, SyntaxError> {
     let word = word(text, *at);
-    let wrong = |what| Err(Wrong { at: *at, what });
+    let wrong = |what| Err(SyntaxError { at: *at, what });
     if word.is_empty() {
         return wrong("a number is missing".to_owned());
     }
@@ -95,7 +95,7 @@ const ABOVE: &str = "weights are above 0; --ignore-weights leaves them out";
 
 /// A weight: a whole number above 0, or what scaling makes of a real one.
 #[inline]
-pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64, Wrong> {
+pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64, SyntaxError> {
     let start = *at;
     let value = match rule.scale {
         Some(scale) => scaled(text, at, scale)?,
@@ -105,24 +105,24 @@ pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64,
         },
     };
     if value == 0 {
-        return Err(Wrong { at: start, what: format!("the weight 0; {ABOVE}") });
+        return Err(SyntaxError { at: start, what: format!("the weight 0; {ABOVE}") });
     }
     if value >= rule.limit {
         let what =
             format!("the weight {value} is more than fits; {WIDER}, or a smaller --scale-weights");
-        return Err(Wrong { at: start, what });
+        return Err(SyntaxError { at: start, what });
     }
     Ok(value)
 }
 
 /// The same rule for a weight that was read otherwise.
 #[cold]
-fn no_weight(text: &[u8], wrong: Wrong) -> Wrong {
+fn no_weight(text: &[u8], wrong: SyntaxError) -> SyntaxError {
     let found = word(text, wrong.at);
     let Some(real) = std::str::from_utf8(found).ok().and_then(|word| word.parse::<f64>().ok())
     else {
         let what = if found.is_empty() { "the weight is missing".to_owned() } else { wrong.what };
-        return Wrong { what, ..wrong };
+        return SyntaxError { what, ..wrong };
     };
     let shown = shown(found);
     let what = if real.is_finite() && real > 0.0 {
@@ -133,12 +133,12 @@ fn no_weight(text: &[u8], wrong: Wrong) -> Wrong {
     } else {
         format!("the weight {shown}; {ABOVE}")
     };
-    Wrong { what, ..wrong }
+    SyntaxError { what, ..wrong }
 }
 
-fn scaled(text: &[u8], at: &mut usize, scale: f64) -> Result<u64, Wrong> {
+fn scaled(text: &[u8], at: &mut usize, scale: f64) -> Result<u64, SyntaxError> {
     let found = word(text, *at);
-    let wrong = |what| Err(Wrong { at: *at, what });
+    let wrong = |what| Err(SyntaxError { at: *at, what });
     let real = std::str::from_utf8(found).ok().and_then(|word| word.parse::<f64>().ok());
     let Some(real) = real.filter(|real| real.is_finite() && *real > 0.0) else {
         return wrong(format!("the weight {}; {ABOVE}", shown(found)));

@@ -7,10 +7,10 @@ use hugepilot_units::Bytes;
 use super::blocks::whole;
 use super::number::Weights;
 use super::text::fits;
-use super::{Loading, Progress};
+use super::{LoadMode, Progress};
 use crate::csr::BLOCK;
 use crate::error::WIDER;
-use crate::{Build, Format, Result, Source, Width};
+use crate::{Build, EdgeSource, Format, Result, Width};
 
 /// How a file is loaded.
 #[derive(Clone, Copy)]
@@ -19,11 +19,11 @@ pub struct LoadOptions<'a> {
     /// that they have none.
     pub build: Build,
     /// A file that says that its edges have directions keeps them all the same.
-    pub as_said: bool,
+    pub keep_directions: bool,
     /// What the file looks like; by its contents and name otherwise.
     pub format: Option<Format>,
     /// What becomes of it in the page cache.
-    pub loading: Loading,
+    pub load_mode: LoadMode,
     /// How many vertices there are; one more than the largest number otherwise, in files that do not say it.
     pub vertices: Option<u64>,
     /// Vertices of an edge list are counted anew: there may be gaps between their numbers, of up to 64 bits.
@@ -35,7 +35,7 @@ pub struct LoadOptions<'a> {
     /// Memory that may be taken at the peak.
     pub available: Option<Bytes>,
     /// Told how many vertices there are and what memory building takes at its peak, before it begins; twice where rows that the
-    /// file has turn out to be of no use. Its errors end the loading.
+    /// file has turn out to be of no use. Its errors end the load_mode.
     pub building: &'a (dyn Fn(u64, Bytes) -> Result<()> + Sync),
     /// Told now and then how many bytes of the file are read, of how many.
     pub progress: Progress<'a>,
@@ -46,9 +46,9 @@ impl LoadOptions<'_> {
     pub fn new(build: Build) -> Self {
         Self {
             build,
-            as_said: false,
+            keep_directions: false,
             format: None,
-            loading: Loading::default(),
+            load_mode: LoadMode::default(),
             vertices: None,
             compact: false,
             scale_weights: None,
@@ -139,7 +139,7 @@ impl LoadOptions<'_> {
     /// Refuses what does not fit, and tells of what does: building begins.
     ///
     /// # Errors
-    /// [`GraphError::Room`](crate::GraphError::Room), and those of who is told.
+    /// [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of who is told.
     pub(super) fn begin(&self, vertices: u64, peak: Bytes) -> Result<()> {
         fits(peak, self.available)?;
         (self.building)(vertices, peak)
@@ -164,7 +164,7 @@ pub(super) struct Shape {
     pub(super) weighted: bool,
 }
 
-impl Source for Shape {
+impl EdgeSource for Shape {
     fn vertices(&self) -> u64 {
         self.vertices
     }

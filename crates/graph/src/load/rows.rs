@@ -5,14 +5,14 @@ use std::time::Instant;
 use hugepilot_alloc::HugeVec;
 use hugepilot_units::Bytes;
 
-use super::Made;
+use super::FileGraph;
 use super::blocks::FileBlocks;
-use super::numbers::Records;
 use super::options::{LoadOptions, Shape};
+use super::records::Records;
 use super::symmetry::Symmetry;
-use crate::csr::Dropped;
+use crate::csr::DroppedEdges;
 use crate::pages::Array;
-use crate::{Build, Csr, Edge, Graph, GraphError, Result, Source, Width};
+use crate::{Build, Csr, Edge, EdgeSource, Graph, GraphError, Result, Width};
 
 /// Where the rows of one direction are.
 pub(super) struct Layout<'a> {
@@ -20,7 +20,7 @@ pub(super) struct Layout<'a> {
     pub(super) edges: u64,
     /// One more than vertices, or as many: then the first, which is 0, is left out.
     pub(super) offsets: Records<'a, 1>,
-    pub(super) first_left_out: bool,
+    pub(super) first_omitted: bool,
     pub(super) ends: Records<'a, 1>,
     pub(super) weights: Option<Weights<'a>>,
     /// Weights have a sign, which none may use.
@@ -49,7 +49,7 @@ pub(super) enum Direction {
 }
 
 /// Rows, and what they are like.
-pub(super) struct Found<V: Width> {
+pub(super) struct CheckedRows<V: Width> {
     pub(super) csr: Csr<V>,
     /// Ascending, each once, and without loops.
     clean: bool,
@@ -86,17 +86,17 @@ impl Layout<'_> {
         &self,
         names: [Array; 3],
         options: &LoadOptions<'_>,
-    ) -> Result<Found<V>> {
+    ) -> Result<CheckedRows<V>> {
         for (what, count) in [("vertices", self.vertices), ("edges", self.edges)] {
             if count >= V::NONE.at() as u64 - 1 {
                 return Err(GraphError::Width { what, count, bits: V::BITS });
             }
         }
-        let (pages, team) = (options.build.pages, options.build.team);
+        let (pages, pool) = (options.build.pages, options.build.pool);
         let [vertices, edges] = [self.vertices, self.edges].map(|count| count as usize);
         let mut offsets = pages.zeroed::<V>(names[0], vertices + 1)?;
-        let first = usize::from(self.first_left_out);
-        let sum = self.offsets.read([&mut offsets[first..]], team)?;
+        let first = usize::from(self.first_omitted);
+        let sum = self.offsets.read([&mut offsets[first..]], pool)?;
         self.check_sum(0, &self.offsets, sum)?;
         self.check_offsets(&offsets)?;
         let mut ends = pages.zeroed::<V>(names[1], edges)?;
@@ -105,13 +105,13 @@ impl Layout<'_> {
         if let Some(Weights::Beside) = self.weights {
             let Records { file, at, size, fields: [(_, width)] } = self.ends;
             let both = Records { file, at, size, fields: [(0, width), (width, 4)] };
-            both.read([&mut ends, &mut weights], team)?;
+            both.read([&mut ends, &mut weights], pool)?;
         } else {
-            let sum = self.ends.read([&mut ends], team)?;
+            let sum = self.ends.read([&mut ends], pool)?;
             self.check_sum(1, &self.ends, sum)?;
         }
         if let Some(Weights::Apart(apart)) = &self.weights {
-            let sum = apart.read([&mut weights], team)?;
+            let sum = apart.read([&mut weights], pool)?;
             self.check_sum(2, apart, sum)?;
         }
         self.check_edges(Csr { offsets, edges: ends, weights, heaviest: V::default() }, options)
@@ -124,7 +124,7 @@ impl Layout<'_> {
                     "the {} from here on are damaged: their checksum is another",
                     OUT[which]
                 );
-                Err(records.file.wrong(records.at, what))
+                Err(records.file.error_at(records.at, what))
             }
             _ => Ok(()),
         }
@@ -132,8 +132,8 @@ impl Layout<'_> {
 
     fn check_offsets<V: Width>(&self, offsets: &HugeVec<V>) -> Result<()> {
         let wrong = |i: usize, what| {
-            let i = i - usize::from(self.first_left_out);
-            Err(self.file().wrong(self.offsets.at + (i * self.offsets.size) as u64, what))
+            let i = i - usize::from(self.first_omitted);
+            Err(self.file().error_at(self.offsets.at + (i * self.offsets.size) as u64, what))
         };
         if let Some(first) = offsets.first().filter(|first| first.at() != 0) {
             return wrong(0, format!("the first offset is {first}; it is 0"));
@@ -158,10 +158,10 @@ impl Layout<'_> {
         &self,
         mut csr: Csr<V>,
         options: &LoadOptions<'_>,
-    ) -> Result<Found<V>> {
-        let pieces = crate::Pieces::default();
+    ) -> Result<CheckedRows<V>> {
+        let pieces = crate::WorkQueue::default();
         let limit = if self.signed { 1 << 31 } else { V::NONE.at() };
-        let checks = options.build.team.run(|worker| {
+        let checks = options.build.pool.run(|worker| {
             let mut check = Check { clean: true, ..Check::default() };
             worker.each(&pieces, csr.vertices(), 1 << 12, |rows| {
                 rows.for_each(|v| check.row(&csr, v, limit))
@@ -172,7 +172,7 @@ impl Layout<'_> {
         if let Some(i) = all.nowhere {
             let what =
                 format!("an edge to vertex {} in a graph of {}", csr.edges[i], self.vertices);
-            return Err(self.ends.file.wrong(self.ends.at + (i * self.ends.size) as u64, what));
+            return Err(self.ends.file.error_at(self.ends.at + (i * self.ends.size) as u64, what));
         }
         if let Some(i) = all.weight {
             let (file, byte) = match &self.weights {
@@ -181,10 +181,10 @@ impl Layout<'_> {
             };
             let what =
                 format!("the weight {}; weights are above 0 and below {limit}", csr.weights[i]);
-            return Err(file.wrong(byte, what));
+            return Err(file.error_at(byte, what));
         }
         csr.heaviest = csr.weights.iter().copied().max().unwrap_or_default();
-        Ok(Found { csr, clean: all.clean, symmetry: all.symmetry })
+        Ok(CheckedRows { csr, clean: all.clean, symmetry: all.symmetry })
     }
 }
 
@@ -241,7 +241,7 @@ struct Listing<'a, V: Width> {
     loops: u64,
 }
 
-impl<V: Width> Source for Listing<'_, V> {
+impl<V: Width> EdgeSource for Listing<'_, V> {
     fn vertices(&self) -> u64 {
         self.csr.vertices() as u64
     }
@@ -267,21 +267,21 @@ impl<V: Width> Source for Listing<'_, V> {
 /// Reads the rows of a graph, and those of the other direction where the file has them, and makes of them what is wanted.
 ///
 /// # Errors
-/// Those of [`Layout::read`] and of building; [`GraphError::Room`].
+/// Those of [`Layout::read`] and of building; [`GraphError::InsufficientMemory`].
 pub(super) fn load<V: Width>(
     out: &Layout<'_>,
-    inverse: Option<&Layout<'_>>,
+    transpose: Option<&Layout<'_>>,
     direction: Direction,
     options: &LoadOptions<'_>,
-) -> Result<Made<V>> {
+) -> Result<FileGraph<V>> {
     let directed = match direction {
-        Direction::With => options.build.directed || options.as_said,
+        Direction::With => options.build.directed || options.keep_directions,
         Direction::Without => false,
         Direction::Unsaid => options.build.directed,
     };
     let build = Build { directed, ..options.build };
     let (arrays, turned) = (out.room::<V>(), build.peak::<V>(&out.shape()));
-    let mut peak = match inverse {
+    let mut peak = match transpose {
         None if directed => turned,
         _ => arrays.times(if directed { 2 } else { 1 }),
     };
@@ -290,40 +290,40 @@ pub(super) fn load<V: Width>(
     if direction == Direction::Without && !found.symmetry.is_whole() {
         let what =
             "the file says that edges have no directions, but not each of these is there both ways";
-        return Err(out.file().wrong(out.offsets.at, what));
+        return Err(out.file().error_at(out.offsets.at, what));
     }
     let half = !directed && found.symmetry.is_whole();
     if found.clean && (directed || half) {
-        let read = match inverse {
+        let read = match transpose {
             Some(layout) if directed => reverse(layout, &found, options)?,
             _ => None,
         };
         let begin = Instant::now();
-        let inverse = match read {
+        let transpose = match read {
             None if directed => {
                 // Said already, unless the file has one, which is of no use.
-                if inverse.is_some() {
+                if transpose.is_some() {
                     peak = turned;
                     options.begin(out.vertices, peak)?;
                 }
-                Some(build.inverse(&found.csr)?)
+                Some(build.transpose(&found.csr)?)
             }
             read => read,
         };
-        let graph = Graph { out: found.csr, inverse, dropped: Dropped::default() };
-        return Ok(Made { graph, ids: None, peak, build: begin.elapsed() });
+        let graph = Graph { out: found.csr, transpose, dropped: DroppedEdges::default() };
+        return Ok(FileGraph { graph, ids: None, peak, build: begin.elapsed() });
     }
     let begin = Instant::now();
     let listing = Listing { csr: &found.csr, half, loops: found.symmetry.loops };
     let peak = arrays + build.peak::<V>(&listing);
     options.begin(out.vertices, peak)?;
-    Ok(Made { graph: build.graph(&listing)?, ids: None, peak, build: begin.elapsed() })
+    Ok(FileGraph { graph: build.graph(&listing)?, ids: None, peak, build: begin.elapsed() })
 }
 
 /// The rows of the other direction, if they are what they should be; none where they are in no order.
 fn reverse<V: Width>(
     layout: &Layout<'_>,
-    out: &Found<V>,
+    out: &CheckedRows<V>,
     options: &LoadOptions<'_>,
 ) -> Result<Option<Csr<V>>> {
     let found = layout.read::<V>(IN, options)?;
@@ -331,7 +331,7 @@ fn reverse<V: Width>(
         let byte = layout.offsets.at;
         return Err(layout
             .file()
-            .wrong(byte, "the edges towards each vertex are not those that leave the others"));
+            .error_at(byte, "the edges towards each vertex are not those that leave the others"));
     }
     Ok(found.clean.then_some(found.csr))
 }

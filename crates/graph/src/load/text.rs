@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use hugepilot_units::Bytes;
 use memchr::{memchr, memchr_iter, memrchr};
 
-use crate::{GraphError, Result, Team};
+use crate::{GraphError, Result, ThreadPool};
 
 /// Bytes of a block, about: the edges of each are a mapping, of which a process has some ten thousands.
 const BLOCK: usize = 4 << 20;
@@ -33,7 +33,7 @@ pub(super) struct Text<'a> {
 
 /// What is wrong, at a byte of a block.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct SyntaxError {
     pub(super) at: usize,
     pub(super) what: String,
 }
@@ -52,7 +52,7 @@ impl<'a> Text<'a> {
         self.bytes
     }
     /// What is wrong in the line given out last, or where the first should be.
-    pub(super) fn wrong(&self, what: impl Into<String>) -> GraphError {
+    pub(super) fn error(&self, what: impl Into<String>) -> GraphError {
         at_line(&self.path, self.lines.max(1), what)
     }
 
@@ -116,7 +116,7 @@ impl<'a> Text<'a> {
         self.lines += 1;
         let line = &self.pending[start..end];
         match lone(line) {
-            Some(Wrong { what, .. }) => Err(self.wrong(what)),
+            Some(SyntaxError { what, .. }) => Err(self.error(what)),
             None => Ok(Some(line.strip_suffix(b"\r").unwrap_or(line))),
         }
     }
@@ -192,12 +192,12 @@ fn tells(line: &[u8], comments: &[u8]) -> bool {
 }
 
 /// A carriage return inside of a line: passed over as a gap, it would join what old Macs wrote as lines.
-fn lone(text: &[u8]) -> Option<Wrong> {
+fn lone(text: &[u8]) -> Option<SyntaxError> {
     let is_inside = |&at: &usize| text.get(at + 1).is_some_and(|next| !b"\r\n".contains(next));
     let at = memchr_iter(b'\r', text).find(is_inside)?;
     let what = "a carriage return without a line feed; lines end with \\n or \\r\\n, \
         and tr '\\r' '\\n' has them do so";
-    Some(Wrong { at, what: what.to_owned() })
+    Some(SyntaxError { at, what: what.to_owned() })
 }
 
 pub(super) fn at_line(path: &Path, line: u64, what: impl Into<String>) -> GraphError {
@@ -216,7 +216,7 @@ impl Budget {
     }
 
     /// # Errors
-    /// [`GraphError::Room`].
+    /// [`GraphError::InsufficientMemory`].
     pub(super) fn take(&self, bytes: u64) -> Result<()> {
         let needed = Bytes::new(self.taken.fetch_add(bytes, Relaxed).saturating_add(bytes));
         fits(needed, self.available)
@@ -224,16 +224,18 @@ impl Budget {
 }
 
 /// # Errors
-/// [`GraphError::Room`].
+/// [`GraphError::InsufficientMemory`].
 pub(super) fn fits(needed: Bytes, available: Option<Bytes>) -> Result<()> {
     match available {
-        Some(available) if needed > available => Err(GraphError::Room { needed, available }),
+        Some(available) if needed > available => {
+            Err(GraphError::InsufficientMemory { needed, available })
+        }
         _ => Ok(()),
     }
 }
 
 /// What a block came to, in the order of the file.
-struct Done<T> {
+struct ParsedBlock<T> {
     index: usize,
     lines: u64,
     found: std::result::Result<T, Fault>,
@@ -248,16 +250,16 @@ enum Fault {
 /// Reads the rest of the text by all threads: `parse` turns each block into something and says how much memory that takes.
 ///
 /// # Errors
-/// The first that is wrong in the file, whoever saw it; [`GraphError::Room`].
+/// The first that is wrong in the file, whoever saw it; [`GraphError::InsufficientMemory`].
 pub(super) fn parse<T: Send>(
     text: &mut Text<'_>,
-    team: Team,
+    pool: ThreadPool,
     budget: &Budget,
-    parse: impl Fn(&[u8]) -> std::result::Result<(T, u64), Wrong> + Sync,
+    parse: impl Fn(&[u8]) -> std::result::Result<(T, u64), SyntaxError> + Sync,
 ) -> Result<Vec<T>> {
     let (path, before) = (text.path.clone(), text.lines);
     let (next, stop) = (Mutex::new((text, 0)), AtomicBool::new(false));
-    let work = || -> Vec<Done<T>> {
+    let work = || -> Vec<ParsedBlock<T>> {
         let (mut done, mut block) = (Vec::new(), Vec::new());
         while !stop.load(Relaxed) {
             let Ok(mut guard) = next.lock() else { break };
@@ -270,7 +272,7 @@ pub(super) fn parse<T: Send>(
                 Err(error) => Err(Fault::Other(error)),
                 Ok(true) => match lone(&block).map_or_else(|| parse(&block), Err) {
                     Ok((found, bytes)) => budget.take(bytes).map(|()| found).map_err(Fault::Other),
-                    Err(Wrong { at, what }) => {
+                    Err(SyntaxError { at, what }) => {
                         Err(Fault::Line(lines(&block[..at.min(block.len())]) + 1, what))
                     }
                 },
@@ -278,11 +280,11 @@ pub(super) fn parse<T: Send>(
             if found.is_err() {
                 stop.store(true, Relaxed);
             }
-            done.push(Done { index, lines: lines(&block), found });
+            done.push(ParsedBlock { index, lines: lines(&block), found });
         }
         done
     };
-    let mut all: Vec<Done<T>> = team.run(|_| work()).into_iter().flatten().collect();
+    let mut all: Vec<ParsedBlock<T>> = pool.run(|_| work()).into_iter().flatten().collect();
     all.sort_unstable_by_key(|done| done.index);
     let mut line = before;
     let mut found = Vec::with_capacity(all.len());

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
-use super::Renumbering;
+use super::VertexMap;
 use crate::{Graph, Width};
 
 /// Each component on its own; the direction of edges does not matter.
-pub(super) fn rcm<V: Width>(graph: &Graph<V>) -> Renumbering<V> {
+pub(super) fn rcm<V: Width>(graph: &Graph<V>) -> VertexMap<V> {
     let vertices = graph.vertices();
     let mut search = Search { graph, marks: vec![0; vertices], round: 0 };
     let mut taken = vec![false; vertices];
@@ -34,7 +34,7 @@ pub(super) fn rcm<V: Width>(graph: &Graph<V>) -> Renumbering<V> {
     for (number, v) in order.into_iter().rev().enumerate() {
         new[v] = V::new(number);
     }
-    Renumbering { new }
+    VertexMap { new }
 }
 
 struct Search<'a, V: Width> {
@@ -46,13 +46,13 @@ struct Search<'a, V: Width> {
 
 impl<'a, V: Width> Search<'a, V> {
     fn neighbours(&self, v: usize) -> impl Iterator<Item = usize> + use<'a, V> {
-        let rows = [Some(&self.graph.out), self.graph.inverse.as_ref()];
+        let rows = [Some(&self.graph.out), self.graph.transpose.as_ref()];
         rows.into_iter().flatten().flat_map(move |csr| csr.neighbours(v)).map(|to| to.at())
     }
 
     fn degree(&self, v: usize) -> usize {
         self.graph.out.degree(v)
-            + self.graph.inverse.as_ref().map_or(0, |inverse| inverse.degree(v))
+            + self.graph.transpose.as_ref().map_or(0, |transpose| transpose.degree(v))
     }
 
     /// A vertex with few edges that is far from another, as long as it gets farther.

@@ -5,19 +5,20 @@ use std::sync::Mutex;
 use hugepilot_alloc::{HugeVec, cells};
 use hugepilot_units::Bytes;
 
-use super::Renumbering;
+use super::VertexMap;
 use crate::pages::Array;
 use crate::width::Cell;
-use crate::{Csr, Graph, PagePlan, Result, Team, Width};
+use crate::{Csr, Graph, PagePlan, Result, ThreadPool, Width};
 
 /// Vertices in a piece of work.
 const PIECE: usize = 1024;
 
 impl<V: Width> Graph<V> {
     /// Memory that it takes to number it anew, beside the graph: the new one, and the new, the old and the sorted numbers.
-    pub fn renumbering(&self) -> Bytes {
+    pub fn relabel_memory(&self) -> Bytes {
         let rows = |csr: &Csr<V>| csr.offsets.len() + csr.edges.len() + csr.weights.len();
-        let values = rows(&self.out) + self.inverse.as_ref().map_or(0, rows) + 2 * self.vertices();
+        let values =
+            rows(&self.out) + self.transpose.as_ref().map_or(0, rows) + 2 * self.vertices();
         let sorted = self.vertices() * size_of::<usize>();
         Bytes::new((values * size_of::<V>() + sorted) as u64)
     }
@@ -29,21 +30,23 @@ impl<V: Width> Graph<V> {
     ///
     /// # Panics
     /// If the numbers are of another graph.
-    pub fn renumbered(
+    pub fn relabelled(
         &self,
-        numbers: &Renumbering<V>,
+        numbers: &VertexMap<V>,
         pages: &PagePlan,
-        team: Team,
+        pool: ThreadPool,
     ) -> Result<Self> {
         assert_eq!(numbers.new.len(), self.vertices(), "a new number for each vertex");
         let old = numbers.old();
         let out = [Array::Offsets, Array::Edges, Array::Weights];
         let into = [Array::InOffsets, Array::InEdges, Array::InWeights];
-        let inverse =
-            self.inverse.as_ref().map(|inverse| rows(inverse, numbers, &old, into, pages, team));
+        let transpose = self
+            .transpose
+            .as_ref()
+            .map(|transpose| rows(transpose, numbers, &old, into, pages, pool));
         Ok(Self {
-            out: rows(&self.out, numbers, &old, out, pages, team)?,
-            inverse: inverse.transpose()?,
+            out: rows(&self.out, numbers, &old, out, pages, pool)?,
+            transpose: transpose.transpose()?,
             dropped: self.dropped,
         })
     }
@@ -51,11 +54,11 @@ impl<V: Width> Graph<V> {
 
 fn rows<V: Width>(
     csr: &Csr<V>,
-    numbers: &Renumbering<V>,
+    numbers: &VertexMap<V>,
     old: &[V],
     [offsets, edges, weights]: [Array; 3],
     pages: &PagePlan,
-    team: Team,
+    pool: ThreadPool,
 ) -> Result<Csr<V>> {
     let vertices = csr.vertices();
     let mut offsets: HugeVec<V> = pages.zeroed(offsets, vertices + 1)?;
@@ -67,7 +70,7 @@ fn rows<V: Width>(
     let (to_edges, to_weights) = (cells(&mut edges), cells(&mut weights));
     // Room for a row, which each thread takes along from piece to piece.
     let rooms = Mutex::new(Vec::<Vec<(V, V)>>::new());
-    team.each(vertices, PIECE, |range| {
+    pool.each(vertices, PIECE, |range| {
         let mut row = rooms.lock().ok().and_then(|mut rooms| rooms.pop()).unwrap_or_default();
         for new in range {
             let from = old[new].at();

@@ -6,11 +6,17 @@ use super::*;
 use crate::{Build, Edge, EdgeList, PagePlan};
 
 fn graph(list: &EdgeList, directed: bool) -> Graph<u32> {
-    Build { directed, pages: PagePlan::default(), team: Team::of(2) }.graph(list).unwrap()
+    Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) }.graph(list).unwrap()
 }
 
-const ORDERS: [Order; 6] =
-    [Order::Dbg, Order::HubSort, Order::HubCluster, Order::Sort, Order::Random(3), Order::Rcm];
+const ORDERS: [VertexOrder; 6] = [
+    VertexOrder::Dbg,
+    VertexOrder::HubSort,
+    VertexOrder::HubCluster,
+    VertexOrder::Sort,
+    VertexOrder::Random(3),
+    VertexOrder::Rcm,
+];
 
 /// As the papers say it: with a fraction, from the hottest group down.
 fn group_by_fractions(degree: usize, average: f64) -> usize {
@@ -46,20 +52,20 @@ fn groups_begin_with_their_bounds() {
     assert!(seen[..7].iter().all(|&seen| seen), "{seen:?}");
 }
 
-fn check_order(graph: &Graph<u32>, order: Order, new: &[u32]) {
+fn check_order(graph: &Graph<u32>, order: VertexOrder, new: &[u32]) {
     let rows = &graph.out;
     let average = rows.edges() as f64 / rows.vertices() as f64;
     let key = |v: usize| {
         let degree = rows.degree(v);
         let hub = degree as f64 > average;
         match order {
-            Order::Dbg if rows.edges() == 0 => 7,
-            Order::Dbg => group_by_fractions(degree, average),
-            Order::Sort => usize::MAX - degree,
-            Order::HubSort if hub => usize::MAX - 1 - degree,
-            Order::HubCluster if hub => 0,
-            Order::HubSort | Order::HubCluster => usize::MAX,
-            Order::Random(_) | Order::Rcm => unreachable!(),
+            VertexOrder::Dbg if rows.edges() == 0 => 7,
+            VertexOrder::Dbg => group_by_fractions(degree, average),
+            VertexOrder::Sort => usize::MAX - degree,
+            VertexOrder::HubSort if hub => usize::MAX - 1 - degree,
+            VertexOrder::HubCluster if hub => 0,
+            VertexOrder::HubSort | VertexOrder::HubCluster => usize::MAX,
+            VertexOrder::Random(_) | VertexOrder::Rcm => unreachable!(),
         }
     };
     let mut expected: Vec<usize> = (0..rows.vertices()).collect();
@@ -84,12 +90,12 @@ proptest! {
         let list = EdgeList { vertices, edges: ends.into_iter().map(edge).collect(), weighted: true };
         let graph = graph(&list, directed);
         for order in ORDERS {
-            let numbers = Renumbering::of(&graph, order, Degree::Out, Team::of(threads));
-            prop_assert_eq!(&Renumbering::from_new(numbers.new.clone()).unwrap(), &numbers);
-            if !matches!(order, Order::Random(_) | Order::Rcm) {
+            let numbers = VertexMap::of(&graph, order, DegreeKind::Out, ThreadPool::new(threads));
+            prop_assert_eq!(&VertexMap::from_new(numbers.new.clone()).unwrap(), &numbers);
+            if !matches!(order, VertexOrder::Random(_) | VertexOrder::Rcm) {
                 check_order(&graph, order, &numbers.new);
             }
-            let other = graph.renumbered(&numbers, &PagePlan::default(), Team::of(threads)).unwrap();
+            let other = graph.relabelled(&numbers, &PagePlan::default(), ThreadPool::new(threads)).unwrap();
             prop_assert_eq!(other.is_directed(), directed);
             for (before, after) in [(&graph.out, &other.out), (graph.incoming(), other.incoming())] {
                 for v in 0..graph.vertices() {
@@ -109,17 +115,18 @@ proptest! {
 #[test]
 fn reverse_cuthill_mckee_puts_neighbours_together() {
     let grid = crate::Grid { rows: 20, columns: 30, weighted: false };
-    let build = Build { directed: false, pages: PagePlan::default(), team: Team::of(2) };
+    let build = Build { directed: false, pages: PagePlan::default(), pool: ThreadPool::new(2) };
     let grid: Graph<u32> = build.graph(&grid).unwrap();
-    let shuffled = Renumbering::of(&grid, Order::Random(5), Degree::Out, Team::of(1));
-    let shuffled = grid.renumbered(&shuffled, &PagePlan::default(), Team::of(1)).unwrap();
+    let shuffled =
+        VertexMap::of(&grid, VertexOrder::Random(5), DegreeKind::Out, ThreadPool::new(1));
+    let shuffled = grid.relabelled(&shuffled, &PagePlan::default(), ThreadPool::new(1)).unwrap();
     let band = |graph: &Graph<u32>| {
         let apart =
             |v: usize| graph.out.neighbours(v).iter().map(move |&to| (to as usize).abs_diff(v));
         (0..graph.vertices()).flat_map(apart).max().unwrap()
     };
-    let ordered = Renumbering::of(&shuffled, Order::Rcm, Degree::Out, Team::of(1));
-    let ordered = shuffled.renumbered(&ordered, &PagePlan::default(), Team::of(1)).unwrap();
+    let ordered = VertexMap::of(&shuffled, VertexOrder::Rcm, DegreeKind::Out, ThreadPool::new(1));
+    let ordered = shuffled.relabelled(&ordered, &PagePlan::default(), ThreadPool::new(1)).unwrap();
     assert!(
         band(&shuffled) > 300 && band(&ordered) <= 40,
         "{} to {}",
@@ -131,12 +138,12 @@ fn reverse_cuthill_mckee_puts_neighbours_together() {
 #[test]
 fn orders_read_back_what_they_print_and_wrong_ones_are_named() {
     for order in ORDERS {
-        assert_eq!(order.to_string().parse::<Order>().unwrap(), order);
+        assert_eq!(order.to_string().parse::<VertexOrder>().unwrap(), order);
     }
-    assert_eq!("random".parse::<Order>().unwrap(), Order::Random(1));
+    assert_eq!("random".parse::<VertexOrder>().unwrap(), VertexOrder::Random(1));
     for wrong in ["", "degree", "random:", "random:x", "DBG"] {
-        assert!(wrong.parse::<Order>().unwrap_err().to_string().contains("dbg"), "{wrong}");
+        assert!(wrong.parse::<VertexOrder>().unwrap_err().to_string().contains("dbg"), "{wrong}");
     }
-    assert!(Renumbering::from_new(vec![0u32, 2, 2]).is_err());
-    assert!(Renumbering::from_new(vec![0u32, 3, 1]).is_err());
+    assert!(VertexMap::from_new(vec![0u32, 2, 2]).is_err());
+    assert!(VertexMap::from_new(vec![0u32, 3, 1]).is_err());
 }

@@ -4,12 +4,12 @@ use std::sync::Mutex;
 
 use hugepilot_record::graph::GraphFacts;
 
-use crate::{Graph, Team, Width, dbg_group};
+use crate::{Graph, ThreadPool, Width, dbg_group};
 
 /// One pass over the offsets.
-pub fn facts<V: Width>(graph: &Graph<V>, team: Team) -> GraphFacts {
+pub fn facts<V: Width>(graph: &Graph<V>, pool: ThreadPool) -> GraphFacts {
     let found = Mutex::new(GraphFacts::default());
-    team.each(graph.vertices(), 1 << 16, |range| {
+    pool.each(graph.vertices(), 1 << 16, |range| {
         let mut own = GraphFacts::default();
         for v in range {
             let degree = graph.out.degree(v) as u64;

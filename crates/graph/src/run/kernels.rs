@@ -4,11 +4,11 @@ use std::mem::take;
 
 use hugepilot_record::graph::{KernelResult, Ranked};
 
-use super::Ready;
+use super::PreparedGraph;
 use super::values::{Value, Values, depths, least};
 use crate::kernel::{
-    Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, betweenness, bfs, components,
-    diameter, pagerank, sssp, triangles,
+    CcAlgorithm, DiameterAlgorithm, Direction, KernelCost, PageRankConfig, Setup, SsspAlgorithm,
+    betweenness, bfs, components, diameter, pagerank, sssp, triangles,
 };
 use crate::{Result, Width};
 
@@ -18,23 +18,23 @@ pub enum Kernel {
     /// Breadth-first search.
     Bfs(Direction),
     /// Shortest ways.
-    Sssp(Stepping),
+    Sssp(SsspAlgorithm),
     /// `PageRank`.
-    PageRank(Iterations),
+    PageRank(PageRankConfig),
     /// Connected components.
-    Components(Joining),
+    Components(CcAlgorithm),
     /// Betweenness from one source.
     Betweenness,
     /// The longest shortest way.
-    Diameter(Looking),
+    Diameter(DiameterAlgorithm),
     /// Triangles.
     Triangles,
 }
 
 /// One run.
-pub(super) struct Ran {
+pub(super) struct KernelRun {
     pub(super) result: KernelResult,
-    pub(super) spent: Spent,
+    pub(super) cost: KernelCost,
     /// Whether it held, and what did not; `None` where it was not asked.
     pub(super) verdict: Option<std::result::Result<(), String>>,
     /// What each vertex has, where that was asked and there is such a thing.
@@ -43,7 +43,7 @@ pub(super) struct Ran {
 
 /// What is wanted beside the result.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct RunOptions {
     pub(super) verify: bool,
     pub(super) values: bool,
 }
@@ -86,8 +86,8 @@ impl Kernel {
         let (word, eight) = (bytes(size_of::<V>()), bytes(size_of::<u64>()));
         match self {
             Self::Bfs(_) | Self::Sssp(_) | Self::Components(_) | Self::Triangles => vec![word],
-            Self::Diameter(Looking::Sweeps) => vec![word],
-            Self::Diameter(Looking::Multi) => vec![eight; 2],
+            Self::Diameter(DiameterAlgorithm::DoubleSweep) => vec![word],
+            Self::Diameter(DiameterAlgorithm::MultiSource) => vec![eight; 2],
             Self::PageRank(_) => vec![word; 2],
             Self::Betweenness => vec![word, word, eight],
         }
@@ -96,13 +96,13 @@ impl Kernel {
     /// Once, from `start`.
     pub(super) fn run<V: Width>(
         &self,
-        ready: &Ready<V>,
+        ready: &PreparedGraph<V>,
         start: Option<V>,
         setup: &Setup,
-        asked: Asked,
-    ) -> Result<Ran> {
+        asked: RunOptions,
+    ) -> Result<KernelRun> {
         let (graph, start) = (&ready.graph, start.unwrap_or_default());
-        let Asked { verify, values } = asked;
+        let RunOptions { verify, values } = asked;
         let number = |value: V| (value != V::NONE).then_some(value.at() as u64);
         Ok(match *self {
             Self::Bfs(direction) => {
@@ -114,68 +114,68 @@ impl Kernel {
                     let depths = depths(&found.parents);
                     boxed(move |v| Value::Depth(number(depths[v])))
                 });
-                Ran { result, verdict, values, spent: found.spent }
+                KernelRun { result, verdict, values, cost: found.cost }
             }
-            Self::Sssp(stepping) => {
-                let mut found = sssp(graph, start, stepping, setup)?;
+            Self::Sssp(algorithm) => {
+                let mut found = sssp(graph, start, algorithm, setup)?;
                 let result = KernelResult::Sssp {
                     reached: found.reached() as u64,
                     distance_sum: found.sum(),
                     distance_max: found.most().map_or(0, |far| far.at() as u64),
                 };
-                let (verdict, spent) =
-                    (verify.then(|| found.verify(graph, start)), take(&mut found.spent));
+                let (verdict, cost) =
+                    (verify.then(|| found.verify(graph, start)), take(&mut found.cost));
                 let values =
                     values.then(|| boxed(move |v| Value::Distance(number(found.distances[v]))));
-                Ran { result, verdict, values, spent }
+                KernelRun { result, verdict, values, cost }
             }
-            Self::PageRank(iterations) => {
-                let mut found = pagerank(graph, iterations, setup)?;
+            Self::PageRank(config) => {
+                let mut found = pagerank(graph, config, setup)?;
                 let result = KernelResult::Pr {
                     sum: (0..graph.vertices()).map(|v| found.rank(v)).sum(),
                     top: top(ready, |v| found.rank(v)),
                     iterations: found.iterations as u64,
                     residual: found.residual,
-                    converged: Some(found.residual <= iterations.tolerance),
+                    converged: Some(found.residual <= config.tolerance),
                 };
-                let (verdict, spent) =
-                    (verify.then(|| found.verify(graph, iterations)), take(&mut found.spent));
+                let (verdict, cost) =
+                    (verify.then(|| found.verify(graph, config)), take(&mut found.cost));
                 let values = values.then(|| boxed(move |v| Value::Real(found.rank(v))));
-                Ran { result, verdict, values, spent }
+                KernelRun { result, verdict, values, cost }
             }
-            Self::Components(joining) => {
-                let found = components(graph, joining, setup)?;
+            Self::Components(algorithm) => {
+                let found = components(graph, algorithm, setup)?;
                 let result = KernelResult::Cc {
                     components: found.count() as u64,
                     largest: found.largest() as u64,
                 };
                 let verdict = verify.then(|| found.verify(graph));
                 let values = values.then(|| {
-                    let (names, labels) = (ready.names(), &found.labels);
+                    let (names, labels) = (ready.original_ids(), &found.labels);
                     let least = least(labels, |v| names.of(v));
                     boxed(move |v| Value::Label(least[v]))
                 });
-                Ran { result, verdict, values, spent: found.spent }
+                KernelRun { result, verdict, values, cost: found.cost }
             }
             Self::Betweenness => {
                 let mut found = betweenness(graph, &[start], setup)?;
                 let result = KernelResult::Bc { top: top(ready, |v| found.score(v)) };
-                let (verdict, spent) =
-                    (verify.then(|| found.verify(graph, &[start])), take(&mut found.spent));
+                let (verdict, cost) =
+                    (verify.then(|| found.verify(graph, &[start])), take(&mut found.cost));
                 let values = values.then(|| boxed(move |v| Value::Real(found.score(v))));
-                Ran { result, verdict, values, spent }
+                KernelRun { result, verdict, values, cost }
             }
-            Self::Diameter(looking) => {
-                let found = diameter(graph, start, looking, setup)?;
+            Self::Diameter(algorithm) => {
+                let found = diameter(graph, start, algorithm, setup)?;
                 let result = KernelResult::Diameter { lower_bound: found.lower_bound as u64 };
                 let verdict = verify.then(|| found.verify(graph));
-                Ran { result, verdict, values: None, spent: found.spent }
+                KernelRun { result, verdict, values: None, cost: found.cost }
             }
             Self::Triangles => {
                 let found = triangles(graph, setup)?;
                 let result = KernelResult::Tc { triangles: found.count };
                 let verdict = verify.then(|| found.verify(graph));
-                Ran { result, verdict, values: None, spent: found.spent }
+                KernelRun { result, verdict, values: None, cost: found.cost }
             }
         })
     }
@@ -186,8 +186,8 @@ fn boxed(value: impl Fn(usize) -> Value + 'static) -> Values {
 }
 
 /// The vertices with the highest values, by their numbers in the source; of equals, those with the lowest.
-fn top<V: Width>(ready: &Ready<V>, value: impl Fn(usize) -> f64) -> Vec<Ranked> {
-    let names = ready.names();
+fn top<V: Width>(ready: &PreparedGraph<V>, value: impl Fn(usize) -> f64) -> Vec<Ranked> {
+    let names = ready.original_ids();
     let mut best: Vec<Ranked> = Vec::with_capacity(TOP + 1);
     for v in 0..ready.graph.vertices() {
         let one = Ranked { vertex: names.of(v), value: value(v) };

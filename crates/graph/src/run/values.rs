@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Output, Ready};
+use super::{Output, PreparedGraph};
 use crate::{Result, Width, save};
 
 /// What a vertex has.
@@ -36,7 +36,11 @@ impl fmt::Display for Value {
 ///
 /// # Errors
 /// [`GraphError::Io`](crate::GraphError::Io).
-pub(super) fn write<V: Width>(ready: &Ready<V>, values: &Values, output: &Output) -> Result<()> {
+pub(super) fn write<V: Width>(
+    ready: &PreparedGraph<V>,
+    values: &Values,
+    output: &Output,
+) -> Result<()> {
     let line = |place| (ready.name(place), values(ready.numbered(V::new(place)).at()));
     save::pairs(&output.path, output.replace, ready.ascending().map(line))?;
     Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 use hugepilot_alloc::bytes;
 
 use super::no_place;
-use crate::load::four::MOST_NARROW;
+use crate::load::four_files::MOST_NARROW;
 use crate::{Csr, Graph, Result, Width};
 use hugepilot_kernel::file::NewFile;
 
@@ -67,7 +67,7 @@ pub(super) fn gap<V: Width>(out: &mut NewFile, graph: &Graph<V>, weighted: bool)
     out.write(&[u8::from(graph.is_directed())])?;
     out.write(&(graph.out.edges() as u64).to_le_bytes())?;
     out.write(&(graph.vertices() as u64).to_le_bytes())?;
-    for rows in std::iter::once(&graph.out).chain(&graph.inverse) {
+    for rows in std::iter::once(&graph.out).chain(&graph.transpose) {
         numbers(out, &rows.offsets, 8)?;
         if weighted { beside(out, rows)? } else { numbers(out, &rows.edges, 4)? }
     }

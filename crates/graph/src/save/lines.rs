@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hugepilot_units::Bytes;
 
-use crate::run::Names;
+use crate::run::OriginalIds;
 use crate::{Result, Width};
 use hugepilot_kernel::file::NewFile;
 
@@ -39,7 +39,7 @@ pub(crate) fn pairs<T: Display>(
 pub fn save_map<V: Width>(
     path: impl AsRef<Path>,
     replace: bool,
-    names: &Names<'_, V>,
+    names: &OriginalIds<'_, V>,
     vertices: usize,
 ) -> Result<Bytes> {
     pairs(path.as_ref(), replace, (0..vertices).map(|v| (names.of(v), v)))

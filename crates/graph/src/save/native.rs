@@ -18,7 +18,7 @@ pub(super) fn write<V: Width>(
     }
     out.write(&[0; PAGE])?;
     let mut sections = [Section::default(); 7];
-    for (i, rows) in std::iter::once(&graph.out).chain(&graph.inverse).enumerate() {
+    for (i, rows) in std::iter::once(&graph.out).chain(&graph.transpose).enumerate() {
         sections[i * 3] = section(out, &rows.offsets)?;
         sections[i * 3 + 1] = section(out, &rows.edges)?;
         sections[i * 3 + 2] = section(out, &rows.weights)?;

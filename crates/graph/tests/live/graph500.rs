@@ -4,8 +4,8 @@
 //! (3) No edge leads farther down than that. (4) The tree spans what can be reached, and nothing else. (5) Edges of the tree are edges
 //! of the graph.
 
-use hugepilot_graph::kernel::{Bfs, Direction, Setup, Stepping, bfs, sssp};
-use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, Team, Width};
+use hugepilot_graph::kernel::{Bfs, Direction, Setup, SsspAlgorithm, bfs, sssp};
+use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, ThreadPool, Width};
 use hugepilot_testkit::{Need, need};
 use hugepilot_units::Bytes;
 
@@ -14,11 +14,13 @@ fn graph(weighted: bool) -> Graph<u32> {
     let scale =
         if need::all([need::live(), need::memory(Bytes::gib(2))]) == Need::Ok { 18 } else { 12 };
     let source = Kronecker { scale, degree: 16, weighted, rng: Rng::Whole, shuffled: true };
-    Build { directed: false, pages: PagePlan::default(), team: Team::all() }.graph(&source).unwrap()
+    Build { directed: false, pages: PagePlan::default(), pool: ThreadPool::all() }
+        .graph(&source)
+        .unwrap()
 }
 
 fn setup() -> Setup {
-    Setup::new(PagePlan::default(), Team::all())
+    Setup::new(PagePlan::default(), ThreadPool::all())
 }
 
 fn hub(graph: &Graph<u32>) -> u32 {
@@ -121,7 +123,7 @@ fn a_search_that_breaks_a_rule_is_refused() {
 fn distances_that_break_a_rule_are_refused() {
     let graph = graph(true);
     let source = hub(&graph);
-    let mut found = sssp(&graph, source, Stepping::Delta(2), &setup()).unwrap();
+    let mut found = sssp(&graph, source, SsspAlgorithm::Delta(2), &setup()).unwrap();
     found.verify(&graph, source).unwrap();
     let right = found.distances.to_vec();
     let mut refused = |changes: &[(u32, u32)]| {

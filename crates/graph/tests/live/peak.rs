@@ -5,8 +5,8 @@ use std::process::Command;
 use std::{env, fs};
 
 use hugepilot_graph::{
-    Build, Edge, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loading, PagePlan, Rng,
-    Source, Team, Width, load, save,
+    Build, Edge, EdgeList, EdgeSource, Format, Graph, Grid, Kronecker, LoadMode, LoadOptions,
+    PagePlan, Rng, ThreadPool, Width, load, save,
 };
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
@@ -32,24 +32,24 @@ fn status(name: &str) -> u64 {
 }
 
 /// Prints what it takes to make a graph, of which `make` also says what is promised.
-fn watch<V: Width>(make: impl FnOnce() -> (Graph<V>, Bytes)) {
+fn timer<V: Width>(make: impl FnOnce() -> (Graph<V>, Bytes)) {
     // Resets the peak.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS");
     let (graph, promised) = make();
     let peak = status("VmHWM") - before;
-    let finished: u64 = graph.held().unwrap().iter().map(|held| held.got.resident().get()).sum();
+    let finished: u64 = graph.usage().unwrap().iter().map(|usage| usage.got.resident().get()).sum();
     eprintln!("seen {} {peak} {finished}", promised.get());
 }
 
-fn built<V: Width>(build: Build, source: &impl Source) {
-    watch::<V>(|| (build.graph(source).unwrap(), build.peak::<V>(source)));
+fn built<V: Width>(build: Build, source: &impl EdgeSource) {
+    timer::<V>(|| (build.graph(source).unwrap(), build.peak::<V>(source)));
 }
 
 /// From a file with rows of one direction.
 fn loaded<V: Width>(build: Build, file: &str) {
-    let options = LoadOptions { loading: Loading::Cached, ..LoadOptions::new(build) };
-    watch::<V>(|| {
+    let options = LoadOptions { load_mode: LoadMode::Cached, ..LoadOptions::new(build) };
+    timer::<V>(|| {
         let loaded = load::<V>(file, &options).unwrap();
         (loaded.graph, loaded.peak)
     });
@@ -57,7 +57,7 @@ fn loaded<V: Width>(build: Build, file: &str) {
 
 /// Each source has 2^(`scale` + 4) edges, or nearly so.
 fn make<V: Width>(source: &str, scale: u32, directed: bool, weighted: bool) {
-    let build = Build { directed, pages: PagePlan::default(), team: Team::of(2) };
+    let build = Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) };
     let file = env::var(FILE).unwrap();
     let kronecker = Kronecker { scale, degree: 16, weighted, rng: Rng::Whole, shuffled: true };
     match source {

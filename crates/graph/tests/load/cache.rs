@@ -1,6 +1,6 @@
-//! What loading leaves in the page cache.
+//! What load_mode leaves in the page cache.
 
-use hugepilot_graph::{EdgeList, Format, Graph, GraphError, LoadOptions, Loading, load, save};
+use hugepilot_graph::{EdgeList, Format, Graph, GraphError, LoadMode, LoadOptions, load, save};
 use hugepilot_testkit::{cached, need, requires};
 
 use crate::{Files, options};
@@ -28,13 +28,13 @@ fn direct_and_drop_leave_nothing_and_cached_leaves_all() {
         let path = on_disk(&files, format);
         let len = std::fs::metadata(&path).unwrap().len();
         assert!(cached(&path) <= len / 100, "saving left {} of {len}", cached(&path));
-        for loading in [Loading::Direct, Loading::Drop, Loading::Cached, Loading::Direct] {
-            let loaded = load::<u32>(&path, &LoadOptions { loading, ..options(true) }).unwrap();
+        for load_mode in [LoadMode::Direct, LoadMode::Drop, LoadMode::Cached, LoadMode::Direct] {
+            let loaded = load::<u32>(&path, &LoadOptions { load_mode, ..options(true) }).unwrap();
             let left = cached(&path);
-            if loaded.loading == Loading::Cached {
-                assert!(left >= len, "{format}: {left} of {len} by {loading}");
+            if loaded.load_mode == LoadMode::Cached {
+                assert!(left >= len, "{format}: {left} of {len} by {load_mode}");
             } else {
-                assert!(left <= len / 100, "{format}: {left} of {len} by {loading}");
+                assert!(left <= len / 100, "{format}: {left} of {len} by {load_mode}");
             }
         }
     }
@@ -47,21 +47,22 @@ fn all_ways_to_read_give_one_graph() {
         [Format::EdgeList, Format::Native, Format::Gap, Format::Galois64, Format::FourFiles]
     {
         let path = on_disk(&files, format);
-        let of =
-            |loading| load::<u32>(&path, &LoadOptions { loading, ..options(true) }).unwrap().graph;
-        let plainly = of(Loading::Cached);
-        for loading in [Loading::Direct, Loading::Drop] {
-            let graph = of(loading);
+        let of = |load_mode| {
+            load::<u32>(&path, &LoadOptions { load_mode, ..options(true) }).unwrap().graph
+        };
+        let plainly = of(LoadMode::Cached);
+        for load_mode in [LoadMode::Direct, LoadMode::Drop] {
+            let graph = of(load_mode);
             for v in 0..graph.vertices() {
                 assert_eq!(
                     graph.out.neighbours(v),
                     plainly.out.neighbours(v),
-                    "{format}, {loading}"
+                    "{format}, {load_mode}"
                 );
                 assert_eq!(
                     graph.incoming().neighbours(v),
                     plainly.incoming().neighbours(v),
-                    "{format}, {loading}"
+                    "{format}, {load_mode}"
                 );
             }
         }
@@ -70,7 +71,7 @@ fn all_ways_to_read_give_one_graph() {
 
 #[test]
 fn a_tmpfs_is_told_from_a_disk() {
-    let tmpfs = LoadOptions { loading: Loading::Tmpfs, ..options(true) };
+    let tmpfs = LoadOptions { load_mode: LoadMode::Tmpfs, ..options(true) };
     let files = disk();
     let error = load::<u32>(files.with("g.el", "0 1\n"), &tmpfs).unwrap_err();
     assert!(
@@ -80,9 +81,9 @@ fn a_tmpfs_is_told_from_a_disk() {
     let Ok(shared) = tempfile::tempdir_in("/dev/shm") else { return };
     let path = shared.path().join("g.el");
     std::fs::write(&path, "0 1\n").unwrap();
-    assert_eq!(load::<u32>(&path, &tmpfs).unwrap().loading, Loading::Tmpfs);
+    assert_eq!(load::<u32>(&path, &tmpfs).unwrap().load_mode, LoadMode::Tmpfs);
     // `O_DIRECT` works there on new kernels only.
-    let direct = LoadOptions { loading: Loading::Direct, ..options(true) };
+    let direct = LoadOptions { load_mode: LoadMode::Direct, ..options(true) };
     assert_eq!(load::<u32>(&path, &direct).unwrap().graph.edges(), 1);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_graph::{Dropped, Format, LoadOptions, Loaded, Packed, Width, load};
+use hugepilot_graph::{Compression, DroppedEdges, Format, LoadOptions, LoadedGraph, Width, load};
 use hugepilot_testkit::{need, requires};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
@@ -17,7 +17,7 @@ fn expected(directed: bool, weighted: bool) -> Rows {
     rows
 }
 
-fn check<V: Width>(loaded: &Loaded<V>, directed: bool, weighted: bool) {
+fn check<V: Width>(loaded: &LoadedGraph<V>, directed: bool, weighted: bool) {
     assert_eq!(both(&loaded.graph).0, expected(directed, weighted), "{}", loaded.format);
     assert_eq!(loaded.graph.is_directed(), directed);
     assert_eq!(loaded.graph.out.heaviest().at(), if weighted { 9 } else { 0 });
@@ -36,7 +36,7 @@ fn everywhere(
         let narrow = loaded::<u32>(name, &contents, &options(directed)).unwrap();
         check(&narrow, directed && has_directions, weighted);
         assert_eq!(narrow.format, format);
-        let nothing = has_directions || narrow.graph.dropped == Dropped::default();
+        let nothing = has_directions || narrow.graph.dropped == DroppedEdges::default();
         assert!(nothing, "{name}: an edge that is in two rows was taken twice");
         let wide = loaded::<u64>(name, &contents, &options(directed)).unwrap();
         check(&wide, directed && has_directions, weighted);
@@ -152,8 +152,8 @@ fn packed_text_is_told_by_its_contents() {
     let (first, second) = by_hand::DIMACS.split_at(30);
     let zstd = |text: &str| compress_to_vec(text.as_bytes(), CompressionLevel::Fastest);
     let packed = [
-        ([gzip(first), gzip(second)].concat(), Packed::Gzip),
-        ([zstd(first), zstd(second)].concat(), Packed::Zstd),
+        ([gzip(first), gzip(second)].concat(), Compression::Gzip),
+        ([zstd(first), zstd(second)].concat(), Compression::Zstd),
     ];
     for (contents, by) in packed {
         for name in ["g.gr", "g.gr.gz", "noname"] {
@@ -181,7 +181,7 @@ fn what_the_zstd_program_packs_is_read() {
         let packed = load::<u32>(files.path("g.el.zst"), &options(true)).unwrap();
         let plain = load::<u32>(&path, &options(true)).unwrap();
         assert_eq!(both(&packed.graph), both(&plain.graph));
-        assert_eq!(packed.packed, Some(Packed::Zstd));
+        assert_eq!(packed.packed, Some(Compression::Zstd));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use hugepilot_graph::{Format, GraphError, LoadOptions, Loaded, load, save};
+use hugepilot_graph::{Format, GraphError, LoadOptions, LoadedGraph, load, save};
 use proptest::prelude::*;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
@@ -41,7 +41,7 @@ fn made() -> Vec<(&'static str, Vec<u8>, bool)> {
 }
 
 /// What was loaded takes no more than the file justifies.
-fn bounded<V: hugepilot_graph::Width>(loaded: &Loaded<V>, len: usize) {
+fn bounded<V: hugepilot_graph::Width>(loaded: &LoadedGraph<V>, len: usize) {
     let graph = &loaded.graph;
     let values = graph.vertices() + 2 * graph.out.edges();
     assert!(values * size_of::<V>() <= (1 << 21) + 200 * len, "{values} values from {len} bytes");
@@ -276,7 +276,7 @@ fn what_is_wrong_inside_is_named_with_its_byte() {
         );
         assert!(error.contains("byte 77: the weight"), "{error}");
     }
-    // Edges of an undirected graph that are there one way; an inverse that is none.
+    // Edges of an undirected graph that are there one way; an transpose that is none.
     let error =
         refused("g.sg", with(by_hand::gap(false, false), 73, &2u32.to_le_bytes()), &options(true));
     assert!(error.contains("g.sg, byte 17: ") && error.contains("both ways"), "{error}");

@@ -20,15 +20,16 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hugepilot_graph::{
-    Build, Csr, Graph, LoadOptions, Loaded, Loading, PagePlan, Result, Team, Width, load,
+    Build, Csr, Graph, LoadMode, LoadOptions, LoadedGraph, PagePlan, Result, ThreadPool, Width,
+    load,
 };
 
 /// Each row as a map from neighbour to weight, which is 0 without weights.
 type Rows = Vec<BTreeMap<u64, u64>>;
 
 fn options(directed: bool) -> LoadOptions<'static> {
-    let build = Build { directed, pages: PagePlan::default(), team: Team::of(2) };
-    LoadOptions { loading: Loading::Cached, ..LoadOptions::new(build) }
+    let build = Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) };
+    LoadOptions { load_mode: LoadMode::Cached, ..LoadOptions::new(build) }
 }
 
 fn rows<V: Width>(csr: &Csr<V>) -> Rows {
@@ -52,7 +53,7 @@ fn both<V: Width>(graph: &Graph<V>) -> (Rows, Rows) {
             plainly[usize::try_from(to).unwrap()].insert(from as u64, weight);
         }
     }
-    assert_eq!(into, plainly, "the inverse is none");
+    assert_eq!(into, plainly, "the transpose is none");
     (out, into)
 }
 
@@ -86,7 +87,7 @@ fn loaded<V: Width>(
     name: &str,
     contents: impl AsRef<[u8]>,
     options: &LoadOptions<'_>,
-) -> Result<Loaded<V>> {
+) -> Result<LoadedGraph<V>> {
     let files = Files::new();
     let path = files.with(name, contents);
     load(path, options)

@@ -56,7 +56,7 @@ fn a_graph_that_does_not_fit_is_refused_with_what_it_needs() {
         let less = LoadOptions { available: Some(peak - Bytes::new(1)), ..options(true) };
         let error = loaded::<u32>(name, &contents, &less).unwrap_err();
         assert!(
-            matches!(error, GraphError::Room { needed, .. } if needed <= peak),
+            matches!(error, GraphError::InsufficientMemory { needed, .. } if needed <= peak),
             "{name}: {error}"
         );
     }
@@ -75,7 +75,10 @@ fn numbers_that_do_not_fit_are_refused_before_they_are_sorted() {
         // What building takes afterwards would fit.
         let peak = of(None).unwrap().peak;
         let error = of(Some(peak)).unwrap_err();
-        assert!(matches!(error, GraphError::Room { needed, .. } if needed > peak), "{error}");
+        assert!(
+            matches!(error, GraphError::InsufficientMemory { needed, .. } if needed > peak),
+            "{error}"
+        );
         assert!(of(Some(peak.times(4))).is_ok());
     }
 }
@@ -120,8 +123,8 @@ fn progress_goes_up_to_the_end() {
 
 #[test]
 fn a_file_that_says_so_keeps_its_directions() {
-    let of = |name: &str, contents: &[u8], as_said| {
-        let options = LoadOptions { as_said, ..options(false) };
+    let of = |name: &str, contents: &[u8], keep_directions| {
+        let options = LoadOptions { keep_directions, ..options(false) };
         loaded::<u32>(name, contents, &options).unwrap().graph.is_directed()
     };
     assert!(

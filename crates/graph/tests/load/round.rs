@@ -1,8 +1,8 @@
 //! What is saved is loaded again.
 
 use hugepilot_graph::{
-    Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, Team, Width,
-    load, save,
+    Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, ThreadPool,
+    Width, load, save,
 };
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn same<A: Width, B: Width>(one: &Graph<A>, other: &Graph<B>) -> bool {
 }
 
 fn built<V: Width>(list: &EdgeList, directed: bool) -> Graph<V> {
-    Build { directed, pages: PagePlan::default(), team: Team::of(2) }.graph(list).unwrap()
+    Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) }.graph(list).unwrap()
 }
 
 /// Whether the format has a place for it.

@@ -13,16 +13,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::cells;
 
-use super::{CellOf, Dangling, Iterations, PageRank};
-use crate::hook::Hook;
+use super::{CellOf, Dangling, PageRank, PageRankConfig};
+use crate::access_sink::AccessSink;
 use crate::kernel::Setup;
+use crate::kernel::cost::{ArrayUsage, PhaseTimer};
 use crate::kernel::queue::Queue;
-use crate::kernel::spent::{Held, Watch};
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Result, Width, Worker};
 
-struct Push<'a, V: Width, H: Hook> {
+struct Push<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
     ranks: &'a [CellOf<V>],
     residuals: &'a [CellOf<V>],
@@ -31,18 +31,18 @@ struct Push<'a, V: Width, H: Hook> {
     /// What each thread adds to a sum, as bits.
     parts: Vec<AtomicU64>,
     rounds: Rounds,
-    hook: H,
-    iterations: Iterations,
-    watch: Watch,
+    sink: H,
+    config: PageRankConfig,
+    timer: PhaseTimer,
 }
 
 /// Two words per vertex, and two in queues; a round reads the edges of those vertices that have something to hand on.
-pub(super) fn push<V: Width, H: Hook>(
+pub(super) fn push<V: Width, H: AccessSink>(
     graph: &Graph<V>,
-    iterations: Iterations,
+    config: PageRankConfig,
     setup: &Setup<H>,
 ) -> Result<PageRank<V>> {
-    let (vertices, watch) = (graph.vertices(), Watch::start());
+    let (vertices, timer) = (graph.vertices(), PhaseTimer::start());
     let mut ranks = setup.property::<V>(vertices)?;
     let mut residuals = setup.property::<V>(vertices)?;
     let work = Push {
@@ -50,29 +50,29 @@ pub(super) fn push<V: Width, H: Hook>(
         ranks: cells(&mut ranks),
         residuals: cells(&mut residuals),
         queues: [Queue::new(vertices, &setup.pages)?, Queue::new(vertices, &setup.pages)?],
-        parts: (0..setup.team.threads()).map(|_| AtomicU64::default()).collect(),
+        parts: (0..setup.pool.threads()).map(|_| AtomicU64::default()).collect(),
         rounds: Rounds::default(),
-        hook: setup.hook,
-        iterations,
-        watch,
+        sink: setup.sink,
+        config,
+        timer,
     };
-    work.watch.allocated();
-    let mut done = setup.team.run(|worker| work.work(&worker));
+    work.timer.allocated();
+    let mut done = setup.pool.run(|worker| work.work(&worker));
     let (iterations, residual) = done.swap_remove(0);
-    let mut spent = work.watch.stop();
+    let mut cost = work.timer.stop();
     for queue in &work.queues {
-        spent.arrays.push(queue.held()?);
+        cost.arrays.push(queue.usage()?);
     }
     for values in [&ranks, &residuals] {
-        spent.arrays.push(Held::look(Array::Property, values)?);
+        cost.arrays.push(ArrayUsage::read(Array::Property, values)?);
     }
-    Ok(PageRank { ranks, iterations, residual, spent })
+    Ok(PageRank { ranks, iterations, residual, cost })
 }
 
-impl<V: Width, H: Hook> Push<'_, V, H> {
+impl<V: Width, H: AccessSink> Push<'_, V, H> {
     /// All rounds of one thread. How many, and by how much one iteration of the power method would change the ranks.
     fn work(&self, worker: &Worker) -> (usize, f64) {
-        let Iterations { most, tolerance, damping, .. } = self.iterations;
+        let PageRankConfig { max_iterations, tolerance, damping, .. } = self.config;
         // No number is as none.
         let tolerance = tolerance.max(0.0);
         let all = self.ranks.len() as f64;
@@ -83,13 +83,13 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
         let (mut turn, mut done) = (0, 0);
         loop {
             let mut waiting = self.collect(worker, &mut turn, V::Real::of(bound));
-            while waiting > 0 && done < most {
+            while waiting > 0 && done < max_iterations {
                 waiting = self.round(worker, &mut turn, waiting, V::Real::of(bound));
                 done += 1;
             }
             let (factor, residual) = self.left(worker);
             // Where nothing is handed out anew, as with a damping of 1, there is nothing to push, ever.
-            if residual <= tolerance || done == most || !residual.is_finite() {
+            if residual <= tolerance || done == max_iterations || !residual.is_finite() {
                 worker.part(self.ranks.len()).for_each(|v| {
                     let rank = V::Real::of_bits(self.ranks[v].get()).wide() * factor;
                     self.ranks[v].set(V::Real::of(rank).bits());
@@ -107,13 +107,13 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
             self.ranks[v].set(V::default());
             self.residuals[v].set(V::Real::of(base).bits());
         }
-        worker.meet();
-        self.watch.touched();
+        worker.barrier();
+        self.timer.touched();
     }
 
     /// Puts all whose residual is above `bound` into the queue, which is empty. How many.
     fn collect(&self, worker: &Worker, turn: &mut usize, bound: V::Real) -> usize {
-        let mut found = self.queues[(*turn + 1) % 2].found();
+        let mut found = self.queues[(*turn + 1) % 2].buffer();
         let mut count = 0;
         for v in worker.part(self.ranks.len()) {
             if V::Real::of_bits(self.residuals[v].get()) > bound {
@@ -129,21 +129,21 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
     fn round(&self, worker: &Worker, turn: &mut usize, waiting: usize, bound: V::Real) -> usize {
         let (now, next) = (&self.queues[*turn % 2], &self.queues[(*turn + 1) % 2]);
         let out = self.graph.out.rows();
-        let (mut found, mut count) = (next.found(), 0);
-        let pieces = &self.rounds.turn(worker, *turn).pieces;
+        let (mut found, mut count) = (next.buffer(), 0);
+        let pieces = &self.rounds.state(worker, *turn).work;
         worker.frontier(pieces, waiting, |range| {
             for item in &now.items()[range] {
                 let from = item.get().at();
-                self.hook.read(Array::Worklist, item);
-                out.tell(from, self.hook);
-                self.hook.read(Array::Property, &self.ranks[from]);
-                self.hook.write(Array::Property, &self.ranks[from]);
+                self.sink.read(Array::Worklist, item);
+                out.record_access(from, self.sink);
+                self.sink.read(Array::Property, &self.ranks[from]);
+                self.sink.write(Array::Property, &self.ranks[from]);
                 let more = self.take(from);
                 self.ranks[from].set((V::Real::of_bits(self.ranks[from].get()) + more).bits());
                 let row = out.neighbours(from);
-                let share = V::Real::of(self.iterations.damping * more.wide() / row.len() as f64);
+                let share = V::Real::of(self.config.damping * more.wide() / row.len() as f64);
                 for to in row {
-                    self.hook.read(Array::Edges, to);
+                    self.sink.read(Array::Edges, to);
                     let to = *to;
                     if self.raise(to.at(), share, bound) {
                         found.push(to);
@@ -158,21 +158,21 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
 
     /// The end of a turn in which this thread found `count` vertices. How many all found.
     fn end(&self, worker: &Worker, turn: &mut usize, count: usize) -> usize {
-        self.rounds.turn(worker, *turn).add(count, 0);
-        worker.meet();
+        self.rounds.state(worker, *turn).add(count, 0);
+        worker.barrier();
         let (count, _) = self.rounds.sums(*turn);
         if worker.id == 0 {
             self.queues[*turn % 2].empty();
         }
-        worker.meet();
+        worker.barrier();
         *turn += 1;
         count
     }
 
     /// The residual of a vertex, of which nothing is left there.
     fn take(&self, v: usize) -> V::Real {
-        self.hook.read(Array::Property, &self.residuals[v]);
-        self.hook.write(Array::Property, &self.residuals[v]);
+        self.sink.read(Array::Property, &self.residuals[v]);
+        self.sink.write(Array::Property, &self.residuals[v]);
         loop {
             let bits = self.residuals[v].get();
             if self.residuals[v].replace(bits, V::default()) {
@@ -184,8 +184,8 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
     /// Adds to the residual of a vertex. True if that made it pass the bound, which one thread sees until it is taken.
     #[inline]
     fn raise(&self, v: usize, by: V::Real, bound: V::Real) -> bool {
-        self.hook.read(Array::Property, &self.residuals[v]);
-        self.hook.write(Array::Property, &self.residuals[v]);
+        self.sink.read(Array::Property, &self.residuals[v]);
+        self.sink.write(Array::Property, &self.residuals[v]);
         loop {
             let bits = self.residuals[v].get();
             let before = V::Real::of_bits(bits);
@@ -200,7 +200,7 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
     fn left(&self, worker: &Worker) -> (f64, f64) {
         let residual = |v: usize| V::Real::of_bits(self.residuals[v].get()).wide();
         let left = self.sum(worker, residual);
-        if self.iterations.dangling == Dangling::Drop {
+        if self.config.dangling == Dangling::Drop {
             return (1.0, left);
         }
         let ranks = self.sum(worker, |v| V::Real::of_bits(self.ranks[v].get()).wide());
@@ -214,9 +214,9 @@ impl<V: Width, H: Hook> Push<'_, V, H> {
     fn sum(&self, worker: &Worker, value: impl Fn(usize) -> f64) -> f64 {
         let own: f64 = worker.part(self.ranks.len()).map(value).sum();
         self.parts[worker.id].store(own.to_bits(), Relaxed);
-        worker.meet();
+        worker.barrier();
         let sum = self.parts.iter().map(|part| f64::from_bits(part.load(Relaxed))).sum();
-        worker.meet();
+        worker.barrier();
         sum
     }
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::{HugeVec, cells};
 
+use crate::access_sink::AccessSink;
 use crate::csr::Rows;
-use crate::hook::Hook;
 use crate::kernel::Setup;
-use crate::kernel::spent::{Held, Watch};
+use crate::kernel::cost::{ArrayUsage, PhaseTimer};
 use crate::width::Cell;
-use crate::{Array, Graph, Property, Result, Team, Width};
+use crate::{Array, Graph, Property, Result, ThreadPool, Width};
 
 /// Rows that begin with the neighbours before the vertex, or have only these.
 pub(super) struct Lower<'a, V: Width> {
@@ -18,11 +18,11 @@ pub(super) struct Lower<'a, V: Width> {
     /// By degree: the new number of each vertex.
     ranks: Property<V>,
     /// By degree.
-    anew: Option<Anew<V>>,
+    anew: Option<OrderedRows<V>>,
 }
 
 /// Rows of their own, by new numbers: those with many edges first.
-struct Anew<V: Width> {
+struct OrderedRows<V: Width> {
     offsets: HugeVec<V>,
     edges: HugeVec<V>,
 }
@@ -34,16 +34,16 @@ const SKEWED: u64 = 4;
 
 impl<'a, V: Width> Lower<'a, V> {
     /// By degree if that pays. `ranks` has room for each vertex.
-    pub(super) fn of<H: Hook>(
+    pub(super) fn of<H: AccessSink>(
         graph: &'a Graph<V>,
         mut ranks: Property<V>,
         setup: &Setup<H>,
-        watch: &Watch,
+        timer: &PhaseTimer,
     ) -> Result<Self> {
-        let anew = if is_skewed(graph, setup.team) {
+        let anew = if is_skewed(graph, setup.pool) {
             rank(graph, &mut ranks);
-            watch.touched();
-            Some(Anew::by_degree(graph, &ranks, setup)?)
+            timer.touched();
+            Some(OrderedRows::by_degree(graph, &ranks, setup)?)
         } else {
             None
         };
@@ -56,7 +56,7 @@ impl<'a, V: Width> Lower<'a, V> {
         let rows = self.graph.out.rows();
         match &self.anew {
             None => rows,
-            Some(Anew { offsets, edges }) => Rows { offsets, edges, weights: &[], ..rows },
+            Some(OrderedRows { offsets, edges }) => Rows { offsets, edges, weights: &[], ..rows },
         }
     }
 
@@ -66,21 +66,21 @@ impl<'a, V: Width> Lower<'a, V> {
     }
 
     /// On which pages all this is.
-    pub(super) fn held(&self) -> Result<Vec<Held>> {
-        let mut held = vec![Held::look(Array::Property, &self.ranks)?];
-        if let Some(Anew { offsets, edges }) = &self.anew {
-            held.push(Held::look(Array::Offsets, offsets)?);
-            held.push(Held::look(Array::Edges, edges)?);
+    pub(super) fn usage(&self) -> Result<Vec<ArrayUsage>> {
+        let mut usage = vec![ArrayUsage::read(Array::Property, &self.ranks)?];
+        if let Some(OrderedRows { offsets, edges }) = &self.anew {
+            usage.push(ArrayUsage::read(Array::Offsets, offsets)?);
+            usage.push(ArrayUsage::read(Array::Edges, edges)?);
         }
-        Ok(held)
+        Ok(usage)
     }
 }
 
 /// Whether hubs make most of the work.
-fn is_skewed<V: Width>(graph: &Graph<V>, team: Team) -> bool {
+fn is_skewed<V: Width>(graph: &Graph<V>, pool: ThreadPool) -> bool {
     let (vertices, edges, work) = (graph.vertices(), graph.edges() as u64, AtomicU64::new(0));
     // A vertex with l neighbours below and h above is looked through h times: half of its edges are below, for all we know.
-    team.each(vertices, PIECE, |range| {
+    pool.each(vertices, PIECE, |range| {
         let of = |degree: usize| (degree as u64 / 2) * (degree as u64).div_ceil(2);
         work.fetch_add(graph.out.rows().degrees(range, ()).map(of).sum(), Relaxed);
     });
@@ -105,16 +105,16 @@ fn rank<V: Width>(graph: &Graph<V>, ranks: &mut [V]) {
     }
 }
 
-impl<V: Width> Anew<V> {
+impl<V: Width> OrderedRows<V> {
     /// By their new numbers, `ranks`.
-    fn by_degree<H: Hook>(graph: &Graph<V>, ranks: &[V], setup: &Setup<H>) -> Result<Self> {
+    fn by_degree<H: AccessSink>(graph: &Graph<V>, ranks: &[V], setup: &Setup<H>) -> Result<Self> {
         let vertices = graph.vertices();
         let mut offsets = setup.pages.zeroed::<V>(Array::Offsets, vertices + 1)?;
         let counts = cells(&mut offsets);
         let below = |v: usize| {
             graph.out.neighbours(v).iter().map(|to| ranks[to.at()]).filter(move |&to| to < ranks[v])
         };
-        setup.team.each(vertices, PIECE, |range| {
+        setup.pool.each(vertices, PIECE, |range| {
             for v in range {
                 counts[ranks[v].at() + 1].set(V::new(below(v).count()));
             }
@@ -124,7 +124,7 @@ impl<V: Width> Anew<V> {
         }
         let mut edges = setup.pages.zeroed::<V>(Array::Edges, offsets[vertices].at())?;
         let filled = cells(&mut edges);
-        setup.team.each(vertices, PIECE, |range| {
+        setup.pool.each(vertices, PIECE, |range| {
             for v in range {
                 let start = offsets[ranks[v].at()].at();
                 for (cell, to) in filled[start..].iter().zip(below(v)) {

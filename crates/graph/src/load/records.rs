@@ -5,7 +5,7 @@ use hugepilot_alloc::{bytes, bytes_mut};
 
 use super::blocks::FileBlocks;
 use crate::error::WIDER;
-use crate::{Result, Team, Width};
+use crate::{Result, ThreadPool, Width};
 
 /// Numbers read at once: 1 or 2 MiB of an array.
 const PIECE: usize = 1 << 18;
@@ -45,8 +45,8 @@ impl<const N: usize> Records<'_, N> {
     /// # Errors
     /// [`GraphError::Io`](crate::GraphError::Io); [`GraphError::Format`](crate::GraphError::Format) where the file ends
     /// before, and for a number that `V` has no place for.
-    pub(super) fn read<V: Width>(&self, into: [&mut [V]; N], team: Team) -> Result<u32> {
-        let found = team.share(pieces(into), |pieces| -> Result<Vec<_>> {
+    pub(super) fn read<V: Width>(&self, into: [&mut [V]; N], pool: ThreadPool) -> Result<u32> {
+        let found = pool.share(pieces(into), |pieces| -> Result<Vec<_>> {
             let (mut reader, mut sums) = (self.file.reader(), Vec::new());
             for mut piece in pieces {
                 let len = piece.into[0].len() * self.size;
@@ -80,7 +80,7 @@ impl<const N: usize> Records<'_, N> {
                 // The largest means "none". What has no more bits in the file is no wider with 64: a weight of -1 is wrong.
                 if field.1 > size_of::<V>() && number >= V::NONE.at() as u64 {
                     let what = format!("{number} is more than 32 bits count; {WIDER}");
-                    return Err(self.file.wrong(at + start as u64, what));
+                    return Err(self.file.error_at(at + start as u64, what));
                 }
                 *value = V::new(number as usize);
             }

@@ -9,7 +9,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// How a file is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packed {
+pub enum Compression {
     /// By gzip.
     Gzip,
     /// By zstd.
@@ -17,7 +17,7 @@ pub enum Packed {
 }
 
 /// What packs so.
-impl fmt::Display for Packed {
+impl fmt::Display for Compression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gzip => "gzip",
@@ -26,7 +26,7 @@ impl fmt::Display for Packed {
     }
 }
 
-impl Packed {
+impl Compression {
     /// What a file that begins so is packed by.
     pub(super) fn of_head(head: &[u8]) -> Option<Self> {
         match head {
@@ -51,14 +51,16 @@ impl Packed {
 /// What is in a file of that length.
 pub(super) fn unpacked<'a>(
     input: impl BufRead + Send + 'a,
-    packed: Option<Packed>,
+    packed: Option<Compression>,
     len: u64,
 ) -> Box<dyn BufRead + Send + 'a> {
     const AHEAD: usize = 1 << 20;
     match packed {
         None => Box::new(input),
-        Some(Packed::Gzip) => Box::new(BufReader::with_capacity(AHEAD, MultiGzDecoder::new(input))),
-        Some(Packed::Zstd) => {
+        Some(Compression::Gzip) => {
+            Box::new(BufReader::with_capacity(AHEAD, MultiGzDecoder::new(input)))
+        }
+        Some(Compression::Zstd) => {
             let mut decoder = FrameDecoder::new();
             // Memory is taken for as much as a frame says: zstd's own levels ask for 8 MiB at most, `--long` for 128.
             decoder.set_max_window_size(len.saturating_mul(100).clamp(8 << 20, 128 << 20));

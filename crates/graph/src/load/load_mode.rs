@@ -8,7 +8,7 @@ use crate::{GraphError, Result};
 /// What becomes of a file's data in the page cache. It is used once; where it stays it takes the memory of which huge pages
 /// are made (Manocha and others, IISWC'22).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Loading {
+pub enum LoadMode {
     /// It never gets there (`O_DIRECT`). Where the file system cannot do that, it is dropped.
     #[default]
     Direct,
@@ -20,7 +20,7 @@ pub enum Loading {
     Tmpfs,
 }
 
-impl Loading {
+impl LoadMode {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Direct, Self::Drop, Self::Cached, Self::Tmpfs];
 
@@ -35,16 +35,16 @@ impl Loading {
     }
 }
 
-impl fmt::Display for Loading {
+impl fmt::Display for LoadMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Loading {
+impl FromStr for LoadMode {
     type Err = GraphError;
     fn from_str(text: &str) -> Result<Self> {
-        let named = Self::ALL.into_iter().find(|loading| loading.name() == text);
-        named.ok_or_else(|| GraphError::NoLoading { found: text.to_owned() })
+        let named = Self::ALL.into_iter().find(|load_mode| load_mode.name() == text);
+        named.ok_or_else(|| GraphError::NoLoadMode { found: text.to_owned() })
     }
 }

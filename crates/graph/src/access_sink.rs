@@ -5,14 +5,14 @@ use crate::Array;
 /// Hears of the accesses that a kernel makes for each vertex and edge, in the order of the thread that makes them: to offsets,
 /// edges, weights and properties, and reads of worklists. What fills a worklist and what only prepares a round is not told. The
 /// unit type hears nothing, and costs nothing: its calls compile to no instruction.
-pub trait Hook: Copy + Sync {
+pub trait AccessSink: Copy + Sync {
     /// `item` of `array` is read.
     fn read<T>(&self, array: Array, item: &T);
     /// It is written.
     fn write<T>(&self, array: Array, item: &T);
 }
 
-impl Hook for () {
+impl AccessSink for () {
     #[inline(always)]
     fn read<T>(&self, _: Array, _: &T) {}
     #[inline(always)]
@@ -20,19 +20,19 @@ impl Hook for () {
 }
 
 /// So that a consumer with state can be shared by all threads.
-impl<H: Listen> Hook for &H {
+impl<H: SharedSink> AccessSink for &H {
     #[inline]
     fn read<T>(&self, array: Array, item: &T) {
-        self.hear(array, std::ptr::from_ref(item).addr(), false);
+        self.on_access(array, std::ptr::from_ref(item).addr(), false);
     }
     #[inline]
     fn write<T>(&self, array: Array, item: &T) {
-        self.hear(array, std::ptr::from_ref(item).addr(), true);
+        self.on_access(array, std::ptr::from_ref(item).addr(), true);
     }
 }
 
 /// A consumer of accesses.
-pub trait Listen: Sync {
+pub trait SharedSink: Sync {
     /// What is at `address`, in `array`, is read, or written. A kernel may have several arrays of that name.
-    fn hear(&self, array: Array, address: usize, write: bool);
+    fn on_access(&self, array: Array, address: usize, write: bool);
 }

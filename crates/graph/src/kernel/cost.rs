@@ -9,7 +9,7 @@ use crate::{Array, Result};
 
 /// Time and memory of one run of a kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spent {
+pub struct KernelCost {
     /// Mapping its arrays.
     pub allocate: Duration,
     /// Writing each property the first time: what page faults cost.
@@ -17,10 +17,10 @@ pub struct Spent {
     /// The rest.
     pub kernel: Duration,
     /// On which pages its arrays were when it ended.
-    pub arrays: Vec<Held>,
+    pub arrays: Vec<ArrayUsage>,
 }
 
-impl Spent {
+impl KernelCost {
     /// This and what came after it, with the arrays of that.
     #[must_use]
     pub(super) fn then(self, after: Self) -> Self {
@@ -35,31 +35,31 @@ impl Spent {
 
 /// An array and its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct ArrayUsage {
     /// Which.
     pub array: Array,
     /// By kind of page; untouched memory among it.
     pub got: Got,
 }
 
-impl Held {
+impl ArrayUsage {
     /// Looks, which takes up to 10 ms a GiB.
     ///
     /// # Errors
     /// [`GraphError::Memory`](crate::GraphError::Memory) where the page map cannot be read.
-    pub fn look<T>(array: Array, values: &HugeVec<T>) -> Result<Self> {
+    pub fn read<T>(array: Array, values: &HugeVec<T>) -> Result<Self> {
         Ok(Self { array, got: values.got()? })
     }
 }
 
 /// A run under way.
-pub(super) struct Watch {
+pub(super) struct PhaseTimer {
     began: Instant,
     allocated: OnceLock<Instant>,
     touched: OnceLock<Instant>,
 }
 
-impl Watch {
+impl PhaseTimer {
     pub(super) fn start() -> Self {
         Self { began: Instant::now(), allocated: OnceLock::new(), touched: OnceLock::new() }
     }
@@ -75,11 +75,11 @@ impl Watch {
     }
 
     /// The end.
-    pub(super) fn stop(&self) -> Spent {
+    pub(super) fn stop(&self) -> KernelCost {
         let now = Instant::now();
         let allocated = self.allocated.get().copied().unwrap_or(self.began);
         let touched = self.touched.get().copied().unwrap_or(allocated);
-        Spent {
+        KernelCost {
             allocate: allocated - self.began,
             first_touch: touched - allocated,
             kernel: now - touched,

@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use super::blocks::{FileBlocks, whole};
-use super::numbers::Records;
 use super::options::LoadOptions;
+use super::records::Records;
 use super::rows::{self, Direction, Layout, Weights};
 use super::text::at_line;
-use super::{Made, Report, sizes};
+use super::{FileGraph, Report, sizes};
 use crate::format::FOUR;
 use crate::{Result, Width};
 
@@ -21,19 +21,19 @@ pub(super) fn directory(path: &Path) -> PathBuf {
 }
 
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
+/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of building.
 pub(super) fn load<V: Width>(
     path: &Path,
     options: &LoadOptions<'_>,
     report: &mut Report,
-) -> Result<Made<V>> {
+) -> Result<FileGraph<V>> {
     let directory = directory(path);
     if path.is_dir() && !directory.join(FOUR[0]).exists() {
         let what = format!("is a directory, and {} is not in it, as in one of four-files", FOUR[0]);
         return Err(whole(path, what));
     }
     let open =
-        |name: &str| FileBlocks::open(&directory.join(name), options.loading, options.progress);
+        |name: &str| FileBlocks::open(&directory.join(name), options.load_mode, options.progress);
     let numbers = open(FOUR[0])?;
     if numbers.len() > 4096 {
         return Err(whole(numbers.path(), "is longer than two numbers are"));
@@ -75,13 +75,13 @@ pub(super) fn load<V: Width>(
         vertices,
         edges,
         offsets: Records::of(&offsets, 0, width as usize),
-        first_left_out: false,
+        first_omitted: false,
         ends: Records::of(&ends, 0, width as usize),
         weights: weights.map(|values| Weights::Apart(Records::of(values, 0, 4))),
         signed: true,
         sums: None,
     };
     let made = rows::load(&layout, None, Direction::Unsaid, options);
-    report.loading = offsets.loading();
+    report.load_mode = offsets.load_mode();
     made
 }

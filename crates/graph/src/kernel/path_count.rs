@@ -1,9 +1,9 @@
-//! How many shortest ways there are: on a grid of 4096 by 4096, 2⁸¹⁹⁰ lead from corner to corner, and `f64` ends at 2¹⁰²⁴.
+//! How many shortest paths there are: on a grid of 4096 by 4096, 2⁸¹⁹⁰ lead from corner to corner, and `f64` ends at 2¹⁰²⁴.
 
 /// A number above 0, or 0: as `f64`, but with 28 bits of exponent, 2²⁷ powers of two either way, and 36 after the point. No graph
-/// of fewer than 2²⁷ vertices has more ways, as no more than 3^(n/3) lead from one vertex to another.
+/// of fewer than 2²⁷ vertices has more paths, as no more than 3^(n/3) lead from one vertex to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ways(u64);
+pub(super) struct PathCount(u64);
 
 /// Bits after the point.
 const FRACTION: u32 = 36;
@@ -12,7 +12,7 @@ const BIAS: i64 = 1 << 27;
 /// Bits after the point that `f64` has beside ours.
 const MORE: u32 = f64::MANTISSA_DIGITS - 1 - FRACTION;
 
-impl Ways {
+impl PathCount {
     pub(super) const ONE: Self = Self((BIAS as u64) << FRACTION);
 
     /// `value` is 1 or more.
@@ -80,14 +80,14 @@ fn power(exponent: i64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The numbers of ways through a grid are those of Pascal's triangle, of which neighbours have a known ratio.
+    /// The numbers of paths through a grid are those of Pascal's triangle, of which neighbours have a known ratio.
     #[test]
     fn ways_through_a_grid_are_counted_where_f64_ends() {
         const ROWS: usize = 3000;
-        let mut row = vec![Ways::ONE];
+        let mut row = vec![PathCount::ONE];
         for _ in 0..ROWS {
             let pairs = row.windows(2).map(|pair| pair[0].plus(pair[1]));
-            row = [Ways::ONE].into_iter().chain(pairs).chain([Ways::ONE]).collect();
+            row = [PathCount::ONE].into_iter().chain(pairs).chain([PathCount::ONE]).collect();
         }
         for (k, pair) in row.windows(2).enumerate() {
             let expected = (ROWS - k) as f64 / (k + 1) as f64;
@@ -95,20 +95,22 @@ mod tests {
             assert!((found / expected - 1.0).abs() < 1e-8, "{k}: {found}, not {expected}");
         }
         // All of them together are 2³⁰⁰⁰.
-        let all = row.into_iter().fold(Ways::default(), Ways::plus);
-        let doubled = (0..ROWS).fold(Ways::ONE, |ways, _| ways.plus(ways));
+        let all = row.into_iter().fold(PathCount::default(), PathCount::plus);
+        let doubled = (0..ROWS).fold(PathCount::ONE, |paths, _| paths.plus(paths));
         assert!((all.times(doubled.under(1.0)) - 1.0).abs() < 1e-8);
     }
 
     #[test]
     fn small_numbers_are_as_they_are() {
-        let of = |count: u32| (0..count).fold(Ways::default(), |ways, _| ways.plus(Ways::ONE));
+        let of = |count: u32| {
+            (0..count).fold(PathCount::default(), |paths, _| paths.plus(PathCount::ONE))
+        };
         for count in [1, 2, 3, 7, 1000, 4097] {
-            assert_eq!(of(count).times(Ways::ONE), f64::from(count));
+            assert_eq!(of(count).times(PathCount::ONE), f64::from(count));
             let back = of(count).under(5.0).times(of(count));
             assert!((back - 5.0).abs() < 1e-9, "{back}");
         }
-        assert_eq!(Ways::default().times(of(3)), 0.0);
-        assert_eq!(Ways::default().plus(of(3)), of(3));
+        assert_eq!(PathCount::default().times(of(3)), 0.0);
+        assert_eq!(PathCount::default().plus(of(3)), of(3));
     }
 }

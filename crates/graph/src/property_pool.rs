@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use hugepilot_alloc::{HugeVec, Plain};
 
-use crate::{Array, PagePlan, Result, Team};
+use crate::{Array, PagePlan, Result, ThreadPool};
 
 /// Memory for properties, mapped and touched: each piece is lent to one property at a time, and zeroed when it comes back.
 #[derive(Clone, Debug)]
-pub struct Stash {
+pub struct PropertyPool {
     free: Arc<Mutex<Vec<HugeVec<u8>>>>,
     /// How long mapping took.
     pub allocate: Duration,
@@ -21,17 +21,17 @@ pub struct Stash {
     pub first_touch: Duration,
 }
 
-impl Stash {
-    /// Pieces of so many bytes each, on the pages of properties, all resident.
+impl PropertyPool {
+    /// WorkQueue of so many bytes each, on the pages of properties, all resident.
     ///
     /// # Errors
     /// [`GraphError::Memory`](crate::GraphError::Memory).
-    pub fn new(pages: &PagePlan, sizes: &[usize], team: Team) -> Result<Self> {
+    pub fn new(pages: &PagePlan, sizes: &[usize], pool: ThreadPool) -> Result<Self> {
         let began = Instant::now();
         let pieces = sizes.iter().map(|&bytes| pages.zeroed(Array::Property, bytes));
         let pieces: Vec<HugeVec<u8>> = pieces.collect::<Result<_>>()?;
         let allocated = Instant::now();
-        pieces.iter().try_for_each(|piece| piece.prefault(team.threads()))?;
+        pieces.iter().try_for_each(|piece| piece.prefault(pool.threads()))?;
         Ok(Self {
             free: Arc::new(Mutex::new(pieces)),
             allocate: allocated - began,
@@ -60,24 +60,30 @@ impl Stash {
 pub struct Property<T: Plain> {
     values: HugeVec<T>,
     /// Where the memory goes back to.
-    stash: Option<Stash>,
+    properties: Option<PropertyPool>,
 }
 
 impl<T: Plain> Property<T> {
-    /// `len` values, all zero: of the stash, or mapped now if that has none so long.
-    pub(crate) fn zeroed(pages: &PagePlan, stash: Option<&Stash>, len: usize) -> Result<Self> {
-        if let Some((stash, values)) = stash.and_then(|stash| Some((stash, stash.take(len)?))) {
-            return Ok(Self { values, stash: Some(stash.clone()) });
+    /// `len` values, all zero: of the properties, or mapped now if that has none so long.
+    pub(crate) fn zeroed(
+        pages: &PagePlan,
+        properties: Option<&PropertyPool>,
+        len: usize,
+    ) -> Result<Self> {
+        if let Some((properties, values)) =
+            properties.and_then(|properties| Some((properties, properties.take(len)?)))
+        {
+            return Ok(Self { values, properties: Some(properties.clone()) });
         }
-        Ok(Self { values: pages.zeroed(Array::Property, len)?, stash: None })
+        Ok(Self { values: pages.zeroed(Array::Property, len)?, properties: None })
     }
 }
 
 impl<T: Plain> Drop for Property<T> {
     fn drop(&mut self) {
-        if let Some(stash) = &self.stash {
+        if let Some(properties) = &self.properties {
             let none = HugeVec::new(*self.values.asked());
-            stash.give(std::mem::replace(&mut self.values, none));
+            properties.give(std::mem::replace(&mut self.values, none));
         }
     }
 }
@@ -102,21 +108,21 @@ mod tests {
     #[test]
     fn memory_that_was_set_aside_is_used_again_and_again() {
         let pages = PagePlan::default();
-        let stash = Stash::new(&pages, &[80, 80, 400_000], Team::of(2)).unwrap();
+        let properties = PropertyPool::new(&pages, &[80, 80, 400_000], ThreadPool::new(2)).unwrap();
         let starts: Vec<usize> =
-            stash.free.lock().unwrap().iter().map(|piece| piece.as_ptr().addr()).collect();
+            properties.free.lock().unwrap().iter().map(|piece| piece.as_ptr().addr()).collect();
         let resident = |piece: &HugeVec<u8>| piece.got().unwrap().untouched.get() == 0;
-        assert!(stash.free.lock().unwrap().iter().all(resident));
+        assert!(properties.free.lock().unwrap().iter().all(resident));
         for _ in 0..3 {
-            let property = || Property::<u64>::zeroed(&pages, Some(&stash), 10).unwrap();
+            let property = || Property::<u64>::zeroed(&pages, Some(&properties), 10).unwrap();
             let [mut one, two, other] = [property(), property(), property()];
             assert!(one.iter().all(|&value| value == 0) && one.len() == 10);
             assert!([&one, &two].iter().all(|values| starts.contains(&values.as_ptr().addr())));
             assert!(!starts.contains(&other.as_ptr().addr()), "there were two of that size");
             one.fill(u64::MAX);
-            let large = Property::<u32>::zeroed(&pages, Some(&stash), 100_000).unwrap();
+            let large = Property::<u32>::zeroed(&pages, Some(&properties), 100_000).unwrap();
             assert_eq!((large.as_ptr().addr(), large.len()), (starts[2], 100_000));
         }
-        assert_eq!(stash.free.lock().unwrap().len(), 3);
+        assert_eq!(properties.free.lock().unwrap().len(), 3);
     }
 }

@@ -1,18 +1,18 @@
 //! The numbers that vertices have where the graph came from.
 
-use super::Ready;
+use super::PreparedGraph;
 use crate::{GraphError, Result, Width};
 
 /// The numbers of the source, by those in the graph.
 #[derive(Debug)]
-pub struct Names<'a, V> {
+pub struct OriginalIds<'a, V> {
     /// What each vertex was before it was numbered anew.
     old: Option<Vec<V>>,
     /// What the file called that.
     ids: Option<&'a [u64]>,
 }
 
-impl<V: Width> Names<'_, V> {
+impl<V: Width> OriginalIds<'_, V> {
     /// That of a vertex of the graph.
     pub fn of(&self, vertex: usize) -> u64 {
         let old = self.old.as_ref().map_or(vertex, |old| old[vertex].at());
@@ -20,10 +20,13 @@ impl<V: Width> Names<'_, V> {
     }
 }
 
-impl<V: Width> Ready<V> {
+impl<V: Width> PreparedGraph<V> {
     /// The numbers that results are told under.
-    pub fn names(&self) -> Names<'_, V> {
-        Names { old: self.numbers.as_ref().map(crate::Renumbering::old), ids: self.ids.as_deref() }
+    pub fn original_ids(&self) -> OriginalIds<'_, V> {
+        OriginalIds {
+            old: self.numbers.as_ref().map(crate::VertexMap::old),
+            ids: self.ids.as_deref(),
+        }
     }
 
     /// What the source calls the vertex that it has at this place.
