@@ -25,7 +25,11 @@ usage: cargo xtask COMMAND
                        --quick leaves out the last two
   fetch-mimalloc-stress
                        puts mimalloc's stress test where the tests of `preload` look for it
-  tidy [DIR]           the rules of the house: file lengths, unsafe code, pure crates, layers, documents
+  tidy [DIR]           check project rules: words, line and file lengths, crate sizes, unsafe code,
+                       pure crates, layers, links in documents
+  tidy --pending [PREFIX]
+                       the same with the parts that do not follow the rules of style yet, for paths
+                       that start with PREFIX
   install-capi PREFIX [--debug]
                        the library for C and C++, with headers and what pkg-config and CMake need, into PREFIX
   bench list           the benchmarks
@@ -56,6 +60,8 @@ fn dispatch(args: &[&str]) -> Result<()> {
             Ok(())
         }
         ["tidy"] => tidy::run(&run::root()),
+        ["tidy", "--pending"] => tidy::run_pending(&run::root(), ""),
+        ["tidy", "--pending", prefix] => tidy::run_pending(&run::root(), prefix),
         ["tidy", dir] => tidy::run(dir.as_ref()),
         ["install-capi", prefix] => install::capi(prefix.as_ref(), false),
         ["install-capi", prefix, "--debug"] => install::capi(prefix.as_ref(), true),

@@ -1,6 +1,60 @@
-//! Rust source without what the compiler does not run: comments, the insides of strings, tests.
+//! Rust source taken apart: code, comments, strings and tests.
 
-/// `source` with comments and the contents of strings and characters blanked; every line stays where it is.
+use std::ops::Range;
+
+/// Syntax that is not code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `// …`, `/* … */`.
+    Comment,
+    /// `"…"`, `r#"…"#`.
+    String,
+    /// `'…'`.
+    Char,
+}
+
+/// A comment, string or character with its delimiters.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) kind: Kind,
+    /// Line, from 1, on which it starts.
+    pub(super) line: usize,
+    /// Whether something else than spaces precedes it on this line.
+    pub(super) follows_code: bool,
+    pub(super) text: String,
+}
+
+/// The comments, strings and characters of `source`, in order.
+pub(super) fn pieces(source: &str) -> Vec<Piece> {
+    let chars: Vec<char> = source.chars().collect();
+    let (mut pieces, mut at, mut line, mut follows_code) = (Vec::new(), 0, 1, false);
+    while at < chars.len() {
+        let end = token_end(&chars, at);
+        if end.is_some() {
+            let kind = match chars[at] {
+                '/' => Kind::Comment,
+                '\'' => Kind::Char,
+                _ => Kind::String,
+            };
+            let text = chars[at..end.unwrap_or(at)].iter().collect();
+            pieces.push(Piece { kind, line, follows_code, text });
+        }
+        for &c in &chars[at..end.unwrap_or(at + 1)] {
+            line += usize::from(c == '\n');
+            follows_code = c != '\n' && (follows_code || !c.is_whitespace());
+        }
+        at = end.unwrap_or(at + 1);
+    }
+    pieces
+}
+
+/// Whether the whole file at `path` is test code.
+pub(super) fn is_test_file(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+/// `source` with comments and the contents of strings and characters blanked; lines keep their
+/// numbers.
 pub(super) fn code_only(source: &str) -> String {
     let chars: Vec<char> = source.chars().collect();
     let mut code = String::with_capacity(source.len());
@@ -18,18 +72,33 @@ pub(super) fn code_only(source: &str) -> String {
 
 /// `code` (of [`code_only`]) with the items under `#[cfg(test)]` blanked.
 pub(super) fn without_tests(code: &str) -> String {
-    const MARK: &str = "#[cfg(test)]";
-    let (mut kept, mut rest) = (String::with_capacity(code.len()), code);
-    while let Some(start) = rest.find(MARK) {
-        kept.push_str(&rest[..start]);
-        let end = start + item_len(&rest[start..]);
-        blank(&rest[start..end].chars().collect::<Vec<_>>(), &mut kept);
-        rest = &rest[end..];
+    let (mut kept, mut start) = (String::with_capacity(code.len()), 0);
+    for test in tests(code) {
+        kept.push_str(&code[start..test.start]);
+        blank(&code[test.clone()].chars().collect::<Vec<_>>(), &mut kept);
+        start = test.end;
     }
-    kept + rest
+    kept + &code[start..]
 }
 
-/// Where `word` stands in `code` as a whole word, as line numbers from 1.
+/// The lines, from 1, of the items under `#[cfg(test)]`.
+pub(super) fn test_lines(code: &str) -> Vec<Range<usize>> {
+    let lines = |test: Range<usize>| line_at(code, test.start)..line_at(code, test.end) + 1;
+    tests(code).into_iter().map(lines).collect()
+}
+
+/// The items under `#[cfg(test)]`, as positions in `code`.
+fn tests(code: &str) -> Vec<Range<usize>> {
+    const MARK: &str = "#[cfg(test)]";
+    let (mut tests, mut end) = (Vec::new(), 0);
+    while let Some(start) = code[end..].find(MARK).map(|at| end + at) {
+        end = start + item_len(&code[start..]);
+        tests.push(start..end);
+    }
+    tests
+}
+
+/// The lines, from 1, on which `word` stands in `code` as a whole word.
 pub(super) fn lines_with<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).filter_map(move |(at, _)| {
@@ -112,7 +181,8 @@ fn raw_string_end(chars: &[char], at: usize) -> Option<usize> {
     Some((find(chars, open + 1, closes) + 1 + hashes).min(chars.len()))
 }
 
-/// The length of the item that `code` starts with: to its closing brace, or its semicolon when it has no braces.
+/// The length of the item that `code` starts with: to its closing brace, or to its semicolon if it
+/// has no braces.
 fn item_len(code: &str) -> usize {
     let mut depth = 0;
     for (at, c) in code.char_indices() {
@@ -155,12 +225,33 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_left_out_and_lines_stay() {
+    fn tests_are_blanked_and_lines_stay() {
         let code = "a\n#[cfg(test)]\nmod tests {\n  { b }\n}\nc\n#[cfg(test)] use d;\ne";
         let kept = without_tests(code);
         let words: Vec<_> = kept.split_whitespace().collect();
         assert_eq!(words, ["a", "c", "e"]);
         assert_eq!(kept.lines().position(|line| line == "c"), Some(5));
+        assert_eq!(test_lines(code), [2..6, 7..8]);
+    }
+
+    #[test]
+    fn pieces_know_their_line_and_kind() {
+        let source = "f('a'); // b\n\n  /* c\n */ \"d\\\"\" // é";
+        let pieces: Vec<_> = pieces(source)
+            .into_iter()
+            .map(|piece| (piece.kind, piece.line, piece.follows_code, piece.text))
+            .collect();
+        let want = [
+            (Kind::Char, 1, true, "'a'"),
+            (Kind::Comment, 1, true, "// b"),
+            (Kind::Comment, 3, false, "/* c\n */"),
+            (Kind::String, 4, true, "\"d\\\"\""),
+            (Kind::Comment, 4, true, "// é"),
+        ];
+        assert_eq!(
+            pieces,
+            want.map(|(kind, line, code, text)| (kind, line, code, text.to_owned()))
+        );
     }
 
     #[test]

@@ -1,16 +1,18 @@
-//! A file is read in one sitting: aim at 300 lines, think again at 500, split at 800.
+//! File length: a file is read in one sitting.
 
 use super::Report;
 
-const LOOK: usize = 500;
-const LIMIT: usize = 800;
+/// The rule's name in notes.
+const RULE: &str = "files";
 
+/// Lines of a file at most.
+const LIMIT: usize = 450;
+
+/// Reports a file that is too long.
 pub(super) fn check(path: &str, text: &str, report: &mut Report) {
     let lines = text.lines().count();
     if lines > LIMIT {
-        report.finding(path, format!("{lines} lines; {LIMIT} at most"));
-    } else if lines > LOOK {
-        report.note(path, format!("{lines} lines; can it be split?"));
+        report.style(RULE, path, None, format!("{lines} lines; at most {LIMIT}"));
     }
 }
 
@@ -19,11 +21,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_files_are_noted_and_longer_ones_refused() {
-        for (lines, notes, findings) in [(500, 0, 0), (501, 1, 0), (800, 1, 0), (801, 0, 1)] {
+    fn long_files_are_refused() {
+        for (lines, findings) in [(450, 0), (451, 1)] {
             let mut report = Report::default();
             check("a.rs", &"\n".repeat(lines), &mut report);
-            assert_eq!((report.notes.len(), report.findings.len()), (notes, findings), "{lines}");
+            assert_eq!(report.findings.len(), findings, "{lines}");
         }
     }
 }

@@ -1,15 +1,21 @@
-//! The rules of the house that no compiler checks. Each has a file here.
+//! Project rules that no compiler checks. Each has a file here.
 //!
-//! The tree is read once; the rules are pure and see only texts and names.
+//! The tree is read once. The rules are pure: texts and names in, findings out.
 
 mod code;
+mod columns;
 mod documents;
 mod layers;
 mod length;
+mod pending;
+mod prose;
 mod purity;
+mod size;
 mod tree;
 mod unsafety;
+mod words;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -17,11 +23,25 @@ use anyhow::{Result, ensure};
 
 use tree::Tree;
 
-/// Checks the tree at `root`, and prints what is wrong with it.
+/// Checks the tree at `root`, and prints the findings.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let report = check(&Tree::read(root)?);
+    finish(check(&Tree::read(root)?, pending::PENDING))
+}
+
+/// Checks the tree at `root`, and prints the findings of all paths that start with `prefix`,
+/// pending ones included.
+pub(crate) fn run_pending(root: &Path, prefix: &str) -> Result<()> {
+    let mut report = check(&Tree::read(root)?, &[]);
+    report.findings.retain(|finding| finding.place.starts_with(prefix));
+    finish(report)
+}
+
+fn finish(report: Report) -> Result<()> {
     for note in &report.notes {
         println!("note: {note}");
+    }
+    for ((prefix, rule), count) in &report.pending_counts {
+        println!("note: {rule}: {count} findings pending in {prefix}");
     }
     for finding in &report.findings {
         eprintln!("{finding}");
@@ -31,8 +51,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn check(tree: &Tree) -> Report {
-    let mut report = Report::default();
+/// Applies all rules, those of style without the paths that start with a prefix in `pending`.
+fn check(tree: &Tree, pending: &'static [&'static str]) -> Report {
+    let mut report = Report { pending, ..Report::default() };
+    for (path, text) in tree.texts() {
+        words::check(path, text, &mut report);
+        columns::check(path, text, &mut report);
+    }
     for (path, text) in tree.texts_ending(".rs") {
         length::check(path, text, &mut report);
         unsafety::check(path, text, &mut report);
@@ -41,37 +66,56 @@ fn check(tree: &Tree) -> Report {
     for (path, text) in tree.texts_ending("/Cargo.toml") {
         layers::check(path, text, &mut report);
     }
+    size::check(tree, &mut report);
     documents::check(tree, &mut report);
     report
 }
 
-/// What the rules found.
+/// Findings of the rules.
 #[derive(Debug, Default)]
 struct Report {
-    /// Must be put right.
+    /// Violations; any fails the check.
     findings: Vec<Finding>,
-    /// Worth a look.
+    /// Remarks that fail nothing.
     notes: Vec<Finding>,
+    /// Prefixes of paths whose findings of style are only counted.
+    pending: &'static [&'static str],
+    /// Those counts, by prefix and rule.
+    pending_counts: BTreeMap<(&'static str, &'static str), usize>,
 }
 
 impl Report {
     fn finding(&mut self, place: impl Into<String>, what: impl Into<String>) {
         self.findings.push(Finding { place: place.into(), what: what.into() });
     }
+
+    /// Adds a finding of a rule of style, or counts it if `path` is pending.
+    fn style(&mut self, rule: &'static str, path: &str, line: Option<usize>, what: String) {
+        if let Some(prefix) = self.pending.iter().find(|prefix| path.starts_with(**prefix)) {
+            *self.pending_counts.entry((prefix, rule)).or_default() += 1;
+            return;
+        }
+        let place = line.map_or_else(|| path.to_owned(), |line| format!("{path}:{line}"));
+        self.finding(place, what);
+    }
+
     fn note(&mut self, place: impl Into<String>, what: impl Into<String>) {
         self.notes.push(Finding { place: place.into(), what: what.into() });
     }
-    /// As the tests compare them.
+
+    /// Findings in the form that tests compare.
     #[cfg(test)]
     fn lines(&self) -> Vec<String> {
         self.findings.iter().map(Finding::to_string).collect()
     }
 }
 
-/// Where, and what.
+/// One violation or remark.
 #[derive(Debug)]
 struct Finding {
+    /// Path, with a line if there is one.
     place: String,
+    /// What is wrong there.
     what: String,
 }
 
@@ -101,14 +145,15 @@ mod tests {
             ("crates/units/Cargo.toml", "[dependencies]\nserde.workspace = true\n"),
             ("crates/units/src/lib.rs", "//! Units.\n#![forbid(unsafe_code)]\n"),
         ]);
-        let report = check(&tree);
+        let report = check(&tree, &[]);
         assert_eq!(report.lines(), [""; 0]);
         assert!(report.notes.is_empty());
     }
 
     #[test]
-    fn every_rule_is_asked() {
-        let long = "//\n".repeat(801);
+    fn every_rule_is_applied() {
+        let long = "//\n".repeat(8_001);
+        let wide = format!("// told {}\n", "a".repeat(100));
         let tree = Tree::of(&[
             ("Cargo.toml", "rust-version = \"1.88\"\n"),
             ("README.md", "Needs Rust 1.76.\n"),
@@ -116,8 +161,14 @@ mod tests {
             ("crates/units/Cargo.toml", "[dependencies]\nhugepilot-cli.workspace = true\n"),
             ("crates/units/src/lib.rs", "use std::fs;\n"),
             ("crates/cli/src/long.rs", &long),
+            ("crates/cli/src/wide.rs", &wide),
         ]);
-        assert_eq!(check(&tree).findings.len(), 6);
+        assert_eq!(check(&tree, &[]).findings.len(), 9);
+        let report = check(&tree, &["crates/cli/"]);
+        assert_eq!(report.findings.len(), 5);
+        let pending =
+            ["columns", "crates", "files", "words"].map(|rule| (("crates/cli/", rule), 1));
+        assert_eq!(report.pending_counts, pending.into());
     }
 
     #[test]

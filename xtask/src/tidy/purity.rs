@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::code::{code_only, line_at, lines_with, without_tests};
+use super::code::{code_only, is_test_file, line_at, lines_with, without_tests};
 use super::{Report, crate_of};
 
-const PURE: [&str; 5] = ["units", "record", "policy", "sim", "report"];
+const PURE: [&str; 6] = ["units", "stats", "record", "policy", "sim", "report"];
 
 /// Paths that a pure crate does not name.
 const PATHS: [&str; 8] = [
@@ -26,8 +26,7 @@ const WORDS: [&str; 7] =
 
 pub(super) fn check(path: &str, text: &str, report: &mut Report) {
     let Some((name, inner)) = crate_of(path) else { return };
-    let is_test = inner.ends_with("/tests.rs") || inner.contains("/tests/");
-    if !PURE.contains(&name) || !inner.starts_with("src/") || is_test {
+    if !PURE.contains(&name) || !inner.starts_with("src/") || is_test_file(path) {
         return;
     }
     for (line, what) in impurities(&without_tests(&code_only(text))) {

@@ -14,7 +14,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads the tree below `root`, but not what is built (`target`) nor what git keeps (`.git`).
+    /// Reads the tree below `root`, except `target` and `.git`.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();
         tree.add_folder(root, "")?;
@@ -53,12 +53,14 @@ impl Tree {
         tree
     }
 
-    /// The texts whose path ends like that.
+    /// All texts with their paths.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.texts.iter().map(|(path, text)| (&**path, &**text))
+    }
+
+    /// The texts whose path ends with `end`.
     pub(super) fn texts_ending(&self, end: &str) -> impl Iterator<Item = (&str, &str)> {
-        self.texts
-            .iter()
-            .filter(move |(path, _)| path.ends_with(end))
-            .map(|(path, text)| (&**path, &**text))
+        self.texts().filter(move |(path, _)| path.ends_with(end))
     }
 
     /// The text at `path`.
@@ -73,5 +75,6 @@ impl Tree {
 }
 
 fn is_read(name: &str) -> bool {
-    name.ends_with(".rs") || name.ends_with(".md") || name == "Cargo.toml"
+    const ENDINGS: [&str; 8] = [".rs", ".md", ".toml", ".h", ".hpp", ".c", ".cpp", ".sh"];
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
 }

@@ -1,0 +1,33 @@
+//! Parts of the tree that do not follow the rules of style yet: their findings are only counted.
+
+/// Prefixes of paths. The first that fits a path counts.
+pub(super) const PENDING: &[&str] = &[
+    "crates/alloc/",
+    "crates/capi/",
+    "crates/cli/",
+    "crates/graph/",
+    "crates/kernel/",
+    "crates/lab/",
+    "crates/launch/",
+    "crates/manager/",
+    "crates/policy/",
+    "crates/preload/",
+    "crates/profiler/",
+    "crates/record/",
+    "crates/report/",
+    "crates/settings/",
+    "crates/sim/",
+    "crates/stats/",
+    "crates/testkit/",
+    "crates/units/",
+    "crates/workload/",
+    "docs/",
+    "examples/",
+    "xtask/",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.toml",
+    "README.md",
+    "SECURITY.md",
+];
