@@ -1,14 +1,15 @@
-//! The address stream of a kernel, for whoever studies it.
+//! Stream of the memory accesses of a kernel.
 
 use crate::Array;
 
-/// Hears of the accesses that a kernel makes for each vertex and edge, in the order of the thread that makes them: to offsets,
-/// edges, weights and properties, and reads of worklists. What fills a worklist and what only prepares a round is not told. The
-/// unit type hears nothing, and costs nothing: its calls compile to no instruction.
+/// Receiver of the accesses that a kernel makes for each vertex and edge, in the order of each
+/// thread: to offsets, edges, weights and property arrays, and reads of worklists. Writes to
+/// worklists and the preparation of a round are not part of the stream. The unit type ignores
+/// accesses, and its calls compile to no instruction.
 pub trait AccessSink: Copy + Sync {
-    /// `item` of `array` is read.
+    /// Records a read of `item` in `array`.
     fn read<T>(&self, array: Array, item: &T);
-    /// It is written.
+    /// Records a write of `item` in `array`.
     fn write<T>(&self, array: Array, item: &T);
 }
 
@@ -19,7 +20,7 @@ impl AccessSink for () {
     fn write<T>(&self, _: Array, _: &T) {}
 }
 
-/// So that a consumer with state can be shared by all threads.
+/// Shares a stateful receiver between all threads.
 impl<H: SharedSink> AccessSink for &H {
     #[inline]
     fn read<T>(&self, array: Array, item: &T) {
@@ -31,8 +32,8 @@ impl<H: SharedSink> AccessSink for &H {
     }
 }
 
-/// A consumer of accesses.
+/// Stateful receiver of accesses.
 pub trait SharedSink: Sync {
-    /// What is at `address`, in `array`, is read, or written. A kernel may have several arrays of that name.
+    /// Records an access to `address` in `array`. A kernel may have several arrays of that name.
     fn on_access(&self, array: Array, address: usize, write: bool);
 }

@@ -1,7 +1,8 @@
-//! What is compiled in this crate, for both widths, and not again in each that uses it.
+//! Instances of generic code, compiled once in this crate for both widths.
 //!
-//! Generic code is compiled where it is used first, and shared with those who depend on that, below `opt-level` 2, so not in release
-//! builds: without this, each of the tests would compile all kernels and loaders for itself.
+//! Below `opt-level` 2, the compiler shares the instances of a crate with its dependents. Without
+//! this module, each test would compile all kernels and loaders itself. Release builds do not share
+//! instances.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use crate::{
     Width, load, save,
 };
 
-/// Never called.
+/// Names the instances. Never called.
 #[doc(hidden)]
 pub fn instances() -> [usize; 2] {
     [of::<u32>(), of::<u64>()]
@@ -25,15 +26,15 @@ fn of<V: Width>() -> usize {
         |path, options| load(path, options);
     let write: fn(&Path, Format, &Graph<V>) -> Result<_> =
         |path, format, graph| save(path, true, format, graph, None);
-    let ready: fn(&Job, Graph<V>) -> Result<PreparedGraph<V>> =
-        |job, graph| job.ready(graph, Default::default(), None);
+    let prepare: fn(&Job, Graph<V>) -> Result<PreparedGraph<V>> =
+        |job, graph| job.prepare(graph, Default::default(), None);
     let run: fn(PreparedGraph<V>, &Job) -> Result<JobResult> =
-        |ready, job| ready.run(job, |_: &Trial| {});
+        |prepared, job| prepared.run(job, |_: &Trial| {});
     let kronecker: Built<V, Kronecker> = |build, source| build.graph(source);
     let uniform: Built<V, Uniform> = |build, source| build.graph(source);
     let grid: Built<V, Grid> = |build, source| build.graph(source);
     let list: Built<V, EdgeList> = |build, source| build.graph(source);
     let all = [kronecker as usize, uniform as usize, grid as usize, list as usize];
     all.into_iter()
-        .fold(read as usize ^ write as usize ^ ready as usize ^ run as usize, |a, b| a ^ b)
+        .fold(read as usize ^ write as usize ^ prepare as usize ^ run as usize, |a, b| a ^ b)
 }

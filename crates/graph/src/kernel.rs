@@ -1,4 +1,4 @@
-//! What is computed on graphs. Each kernel in a file of its own, with its verifier.
+//! Graph kernels, each in its own file with its verifier.
 
 mod betweenness;
 mod bfs;
@@ -11,6 +11,7 @@ mod path_count;
 mod queue;
 mod sssp;
 mod triangles;
+mod verify;
 
 pub use betweenness::{Betweenness, betweenness};
 pub use bfs::{Bfs, Direction, bfs};
@@ -20,41 +21,42 @@ pub use diameter::{Diameter, DiameterAlgorithm, diameter};
 pub use pagerank::{Dangling, PageRank, PageRankAlgorithm, PageRankConfig, pagerank};
 pub use sssp::{Distances, SsspAlgorithm, sssp};
 pub use triangles::{Triangles, triangles};
+pub use verify::{Verdict, VerifyError};
 
 use hugepilot_alloc::Plain;
 
 use crate::access_sink::AccessSink;
 use crate::{Graph, PagePlan, Property, PropertyPool, Result, ThreadPool, Width};
 
-/// What all kernels are told.
+/// Configuration common to all kernels.
 #[derive(Clone, Debug)]
 pub struct Setup<H: AccessSink = ()> {
-    /// The pages of what a kernel allocates.
+    /// Pages of the arrays that a kernel allocates.
     pub pages: PagePlan,
-    /// Who works.
+    /// Threads.
     pub pool: ThreadPool,
-    /// Who hears of accesses.
+    /// Receiver of memory accesses.
     pub sink: H,
-    /// What was set aside for properties before.
-    pub properties: Option<PropertyPool>,
+    /// Property arrays allocated before the graph.
+    pub property_pool: Option<PropertyPool>,
 }
 
 impl Setup {
-    /// Nobody hears of accesses, and nothing was set aside.
+    /// Makes a configuration without a receiver and without preallocated property arrays.
     pub const fn new(pages: PagePlan, pool: ThreadPool) -> Self {
-        Self { pages, pool, sink: (), properties: None }
+        Self { pages, pool, sink: (), property_pool: None }
     }
 }
 
 impl<H: AccessSink> Setup<H> {
-    /// `len` values, all zero.
+    /// Allocates a property array of `len` zeroed values.
     fn property<T: Plain>(&self, len: usize) -> Result<Property<T>> {
-        Property::zeroed(&self.pages, self.properties.as_ref(), len)
+        Property::zeroed(&self.pages, self.property_pool.as_ref(), len)
     }
 }
 
-/// The level of each vertex, `usize::MAX` for who is not reached, and those that are in the order of a search by one thread: what
-/// verifiers go by.
+/// Searches breadth-first on one thread, for the verifiers. Returns the level of each vertex,
+/// `usize::MAX` for unreachable ones, and the reached vertices in search order.
 fn serial_bfs<V: Width>(graph: &Graph<V>, source: usize) -> (Vec<usize>, Vec<usize>) {
     let (mut levels, mut order) = (vec![usize::MAX; graph.vertices()], vec![source]);
     levels[source] = 0;

@@ -1,7 +1,9 @@
-//! What kernels keep per vertex: mapped when a kernel begins, or set aside before the graph is built.
+//! Property arrays, allocated when a kernel starts or before the graph is built.
 //!
-//! Where huge pages are scarce, who touches memory first gets them. Graphs are read or made before a kernel begins, so they take
-//! what there is from the array that needs it most, unless that comes first (Manocha and others, IISWC'22, section 4.3).
+//! When huge pages are scarce, the array touched first gets them. Graphs are built before a kernel
+//! starts, so they take the huge pages from the property arrays, which need them most.
+//! `--alloc-order property-first` maps and touches the property arrays before the build (Manocha et
+//! al., IISWC'22, section 4.3).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
@@ -11,79 +13,78 @@ use hugepilot_alloc::{HugeVec, Plain};
 
 use crate::{Array, PagePlan, Result, ThreadPool};
 
-/// Memory for properties, mapped and touched: each piece is lent to one property at a time, and zeroed when it comes back.
+/// Mapped and touched memory for property arrays. Each buffer serves one array at a time, and is
+/// zeroed on return.
 #[derive(Clone, Debug)]
 pub struct PropertyPool {
     free: Arc<Mutex<Vec<HugeVec<u8>>>>,
-    /// How long mapping took.
+    /// Time to map the buffers.
     pub allocate: Duration,
-    /// How long the page faults took.
+    /// Time of the page faults.
     pub first_touch: Duration,
 }
 
 impl PropertyPool {
-    /// WorkQueue of so many bytes each, on the pages of properties, all resident.
+    /// Allocates resident buffers of these sizes in bytes, on the pages of property arrays.
     ///
     /// # Errors
     /// [`GraphError::Memory`](crate::GraphError::Memory).
     pub fn new(pages: &PagePlan, sizes: &[usize], pool: ThreadPool) -> Result<Self> {
         let began = Instant::now();
-        let pieces = sizes.iter().map(|&bytes| pages.zeroed(Array::Property, bytes));
-        let pieces: Vec<HugeVec<u8>> = pieces.collect::<Result<_>>()?;
+        let buffers = sizes.iter().map(|&bytes| pages.zeroed(Array::Property, bytes));
+        let buffers: Vec<HugeVec<u8>> = buffers.collect::<Result<_>>()?;
         let allocated = Instant::now();
-        pieces.iter().try_for_each(|piece| piece.prefault(pool.threads()))?;
+        buffers.iter().try_for_each(|buffer| buffer.prefault(pool.threads()))?;
         Ok(Self {
-            free: Arc::new(Mutex::new(pieces)),
+            free: Arc::new(Mutex::new(buffers)),
             allocate: allocated - began,
             first_touch: allocated.elapsed(),
         })
     }
 
-    /// A piece of exactly so many values.
+    /// Takes a buffer of exactly `len` values.
     fn take<T: Plain>(&self, len: usize) -> Option<HugeVec<T>> {
         let mut free = self.free.lock().ok()?;
-        let place = free.iter().position(|piece| piece.len() == len * size_of::<T>())?;
+        let place = free.iter().position(|buffer| buffer.len() == len * size_of::<T>())?;
         Some(free.swap_remove(place).recast())
     }
 
-    fn give<T: Plain>(&self, values: HugeVec<T>) {
-        let mut piece = values.recast::<u8>();
-        piece.fill(0);
+    fn put<T: Plain>(&self, values: HugeVec<T>) {
+        let mut buffer = values.recast::<u8>();
+        buffer.fill(0);
         if let Ok(mut free) = self.free.lock() {
-            free.push(piece);
+            free.push(buffer);
         }
     }
 }
 
-/// One value for each vertex.
+/// Property array: one value per vertex.
 #[derive(Debug)]
 pub struct Property<T: Plain> {
     values: HugeVec<T>,
-    /// Where the memory goes back to.
-    properties: Option<PropertyPool>,
+    /// Pool to return the buffer to.
+    pool: Option<PropertyPool>,
 }
 
 impl<T: Plain> Property<T> {
-    /// `len` values, all zero: of the properties, or mapped now if that has none so long.
+    /// Allocates `len` zeroed values from the pool, or maps them if the pool has no such buffer.
     pub(crate) fn zeroed(
         pages: &PagePlan,
-        properties: Option<&PropertyPool>,
+        pool: Option<&PropertyPool>,
         len: usize,
     ) -> Result<Self> {
-        if let Some((properties, values)) =
-            properties.and_then(|properties| Some((properties, properties.take(len)?)))
-        {
-            return Ok(Self { values, properties: Some(properties.clone()) });
+        if let Some((pool, values)) = pool.and_then(|pool| Some((pool, pool.take(len)?))) {
+            return Ok(Self { values, pool: Some(pool.clone()) });
         }
-        Ok(Self { values: pages.zeroed(Array::Property, len)?, properties: None })
+        Ok(Self { values: pages.zeroed(Array::Property, len)?, pool: None })
     }
 }
 
 impl<T: Plain> Drop for Property<T> {
     fn drop(&mut self) {
-        if let Some(properties) = &self.properties {
+        if let Some(pool) = &self.pool {
             let none = HugeVec::new(*self.values.asked());
-            properties.give(std::mem::replace(&mut self.values, none));
+            pool.put(std::mem::replace(&mut self.values, none));
         }
     }
 }
@@ -106,23 +107,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_was_set_aside_is_used_again_and_again() {
+    fn buffers_are_reused() {
         let pages = PagePlan::default();
-        let properties = PropertyPool::new(&pages, &[80, 80, 400_000], ThreadPool::new(2)).unwrap();
+        let pool = PropertyPool::new(&pages, &[80, 80, 400_000], ThreadPool::new(2)).unwrap();
         let starts: Vec<usize> =
-            properties.free.lock().unwrap().iter().map(|piece| piece.as_ptr().addr()).collect();
-        let resident = |piece: &HugeVec<u8>| piece.got().unwrap().untouched.get() == 0;
-        assert!(properties.free.lock().unwrap().iter().all(resident));
+            pool.free.lock().unwrap().iter().map(|buffer| buffer.as_ptr().addr()).collect();
+        let resident = |buffer: &HugeVec<u8>| buffer.got().unwrap().untouched.get() == 0;
+        assert!(pool.free.lock().unwrap().iter().all(resident));
         for _ in 0..3 {
-            let property = || Property::<u64>::zeroed(&pages, Some(&properties), 10).unwrap();
+            let property = || Property::<u64>::zeroed(&pages, Some(&pool), 10).unwrap();
             let [mut one, two, other] = [property(), property(), property()];
             assert!(one.iter().all(|&value| value == 0) && one.len() == 10);
             assert!([&one, &two].iter().all(|values| starts.contains(&values.as_ptr().addr())));
-            assert!(!starts.contains(&other.as_ptr().addr()), "there were two of that size");
+            assert!(!starts.contains(&other.as_ptr().addr()), "the pool had two of that size");
             one.fill(u64::MAX);
-            let large = Property::<u32>::zeroed(&pages, Some(&properties), 100_000).unwrap();
+            let large = Property::<u32>::zeroed(&pages, Some(&pool), 100_000).unwrap();
             assert_eq!((large.as_ptr().addr(), large.len()), (starts[2], 100_000));
         }
-        assert_eq!(properties.free.lock().unwrap().len(), 3);
+        assert_eq!(pool.free.lock().unwrap().len(), 3);
     }
 }

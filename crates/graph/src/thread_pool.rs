@@ -1,7 +1,7 @@
-//! Threads that go through the rounds of a kernel together.
+//! Threads that run the rounds of a kernel together.
 //!
-//! They are started once per kernel (30 µs each), and meet at barriers between its rounds: breadth-first search on a road
-//! network has thousands of rounds, each shorter than the start of a thread.
+//! A kernel starts its threads once (30 µs each), and barriers separate its rounds: breadth-first
+//! search on a road network has thousands of rounds, each shorter than the start of a thread.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -10,16 +10,16 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::thread;
 
-/// How many threads work together.
+/// Number of threads of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadPool(NonZeroUsize);
 
-/// One of them, while they work.
+/// Handle of one running thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Worker<'a> {
-    /// Which one, from 0 on.
+    /// Index of the thread, from 0.
     pub id: usize,
-    /// Of how many.
+    /// Number of threads.
     pub count: usize,
     barrier: &'a Barrier,
 }
@@ -28,11 +28,11 @@ pub struct Worker<'a> {
 struct Barrier {
     arrived: AtomicUsize,
     round: AtomicUsize,
-    /// One that panicked will never come.
+    /// Whether a thread panicked, which then never arrives.
     broken: AtomicBool,
 }
 
-/// Tells the others when its worker panics.
+/// Guard that marks the barrier as broken if its thread panics.
 struct PoisonGuard<'a>(&'a Barrier);
 
 impl Drop for PoisonGuard<'_> {
@@ -43,23 +43,23 @@ impl Drop for PoisonGuard<'_> {
     }
 }
 
-/// Work given out piece by piece: to each worker from a part of its own, so that from round to round it finds what it touched in its
-/// own caches, and when that is done from those of others.
+/// Work that threads claim in chunks. Each thread starts in its own part, so that it finds the data
+/// of earlier rounds in its caches, and then helps in the parts of others.
 #[derive(Debug)]
 pub struct WorkQueue([Cursor; PARTS]);
 
-/// Which of some pieces is the next to be taken.
+/// Index of the next unclaimed chunk.
 #[derive(Debug, Default)]
-#[repr(align(128))] // written by threads, so alone on its line and the one that is fetched with it
+#[repr(align(128))] // alone on its cache line and the adjacent one, as threads write it
 pub struct Cursor(AtomicUsize);
 
-/// Parts at most; more workers than these share them.
+/// Number of parts at most; further threads share them.
 const PARTS: usize = 64;
-/// Vertices of a frontier in a piece of work.
-const FEW: usize = 64;
-/// WorkQueue of a frontier that are left to whose part they are, but half of them at most: whoever takes a few at the end scatters what
-/// they lead to.
-const LEFT: usize = 8;
+/// Vertices of a frontier in a chunk.
+const FRONTIER_CHUNK: usize = 64;
+/// Chunks of a frontier that only the owner of the part claims, at most half of them. Another
+/// thread that takes a few at the end would scatter the vertices that it finds.
+const RESERVED: usize = 8;
 
 impl Default for WorkQueue {
     fn default() -> Self {
@@ -68,25 +68,25 @@ impl Default for WorkQueue {
 }
 
 impl ThreadPool {
-    /// `threads` of them, at least one.
+    /// Uses `threads` threads, at least one.
     pub fn new(threads: usize) -> Self {
         Self(NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// One for each processor that this process may use.
+    /// Uses one thread per processor that this process may use.
     pub fn all() -> Self {
         Self(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// How many.
+    /// Returns the number of threads.
     pub fn threads(self) -> usize {
         self.0.get()
     }
 
-    /// Has each do `work`, and gives what they return, in the order of their numbers. The caller is number 0.
+    /// Runs `work` on each thread, and returns the results by thread. The caller is thread 0.
     ///
     /// # Panics
-    /// If one does, or cannot be started; then the others do so where they wait for it.
+    /// If a thread panics or cannot be started. The others then panic at their next barrier.
     pub fn run<T: Send>(self, work: impl Fn(Worker) -> T + Sync) -> Vec<T> {
         let (count, barrier) = (self.threads(), &Barrier::default());
         let work = &|id| {
@@ -94,7 +94,7 @@ impl ThreadPool {
             work(Worker { id, count, barrier })
         };
         thread::scope(|scope| {
-            // One that cannot be started will never come either.
+            // A thread that cannot be started never arrives either.
             let _guard = PoisonGuard(barrier);
             let others: Vec<_> = (1..count).map(|id| scope.spawn(move || work(id))).collect();
             let mut all = vec![work(0)];
@@ -103,8 +103,8 @@ impl ThreadPool {
         })
     }
 
-    /// Has each item taken by one thread, which does `work` with what it takes, one after the other. What they return, in the
-    /// order of the threads; no more threads than items are started.
+    /// Distributes items among threads. `work` gets an iterator over the items that its thread
+    /// claims. Returns the results by thread. Starts at most one thread per item.
     pub fn share<I: Send, T: Send>(
         self,
         items: Vec<I>,
@@ -115,16 +115,16 @@ impl ThreadPool {
         Self::new(self.threads().min(count)).run(|_| work(&mut std::iter::from_fn(take)))
     }
 
-    /// Does `work` for all pieces of `0..len` that are `size` long, in any order.
+    /// Runs `work` for all chunks of `0..len` of `size`, in any order.
     pub fn each(self, len: usize, size: usize, work: impl Fn(Range<usize>) + Sync) {
-        let pieces = WorkQueue::default();
+        let work_queue = WorkQueue::default();
         let threads = self.threads().min(len.div_ceil(size));
-        Self::new(threads).run(|worker| worker.each(&pieces, len, size, &work));
+        Self::new(threads).run(|worker| worker.each(&work_queue, len, size, &work));
     }
 }
 
 impl Worker<'_> {
-    /// Waits for all others; what any of them wrote before, each sees afterwards.
+    /// Synchronises all threads. Each then sees the writes of all others before the barrier.
     pub fn barrier(&self) {
         let round = self.barrier.round.load(Relaxed);
         if self.barrier.arrived.fetch_add(1, AcqRel) + 1 == self.count {
@@ -132,7 +132,7 @@ impl Worker<'_> {
             self.barrier.round.store(round.wrapping_add(1), Release);
             return;
         }
-        /// About 20 µs, longer than a round with little in it.
+        /// About 20 µs, longer than a round with little work.
         const SPINS: u32 = 400;
         let mut spins = 0;
         while self.barrier.round.load(Relaxed) == round {
@@ -147,58 +147,60 @@ impl Worker<'_> {
         fence(Acquire);
     }
 
-    /// Does `work` for those pieces of `0..len` that no other worker does. They begin at multiples of `size`.
+    /// Runs `work` for the chunks of `0..len` that this thread claims. Chunks start at multiples of
+    /// `size`.
     pub fn each(
         &self,
-        pieces: &WorkQueue,
+        work_queue: &WorkQueue,
         len: usize,
         size: usize,
         work: impl FnMut(Range<usize>),
     ) {
-        self.take(pieces, len, size, 0, work);
+        self.take(work_queue, len, size, 0, work);
     }
 
-    /// The same for a frontier of `len` vertices in the order in which they were found: of its own part, each worker keeps the last
-    /// few pieces to itself, so that neighbours stay together (on a grid, a fifth of the time of a search).
-    pub fn frontier(&self, pieces: &WorkQueue, len: usize, work: impl FnMut(Range<usize>)) {
-        self.take(pieces, len, FEW, LEFT, work);
+    /// Runs `work` for the chunks of a frontier of `len` vertices, in the order in which they were
+    /// found. Each thread keeps the last few chunks of its own part to itself, so that neighbours
+    /// stay together. On a grid, this saves a fifth of the time of a search.
+    pub fn frontier(&self, work_queue: &WorkQueue, len: usize, work: impl FnMut(Range<usize>)) {
+        self.take(work_queue, len, FRONTIER_CHUNK, RESERVED, work);
     }
 
     fn take(
         &self,
-        pieces: &WorkQueue,
+        work_queue: &WorkQueue,
         len: usize,
         size: usize,
-        left: usize,
+        reserved: usize,
         mut work: impl FnMut(Range<usize>),
     ) {
         let (all, parts) = (len.div_ceil(size), self.count.min(PARTS));
-        for turn in 0..parts {
-            let part = (self.id + turn) % parts;
+        for step in 0..parts {
+            let part = (self.id + step) % parts;
             let (first, end) = (all * part / parts, all * (part + 1) / parts);
-            let left = if turn == 0 { 0 } else { left };
-            while let Some(piece) = pieces.0[part].next_before(left, end - first) {
-                let start = (first + piece) * size;
+            let reserved = if step == 0 { 0 } else { reserved };
+            while let Some(chunk) = work_queue.0[part].claim(reserved, end - first) {
+                let start = (first + chunk) * size;
                 work(start..(start + size).min(len));
             }
         }
     }
 
-    /// The same for what thread `whose` found.
+    /// Runs `work` for the chunks of a frontier that thread `owner` found.
     pub fn frontier_of(
         &self,
-        whose: usize,
+        owner: usize,
         next: &Cursor,
         len: usize,
         mut work: impl FnMut(Range<usize>),
     ) {
-        let left = if whose == self.id { 0 } else { LEFT };
-        while let Some(piece) = next.next_before(left, len.div_ceil(FEW)) {
-            work(piece * FEW..((piece + 1) * FEW).min(len));
+        let reserved = if owner == self.id { 0 } else { RESERVED };
+        while let Some(chunk) = next.claim(reserved, len.div_ceil(FRONTIER_CHUNK)) {
+            work(chunk * FRONTIER_CHUNK..((chunk + 1) * FRONTIER_CHUNK).min(len));
         }
     }
 
-    /// This worker's part of `0..len`: the parts follow each other in the order of the workers.
+    /// Returns the part of `0..len` of this thread. Parts are in the order of the threads.
     pub fn part(&self, len: usize) -> Range<usize> {
         let at = |id: usize| len / self.count * id + len % self.count * id / self.count;
         at(self.id)..at(self.id + 1)
@@ -206,27 +208,27 @@ impl Worker<'_> {
 }
 
 impl WorkQueue {
-    /// All pieces are to be done again. For one worker, between two barriers.
+    /// Makes all work unclaimed. For one thread, between two barriers.
     pub fn reset(&self) {
         self.0.iter().for_each(Cursor::reset);
     }
 }
 
 impl Cursor {
-    /// The next of `0..len` that nobody has taken.
+    /// Claims the next index of `0..len`.
     pub fn next(&self, len: usize) -> Option<usize> {
-        self.next_before(0, len)
+        self.claim(0, len)
     }
 
-    /// That, unless it is one of the last `left`, or of the last half.
-    fn next_before(&self, left: usize, len: usize) -> Option<usize> {
-        // Looked at before it is written: most of what others have is taken by then.
-        (self.0.load(Relaxed) + left.min(len / 2) < len)
+    /// Claims the next index, except for the last `reserved` or, if fewer, the last half.
+    fn claim(&self, reserved: usize, len: usize) -> Option<usize> {
+        // Reads before it writes: most parts of other threads are claimed by then.
+        (self.0.load(Relaxed) + reserved.min(len / 2) < len)
             .then(|| self.0.fetch_add(1, Relaxed))
             .filter(|&next| next < len)
     }
 
-    /// All are to be taken again. For one worker, between two barriers.
+    /// Makes all indices unclaimed. For one thread, between two barriers.
     pub fn reset(&self) {
         self.0.store(0, Relaxed);
     }
@@ -239,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_barrier_each_sees_what_all_wrote() {
+    fn a_barrier_publishes_the_writes_of_all_threads() {
         let pool = ThreadPool::new(4);
         let seen: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
         pool.run(|worker| {
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "panicked")]
-    fn who_waits_for_one_that_panicked_panics() {
+    fn a_panic_breaks_the_barrier_of_the_others() {
         ThreadPool::new(3).run(|worker| {
             assert!(worker.id != 1);
             worker.barrier();
@@ -277,7 +279,7 @@ mod tests {
                 });
             });
             assert!(done.iter().all(|times| times.load(Relaxed) == 2));
-            let pieces = WorkQueue::default();
+            let work_queue = WorkQueue::default();
             let found: Vec<Cursor> = (0..threads).map(|_| Cursor::default()).collect();
             ThreadPool::new(threads).run(|worker| {
                 let count = |range: Range<usize>| {
@@ -285,11 +287,11 @@ mod tests {
                         done[i].fetch_add(1, Relaxed);
                     });
                 };
-                worker.frontier(&pieces, len, count);
-                // As if the last had found all.
-                for whose in (0..threads).map(|other| (worker.id + other) % threads) {
-                    let len = if whose + 1 == threads { len } else { 0 };
-                    worker.frontier_of(whose, &found[whose], len, count);
+                worker.frontier(&work_queue, len, count);
+                // As if the last thread had found all vertices.
+                for owner in (0..threads).map(|other| (worker.id + other) % threads) {
+                    let len = if owner + 1 == threads { len } else { 0 };
+                    worker.frontier_of(owner, &found[owner], len, count);
                 }
             });
             assert!(done.iter().all(|times| times.load(Relaxed) == 4));

@@ -19,7 +19,7 @@ pub use compare::compare_text;
 pub use daemon::{daemon_line, daemon_text};
 pub use debloat::debloat_text;
 pub use doctor::doctor_text;
-pub use graph::graph_text;
+pub use graph::{graph_json, graph_text, graph_warning_text};
 pub use json::json;
 pub use pool::{pool_change_text, pool_explained, pool_text};
 pub use run::run_text;

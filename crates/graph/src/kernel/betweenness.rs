@@ -1,7 +1,9 @@
-//! Betweenness centrality from some sources (Brandes, 2001): on how many shortest paths between others a vertex lies.
+//! Betweenness centrality from given source vertices (Brandes, 2001): the share of shortest paths
+//! between other vertices that pass through a vertex.
 //!
-//! Forward, level by level, shortest paths are counted, and one bit per edge says that it is part of one. Backward, each vertex
-//! takes from those after it; what it reads there is one number, (1 + dependency) / paths, which takes the place of the paths.
+//! The forward pass counts shortest paths level by level, and marks the edges on one by a bit each.
+//! In the backward pass, each vertex reads from its successors one number, (1 + dependency) /
+//! paths, which replaces their path counts.
 
 use hugepilot_alloc::{Plain, cells};
 
@@ -9,41 +11,45 @@ use super::bitmap::WORD;
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::path_count::PathCount;
 use super::queue::Queue;
+use super::verify::{Verdict, VerifyError};
 use super::{Setup, serial_bfs};
 use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Property, Result, Width, Worker};
 
-/// The scores.
+/// Result of betweenness centrality.
 #[derive(Debug)]
 pub struct Betweenness<V: Width> {
-    /// As bits of [`Width::Real`], for each vertex the sum over all sources: paths that begin or end at it do not count.
+    /// Score of each vertex as bits of [`Width::Real`], summed over all sources. Paths that start
+    /// or end at the vertex do not count.
     pub scores: Property<V>,
-    /// What it took, for all sources; the first touch is of those properties that each source begins anew.
+    /// Cost of all sources. First touch covers the property arrays that each source resets.
     pub cost: KernelCost,
 }
 
 struct Work<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
-    /// The level of each vertex.
+    /// Level of each vertex.
     levels: &'a [<V as Plain>::Cell],
-    /// Shortest paths from the source, as bits of [`PathCount`]; then (1 + dependency) / paths.
+    /// Number of shortest paths from the source, as bits of [`PathCount`]; then (1 + dependency) /
+    /// paths.
     paths: &'a [<u64 as Plain>::Cell],
     scores: &'a [<V as Plain>::Cell],
-    /// One bit per edge: it is on a shortest way.
-    nearer: &'a [<u64 as Plain>::Cell],
+    /// Bit per edge: whether it is on a shortest path.
+    on_path: &'a [<u64 as Plain>::Cell],
     queue: Queue<V>,
     rounds: Rounds,
     sink: H,
     timer: PhaseTimer,
 }
 
-/// From each of `sources` to all. Three words, one of them of the queue, and eight bytes per vertex, and a bit per edge; each
-/// source reads each edge twice.
+/// Computes betweenness from each of `sources`. Takes three words per vertex, one of them for the
+/// queue, eight bytes per vertex, and a bit per edge. Each source reads each edge twice.
 ///
 /// # Errors
-/// [`GraphError::Vertex`](crate::GraphError::Vertex), [`GraphError::Memory`](crate::GraphError::Memory).
+/// [`GraphError::Vertex`](crate::GraphError::Vertex),
+/// [`GraphError::Memory`](crate::GraphError::Memory).
 pub fn betweenness<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     sources: &[V],
@@ -55,14 +61,14 @@ pub fn betweenness<V: Width, H: AccessSink>(
     let property = || setup.property::<V>(vertices);
     let (mut levels, mut scores) = (property()?, property()?);
     let mut paths = setup.property::<u64>(vertices)?;
-    let mut nearer =
+    let mut on_path =
         setup.pages.zeroed::<u64>(Array::Worklist, graph.out.edges().div_ceil(WORD))?;
     let work = Work {
         graph,
         levels: cells(&mut levels),
         paths: cells(&mut paths),
         scores: cells(&mut scores),
-        nearer: cells(&mut nearer),
+        on_path: cells(&mut on_path),
         queue: Queue::new(vertices, &setup.pages)?,
         rounds: Rounds::default(),
         sink: setup.sink,
@@ -78,7 +84,7 @@ pub fn betweenness<V: Width, H: AccessSink>(
     let mut cost = work.timer.stop();
     cost.arrays = vec![
         work.queue.usage()?,
-        ArrayUsage::read(Array::Worklist, &nearer)?,
+        ArrayUsage::read(Array::Worklist, &on_path)?,
         ArrayUsage::read(Array::Property, &paths)?,
     ];
     for values in [&levels, &scores] {
@@ -90,7 +96,7 @@ pub fn betweenness<V: Width, H: AccessSink>(
 impl<V: Width, H: AccessSink> Work<'_, V, H> {
     fn from(&self, worker: &Worker, source: V, round: &mut usize) {
         self.begin(worker, source, round);
-        // Where each level begins in the queue, and where the last ends.
+        // Start of each level in the queue, and the end of the last.
         let mut starts = vec![0, 1];
         loop {
             let (start, end) = (starts[starts.len() - 2], starts[starts.len() - 1]);
@@ -104,7 +110,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
             let end = starts.pop().unwrap_or_default();
             self.backward(worker, starts[starts.len() - 1]..end, round);
         }
-        // The source's own level: nothing of it counts.
+        // The level of the source contributes nothing.
     }
 
     fn begin(&self, worker: &Worker, source: V, round: &mut usize) {
@@ -115,22 +121,22 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
                 self.paths[v].set(PathCount::default().bits());
             }
         });
-        self.nearer[worker.part(self.nearer.len())].iter().for_each(|bits| bits.set(0));
+        self.on_path[worker.part(self.on_path.len())].iter().for_each(|bits| bits.set(0));
         worker.barrier();
         self.timer.touched();
         if worker.id == 0 {
             self.levels[source.at()].set(V::default());
             self.paths[source.at()].set(PathCount::ONE.bits());
             self.queue.empty();
-            let mut found = self.queue.buffer();
-            found.push(source);
-            found.flush();
+            let mut buffer = self.queue.buffer();
+            buffer.push(source);
+            buffer.flush();
         }
         worker.barrier();
         *round += 1;
     }
 
-    /// Counts the paths to the next level, and how many vertices it has.
+    /// Counts the paths to the next level. Returns the vertices of that level.
     fn forward(
         &self,
         worker: &Worker,
@@ -139,7 +145,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
         round: &mut usize,
     ) -> usize {
         let state = self.rounds.state(worker, *round);
-        let (mut found, mut count, next) = (self.queue.buffer(), 0, V::new(next));
+        let (mut buffer, mut count, next) = (self.queue.buffer(), 0, V::new(next));
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
         worker.frontier(&state.work, items.len(), |range| {
             for item in &items[range] {
@@ -148,7 +154,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
                 self.sink.read(Array::Property, &self.paths[from.at()]);
                 out.record_access(from.at(), self.sink);
                 let paths = PathCount::of_bits(self.paths[from.at()].get());
-                let mut bits = Bits { words: self.nearer, word: 0, bits: 0 };
+                let mut bits = BitWriter { words: self.on_path, word: 0, bits: 0 };
                 let row = out.range(from.at());
                 for (to, edge) in out.edges[row.clone()].iter().zip(row) {
                     self.sink.read(Array::Edges, to);
@@ -158,10 +164,10 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
                     if seen == V::NONE {
                         if level.replace(V::NONE, next) {
                             self.sink.write(Array::Property, level);
-                            found.push(to);
+                            buffer.push(to);
                             count += 1;
                         }
-                        // Whoever was first, it is of the next level.
+                        // Whichever thread was first, the vertex is in the next level.
                         seen = next;
                     }
                     if seen == next {
@@ -173,7 +179,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
                 bits.flush();
             }
         });
-        found.flush();
+        buffer.flush();
         state.add(count, 0);
         worker.barrier();
         let (count, _) = self.rounds.sums(*round);
@@ -181,7 +187,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
         count
     }
 
-    /// Takes what the level after this one hands back.
+    /// Collects the dependencies of the next level.
     fn backward(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
         let state = self.rounds.state(worker, *round);
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
@@ -195,12 +201,12 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
                 let paths = PathCount::of_bits(own.get());
                 let mut dependency = 0.0;
                 let row = out.range(v.at());
-                each_bit(self.nearer, row, |edge| {
+                each_bit(self.on_path, row, |edge| {
                     let to = &out.edges[edge];
                     self.sink.read(Array::Edges, to);
-                    let handed = &self.paths[to.at()];
-                    self.sink.read(Array::Property, handed);
-                    dependency += paths.times(PathCount::of_bits(handed.get()));
+                    let value = &self.paths[to.at()];
+                    self.sink.read(Array::Property, value);
+                    dependency += paths.times(PathCount::of_bits(value.get()));
                 });
                 own.set(paths.under(1.0 + dependency).bits());
                 let score = &self.scores[v.at()];
@@ -215,7 +221,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
     }
 }
 
-/// Adds to a number that threads share as bits.
+/// Adds to a path count that threads share as bits.
 #[inline]
 fn add(cell: &<u64 as Plain>::Cell, more: PathCount) {
     let mut seen = cell.get();
@@ -224,14 +230,15 @@ fn add(cell: &<u64 as Plain>::Cell, more: PathCount) {
     }
 }
 
-/// Bits that are set in ascending order, a word at a time: its neighbours in the word are other threads'.
-struct Bits<'a> {
+/// Bits that are set in ascending order, one atomic write per word, because other threads own other
+/// bits of the word.
+struct BitWriter<'a> {
     words: &'a [<u64 as Plain>::Cell],
     word: usize,
     bits: u64,
 }
 
-impl Bits<'_> {
+impl BitWriter<'_> {
     #[inline]
     fn set(&mut self, bit: usize) {
         if bit / WORD != self.word {
@@ -249,7 +256,7 @@ impl Bits<'_> {
     }
 }
 
-/// Calls `each` for the bits of `range` that are set.
+/// Calls `each` for the set bits of `range`.
 #[inline]
 fn each_bit(
     words: &[<u64 as Plain>::Cell],
@@ -276,27 +283,29 @@ fn each_bit(
 }
 
 impl<V: Width> Betweenness<V> {
-    /// The score of a vertex.
+    /// Returns the score of a vertex.
     pub fn score(&self, v: usize) -> f64 {
         V::Real::of_bits(self.scores[v]).wide()
     }
 
-    /// Against the same by one thread, as Brandes wrote it down: within 1 in 10,000.
+    /// Compares with Brandes' algorithm on one thread, within 1 in 10,000.
     ///
     /// # Errors
     /// The first vertex that differs.
-    pub fn verify(&self, graph: &Graph<V>, sources: &[V]) -> std::result::Result<(), String> {
-        for (v, expected) in plainly(graph, sources).into_iter().enumerate() {
+    pub fn verify(&self, graph: &Graph<V>, sources: &[V]) -> Verdict {
+        for (v, expected) in brandes(graph, sources).into_iter().enumerate() {
             let near = (self.score(v) - expected).abs() <= 1e-4 * expected.max(1.0);
             if !near {
-                return Err(format!("vertex {v} has {}, not {expected}", self.score(v)));
+                let (vertex, found) = (v, self.score(v));
+                return Err(VerifyError::Score { vertex, found, expected });
             }
         }
         Ok(())
     }
 }
 
-fn plainly<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
+/// Computes the scores on one thread.
+fn brandes<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
     let vertices = graph.vertices();
     let mut scores = vec![0.0; vertices];
     for source in sources {

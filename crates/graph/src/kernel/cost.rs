@@ -1,4 +1,4 @@
-//! What a kernel took: time by phase, and memory by array.
+//! Cost of a kernel: time by phase, pages by array.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -10,18 +10,23 @@ use crate::{Array, Result};
 /// Time and memory of one run of a kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelCost {
-    /// Mapping its arrays.
+    /// Time to map the arrays.
     pub allocate: Duration,
-    /// Writing each property the first time: what page faults cost.
+    /// Time of the first write to each property array, dominated by page faults.
     pub first_touch: Duration,
-    /// The rest.
+    /// Remaining time.
     pub kernel: Duration,
-    /// On which pages its arrays were when it ended.
+    /// Pages of the arrays at the end.
     pub arrays: Vec<ArrayUsage>,
 }
 
 impl KernelCost {
-    /// This and what came after it, with the arrays of that.
+    /// Returns the time of all phases.
+    pub fn total(&self) -> Duration {
+        self.allocate + self.first_touch + self.kernel
+    }
+
+    /// Adds the times of a later run. Keeps the arrays of the later run.
     #[must_use]
     pub(super) fn then(self, after: Self) -> Self {
         Self {
@@ -33,26 +38,26 @@ impl KernelCost {
     }
 }
 
-/// An array and its pages.
+/// Array and its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayUsage {
-    /// Which.
+    /// Array.
     pub array: Array,
-    /// By kind of page; untouched memory among it.
+    /// Bytes by kind of page, including untouched memory.
     pub got: Got,
 }
 
 impl ArrayUsage {
-    /// Looks, which takes up to 10 ms a GiB.
+    /// Reads the pagemap, which takes up to 10 ms per GiB.
     ///
     /// # Errors
-    /// [`GraphError::Memory`](crate::GraphError::Memory) where the page map cannot be read.
+    /// [`GraphError::Memory`](crate::GraphError::Memory) if the pagemap cannot be read.
     pub fn read<T>(array: Array, values: &HugeVec<T>) -> Result<Self> {
         Ok(Self { array, got: values.got()? })
     }
 }
 
-/// A run under way.
+/// Timer of the phases of a run.
 pub(super) struct PhaseTimer {
     began: Instant,
     allocated: OnceLock<Instant>,
@@ -64,17 +69,17 @@ impl PhaseTimer {
         Self { began: Instant::now(), allocated: OnceLock::new(), touched: OnceLock::new() }
     }
 
-    /// All arrays are mapped.
+    /// Ends the mapping phase.
     pub(super) fn allocated(&self) {
         self.allocated.get_or_init(Instant::now);
     }
 
-    /// All properties are written; any thread may say so, after the barrier.
+    /// Ends the first-touch phase. Any thread may call this after the barrier.
     pub(super) fn touched(&self) {
         self.touched.get_or_init(Instant::now);
     }
 
-    /// The end.
+    /// Ends the run.
     pub(super) fn stop(&self) -> KernelCost {
         let now = Instant::now();
         let allocated = self.allocated.get().copied().unwrap_or(self.began);

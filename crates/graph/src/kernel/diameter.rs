@@ -1,4 +1,4 @@
-//! A lower bound of the longest shortest way.
+//! Lower bound on the diameter: the length of a long shortest path.
 
 use std::cmp::Reverse;
 use std::time::Instant;
@@ -6,39 +6,42 @@ use std::time::Instant;
 use hugepilot_alloc::{Plain, cells};
 
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use super::verify::{Verdict, VerifyError};
 use super::{Direction, Setup, bfs, serial_bfs};
 use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, Result, Width};
 
-/// How it is looked for.
+/// Algorithm for the lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiameterAlgorithm {
-    /// From a vertex to one that is farthest, of these one with the fewest edges, and on from there as long as it gets longer.
+    /// Searches from a vertex to a farthest one, of these the one of least degree, and continues
+    /// from there while the distance grows.
     #[default]
     DoubleSweep,
-    /// From 64 vertices at once, a bit of a word for each: reads eight bytes per edge all over.
+    /// Searches from 64 vertices at once, one bit of a word for each. Reads eight scattered bytes
+    /// per edge.
     MultiSource,
 }
 
-/// What was found.
+/// Result of the diameter kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diameter {
-    /// No shortest way that was seen is longer, and one is that long.
+    /// Length of the longest shortest path found.
     pub lower_bound: usize,
-    /// Searches, or rounds of all.
+    /// Searches, or rounds of the multi-source search.
     pub rounds: usize,
-    /// From the first, a shortest way to the second is that long.
+    /// First and last vertex of a shortest path of that length.
     pub ends: [usize; 2],
-    /// What it took: all searches together, with the arrays of the last.
+    /// Cost of all searches together, with the arrays of the last.
     pub cost: KernelCost,
 }
 
-/// From `source`, or from 64 vertices evenly apart of which it is one.
+/// Searches from `source`, or from 64 evenly spaced vertices that include it.
 ///
 /// # Errors
-/// As for [`bfs`].
+/// See [`bfs`].
 pub fn diameter<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     source: V,
@@ -76,7 +79,7 @@ fn double_sweep<V: Width, H: AccessSink>(
     }
 }
 
-/// Of the vertices on the last level, the one with the fewest edges.
+/// Returns the vertex of least degree in the last level.
 fn farthest<V: Width>(graph: &Graph<V>, search: &super::Bfs<V>, source: V) -> V {
     let distances = search.distances(source).unwrap_or_default();
     let last = search.levels.len() - 1;
@@ -89,7 +92,7 @@ fn multi_source<V: Width, H: AccessSink>(
     source: V,
     setup: &Setup<H>,
 ) -> Result<Diameter> {
-    const PIECE: usize = 1024;
+    const CHUNK: usize = 1024;
     let (vertices, sources) = (graph.vertices(), graph.vertices().min(64));
     let timer = PhaseTimer::start();
     let (mut one, mut other) = (setup.property::<u64>(vertices)?, setup.property::<u64>(vertices)?);
@@ -98,7 +101,7 @@ fn multi_source<V: Width, H: AccessSink>(
     let (rounds, incoming) = (Rounds::default(), graph.incoming_rows());
     let start = |i: usize| (source.at() + i * vertices / sources) % vertices;
     let found = setup.pool.run(|worker| {
-        // Of the last vertices that were reached from somewhere new: in which round, the first of them, and from where.
+        // Last vertex that a new source reached: the round, the least such vertex, and the source.
         let mut last = (0, source.at(), 0);
         worker.part(vertices).for_each(|v| seen.iter().for_each(|seen| seen[v].set(0)));
         worker.barrier();
@@ -113,7 +116,7 @@ fn multi_source<V: Width, H: AccessSink>(
             let (now, next) = (seen[round % 2], seen[(round + 1) % 2]);
             let state = rounds.state(&worker, round);
             let mut changes = 0;
-            worker.each(&state.work, vertices, PIECE, |range| {
+            worker.each(&state.work, vertices, CHUNK, |range| {
                 for v in range {
                     let before = now[v].get();
                     let mut bits = before;
@@ -151,17 +154,17 @@ fn multi_source<V: Width, H: AccessSink>(
 }
 
 impl Diameter {
-    /// A search by one thread finds the way that was seen as long as it was said to be.
+    /// Checks the length of the path by a search on one thread.
     ///
     /// # Errors
-    /// How long it is.
-    pub fn verify<V: Width>(&self, graph: &Graph<V>) -> std::result::Result<(), String> {
+    /// The actual length.
+    pub fn verify<V: Width>(&self, graph: &Graph<V>) -> Verdict {
         let [from, to] = self.ends;
         let (levels, _) = serial_bfs(graph, from);
         match levels[to] {
-            usize::MAX => Err(format!("no way leads from {from} to {to}")),
+            usize::MAX => Err(VerifyError::NoPath { from, to }),
             length if length != self.lower_bound => {
-                Err(format!("from {from} to {to} it is {length}, not {}", self.lower_bound))
+                Err(VerifyError::PathLength { from, to, expected: length, found: self.lower_bound })
             }
             _ => Ok(()),
         }

@@ -1,8 +1,9 @@
-//! Triangles, each counted once: by its highest vertex, and the two of its neighbours that are neighbours.
+//! Triangle counting: each triangle once, at its highest vertex.
 //!
-//! The neighbours of a vertex below it are marked in a bitmap, and those of each of them looked up there: one bit per look, in a
-//! bitmap that mostly stays in the cache. Vertices are numbered by degree first, where a few have most edges, so that each looks
-//! at few.
+//! The lower neighbours of a vertex are marked in a bitmap. Their own lower neighbours are then
+//! looked up there: one bit per lookup, in a bitmap that mostly stays in the cache. If a few
+//! vertices have most edges, vertices are first ordered by degree, so that each has few lower
+//! neighbours.
 
 mod lower;
 
@@ -14,27 +15,29 @@ use self::lower::Lower;
 use super::Setup;
 use super::bitmap::WORD;
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use super::verify::{Verdict, VerifyError};
 use crate::access_sink::AccessSink;
 use crate::csr::{AHEAD, Row, Rows};
 use crate::{Array, Graph, GraphError, Result, Width, WorkQueue};
 
-/// How many there are.
+/// Result of triangle counting.
 #[derive(Debug)]
 pub struct Triangles {
-    /// Each once.
+    /// Triangles, each counted once.
     pub count: u64,
-    /// What it took. Numbering vertices anew belongs to the kernel, and so do the rows that this maps; they are told with the
-    /// graph's.
+    /// Cost of the kernel, including reordering. The rows that the kernel maps are reported with
+    /// those of the graph.
     pub cost: KernelCost,
 }
 
-/// Vertices in a piece of work.
-const PIECE: usize = 64;
-/// Neighbours so few that each two are looked up: no marks to be set and cleared.
+/// Vertices in a chunk.
+const CHUNK: usize = 64;
+/// Neighbours up to which pairs are looked up without marks.
 const FEW: usize = 3;
 
-/// How many triangles an undirected graph has. One bit per vertex and thread; if vertices are numbered anew, as hubs make it pay, a
-/// word per vertex, which else is not touched, and a copy of the lower half of the edges.
+/// Counts the triangles of an undirected graph. Takes one bit per vertex and thread. If vertices
+/// are reordered, takes a word per vertex, untouched otherwise, and a copy of the lower half of the
+/// edges.
 ///
 /// # Errors
 /// [`GraphError::Directed`], [`GraphError::Memory`].
@@ -50,11 +53,11 @@ pub fn triangles<V: Width, H: AccessSink>(graph: &Graph<V>, setup: &Setup<H>) ->
     timer.allocated();
     let lower = Lower::of(graph, ranks, setup, &timer)?;
     let (rows, whole) = (lower.rows(), lower.are_whole());
-    let (pieces, total) = (WorkQueue::default(), AtomicU64::new(0));
+    let (work, total) = (WorkQueue::default(), AtomicU64::new(0));
     setup.pool.run(|worker| {
         let mut marks = marks[worker.id].lock().expect("each worker has its own");
         let mut count = 0;
-        worker.each(&pieces, vertices, PIECE, |range| {
+        worker.each(&work, vertices, CHUNK, |range| {
             for (v, row) in range.clone().zip(rows.each(range, setup.sink)) {
                 let row = if whole { before(V::new(v), row, setup.sink) } else { row };
                 count += match row.len() {
@@ -74,7 +77,7 @@ pub fn triangles<V: Width, H: AccessSink>(graph: &Graph<V>, setup: &Setup<H>) ->
     Ok(Triangles { count: total.into_inner(), cost })
 }
 
-/// Of a row in order, what is before `v`.
+/// Returns the start of an ascending row up to `v`.
 #[inline]
 fn before<V: Width>(v: V, row: &[V], sink: impl AccessSink) -> &[V] {
     let before = row.partition_point(|to| {
@@ -84,7 +87,7 @@ fn before<V: Width>(v: V, row: &[V], sink: impl AccessSink) -> &[V] {
     &row[..before]
 }
 
-/// Of the neighbours of a vertex before it, those two that are neighbours. `marks` are clear, and are so again.
+/// Counts the pairs of lower neighbours that are adjacent. `marks` are clear before and after.
 #[inline]
 fn closed<V: Width>(rows: Rows<V>, row: &[V], marks: &mut [u64], sink: impl AccessSink) -> u64 {
     for to in row {
@@ -98,26 +101,26 @@ fn closed<V: Width>(rows: Rows<V>, row: &[V], marks: &mut [u64], sink: impl Acce
     count
 }
 
-/// How many neighbours before them some vertices, at most [`AHEAD`], have among those that are marked.
+/// Counts the marked lower neighbours of at most [`AHEAD`] vertices.
 #[inline]
 fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], sink: impl AccessSink) -> u64 {
     let mut ahead = [Row::default(); AHEAD];
     let ahead = rows.ahead(some.iter().copied(), &mut ahead, sink);
-    // All are begun before the first is read to its end, for their misses to overlap, too.
+    // Reads the first neighbour of all before the rest of any, so that cache misses overlap.
     let mut kept = 0;
     for i in 0..ahead.len() {
         let row = ahead[i];
         ahead[kept] = row;
         kept += usize::from(row.to.first().is_some_and(|first| {
             sink.read(Array::Edges, first);
-            *first < row.of
+            *first < row.vertex
         }));
     }
     let mut count = 0;
     for row in &ahead[..kept] {
         let lower = row.to.iter().take_while(|third| {
             sink.read(Array::Edges, *third);
-            **third < row.of
+            **third < row.vertex
         });
         for third in lower {
             sink.read(Array::Worklist, &marks[third.at() / WORD]);
@@ -127,7 +130,7 @@ fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], sink: impl AccessS
     count
 }
 
-/// As [`closed`], for a row of few, where rows are whole.
+/// Counts as [`closed`] does, for short rows of the graph itself.
 #[inline]
 fn looked_up<V: Width>(rows: Rows<V>, row: &[V], sink: impl AccessSink) -> u64 {
     let mut count = 0;
@@ -148,11 +151,11 @@ fn looked_up<V: Width>(rows: Rows<V>, row: &[V], sink: impl AccessSink) -> u64 {
 }
 
 impl Triangles {
-    /// Counted again by one thread, which merges rows: no marks, and no new numbers.
+    /// Counts again on one thread by merging rows, without marks and reordering.
     ///
     /// # Errors
-    /// How many there are.
-    pub fn verify<V: Width>(&self, graph: &Graph<V>) -> std::result::Result<(), String> {
+    /// The count.
+    pub fn verify<V: Width>(&self, graph: &Graph<V>) -> Verdict {
         let lower = |v: usize, end: V| {
             let row = graph.out.neighbours(v);
             &row[..row.partition_point(|&to| to < end)]
@@ -166,12 +169,12 @@ impl Triangles {
         if count == self.count {
             Ok(())
         } else {
-            Err(format!("there are {count} triangles, not {}", self.count))
+            Err(VerifyError::Count { found: self.count, expected: count })
         }
     }
 }
 
-/// How many are in both, which are ascending.
+/// Counts the common values of two ascending rows.
 fn common<V: Width>(mut one: &[V], mut other: &[V]) -> u64 {
     let mut count = 0;
     while let ([a, rest @ ..], [b, others @ ..]) = (one, other) {

@@ -1,30 +1,31 @@
-//! How a file is read, as far as the page cache is concerned.
+//! Load mode: treatment of the page cache.
 
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::NameKind;
 use crate::{GraphError, Result};
 
-/// What becomes of a file's data in the page cache. It is used once; where it stays it takes the memory of which huge pages
-/// are made (Manocha and others, IISWC'22).
+/// Treatment of a file's data in the page cache. The data is used once. Cached, it occupies the
+/// memory that huge pages are made of (Manocha et al., IISWC'22).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoadMode {
-    /// It never gets there (`O_DIRECT`). Where the file system cannot do that, it is dropped.
+    /// `O_DIRECT`: bypasses the page cache. If the file system does not support it, [`Self::Drop`].
     #[default]
     Direct,
-    /// It is dropped, block by block, once it is read.
+    /// Drops each block from the page cache after reading it.
     Drop,
-    /// It stays, for the next that reads it.
+    /// Leaves the data in the page cache.
     Cached,
-    /// It is there already: the file must be on a tmpfs.
+    /// Requires a file on a tmpfs, whose data is in memory anyway.
     Tmpfs,
 }
 
 impl LoadMode {
-    /// All of them.
+    /// All load modes.
     pub const ALL: [Self; 4] = [Self::Direct, Self::Drop, Self::Cached, Self::Tmpfs];
 
-    /// As people write it.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -45,6 +46,7 @@ impl FromStr for LoadMode {
     type Err = GraphError;
     fn from_str(text: &str) -> Result<Self> {
         let named = Self::ALL.into_iter().find(|load_mode| load_mode.name() == text);
-        named.ok_or_else(|| GraphError::NoLoadMode { found: text.to_owned() })
+        let found = || text.to_owned();
+        named.ok_or_else(|| GraphError::UnknownName { kind: NameKind::LoadMode, found: found() })
     }
 }

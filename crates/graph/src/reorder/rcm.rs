@@ -1,12 +1,12 @@
-//! Reverse Cuthill–McKee (Cuthill and McKee, 1969; George, 1971): vertices in the order of a search from one at the edge of the
-//! graph, those with few edges first, and then the other way round.
+//! Reverse Cuthill–McKee (Cuthill and McKee, 1969; George, 1971): the reversed order of a search
+//! that starts at a peripheral vertex and visits neighbours of low degree first.
 
 use std::collections::VecDeque;
 
 use super::VertexMap;
 use crate::{Graph, Width};
 
-/// Each component on its own; the direction of edges does not matter.
+/// Orders each component separately. Ignores the direction of edges.
 pub(super) fn rcm<V: Width>(graph: &Graph<V>) -> VertexMap<V> {
     let vertices = graph.vertices();
     let mut search = Search { graph, marks: vec![0; vertices], round: 0 };
@@ -39,7 +39,7 @@ pub(super) fn rcm<V: Width>(graph: &Graph<V>) -> VertexMap<V> {
 
 struct Search<'a, V: Width> {
     graph: &'a Graph<V>,
-    /// The last search that came by.
+    /// Last search that reached each vertex.
     marks: Vec<u32>,
     round: u32,
 }
@@ -55,7 +55,7 @@ impl<'a, V: Width> Search<'a, V> {
             + self.graph.transpose.as_ref().map_or(0, |transpose| transpose.degree(v))
     }
 
-    /// A vertex with few edges that is far from another, as long as it gets farther.
+    /// Finds a pseudo-peripheral vertex: moves to a farthest vertex while the distance grows.
     fn edge_of_graph(&mut self, mut v: usize) -> usize {
         let mut most = 0;
         loop {
@@ -67,7 +67,7 @@ impl<'a, V: Width> Search<'a, V> {
         }
     }
 
-    /// How far the last level from `v` is, and of its vertices one with the fewest edges.
+    /// Returns the distance of the last level from `v`, and the vertex of least degree in it.
     fn farthest(&mut self, v: usize) -> (usize, usize) {
         self.round += 1;
         self.marks[v] = self.round;

@@ -1,4 +1,4 @@
-//! A graph under new numbers.
+//! Relabelled graphs.
 
 use std::sync::Mutex;
 
@@ -10,11 +10,12 @@ use crate::pages::Array;
 use crate::width::Cell;
 use crate::{Csr, Graph, PagePlan, Result, ThreadPool, Width};
 
-/// Vertices in a piece of work.
-const PIECE: usize = 1024;
+/// Vertices in a chunk.
+const CHUNK: usize = 1024;
 
 impl<V: Width> Graph<V> {
-    /// Memory that it takes to number it anew, beside the graph: the new one, and the new, the old and the sorted numbers.
+    /// Returns the memory that relabelling takes beside the graph: the new graph, and the new, old
+    /// and sorted IDs.
     pub fn relabel_memory(&self) -> Bytes {
         let rows = |csr: &Csr<V>| csr.offsets.len() + csr.edges.len() + csr.weights.len();
         let values =
@@ -23,29 +24,28 @@ impl<V: Width> Graph<V> {
         Bytes::new((values * size_of::<V>() + sorted) as u64)
     }
 
-    /// The same graph under new numbers. As much memory again; each edge is read and written once, and each row sorted.
+    /// Builds the graph with new vertex IDs, beside the old one. Reads and writes each edge once,
+    /// and sorts each row.
     ///
     /// # Errors
     /// [`GraphError::Memory`](crate::GraphError::Memory).
     ///
     /// # Panics
-    /// If the numbers are of another graph.
+    /// If the map is of another graph.
     pub fn relabelled(
         &self,
-        numbers: &VertexMap<V>,
+        map: &VertexMap<V>,
         pages: &PagePlan,
         pool: ThreadPool,
     ) -> Result<Self> {
-        assert_eq!(numbers.new.len(), self.vertices(), "a new number for each vertex");
-        let old = numbers.old();
+        assert_eq!(map.new.len(), self.vertices(), "a new number for each vertex");
+        let old = map.old();
         let out = [Array::Offsets, Array::Edges, Array::Weights];
         let into = [Array::InOffsets, Array::InEdges, Array::InWeights];
-        let transpose = self
-            .transpose
-            .as_ref()
-            .map(|transpose| rows(transpose, numbers, &old, into, pages, pool));
+        let transpose =
+            self.transpose.as_ref().map(|transpose| rows(transpose, map, &old, into, pages, pool));
         Ok(Self {
-            out: rows(&self.out, numbers, &old, out, pages, pool)?,
+            out: rows(&self.out, map, &old, out, pages, pool)?,
             transpose: transpose.transpose()?,
             dropped: self.dropped,
         })
@@ -54,7 +54,7 @@ impl<V: Width> Graph<V> {
 
 fn rows<V: Width>(
     csr: &Csr<V>,
-    numbers: &VertexMap<V>,
+    map: &VertexMap<V>,
     old: &[V],
     [offsets, edges, weights]: [Array; 3],
     pages: &PagePlan,
@@ -68,15 +68,15 @@ fn rows<V: Width>(
     let mut edges: HugeVec<V> = pages.zeroed(edges, csr.edges())?;
     let mut weights: HugeVec<V> = pages.zeroed(weights, csr.weights.len())?;
     let (to_edges, to_weights) = (cells(&mut edges), cells(&mut weights));
-    // Room for a row, which each thread takes along from piece to piece.
-    let rooms = Mutex::new(Vec::<Vec<(V, V)>>::new());
-    pool.each(vertices, PIECE, |range| {
-        let mut row = rooms.lock().ok().and_then(|mut rooms| rooms.pop()).unwrap_or_default();
+    // Row buffers, reused from chunk to chunk.
+    let buffers = Mutex::new(Vec::<Vec<(V, V)>>::new());
+    pool.each(vertices, CHUNK, |range| {
+        let mut row = buffers.lock().ok().and_then(|mut buffers| buffers.pop()).unwrap_or_default();
         for new in range {
             let from = old[new].at();
             let weights = csr.weights(from).iter().copied().chain(std::iter::repeat(V::default()));
             row.clear();
-            row.extend(csr.neighbours(from).iter().map(|to| numbers.new[to.at()]).zip(weights));
+            row.extend(csr.neighbours(from).iter().map(|to| map.new[to.at()]).zip(weights));
             row.sort_unstable();
             for (&(to, weight), i) in row.iter().zip(offsets[new].at()..) {
                 to_edges[i].set(to);
@@ -85,8 +85,8 @@ fn rows<V: Width>(
                 }
             }
         }
-        if let Ok(mut rooms) = rooms.lock() {
-            rooms.push(row);
+        if let Ok(mut buffers) = buffers.lock() {
+            buffers.push(row);
         }
     });
     Ok(Csr { offsets, edges, weights, heaviest: csr.heaviest })

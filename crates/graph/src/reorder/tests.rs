@@ -1,4 +1,4 @@
-//! Orders against their definitions, and graphs under new numbers against the old ones.
+//! Tests of vertex orders against their definitions, and of relabelled graphs.
 
 use proptest::prelude::*;
 
@@ -18,21 +18,21 @@ const ORDERS: [VertexOrder; 6] = [
     VertexOrder::Rcm,
 ];
 
-/// As the papers say it: with a fraction, from the hottest group down.
+/// Definition in the papers: fractions of the average, hottest group first.
 fn group_by_fractions(degree: usize, average: f64) -> usize {
     let bounds = [32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5];
     bounds.iter().position(|bound| degree as f64 >= bound * average).unwrap_or(7)
 }
 
-/// Stars of all sizes beside each other: their centres have degrees on both sides of every bound, and on it.
+/// Stars of all sizes: their centres have degrees on both sides of every bound, and on it.
 #[test]
-fn groups_begin_with_their_bounds() {
+fn groups_start_at_their_bounds() {
     let (mut edges, mut next) = (Vec::new(), 0);
     for size in [1u64, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129] {
         edges.extend((1..=size).map(|leaf| (next, next + leaf)));
         next += size + 1;
     }
-    // An average of exactly 2, so that the bounds are whole numbers.
+    // An average of exactly 2, so that the bounds are integers.
     let count = edges.len() as u64;
     let clique = |from: u64| (0..40).flat_map(move |a| (0..a).map(move |b| (from + a, from + b)));
     edges.extend(clique(next).take((next + 40 - count).try_into().unwrap()));
@@ -79,13 +79,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn new_numbers_are_one_to_one_and_keep_the_graph(
+    fn maps_are_one_to_one_and_relabelling_keeps_the_graph(
         vertices in 1u64..60,
         ends in prop::collection::vec((any::<u64>(), any::<u64>(), 1u64..9), 0..300),
         directed: bool,
         threads in 1usize..4,
     ) {
-        // Squared, so that some vertices have many edges.
+        // Skewed, so that some vertices have many edges.
         let edge = |(from, to, weight)| Edge { from: from % vertices * (from % 7) / 7, to: to % vertices, weight };
         let list = EdgeList { vertices, edges: ends.into_iter().map(edge).collect(), weighted: true };
         let graph = graph(&list, directed);
@@ -111,7 +111,7 @@ proptest! {
     }
 }
 
-/// A shuffled grid has its narrow band again.
+/// The order of a shuffled grid has a narrow band again.
 #[test]
 fn reverse_cuthill_mckee_puts_neighbours_together() {
     let grid = crate::Grid { rows: 20, columns: 30, weighted: false };
@@ -136,7 +136,7 @@ fn reverse_cuthill_mckee_puts_neighbours_together() {
 }
 
 #[test]
-fn orders_read_back_what_they_print_and_wrong_ones_are_named() {
+fn orders_round_trip_and_errors_list_the_names() {
     for order in ORDERS {
         assert_eq!(order.to_string().parse::<VertexOrder>().unwrap(), order);
     }

@@ -1,19 +1,19 @@
-//! The numbers that vertices have where the graph came from.
+//! Vertex IDs of the input.
 
 use super::PreparedGraph;
-use crate::{GraphError, Result, Width};
+use crate::{GraphError, Result, VertexMap, Width};
 
-/// The numbers of the source, by those in the graph.
+/// Vertex IDs of the input, by the vertices of the graph.
 #[derive(Debug)]
 pub struct OriginalIds<'a, V> {
-    /// What each vertex was before it was numbered anew.
+    /// Vertex before relabelling.
     old: Option<Vec<V>>,
-    /// What the file called that.
+    /// ID in the file, by that vertex.
     ids: Option<&'a [u64]>,
 }
 
 impl<V: Width> OriginalIds<'_, V> {
-    /// That of a vertex of the graph.
+    /// Returns the ID of a vertex.
     pub fn of(&self, vertex: usize) -> u64 {
         let old = self.old.as_ref().map_or(vertex, |old| old[vertex].at());
         self.ids.map_or(old as u64, |ids| ids[old])
@@ -21,25 +21,22 @@ impl<V: Width> OriginalIds<'_, V> {
 }
 
 impl<V: Width> PreparedGraph<V> {
-    /// The numbers that results are told under.
+    /// Returns the vertex IDs that results carry.
     pub fn original_ids(&self) -> OriginalIds<'_, V> {
-        OriginalIds {
-            old: self.numbers.as_ref().map(crate::VertexMap::old),
-            ids: self.ids.as_deref(),
-        }
+        OriginalIds { old: self.map.as_ref().map(VertexMap::old), ids: self.ids.as_deref() }
     }
 
-    /// What the source calls the vertex that it has at this place.
-    pub(super) fn name(&self, place: usize) -> u64 {
-        self.ids.as_ref().map_or(place as u64, |ids| ids[place])
+    /// Returns the ID of a vertex before relabelling.
+    pub(super) fn id(&self, vertex: usize) -> u64 {
+        self.ids.as_ref().map_or(vertex as u64, |ids| ids[vertex])
     }
 
-    /// At which place the source has the vertex that it calls so. Looks at all of them where they are in no order.
+    /// Returns the vertex before relabelling with an ID. Scans all IDs if the file has its own.
     ///
     /// # Errors
     /// [`GraphError::Vertex`], [`GraphError::NoVertex`].
     #[allow(clippy::cast_possible_truncation)] // below the number of vertices
-    pub(super) fn place(&self, id: u64) -> Result<usize> {
+    pub(super) fn vertex(&self, id: u64) -> Result<usize> {
         let vertices = self.graph.vertices() as u64;
         match &self.ids {
             Some(ids) => {
@@ -50,12 +47,12 @@ impl<V: Width> PreparedGraph<V> {
         }
     }
 
-    /// All places of the source, its lowest number first.
+    /// Returns the vertices before relabelling by ascending ID.
     pub(super) fn ascending(&self) -> impl Iterator<Item = usize> {
         let sorted = self.ids.as_ref().filter(|ids| !ids.is_sorted()).map(|ids| {
-            let mut places: Vec<V> = (0..ids.len()).map(V::new).collect();
-            places.sort_unstable_by_key(|place| ids[place.at()]);
-            places
+            let mut vertices: Vec<V> = (0..ids.len()).map(V::new).collect();
+            vertices.sort_unstable_by_key(|vertex| ids[vertex.at()]);
+            vertices
         });
         (0..self.graph.vertices()).map(move |i| sorted.as_ref().map_or(i, |sorted| sorted[i].at()))
     }
