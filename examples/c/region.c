@@ -27,9 +27,9 @@ int main(int argc, char **argv) {
         printf("passed over: %s\n", text);
     }
     hugepilot_region_backing(region, text, sizeof text);
-    hugepilot_got got;
-    if (hugepilot_region_got(region, &got) == HUGEPILOT_OK) {
-        uint64_t huge_bytes = got.thp_bytes + got.hugetlb_2m_bytes + got.hugetlb_1g_bytes;
+    hugepilot_usage usage;
+    if (hugepilot_region_usage(region, &usage) == HUGEPILOT_OK) {
+        uint64_t huge_bytes = usage.thp_bytes + usage.hugetlb_2m_bytes + usage.hugetlb_1g_bytes;
         printf("%zu MiB on %s, %llu MiB of it on huge pages\n", hugepilot_region_size(region) >> 20, text,
                (unsigned long long)(huge_bytes >> 20));
     }

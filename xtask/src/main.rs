@@ -6,9 +6,8 @@
 mod bench; // benchmarks by name, in pairs
 mod dispositions; // signals that we were started to ignore
 mod install; // the library for C and C++ into a folder
-mod mimalloc; // mimalloc's stress test, fetched
-mod packages; // what the live tests need from the distribution
 mod run; // running other programs, and reading what cargo says of its tests
+mod setup; // programs and downloads that the tests use
 mod skips; // tests that did not run, counted by reason
 mod stress; // long tests of safety, on the release build
 mod test; // the test command
@@ -23,8 +22,8 @@ usage: cargo xtask COMMAND
 
   test [--quick]       everything that must pass: format, lints, tidy, tests, live kernel tests, check of the release build;
                        --quick leaves out the last two
-  fetch-mimalloc-stress
-                       puts mimalloc's stress test where the tests of `preload` look for it
+  setup                install what the tests use and print it: Debian packages (as root), rustfmt,
+                       clippy, Miri for an installed nightly, cargo-deny, mimalloc's stress test
   tidy [DIR]           check project rules: words, line and file lengths, crate sizes, unsafe code,
                        pure crates, layers, links in documents
   tidy --pending [PREFIX]
@@ -55,8 +54,8 @@ fn dispatch(args: &[&str]) -> Result<()> {
     match args {
         ["test"] => test::run(test::Scope::All),
         ["test", "--quick"] => test::run(test::Scope::Quick),
-        ["fetch-mimalloc-stress"] => {
-            println!("{}", mimalloc::fetch());
+        ["setup"] => {
+            setup::run();
             Ok(())
         }
         ["tidy"] => tidy::run(&run::root()),

@@ -41,6 +41,16 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs `command` and returns its stdout, or its stderr as an error.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{program}: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs `command`, passes its stdout on line by line, and counts the tests that it reports.
 pub(crate) fn run_tests(command: &mut Command) -> Result<Tests> {
     let shown = show(command);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::run::{self, Tests, cargo};
 use crate::skips::Skips;
-use crate::{dispositions, mimalloc, packages, tidy};
+use crate::{dispositions, setup, tidy};
 
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,7 @@ pub(crate) fn run(scope: Scope) -> Result<()> {
 }
 
 fn steps(scope: Scope, report: &mut Report) -> Result<()> {
-    report.step("packages", || Ok(packages::install()))?;
-    report.step("fetch-mimalloc", || Ok(mimalloc::fetch()))?;
+    report.step("setup", || Ok(setup::run()))?;
     report.step("fmt", || passed(&mut cargo(&["fmt", "--all", "--check"])))?;
     report.step("clippy", lints)?;
     report.step("tidy", || tidy::run(&run::root()).map(|()| "passed".to_owned()))?;

@@ -41,7 +41,7 @@ fn ours(
     let region = HugeRegion::map(len, &Options::only(backing))?;
     region.prefault(threads)?;
     let made = start.elapsed();
-    let huge = region.got()?.huge();
+    let huge = region.usage()?.huge();
     let start = Instant::now();
     drop(region);
     Ok((made + start.elapsed(), huge))

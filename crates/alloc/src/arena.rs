@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
-use crate::{AllocError, Got, HugeRegion, Linux, Options, Result, Sys};
+use crate::{AllocError, HugeRegion, Linux, Options, PageUsage, Result, Sys};
 
 /// Hands out memory front to back, from regions that it maps as they are needed, up to a limit. Nothing is freed alone:
 /// [`Self::reset`] takes all of it back for new use, and dropping the arena unmaps it. It runs no destructors. For one
@@ -123,16 +123,16 @@ impl<S: Sys> Arena<S> {
         self.regions.borrow().all.iter().map(HugeRegion::len).sum()
     }
 
-    /// On which pages its regions are, now; cost and errors as for [`HugeRegion::got`], for each region.
+    /// On which pages its regions are, now; cost and errors as for [`HugeRegion::usage`], for each region.
     ///
     /// # Errors
-    /// [`AllocError::Look`].
-    pub fn got(&self) -> Result<Got> {
+    /// [`AllocError::Pagemap`].
+    pub fn usage(&self) -> Result<PageUsage> {
         self.regions
             .borrow()
             .all
             .iter()
-            .try_fold(Got::default(), |sum, region| Ok(sum + region.got()?))
+            .try_fold(PageUsage::default(), |sum, region| Ok(sum + region.usage()?))
     }
 
     /// From the region in use, if that has enough left.

@@ -135,29 +135,29 @@ impl FromStr for Part {
 /// Backings in the order in which they are tried, each at most once. A chain of one never falls back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Chain {
-    links: [Backing; Self::MOST],
+    links: [Backing; Self::MAX_LEN],
     len: usize,
 }
 
 impl Chain {
     /// Backings in a chain at most.
-    pub const MOST: usize = 5;
+    pub const MAX_LEN: usize = 5;
 
     /// `thp,base`: huge pages where they are to be had, without a pool.
     pub const THP_OR_BASE: Self = Self::only(Backing::THP).then(Backing::Base);
 
     /// That one or an error.
     pub const fn only(backing: Backing) -> Self {
-        Self { links: [backing; Self::MOST], len: 1 }
+        Self { links: [backing; Self::MAX_LEN], len: 1 }
     }
 
     /// And where all before are not to be had, `backing`.
     ///
     /// # Panics
-    /// For more than [`Self::MOST`] backings.
+    /// For more than [`Self::MAX_LEN`] backings.
     #[must_use]
     pub const fn then(mut self, backing: Backing) -> Self {
-        assert!(self.len < Self::MOST, "a chain has five backings at most");
+        assert!(self.len < Self::MAX_LEN, "a chain has five backings at most");
         self.links[self.len] = backing;
         self.len += 1;
         self
@@ -198,7 +198,9 @@ impl FromStr for Chain {
             let backing: Backing = part.parse()?;
             chain = Some(match chain {
                 None => Self::only(backing),
-                Some(chain) if chain.len < Self::MOST && !chain.backings().contains(&backing) => {
+                Some(chain)
+                    if chain.len < Self::MAX_LEN && !chain.backings().contains(&backing) =>
+                {
                     chain.then(backing)
                 }
                 Some(_) => {

@@ -22,7 +22,7 @@ pub enum AllocError {
     },
     /// An alignment that is none.
     #[error(
-        "an alignment of {0} is not to be had: it must be a power of two of at most {MOST_ALIGN}"
+        "an alignment of {0} is not to be had: it must be a power of two of at most {MAX_ALIGN}"
     )]
     Alignment(Bytes),
     /// A name that the kernel would refuse.
@@ -83,12 +83,12 @@ pub enum AllocError {
         errno: Errno,
     },
     /// Nodes that do not exist or have no memory.
-    #[error("memory nodes {asked} are wanted, and this machine has {there}")]
+    #[error("memory nodes {requested} are wanted, and this machine has {available}")]
     Nodes {
         /// Those asked for.
-        asked: Nodes,
+        requested: Nodes,
         /// Those with memory.
-        there: Nodes,
+        available: Nodes,
     },
     /// The kernel refuses to bind memory to nodes.
     #[error("memory cannot be put on nodes {nodes} ({errno})")]
@@ -110,11 +110,11 @@ pub enum AllocError {
     },
     /// The page map cannot be read.
     #[error("the page map cannot be read ({0})")]
-    Look(Errno),
+    Pagemap(Errno),
 }
 
 /// The largest alignment: that of the largest page.
-pub(crate) const MOST_ALIGN: Bytes = Bytes::gib(1);
+pub(crate) const MAX_ALIGN: Bytes = Bytes::gib(1);
 
 /// The pages of a hugetlb pool, when they were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl AllocError {
                 fixed("free memory, or raise memory.max of the cgroup")
             }
             // ENOTTY
-            Self::Look(Errno(25)) => fixed("a kernel of Linux 6.7 or newer"),
+            Self::Pagemap(Errno(25)) => fixed("a kernel of Linux 6.7 or newer"),
             _ => None,
         }
     }
@@ -205,7 +205,7 @@ impl AllocError {
             | Self::Map { errno, .. }
             | Self::Bind { errno, .. }
             | Self::Prefault { errno, .. }
-            | Self::Look(errno) => Some(errno),
+            | Self::Pagemap(errno) => Some(errno),
             Self::Empty
             | Self::Overflow { .. }
             | Self::Alignment(_)
@@ -257,7 +257,7 @@ mod tests {
                 AllocError::Map { len: Bytes::gib(1), errno: Errno::ENOMEM },
                 "1GiB cannot be mapped (ENOMEM)",
             ),
-            (AllocError::Look(Errno(25)), "page map"),
+            (AllocError::Pagemap(Errno(25)), "page map"),
         ];
         for (error, words) in table {
             assert!(error.to_string().contains(words), "{error}");

@@ -6,6 +6,7 @@
 //! sound because callers give back only what they got from this heap.
 #![allow(unsafe_code)]
 
+mod allocation;
 mod central;
 mod chunk;
 mod class;
@@ -14,8 +15,7 @@ mod fork;
 mod global;
 mod guarded;
 mod huge;
-mod kept;
-mod local;
+mod huge_cache;
 mod lock;
 mod map;
 mod mark;
@@ -26,8 +26,8 @@ mod span;
 mod stats;
 #[cfg(test)]
 mod tests;
-mod thing;
 mod thread;
+mod thread_cache;
 mod units;
 
 use std::alloc::Layout;
@@ -38,12 +38,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use hugepilot_units::Bytes;
 
+use self::allocation::Allocation;
 use self::class::{ALIGN, UNIT};
 use self::core::Core;
 use self::misuse::{Call, Misuse};
 use self::span::Block;
-pub use self::stats::{Count, HeapStats};
-use self::thing::Thing;
+pub use self::stats::{HeapStats, ObjectCount};
 use crate::{AllocError, Linux, Options, Sys};
 
 /// An allocator for things of any size, for all threads, on the backings that its [`Options`] name.
@@ -117,16 +117,16 @@ pub struct Heap<S: Sys = Linux> {
     /// That of the core, for one look; no thread's before there is one.
     id: AtomicU64,
     core: AtomicPtr<Core<S>>,
-    options: Asked,
+    config: HeapConfig,
     reserve: Bytes,
     sys: S,
 }
 
 /// What the heap is to be like.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
-    Known(Options),
-    Later(fn() -> Options),
+enum HeapConfig {
+    Fixed(Options),
+    Lazy(fn() -> Options),
 }
 
 // SAFETY: the core is shared by all threads under its lock, and what a thread has is reached through its own slot only.
@@ -135,7 +135,7 @@ unsafe impl<S: Sys> Send for Heap<S> {}
 unsafe impl<S: Sys> Sync for Heap<S> {}
 
 /// Larger things have a mapping of their own.
-const MOST_IN_CHUNK: usize = 8 << 20;
+const MAX_IN_CHUNK: usize = 8 << 20;
 /// The number of no heap and of no empty slot.
 const NO_ID: u64 = u64::MAX;
 
@@ -148,8 +148,8 @@ impl Heap {
 
     /// The same, asking `options` once it needs memory: for a static heap whose options are not known when it is compiled.
     /// What it allocates from the heap itself is served with whatever it returns when it is asked meanwhile.
-    pub const fn asking(options: fn() -> Options) -> Self {
-        Self::with(Linux, Asked::Later(options))
+    pub const fn lazy(options: fn() -> Options) -> Self {
+        Self::with(Linux, HeapConfig::Lazy(options))
     }
 }
 
@@ -159,27 +159,27 @@ impl<S: Sys> Heap<S> {
 
     /// As [`Heap::new`], by the calls of `sys`.
     pub const fn new_on(sys: S, options: Options) -> Self {
-        Self::with(sys, Asked::Known(options))
+        Self::with(sys, HeapConfig::Fixed(options))
     }
 
-    const fn with(sys: S, options: Asked) -> Self {
+    const fn with(sys: S, config: HeapConfig) -> Self {
         let (id, core) = (AtomicU64::new(NO_ID), AtomicPtr::new(ptr::null_mut()));
-        Self { id, core, options, reserve: Self::RESERVE, sys }
+        Self { id, core, config, reserve: Self::RESERVE, sys }
     }
 
     /// The same, keeping up to `reserve` of free memory, or an eighth of what is in use where that is more.
     #[must_use]
-    pub const fn keeping(mut self, reserve: Bytes) -> Self {
+    pub const fn with_reserve(mut self, reserve: Bytes) -> Self {
         self.reserve = reserve;
         self
     }
 
     /// What was asked for.
-    pub fn asked(&self) -> Options {
-        match (self.core_if_any(), self.options) {
+    pub fn requested(&self) -> Options {
+        match (self.core_if_any(), self.config) {
             (Some(core), _) => core.options,
-            (None, Asked::Known(options)) => options,
-            (None, Asked::Later(ask)) => ask(),
+            (None, HeapConfig::Fixed(options)) => options,
+            (None, HeapConfig::Lazy(ask)) => ask(),
         }
     }
 
@@ -209,14 +209,14 @@ impl<S: Sys> Heap<S> {
             return None;
         }
         // SAFETY: a slot with a number has a local of that heap, which is the calling thread's.
-        NonNull::new(unsafe { (*slot.local.get()).take(class) })
+        NonNull::new(unsafe { (*slot.cache.get()).take(class) })
     }
 
     /// As [`Self::allocate`], zeroed.
     #[inline]
     pub fn allocate_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
         let start = self.allocate(layout)?;
-        if layout.size() <= class::MOST || !self.is_zeroed(start) {
+        if layout.size() <= class::MAX_SMALL || !self.is_zeroed(start) {
             // SAFETY: memory of this layout, ours alone.
             unsafe { start.write_bytes(0, layout.size()) };
         }
@@ -253,7 +253,7 @@ impl<S: Sys> Heap<S> {
             // SAFETY: the caller's promise.
             return unsafe { self.deallocate_slowly(address) };
         }
-        if !ptr::eq(span.owner.load(Relaxed), slot::get().local.get()) {
+        if !ptr::eq(span.owner.load(Relaxed), slot::get().cache.get()) {
             // SAFETY: an object of the span, and the caller's promise.
             return unsafe { span::free_elsewhere(this, address) };
         }
@@ -281,7 +281,7 @@ impl<S: Sys> Heap<S> {
     #[cold]
     unsafe extern "C" fn freed(&self, span: *mut span::Span, address: usize) {
         // SAFETY: by contract; a thread with a local has a core.
-        unsafe { (*self.core.load(Acquire)).freed(&*slot::get().local.get(), span, address) };
+        unsafe { (*self.core.load(Acquire)).freed(&*slot::get().cache.get(), span, address) };
     }
 
     /// What is no object of a span, or was the last one that the calling thread freed there. As a function of C, it does not unwind: so the caller needs no room on the
@@ -298,14 +298,14 @@ impl<S: Sys> Heap<S> {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            match core.thing_at(address) {
+            match core.allocation_at(address) {
                 // All others are freed without coming here.
-                Ok(Thing::Small(span)) => {
+                Ok(Allocation::Small(span)) => {
                     misuse::end(Call::Free, address, Misuse::Free { size: (*span).object_size() })
                 }
-                Ok(Thing::Large(span)) => core.free_large(span, address),
-                Ok(Thing::Huge(_)) => self.free_huge(core, address),
-                Ok(Thing::Guarded(_)) => {
+                Ok(Allocation::Large(span)) => core.free_large(span, address),
+                Ok(Allocation::Huge(_)) => self.free_huge(core, address),
+                Ok(Allocation::Guarded(_)) => {
                     let freed = core.central().guarded.free(address);
                     freed.unwrap_or_else(|misuse| misuse::end(Call::Free, address, misuse));
                 }
@@ -322,30 +322,30 @@ impl<S: Sys> Heap<S> {
     pub unsafe fn reallocate(&self, start: NonNull<u8>, layout: Layout) -> Option<NonNull<u8>> {
         let address = start.as_ptr().addr();
         // SAFETY: by contract.
-        let thing = unsafe { self.thing_at(address, Call::Resize) };
-        let usable = thing.size();
+        let allocation = unsafe { self.allocation_at(address, Call::Resize) };
+        let usable = allocation.size();
         let (size, is_aligned) = (layout.size(), address.is_multiple_of(layout.align()));
         // What is much too large is not kept for what is small, and no huge page for nothing.
         // What is guarded moves, so that the program does not use it where it was.
-        let is_guarded = matches!(thing, Thing::Guarded(_));
+        let is_guarded = matches!(allocation, Allocation::Guarded(_));
         let fits = is_aligned && size <= usable && size >= usable / 2 && !is_guarded;
         if fits && usable - size < chunk::PAGE {
             return Some(start);
         }
-        if is_aligned && size > class::MOST {
+        if is_aligned && size > class::MAX_SMALL {
             // SAFETY: by contract; the span of a thing in use is there.
             let is_done = unsafe {
-                match thing {
-                    Thing::Huge(_) if size > usable && layout.align() <= chunk::CHUNK => {
+                match allocation {
+                    Allocation::Huge(_) if size > usable && layout.align() <= chunk::CHUNK => {
                         return self.grow_huge(address, size);
                     }
-                    Thing::Huge(_) => {
+                    Allocation::Huge(_) => {
                         size <= usable && size > chunk::PAGE && self.shrink_huge(address, size)
                     }
-                    Thing::Large(span) if size <= MOST_IN_CHUNK => {
+                    Allocation::Large(span) if size <= MAX_IN_CHUNK => {
                         self.core()?.central().resize(&*span, size.div_ceil(UNIT))
                     }
-                    Thing::Large(_) | Thing::Small(_) | Thing::Guarded(_) => false,
+                    Allocation::Large(_) | Allocation::Small(_) | Allocation::Guarded(_) => false,
                 }
             };
             if is_done {
@@ -370,18 +370,18 @@ impl<S: Sys> Heap<S> {
     /// It was allocated by this heap.
     pub unsafe fn usable_size(&self, start: NonNull<u8>) -> usize {
         // SAFETY: by contract.
-        unsafe { self.thing_at(start.as_ptr().addr(), Call::Size) }.size()
+        unsafe { self.allocation_at(start.as_ptr().addr(), Call::Size) }.size()
     }
 
     /// Gives all memory back to the kernel that is free in whole 2 MiB, and what is kept of larger things; what the calling
     /// thread and threads that have ended held ready among it. How much that was.
     pub fn trim(&self) -> Bytes {
         let Some(core) = self.core_if_any() else { return Bytes::ZERO };
-        if let Some(local) = core.shared.local() {
+        if let Some(cache) = core.header.cache() {
             // SAFETY: the calling thread's.
-            unsafe { core.flush(local) };
+            unsafe { core.flush(cache) };
         }
-        core.hear_abandoned();
+        core.collect_abandoned();
         Bytes::new(core.central().trim() as u64)
     }
 
@@ -401,13 +401,13 @@ impl<S: Sys> Heap<S> {
         {
             return Some(start);
         }
-        if align <= ALIGN && size <= class::MOST {
+        if align <= ALIGN && size <= class::MAX_SMALL {
             return self.take_slowly(core, class::class_of(size));
         }
         if let Some(class) = class::aligned_class(size, align) {
             return self.take_ready(class).or_else(|| self.take_slowly(core, class));
         }
-        if size > MOST_IN_CHUNK || align > MOST_IN_CHUNK {
+        if size > MAX_IN_CHUNK || align > MAX_IN_CHUNK {
             return self.allocate_huge(layout);
         }
         let units = size.div_ceil(UNIT).max(1);
@@ -418,14 +418,14 @@ impl<S: Sys> Heap<S> {
 
     /// An object of that class, of which the calling thread has none ready.
     fn take_slowly(&self, core: &Core<S>, class: usize) -> Option<NonNull<u8>> {
-        let local = core.shared.local()?;
+        let cache = core.header.cache()?;
         // Here, not where the core is made: in a child, who made it may not have come that far. A heap that checks has nothing
         // ready.
-        if self.id.load(Relaxed) != core.shared.id && !core.options.check {
-            self.id.store(core.shared.id, Relaxed);
+        if self.id.load(Relaxed) != core.header.id && !core.options.check {
+            self.id.store(core.header.id, Relaxed);
         }
         // SAFETY: the calling thread's.
-        unsafe { core.take_slowly(local, class) }
+        unsafe { core.take_slowly(cache, class) }
     }
 
     /// Whether large memory that was just allocated is known to be zero.
@@ -452,10 +452,10 @@ impl<S: Sys> Heap<S> {
     #[cold]
     fn begin(&self) -> Option<&Core<S>> {
         fork::watch();
-        let core = Core::map(&self.sys, self.asked(), self.reserve)?;
+        let core = Core::map(&self.sys, self.requested(), self.reserve)?;
         // SAFETY: the core is there until it is retired, or nobody has seen it.
         unsafe {
-            if !core.as_ref().shared.enrol(&self.core, core) {
+            if !core.as_ref().header.enrol(&self.core, core) {
                 Core::unmap(core, &self.sys);
             }
         }
@@ -469,7 +469,7 @@ impl<S: Sys> Drop for Heap<S> {
         let Some(core) = NonNull::new(*self.core.get_mut()) else { return };
         // SAFETY: made by `begin`, and `&mut self` says that nobody uses it; whoever has memory of it borrows the heap.
         unsafe {
-            core.as_ref().shared.retire();
+            core.as_ref().header.retire();
             Core::unmap(core, &self.sys);
         }
     }
@@ -478,7 +478,7 @@ impl<S: Sys> Drop for Heap<S> {
 impl<S: Sys> fmt::Debug for Heap<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Heap")
-            .field("options", &self.options)
+            .field("config", &self.config)
             .field("reserve", &self.reserve)
             .finish_non_exhaustive()
     }

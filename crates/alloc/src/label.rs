@@ -10,13 +10,13 @@ use crate::{AllocError, Result};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Label {
     /// Ends with at least one zero.
-    text: [u8; Self::MOST + 1],
+    text: [u8; Self::MAX_LEN + 1],
     len: usize,
 }
 
 impl Label {
     /// Characters at most.
-    pub const MOST: usize = 79;
+    pub const MAX_LEN: usize = 79;
 
     /// `name`, checked.
     ///
@@ -24,10 +24,10 @@ impl Label {
     /// [`AllocError::Label`] for a name the kernel would refuse.
     pub fn new(name: &str) -> Result<Self> {
         let fits = |byte: u8| (b' '..=b'~').contains(&byte) && !b"[]\\$`".contains(&byte);
-        if name.is_empty() || name.len() > Self::MOST || !name.bytes().all(fits) {
+        if name.is_empty() || name.len() > Self::MAX_LEN || !name.bytes().all(fits) {
             return Err(AllocError::Label);
         }
-        let mut text = [0; Self::MOST + 1];
+        let mut text = [0; Self::MAX_LEN + 1];
         text[..name.len()].copy_from_slice(name.as_bytes());
         Ok(Self { text, len: name.len() })
     }
@@ -61,13 +61,13 @@ mod tests {
 
     #[test]
     fn names_are_what_the_kernel_takes() {
-        let longest = "x".repeat(Label::MOST);
+        let longest = "x".repeat(Label::MAX_LEN);
         for name in ["index", "my program: edges (2)", &longest] {
             let label = Label::new(name).unwrap();
             assert_eq!((label.as_str(), label.as_c_str().to_str().unwrap()), (name, name));
         }
         for name in
-            ["", "a[b]", "a\\b", "$x", "`", "a\nb", "a\0b", "ä", &"x".repeat(Label::MOST + 1)]
+            ["", "a[b]", "a\\b", "$x", "`", "a\nb", "a\0b", "ä", &"x".repeat(Label::MAX_LEN + 1)]
         {
             assert_eq!(Label::new(name).unwrap_err(), AllocError::Label, "{name:?}");
         }

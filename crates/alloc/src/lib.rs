@@ -2,8 +2,8 @@
 //!
 //! A [`HugeRegion`] is memory on the pages that its [`Chain`] of [`Backing`]s could get: pages of the hugetlb pools,
 //! transparent huge pages, or base pages, in the order that the caller chose. It says what was asked for
-//! ([`HugeRegion::asked`]), what the kernel refused and why ([`HugeRegion::refused`]), and on which pages it really is
-//! ([`HugeRegion::got`], read from the page map, never assumed). [`HugeVec`], [`Arena`] and [`Heap`] live on regions.
+//! ([`HugeRegion::requested`]), what the kernel refused and why ([`HugeRegion::refused`]), and on which pages it really is
+//! ([`HugeRegion::usage`], read from the page map, never assumed). [`HugeVec`], [`Arena`] and [`Heap`] live on regions.
 //!
 //! ```
 //! use hugepilot_alloc::{HugeRegion, Options};
@@ -13,7 +13,7 @@
 //! let mut region = HugeRegion::map(Bytes::mib(8), &options)?;
 //! region.prefault(2)?;
 //! region.bytes_mut()[0] = 1;
-//! println!("{} of {} on huge pages ({})", region.got()?.huge(), region.len(), region.backing());
+//! println!("{} of {} on huge pages ({})", region.usage()?.huge(), region.len(), region.backing());
 //! for error in region.refused() {
 //!     println!("{error}; {}", error.fix().unwrap_or_default());
 //! }
@@ -42,12 +42,12 @@ mod vec;
 pub use arena::Arena;
 pub use backing::{Backing, Chain, Part};
 pub use error::{AllocError, Pool};
-pub use heap::{Count, Heap, HeapStats};
+pub use heap::{Heap, HeapStats, ObjectCount};
 pub use label::Label;
 pub use numa::{Nodes, Numa};
 pub use options::{Fork, Options};
 pub use plain::{Plain, Zero, bytes, bytes_mut, cells};
-pub use region::{Collapsed, Got, HugeRegion, Named};
+pub use region::{CollapseOutcome, HugeRegion, NameStatus, PageUsage};
 pub use sys::{Advice, Linux, Pages, Setting, Sys};
 pub use vec::HugeVec;
 

@@ -86,12 +86,18 @@ impl Numa {
     /// Refuses nodes that have no memory here: the kernel itself leaves them out in silence as long as one is left.
     /// One small file read.
     pub(crate) fn check(self, sys: &impl Sys) -> Result<()> {
-        let Some(asked) = self.nodes() else { return Ok(()) };
+        let Some(requested) = self.nodes() else { return Ok(()) };
         let mut buffer = [0; 256];
         let text = sys.setting(Setting::NodesWithMemory, &mut buffer);
         // Unreadable: the kernel will say what it thinks of them.
-        let Some(there) = text.and_then(|text| text.parse::<Nodes>().ok()) else { return Ok(()) };
-        if asked.0 & !there.0 == 0 { Ok(()) } else { Err(AllocError::Nodes { asked, there }) }
+        let Some(available) = text.and_then(|text| text.parse::<Nodes>().ok()) else {
+            return Ok(());
+        };
+        if requested.0 & !available.0 == 0 {
+            Ok(())
+        } else {
+            Err(AllocError::Nodes { requested, available })
+        }
     }
 }
 

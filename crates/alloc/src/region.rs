@@ -6,12 +6,12 @@
 #![allow(unsafe_code)]
 
 mod collapse;
-mod got;
 mod grow;
 mod open;
 mod prefault;
 #[cfg(test)]
 pub(crate) mod tests;
+mod usage;
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -19,9 +19,9 @@ use std::ptr::NonNull;
 use hugepilot_record::Errno;
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
-pub use self::collapse::Collapsed;
-pub use self::got::Got;
+pub use self::collapse::CollapseOutcome;
 pub(crate) use self::open::thp_never;
+pub use self::usage::PageUsage;
 use crate::{AllocError, Backing, Chain, Linux, Options, Result, Sys};
 
 /// Private anonymous memory, zeroed, on the pages that it could get. Unmapped on drop.
@@ -31,27 +31,27 @@ pub struct HugeRegion<S: Sys = Linux> {
     len: usize,
     /// What `start` was asked to be a multiple of.
     align: usize,
-    asked_len: Bytes,
+    requested_len: Bytes,
     options: Options,
     backing: Backing,
-    refused: Refused,
-    named: Named,
+    refused: RefusedBackings,
+    named: NameStatus,
     sys: S,
 }
 
 /// Whether the memory shows under its name in `/proc/PID/maps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NameStatus {
     /// No name was asked for.
-    NotAsked,
+    NotRequested,
     /// It does.
-    Yes,
+    Set,
     /// EINVAL on a kernel without names (before 5.17, or without `CONFIG_ANON_VMA_NAME`); EBADF for memory on a pool.
     Refused(Errno),
 }
 
 /// Why the backings before the one that was taken were not to be had.
-type Refused = [Option<AllocError>; Chain::MOST];
+type RefusedBackings = [Option<AllocError>; Chain::MAX_LEN];
 
 // SAFETY: the memory is owned by this value and reachable only through `&self` and `&mut self`.
 unsafe impl<S: Sys> Send for HugeRegion<S> {}
@@ -74,12 +74,12 @@ impl HugeRegion {
 
 impl<S: Sys> HugeRegion<S> {
     /// What was asked for.
-    pub const fn asked(&self) -> &Options {
+    pub const fn requested(&self) -> &Options {
         &self.options
     }
     /// How many bytes were asked for.
-    pub const fn asked_len(&self) -> Bytes {
-        self.asked_len
+    pub const fn requested_len(&self) -> Bytes {
+        self.requested_len
     }
     /// How many bytes there are: what was asked for, rounded up to the pages of the backing.
     pub const fn len(&self) -> Bytes {
@@ -90,7 +90,7 @@ impl<S: Sys> HugeRegion<S> {
         false
     }
     /// The backing that was to be had. That THP is allowed does not mean that there was a free huge page: see
-    /// [`Self::got`].
+    /// [`Self::usage`].
     pub const fn backing(&self) -> Backing {
         self.backing
     }
@@ -99,7 +99,7 @@ impl<S: Sys> HugeRegion<S> {
         self.refused.iter().flatten()
     }
     /// Whether it shows under its name.
-    pub const fn named(&self) -> Named {
+    pub const fn named(&self) -> NameStatus {
         self.named
     }
     /// Its addresses.

@@ -16,7 +16,8 @@ use std::ptr::NonNull;
 use hugepilot_units::Bytes;
 
 use crate::{
-    AllocError, Backing, Collapsed, Got, HugeRegion, Linux, Options, Plain, Result, Sys, Zero,
+    AllocError, Backing, CollapseOutcome, HugeRegion, Linux, Options, PageUsage, Plain, Result,
+    Sys, Zero,
 };
 
 /// A `Vec` in a region of its own. It maps nothing while it is empty or its items have no size; it doubles when it is
@@ -232,7 +233,7 @@ impl<T, S: Sys> HugeVec<T, S> {
     }
 
     /// What was asked for.
-    pub const fn asked(&self) -> &Options {
+    pub const fn requested(&self) -> &Options {
         &self.options
     }
     /// The backing that was to be had; `None` while nothing is mapped.
@@ -243,26 +244,26 @@ impl<T, S: Sys> HugeVec<T, S> {
     pub fn refused(&self) -> impl Iterator<Item = &AllocError> {
         self.region.iter().flat_map(HugeRegion::refused)
     }
-    /// On which pages the memory is, now; cost and errors as for [`HugeRegion::got`].
+    /// On which pages the memory is, now; cost and errors as for [`HugeRegion::usage`].
     ///
     /// # Errors
-    /// [`AllocError::Look`].
-    pub fn got(&self) -> Result<Got> {
-        self.region.as_ref().map_or(Ok(Got::default()), HugeRegion::got)
+    /// [`AllocError::Pagemap`].
+    pub fn usage(&self) -> Result<PageUsage> {
+        self.region.as_ref().map_or(Ok(PageUsage::default()), HugeRegion::usage)
     }
     /// Makes all pages of the capacity resident, as [`HugeRegion::prefault`].
     ///
     /// # Errors
-    /// [`AllocError::Prefault`], [`AllocError::Look`].
+    /// [`AllocError::Prefault`], [`AllocError::Pagemap`].
     pub fn prefault(&self, threads: usize) -> Result<()> {
         self.region.as_ref().map_or(Ok(()), |region| region.prefault(threads))
     }
     /// Puts what was filled on huge pages, as [`HugeRegion::collapse`].
     ///
     /// # Errors
-    /// [`AllocError::Look`].
-    pub fn collapse(&self) -> Result<Collapsed> {
-        self.region.as_ref().map_or(Ok(Collapsed::default()), HugeRegion::collapse)
+    /// [`AllocError::Pagemap`].
+    pub fn collapse(&self) -> Result<CollapseOutcome> {
+        self.region.as_ref().map_or(Ok(CollapseOutcome::default()), HugeRegion::collapse)
     }
 }
 

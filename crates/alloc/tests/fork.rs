@@ -156,7 +156,7 @@ fn answers_late() -> Options {
 
 #[test]
 fn a_heap_that_is_just_asking_can_be_used_in_a_child() {
-    static HEAP: Heap = Heap::asking(answers_late);
+    static HEAP: Heap = Heap::lazy(answers_late);
     let use_it =
         || SIZES.iter().all(|&size| Object::new(&HEAP, size, 3).is_some_and(|one| one.free(&HEAP)));
     thread::scope(|scope| {

@@ -10,7 +10,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use hugepilot_alloc::{AllocError, Backing, Fork, Got, HugeRegion, HugeVec, Named, Numa, Options};
+use hugepilot_alloc::{
+    AllocError, Backing, Fork, HugeRegion, HugeVec, NameStatus, Numa, Options, PageUsage,
+};
 use hugepilot_record::Errno;
 use hugepilot_testkit::{Need, need, requires};
 use hugepilot_units::Bytes;
@@ -64,8 +66,8 @@ fn pool(page: Bytes, count: u64) -> Result<Setting, String> {
     let setting =
         Setting::open(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"))?;
     setting.set(&(others + count).to_string())?;
-    let got = number("free_hugepages")?.saturating_sub(number("resv_hugepages")?);
-    if got == count {
+    let usage = number("free_hugepages")?.saturating_sub(number("resv_hugepages")?);
+    if usage == count {
         Ok(setting)
     } else {
         Err(format!("{count} free pages of {page} are not to be had"))
@@ -87,12 +89,18 @@ fn a_pool_gives_what_it_has_and_says_what_it_lacks() {
     requires!(pool.as_ref());
     let mut region = map(M2.times(3), "hugetlb-2m,thp,base").unwrap();
     assert_eq!((region.backing(), region.refused().count()), (Backing::Hugetlb2M, 0));
-    assert_eq!(region.got().unwrap(), Got { untouched: M2.times(3), ..Got::default() });
+    assert_eq!(
+        region.usage().unwrap(),
+        PageUsage { untouched: M2.times(3), ..PageUsage::default() }
+    );
     region.bytes_mut()[M2.as_usize() + 5] = 5;
-    let got = Got { hugetlb_2m: M2, untouched: M2.times(2), ..Got::default() };
-    assert_eq!(region.got().unwrap(), got);
+    let usage = PageUsage { hugetlb_2m: M2, untouched: M2.times(2), ..PageUsage::default() };
+    assert_eq!(region.usage().unwrap(), usage);
     region.prefault(2).unwrap();
-    assert_eq!((region.got().unwrap().huge(), region.bytes()[M2.as_usize() + 5]), (M2.times(3), 5));
+    assert_eq!(
+        (region.usage().unwrap().huge(), region.bytes()[M2.as_usize() + 5]),
+        (M2.times(3), 5)
+    );
 
     let error = map(M2.times(2), "hugetlb-2m").unwrap_err();
     match error {
@@ -165,13 +173,13 @@ fn memory_on_a_pool_takes_no_name_and_can_be_bound() {
     let options = Options::only(Backing::Hugetlb2M).named("live test").unwrap();
     let region = HugeRegion::map(M2, &options).unwrap();
     assert!(
-        matches!(region.named(), Named::Refused(Errno(libc::EBADF | libc::EINVAL))),
+        matches!(region.named(), NameStatus::Refused(Errno(libc::EBADF | libc::EINVAL))),
         "{:?}",
         region.named()
     );
     let bound = HugeRegion::map(M2, &options.on(Numa::Bind("0".parse().unwrap())));
     requires!(bound.as_ref());
-    assert_eq!(bound.unwrap().got().unwrap().hugetlb_2m, M2, "prefaulted at once");
+    assert_eq!(bound.unwrap().usage().unwrap().hugetlb_2m, M2, "prefaulted at once");
 }
 
 /// A child that does `before`, waits for `between`, which we do, and does `after`. Its exit status, or minus its signal.
@@ -254,7 +262,7 @@ fn a_page_of_a_gigabyte_is_seen_as_one() {
     let region = map(Bytes::mib(5), "hugetlb-1g").unwrap();
     assert_eq!(region.len(), G1);
     region.prefault(2).unwrap();
-    assert_eq!(region.got().unwrap(), Got { hugetlb_1g: G1, ..Got::default() });
+    assert_eq!(region.usage().unwrap(), PageUsage { hugetlb_1g: G1, ..PageUsage::default() });
     assert!(matches!(
         map(G1, "hugetlb-1g").unwrap_err(),
         AllocError::PoolEmpty { page: G1, wanted: 1, .. }
@@ -285,6 +293,6 @@ fn thp_set_to_never_is_refused_and_collapse_does_without() {
     requires!(region.as_ref());
     let region = region.unwrap();
     region.prefault(1).unwrap();
-    let got = region.got().unwrap();
-    assert!(got.thp > Bytes::ZERO, "{got:?}, {:?}", region.collapse());
+    let usage = region.usage().unwrap();
+    assert!(usage.thp > Bytes::ZERO, "{usage:?}, {:?}", region.collapse());
 }

@@ -56,7 +56,7 @@ fn the_life_of_a_region_is_without_the_global_allocator() {
             let mut region = HugeRegion::map(Bytes::mib(3), &options).unwrap();
             region.prefault(1).unwrap();
             region.bytes_mut()[0] = 1;
-            let _ = (region.got(), region.collapse());
+            let _ = (region.usage(), region.collapse());
             region.grow(Bytes::mib(9), 1).unwrap();
         });
         assert_eq!(made, 0, "{chain}");
@@ -87,7 +87,7 @@ fn a_heap_is_without_it() {
                 heap.deallocate(heap.reallocate(start, larger).unwrap());
             }
         }
-        let _ = (heap.stats(), heap.got(), heap.trim(), heap.refused());
+        let _ = (heap.stats(), heap.usage(), heap.trim(), heap.refused());
     });
     assert_eq!(made, 0);
 }

@@ -29,7 +29,7 @@
 
 /* The library's name is libhugepilot.so.HUGEPILOT_ABI. The number rises when a program that was compiled before would no
  * longer work; functions, and fields behind the last, may be added without. */
-#define HUGEPILOT_ABI 1
+#define HUGEPILOT_ABI 2
 /* Of this header. */
 #define HUGEPILOT_VERSION "0.1.0"
 
@@ -70,7 +70,7 @@ typedef enum hugepilot_error {
     HUGEPILOT_NODES = 13,       /* memory nodes that are not there or have no memory */
     HUGEPILOT_BIND = 14,        /* the kernel does not let this process have memory of these nodes */
     HUGEPILOT_PREFAULT = 15,    /* mapped, but there are no pages for it */
-    HUGEPILOT_LOOK = 16,        /* the page map cannot be read: Linux before 6.7, or no /proc */
+    HUGEPILOT_PAGEMAP = 16,        /* the page map cannot be read: Linux before 6.7, or no /proc */
     HUGEPILOT_OTHER = 17        /* an error of a later library */
 } hugepilot_error;
 
@@ -122,7 +122,7 @@ typedef struct hugepilot_options {
 /* ---- What is got ---------------------------------------------------------------- */
 
 /* Bytes by what is behind them; they add up to the whole. */
-typedef struct hugepilot_got {
+typedef struct hugepilot_usage {
     uint64_t base_bytes;       /* base pages, or huge ones smaller than one entry of the next level maps (mTHP) */
     uint64_t thp_bytes;        /* transparent huge pages */
     uint64_t hugetlb_2m_bytes; /* pages of the pool of 2 MiB */
@@ -130,16 +130,16 @@ typedef struct hugepilot_got {
     uint64_t zero_bytes;       /* the shared zero page: read, but never written */
     uint64_t swapped_bytes;
     uint64_t untouched_bytes;  /* pages of a pool are set aside all the same */
-} hugepilot_got;
+} hugepilot_usage;
 
 /* What became of a collapse, as a look afterwards showed. */
-typedef struct hugepilot_collapsed {
+typedef struct hugepilot_collapse_outcome {
     uint64_t before_bytes;  /* on huge pages before */
     uint64_t after_bytes;   /* on huge pages afterwards */
     uint64_t empty_bytes;   /* huge pages' worth that nobody had touched, left alone */
     uint64_t refused_bytes; /* huge pages' worth that the kernel refused */
     int last_errno;         /* its last reason; 0: none was refused */
-} hugepilot_collapsed;
+} hugepilot_collapse_outcome;
 
 /* ---- Regions -------------------------------------------------------------------- */
 
@@ -166,7 +166,7 @@ size_t hugepilot_region_size(const hugepilot_region *region);
 int hugepilot_region_named(const hugepilot_region *region);
 
 /* The chain asked for, as text. */
-size_t hugepilot_region_asked(const hugepilot_region *region, char *buffer, size_t size);
+size_t hugepilot_region_requested(const hugepilot_region *region, char *buffer, size_t size);
 
 /* The backing that was to be had, as text. That THP is allowed does not mean that there was a free huge page: see got. */
 size_t hugepilot_region_backing(const hugepilot_region *region, char *buffer, size_t size);
@@ -177,7 +177,7 @@ hugepilot_error hugepilot_region_refused(const hugepilot_region *region, size_t 
 
 /* Looks up in the page map on which pages the memory is, now; no page is touched. About 30 us a GiB of huge pages, 10 ms a
  * GiB of base pages. Errors: ARGUMENT for NULL, LOOK. */
-hugepilot_error hugepilot_region_got(const hugepilot_region *region, hugepilot_got *got);
+hugepilot_error hugepilot_region_usage(const hugepilot_region *region, hugepilot_usage *got);
 
 /* Makes all pages resident, by that many threads (0 is 1); then collapses, if that is the backing. Contents stay. 0.1 to
  * 0.3 s a GiB. Errors: ARGUMENT for NULL, PREFAULT (ENOMEM where memory is used up, EFAULT where a pool is, EINVAL before
@@ -186,7 +186,7 @@ hugepilot_error hugepilot_region_prefault(const hugepilot_region *region, unsign
 
 /* Puts what has been touched, and is not huge, on huge pages. 0.4 to 1 ms a huge page. `collapsed` may be NULL. What the
  * kernel refuses is counted there, and is no error. Errors: ARGUMENT for NULL, LOOK. */
-hugepilot_error hugepilot_region_collapse(const hugepilot_region *region, hugepilot_collapsed *collapsed);
+hugepilot_error hugepilot_region_collapse(const hugepilot_region *region, hugepilot_collapse_outcome *collapsed);
 
 /* Makes it at least `size` bytes long. Its first `keep_bytes` bytes keep their contents, what is new reads as zero, and the
  * memory may move. Moves page tables, 0.2 ms a GiB, but on a pool, with THP for a part, or an alignment above base pages:
@@ -217,8 +217,8 @@ void hugepilot_arena_reset(hugepilot_arena *arena);
 /* Bytes mapped. 0 for NULL. */
 size_t hugepilot_arena_mapped(const hugepilot_arena *arena);
 
-/* As hugepilot_region_got, over all that is mapped. */
-hugepilot_error hugepilot_arena_got(const hugepilot_arena *arena, hugepilot_got *got);
+/* As hugepilot_region_usage, over all that is mapped. */
+hugepilot_error hugepilot_arena_usage(const hugepilot_arena *arena, hugepilot_usage *got);
 
 /* ---- Heaps ---------------------------------------------------------------------- */
 
@@ -228,13 +228,13 @@ hugepilot_error hugepilot_arena_got(const hugepilot_arena *arena, hugepilot_got 
 typedef struct hugepilot_heap hugepilot_heap;
 
 /* What a heap has. Exact while no other thread uses it. */
-typedef struct hugepilot_heap_stats {
+typedef struct hugepilot_stats {
     uint64_t allocated_bytes; /* in use, as the sizes of the classes and large things that were given */
     uint64_t held_bytes;      /* these, and what is free in between */
     uint64_t idle_bytes;      /* free in whole huge pages, kept for new use */
     uint64_t returned_bytes;  /* given back to the kernel since the heap began */
     uint64_t mapped_bytes;    /* addresses; without pages before the first touch, except that pools set them aside */
-} hugepilot_heap_stats;
+} hugepilot_stats;
 
 /* A heap of its own. Maps nothing yet. `options` may be NULL; children have the memory, whatever `fork` says there. NULL: ARGUMENT, CHAIN, NAME, NO_MEMORY. */
 HUGEPILOT_MUST_USE hugepilot_heap *hugepilot_heap_new(const hugepilot_options *options);
@@ -263,10 +263,10 @@ void hugepilot_heap_free(hugepilot_heap *heap, void *memory);
 size_t hugepilot_heap_trim(hugepilot_heap *heap);
 
 /* Counts what there is, some 100 ns a span of 64 KiB. Errors: ARGUMENT for NULL. */
-hugepilot_error hugepilot_heap_count(const hugepilot_heap *heap, hugepilot_heap_stats *stats);
+hugepilot_error hugepilot_heap_stats(const hugepilot_heap *heap, hugepilot_stats *stats);
 
-/* As hugepilot_region_got, over all that is mapped. */
-hugepilot_error hugepilot_heap_got(const hugepilot_heap *heap, hugepilot_got *got);
+/* As hugepilot_region_usage, over all that is mapped. */
+hugepilot_error hugepilot_heap_usage(const hugepilot_heap *heap, hugepilot_usage *got);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
 //     hugepilot::options options;
 //     options.chain = "hugetlb-2m,thp,base";
 //     hugepilot::region region(64 << 20, options);         // unmapped at the end of the scope
-//     std::cout << region.got().thp_bytes << " bytes on transparent huge pages\n";
+//     std::cout << region.usage().thp_bytes << " bytes on transparent huge pages\n";
 //
 // What fails throws hugepilot::error, which is a std::bad_alloc with a number and words.
 #ifndef HUGEPILOT_HPP
@@ -89,8 +89,8 @@ struct ends {
 class region {
 public:
     /// At least `size` bytes. Throws hugepilot::error.
-    explicit region(std::size_t size, const options &asked = options())
-        : handle_(detail::check(hugepilot_region_map(size, &asked))) {}
+    explicit region(std::size_t size, const options &requested = options())
+        : handle_(detail::check(hugepilot_region_map(size, &requested))) {}
 
     std::byte *data() noexcept { return static_cast<std::byte *>(hugepilot_region_data(handle_.get())); }
     const std::byte *data() const noexcept {
@@ -102,8 +102,8 @@ public:
     bool named() const noexcept { return hugepilot_region_named(handle_.get()) != 0; }
 
     /// The chain asked for.
-    std::string asked() const {
-        return detail::text([this](char *to, std::size_t n) { return hugepilot_region_asked(handle_.get(), to, n); });
+    std::string requested() const {
+        return detail::text([this](char *to, std::size_t n) { return hugepilot_region_requested(handle_.get(), to, n); });
     }
     /// The backing that was to be had.
     std::string backing() const {
@@ -119,17 +119,17 @@ public:
         return all;
     }
     /// On which pages it is, now. Throws hugepilot::error.
-    hugepilot_got got() const {
-        hugepilot_got got;
-        detail::check(hugepilot_region_got(handle_.get(), &got));
-        return got;
+    hugepilot_usage usage() const {
+        hugepilot_usage usage;
+        detail::check(hugepilot_region_usage(handle_.get(), &usage));
+        return usage;
     }
 
     /// Makes all pages resident. Throws hugepilot::error.
     void prefault(unsigned threads = 1) { detail::check(hugepilot_region_prefault(handle_.get(), threads)); }
     /// Puts what has been touched on huge pages. Throws hugepilot::error.
-    hugepilot_collapsed collapse() {
-        hugepilot_collapsed collapsed;
+    hugepilot_collapse_outcome collapse() {
+        hugepilot_collapse_outcome collapsed;
         detail::check(hugepilot_region_collapse(handle_.get(), &collapsed));
         return collapsed;
     }
@@ -148,8 +148,8 @@ class arena : public std::pmr::memory_resource {
 public:
     /// Maps regions of at least `chunk` bytes as they are needed, `limit` bytes in all; 0 is no limit. Throws
     /// hugepilot::error.
-    explicit arena(std::size_t chunk, std::size_t limit = 0, const options &asked = options())
-        : handle_(detail::check(hugepilot_arena_new(chunk, limit, &asked))) {}
+    explicit arena(std::size_t chunk, std::size_t limit = 0, const options &requested = options())
+        : handle_(detail::check(hugepilot_arena_new(chunk, limit, &requested))) {}
     // Containers point to it.
     arena(const arena &) = delete;
     arena &operator=(const arena &) = delete;
@@ -159,10 +159,10 @@ public:
     /// Bytes mapped.
     std::size_t mapped() const noexcept { return hugepilot_arena_mapped(handle_.get()); }
     /// On which pages they are, now. Throws hugepilot::error.
-    hugepilot_got got() const {
-        hugepilot_got got;
-        detail::check(hugepilot_arena_got(handle_.get(), &got));
-        return got;
+    hugepilot_usage usage() const {
+        hugepilot_usage usage;
+        detail::check(hugepilot_arena_usage(handle_.get(), &usage));
+        return usage;
     }
 
 private:
@@ -179,7 +179,7 @@ private:
 class heap : public std::pmr::memory_resource {
 public:
     /// Throws hugepilot::error.
-    explicit heap(const options &asked = options()) : handle_(detail::check(hugepilot_heap_new(&asked))) {}
+    explicit heap(const options &requested = options()) : handle_(detail::check(hugepilot_heap_new(&requested))) {}
     // Containers point to it.
     heap(const heap &) = delete;
     heap &operator=(const heap &) = delete;
@@ -189,16 +189,16 @@ public:
     /// Gives back to the kernel what is free in whole huge pages; how many bytes.
     std::size_t trim() noexcept { return hugepilot_heap_trim(handle_.get()); }
     /// What it has.
-    hugepilot_heap_stats stats() const {
-        hugepilot_heap_stats stats;
-        detail::check(hugepilot_heap_count(handle_.get(), &stats));
+    hugepilot_stats stats() const {
+        hugepilot_stats stats;
+        detail::check(hugepilot_heap_stats(handle_.get(), &stats));
         return stats;
     }
     /// On which pages that is, now. Throws hugepilot::error.
-    hugepilot_got got() const {
-        hugepilot_got got;
-        detail::check(hugepilot_heap_got(handle_.get(), &got));
-        return got;
+    hugepilot_usage usage() const {
+        hugepilot_usage usage;
+        detail::check(hugepilot_heap_usage(handle_.get(), &usage));
+        return usage;
     }
 
 private:

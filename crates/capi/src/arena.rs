@@ -15,7 +15,7 @@ use hugepilot_units::Bytes;
 use crate::error::{Failure, made, status};
 use crate::handle;
 use crate::options::RawOptions;
-use crate::region::{ANSWER, RawGot, bytes};
+use crate::region::{ANSWER, RawPageUsage, bytes};
 
 const ARENA: Failure = Failure::Argument("the handle must be one that hugepilot_arena_new gave");
 
@@ -85,13 +85,13 @@ pub extern "C" fn hugepilot_arena_mapped(arena: Option<&Arena>) -> usize {
 
 /// As the header says.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugepilot_arena_got(
+pub extern "C" fn hugepilot_arena_usage(
     arena: Option<&Arena>,
-    got: Option<&mut MaybeUninit<RawGot>>,
+    usage: Option<&mut MaybeUninit<RawPageUsage>>,
 ) -> c_int {
     let look = || {
-        let (arena, got) = (arena.ok_or(ARENA)?, got.ok_or(ANSWER)?);
-        got.write(arena.got()?.into());
+        let (arena, usage) = (arena.ok_or(ARENA)?, usage.ok_or(ANSWER)?);
+        usage.write(arena.usage()?.into());
         Ok(())
     };
     status(look())

@@ -34,7 +34,7 @@ pub enum Code {
     Nodes = 13,
     Bind = 14,
     Prefault = 15,
-    Look = 16,
+    Pagemap = 16,
     Other = 17,
 }
 
@@ -57,7 +57,7 @@ impl Code {
         (Self::Nodes, c"memory nodes that are not there"),
         (Self::Bind, c"memory cannot be put on these nodes"),
         (Self::Prefault, c"memory is mapped, but its pages are not to be had"),
-        (Self::Look, c"the page map cannot be read"),
+        (Self::Pagemap, c"the page map cannot be read"),
         (Self::Other, c"an error that this header does not know"),
     ];
 }
@@ -102,7 +102,7 @@ impl Failure {
                 AllocError::Nodes { .. } => Code::Nodes,
                 AllocError::Bind { .. } => Code::Bind,
                 AllocError::Prefault { .. } => Code::Prefault,
-                AllocError::Look(_) => Code::Look,
+                AllocError::Pagemap(_) => Code::Pagemap,
                 _ => Code::Other,
             },
         }

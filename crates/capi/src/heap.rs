@@ -15,13 +15,13 @@ use crate::arena::layout;
 use crate::error::{Failure, made, status};
 use crate::handle;
 use crate::options::RawOptions;
-use crate::region::{ANSWER, RawGot};
+use crate::region::{ANSWER, RawPageUsage};
 
-/// `hugepilot_heap_stats` of the header.
+/// `hugepilot_stats` of the header.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(missing_docs)] // the header says what they mean
-pub struct RawHeapStats {
+pub struct RawStats {
     pub allocated_bytes: u64,
     pub held_bytes: u64,
     pub idle_bytes: u64,
@@ -29,7 +29,7 @@ pub struct RawHeapStats {
     pub mapped_bytes: u64,
 }
 
-impl From<HeapStats> for RawHeapStats {
+impl From<HeapStats> for RawStats {
     fn from(stats: HeapStats) -> Self {
         Self {
             allocated_bytes: stats.allocated.get(),
@@ -145,9 +145,9 @@ pub extern "C" fn hugepilot_heap_trim(heap: Option<&Heap>) -> usize {
 
 /// As the header says.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugepilot_heap_count(
+pub extern "C" fn hugepilot_heap_stats(
     heap: Option<&Heap>,
-    stats: Option<&mut MaybeUninit<RawHeapStats>>,
+    stats: Option<&mut MaybeUninit<RawStats>>,
 ) -> c_int {
     let count = || {
         stats.ok_or(ANSWER)?.write(heap.ok_or(HEAP)?.stats().into());
@@ -158,13 +158,13 @@ pub extern "C" fn hugepilot_heap_count(
 
 /// As the header says.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugepilot_heap_got(
+pub extern "C" fn hugepilot_heap_usage(
     heap: Option<&Heap>,
-    got: Option<&mut MaybeUninit<RawGot>>,
+    usage: Option<&mut MaybeUninit<RawPageUsage>>,
 ) -> c_int {
     let look = || {
-        let (heap, got) = (heap.ok_or(HEAP)?, got.ok_or(ANSWER)?);
-        got.write(heap.got()?.into());
+        let (heap, usage) = (heap.ok_or(HEAP)?, usage.ok_or(ANSWER)?);
+        usage.write(heap.usage()?.into());
         Ok(())
     };
     status(look())

@@ -10,18 +10,18 @@ use std::fmt::Display;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use hugepilot_alloc::{Collapsed, Got, HugeRegion, Named};
+use hugepilot_alloc::{CollapseOutcome, HugeRegion, NameStatus, PageUsage};
 use hugepilot_units::Bytes;
 
 use crate::error::{self, Code, Failure, made, status};
 use crate::options::RawOptions;
 use crate::{handle, text};
 
-/// `hugepilot_got` of the header.
+/// `hugepilot_usage` of the header.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(missing_docs)] // the header says what they mean
-pub struct RawGot {
+pub struct RawPageUsage {
     pub base_bytes: u64,
     pub thp_bytes: u64,
     pub hugetlb_2m_bytes: u64,
@@ -31,9 +31,9 @@ pub struct RawGot {
     pub untouched_bytes: u64,
 }
 
-impl From<Got> for RawGot {
-    fn from(got: Got) -> Self {
-        let Got { base, thp, hugetlb_2m, hugetlb_1g, zero, swapped, untouched } = got;
+impl From<PageUsage> for RawPageUsage {
+    fn from(usage: PageUsage) -> Self {
+        let PageUsage { base, thp, hugetlb_2m, hugetlb_1g, zero, swapped, untouched } = usage;
         Self {
             base_bytes: base.get(),
             thp_bytes: thp.get(),
@@ -46,11 +46,11 @@ impl From<Got> for RawGot {
     }
 }
 
-/// `hugepilot_collapsed` of the header.
+/// `hugepilot_collapse_outcome` of the header.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(missing_docs)] // the header says what they mean
-pub struct RawCollapsed {
+pub struct RawCollapseOutcome {
     pub before_bytes: u64,
     pub after_bytes: u64,
     pub empty_bytes: u64,
@@ -58,8 +58,8 @@ pub struct RawCollapsed {
     pub last_errno: c_int,
 }
 
-impl From<Collapsed> for RawCollapsed {
-    fn from(collapsed: Collapsed) -> Self {
+impl From<CollapseOutcome> for RawCollapseOutcome {
+    fn from(collapsed: CollapseOutcome) -> Self {
         Self {
             before_bytes: collapsed.before.get(),
             after_bytes: collapsed.after.get(),
@@ -117,7 +117,7 @@ pub extern "C" fn hugepilot_region_size(region: Option<&HugeRegion>) -> usize {
 /// As the header says.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_named(region: Option<&HugeRegion>) -> c_int {
-    region.is_some_and(|region| region.named() == Named::Yes).into()
+    region.is_some_and(|region| region.named() == NameStatus::Set).into()
 }
 
 /// As the header says.
@@ -125,12 +125,12 @@ pub extern "C" fn hugepilot_region_named(region: Option<&HugeRegion>) -> c_int {
 /// # Safety
 /// `buffer` has `size` bytes; it may be NULL where that is 0.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugepilot_region_asked(
+pub unsafe extern "C" fn hugepilot_region_requested(
     region: Option<&HugeRegion>,
     buffer: *mut c_char,
     size: usize,
 ) -> usize {
-    let text: &dyn Display = region.map_or(&"", |region| &region.asked().chain);
+    let text: &dyn Display = region.map_or(&"", |region| &region.requested().chain);
     // SAFETY: the caller's promise.
     unsafe { text::write(text, buffer, size) }
 }
@@ -171,13 +171,13 @@ pub unsafe extern "C" fn hugepilot_region_refused(
 
 /// As the header says.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugepilot_region_got(
+pub extern "C" fn hugepilot_region_usage(
     region: Option<&HugeRegion>,
-    got: Option<&mut MaybeUninit<RawGot>>,
+    usage: Option<&mut MaybeUninit<RawPageUsage>>,
 ) -> c_int {
     let look = || {
-        let (region, got) = (region.ok_or(REGION)?, got.ok_or(ANSWER)?);
-        got.write(region.got()?.into());
+        let (region, usage) = (region.ok_or(REGION)?, usage.ok_or(ANSWER)?);
+        usage.write(region.usage()?.into());
         Ok(())
     };
     status(look())
@@ -194,7 +194,7 @@ pub extern "C" fn hugepilot_region_prefault(region: Option<&HugeRegion>, threads
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_collapse(
     region: Option<&HugeRegion>,
-    collapsed: Option<&mut MaybeUninit<RawCollapsed>>,
+    collapsed: Option<&mut MaybeUninit<RawCollapseOutcome>>,
 ) -> c_int {
     let collapse = || {
         let done = region.ok_or(REGION)?.collapse()?;

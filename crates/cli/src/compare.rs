@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use hugepilot_manager::run::compare::{CompareOptions, Event, prepare};
+use hugepilot_launch::compare::{CompareOptions, Event, prepare};
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::run::Mode;
 use hugepilot_report::{compare_text, json};

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
+use hugepilot_kernel::LeftOut;
 use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe, rights};
 use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
-use hugepilot_manager::left::LeftOut;
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::{DebloatPolicy, Fair, Order};
 use hugepilot_record::Pid;

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use hugepilot_graph::run::{Job, JobResult, Output, SourceVertex};
 use hugepilot_graph::{Format, GraphError, PagePlan, ThreadPool, Width};
 use hugepilot_record::graph::AllocOrder;
-use hugepilot_report::{graph_json, graph_text, graph_warning_text};
+use hugepilot_report::{graph_text, graph_warnings_text, json};
 
 use self::convert::ConvertArgs;
 use self::error::{fail, usage};
@@ -185,10 +185,7 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
     };
     common.source.check();
     if let (GraphCommand::Generate(_), Some(path)) = (&args.command, common.source.path()) {
-        usage(&format!(
-            "{} is not a generated graph: graph convert is for files",
-            path.display()
-        ));
+        usage(&format!("{} is not a generated graph: graph convert is for files", path.display()));
     }
     let progress = Progress::new();
     let result = action.and_then(|action| run_wide_enough(common, action, &progress));
@@ -197,10 +194,8 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
         Ok(result) => result,
         Err(error) => return Ok(fail(&error)),
     };
-    for warning in &report.warnings {
-        eprint!("{}", graph_warning_text(warning));
-    }
-    print(&if common.json { graph_json(&report) } else { graph_text(&report) })?;
+    eprint!("{}", graph_warnings_text(&report));
+    print(&if common.json { json(&report) } else { graph_text(&report) })?;
     if let Some(error) = output_error {
         return Ok(fail(&error));
     }
@@ -271,9 +266,7 @@ impl CommonArgs {
             Action::Run(run) => Some(run),
             _ => None,
         };
-        let output = |run: &RunArgs| {
-            Some(Output { path: run.output.clone()?, replace: run.force })
-        };
+        let output = |run: &RunArgs| Some(Output { path: run.output.clone()?, replace: run.force });
         Ok(Job {
             input: self.source.name(),
             directed: self.source.is_directed(),

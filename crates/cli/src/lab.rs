@@ -5,17 +5,17 @@ use std::num::NonZeroU64;
 
 use clap::{Args, Subcommand, ValueEnum};
 use hugepilot_kernel::{Pages, Refusal, rights};
-use hugepilot_lab::LabError;
-use hugepilot_lab::workload::{
-    self, HashInsertConfig, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern,
-    RandomAccessConfig, RunConfig, Side, Spec, TlbFriendlyConfig,
-};
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::promote_all;
 use hugepilot_policy::Limits;
 use hugepilot_record::Stop;
 use hugepilot_units::{Bytes, Nanos, Share};
+use hugepilot_workload::WorkloadError;
+use hugepilot_workload::{
+    self, HashInsertConfig, Hot, HotSetConfig, Layout, Machine, MemoryConfig, Pattern,
+    RandomAccessConfig, RunConfig, Side, Spec, TlbFriendlyConfig,
+};
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
@@ -269,9 +269,9 @@ pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
     };
     let (spec, config) = plan(name);
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
-    match workload::run(&spec, &config, &Machine::live()?, &mut stdin, &mut stdout) {
+    match hugepilot_workload::run(&spec, &config, &Machine::live()?, &mut stdin, &mut stdout) {
         Ok(_) => Ok(Exit::Yes),
-        Err(missing @ LabError::NoProgram { .. }) => {
+        Err(missing @ WorkloadError::NoProgram { .. }) => {
             eprintln!("hugepilot: {missing}");
             Ok(Exit::Unsupported)
         }

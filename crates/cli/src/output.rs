@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use hugepilot_kernel::{KernelError, Refusal, rights};
+use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
 use hugepilot_record::{Errno, Pid};
+use hugepilot_settings::SettingsError;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::Exit;
@@ -25,32 +27,76 @@ pub(crate) fn finish(text: &str) -> io::Result<()> {
     print(text)
 }
 
+/// The parts of an error that decide its cause, its help and the exit status.
+#[derive(Default)]
+struct Parts<'a> {
+    kernel: Option<&'a KernelError>,
+    refused: Option<&'a Refusal>,
+    settings: Option<&'a SettingsError>,
+    launch: Option<&'a LaunchError>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(error: &'a anyhow::Error) -> Self {
+        let mut parts = Self::default();
+        for cause in error.chain() {
+            parts.add_launch(cause.downcast_ref());
+            parts.add_manager(cause.downcast_ref());
+            parts.add_settings(cause.downcast_ref());
+            parts.kernel = parts.kernel.or(cause.downcast_ref());
+            parts.refused = parts.refused.or(cause.downcast_ref());
+        }
+        parts
+    }
+    fn add_launch(&mut self, error: Option<&'a LaunchError>) {
+        self.launch = self.launch.or(error);
+        match error {
+            Some(LaunchError::Kernel(kernel)) => self.kernel = Some(kernel),
+            Some(LaunchError::Refused(refused)) => self.refused = Some(refused),
+            Some(LaunchError::Manager(manager)) => self.add_manager(Some(manager)),
+            Some(LaunchError::Settings(settings)) => self.add_settings(Some(settings)),
+            _ => {}
+        }
+    }
+    fn add_manager(&mut self, error: Option<&'a ManagerError>) {
+        match error {
+            Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => {
+                self.kernel = Some(kernel);
+            }
+            Some(ManagerError::Refused(refused)) => self.refused = Some(refused),
+            _ => {}
+        }
+    }
+    fn add_settings(&mut self, error: Option<&'a SettingsError>) {
+        self.settings = self.settings.or(error);
+        match error {
+            Some(SettingsError::Kernel(kernel)) => self.kernel = Some(kernel),
+            Some(SettingsError::Refused(refused)) => self.refused = Some(refused),
+            _ => {}
+        }
+    }
+}
+
 /// Prints an error with what to do about it, and says which exit status it means. `reads_memory`: so does the verb.
 pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
-    let kernel = error.chain().find_map(|cause| {
-        cause.downcast_ref::<KernelError>().or_else(|| match cause.downcast_ref::<ManagerError>() {
-            Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => {
-                Some(kernel)
-            }
-            _ => None,
-        })
-    });
+    let Parts { kernel, refused, settings, launch } = Parts::of(error);
     let refusal = kernel.and_then(Refusal::of);
     let cause = refusal.as_ref().map_or_else(String::new, |refusal| format!(": {refusal}"));
     eprintln!("hugepilot: {}{cause}", told(error));
-    let manager = error.chain().find_map(|cause| cause.downcast_ref::<ManagerError>());
-    match manager {
-        Some(ManagerError::Refused(refusal)) => {
-            refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
-            return Exit::Unsupported;
+    if let Some(refusal) = refused {
+        refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
+        return Exit::Unsupported;
+    }
+    match (launch, settings) {
+        (Some(LaunchError::Interrupted), _) | (_, Some(SettingsError::Interrupted)) => {
+            return Exit::Interrupted;
         }
-        Some(ManagerError::Interrupted) => return Exit::Interrupted,
-        Some(ManagerError::Signalled(signal)) => {
+        (Some(LaunchError::Signalled(signal)), _) => {
             interrupt::ended_by(*signal);
             return Exit::Interrupted;
         }
-        Some(ManagerError::SettingsBusy { .. }) => eprintln!("fix: wait until it has ended"),
-        Some(ManagerError::SettingsJournal { path, .. }) => {
+        (_, Some(SettingsError::Busy { .. })) => eprintln!("fix: wait until it has ended"),
+        (_, Some(SettingsError::Journal { path, .. })) => {
             eprintln!("fix: look at it, set by hand what it names, and remove it: sudo rm {path}");
         }
         _ => {}

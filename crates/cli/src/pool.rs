@@ -2,8 +2,8 @@
 
 use clap::{Args, Subcommand};
 use hugepilot_kernel::Root;
-use hugepilot_manager::pool::{self, PoolRequest};
 use hugepilot_report::{json, pool_change_text, pool_explained, pool_text};
+use hugepilot_settings::pool::{self, PoolRequest};
 use hugepilot_units::{Amount, Bytes};
 
 use crate::exit::Exit;

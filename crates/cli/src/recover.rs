@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use hugepilot_kernel::Root;
-use hugepilot_manager::{ManagerError, settings};
+use hugepilot_settings::{self as settings, SettingsError};
 
 /// Puts them back, and says so. Whether or not that can be done, or be said, the verb can go on.
 pub(crate) fn pending() {
@@ -12,7 +12,7 @@ pub(crate) fn pending() {
     match settings::recover(&root) {
         Ok(None) => {}
         Ok(Some(recovery)) => recovery.told().iter().for_each(|told| say(told)),
-        Err(ManagerError::SettingsBusy { .. }) => {
+        Err(SettingsError::Busy { .. }) => {
             say("another run of hugepilot has settings of the kernel changed just now");
         }
         Err(error) => say(&format!(

@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail, ensure};
 use clap::{Args, ValueHint};
 use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::{ending_signals, fault_signals};
-use hugepilot_manager::run::{RunOptions, run as run_program};
+use hugepilot_launch::run::{RunOptions, run as run_program};
 use hugepilot_record::run::Mode;
 use hugepilot_report::{json, run_text};
 use hugepilot_units::Bytes;

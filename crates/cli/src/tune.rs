@@ -6,8 +6,8 @@ mod compare;
 use std::ffi::OsString;
 
 use hugepilot_kernel::Target;
-use hugepilot_manager::demo::demo;
-use hugepilot_manager::launch;
+use hugepilot_launch::demo::demo;
+use hugepilot_launch::program;
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, tune_attached};
 use hugepilot_record::Stop;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let process = args.pid.map(open).transpose()?;
     let figures =
         process.as_ref().map(|process| args.progress_reader(process.now())).transpose()?.flatten();
-    args.command.first().map_or(Ok(()), |program| launch::check(program))?;
+    args.command.first().map_or(Ok(()), |program| program::check(program))?;
     let options =
         args.options(Machine::get(args.calibration, Keep::unless(args.dry_run), &progress));
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.

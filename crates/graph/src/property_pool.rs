@@ -83,7 +83,7 @@ impl<T: Plain> Property<T> {
 impl<T: Plain> Drop for Property<T> {
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            let none = HugeVec::new(*self.values.asked());
+            let none = HugeVec::new(*self.values.requested());
             pool.put(std::mem::replace(&mut self.values, none));
         }
     }
@@ -112,7 +112,7 @@ mod tests {
         let pool = PropertyPool::new(&pages, &[80, 80, 400_000], ThreadPool::new(2)).unwrap();
         let starts: Vec<usize> =
             pool.free.lock().unwrap().iter().map(|buffer| buffer.as_ptr().addr()).collect();
-        let resident = |buffer: &HugeVec<u8>| buffer.got().unwrap().untouched.get() == 0;
+        let resident = |buffer: &HugeVec<u8>| buffer.usage().unwrap().untouched.get() == 0;
         assert!(pool.free.lock().unwrap().iter().all(resident));
         for _ in 0..3 {
             let property = || Property::<u64>::zeroed(&pages, Some(&pool), 10).unwrap();

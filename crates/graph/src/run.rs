@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hugepilot_record::graph::{AllocOrder, ArrayPages, GraphReport, Phases, SCHEMA, Trial};
+use hugepilot_stats::median;
 use hugepilot_units::Bytes;
 
 pub use self::facts::facts;
@@ -237,18 +238,16 @@ impl<V: Width> PreparedGraph<V> {
 
     /// Reports the medians of the phases over all trials.
     fn add_phases(&mut self, costs: &[KernelCost]) {
-        let median = |of: fn(&KernelCost) -> Duration, before: Option<Duration>| {
-            let mut all: Vec<f64> = costs.iter().map(|cost| of(cost).as_secs_f64()).collect();
-            all.sort_by(f64::total_cmp);
-            let middle = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
-            Some(middle + before.unwrap_or_default().as_secs_f64())
+        let phase = |of: fn(&KernelCost) -> Duration, before: Option<Duration>| {
+            let median = median(costs.iter().map(|cost| of(cost).as_secs_f64()))?;
+            Some(median + before.unwrap_or_default().as_secs_f64())
         };
         let pool = self.property_pool.as_ref();
         let phases = &mut self.report.phases;
-        phases.allocate_seconds = median(|cost| cost.allocate, pool.map(|pool| pool.allocate));
+        phases.allocate_seconds = phase(|cost| cost.allocate, pool.map(|pool| pool.allocate));
         phases.first_touch_seconds =
-            median(|cost| cost.first_touch, pool.map(|pool| pool.first_touch));
-        phases.kernel_seconds = median(|cost| cost.kernel, None);
+            phase(|cost| cost.first_touch, pool.map(|pool| pool.first_touch));
+        phases.kernel_seconds = phase(|cost| cost.kernel, None);
     }
 
     /// Returns the vertex of the graph for a vertex before relabelling.
@@ -295,9 +294,9 @@ impl SourceVertices {
 fn arrays(usage: &[ArrayUsage]) -> Vec<ArrayPages> {
     let one = |array: Array| {
         let of_name = usage.iter().filter(|usage| usage.array == array);
-        let got = of_name.map(|usage| usage.got).reduce(|a, b| a + b)?;
-        let bytes = got.resident() + got.zero + got.swapped + got.untouched;
-        let pages = ArrayPages { name: array.name().to_owned(), bytes, huge_bytes: got.huge() };
+        let sum = of_name.map(|usage| usage.pages).reduce(|a, b| a + b)?;
+        let bytes = sum.resident() + sum.zero + sum.swapped + sum.untouched;
+        let pages = ArrayPages { name: array.name().to_owned(), bytes, huge_bytes: sum.huge() };
         (bytes.get() > 0).then_some(pages)
     };
     Array::ALL.into_iter().filter_map(one).collect()

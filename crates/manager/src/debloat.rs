@@ -14,8 +14,8 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::ManagerError;
 use crate::act::split::Splits;
-use crate::left::LeftOut;
 use census::Found;
+use hugepilot_kernel::LeftOut;
 use stalls::{Seen, Stalls};
 
 /// How to de-bloat.

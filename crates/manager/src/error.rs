@@ -20,14 +20,6 @@ pub enum ManagerError {
         /// Why not.
         source: KernelError,
     },
-    /// A program could not be started.
-    #[error("cannot start {program:?}: {source}")]
-    Start {
-        /// The program.
-        program: String,
-        /// Why not.
-        source: io::Error,
-    },
     /// The file that the figure of merit should come from cannot be read.
     #[error("cannot read {path}: {source}")]
     Progress {
@@ -55,36 +47,4 @@ pub enum ManagerError {
     /// It is not to be had here, and why.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Another run has the kernel's settings in hand.
-    #[error(
-        "another run of hugepilot has changed settings of the kernel for a while (it holds {lock})"
-    )]
-    SettingsBusy {
-        /// The file that it has locked.
-        lock: String,
-    },
-    /// A setting of the kernel did not take a value.
-    #[error("the setting {name} was set to {wanted}, but is {found}")]
-    SettingNotTaken {
-        /// Which.
-        name: String,
-        /// What was written.
-        wanted: String,
-        /// What was read back.
-        found: String,
-    },
-    /// The file that says what settings were is none that we wrote.
-    #[error("cannot tell from {path} what the kernel's settings were: {what}")]
-    SettingsJournal {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// Ctrl-C came before there was anything to report.
-    #[error("interrupted before there was anything to report")]
-    Interrupted,
-    /// This signal came before the program was started.
-    #[error("interrupted before the program was started")]
-    Signalled(i32),
 }

@@ -6,19 +6,11 @@
 #![forbid(unsafe_code)]
 
 pub mod act;
-pub mod compare;
 pub mod daemon;
 pub mod debloat;
-pub mod demo;
 mod error;
-pub mod launch;
-pub mod left;
 pub mod names;
-pub mod pool;
 pub mod progress;
-pub mod run;
-pub mod settings;
-pub mod shrink;
 mod snapshot;
 pub mod status;
 pub mod tune;

@@ -9,6 +9,7 @@
 //! is exposed is an assumption, stated here: nearly all in a pointer chase, anything down to a tenth elsewhere.
 
 use hugepilot_record::tune::Prediction;
+use hugepilot_stats::share_margin;
 use hugepilot_units::Bytes;
 
 /// Time of one access on huge pages over its time on base pages, at one size of the hot set.
@@ -80,7 +81,7 @@ pub fn predict(expected: Expected, calibration: &Calibration) -> Option<Predicti
         return None;
     }
     let range = Range::of(expected, calibration)?;
-    let error = two_errors(heat_ratio, samples);
+    let error = share_margin(heat_ratio, samples);
     let speedup = |share: f64, (ratio, exposed): (f64, f64)| {
         1.0 / (1.0 - share.clamp(0.0, 1.0) * (1.0 - ratio) * exposed).max(0.01)
     };
@@ -99,7 +100,7 @@ pub fn predict_slowdown(expected: Expected, calibration: &Calibration) -> Option
         return None;
     }
     let range = Range::of(expected, calibration)?;
-    let error = two_errors(heat_ratio, samples);
+    let error = share_margin(heat_ratio, samples);
     let slowdown = |share: f64, (ratio, exposed): (f64, f64)| {
         1.0 + share.clamp(0.0, 1.0) * (1.0 / ratio.max(0.01) - 1.0).max(0.0) * exposed
     };
@@ -131,12 +132,6 @@ impl Range {
             high: (more, 1.0),
         })
     }
-}
-
-/// Two standard errors of a share found in `samples` draws.
-#[allow(clippy::cast_precision_loss)]
-fn two_errors(share: f64, samples: u64) -> f64 {
-    2.0 * (share * (1.0 - share) / samples.max(1) as f64).max(0.0).sqrt()
 }
 
 /// Samples in one stretch of time, and how many of them waited for scattered memory.

@@ -15,7 +15,7 @@ use libc::{c_int, c_void, size_t};
 use crate::environment;
 
 /// The heap of the process.
-pub(crate) static HEAP: Heap = Heap::asking(environment::options);
+pub(crate) static HEAP: Heap = Heap::lazy(environment::options);
 
 /// What every object is aligned to.
 const ALIGN: usize = 16;

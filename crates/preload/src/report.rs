@@ -7,7 +7,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use hugepilot_alloc::Got;
+use hugepilot_alloc::PageUsage;
 use serde::Serialize;
 
 use crate::c::HEAP;
@@ -57,37 +57,37 @@ struct Objects {
     bytes: u64,
 }
 
-impl From<hugepilot_alloc::Count> for Objects {
-    fn from(of: hugepilot_alloc::Count) -> Self {
+impl From<hugepilot_alloc::ObjectCount> for Objects {
+    fn from(of: hugepilot_alloc::ObjectCount) -> Self {
         Self { size_bytes: of.size.get(), count: of.count, bytes: of.bytes.get() }
     }
 }
 
-impl From<Got> for On {
-    fn from(got: Got) -> Self {
+impl From<PageUsage> for On {
+    fn from(usage: PageUsage) -> Self {
         Self {
-            base_bytes: got.base.get(),
-            thp_bytes: got.thp.get(),
-            hugetlb_2m_bytes: got.hugetlb_2m.get(),
-            hugetlb_1g_bytes: got.hugetlb_1g.get(),
+            base_bytes: usage.base.get(),
+            thp_bytes: usage.thp.get(),
+            hugetlb_2m_bytes: usage.hugetlb_2m.get(),
+            hugetlb_1g_bytes: usage.hugetlb_1g.get(),
         }
     }
 }
 
 impl Report {
     fn now() -> Self {
-        let (stats, got) = (HEAP.stats(), HEAP.got());
+        let (stats, usage) = (HEAP.stats(), HEAP.usage());
         Self {
             schema: "hugepilot.preload/1",
             pid: std::process::id(),
-            pages: HEAP.asked().chain.to_string(),
+            pages: HEAP.requested().chain.to_string(),
             refused: HEAP.refused().map(|error| error.to_string()),
             allocated_bytes: stats.allocated.get(),
             held_bytes: stats.held.get(),
             idle_bytes: stats.idle.get(),
             returned_bytes: stats.returned.get(),
             mapped_bytes: stats.mapped.get(),
-            on: got.ok().map(On::from),
+            on: usage.ok().map(On::from),
             threads: stats.threads,
             large: stats.large.into(),
             guarded: stats.guarded.into(),

@@ -10,6 +10,7 @@ use std::time::Instant;
 use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_kernel::memory::{mem_info, page_sizes};
 use hugepilot_kernel::{AnonMap, KernelError, Pages, Root};
+use hugepilot_stats::median;
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 use serde::{Deserialize, Serialize};
 
@@ -123,11 +124,9 @@ fn point(hot: Bytes, sizes: PageSizes) -> Option<Point> {
     // Where THP is switched off, ask for each page; where none is to be had, there is nothing to compare.
     huge.collapse(huge.range()).ok()?;
     let ratio = |walk: fn(&[u64]) -> u64| {
-        let mut ratios: Vec<f64> = (0..PAIRS)
-            .map(|_| time(walk, huge.words()).as_seconds() / time(walk, base.words()).as_seconds())
-            .collect();
-        ratios.sort_unstable_by(f64::total_cmp);
-        ratios[PAIRS / 2]
+        let pair =
+            |_| time(walk, huge.words()).as_seconds() / time(walk, base.words()).as_seconds();
+        median((0..PAIRS).map(pair)).unwrap_or(1.0)
     };
     Some(Point { hot_bytes: hot, chase_ratio: ratio(chase), gather_ratio: ratio(gather) })
 }

@@ -2,31 +2,14 @@
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
+use hugepilot_stats::{PairedRatio, Spread, lower_median};
 use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Mode, Run};
-use crate::tune::Spread;
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "hugepilot.compare/1";
-
-/// How many times as fast one run of a round was as another, over all rounds in which both ended with success.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ratio {
-    /// The least.
-    pub low: f64,
-    /// The middle one.
-    pub median: f64,
-    /// The largest.
-    pub high: f64,
-    /// How many rounds.
-    #[serde(default)]
-    pub rounds: u32,
-    /// Of them, those in which it was faster.
-    #[serde(default)]
-    pub faster_rounds: u32,
-}
 
 /// What one mode gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,11 +52,11 @@ pub struct ModeReport {
     /// Share of samples that waited for scattered memory, in a run of its own that is not timed.
     pub stall_ratio: Option<f64>,
     /// How many times as fast as `base` in the same round: over 1 is faster.
-    pub speedup_over_base: Option<Ratio>,
+    pub speedup_over_base: Option<PairedRatio>,
     /// How many times as fast as the same allocator without huge pages ([`Mode::without_huge_pages`]), in the same round; `None`
     /// where it has no other allocator, or that was not run.
     #[serde(default)]
-    pub speedup_of_pages: Option<Ratio>,
+    pub speedup_of_pages: Option<PairedRatio>,
 }
 
 impl ModeReport {
@@ -113,7 +96,7 @@ impl ModeReport {
         self.wall_seconds = spread(&|run| run.wall_seconds);
         self.user_seconds = spread(&|run| run.user_seconds);
         self.system_seconds = spread(&|run| run.system_seconds);
-        self.page_faults = median(runs.iter().map(|run| run.page_faults));
+        self.page_faults = lower_median(runs.iter().map(|run| run.page_faults));
         self.rss_peak_bytes = most(&|run| run.peak.rss_peak_bytes);
         self.huge_peak_bytes = most(&|run| run.peak.huge_peak_bytes);
         self.hugetlb_peak_bytes = most(&|run| run.peak.hugetlb_peak_bytes);
@@ -121,7 +104,8 @@ impl ModeReport {
     /// Takes in the counts of its runs.
     #[allow(clippy::cast_precision_loss)]
     pub fn count(&mut self, counts: &[Counts]) {
-        let of = |pick: &dyn Fn(&Counts) -> Option<u64>| median(counts.iter().filter_map(pick));
+        let of =
+            |pick: &dyn Fn(&Counts) -> Option<u64>| lower_median(counts.iter().filter_map(pick));
         self.dtlb_loads = of(&|counts| counts.loads);
         self.dtlb_load_misses = of(&|counts| counts.load_misses);
         self.page_walks = of(&|counts| counts.walks);
@@ -144,28 +128,12 @@ pub struct Counts {
     pub walks: Option<u64>,
 }
 
-/// The middle one; of an even number, the lower of the two.
-fn median(numbers: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut sorted: Vec<u64> = numbers.collect();
-    sorted.sort_unstable();
-    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
-}
-
 /// How many times as fast `ours` is as `base`, round by round. A run that did not end with success has no speed: its round
 /// does not count. `None` where no round does, or one took no time.
-pub fn speedup(base: &[Run], ours: &[Run]) -> Option<Ratio> {
+pub fn speedup(base: &[Run], ours: &[Run]) -> Option<PairedRatio> {
     let succeeded = |pair: &(&Run, &Run)| pair.0.ending.is_success() && pair.1.ending.is_success();
     let rounds = base.iter().zip(ours).filter(succeeded);
-    let ratios: Vec<f64> =
-        rounds.map(|(base, ours)| base.wall_seconds / ours.wall_seconds).collect();
-    let Spread { median, min, max } = Spread::of(&ratios)?;
-    Some(Ratio {
-        low: min,
-        median,
-        high: max,
-        rounds: count(ratios.len()),
-        faster_rounds: count(ratios.iter().filter(|&&ratio| ratio > 1.0).count()),
-    })
+    PairedRatio::of(rounds.map(|(base, ours)| (base.wall_seconds, ours.wall_seconds)))
 }
 
 fn count(number: usize) -> u32 {
@@ -188,7 +156,7 @@ pub struct Confirmation {
     #[serde(default)]
     pub failed_rounds: u32,
     /// How many times as fast as `base` in the same round.
-    pub speedup_over_base: Option<Ratio>,
+    pub speedup_over_base: Option<PairedRatio>,
     /// The same allocator without huge pages.
     #[serde(default)]
     pub plain: Option<Plain>,
@@ -200,9 +168,9 @@ pub struct Plain {
     /// Which mode.
     pub mode: Mode,
     /// How many times as fast as `base` in the same round.
-    pub speedup_over_base: Ratio,
+    pub speedup_over_base: PairedRatio,
     /// How many times as fast as it the mode with huge pages was, in the same round.
-    pub speedup_of_pages: Ratio,
+    pub speedup_of_pages: PairedRatio,
 }
 
 impl Confirmation {
@@ -323,8 +291,13 @@ mod tests {
             seconds.iter().map(|&wall| run(wall, 1, Ending::Exited(0))).collect::<Vec<_>>()
         };
         let mut ours = all(&[1.0, 2.0, 4.0]);
-        let twice =
-            |rounds| Ratio { low: 2.0, median: 2.0, high: 2.0, rounds, faster_rounds: rounds };
+        let twice = |rounds| PairedRatio {
+            low: 2.0,
+            median: 2.0,
+            high: 2.0,
+            rounds,
+            faster_rounds: rounds,
+        };
         assert_eq!(speedup(&all(&[2.0, 4.0, 8.0]), &ours), Some(twice(3)));
         ours[1] = run(0.1, 1, Ending::Exited(1));
         let without = speedup(&all(&[2.0, 4.0, 8.0]), &ours);
@@ -335,7 +308,8 @@ mod tests {
         let thp = ModeReport::not_here(Mode::Thp, String::new(), None);
         let found = Confirmation::of(&thp, None, &all(&[2.0, 4.0, 3.0]), &ours);
         assert_eq!(found.failed_rounds, 1);
-        let ratio = Ratio { low: 0.75, median: 1.375, high: 2.0, rounds: 2, faster_rounds: 1 };
+        let ratio =
+            PairedRatio { low: 0.75, median: 1.375, high: 2.0, rounds: 2, faster_rounds: 1 };
         assert_eq!(found.speedup_over_base, Some(ratio), "the failed one is no round");
     }
 

@@ -15,7 +15,6 @@ pub mod graph;
 mod heat;
 mod journal;
 mod mapping;
-pub mod measures;
 mod pages;
 mod plan;
 pub mod pool;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 use serde::{Deserialize, Serialize};
 
@@ -11,33 +12,6 @@ use crate::{Pid, ProvenanceCounts, Stop};
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "hugepilot.tune/2";
-
-/// Median and range of repeated figures.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The middle one.
-    pub median: f64,
-    /// The smallest.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
-}
-
-impl Spread {
-    /// Of `figures`; `None` when there are none, or one is no number.
-    pub fn of(figures: &[f64]) -> Option<Self> {
-        let mut sorted = figures.to_vec();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let (&min, &max) = (sorted.first()?, sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
-        };
-        (min.is_finite() && max.is_finite()).then_some(Self { median, min, max })
-    }
-}
 
 /// What was measured of one way to run, in each unit it was measured in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -274,14 +248,6 @@ impl TuneReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_spread_is_of_numbers() {
-        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
-        assert_eq!(Spread::of(&[4.0, 1.0]).unwrap().median, 2.5);
-        assert_eq!(Spread::of(&[]), None);
-        assert_eq!(Spread::of(&[1.0, f64::NAN]), None);
-    }
 
     #[test]
     fn figures_are_compared_in_a_unit_that_both_have() {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use hugepilot_record::compare::{CompareReport, ModeReport};
-use hugepilot_record::tune::Spread;
+use hugepilot_stats::Spread;
 use hugepilot_units::Bytes;
 
 use crate::table::{grouped, percent, table};
@@ -88,8 +88,9 @@ fn effect(mode: &ModeReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::compare::{Ratio, Reach, SCHEMA};
+    use hugepilot_record::compare::{Reach, SCHEMA};
     use hugepilot_record::run::Mode;
+    use hugepilot_stats::PairedRatio;
     use hugepilot_testkit::assert_golden;
 
     use super::*;
@@ -108,7 +109,8 @@ mod tests {
             stall_ratio: Some(0.5),
             ..ModeReport::not_here(mode, "what was seen".to_owned(), None)
         };
-        let ratio = Some(Ratio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 });
+        let ratio =
+            Some(PairedRatio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 });
         let thp = ModeReport {
             speedup_over_base: ratio,
             ..mode(Mode::GlibcThp, 0.5, 642, Bytes::mib(256))

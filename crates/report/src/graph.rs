@@ -7,8 +7,10 @@ use hugepilot_record::graph::{
     RankedVertex, Trial,
 };
 use hugepilot_stats::Spread;
+use serde_json::Value;
 
-use crate::json::json;
+use crate::json::JsonReport;
+use crate::sentence::{Sentence, explain_all, warning_lines};
 use crate::table::{grouped, percent, table};
 
 /// Prints the graph, the result of the kernel, phase times and array pages.
@@ -50,20 +52,24 @@ pub fn graph_text(report: &GraphReport) -> String {
     text
 }
 
-/// Prints the report as JSON, with a `text` beside the `code` of each warning.
-pub fn graph_json(report: &GraphReport) -> String {
-    let mut value = serde_json::to_value(report).unwrap_or_default();
-    let warnings = value.get_mut("warnings").and_then(|warnings| warnings.as_array_mut());
-    for (entry, warning) in warnings.into_iter().flatten().zip(&report.warnings) {
-        entry["text"] = observation(warning).into();
-        entry["help"] = help(warning).into();
-    }
-    json(&value)
+/// Prints the warnings of a report, each with its fix.
+pub fn graph_warnings_text(report: &GraphReport) -> String {
+    warning_lines(&report.warnings)
 }
 
-/// Prints a warning with its fix.
-pub fn graph_warning_text(warning: &GraphWarning) -> String {
-    format!("warning: {}\nhelp: {}\n", observation(warning), help(warning))
+impl JsonReport for GraphReport {
+    fn explain(&self, json: &mut Value) {
+        explain_all(json, "/warnings", &self.warnings);
+    }
+}
+
+impl Sentence for GraphWarning {
+    fn text(&self) -> String {
+        observation(self)
+    }
+    fn help(&self) -> Vec<String> {
+        vec![help(self)]
+    }
 }
 
 fn observation(warning: &GraphWarning) -> String {
@@ -174,10 +180,16 @@ fn result_text(result: &KernelResult) -> String {
                 Some(false) => "; not converged: --iterations reached before --tolerance",
                 _ => "",
             };
-            format!("{iterations} iterations, residual {residual:.2e}, sum of ranks {sum:.6}{ended}")
+            format!(
+                "{iterations} iterations, residual {residual:.2e}, sum of ranks {sum:.6}{ended}"
+            )
         }
         KernelResult::Cc { components, largest } => {
-            format!("{} components, {} vertices in the largest", count(*components), count(*largest))
+            format!(
+                "{} components, {} vertices in the largest",
+                count(*components),
+                count(*largest)
+            )
         }
         KernelResult::Bc { .. } => "highest scores".to_owned(),
         KernelResult::Diameter { lower_bound } => {
@@ -193,9 +205,8 @@ fn ranking(result: &KernelResult) -> String {
         KernelResult::Bc { top } => ("SCORE", top),
         _ => return String::new(),
     };
-    let row = |ranked: &RankedVertex| {
-        vec![ranked.vertex.to_string(), format!("{:.6e}", ranked.value)]
-    };
+    let row =
+        |ranked: &RankedVertex| vec![ranked.vertex.to_string(), format!("{:.6e}", ranked.value)];
     let mut rows = vec![vec!["VERTEX".to_owned(), name.to_owned()]];
     rows.extend(top.iter().filter(|ranked| ranked.value != 0.0).map(row));
     if rows.len() == 1 { String::new() } else { table(rows, &[0, 1]) }
@@ -206,10 +217,9 @@ fn times(trials: &[Trial]) -> String {
     match (&seconds[..], Spread::of(&seconds)) {
         (_, None) => String::new(),
         ([one], _) => format!("time {one:.4} s\n"),
-        (all, Some(Spread { median, min, max })) => format!(
-            "time {median:.4} s, median of {} trials ({min:.4}–{max:.4})\n",
-            all.len()
-        ),
+        (all, Some(Spread { median, min, max })) => {
+            format!("time {median:.4} s, median of {} trials ({min:.4}–{max:.4})\n", all.len())
+        }
     }
 }
 
@@ -268,6 +278,7 @@ mod tests {
     use hugepilot_units::Bytes;
 
     use super::*;
+    use crate::json::json;
 
     fn report() -> GraphReport {
         let graph = GraphFacts {
@@ -357,7 +368,7 @@ mod tests {
     #[test]
     fn warnings_have_a_code_a_sentence_and_a_fix() {
         let gaps = GraphWarning::VertexIdGaps { vertices: 9000, unused_ids: 8000 };
-        let text = graph_warning_text(&gaps);
+        let text = warning_lines(std::slice::from_ref(&gaps));
         assert!(text.starts_with("warning: 8,000 of 9,000 vertices have no edge"), "{text}");
         assert!(text.ends_with("help: relabel vertices to consecutive IDs: --compact\n"), "{text}");
         let dropped = |original_ids| GraphWarning::IsolatedVerticesDropped {
@@ -366,15 +377,23 @@ mod tests {
             vertices: 10,
             original_ids,
         };
-        assert!(graph_warning_text(&dropped(false)).contains("--vertices 10"));
-        assert!(graph_warning_text(&dropped(true)).contains("--to hpg"));
+        assert!(dropped(false).help()[0].contains("--vertices 10"));
+        assert!(dropped(true).help()[0].contains("--to hpg"));
         let report = GraphReport { warnings: vec![gaps, dropped(true)], ..report() };
-        let json = graph_json(&report);
+        let json = json(&report);
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value["warnings"][0]["code"], "vertex_id_gaps");
         assert_eq!(value["warnings"][0]["unused_ids"], 8000);
         assert!(value["warnings"][0]["text"].as_str().unwrap().contains("8,000"));
-        assert_eq!(value["warnings"][1]["help"], "store them: --to hpg");
+        assert_eq!(value["warnings"][1]["help"][0], "store them: --to hpg");
         assert_eq!(serde_json::from_str::<GraphReport>(&json).unwrap(), report);
+    }
+
+    #[test]
+    fn json_holds_sums_beyond_64_bits() {
+        let distance_sum = u128::from(u64::MAX) + 1;
+        let sssp = KernelResult::Sssp { reached: 2, distance_sum, distance_max: 1 };
+        let report = GraphReport { result: Some(sssp), ..report() };
+        assert_eq!(serde_json::from_str::<GraphReport>(&json(&report)).unwrap(), report);
     }
 }

@@ -1,13 +1,47 @@
 //! One JSON object, as `--json` prints it.
 
+use hugepilot_record::compare::CompareReport;
+use hugepilot_record::debloat::DebloatReport;
+use hugepilot_record::doctor::DoctorReport;
+use hugepilot_record::pool::{PoolChange, PoolReport};
+use hugepilot_record::run::RunReport;
+use hugepilot_record::shrink::ShrinkReport;
+use hugepilot_record::status::StatusReport;
+use hugepilot_record::tune::TuneReport;
 use serde::Serialize;
+use serde_json::Value;
 
-/// `record` as indented JSON with a newline at its end.
+/// A record that `--json` prints.
+pub trait JsonReport: Serialize {
+    /// Adds sentences to the facts of the record, already serialised in `json`.
+    fn explain(&self, json: &mut Value) {
+        let _ = json;
+    }
+}
+
+impl JsonReport for CompareReport {}
+impl JsonReport for DebloatReport {}
+impl JsonReport for DoctorReport {}
+impl JsonReport for PoolChange {}
+impl JsonReport for PoolReport {}
+impl JsonReport for RunReport {}
+impl JsonReport for ShrinkReport {}
+impl JsonReport for StatusReport {}
+impl JsonReport for TuneReport {}
+
+/// `record` as indented JSON with a newline at its end. Fields keep their order. A record with a
+/// number beyond 64 bits, which [`Value`] cannot hold, has no sentences.
 ///
 /// # Panics
 /// Never: records hold only numbers, texts, lists and maps with text keys.
-pub fn json(record: &impl Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(record).expect("records are plain data");
+pub fn json(record: &impl JsonReport) -> String {
+    let mut text = match serde_json::to_value(record) {
+        Ok(mut value) => {
+            record.explain(&mut value);
+            serde_json::to_string_pretty(&value).expect("JSON values are plain data")
+        }
+        Err(_) => serde_json::to_string_pretty(record).expect("records are plain data"),
+    };
     text.push('\n');
     text
 }

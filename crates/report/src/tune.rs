@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hugepilot_record::Stop;
-use hugepilot_record::tune::{Figure, Spread, TuneReport};
+use hugepilot_record::tune::{Figure, TuneReport};
+use hugepilot_stats::Spread;
 use hugepilot_units::Bytes;
 
 use crate::table::{grouped, percent, table};

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use hugepilot_record::measures::fairness;
+use hugepilot_stats::fairness;
 use serde_json::Value;
 
 use super::debloat::{ORDERS, collapse, debloat_with, number};

@@ -7,15 +7,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Backing;
-use crate::sys::scripted::{Call, Scripted};
+use crate::sys::scripted::{Call, ScriptedSys};
 
-fn arena(sys: &Scripted, chunk: Bytes) -> Arena<Scripted> {
+fn arena(sys: &ScriptedSys, chunk: Bytes) -> Arena<ScriptedSys> {
     Arena::new_on(sys.clone(), chunk, Options::only(Backing::Base))
 }
 
 #[test]
 fn values_stay_where_they_are_while_the_arena_grows() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let arena = arena(&sys, Bytes::kib(4));
     let items: Vec<&mut [u64; 100]> = (0..50).map(|i| arena.alloc([i; 100]).unwrap()).collect();
     assert!(items.iter().enumerate().all(|(i, item)| **item == [i as u64; 100]));
@@ -37,7 +37,7 @@ fn slices_are_made_item_by_item() {
 
 #[test]
 fn what_has_no_size_takes_nothing() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     sys.fail(Call::Map, 0, Errno::ENOMEM);
     let arena = arena(&sys, Bytes::kib(4));
     let nothing = arena.alloc_layout(Layout::from_size_align(0, 4096).unwrap()).unwrap();
@@ -45,12 +45,12 @@ fn what_has_no_size_takes_nothing() {
     assert_eq!(arena.alloc(()), Ok(&mut ()));
     assert!(arena.alloc_slice(0, |_| 1_u64).unwrap().is_empty());
     assert_eq!(arena.alloc_slice(7, |_| ()).unwrap().len(), 7);
-    assert_eq!((arena.mapped(), arena.got()), (Bytes::ZERO, Ok(Got::default())));
+    assert_eq!((arena.mapped(), arena.usage()), (Bytes::ZERO, Ok(PageUsage::default())));
 }
 
 #[test]
 fn large_things_and_alignments_get_regions_of_their_own() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let arena = arena(&sys, Bytes::kib(8));
     arena.alloc(1_u8).unwrap();
     for (size, align) in [(1 << 20, 1), (10, 8192), (3 << 20, 4 << 20), (1, 2 << 20)] {
@@ -64,7 +64,7 @@ fn large_things_and_alignments_get_regions_of_their_own() {
 
 #[test]
 fn the_limit_and_exhaustion_are_errors_and_what_was_given_stays() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let arena = arena(&sys, Bytes::kib(4)).with_limit(Bytes::kib(10));
     let first = arena.alloc([7_u8; 4096]).unwrap();
     arena.alloc([7_u8; 4096]).unwrap();
@@ -82,7 +82,7 @@ fn the_limit_and_exhaustion_are_errors_and_what_was_given_stays() {
 
 #[test]
 fn a_limit_counts_what_pages_round_up() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let options = Options::only(Backing::COLLAPSE);
     let arena = Arena::new_on(sys.clone(), Bytes::kib(4), options).with_limit(Bytes::mib(3));
     arena.alloc(1_u8).unwrap();
@@ -92,7 +92,7 @@ fn a_limit_counts_what_pages_round_up() {
 
 #[test]
 fn a_reset_takes_all_back_and_maps_nothing_new() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let mut arena = arena(&sys, Bytes::kib(4));
     for _ in 0..5 {
         for size in [4096, 9000, 100, 4096, 20000] {
@@ -133,16 +133,16 @@ fn it_may_be_sent_but_not_shared() {
 }
 
 /// Bytes of one part; Miri takes its time.
-const MOST: usize = if cfg!(miri) { 60 } else { 6000 };
+const MAX_PART: usize = if cfg!(miri) { 60 } else { 6000 };
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 100 }, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn parts_are_apart_aligned_and_keep_their_contents(
-        rounds in vec(vec((1..MOST, 0..15_u32), 1..30), 1..4),
+        rounds in vec(vec((1..MAX_PART, 0..15_u32), 1..30), 1..4),
         chunk in 1..40_u64,
     ) {
-        let sys = Scripted::default();
+        let sys = ScriptedSys::default();
         let mut arena = arena(&sys, Bytes::kib(chunk));
         for round in rounds {
             let mut parts: Vec<&mut [MaybeUninit<u8>]> = Vec::new();

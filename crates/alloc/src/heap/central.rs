@@ -12,9 +12,9 @@ use hugepilot_units::Bytes;
 
 use super::chunk::{self, CHUNK, Chunk, PAGE, PAGE_UNITS};
 use super::class::UNIT;
-use super::guarded::Guarded;
+use super::guarded::GuardedObjects;
 use super::huge::Table;
-use super::kept::Kept;
+use super::huge_cache::HugeCache;
 use super::span::Span;
 use super::{map, os};
 use crate::region::thp_never;
@@ -37,9 +37,9 @@ pub(super) struct Central<S: Sys> {
     reserve: usize,
     pub(super) huge: Table<S>,
     /// Of huge things that were freed.
-    pub(super) kept: Kept<S>,
+    pub(super) huge_cache: HugeCache<S>,
     /// Of a heap that checks what the program does.
-    pub(super) guarded: Guarded,
+    pub(super) guarded: GuardedObjects,
     pub(super) counts: Counts,
     /// Why memory was last not to be had as it was asked for.
     pub(super) refused: Option<AllocError>,
@@ -70,8 +70,8 @@ impl<S: Sys> Central<S> {
             idle_pages: 0,
             reserve,
             huge: Table::new(),
-            kept: Kept::new(),
-            guarded: Guarded::new(),
+            huge_cache: HugeCache::new(),
+            guarded: GuardedObjects::new(),
             counts: Counts { chunks: 0, mapped: 0, returned: 0 },
             refused: None,
             thp_never: None,
@@ -83,16 +83,16 @@ impl<S: Sys> Central<S> {
 
     /// Begins anew in a child, whose parent was changing this when it was copied: with no chunks, and no reason. What comes
     /// back of the chunks that were there is lost, and what was kept; huge things in use stay.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn reset_after_fork(&mut self) {
         (self.open, self.full) = (ptr::null_mut(), ptr::null_mut());
         self.epoch += 1;
         (self.empty_chunks, self.used_units, self.idle_pages) = (0, 0, 0);
         self.counts = Counts { returned: self.counts.returned, ..Counts::default() };
         (self.refused, self.thp_never) = (None, None);
         // SAFETY: our own field, which may be torn: so what was in it is not dropped.
-        unsafe { ptr::write(&raw mut self.kept, Kept::new()) };
+        unsafe { ptr::write(&raw mut self.huge_cache, HugeCache::new()) };
         self.huge.recount();
-        self.guarded.renew();
+        self.guarded.reset_after_fork();
     }
 
     /// The span of a large thing, at a multiple of `align` units; `None` where there is no memory.
@@ -100,9 +100,10 @@ impl<S: Sys> Central<S> {
         if let Some(span) = self.take_mapped(units, align) {
             return Some(span);
         }
-        os::errno_kept(|| {
-            self.map_chunks(units, align)
-                .or_else(|| self.unmap_kept().then(|| self.map_chunks(units, align)).flatten())
+        os::preserving_errno(|| {
+            self.map_chunks(units, align).or_else(|| {
+                self.empty_huge_cache().then(|| self.map_chunks(units, align)).flatten()
+            })
         })?;
         self.take_mapped(units, align)
     }
@@ -115,7 +116,7 @@ impl<S: Sys> Central<S> {
         {
             return never;
         }
-        let never = os::errno_kept(|| thp_never(&self.sys));
+        let never = os::preserving_errno(|| thp_never(&self.sys));
         self.thp_never = Some((Instant::now(), never));
         never
     }
@@ -225,7 +226,7 @@ impl<S: Sys> Central<S> {
     /// Gives back all that is not in use. Bytes.
     pub(super) fn trim(&mut self) -> usize {
         let before = self.counts.returned;
-        self.unmap_kept();
+        self.empty_huge_cache();
         let mut next = self.open;
         // SAFETY: chunks in the list are there; the next is read before this one may go.
         while let Some(chunk) = unsafe { next.as_mut() } {
@@ -249,8 +250,9 @@ impl<S: Sys> Central<S> {
         }
         let start = ptr::with_exposed_provenance_mut(ptr::from_mut(chunk).addr() + page * PAGE);
         // SAFETY: no unit of the page is in use, and it lies in the chunk.
-        let done =
-            os::errno_kept(|| unsafe { self.sys.discard(NonNull::new_unchecked(start), PAGE) });
+        let done = os::preserving_errno(|| unsafe {
+            self.sys.discard(NonNull::new_unchecked(start), PAGE)
+        });
         if done.is_ok() {
             chunk.dirty.clear(page * PAGE_UNITS, PAGE_UNITS);
             self.idle_pages -= 1;
@@ -271,7 +273,7 @@ impl<S: Sys> Central<S> {
         map::remove(ptr::from_ref(chunk).addr());
         let region = chunk.region.take();
         self.counts.mapped -= region.as_ref().map_or(0, |region| region.len().as_usize());
-        os::errno_kept(|| drop(region));
+        os::preserving_errno(|| drop(region));
     }
 
     /// Maps chunks of which one holds `units` units at a multiple of `align`.
@@ -305,7 +307,7 @@ impl<S: Sys> Central<S> {
         let never = matches!(backing, Backing::Thp(_)).then(|| self.thp_never()).flatten();
         let align = self.options.align.max(Bytes::new(CHUNK as u64));
         let options = Options { chain: Chain::only(backing), align, ..self.options };
-        HugeRegion::map_told(self.sys.clone(), Bytes::new(len as u64), &options, |_| never)
+        HugeRegion::map_with(self.sys.clone(), Bytes::new(len as u64), &options, |_| never)
     }
 
     /// Makes chunks of a region, most often one.
@@ -341,7 +343,7 @@ impl<S: Sys> Central<S> {
 
     /// Resident or set aside, and free, in bytes.
     pub(super) fn idle(&self) -> usize {
-        self.idle_pages * PAGE + self.kept.len
+        self.idle_pages * PAGE + self.huge_cache.len
     }
 
     /// How much of that is kept, in bytes.
@@ -351,12 +353,12 @@ impl<S: Sys> Central<S> {
 
     /// Bytes that are mapped.
     pub(super) fn mapped(&self) -> usize {
-        self.counts.mapped + self.huge.mapped + self.kept.len
+        self.counts.mapped + self.huge.mapped + self.huge_cache.len
     }
 
     /// Regions of huge things, in use or kept.
     pub(super) fn huge_regions(&self) -> impl Iterator<Item = &HugeRegion<S>> {
-        self.huge.all().map(|huge| &huge.region).chain(self.kept.all())
+        self.huge.all().map(|huge| &huge.region).chain(self.huge_cache.all())
     }
 
     /// As a holder of the lock may leave it who is no longer there; the chunks that are lost.

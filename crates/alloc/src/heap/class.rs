@@ -8,9 +8,9 @@ pub(super) const ALIGN: usize = 16;
 /// Memory is handed to spans in units of this many bytes.
 pub(super) const UNIT: usize = 64 << 10;
 /// The largest size with a class; what is larger has units of its own.
-pub(super) const MOST: usize = 512 << 10;
+pub(super) const MAX_SMALL: usize = 512 << 10;
 /// How many classes there are.
-pub(super) const CLASSES: usize = class_of(MOST) + 1;
+pub(super) const CLASSES: usize = class_of(MAX_SMALL) + 1;
 
 /// Up to this size, classes are looked up instead of computed.
 const LOOKED_UP: usize = 1024;
@@ -28,14 +28,14 @@ static LOOKUP: [u8; LOOKED_UP / ALIGN + 1] = {
 static SIZES: [u32; CLASSES] = {
     let (mut table, mut class) = ([0; CLASSES], 0);
     while class < CLASSES {
-        #[allow(clippy::cast_possible_truncation)] // at most MOST
+        #[allow(clippy::cast_possible_truncation)] // at most MAX_SMALL
         (table[class] = computed_size(class) as u32);
         class += 1;
     }
     table
 };
 
-/// The smallest class for `size` bytes, which is at most [`MOST`].
+/// The smallest class for `size` bytes, which is at most [`MAX_SMALL`].
 #[inline]
 pub(super) const fn class_of(size: usize) -> usize {
     if size <= 128 {
@@ -45,20 +45,20 @@ pub(super) const fn class_of(size: usize) -> usize {
     8 + (top - 7) * 8 + ((size - 1) >> (top - 3)) - 8
 }
 
-/// The same, faster for small sizes that are known only at run time; `None` above [`MOST`].
+/// The same, faster for small sizes that are known only at run time; `None` above [`MAX_SMALL`].
 #[inline]
 pub(super) fn class_for(size: usize) -> Option<usize> {
     if size <= LOOKED_UP {
         return Some(usize::from(LOOKUP[size.div_ceil(ALIGN)]));
     }
-    (size <= MOST).then(|| class_of(size))
+    (size <= MAX_SMALL).then(|| class_of(size))
 }
 
 /// The smallest class whose objects lie at multiples of `align` in a span, which itself begins at a multiple of [`UNIT`];
 /// `None` where only units of its own will do.
 pub(super) fn aligned_class(size: usize, align: usize) -> Option<usize> {
     let size = size.max(1).checked_next_multiple_of(align)?;
-    if align > UNIT || size > MOST {
+    if align > UNIT || size > MAX_SMALL {
         return None;
     }
     (class_of(size)..CLASSES).find(|&class| size_of_class(class).is_multiple_of(align))
@@ -84,7 +84,7 @@ pub(super) fn units_of_class(class: usize) -> usize {
     let fewest = if size <= UNIT { 4 } else { 1 };
     let fits =
         |units: &usize| units * UNIT >= fewest * size && (units * UNIT % size) * 8 <= units * UNIT;
-    (1..=MOST / UNIT * 2).find(fits).unwrap_or(MOST / UNIT)
+    (1..=MAX_SMALL / UNIT * 2).find(fits).unwrap_or(MAX_SMALL / UNIT)
 }
 
 #[cfg(test)]
@@ -93,13 +93,13 @@ mod tests {
 
     #[test]
     fn every_size_has_the_smallest_class_that_holds_it() {
-        for size in (0..=4096).chain((4096..=MOST).step_by(61)).chain([MOST]) {
+        for size in (0..=4096).chain((4096..=MAX_SMALL).step_by(61)).chain([MAX_SMALL]) {
             let class = class_of(size);
             assert_eq!(class_for(size), Some(class), "{size}");
             assert!(size_of_class(class) >= size, "{size}");
             assert!(class == 0 || size_of_class(class - 1) < size, "{size}");
         }
-        assert_eq!([class_for(MOST + 1), class_for(usize::MAX)], [None; 2]);
+        assert_eq!([class_for(MAX_SMALL + 1), class_for(usize::MAX)], [None; 2]);
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
     fn a_span_leaves_at_most_an_eighth_over() {
         for class in 0..CLASSES {
             let (size, len) = (size_of_class(class), units_of_class(class) * UNIT);
-            assert!((len % size) * 8 <= len && len <= 2 * MOST, "{size} in {len}");
+            assert!((len % size) * 8 <= len && len <= 2 * MAX_SMALL, "{size} in {len}");
         }
         assert!(
             (0..CLASSES)
@@ -128,7 +128,7 @@ mod tests {
     fn aligned_classes_keep_the_alignment() {
         for shift in 0..=17 {
             let align = 1_usize << shift;
-            for size in [0, 1, 15, 100, 4096, 5000, 70_000, MOST] {
+            for size in [0, 1, 15, 100, 4096, 5000, 70_000, MAX_SMALL] {
                 match aligned_class(size, align) {
                     Some(class) => {
                         assert!(
@@ -137,7 +137,7 @@ mod tests {
                         );
                     }
                     None => assert!(
-                        align > UNIT || size.next_multiple_of(align) > MOST,
+                        align > UNIT || size.next_multiple_of(align) > MAX_SMALL,
                         "{size} at {align}"
                     ),
                 }

@@ -12,11 +12,11 @@ use std::ptr::{self, NonNull};
 use hugepilot_units::Bytes;
 
 use super::central::Central;
-use super::local::{Empty, Local};
-use super::lock::Held;
+use super::lock::LockGuard;
 use super::misuse::{self, Call, Misuse};
 use super::span::Span;
-use super::thread::Shared;
+use super::thread::HeapHeader;
+use super::thread_cache::{EmptySpans, ThreadCache};
 use super::{class, map, os};
 use crate::{Fork, Options, Pages, Sys};
 
@@ -24,7 +24,7 @@ use crate::{Fork, Options, Pages, Sys};
 #[repr(C)]
 pub(super) struct Core<S: Sys> {
     /// First, because what a thread leaves at its end knows no more of the heap than this.
-    pub(super) shared: Shared,
+    pub(super) header: HeapHeader,
     pub(super) options: Options,
     central: UnsafeCell<Central<S>>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Core<S: Sys> {
 /// The lock is held, and opens this.
 pub(super) struct Guard<'a, S: Sys> {
     core: &'a Core<S>,
-    _held: Held<'a>,
+    _held: LockGuard<'a>,
 }
 
 impl<S: Sys> Deref for Guard<'_, S> {
@@ -61,13 +61,13 @@ impl<S: Sys> Core<S> {
         // A thread of a child that ends gives back what it had, so that must be there.
         let options = Options { fork: Fork::Inherit, ..options };
         let (len, align) = Self::len(sys);
-        let core = os::errno_kept(|| sys.map(len, align, Pages::Plain)).ok()?.cast::<Self>();
+        let core = os::preserving_errno(|| sys.map(len, align, Pages::Plain)).ok()?.cast::<Self>();
         map::keep_small();
-        let shared = Shared::new(abandon::<S>, renew::<S>);
-        let central = Central::new(sys.clone(), &options, reserve.as_usize(), shared.id);
+        let header = HeapHeader::new(abandon::<S>, reset_after_fork::<S>);
+        let central = Central::new(sys.clone(), &options, reserve.as_usize(), header.id);
         // SAFETY: the mapping is large enough, aligned and ours.
         unsafe {
-            core.write(Self { shared, options, central: UnsafeCell::new(central) });
+            core.write(Self { header, options, central: UnsafeCell::new(central) });
         }
         // A local knows its shared part only, from which `abandon` comes back to all of it.
         core.as_ptr().expose_provenance();
@@ -90,7 +90,7 @@ impl<S: Sys> Core<S> {
 
     /// Opens what is shared.
     pub(super) fn central(&self) -> Guard<'_, S> {
-        Guard { core: self, _held: self.shared.lock.hold() }
+        Guard { core: self, _held: self.header.lock.lock() }
     }
 
     /// The next object of that class where the bin has none; `None` where there is no memory.
@@ -98,23 +98,27 @@ impl<S: Sys> Core<S> {
     /// # Safety
     /// `local` is the calling thread's, of this heap.
     #[cold]
-    pub(super) unsafe fn take_slowly(&self, local: &Local, class: usize) -> Option<NonNull<u8>> {
-        let empty = Empty::new();
+    pub(super) unsafe fn take_slowly(
+        &self,
+        cache: &ThreadCache,
+        class: usize,
+    ) -> Option<NonNull<u8>> {
+        let empty = EmptySpans::new();
         // SAFETY: the calling thread's local.
         unsafe {
             // It may be another than the one that was looked at before.
-            if let Some(start) = NonNull::new(local.take(class)) {
+            if let Some(start) = NonNull::new(cache.take(class)) {
                 return Some(start);
             }
-            let filled = local.refill(class, &empty);
+            let filled = cache.refill(class, &empty);
             // Before a new span is asked for: where memory is short it is made of these.
             self.put_all(&empty);
             if !filled {
-                self.new_span(local, class)?;
-                local.refill(class, &empty);
+                self.new_span(cache, class)?;
+                cache.refill(class, &empty);
                 self.put_all(&empty);
             }
-            NonNull::new(local.take(class))
+            NonNull::new(cache.take(class))
         }
     }
 
@@ -122,27 +126,27 @@ impl<S: Sys> Core<S> {
     ///
     /// # Safety
     /// As for [`Self::take_slowly`].
-    unsafe fn new_span(&self, local: &Local, class: usize) -> Option<()> {
+    unsafe fn new_span(&self, cache: &ThreadCache, class: usize) -> Option<()> {
         /// Locals looked at for each span: there may be thousands.
         const LOOKS: usize = 4;
-        let empty = Empty::new();
+        let empty = EmptySpans::new();
         let mut central = self.central();
         for _ in 0..LOOKS {
             // SAFETY: what is abandoned belongs to the holder of the lock.
             unsafe {
-                let Some(other) = self.shared.next_abandoned() else { break };
-                other.hear(&empty);
+                let Some(other) = self.header.next_abandoned() else { break };
+                other.collect_remote(&empty);
                 while let Some(span) = empty.pop() {
                     central.put(span);
                 }
-                if local.adopt(other, class) {
+                if cache.adopt(other, class) {
                     return Some(());
                 }
             }
         }
         let span = central.take(class::units_of_class(class), 1)?;
         // SAFETY: a span in nobody's hands.
-        local.begin(class, unsafe { &*span });
+        cache.begin(class, unsafe { &*span });
         Some(())
     }
 
@@ -151,12 +155,12 @@ impl<S: Sys> Core<S> {
     /// # Safety
     /// As for [`Self::take_slowly`]; the span is `local`'s.
     #[cold]
-    pub(super) unsafe fn freed(&self, local: &Local, span: *mut Span, address: usize) {
-        if !ptr::eq(local.shared.get(), &raw const self.shared) {
+    pub(super) unsafe fn freed(&self, cache: &ThreadCache, span: *mut Span, address: usize) {
+        if !ptr::eq(cache.header.get(), &raw const self.header) {
             misuse::end(Call::Free, address, Misuse::Foreign);
         }
         // SAFETY: by contract.
-        if let Some(empty) = unsafe { local.after_free(&*span) } {
+        if let Some(empty) = unsafe { cache.after_free(&*span) } {
             self.central().put(empty);
         }
     }
@@ -165,25 +169,25 @@ impl<S: Sys> Core<S> {
     ///
     /// # Safety
     /// As for [`Self::take_slowly`].
-    pub(super) unsafe fn flush(&self, local: &Local) {
-        let empty = Empty::new();
+    pub(super) unsafe fn flush(&self, cache: &ThreadCache) {
+        let empty = EmptySpans::new();
         // SAFETY: by contract.
         unsafe {
-            local.flush(&empty);
+            cache.flush(&empty);
             self.put_all(&empty);
         }
     }
 
     /// Takes back what was freed of threads that have ended.
-    pub(super) fn hear_abandoned(&self) {
-        let empty = Empty::new();
+    pub(super) fn collect_abandoned(&self) {
+        let empty = EmptySpans::new();
         let mut central = self.central();
         // SAFETY: what is abandoned belongs to the holder of the lock.
         unsafe {
-            let mut next = self.shared.abandoned.get();
-            while let Some(local) = next.as_ref() {
-                next = local.next.get();
-                local.flush(&empty);
+            let mut next = self.header.abandoned.get();
+            while let Some(cache) = next.as_ref() {
+                next = cache.next.get();
+                cache.flush(&empty);
             }
             while let Some(span) = empty.pop() {
                 central.put(span);
@@ -193,7 +197,7 @@ impl<S: Sys> Core<S> {
 
     /// # Safety
     /// The spans were the caller's.
-    unsafe fn put_all(&self, empty: &Empty) {
+    unsafe fn put_all(&self, empty: &EmptySpans) {
         if empty.is_empty() {
             return;
         }
@@ -224,12 +228,12 @@ impl<S: Sys> Core<S> {
 ///
 /// # Safety
 /// `shared` is the first part of a `Core<S>`, and `local` is that thread's.
-unsafe fn abandon<S: Sys>(shared: *const Shared, local: &Local) {
-    let empty = Empty::new();
+unsafe fn abandon<S: Sys>(header: *const HeapHeader, cache: &ThreadCache) {
+    let empty = EmptySpans::new();
     // SAFETY: by contract; a `Core` begins with its shared part, and the lock that opens the rest is held.
     unsafe {
-        let central = &mut *(*shared.cast::<Core<S>>()).central.get();
-        local.flush(&empty);
+        let central = &mut *(*header.cast::<Core<S>>()).central.get();
+        cache.flush(&empty);
         while let Some(span) = empty.pop() {
             central.put(span);
         }
@@ -240,7 +244,7 @@ unsafe fn abandon<S: Sys>(shared: *const Shared, local: &Local) {
 ///
 /// # Safety
 /// `shared` is the first part of a `Core<S>`.
-unsafe fn renew<S: Sys>(shared: *const Shared) {
+unsafe fn reset_after_fork<S: Sys>(header: *const HeapHeader) {
     // SAFETY: by contract; a `Core` begins with its shared part, and the lock that opens the rest is held.
-    unsafe { (*(*shared.cast::<Core<S>>()).central.get()).renew() };
+    unsafe { (*(*header.cast::<Core<S>>()).central.get()).reset_after_fork() };
 }

@@ -7,7 +7,7 @@
 //!   the child has what each thread wrote up to some moment, and nothing that came later, of that thread or of one that saw
 //!   it. What a lock guards is then whole where the lock is free. Where it is held, its holder is gone, and left it torn. (Pages
 //!   that are pinned for I/O are copied while others may write to them: with such I/O under way, a child should only `exec`.)
-//! - What is torn is not looked at again: unused and abandoned [`Local`](super::local::Local)s, and the lists of chunks, in which
+//! - What is torn is not looked at again: unused and abandoned [`ThreadCache`](super::thread_cache::ThreadCache)s, and the lists of chunks, in which
 //!   nothing is freed from then on. New memory comes from new chunks. Objects in the old ones are found by their address alone.
 //! - The list of heaps, that of a heap's locals and the lists of huge things change by one store each, which releases what was
 //!   written before it. So they are whole at any moment.
@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::os;
-use super::thread::{POOL, Shared};
+use super::thread::{HeapHeader, REGISTRY};
 
 /// From now on, heaps can be used in the children of this process. Called before the first lock is taken, and under none: the
 /// C library may take memory for it, from a heap.
@@ -35,24 +35,24 @@ pub(super) fn watch() {
 }
 
 extern "C" fn begin() {
-    if POOL.lock.give_up() {
-        POOL.lose_unused();
+    if REGISTRY.lock.reset() {
+        REGISTRY.forget_unused();
     }
     // SAFETY: see the module.
-    unsafe { POOL.heaps().for_each(|heap| renew(heap)) };
+    unsafe { REGISTRY.heaps().for_each(|heap| reset_after_fork(heap)) };
 }
 
 /// Makes a heap fit to be used in a child.
 ///
 /// # Safety
 /// No other thread uses it.
-pub(super) unsafe fn renew(heap: &Shared) {
-    if !heap.lock.give_up() {
+pub(super) unsafe fn reset_after_fork(heap: &HeapHeader) {
+    if !heap.lock.reset() {
         return;
     }
-    let _held = heap.lock.hold();
+    let _held = heap.lock.lock();
     heap.abandoned.set(ptr::null_mut());
-    heap.looked.set(ptr::null_mut());
+    heap.next_scanned.set(ptr::null_mut());
     // SAFETY: the lock is held.
-    unsafe { (heap.renew)(ptr::with_exposed_provenance(ptr::from_ref(heap).addr())) };
+    unsafe { (heap.reset_after_fork)(ptr::with_exposed_provenance(ptr::from_ref(heap).addr())) };
 }

@@ -38,7 +38,7 @@ static SLOT_LEN: AtomicUsize = AtomicUsize::new(0);
 static RECORDS: AtomicUsize = AtomicUsize::new(0);
 
 /// The slots of a heap.
-pub(super) struct Guarded {
+pub(super) struct GuardedObjects {
     slots: Option<Slots>,
     /// Slots were reserved, or could not be.
     begun: bool,
@@ -46,7 +46,7 @@ pub(super) struct Guarded {
     pub(super) count: usize,
     pub(super) bytes: usize,
     /// How many objects found no slot.
-    pub(super) passed: u64,
+    pub(super) unguarded: u64,
 }
 
 struct Slots {
@@ -54,7 +54,7 @@ struct Slots {
     slot_len: usize,
     page: usize,
     /// Objects at most: each takes two mappings, of those that the kernel allows the process.
-    most: usize,
+    max_objects: usize,
     records: NonNull<Record>,
     /// Numbers of slots that were freed, in that order, `waiting` of them from `first` on.
     queue: NonNull<u32>,
@@ -64,9 +64,9 @@ struct Slots {
     fresh: usize,
 }
 
-impl Guarded {
+impl GuardedObjects {
     pub(super) const fn new() -> Self {
-        Self { slots: None, begun: false, count: 0, bytes: 0, passed: 0 }
+        Self { slots: None, begun: false, count: 0, bytes: 0, unguarded: 0 }
     }
 
     /// An object in a slot of its own, at the end of base pages, `page` bytes long; `None` where there is no slot for it.
@@ -77,11 +77,11 @@ impl Guarded {
         let start = self
             .slots
             .as_mut()
-            .filter(|slots| self.count < slots.most)
+            .filter(|slots| self.count < slots.max_objects)
             .and_then(|slots| slots.take(layout));
         match start {
             Some(_) => (self.count, self.bytes) = (self.count + 1, self.bytes + layout.size()),
-            None => self.passed += 1,
+            None => self.unguarded += 1,
         }
         start
     }
@@ -102,7 +102,7 @@ impl Guarded {
     }
 
     /// Drops the free slots in a child, whose parent was changing this.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn reset_after_fork(&mut self) {
         if let Some(slots) = &mut self.slots {
             (slots.first, slots.waiting, slots.fresh) = (0, 0, SLOTS);
         }
@@ -113,8 +113,8 @@ impl Slots {
     /// Reserves them, and has faults in them explained. `None` where another heap has slots, or there is no room.
     fn reserve(page: usize) -> Option<Self> {
         // Others use mappings, too. And most slots wait, so that it takes long until one is used again.
-        let most = (os::most_mappings() / 4).min(SLOTS / 4);
-        let room = os::most_addresses() / 4;
+        let max_objects = (os::max_mappings() / 4).min(SLOTS / 4);
+        let room = os::max_addresses() / 4;
         let longest = std::iter::successors(Some(LONGEST), |len| Some(len / 2))
             .take_while(|len| *len >= 4 * page);
         let (start, slot_len) = longest
@@ -134,7 +134,17 @@ impl Slots {
         os::at_fault(explain);
         let [records, queue] = [records, queue].map(ptr::with_exposed_provenance_mut::<u8>);
         let (records, queue) = (NonNull::new(records)?.cast(), NonNull::new(queue)?.cast());
-        Some(Self { start, slot_len, page, most, records, queue, first: 0, waiting: 0, fresh: 0 })
+        Some(Self {
+            start,
+            slot_len,
+            page,
+            max_objects,
+            records,
+            queue,
+            first: 0,
+            waiting: 0,
+            fresh: 0,
+        })
     }
 
     fn take(&mut self, layout: Layout) -> Option<NonNull<u8>> {
@@ -212,7 +222,7 @@ impl Slots {
 }
 
 /// Unmaps the slots.
-impl Drop for Guarded {
+impl Drop for GuardedObjects {
     fn drop(&mut self) {
         let Some(slots) = self.slots.take() else { return };
         RECORDS.store(0, Release);

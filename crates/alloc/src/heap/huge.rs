@@ -138,7 +138,7 @@ impl<S: Sys> Heap<S> {
     pub(super) fn allocate_huge(&self, layout: Layout) -> Option<NonNull<u8>> {
         let record = self.allocate(Layout::new::<Huge<S>>())?.cast::<Huge<S>>();
         let core = self.core()?;
-        let kept = core.central().kept.take(layout);
+        let kept = core.central().huge_cache.take(layout);
         let zeroed = kept.is_none();
         match kept.map_or_else(|| self.map_huge(core, layout), Ok) {
             Ok(region) => {
@@ -165,9 +165,10 @@ impl<S: Sys> Heap<S> {
         let align = core.options.align.max(Bytes::new(layout.align().max(CHUNK) as u64));
         let options = Options { align, ..core.options };
         let never = |_: &S| core.central().thp_never();
-        let map =
-            || os::errno_kept(|| HugeRegion::map_told(self.sys.clone(), len, &options, never));
-        map().or_else(|error| if core.central().unmap_kept() { map() } else { Err(error) })
+        let map = || {
+            os::preserving_errno(|| HugeRegion::map_with(self.sys.clone(), len, &options, never))
+        };
+        map().or_else(|error| if core.central().empty_huge_cache() { map() } else { Err(error) })
     }
 
     /// Unmaps or keeps it.
@@ -179,13 +180,16 @@ impl<S: Sys> Heap<S> {
             let mut central = core.central();
             let record = central.huge.remove(address)?;
             // SAFETY: taken out of the table, so ours alone, and the record is not looked at again.
-            Some((record, central.keep(unsafe { ptr::read(&raw const (*record.as_ptr()).region) })))
+            Some((
+                record,
+                central.cache_region(unsafe { ptr::read(&raw const (*record.as_ptr()).region) }),
+            ))
         };
         // Another thread may have freed it since it was looked up.
         let Some((record, region)) = removed() else {
             misuse::end(Call::Free, address, Misuse::Unused)
         };
-        os::errno_kept(|| drop(region));
+        os::preserving_errno(|| drop(region));
         // SAFETY: allocated with it, and ours alone.
         unsafe { self.deallocate(record.cast()) };
     }
@@ -203,7 +207,7 @@ impl<S: Sys> Heap<S> {
         // SAFETY: the caller's promise.
         let grown = unsafe { self.change_huge(address, grow) }?.or_else(|error| {
             // What is kept makes room, as in `map_huge`.
-            let room = core.central().unmap_kept();
+            let room = core.central().empty_huge_cache();
             // SAFETY: as above.
             room.then(|| unsafe { self.change_huge(address, grow) }).flatten().unwrap_or(Err(error))
         });
@@ -231,7 +235,7 @@ impl<S: Sys> Heap<S> {
         let core = self.core()?;
         let record = core.central().huge.remove(address)?;
         // SAFETY: taken out of the table, so ours alone.
-        let done = os::errno_kept(|| change(unsafe { &mut (*record.as_ptr()).region }));
+        let done = os::preserving_errno(|| change(unsafe { &mut (*record.as_ptr()).region }));
         core.central().huge.insert(record);
         Some(done)
     }

@@ -18,7 +18,7 @@ const SPINS: u32 = 100;
 pub(super) struct Lock(AtomicU32);
 
 /// The lock is held until this goes.
-pub(super) struct Held<'a>(&'a Lock);
+pub(super) struct LockGuard<'a>(&'a Lock);
 
 impl Lock {
     pub(super) const fn new() -> Self {
@@ -26,15 +26,15 @@ impl Lock {
     }
 
     /// Waits for it.
-    pub(super) fn hold(&self) -> Held<'_> {
+    pub(super) fn lock(&self) -> LockGuard<'_> {
         if self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             self.lock_slowly();
         }
-        Held(self)
+        LockGuard(self)
     }
 
     /// Frees it in a child, in which its holder is not there. Whether it was held.
-    pub(super) fn give_up(&self) -> bool {
+    pub(super) fn reset(&self) -> bool {
         self.0.swap(FREE, Acquire) != FREE
     }
 
@@ -54,7 +54,7 @@ impl Lock {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
         if self.0.0.swap(FREE, Release) == AWAITED {
             os::wake(&self.0.0);

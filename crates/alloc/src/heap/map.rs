@@ -28,7 +28,7 @@ struct Table([AtomicU8; SLOTS]);
 pub(super) fn keep_small() {
     let start = NonNull::from(&PAGES).cast();
     // SAFETY: advice that changes nothing of what is read there.
-    let _ = os::errno_kept(|| unsafe { Linux.advise(start, SLOTS, Advice::NoHuge) });
+    let _ = os::preserving_errno(|| unsafe { Linux.advise(start, SLOTS, Advice::NoHuge) });
 }
 
 fn slot(address: usize) -> &'static AtomicU8 {

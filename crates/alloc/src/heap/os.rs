@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Does `work` and leaves `errno` as it was: neither `free` nor an allocation that succeeds may change it.
-pub(super) fn errno_kept<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn preserving_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: the address of the calling thread's own number, valid while the thread lives.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
@@ -35,7 +35,7 @@ pub(super) fn wake(word: &AtomicU32) {
 fn futex(word: &AtomicU32, operation: i32, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word lives across the call; no timeout is given.
-    errno_kept(|| unsafe {
+    preserving_errno(|| unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
@@ -61,7 +61,7 @@ pub(super) fn thread_key(end: AtExit) -> Option<u32> {
 pub(super) fn at_thread_exit(key: u32, what: *mut c_void) {
     // SAFETY: the key was made by `thread_key` and is never deleted. Where the C library has no memory for it, the thread
     // keeps what it has after its end.
-    errno_kept(|| unsafe { libc::pthread_setspecific(key, what) });
+    preserving_errno(|| unsafe { libc::pthread_setspecific(key, what) });
 }
 
 /// Calls this in each child that this process makes by `fork` from now on. May take memory from the C library.
@@ -70,7 +70,7 @@ pub(super) fn in_children(begin: extern "C" fn()) {
         return;
     }
     // SAFETY: a function that takes and returns nothing, for the life of the process.
-    errno_kept(|| unsafe { pthread_atfork(None, None, Some(begin)) });
+    preserving_errno(|| unsafe { pthread_atfork(None, None, Some(begin)) });
 }
 
 unsafe extern "C" {
@@ -98,9 +98,9 @@ pub(super) fn abort_unhandled() -> ! {
 }
 
 /// How many mappings a process may have.
-pub(super) fn most_mappings() -> usize {
+pub(super) fn max_mappings() -> usize {
     let mut text = [0_u8; 24];
-    errno_kept(|| {
+    preserving_errno(|| {
         // SAFETY: the path is a C string, the kernel writes at most the length of the text, and the file is closed once.
         unsafe {
             let file = libc::open(
@@ -122,10 +122,10 @@ pub(super) fn most_mappings() -> usize {
 }
 
 /// How many bytes of addresses a process may have.
-pub(super) fn most_addresses() -> usize {
+pub(super) fn max_addresses() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit lives across the call.
-    errno_kept(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) });
+    preserving_errno(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) });
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
@@ -144,8 +144,9 @@ pub(super) fn unprotect(start: usize, len: usize) -> bool {
     let start: *mut c_void = ptr::with_exposed_provenance_mut(start);
     // SAFETY: the caller's own reserved addresses.
     len == 0
-        || errno_kept(|| unsafe { libc::mprotect(start, len, libc::PROT_READ | libc::PROT_WRITE) })
-            == 0
+        || preserving_errno(|| unsafe {
+            libc::mprotect(start, len, libc::PROT_READ | libc::PROT_WRITE)
+        }) == 0
 }
 
 /// Makes that reserved addresses again.
@@ -157,7 +158,7 @@ pub(super) fn protect(start: usize, len: usize) -> bool {
 /// Gives up addresses.
 pub(super) fn unmap(start: usize, len: usize) {
     // SAFETY: the caller's own, which nobody uses any more.
-    errno_kept(|| unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), len) });
+    preserving_errno(|| unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), len) });
 }
 
 fn map_as(place: *mut c_void, len: usize, protection: i32, flags: i32) -> Option<usize> {
@@ -166,7 +167,7 @@ fn map_as(place: *mut c_void, len: usize, protection: i32, flags: i32) -> Option
     }
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping, or one in place of the caller's own, which nobody uses any more.
-    let start = errno_kept(|| unsafe { libc::mmap(place, len, protection, flags, -1, 0) });
+    let start = preserving_errno(|| unsafe { libc::mmap(place, len, protection, flags, -1, 0) });
     (start != libc::MAP_FAILED).then(|| start.expose_provenance())
 }
 
@@ -177,7 +178,7 @@ static EXPLAIN: AtomicUsize = AtomicUsize::new(0);
 pub(super) fn at_fault(explain: fn(usize)) {
     EXPLAIN.store(explain as usize, Relaxed);
     // SAFETY: the actions live across the calls, and zeros are one; the handler has the signature that SA_SIGINFO asks for.
-    errno_kept(|| unsafe {
+    preserving_errno(|| unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGSEGV, ptr::null(), &raw mut action);
         if action.sa_sigaction == libc::SIG_DFL {

@@ -46,7 +46,7 @@ std::arch::global_asm!(
 pub(super) fn get() -> &'static Slot {
     use std::cell::Cell;
     thread_local! {
-        static SLOT: Slot = const { Slot { id: Cell::new(0), local: Cell::new(std::ptr::null_mut()) } };
+        static SLOT: Slot = const { Slot { id: Cell::new(0), cache: Cell::new(std::ptr::null_mut()) } };
     }
     // SAFETY: it has no destructor, so it is there while the thread runs; see above.
     SLOT.with(|slot| unsafe { &*std::ptr::from_ref(slot) })

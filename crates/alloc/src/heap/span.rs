@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::class::{self, UNIT};
-use super::local::Local;
 use super::misuse::{self, Call, Misuse};
+use super::thread_cache::ThreadCache;
 use super::{chunk, mark};
 
 /// A free object: the next one, and the mark of what is free.
@@ -37,8 +37,8 @@ impl Block {
 pub(super) const LARGE: u8 = u8::MAX;
 
 /// The owner of what no thread owns. Not null, as that is what a thread without any has in its slot.
-pub(super) const fn nobody() -> *mut Local {
-    ptr::without_provenance_mut(align_of::<Local>())
+pub(super) const fn nobody() -> *mut ThreadCache {
+    ptr::without_provenance_mut(align_of::<ThreadCache>())
 }
 
 /// Where a span is in its thread's hands.
@@ -59,7 +59,7 @@ pub(super) enum State {
 #[repr(C, align(64))]
 pub(super) struct Span {
     /// Whose it is; [`nobody`] for large things, and for what is no longer in use.
-    pub(super) owner: AtomicPtr<Local>,
+    pub(super) owner: AtomicPtr<ThreadCache>,
     /// Objects that its own thread freed.
     pub(super) free: Cell<*mut Block>,
     /// Objects handed out, those that the thread holds ready and those that other threads freed among them.
@@ -96,7 +96,7 @@ struct Remote {
 }
 
 /// What other threads freed: a list, linked, and its length.
-pub(super) struct Freed {
+pub(super) struct FreeList {
     pub(super) first: *mut Block,
     pub(super) count: u32,
 }
@@ -124,7 +124,7 @@ impl Span {
     }
 
     /// Begins as a span of that class, with nothing issued yet. Under the heap's lock.
-    pub(super) fn begin(&self, class: usize, owner: *mut Local) {
+    pub(super) fn begin(&self, class: usize, owner: *mut ThreadCache) {
         let size = class::size_of_class(class);
         let capacity = self.len() / size;
         #[allow(clippy::cast_possible_truncation)] // about a hundred classes, at most 4096 objects
@@ -166,8 +166,9 @@ impl Span {
     }
 
     /// All free objects that the owner knows of, now used.
-    pub(super) fn take_free(&self) -> Freed {
-        let freed = Freed { first: self.free.replace(ptr::null_mut()), count: self.free_count() };
+    pub(super) fn take_free(&self) -> FreeList {
+        let freed =
+            FreeList { first: self.free.replace(ptr::null_mut()), count: self.free_count() };
         self.used.store(self.issued.get(), Relaxed);
         freed
     }
@@ -176,7 +177,7 @@ impl Span {
     ///
     /// # Safety
     /// The caller owns the span.
-    pub(super) unsafe fn issue(&self) -> Freed {
+    pub(super) unsafe fn issue(&self) -> FreeList {
         /// As many as this many bytes hold: touching all at once would make pages resident that may never be used.
         const AT_ONCE: usize = 4096;
         let size = self.object_size();
@@ -192,14 +193,14 @@ impl Span {
         self.issued.set(from + count);
         self.end.store(at(count).addr(), Relaxed);
         self.used.store(self.used.load(Relaxed) + count, Relaxed);
-        Freed { first: if count > 0 { at(0) } else { ptr::null_mut() }, count }
+        FreeList { first: if count > 0 { at(0) } else { ptr::null_mut() }, count }
     }
 
     /// Takes objects back as free ones.
     ///
     /// # Safety
     /// The caller owns the span, and they are objects of it that nobody uses.
-    pub(super) unsafe fn give_back(&self, freed: &Freed) {
+    pub(super) unsafe fn give_back(&self, freed: &FreeList) {
         if freed.count == 0 {
             return;
         }
@@ -248,12 +249,12 @@ impl Span {
     }
 
     /// Whatever other threads freed.
-    pub(super) fn take_remote(&self) -> Freed {
+    pub(super) fn take_remote(&self) -> FreeList {
         // Releases what the owner read of the span's link: from here on others may write it.
         let freed = self.remote.freed.swap(0, AcqRel);
         #[allow(clippy::cast_possible_truncation)] // the lower half
         let count = freed as u32;
-        Freed { first: linked(self.base(), freed), count }
+        FreeList { first: linked(self.base(), freed), count }
     }
 
     /// How many objects other threads freed that the owner does not know of.
@@ -274,7 +275,7 @@ impl Span {
     }
 
     /// The link of the list of spans that an owner is to look at.
-    pub(super) fn next_told(&self) -> &Cell<*mut Self> {
+    pub(super) fn next_notified(&self) -> &Cell<*mut Self> {
         &self.remote.next
     }
 }
@@ -288,7 +289,7 @@ pub(super) unsafe extern "C" fn free_elsewhere(span: *mut Span, address: usize) 
     unsafe {
         let owner = (*span).owner.load(Relaxed);
         if (*span).free_remotely(ptr::with_exposed_provenance_mut(address)) {
-            (*owner).tell(span);
+            (*owner).notify(span);
         }
     }
 }
@@ -302,20 +303,20 @@ fn linked(base: *mut u8, freed: u64) -> *mut Block {
 /// # Safety
 /// The list is one of free objects.
 pub(super) unsafe fn has(first: *mut Block, count: u32) -> bool {
-    const MOST: u32 = 384;
+    const MAX_STEPS: u32 = 384;
     let (mut at, mut earlier) = (first, ptr::null_mut());
-    for passed in 0..count.min(MOST) {
+    for steps in 0..count.min(MAX_STEPS) {
         if at.is_null() || at == earlier {
             return false;
         }
         // Brent: the object at each power of two is met again if there is a way back to it.
-        if passed.is_power_of_two() {
+        if steps.is_power_of_two() {
             earlier = at;
         }
         // SAFETY: by contract.
         at = unsafe { (*at).next };
     }
-    count > MOST || at.is_null()
+    count > MAX_STEPS || at.is_null()
 }
 
 /// Spans in a row, first in first out, linked both ways.

@@ -11,7 +11,7 @@ use hugepilot_units::Bytes;
 use super::Heap;
 use super::class::{CLASSES, size_of_class};
 use super::span::LARGE;
-use crate::{Got, Result, Sys};
+use crate::{PageUsage, Result, Sys};
 
 /// What a heap has. Exact while no other thread allocates or frees; else each number is right for some moment meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,20 +27,20 @@ pub struct HeapStats {
     /// Mapped now. Memory that was never touched takes no pages, but those of a pool are set aside.
     pub mapped: Bytes,
     /// Large things, on whole units of memory or on mappings of their own.
-    pub large: Count,
+    pub large: ObjectCount,
     /// Objects before guard pages, of a heap that checks.
-    pub guarded: Count,
+    pub guarded: ObjectCount,
     /// How many objects of a heap that checks had no guard page, since it began.
     pub unguarded: u64,
     /// Threads that have a part of the heap, those that have ended and whose part waits for another among them.
     pub threads: usize,
     /// Objects by class.
-    pub classes: [Count; Self::CLASSES],
+    pub classes: [ObjectCount; Self::CLASSES],
 }
 
 /// Things of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct ObjectCount {
     /// The size of one, for classes; 0 for large things, which differ.
     pub size: Bytes,
     /// How many are in use.
@@ -54,12 +54,12 @@ impl HeapStats {
     pub const CLASSES: usize = CLASSES;
 
     fn none() -> Self {
-        let mut classes = [Count::default(); CLASSES];
+        let mut classes = [ObjectCount::default(); CLASSES];
         for (class, of) in classes.iter_mut().enumerate() {
             of.size = Bytes::new(size_of_class(class) as u64);
         }
         let zero = Bytes::ZERO;
-        let large = Count::default();
+        let large = ObjectCount::default();
         Self {
             allocated: zero,
             held: zero,
@@ -67,7 +67,7 @@ impl HeapStats {
             returned: zero,
             mapped: zero,
             large,
-            guarded: Count::default(),
+            guarded: ObjectCount::default(),
             unguarded: 0,
             threads: 0,
             classes,
@@ -86,15 +86,18 @@ impl<S: Sys> Heap<S> {
         stats.idle = bytes(central.idle());
         stats.returned = bytes(central.counts.returned);
         stats.mapped = bytes(central.mapped());
-        stats.large = Count {
+        stats.large = ObjectCount {
             size: Bytes::ZERO,
             count: central.huge.count as u64,
             bytes: bytes(central.huge.mapped),
         };
         let guarded = &central.guarded;
-        stats.guarded =
-            Count { size: Bytes::ZERO, count: guarded.count as u64, bytes: bytes(guarded.bytes) };
-        stats.unguarded = guarded.passed;
+        stats.guarded = ObjectCount {
+            size: Bytes::ZERO,
+            count: guarded.count as u64,
+            bytes: bytes(guarded.bytes),
+        };
+        stats.unguarded = guarded.unguarded;
         let mut used = [0_u64; CLASSES];
         // SAFETY: the lock is held.
         for span in central.chunks().flat_map(|chunk| unsafe { chunk.spans() }) {
@@ -108,9 +111,9 @@ impl<S: Sys> Heap<S> {
             }
         }
         // SAFETY: the lock is held.
-        for local in unsafe { core.shared.all() } {
+        for cache in unsafe { core.header.all() } {
             stats.threads += 1;
-            for (used, ready) in used.iter_mut().zip(local.ready()) {
+            for (used, ready) in used.iter_mut().zip(cache.ready()) {
                 *used = used.saturating_sub(u64::from(ready));
             }
         }
@@ -122,17 +125,17 @@ impl<S: Sys> Heap<S> {
         stats
     }
 
-    /// On which pages the heap's memory is, now; cost and errors as for [`HugeRegion::got`](crate::HugeRegion::got), for
+    /// On which pages the heap's memory is, now; cost and errors as for [`HugeRegion::usage`](crate::HugeRegion::usage), for
     /// each of its regions, under the heap's lock.
     ///
     /// # Errors
-    /// [`AllocError::Look`](crate::AllocError::Look).
-    pub fn got(&self) -> Result<Got> {
-        let Some(core) = self.core_if_any() else { return Ok(Got::default()) };
+    /// [`AllocError::Pagemap`](crate::AllocError::Pagemap).
+    pub fn usage(&self) -> Result<PageUsage> {
+        let Some(core) = self.core_if_any() else { return Ok(PageUsage::default()) };
         let central = core.central();
         let chunks = central.chunks().filter_map(|chunk| chunk.region.as_ref());
         chunks
             .chain(central.huge_regions())
-            .try_fold(Got::default(), |sum, region| Ok(sum + region.got()?))
+            .try_fold(PageUsage::default(), |sum, region| Ok(sum + region.usage()?))
     }
 }

@@ -5,8 +5,8 @@
 #![allow(unsafe_code)]
 
 mod fork;
+mod huge_cache;
 mod injected;
-mod kept;
 mod misuse;
 mod model;
 mod pages;
@@ -19,12 +19,12 @@ use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
 use super::Heap;
-use crate::sys::scripted::{Call, Scripted};
+use crate::sys::scripted::{Call, ScriptedSys};
 use crate::{Chain, Options, Setting, Sys};
 
 /// A heap on a scripted kernel, where THP is to be had.
-fn scripted(chain: &str) -> (Heap<Scripted>, Scripted) {
-    let sys = Scripted::default();
+fn scripted(chain: &str) -> (Heap<ScriptedSys>, ScriptedSys) {
+    let sys = ScriptedSys::default();
     sys.set(Setting::ThpEnabled, "always [madvise] never");
     sys.set(Setting::Thp2MEnabled, "always [inherit] madvise never");
     (Heap::new_on(sys.clone(), Options::new(chain.parse().unwrap())), sys)
@@ -226,7 +226,7 @@ fn large_things_grow_in_place_where_there_is_room() {
 }
 
 /// What is to be freed when it has been looked at.
-fn resized(heap: &Heap<Scripted>, from: usize, to: usize) -> (bool, Bytes) {
+fn resized(heap: &Heap<ScriptedSys>, from: usize, to: usize) -> (bool, Bytes) {
     let mut object = Object::new(heap, layout(from, 1), 3, false).unwrap();
     let start = object.start;
     object.resize(heap, to);

@@ -12,7 +12,7 @@ use crate::{Advice, AllocError, Backing, Result, Sys};
 
 /// What became of a collapse, as a look afterwards showed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Collapsed {
+pub struct CollapseOutcome {
     /// On huge pages before.
     pub before: Bytes,
     /// On huge pages afterwards.
@@ -26,26 +26,31 @@ pub struct Collapsed {
 }
 
 /// ENOMEM in a row before the rest is left: each takes the kernel milliseconds of search.
-const HOPELESS: u32 = 8;
+const MAX_CONSECUTIVE_ENOMEM: u32 = 8;
 
 /// A collapse under way.
-struct Work {
-    done: Collapsed,
+struct CollapseRun {
+    outcome: CollapseOutcome,
     /// ENOMEM since the last success.
-    in_a_row: u32,
+    consecutive_enomem: u32,
 }
 
-impl Work {
+impl CollapseRun {
     /// Has one page collapsed, unless there is no more hope.
-    fn ask(&mut self, huge: Bytes, collapse: impl FnOnce() -> std::result::Result<(), Errno>) {
-        let answer = if self.in_a_row < HOPELESS { collapse() } else { Err(Errno::ENOMEM) };
+    fn attempt(&mut self, huge: Bytes, collapse: impl FnOnce() -> std::result::Result<(), Errno>) {
+        let answer = if self.consecutive_enomem < MAX_CONSECUTIVE_ENOMEM {
+            collapse()
+        } else {
+            Err(Errno::ENOMEM)
+        };
         let Err(errno) = answer else {
-            self.in_a_row = 0;
+            self.consecutive_enomem = 0;
             return;
         };
-        self.done.refused += huge;
-        self.done.errno = Some(errno);
-        self.in_a_row = if errno == Errno::ENOMEM { self.in_a_row + 1 } else { 0 };
+        self.outcome.refused += huge;
+        self.outcome.errno = Some(errno);
+        self.consecutive_enomem =
+            if errno == Errno::ENOMEM { self.consecutive_enomem + 1 } else { 0 };
     }
 }
 
@@ -56,26 +61,29 @@ impl<S: Sys> HugeRegion<S> {
     /// EINVAL.
     ///
     /// # Errors
-    /// [`AllocError::Look`]. What the kernel refused is no error, but counted.
-    pub fn collapse(&self) -> Result<Collapsed> {
-        let before = self.got()?.huge();
-        let mut work = Work { done: Collapsed { before, ..Collapsed::default() }, in_a_row: 0 };
+    /// [`AllocError::Pagemap`]. What the kernel refused is no error, but counted.
+    pub fn collapse(&self) -> Result<CollapseOutcome> {
+        let before = self.usage()?.huge();
+        let mut collapse = CollapseRun {
+            outcome: CollapseOutcome { before, ..CollapseOutcome::default() },
+            consecutive_enomem: 0,
+        };
         if self.backing.pool_page().is_none() {
-            self.collapse_touched(&mut work)?;
+            self.collapse_touched(&mut collapse)?;
         }
-        work.done.after = self.got()?.huge();
-        Ok(work.done)
+        collapse.outcome.after = self.usage()?.huge();
+        Ok(collapse.outcome)
     }
 
     /// Collapses while it looks: what is found behind does not change what is found ahead.
-    fn collapse_touched(&self, work: &mut Work) -> Result<()> {
+    fn collapse_touched(&self, collapse: &mut CollapseRun) -> Result<()> {
         let huge = self.sys.sizes().huge;
         let part = match self.backing {
             Backing::Collapse(part) => part.of(self.range(), huge),
             _ => self.range(),
         };
         let inside = part.aligned_inside(huge);
-        work.done.empty = inside.len();
+        collapse.outcome.empty = inside.len();
         // What lies below is done with.
         let mut next = inside.start;
         let mut each = |run: PageRun| {
@@ -84,23 +92,23 @@ impl<S: Sys> HugeRegion<S> {
             }
             next = next.max(run.range.start.align_down(huge));
             while next < run.range.end {
-                work.done.empty -= huge;
+                collapse.outcome.empty -= huge;
                 if !run.huge {
-                    work.ask(huge, || self.collapse_one(next, huge));
+                    collapse.attempt(huge, || self.collapse_one(next, huge));
                 }
                 next = next.plus(huge);
             }
         };
-        self.sys.scan(inside, &mut each).map_err(AllocError::Look)
+        self.sys.scan(inside, &mut each).map_err(AllocError::Pagemap)
     }
 
     fn collapse_one(&self, page: VirtAddr, huge: Bytes) -> std::result::Result<(), Errno> {
         let offset = page.since(self.range().start).as_usize();
         // SAFETY: a whole huge page from `page` lies in our mapping.
-        let ask = || unsafe {
+        let advise = || unsafe {
             self.sys.advise(self.start.add(offset), huge.as_usize(), Advice::Collapse)
         };
         // A page may be locked for a moment: the kernel's own tests try twice, too.
-        ask().or_else(|errno| if errno == Errno::EAGAIN { ask() } else { Err(errno) })
+        advise().or_else(|errno| if errno == Errno::EAGAIN { advise() } else { Err(errno) })
     }
 }

@@ -34,14 +34,14 @@ impl<S: Sys> HugeRegion<S> {
     /// kernel refuses; then all is as before.
     pub(crate) fn shrink(&mut self, len: Bytes) -> bool {
         let Ok((new, _)) = shape(len, Bytes::new(1), self.backing, &self.sys) else { return false };
-        // SAFETY: our mapping, of which `&mut self` says that nothing refers to it.
-        if new == 0
-            || new >= self.len
-            || unsafe { self.sys.shrink(self.start, self.len, new) }.is_err()
-        {
+        if new == 0 || new >= self.len {
             return false;
         }
-        (self.len, self.asked_len) = (new, len);
+        // SAFETY: our mapping, of which `&mut self` says that nothing refers to it.
+        if unsafe { self.sys.shrink(self.start, self.len, new) }.is_err() {
+            return false;
+        }
+        (self.len, self.requested_len) = (new, len);
         true
     }
 
@@ -71,7 +71,7 @@ impl<S: Sys> HugeRegion<S> {
         let Ok(start) = (unsafe { self.sys.grow(self.start, self.len, new, self.align) }) else {
             return false;
         };
-        (self.start, self.len, self.asked_len) = (start, new, len);
+        (self.start, self.len, self.requested_len) = (start, new, len);
         true
     }
 }
@@ -94,7 +94,7 @@ mod tests {
             (0..old).step_by(STEP).for_each(|i| region.bytes_mut()[i] = mark(i));
             region.grow(Bytes::mib(7), old).unwrap();
             assert!(
-                region.len() >= Bytes::mib(7) && region.asked_len() == Bytes::mib(7),
+                region.len() >= Bytes::mib(7) && region.requested_len() == Bytes::mib(7),
                 "{chain}"
             );
             assert!((0..old).step_by(STEP).all(|i| region.bytes()[i] == mark(i)), "{chain}");

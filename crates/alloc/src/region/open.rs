@@ -7,8 +7,8 @@
 use hugepilot_record::Errno;
 use hugepilot_units::{AddrRange, Bytes};
 
-use super::{HugeRegion, Named, Refused};
-use crate::error::MOST_ALIGN;
+use super::{HugeRegion, NameStatus, RefusedBackings};
+use crate::error::MAX_ALIGN;
 use crate::{
     Advice, AllocError, Backing, Chain, Fork, Numa, Options, Pages, Pool, Result, Setting, Sys,
 };
@@ -19,11 +19,11 @@ impl<S: Sys> HugeRegion<S> {
     /// # Errors
     /// As for [`HugeRegion::map`].
     pub fn map_on(sys: S, len: Bytes, options: &Options) -> Result<Self> {
-        Self::map_told(sys, len, options, thp_never)
+        Self::map_with(sys, len, options, thp_never)
     }
 
     /// The same, asking `never` instead of [`thp_never`].
-    pub(crate) fn map_told(
+    pub(crate) fn map_with(
         sys: S,
         len: Bytes,
         options: &Options,
@@ -32,11 +32,11 @@ impl<S: Sys> HugeRegion<S> {
         if len == Bytes::ZERO {
             return Err(AllocError::Empty);
         }
-        if !options.align.get().is_power_of_two() || options.align > MOST_ALIGN {
+        if !options.align.get().is_power_of_two() || options.align > MAX_ALIGN {
             return Err(AllocError::Alignment(options.align));
         }
         options.numa.check(&sys)?;
-        let mut refused: Refused = [None; Chain::MOST];
+        let mut refused: RefusedBackings = [None; Chain::MAX_LEN];
         let mut last = AllocError::Empty;
         for (backing, note) in options.chain.backings().iter().zip(&mut refused) {
             let mapped = possible(*backing, &sys, &never)
@@ -62,19 +62,19 @@ impl<S: Sys> HugeRegion<S> {
             start,
             len: rounded,
             align,
-            asked_len: len,
+            requested_len: len,
             options: *options,
             backing,
-            refused: [None; Chain::MOST],
-            named: Named::NotAsked,
+            refused: [None; Chain::MAX_LEN],
+            named: NameStatus::NotRequested,
             sys,
         };
-        region.furnish()?;
+        region.prepare()?;
         Ok(region)
     }
 
     /// Tells the kernel all that it must know before the first touch.
-    fn furnish(&mut self) -> Result<()> {
+    fn prepare(&mut self) -> Result<()> {
         let (start, len) = (self.start, self.len);
         self.advise_pages()?;
         if let Some(nodes) = self.options.numa.nodes() {
@@ -88,8 +88,10 @@ impl<S: Sys> HugeRegion<S> {
                 .map_err(|errno| self.cannot_map(errno))?;
         }
         if let Some(name) = &self.options.name {
-            self.named =
-                self.sys.name(start, len, name).map_or_else(Named::Refused, |()| Named::Yes);
+            self.named = self
+                .sys
+                .name(start, len, name)
+                .map_or_else(NameStatus::Refused, |()| NameStatus::Set);
         }
         // A pool sets pages aside without regard to nodes; where the right node has none, touching would be SIGBUS.
         if self.backing.pool_page().is_some() && self.options.numa != Numa::Default {
@@ -129,7 +131,7 @@ impl<S: Sys> HugeRegion<S> {
     }
 
     const fn cannot_map(&self, errno: Errno) -> AllocError {
-        AllocError::Map { len: self.asked_len, errno }
+        AllocError::Map { len: self.requested_len, errno }
     }
 }
 

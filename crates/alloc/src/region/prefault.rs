@@ -20,7 +20,7 @@ impl<S: Sys> HugeRegion<S> {
     ///
     /// # Errors
     /// [`AllocError::Prefault`]: ENOMEM where memory is used up, EFAULT where a pool is, EINVAL before Linux 5.14. Pages
-    /// that were there by then stay. [`AllocError::Look`] after a collapse.
+    /// that were there by then stay. [`AllocError::Pagemap`] after a collapse.
     pub fn prefault(&self, threads: usize) -> Result<()> {
         let unit = self.backing.pool_page().unwrap_or(self.sys.sizes().huge).as_usize();
         let units = self.len.div_ceil(unit);

@@ -9,14 +9,14 @@ mod pages;
 use hugepilot_testkit::Need;
 use hugepilot_units::Bytes;
 
-use crate::{AllocError, Backing, Chain, HugeRegion, Linux, Named, Nodes, Numa, Options, Sys};
+use crate::{AllocError, Backing, Chain, HugeRegion, Linux, NameStatus, Nodes, Numa, Options, Sys};
 
 /// The kernel gives us a huge page when it is advised to.
 pub(crate) fn thp() -> Need {
-    let got = HugeRegion::map(Linux.sizes().huge, &Options::only(Backing::THP))
-        .and_then(|region| region.prefault(1).and_then(|()| region.got()));
-    match got {
-        Ok(got) if got.thp > Bytes::ZERO => Need::Ok,
+    let usage = HugeRegion::map(Linux.sizes().huge, &Options::only(Backing::THP))
+        .and_then(|region| region.prefault(1).and_then(|()| region.usage()));
+    match usage {
+        Ok(usage) if usage.thp > Bytes::ZERO => Need::Ok,
         Ok(_) => Need::Err("no transparent huge page is to be had".to_owned()),
         Err(error) => Need::Err(error.to_string()),
     }
@@ -31,7 +31,7 @@ fn memory_is_zeroed_writable_and_rounded_up_to_its_pages() {
         let options = Options::new(Chain::only(backing).then(Backing::Base));
         for len in [Bytes::new(1), unit, unit + Bytes::new(1)] {
             let mut region = HugeRegion::map(len, &options).unwrap();
-            assert_eq!(region.asked_len(), len);
+            assert_eq!(region.requested_len(), len);
             if region.backing() == backing {
                 assert_eq!(region.len().get(), len.get().next_multiple_of(unit.get()));
             }
@@ -64,7 +64,7 @@ fn nodes_that_are_not_there_are_named() {
         let error = HugeRegion::map(Bytes::kib(4), &Options::default().on(numa)).unwrap_err();
         // A kernel without NUMA shows no nodes and refuses the call.
         match error {
-            AllocError::Nodes { asked, .. } => assert_eq!(asked, nodes),
+            AllocError::Nodes { requested, .. } => assert_eq!(requested, nodes),
             error => assert!(matches!(error, AllocError::Bind { .. }), "{error}"),
         }
     }
@@ -96,12 +96,12 @@ fn a_name_shows_in_maps_or_its_refusal_is_told() {
         maps.lines().find(|line| line.starts_with(&start)).unwrap_or_default().to_owned()
     };
     match region.named() {
-        Named::Yes => {
+        NameStatus::Set => {
             assert!(line(&region).ends_with("[anon:alloc test: named]"), "{}", line(&region))
         }
-        Named::Refused(errno) => assert_eq!(errno, hugepilot_record::Errno::EINVAL),
-        Named::NotAsked => unreachable!("a name was asked for"),
+        NameStatus::Refused(errno) => assert_eq!(errno, hugepilot_record::Errno::EINVAL),
+        NameStatus::NotRequested => unreachable!("a name was asked for"),
     }
     region.grow(Bytes::mib(64), 0).unwrap();
-    assert!(region.named() != Named::Yes || line(&region).contains(name), "{}", line(&region));
+    assert!(region.named() != NameStatus::Set || line(&region).contains(name), "{}", line(&region));
 }

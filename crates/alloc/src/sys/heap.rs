@@ -14,7 +14,7 @@ use super::{Advice, Linux, Pages, Setting, Sys};
 use crate::{Label, Numa};
 
 /// Bytes of one mapping.
-const MOST: usize = 256 << 20;
+const MAX_MAPPING: usize = 256 << 20;
 
 // SAFETY: allocations of the global allocator are their owner's alone.
 unsafe impl Sys for Linux {
@@ -26,7 +26,7 @@ unsafe impl Sys for Linux {
             return Err(Errno::EINVAL);
         }
         // Miri gives up where the machine has no more.
-        if len > MOST {
+        if len > MAX_MAPPING {
             return Err(Errno::ENOMEM);
         }
         let layout = Layout::from_size_align(len, align).map_err(|_| Errno::ENOMEM)?;

@@ -37,7 +37,7 @@ impl From<Advice> for Call {
 
 /// A handle on a script; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scripted(Arc<Mutex<State>>);
+pub(crate) struct ScriptedSys(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -54,7 +54,7 @@ struct State {
     calls: HashMap<Call, usize>,
 }
 
-impl Scripted {
+impl ScriptedSys {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("no test panics while it holds the script")
     }
@@ -64,7 +64,7 @@ impl Scripted {
         self.state().fail.insert(call.into(), (after, errno));
     }
     /// All calls succeed again.
-    pub(crate) fn relent(&self) {
+    pub(crate) fn clear_failures(&self) {
         self.state().fail.clear();
     }
     /// `setting` reads as `text`.
@@ -111,7 +111,7 @@ impl Scripted {
 }
 
 // SAFETY: memory comes from `Linux`.
-unsafe impl Sys for Scripted {
+unsafe impl Sys for ScriptedSys {
     fn sizes(&self) -> PageSizes {
         Linux.sizes()
     }

@@ -7,7 +7,7 @@ use proptest::collection::vec as vec_of;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sys::scripted::{Call, Scripted};
+use crate::sys::scripted::{Call, ScriptedSys};
 
 fn base() -> Options {
     Options::only(Backing::Base)
@@ -28,10 +28,10 @@ impl Drop for Noted {
 }
 
 fn noted(
-    sys: &Scripted,
+    sys: &ScriptedSys,
     count: u32,
     panics_at: Option<u32>,
-) -> (HugeVec<Noted, Scripted>, Rc<RefCell<Vec<u32>>>) {
+) -> (HugeVec<Noted, ScriptedSys>, Rc<RefCell<Vec<u32>>>) {
     let log = Rc::default();
     let mut vec = HugeVec::new_on(sys.clone(), base());
     let items = (0..count).map(|number| Noted {
@@ -45,7 +45,7 @@ fn noted(
 
 #[test]
 fn items_are_dropped_once_and_in_order() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let (mut vec, log) = noted(&sys, 6, None);
     drop(vec.pop());
     vec.truncate(3);
@@ -58,7 +58,7 @@ fn items_are_dropped_once_and_in_order() {
 
 #[test]
 fn a_destructor_that_panics_neither_keeps_the_others_nor_the_memory() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let (vec, log) = noted(&sys, 4, Some(1));
     assert!(catch_unwind(AssertUnwindSafe(|| drop(vec))).is_err());
     assert_eq!((log.borrow().as_slice(), sys.mappings()), ([0, 1, 2, 3].as_slice(), 0));
@@ -85,7 +85,7 @@ fn a_clone_that_panics_leaves_what_it_cloned_to_be_dropped() {
             self.0.set(self.0.get() - 1);
         }
     }
-    let (sys, alive) = (Scripted::default(), Rc::new(Cell::new(4)));
+    let (sys, alive) = (ScriptedSys::default(), Rc::new(Cell::new(4)));
     let mut vec = HugeVec::new_on(sys.clone(), base());
     vec.extend((0..4).map(|_| Fragile(Rc::clone(&alive)))).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| vec.try_clone())).is_err());
@@ -104,7 +104,7 @@ fn items_without_size_need_no_memory_but_are_dropped() {
             DROPPED.set(DROPPED.get() + 1);
         }
     }
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     sys.fail(Call::Map, 0, Errno::ENOMEM);
     let mut vec = HugeVec::new_on(sys.clone(), base());
     assert_eq!(vec.capacity(), usize::MAX);
@@ -112,7 +112,7 @@ fn items_without_size_need_no_memory_but_are_dropped() {
     vec.reserve(usize::MAX - 1000).unwrap();
     assert!(matches!(vec.reserve(usize::MAX), Err(AllocError::Overflow { size: 0, .. })));
     assert_eq!((vec.len(), vec.iter().count(), sys.calls(Call::Map)), (1000, 1000, 0));
-    assert_eq!((vec.backing(), vec.got()), (None, Ok(Got::default())));
+    assert_eq!((vec.backing(), vec.usage()), (None, Ok(PageUsage::default())));
     drop(vec.try_clone().unwrap());
     drop(vec);
     assert_eq!(DROPPED.get(), 2000);
@@ -120,27 +120,27 @@ fn items_without_size_need_no_memory_but_are_dropped() {
 
 #[test]
 fn nothing_is_mapped_for_nothing() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let mut vec = HugeVec::<u64, _>::new_on(sys.clone(), base());
     vec.reserve(0).unwrap();
     vec.extend([]).unwrap();
     vec.clear();
     assert_eq!((vec.pop(), vec.len(), vec.capacity(), &*vec), (None, 0, 0, &[][..]));
     vec.prefault(4).unwrap();
-    assert_eq!((vec.collapse(), sys.calls(Call::Map)), (Ok(Collapsed::default()), 0));
+    assert_eq!((vec.collapse(), sys.calls(Call::Map)), (Ok(CollapseOutcome::default()), 0));
     assert_eq!(HugeVec::<u8>::with_capacity(0, base()).unwrap().capacity(), 0);
 }
 
 #[test]
 fn what_is_behind_the_items_is_given_back() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let mut vec = HugeVec::new_on(sys.clone(), base());
     vec.extend(0..10_000_u32).unwrap();
     vec.truncate(1500);
     sys.fail(Call::Shrink, 0, Errno::ENOMEM);
     vec.shrink_to_fit();
     assert!(vec.capacity() >= 10_000 && vec.iter().copied().eq(0..1500));
-    sys.relent();
+    sys.clear_failures();
     vec.shrink_to_fit();
     // Miri has no pages to give back one by one.
     assert!((cfg!(miri) || vec.capacity() == 2048) && vec.iter().copied().eq(0..1500));
@@ -158,7 +158,7 @@ fn what_is_behind_the_items_is_given_back() {
 
 #[test]
 fn numbers_become_numbers_of_another_width_where_they_are() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let mut bytes = HugeVec::<u8, _>::new_on(sys.clone(), base());
     bytes.extend((0..27).map(|i| i + 1)).unwrap();
     let (start, backing) = (bytes.as_ptr().addr(), bytes.backing());
@@ -190,7 +190,7 @@ fn products_that_no_number_holds_are_refused() {
 
 #[test]
 fn a_push_that_fails_keeps_the_rest() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let mut vec = HugeVec::new_on(sys.clone(), base());
     vec.extend(0..1024_u32).unwrap();
     assert_eq!((vec.len(), vec.capacity()), (1024, 1024));
@@ -198,7 +198,7 @@ fn a_push_that_fails_keeps_the_rest() {
     sys.fail(Call::Grow, 0, Errno::ENOMEM);
     assert!(matches!(vec.push(5), Err(AllocError::Map { errno: Errno::ENOMEM, .. })));
     assert!(vec.iter().copied().eq(0..1024));
-    sys.relent();
+    sys.clear_failures();
     vec.push(1024).unwrap();
     assert!(vec.iter().copied().eq(0..1025) && vec.capacity() >= 2048);
 }
@@ -266,7 +266,7 @@ proptest! {
     /// Boxes, so that each lost or doubled item shows as a leak or a double free.
     #[test]
     fn it_does_as_a_vec_does(steps in vec_of(step(), 1..40), pool in 0..3_u64) {
-        let sys = Scripted::default();
+        let sys = ScriptedSys::default();
         sys.pool(Bytes::mib(2), pool);
         let options = Options::new("hugetlb-2m,base".parse().unwrap());
         let (mut ours, mut model) = (HugeVec::new_on(sys.clone(), options), Vec::new());

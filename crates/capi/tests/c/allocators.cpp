@@ -32,9 +32,9 @@ static_assert(std::is_nothrow_constructible_v<thp<long>, const thp<int> &>);
 static_assert(!std::is_constructible_v<huge<int>, const thp<int> &>, "they have different heaps");
 static_assert(std::is_nothrow_move_assignable_v<std::vector<int, thp<int>>>);
 
-hugepilot_heap_stats stats() {
-    hugepilot_heap_stats stats;
-    CHECK(hugepilot_heap_count(hugepilot_heap_thp(), &stats) == HUGEPILOT_OK);
+hugepilot_stats stats() {
+    hugepilot_stats stats;
+    CHECK(hugepilot_heap_stats(hugepilot_heap_thp(), &stats) == HUGEPILOT_OK);
     return stats;
 }
 
@@ -160,12 +160,12 @@ void what_a_heap_got_is_what_smaps_says() {
         large = heap.allocate(40 * mib), small = heap.allocate(24);
         std::memset(large, 1, 40 * mib);
         std::memset(small, 1, 24);
-        const auto got = heap.got();
+        const auto usage = heap.usage();
         smaps one = smaps_at(large), other = smaps_at(small);
         if (one.start == other.start) other = smaps();
-        CHECK(got.thp_bytes == one.thp_bytes + other.thp_bytes);
-        CHECK(got.thp_bytes + got.base_bytes == one.rss_bytes + other.rss_bytes && one.rss_bytes >= 40 * mib);
-        std::printf("a heap: %zu KiB on transparent huge pages\n", std::size_t(got.thp_bytes >> 10));
+        CHECK(usage.thp_bytes == one.thp_bytes + other.thp_bytes);
+        CHECK(usage.thp_bytes + usage.base_bytes == one.rss_bytes + other.rss_bytes && one.rss_bytes >= 40 * mib);
+        std::printf("a heap: %zu KiB on transparent huge pages\n", std::size_t(usage.thp_bytes >> 10));
 
         const auto stats = heap.stats();
         CHECK(stats.allocated_bytes >= 40 * mib + 24 && stats.mapped_bytes >= stats.held_bytes);
@@ -198,8 +198,8 @@ struct own_pages {
 
 void a_chain_of_your_own() {
     std::vector<int, hugepilot::allocator<int, own_pages>> numbers(100000, 1);
-    hugepilot_heap_stats stats;
-    CHECK(hugepilot_heap_count(own_pages::handle(), &stats) == HUGEPILOT_OK);
+    hugepilot_stats stats;
+    CHECK(hugepilot_heap_stats(own_pages::handle(), &stats) == HUGEPILOT_OK);
     CHECK(stats.allocated_bytes >= 400000 && numbers[99999] == 1);
 }
 

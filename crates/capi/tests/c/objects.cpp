@@ -44,7 +44,7 @@ void a_region_moves_with_its_memory() {
     options.name = "a region";
     hugepilot::region first(beyond_the_pool(), options);
     first.data()[7] = std::byte{7};
-    CHECK(first.asked() == "hugetlb-2m,base" && first.backing() == "base");
+    CHECK(first.requested() == "hugetlb-2m,base" && first.backing() == "base");
     auto refused = first.refused();
     CHECK(refused.size() == 1 && !refused[0].text.empty());
     CHECK(refused[0].code == HUGEPILOT_POOL_EMPTY);
@@ -66,9 +66,9 @@ void a_region_grows_and_looks() {
     std::memset(region.data(), 3, region.size());
     region.grow(6 * mib, 2 * mib);
     CHECK(region.size() == 6 * mib && region.data()[2 * mib - 1] == std::byte{3});
-    auto got = region.got();
-    CHECK(got.base_bytes + got.thp_bytes >= 2 * mib);
-    CHECK(region.collapse().after_bytes >= got.thp_bytes);
+    auto usage = region.usage();
+    CHECK(usage.base_bytes + usage.thp_bytes >= 2 * mib);
+    CHECK(region.collapse().after_bytes >= usage.thp_bytes);
 }
 
 void an_arena_serves_pmr_containers() {
@@ -82,8 +82,8 @@ void an_arena_serves_pmr_containers() {
         CHECK(words.at(1234) == "a text that is too long to be kept in place");
     }
     CHECK(arena.mapped() >= mib && arena.mapped() <= 4 * mib);
-    auto got = arena.got();
-    CHECK(got.base_bytes + got.thp_bytes + got.untouched_bytes == arena.mapped());
+    auto usage = arena.usage();
+    CHECK(usage.base_bytes + usage.thp_bytes + usage.untouched_bytes == arena.mapped());
     CHECK(smaps_at(last).found && arena == arena);
     CHECK(failure([&] { (void)arena.allocate(65 * mib); }).code() == HUGEPILOT_LIMIT);
     arena.reset();

@@ -15,10 +15,10 @@ constexpr std::size_t mib = 1 << 20;
 template <class T>
 using huge = hugepilot::huge_page_allocator<T>;
 
-hugepilot_got got() {
-    hugepilot_got got;
-    CHECK(hugepilot_heap_got(hugepilot_heap_hugetlb(), &got) == HUGEPILOT_OK);
-    return got;
+hugepilot_usage usage() {
+    hugepilot_usage usage;
+    CHECK(hugepilot_heap_usage(hugepilot_heap_hugetlb(), &usage) == HUGEPILOT_OK);
+    return usage;
 }
 
 int child_exits(pid_t child) {
@@ -31,14 +31,14 @@ void large_things_are_on_the_pool() {
     std::vector<int, huge<int>> numbers(5 * mib, 3);
     const smaps smaps = smaps_at(numbers.data());
     CHECK(smaps.hugetlb_bytes == 20 * mib && smaps.thp_bytes == 0);
-    CHECK(got().hugetlb_2m_bytes >= 20 * mib && got().base_bytes == 0 && got().thp_bytes == 0);
+    CHECK(usage().hugetlb_2m_bytes >= 20 * mib && usage().base_bytes == 0 && usage().thp_bytes == 0);
 }
 
 void small_things_share_its_pages() {
     std::set<int, std::less<int>, huge<int>> nodes;
     for (int i = 0; i < 100000; i++) nodes.insert(i);
     CHECK(smaps_at(&*nodes.begin()).hugetlb_bytes >= 2 * mib);
-    CHECK(got().hugetlb_2m_bytes <= 8 * mib);
+    CHECK(usage().hugetlb_2m_bytes <= 8 * mib);
 }
 
 // 40 of 64 MiB are taken, so that the child has pages of its own to write to.

@@ -79,21 +79,21 @@ static void each_thread_has_its_own_last_error(void) {
 }
 
 static void null_is_an_error_and_no_crash(void) {
-    hugepilot_got got;
+    hugepilot_usage usage;
     hugepilot_region_unmap(NULL);
     CHECK(hugepilot_region_data(NULL) == NULL && hugepilot_region_size(NULL) == 0);
-    CHECK(hugepilot_region_asked(NULL, NULL, 0) == 0 && hugepilot_region_backing(NULL, NULL, 0) == 0);
+    CHECK(hugepilot_region_requested(NULL, NULL, 0) == 0 && hugepilot_region_backing(NULL, NULL, 0) == 0);
     CHECK(hugepilot_region_refused(NULL, 0, NULL, 0) == HUGEPILOT_OK && hugepilot_region_named(NULL) == 0);
-    CHECK(hugepilot_region_got(NULL, &got) == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_region_usage(NULL, &usage) == HUGEPILOT_ARGUMENT);
     CHECK(hugepilot_region_prefault(NULL, 1) == HUGEPILOT_ARGUMENT);
     CHECK(hugepilot_region_collapse(NULL, NULL) == HUGEPILOT_ARGUMENT);
     CHECK(hugepilot_region_grow(NULL, 1, 1) == HUGEPILOT_ARGUMENT);
     hugepilot_arena_delete(NULL);
     hugepilot_arena_reset(NULL);
     CHECK(hugepilot_arena_alloc(NULL, 1, 1) == NULL && hugepilot_last_error() == HUGEPILOT_ARGUMENT);
-    CHECK(hugepilot_arena_mapped(NULL) == 0 && hugepilot_arena_got(NULL, &got) == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_arena_mapped(NULL) == 0 && hugepilot_arena_usage(NULL, &usage) == HUGEPILOT_ARGUMENT);
     hugepilot_region *region = hugepilot_region_map(1, NULL);
-    CHECK(hugepilot_region_got(region, NULL) == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_region_usage(region, NULL) == HUGEPILOT_ARGUMENT);
     hugepilot_region_unmap(region);
 }
 
@@ -112,20 +112,20 @@ static void what_was_got_is_what_smaps_says(const char *chain) {
     CHECK(hugepilot_region_prefault(region, 2) == HUGEPILOT_OK);
     memset(data, 7, 3 * MIB);
 
-    hugepilot_got got;
-    CHECK(hugepilot_region_got(region, &got) == HUGEPILOT_OK);
+    hugepilot_usage usage;
+    CHECK(hugepilot_region_usage(region, &usage) == HUGEPILOT_OK);
     smaps = smaps_at(data);
-    CHECK(got.thp_bytes == smaps.thp_bytes && smaps.rss_bytes == 8 * MIB);
-    CHECK(got.base_bytes + got.thp_bytes == 8 * MIB && got.untouched_bytes == 0);
+    CHECK(usage.thp_bytes == smaps.thp_bytes && smaps.rss_bytes == 8 * MIB);
+    CHECK(usage.base_bytes + usage.thp_bytes == 8 * MIB && usage.untouched_bytes == 0);
     char backing[32];
     CHECK(hugepilot_region_backing(region, backing, sizeof backing) < sizeof backing);
     CHECK(strcmp(backing, "base") != 0 || smaps.thp_bytes == 0);
-    char asked[64];
-    CHECK(hugepilot_region_asked(region, asked, sizeof asked) == strlen(chain) && strcmp(asked, chain) == 0);
-    printf("%s: on %s, %zu KiB on transparent huge pages\n", chain, backing, (size_t)got.thp_bytes >> 10);
+    char requested[64];
+    CHECK(hugepilot_region_requested(region, requested, sizeof requested) == strlen(chain) && strcmp(requested, chain) == 0);
+    printf("%s: on %s, %zu KiB on transparent huge pages\n", chain, backing, (size_t)usage.thp_bytes >> 10);
 
     if (strcmp(backing, "collapse") == 0) {
-        hugepilot_collapsed collapsed;
+        hugepilot_collapse_outcome collapsed;
         CHECK(hugepilot_region_collapse(region, &collapsed) == HUGEPILOT_OK);
         CHECK(collapsed.after_bytes == smaps_at(data).thp_bytes);
     }
@@ -179,10 +179,10 @@ static void an_arena_gives_and_takes_back(void) {
     CHECK(hugepilot_arena_alloc(arena, 1, 0) == NULL && hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
     CHECK(hugepilot_arena_alloc(arena, SIZE_MAX, 1) == NULL && hugepilot_last_error() == HUGEPILOT_OVERFLOW);
     CHECK(hugepilot_arena_alloc(arena, 7 * MIB, 1) == NULL && hugepilot_last_error() == HUGEPILOT_LIMIT);
-    hugepilot_got got;
-    CHECK(hugepilot_arena_got(arena, &got) == HUGEPILOT_OK);
+    hugepilot_usage usage;
+    CHECK(hugepilot_arena_usage(arena, &usage) == HUGEPILOT_OK);
     CHECK(hugepilot_arena_mapped(arena) == 2 * MIB);
-    CHECK(got.base_bytes + got.thp_bytes + got.untouched_bytes == 2 * MIB && got.base_bytes + got.thp_bytes > 0);
+    CHECK(usage.base_bytes + usage.thp_bytes + usage.untouched_bytes == 2 * MIB && usage.base_bytes + usage.thp_bytes > 0);
     hugepilot_arena_reset(arena);
     CHECK(hugepilot_arena_alloc(arena, 100, 1) == first);
     hugepilot_arena_delete(arena);
@@ -190,8 +190,8 @@ static void an_arena_gives_and_takes_back(void) {
 
 static void a_heap_gives_and_takes_back(void) {
     hugepilot_heap *heap = hugepilot_heap_new(NULL);
-    hugepilot_heap_stats stats;
-    CHECK(heap && hugepilot_heap_count(heap, &stats) == HUGEPILOT_OK && stats.mapped_bytes == 0);
+    hugepilot_stats stats;
+    CHECK(heap && hugepilot_heap_stats(heap, &stats) == HUGEPILOT_OK && stats.mapped_bytes == 0);
     char *text = hugepilot_heap_realloc(heap, NULL, 6, 1), *other = hugepilot_heap_alloc(heap, 6, 4096);
     CHECK(text && (uintptr_t)other % 4096 == 0);
     strcpy(text, "kept!");
@@ -203,14 +203,14 @@ static void a_heap_gives_and_takes_back(void) {
     CHECK(hugepilot_heap_realloc(heap, text, SIZE_MAX, 1) == NULL && hugepilot_last_error() == HUGEPILOT_OVERFLOW);
     CHECK(hugepilot_heap_realloc(heap, text, 1, 3) == NULL && hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
     CHECK(strcmp(text, "kept!") == 0);
-    CHECK(hugepilot_heap_count(heap, &stats) == HUGEPILOT_OK && stats.allocated_bytes >= 40 * MIB);
+    CHECK(hugepilot_heap_stats(heap, &stats) == HUGEPILOT_OK && stats.allocated_bytes >= 40 * MIB);
     hugepilot_heap_free(heap, text);
     hugepilot_heap_free(heap, other);
-    CHECK(hugepilot_heap_count(heap, &stats) == HUGEPILOT_OK && stats.allocated_bytes == 0);
-    CHECK(hugepilot_heap_count(heap, NULL) == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_heap_stats(heap, &stats) == HUGEPILOT_OK && stats.allocated_bytes == 0);
+    CHECK(hugepilot_heap_stats(heap, NULL) == HUGEPILOT_ARGUMENT);
     hugepilot_heap_delete(heap);
     hugepilot_heap_free(NULL, NULL);
-    CHECK(hugepilot_heap_trim(NULL) == 0 && hugepilot_heap_count(NULL, &stats) == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_heap_trim(NULL) == 0 && hugepilot_heap_stats(NULL, &stats) == HUGEPILOT_ARGUMENT);
     CHECK(hugepilot_heap_realloc(NULL, NULL, 1, 1) == NULL && hugepilot_last_error() == HUGEPILOT_ARGUMENT);
 }
 

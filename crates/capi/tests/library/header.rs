@@ -5,7 +5,7 @@ use std::fs;
 use std::mem::offset_of;
 use std::process::Command;
 
-use hugepilot::{Code, RawCollapsed, RawGot, RawHeapStats, RawOptions};
+use hugepilot::{Code, RawCollapseOutcome, RawOptions, RawPageUsage, RawStats};
 use hugepilot_testkit::{need, requires};
 
 use crate::built::{Compiler, Link, folder, prefix, run, source};
@@ -113,10 +113,10 @@ fn structures_are_laid_out_alike() {
         };
     }
     layout!(RawOptions, "hugepilot_options", size chain align_bytes name numa fork);
-    layout!(RawGot, "hugepilot_got", base_bytes thp_bytes hugetlb_2m_bytes hugetlb_1g_bytes zero_bytes
+    layout!(RawPageUsage, "hugepilot_usage", base_bytes thp_bytes hugetlb_2m_bytes hugetlb_1g_bytes zero_bytes
         swapped_bytes untouched_bytes);
-    layout!(RawCollapsed, "hugepilot_collapsed", before_bytes after_bytes empty_bytes refused_bytes last_errno);
-    layout!(RawHeapStats, "hugepilot_heap_stats", allocated_bytes held_bytes idle_bytes returned_bytes mapped_bytes);
+    layout!(RawCollapseOutcome, "hugepilot_collapse_outcome", before_bytes after_bytes empty_bytes refused_bytes last_errno);
+    layout!(RawStats, "hugepilot_stats", allocated_bytes held_bytes idle_bytes returned_bytes mapped_bytes);
     program += "}\n";
     let folder = folder();
     let (source, built) = (folder.path().join("layout.c"), folder.path().join("layout"));

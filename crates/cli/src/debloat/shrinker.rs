@@ -6,10 +6,10 @@ use anyhow::bail;
 use clap::ValueEnum;
 use hugepilot_kernel::Root;
 use hugepilot_kernel::cgroup::MemoryCgroup;
-use hugepilot_manager::shrink::{ShrinkOptions, shrink};
 use hugepilot_record::Pid;
 use hugepilot_record::shrink::ShrinkReport;
 use hugepilot_report::{json, shrink_text};
+use hugepilot_settings::shrink::{ShrinkOptions, shrink};
 use hugepilot_units::{Amount, Bytes, Share};
 
 use super::{BackendArg, DebloatArgs, broken_memory};
@@ -29,7 +29,7 @@ pub(super) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Unsupported);
     }
     let interrupt = Interrupt::only_ask()?;
-    let mut recovered = |recovery: hugepilot_manager::settings::Recovery| {
+    let mut recovered = |recovery: hugepilot_settings::Recovery| {
         recovery.told().iter().for_each(|told| eprintln!("hugepilot: {told}"));
     };
     let report = shrink(&Root::live(), options, &|| interrupt.is_asked(), &mut recovered)?;

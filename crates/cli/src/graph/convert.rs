@@ -78,8 +78,7 @@ impl ConvertArgs {
         let ids = (has_ids && stores_ids)
             .then(|| (0..vertices).map(|v| original.of(v)).collect::<Vec<_>>());
         let mut warnings = losses(format, &prepared.graph, ids.is_some());
-        let map =
-            self.map.clone().or_else(|| (has_ids && !stores_ids).then(|| map_of(&self.out)));
+        let map = self.map.clone().or_else(|| (has_ids && !stores_ids).then(|| map_of(&self.out)));
         map.iter().try_for_each(|map| check(map, self.force, LINES))?;
         let bytes = save(&self.out, self.force, format, &prepared.graph, ids.as_deref())?;
         // The map comes second: if the format cannot store the graph, both files are unchanged.

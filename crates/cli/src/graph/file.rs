@@ -70,8 +70,7 @@ impl FileArgs {
         let building = |vertices, peak| {
             let needed = peak + job.property_pool_bytes::<V>(vertices);
             budget.check(Step::Build, needed, available)?;
-            let mut pool =
-                property_pool.lock().expect("no thread panics while it holds the lock");
+            let mut pool = property_pool.lock().expect("no thread panics while it holds the lock");
             if pool.is_none() {
                 *pool = job.property_pool::<V>(vertices)?;
             }

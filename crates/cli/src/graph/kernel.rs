@@ -135,9 +135,7 @@ impl KernelArgs {
             (Name::Pr, None | Some(Algo::GaussSeidel)) => {
                 Kernel::PageRank(config(PageRankAlgorithm::GaussSeidel))
             }
-            (Name::Pr, Some(Algo::Jacobi)) => {
-                Kernel::PageRank(config(PageRankAlgorithm::Jacobi))
-            }
+            (Name::Pr, Some(Algo::Jacobi)) => Kernel::PageRank(config(PageRankAlgorithm::Jacobi)),
             (Name::Pr, Some(Algo::DeltaPush)) => {
                 Kernel::PageRank(config(PageRankAlgorithm::DeltaPush))
             }
@@ -149,7 +147,9 @@ impl KernelArgs {
             (Name::Diameter, None | Some(Algo::DoubleSweep)) => {
                 Kernel::Diameter(DiameterAlgorithm::DoubleSweep)
             }
-            (Name::Diameter, Some(Algo::MultiSource)) => Kernel::Diameter(DiameterAlgorithm::MultiSource),
+            (Name::Diameter, Some(Algo::MultiSource)) => {
+                Kernel::Diameter(DiameterAlgorithm::MultiSource)
+            }
             (Name::Tc, None) => Kernel::Triangles,
             (kernel, Some(algo)) => {
                 usage(&format!("--algo {} is not an algorithm of {}", name(&algo), name(&kernel)));
@@ -240,6 +240,9 @@ mod tests {
             let all = format!("pr --algo {algo} --iterations {most} {defaults}");
             assert_eq!(kernel(&format!("pr --algo {algo}")), kernel(&all));
         }
-        assert_eq!(parsed("bfs").unwrap().source(), parsed("bfs --source random").unwrap().source());
+        assert_eq!(
+            parsed("bfs").unwrap().source(),
+            parsed("bfs --source random").unwrap().source()
+        );
     }
 }

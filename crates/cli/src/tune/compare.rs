@@ -1,6 +1,6 @@
 //! `tune -- CMD`: one run or several, tuned, untouched and all huge in turns.
 
-use hugepilot_manager::compare::{Kinds, compare};
+use hugepilot_launch::baseline::{Kinds, compare};
 use hugepilot_manager::tune::{Event, TuneOptions};
 use hugepilot_record::tune::TuneReport;
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use hugepilot_alloc::{Got, HugeVec};
+use hugepilot_alloc::{HugeVec, PageUsage};
 
 use crate::{Array, Result};
 
@@ -44,7 +44,7 @@ pub struct ArrayUsage {
     /// Array.
     pub array: Array,
     /// Bytes by kind of page, including untouched memory.
-    pub got: Got,
+    pub pages: PageUsage,
 }
 
 impl ArrayUsage {
@@ -53,7 +53,7 @@ impl ArrayUsage {
     /// # Errors
     /// [`GraphError::Memory`](crate::GraphError::Memory) if the pagemap cannot be read.
     pub fn read<T>(array: Array, values: &HugeVec<T>) -> Result<Self> {
-        Ok(Self { array, got: values.got()? })
+        Ok(Self { array, pages: values.usage()? })
     }
 }
 

@@ -38,7 +38,8 @@ fn timer<V: Width>(make: impl FnOnce() -> (Graph<V>, Bytes)) {
     let before = status("VmRSS");
     let (graph, promised) = make();
     let peak = status("VmHWM") - before;
-    let finished: u64 = graph.usage().unwrap().iter().map(|usage| usage.got.resident().get()).sum();
+    let finished: u64 =
+        graph.usage().unwrap().iter().map(|usage| usage.pages.resident().get()).sum();
     eprintln!("seen {} {peak} {finished}", promised.get());
 }
 

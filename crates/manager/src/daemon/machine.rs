@@ -20,8 +20,8 @@ use super::watermark::Reading;
 use super::{Asked, Guests, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
-use crate::debloat::warnings::Trap;
-use crate::left::told;
+use hugepilot_kernel::KhugepagedRisk;
+use hugepilot_kernel::told;
 
 /// Samples per second of each thread's CPU time: about 0.4 % of it.
 const RATE_HZ: u32 = 250;
@@ -245,10 +245,10 @@ impl World for Machine<'_> {
     }
 
     fn khugepaged(&self, advised: bool) -> Option<String> {
-        Trap::now(&self.root, advised).cause()
+        KhugepagedRisk::now(&self.root, advised).cause()
     }
     fn who_collapses(&self, advised: bool) -> String {
-        who_collapses(Trap::now(&self.root, advised).cause())
+        who_collapses(KhugepagedRisk::now(&self.root, advised).cause())
     }
 }
 

@@ -15,7 +15,7 @@ use super::{Asked, Daemon};
 use crate::ManagerError;
 use crate::act::split::{Splits, count};
 use crate::debloat::census;
-use crate::left::told;
+use hugepilot_kernel::told;
 
 /// After so many splits memory use is read again: about 10 ms of work, and at most 64 MiB freed.
 const BATCH: usize = 32;

@@ -8,7 +8,7 @@ use hugepilot_record::debloat::{BACKEND, DebloatReport, ProcessDebloat, SCHEMA};
 use hugepilot_record::{Mapping, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Region};
 
-use super::warnings::Trap;
+use super::warnings;
 use super::{Member, Run};
 use crate::act::split::count;
 
@@ -48,7 +48,7 @@ impl Run {
         let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
         report.rss_drop_bytes = signed(resident_before) - signed(resident_after);
         report.predicted_slowdown = self.slowdown(&lost);
-        let trap = Trap::read(&self.members);
+        let trap = warnings::khugepaged_risk(&self.members);
         report.warnings.extend(self.warnings);
         let left_alone =
             self.members.iter().filter(|member| member.splits.ended().is_some()).count();

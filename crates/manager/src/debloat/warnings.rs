@@ -1,6 +1,6 @@
 //! What a user should know beside the figures: who might undo the work, and what made it come short.
 
-use hugepilot_kernel::Root;
+use hugepilot_kernel::KhugepagedRisk;
 use hugepilot_kernel::thp::ThpSettings;
 use hugepilot_record::SkipReason;
 use hugepilot_record::debloat::DebloatReport;
@@ -8,61 +8,20 @@ use hugepilot_units::Share;
 
 use super::{DebloatOptions, Member};
 
-/// khugepaged collapses a region again when no more of its pages are empty than `max_ptes_none`, and pages that a split gave
-/// back count as empty.
-pub(crate) struct Trap {
-    /// Mode of THP: `always`, `madvise` or `never`.
-    enabled: String,
-    max_ptes_none: Option<u64>,
-    /// Whether bloat lies in memory for which the program asked for huge pages.
-    advised: bool,
-}
-
-impl Trap {
-    pub(super) fn read(members: &[Member]) -> Self {
-        let advised = |member: &Member| {
-            let of_bloat =
-                |start| member.found.mappings.iter().find(|mapping| mapping.range.contains(start));
-            let census = &member.found.census;
-            let mut starts =
-                census.bloated.iter().map(|page| page.region.range(census.sizes).start);
-            starts.any(|start| of_bloat(start).is_some_and(|mapping| mapping.flags.has("hg")))
-        };
-        let root = members.first().map(|member| member.subject.process.root());
-        root.map_or_else(
-            || Self::of(&ThpSettings::default(), false),
-            |root| Self::of(&ThpSettings::read(root), members.iter().any(advised)),
-        )
-    }
-
-    /// As set now, for memory for which huge pages were asked (`advised`) or not.
-    pub(crate) fn now(root: &Root, advised: bool) -> Self {
-        Self::of(&ThpSettings::read(root), advised)
-    }
-
-    fn of(settings: &ThpSettings, advised: bool) -> Self {
-        Self {
-            enabled: settings.chosen("enabled").unwrap_or("never").to_owned(),
-            max_ptes_none: settings
-                .chosen("khugepaged/max_ptes_none")
-                .and_then(|text| text.parse().ok()),
-            advised,
-        }
-    }
-
-    /// Why khugepaged collapses what was split, and what to change; `None` where it does not.
-    pub(crate) fn cause(&self) -> Option<String> {
-        let max = self.max_ptes_none.filter(|&max| max > 0)?;
-        let why = match self.enabled.as_str() {
-            "always" => "transparent_hugepage/enabled is always",
-            "madvise" if self.advised => "the program asked for huge pages here (MADV_HUGEPAGE)",
-            _ => return None,
-        };
-        Some(format!(
-            "because {why} and khugepaged/max_ptes_none is {max}; to keep what is \
-             freed: echo 0 | sudo tee /sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none"
-        ))
-    }
+/// The risk for the bloated pages of `members`, as THP is set now.
+pub(super) fn khugepaged_risk(members: &[Member]) -> KhugepagedRisk {
+    let advised = |member: &Member| {
+        let of_bloat =
+            |start| member.found.mappings.iter().find(|mapping| mapping.range.contains(start));
+        let census = &member.found.census;
+        let mut starts = census.bloated.iter().map(|page| page.region.range(census.sizes).start);
+        starts.any(|start| of_bloat(start).is_some_and(|mapping| mapping.flags.has("hg")))
+    };
+    let root = members.first().map(|member| member.subject.process.root());
+    root.map_or_else(
+        || KhugepagedRisk::of(&ThpSettings::default(), false),
+        |root| KhugepagedRisk::of(&ThpSettings::read(root), members.iter().any(advised)),
+    )
 }
 
 /// Why less was freed than was asked for, when so many processes were `left_alone` half-way; `None` when it was not.
@@ -97,7 +56,7 @@ pub(crate) fn unread(huge_pages: u64) -> String {
 /// Adds the warnings that follow from the report, when so many processes were `left_alone` half-way.
 pub(super) fn add(
     report: &mut DebloatReport,
-    trap: &Trap,
+    trap: &KhugepagedRisk,
     options: &DebloatOptions,
     left_alone: usize,
 ) {

@@ -9,51 +9,18 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::Census;
+use hugepilot_stats::CountGroup;
 use hugepilot_units::Region;
 
 /// Groups by bloat density.
 const GROUPS: usize = 10;
-/// A process without samples: so many are taken to have been missed in all of it.
-const UNSEEN: f64 = 0.5;
-
-/// The counts of some huge pages.
-#[derive(Clone, Copy, Default)]
-struct Group {
-    pages: f64,
-    sum: f64,
-    squares: f64,
-}
-
-impl Group {
-    fn add(&mut self, count: f64) {
-        self.pages += 1.0;
-        self.sum += count;
-        self.squares += count * count;
-    }
-
-    /// What to expect of a page that was sampled `count` times, in a process that has `all` of these.
-    fn expected(&self, count: f64, all: &Self) -> f64 {
-        // A group of few pages says little about itself, so one page like the average is thought to it.
-        let average = all.sum.max(UNSEEN) / all.pages;
-        let mean = ((self.sum + average) / (self.pages + 1.0)).max(UNSEEN / all.pages);
-        let variance = self.squares / self.pages - (self.sum / self.pages).powi(2);
-        let beyond_chance = variance - mean;
-        if beyond_chance <= 0.0 {
-            return mean;
-        }
-        // The gamma prior has this mean and, beyond Poisson's, this variance.
-        let shape = mean * mean / beyond_chance;
-        mean * (count + shape) / (mean + shape)
-    }
-}
-
 /// Expected stalls on each of the bloated pages of `census`, in their order; positive. All alike where nobody looked.
 pub(super) fn expected(census: &Census, stalls: Option<&BTreeMap<Region, u32>>) -> Vec<f64> {
     let Some(stalls) = stalls else { return vec![1.0; census.bloated.len()] };
     let base_pages = usize::try_from(census.sizes.base_per_huge()).unwrap_or(usize::MAX);
     let group_of = |zero_pages: u32| (zero_pages as usize * GROUPS / base_pages).min(GROUPS - 1);
     let count_of = |region| f64::from(stalls.get(&region).copied().unwrap_or(0));
-    let (mut groups, mut all) = ([Group::default(); GROUPS], Group::default());
+    let (mut groups, mut all) = ([CountGroup::default(); GROUPS], CountGroup::default());
     for page in &census.bloated {
         let count = count_of(page.region);
         groups[group_of(page.zero_pages)].add(count);
@@ -80,29 +47,6 @@ pub(super) fn cost(stalls: f64, table_lines: u32) -> f64 {
 mod tests {
     use super::*;
 
-    fn group(counts: impl IntoIterator<Item = f64>) -> Group {
-        let mut group = Group::default();
-        counts.into_iter().for_each(|count| group.add(count));
-        group
-    }
-
-    #[test]
-    fn differences_that_look_like_chance_are_not_believed() {
-        // Mean 2, variance 1.5: less than chance alone would give.
-        let even = group([1.0, 1.0, 2.0, 4.0]);
-        assert!(
-            [0.0, 1.0, 4.0].iter().all(|&count| (even.expected(count, &even) - 2.0).abs() < 1e-12)
-        );
-    }
-
-    #[test]
-    fn differences_beyond_chance_are() {
-        let uneven = group((0..100).map(|page| if page < 90 { 0.0 } else { 40.0 }));
-        // Mean 4, variance 144: shape 16/140, so 0 becomes 4·0.114/4.114 and 40 becomes 4·40.114/4.114.
-        assert!((uneven.expected(0.0, &uneven) - 0.1111).abs() < 1e-3);
-        assert!((uneven.expected(40.0, &uneven) - 39.0).abs() < 0.01);
-    }
-
     /// What was measured of `random-access --bloat 80,20 --hot bloated` at 8 GiB: nine of ten updates fall on the emptier half;
     /// to split it cost 0.66 of the time scattered and 0.22 contiguous, the other half 0.21 and 0.09.
     #[test]
@@ -111,21 +55,5 @@ mod tests {
         assert!((scattered / (0.66 / 0.21) - 1.0).abs() < 0.15, "{scattered}");
         let layouts = cost(9.0, 57) / cost(9.0, 13);
         assert!((layouts / (0.66 / 0.22) - 1.0).abs() < 0.35, "{layouts}");
-    }
-
-    #[test]
-    fn a_single_page_is_not_judged_by_its_own_luck_alone() {
-        let all = group((0..100).map(|_| 2.0));
-        let single = group([0.0]);
-        assert!((single.expected(0.0, &all) - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_process_without_samples_is_cold_but_not_free_and_all_of_it_alike() {
-        let unseen = group([0.0; 50]);
-        for pages in [1, 20] {
-            let part = group(vec![0.0; pages]);
-            assert!((part.expected(0.0, &unseen) - 0.01).abs() < 1e-12);
-        }
     }
 }

@@ -11,9 +11,8 @@ use super::Preloaded;
 fn source() -> Result<PathBuf, String> {
     let target = super::library().ancestors().nth(3).map(Path::to_owned).unwrap_or_default();
     let fetched = target.join("fetched/mimalloc-test-stress.c");
-    let text = std::fs::read_to_string(&fetched).map_err(|_| {
-        "mimalloc's test-stress.c is not there: cargo xtask fetch-mimalloc-stress".to_owned()
-    })?;
+    let text = std::fs::read_to_string(&fetched)
+        .map_err(|_| "mimalloc's test-stress.c is not there: cargo xtask setup".to_owned())?;
     let plain = fetched.with_file_name("stress.c");
     let text = format!("#define USE_STD_MALLOC\n{text}");
     if std::fs::read_to_string(&plain).is_ok_and(|there| there == text) {

@@ -11,12 +11,12 @@ use std::{mem, ptr, thread};
 use hugepilot_units::Bytes;
 
 use super::super::chunk::Chunk;
-use super::super::fork::renew;
+use super::super::fork::reset_after_fork;
 use super::super::map;
-use super::super::thread::POOL;
+use super::super::thread::REGISTRY;
 use super::model::assert_apart;
 use super::{Object, layout, scripted};
-use crate::sys::scripted::Scripted;
+use crate::sys::scripted::ScriptedSys;
 use crate::{Heap, Options, Sys};
 
 /// Small, of spans of several units, large and huge.
@@ -62,12 +62,12 @@ fn what_a_holder_left_torn_is_not_looked_at() {
     let (heap, sys) = scripted("thp,base");
     let old = of_every_kind(&heap, 1);
     let core = heap.core().unwrap();
-    let lost: Vec<*mut Chunk<Scripted>> = core.central().tear();
-    mem::forget(core.shared.lock.hold());
-    core.shared.abandoned.set(ptr::without_provenance_mut(64));
-    core.shared.looked.set(ptr::without_provenance_mut(64));
+    let lost: Vec<*mut Chunk<ScriptedSys>> = core.central().tear();
+    mem::forget(core.header.lock.lock());
+    core.header.abandoned.set(ptr::without_provenance_mut(64));
+    core.header.next_scanned.set(ptr::without_provenance_mut(64));
     // SAFETY: no other thread uses the heap.
-    unsafe { renew(&core.shared) };
+    unsafe { reset_after_fork(&core.header) };
     let stats = heap.stats();
     assert_eq!(
         (stats.large.count, stats.large.bytes, stats.idle),
@@ -95,7 +95,7 @@ fn what_nobody_held_is_whole_and_stays() {
     let old = of_every_kind(&heap, 1);
     let before = heap.stats();
     // SAFETY: no other thread uses the heap.
-    unsafe { renew(&heap.core().unwrap().shared) };
+    unsafe { reset_after_fork(&heap.core().unwrap().header) };
     assert_eq!(heap.stats(), before);
     use_all(&heap, old);
     assert_eq!((heap.stats().mapped, sys.mappings()), (Bytes::ZERO, 1));
@@ -135,7 +135,7 @@ fn a_child_has_the_heap_though_other_threads_hold_its_locks() {
     let turn = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let _held = (POOL.lock.hold(), heap.core().unwrap().central());
+            let _held = (REGISTRY.lock.lock(), heap.core().unwrap().central());
             turn.wait();
             turn.wait();
         });

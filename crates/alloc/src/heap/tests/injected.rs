@@ -4,7 +4,7 @@ use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
 use super::{Object, layout, scripted};
-use crate::sys::scripted::{Call, Scripted};
+use crate::sys::scripted::{Call, ScriptedSys};
 use crate::{Advice, AllocError, Backing, Fork, Heap, Options, Setting};
 
 /// Sizes that take a core, a chunk and mappings.
@@ -34,7 +34,7 @@ fn whenever_mmap_fails_there_is_no_memory_and_nothing_is_lost() {
                 object.resize(&heap, object.layout.size() * 2);
             }
             live.iter().for_each(Object::check);
-            sys.relent();
+            sys.clear_failures();
             let late =
                 Object::new(&heap, layout(40 << 20, 16), 1, true).expect("the kernel relented");
             late.free(&heap);
@@ -100,7 +100,7 @@ fn a_pool_is_used_up_and_the_next_backing_taken() {
     live.pop().unwrap().free(&heap);
     live.push(Object::new(&heap, layout(8000, 8), 1, false).expect("what was freed"));
     live.into_iter().for_each(|object| object.free(&heap));
-    assert_eq!(heap.asked().chain.backings(), [Backing::Hugetlb2M]);
+    assert_eq!(heap.requested().chain.backings(), [Backing::Hugetlb2M]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn where_memory_cannot_be_given_back_it_is_kept() {
     assert!(idle > Bytes::ZERO && sys.calls(Call::Discard) > 0, "{idle}");
     // What was not given back is not taken for zeroed.
     Object::new(&heap, layout(4 << 20, 8), 7, true).unwrap().free(&heap);
-    sys.relent();
+    sys.clear_failures();
     heap.trim();
     assert_eq!(heap.stats().idle, Bytes::ZERO);
     keeper.free(&heap);
@@ -145,7 +145,7 @@ fn where_memory_is_short_what_others_freed_is_used_at_once() {
 
 #[test]
 fn children_have_it_whatever_the_options_say() {
-    let sys = Scripted::default();
+    let sys = ScriptedSys::default();
     let heap =
         Heap::new_on(sys.clone(), Options::new("base".parse().unwrap()).forked(Fork::Absent));
     for size in [64, 1 << 20, 20 << 20] {

@@ -15,16 +15,16 @@ fn small_things_are_on_huge_pages() {
     let heap = Heap::new(Options::default());
     let live: Vec<_> =
         (0..200_000).map(|i| Object::new(&heap, layout(64, 8), i as u8, false).unwrap()).collect();
-    let got = heap.got().unwrap();
+    let usage = heap.usage().unwrap();
     // 12.8 MB of them, and at most one page besides; some may be refused by a kernel short of huge pages.
-    assert!(got.thp >= Bytes::mib(12) && got.resident() <= Bytes::mib(16), "{got:?}");
+    assert!(usage.thp >= Bytes::mib(12) && usage.resident() <= Bytes::mib(16), "{usage:?}");
     live.iter().for_each(Object::check);
 }
 
 #[test]
 fn free_memory_above_the_reserve_goes_back_and_reads_as_zeros() {
     let (heap, sys) = scripted("base");
-    let heap = heap.keeping(Bytes::mib(4));
+    let heap = heap.with_reserve(Bytes::mib(4));
     let keeper = Object::new(&heap, layout(8, 8), 1, false).unwrap();
     let large = layout(2 << 20, 2 << 20);
     let live: Vec<_> = (0..7).map(|i| Object::new(&heap, large, i + 1, true).unwrap()).collect();
@@ -42,7 +42,7 @@ fn free_memory_above_the_reserve_goes_back_and_reads_as_zeros() {
 #[test]
 fn an_empty_chunk_is_kept_and_a_second_goes() {
     let (heap, sys) = scripted("base");
-    let heap = heap.keeping(Bytes::gib(1));
+    let heap = heap.with_reserve(Bytes::gib(1));
     let live: Vec<_> =
         (0..40).map(|i| Object::new(&heap, layout(4 << 20, 8), i, false).unwrap()).collect();
     let most = sys.mappings();

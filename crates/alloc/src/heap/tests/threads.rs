@@ -12,7 +12,7 @@ use std::thread;
 use hugepilot_units::Bytes;
 
 use super::super::class::class_of;
-use super::super::local::{Empty, Local};
+use super::super::thread_cache::{EmptySpans, ThreadCache};
 use super::{Object, layout, scripted};
 use crate::{Heap, Options};
 
@@ -155,10 +155,11 @@ fn what_threads_left_is_used_by_those_that_live() {
 #[test]
 fn what_is_told_to_a_former_owner_reaches_the_new_one() {
     let (heap, _sys) = scripted("base");
-    let (former, new, class) = (Box::new(Local::new()), Box::new(Local::new()), class_of(500));
+    let (former, new, class) =
+        (Box::new(ThreadCache::new()), Box::new(ThreadCache::new()), class_of(500));
     let core = heap.core().unwrap();
     let this = core.central().take(1, 1).unwrap();
-    let empty = Empty::new();
+    let empty = EmptySpans::new();
     // SAFETY: both locals and the span are this test's, which plays all three threads.
     unsafe {
         let span = &*this;
@@ -168,10 +169,10 @@ fn what_is_told_to_a_former_owner_reaches_the_new_one() {
         former.flush(&empty);
         let is_first = span.free_remotely(objects[0].cast());
         assert!(new.adopt(&former, class) && is_first);
-        former.tell(this);
-        former.hear(&empty);
+        former.notify(this);
+        former.collect_remote(&empty);
         assert_eq!(span.used.load(Relaxed), 4, "the former owner leaves it alone");
-        new.hear(&empty);
+        new.collect_remote(&empty);
         assert_eq!(span.used.load(Relaxed), 3);
         assert!(empty.is_empty());
     }
@@ -181,7 +182,8 @@ fn what_is_told_to_a_former_owner_reaches_the_new_one() {
 #[test]
 fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
     let (heap, _sys) = scripted("base");
-    let (former, new, empty) = (Box::new(Local::new()), Box::new(Local::new()), Empty::new());
+    let (former, new, empty) =
+        (Box::new(ThreadCache::new()), Box::new(ThreadCache::new()), EmptySpans::new());
     let classes = [16, 32, 48, 64, 80].map(class_of);
     let spans = classes.map(|_| heap.core().unwrap().central().take(1, 1).unwrap());
     // SAFETY: both locals and the spans are this test's, which plays all threads.
@@ -194,8 +196,8 @@ fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
         former.flush(&empty);
         for i in 0..5 {
             assert!((*spans[i]).free_remotely(objects[i].cast()));
-            former.tell(spans[i]);
-            former.hear(&empty);
+            former.notify(spans[i]);
+            former.collect_remote(&empty);
             assert_eq!((*spans[i]).used.load(Relaxed), 0);
             assert!(i > 0 || new.adopt(&former, classes[0]));
         }

@@ -3,23 +3,23 @@
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
-use crate::sys::scripted::{Call, Scripted};
+use crate::sys::scripted::{Call, ScriptedSys};
 use crate::{
-    Advice, AllocError, Backing, Chain, Fork, HugeRegion, Named, Nodes, Numa, Options, Pool,
+    Advice, AllocError, Backing, Chain, Fork, HugeRegion, NameStatus, Nodes, Numa, Options, Pool,
     Setting,
 };
 
 const HUGE: Bytes = Bytes::mib(2);
 const THP: &str = "always [madvise] never";
 
-fn scripted() -> Scripted {
-    let sys = Scripted::default();
+fn scripted() -> ScriptedSys {
+    let sys = ScriptedSys::default();
     sys.set(Setting::ThpEnabled, THP);
     sys.set(Setting::Thp2MEnabled, "always [inherit] madvise never");
     sys
 }
 
-fn map(sys: &Scripted, chain: &str) -> crate::Result<HugeRegion<Scripted>> {
+fn map(sys: &ScriptedSys, chain: &str) -> crate::Result<HugeRegion<ScriptedSys>> {
     HugeRegion::map_on(sys.clone(), Bytes::mib(3), &Options::new(chain.parse().unwrap()))
 }
 
@@ -52,7 +52,7 @@ fn mmap_and_advice_that_fail_leave_nothing() {
         sys.fail(call, 0, errno);
         let error = HugeRegion::map_on(sys.clone(), len, &options(backing)).unwrap_err();
         assert_eq!((error, error.errno(), sys.mappings()), (expected, Some(errno), 0), "{call:?}");
-        sys.relent();
+        sys.clear_failures();
         assert_eq!(
             HugeRegion::map_on(sys.clone(), len, &options(backing)).unwrap().backing(),
             backing
@@ -87,7 +87,7 @@ fn a_pool_too_small_is_refused_or_passed_over() {
     assert_eq!(region.backing(), Backing::THP);
     let none = AllocError::NoPool { page: Bytes::gib(1), errno: Errno::EINVAL };
     assert_eq!(region.refused().copied().collect::<Vec<_>>(), [none, empty]);
-    assert_eq!(region.asked().chain.to_string(), "hugetlb-1g,hugetlb-2m,thp,base");
+    assert_eq!(region.requested().chain.to_string(), "hugetlb-1g,hugetlb-2m,thp,base");
     drop(region);
 
     sys.pool(HUGE, 2);
@@ -146,7 +146,7 @@ fn thp_that_is_off_is_said_so() {
         ("garbage", "", None),
     ];
     for (all, size, expected) in table {
-        let sys = Scripted::default();
+        let sys = ScriptedSys::default();
         sys.set(Setting::ThpEnabled, all);
         sys.set(Setting::Thp2MEnabled, size);
         assert_eq!(map(&sys, "thp").err(), expected.map(AllocError::ThpNever), "{all} / {size}");
@@ -166,7 +166,7 @@ fn a_name_that_is_refused_is_told_and_harmless() {
     sys.fail(Call::Name, 0, Errno::EINVAL);
     let options = Options::default().named("x").unwrap();
     let region = HugeRegion::map_on(sys, HUGE, &options).unwrap();
-    assert_eq!(region.named(), Named::Refused(Errno::EINVAL));
+    assert_eq!(region.named(), NameStatus::Refused(Errno::EINVAL));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_collapse_asks_twice_when_told_to_and_gives_up_when_there_is_no_hope() {
         let sys = scripted();
         let mut region =
             HugeRegion::map_on(sys.clone(), HUGE.times(20), &Options::only(Backing::Base)).unwrap();
-        hugepilot_testkit::requires!(region.got());
+        hugepilot_testkit::requires!(region.usage());
         let inside = region.range().aligned_inside(HUGE).len();
         region.bytes_mut().fill(1);
         sys.fail(Advice::Collapse, 0, errno);
@@ -210,7 +210,7 @@ fn what_cannot_be_looked_up_is_an_error_and_not_a_guess() {
     let sys = scripted();
     let region = map(&sys, "base").unwrap();
     sys.fail(Call::Scan, 0, Errno(25));
-    assert_eq!(region.got().unwrap_err(), AllocError::Look(Errno(25)));
+    assert_eq!(region.usage().unwrap_err(), AllocError::Pagemap(Errno(25)));
     assert_eq!(region.collapse().unwrap_err().fix().unwrap(), "a kernel of Linux 6.7 or newer");
 }
 

@@ -4,7 +4,7 @@ use hugepilot_units::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::sys::scripted::Scripted;
+use crate::sys::scripted::ScriptedSys;
 use crate::{HugeRegion, Options, Setting};
 
 #[derive(Clone, Debug)]
@@ -29,14 +29,14 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A mark at both ends of the first bytes.
 struct Marked {
-    region: HugeRegion<Scripted>,
+    region: HugeRegion<ScriptedSys>,
     mark: u8,
     keep: usize,
 }
 
 impl Marked {
-    fn new(mut region: HugeRegion<Scripted>, mark: u8) -> Self {
-        let keep = region.asked_len().as_usize();
+    fn new(mut region: HugeRegion<ScriptedSys>, mark: u8) -> Self {
+        let keep = region.requested_len().as_usize();
         (region.bytes_mut()[0], region.bytes_mut()[keep - 1]) = (mark, mark);
         Self { region, mark, keep }
     }
@@ -49,7 +49,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 100 }, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn regions_are_apart_and_all_is_given_back(steps in vec(step(), 1..24)) {
-        let sys = Scripted::default();
+        let sys = ScriptedSys::default();
         sys.set(Setting::ThpEnabled, "always [madvise] never");
         sys.set(Setting::Thp2MEnabled, "always [inherit] madvise never");
         sys.pool(Bytes::mib(2), 4);
@@ -68,7 +68,7 @@ proptest! {
                     let len = marked.region.len() + Bytes::kib(kib);
                     marked.region.grow(len, marked.keep).unwrap();
                     prop_assert!(marked.region.len() >= len);
-                    let align = marked.region.asked().align.get();
+                    let align = marked.region.requested().align.get();
                     prop_assert_eq!(marked.region.range().start.get() % align, 0);
                 }
                 Step::Drop(which) if which < live.len() => drop(live.swap_remove(which)),
@@ -94,7 +94,7 @@ fn the_kernel_lists_nothing_of_ours_afterwards() {
         let options = Options::new(chain.parse().unwrap()).named(name).unwrap();
         let mut region = HugeRegion::map(Bytes::mib(5), &options.aligned(Bytes::mib(4))).unwrap();
         region.grow(Bytes::mib(9), 0).unwrap();
-        assert!(listed() > 0 || region.named() != crate::Named::Yes);
+        assert!(listed() > 0 || region.named() != crate::NameStatus::Set);
         drop(region);
         assert_eq!(listed(), 0, "{chain}");
     }

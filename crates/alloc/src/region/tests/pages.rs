@@ -4,7 +4,7 @@ use hugepilot_testkit::requires;
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 use super::thp;
-use crate::{Backing, Got, HugeRegion, Linux, Options, Sys};
+use crate::{Backing, HugeRegion, Linux, Options, PageUsage, Sys};
 
 fn map(len: Bytes, backing: &str) -> HugeRegion {
     HugeRegion::map(len, &Options::new(backing.parse().unwrap())).unwrap()
@@ -15,17 +15,20 @@ fn map(len: Bytes, backing: &str) -> HugeRegion {
 fn base_pages_are_told_from_zero_pages_and_from_what_nobody_touched() {
     let base = Linux.sizes().base;
     let mut region = map(base.times(64), "base");
-    requires!(region.got());
-    assert_eq!(region.got().unwrap(), Got { untouched: base.times(64), ..Got::default() });
+    requires!(region.usage());
+    assert_eq!(
+        region.usage().unwrap(),
+        PageUsage { untouched: base.times(64), ..PageUsage::default() }
+    );
     for page in 0..5 {
         region.bytes_mut()[page * base.as_usize()] = 1;
     }
     assert_eq!(region.bytes()[60 * base.as_usize()], 0);
-    let got = region.got().unwrap();
-    assert_eq!((got.base, got.zero, got.untouched), (base.times(5), base, base.times(58)));
-    assert_eq!((got.resident(), got.huge()), (base.times(5), Bytes::ZERO));
+    let usage = region.usage().unwrap();
+    assert_eq!((usage.base, usage.zero, usage.untouched), (base.times(5), base, base.times(58)));
+    assert_eq!((usage.resident(), usage.huge()), (base.times(5), Bytes::ZERO));
     region.prefault(1).unwrap();
-    assert_eq!(region.got().unwrap(), Got { base: base.times(64), ..Got::default() });
+    assert_eq!(region.usage().unwrap(), PageUsage { base: base.times(64), ..PageUsage::default() });
 }
 
 #[test]
@@ -34,10 +37,10 @@ fn more_runs_than_one_scan_holds_are_all_found() {
     let base = Linux.sizes().base;
     for runs in [127, 128, 129, 512, 513, 1000] {
         let mut region = map(base.times(2 * runs), "base");
-        requires!(region.got());
+        requires!(region.usage());
         region.bytes_mut().iter_mut().step_by(2 * base.as_usize()).for_each(|byte| *byte = 1);
-        let got = region.got().unwrap();
-        assert_eq!((got.base, got.untouched), (base.times(runs), base.times(runs)), "{runs}");
+        let usage = region.usage().unwrap();
+        assert_eq!((usage.base, usage.untouched), (base.times(runs), base.times(runs)), "{runs}");
     }
 }
 
@@ -51,11 +54,11 @@ fn advised_memory_is_on_huge_pages_and_the_rest_of_it_is_not() {
     {
         let region = map(huge.times(20), backing);
         region.prefault(1).unwrap();
-        let got = region.got().unwrap();
+        let usage = region.usage().unwrap();
         // Memory may be too fragmented for all, but what was not advised never is huge.
         let most = huge.times(pages.end - pages.start);
-        assert!(got.thp > Bytes::ZERO && got.thp <= most, "{backing}: {got:?}");
-        assert_eq!(got.resident(), region.len(), "{backing}");
+        assert!(usage.thp > Bytes::ZERO && usage.thp <= most, "{backing}: {usage:?}");
+        assert_eq!(usage.resident(), region.len(), "{backing}");
     }
 }
 
@@ -66,14 +69,14 @@ fn huge_pages_stay_huge_when_memory_grows() {
     let huge = Linux.sizes().huge;
     let mut region = map(huge.times(4), "thp");
     region.prefault(1).unwrap();
-    let before = region.got().unwrap().thp;
+    let before = region.usage().unwrap().thp;
     // A neighbour in the way, wherever the kernel likes to put it, makes it move now and then.
     let mut neighbours = Vec::new();
     for pages in [5, 8, 16, 33] {
         neighbours.push(map(huge, "base"));
         region.grow(huge.times(pages), usize::MAX).unwrap();
         assert_eq!(region.range().start.get() % huge.get(), 0);
-        assert!(region.got().unwrap().thp >= before, "{:?}", region.got());
+        assert!(region.usage().unwrap().thp >= before, "{:?}", region.usage());
     }
 }
 
@@ -84,12 +87,12 @@ fn threads_share_the_prefault_without_gaps() {
     for (pages, threads) in [(1, 1), (1, 4), (3, 2), (7, 3), (8, 8), (5, 100)] {
         let region = map(huge.times(pages), "base");
         region.prefault(threads).unwrap();
-        requires!(region.got());
-        assert_eq!(region.got().unwrap().base, region.len(), "{pages} by {threads}");
+        requires!(region.usage());
+        assert_eq!(region.usage().unwrap().base, region.len(), "{pages} by {threads}");
     }
     let odd = map(Bytes::kib(12), "base");
     odd.prefault(0).unwrap();
-    assert_eq!(odd.got().unwrap().base, Bytes::kib(12));
+    assert_eq!(odd.usage().unwrap().base, Bytes::kib(12));
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn what_was_filled_is_collapsed_and_keeps_its_contents() {
     let done = region.collapse().unwrap();
     assert_eq!(done.empty, huge, "{done:?}");
     assert_eq!(done.after + done.refused, huge.times(5), "{done:?}");
-    assert!(done.after > Bytes::ZERO && done.after == region.got().unwrap().huge());
+    assert!(done.after > Bytes::ZERO && done.after == region.usage().unwrap().huge());
     assert!(region.bytes()[2 * page..2 * page + half].iter().all(|&byte| byte == 7));
     assert!(region.bytes()[2 * page + half..3 * page].iter().all(|&byte| byte == 0));
     let again = region.collapse().unwrap();
@@ -120,7 +123,7 @@ fn what_was_filled_is_collapsed_and_keeps_its_contents() {
 fn parts_without_huge_pages_are_not_collapsed() {
     let huge = Linux.sizes().huge;
     let mut region = map(huge.times(2), "base");
-    requires!(region.got());
+    requires!(region.usage());
     region.bytes_mut().fill(1);
     let done = region.collapse().unwrap();
     assert_eq!((done.after, done.errno), (Bytes::ZERO, Some(hugepilot_record::Errno::EINVAL)));
@@ -152,9 +155,9 @@ fn a_part_is_collapsed_and_the_rest_stays() {
     requires!(region.as_ref());
     let region = region.unwrap();
     region.prefault(1).unwrap();
-    let got = region.got().unwrap();
-    assert!(got.thp > Bytes::ZERO && got.thp <= huge.times(4), "{got:?}");
-    assert_eq!(got.thp + got.base, huge.times(8));
+    let usage = region.usage().unwrap();
+    assert!(usage.thp > Bytes::ZERO && usage.thp <= huge.times(4), "{usage:?}");
+    assert_eq!(usage.thp + usage.base, huge.times(8));
     let outside = region.bytes().as_ptr().addr() + 5 * huge.as_usize();
     let mut found = None;
     let range = AddrRange::at(VirtAddr::new(outside as u64), huge);

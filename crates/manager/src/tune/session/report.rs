@@ -7,9 +7,10 @@ use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::Share;
 use hugepilot_profiler::ProcessView;
 use hugepilot_record::tune::{
-    Activity, Candidate, Figure, SCHEMA, SamplerReport, Spread, TargetInfo, TuneReport,
+    Activity, Candidate, Figure, SCHEMA, SamplerReport, TargetInfo, TuneReport,
 };
 use hugepilot_record::{Journal, Outcome, Plan, Snapshot, Stop};
+use hugepilot_stats::Spread;
 use hugepilot_units::Nanos;
 
 use super::{FIGURES, Session};

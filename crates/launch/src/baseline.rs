@@ -1,0 +1,182 @@
+//! Whole runs of a program side by side: untouched, tuned, and with everything huge, in turns.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use hugepilot_record::run::Ending;
+use hugepilot_record::tune::{Figure, TuneReport};
+use hugepilot_stats::Spread;
+use hugepilot_units::Nanos;
+use regex::Regex;
+
+use crate::LaunchError;
+use crate::program::Launched;
+use crate::tune::tune_launched;
+use hugepilot_manager::act::Guard;
+use hugepilot_manager::progress::ProgressReader;
+use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all};
+
+/// Which runs to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds {
+    /// Untouched ones.
+    pub baseline: bool,
+    /// Ones with everything promoted.
+    pub all_huge: bool,
+    /// How many of each kind.
+    pub runs: u32,
+}
+
+/// Between two looks for memory to promote in an all-huge run.
+const PROMOTE_EVERY: Duration = Duration::from_millis(500);
+
+/// What one kind of run gave.
+#[derive(Default)]
+struct Runs {
+    seconds: Vec<f64>,
+    figures: Vec<f64>,
+    failed: usize,
+    /// Processes that the runs left running.
+    left: usize,
+}
+
+impl Runs {
+    fn add(&mut self, time: Nanos, figures: &[f64]) {
+        self.seconds.push(time.as_seconds());
+        // Runs count alike, however many figures each printed.
+        self.figures.extend(Spread::of(figures).map(|spread| spread.median));
+    }
+    fn note_end(&mut self, launched: &mut Launched, interrupted: bool) {
+        self.failed += usize::from(!launched.ended().is_some_and(Ending::is_success));
+        let left = launched.end_rest();
+        self.left += if interrupted { 0 } else { left };
+    }
+    fn warnings(&self, kind: &str) -> impl Iterator<Item = String> {
+        let (failed, all, left) = (self.failed, self.seconds.len(), self.left);
+        let failed = (failed > 0).then(|| {
+            format!(
+                "{failed} of {all} {kind} runs did not end with success: their times say little"
+            )
+        });
+        let left = (left > 0)
+            .then(|| format!("{kind} runs left {left} processes running: they were ended"));
+        failed.into_iter().chain(left)
+    }
+    fn figure(&self) -> Option<Figure> {
+        let (seconds, progress) = (Spread::of(&self.seconds), Spread::of(&self.figures));
+        (!self.seconds.is_empty()).then_some(Figure { seconds, progress, ..Figure::default() })
+    }
+}
+
+/// Runs `command` and compares. The report of the last tuned run is given, with the figures of all. Where the program's
+/// own figures are read (`pattern`), they decide the speed-up; else wall time does.
+///
+/// # Errors
+/// When the program cannot be started or sampled; [`LaunchError::Interrupted`] before there was a tuned run.
+pub fn compare(
+    command: &[OsString],
+    kinds: Kinds,
+    options: &TuneOptions,
+    pattern: Option<&Regex>,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event<'_>),
+) -> Result<TuneReport, LaunchError> {
+    let (mut base, mut tuned, mut huge) = (Runs::default(), Runs::default(), Runs::default());
+    let mut last = None;
+    for _ in 0..kinds.runs {
+        if kinds.baseline && !interrupted() {
+            let mut run = Run::start(command, pattern)?;
+            base.add(run.wait(interrupted, &mut |_| {}), &run.figures());
+            base.note_end(&mut run.launched, interrupted());
+        }
+        if !interrupted() {
+            let mut launched = Launched::start(command)?;
+            let reader = reader(&mut launched, pattern);
+            let (report, time) =
+                tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
+            let figures: Vec<f64> =
+                report.tuned.and_then(|figure| Some(figure.progress?.median)).into_iter().collect();
+            tuned.add(time, &figures);
+            tuned.note_end(&mut launched, interrupted());
+            last = Some(report);
+        }
+        if kinds.all_huge && !interrupted() {
+            let mut run = Run::start(command, pattern)?;
+            let guard = options.guard;
+            huge.add(
+                run.wait(interrupted, &mut |run| run.promote(&guard, interrupted)),
+                &run.figures(),
+            );
+            huge.note_end(&mut run.launched, interrupted());
+        }
+    }
+    let Some(mut report) = last else {
+        return Err(LaunchError::Interrupted);
+    };
+    (report.tuned, report.all_huge) = (tuned.figure(), huge.figure());
+    report.baseline = base.figure().or(report.baseline);
+    report.conclude(options.larger_is_better);
+    report.warnings.extend(
+        base.warnings("baseline").chain(tuned.warnings("tuned")).chain(huge.warnings("all-huge")),
+    );
+    Ok(report)
+}
+
+fn reader(launched: &mut Launched, pattern: Option<&Regex>) -> Option<ProgressReader> {
+    // Where nobody reads the lines they must not pile up: without a receiver they are dropped.
+    let lines = launched.lines.take()?;
+    Some(ProgressReader::lines(pattern?.clone(), lines))
+}
+
+/// A run without a sampler.
+struct Run {
+    launched: Launched,
+    reader: Option<ProgressReader>,
+    started: Instant,
+}
+
+impl Run {
+    fn start(command: &[OsString], pattern: Option<&Regex>) -> Result<Self, LaunchError> {
+        let mut launched = Launched::start(command)?;
+        let reader = reader(&mut launched, pattern);
+        let started = Instant::now();
+        launched.release()?;
+        Ok(Self { launched, reader, started })
+    }
+
+    /// Waits for its end, calling `meanwhile` now and then. Returns how long it ran.
+    fn wait(&mut self, interrupted: &dyn Fn() -> bool, meanwhile: &mut dyn FnMut(&Self)) -> Nanos {
+        let mut next = Instant::now() + PROMOTE_EVERY;
+        loop {
+            if let Some(reader) = &mut self.reader {
+                reader.poll(self.started.elapsed().into());
+            }
+            if self.launched.ended().is_some() {
+                return self.started.elapsed().into();
+            }
+            if interrupted() {
+                self.launched.stop();
+            }
+            if Instant::now() > next {
+                meanwhile(self);
+                next = Instant::now() + PROMOTE_EVERY;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn promote(&self, guard: &Guard, interrupted: &dyn Fn() -> bool) {
+        // It may end, or not be there yet, at any moment: the next look tells.
+        if let Ok(process) = open(self.launched.pid()) {
+            let _ = promote_all(&process, guard, interrupted);
+        }
+    }
+
+    fn figures(&mut self) -> Vec<f64> {
+        let now = self.started.elapsed().into();
+        self.reader.as_mut().map_or_else(Vec::new, |reader| {
+            reader.poll(now);
+            reader.between(Nanos::ZERO, now + Nanos::new(1))
+        })
+    }
+}

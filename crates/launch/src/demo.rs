@@ -1,0 +1,259 @@
+//! `tune` without a target: our own `hot-set` workload, twice, side by side.
+//!
+//! To compare the copies they run in turns (SIGSTOP and SIGCONT), so that a shared machine's moods hit both alike: first
+//! as they are, then with one of them tuned, then with the other one all on huge pages, which is the ideal. Tuned and ideal
+//! thus run side by side; and each copy is measured against its own beginning, with the other as the yardstick, so that it
+//! does not matter which of them was given the better memory.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use hugepilot_kernel::{Change, Program, Started, Target, Thp};
+use hugepilot_record::Pid;
+use hugepilot_record::tune::{Figure, Score, TuneReport};
+use hugepilot_stats::Spread;
+use hugepilot_units::{AddrRange, Nanos, VirtAddr};
+use rustix::process::Signal;
+
+use crate::LaunchError;
+use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all, tune_attached};
+
+/// Turns of each copy.
+const PAIRS: usize = 5;
+/// How long one turn is.
+const TURN: Nanos = Nanos::millis(1500);
+/// Filling memory that the machine had given back to its host is slow.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// Runs the demonstration. `workload` is the command of one copy, a path and its arguments; it must announce its hot regions
+/// and print a line of throughput several times a second. The copies end with us, also when we are killed.
+///
+/// # Errors
+/// When a copy cannot be started or ends early, or cannot be sampled.
+pub fn demo(
+    workload: &[OsString],
+    options: TuneOptions,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event<'_>),
+) -> Result<TuneReport, LaunchError> {
+    let mut control = Copy::start(workload, interrupted)?;
+    control.signal(Signal::STOP);
+    let mut tuned = Copy::start(workload, interrupted)?;
+    tuned.signal(Signal::STOP);
+    let guard = options.guard;
+    let options = TuneOptions { larger_is_better: true, ..options };
+    let alike = if options.dry_run {
+        Turns::default()
+    } else {
+        turns(&mut control, &mut tuned, interrupted)?
+    };
+    tuned.signal(Signal::CONT);
+    let mut report = tune_attached(open(tuned.pid())?, options, None, interrupted, say)?;
+    report.score = tuned.score(&report);
+    let settled = Instant::now();
+    tuned.signal(Signal::STOP);
+    if report.dry_run || report.verified_regions == 0 || interrupted() {
+        return Ok(report);
+    }
+    let first = turns(&mut control, &mut tuned, interrupted)?;
+    control.signal(Signal::CONT);
+    let all = promote_all(&open(control.pid())?, &guard, interrupted)?;
+    control.signal(Signal::STOP);
+    let second = turns(&mut control, &mut tuned, interrupted)?;
+    let figure = |spread| Figure { ops_per_second: spread, ..Figure::default() };
+    report.baseline = Some(figure(Spread::of(&first.control)));
+    report.tuned = Some(figure(Spread::of(&first.tuned)));
+    report.all_huge = Some(figure(Spread::of(&second.control)));
+    report.conclude(true);
+    // Ratios of neighbouring turns are less moved by drift than ratios of medians.
+    let by = |over: Option<f64>| Some(first.ratio()? / over?);
+    report.set_speedups(by(alike.ratio()), by(second.ratio()));
+    if let Some(stop) = all.stopped {
+        // What is not all huge is no ideal to compare with.
+        report.all_huge = None;
+        report.set_speedups(report.speedup, None);
+        report.warnings.push(format!("no comparison with all memory on huge pages: {stop}"));
+    }
+    if settled.elapsed() > READY_WITHIN {
+        report.warnings.push("the machine was very slow or busy; repeat the run".to_owned());
+    }
+    Ok(report)
+}
+
+/// Throughput of both copies, turn by turn.
+#[derive(Default)]
+struct Turns {
+    control: Vec<f64>,
+    tuned: Vec<f64>,
+}
+
+impl Turns {
+    /// The median ratio of neighbouring turns: tuned over control.
+    fn ratio(&self) -> Option<f64> {
+        let pairs = self.tuned.iter().zip(&self.control);
+        let ratios: Vec<f64> = pairs.map(|(tuned, control)| tuned / control).collect();
+        Spread::of(&ratios).map(|spread| spread.median)
+    }
+}
+
+fn turns(
+    control: &mut Copy,
+    tuned: &mut Copy,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Turns, LaunchError> {
+    let mut turns = Turns::default();
+    for _ in 0..PAIRS {
+        let pair =
+            control.turn(interrupted).and_then(|first| Ok((first, tuned.turn(interrupted)?)));
+        match pair {
+            Ok((control, tuned)) => {
+                turns.control.push(control);
+                turns.tuned.push(tuned);
+            }
+            // What was measured until now counts.
+            Err(LaunchError::Interrupted) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(turns)
+}
+
+/// One copy of the workload. Killed on drop.
+struct Copy {
+    child: Started,
+    lines: Receiver<String>,
+    hot: Vec<AddrRange>,
+}
+
+impl Copy {
+    /// Starts it and waits until its memory is filled.
+    fn start(command: &[OsString], interrupted: &dyn Fn() -> bool) -> Result<Self, LaunchError> {
+        let cannot = |source| LaunchError::Start {
+            program: command[0].to_string_lossy().into_owned(),
+            source,
+        };
+        let (child, output) = started(command).map_err(cannot)?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut copy = Self { child, lines, hot: Vec::new() };
+        loop {
+            let line = copy.line(interrupted)?;
+            if let Some(range) = line.strip_prefix("hot ").and_then(parse_range) {
+                copy.hot.push(range);
+            } else if line.starts_with("ready") {
+                return Ok(copy);
+            }
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        self.child.pid()
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.child.signal(signal.as_raw());
+    }
+
+    /// The next line that it prints.
+    fn line(&mut self, interrupted: &dyn Fn() -> bool) -> Result<String, LaunchError> {
+        let end = Instant::now() + READY_WITHIN;
+        loop {
+            match self.lines.recv_timeout(Duration::from_millis(100)) {
+                Ok(line) => return Ok(line),
+                _ if interrupted() => return Err(LaunchError::Interrupted),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < end => {}
+                Err(_) => break,
+            }
+        }
+        let status = self.ended();
+        Err(LaunchError::Ended { what: "the hot-set workload".to_owned(), status })
+    }
+
+    /// How it ended, if it has.
+    fn ended(&mut self) -> Option<String> {
+        loop {
+            match self.child.changed().ok()??.0 {
+                Change::Exited(status) => return Some(format!("exit status {status}")),
+                Change::Killed(signal) => return Some(format!("killed by signal {signal}")),
+                Change::Stopped | Change::Continued => {}
+            }
+        }
+    }
+
+    /// Lets it run for one turn, and returns its mean throughput. The first line spans the pause and does not count.
+    fn turn(&mut self, interrupted: &dyn Fn() -> bool) -> Result<f64, LaunchError> {
+        self.lines.try_iter().for_each(drop);
+        self.signal(Signal::CONT);
+        let _ = self.line(interrupted)?;
+        let end = Instant::now() + Duration::from(TURN);
+        let (mut sum, mut count) = (0.0, 0.0);
+        while Instant::now() < end || count == 0.0 {
+            let line = self.line(interrupted)?;
+            if let Some(ops) =
+                line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok())
+            {
+                sum += ops;
+                count += 1.0;
+            }
+        }
+        self.signal(Signal::STOP);
+        Ok(sum / count)
+    }
+
+    fn score(&self, report: &TuneReport) -> Option<Score> {
+        let hot_regions: u64 =
+            self.hot.iter().map(|range| range.len().get()).sum::<u64>() / huge_page(self.pid())?;
+        let is_hot = |start: VirtAddr| self.hot.iter().any(|range| range.contains(start));
+        let picked =
+            report.candidates.iter().filter(|candidate| is_hot(candidate.start)).count() as u64;
+        #[allow(clippy::cast_precision_loss)]
+        let ratio = |of: u64| if of == 0 { 0.0 } else { picked as f64 / of as f64 };
+        Some(Score {
+            hot_regions,
+            picked_hot_regions: picked,
+            recall_ratio: ratio(hot_regions),
+            precision_ratio: ratio(report.candidates.len() as u64),
+        })
+    }
+}
+
+/// Starts it, with its output to read. Ctrl-C is for us, so it gets a process group of its own.
+fn started(command: &[OsString]) -> io::Result<(Started, File)> {
+    let nothing = File::open("/dev/null")?;
+    let (output, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let mut child = Started::bound(&Program {
+        path: Path::new(&command[0]),
+        arguments: command,
+        environment: &environment,
+        thp: Thp::Inherit,
+        standard: [Some(nothing.as_fd()), Some(end.as_fd()), None],
+        own_group: true,
+    })?;
+    child.release()?;
+    Ok((child, File::from(output)))
+}
+
+fn huge_page(pid: Pid) -> Option<u64> {
+    open(pid).ok().map(|process| process.sizes().huge.get())
+}
+
+/// `start-end` in hexadecimal.
+fn parse_range(text: &str) -> Option<AddrRange> {
+    let (start, end) = text.trim().split_once('-')?;
+    let hex = |digits: &str| {
+        u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok().map(VirtAddr::new)
+    };
+    Some(AddrRange::new(hex(start)?, hex(end)?))
+}

@@ -1,0 +1,22 @@
+//! Programs that hugepilot starts: with chosen pages ([`run`]), in several page modes ([`compare`]),
+//! tuned from start to end ([`tune`]), or as the demonstration ([`demo`]).
+//!
+//! [`effect`], [`worth`] and [`forked`] judge finished runs; they are pure.
+
+#![forbid(unsafe_code)]
+
+pub mod baseline;
+pub mod compare;
+pub mod demo;
+mod effect;
+mod error;
+mod forked;
+pub mod program;
+pub mod run;
+pub mod tune;
+mod worth;
+
+pub use effect::effect;
+pub use error::LaunchError;
+pub use forked::pool_warning;
+pub use worth::{confirming_rounds, to_confirm, verdict};

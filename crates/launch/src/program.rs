@@ -1,0 +1,192 @@
+//! A program that is held until it can be watched from its first instruction, and whose output is read.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use hugepilot_kernel::{Change, Program, Started, Thp};
+use hugepilot_record::Pid;
+use hugepilot_record::run::Ending;
+
+use crate::LaunchError;
+
+/// Lines that wait to be read for figures, and the longest of them.
+const MAX_LINES: usize = 4096;
+const MAX_LINE: u64 = 64 << 10;
+
+/// A started program, held until released. It and all that it starts are killed on drop, and when we are.
+pub struct Launched {
+    name: String,
+    child: Started,
+    ended: Option<Ending>,
+    /// What it prints, line by line.
+    pub lines: Option<Receiver<String>>,
+}
+
+impl Launched {
+    /// Starts `command`, held. Its standard output is passed on to our standard error, because ours is for the report, and comes
+    /// line by line through [`Launched::lines`].
+    ///
+    /// # Errors
+    /// [`LaunchError::Start`].
+    pub fn start(command: &[OsString]) -> Result<Self, LaunchError> {
+        let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
+        let path = find(program).map_err(|source| cannot_start(program, source))?;
+        let name = path.file_name().unwrap_or_default();
+        let name = hugepilot_kernel::proc::printable(name.as_encoded_bytes());
+        let start = || {
+            let (output, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+            let environment: Vec<_> = std::env::vars_os().collect();
+            let standard = [None, Some(end.as_fd()), None];
+            let program = Program {
+                path: &path,
+                arguments: command,
+                environment: &environment,
+                thp: Thp::Inherit,
+                standard,
+                own_group: false,
+            };
+            Ok((Started::bound(&program)?, File::from(output)))
+        };
+        let (child, output) = start().map_err(|source| cannot_start(program, source))?;
+        Ok(Self { name, child, ended: None, lines: Some(pass_on(output)) })
+    }
+
+    /// The program's file name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process number, held or released.
+    pub const fn pid(&self) -> Pid {
+        self.child.pid()
+    }
+
+    /// Lets the program begin, and waits until it has: about a millisecond.
+    ///
+    /// # Errors
+    /// [`LaunchError::Start`] with the reason why the system cannot run it.
+    pub fn release(&mut self) -> Result<(), LaunchError> {
+        self.child.release().map_err(|source| cannot_start(OsStr::new(&self.name), source))
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<Ending> {
+        while self.ended.is_none() {
+            match self.child.changed() {
+                Ok(Some((Change::Exited(status), _))) => self.ended = Some(Ending::Exited(status)),
+                Ok(Some((Change::Killed(signal), _))) => self.ended = Some(Ending::Killed(signal)),
+                Ok(Some((Change::Stopped | Change::Continued, _))) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.ended
+    }
+
+    /// Waits for its end, or until `interrupted`, and then stops it.
+    pub fn wait(&mut self, interrupted: &dyn Fn() -> bool) {
+        while self.ended().is_none() {
+            if interrupted() {
+                return self.stop();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Asks it to stop (SIGTERM), and after a second makes it.
+    pub fn stop(&mut self) {
+        self.child.ask_to_end();
+        let deadline = Instant::now() + Duration::from_secs(3);
+        while self.ended().is_none() {
+            if Instant::now() > deadline {
+                // It was killed, and waits in the kernel.
+                self.ended = Some(Ending::Killed(rustix::process::Signal::KILL.as_raw()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Ends what it left running, and says how many processes that was.
+    pub fn end_rest(&mut self) -> usize {
+        self.child.end_rest()
+    }
+}
+
+fn cannot_start(program: &OsStr, source: io::Error) -> LaunchError {
+    LaunchError::Start { program: program.to_string_lossy().into_owned(), source }
+}
+
+/// Whether `program` can be started, as far as its file says.
+///
+/// # Errors
+/// [`LaunchError::Start`]: ENOENT, EACCES.
+pub fn check(program: &OsStr) -> Result<(), LaunchError> {
+    find(program).map(drop).map_err(|source| cannot_start(program, source))
+}
+
+/// The file that `program` names, looked for as a shell does: as a path when it holds a slash, else along `PATH`.
+pub(crate) fn find(program: &OsStr) -> io::Result<PathBuf> {
+    use rustix::fs::{Access, access};
+    let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    let not_found = || rustix::io::Errno::NOENT.into();
+    if program.as_encoded_bytes().contains(&b'/') {
+        let path = PathBuf::from(program);
+        return match path.try_exists() {
+            Ok(true) if runs(&path) => Ok(path),
+            Ok(true) => Err(rustix::io::Errno::ACCESS.into()),
+            Ok(false) => Err(not_found()),
+            Err(error) => Err(error),
+        };
+    }
+    let path = std::env::var_os("PATH").filter(|_| !program.is_empty()).unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|path| runs(path))
+        .ok_or_else(not_found)
+}
+
+/// Copies lines to our standard error and into a channel, on a thread of its own that ends with the pipe.
+fn pass_on(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = sync_channel(MAX_LINES);
+    std::thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        loop {
+            // A line without an end is passed on piece by piece.
+            match pipe.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+            let _ = io::stderr().write_all(&line);
+            // Nobody may be reading figures; the program's output is passed on all the same.
+            let _ = sender.try_send(String::from_utf8_lossy(line.trim_ascii_end()).into_owned());
+            line.clear();
+        }
+    });
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_exec_finds_them() {
+        assert!(find(OsStr::new("sh")).unwrap().ends_with("sh"));
+        assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
+        assert_eq!(
+            find(OsStr::new("/no/such/program")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        assert_eq!(
+            find(OsStr::new("no-such-program")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        assert_eq!(find(OsStr::new("/")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(find(OsStr::new("")).is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! What a program's file tells of the allocators it would heed.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use hugepilot_kernel::file;
+use hugepilot_record::run::Obstacles;
+use object::elf::{FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache};
+
+use crate::program::find;
+
+/// A script may be run by a script, and so on.
+const MAX_SCRIPTS: usize = 4;
+/// The longest first line of a script that the kernel reads (`BINPRM_BUF_SIZE`).
+const MAX_LINE: usize = 256;
+const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
+/// How glibc's loader says its version.
+const VERSION: &[u8] = b"stable release version 2.";
+/// From this minor version on glibc reads the system's setting of THP as it should.
+const READS_SETTING: u32 = 38;
+/// Loaders are smaller by far.
+const MAX_LOADER: u64 = 64 << 20;
+
+/// Names of libraries that serve `malloc` themselves.
+const ALLOCATORS: [&str; 6] =
+    ["jemalloc", "tcmalloc", "mimalloc", "snmalloc", "libhoard", "hugepilot_preload"];
+
+/// Looks at the file of a program, or at that of the program which runs it as a script. What cannot be read is no obstacle
+/// that we know of.
+pub(super) fn obstacles(path: &Path) -> Obstacles {
+    let path = interpreter_of_scripts(path.to_owned());
+    let mut found =
+        Obstacles { out_of_reach: runs_with_others_rights(&path), ..Obstacles::default() };
+    match loader(&path) {
+        Ok(loader) => _ = heed(&loader, &mut found),
+        Err(Some(why)) => found.out_of_reach = Some(why),
+        Err(None) => {}
+    }
+    found
+}
+
+/// The name of an allocator among `files`, apart from the one that we put there.
+pub(super) fn allocator_in(files: &[String], ours: Option<&Path>) -> Option<String> {
+    let ours = ours.and_then(Path::to_str);
+    let others = files.iter().filter(|file| Some(file.as_str()) != ours);
+    others.filter_map(|file| Path::new(file).file_name()?.to_str()).find_map(|name| {
+        ALLOCATORS.iter().any(|allocator| name.contains(allocator)).then(|| name.to_owned())
+    })
+}
+
+/// The program that runs a script, by its `#!` line; `env` counts for what it starts.
+fn interpreter_of_scripts(mut path: PathBuf) -> PathBuf {
+    for _ in 0..MAX_SCRIPTS {
+        let Some(next) = interpreter(&path) else { break };
+        path = next;
+    }
+    path
+}
+
+fn interpreter(path: &Path) -> Option<PathBuf> {
+    let mut line = Vec::new();
+    file::open(path).ok()?.take(MAX_LINE as u64).read_to_end(&mut line).ok()?;
+    let line = line.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let program = words.next()?;
+    let started = words.find(|word| !word.starts_with('-'));
+    match started.filter(|_| program.ends_with("/env")) {
+        Some(name) => find(name.as_ref()).ok(),
+        None => Some(program.into()),
+    }
+}
+
+/// Whether the loader drops settings of this program, because it runs as somebody else.
+fn runs_with_others_rights(path: &Path) -> Option<String> {
+    const SETUID: u32 = 0o4000;
+    const SETGID: u32 = 0o2010;
+    let meta = fs::metadata(path).ok()?;
+    let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let other_user = meta.mode() & SETUID == SETUID && meta.uid() != user;
+    let other_group = meta.mode() & SETGID == SETGID && meta.gid() != group;
+    (other_user || other_group).then(|| {
+        "it runs with others' rights (setuid), and its loader drops such settings".to_owned()
+    })
+}
+
+/// The program that loads its libraries; or why there is none, where that is known.
+fn loader(path: &Path) -> Result<PathBuf, Option<String>> {
+    let file = file::open(path).map_err(|_| None)?;
+    let data = ReadCache::new(file);
+    let header = FileHeader64::<Endianness>::parse(&data).map_err(|_| other_kind(path))?;
+    let endian = header.endian().map_err(|_| None)?;
+    let headers = header.program_headers(endian, &data).map_err(|_| None)?;
+    let interp = headers.iter().find(|header| header.p_type(endian) == PT_INTERP);
+    let Some(interp) = interp else { return Err(Some("it is linked statically".to_owned())) };
+    let name = interp.data(endian, &data).map_err(|()| None)?;
+    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    std::str::from_utf8(name).map(PathBuf::from).map_err(|_| None)
+}
+
+fn other_kind(path: &Path) -> Option<String> {
+    let mut start = [0; 5];
+    file::open(path).ok()?.read_exact(&mut start).ok()?;
+    (start == *b"\x7fELF\x01").then(|| "it is a 32-bit program".to_owned())
+}
+
+/// Why the C library that comes with this loader heeds no such setting, or heeds it by chance. Its names and its version are
+/// in the loader itself.
+fn heed(loader: &Path, found: &mut Obstacles) -> Option<()> {
+    let file = file::open(loader).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_LOADER).read_to_end(&mut bytes).ok()?;
+    let name = loader.file_name()?.to_string_lossy();
+    if name.contains("musl") {
+        found.deaf_libc =
+            Some("its C library is musl, whose allocator has no such setting".to_owned());
+    } else if after(&bytes, TUNABLE).is_none() {
+        let tunable = String::from_utf8_lossy(TUNABLE);
+        found.deaf_libc =
+            Some(format!("its C library has no {tunable}: that came with glibc 2.35"));
+    } else if after(&bytes, VERSION).and_then(minor).is_some_and(|minor| minor < READS_SETTING) {
+        // "malloc: Assure that THP mode is always null terminated", April 2023.
+        found.fickle_libc = Some(format!(
+            "its C library advised none in this run: glibc before 2.{READS_SETTING} compares the system's setting with what \
+             happens to lie in its memory, so that this works in some runs and in others not"
+        ));
+    }
+    Some(())
+}
+
+/// What follows the first place where `text` is.
+fn after<'a>(bytes: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
+    let at = bytes.windows(text.len()).position(|window| window == text)?;
+    bytes.get(at + text.len()..)
+}
+
+/// The number that the text begins with.
+fn minor(text: &[u8]) -> Option<u32> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A 64-bit ELF file with one program header of that type, and a text at its end that it names.
+    fn elf(kind: u32, text: &[u8]) -> Vec<u8> {
+        let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+        file.extend([3, 0, 62, 0, 1, 0, 0, 0]);
+        for word in [0_u64, 64, 0] {
+            file.extend(word.to_le_bytes());
+        }
+        // flags, size of this header, of a program header, how many; no sections.
+        file.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
+        file.extend(kind.to_le_bytes());
+        file.extend(4_u32.to_le_bytes());
+        let length = text.len() as u64;
+        for word in [120, 0, 0, length, length, 1] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(text);
+        file
+    }
+
+    struct Files(tempfile::TempDir);
+
+    impl Files {
+        fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
+            let path = self.0.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        }
+        /// A program whose loader has those bytes.
+        fn program(&self, loader: &str, bytes: &[u8]) -> PathBuf {
+            let loader = self.put(loader, bytes);
+            let name = [loader.to_str().unwrap().as_bytes(), b"\0"].concat();
+            self.put("program", &elf(PT_INTERP, &name))
+        }
+    }
+
+    #[test]
+    fn static_programs_old_libraries_and_others_are_told_apart() {
+        let files = Files(tempfile::tempdir().unwrap());
+        let static_program = files.put("static", &elf(1, b""));
+        assert_eq!(obstacles(&static_program).out_of_reach.unwrap(), "it is linked statically");
+        let new = files.program("ld-linux.so.2", b"x\0glibc.malloc.hugetlb\0");
+        assert_eq!(obstacles(&new), Obstacles::default());
+        for (version, fickle) in [("2.36.", true), ("2.38.", false), ("2.", false)] {
+            let text = format!("glibc.malloc.hugetlb\0 stable release version {version}");
+            let program = files.program("ld-linux.so.2", text.as_bytes());
+            assert_eq!(obstacles(&program).fickle_libc.is_some(), fickle, "{version}");
+        }
+        let old = files.program("ld-linux.so.2", b"glibc.malloc.check");
+        assert!(obstacles(&old).deaf_libc.unwrap().contains("2.35"));
+        let musl = files.program("ld-musl-x86_64.so.1", b"");
+        assert!(obstacles(&musl).deaf_libc.unwrap().contains("musl"));
+        let narrow = files.put("narrow", b"\x7fELF\x01\x01");
+        assert!(obstacles(&narrow).out_of_reach.unwrap().contains("32-bit"));
+        for bytes in [&b""[..], b"\x7fELF", b"hello", &elf(PT_INTERP, b"")[..100]] {
+            let _ = obstacles(&files.put("damaged", bytes));
+        }
+    }
+
+    #[test]
+    fn a_script_is_as_the_program_that_runs_it() {
+        let files = Files(tempfile::tempdir().unwrap());
+        let program = files.put("static", &elf(1, b""));
+        let line = |words: &str| format!("#!{words}\necho\n").into_bytes();
+        let script = files.put("script", &line(&format!(" {} -x", program.display())));
+        assert_eq!(obstacles(&script).out_of_reach.unwrap(), "it is linked statically");
+        let second = files.put("second", &line(script.to_str().unwrap()));
+        assert_eq!(obstacles(&second).out_of_reach.unwrap(), "it is linked statically");
+        let by_env = files.put("by-env", &line("/usr/bin/env -S sh -e"));
+        assert_eq!(interpreter_of_scripts(by_env), find("sh".as_ref()).unwrap());
+        let endless = files.put("endless", b"");
+        fs::write(&endless, line(endless.to_str().unwrap())).unwrap();
+        let _ = obstacles(&endless);
+    }
+
+    #[test]
+    fn allocators_are_known_by_their_libraries() {
+        let files = ["/usr/lib/libc.so.6", "/l/libmimalloc.so.2.0", "/x/libjemalloc.so.2"]
+            .map(str::to_owned);
+        assert_eq!(allocator_in(&files, None).unwrap(), "libmimalloc.so.2.0");
+        assert_eq!(
+            allocator_in(&files, Some(Path::new("/l/libmimalloc.so.2.0"))).unwrap(),
+            "libjemalloc.so.2"
+        );
+        assert_eq!(allocator_in(&files[..1], None), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Sentences for facts: the text and the help that go with a record's enum.
+//!
+//! A record holds a warning, a verdict or a skip reason as an enum with its facts, serialised with a
+//! stable `code` (`#[serde(tag = "code", rename_all = "snake_case")]`). Only this crate turns it into
+//! words. JSON carries all three: `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`.
+
+#![allow(dead_code, reason = "records still hold sentences; they become facts one by one")]
+
+use serde_json::Value;
+
+/// A fact that reports put into words.
+pub trait Sentence {
+    /// One sentence, lower case, without a period.
+    fn text(&self) -> String;
+    /// Suggested actions, as commands if possible; the likeliest first.
+    fn help(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Lines for people: `warning: <text>` and a `help:` line for each suggestion.
+pub(crate) fn warning_lines(warnings: &[impl Sentence]) -> String {
+    warnings.iter().map(|warning| lines("warning", warning)).collect()
+}
+
+/// `<label>: <text>` and a `help:` line for each suggestion.
+pub(crate) fn lines(label: &str, sentence: &impl Sentence) -> String {
+    let help: String = sentence.help().iter().map(|help| format!("help: {help}\n")).collect();
+    format!("{label}: {}\n{help}", sentence.text())
+}
+
+/// Adds `text` and, if there is any, `help` to the object that `sentence` was serialised to at
+/// `pointer` (RFC 6901) of `json`.
+pub(crate) fn explain(json: &mut Value, pointer: &str, sentence: &impl Sentence) {
+    let Some(Value::Object(object)) = json.pointer_mut(pointer) else { return };
+    object.insert("text".to_owned(), sentence.text().into());
+    let help = sentence.help();
+    if !help.is_empty() {
+        object.insert("help".to_owned(), help.into());
+    }
+}
+
+/// [`explain`] for each element of the array at `pointer`.
+pub(crate) fn explain_all(json: &mut Value, pointer: &str, sentences: &[impl Sentence]) {
+    for (index, sentence) in sentences.iter().enumerate() {
+        explain(json, &format!("{pointer}/{index}"), sentence);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Serialize)]
+    #[serde(tag = "code", rename_all = "snake_case")]
+    enum Fact {
+        FewSamples { samples: u64 },
+        Idle,
+    }
+
+    impl Sentence for Fact {
+        fn text(&self) -> String {
+            match self {
+                Self::FewSamples { samples } => format!("{samples} samples are few"),
+                Self::Idle => "the target is idle".to_owned(),
+            }
+        }
+        fn help(&self) -> Vec<String> {
+            match self {
+                Self::FewSamples { .. } => vec!["--observe 10s".to_owned()],
+                Self::Idle => Vec::new(),
+            }
+        }
+    }
+
+    #[test]
+    fn json_carries_code_facts_text_and_help() {
+        let facts = [Fact::FewSamples { samples: 3 }, Fact::Idle];
+        let mut value = json!({ "warnings": facts });
+        explain_all(&mut value, "/warnings", &facts);
+        let few = json!({
+            "code": "few_samples", "samples": 3,
+            "text": "3 samples are few", "help": ["--observe 10s"],
+        });
+        let idle = json!({ "code": "idle", "text": "the target is idle" });
+        assert_eq!(value, json!({ "warnings": [few, idle] }));
+    }
+
+    #[test]
+    fn people_get_a_line_for_each() {
+        let facts = [Fact::FewSamples { samples: 3 }, Fact::Idle];
+        assert_eq!(
+            warning_lines(&facts),
+            "warning: 3 samples are few\nhelp: --observe 10s\nwarning: the target is idle\n"
+        );
+    }
+}
