@@ -218,7 +218,9 @@ impl fmt::Display for Place {
             Position::Whole => write!(f, "{path}"),
             Position::Line(line) => write!(f, "{path}:{line}"),
             Position::Byte(byte) => write!(f, "{path}, byte {byte}"),
-            Position::DecompressedByte(byte) => write!(f, "{path}, decompressed byte {byte}"),
+            Position::DecompressedByte(byte) => {
+                write!(f, "{path}, byte {byte} of the decompressed text")
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn graph_text(report: &GraphReport) -> String {
     }
     let _ = writeln!(text, "memory to make the graph: at most {}", report.peak_bytes);
     if let (Some(kernel), Some(result)) = (&report.kernel, &report.result) {
-        let _ = writeln!(text, "\n{kernel}{}: {}", origin(&report.trials), result_text(result));
+        let _ = writeln!(text, "\n{kernel}{}\n{}", origin(&report.trials), result_text(result));
         text.push_str(&ranking(result));
         text.push_str(&times(&report.trials));
         match (report.verified, &report.verify_error) {
@@ -177,7 +177,7 @@ fn result_text(result: &KernelResult) -> String {
         ),
         KernelResult::Pr { sum, iterations, residual, converged, .. } => {
             let ended = match converged {
-                Some(false) => "; not converged: --iterations reached before --tolerance",
+                Some(false) => "\nnot converged: --iterations reached before --tolerance",
                 _ => "",
             };
             format!(
@@ -223,16 +223,25 @@ fn times(trials: &[Trial]) -> String {
     }
 }
 
-/// Lists the non-empty groups of degree-based grouping.
+/// Lists the non-empty groups of degree-based grouping, by degree relative to the average.
 fn degrees(graph: &GraphFacts) -> String {
-    let groups = ["32", "16", "8", "4", "2", "1", "0.5", "0"];
+    const GROUPS: [&str; 8] = [
+        "32x or more",
+        "16x or more",
+        "8x or more",
+        "4x or more",
+        "2x or more",
+        "1x or more",
+        "0.5x or more",
+        "below 0.5x",
+    ];
     let mut rows = vec![vec!["DEGREE_RATIO".to_owned(), "VERTICES".to_owned()]];
     rows.extend(
-        groups
+        GROUPS
             .iter()
             .zip(&graph.dbg_group_sizes)
             .filter(|&(_, &size)| size > 0)
-            .map(|(bound, &size)| vec![format!("{bound}x or more"), count(size)]),
+            .map(|(group, &size)| vec![(*group).to_owned(), count(size)]),
     );
     if rows.len() == 1 { String::new() } else { table(rows, &[1]) }
 }
@@ -335,7 +344,7 @@ mod tests {
         for line in [
             "kronecker:22: 4,194,304 vertices, 64,155,735 undirected edges\n",
             "\nisolated vertices 1,797,566\n",
-            "bfs from 7, last of 3 trials: 2,396,738 vertices reached, largest distance 2 edges",
+            "\nbfs from 7, last of 3 trials\n2,396,738 vertices reached, largest distance 2 edges\n",
             "time 0.5000 s, median of 3 trials (0.2500–1.0000)\n",
             "file: 300MiB, el, zstd, --load drop\n",
             "64 bits, 2 threads, pages property=thp, property-first\n",
@@ -344,7 +353,7 @@ mod tests {
             "result of each vertex: distances.txt",
             "k.sg: 490MiB, sg; map of vertex IDs: k.sg.map",
             "verified",
-            "\n32x or more            5\n0x or more     1,797,566\n",
+            "\n32x or more           5\nbelow 0.5x    1,797,566\n",
             "\nedges     490MiB\nproperty   16MiB  16MiB     100.0 %\n",
         ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");

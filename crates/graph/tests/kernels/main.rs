@@ -1,4 +1,6 @@
-//! Kernels against oracles of their own: serial, in another way, and in closed form where there is one.
+//! Kernels against serial oracles and closed forms.
+
+mod closed_forms;
 
 use std::collections::VecDeque;
 
@@ -6,9 +8,7 @@ use hugepilot_graph::kernel::{
     CcAlgorithm, Dangling, DiameterAlgorithm, Direction, PageRankAlgorithm, PageRankConfig, Setup,
     SsspAlgorithm, betweenness, bfs, components, diameter, pagerank, sssp, triangles,
 };
-use hugepilot_graph::{
-    Build, Edge, EdgeList, Graph, Kronecker, PagePlan, Rng, ThreadPool, Uniform, Width,
-};
+use hugepilot_graph::{Build, Edge, EdgeList, Graph, PagePlan, ThreadPool, Width};
 use proptest::prelude::*;
 
 fn graph<V: Width>(list: &EdgeList, directed: bool) -> Graph<V> {
@@ -19,7 +19,7 @@ fn setup(threads: usize) -> Setup {
     Setup::new(PagePlan::default(), ThreadPool::new(threads))
 }
 
-/// Distances by a queue; `None` for who is not reached.
+/// Returns distances by a queue; `None` for unreachable vertices.
 fn distances(list: &EdgeList, directed: bool, source: u64) -> Vec<Option<u64>> {
     let count = usize::try_from(list.vertices).unwrap();
     let mut rows = vec![Vec::new(); count];
@@ -68,7 +68,7 @@ fn check_bfs<V: Width>(list: &EdgeList, directed: bool, source: u64, threads: us
 
 fn check_components<V: Width>(list: &EdgeList, directed: bool, threads: usize) {
     let graph: Graph<V> = graph(list, directed);
-    // Each vertex searches on its own, whatever the direction of edges.
+    // A search from each vertex, whatever the direction of edges.
     let mut expected = vec![usize::MAX; graph.vertices()];
     for v in 0..graph.vertices() {
         if expected[v] == usize::MAX {
@@ -89,7 +89,7 @@ fn check_components<V: Width>(list: &EdgeList, directed: bool, threads: usize) {
     }
 }
 
-/// Dense power iteration, in numbers twice as wide.
+/// Dense power iteration in 64 bits.
 fn ranks(list: &EdgeList, directed: bool, iterations: usize, dangling: Dangling) -> Vec<f64> {
     let graph: Graph<u64> = graph(list, directed);
     let count = graph.vertices();
@@ -110,7 +110,7 @@ fn ranks(list: &EdgeList, directed: bool, iterations: usize, dangling: Dangling)
 
 fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, near: f64) {
     let graph: Graph<V> = graph(list, directed);
-    // All ranks are 1 in sum, and in 32 bits the last few of these may never be still.
+    // Ranks sum to 1, and in 32 bits the last digits may never settle.
     let rounding = if V::BITS == 32 { 4.0 * f64::from(f32::EPSILON) } else { 0.0 };
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
         let few = PageRankConfig {
@@ -131,7 +131,8 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
             ..many
         };
         for (iterations, rounds) in [(few, 7), (many, 400), (push, 400)] {
-            // New ranks in place change what dangles while it is shared: only the limit is alike.
+            // Updated ranks change the dangling rank during an iteration: only the limit is the
+            // same.
             let found = pagerank(&graph, iterations, &setup(threads)).unwrap();
             found.verify(&graph, iterations).unwrap();
             let still = iterations.tolerance.max(rounding);
@@ -147,7 +148,7 @@ fn check_pagerank<V: Width>(list: &EdgeList, directed: bool, threads: usize, nea
     }
 }
 
-/// Bellman and Ford over the list of edges, until nothing changes.
+/// Bellman–Ford over the list of edges until nothing changes.
 fn check_sssp<V: Width>(list: &EdgeList, directed: bool, source: u64, threads: usize) {
     let weight = |from: u64, to: u64| (from.min(to) * 31 + from.max(to) * 17) % 97 + 1;
     let edges = list
@@ -162,9 +163,9 @@ fn check_sssp<V: Width>(list: &EdgeList, directed: bool, source: u64, threads: u
         let mut changed = false;
         for &Edge { from, to, weight } in &list.edges {
             for (from, to) in [(from, to), if directed { (from, to) } else { (to, from) }] {
-                let way = expected[from as usize].saturating_add(weight);
-                if way < expected[to as usize] {
-                    (expected[to as usize], changed) = (way, true);
+                let length = expected[from as usize].saturating_add(weight);
+                if length < expected[to as usize] {
+                    (expected[to as usize], changed) = (length, true);
                 }
             }
         }
@@ -192,7 +193,7 @@ fn check_sssp<V: Width>(list: &EdgeList, directed: bool, source: u64, threads: u
     }
 }
 
-/// Each three vertices asked; each pair's distance.
+/// All triples of vertices; all pairs of distances.
 fn check_triangles_and_diameter<V: Width>(list: &EdgeList, threads: usize) {
     let graph: Graph<V> = graph(list, false);
     let joined = |a: usize, b: usize| graph.out.neighbours(a).contains(&V::new(b));
@@ -221,20 +222,20 @@ fn check_triangles_and_diameter<V: Width>(list: &EdgeList, threads: usize) {
     assert!(multi <= longest && (list.vertices > 64 || multi == longest), "{multi} of {longest}");
 }
 
-/// By counting ways between all pairs: σ(s,v)·σ(v,t)/σ(s,t) where v is on the way.
+/// Path counts between all pairs: σ(s,v)·σ(v,t)/σ(s,t) if v is on a shortest path.
 fn check_betweenness<V: Width>(list: &EdgeList, directed: bool, threads: usize) {
     let graph: Graph<V> = graph(list, directed);
     let count = graph.vertices();
     let far: Vec<_> = (0..count).map(|v| distances(list, directed, v as u64)).collect();
-    let mut ways = vec![vec![0.0; count]; count];
+    let mut paths = vec![vec![0.0; count]; count];
     for s in 0..count {
         let mut order: Vec<usize> = (0..count).filter(|&v| far[s][v].is_some()).collect();
         order.sort_by_key(|&v| far[s][v]);
-        ways[s][s] = 1.0;
+        paths[s][s] = 1.0;
         for &v in &order {
             for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
                 if far[s][to] == far[s][v].map(|far| far + 1) {
-                    ways[s][to] += ways[s][v];
+                    paths[s][to] += paths[s][v];
                 }
             }
         }
@@ -248,7 +249,7 @@ fn check_betweenness<V: Width>(list: &EdgeList, directed: bool, threads: usize) 
             for t in (0..count).filter(|&t| t != v && t != s) {
                 if let (Some(a), Some(b), Some(all)) = (far[s][v], far[v][t], far[s][t]) {
                     expected +=
-                        if a + b == all { ways[s][v] * ways[v][t] / ways[s][t] } else { 0.0 };
+                        if a + b == all { paths[s][v] * paths[v][t] / paths[s][t] } else { 0.0 };
                 }
             }
         }
@@ -287,7 +288,7 @@ proptest! {
     }
 }
 
-/// One vertex; nothing but loops; a hub; a chain; sinks; components of two.
+/// One vertex; only self-loops; a hub; a chain; sinks; components of two vertices.
 fn adversarial() -> Vec<EdgeList> {
     vec![
         EdgeList::new(1, []),
@@ -318,181 +319,4 @@ fn adversarial_graphs() {
             }
         }
     }
-}
-
-/// The centre of a star: (0.15/N)(1 + 0.85k)/(1 − 0.7225).
-#[test]
-fn ranks_in_closed_form() {
-    let leaves = 99.0;
-    let star = EdgeList::new(100, (1..100).map(|v| (0, v)));
-    let cycle = EdgeList::new(77, (0..77).map(|v| (v, (v + 1) % 77)));
-    for algorithm in
-        [PageRankAlgorithm::Jacobi, PageRankAlgorithm::GaussSeidel, PageRankAlgorithm::DeltaPush]
-    {
-        let iterations = PageRankConfig {
-            max_iterations: 500,
-            tolerance: 1e-12,
-            algorithm,
-            ..PageRankConfig::default()
-        };
-        let found = pagerank(&graph::<u64>(&star, false), iterations, &setup(2)).unwrap();
-        let centre = 0.15 / 100.0 * (1.0 + 0.85 * leaves) / (1.0 - 0.7225);
-        assert!((found.rank(0) - centre).abs() < 1e-9);
-        let found = pagerank(&graph::<u64>(&cycle, true), iterations, &setup(2)).unwrap();
-        assert!((0..77).all(|v| (found.rank(v) - 1.0 / 77.0).abs() < 1e-12));
-    }
-}
-
-/// In place, what dangles costs no iterations: half of these vertices have no edges.
-#[test]
-fn what_dangles_is_shared_at_once() {
-    let list = EdgeList::new(2000, (0..5000u64).map(|i| (i * i % 997, i * 7 % 991)));
-    let graph: Graph<u64> = graph(&list, false);
-    let sweeps = |dangling| {
-        let told = PageRankConfig {
-            max_iterations: 100,
-            algorithm: PageRankAlgorithm::GaussSeidel,
-            dangling,
-            ..PageRankConfig::default()
-        };
-        let found = pagerank(&graph, told, &setup(1)).unwrap();
-        found.verify(&graph, told).unwrap();
-        found.iterations
-    };
-    let (drop, redistribute) = (sweeps(Dangling::Drop), sweeps(Dangling::Redistribute));
-    assert!(redistribute <= drop + 2, "{redistribute} instead of {drop}");
-}
-
-/// Each stops when it was told to, and says how far it is from the end: nothing was moved into ranks or lost on the way.
-#[test]
-fn pushing_stops_at_any_round() {
-    let list = EdgeList::new(300, (0..3000u64).map(|i| (i * i % 300, i * 7 % 251)));
-    let graph: Graph<u64> = graph(&list, true);
-    for dangling in [Dangling::Drop, Dangling::Redistribute] {
-        let told = PageRankConfig {
-            max_iterations: 1000,
-            tolerance: 1e-10,
-            algorithm: PageRankAlgorithm::DeltaPush,
-            dangling,
-            damping: 0.85,
-        };
-        let end = pagerank(&graph, told, &setup(2)).unwrap();
-        for most in [1, 2, 3, 10, 40] {
-            for tolerance in [0.0, f64::NAN, 1e-10, 1e-3, 0.9] {
-                let some = PageRankConfig { max_iterations: most, tolerance, ..told };
-                let found = pagerank(&graph, some, &setup(2)).unwrap();
-                assert!(found.iterations <= most && found.residual.is_finite());
-                assert!(found.iterations == most || found.residual <= tolerance.max(0.0));
-                let error: f64 = (0..300).map(|v| (found.rank(v) - end.rank(v)).abs()).sum();
-                // What is not in the ranks yet is handed on for ever, a little less from round to round.
-                assert!(
-                    error <= found.residual / 0.15 + 1e-9,
-                    "{some:?}: {error} {}",
-                    found.residual
-                );
-            }
-        }
-    }
-}
-
-/// Cycles, paths, stars, hypercubes and complete graphs, whose answers are formulas.
-#[test]
-fn closed_forms() {
-    let cycle = |n: u64| EdgeList::new(n, (0..n).map(move |v| (v, (v + 1) % n)));
-    let all = |graph: &Graph<u64>| (0..graph.vertices() as u64).collect::<Vec<_>>();
-    let near = |found: f64, expected: f64| (found - expected).abs() <= 1e-9 * expected.max(1.0);
-    let path: Graph<u64> = graph(&EdgeList::new(90, (1..90).map(|v| (v - 1, v))), false);
-    let found = betweenness(&path, &all(&path), &setup(2)).unwrap();
-    assert!((0..90).all(|v| near(found.score(v), (2 * v * (89 - v)) as f64)));
-    for n in [5u64, 8, 31, 100] {
-        let graph: Graph<u64> = graph(&cycle(n), false);
-        let expected =
-            if n % 2 == 1 { (n - 1) * (n - 3) / 4 } else { (n - 2) * (n - 2) / 4 } as f64;
-        let found = betweenness(&graph, &all(&graph), &setup(2)).unwrap();
-        assert!((0..n as usize).all(|v| near(found.score(v), expected)), "{n}: {}", found.score(0));
-        assert_eq!(
-            diameter(&graph, 3, DiameterAlgorithm::DoubleSweep, &setup(2)).unwrap().lower_bound
-                as u64,
-            n / 2
-        );
-    }
-    let leaves = 50;
-    let star: Graph<u64> = graph(&EdgeList::new(leaves + 1, (1..=leaves).map(|v| (0, v))), false);
-    let found = betweenness(&star, &all(&star), &setup(2)).unwrap();
-    assert_eq!((found.score(0), found.score(7)), ((leaves * (leaves - 1)) as f64, 0.0));
-    assert_eq!(triangles(&star, &setup(2)).unwrap().count, 0);
-    let dimensions = 8;
-    let edges =
-        (0..1u64 << dimensions).flat_map(|v| (0..dimensions).map(move |bit| (v, v ^ (1 << bit))));
-    let cube: Graph<u64> = graph(&EdgeList::new(1 << dimensions, edges), false);
-    let found = betweenness(&cube, &all(&cube), &setup(2)).unwrap();
-    let expected = (dimensions * (1 << (dimensions - 1)) - ((1 << dimensions) - 1)) as f64;
-    assert!((0..1 << dimensions).all(|v| near(found.score(v), expected)));
-    let levels = bfs(&cube, 77, Direction::Optimizing, &setup(2)).unwrap().levels;
-    assert_eq!(levels, [1, 8, 28, 56, 70, 56, 28, 8, 1]);
-    let complete: Graph<u64> =
-        graph(&EdgeList::new(40, (0..40).flat_map(|a| (0..a).map(move |b| (a, b)))), false);
-    assert_eq!(triangles(&complete, &setup(3)).unwrap().count, 40 * 39 * 38 / 6);
-}
-
-/// What `tc -a` of the GAP benchmark suite (revision b5e3e19) counts, and `cc -a`, but for vertices alone behind its last edge.
-#[test]
-fn counts_of_the_gap_benchmark_suite() {
-    let build = Build { directed: false, pages: PagePlan::default(), pool: ThreadPool::new(2) };
-    for (scale, count, parts) in [(10, 74_720, 128), (12, 483_489, 734)] {
-        let source =
-            Kronecker { scale, degree: 16, weighted: false, rng: Rng::Whole, shuffled: true };
-        let graph: Graph<u32> = build.graph(&source).unwrap();
-        assert_eq!(triangles(&graph, &setup(2)).unwrap().count, count);
-        assert_eq!(components(&graph, CcAlgorithm::Afforest, &setup(2)).unwrap().count(), parts);
-    }
-    let graph: Graph<u32> =
-        build.graph(&Uniform { scale: 12, degree: 16, weighted: false }).unwrap();
-    assert_eq!(triangles(&graph, &setup(2)).unwrap().count, 5319);
-}
-
-/// A verifier that says yes to everything is none.
-#[test]
-fn verifiers_see_what_is_wrong() {
-    let list = EdgeList::new(6, [(0, 1), (1, 2), (2, 3), (0, 3), (4, 5)]);
-    let graph: Graph<u32> = graph(&list, false);
-    let right = || bfs(&graph, 0, Direction::Optimizing, &setup(1)).unwrap();
-    right().verify(&graph, 0).unwrap();
-    for (v, parent) in [(0, 1), (1, 2), (2, 0), (3, u32::MAX), (4, 5), (2, 2), (4, 4), (5, 0)] {
-        let mut wrong = right();
-        wrong.parents[v] = parent;
-        assert!(wrong.verify(&graph, 0).is_err(), "{parent} is no parent of {v}");
-    }
-    let right = || components(&graph, CcAlgorithm::Afforest, &setup(1)).unwrap();
-    right().verify(&graph).unwrap();
-    for (v, label) in [(0, 1), (3, 3), (4, 0), (5, 0), (5, 5), (4, 5)] {
-        let mut wrong = right();
-        wrong.labels[v] = label;
-        assert!(wrong.verify(&graph).is_err(), "{v} is not in {label}");
-    }
-    let mut joined = right();
-    (joined.labels[4], joined.labels[5]) = (0, 0);
-    assert!(joined.verify(&graph).is_err(), "two components are not one");
-    let iterations =
-        PageRankConfig { max_iterations: 100, tolerance: 1e-6, ..PageRankConfig::default() };
-    let mut ranks = pagerank(&graph, iterations, &setup(1)).unwrap();
-    ranks.verify(&graph, iterations).unwrap();
-    ranks.ranks[2] = (ranks.rank(2) as f32 * 1.01).to_bits();
-    assert!(ranks.verify(&graph, iterations).is_err());
-    for score in [f32::NAN, 7.0, -1.0] {
-        let mut between = betweenness(&graph, &[0], &setup(1)).unwrap();
-        between.verify(&graph, &[0]).unwrap();
-        between.scores[1] = score.to_bits();
-        assert!(between.verify(&graph, &[0]).is_err(), "{score}");
-    }
-    let mut closed = triangles(&graph, &setup(1)).unwrap();
-    closed.verify(&graph).unwrap();
-    closed.count += 1;
-    assert!(closed.verify(&graph).is_err());
-    let mut long = diameter(&graph, 0, DiameterAlgorithm::DoubleSweep, &setup(1)).unwrap();
-    long.verify(&graph).unwrap();
-    long.lower_bound += 1;
-    assert!(long.verify(&graph).is_err());
-    (long.lower_bound, long.ends) = (1, [0, 4]);
-    assert!(long.verify(&graph).is_err(), "no way leads there");
 }

@@ -1,4 +1,4 @@
-//! Which memory comes first: alone in its process, because it looks at all memory of that.
+//! Allocation order. Alone in its process, because it measures all memory of that process.
 
 use std::fs;
 use std::sync::Mutex;
@@ -13,10 +13,11 @@ use hugepilot_graph::run::{Job, Kernel, PreparedGraph, SourceVertex};
 use hugepilot_graph::{
     Edge, EdgeSource, Format, LoadMode, LoadOptions, PagePlan, ThreadPool, Width, load, save,
 };
-use hugepilot_record::graph::{GraphReport, Phases};
+use hugepilot_record::graph::{AllocOrder, GraphReport, Phases};
 
-/// A cycle of some vertices among many, that notes how much is resident when its first edge is asked for.
-struct Noting {
+/// Source of a small cycle among many vertices, which notes the resident set when its first edge is
+/// read.
+struct ResidentProbe {
     vertices: u64,
     resident: AtomicU64,
 }
@@ -26,7 +27,7 @@ fn resident() -> u64 {
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-impl EdgeSource for Noting {
+impl EdgeSource for ResidentProbe {
     fn vertices(&self) -> u64 {
         self.vertices
     }
@@ -45,33 +46,34 @@ impl EdgeSource for Noting {
     }
 }
 
-fn job(kernel: Kernel, property_first: bool) -> Job {
+fn job(kernel: Kernel, alloc_order: AllocOrder) -> Job {
     Job {
-        name: String::new(),
+        input: String::new(),
         directed: false,
         pages: PagePlan::default(),
         pages_text: String::new(),
-        property_first,
-        // Results that depend on the order of threads are compared, too.
+        alloc_order,
+        // One thread, because some results depend on thread timing.
         pool: ThreadPool::new(1),
-        order: None,
+        reorder: None,
         kernel: Some(kernel),
         trials: 2,
-        start: SourceVertex::MaxDegree,
+        source: SourceVertex::MaxDegree,
         verify: true,
         output: None,
     }
 }
 
-/// What was resident before the first edge, and the report; kernels run with properties on the pages of `pages`.
+/// Returns the memory resident before the first edge, and the report. Kernels run with property
+/// arrays on the pages of `pages`.
 fn run<V: Width>(job: &Job, pages: PagePlan) -> (u64, GraphReport) {
-    let source = Noting { vertices: 1 << 20, resident: AtomicU64::new(0) };
+    let source = ResidentProbe { vertices: 1 << 20, resident: AtomicU64::new(0) };
     let before = resident();
-    let properties = job.properties::<V>(source.vertices).unwrap();
-    let graph = job.building().graph::<V>(&source).unwrap();
-    let ready: PreparedGraph<V> = job.ready(graph, Phases::default(), properties).unwrap();
+    let properties = job.property_pool::<V>(source.vertices).unwrap();
+    let graph = job.build_options().graph::<V>(&source).unwrap();
+    let prepared: PreparedGraph<V> = job.prepare(graph, Phases::default(), properties).unwrap();
     let job = Job { pages, ..job.clone() };
-    let report = ready.run(&job, |_| {}).unwrap().report;
+    let report = prepared.run(&job, |_| {}).unwrap().report;
     (source.resident.into_inner().saturating_sub(before), report)
 }
 
@@ -101,7 +103,8 @@ fn kernels() -> Vec<Kernel> {
 }
 
 fn check<V: Width>(kernel: Kernel) {
-    /// What else a build takes until it asks for edges, and what the kernel counts wrongly before Linux 6.16.
+    /// Other memory of a build before it reads edges, and the error of the kernel's counters before
+    /// Linux 6.16.
     const REST: u64 = 2 << 20;
     let property = |report: &GraphReport| {
         report
@@ -110,63 +113,65 @@ fn check<V: Width>(kernel: Kernel) {
             .find(|array| array.name == "property")
             .map_or(0, |array| array.bytes.get())
     };
-    let (before, natural) = run::<V>(&job(kernel, false), PagePlan::default());
+    let (before, natural) = run::<V>(&job(kernel, AllocOrder::Natural), PagePlan::default());
     assert!(before < REST, "{kernel:?}: {before} were there before the graph");
-    // Where properties are refused, a kernel can only have those that were set aside.
+    // These pages are unavailable, so a kernel can only use the preallocated property arrays.
     let none: PagePlan = "property=hugetlb-1g".parse().unwrap();
-    let (before, first) = run::<V>(&job(kernel, true), none);
+    let (before, first) = run::<V>(&job(kernel, AllocOrder::PropertyFirst), none);
     let bytes = property(&first);
     assert!(bytes >= 1 << 22 && bytes == property(&natural), "{kernel:?}: {bytes}");
     assert!(before.abs_diff(bytes) < REST, "{kernel:?}: {before} before the graph, of {bytes}");
     assert_eq!(first.result, natural.result, "{kernel:?}");
     assert!(
-        first.property_first && !natural.property_first && first.wrong.is_none(),
+        first.alloc_order == AllocOrder::PropertyFirst
+            && natural.alloc_order == AllocOrder::Natural
+            && first.verify_error.is_none(),
         "{:?}",
-        first.wrong
+        first.verify_error
     );
     let cost = first.phases;
     assert!(cost.first_touch_seconds > Some(0.0) && cost.allocate_seconds > Some(0.0));
 }
 
 #[test]
-fn properties_come_first_if_told_to_and_are_those_that_kernels_use() {
+fn property_first_allocates_the_arrays_that_kernels_use() {
     for kernel in kernels() {
         check::<u32>(kernel);
     }
-    // Not all that these keep is as wide as vertex numbers.
+    // Some of their property arrays are wider than vertex IDs.
     check::<u64>(Kernel::Betweenness);
     check::<u64>(Kernel::Diameter(DiameterAlgorithm::MultiSource));
     of_files();
 }
 
-/// What is told that building begins sets them aside, so also for files: rows that are there, and lists.
+/// Allocates from the `building` callback, for files with rows and for lists.
 fn of_files() {
     let folder = tempfile::tempdir().unwrap();
     let kernel = Kernel::Components(CcAlgorithm::Afforest);
-    let first = job(kernel, true);
+    let first = job(kernel, AllocOrder::PropertyFirst);
     let made = first
-        .building()
-        .graph::<u32>(&Noting { vertices: 200, resident: AtomicU64::new(0) })
+        .build_options()
+        .graph::<u32>(&ResidentProbe { vertices: 200, resident: AtomicU64::new(0) })
         .unwrap();
     for format in [Format::Gap, Format::Native, Format::MatrixMarket] {
         let file = folder.path().join("graph");
         save(&file, true, format, &made, None).unwrap();
         let properties = Mutex::new(None);
         let building = |vertices, _| {
-            *properties.lock().unwrap() = first.properties::<u32>(vertices)?;
+            *properties.lock().unwrap() = first.property_pool::<u32>(vertices)?;
             Ok(())
         };
         let options = LoadOptions {
             format: Some(format),
             load_mode: LoadMode::Cached,
             building: &building,
-            ..LoadOptions::new(first.building())
+            ..LoadOptions::new(first.build_options())
         };
         let graph = load::<u32>(&file, &options).unwrap().graph;
-        let ready =
-            first.ready(graph, Phases::default(), properties.into_inner().unwrap()).unwrap();
+        let prepared =
+            first.prepare(graph, Phases::default(), properties.into_inner().unwrap()).unwrap();
         let refused = Job { pages: "property=hugetlb-1g".parse().unwrap(), ..first.clone() };
-        let report = ready.run(&refused, |_| {}).unwrap().report;
+        let report = prepared.run(&refused, |_| {}).unwrap().report;
         assert_eq!(report.verified, Some(true), "{format}");
     }
 }

@@ -1,40 +1,41 @@
-//! Jobs: where kernels begin does not depend on the numbers that vertices get, and what they found is not lost with a file.
+//! Jobs: source vertices do not depend on the vertex order, and the report survives a failed
+//! output.
 
 use std::fs;
 
 use hugepilot_graph::kernel::Direction;
 use hugepilot_graph::run::{Job, JobResult, Kernel, Output, SourceVertex};
 use hugepilot_graph::{DegreeKind, EdgeList, GraphError, PagePlan, ThreadPool, VertexOrder};
-use hugepilot_record::graph::{GraphReport, Phases};
+use hugepilot_record::graph::{AllocOrder, GraphReport, Phases};
 
-fn run(start: SourceVertex, order: Option<VertexOrder>) -> GraphReport {
-    done(start, order, None).report
+fn run(source: SourceVertex, order: Option<VertexOrder>) -> GraphReport {
+    done(source, order, None).report
 }
 
-fn done(start: SourceVertex, order: Option<VertexOrder>, output: Option<Output>) -> JobResult {
-    // Two stars of equal size, around 17 and 40, a chain between, and many vertices alone.
+fn done(source: SourceVertex, order: Option<VertexOrder>, output: Option<Output>) -> JobResult {
+    // Two stars of equal size, around 17 and 40, joined by a chain, and many isolated vertices.
     let star = |hub: u64, first: u64| (first..first + 20).map(move |v| (hub, v));
     let edges = star(17, 100).chain(star(40, 130)).chain([(119, 50), (50, 51), (51, 149)]);
     let job = Job {
-        name: String::new(),
+        input: String::new(),
         directed: false,
         pages: PagePlan::default(),
         pages_text: String::new(),
-        property_first: false,
+        alloc_order: AllocOrder::Natural,
         pool: ThreadPool::new(1),
-        order: order.map(|order| (order, DegreeKind::Out)),
+        reorder: order.map(|order| (order, DegreeKind::Out)),
         kernel: Some(Kernel::Bfs(Direction::TopDown)),
         trials: 6,
-        start,
+        source,
         verify: true,
         output,
     };
-    let graph = job.building().graph::<u32>(&EdgeList::new(200, edges)).unwrap();
-    job.ready(graph, Phases::default(), None).unwrap().run(&job, |_| {}).unwrap()
+    let graph = job.build_options().graph::<u32>(&EdgeList::new(200, edges)).unwrap();
+    job.prepare(graph, Phases::default(), None).unwrap().run(&job, |_| {}).unwrap()
 }
 
 #[test]
-fn trials_begin_at_the_same_vertices_under_any_numbers() {
+fn source_vertices_do_not_depend_on_the_vertex_order() {
     let orders = [
         VertexOrder::Dbg,
         VertexOrder::HubSort,
@@ -43,16 +44,16 @@ fn trials_begin_at_the_same_vertices_under_any_numbers() {
         VertexOrder::Random(3),
         VertexOrder::Rcm,
     ];
-    for start in [
+    for source in [
         SourceVertex::MaxDegree,
         SourceVertex::Random(1),
         SourceVertex::Random(2),
         SourceVertex::Id(51),
         SourceVertex::Id(199),
     ] {
-        let plain = run(start, None);
+        let plain = run(source, None);
         let sources: Vec<u64> = plain.trials.iter().map(|trial| trial.source.unwrap()).collect();
-        match start {
+        match source {
             SourceVertex::MaxDegree => assert_eq!(sources, [17; 6]),
             SourceVertex::Id(vertex) => assert_eq!(sources, [vertex; 6]),
             SourceVertex::Random(_) => {
@@ -65,16 +66,21 @@ fn trials_begin_at_the_same_vertices_under_any_numbers() {
             }
         }
         for order in orders {
-            let anew = run(start, Some(order));
-            let others: Vec<u64> = anew.trials.iter().map(|trial| trial.source.unwrap()).collect();
+            let reordered = run(source, Some(order));
+            let others: Vec<u64> =
+                reordered.trials.iter().map(|trial| trial.source.unwrap()).collect();
             assert_eq!(sources, others, "{order}");
-            assert_eq!((anew.result, anew.verified), (plain.result.clone(), Some(true)), "{order}");
+            assert_eq!(
+                (reordered.result, reordered.verified),
+                (plain.result.clone(), Some(true)),
+                "{order}"
+            );
         }
     }
 }
 
 #[test]
-fn what_cannot_be_written_leaves_the_report() {
+fn a_failed_output_leaves_the_report() {
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("there");
     fs::write(&there, "mine").unwrap();
@@ -82,10 +88,14 @@ fn what_cannot_be_written_leaves_the_report() {
     for lost in [to("/nowhere/at/all".into(), true), to(there.clone(), false)] {
         let GraphReport { trials, verified, output, .. } = lost.report;
         assert_eq!((trials.len(), verified, output), (6, Some(true), None));
-        assert!(matches!(lost.unwritten, Some(GraphError::Io { .. })), "{:?}", lost.unwritten);
+        assert!(
+            matches!(lost.output_error, Some(GraphError::Io { .. })),
+            "{:?}",
+            lost.output_error
+        );
     }
     assert_eq!(fs::read(&there).unwrap(), b"mine");
-    let JobResult { report, unwritten } = to(there.clone(), true);
-    assert!(unwritten.is_none() && report.output.as_deref() == there.to_str());
+    let JobResult { report, output_error } = to(there.clone(), true);
+    assert!(output_error.is_none() && report.output.as_deref() == there.to_str());
     assert_eq!(fs::read_to_string(&there).unwrap().lines().nth(17), Some("17 0"));
 }
