@@ -1,8 +1,8 @@
-//! `hugepilot graph`: kernels on graphs whose arrays each have a page policy, and the files of these graphs.
+//! `hugepilot graph`: graph kernels with a page policy per array, and graph files.
 
 mod convert;
+mod error;
 mod file;
-mod fix;
 mod generated;
 mod kernel;
 mod out;
@@ -11,85 +11,107 @@ mod source;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hugepilot_graph::run::{Done, Job, Output, Start};
-use hugepilot_graph::{Format, GraphError, PagePlan, Team, Width};
-use hugepilot_report::{graph_text, json};
+use hugepilot_graph::run::{Job, JobResult, Output, SourceVertex};
+use hugepilot_graph::{Format, GraphError, PagePlan, ThreadPool, Width};
+use hugepilot_record::graph::AllocOrder;
+use hugepilot_report::{graph_text, graph_warnings_text, json};
 
 use self::convert::ConvertArgs;
-use self::fix::{fail, usage};
+use self::error::{fail, usage};
 use self::kernel::KernelArgs;
 use self::source::SourceArgs;
 use crate::exit::Exit;
 use crate::output::{Progress, print};
 
-/// Run graph kernels whose arrays each get the pages you choose, see which they got, and bring graphs from format to format
+/// Run graph kernels with a page policy per array; convert graphs
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
+#[command(arg_required_else_help = true, after_help = GRAPH_EXAMPLES)]
 pub(crate) struct GraphArgs {
     #[command(subcommand)]
-    verb: GraphVerb,
+    command: GraphCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum GraphVerb {
+enum GraphCommand {
     Info(InfoArgs),
     Run(Box<RunArgs>),
-    /// Write a graph into a file of another format
+    /// Convert a graph to a file of another format
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert(Box<ConvertArgs>),
-    /// Write a graph that numbers make into a file
+    /// Write a generated graph to a file
     #[command(after_help = GENERATE_EXAMPLES)]
     Generate(Box<ConvertArgs>),
-    /// Write a graph whose vertices are numbered anew, and which number became which
+    /// Write a relabelled graph to a file, with the map of vertex IDs
     #[command(after_help = REORDER_EXAMPLES, mut_arg("reorder", |arg| arg.required(true)))]
     Reorder(Box<ConvertArgs>),
 }
 
-/// Build or load a graph and say what it is, and how much memory it takes
+const GRAPH_EXAMPLES: &str = "\
+Examples:
+  hugepilot graph info kronecker:20                         size and shape
+  hugepilot graph run bfs kronecker:22 --pages property=thp run a kernel
+  hugepilot graph convert lj.txt.gz lj.sg                   convert a file
+
+Exit status: 0 done, 1 wrong result (--verify), 2 error, 3 requested pages unavailable";
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  hugepilot graph info kronecker:20                         a generated graph
+  hugepilot graph info soc-LiveJournal1.txt.gz --directed   a compressed edge list
+  hugepilot graph info grid:4096x4096 --json | jq .graph    facts as JSON
+
+Exit status: 0 done, 2 error, 3 requested pages unavailable";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  hugepilot graph run bfs kronecker:22                      a generated graph
+  hugepilot graph run pr lj.txt.gz --directed --output ranks.txt
+                                                            ranks to a file
+  hugepilot graph run pr kronecker:22 --pages property=thp --trials 5
+                                                            property arrays on THP
+  hugepilot graph run bfs kronecker:24:8 --algo top-down --reorder dbg --pages property=thp:20%
+                                                            hubs on huge pages
+  hugepilot graph run sssp road.wsg --delta 10000 --source 4711 --verify
+                                                            verified shortest paths
+
+Exit status: 0 done, 1 wrong result (--verify), 2 error, 3 requested pages unavailable";
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  hugepilot graph convert soc-LiveJournal1.txt.gz lj.sg     for the GAP benchmark suite
+  hugepilot graph convert --directed --compact follows.csv follows.hpg
+                                                            vertex IDs with gaps
+  hugepilot graph convert lj.sg lj --to four-files          a directory of four files
+
+Exit status: 0 done, 2 error, 3 requested pages unavailable";
+
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  hugepilot graph generate kronecker:22 kron.sg             unweighted
+  hugepilot graph generate uniform:20:8 uniform.wel         weighted, as .wel requires
+  hugepilot graph generate grid:1000x1000 grid.hpg --weighted
+                                                            weighted, native format
+
+Exit status: 0 done, 2 error, 3 requested pages unavailable";
+
+const REORDER_EXAMPLES: &str = "\
+Examples:
+  hugepilot graph reorder lj.sg lj-dbg.hpg --reorder dbg    old IDs inside the file
+  hugepilot graph reorder lj.sg lj-dbg.sg --reorder dbg     old IDs in lj-dbg.sg.map
+
+Exit status: 0 done, 2 error, 3 requested pages unavailable";
+
+/// Describe a graph and the memory it takes
 #[derive(Debug, Args)]
-#[command(after_help = "EXAMPLES:\n  \
-    hugepilot graph info kronecker:20\n  \
-    hugepilot graph info soc-LiveJournal1.txt.gz --directed\n  \
-    hugepilot graph info grid:4096x4096 --json | jq .graph.dbg_group_sizes")]
+#[command(after_help = INFO_EXAMPLES)]
 struct InfoArgs {
     #[command(flatten)]
     common: CommonArgs,
 }
 
-const RUN_EXAMPLES: &str = "\
-EXIT STATUS:
-  0  done, and if asked for, verified
-  1  a result does not hold (--verify)
-  2  wrong usage, a file that is wrong or cannot be read or written, or not enough memory
-  3  pages that were named are not to be had here
-
-EXAMPLES:
-  hugepilot graph run bfs kronecker:22
-  hugepilot graph run pr soc-LiveJournal1.txt.gz --directed --output ranks.txt
-  hugepilot graph run pr kronecker:22 --pages property=thp --trials 5
-  hugepilot graph run bfs kronecker:24:8 --algo top-down --width 64 --reorder dbg --pages property=thp:20%
-  hugepilot graph run sssp road.wsg --delta 10000 --source 4711 --verify --json";
-
-const CONVERT_EXAMPLES: &str = "\
-EXAMPLES:
-  hugepilot graph convert soc-LiveJournal1.txt.gz lj.sg
-  hugepilot graph convert --directed --compact follows.csv follows.hpg
-  hugepilot graph convert lj.sg lj --to four-files";
-
-const GENERATE_EXAMPLES: &str = "\
-EXAMPLES:
-  hugepilot graph generate kronecker:22 kron.sg
-  hugepilot graph generate uniform:20:8 uniform.wel       with weights, as a .wel has
-  hugepilot graph generate grid:1000x1000 grid.hpg --weighted";
-
-const REORDER_EXAMPLES: &str = "\
-EXAMPLES:
-  hugepilot graph reorder lj.sg lj-dbg.hpg --reorder dbg   it keeps the old numbers, and results are told under these
-  hugepilot graph reorder lj.sg lj-dbg.sg --reorder dbg    so does lj-dbg.sg.map, OLD NEW on each line";
-
-/// Run a kernel, and say what it found, how long each phase took, and on which pages each array was
+/// Run a kernel and report its result, times and pages
 ///
-/// Arrays that --pages does not name are on base pages, whatever the system is set to.
+/// Arrays that --pages does not name are on base pages, whatever the system setting.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 struct RunArgs {
@@ -97,28 +119,28 @@ struct RunArgs {
     kernel: KernelArgs,
     #[command(flatten)]
     common: CommonArgs,
-    /// Which memory is mapped and touched first, and gets huge pages before the rest where these are scarce: natural, the graph's;
-    /// property-first, what the kernel keeps per vertex
-    #[arg(long, value_name = "WHICH", default_value = "natural")]
-    order: OrderArg,
-    /// How often; the report has each and the median
+    /// Memory that is touched first and so gets scarce huge pages first: natural (the graph) or
+    /// property-first (property arrays)
+    #[arg(long, value_name = "ORDER", default_value = "natural", hide_possible_values = true)]
+    alloc_order: AllocOrderArg,
+    /// Number of runs; the report has each and the median
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     trials: u32,
-    /// Hold every result to rules that only the right one keeps, one pass over the edges each; bc and tc are found again by one
-    /// thread in another way, and of diameter, whether a shortest way is that long
+    /// Verification of each result, by one pass over the edges; bc and tc are recomputed on one
+    /// thread, and for diameter the length of its path is verified
     #[arg(long)]
     verify: bool,
-    /// Write what the last trial found for each vertex, ID VALUE on each line, under the numbers of the source: bfs the distance in
-    /// edges, sssp that by weights, pr the rank, cc the least number in the component, bc the score
+    /// File for the result of the last trial, ID VALUE on each line: bfs distance in edges, sssp
+    /// distance by weight, pr rank, cc least ID in the component, bc score
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace that file if it is there already
+    /// Replacement of an existing --output file
     #[arg(long, requires = "output")]
     force: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OrderArg {
+enum AllocOrderArg {
     Natural,
     PropertyFirst,
 }
@@ -127,133 +149,143 @@ enum OrderArg {
 struct CommonArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Bits of vertex numbers, offsets and weights: 32 or 64 [default: 32, or 64 where these are too few]
+    /// Bits of vertex IDs, offsets and weights: 32 or 64 [default: 32, or 64 if required]
     #[arg(long, value_name = "BITS", value_parser = ["32", "64"], hide_possible_values = true)]
     width: Option<String>,
-    /// Threads, 1024 at most [default: one per processor]
+    /// Number of threads, at most 1024 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// The pages of each array: 'property=thp:20%,edges=base'. Arrays: offsets, edges, weights, in-offsets, in-edges, in-weights,
-    /// property, worklist, all. Pages: base, thp[:PREFIX%], collapse[:PREFIX%], hugetlb, hugetlb-1g
+    /// Pages of each array, such as 'property=thp:20%,edges=base'. Arrays: offsets, edges, weights,
+    /// in-offsets, in-edges, in-weights, property, worklist, all. Pages: base, thp[:PREFIX%],
+    /// collapse[:PREFIX%], hugetlb, hugetlb-1g
     #[arg(long, value_name = "PLAN", default_value = "base")]
     pages: String,
-    /// Print one JSON object (schema hugepilot.graph/1)
+    /// Output as one JSON object (schema hugepilot.graph/2)
     #[arg(long)]
     json: bool,
 }
 
-/// What is done with a graph.
+/// Use of a graph.
 #[derive(Clone, Copy)]
-enum Then<'a> {
-    Look,
+enum Action<'a> {
+    Info,
     Run(&'a RunArgs),
     Write(&'a ConvertArgs, Format),
 }
 
 pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
-    let (common, then) = match &args.verb {
-        GraphVerb::Info(args) => (&args.common, Ok(Then::Look)),
-        GraphVerb::Run(args) => (&args.common, args.check().map(|()| Then::Run(args))),
-        GraphVerb::Convert(args) | GraphVerb::Generate(args) | GraphVerb::Reorder(args) => {
-            (&args.common, args.check().map(|format| Then::Write(args, format)))
+    let (common, action) = match &args.command {
+        GraphCommand::Info(args) => (&args.common, Ok(Action::Info)),
+        GraphCommand::Run(args) => (&args.common, args.check().map(|()| Action::Run(args))),
+        GraphCommand::Convert(args)
+        | GraphCommand::Generate(args)
+        | GraphCommand::Reorder(args) => {
+            (&args.common, args.check().map(|format| Action::Write(args, format)))
         }
     };
     common.source.check();
-    if let (GraphVerb::Generate(_), Some(path)) = (&args.verb, common.source.path()) {
-        usage(&format!(
-            "{} is no graph that numbers make; graph convert is for files",
-            path.display()
-        ));
+    if let (GraphCommand::Generate(_), Some(path)) = (&args.command, common.source.path()) {
+        usage(&format!("{} is not a generated graph: graph convert is for files", path.display()));
     }
-    let Done { report, unwritten } = match then.and_then(|then| wide_enough(common, then)) {
-        Ok(done) => done,
+    let progress = Progress::new();
+    let result = action.and_then(|action| run_wide_enough(common, action, &progress));
+    drop(progress);
+    let JobResult { report, output_error } = match result {
+        Ok(result) => result,
         Err(error) => return Ok(fail(&error)),
     };
+    eprint!("{}", graph_warnings_text(&report));
     print(&if common.json { json(&report) } else { graph_text(&report) })?;
-    if let Some(error) = unwritten {
+    if let Some(error) = output_error {
         return Ok(fail(&error));
     }
     Ok(if report.verified == Some(false) { Exit::No } else { Exit::Yes })
 }
 
-/// In numbers of as many bits as were asked for, or as it takes.
-fn wide_enough(common: &CommonArgs, then: Then<'_>) -> Result<Done, GraphError> {
-    let progress = Progress::new();
+/// Runs with the requested width, or with 64 bits if 32 are too few.
+fn run_wide_enough(
+    common: &CommonArgs,
+    action: Action<'_>,
+    progress: &Progress,
+) -> Result<JobResult, GraphError> {
     match common.width.as_deref() {
-        Some("64") => go::<u64>(common, then, &progress),
-        Some(_) => go::<u32>(common, then, &progress),
-        None => match go::<u32>(common, then, &progress) {
+        Some("64") => run_width::<u64>(common, action, progress),
+        Some(_) => run_width::<u32>(common, action, progress),
+        None => match run_width::<u32>(common, action, progress) {
             Err(error) if error.is_too_narrow() => {
-                progress.keep(&format!("{error}: doing so"));
-                let mut done = go::<u64>(common, then, &progress)?;
-                done.report.widened = Some(error.to_string());
-                Ok(done)
+                progress.keep(&format!("note: {error}; repeating with 64 bits"));
+                let mut result = run_width::<u64>(common, action, progress)?;
+                result.report.widened = Some(error.to_string());
+                Ok(result)
             }
-            done => done,
+            result => result,
         },
     }
 }
 
-fn go<V: Width>(
+fn run_width<V: Width>(
     common: &CommonArgs,
-    then: Then<'_>,
+    action: Action<'_>,
     progress: &Progress,
-) -> Result<Done, GraphError> {
-    let job = common.job(then)?;
-    let weighted = match then {
-        Then::Write(_, format) => ConvertArgs::needs_weights(format),
+) -> Result<JobResult, GraphError> {
+    let job = common.job(action)?;
+    let weighted = match action {
+        Action::Write(_, format) => ConvertArgs::needs_weights(format),
         _ => job.kernel.is_some_and(|kernel| kernel.needs_weights()),
     };
-    let mut ready = common.source.ready::<V>(&job, weighted, progress)?;
-    if let Then::Write(args, format) = then {
-        args.write(format, &mut ready, progress)?;
+    let mut prepared = common.source.prepare::<V>(&job, weighted, progress)?;
+    if let Action::Write(args, format) = action {
+        args.write(format, &mut prepared, progress)?;
     }
     let trials = job.trials;
     let mut done = 0;
     if job.kernel.is_some() {
-        progress.now(format!("trial 1 of {trials}"));
+        progress.now(format!("running trial 1/{trials}"));
     }
-    ready.run(&job, |_| {
+    prepared.run(&job, |_| {
         done += 1;
-        progress.now(format!("trial {} of {trials}", (done + 1).min(trials)));
+        progress.now(format!("running trial {}/{trials}", (done + 1).min(trials)));
     })
 }
 
 impl RunArgs {
-    /// Whether the result can be written.
+    /// Checks that the output file can be written.
     fn check(&self) -> Result<(), GraphError> {
         let kernel = self.kernel.kernel();
         let Some(output) = &self.output else { return Ok(()) };
         if !kernel.has_values() {
-            usage(&format!(
-                "--output has a line for each vertex, and {} finds one number",
-                kernel.name()
-            ));
+            usage(&format!("--output requires a value per vertex: {} has none", kernel.name()));
         }
         out::check(output, self.force, out::LINES)
     }
 }
 
 impl CommonArgs {
-    fn job(&self, then: Then<'_>) -> Result<Job, GraphError> {
-        let run = match then {
-            Then::Run(run) => Some(run),
+    fn job(&self, action: Action<'_>) -> Result<Job, GraphError> {
+        let run = match action {
+            Action::Run(run) => Some(run),
             _ => None,
         };
+        let output = |run: &RunArgs| Some(Output { path: run.output.clone()?, replace: run.force });
         Ok(Job {
-            name: self.source.name(),
+            input: self.source.name(),
             directed: self.source.is_directed(),
             pages: self.pages.parse::<PagePlan>()?,
             pages_text: self.pages.clone(),
-            property_first: run.is_some_and(|run| run.order == OrderArg::PropertyFirst),
-            team: self.threads.map_or_else(Team::all, |threads| Team::of(threads as usize)),
-            order: self.source.order(),
+            alloc_order: match run.map(|run| run.alloc_order) {
+                None | Some(AllocOrderArg::Natural) => AllocOrder::Natural,
+                Some(AllocOrderArg::PropertyFirst) => AllocOrder::PropertyFirst,
+            },
+            pool: match self.threads {
+                Some(threads) => ThreadPool::new(threads as usize),
+                None => ThreadPool::all(),
+            },
+            reorder: self.source.reorder(),
             kernel: run.map(|run| run.kernel.kernel()),
             trials: run.map_or(1, |run| run.trials as usize),
-            start: run.map_or(Start::MaxDegree, |run| run.kernel.start()),
+            source: run.map_or(SourceVertex::MaxDegree, |run| run.kernel.source()),
             verify: run.is_some_and(|run| run.verify),
-            output: run
-                .and_then(|run| Some(Output { path: run.output.clone()?, replace: run.force })),
+            output: run.and_then(output),
         })
     }
 }

@@ -1,8 +1,8 @@
-//! From edges in any order to compressed sparse rows.
+//! Build of compressed sparse rows from unordered edges.
 //!
-//! Two passes over the source, one that counts and one that fills, so that no list of edges is kept: at the peak there are the
-//! rows before duplicates go, the offsets, and a part of the edges (`bins.rs`). The rows of an undirected graph hold each
-//! edge twice.
+//! Two passes over the source, one to count and one to fill, avoid an edge list. At the peak,
+//! memory holds the rows before deduplication, the offsets, and a part of the edges (`bins.rs`).
+//! The rows of an undirected graph hold each edge twice.
 
 mod bins;
 mod rows;
@@ -12,48 +12,50 @@ use hugepilot_units::Bytes;
 
 use self::bins::Bins;
 use self::rows::Rows;
-use crate::csr::Dropped;
+use crate::csr::DroppedEdges;
 use crate::pages::Array;
-use crate::source::{Edge, Source};
+use crate::source::{Edge, EdgeSource};
 use crate::width::Cell;
-use crate::{Csr, Graph, GraphError, PagePlan, Result, Team, Width};
+use crate::{Csr, Graph, GraphError, PagePlan, Result, ThreadPool, Width};
 
-/// How a graph is built.
+/// Build options.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
-    /// Edges have a direction: else each is put in both ways.
+    /// Whether edges are directed. Otherwise each edge enters the rows of both vertices.
     pub directed: bool,
-    /// The pages of the arrays.
+    /// Pages of the arrays.
     pub pages: PagePlan,
-    /// Who works.
-    pub team: Team,
+    /// Threads.
+    pub pool: ThreadPool,
 }
 
-/// Which arrays rows are to be on.
+/// Array names of one direction.
 #[derive(Clone, Copy, Debug)]
-struct Names {
+struct ArrayNames {
     offsets: Array,
     edges: Array,
     weights: Array,
 }
 
-const OUT: Names = Names { offsets: Array::Offsets, edges: Array::Edges, weights: Array::Weights };
-const IN: Names =
-    Names { offsets: Array::InOffsets, edges: Array::InEdges, weights: Array::InWeights };
+const OUT: ArrayNames =
+    ArrayNames { offsets: Array::Offsets, edges: Array::Edges, weights: Array::Weights };
+const IN: ArrayNames =
+    ArrayNames { offsets: Array::InOffsets, edges: Array::InEdges, weights: Array::InWeights };
 
 impl Build {
-    /// How much memory building takes at its peak, about, and at most where blocks are alike: what is asked of the machine before
-    /// it begins. The rows before duplicates go, and a quarter as much at most for large graphs, so less than twice the finished
-    /// graph unless more than a third of the edges are duplicates. Sorting takes the longest row with weights once more.
-    pub fn peak<V: Width>(&self, source: &impl Source) -> Bytes {
-        self.arrays::<V>(source) + bins::room::<V>(source, !self.directed, self.team)
+    /// Returns an estimate of the memory at the peak, and an upper bound if blocks are alike: the
+    /// rows before deduplication, and at most a quarter of them beside large graphs. This is less
+    /// than twice the finished graph, unless more than a third of the edges are duplicates. Sorting
+    /// takes the longest weighted row once more.
+    pub fn peak<V: Width>(&self, source: &impl EdgeSource) -> Bytes {
+        self.arrays::<V>(source) + bins::memory::<V>(source, !self.directed, self.pool)
     }
 
-    /// How much memory the graph takes before duplicates go.
-    pub fn arrays<V: Width>(&self, source: &impl Source) -> Bytes {
+    /// Returns the memory of the graph before deduplication.
+    pub fn arrays<V: Width>(&self, source: &impl EdgeSource) -> Bytes {
         let width = size_of::<V>() as u64;
         let per_edge = width * if source.is_weighted() { 2 } else { 1 };
-        // Rows of both directions either way; offsets once per direction.
+        // Directed or not, each edge is in two rows. Offsets exist once per direction.
         let offsets = Bytes::new(if self.directed { 2 * width } else { width });
         Bytes::new(2 * per_edge).times(source.edges())
             + offsets.times(source.vertices().saturating_add(1))
@@ -62,54 +64,54 @@ impl Build {
     /// Builds a graph.
     ///
     /// # Errors
-    /// [`GraphError::Width`] for more vertices or edges than `V` counts, [`GraphError::Vertex`] for an edge to none,
-    /// [`GraphError::Memory`].
-    pub fn graph<V: Width>(&self, source: &impl Source) -> Result<Graph<V>> {
+    /// [`GraphError::Width`] for more vertices or edges than `V` counts, [`GraphError::Vertex`] for
+    /// an edge to a missing vertex, [`GraphError::Memory`].
+    pub fn graph<V: Width>(&self, source: &impl EdgeSource) -> Result<Graph<V>> {
         check_width::<V>("vertices", source.vertices())?;
         check_width::<V>("edges", source.edges().saturating_mul(2))?;
-        let mut dropped = Dropped::default();
+        let mut dropped = DroppedEdges::default();
         let out = self.rows::<V>(source, OUT, &mut dropped)?;
-        let inverse = if self.directed { Some(self.inverse(&out)?) } else { None };
-        Ok(Graph { out, inverse, dropped })
+        let transpose = if self.directed { Some(self.transpose(&out)?) } else { None };
+        Ok(Graph { out, transpose, dropped })
     }
 
     fn rows<V: Width>(
         &self,
-        source: &impl Source,
-        names: Names,
-        dropped: &mut Dropped,
+        source: &impl EdgeSource,
+        names: ArrayNames,
+        dropped: &mut DroppedEdges,
     ) -> Result<Csr<V>> {
         let vertices = usize::try_from(source.vertices()).unwrap_or(usize::MAX);
         let mut offsets = self.pages.zeroed::<V>(names.offsets, vertices + 1)?;
-        let bins = Bins::<V>::new(source, !self.directed, self.team);
+        let bins = Bins::<V>::new(source, !self.directed, self.pool);
         let count = cells(&mut offsets);
-        let wrong = bins.deal(source, |from, _, _| {
+        let invalid = bins.distribute(source, |from, _, _| {
             let count = &count[from.at() + 1];
             count.set(count.get() + V::new(1));
         });
-        if let Some(id) = wrong.id {
+        if let Some(id) = invalid.id {
             return Err(GraphError::Vertex { id, vertices: source.vertices() });
         }
-        dropped.self_loops = wrong.self_loops;
+        dropped.self_loops = invalid.self_loops;
         let mut rows = Rows::begin(self, names, offsets, source.is_weighted())?;
         let filler = rows.filler();
-        bins.deal(source, |from, to, weight| filler.put(from, to, weight));
+        bins.distribute(source, |from, to, weight| filler.put(from, to, weight));
         drop(bins);
-        // Those of an undirected graph are in the rows of both ends.
-        dropped.duplicates = rows.sort(self.team) / if self.directed { 1 } else { 2 };
+        // An undirected edge is in the rows of both vertices.
+        dropped.duplicates = rows.sort(self.pool) / if self.directed { 1 } else { 2 };
         rows.finish()
     }
 
-    /// The same edges seen from their other ends.
-    pub(crate) fn inverse<V: Width>(&self, out: &Csr<V>) -> Result<Csr<V>> {
-        Self { directed: true, ..*self }.rows(&Turned(out), IN, &mut Dropped::default())
+    /// Builds the transpose.
+    pub(crate) fn transpose<V: Width>(&self, out: &Csr<V>) -> Result<Csr<V>> {
+        Self { directed: true, ..*self }.rows(&Transpose(out), IN, &mut DroppedEdges::default())
     }
 }
 
-/// The edges of a graph seen from their other ends.
-struct Turned<'a, V: Width>(&'a Csr<V>);
+/// Reversed edges of a graph.
+struct Transpose<'a, V: Width>(&'a Csr<V>);
 
-impl<V: Width> Source for Turned<'_, V> {
+impl<V: Width> EdgeSource for Transpose<'_, V> {
     fn vertices(&self) -> u64 {
         self.0.vertices() as u64
     }
@@ -127,15 +129,15 @@ impl<V: Width> Source for Turned<'_, V> {
     }
 }
 
-/// Edges that do not belong into a graph.
+/// Edges of a source that cannot be in a graph.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wrong {
-    /// The largest number of a vertex that is not there.
+struct InvalidEdges {
+    /// Largest vertex ID out of range.
     id: Option<u64>,
     self_loops: u64,
 }
 
-impl Wrong {
+impl InvalidEdges {
     fn and(self, other: Self) -> Self {
         Self { id: self.id.max(other.id), self_loops: self.self_loops + other.self_loops }
     }

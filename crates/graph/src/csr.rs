@@ -1,110 +1,115 @@
-//! A graph in memory: compressed sparse rows, each array in a mapping of its own.
+//! Compressed sparse rows (CSR), each array in its own mapping.
 
 use std::ops::Range;
 
 use hugepilot_alloc::HugeVec;
 
-use crate::hook::Hook;
+use crate::access_sink::AccessSink;
 use crate::{Array, Edge, GraphError, Result, Width};
 
-/// Edges in a block, wherever rows end: a block with hubs is no larger than others.
+/// Edges of a block. Blocks ignore row boundaries, so a block with hubs is no larger than others.
 pub(crate) const BLOCK: usize = 1 << 18;
 
-/// The edges that leave each vertex, or that lead to it. The edges of a vertex are in ascending order, each once.
+/// Outgoing or incoming edges of all vertices. A row is ascending, without duplicates.
 #[derive(Debug)]
 pub struct Csr<V: Width> {
-    /// `offsets[v]..offsets[v + 1]` are the edges of vertex `v`; one more than there are vertices.
+    /// Row of vertex `v`: `offsets[v]..offsets[v + 1]`. One more than vertices.
     pub(crate) offsets: HugeVec<V>,
     pub(crate) edges: HugeVec<V>,
-    /// As many as edges, or none.
+    /// Weight of each edge, or empty.
     pub(crate) weights: HugeVec<V>,
-    /// The largest weight; 0 without.
+    /// Largest weight; 0 without weights.
     pub(crate) heaviest: V,
 }
 
-/// The arrays of a [`Csr`] as a loop holds them: where they are is looked up once, not again after each value that is written.
+/// Arrays of a [`Csr`] for a loop: slices whose addresses the compiler keeps in registers across
+/// writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a, V> {
-    /// What they are called: offsets, edges, weights.
+    /// Names of offsets, edges and weights.
     pub(crate) names: [Array; 3],
     pub(crate) offsets: &'a [V],
     pub(crate) edges: &'a [V],
     pub(crate) weights: &'a [V],
 }
 
-/// The edges of a vertex.
+/// Row of a vertex.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Row<'a, V> {
-    pub(crate) of: V,
+    pub(crate) vertex: V,
     pub(crate) to: &'a [V],
 }
 
-/// Rows that are looked up before the first is read.
+/// Rows whose offsets are read before the first row.
 pub(crate) const AHEAD: usize = 16;
 
 impl<'a, V: Width> Rows<'a, V> {
-    /// Where the edges of `v` are is read.
+    /// Records the reads of the offsets of `v`.
     #[inline]
-    pub(crate) fn tell(self, v: usize, hook: impl Hook) {
-        // With no index that could panic: where nobody hears, no check is left.
+    pub(crate) fn record_access(self, v: usize, sink: impl AccessSink) {
+        // Without an index that could panic, nothing remains of this for the unit sink.
         self.offsets
             .get(v..=v + 1)
             .into_iter()
             .flatten()
-            .for_each(|offset| hook.read(self.names[0], offset));
+            .for_each(|offset| sink.read(self.names[0], offset));
     }
-    /// The edges of each of these vertices, in their order: cheaper than to ask for each.
+    /// Returns the rows of consecutive vertices. Reads each offset once.
     #[inline]
     pub(crate) fn each(
         self,
         vertices: Range<usize>,
-        hook: impl Hook,
+        sink: impl AccessSink,
     ) -> impl Iterator<Item = &'a [V]> {
-        self.ends(vertices, hook).map(move |(start, end)| &self.edges[start..end])
+        self.ends(vertices, sink).map(move |(start, end)| &self.edges[start..end])
     }
-    /// How many edges each of these vertices has.
+    /// Returns the degrees of consecutive vertices.
     #[inline]
     pub(crate) fn degrees(
         self,
         vertices: Range<usize>,
-        hook: impl Hook,
+        sink: impl AccessSink,
     ) -> impl Iterator<Item = usize> {
-        self.ends(vertices, hook).map(|(start, end)| end - start)
+        self.ends(vertices, sink).map(|(start, end)| end - start)
     }
-    /// Where the edges of each of these vertices start and end.
+    /// Returns start and end of the rows of consecutive vertices.
     #[inline]
-    fn ends(self, vertices: Range<usize>, hook: impl Hook) -> impl Iterator<Item = (usize, usize)> {
+    fn ends(
+        self,
+        vertices: Range<usize>,
+        sink: impl AccessSink,
+    ) -> impl Iterator<Item = (usize, usize)> {
         let ends = &self.offsets[vertices.start..=vertices.end];
         ends.iter().zip(&ends[1..]).map(move |(start, end)| {
-            hook.read(self.names[0], start);
-            hook.read(self.names[0], end);
+            sink.read(self.names[0], start);
+            sink.read(self.names[0], end);
             (start.at(), end.at())
         })
     }
-    /// The rows of some vertices, at most [`AHEAD`], all looked up before the first of them is read: so the misses of their offsets
-    /// overlap.
+    /// Looks up the rows of at most [`AHEAD`] vertices before the first row is read, so that the
+    /// cache misses on their offsets overlap.
     #[inline]
     pub(crate) fn ahead<'b>(
         self,
         mut vertices: impl Iterator<Item = V>,
         rows: &'b mut [Row<'a, V>; AHEAD],
-        hook: impl Hook,
+        sink: impl AccessSink,
     ) -> &'b mut [Row<'a, V>] {
         let mut len = 0;
-        for (row, of) in rows.iter_mut().zip(vertices.by_ref()) {
-            self.tell(of.at(), hook);
-            *row = Row { of, to: self.neighbours(of.at()) };
+        for (row, vertex) in rows.iter_mut().zip(vertices.by_ref()) {
+            self.record_access(vertex.at(), sink);
+            *row = Row { vertex, to: self.neighbours(vertex.at()) };
             len += 1;
         }
-        debug_assert!(vertices.next().is_none(), "more rows than fit");
+        debug_assert!(vertices.next().is_none(), "more than AHEAD vertices");
         &mut rows[..len]
     }
-    /// As [`Csr::range`].
+    /// See [`Csr::range`].
     #[inline]
     pub(crate) fn range(self, v: usize) -> Range<usize> {
         self.offsets[v].at()..self.offsets[v + 1].at()
     }
-    /// As [`Csr::neighbours`].
+    /// See [`Csr::neighbours`].
     #[inline]
     pub(crate) fn neighbours(self, v: usize) -> &'a [V] {
         &self.edges[self.range(v)]
@@ -112,48 +117,48 @@ impl<'a, V: Width> Rows<'a, V> {
 }
 
 impl<V: Width> Csr<V> {
-    /// Its arrays, for a loop.
+    /// Returns the arrays for a loop.
     pub(crate) fn rows(&self) -> Rows<'_, V> {
         let names = [Array::Offsets, Array::Edges, Array::Weights];
         Rows { names, offsets: &self.offsets, edges: &self.edges, weights: &self.weights }
     }
-    /// How many vertices.
+    /// Returns the number of vertices.
     pub fn vertices(&self) -> usize {
         self.offsets.len() - 1
     }
-    /// How many edges, each direction counted.
+    /// Returns the number of edges; an undirected edge counts twice.
     pub fn edges(&self) -> usize {
         self.edges.len()
     }
-    /// How many edges vertex `v` has.
+    /// Returns the degree of vertex `v`.
     #[inline]
     pub fn degree(&self, v: usize) -> usize {
         self.offsets[v + 1].at() - self.offsets[v].at()
     }
-    /// Where the edges of `v` are.
+    /// Returns the range of the edges of `v`.
     #[inline]
     pub fn range(&self, v: usize) -> Range<usize> {
         self.offsets[v].at()..self.offsets[v + 1].at()
     }
-    /// Those vertices, ascending.
+    /// Returns the neighbours of `v`, ascending.
     #[inline]
     pub fn neighbours(&self, v: usize) -> &[V] {
         &self.edges[self.range(v)]
     }
-    /// The weights of these edges, in their order; empty in a graph without.
+    /// Returns the weights of the edges of `v`, in their order; empty without weights.
     #[inline]
     pub fn weights(&self, v: usize) -> &[V] {
         if self.weights.is_empty() { &[] } else { &self.weights[self.range(v)] }
     }
-    /// How many blocks its edges are in.
+    /// Returns the number of blocks of edges.
     pub(crate) fn blocks(&self) -> usize {
         self.edges().div_ceil(BLOCK)
     }
-    /// Calls `each` with the edges of a block.
+    /// Calls `each` for every edge of a block.
     pub(crate) fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
         let rows = self.rows();
         let (mut at, end) = (block * BLOCK, ((block + 1) * BLOCK).min(self.edges()));
-        // The last row that begins there or before.
+        // The last row that starts at or before the block.
         let mut from = rows.offsets.partition_point(|offset| offset.at() <= at) - 1;
         while at < end {
             let row = at..rows.offsets[from + 1].at().min(end);
@@ -165,7 +170,7 @@ impl<V: Width> Csr<V> {
             from += 1;
         }
     }
-    /// The largest weight; 0 without.
+    /// Returns the largest weight; 0 without weights.
     pub fn heaviest(&self) -> V {
         self.heaviest
     }
@@ -175,32 +180,32 @@ impl<V: Width> Csr<V> {
     }
 }
 
-/// A graph, with what was seen while it was built.
+/// Graph in memory.
 #[derive(Debug)]
 pub struct Graph<V: Width> {
-    /// The edges that leave each vertex.
+    /// Outgoing edges.
     pub out: Csr<V>,
-    /// Those that lead to it; `None` where the graph is undirected, and `out` is both.
-    pub inverse: Option<Csr<V>>,
-    /// What was left out.
-    pub dropped: Dropped,
+    /// Incoming edges; `None` if the graph is undirected, whose `out` is symmetric.
+    pub transpose: Option<Csr<V>>,
+    /// Edges of the input that the build dropped.
+    pub dropped: DroppedEdges,
 }
 
-/// Edges that were in the input and are not in the graph.
+/// Edges of the input that are not in the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
-    /// From a vertex to itself.
+pub struct DroppedEdges {
+    /// Self-loops.
     pub self_loops: u64,
-    /// Given before; in an undirected graph, in either direction.
+    /// Repeated edges; in an undirected graph, in either direction.
     pub duplicates: u64,
 }
 
 impl<V: Width> Graph<V> {
-    /// How many vertices.
+    /// Returns the number of vertices.
     pub fn vertices(&self) -> usize {
         self.out.vertices()
     }
-    /// Refuses a vertex that is not there.
+    /// Checks that a vertex exists.
     ///
     /// # Errors
     /// [`GraphError::Vertex`].
@@ -208,21 +213,31 @@ impl<V: Width> Graph<V> {
         let (id, vertices) = (vertex.at() as u64, self.vertices() as u64);
         if id < vertices { Ok(()) } else { Err(GraphError::Vertex { id, vertices }) }
     }
-    /// How many edges; those of an undirected graph once.
+    /// Returns the number of edges; an undirected edge counts once.
     pub fn edges(&self) -> usize {
         if self.is_directed() { self.out.edges() } else { self.out.edges() / 2 }
     }
+    /// Counts the vertices without edges. One pass over the offsets.
+    pub fn isolated(&self) -> usize {
+        (0..self.vertices()).filter(|&v| self.is_isolated(v)).count()
+    }
+    /// Whether a vertex has neither outgoing nor incoming edges.
+    pub fn is_isolated(&self, v: usize) -> bool {
+        self.out.degree(v) == 0 && self.incoming().degree(v) == 0
+    }
     /// Whether edges have a direction.
     pub fn is_directed(&self) -> bool {
-        self.inverse.is_some()
+        self.transpose.is_some()
     }
-    /// The edges that lead to each vertex.
+    /// Returns the incoming edges.
     pub fn incoming(&self) -> &Csr<V> {
-        self.inverse.as_ref().unwrap_or(&self.out)
+        self.transpose.as_ref().unwrap_or(&self.out)
     }
-    /// Those, for a loop.
+    /// Returns the arrays of the incoming edges for a loop.
     pub(crate) fn incoming_rows(&self) -> Rows<'_, V> {
         let names = [Array::InOffsets, Array::InEdges, Array::InWeights];
-        self.inverse.as_ref().map_or(self.out.rows(), |inverse| Rows { names, ..inverse.rows() })
+        self.transpose
+            .as_ref()
+            .map_or(self.out.rows(), |transpose| Rows { names, ..transpose.rows() })
     }
 }

@@ -1,42 +1,44 @@
-//! What a file of a graph may look like.
+//! File formats of graphs.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use crate::error::NameKind;
 use crate::{GraphError, Result};
 
-/// A format of graph files.
+/// File format of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Lines of two numbers, as SNAP has them: with comments, or as CSV. What follows on a line is passed over.
+    /// Lines of two vertex IDs, as in SNAP: with comments, or as CSV. The rest of a line is
+    /// ignored.
     EdgeList,
-    /// Lines of three numbers, the third being the weight.
+    /// Lines of two vertex IDs and a weight.
     WeightedEdgeList,
     /// Matrix Market coordinates, counted from 1.
     MatrixMarket,
-    /// The text of the ninth DIMACS challenge, on shortest paths; counted from 1.
+    /// Text of the ninth DIMACS challenge (shortest paths), counted from 1.
     Dimacs,
-    /// A line for each vertex; counted from 1.
+    /// METIS: a line of neighbours for each vertex, counted from 1.
     Metis,
-    /// A pair of files of LDBC Graphalytics: `.v` has the vertices, `.e` the edges.
+    /// Pair of LDBC Graphalytics files: `.v` with the vertices, `.e` with the edges.
     Ldbc,
-    /// The GAP benchmark suite's binary.
+    /// Binary format of the GAP benchmark suite, without weights.
     Gap,
-    /// The same with weights.
+    /// Binary format of the GAP benchmark suite, with weights.
     WeightedGap,
-    /// Galois's binary with vertex numbers of 32 bits, its version 1.
+    /// Binary format of Galois with 32-bit vertex IDs (version 1).
     Galois,
-    /// The same with 64 bits, its version 2.
+    /// Binary format of Galois with 64-bit vertex IDs (version 2).
     Galois64,
-    /// A directory with the four files of the papers on page sizes.
+    /// Directory with the four files of the page-size papers.
     FourFiles,
-    /// Our own.
+    /// Native format of hugepilot.
     Native,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 12] = [
         Self::EdgeList,
         Self::WeightedEdgeList,
@@ -52,7 +54,7 @@ impl Format {
         Self::Native,
     ];
 
-    /// As people write it.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::EdgeList => "el",
@@ -70,7 +72,7 @@ impl Format {
         }
     }
 
-    /// Whether it is lines of text, which may be packed by gzip or zstd.
+    /// Whether the format is text, which gzip or zstd may compress.
     pub const fn is_text(self) -> bool {
         matches!(
             self,
@@ -83,7 +85,7 @@ impl Format {
         )
     }
 
-    /// That of files which are called so; `.gz` and `.zst` at the end do not count.
+    /// Returns the format of a file name, without a final `.gz` or `.zst`.
     pub fn of_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
         if name == FOUR[0] {
@@ -104,7 +106,8 @@ impl Format {
         })
     }
 
-    /// That of a file of `len` bytes which begins so. What is certain by its contents only: lines of numbers are not.
+    /// Returns the format of a file of `len` bytes with these first bytes, if certain. Edge lists
+    /// are not certain.
     pub(crate) fn of_head(head: &[u8], len: u64) -> Option<Self> {
         let word = |at: usize| Some(u64::from_le_bytes(*head.get(at..)?.first_chunk()?));
         if head.starts_with(MAGIC) {
@@ -142,10 +145,10 @@ impl Format {
     }
 }
 
-/// What a file of ours begins with.
+/// First bytes of a native file.
 pub(crate) const MAGIC: &[u8; 8] = b"hpgraph\n";
 
-/// The papers' four files: numbers, offsets, edges, weights.
+/// Names of the four files: sizes, offsets, edges, weights.
 pub(crate) const FOUR: [&str; 4] =
     ["num_nodes_edges.txt", "node_array.bin", "edge_array.bin", "edge_values.bin"];
 
@@ -159,7 +162,8 @@ impl FromStr for Format {
     type Err = GraphError;
     fn from_str(text: &str) -> Result<Self> {
         let named = Self::ALL.into_iter().find(|format| format.name() == text);
-        named.ok_or_else(|| GraphError::NoFormat { found: text.to_owned() })
+        let found = || text.to_owned();
+        named.ok_or_else(|| GraphError::UnknownName { kind: NameKind::Format, found: found() })
     }
 }
 
@@ -168,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_printed() {
+    fn names_round_trip() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
         }
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_files_are_named_after_what_is_in_them() {
+    fn compression_suffixes_are_ignored() {
         let of = |name: &str| Format::of_name(Path::new(name));
         assert_eq!(of("a/soc-Live.TXT.gz"), Some(Format::EdgeList));
         assert_eq!(of("x.wel.zst"), Some(Format::WeightedEdgeList));
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certain_is_told_by_the_first_bytes() {
+    fn certain_formats_are_detected_by_the_first_bytes() {
         let of = |head: &[u8]| Format::of_head(head, head.len() as u64);
         assert_eq!(of(b"%%matrixmarket matrix"), Some(Format::MatrixMarket));
         assert_eq!(of(b"c\nc converted\np sp 4 5\n"), Some(Format::Dimacs));
@@ -195,7 +199,7 @@ mod tests {
             of(&[[2u64, 4].map(u64::to_le_bytes).concat()].concat()),
             Some(Format::Galois64)
         );
-        // No edges, two vertices.
+        // 2 vertices, no edges.
         let mut gap = vec![0u8; 17 + 24];
         gap[9] = 2;
         assert_eq!(of(&gap), Some(Format::Gap));

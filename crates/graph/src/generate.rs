@@ -1,4 +1,4 @@
-//! Graphs made of numbers alone: the same on every machine, whatever the number of threads.
+//! Generated graphs, the same on every machine and for any number of threads.
 
 mod grid;
 mod kronecker;
@@ -13,12 +13,12 @@ pub use uniform::Uniform;
 pub(crate) use self::permutation::Permutation;
 use self::twister::Twister;
 
-/// The seed of the GAP benchmark suite.
+/// Seed of the GAP benchmark suite.
 pub const SEED: u32 = 27_491_095;
 /// Edges between two seedings of the random numbers, as in the GAP benchmark suite.
 const BLOCK: u64 = 1 << 18;
 
-/// The sizes of a source of 2^`scale` vertices and `degree` times as many edges.
+/// Sizes of a source with 2^`scale` vertices and `degree` times as many edges.
 macro_rules! scaled {
     () => {
         fn vertices(&self) -> u64 {
@@ -37,25 +37,25 @@ macro_rules! scaled {
 }
 use scaled;
 
-/// How many blocks of edges.
+/// Returns the number of blocks.
 fn blocks(edges: u64) -> usize {
     usize::try_from(edges.div_ceil(BLOCK)).unwrap_or(usize::MAX)
 }
 
-/// The edges of a block by their numbers.
+/// Returns the edge indices of a block.
 fn block_of(block: usize, edges: u64) -> std::ops::Range<u64> {
     let start = block as u64 * BLOCK;
     start..(start + BLOCK).min(edges)
 }
 
-/// The random numbers of a block.
-#[allow(clippy::cast_possible_truncation)] // seeds wrap, as those of the reference do
+/// Returns the random numbers of a block.
+#[allow(clippy::cast_possible_truncation)] // seeds wrap, as those of the suite do
 fn numbers(block: usize) -> Twister {
     Twister::new(SEED.wrapping_add(block as u32))
 }
 
-/// Weights from 1 to 255 for the edges of a block, as the GAP benchmark suite gives them: in the order of the edges, before
-/// duplicates are dropped.
+/// Weights from 1 to 255 for the edges of a block, as in the GAP benchmark suite: in edge order,
+/// before deduplication.
 struct Weights(Twister);
 
 impl Weights {
@@ -64,7 +64,7 @@ impl Weights {
     }
 
     fn next(&mut self) -> u64 {
-        // 2³² − 1 is a multiple of 255: the one number left over is drawn again.
+        // 2³² − 1 is a multiple of 255: the one remaining number is drawn again.
         loop {
             let drawn = self.0.next();
             if drawn != u32::MAX {

@@ -1,19 +1,20 @@
-//! What is compiled in this crate, for both widths, and not again in each that uses it.
+//! Instances of generic code, compiled once in this crate for both widths.
 //!
-//! Generic code is compiled where it is used first, and shared with those who depend on that, below `opt-level` 2, so not in release
-//! builds: without this, each of the tests would compile all kernels and loaders for itself.
+//! Below `opt-level` 2, the compiler shares the instances of a crate with its dependents. Without
+//! this module, each test would compile all kernels and loaders itself. Release builds do not share
+//! instances.
 
 use std::path::Path;
 
 use hugepilot_record::graph::Trial;
 
-use crate::run::{Done, Job, Ready};
+use crate::run::{Job, JobResult, PreparedGraph};
 use crate::{
-    Build, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loaded, Result, Uniform, Width,
-    load, save,
+    Build, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, LoadedGraph, Result, Uniform,
+    Width, load, save,
 };
 
-/// Never called.
+/// Names the instances. Never called.
 #[doc(hidden)]
 pub fn instances() -> [usize; 2] {
     [of::<u32>(), of::<u64>()]
@@ -21,18 +22,19 @@ pub fn instances() -> [usize; 2] {
 
 fn of<V: Width>() -> usize {
     type Built<V, S> = fn(&Build, &S) -> Result<Graph<V>>;
-    let read: fn(&Path, &LoadOptions<'_>) -> Result<Loaded<V>> =
+    let read: fn(&Path, &LoadOptions<'_>) -> Result<LoadedGraph<V>> =
         |path, options| load(path, options);
     let write: fn(&Path, Format, &Graph<V>) -> Result<_> =
         |path, format, graph| save(path, true, format, graph, None);
-    let ready: fn(&Job, Graph<V>) -> Result<Ready<V>> =
-        |job, graph| job.ready(graph, Default::default(), None);
-    let run: fn(Ready<V>, &Job) -> Result<Done> = |ready, job| ready.run(job, |_: &Trial| {});
+    let prepare: fn(&Job, Graph<V>) -> Result<PreparedGraph<V>> =
+        |job, graph| job.prepare(graph, Default::default(), None);
+    let run: fn(PreparedGraph<V>, &Job) -> Result<JobResult> =
+        |prepared, job| prepared.run(job, |_: &Trial| {});
     let kronecker: Built<V, Kronecker> = |build, source| build.graph(source);
     let uniform: Built<V, Uniform> = |build, source| build.graph(source);
     let grid: Built<V, Grid> = |build, source| build.graph(source);
     let list: Built<V, EdgeList> = |build, source| build.graph(source);
     let all = [kronecker as usize, uniform as usize, grid as usize, list as usize];
     all.into_iter()
-        .fold(read as usize ^ write as usize ^ ready as usize ^ run as usize, |a, b| a ^ b)
+        .fold(read as usize ^ write as usize ^ prepare as usize ^ run as usize, |a, b| a ^ b)
 }

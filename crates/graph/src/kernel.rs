@@ -1,61 +1,63 @@
-//! What is computed on graphs. Each kernel in a file of its own, with its verifier.
+//! Graph kernels, each in its own file with its verifier.
 
 mod betweenness;
 mod bfs;
 mod bitmap;
 mod components;
+mod cost;
 mod diameter;
 mod pagerank;
+mod path_count;
 mod queue;
-mod spent;
 mod sssp;
 mod triangles;
-mod ways;
+mod verify;
 
 pub use betweenness::{Betweenness, betweenness};
 pub use bfs::{Bfs, Direction, bfs};
-pub use components::{Components, Joining, components};
-pub use diameter::{Diameter, Looking, diameter};
-pub use pagerank::{Dangling, Iterations, PageRank, Sweep, pagerank};
-pub use spent::{Held, Spent};
-pub use sssp::{Distances, Stepping, sssp};
+pub use components::{CcAlgorithm, Components, components};
+pub use cost::{ArrayUsage, KernelCost};
+pub use diameter::{Diameter, DiameterAlgorithm, diameter};
+pub use pagerank::{Dangling, PageRank, PageRankAlgorithm, PageRankConfig, pagerank};
+pub use sssp::{Distances, SsspAlgorithm, sssp};
 pub use triangles::{Triangles, triangles};
+pub use verify::{Verdict, VerifyError};
 
 use hugepilot_alloc::Plain;
 
-use crate::hook::Hook;
-use crate::{Graph, PagePlan, Property, Result, Stash, Team, Width};
+use crate::access_sink::AccessSink;
+use crate::{Graph, PagePlan, Property, PropertyPool, Result, ThreadPool, Width};
 
-/// What all kernels are told.
+/// Configuration common to all kernels.
 #[derive(Clone, Debug)]
-pub struct Setup<H: Hook = ()> {
-    /// The pages of what a kernel allocates.
+pub struct Setup<H: AccessSink = ()> {
+    /// Pages of the arrays that a kernel allocates.
     pub pages: PagePlan,
-    /// Who works.
-    pub team: Team,
-    /// Who hears of accesses.
-    pub hook: H,
-    /// What was set aside for properties before.
-    pub stash: Option<Stash>,
+    /// Threads.
+    pub pool: ThreadPool,
+    /// Receiver of memory accesses.
+    pub sink: H,
+    /// Property arrays allocated before the graph.
+    pub property_pool: Option<PropertyPool>,
 }
 
 impl Setup {
-    /// Nobody hears of accesses, and nothing was set aside.
-    pub const fn new(pages: PagePlan, team: Team) -> Self {
-        Self { pages, team, hook: (), stash: None }
+    /// Makes a configuration without a receiver and without preallocated property arrays.
+    pub const fn new(pages: PagePlan, pool: ThreadPool) -> Self {
+        Self { pages, pool, sink: (), property_pool: None }
     }
 }
 
-impl<H: Hook> Setup<H> {
-    /// `len` values, all zero.
+impl<H: AccessSink> Setup<H> {
+    /// Allocates a property array of `len` zeroed values.
     fn property<T: Plain>(&self, len: usize) -> Result<Property<T>> {
-        Property::zeroed(&self.pages, self.stash.as_ref(), len)
+        Property::zeroed(&self.pages, self.property_pool.as_ref(), len)
     }
 }
 
-/// The level of each vertex, `usize::MAX` for who is not reached, and those that are in the order of a search by one thread: what
-/// verifiers go by.
-fn searched<V: Width>(graph: &Graph<V>, source: usize) -> (Vec<usize>, Vec<usize>) {
+/// Searches breadth-first on one thread, for the verifiers. Returns the level of each vertex,
+/// `usize::MAX` for unreachable ones, and the reached vertices in search order.
+fn serial_bfs<V: Width>(graph: &Graph<V>, source: usize) -> (Vec<usize>, Vec<usize>) {
     let (mut levels, mut order) = (vec![usize::MAX; graph.vertices()], vec![source]);
     levels[source] = 0;
     let mut next = 0;

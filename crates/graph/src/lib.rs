@@ -1,27 +1,33 @@
-//! An in-memory graph engine whose arrays each have a page policy.
+//! In-memory graph engine whose arrays each have a page policy.
 //!
-//! Graph analytics is the worst case for address translation: what a kernel keeps per vertex is read all over, edge by edge
-//! (Manocha and others, IISWC'22). Here each array is a mapping of its own, with a name and the pages that a [`PagePlan`] gives
-//! it, and tells on which pages it really is.
+//! Graph analytics is the worst case for address translation: kernels read property arrays at
+//! random, edge by edge (Manocha et al., IISWC'22). Here each array has its own mapping, its name
+//! in `/proc/PID/maps`, and the pages that a [`PagePlan`] gives it. It reports the pages that it
+//! really has.
 //!
 //! ```
-//! use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, Team};
+//! use hugepilot_graph::kernel::{Direction, Setup, bfs};
+//! use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, ThreadPool};
 //!
-//! let source = Kronecker { scale: 10, degree: 8, weighted: false, rng: Rng::Whole, shuffled: true };
-//! let build = Build { directed: false, pages: "edges=thp".parse()?, team: Team::of(2) };
-//! let graph: Graph<u32> = build.graph(&source)?;
+//! // Base pages for all arrays except the property arrays.
+//! let (pages, pool): (PagePlan, _) = ("property=thp".parse()?, ThreadPool::new(2));
+//! let input =
+//!     Kronecker { scale: 10, degree: 8, weighted: false, rng: Rng::Whole, shuffled: true };
+//! let graph: Graph<u32> = Build { directed: false, pages, pool }.graph(&input)?;
+//! let search = bfs(&graph, 0, Direction::Optimizing, &Setup::new(pages, pool))?;
+//! search.verify(&graph, 0).expect("a breadth-first tree");
 //! assert_eq!(graph.vertices(), 1024);
 //! # Ok::<(), hugepilot_graph::GraphError>(())
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod access_sink;
 mod build;
 mod csr;
-mod error;
+pub mod error;
 mod format;
 mod generate;
-mod hook;
 #[cfg(debug_assertions)]
 mod instances;
 pub mod kernel;
@@ -29,29 +35,29 @@ mod load;
 mod mix;
 mod native;
 mod pages;
+mod property_pool;
 mod reorder;
 mod rounds;
 pub mod run;
 mod save;
 mod source;
-mod stash;
-mod team;
+mod thread_pool;
 mod width;
 
+pub use access_sink::{AccessSink, SharedSink};
 pub use build::Build;
-pub use csr::{Csr, Dropped, Graph};
-pub use error::{GraphError, Result};
+pub use csr::{Csr, DroppedEdges, Graph};
+pub use error::{GraphError, Help, LoadFault, Result, SaveFault};
 pub use format::Format;
 pub use generate::{Grid, Kronecker, Rng, SEED, Uniform};
-pub use hook::{Hook, Listen};
 #[cfg(debug_assertions)]
 #[doc(hidden)]
 pub use instances::instances;
-pub use load::{Ids, LoadOptions, Loaded, Loading, Packed, Progress, load};
+pub use load::{Compression, Ids, LoadMode, LoadOptions, LoadedGraph, Progress, load};
 pub use pages::{Array, PagePlan};
-pub use reorder::{DBG_HALVES, Degree, Order, Renumbering, dbg_group};
+pub use property_pool::{Property, PropertyPool};
+pub use reorder::{DBG_HALVES, DegreeKind, VertexMap, VertexOrder, dbg_group};
 pub use save::{save, save_map, try_save};
-pub use source::{Edge, EdgeList, Source};
-pub use stash::{Property, Stash};
-pub use team::{Next, Pieces, Team, Worker};
+pub use source::{Edge, EdgeList, EdgeSource};
+pub use thread_pool::{Cursor, ThreadPool, WorkQueue, Worker};
 pub use width::{Cell, Real, Width};

@@ -1,260 +1,281 @@
 //! Graphs from files.
 //!
-//! Text is parsed once, by all threads, into a list of edges as compact as the graph's own numbers; a binary file that has rows
-//! ready is read into the arrays of the graph, checked, and used as it is. Every figure in a header is held against the length
-//! of the file before memory is taken for it, and every error names the file and the line or the byte.
+//! Text is parsed once, by all threads, into an edge list as compact as the vertex IDs of the
+//! graph. Binary files that contain rows are read into the arrays of the graph, checked and used in
+//! place. Each count of a header is checked against the file size before its memory is allocated.
+//! Each error names the file and the line or byte.
 
-mod blocks;
+mod compression;
 mod dimacs;
 mod edge_list;
-pub(crate) mod four;
+mod file_blocks;
+pub(crate) mod four_files;
 mod galois;
 mod gap;
 mod ids;
 mod ldbc;
 mod list;
-mod loading;
+mod load_mode;
 mod matrix;
 mod metis;
 mod native;
 mod number;
-mod numbers;
 mod options;
+mod records;
 mod rows;
 mod symmetry;
 mod text;
-mod unpack;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hugepilot_units::Bytes;
 
-use self::blocks::{FileBlocks, whole};
+pub use self::compression::Compression;
+use self::compression::decompressed;
+use self::file_blocks::{FileBlocks, whole};
 pub use self::ids::Ids;
-pub use self::loading::Loading;
+pub use self::load_mode::LoadMode;
 pub use self::options::LoadOptions;
 use self::text::Text;
-pub use self::unpack::Packed;
-use self::unpack::unpacked;
-use crate::{Build, Format, Graph, Result, Source, Width};
+use crate::error::LoadFault;
+use crate::{Build, EdgeSource, Format, Graph, Result, Width};
 
-/// Told how many bytes of a file are read, of how many, from whichever thread read them; where there are several files, of one
-/// after the other.
+/// Callback with the bytes read and the size of the file, from any thread. Several files are
+/// reported one after the other.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
-/// A graph from a file, and how it was got.
+/// Graph from a file.
 #[derive(Debug)]
-pub struct Loaded<V: Width> {
-    /// The graph.
+pub struct LoadedGraph<V: Width> {
+    /// Graph.
     pub graph: Graph<V>,
-    /// The numbers that the file gives its vertices, where they are counted anew.
+    /// Vertex IDs of the file, if they differ from those of the graph.
     pub ids: Option<Ids>,
-    /// What the file looked like.
+    /// Vertices whose IDs do not occur in an edge list, if they are a quarter of all or more.
+    pub unused_ids: Option<u64>,
+    /// Format of the file.
     pub format: Format,
-    /// What it was packed by.
-    pub packed: Option<Packed>,
-    /// How it was really read: dropped, where `O_DIRECT` was asked for and not to be had.
-    pub loading: Loading,
-    /// How long the file is, or all of them.
+    /// Compression of the file.
+    pub compression: Option<Compression>,
+    /// Load mode in effect: `Drop` if `O_DIRECT` is unsupported.
+    pub load_mode: LoadMode,
+    /// Size of the file, or of all files.
     pub file: Bytes,
-    /// Memory that building could take at its peak.
+    /// Upper bound on the memory of the build.
     pub peak: Bytes,
-    /// How long it took to read, check and parse the file.
+    /// Time to read, check and parse the file.
     pub read: Duration,
-    /// How long it took to build what the file has not ready: rows, or the inverse.
+    /// Time to build the rows or the transpose that the file lacks.
     pub build: Duration,
 }
 
-/// What a file came to.
-struct Made<V: Width> {
+/// Graph from a file, without the properties of the file.
+struct FileGraph<V: Width> {
     graph: Graph<V>,
     ids: Option<Ids>,
+    unused_ids: Option<u64>,
     peak: Bytes,
     build: Duration,
 }
 
-/// Edges in memory.
-trait Listed: Source {
-    /// What they take.
+/// Edge list in memory.
+trait ListSource: EdgeSource {
+    /// Returns the memory in use.
     fn bytes(&self) -> u64;
 }
 
-impl<V: Width> Made<V> {
+impl<V: Width> FileGraph<V> {
+    fn new(graph: Graph<V>, peak: Bytes, build: Duration) -> Self {
+        Self { graph, ids: None, unused_ids: None, peak, build }
+    }
+
+    /// Builds the graph of an edge list.
     fn of_list(
-        list: impl Listed,
+        list: &impl ListSource,
         directed: bool,
         ids: Option<Ids>,
         options: &LoadOptions<'_>,
     ) -> Result<Self> {
         let build = Build { directed, ..options.build };
         let beside = list.bytes() + 8 * ids.as_ref().map_or(0, |ids| ids.len() as u64);
-        let peak = build.peak::<V>(&list) + Bytes::new(beside);
+        let peak = build.peak::<V>(list) + Bytes::new(beside);
         options.begin(list.vertices(), peak)?;
         let begin = Instant::now();
-        Ok(Self { graph: build.graph(&list)?, ids, peak, build: begin.elapsed() })
+        let graph = build.graph(list)?;
+        Ok(Self { ids, ..Self::new(graph, peak, begin.elapsed()) })
     }
 }
 
-/// What was read.
-struct Report {
+/// Properties of the files of a graph.
+struct FileReport {
     format: Format,
-    packed: Option<Packed>,
-    loading: Loading,
-    file: u64,
+    compression: Option<Compression>,
+    load_mode: LoadMode,
+    bytes: u64,
 }
 
-impl Report {
-    fn saw(&mut self, file: &FileBlocks<'_>) {
-        self.file += file.len();
-        self.loading = file.loading();
+impl FileReport {
+    fn add(&mut self, file: &FileBlocks<'_>) {
+        self.bytes += file.len();
+        self.load_mode = file.load_mode();
     }
 }
 
-/// Loads a graph: of a file by its contents, and by its name where these leave it open.
+/// Loads a graph. Detects the format by content, and by name if the content is ambiguous.
 ///
 /// # Errors
-/// [`GraphError::Io`](crate::GraphError::Io) for what cannot be read, [`GraphError::Format`](crate::GraphError::Format) for
-/// what is wrong in it, with the place; [`GraphError::Room`](crate::GraphError::Room) before more memory is taken than is
-/// available; and those of [`Build::graph`].
-pub fn load<V: Width>(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Result<Loaded<V>> {
+/// [`GraphError::Io`](crate::GraphError::Io) if a file cannot be read;
+/// [`GraphError::Load`](crate::GraphError::Load) with the location of a fault;
+/// [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory) before the memory is
+/// taken; and those of [`Build::graph`].
+pub fn load<V: Width>(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Result<LoadedGraph<V>> {
     let (path, begin) = (path.as_ref(), Instant::now());
+    let load_mode = options.load_mode;
     let mut report =
-        Report { format: Format::FourFiles, packed: None, loading: options.loading, file: 0 };
+        FileReport { format: Format::FourFiles, compression: None, load_mode, bytes: 0 };
     let named = Format::of_name(path);
-    let four = path.is_dir() || named == Some(Format::FourFiles);
-    let made = if options.format.map_or(four, |format| format == Format::FourFiles) {
+    let is_four = path.is_dir() || named == Some(Format::FourFiles);
+    let graph = if options.format.map_or(is_four, |format| format == Format::FourFiles) {
         options.check(path, Format::FourFiles)?;
-        four::load(path, options, &mut report)?
+        four_files::load(path, options, &mut report)?
     } else {
-        let file = FileBlocks::open(path, options.loading, options.progress)?;
-        let made = of_file(&file, named, options, &mut report)?;
-        report.loading = file.loading();
-        made
+        let file = FileBlocks::open(path, options.load_mode, options.progress)?;
+        let graph = of_file(&file, named, options, &mut report)?;
+        report.load_mode = file.load_mode();
+        graph
     };
-    let Report { format, packed, loading, file } = report;
-    let Made { graph, ids, peak, build } = made;
-    let read = begin.elapsed().saturating_sub(build);
-    Ok(Loaded { graph, ids, format, packed, loading, file: Bytes::new(file), peak, read, build })
+    let FileReport { format, compression, load_mode, bytes } = report;
+    let FileGraph { graph, ids, unused_ids, peak, build } = graph;
+    let (file, read) = (Bytes::new(bytes), begin.elapsed().saturating_sub(build));
+    let loaded = LoadedGraph {
+        graph,
+        ids,
+        unused_ids,
+        format,
+        compression,
+        load_mode,
+        file,
+        peak,
+        read,
+        build,
+    };
+    Ok(loaded)
 }
 
 fn of_file<V: Width>(
     file: &FileBlocks<'_>,
     named: Option<Format>,
     options: &LoadOptions<'_>,
-    report: &mut Report,
-) -> Result<Made<V>> {
+    report: &mut FileReport,
+) -> Result<FileGraph<V>> {
     let head = file.reader().bytes(0, file.len().min(4096) as usize)?.to_vec();
-    if let Some(packer) = Packed::unknown(&head) {
-        let what =
-            format!("is packed by {packer}; unpack it first (text may be packed by gzip or zstd)");
-        return Err(whole(file.path(), what));
+    if let Some(compression) = Compression::unsupported(&head) {
+        return Err(whole(file.path(), LoadFault::UnsupportedCompression(compression)));
     }
-    let packed = Packed::of_head(&head);
-    let mut text = open(file, packed);
-    if is_marked(if packed.is_some() { text.ahead()? } else { &head }) {
-        return Err(whole(
-            file.path(),
-            "begins with a byte order mark; save it as UTF-8 without one",
-        ));
+    let compression = Compression::of_head(&head);
+    let mut text = open(file, compression);
+    if is_marked(if compression.is_some() { text.ahead()? } else { &head }) {
+        return Err(whole(file.path(), LoadFault::ByteOrderMark));
     }
     let format = match options.format {
         Some(format) => format,
-        None => {
-            let (head, len) =
-                if packed.is_some() { (text.ahead()?, u64::MAX) } else { (&head[..], file.len()) };
-            match (Format::of_head(head, len), named) {
-                (Some(sure), _) => sure,
-                (None, None | Some(Format::EdgeList)) => sniff(&mut text, named)?,
-                (None, Some(named)) => named,
-            }
-        }
+        None => detect(&mut text, &head, file.len(), compression, named)?,
     };
     options.check(file.path(), format)?;
-    (report.format, report.packed) = (format, packed);
-    report.saw(file);
-    if packed.is_some() && !format.is_text() {
-        return Err(whole(
-            file.path(),
-            format!("is packed; unpack it first, as {format} is read in place"),
-        ));
+    (report.format, report.compression) = (format, compression);
+    report.add(file);
+    if compression.is_some() && !format.is_text() {
+        return Err(whole(file.path(), LoadFault::CompressedBinary(format)));
     }
-    let text = &mut text;
+    let (text, len) = (&mut text, max_text_len(file, compression));
     match format {
         Format::EdgeList | Format::WeightedEdgeList => {
-            let len = packed.is_none().then_some(file.len());
+            let len = compression.is_none().then_some(file.len());
             edge_list::load(text, format == Format::WeightedEdgeList, len, options)
         }
-        Format::MatrixMarket => matrix::load(text, length(file, packed), options),
-        Format::Dimacs => dimacs::load(text, length(file, packed), options),
-        Format::Metis => metis::load(|| open(file, packed), length(file, packed), options),
-        Format::Ldbc => pair(file, options, report),
+        Format::MatrixMarket => matrix::load(text, len, options),
+        Format::Dimacs => dimacs::load(text, len, options),
+        Format::Metis => metis::load(|| open(file, compression), len, options),
+        Format::Ldbc => ldbc_pair(file, options, report),
         Format::Gap | Format::WeightedGap => {
             gap::load(file, format == Format::WeightedGap, options)
         }
         Format::Galois | Format::Galois64 => galois::load(file, options),
         Format::Native => native::load(file, options),
-        Format::FourFiles => four::load(file.path(), options, report),
+        Format::FourFiles => four_files::load(file.path(), options, report),
     }
 }
 
-fn open<'a>(file: &'a FileBlocks<'_>, packed: Option<Packed>) -> Text<'a> {
-    Text::new(file.path(), unpacked(file.stream(), packed, file.len()))
+fn open<'a>(file: &'a FileBlocks<'_>, compression: Option<Compression>) -> Text<'a> {
+    Text::new(file.path(), decompressed(file.stream(), compression, file.len()))
 }
 
-/// Whether a text begins with a mark of UTF-8 or UTF-16. No binary format begins so.
+/// Whether text starts with a byte order mark of UTF-8 or UTF-16. No binary format does.
 fn is_marked(head: &[u8]) -> bool {
     [&b"\xef\xbb\xbf"[..], b"\xff\xfe", b"\xfe\xff"].iter().any(|mark| head.starts_with(mark))
 }
 
-/// How long the text of a file can be: gzip packs to a thousandth at most.
-fn length(file: &FileBlocks<'_>, packed: Option<Packed>) -> u64 {
-    file.len().saturating_mul(if packed.is_some() { 1000 } else { 1 })
+/// Returns an upper bound on the text of a file: gzip compresses to a thousandth at most.
+fn max_text_len(file: &FileBlocks<'_>, compression: Option<Compression>) -> u64 {
+    file.len().saturating_mul(if compression.is_some() { 1000 } else { 1 })
 }
 
-fn pair<V: Width>(
+fn ldbc_pair<V: Width>(
     file: &FileBlocks<'_>,
     options: &LoadOptions<'_>,
-    report: &mut Report,
-) -> Result<Made<V>> {
+    report: &mut FileReport,
+) -> Result<FileGraph<V>> {
     let Some(other) = ldbc::other(file.path()) else {
-        return Err(whole(file.path(), "is one of a pair whose names end in .v and .e"));
+        return Err(whole(file.path(), LoadFault::NotLdbcPair));
     };
-    let other = FileBlocks::open(&other, options.loading, options.progress)?;
-    report.saw(&other);
+    let other = FileBlocks::open(&other, options.load_mode, options.progress)?;
+    report.add(&other);
     let head = other.reader().bytes(0, other.len().min(4096) as usize)?.to_vec();
-    let [mut own, mut others] = [open(file, report.packed), open(&other, Packed::of_head(&head))];
+    let mut this_text = open(file, report.compression);
+    let mut other_text = open(&other, Compression::of_head(&head));
     let name = PathBuf::from(file.path());
     let is_edges =
         name.to_string_lossy().trim_end_matches(".gz").trim_end_matches(".zst").ends_with(".e");
     if is_edges {
-        ldbc::load(&mut others, &mut own, options)
+        ldbc::load(&mut other_text, &mut this_text, options)
     } else {
-        ldbc::load(&mut own, &mut others, options)
+        ldbc::load(&mut this_text, &mut other_text, options)
     }
 }
 
-/// Which list of edges a text is that is called like one, or like nothing.
-fn sniff(text: &mut Text<'_>, named: Option<Format>) -> Result<Format> {
+/// Detects the format of a file of `len` bytes.
+fn detect(
+    text: &mut Text<'_>,
+    head: &[u8],
+    len: u64,
+    compression: Option<Compression>,
+    named: Option<Format>,
+) -> Result<Format> {
+    let (head, len) = if compression.is_some() { (text.ahead()?, u64::MAX) } else { (head, len) };
+    match (Format::of_head(head, len), named) {
+        (Some(certain), _) => Ok(certain),
+        (None, None | Some(Format::EdgeList)) => detect_list(text, named),
+        (None, Some(named)) => Ok(named),
+    }
+}
+
+/// Detects whether an edge list has weights, in a file without a name of another format.
+fn detect_list(text: &mut Text<'_>, named: Option<Format>) -> Result<Format> {
     let path = text.path().to_owned();
     let is_el = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".el"));
     if let Some(named) = named.filter(|_| is_el) {
         return Ok(named);
     }
-    let head = text.told(edge_list::COMMENTS)?;
+    let head = text.ahead_to_content(edge_list::COMMENTS)?;
     if edge_list::is_likely(head) {
-        let weighted = edge_list::look(head).columns == 3;
+        let weighted = edge_list::columns(head).count == 3;
         return Ok(if weighted { Format::WeightedEdgeList } else { Format::EdgeList });
     }
-    named.ok_or_else(|| {
-        whole(
-            &path,
-            "looks like no format there is; --format says which it is, --help which there are",
-        )
-    })
+    named.ok_or_else(|| whole(&path, LoadFault::UnknownFormat))
 }
 
-/// So many numbers, and nothing else.
+/// Parses exactly `N` numbers.
 fn sizes<const N: usize>(text: &str) -> Option<[u64; N]> {
     let numbers: Option<Vec<u64>> =
         text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();

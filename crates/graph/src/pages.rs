@@ -1,36 +1,37 @@
-//! Which array gets which pages.
+//! Page plan: the pages of each array.
 
 use std::fmt;
 use std::str::FromStr;
 
 use hugepilot_alloc::{Backing, HugeVec, Options, Zero};
 
-use crate::{GraphError, Result, Team};
+use crate::error::NameKind;
+use crate::{GraphError, Result, ThreadPool};
 
-/// An array of a graph, or of a kernel that runs on one.
+/// Array of a graph, or of a kernel that runs on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Array {
-    /// Where each vertex's edges begin: one more than there are vertices.
+    /// Start of the edges of each vertex: one more than vertices.
     Offsets,
-    /// The vertices that the edges lead to.
+    /// Target vertices of the edges.
     Edges,
-    /// The weights of the edges.
+    /// Weights of the edges.
     Weights,
-    /// As `Offsets`, of the edges that lead to each vertex of a directed graph.
+    /// Offsets of the incoming edges of a directed graph.
     InOffsets,
-    /// As `Edges`, where these edges come from.
+    /// Source vertices of the incoming edges.
     InEdges,
-    /// As `Weights`, of these edges.
+    /// Weights of the incoming edges.
     InWeights,
-    /// What a kernel keeps per vertex; where it is double-buffered, both.
+    /// Property array: one value per vertex. Includes both buffers of a double buffer.
     Property,
-    /// What a kernel keeps of the work before it: queues and bitmaps. The buckets of delta-stepping grow and are emptied all the
-    /// time, and are in no mapping of their own but on the heap.
+    /// Frontier of a kernel: queues and bitmaps. The buckets of delta-stepping grow and shrink all
+    /// the time, so they are on the heap.
     Worklist,
 }
 
 impl Array {
-    /// All of them, in the order in which they are allocated unless the property comes first.
+    /// All arrays, in their natural allocation order.
     pub const ALL: [Self; 8] = [
         Self::Offsets,
         Self::Edges,
@@ -42,7 +43,7 @@ impl Array {
         Self::Worklist,
     ];
 
-    /// As people write it, and as it shows in `/proc/PID/maps`.
+    /// Returns the name on the command line and in `/proc/PID/maps`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Offsets => "offsets",
@@ -63,85 +64,89 @@ impl fmt::Display for Array {
     }
 }
 
-/// The backing that people write, `hugetlb` being that of 2 MiB.
+/// Parses a backing; `hugetlb` means 2 MiB.
 fn backing(text: &str) -> Result<Backing> {
     let text = if text == "hugetlb" { "hugetlb-2m" } else { text };
-    text.parse().map_err(|_| GraphError::Pages { found: text.to_owned() })
+    let found = || text.to_owned();
+    text.parse().map_err(|_| GraphError::UnknownName { kind: NameKind::Pages, found: found() })
 }
 
-/// The pages of every array.
+/// Pages of every array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagePlan([Backing; Array::ALL.len()]);
 
 impl PagePlan {
-    /// These pages for all.
+    /// Makes a plan with the same pages for all arrays.
     pub const fn all(pages: Backing) -> Self {
         Self([pages; Array::ALL.len()])
     }
 
-    /// The same, but for one array.
+    /// Replaces the pages of one array.
     #[must_use]
     pub const fn with(mut self, array: Array, pages: Backing) -> Self {
         self.0[array as usize] = pages;
         self
     }
 
-    /// `len` zeroed values for that array, on its pages: what was named is what is measured, so nothing else is taken where
-    /// these are not to be had. Nothing is resident yet, unless it is to be collapsed.
+    /// Allocates `len` zeroed values for an array on its pages, without a fallback to other pages.
+    /// The values are not resident, except those to be collapsed.
     ///
     /// # Errors
     /// [`GraphError::Memory`].
     pub fn zeroed<T: Zero>(&self, array: Array, len: usize) -> Result<HugeVec<T>> {
         let values = HugeVec::zeroed(len, Options::only(self.of(array)).named(array.name())?)?;
         if matches!(self.of(array), Backing::Collapse(_)) {
-            values.prefault(Team::all().threads())?;
+            values.prefault(ThreadPool::all().threads())?;
         }
         Ok(values)
     }
 
-    /// Those of one.
+    /// Returns the pages of an array.
     pub const fn of(&self, array: Array) -> Backing {
         self.0[array as usize]
     }
 }
 
-/// Base pages for all: huge pages are for those arrays that are named.
+/// Base pages for all arrays: huge pages are explicit.
 impl Default for PagePlan {
     fn default() -> Self {
         Self::all(Backing::Base)
     }
 }
 
-/// `thp` for all, or `property=thp:20%,edges=base`, the rest being base pages. `all=` and later names win over earlier ones;
-/// `offsets`, `edges` and `weights` are those of the inverse, too, unless that has its own.
+/// Parses `thp` (all arrays) or `property=thp:20%,edges=base` (base pages for the others). Later
+/// entries override earlier ones and `all=`. An entry for `offsets`, `edges` or `weights` also
+/// applies to the transpose, unless that has an entry.
 impl FromStr for PagePlan {
     type Err = GraphError;
     fn from_str(text: &str) -> Result<Self> {
-        let (mut plan, mut own) = (Self::default(), Vec::new());
+        let (mut plan, mut explicit) = (Self::default(), Vec::new());
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let Some((name, pages)) = part.split_once('=') else {
                 plan = Self::all(backing(part)?);
-                own.clear();
+                explicit.clear();
                 continue;
             };
             let pages = backing(pages)?;
             if name == "all" {
                 plan = Self::all(pages);
-                own.clear();
+                explicit.clear();
                 continue;
             }
             let array = Array::ALL.into_iter().find(|array| array.name() == name);
-            let array = array.ok_or_else(|| GraphError::Array { found: name.to_owned() })?;
+            let found = || name.to_owned();
+            let array = array
+                .ok_or_else(|| GraphError::UnknownName { kind: NameKind::Array, found: found() })?;
             plan = plan.with(array, pages);
-            own.push(array);
-            let twin = match array {
+            explicit.push(array);
+            let incoming = match array {
                 Array::Offsets => Array::InOffsets,
                 Array::Edges => Array::InEdges,
                 Array::Weights => Array::InWeights,
                 _ => continue,
             };
-            if !own.contains(&twin) {
-                plan = plan.with(twin, pages);
+            if !explicit.contains(&incoming) {
+                plan = plan.with(incoming, pages);
             }
         }
         Ok(plan)
@@ -153,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_pages_are_read() {
+    fn names_and_pages_are_parsed() {
         let plan: PagePlan =
             "property=thp:20%,offsets=hugetlb, edges=collapse:50%".parse().unwrap();
         assert_eq!(plan.of(Array::Property).to_string(), "thp:20%");
@@ -179,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_quote_the_word() {
         let message = |text: &str| text.parse::<PagePlan>().unwrap_err().to_string();
         assert!(message("propery=thp").contains("propery"), "{}", message("propery=thp"));
         for pages in ["thp:0%", "thp:101%", "collapse:", "collapse:x%", "huge", "property="] {

@@ -1,7 +1,7 @@
-//! New numbers for vertices, so that those with many edges lie together: then a few huge pages hold them (Faldu and others,
-//! IISWC'19; Manocha and others, IISWC'22, section 5).
+//! Vertex orders that place vertices of high degree together, so that a few huge pages hold them
+//! (Faldu et al., IISWC'19; Manocha et al., IISWC'22, section 5).
 //!
-//! The map is kept, so that results come back under the old numbers.
+//! The map is kept, so that results carry the old IDs.
 
 mod rcm;
 mod relabel;
@@ -9,86 +9,92 @@ mod relabel;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::NameKind;
 use crate::generate::Permutation;
-use crate::{Csr, Graph, GraphError, Result, Team, Width};
+use crate::{Csr, Graph, GraphError, Result, ThreadPool, Width};
 
-/// Which numbers vertices get.
+/// Order of vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Degree-based grouping: eight groups by degree against the average, those with most edges first; within a group the old
-    /// order stays, and with it what lay together.
+pub enum VertexOrder {
+    /// Degree-based grouping: eight groups by degree relative to the average, highest first. Within
+    /// a group the old order, and with it locality, is kept.
     Dbg,
-    /// Those above the average first, by degree; the rest in the old order.
+    /// Vertices above the average first, by degree; the others in the old order.
     HubSort,
-    /// Those above the average first, in the old order.
+    /// Vertices above the average first, in the old order.
     HubCluster,
-    /// All by degree, those with most edges first; the old order among equals.
+    /// All vertices by degree, highest first; equal degrees in the old order.
     Sort,
-    /// Any, by this seed: the worst to be had.
+    /// Random order by this seed, the worst case.
     Random(u64),
-    /// Reverse Cuthill–McKee: neighbours get near numbers. For meshes and roads; one thread.
+    /// Reverse Cuthill–McKee: neighbours get close IDs. For meshes and road networks. Uses one
+    /// thread.
     Rcm,
 }
 
-/// Which edges count.
+/// Edges that count as the degree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Degree {
-    /// Those that leave a vertex: for kernels that pull.
+pub enum DegreeKind {
+    /// Outgoing edges: for kernels that pull.
     #[default]
     Out,
-    /// Those that lead to it: for kernels that push.
+    /// Incoming edges: for kernels that push.
     In,
 }
 
-/// Bounds of the groups of [`Order::Dbg`] but for the last, in halves of the average degree: a group begins with its bound.
+/// Lower bounds of the groups of [`VertexOrder::Dbg`] except the last, in halves of the average
+/// degree.
 pub const DBG_HALVES: [u64; 7] = [64, 32, 16, 8, 4, 2, 1];
 
-/// New numbers by old ones, each once.
+/// One-to-one map from old to new vertex IDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Renumbering<V> {
-    /// The new number of each old one.
+pub struct VertexMap<V> {
+    /// New ID of each old ID.
     pub new: Vec<V>,
 }
 
-impl<V: Width> Renumbering<V> {
-    /// That of `order`. Reads the offsets once or twice; [`Order::Rcm`] the edges.
-    pub fn of(graph: &Graph<V>, order: Order, degree: Degree, team: Team) -> Self {
+impl<V: Width> VertexMap<V> {
+    /// Computes the map of an order. Reads the offsets once or twice; [`VertexOrder::Rcm`] reads
+    /// the edges.
+    pub fn of(graph: &Graph<V>, order: VertexOrder, degree: DegreeKind, pool: ThreadPool) -> Self {
         let rows = match degree {
-            Degree::Out => &graph.out,
-            Degree::In => graph.incoming(),
+            DegreeKind::Out => &graph.out,
+            DegreeKind::In => graph.incoming(),
         };
         let above =
             |v: usize| rows.degree(v) as u128 * rows.vertices() as u128 > rows.edges() as u128;
         match order {
-            Order::Dbg => {
-                by_groups(rows.vertices(), DBG_HALVES.len() + 1, team, |v| dbg_group(rows, v))
+            VertexOrder::Dbg => {
+                by_groups(rows.vertices(), DBG_HALVES.len() + 1, pool, |v| dbg_group(rows, v))
             }
-            Order::HubCluster => by_groups(rows.vertices(), 2, team, |v| usize::from(!above(v))),
-            Order::Sort => by_keys(rows.vertices(), |v| usize::MAX - rows.degree(v)),
-            Order::HubSort => by_keys(rows.vertices(), |v| {
+            VertexOrder::HubCluster => {
+                by_groups(rows.vertices(), 2, pool, |v| usize::from(!above(v)))
+            }
+            VertexOrder::Sort => by_keys(rows.vertices(), |v| usize::MAX - rows.degree(v)),
+            VertexOrder::HubSort => by_keys(rows.vertices(), |v| {
                 if above(v) { usize::MAX - 1 - rows.degree(v) } else { usize::MAX }
             }),
-            Order::Random(seed) => random(rows.vertices(), seed),
-            Order::Rcm => rcm::rcm(graph),
+            VertexOrder::Random(seed) => random(rows.vertices(), seed),
+            VertexOrder::Rcm => rcm::rcm(graph),
         }
     }
 
-    /// From a list of new numbers.
+    /// Makes a map of a list of new IDs.
     ///
     /// # Errors
-    /// [`GraphError::Map`] if one is missing, or there twice.
+    /// [`GraphError::InvalidMap`] if an ID is missing or repeated.
     pub fn from_new(new: Vec<V>) -> Result<Self> {
         let mut seen = vec![false; new.len()];
         for (old, to) in new.iter().enumerate() {
             let seen = seen.get_mut(to.at());
             if seen.is_none_or(|seen| std::mem::replace(seen, true)) {
-                return Err(GraphError::Map { old: old as u64, new: to.at() as u64 });
+                return Err(GraphError::InvalidMap { old: old as u64, new: to.at() as u64 });
             }
         }
         Ok(Self { new })
     }
 
-    /// The old number of each new one.
+    /// Returns the old ID of each new ID.
     pub fn old(&self) -> Vec<V> {
         let mut old = vec![V::default(); self.new.len()];
         for (v, new) in self.new.iter().enumerate() {
@@ -98,26 +104,27 @@ impl<V: Width> Renumbering<V> {
     }
 }
 
-/// The group of a vertex: 0 has most edges.
+/// Returns the group of a vertex in degree-based grouping; 0 has the highest degrees.
 pub fn dbg_group<V: Width>(rows: &Csr<V>, v: usize) -> usize {
     DBG_HALVES.iter().take_while(|&&halves| by_average(rows, v) < halves).count()
 }
 
-/// How many whole halves of the average degree a vertex has; without edges at all, none.
+/// Returns the degree of a vertex in whole halves of the average; 0 in a graph without edges.
 fn by_average<V: Width>(rows: &Csr<V>, v: usize) -> u64 {
     let (degree, edges) = (rows.degree(v) as u128, rows.edges() as u128);
     let halves = (2 * degree * rows.vertices() as u128).checked_div(edges).unwrap_or(0);
     u64::try_from(halves).unwrap_or(u64::MAX)
 }
 
-/// Groups one after the other, in each the old order. Each thread counts a part, and numbers it from where those before it end.
+/// Concatenates groups, each in the old order. Each thread counts its part, and starts at the end
+/// of the parts before.
 fn by_groups<V: Width>(
     vertices: usize,
     groups: usize,
-    team: Team,
+    pool: ThreadPool,
     group: impl Fn(usize) -> usize + Sync,
-) -> Renumbering<V> {
-    let counts = team.run(|worker| {
+) -> VertexMap<V> {
+    let counts = pool.run(|worker| {
         let mut counts = vec![0; groups];
         worker.part(vertices).for_each(|v| counts[group(v)] += 1);
         counts
@@ -130,7 +137,7 @@ fn by_groups<V: Width>(
             next += count[group];
         }
     }
-    let parts = team.run(|worker| {
+    let parts = pool.run(|worker| {
         let mut next = starts[worker.id].clone();
         let number = |v| {
             let next = &mut next[group(v)];
@@ -139,22 +146,22 @@ fn by_groups<V: Width>(
         };
         worker.part(vertices).map(number).collect::<Vec<V>>()
     });
-    Renumbering { new: parts.concat() }
+    VertexMap { new: parts.concat() }
 }
 
-/// By ascending keys, in the old order among equals.
-fn by_keys<V: Width>(vertices: usize, key: impl Fn(usize) -> usize) -> Renumbering<V> {
+/// Sorts by ascending keys; equal keys stay in the old order.
+fn by_keys<V: Width>(vertices: usize, key: impl Fn(usize) -> usize) -> VertexMap<V> {
     let mut old: Vec<usize> = (0..vertices).collect();
     old.sort_by_key(|&v| key(v));
     let mut new = vec![V::default(); vertices];
     for (number, v) in old.into_iter().enumerate() {
         new[v] = V::new(number);
     }
-    Renumbering { new }
+    VertexMap { new }
 }
 
-/// By a one-to-one map of the numbers below the next power of two, applied until it hits one that is there.
-fn random<V: Width>(vertices: usize, seed: u64) -> Renumbering<V> {
+/// Permutes the numbers below the next power of two, repeatedly until the result is in range.
+fn random<V: Width>(vertices: usize, seed: u64) -> VertexMap<V> {
     let permutation = Permutation::seeded(vertices.next_power_of_two().trailing_zeros(), seed);
     let number = |v: usize| {
         let mut number = permutation.of(v as u64);
@@ -164,19 +171,19 @@ fn random<V: Width>(vertices: usize, seed: u64) -> Renumbering<V> {
         #[allow(clippy::cast_possible_truncation)] // below `vertices`
         V::new(number as usize)
     };
-    Renumbering { new: (0..vertices).map(number).collect() }
+    VertexMap { new: (0..vertices).map(number).collect() }
 }
 
-const NAMES: [(&str, Order); 5] = [
-    ("dbg", Order::Dbg),
-    ("hub-sort", Order::HubSort),
-    ("hub-cluster", Order::HubCluster),
-    ("sort", Order::Sort),
-    ("rcm", Order::Rcm),
+const NAMES: [(&str, VertexOrder); 5] = [
+    ("dbg", VertexOrder::Dbg),
+    ("hub-sort", VertexOrder::HubSort),
+    ("hub-cluster", VertexOrder::HubCluster),
+    ("sort", VertexOrder::Sort),
+    ("rcm", VertexOrder::Rcm),
 ];
 
-/// Reads back as the same.
-impl fmt::Display for Order {
+/// Prints the name that `FromStr` parses.
+impl fmt::Display for VertexOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, NAMES.iter().find(|(_, order)| order == self)) {
             (_, Some((name, _))) => f.write_str(name),
@@ -186,7 +193,7 @@ impl fmt::Display for Order {
     }
 }
 
-impl FromStr for Order {
+impl FromStr for VertexOrder {
     type Err = GraphError;
     fn from_str(text: &str) -> Result<Self> {
         if let Some((_, order)) = NAMES.iter().find(|(name, _)| *name == text) {
@@ -195,9 +202,10 @@ impl FromStr for Order {
         let seed = text
             .strip_prefix("random")
             .map(|seed| seed.strip_prefix(':').map_or(Ok(1), str::parse));
-        seed.and_then(std::result::Result::ok)
-            .map(Self::Random)
-            .ok_or_else(|| GraphError::Order { found: text.to_owned() })
+        seed.and_then(std::result::Result::ok).map(Self::Random).ok_or_else(|| {
+            let found = text.to_owned();
+            GraphError::UnknownName { kind: NameKind::VertexOrder, found }
+        })
     }
 }
 

@@ -1,48 +1,49 @@
-//! What threads share from round to round with one barrier between rounds.
+//! State that threads share within a round, with one barrier between rounds.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::{Pieces, Worker};
+use crate::{WorkQueue, Worker};
 
-/// Three of each, taken in turn: while one is used, the one before may still be read by who is late, and the next is made
-/// ready.
+/// State of three consecutive rounds. Slow threads may still read the previous round, and thread 0
+/// resets the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    turns: [Turn; 3],
+    states: [RoundState; 3],
 }
 
-/// What is shared in one round.
+/// State of one round.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
-    /// The work that is given out.
-    pub(crate) pieces: Pieces,
+pub(crate) struct RoundState {
+    /// Unclaimed work.
+    pub(crate) work: WorkQueue,
     /// Sums over all threads.
     count: AtomicUsize,
     edges: AtomicUsize,
 }
 
 impl Rounds {
-    /// That of a round, which begins after a barrier.
-    pub(crate) fn turn(&self, worker: &Worker, round: usize) -> &Turn {
+    /// Returns the state of a round, after the barrier that starts it.
+    pub(crate) fn state(&self, worker: &Worker, round: usize) -> &RoundState {
         if worker.id == 0 {
-            let next = &self.turns[(round + 1) % 3];
-            next.pieces.again();
+            let next = &self.states[(round + 1) % 3];
+            next.work.reset();
             next.count.store(0, Relaxed);
             next.edges.store(0, Relaxed);
         }
-        &self.turns[round % 3]
+        &self.states[round % 3]
     }
 
-    /// The sums of a round, vertices and edges, after the barrier that ends it and before the next one.
+    /// Returns the sums of a round, vertices and edges, after the barrier that ends it and before
+    /// the next barrier.
     pub(crate) fn sums(&self, round: usize) -> (usize, usize) {
-        let turn = &self.turns[round % 3];
-        (turn.count.load(Relaxed), turn.edges.load(Relaxed))
+        let state = &self.states[round % 3];
+        (state.count.load(Relaxed), state.edges.load(Relaxed))
     }
 }
 
-impl Turn {
-    /// Adds what one thread found.
+impl RoundState {
+    /// Adds the counts of one thread.
     pub(crate) fn add(&self, count: usize, edges: usize) {
         if count > 0 {
             self.count.fetch_add(count, Relaxed);

@@ -1,312 +1,324 @@
-//! A kernel on a graph, once or several times, as a report.
+//! Jobs: a graph and trials of a kernel, with a report.
 
 mod facts;
 mod kernels;
-mod names;
+mod original_ids;
 mod values;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hugepilot_record::graph::{ArrayPages, GraphReport, Phases, SCHEMA, Trial};
+use hugepilot_record::graph::{AllocOrder, ArrayPages, GraphReport, Phases, SCHEMA, Trial};
+use hugepilot_stats::median;
 use hugepilot_units::Bytes;
 
 pub use self::facts::facts;
-use self::kernels::Asked;
 pub use self::kernels::Kernel;
-pub use self::names::Names;
-use crate::kernel::{Held, Setup, Spent};
+use self::kernels::RunOptions;
+pub use self::original_ids::OriginalIds;
+use crate::kernel::{ArrayUsage, KernelCost, Setup};
 use crate::mix::random;
 use crate::{
-    Array, Build, Csr, Degree, Graph, GraphError, Ids, Order, PagePlan, Renumbering, Result,
-    Source, Stash, Team, Width,
+    Array, Build, Csr, DegreeKind, EdgeSource, Graph, GraphError, Ids, PagePlan, PropertyPool,
+    Result, ThreadPool, VertexMap, VertexOrder, Width,
 };
 
-/// What is to be run.
+/// Graph options and trials of a kernel.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What the source is called in the report.
-    pub name: String,
+    /// Name of the input in the report.
+    pub input: String,
     /// Whether edges keep their direction.
     pub directed: bool,
-    /// The pages of every array.
+    /// Pages of every array.
     pub pages: PagePlan,
-    /// As it was written.
+    /// Page plan as the user wrote it.
     pub pages_text: String,
-    /// Whether what the kernel keeps per vertex is mapped and touched before the graph is built, so that it gets huge pages first
-    /// where they are scarce.
-    pub property_first: bool,
-    /// Who works.
-    pub team: Team,
-    /// New numbers, if any.
-    pub order: Option<(Order, Degree)>,
-    /// What to compute, if anything.
+    /// Memory that is mapped and touched first, and so gets scarce huge pages first.
+    pub alloc_order: AllocOrder,
+    /// Threads.
+    pub pool: ThreadPool,
+    /// Vertex order, if the graph is relabelled.
+    pub reorder: Option<(VertexOrder, DegreeKind)>,
+    /// Kernel, if any.
     pub kernel: Option<Kernel>,
-    /// How often.
+    /// Number of trials.
     pub trials: usize,
-    /// Where it begins.
-    pub start: Start,
+    /// Source vertex, for kernels with one.
+    pub source: SourceVertex,
     /// Whether each result is verified.
     pub verify: bool,
-    /// Where a line for each vertex goes, with what the last trial found; not for kernels that find no such thing.
+    /// File for the result of the last trial, one line per vertex, if the kernel has such a result.
     pub output: Option<Output>,
 }
 
-/// A file of results.
+/// File of results.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// Its name.
+    /// Path.
     pub path: PathBuf,
-    /// Whether it may be there already, and is replaced.
+    /// Whether an existing file is replaced.
     pub replace: bool,
 }
 
-/// Where a kernel begins that begins somewhere.
+/// Choice of the source vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// At this vertex, by its number in the source, which is the file's own.
-    At(u64),
-    /// At the one with most edges, the first of these.
+pub enum SourceVertex {
+    /// Vertex with this ID in the input.
+    Id(u64),
+    /// First vertex of highest degree.
     MaxDegree,
-    /// In each trial at another one that has edges, by this seed.
+    /// Another vertex with edges in each trial, by this seed.
     Random(u64),
 }
 
-/// A graph, and what it was made of.
+/// Graph that is ready for a kernel, and its origin.
 #[derive(Debug)]
-pub struct Ready<V: Width> {
-    /// Under the new numbers, if there are some.
+pub struct PreparedGraph<V: Width> {
+    /// Graph, relabelled if requested.
     pub graph: Graph<V>,
-    /// The new numbers.
-    pub numbers: Option<Renumbering<V>>,
-    /// What the file calls each vertex, by the numbers before those; not for files that count them.
+    /// Map from the vertex IDs before relabelling.
+    pub map: Option<VertexMap<V>>,
+    /// Vertex IDs of the input file, by the IDs before relabelling, if they differ.
     pub ids: Option<Ids>,
-    /// So far: all but the kernel and the arrays.
+    /// Report without kernel and arrays.
     pub report: GraphReport,
-    stash: Option<Stash>,
+    property_pool: Option<PropertyPool>,
 }
 
-/// What came of a job.
+/// Outcome of a job.
 #[derive(Debug)]
-pub struct Done {
-    /// All that was found and measured.
+pub struct JobResult {
+    /// Complete report.
     pub report: GraphReport,
-    /// Why [`Job::output`] could not be written; the report is no worse for it.
-    pub unwritten: Option<GraphError>,
+    /// Error of writing [`Job::output`]. The report is valid anyway.
+    pub output_error: Option<GraphError>,
 }
 
 impl Job {
-    /// How its graph is built.
-    pub fn building(&self) -> Build {
-        Build { directed: self.directed, pages: self.pages, team: self.team }
+    /// Returns the build options.
+    pub fn build_options(&self) -> Build {
+        Build { directed: self.directed, pages: self.pages, pool: self.pool }
     }
 
-    /// What comes before a graph of so many vertices: nothing, in the natural order.
+    /// Allocates property arrays before a graph of `vertices` vertices; `None` in natural order.
     ///
     /// # Errors
-    /// [`GraphError::Memory`].
-    pub fn stash<V: Width>(&self, vertices: u64) -> Result<Option<Stash>> {
-        let ahead = self.property_first.then(|| self.ahead::<V>(vertices));
-        ahead.map(|sizes| Stash::new(&self.pages, &sizes, self.team)).transpose()
+    /// [`GraphError::Memory`](crate::GraphError::Memory).
+    pub fn property_pool<V: Width>(&self, vertices: u64) -> Result<Option<PropertyPool>> {
+        match self.alloc_order {
+            AllocOrder::Natural => Ok(None),
+            AllocOrder::PropertyFirst => {
+                let sizes = self.property_sizes::<V>(vertices);
+                PropertyPool::new(&self.pages, &sizes, self.pool).map(Some)
+            }
+        }
     }
 
-    /// How many bytes that takes.
-    pub fn stashed<V: Width>(&self, vertices: u64) -> Bytes {
-        Bytes::new(self.ahead::<V>(vertices).into_iter().fold(0, usize::saturating_add) as u64)
+    /// Returns the memory of [`Self::property_pool`].
+    pub fn property_pool_bytes<V: Width>(&self, vertices: u64) -> Bytes {
+        let sizes = self.property_sizes::<V>(vertices).into_iter();
+        Bytes::new(sizes.fold(0, usize::saturating_add) as u64)
     }
 
-    /// How much memory it takes to build and number anew the graph of a source, at the peak, with what comes before it.
-    pub fn peak<V: Width>(&self, source: &impl Source) -> Bytes {
-        let build = self.building();
-        // A graph under new numbers is made beside the old one.
-        let numbers = Bytes::new(2 * size_of::<V>() as u64).times(source.vertices());
-        let anew = self.order.map_or(Bytes::ZERO, |_| build.arrays::<V>(source).times(2) + numbers);
-        build.peak::<V>(source).max(anew) + self.stashed::<V>(source.vertices())
+    /// Returns the memory to build and relabel the graph of a source at the peak, including
+    /// property arrays allocated before.
+    pub fn peak<V: Width>(&self, source: &impl EdgeSource) -> Bytes {
+        let build = self.build_options();
+        let map = Bytes::new(2 * size_of::<V>() as u64).times(source.vertices());
+        // The relabelled graph is built beside the old one.
+        let relabel =
+            self.reorder.map_or(Bytes::ZERO, |_| build.arrays::<V>(source).times(2) + map);
+        build.peak::<V>(source).max(relabel) + self.property_pool_bytes::<V>(source.vertices())
     }
 
-    /// The bytes of each property that comes before the graph.
-    fn ahead<V: Width>(&self, vertices: u64) -> Vec<usize> {
+    /// Returns the bytes of each property array that is allocated before the graph.
+    fn property_sizes<V: Width>(&self, vertices: u64) -> Vec<usize> {
         let vertices = usize::try_from(vertices).unwrap_or(usize::MAX);
-        let kernel = self.kernel.filter(|_| self.property_first);
-        kernel.map_or_else(Vec::new, |kernel| kernel.properties::<V>(vertices))
+        match (self.alloc_order, self.kernel) {
+            (AllocOrder::PropertyFirst, Some(kernel)) => kernel.property_sizes::<V>(vertices),
+            _ => Vec::new(),
+        }
     }
 
-    /// Takes a graph that is there, and what came before it; numbers it anew if that was asked for, and looks at it.
+    /// Relabels a graph if requested, and starts the report.
     ///
     /// # Errors
-    /// [`GraphError::Memory`].
-    pub fn ready<V: Width>(
+    /// [`GraphError::Memory`](crate::GraphError::Memory).
+    pub fn prepare<V: Width>(
         &self,
         graph: Graph<V>,
         mut phases: Phases,
-        stash: Option<Stash>,
-    ) -> Result<Ready<V>> {
-        let facts = facts(&graph, self.team);
-        let (mut graph, mut numbers) = (graph, None);
-        if let Some((order, degree)) = self.order {
+        property_pool: Option<PropertyPool>,
+    ) -> Result<PreparedGraph<V>> {
+        let facts = facts(&graph, self.pool);
+        let (mut graph, mut map) = (graph, None);
+        if let Some((order, degree)) = self.reorder {
             let began = Instant::now();
-            let new = Renumbering::of(&graph, order, degree, self.team);
-            graph = graph.renumbered(&new, &self.pages, self.team)?;
-            numbers = Some(new);
+            let new = VertexMap::of(&graph, order, degree, self.pool);
+            graph = graph.relabelled(&new, &self.pages, self.pool)?;
+            map = Some(new);
             phases.reorder_seconds = Some(began.elapsed().as_secs_f64());
         }
         let report = GraphReport {
             schema: SCHEMA.to_owned(),
-            source: self.name.clone(),
+            input: self.input.clone(),
             graph: facts,
             width_bits: V::BITS,
-            threads: self.team.threads(),
+            threads: self.pool.threads(),
             pages: self.pages_text.clone(),
-            property_first: self.property_first,
-            order: self.order.map(|(order, _)| order.to_string()),
+            alloc_order: self.alloc_order,
+            reorder: self.reorder.map(|(order, _)| order.to_string()),
             phases,
             ..GraphReport::default()
         };
-        Ok(Ready { graph, numbers, ids: None, report, stash })
+        Ok(PreparedGraph { graph, map, ids: None, report, property_pool })
     }
 }
 
-impl<V: Width> Ready<V> {
-    /// Runs the kernel of `job`, if it has one, `heard` after each trial; then looks at the arrays.
+impl<V: Width> PreparedGraph<V> {
+    /// Runs the trials of `job`, if it has a kernel, and reads the pages of the arrays. Calls
+    /// `on_trial` after each trial.
     ///
     /// # Errors
     /// Those of the kernel.
-    pub fn run(mut self, job: &Job, mut heard: impl FnMut(&Trial)) -> Result<Done> {
-        let (spent, unwritten) = match &job.kernel {
-            Some(kernel) => self.trials(kernel, job, &mut heard)?,
+    pub fn run(mut self, job: &Job, mut on_trial: impl FnMut(&Trial)) -> Result<JobResult> {
+        let (of_kernel, output_error) = match &job.kernel {
+            Some(kernel) => self.trials(kernel, job, &mut on_trial)?,
             None => (Vec::new(), None),
         };
-        let mut held = self.graph.held()?;
-        held.extend(spent);
-        self.report.arrays = arrays(&held);
-        Ok(Done { report: self.report, unwritten })
+        let mut usage = self.graph.usage()?;
+        usage.extend(of_kernel);
+        self.report.arrays = arrays(&usage);
+        Ok(JobResult { report: self.report, output_error })
     }
 
-    /// All trials. The arrays of the last, and why its output could not be written.
+    /// Runs all trials. Returns the arrays of the last, and an error of writing its output.
     fn trials(
         &mut self,
         kernel: &Kernel,
         job: &Job,
-        heard: &mut impl FnMut(&Trial),
-    ) -> Result<(Vec<Held>, Option<GraphError>)> {
-        let setup = Setup { stash: self.stash.clone(), ..Setup::new(job.pages, job.team) };
-        let (mut spent, mut unwritten) = (Vec::<Spent>::new(), None);
+        on_trial: &mut impl FnMut(&Trial),
+    ) -> Result<(Vec<ArrayUsage>, Option<GraphError>)> {
+        let property_pool = self.property_pool.clone();
+        let setup = Setup { property_pool, ..Setup::new(job.pages, job.pool) };
+        let (mut costs, mut output_error) = (Vec::<KernelCost>::new(), None);
         self.report.kernel = Some(kernel.name().to_owned());
-        let mut starts = Starts::new(job.start);
+        let mut sources = SourceVertices::new(job.source);
         let trials = job.trials.max(1);
         for i in 1..=trials {
-            let source = if kernel.starts() { Some(starts.next(self)?) } else { None };
-            let start = source.map(|source| self.numbered(source));
+            let source = if kernel.has_source() { Some(sources.next(self)?) } else { None };
             let output = job.output.as_ref().filter(|_| i == trials);
-            let ran = kernel.run(
-                self,
-                start,
-                &setup,
-                Asked { verify: job.verify, values: output.is_some() },
-            )?;
-            let seconds =
-                (ran.spent.allocate + ran.spent.first_touch + ran.spent.kernel).as_secs_f64();
-            let trial = Trial { source: source.map(|source| self.name(source.at())), seconds };
-            heard(&trial);
+            let options = RunOptions { verify: job.verify, values: output.is_some() };
+            let run =
+                kernel.run(self, source.map(|source| self.relabelled(source)), &setup, options)?;
+            let source = source.map(|source| self.id(source.at()));
+            let trial = Trial { source, seconds: run.cost.total().as_secs_f64() };
+            on_trial(&trial);
             self.report.trials.push(trial);
-            self.report.result = Some(ran.result);
-            let holds = ran.verdict.as_ref().is_none_or(std::result::Result::is_ok);
-            if let (Some(output), Some(values), true) = (output, &ran.values, holds) {
-                unwritten = values::write(self, values, output).err();
-                self.report.output = unwritten.is_none().then(|| output.path.display().to_string());
+            self.report.result = Some(run.result);
+            let is_valid = run.verdict.as_ref().is_none_or(std::result::Result::is_ok);
+            if let (Some(output), Some(values), true) = (output, &run.values, is_valid) {
+                output_error = values::write(self, values, output).err();
+                self.report.output =
+                    output_error.is_none().then(|| output.path.display().to_string());
             }
-            if let Some(verdict) = ran.verdict {
-                // One that did not hold is not forgotten over those that do.
+            if let Some(verdict) = run.verdict {
+                // The first error stays, whatever later trials yield.
                 self.report.verified =
                     Some(self.report.verified.unwrap_or(true) && verdict.is_ok());
-                self.report.wrong = self.report.wrong.take().or(verdict.err());
+                let error = verdict.err().map(|error| error.to_string());
+                self.report.verify_error = self.report.verify_error.take().or(error);
             }
-            spent.push(ran.spent);
+            costs.push(run.cost);
         }
-        let median = |of: fn(&Spent) -> Duration, ahead: Option<Duration>| {
-            let mut all: Vec<f64> = spent.iter().map(|spent| of(spent).as_secs_f64()).collect();
-            all.sort_by(f64::total_cmp);
-            // The middle two where they are even.
-            let middle = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
-            Some(middle + ahead.unwrap_or_default().as_secs_f64())
-        };
-        let stash = self.stash.as_ref();
-        self.report.phases.allocate_seconds =
-            median(|spent| spent.allocate, stash.map(|stash| stash.allocate));
-        self.report.phases.first_touch_seconds =
-            median(|spent| spent.first_touch, stash.map(|stash| stash.first_touch));
-        self.report.phases.kernel_seconds = median(|spent| spent.kernel, None);
-        Ok((spent.pop().map(|spent| spent.arrays).unwrap_or_default(), unwritten))
+        self.add_phases(&costs);
+        Ok((costs.pop().map(|cost| cost.arrays).unwrap_or_default(), output_error))
     }
 
-    /// The number here of a vertex of the source.
-    fn numbered(&self, vertex: V) -> V {
-        self.numbers.as_ref().map_or(vertex, |numbers| numbers.new[vertex.at()])
+    /// Reports the medians of the phases over all trials.
+    fn add_phases(&mut self, costs: &[KernelCost]) {
+        let phase = |of: fn(&KernelCost) -> Duration, before: Option<Duration>| {
+            let median = median(costs.iter().map(|cost| of(cost).as_secs_f64()))?;
+            Some(median + before.unwrap_or_default().as_secs_f64())
+        };
+        let pool = self.property_pool.as_ref();
+        let phases = &mut self.report.phases;
+        phases.allocate_seconds = phase(|cost| cost.allocate, pool.map(|pool| pool.allocate));
+        phases.first_touch_seconds =
+            phase(|cost| cost.first_touch, pool.map(|pool| pool.first_touch));
+        phases.kernel_seconds = phase(|cost| cost.kernel, None);
+    }
+
+    /// Returns the vertex of the graph for a vertex before relabelling.
+    fn relabelled(&self, vertex: V) -> V {
+        self.map.as_ref().map_or(vertex, |map| map.new[vertex.at()])
     }
 }
 
-/// Vertices to begin at, one after the other.
-struct Starts {
-    start: Start,
+/// Sequence of source vertices.
+struct SourceVertices {
+    choice: SourceVertex,
     drawn: u64,
 }
 
-impl Starts {
-    fn new(start: Start) -> Self {
-        Self { start, drawn: 0 }
+impl SourceVertices {
+    fn new(choice: SourceVertex) -> Self {
+        Self { choice, drawn: 0 }
     }
 
-    /// The next, by its place in the source: the same whatever the numbers are here.
+    /// Returns the next source before relabelling: the same for every vertex order.
     #[allow(clippy::cast_possible_truncation)] // below the number of vertices
-    fn next<V: Width>(&mut self, ready: &Ready<V>) -> Result<V> {
-        let vertices = ready.graph.vertices() as u64;
-        let degree = |v: u64| ready.graph.out.degree(ready.numbered(V::new(v as usize)).at());
-        let found = match self.start {
-            Start::At(id) => ready.place(id)? as u64,
-            Start::MaxDegree => (0..vertices).rev().max_by_key(|&v| degree(v)).unwrap_or(0),
-            Start::Random(_) if ready.graph.out.edges() == 0 => 0,
-            Start::Random(seed) => loop {
+    fn next<V: Width>(&mut self, prepared: &PreparedGraph<V>) -> Result<V> {
+        let out = &prepared.graph.out;
+        let vertices = prepared.graph.vertices() as u64;
+        let degree = |v: u64| out.degree(prepared.relabelled(V::new(v as usize)).at());
+        let vertex = match self.choice {
+            SourceVertex::Id(id) => prepared.vertex(id)? as u64,
+            SourceVertex::MaxDegree => (0..vertices).rev().max_by_key(|&v| degree(v)).unwrap_or(0),
+            SourceVertex::Random(_) if out.edges() == 0 => 0,
+            SourceVertex::Random(seed) => loop {
                 self.drawn += 1;
-                // The high bits of a product: a number below `vertices`.
+                // The high bits of the product are a number below `vertices`.
                 let drawn = (u128::from(random(seed, self.drawn)) * u128::from(vertices)) >> 64;
                 if degree(drawn as u64) > 0 {
                     break drawn as u64;
                 }
             },
         };
-        Ok(V::new(found as usize))
+        Ok(V::new(vertex as usize))
     }
 }
 
-/// By array, those of one name together.
-fn arrays(held: &[Held]) -> Vec<ArrayPages> {
+/// Sums the pages of arrays with the same name.
+fn arrays(usage: &[ArrayUsage]) -> Vec<ArrayPages> {
     let one = |array: Array| {
-        let of = held.iter().filter(|held| held.array == array);
-        let got = of.map(|held| held.got).reduce(|a, b| a + b)?;
-        let bytes = got.resident() + got.zero + got.swapped + got.untouched;
-        let pages = ArrayPages { name: array.name().to_owned(), bytes, huge_bytes: got.huge() };
+        let of_name = usage.iter().filter(|usage| usage.array == array);
+        let sum = of_name.map(|usage| usage.pages).reduce(|a, b| a + b)?;
+        let bytes = sum.resident() + sum.zero + sum.swapped + sum.untouched;
+        let pages = ArrayPages { name: array.name().to_owned(), bytes, huge_bytes: sum.huge() };
         (bytes.get() > 0).then_some(pages)
     };
     Array::ALL.into_iter().filter_map(one).collect()
 }
 
 impl<V: Width> Graph<V> {
-    /// On which pages its arrays are.
+    /// Reads the pages of the arrays from the pagemap.
     ///
     /// # Errors
-    /// [`GraphError::Memory`] where the page map cannot be read.
-    pub fn held(&self) -> Result<Vec<Held>> {
-        let mut held = Vec::new();
-        let mut look = |csr: &Csr<V>, [offsets, edges, weights]: [Array; 3]| -> Result<()> {
-            held.push(Held::look(offsets, &csr.offsets)?);
-            held.push(Held::look(edges, &csr.edges)?);
-            held.push(Held::look(weights, &csr.weights)?);
+    /// [`GraphError::Memory`] if the pagemap cannot be read.
+    pub fn usage(&self) -> Result<Vec<ArrayUsage>> {
+        let mut usage = Vec::new();
+        let mut add = |csr: &Csr<V>, [offsets, edges, weights]: [Array; 3]| -> Result<()> {
+            usage.push(ArrayUsage::read(offsets, &csr.offsets)?);
+            usage.push(ArrayUsage::read(edges, &csr.edges)?);
+            usage.push(ArrayUsage::read(weights, &csr.weights)?);
             Ok(())
         };
-        look(&self.out, [Array::Offsets, Array::Edges, Array::Weights])?;
-        if let Some(inverse) = &self.inverse {
-            look(inverse, [Array::InOffsets, Array::InEdges, Array::InWeights])?;
+        add(&self.out, [Array::Offsets, Array::Edges, Array::Weights])?;
+        if let Some(transpose) = &self.transpose {
+            add(transpose, [Array::InOffsets, Array::InEdges, Array::InWeights])?;
         }
-        Ok(held)
+        Ok(usage)
     }
 }

@@ -1,7 +1,7 @@
-//! Graphs into files.
+//! Graphs to files.
 //!
-//! A file gets its name when it is whole and on the disk: whoever is killed or refused before leaves none, and the old one if there
-//! was one. What was written is dropped from the page cache.
+//! A file gets its name once it is complete and synced to disk. A failure before leaves no new
+//! file, and an old one unchanged. The written data is dropped from the page cache.
 
 mod binary;
 mod lines;
@@ -16,17 +16,19 @@ use hugepilot_units::Bytes;
 
 pub(crate) use self::lines::pairs;
 pub use self::lines::save_map;
+use crate::error::{Access, SaveFault};
 use crate::format::FOUR;
 use crate::{Format, Graph, GraphError, Result, Width};
 
-/// Writes a graph, and gives how many bytes that took. What is there already stays, unless it is to be replaced. `ids` are the
-/// numbers that its vertices had where it came from ([`Loaded::ids`](crate::Loaded::ids)): lists of edges are written with them,
-/// our own format keeps them, and in all others vertices are counted from the first. Vertices after the last that has an edge are
-/// lost in lists of edges.
+/// Writes a graph, and returns the bytes written. Keeps an existing file unless `replace`. `ids`
+/// are the vertex IDs of the input ([`LoadedGraph::ids`](crate::LoadedGraph::ids)): edge lists are
+/// written with them, the native format stores them, and all other formats number vertices
+/// consecutively. Edge lists lose the vertices after the last one with an edge.
 ///
 /// # Errors
-/// [`GraphError::Io`], of the kind `AlreadyExists` for what stays, also if it came while the graph was written;
-/// [`GraphError::Unweighted`] for a format of weighted graphs; [`GraphError::Format`] for a graph that the format has no place for.
+/// [`GraphError::Io`] of kind `AlreadyExists` for a file that is kept, also if it appeared during
+/// the write; [`GraphError::Unweighted`] for a format of weighted graphs; [`GraphError::Save`] if
+/// the format cannot store the graph.
 pub fn save<V: Width>(
     path: impl AsRef<Path>,
     replace: bool,
@@ -46,26 +48,27 @@ pub fn save<V: Width>(
         return four_files(path, replace, graph);
     }
     let mut out = NewFile::create(path, replace)?;
-    let out_ = &mut out;
+    let file = &mut out;
     match format {
-        Format::EdgeList => text::edge_list(out_, graph, ids, false)?,
-        Format::WeightedEdgeList => text::edge_list(out_, graph, ids, true)?,
-        Format::MatrixMarket => text::matrix(out_, graph)?,
-        Format::Dimacs => text::dimacs(out_, graph)?,
-        Format::Metis => text::metis(out_, graph)?,
-        Format::Gap => binary::gap(out_, graph, false)?,
-        Format::WeightedGap => binary::gap(out_, graph, true)?,
-        Format::Galois => binary::galois(out_, graph, 4)?,
-        Format::Galois64 => binary::galois(out_, graph, 8)?,
-        Format::Native => native::write(out_, graph, ids)?,
+        Format::EdgeList => text::edge_list(file, graph, ids, false)?,
+        Format::WeightedEdgeList => text::edge_list(file, graph, ids, true)?,
+        Format::MatrixMarket => text::matrix(file, graph)?,
+        Format::Dimacs => text::dimacs(file, graph)?,
+        Format::Metis => text::metis(file, graph)?,
+        Format::Gap => binary::gap(file, graph, false)?,
+        Format::WeightedGap => binary::gap(file, graph, true)?,
+        Format::Galois => binary::galois(file, graph, 4)?,
+        Format::Galois64 => binary::galois(file, graph, 8)?,
+        Format::Native => native::write(file, graph, ids)?,
         Format::Ldbc | Format::FourFiles => {
-            return Err(no_place(path, "ldbc is read only; el and wel are lists of edges, too"));
+            return Err(GraphError::save(path, SaveFault::ReadOnlyFormat(format)));
         }
     }
     Ok(out.finish()?)
 }
 
-/// Tries whether a file can be written there, or for [`Format::FourFiles`] a directory: makes one without a name, and lets it go.
+/// Tests whether a file, or a directory for [`Format::FourFiles`], can be created: creates an
+/// unnamed one and discards it.
 ///
 /// # Errors
 /// [`GraphError::Io`].
@@ -76,26 +79,27 @@ pub fn try_save(path: impl AsRef<Path>, format: Format) -> Result<()> {
     Ok(())
 }
 
-/// Into a directory, which is made.
+/// Writes four files into a directory, which it creates.
 fn four_files<V: Width>(path: &Path, replace: bool, graph: &Graph<V>) -> Result<Bytes> {
-    let made = match std::fs::create_dir(path) {
+    let is_new = match std::fs::create_dir(path) {
         Err(error) if replace && error.kind() == ErrorKind::AlreadyExists => false,
-        Err(source) => return Err(GraphError::Io { path: path.display().to_string(), source }),
+        Err(source) => return Err(GraphError::io(Access::Write, path, source)),
         Ok(()) => true,
     };
-    let written = inside(path, graph);
-    if made && written.is_err() {
-        // Only if nothing is in it.
+    let written = write_four(path, graph);
+    if is_new && written.is_err() {
+        // Fails unless the directory is empty.
         let _ = std::fs::remove_dir(path);
     }
     written
 }
 
-fn inside<V: Width>(path: &Path, graph: &Graph<V>) -> Result<Bytes> {
+/// Writes four files into an existing directory.
+fn write_four<V: Width>(path: &Path, graph: &Graph<V>) -> Result<Bytes> {
     let [numbers, offsets, ends, weights] = FOUR.map(|name| path.join(name));
-    let stale = |file: &Path| match std::fs::remove_file(file) {
+    let remove = |file: &Path| match std::fs::remove_file(file) {
         Err(source) if source.kind() != ErrorKind::NotFound => {
-            Err(GraphError::Io { path: file.display().to_string(), source })
+            Err(GraphError::io(Access::Write, file, source))
         }
         _ => Ok(()),
     };
@@ -115,15 +119,11 @@ fn inside<V: Width>(path: &Path, graph: &Graph<V>) -> Result<Bytes> {
         all.push(one(&weights, &|out| binary::signed(out, &graph.out.weights))?);
     }
     all.push(one(&numbers, &|out| text::numbers(out, &[vertices, edges]))?);
-    // What is there stays until all are on the disk. The first file goes first and comes last: a directory without it is none.
-    stale(&numbers)?;
+    // Old files stay until all new ones are on disk. The first file is removed first and written
+    // last: a directory without it is not a graph.
+    remove(&numbers)?;
     if !graph.out.is_weighted() {
-        stale(&weights)?;
+        remove(&weights)?;
     }
     all.into_iter().try_fold(Bytes::ZERO, |bytes, out| Ok(bytes + out.finish()?))
-}
-
-/// A format that has no place for a graph.
-fn no_place(path: &Path, what: impl Into<String>) -> GraphError {
-    GraphError::Format { place: path.display().to_string(), what: what.into() }
 }

@@ -1,54 +1,54 @@
-//! Where edges come from, block by block, as often as they are asked for.
+//! Edge sources: repeatable streams of edges in blocks.
 
-/// An edge from one vertex to another.
+/// Edge between two vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Where it begins.
+    /// Source vertex.
     pub from: u64,
-    /// Where it ends.
+    /// Target vertex.
     pub to: u64,
-    /// How long it is; 0 in a source without weights.
+    /// Weight; 0 in a source without weights.
     pub weight: u64,
 }
 
-/// The edges of a graph in a fixed order, cut into blocks that threads take in any order. A builder asks for each block twice,
-/// once to count and once to fill, so that no list of edges is kept beside the graph.
-pub trait Source: Sync {
-    /// How many vertices: each edge joins two below.
+/// Edges of a graph in a fixed order, in blocks that threads claim in any order. A build reads each
+/// block twice, to count and to fill, so that it needs no edge list beside the graph.
+pub trait EdgeSource: Sync {
+    /// Returns the number of vertices. Vertex IDs are below it.
     fn vertices(&self) -> u64;
-    /// How many edges in all blocks.
+    /// Returns the number of edges in all blocks.
     fn edges(&self) -> u64;
     /// Whether edges have weights.
     fn is_weighted(&self) -> bool;
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     fn blocks(&self) -> usize;
-    /// Calls `each` with the edges of a block, always the same.
+    /// Calls `each` for every edge of a block, the same each time.
     fn block(&self, block: usize, each: impl FnMut(Edge));
 }
 
-/// Edges that are in memory already.
+/// Edges in memory.
 #[derive(Clone, Debug)]
 pub struct EdgeList {
-    /// More than the largest number of a vertex.
+    /// Number of vertices.
     pub vertices: u64,
-    /// In any order.
+    /// Edges in any order.
     pub edges: Vec<Edge>,
-    /// Whether the weights mean something.
+    /// Whether edges have weights.
     pub weighted: bool,
 }
 
-/// Edges in a block of a list.
+/// Edges of a block.
 const BLOCK: usize = 1 << 16;
 
 impl EdgeList {
-    /// Unweighted edges between `vertices` vertices.
+    /// Makes a list of unweighted edges.
     pub fn new(vertices: u64, edges: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let edges = edges.into_iter().map(|(from, to)| Edge { from, to, weight: 0 }).collect();
         Self { vertices, edges, weighted: false }
     }
 }
 
-impl Source for EdgeList {
+impl EdgeSource for EdgeList {
     fn vertices(&self) -> u64 {
         self.vertices
     }

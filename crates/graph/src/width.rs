@@ -1,4 +1,4 @@
-//! The width of vertex numbers and of what is kept per vertex, chosen when the program runs.
+//! Width of vertex IDs and property values, chosen at run time.
 
 use std::fmt::{Debug, Display};
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use hugepilot_alloc::Plain;
 
-/// Vertex numbers, edge numbers and weights: `u32`, or `u64` as in the papers, whose arrays are twice as large.
+/// Integer for vertex IDs, offsets and weights: `u32`, or `u64` as in the papers, with arrays twice
+/// as large.
 pub trait Width:
     Plain<Cell: Cell<Self>>
     + Ord
@@ -18,45 +19,45 @@ pub trait Width:
     + std::ops::Add<Output = Self>
     + 'static
 {
-    /// As wide, with a fraction.
+    /// Floating-point type of the same width.
     type Real: Real<Bits = Self>;
-    /// The largest, used for "none".
+    /// Largest number, which means "none".
     const NONE: Self;
-    /// How many bits it has.
+    /// Number of bits.
     const BITS: u32;
-    /// The highest bit alone: what is below is a vertex number, what is not may be something else.
+    /// Highest bit. Numbers below it are vertex IDs, others may have another meaning.
     const TOP: Self;
 
-    /// Where the caller knows that it fits.
+    /// Converts a number. The caller guarantees that it fits.
     fn new(value: usize) -> Self;
-    /// As an index.
+    /// Converts to an index.
     fn at(self) -> usize;
-    /// The sum, or [`Self::NONE`].
+    /// Adds, or returns [`Self::NONE`] on overflow.
     #[must_use]
     fn plus(self, other: Self) -> Self;
-    /// The bits of both.
+    /// Returns the bits of both.
     #[must_use]
     fn or(self, other: Self) -> Self;
-    /// Without the bits of `other`.
+    /// Clears the bits of `other`.
     #[must_use]
     fn and_not(self, other: Self) -> Self;
 }
 
-/// A value that threads share. Nothing is ordered by it: kernels order their rounds by barriers.
+/// Value that threads share, with relaxed ordering: barriers order the rounds of a kernel.
 pub trait Cell<V> {
-    /// Reads it.
+    /// Reads the value.
     fn get(&self) -> V;
-    /// Writes it.
+    /// Writes the value.
     fn set(&self, value: V);
-    /// Writes `new` if it is `old`. True if it was.
+    /// Replaces `old` by `new`. True if the value was `old`.
     fn replace(&self, old: V, new: V) -> bool;
-    /// Adds, and gives what was there before.
+    /// Adds, and returns the previous value.
     fn add(&self, more: V) -> V;
-    /// Lowers it to `value`, if that is less. True if it was.
+    /// Lowers the value to `value`. True if it was larger.
     fn lower(&self, value: V) -> bool;
 }
 
-/// A number with a fraction, whose bits can be shared.
+/// Floating-point number whose bits threads can share.
 pub trait Real:
     Copy
     + Default
@@ -71,17 +72,17 @@ pub trait Real:
     + std::ops::Div<Output = Self>
     + 'static
 {
-    /// As many bits.
+    /// Integer of the same width.
     type Bits;
-    /// The nearest.
+    /// Rounds a number.
     fn of(value: f64) -> Self;
-    /// The nearest to a number of things, of which there are fewer than 2^63.
+    /// Rounds a count below 2^63.
     fn count(count: usize) -> Self;
-    /// Exactly.
+    /// Converts without loss.
     fn wide(self) -> f64;
-    /// Its bits.
+    /// Returns the bits.
     fn bits(self) -> Self::Bits;
-    /// That of these bits.
+    /// Makes a number of bits.
     fn of_bits(bits: Self::Bits) -> Self;
 }
 
@@ -94,7 +95,7 @@ macro_rules! width {
             const TOP: Self = 1 << (Self::BITS - 1);
 
             #[inline]
-            #[allow(clippy::cast_possible_truncation)] // the caller knows
+            #[allow(clippy::cast_possible_truncation)] // guaranteed by the caller
             fn new(value: usize) -> Self {
                 debug_assert!(value as u64 <= Self::MAX as u64);
                 value as Self
@@ -151,14 +152,14 @@ macro_rules! width {
         impl Real for $real {
             type Bits = $word;
             #[inline]
-            #[allow(clippy::cast_possible_truncation)] // the nearest
+            #[allow(clippy::cast_possible_truncation)] // rounds
             fn of(value: f64) -> Self {
                 value as Self
             }
             #[inline]
-            #[allow(clippy::cast_precision_loss)] // the nearest
+            #[allow(clippy::cast_precision_loss)] // rounds
             fn count(count: usize) -> Self {
-                // Signed, as there is an instruction for that.
+                // Signed, because there is an instruction for it.
                 count.cast_signed() as Self
             }
             #[inline]

@@ -1,30 +1,33 @@
-//! Kernels on graphs that are more than one piece of work, so that threads really share them; and who listens to them.
+//! Kernels on graphs of several chunks, so that threads share the work; and the access stream.
 
 use std::sync::Mutex;
 
 use hugepilot_graph::kernel::{
-    Dangling, Direction, Iterations, Joining, Looking, Setup, Stepping, Sweep, betweenness, bfs,
-    components, diameter, pagerank, sssp, triangles,
+    CcAlgorithm, Dangling, DiameterAlgorithm, Direction, PageRankAlgorithm, PageRankConfig, Setup,
+    SsspAlgorithm, betweenness, bfs, components, diameter, pagerank, sssp, triangles,
 };
 use hugepilot_graph::{
-    Array, Build, Graph, Grid, Kronecker, Listen, PagePlan, Rng, Source, Team, Uniform, Width,
+    Array, Build, EdgeSource, Graph, Grid, Kronecker, PagePlan, Rng, SharedSink, ThreadPool,
+    Uniform, Width,
 };
 
-fn graph<V: Width>(source: &impl Source) -> Graph<V> {
-    Build { directed: false, pages: PagePlan::default(), team: Team::of(2) }.graph(source).unwrap()
+fn graph<V: Width>(source: &impl EdgeSource) -> Graph<V> {
+    Build { directed: false, pages: PagePlan::default(), pool: ThreadPool::new(2) }
+        .graph(source)
+        .unwrap()
 }
 
 fn setup(threads: usize) -> Setup {
-    Setup::new(PagePlan::default(), Team::of(threads))
+    Setup::new(PagePlan::default(), ThreadPool::new(threads))
 }
 
 fn kronecker() -> Kronecker {
     Kronecker { scale: 17, degree: 8, weighted: true, rng: Rng::Whole, shuffled: true }
 }
 
-/// Searches go up, down and up again, and most edges are never read.
+/// Searches switch direction twice, and most edges are never read.
 #[test]
-fn each_way_of_a_kernel_finds_the_same() {
+fn all_algorithms_of_a_kernel_agree() {
     let graphs: [Graph<u32>; 2] =
         [graph(&kronecker()), graph(&Uniform { scale: 16, degree: 4, weighted: true })];
     for graph in &graphs {
@@ -38,55 +41,66 @@ fn each_way_of_a_kernel_finds_the_same() {
             found.levels
         });
         assert_eq!(up, down);
-        let [few, all] = [Joining::Afforest, Joining::ShiloachVishkin].map(|joining| {
-            let found = components(graph, joining, &setup(3)).unwrap();
+        let [few, all] = [CcAlgorithm::Afforest, CcAlgorithm::ShiloachVishkin].map(|algorithm| {
+            let found = components(graph, algorithm, &setup(3)).unwrap();
             found.verify(graph).unwrap();
             found
         });
         assert_eq!(*few.labels, *all.labels);
         assert_eq!(few.largest(), up.iter().sum());
         let [narrow, wide, none] =
-            [Stepping::Delta(2), Stepping::Delta(1000), Stepping::BellmanFord].map(|stepping| {
-                let found = sssp(graph, hub, stepping, &setup(3)).unwrap();
-                found.verify(graph, hub).unwrap();
-                found.distances
-            });
+            [SsspAlgorithm::Delta(2), SsspAlgorithm::Delta(1000), SsspAlgorithm::BellmanFord].map(
+                |algorithm| {
+                    let found = sssp(graph, hub, algorithm, &setup(3)).unwrap();
+                    found.verify(graph, hub).unwrap();
+                    found.distances
+                },
+            );
         assert_eq!(*narrow, *wide);
         assert_eq!(*narrow, *none);
         betweenness(graph, &[hub], &setup(3)).unwrap().verify(graph, &[hub]).unwrap();
         triangles(graph, &setup(3)).unwrap().verify(graph).unwrap();
-        for looking in [Looking::Sweeps, Looking::Multi] {
-            diameter(graph, hub, looking, &setup(3)).unwrap().verify(graph).unwrap();
+        for algorithm in [DiameterAlgorithm::DoubleSweep, DiameterAlgorithm::MultiSource] {
+            diameter(graph, hub, algorithm, &setup(3)).unwrap().verify(graph).unwrap();
         }
     }
 }
 
-/// By Jacobi the same bits, however many work; by all the same ranks.
+/// Jacobi gives the same bits for any number of threads, other algorithms the same ranks.
 #[test]
-fn ranks_do_not_depend_on_who_works() {
+fn ranks_do_not_depend_on_the_number_of_threads() {
     let graph: Graph<u32> = graph(&kronecker());
     for dangling in [Dangling::Drop, Dangling::Redistribute] {
-        let told = Iterations { most: 60, tolerance: 1e-5, dangling, ..Iterations::default() };
-        let alone = pagerank(&graph, told, &setup(1)).unwrap();
+        let config = PageRankConfig {
+            max_iterations: 60,
+            tolerance: 1e-5,
+            dangling,
+            ..PageRankConfig::default()
+        };
+        let alone = pagerank(&graph, config, &setup(1)).unwrap();
         for threads in [2, 3, 5] {
-            let found = pagerank(&graph, told, &setup(threads)).unwrap();
+            let found = pagerank(&graph, config, &setup(threads)).unwrap();
             assert_eq!(*found.ranks, *alone.ranks, "{dangling:?}, {threads} threads");
             assert_eq!(found.residual.to_bits(), alone.residual.to_bits());
         }
-        for sweep in [Sweep::Jacobi, Sweep::GaussSeidel, Sweep::DeltaPush] {
-            let told = Iterations { sweep, most: 1000, ..told };
-            let found = pagerank(&graph, told, &setup(3)).unwrap();
-            found.verify(&graph, told).unwrap();
+        for algorithm in [
+            PageRankAlgorithm::Jacobi,
+            PageRankAlgorithm::GaussSeidel,
+            PageRankAlgorithm::DeltaPush,
+        ] {
+            let config = PageRankConfig { algorithm, max_iterations: 1000, ..config };
+            let found = pagerank(&graph, config, &setup(3)).unwrap();
+            found.verify(&graph, config).unwrap();
             let error: f64 =
                 (0..graph.vertices()).map(|v| (found.rank(v) - alone.rank(v)).abs()).sum();
-            assert!(error < 1e-3, "{sweep:?}, {dangling:?}: {error}");
+            assert!(error < 1e-3, "{algorithm:?}, {dangling:?}: {error}");
         }
     }
 }
 
-/// Through a grid lead more ways than numbers of 64 bits with a fraction count. It is the same from both corners.
+/// More paths lead through a grid than `f64` counts. Both corners give the same scores.
 #[test]
-fn betweenness_where_ways_are_too_many_to_count() {
+fn betweenness_with_path_counts_beyond_f64() {
     const SIDE: usize = 600;
     let grid = Grid { rows: SIDE as u64, columns: SIDE as u64, weighted: false };
     let graph: Graph<u64> = graph(&grid);
@@ -97,51 +111,58 @@ fn betweenness_where_ways_are_too_many_to_count() {
         let (score, turned) = (one.score(v), other.score(SIDE * SIDE - 1 - v));
         assert!((score - turned).abs() <= 1e-6 * score.max(1.0), "{v}: {score} {turned}");
     }
-    // All ways to the others but their ends, by whichever vertices they lead.
+    // Inner vertices of the paths to all others, whichever path counts.
     let sum: f64 = (0..SIDE * SIDE).map(|v| one.score(v)).sum();
     let between: usize = (0..SIDE * SIDE).map(|v| (v % SIDE + v / SIDE).saturating_sub(1)).sum();
-    // The source is told what all others depend on it; that is no betweenness, and not in the sum.
+    // The dependency of the source is not betweenness, and not in the sum.
     assert!((sum / between as f64 - 1.0).abs() < 1e-6, "{sum} {between}");
 }
 
-/// Counts by array, with reads and writes apart, and the lowest and highest address of edges.
+/// Counts by array, reads and writes separately, and addresses of edges.
 #[derive(Default)]
-struct Ears(Mutex<([[usize; 2]; Array::ALL.len()], Vec<usize>)>);
+struct AccessCounts(Mutex<([[usize; 2]; Array::ALL.len()], Vec<usize>)>);
 
-impl Listen for Ears {
-    fn hear(&self, array: Array, address: usize, write: bool) {
-        let mut heard = self.0.lock().unwrap();
-        heard.0[array as usize][usize::from(write)] += 1;
+impl SharedSink for AccessCounts {
+    fn on_access(&self, array: Array, address: usize, write: bool) {
+        let mut accesses = self.0.lock().unwrap();
+        accesses.0[array as usize][usize::from(write)] += 1;
         if array == Array::Edges {
-            heard.1.push(address);
+            accesses.1.push(address);
         }
     }
 }
 
 #[test]
-fn who_listens_hears_each_access() {
+fn a_sink_receives_each_access() {
     let graph: Graph<u32> = graph(&Kronecker { scale: 10, ..kronecker() });
     let (vertices, edges) = (graph.vertices(), graph.out.edges());
-    let listen = |kernel: &dyn Fn(&Setup<&Ears>)| {
-        let ears = Ears::default();
-        kernel(&Setup { hook: &ears, pages: PagePlan::default(), team: Team::of(2), stash: None });
-        ears.0.into_inner().unwrap()
+    let record = |kernel: &dyn Fn(&Setup<&AccessCounts>)| {
+        let counts = AccessCounts::default();
+        kernel(&Setup {
+            sink: &counts,
+            pages: PagePlan::default(),
+            pool: ThreadPool::new(2),
+            property_pool: None,
+        });
+        counts.0.into_inner().unwrap()
     };
-    let iterations = Iterations { most: 3, tolerance: 0.0, ..Iterations::default() };
-    let (heard, at) = listen(&|setup| drop(pagerank(&graph, iterations, setup).unwrap()));
-    assert_eq!(heard[Array::Edges as usize], [3 * edges, 0]);
-    // Each iteration all shares along edges and each rank; between iterations each rank again, and each share anew.
-    assert_eq!(heard[Array::Property as usize], [3 * edges + 5 * vertices, 5 * vertices]);
-    assert_eq!(heard[Array::Offsets as usize], [10 * vertices, 0]);
+    let iterations =
+        PageRankConfig { max_iterations: 3, tolerance: 0.0, ..PageRankConfig::default() };
+    let (accesses, at) = record(&|setup| drop(pagerank(&graph, iterations, setup).unwrap()));
+    assert_eq!(accesses[Array::Edges as usize], [3 * edges, 0]);
+    // Each iteration reads all shares along edges and each rank; between iterations, it reads each
+    // rank and writes each share.
+    assert_eq!(accesses[Array::Property as usize], [3 * edges + 5 * vertices, 5 * vertices]);
+    assert_eq!(accesses[Array::Offsets as usize], [10 * vertices, 0]);
     let row = graph.out.neighbours(0).as_ptr().addr();
     assert!(at.iter().all(|&address| (row..row + 4 * edges).contains(&address)));
     let hub = (0..vertices).max_by_key(|&v| graph.out.degree(v)).unwrap();
-    let (heard, _) =
-        listen(&|setup| drop(bfs(&graph, hub as u32, Direction::TopDown, setup).unwrap()));
+    let (accesses, _) =
+        record(&|setup| drop(bfs(&graph, hub as u32, Direction::TopDown, setup).unwrap()));
     let found = bfs(&graph, hub as u32, Direction::TopDown, &setup(1)).unwrap();
     let reached = (0..vertices).filter(|&v| found.parents[v] != u32::MAX);
-    assert_eq!(heard[Array::Edges as usize], [reached.map(|v| graph.out.degree(v)).sum(), 0]);
-    assert_eq!(heard[Array::Worklist as usize], [found.reached(), 0]);
-    // Who is reached gets a parent; that all begin without one is not told.
-    assert_eq!(heard[Array::Property as usize][1], found.reached() - 1);
+    assert_eq!(accesses[Array::Edges as usize], [reached.map(|v| graph.out.degree(v)).sum(), 0]);
+    assert_eq!(accesses[Array::Worklist as usize], [found.reached(), 0]);
+    // A reached vertex gets a parent. The initial clearing is not recorded.
+    assert_eq!(accesses[Array::Property as usize][1], found.reached() - 1);
 }

@@ -1,4 +1,4 @@
-//! The graphs by which LDBC Graphalytics validates, held to its results by its rules.
+//! Validation graphs of LDBC Graphalytics, with its results and rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -6,11 +6,12 @@ use std::fs;
 use std::str::FromStr;
 
 use hugepilot_graph::kernel::{
-    Direction, Iterations, Joining, Setup, Stepping, Sweep, bfs, components, pagerank, sssp,
+    CcAlgorithm, Direction, PageRankAlgorithm, PageRankConfig, Setup, SsspAlgorithm, bfs,
+    components, pagerank, sssp,
 };
-use hugepilot_graph::{Build, EdgeList, Graph, LoadOptions, PagePlan, Team, Width, load};
+use hugepilot_graph::{Build, EdgeList, Graph, LoadOptions, PagePlan, ThreadPool, Width, load};
 
-/// A graph, and the numbers that the suite gives its vertices, ascending.
+/// Graph, and the vertex IDs of the suite, ascending.
 struct Case<V: Width> {
     graph: Graph<V>,
     ids: Vec<u64>,
@@ -21,14 +22,14 @@ fn path(name: &str) -> String {
 }
 
 fn build(directed: bool) -> Build {
-    Build { directed, pages: PagePlan::default(), team: Team::of(2) }
+    Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) }
 }
 
 fn setup() -> Setup {
-    Setup::new(PagePlan::default(), Team::of(2))
+    Setup::new(PagePlan::default(), ThreadPool::new(2))
 }
 
-/// Each line a vertex, and those that its edges lead to.
+/// Loads a file with a vertex and its neighbours on each line.
 fn rows<V: Width>(name: &str, directed: bool) -> Case<V> {
     let text = fs::read_to_string(path(name)).unwrap();
     let numbers = |line: &str| line.split_whitespace().map(|id| id.parse().unwrap()).collect();
@@ -40,17 +41,17 @@ fn rows<V: Width>(name: &str, directed: bool) -> Case<V> {
     Case { graph: build(directed).graph(&list).unwrap(), ids: ids.into_iter().collect() }
 }
 
-/// What real weights are multiplied with: they have two decimals at most.
+/// Scale of real weights, which have at most two decimals.
 const SCALE: f64 = 100.0;
 
-/// A list of vertices and one of edges with real weights.
+/// Loads a pair of files with real weights.
 fn pair<V: Width>(name: &str, directed: bool) -> Case<V> {
     let options = LoadOptions { scale_weights: Some(SCALE), ..LoadOptions::new(build(directed)) };
     let loaded = load(path(name), &options).unwrap();
     Case { graph: loaded.graph, ids: loaded.ids.unwrap().to_vec() }
 }
 
-/// What the suite expects of each vertex.
+/// Reads the expected value of each vertex.
 fn expected<T: FromStr<Err: Debug>>(name: &str) -> BTreeMap<u64, T> {
     let text = fs::read_to_string(path(name)).unwrap();
     let pair = |line: &str| {
@@ -61,7 +62,7 @@ fn expected<T: FromStr<Err: Debug>>(name: &str) -> BTreeMap<u64, T> {
 }
 
 impl<V: Width> Case<V> {
-    /// The vertex of which `is_start` holds, and no other: a search begins there.
+    /// Returns the only vertex for which `is_start` holds: the source of the search.
     fn start<T>(&self, expected: &BTreeMap<u64, T>, is_start: impl Fn(&T) -> bool) -> V {
         let ids: Vec<u64> =
             expected.iter().filter(|(_, value)| is_start(value)).map(|(&id, _)| id).collect();
@@ -69,7 +70,7 @@ impl<V: Width> Case<V> {
         V::new(self.ids.binary_search(&ids[0]).unwrap())
     }
 
-    /// Each vertex has a result, and no other has, that `is_right` by the suite's.
+    /// Checks that all vertices have results, and only these, and that `is_right` accepts each.
     fn holds<T: Debug>(
         &self,
         expected: &BTreeMap<u64, T>,
@@ -90,8 +91,8 @@ impl<V: Width> Case<V> {
             let found = bfs(&self.graph, start, direction, &setup()).unwrap();
             let far = |v: usize| {
                 let before = |v: &V| found.parents.get(v.at()).copied();
-                let mut way = std::iter::successors(Some(V::new(v)), before);
-                way.position(|at| at == start).map_or(i64::MAX as u64, |steps| steps as u64)
+                let mut path = std::iter::successors(Some(V::new(v)), before);
+                path.position(|at| at == start).map_or(i64::MAX as u64, |steps| steps as u64)
             };
             self.holds(&expected, far, u64::eq);
         }
@@ -100,8 +101,8 @@ impl<V: Width> Case<V> {
     fn sssp(&self, output: &str) {
         let expected = expected::<f64>(output);
         let start = self.start(&expected, |&far| far == 0.0);
-        for stepping in [Stepping::Delta(7), Stepping::BellmanFord] {
-            let found = sssp(&self.graph, start, stepping, &setup()).unwrap();
+        for algorithm in [SsspAlgorithm::Delta(7), SsspAlgorithm::BellmanFord] {
+            let found = sssp(&self.graph, start, algorithm, &setup()).unwrap();
             let far = |v: usize| match found.distances[v] {
                 far if far == V::NONE => f64::INFINITY,
                 far => far.at() as f64 / SCALE,
@@ -111,17 +112,21 @@ impl<V: Width> Case<V> {
     }
 
     fn pagerank(&self, output: &str, iterations: usize) {
-        let told = Iterations { most: iterations, tolerance: 0.0, ..Iterations::default() };
-        assert_eq!((told.damping, told.sweep), (0.85, Sweep::Jacobi));
-        let found = pagerank(&self.graph, told, &setup()).unwrap();
+        let config = PageRankConfig {
+            max_iterations: iterations,
+            tolerance: 0.0,
+            ..PageRankConfig::default()
+        };
+        assert_eq!((config.damping, config.algorithm), (0.85, PageRankAlgorithm::Jacobi));
+        let found = pagerank(&self.graph, config, &setup()).unwrap();
         self.holds(&expected::<f64>(output), |v| found.rank(v), is_near);
     }
 
-    /// Which vertices are together is told, and not what that is called.
+    /// Compares the partition, not the labels.
     fn components(&self, output: &str) {
         let expected = expected::<u64>(output);
-        for joining in [Joining::Afforest, Joining::ShiloachVishkin] {
-            let found = components(&self.graph, joining, &setup()).unwrap();
+        for algorithm in [CcAlgorithm::Afforest, CcAlgorithm::ShiloachVishkin] {
+            let found = components(&self.graph, algorithm, &setup()).unwrap();
             let (mut there, mut back) = (BTreeMap::new(), BTreeMap::new());
             for (expected, found) in expected.values().zip(found.labels.iter()) {
                 assert_eq!(there.entry(*expected).or_insert(*found), found, "{expected} is two");
@@ -132,7 +137,7 @@ impl<V: Width> Case<V> {
     }
 }
 
-/// Of real numbers, four digits count.
+/// Whether four digits agree.
 fn is_near(expected: &f64, found: &f64) -> bool {
     expected == found || (found - expected).abs() <= 1e-4 * expected.abs()
 }
@@ -154,7 +159,7 @@ fn all<V: Width>() {
 }
 
 #[test]
-fn results_are_those_of_the_suite() {
+fn results_match_the_suite() {
     all::<u32>();
     all::<u64>();
 }

@@ -1,214 +1,276 @@
-//! The report of `hugepilot graph`: what the graph is, what a kernel found, how long each phase took, and
-//! on which pages each array was.
+//! Report of `hugepilot graph`: the graph, the result of a kernel, phase times and array pages.
 //!
-//! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
+//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
+//! number in [`SCHEMA`].
+
+use std::fmt;
 
 use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// The value of `schema`.
-pub const SCHEMA: &str = "hugepilot.graph/1";
+pub const SCHEMA: &str = "hugepilot.graph/2";
 
-/// All of it. Where there was no kernel, the graph and how it was made.
+/// Report of one graph command. Kernel fields are empty or `null` if no kernel ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GraphReport {
     /// [`SCHEMA`].
     pub schema: String,
-    /// `kronecker:22`, or the file.
-    pub source: String,
-    /// What was read; `null` for a generated graph.
-    pub file: Option<FileFacts>,
-    /// What the graph is.
+    /// Input graph: `kronecker:22`, or a path.
+    pub input: String,
+    /// Input file; `null` for a generated graph.
+    pub file: Option<InputFile>,
+    /// Size and shape of the graph.
     pub graph: GraphFacts,
-    /// Bits of vertex numbers, offsets and weights.
+    /// Bits of vertex IDs, offsets and weights.
     pub width_bits: u32,
-    /// Why these are 64 where nobody asked for it; else `null`.
+    /// Cause of a width of 64 bits if `--width` did not request it; else `null`.
     pub widened: Option<String>,
-    /// Memory that making the graph could take at its peak, as it was stated before.
+    /// Upper bound on the memory that making the graph takes, as stated before the build.
     pub peak_bytes: Bytes,
-    /// How many worked.
+    /// Threads.
     pub threads: usize,
-    /// The pages of each array, as asked for.
+    /// Requested page plan, as in `--pages`.
     pub pages: String,
-    /// Whether the kernel's properties were mapped and touched before the graph was built.
-    #[serde(default)]
-    pub property_first: bool,
-    /// What vertices were numbered by; `null` for the numbers of the source.
-    pub order: Option<String>,
-    /// Seconds of each phase; those of the kernel are medians over trials.
+    /// Memory that is mapped and touched first, as in `--alloc-order`.
+    pub alloc_order: AllocOrder,
+    /// Vertex order, as in `--reorder`; `null` for the IDs of the input.
+    pub reorder: Option<String>,
+    /// Seconds of each phase; medians over trials for the phases of the kernel.
     pub phases: Phases,
-    /// The kernel; `null` without one.
+    /// Kernel; `null` without one.
     pub kernel: Option<String>,
-    /// Each run of it.
+    /// Runs of the kernel.
     pub trials: Vec<Trial>,
-    /// Each array, once however often it is there.
+    /// Pages by array name. An entry sums all arrays of that name.
     pub arrays: Vec<ArrayPages>,
-    /// Whether the result held; `null` where nobody asked.
+    /// Whether the verifier accepted every result; `null` without `--verify`.
     pub verified: Option<bool>,
-    /// What does not hold of a result that did not.
-    pub wrong: Option<String>,
-    /// What was found, without a vertex number that depends on the order.
+    /// First error that the verifier found.
+    pub verify_error: Option<String>,
+    /// Result of the last trial, under the vertex IDs of the input.
     pub result: Option<KernelResult>,
-    /// Where the result for each vertex was written; `null` where nobody asked, and where it did not hold.
+    /// Path of the result for each vertex; `null` without `--output`, and if the result is wrong.
     pub output: Option<String>,
-    /// What the graph was written to; `null` but for `convert`, `generate` and `reorder`.
-    pub written: Option<Written>,
+    /// File of the graph; `null` except for `convert`, `generate` and `reorder`.
+    pub written: Option<OutputFile>,
+    /// Observations that call for an action.
+    #[serde(default)]
+    pub warnings: Vec<GraphWarning>,
 }
 
-/// A file that a graph was read from.
+/// Memory that is mapped and touched first, and so gets scarce huge pages first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllocOrder {
+    /// The arrays of the graph.
+    #[default]
+    Natural,
+    /// The property arrays of the kernel.
+    PropertyFirst,
+}
+
+impl fmt::Display for AllocOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Natural => "natural",
+            Self::PropertyFirst => "property-first",
+        })
+    }
+}
+
+/// File that a graph was read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileFacts {
-    /// How long it is, or all of them where they are several.
+pub struct InputFile {
+    /// File size; the sum if the graph is in several files.
     pub bytes: Bytes,
-    /// As in `--format`.
+    /// Format, as in `--format`.
     pub format: String,
-    /// `gzip` or `zstd`; `null` if it is not packed.
-    pub packed: Option<String>,
-    /// How it was read, as in `--load`: `drop` also where `direct` was asked for and not to be had.
-    pub loading: String,
-    /// Whether vertices are counted anew, and results told under the numbers that the file has.
+    /// Compression: `gzip` or `zstd`; `null` without.
+    pub compression: Option<String>,
+    /// Load mode, as in `--load`: `drop` also if the file system does not support `direct`.
+    pub load_mode: String,
+    /// Whether vertices were relabelled to consecutive IDs. Results carry the IDs of the file.
     pub compacted: bool,
 }
 
-/// A file that a graph was written to.
+/// File that a graph was written to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
-    /// Its name.
+pub struct OutputFile {
+    /// Path.
     pub path: String,
-    /// As in `--to`.
+    /// Format, as in `--to`.
     pub format: String,
-    /// How long it is, or all of them where they are several.
+    /// File size; the sum if the graph is in several files.
     pub bytes: Bytes,
-    /// Which number of the source became which; `null` where numbers are the same or in the file itself.
+    /// Path of the map from old to new vertex IDs; `null` if the IDs are unchanged or in the file.
     pub map: Option<String>,
 }
 
-/// What a graph is.
+/// Size and shape of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GraphFacts {
-    /// How many.
+    /// Vertices.
     pub vertices: u64,
-    /// How many; those of an undirected graph once.
+    /// Edges; an undirected edge counts once.
     pub edges: u64,
     /// Whether edges have a direction.
     pub directed: bool,
-    /// Whether they have weights.
+    /// Whether edges have weights.
     pub weighted: bool,
-    /// Edges of the source from a vertex to itself.
+    /// Self-loops of the input.
     pub self_loops_removed: u64,
-    /// Edges of the source that were there already; in an undirected graph, in either direction. With `edges` and the self-loops they
-    /// are as many as the source gave, rows with each edge at both ends giving it once.
+    /// Repeated edges of the input; in an undirected graph, repeated in either direction. With
+    /// `edges` and the self-loops they sum to the edges of the input. An input that lists each
+    /// undirected edge in both rows counts it once.
     pub duplicates_removed: u64,
-    /// Vertices without any edge.
+    /// Vertices without edges.
     pub isolated: u64,
-    /// Edges of the vertex that most leave.
+    /// Highest out-degree.
     pub max_degree: u64,
-    /// How many vertices are in each group of degree-based grouping, the hottest first.
+    /// Vertices in each group of degree-based grouping, highest degrees first.
     pub dbg_group_sizes: [u64; 8],
 }
 
-/// Seconds.
+/// Seconds of each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
-    /// Reading a file; `null` for a generated graph, whose numbers are made while it is built.
+    /// Reading the file; `null` for a generated graph, whose edges are made during the build.
     pub load_seconds: Option<f64>,
-    /// Building the arrays: both passes over the source, sorting, dropping duplicates, the inverse.
+    /// Building the arrays: two passes over the input, sorting, deduplication, the transpose.
     pub build_seconds: f64,
-    /// New numbers and the graph under them.
+    /// Computing the new vertex order, and building the relabelled graph.
     pub reorder_seconds: Option<f64>,
-    /// Writing it to a file, until that is on the disk.
+    /// Writing the graph to a file, including `fsync`.
     pub save_seconds: Option<f64>,
-    /// Mapping the kernel's arrays, whenever that was.
+    /// Mapping the arrays of the kernel, before or after the build.
     pub allocate_seconds: Option<f64>,
-    /// Writing its properties the first time, and the page faults of those that came before the graph.
+    /// First writes to the property arrays, including the page faults of those mapped early.
     pub first_touch_seconds: Option<f64>,
-    /// The rest of it.
+    /// Remaining time of the kernel.
     pub kernel_seconds: Option<f64>,
 }
 
 /// One run of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The vertex it began at, by its number in the source; `null` for kernels that begin everywhere.
+    /// Source vertex, by its ID in the input; `null` for kernels without one.
     pub source: Option<u64>,
-    /// Mapping, first touch and the kernel together, as the GAP benchmark suite counts.
+    /// Mapping, first touch and the kernel together, as in the GAP benchmark suite.
     pub seconds: f64,
 }
 
-/// The pages of an array.
+/// Pages of all arrays of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayPages {
-    /// Its name, as in `--pages`.
+    /// Name, as in `--pages`.
     pub name: String,
-    /// All of it.
+    /// Size.
     pub bytes: Bytes,
-    /// On huge pages of any kind, at the end.
+    /// Memory on huge pages of any kind at the end.
     pub huge_bytes: Bytes,
 }
 
-/// A vertex by its number in the source, and what it has.
+/// Vertex with a high rank or score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ranked {
-    /// Its number.
+pub struct RankedVertex {
+    /// Vertex ID in the input.
     pub vertex: u64,
-    /// What it has.
+    /// Rank or score.
     pub value: f64,
 }
 
-/// What a kernel found, of the last trial.
+/// Result of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelResult {
     /// Breadth-first search.
     Bfs {
-        /// Vertices, the source among them.
+        /// Reached vertices, including the source.
         reached: u64,
-        /// How many at each distance.
+        /// Vertices at each distance.
         level_sizes: Vec<u64>,
     },
-    /// Shortest ways.
+    /// Single-source shortest paths.
     Sssp {
-        /// Vertices, the source among them.
+        /// Reached vertices, including the source.
         reached: u64,
-        /// Of all distances.
+        /// Sum of all distances.
         distance_sum: u128,
-        /// The largest.
+        /// Largest distance.
         distance_max: u64,
     },
     /// `PageRank`.
     Pr {
-        /// Of all ranks: 1 unless what dangles is dropped.
+        /// Sum of all ranks: 1 unless dangling ranks are dropped.
         sum: f64,
-        /// The highest ranks.
-        top: Vec<Ranked>,
-        /// How many were done.
+        /// Highest ranks.
+        top: Vec<RankedVertex>,
+        /// Iterations.
         iterations: u64,
-        /// By how much ranks changed in the last, in sum.
+        /// Sum of the rank changes in the last iteration.
         residual: f64,
-        /// Whether that is the tolerance that was asked for, or less; `null` in reports that do not say.
+        /// Whether the residual is within the tolerance; `null` in reports without this field.
         #[serde(default)]
         converged: Option<bool>,
     },
     /// Connected components.
     Cc {
-        /// How many.
+        /// Components.
         components: u64,
-        /// Vertices of the largest.
+        /// Vertices of the largest component.
         largest: u64,
     },
-    /// Betweenness.
+    /// Betweenness centrality.
     Bc {
-        /// The highest scores.
-        top: Vec<Ranked>,
+        /// Highest scores.
+        top: Vec<RankedVertex>,
     },
-    /// The longest shortest way.
+    /// Diameter.
     Diameter {
-        /// One is that long.
+        /// Edges of a shortest path; the diameter is at least this long.
         lower_bound: u64,
     },
-    /// Triangles.
+    /// Triangle counting.
     Tc {
-        /// How many.
+        /// Triangles.
         triangles: u64,
+    },
+}
+
+/// Warning of a graph command. JSON carries the variant as `code`, and the sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum GraphWarning {
+    /// Many vertices have no edge because their IDs do not occur in the edge list.
+    VertexIdGaps {
+        /// Vertices of the graph: the largest ID plus 1.
+        vertices: u64,
+        /// Vertices whose IDs do not occur.
+        unused_ids: u64,
+    },
+    /// The output format does not store weights.
+    WeightsDropped {
+        /// Output format.
+        format: String,
+        /// Similar format that stores weights.
+        weighted_format: String,
+    },
+    /// The output format does not store isolated vertices.
+    IsolatedVerticesDropped {
+        /// Output format.
+        format: String,
+        /// Vertices that are not in the file.
+        dropped: u64,
+        /// Vertices of the graph.
+        vertices: u64,
+        /// Whether the file carries the vertex IDs of the input, so that `--vertices` cannot
+        /// restore the dropped ones.
+        original_ids: bool,
+    },
+    /// A map from an earlier command stands beside the output, and does not belong to it.
+    StaleMap {
+        /// Path of the map.
+        path: String,
     },
 }

@@ -1,166 +1,249 @@
-//! What `graph` reports, as text.
+//! Text and JSON of `hugepilot graph`.
 
 use std::fmt::Write;
 
 use hugepilot_record::graph::{
-    FileFacts, GraphFacts, GraphReport, KernelResult, Phases, Ranked, Trial, Written,
+    AllocOrder, GraphFacts, GraphReport, GraphWarning, InputFile, KernelResult, OutputFile, Phases,
+    RankedVertex, Trial,
 };
+use hugepilot_stats::Spread;
+use serde_json::Value;
 
+use crate::json::JsonReport;
+use crate::sentence::{Sentence, explain_all, warning_lines};
 use crate::table::{grouped, percent, table};
 
-/// What the graph is, what was found, how long it took, and on which pages it was.
+/// Prints the graph, the result of the kernel, phase times and array pages.
 pub fn graph_text(report: &GraphReport) -> String {
-    let mut text = facts(&report.source, &report.graph);
-    text.extend(report.file.as_ref().map(read));
-    if let Some(order) = &report.order {
-        let _ = writeln!(text, "numbered anew by {order}");
+    let mut text = facts(&report.input, &report.graph);
+    text.extend(report.file.as_ref().map(input_file));
+    if let Some(order) = &report.reorder {
+        let _ = writeln!(text, "relabelled by {order}; results carry the old IDs");
     }
-    let first = if report.property_first { ", property first" } else { "" };
-    let _ = writeln!(
-        text,
-        "{} bits, {} threads, pages {}{first}",
-        report.width_bits, report.threads, report.pages
-    );
-    if let Some(why) = &report.widened {
-        let _ = writeln!(text, "64 bits, as 32 are too few: {why}");
+    let order = match report.alloc_order {
+        AllocOrder::Natural => String::new(),
+        order => format!(", {order}"),
+    };
+    let (bits, threads, pages) = (report.width_bits, report.threads, &report.pages);
+    let _ = writeln!(text, "{bits} bits, {threads} threads, pages {pages}{order}");
+    if let Some(cause) = &report.widened {
+        let _ = writeln!(text, "64 bits, because 32 are too few: {cause}");
     }
-    let _ = writeln!(text, "{} of memory at most to make it", report.peak_bytes);
+    let _ = writeln!(text, "memory to make the graph: at most {}", report.peak_bytes);
     if let (Some(kernel), Some(result)) = (&report.kernel, &report.result) {
-        let _ = writeln!(text, "\n{kernel}{}: {}", from(&report.trials), found(result));
-        for ranked in ranking(result) {
-            let _ = writeln!(text, "  {:>12}  {:.6e}", ranked.vertex, ranked.value);
-        }
-        text.push_str(&times(report));
-        match (report.verified, &report.wrong) {
+        let _ = writeln!(text, "\n{kernel}{}\n{}", origin(&report.trials), result_text(result));
+        text.push_str(&ranking(result));
+        text.push_str(&times(&report.trials));
+        match (report.verified, &report.verify_error) {
             (Some(true), _) => text.push_str("verified\n"),
-            (_, Some(wrong)) => _ = writeln!(text, "WRONG: {wrong}"),
+            (_, Some(error)) => _ = writeln!(text, "wrong result: {error}"),
             _ => {}
         }
     }
     if let Some(output) = &report.output {
-        let _ = writeln!(text, "each vertex: {output}");
+        let _ = writeln!(text, "result of each vertex: {output}");
     }
-    text.extend(report.written.as_ref().map(written));
-    text.push('\n');
-    text.push_str(&phases(&report.phases));
-    text.push('\n');
-    text.push_str(&arrays(report));
+    text.extend(report.written.as_ref().map(output_file));
+    for part in [degrees(&report.graph), phases(&report.phases), arrays(report)] {
+        if !part.is_empty() {
+            let _ = write!(text, "\n{part}");
+        }
+    }
     text
 }
 
-fn facts(source: &str, graph: &GraphFacts) -> String {
-    let count = |count: u64| grouped(count as f64);
+/// Prints the warnings of a report, each with its fix.
+pub fn graph_warnings_text(report: &GraphReport) -> String {
+    warning_lines(&report.warnings)
+}
+
+impl JsonReport for GraphReport {
+    fn explain(&self, json: &mut Value) {
+        explain_all(json, "/warnings", &self.warnings);
+    }
+}
+
+impl Sentence for GraphWarning {
+    fn text(&self) -> String {
+        observation(self)
+    }
+    fn help(&self) -> Vec<String> {
+        vec![help(self)]
+    }
+}
+
+fn observation(warning: &GraphWarning) -> String {
+    match warning {
+        GraphWarning::VertexIdGaps { vertices, unused_ids } => format!(
+            "{} of {} vertices have no edge, because their IDs do not occur in the file; each \
+             array per vertex has room for them",
+            count(*unused_ids),
+            count(*vertices)
+        ),
+        GraphWarning::WeightsDropped { format, .. } => {
+            format!("{format} does not store weights; the file has none")
+        }
+        GraphWarning::IsolatedVerticesDropped { format, dropped, vertices, .. } => format!(
+            "{format} does not store vertices without edges; {dropped} of {vertices} are not in \
+             the file"
+        ),
+        GraphWarning::StaleMap { path } => {
+            format!("{path} is from an earlier command; it does not belong to the new file")
+        }
+    }
+}
+
+fn help(warning: &GraphWarning) -> String {
+    match warning {
+        GraphWarning::VertexIdGaps { .. } => {
+            "relabel vertices to consecutive IDs: --compact".to_owned()
+        }
+        GraphWarning::WeightsDropped { weighted_format, .. } => {
+            format!("store them: --to {weighted_format}")
+        }
+        GraphWarning::IsolatedVerticesDropped { original_ids: true, .. } => {
+            "store them: --to hpg".to_owned()
+        }
+        GraphWarning::IsolatedVerticesDropped { vertices, .. } => {
+            format!("restore them when reading the file: --vertices {vertices}")
+        }
+        GraphWarning::StaleMap { path } => format!("remove it: rm {path}"),
+    }
+}
+
+fn count(count: u64) -> String {
+    grouped(count as f64)
+}
+
+fn facts(input: &str, graph: &GraphFacts) -> String {
     let direction = if graph.directed { "directed" } else { "undirected" };
-    let weights = if graph.weighted { " with weights" } else { "" };
+    let weighted = if graph.weighted { ", weighted" } else { "" };
     let mut text = format!(
-        "{source}: {} vertices, {} {direction} edges{weights}\n{} self-loops and {} duplicates left out; {} vertices alone; {} edges at one at most\n",
+        "{input}: {} vertices, {} {direction} edges{weighted}\n",
         count(graph.vertices),
-        count(graph.edges),
-        count(graph.self_loops_removed),
-        count(graph.duplicates_removed),
-        count(graph.isolated),
-        count(graph.max_degree),
+        count(graph.edges)
     );
-    text.push_str("by degree against the average:");
-    let groups = ["32", "16", "8", "4", "2", "1", "1/2", "0"];
-    for (bound, &size) in groups.iter().zip(&graph.dbg_group_sizes) {
-        let _ = write!(text, " {bound}x {}", count(size));
+    let parts = [
+        ("self-loops dropped", graph.self_loops_removed),
+        ("duplicates dropped", graph.duplicates_removed),
+        ("isolated vertices", graph.isolated),
+        ("highest degree", graph.max_degree),
+    ];
+    let parts = parts.iter().filter(|(_, number)| *number > 0);
+    let parts: Vec<_> = parts.map(|(name, number)| format!("{name} {}", count(*number))).collect();
+    if !parts.is_empty() {
+        let _ = writeln!(text, "{}", parts.join(", "));
     }
-    text.push('\n');
     text
 }
 
-fn read(file: &FileFacts) -> String {
-    let packed =
-        file.packed.as_ref().map_or_else(String::new, |packed| format!(" packed by {packed}"));
-    let compacted = if file.compacted {
-        "; vertices counted anew, and told by the numbers they have in it"
-    } else {
-        ""
-    };
-    format!(
-        "{} of {}{packed}, read by --load {}{compacted}\n",
-        file.bytes, file.format, file.loading
-    )
+fn input_file(file: &InputFile) -> String {
+    let compression =
+        file.compression.as_ref().map_or_else(String::new, |name| format!(", {name}"));
+    let mut text =
+        format!("file: {}, {}{compression}, --load {}\n", file.bytes, file.format, file.load_mode);
+    if file.compacted {
+        text.push_str("vertices have consecutive IDs; results carry the IDs of the file\n");
+    }
+    text
 }
 
-fn written(file: &Written) -> String {
+fn output_file(file: &OutputFile) -> String {
     let map =
-        file.map.as_ref().map_or_else(String::new, |map| format!("; old and new numbers: {map}"));
-    format!("\n{}: {} of {}{map}\n", file.path, file.bytes, file.format)
+        file.map.as_ref().map_or_else(String::new, |map| format!("; map of vertex IDs: {map}"));
+    format!("\n{}: {}, {}{map}\n", file.path, file.bytes, file.format)
 }
 
-/// Where the trial began whose result is told, and which it is.
-fn from(trials: &[Trial]) -> String {
-    let of = if trials.len() > 1 {
-        format!(", the last of {} trials", trials.len())
-    } else {
-        String::new()
-    };
-    match trials.last().and_then(|trial| trial.source) {
-        Some(source) => format!(" from {source}{of}"),
-        None => of,
+/// Describes the source vertex of the result, and its trial.
+fn origin(trials: &[Trial]) -> String {
+    let source = trials.last().and_then(|trial| trial.source);
+    let source = source.map_or_else(String::new, |source| format!(" from {source}"));
+    match trials.len() {
+        0 | 1 => source,
+        trials => format!("{source}, last of {trials} trials"),
     }
 }
 
-fn found(result: &KernelResult) -> String {
-    let count = |count: u64| grouped(count as f64);
+fn result_text(result: &KernelResult) -> String {
     match result {
-        KernelResult::Bfs { reached, level_sizes } => {
-            format!(
-                "{} vertices reached, the farthest by {} edges",
-                count(*reached),
-                level_sizes.len() - 1
-            )
-        }
-        KernelResult::Sssp { reached, distance_sum, distance_max } => {
-            format!(
-                "{} vertices reached, {distance_max} away at most, {distance_sum} in sum",
-                count(*reached)
-            )
-        }
+        KernelResult::Bfs { reached, level_sizes } => format!(
+            "{} vertices reached, largest distance {} edges",
+            count(*reached),
+            level_sizes.len().saturating_sub(1)
+        ),
+        KernelResult::Sssp { reached, distance_sum, distance_max } => format!(
+            "{} vertices reached, largest distance {distance_max}, sum {distance_sum}",
+            count(*reached)
+        ),
         KernelResult::Pr { sum, iterations, residual, converged, .. } => {
-            let ended = *converged == Some(false);
-            let more =
-                if ended { ", more than --tolerance allows (--iterations ended it)" } else { "" };
+            let ended = match converged {
+                Some(false) => "\nnot converged: --iterations reached before --tolerance",
+                _ => "",
+            };
             format!(
-                "{iterations} iterations, the last of which changed the ranks by {residual:.2e}{more}; their sum is {sum:.6}"
+                "{iterations} iterations, residual {residual:.2e}, sum of ranks {sum:.6}{ended}"
             )
         }
         KernelResult::Cc { components, largest } => {
             format!(
-                "{} components, the largest of {} vertices",
+                "{} components, {} vertices in the largest",
                 count(*components),
                 count(*largest)
             )
         }
         KernelResult::Bc { .. } => "highest scores".to_owned(),
-        KernelResult::Diameter { lower_bound } => format!("a shortest way of {lower_bound} edges"),
+        KernelResult::Diameter { lower_bound } => {
+            format!("a shortest path of {lower_bound} edges; the diameter is at least that")
+        }
         KernelResult::Tc { triangles } => format!("{} triangles", count(*triangles)),
     }
 }
 
-fn ranking(result: &KernelResult) -> &[Ranked] {
-    match result {
-        KernelResult::Pr { top, .. } | KernelResult::Bc { top } => top,
-        _ => &[],
+fn ranking(result: &KernelResult) -> String {
+    let (name, top) = match result {
+        KernelResult::Pr { top, .. } => ("RANK", top),
+        KernelResult::Bc { top } => ("SCORE", top),
+        _ => return String::new(),
+    };
+    let row =
+        |ranked: &RankedVertex| vec![ranked.vertex.to_string(), format!("{:.6e}", ranked.value)];
+    let mut rows = vec![vec!["VERTEX".to_owned(), name.to_owned()]];
+    rows.extend(top.iter().filter(|ranked| ranked.value != 0.0).map(row));
+    if rows.len() == 1 { String::new() } else { table(rows, &[0, 1]) }
+}
+
+fn times(trials: &[Trial]) -> String {
+    let seconds: Vec<f64> = trials.iter().map(|trial| trial.seconds).collect();
+    match (&seconds[..], Spread::of(&seconds)) {
+        (_, None) => String::new(),
+        ([one], _) => format!("time {one:.4} s\n"),
+        (all, Some(Spread { median, min, max })) => {
+            format!("time {median:.4} s, median of {} trials ({min:.4}–{max:.4})\n", all.len())
+        }
     }
 }
 
-fn times(report: &GraphReport) -> String {
-    let mut seconds: Vec<f64> = report.trials.iter().map(|trial| trial.seconds).collect();
-    seconds.sort_by(f64::total_cmp);
-    match &seconds[..] {
-        [] => String::new(),
-        [one] => format!("{one:.4} s\n"),
-        all => format!(
-            "median {:.4} s of {} trials, from {:.4} to {:.4}\n",
-            all[all.len() / 2],
-            all.len(),
-            all[0],
-            all[all.len() - 1]
-        ),
-    }
+/// Lists the non-empty groups of degree-based grouping, by degree relative to the average.
+fn degrees(graph: &GraphFacts) -> String {
+    const GROUPS: [&str; 8] = [
+        "32x or more",
+        "16x or more",
+        "8x or more",
+        "4x or more",
+        "2x or more",
+        "1x or more",
+        "0.5x or more",
+        "below 0.5x",
+    ];
+    let mut rows = vec![vec!["DEGREE_RATIO".to_owned(), "VERTICES".to_owned()]];
+    rows.extend(
+        GROUPS
+            .iter()
+            .zip(&graph.dbg_group_sizes)
+            .filter(|&(_, &size)| size > 0)
+            .map(|(group, &size)| vec![(*group).to_owned(), count(size)]),
+    );
+    if rows.len() == 1 { String::new() } else { table(rows, &[1]) }
 }
 
 fn phases(phases: &Phases) -> String {
@@ -174,21 +257,26 @@ fn phases(phases: &Phases) -> String {
         ("save", phases.save_seconds),
     ];
     let row = |(name, seconds): (&str, Option<f64>)| {
-        Some(vec![name.to_owned(), format!("{:.4} s", seconds?)])
+        let seconds = seconds.filter(|&seconds| seconds > 0.0)?;
+        Some(vec![name.to_owned(), format!("{seconds:.4} s")])
     };
-    table(all.into_iter().filter_map(row).collect(), &[1])
+    let mut rows = vec![vec!["PHASE".to_owned(), "TIME".to_owned()]];
+    rows.extend(all.into_iter().filter_map(row));
+    if rows.len() == 1 { String::new() } else { table(rows, &[1]) }
 }
 
 fn arrays(report: &GraphReport) -> String {
-    let mut rows = vec![["ARRAY", "SIZE", "HUGE", "SHARE"].map(str::to_owned).to_vec()];
+    if report.arrays.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![["ARRAY", "SIZE", "HUGE", "HUGE_SHARE"].map(str::to_owned).to_vec()];
     rows.extend(report.arrays.iter().map(|array| {
+        let (name, size) = (array.name.clone(), array.bytes.to_string());
+        if array.huge_bytes.get() == 0 {
+            return vec![name, size, String::new(), String::new()];
+        }
         let share = array.huge_bytes.get() as f64 / array.bytes.get().max(1) as f64;
-        vec![
-            array.name.clone(),
-            array.bytes.to_string(),
-            array.huge_bytes.to_string(),
-            percent(share),
-        ]
+        vec![name, size, array.huge_bytes.to_string(), percent(share)]
     }));
     table(rows, &[1, 2, 3])
 }
@@ -199,13 +287,14 @@ mod tests {
     use hugepilot_units::Bytes;
 
     use super::*;
+    use crate::json::json;
 
-    #[test]
-    fn a_report_says_what_was_found_and_on_which_pages() {
+    fn report() -> GraphReport {
         let graph = GraphFacts {
             vertices: 4_194_304,
             edges: 64_155_735,
             isolated: 1_797_566,
+            dbg_group_sizes: [5, 0, 0, 0, 0, 0, 0, 1_797_566],
             ..GraphFacts::default()
         };
         let trials = [0.5, 0.25, 1.0].map(|seconds| Trial { source: Some(7), seconds });
@@ -214,21 +303,22 @@ mod tests {
             bytes: Bytes::mib(mib),
             huge_bytes: Bytes::mib(huge),
         };
-        let report = GraphReport {
-            source: "kronecker:22".to_owned(),
+        GraphReport {
+            input: "kronecker:22".to_owned(),
             graph,
-            file: Some(FileFacts {
+            file: Some(InputFile {
                 bytes: Bytes::mib(300),
                 format: "el".to_owned(),
-                packed: Some("zstd".to_owned()),
-                loading: "drop".to_owned(),
+                compression: Some("zstd".to_owned()),
+                load_mode: "drop".to_owned(),
                 compacted: false,
             }),
             width_bits: 64,
-            widened: Some("k.el:7: too large".to_owned()),
+            widened: Some("cannot load k.el:7: too large".to_owned()),
             peak_bytes: Bytes::gib(2),
             threads: 2,
             pages: "property=thp".to_owned(),
+            alloc_order: AllocOrder::PropertyFirst,
             kernel: Some("bfs".to_owned()),
             trials: trials.to_vec(),
             result: Some(KernelResult::Bfs {
@@ -237,35 +327,82 @@ mod tests {
             }),
             arrays: vec![pages("edges", 490, 0), pages("property", 16, 16)],
             verified: Some(true),
-            output: Some("ways.txt".to_owned()),
-            written: Some(Written {
+            output: Some("distances.txt".to_owned()),
+            written: Some(OutputFile {
                 path: "k.sg".to_owned(),
                 format: "sg".to_owned(),
                 bytes: Bytes::mib(490),
                 map: Some("k.sg.map".to_owned()),
             }),
             ..GraphReport::default()
-        };
-        let text = graph_text(&report);
+        }
+    }
+
+    #[test]
+    fn text_has_the_result_and_the_pages() {
+        let text = graph_text(&report());
         for line in [
-            "kronecker:22: 4,194,304 vertices, 64,155,735 undirected edges",
-            "bfs from 7, the last of 3 trials: 2,396,738 vertices reached, the farthest by 2 edges",
-            "median 0.5000 s of 3 trials, from 0.2500 to 1.0000",
-            "300MiB of el packed by zstd, read by --load drop\n",
-            "64 bits, as 32 are too few: k.el:7: too large",
-            "2GiB of memory at most to make it",
-            "each vertex: ways.txt",
-            "k.sg: 490MiB of sg; old and new numbers: k.sg.map",
+            "kronecker:22: 4,194,304 vertices, 64,155,735 undirected edges\n",
+            "\nisolated vertices 1,797,566\n",
+            "\nbfs from 7, last of 3 trials\n2,396,738 vertices reached, largest distance 2 edges\n",
+            "time 0.5000 s, median of 3 trials (0.2500–1.0000)\n",
+            "file: 300MiB, el, zstd, --load drop\n",
+            "64 bits, 2 threads, pages property=thp, property-first\n",
+            "64 bits, because 32 are too few: cannot load k.el:7: too large",
+            "memory to make the graph: at most 2GiB",
+            "result of each vertex: distances.txt",
+            "k.sg: 490MiB, sg; map of vertex IDs: k.sg.map",
             "verified",
-            "property   16MiB  16MiB  100.0 %",
+            "\n32x or more           5\nbelow 0.5x    1,797,566\n",
+            "\nedges     490MiB\nproperty   16MiB  16MiB     100.0 %\n",
         ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let wrong = GraphReport {
             verified: Some(false),
-            wrong: Some("5 is nearer by 7".to_owned()),
-            ..report
+            verify_error: Some("vertex 5 is nearer through 7".to_owned()),
+            ..report()
         };
-        assert!(graph_text(&wrong).contains("WRONG: 5 is nearer by 7"));
+        assert!(graph_text(&wrong).contains("wrong result: vertex 5 is nearer through 7"));
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_of_trials_is_the_mean_of_the_middle_two() {
+        let trials = [4.0, 1.0, 2.0, 3.0].map(|seconds| Trial { source: None, seconds });
+        assert_eq!(times(&trials), "time 2.5000 s, median of 4 trials (1.0000–4.0000)\n");
+        assert_eq!(times(&trials[..1]), "time 4.0000 s\n");
+    }
+
+    #[test]
+    fn warnings_have_a_code_a_sentence_and_a_fix() {
+        let gaps = GraphWarning::VertexIdGaps { vertices: 9000, unused_ids: 8000 };
+        let text = warning_lines(std::slice::from_ref(&gaps));
+        assert!(text.starts_with("warning: 8,000 of 9,000 vertices have no edge"), "{text}");
+        assert!(text.ends_with("help: relabel vertices to consecutive IDs: --compact\n"), "{text}");
+        let dropped = |original_ids| GraphWarning::IsolatedVerticesDropped {
+            format: "el".to_owned(),
+            dropped: 3,
+            vertices: 10,
+            original_ids,
+        };
+        assert!(dropped(false).help()[0].contains("--vertices 10"));
+        assert!(dropped(true).help()[0].contains("--to hpg"));
+        let report = GraphReport { warnings: vec![gaps, dropped(true)], ..report() };
+        let json = json(&report);
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["warnings"][0]["code"], "vertex_id_gaps");
+        assert_eq!(value["warnings"][0]["unused_ids"], 8000);
+        assert!(value["warnings"][0]["text"].as_str().unwrap().contains("8,000"));
+        assert_eq!(value["warnings"][1]["help"][0], "store them: --to hpg");
+        assert_eq!(serde_json::from_str::<GraphReport>(&json).unwrap(), report);
+    }
+
+    #[test]
+    fn json_holds_sums_beyond_64_bits() {
+        let distance_sum = u128::from(u64::MAX) + 1;
+        let sssp = KernelResult::Sssp { reached: 2, distance_sum, distance_max: 1 };
+        let report = GraphReport { result: Some(sssp), ..report() };
+        assert_eq!(serde_json::from_str::<GraphReport>(&json(&report)).unwrap(), report);
     }
 }

@@ -3,7 +3,6 @@
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::doctor::DoctorReport;
-use hugepilot_record::graph::GraphReport;
 use hugepilot_record::pool::{PoolChange, PoolReport};
 use hugepilot_record::run::RunReport;
 use hugepilot_record::shrink::ShrinkReport;
@@ -23,7 +22,6 @@ pub trait JsonReport: Serialize {
 impl JsonReport for CompareReport {}
 impl JsonReport for DebloatReport {}
 impl JsonReport for DoctorReport {}
-impl JsonReport for GraphReport {}
 impl JsonReport for PoolChange {}
 impl JsonReport for PoolReport {}
 impl JsonReport for RunReport {}
@@ -31,14 +29,19 @@ impl JsonReport for ShrinkReport {}
 impl JsonReport for StatusReport {}
 impl JsonReport for TuneReport {}
 
-/// `record` as indented JSON with a newline at its end. Fields keep their order.
+/// `record` as indented JSON with a newline at its end. Fields keep their order. A record with a
+/// number beyond 64 bits, which [`Value`] cannot hold, has no sentences.
 ///
 /// # Panics
 /// Never: records hold only numbers, texts, lists and maps with text keys.
 pub fn json(record: &impl JsonReport) -> String {
-    let mut value = serde_json::to_value(record).expect("records are plain data");
-    record.explain(&mut value);
-    let mut text = serde_json::to_string_pretty(&value).expect("JSON values are plain data");
+    let mut text = match serde_json::to_value(record) {
+        Ok(mut value) => {
+            record.explain(&mut value);
+            serde_json::to_string_pretty(&value).expect("JSON values are plain data")
+        }
+        Err(_) => serde_json::to_string_pretty(record).expect("records are plain data"),
+    };
     text.push('\n');
     text
 }

@@ -20,7 +20,7 @@ pub use compare::compare_text;
 pub use daemon::{daemon_line, daemon_text};
 pub use debloat::debloat_text;
 pub use doctor::doctor_text;
-pub use graph::graph_text;
+pub use graph::{graph_text, graph_warnings_text};
 pub use json::{JsonReport, json};
 pub use pool::{pool_change_text, pool_explained, pool_text};
 pub use run::run_text;

@@ -1,45 +1,48 @@
-//! How a file of a graph is read.
+//! Options of graph files.
 
 use std::path::Path;
 use std::sync::Mutex;
 
 use clap::Args;
+use hugepilot_graph::error::Step;
 use hugepilot_graph::run::Job;
-use hugepilot_graph::{Format, GraphError, LoadOptions, Loading, Width, load};
-use hugepilot_record::graph::FileFacts;
+use hugepilot_graph::{Format, GraphError, LoadMode, LoadOptions, Width, load};
+use hugepilot_record::graph::{GraphWarning, InputFile};
 
-use super::source::{Made, Room};
+use super::source::{MemoryBudget, SourceGraph};
 
-/// The heading in --help.
+/// Heading in `--help`.
 const FILES: &str = "Files";
 
 #[derive(Debug, Args)]
 pub(super) struct FileArgs {
-    /// What the file looks like: el, wel, mtx, dimacs, metis, ldbc, sg, wsg, galois, galois64, four-files or hpg [default: what
-    /// it begins with, or its name, tells]
+    /// Input format: el, wel, mtx, dimacs, metis, ldbc, sg, wsg, galois, galois64, four-files or
+    /// hpg [default: by content and name]
     #[arg(help_heading = FILES, long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// What becomes of it in the page cache, whose memory huge pages are made of: direct never goes there, drop takes it out as it
-    /// is read, cached leaves it, tmpfs is for a file that is in memory already [default: direct]
-    #[arg(help_heading = FILES, long, value_name = "HOW")]
-    load: Option<Loading>,
-    /// Count vertices anew: their numbers have gaps, or up to 64 bits. Results keep the file's numbers
+    /// Treatment of the page cache, which takes memory from huge pages: direct bypasses it, drop
+    /// drops each block after reading, cached leaves the file in it, tmpfs requires a file in
+    /// memory [default: direct]
+    #[arg(help_heading = FILES, long, value_name = "MODE")]
+    load: Option<LoadMode>,
+    /// Relabelling of vertices to consecutive IDs, for IDs with gaps or up to 64 bits. Results
+    /// carry the IDs of the file
     #[arg(help_heading = FILES, long)]
     compact: bool,
-    /// How many vertices there are, where the file does not say it and the last have no edges
+    /// Number of vertices, if the file does not state it and the last ones have no edges
     #[arg(help_heading = FILES, long, value_name = "N")]
     vertices: Option<u64>,
-    /// Multiply real weights with this, and round them
+    /// Factor for real weights, which are then rounded
     #[arg(help_heading = FILES, long, value_name = "FACTOR", conflicts_with = "ignore_weights")]
     scale_weights: Option<f64>,
-    /// Leave the weights out
+    /// Unweighted graph, whatever the file has
     #[arg(help_heading = FILES, long)]
     ignore_weights: bool,
 }
 
 impl FileArgs {
-    /// The first option that was given, for a graph that no file has.
-    pub(super) fn given(&self) -> Option<&'static str> {
+    /// Returns the first option given, for graphs that are not files.
+    pub(super) fn first_given(&self) -> Option<&'static str> {
         [
             (self.format.is_some(), "--format"),
             (self.load.is_some(), "--load"),
@@ -49,56 +52,63 @@ impl FileArgs {
             (self.ignore_weights, "--ignore-weights"),
         ]
         .into_iter()
-        .find_map(|(given, name)| given.then_some(name))
+        .find_map(|(is_given, name)| is_given.then_some(name))
     }
 
-    /// Loads it, if it fits. `as_said`: what the file says of directions counts.
-    pub(super) fn make<V: Width>(
+    /// Loads the graph if it fits into memory. `keep_directions`: edges stay directed if the file
+    /// states it.
+    pub(super) fn load<V: Width>(
         &self,
         path: &Path,
         job: &Job,
-        as_said: bool,
-        room: Room<'_>,
-    ) -> Result<Made<V>, GraphError> {
-        let stash = Mutex::new(None);
-        // Before anything is read: what is needed counts what is read by then.
-        let available = room.available();
+        keep_directions: bool,
+        budget: MemoryBudget<'_>,
+    ) -> Result<SourceGraph<V>, GraphError> {
+        let property_pool = Mutex::new(None);
+        // Read before the load: the memory that the build requires includes the loaded edges.
+        let available = budget.available();
         let building = |vertices, peak| {
-            room.take("building", peak + job.stashed::<V>(vertices), available)?;
-            let mut stash = stash.lock().expect("nobody panics with it");
-            if stash.is_none() {
-                *stash = job.stash::<V>(vertices)?;
+            let needed = peak + job.property_pool_bytes::<V>(vertices);
+            budget.check(Step::Build, needed, available)?;
+            let mut pool = property_pool.lock().expect("no thread panics while it holds the lock");
+            if pool.is_none() {
+                *pool = job.property_pool::<V>(vertices)?;
             }
             Ok(())
         };
         let options = LoadOptions {
-            as_said,
+            keep_directions,
             format: self.format,
-            loading: self.load.unwrap_or_default(),
+            load_mode: self.load.unwrap_or_default(),
             vertices: self.vertices,
             compact: self.compact,
             scale_weights: self.scale_weights,
             ignore_weights: self.ignore_weights,
             available: Some(available),
             building: &building,
-            progress: &|done, all| room.progress.of(done, all),
-            ..LoadOptions::new(job.building())
+            progress: &|done, all| budget.progress.of(done, all),
+            ..LoadOptions::new(job.build_options())
         };
         let loaded = load::<V>(path, &options)?;
-        let stashed = job.stashed::<V>(loaded.graph.vertices() as u64);
-        let facts = FileFacts {
+        let vertices = loaded.graph.vertices() as u64;
+        let file = InputFile {
             bytes: loaded.file,
             format: loaded.format.to_string(),
-            packed: loaded.packed.map(|packed| packed.to_string()),
-            loading: loaded.loading.to_string(),
+            compression: loaded.compression.map(|compression| compression.to_string()),
+            load_mode: loaded.load_mode.to_string(),
             compacted: loaded.ids.is_some(),
         };
-        Ok(Made {
+        let warning =
+            loaded.unused_ids.map(|unused_ids| GraphWarning::VertexIdGaps { vertices, unused_ids });
+        Ok(SourceGraph {
             graph: loaded.graph,
             ids: loaded.ids,
-            stash: stash.into_inner().expect("nobody panics with it"),
-            file: Some(facts),
-            peak: loaded.peak + stashed,
+            property_pool: property_pool
+                .into_inner()
+                .expect("no thread panics while it holds the lock"),
+            file: Some(file),
+            warning,
+            peak: loaded.peak + job.property_pool_bytes::<V>(vertices),
             load: Some(loaded.read),
             build: loaded.build,
         })

@@ -1,14 +1,15 @@
-//! Graphs that numbers make.
+//! Generated graphs by name.
 
 use clap::ValueEnum;
+use hugepilot_graph::error::Step;
 use hugepilot_graph::run::Job;
-use hugepilot_graph::{GraphError, Grid, Kronecker, Rng, Source, Uniform, Width};
+use hugepilot_graph::{EdgeSource, GraphError, Grid, Kronecker, Rng, Uniform, Width};
 
-use super::source::{Made, Room};
+use super::source::{MemoryBudget, SourceGraph};
 
-/// A graph by its name.
+/// Generated graph with its name.
 #[derive(Clone, Debug)]
-pub(super) struct Generated {
+pub(super) struct GeneratedGraph {
     pub(super) text: String,
     shape: Shape,
 }
@@ -27,19 +28,19 @@ pub(super) enum RngArg {
 }
 
 /// Base-2 logarithm of the most vertices.
-const MOST_SCALE: u32 = 32;
+const MAX_SCALE: u32 = 32;
 
-impl Generated {
-    /// That of a text that begins as such names do; none for any other, which is a path.
+impl GeneratedGraph {
+    /// Parses a name; `None` for a path.
     ///
     /// # Errors
-    /// What to write instead.
+    /// The supported names.
     pub(super) fn of(text: &str) -> Option<Result<Self, String>> {
         let (kind, rest) = text.split_once(':')?;
         let scaled = || {
             let (scale, degree) = rest.split_once(':').unwrap_or((rest, "16"));
             let (scale, degree) = (scale.parse().ok()?, degree.parse().ok()?);
-            (scale <= MOST_SCALE && degree <= 1 << 20).then_some((scale, degree))
+            (scale <= MAX_SCALE && degree <= 1 << 20).then_some((scale, degree))
         };
         let shape = match kind {
             "kronecker" => scaled().map(|(scale, degree)| Shape::Kronecker { scale, degree }),
@@ -54,8 +55,9 @@ impl Generated {
         };
         Some(shape.map(|shape| Self { text: text.to_owned(), shape }).ok_or_else(|| {
             format!(
-                "{text:?} is no graph; write kronecker:22, kronecker:22:16, uniform:24:8 or grid:4096x4096 (scales up to \
-                 {MOST_SCALE}, degrees to 2^20, sides from 1 to 2^24), and for a file of that name ./{text}"
+                "unknown graph {text:?}: expected kronecker:SCALE[:DEGREE], \
+                 uniform:SCALE[:DEGREE] or grid:ROWSxCOLUMNS (scales up to {MAX_SCALE}, degrees \
+                 up to 2^20, sides from 1 to 2^24); for a file of that name, ./{text}"
             )
         }))
     }
@@ -64,37 +66,50 @@ impl Generated {
         matches!(self.shape, Shape::Kronecker { .. })
     }
 
-    /// Builds it, if it fits.
-    pub(super) fn make<V: Width>(
+    /// Builds the graph if it fits into memory.
+    pub(super) fn build<V: Width>(
         &self,
         job: &Job,
         weighted: bool,
         rng: RngArg,
-        room: Room<'_>,
-    ) -> Result<Made<V>, GraphError> {
+        budget: MemoryBudget<'_>,
+    ) -> Result<SourceGraph<V>, GraphError> {
         let rng = match rng {
             RngArg::U32 => Rng::Whole,
             RngArg::Float => Rng::Float,
         };
         match self.shape {
             Shape::Kronecker { scale, degree } => {
-                built(job, &Kronecker { scale, degree, weighted, rng, shuffled: true }, room)
+                build(job, &Kronecker { scale, degree, weighted, rng, shuffled: true }, budget)
             }
             Shape::Uniform { scale, degree } => {
-                built(job, &Uniform { scale, degree, weighted }, room)
+                build(job, &Uniform { scale, degree, weighted }, budget)
             }
-            Shape::Grid { rows, columns } => built(job, &Grid { rows, columns, weighted }, room),
+            Shape::Grid { rows, columns } => build(job, &Grid { rows, columns, weighted }, budget),
         }
     }
 }
 
-fn built<V: Width>(job: &Job, source: &impl Source, room: Room<'_>) -> Result<Made<V>, GraphError> {
+fn build<V: Width>(
+    job: &Job,
+    source: &impl EdgeSource,
+    budget: MemoryBudget<'_>,
+) -> Result<SourceGraph<V>, GraphError> {
     let peak = job.peak::<V>(source);
-    room.take("building", peak, room.available())?;
-    let stash = job.stash::<V>(source.vertices())?;
+    budget.check(Step::Build, peak, budget.available())?;
+    let property_pool = job.property_pool::<V>(source.vertices())?;
     let begin = std::time::Instant::now();
-    let graph = job.building().graph(source)?;
-    Ok(Made { graph, ids: None, stash, file: None, peak, load: None, build: begin.elapsed() })
+    let graph = job.build_options().graph(source)?;
+    Ok(SourceGraph {
+        graph,
+        ids: None,
+        property_pool,
+        file: None,
+        warning: None,
+        peak,
+        load: None,
+        build: begin.elapsed(),
+    })
 }
 
 #[cfg(test)]
@@ -102,16 +117,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_begins_like_a_generated_graph_is_one_and_all_else_a_path() {
+    fn names_of_generated_graphs_are_not_paths() {
         for text in ["kronecker:22", "uniform:24:8", "grid:3x4"] {
-            assert!(matches!(Generated::of(text), Some(Ok(graph)) if graph.text == text), "{text}");
+            let is_generated =
+                matches!(GeneratedGraph::of(text), Some(Ok(graph)) if graph.text == text);
+            assert!(is_generated, "{text}");
         }
         for text in ["kronecker:", "uniform:33", "grid:0x4", "kronecker:20:a"] {
-            let error = Generated::of(text).unwrap().unwrap_err();
+            let error = GeneratedGraph::of(text).unwrap().unwrap_err();
             assert!(error.contains(&format!("./{text}")), "{error}");
         }
         for text in ["./kronecker:22", "kroneker:22", "g.el", "C:g.el", ""] {
-            assert!(Generated::of(text).is_none(), "{text}");
+            assert!(GeneratedGraph::of(text).is_none(), "{text}");
         }
     }
 }

@@ -1,40 +1,45 @@
-//! Which kernel, and what it is told.
+//! Kernel and its parameters.
 
 use clap::{Args, ValueEnum};
-use hugepilot_graph::kernel::{Dangling, Direction, Iterations, Joining, Looking, Stepping, Sweep};
-use hugepilot_graph::run::{Kernel, Start};
+use hugepilot_graph::kernel::{
+    CcAlgorithm, Dangling, DiameterAlgorithm, Direction, PageRankAlgorithm, PageRankConfig,
+    SsspAlgorithm,
+};
+use hugepilot_graph::run::{Kernel, SourceVertex};
 
-use super::fix::usage;
+use super::error::usage;
 
 #[derive(Debug, Args)]
 pub(super) struct KernelArgs {
-    /// bfs: breadth-first search; sssp: shortest ways by weights; pr: PageRank; cc: connected components; bc: betweenness from
-    /// one source; diameter: a lower bound of it; tc: triangles
-    #[arg(value_name = "KERNEL")]
+    /// Kernel. bfs: breadth-first search; sssp: single-source shortest paths, weighted; pr:
+    /// PageRank; cc: connected components; bc: betweenness centrality from one source; diameter:
+    /// lower bound; tc: triangle counting
+    #[arg(value_name = "KERNEL", hide_possible_values = true)]
     kernel: Name,
-    /// bfs: direction-optimizing or top-down; sssp: delta or bellman-ford; pr: gauss-seidel, jacobi or delta-push; cc: afforest or
-    /// shiloach-vishkin; diameter: sweeps or multi [default: the first of each]
-    #[arg(long, value_name = "WHICH")]
+    /// Algorithm. bfs: direction-optimizing or top-down; sssp: delta or bellman-ford; pr:
+    /// gauss-seidel, jacobi or delta-push; cc: afforest or shiloach-vishkin; diameter: double-sweep
+    /// or multi-source [default: the first of each]
+    #[arg(long, value_name = "ALGORITHM", hide_possible_values = true)]
     algo: Option<Algo>,
-    /// bfs, sssp, bc, diameter: where to begin: the number of a vertex as the source has it, max-degree, or random[:SEED], another
-    /// one in each trial [default: random]
-    #[arg(long, value_name = "WHERE", value_parser = start)]
-    source: Option<Start>,
-    /// sssp by delta: the width of a bucket of distances; wide for road networks [default: 2]
+    /// Source vertex of bfs, sssp, bc and diameter: an ID in the input, max-degree, or
+    /// random[:SEED], another one in each trial [default: random]
+    #[arg(long, value_name = "VERTEX", value_parser = source)]
+    source: Option<SourceVertex>,
+    /// Bucket width of sssp delta, a distance; wide for road networks [default: 2]
     #[arg(long, value_name = "WIDTH", value_parser = clap::value_parser!(u64).range(1..))]
     delta: Option<u64>,
-    /// pr: iterations at most; of delta-push, rounds [default: 20, of delta-push 1000]
+    /// Most iterations of pr; most rounds of delta-push [default: 20, delta-push 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
-    /// pr: stop when the ranks change by less than this in sum [default: 0.0001]
+    /// Sum of rank changes below which pr stops [default: 0.0001]
     #[arg(long, value_name = "SUM", value_parser = tolerance)]
     tolerance: Option<f64>,
-    /// pr: the share of a rank that is handed on [default: 0.85]
+    /// Share of a rank that pr passes along edges [default: 0.85]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     damping: Option<f64>,
-    /// pr: what becomes of the rank of a vertex without edges: lost as in the GAP benchmark suite, or shared by all [default:
-    /// redistribute]
-    #[arg(long, value_name = "HOW")]
+    /// Treatment of the rank of vertices without outgoing edges in pr: drop, as in the GAP
+    /// benchmark suite, or redistribute [default: redistribute]
+    #[arg(long, value_name = "MODE", hide_possible_values = true)]
     dangling: Option<DanglingArg>,
 }
 
@@ -60,8 +65,8 @@ enum Algo {
     DeltaPush,
     Afforest,
     ShiloachVishkin,
-    Sweeps,
-    Multi,
+    DoubleSweep,
+    MultiSource,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -70,47 +75,49 @@ enum DanglingArg {
     Redistribute,
 }
 
-fn start(text: &str) -> Result<Start, String> {
+fn source(text: &str) -> Result<SourceVertex, String> {
     let seed =
         text.strip_prefix("random").map(|seed| seed.strip_prefix(':').map_or(Ok(1), str::parse));
     match (text, seed) {
-        ("max-degree", _) => Ok(Start::MaxDegree),
-        (_, Some(Ok(seed))) => Ok(Start::Random(seed)),
+        ("max-degree", _) => Ok(SourceVertex::MaxDegree),
+        (_, Some(Ok(seed))) => Ok(SourceVertex::Random(seed)),
         _ => text
             .parse()
-            .map(Start::At)
-            .map_err(|_| "write a number, max-degree, random or random:SEED".to_owned()),
+            .map(SourceVertex::Id)
+            .map_err(|_| "expected a vertex ID, max-degree, random or random:SEED".to_owned()),
     }
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
     let sum = text.parse().ok().filter(|sum| (0.0..f64::INFINITY).contains(sum));
-    sum.ok_or_else(|| "write a number from 0 on".to_owned())
+    sum.ok_or_else(|| "expected a number of at least 0".to_owned())
 }
 
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
-    share.ok_or_else(|| "write a number from 0 to below 1".to_owned())
+    share.ok_or_else(|| "expected a number of at least 0 and below 1".to_owned())
 }
 
 impl KernelArgs {
-    pub(super) fn start(&self) -> Start {
-        self.source.unwrap_or(Start::Random(1))
+    pub(super) fn source(&self) -> SourceVertex {
+        self.source.unwrap_or(SourceVertex::Random(1))
     }
 
-    /// Ends with a usage error where --algo is none of the kernel's, and where it has no use for another option.
+    /// Returns the kernel. Exits with a usage error if --algo or another option does not suit it.
     pub(super) fn kernel(&self) -> Kernel {
-        if let Some(option) = self.idle() {
+        if let Some(option) = self.unused_option() {
             let algo =
                 self.algo.map_or_else(String::new, |algo| format!(" --algo {}", name(&algo)));
-            usage(&format!("{option} changes nothing for {}{algo}", name(&self.kernel)));
+            usage(&format!("{option} has no effect on {}{algo}", name(&self.kernel)));
         }
-        let iterations = |sweep| Iterations {
-            most: self.iterations.unwrap_or(if sweep == Sweep::DeltaPush { 1000 } else { 20 })
+        let config = |algorithm| PageRankConfig {
+            max_iterations: self
+                .iterations
+                .unwrap_or(if algorithm == PageRankAlgorithm::DeltaPush { 1000 } else { 20 })
                 as usize,
             tolerance: self.tolerance.unwrap_or(1e-4),
             damping: self.damping.unwrap_or(0.85),
-            sweep,
+            algorithm,
             dangling: match self.dangling {
                 Some(DanglingArg::Drop) => Dangling::Drop,
                 None | Some(DanglingArg::Redistribute) => Dangling::Redistribute,
@@ -122,33 +129,41 @@ impl KernelArgs {
             }
             (Name::Bfs, Some(Algo::TopDown)) => Kernel::Bfs(Direction::TopDown),
             (Name::Sssp, None | Some(Algo::Delta)) => {
-                Kernel::Sssp(Stepping::Delta(self.delta.unwrap_or(2)))
+                Kernel::Sssp(SsspAlgorithm::Delta(self.delta.unwrap_or(2)))
             }
-            (Name::Sssp, Some(Algo::BellmanFord)) => Kernel::Sssp(Stepping::BellmanFord),
+            (Name::Sssp, Some(Algo::BellmanFord)) => Kernel::Sssp(SsspAlgorithm::BellmanFord),
             (Name::Pr, None | Some(Algo::GaussSeidel)) => {
-                Kernel::PageRank(iterations(Sweep::GaussSeidel))
+                Kernel::PageRank(config(PageRankAlgorithm::GaussSeidel))
             }
-            (Name::Pr, Some(Algo::Jacobi)) => Kernel::PageRank(iterations(Sweep::Jacobi)),
-            (Name::Pr, Some(Algo::DeltaPush)) => Kernel::PageRank(iterations(Sweep::DeltaPush)),
-            (Name::Cc, None | Some(Algo::Afforest)) => Kernel::Components(Joining::Afforest),
-            (Name::Cc, Some(Algo::ShiloachVishkin)) => Kernel::Components(Joining::ShiloachVishkin),
+            (Name::Pr, Some(Algo::Jacobi)) => Kernel::PageRank(config(PageRankAlgorithm::Jacobi)),
+            (Name::Pr, Some(Algo::DeltaPush)) => {
+                Kernel::PageRank(config(PageRankAlgorithm::DeltaPush))
+            }
+            (Name::Cc, None | Some(Algo::Afforest)) => Kernel::Components(CcAlgorithm::Afforest),
+            (Name::Cc, Some(Algo::ShiloachVishkin)) => {
+                Kernel::Components(CcAlgorithm::ShiloachVishkin)
+            }
             (Name::Bc, None) => Kernel::Betweenness,
-            (Name::Diameter, None | Some(Algo::Sweeps)) => Kernel::Diameter(Looking::Sweeps),
-            (Name::Diameter, Some(Algo::Multi)) => Kernel::Diameter(Looking::Multi),
+            (Name::Diameter, None | Some(Algo::DoubleSweep)) => {
+                Kernel::Diameter(DiameterAlgorithm::DoubleSweep)
+            }
+            (Name::Diameter, Some(Algo::MultiSource)) => {
+                Kernel::Diameter(DiameterAlgorithm::MultiSource)
+            }
             (Name::Tc, None) => Kernel::Triangles,
             (kernel, Some(algo)) => {
-                usage(&format!("{} is no way to compute {}", name(&algo), name(&kernel)));
+                usage(&format!("--algo {} is not an algorithm of {}", name(&algo), name(&kernel)));
             }
         }
     }
 
-    /// The first option that was given and that the kernel has no use for.
-    fn idle(&self) -> Option<&'static str> {
-        let starts = matches!(self.kernel, Name::Bfs | Name::Sssp | Name::Bc | Name::Diameter);
+    /// Returns the first option without effect on the kernel.
+    fn unused_option(&self) -> Option<&'static str> {
+        let has_source = matches!(self.kernel, Name::Bfs | Name::Sssp | Name::Bc | Name::Diameter);
         let buckets = matches!((self.kernel, self.algo), (Name::Sssp, None | Some(Algo::Delta)));
         let ranks = matches!(self.kernel, Name::Pr);
         [
-            (self.source.is_some() && !starts, "--source"),
+            (self.source.is_some() && !has_source, "--source"),
             (self.delta.is_some() && !buckets, "--delta"),
             (self.iterations.is_some() && !ranks, "--iterations"),
             (self.tolerance.is_some() && !ranks, "--tolerance"),
@@ -156,11 +171,11 @@ impl KernelArgs {
             (self.dangling.is_some() && !ranks, "--dangling"),
         ]
         .into_iter()
-        .find_map(|(idle, option)| idle.then_some(option))
+        .find_map(|(is_unused, option)| is_unused.then_some(option))
     }
 }
 
-/// As it is written.
+/// Returns the name on the command line.
 fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
@@ -183,9 +198,9 @@ mod tests {
 
     #[test]
     fn options_are_for_the_kernels_that_use_them() {
-        for (line, idle) in [
+        for (line, unused) in [
             ("bfs --source 3", None),
-            ("diameter --algo multi --source max-degree", None),
+            ("diameter --algo multi-source --source max-degree", None),
             ("pr --source 3", Some("--source")),
             ("cc --source random", Some("--source")),
             ("tc --source 3", Some("--source")),
@@ -198,12 +213,12 @@ mod tests {
             ("cc --damping 0.5", Some("--damping")),
             ("bc --dangling redistribute", Some("--dangling")),
         ] {
-            assert_eq!(parsed(line).unwrap().idle(), idle, "{line}");
+            assert_eq!(parsed(line).unwrap().unused_option(), unused, "{line}");
         }
     }
 
     #[test]
-    fn numbers_that_ask_for_nothing_are_refused() {
+    fn numbers_out_of_range_are_rejected() {
         for line in [
             "sssp --delta 0",
             "pr --iterations 0",
@@ -217,14 +232,17 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_that_the_help_tells() {
+    fn defaults_are_those_of_the_help() {
         let kernel = |line: &str| parsed(line).unwrap().kernel();
         assert_eq!(kernel("sssp"), kernel("sssp --delta 2"));
-        let told = "--tolerance 0.0001 --damping 0.85 --dangling redistribute";
+        let defaults = "--tolerance 0.0001 --damping 0.85 --dangling redistribute";
         for (algo, most) in [("gauss-seidel", 20), ("delta-push", 1000)] {
-            let all = format!("pr --algo {algo} --iterations {most} {told}");
+            let all = format!("pr --algo {algo} --iterations {most} {defaults}");
             assert_eq!(kernel(&format!("pr --algo {algo}")), kernel(&all));
         }
-        assert_eq!(parsed("bfs").unwrap().start(), parsed("bfs --source random").unwrap().start());
+        assert_eq!(
+            parsed("bfs").unwrap().source(),
+            parsed("bfs --source random").unwrap().source()
+        );
     }
 }

@@ -1,46 +1,44 @@
-//! Files that are to be written.
+//! Checks of output files before any work.
 
 use std::fs;
-use std::io::{Error, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use hugepilot_graph::{Format, GraphError, try_save};
+use hugepilot_graph::error::Access;
+use hugepilot_graph::{Format, GraphError, SaveFault, try_save};
 
-/// Any format of one file, for lines that are no graph.
+/// Single-file format, for lines that are not a graph.
 pub(super) const LINES: Format = Format::EdgeList;
 
-/// Refuses, before any work, a file that cannot be written or is there already, unless `force`.
+/// Checks that a file can be written, and that it does not exist unless `force`.
 ///
 /// # Errors
-/// [`GraphError::Io`].
+/// [`GraphError::Save`], [`GraphError::Io`].
 pub(super) fn check(path: &Path, force: bool, format: Format) -> Result<(), GraphError> {
-    let io =
-        |path: &Path, source: Error| GraphError::Io { path: path.display().to_string(), source };
-    let wrong =
-        |path: &Path, kind: ErrorKind, what: &str| Err(io(path, Error::new(kind, what.to_owned())));
-    let directory = format == Format::FourFiles;
+    let fault = |path: &Path, fault| Err(GraphError::save(path, fault));
+    let is_directory = format == Format::FourFiles;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if let Some(plain) = [".gz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)) {
-        let what = format!("nothing is packed here; write {plain} and pack that");
-        return wrong(path, ErrorKind::InvalidInput, &what);
+    if let Some(plain) = [".gz", ".zst"].iter().find_map(|suffix| name.strip_suffix(suffix)) {
+        return fault(path, SaveFault::CompressedName { plain: plain.to_owned() });
     }
     let parent = parent(path);
     if !parent.is_dir() {
-        return wrong(parent, ErrorKind::NotADirectory, "is no directory; make it first");
+        return fault(parent, SaveFault::NoDirectory);
     }
     match fs::symlink_metadata(path) {
-        Ok(_) if !force => return wrong(path, ErrorKind::AlreadyExists, "is there already"),
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(path, error)),
+        Ok(_) if !force => return fault(path, SaveFault::Exists),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(GraphError::io(Access::Write, path, error));
+        }
         _ => {}
     }
     match fs::metadata(path) {
-        Ok(there) if directory && !there.is_dir() => {
-            let what = "is no directory; four-files are written into one";
-            return wrong(path, ErrorKind::NotADirectory, what);
+        Ok(existing) if is_directory && !existing.is_dir() => {
+            return fault(path, SaveFault::NotDirectory);
         }
         // A device would be replaced as well.
-        Ok(there) if !directory && !there.is_file() => {
-            return wrong(path, ErrorKind::InvalidInput, "is not a file");
+        Ok(existing) if !is_directory && !existing.is_file() => {
+            return fault(path, SaveFault::NotFile);
         }
         _ => {}
     }
@@ -51,35 +49,30 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether both are one name in one directory.
+/// Whether two paths have the same name in the same directory.
 pub(super) fn is_same(a: &Path, b: &Path) -> bool {
     let place =
         |path: &Path| (parent(path).canonicalize().ok(), path.file_name().map(ToOwned::to_owned));
     place(a) == place(b)
 }
 
-/// What is written to a file of that name, unless `to` says it.
+/// Returns the format of an output file: `to`, or by its name.
 ///
 /// # Errors
-/// [`GraphError::Format`] where the name says nothing, and for what is only read.
+/// [`GraphError::Save`] if the name does not determine a format, and for formats that are only
+/// read.
 pub(super) fn format(path: &Path, to: Option<Format>) -> Result<Format, GraphError> {
-    let what = match to.or_else(|| Format::of_name(path)) {
-        Some(Format::Ldbc) => "ldbc is only read; el and wel are lists of edges, too".to_owned(),
-        // The name of one of them is not that of a directory.
-        Some(Format::FourFiles) if to.is_none() => {
-            "four files go into a directory; name that, and --to four-files".to_owned()
-        }
+    let fault = match to.or_else(|| Format::of_name(path)) {
+        Some(Format::Ldbc) => SaveFault::ReadOnlyFormat(Format::Ldbc),
+        // The name is that of a file in the directory.
+        Some(Format::FourFiles) if to.is_none() => SaveFault::FourFilesName,
         Some(format) => return Ok(format),
-        None => {
-            let names = Format::ALL.into_iter().filter(|&format| format != Format::Ldbc);
-            let names: Vec<_> = names.map(Format::name).collect();
-            format!("its name tells no format; --to says which: {}", names.join(", "))
-        }
+        None => SaveFault::UnknownFormat,
     };
-    Err(GraphError::Format { place: path.display().to_string(), what })
+    Err(GraphError::save(path, fault))
 }
 
-/// Where the numbers of vertices are kept that have no place in `path`.
+/// Returns the path of the map beside an output file.
 pub(super) fn map_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".map");
@@ -91,13 +84,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_formats_or_why_not() {
-        let of = |name: &str, to| format(Path::new(name), to).map_err(|error| error.to_string());
+    fn names_determine_formats() {
+        let of = |name: &str, to| {
+            format(Path::new(name), to).map_err(|error| {
+                let help: Vec<_> = error.help().iter().map(ToString::to_string).collect();
+                format!("{error}; {}", help.join("; "))
+            })
+        };
         assert_eq!(of("a/g.sg", None), Ok(Format::Gap));
         assert_eq!(of("g.sg", Some(Format::Native)), Ok(Format::Native));
         assert_eq!(of("dir", Some(Format::FourFiles)), Ok(Format::FourFiles));
         for (name, says) in
-            [("g", "--to"), ("g.e", "only read"), ("num_nodes_edges.txt", "--to four-files")]
+            [("g", "--to"), ("g.e", "read only"), ("num_nodes_edges.txt", "--to four-files")]
         {
             let error = of(name, None).unwrap_err();
             assert!(error.contains(says) && error.contains(name), "{error}");
@@ -105,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_beside_what_it_is_of() {
+    fn a_map_is_beside_its_graph() {
         assert_eq!(map_of(Path::new("a/g.sg")), Path::new("a/g.sg.map"));
         assert_eq!(map_of(Path::new("a/four/")), Path::new("a/four.map"));
     }
 
     #[test]
-    fn one_place_may_be_written_in_several_ways() {
+    fn one_place_may_have_several_paths() {
         let same = |a: &str, b: &str| is_same(Path::new(a), Path::new(b));
         assert!(same("g.sg", "./g.sg") && same("/tmp/g.sg", "/tmp/../tmp/g.sg"));
         assert!(!same("g.sg", "g.sg.map") && !same("/tmp/g.sg", "/dev/g.sg"));

@@ -1,4 +1,4 @@
-//! Which graph.
+//! Input graph: a file or a generated graph.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,43 +6,47 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
-use hugepilot_graph::run::{Job, Ready};
-use hugepilot_graph::{Degree, Graph, GraphError, Ids, Order, Stash, Width};
+use hugepilot_graph::error::Step;
+use hugepilot_graph::run::{Job, PreparedGraph};
+use hugepilot_graph::{DegreeKind, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width};
 use hugepilot_kernel::cgroup::MemoryCgroup;
 use hugepilot_kernel::{Root, memory};
-use hugepilot_record::graph::{FileFacts, Phases};
+use hugepilot_record::graph::{GraphWarning, InputFile, Phases};
 use hugepilot_units::Bytes;
 
+use super::error::usage;
 use super::file::FileArgs;
-use super::fix::usage;
-use super::generated::{Generated, RngArg};
+use super::generated::{GeneratedGraph, RngArg};
 use crate::output::Progress;
 
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
-    /// The graph: a file (./NAME if it is called like one of these), or kronecker:SCALE[:DEGREE], uniform:SCALE[:DEGREE] (2^SCALE
-    /// vertices, DEGREE times as many edges, 16 unless given), grid:ROWSxCOLUMNS, or - for a file on the standard input
+    /// Graph: a file (./NAME if it has the name of a generated graph), - for a file on standard
+    /// input, kronecker:SCALE[:DEGREE], uniform:SCALE[:DEGREE] (2^SCALE vertices, DEGREE times as
+    /// many edges, 16 by default), or grid:ROWSxCOLUMNS
     #[arg(value_name = "GRAPH", value_hint = ValueHint::FilePath,
         value_parser = OsStringValueParser::new().try_map(name))]
     graph: Name,
-    /// Give the edges of a generated graph weights from 1 to 255; what needs some does so by itself
+    /// Weights from 1 to 255 for a generated graph; implied by kernels and formats that need some
     #[arg(long)]
     weighted: bool,
-    /// Keep the direction of edges, and build the inverse, too [default: only in files that say that they have directions]
+    /// Directed edges, with their transpose [default: only for files that state directions]
     #[arg(long)]
     directed: bool,
-    /// Let edges go both ways, whatever the file says
+    /// Undirected edges, whatever the file states
     #[arg(long, conflicts_with = "directed")]
     symmetrize: bool,
-    /// How random numbers choose the edges of a Kronecker graph: u32 as the GAP benchmark suite since October 2023, float as before
-    /// that, and as in the papers [default: u32]
-    #[arg(long, value_name = "HOW")]
+    /// Random numbers of a Kronecker graph: u32, as in the GAP benchmark suite since October 2023,
+    /// or float, as before and in the papers [default: u32]
+    #[arg(long, value_name = "KIND", hide_possible_values = true)]
     rng: Option<RngArg>,
-    /// Number vertices anew: dbg, hub-sort, hub-cluster, sort, random[:SEED] or rcm. Results keep the old numbers
+    /// Vertex order to relabel by: dbg, hub-sort, hub-cluster, sort, random[:SEED] or rcm. Results
+    /// carry the old IDs
     #[arg(long, value_name = "ORDER")]
-    reorder: Option<Order>,
-    /// Which edges count as a vertex's degree for --reorder: out for kernels that pull, in for those that push [default: out]
-    #[arg(long, value_name = "WHICH", requires = "reorder")]
+    reorder: Option<VertexOrder>,
+    /// Edges that count as the degree for --reorder: out for kernels that pull, in for kernels
+    /// that push [default: out]
+    #[arg(long, value_name = "DIRECTION", requires = "reorder", hide_possible_values = true)]
     degree: Option<DegreeArg>,
     #[command(flatten)]
     file: FileArgs,
@@ -54,40 +58,41 @@ enum DegreeArg {
     In,
 }
 
-/// What a graph is called.
+/// Name of a graph.
 #[derive(Clone, Debug)]
 enum Name {
-    Generated(Generated),
+    Generated(GeneratedGraph),
     File(PathBuf),
 }
 
 fn name(text: OsString) -> Result<Name, String> {
-    match text.to_str().and_then(Generated::of) {
+    match text.to_str().and_then(GeneratedGraph::of) {
         Some(generated) => generated.map(Name::Generated),
         None => Ok(Name::File(PathBuf::from(text))),
     }
 }
 
-/// A graph under the numbers that it came with.
-pub(super) struct Made<V: Width> {
+/// Graph before relabelling.
+pub(super) struct SourceGraph<V: Width> {
     pub(super) graph: Graph<V>,
     pub(super) ids: Option<Ids>,
-    /// What came before the graph.
-    pub(super) stash: Option<Stash>,
-    pub(super) file: Option<FileFacts>,
+    /// Property arrays allocated before the graph.
+    pub(super) property_pool: Option<PropertyPool>,
+    pub(super) file: Option<InputFile>,
+    pub(super) warning: Option<GraphWarning>,
     pub(super) peak: Bytes,
     pub(super) load: Option<Duration>,
     pub(super) build: Duration,
 }
 
-/// Memory that there is, and who is told what is taken of it.
+/// Available memory, and announcements of its use.
 #[derive(Clone, Copy)]
-pub(super) struct Room<'a> {
+pub(super) struct MemoryBudget<'a> {
     pub(super) progress: &'a Progress,
 }
 
-impl Room<'_> {
-    /// Now: of the system, and within the limits at which this process would be killed.
+impl MemoryBudget<'_> {
+    /// Returns the memory available now: of the system, and within the limits of the cgroup.
     pub(super) fn available(self) -> Bytes {
         let root = Root::live();
         let system = memory::mem_info(&root).map_or(Bytes::MAX, |info| info.available);
@@ -96,18 +101,19 @@ impl Room<'_> {
         group.map_or(system, |group| system.min(group.hard_headroom(&root).left))
     }
 
-    /// Says what something takes at its peak of what was available before it began, unless it does not fit.
-    pub(super) fn take(
+    /// Announces the memory that a step requires at its peak, unless it exceeds `available`.
+    pub(super) fn check(
         self,
-        what: &str,
+        step: Step,
         needed: Bytes,
         available: Bytes,
     ) -> Result<(), GraphError> {
         if needed > available {
-            return Err(GraphError::Room { needed, available });
+            return Err(GraphError::InsufficientMemory { step, needed, available });
         }
-        self.progress
-            .keep(&format!("{what} takes {needed} of memory at most, {available} are available"));
+        self.progress.keep(&format!(
+            "note: memory to {step} the graph: at most {needed}, {available} available"
+        ));
         Ok(())
     }
 }
@@ -120,7 +126,7 @@ impl SourceArgs {
         }
     }
 
-    /// Where it is, if it is a file.
+    /// Returns the path of a file.
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.graph {
             Name::Generated(_) => None,
@@ -132,34 +138,34 @@ impl SourceArgs {
         self.directed
     }
 
-    pub(super) fn order(&self) -> Option<(Order, Degree)> {
+    pub(super) fn reorder(&self) -> Option<(VertexOrder, DegreeKind)> {
         let degree = match self.degree {
-            None | Some(DegreeArg::Out) => Degree::Out,
-            Some(DegreeArg::In) => Degree::In,
+            None | Some(DegreeArg::Out) => DegreeKind::Out,
+            Some(DegreeArg::In) => DegreeKind::In,
         };
         self.reorder.map(|order| (order, degree))
     }
 
-    /// Ends with a usage error where an option has no meaning for this graph.
+    /// Exits with a usage error if an option has no effect on this graph.
     pub(super) fn check(&self) {
-        if let Some(what) = self.idle() {
-            usage(&what);
+        if let Some(message) = self.unused_option() {
+            usage(&message);
         }
     }
 
-    /// Which option that was given means nothing here, and what it is for.
-    fn idle(&self) -> Option<String> {
+    /// Describes the first option without effect on this graph.
+    fn unused_option(&self) -> Option<String> {
         let is_kronecker = matches!(&self.graph, Name::Generated(graph) if graph.is_kronecker());
-        let by_degree = !matches!(self.reorder, Some(Order::Random(_) | Order::Rcm));
-        match (&self.graph, self.file.given()) {
+        let by_degree = !matches!(self.reorder, Some(VertexOrder::Random(_) | VertexOrder::Rcm));
+        match (&self.graph, self.file.first_given()) {
             (Name::Generated(generated), Some(option)) => {
-                Some(format!("{option} is for files, and {} is none", generated.text))
+                Some(format!("{option} is for files, and {} is generated", generated.text))
             }
             (Name::File(_), _) if self.weighted => {
                 Some("--weighted is for generated graphs; a file has weights or not".to_owned())
             }
             _ if self.rng.is_some() && !is_kronecker => {
-                Some(format!("--rng is for Kronecker graphs, and {} is none", self.name()))
+                Some(format!("--rng is for Kronecker graphs, not {}", self.name()))
             }
             _ if self.degree.is_some() && !by_degree => {
                 Some("--degree is for --reorder dbg, hub-sort, hub-cluster and sort".to_owned())
@@ -168,41 +174,47 @@ impl SourceArgs {
         }
     }
 
-    /// Builds or loads it, and numbers it anew, if all that fits. `weighted`: something needs weights.
-    pub(super) fn ready<V: Width>(
+    /// Builds or loads the graph and relabels it, if it fits into memory. `weighted`: the kernel or
+    /// the output format requires weights.
+    pub(super) fn prepare<V: Width>(
         &self,
         job: &Job,
         weighted: bool,
         progress: &Progress,
-    ) -> Result<Ready<V>, GraphError> {
-        let room = Room { progress };
-        let Made { graph, ids, stash, file, mut peak, load, build } = match &self.graph {
+    ) -> Result<PreparedGraph<V>, GraphError> {
+        let budget = MemoryBudget { progress };
+        let source: SourceGraph<V> = match &self.graph {
             Name::Generated(graph) => {
                 progress.now(format!("building {}", graph.text));
-                graph.make(job, weighted || self.weighted, self.rng.unwrap_or(RngArg::U32), room)?
+                let rng = self.rng.unwrap_or(RngArg::U32);
+                graph.build(job, weighted || self.weighted, rng, budget)?
             }
             Name::File(path) => {
                 progress.now(format!("reading {}", path.display()));
-                self.file.make(path, job, !self.symmetrize, room)?
+                self.file.load(path, job, !self.symmetrize, budget)?
             }
         };
-        if let Some((order, _)) = job.order {
-            let more = graph.renumbering();
-            room.take("numbering vertices anew", more, room.available())?;
-            progress.now(format!("numbering vertices anew by {order}"));
-            // What is there already takes less than what is made of it.
-            peak = peak.max(more.times(2) + job.stashed::<V>(graph.vertices() as u64));
+        let SourceGraph { graph, ids, property_pool, file, warning, mut peak, load, build } =
+            source;
+        if let Some((order, _)) = job.reorder {
+            let more = graph.relabel_memory();
+            budget.check(Step::Relabel, more, budget.available())?;
+            progress.now(format!("relabelling vertices by {order}"));
+            // The graph takes no more than the relabelled one and the maps.
+            let pool = job.property_pool_bytes::<V>(graph.vertices() as u64);
+            peak = peak.max(more.times(2) + pool);
         }
         let phases = Phases {
             load_seconds: load.map(|load| load.as_secs_f64()),
             build_seconds: build.as_secs_f64(),
             ..Phases::default()
         };
-        let mut ready = job.ready(graph, phases, stash)?;
-        ready.ids = ids;
-        ready.report.file = file;
-        ready.report.peak_bytes = peak;
-        Ok(ready)
+        let mut prepared = job.prepare(graph, phases, property_pool)?;
+        prepared.ids = ids;
+        prepared.report.file = file;
+        prepared.report.peak_bytes = peak;
+        prepared.report.warnings.extend(warning);
+        Ok(prepared)
     }
 }
 
@@ -229,13 +241,13 @@ mod tests {
             ("g.el --reorder random --compact --scale-weights 2", None),
             ("kronecker:4 --compact", Some("--compact is for files")),
             ("g.el --weighted", Some("--weighted is for generated")),
-            ("g.el --rng u32", Some("--rng is for Kronecker graphs, and g.el")),
-            ("uniform:4 --rng float", Some("--rng is for Kronecker graphs, and uniform:4")),
+            ("g.el --rng u32", Some("--rng is for Kronecker graphs, not g.el")),
+            ("uniform:4 --rng float", Some("--rng is for Kronecker graphs, not uniform:4")),
             ("grid:4x4 --rng float", Some("--rng is for Kronecker graphs")),
             ("g.el --reorder random:3 --degree out", Some("--degree is for --reorder dbg")),
             ("g.el --reorder rcm --degree in", Some("--degree is for --reorder dbg")),
         ] {
-            let found = parsed(line).unwrap().idle();
+            let found = parsed(line).unwrap().unused_option();
             assert_eq!(found.is_some(), says.is_some(), "{line}: {found:?}");
             assert!(found.unwrap_or_default().contains(says.unwrap_or_default()), "{line}");
         }

@@ -1,84 +1,89 @@
-//! Edges sorted roughly by where they begin, before they are put where they belong (propagation blocking; Beamer and others,
-//! IPDPS'17).
+//! Bins: edges sorted coarsely by source vertex before they enter their rows (propagation blocking;
+//! Beamer et al., IPDPS'17).
 //!
-//! To put an edge into its row is two accesses to memory that is anywhere. If each waits for the last, as atomic additions do,
-//! that takes longer than all else. So threads collect edges in bins, each of a run of vertices whose rows fit into the cache, and
-//! then empty bins, each by one thread: no addition is atomic, and misses overlap. What is collected at a time is bounded, and so
-//! is the memory for it: bins share chunks, so that it takes no more where edges come in order and each round fills other bins.
+//! An edge enters its row by two accesses to scattered memory. If each stalls on the one before, as
+//! atomic additions do, they dominate the build. Threads therefore collect edges in bins, one for
+//! each range of vertices whose rows fit into the cache. Then each bin is emptied by one thread:
+//! additions need no atomics, and cache misses overlap. The edges collected at a time are bounded.
+//! Bins share chunks of memory, so that ordered edges, which fill other bins in each round, take no
+//! more memory.
 
 use std::sync::RwLock;
 
 use hugepilot_units::Bytes;
 
-use super::Wrong;
+use super::InvalidEdges;
 use crate::csr::BLOCK;
 use crate::rounds::Rounds;
-use crate::source::Source;
-use crate::{Next, Pieces, Team, Width, Worker};
+use crate::source::EdgeSource;
+use crate::{Cursor, ThreadPool, Width, WorkQueue, Worker};
 
-/// Edges that a thread collects at most before bins are emptied, about: some tens of MiB.
-const COLLECTED: u64 = 1 << 22;
-/// All threads together collect such a part of the edges: bins take a quarter as much as the rows then.
-const PART: u64 = 8;
-/// Bytes of rows in a bin, about: half of a cache of the second level.
-const CACHED: u64 = 1 << 19;
-/// Bins at most: each has a place that is written, and these must be in the cache, too.
-const MOST: u64 = 2048;
-/// Edges in a chunk: pages that are written stay as few as bins, and what is left free in the last of each bin is little.
+/// Edges that a thread collects in one round at most: some tens of MiB.
+const MAX_COLLECTED: u64 = 1 << 22;
+/// Inverse share of the edges that all threads collect in one round. Bins then take a quarter of
+/// the memory of the rows.
+const INVERSE_SHARE: u64 = 8;
+/// Target size of the rows of a bin in bytes: half a second-level cache.
+const BIN_BYTES: u64 = 1 << 19;
+/// Most bins: the write position of each must fit into the cache, too.
+const MAX_BINS: u64 = 2048;
+/// Edges in a chunk. Few pages are written at a time, and little memory is unused in the last chunk
+/// of each bin.
 const CHUNK: usize = 256;
 
-/// Edges that a thread collects before bins are emptied; a block more, as blocks are collected whole.
-fn collected(source: &impl Source, team: Team) -> u64 {
-    (source.edges() / (PART * team.threads() as u64)).clamp(1, COLLECTED)
+/// Returns the edges that a thread collects in one round. It collects whole blocks, so up to one
+/// block more.
+fn collected(source: &impl EdgeSource, pool: ThreadPool) -> u64 {
+    (source.edges() / (INVERSE_SHARE * pool.threads() as u64)).clamp(1, MAX_COLLECTED)
 }
 
-/// Base-2 logarithm of the vertices in a bin, and how many bins there are.
-fn cut<V: Width>(source: &impl Source, both: bool) -> (u32, usize) {
+/// Returns the base-2 logarithm of the vertices of a bin, and the number of bins.
+fn layout<V: Width>(source: &impl EdgeSource, both: bool) -> (u32, usize) {
     let vertices = source.vertices().max(1);
     let bytes = source.edges().saturating_mul((1 + u64::from(both)) * size_of::<V>() as u64);
-    let bins = (bytes / CACHED).clamp(1, MOST.min(vertices));
+    let bins = (bytes / BIN_BYTES).clamp(1, MAX_BINS.min(vertices));
     let shift = vertices.div_ceil(bins).next_power_of_two().trailing_zeros();
     #[allow(clippy::cast_possible_truncation)] // a few thousand
     let count = ((vertices - 1) >> shift) as usize + 1;
     (shift, count)
 }
 
-/// Edges that a thread has room for, each counted both ways round if `both`: as many as it collects where blocks are alike, those
-/// of the source and of the rows that become its inverse, and a chunk for each bin.
-fn places<V: Width>(source: &impl Source, both: bool, team: Team) -> u64 {
+/// Returns the edges that a thread has room for, counted twice if `both`: those of a round if
+/// blocks are alike, a block of the source or of the rows to transpose, and a chunk for each bin.
+fn capacity<V: Width>(source: &impl EdgeSource, both: bool, pool: ThreadPool) -> u64 {
     let block = source.edges().div_ceil((source.blocks() as u64).max(1)).max(BLOCK as u64);
-    let edges = collected(source, team).saturating_add(block).min(source.edges());
-    let chunks = (cut::<V>(source, both).1 * CHUNK) as u64;
+    let edges = collected(source, pool).saturating_add(block).min(source.edges());
+    let chunks = (layout::<V>(source, both).1 * CHUNK) as u64;
     edges.saturating_mul(1 + u64::from(both)).saturating_add(chunks)
 }
 
-/// Memory that all threads take at most where blocks are alike.
-pub(super) fn room<V: Width>(source: &impl Source, both: bool, team: Team) -> Bytes {
+/// Returns the memory of all threads, an upper bound if blocks are alike.
+pub(super) fn memory<V: Width>(source: &impl EdgeSource, both: bool, pool: ThreadPool) -> Bytes {
     let values = if source.is_weighted() { 3 } else { 2 };
     let place = Bytes::new(values * size_of::<V>() as u64);
-    place.times(places::<V>(source, both, team)).times(team.threads() as u64)
+    place.times(capacity::<V>(source, both, pool)).times(pool.threads() as u64)
 }
 
-/// What a thread collected.
-struct Collected<V> {
+/// Edges that a thread collected.
+struct ThreadBins<V> {
     /// Chunks of edges, each of one bin.
     ends: Vec<(V, V)>,
-    /// As many, or none.
+    /// Weight of each edge, or empty.
     weights: Vec<V>,
     weighted: bool,
-    /// Of each bin, where its next edge goes; where a chunk ends, into a new one.
+    /// Position of the next edge of each bin. At the end of a chunk, the edge goes to a new one.
     next: Vec<usize>,
-    /// Of each chunk in use, where the one before it in its bin ends; 0 for the first.
+    /// End of the previous chunk of the bin, for each chunk in use; 0 for the first.
     before: Vec<usize>,
 }
 
-impl<V: Width> Collected<V> {
-    fn new(bins: usize, places: u64, weighted: bool) -> Self {
-        // Only what is used becomes resident.
-        let places = usize::try_from(places).unwrap_or(usize::MAX);
+impl<V: Width> ThreadBins<V> {
+    fn new(bins: usize, capacity: u64, weighted: bool) -> Self {
+        // Only used memory becomes resident.
+        let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
         Self {
-            ends: Vec::with_capacity(places),
-            weights: Vec::with_capacity(if weighted { places } else { 0 }),
+            ends: Vec::with_capacity(capacity),
+            weights: Vec::with_capacity(if weighted { capacity } else { 0 }),
             weighted,
             next: vec![0; bins],
             before: Vec::new(),
@@ -103,7 +108,7 @@ impl<V: Width> Collected<V> {
         self.next[bin] = at + 1;
     }
 
-    /// Where a new chunk of a bin begins.
+    /// Adds a chunk to a bin, and returns its start.
     #[cold]
     fn chunk(&mut self, bin: usize) -> usize {
         let start = self.before.len() * CHUNK;
@@ -115,7 +120,7 @@ impl<V: Width> Collected<V> {
         start
     }
 
-    /// Calls `put` with the ends and the weight of each edge in a bin.
+    /// Calls `put` with vertices and weight of each edge of a bin.
     fn each(&self, bin: usize, put: impl Fn(V, V, V)) {
         let mut end = self.next[bin];
         while end > 0 {
@@ -133,58 +138,64 @@ impl<V: Width> Collected<V> {
     }
 }
 
-/// How edges are dealt out.
+/// Bins of all threads.
 pub(super) struct Bins<V> {
-    /// A bin is of 2^`shift` vertices.
+    /// Base-2 logarithm of the vertices of a bin.
     shift: u32,
-    /// Each edge goes into the rows of both its ends.
+    /// Whether each edge enters the rows of both vertices.
     both: bool,
-    team: Team,
-    /// Of each thread. It alone collects; then all read.
-    collected: Vec<RwLock<Collected<V>>>,
+    pool: ThreadPool,
+    /// Bins of each thread. Only that thread writes them, then all read them.
+    collected: Vec<RwLock<ThreadBins<V>>>,
 }
 
 impl<V: Width> Bins<V> {
-    /// For a source, whose edges are put both ways round if `both`.
-    pub(super) fn new(source: &impl Source, both: bool, team: Team) -> Self {
-        let (shift, bins) = cut::<V>(source, both);
-        let places = places::<V>(source, both, team);
-        let of_one = |_| RwLock::new(Collected::new(bins, places, source.is_weighted()));
-        Self { shift, both, team, collected: (0..team.threads()).map(of_one).collect() }
+    /// Allocates bins for a source. If `both`, each edge enters the rows of both vertices.
+    pub(super) fn new(source: &impl EdgeSource, both: bool, pool: ThreadPool) -> Self {
+        let (shift, bins) = layout::<V>(source, both);
+        let capacity = capacity::<V>(source, both, pool);
+        let of_one = |_| RwLock::new(ThreadBins::new(bins, capacity, source.is_weighted()));
+        Self { shift, both, pool, collected: (0..pool.threads()).map(of_one).collect() }
     }
 
-    /// Has `put` called with the ends and the weight of each edge, and both ways round if need be. For edges that begin at one
-    /// vertex, it is called by one thread at a time, which sees what was done before. What belongs into no graph is told.
-    pub(super) fn deal(&self, source: &impl Source, put: impl Fn(V, V, V) + Sync) -> Wrong {
-        let (blocks, rounds) = (Next::default(), Rounds::default());
-        let wrong = self.team.run(|worker| {
-            let (mut wrong, mut round) = (Wrong::default(), 0);
+    /// Calls `put` with vertices and weight of each edge, in both directions if configured. Edges
+    /// of one source vertex come from one thread at a time, which sees the writes of the ones
+    /// before. Returns the invalid edges.
+    pub(super) fn distribute(
+        &self,
+        source: &impl EdgeSource,
+        put: impl Fn(V, V, V) + Sync,
+    ) -> InvalidEdges {
+        let (blocks, rounds) = (Cursor::default(), Rounds::default());
+        let invalid = self.pool.run(|worker| {
+            let (mut invalid, mut round) = (InvalidEdges::default(), 0);
             loop {
-                let collected = self.collect(&worker, source, &blocks, &mut wrong);
-                let turn = rounds.turn(&worker, round);
-                turn.add(usize::from(collected > 0), 0);
-                worker.meet();
+                let collected = self.collect(&worker, source, &blocks, &mut invalid);
+                let state = rounds.state(&worker, round);
+                state.add(usize::from(collected > 0), 0);
+                worker.barrier();
                 if rounds.sums(round).0 == 0 {
-                    return wrong;
+                    return invalid;
                 }
-                self.empty(&worker, &turn.pieces, &put);
-                worker.meet();
+                self.empty(&worker, &state.work, &put);
+                worker.barrier();
                 round += 1;
             }
         });
-        wrong.into_iter().fold(Wrong::default(), Wrong::and)
+        invalid.into_iter().fold(InvalidEdges::default(), InvalidEdges::and)
     }
 
-    /// Collects edges of blocks that no other thread takes until there are enough. How many.
+    /// Collects edges of unclaimed blocks until there are enough. Returns their number.
     fn collect(
         &self,
         worker: &Worker,
-        source: &impl Source,
-        blocks: &Next,
-        wrong: &mut Wrong,
+        source: &impl EdgeSource,
+        blocks: &Cursor,
+        invalid: &mut InvalidEdges,
     ) -> u64 {
-        let (vertices, most, mut count) = (source.vertices(), collected(source, self.team), 0);
-        let mut own = self.collected[worker.id].write().expect("nobody panics with it");
+        let (vertices, most, mut count) = (source.vertices(), collected(source, self.pool), 0);
+        let mut own =
+            self.collected[worker.id].write().expect("no thread panics while it holds the lock");
         let bins = &mut *own;
         bins.clear();
         #[allow(clippy::cast_possible_truncation)]
@@ -194,15 +205,15 @@ impl<V: Width> Bins<V> {
             bins.push((from >> self.shift) as usize, ends, V::new(weight as usize));
         };
         while count < most
-            && let Some(block) = blocks.one(source.blocks())
+            && let Some(block) = blocks.next(source.blocks())
         {
             source.block(block, |edge| {
-                // Also what is left out counts: it is not the end of the source.
+                // Dropped edges count too: a count of 0 means the end of the source.
                 count += 1;
                 if edge.from >= vertices || edge.to >= vertices {
-                    wrong.id = wrong.id.max(Some(edge.from.max(edge.to)));
+                    invalid.id = invalid.id.max(Some(edge.from.max(edge.to)));
                 } else if edge.from == edge.to {
-                    wrong.self_loops += 1;
+                    invalid.self_loops += 1;
                 } else {
                     push(edge.from, edge.to, edge.weight);
                     if self.both {
@@ -214,11 +225,14 @@ impl<V: Width> Bins<V> {
         count
     }
 
-    /// Puts what all threads collected where it belongs, bin by bin.
-    fn empty(&self, worker: &Worker, pieces: &Pieces, put: impl Fn(V, V, V)) {
-        let all: Vec<_> =
-            self.collected.iter().map(|bins| bins.read().expect("nobody panics with it")).collect();
-        worker.each(pieces, all[0].next.len(), 1, |bins| {
+    /// Calls `put` for the edges that all threads collected, by bin.
+    fn empty(&self, worker: &Worker, work: &WorkQueue, put: impl Fn(V, V, V)) {
+        let all: Vec<_> = self
+            .collected
+            .iter()
+            .map(|bins| bins.read().expect("no thread panics while it holds the lock"))
+            .collect();
+        worker.each(work, all[0].next.len(), 1, |bins| {
             bins.for_each(|bin| all.iter().for_each(|collected| collected.each(bin, &put)));
         });
     }

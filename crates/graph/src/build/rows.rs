@@ -1,31 +1,32 @@
-//! Rows while they are filled, sorted and rid of duplicates, in place.
+//! Rows during the build: filled, sorted and deduplicated in place.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hugepilot_alloc::{HugeVec, Plain, cells};
 
-use super::{Build, Names};
+use super::{ArrayNames, Build};
 use crate::width::Cell;
-use crate::{Csr, Result, Team, Width};
+use crate::{Csr, Result, ThreadPool, Width};
 
 /// Rows that become a [`Csr`].
 pub(super) struct Rows<V: Width> {
-    /// `offsets[v + 1]` is where the next edge of `v` goes; once all are in, where its row ends.
+    /// Position of the next edge of `v` in `offsets[v + 1]`; the end of its row once all edges are
+    /// in.
     offsets: HugeVec<V>,
     edges: HugeVec<V>,
     weights: HugeVec<V>,
-    /// Of each piece of rows, after duplicates have gone: its first vertex, where it begins, and how long it is.
-    kept: Vec<Kept>,
+    /// Chunks of rows after deduplication.
+    compacted: Vec<CompactedChunk>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct CompactedChunk {
     vertex: usize,
     start: usize,
     len: usize,
 }
 
-/// Puts edges into rows, from any thread, those of one row from one at a time.
+/// Writer of edges into rows, for any thread. Edges of one row must come from one thread at a time.
 pub(super) struct Filler<'a, V: Width> {
     next: &'a [<V as Plain>::Cell],
     edges: &'a [<V as Plain>::Cell],
@@ -45,8 +46,8 @@ impl<V: Width> Filler<'_, V> {
     }
 }
 
-/// Some rows in a row, for one thread.
-struct Piece<'a, V> {
+/// Consecutive rows for one thread.
+struct RowChunk<'a, V> {
     vertex: usize,
     start: usize,
     ends: &'a mut [V],
@@ -54,14 +55,14 @@ struct Piece<'a, V> {
     weights: &'a mut [V],
 }
 
-/// Edges in a piece, about.
-const PIECE: usize = 1 << 18;
+/// Target number of edges in a chunk.
+const CHUNK: usize = 1 << 18;
 
 impl<V: Width> Rows<V> {
-    /// Room for as many edges as were counted: `counts[v + 1]` is how many `v` has.
+    /// Allocates the rows; `counts[v + 1]` is the degree of `v`.
     pub(super) fn begin(
         build: &Build,
-        names: Names,
+        names: ArrayNames,
         counts: HugeVec<V>,
         weighted: bool,
     ) -> Result<Self> {
@@ -74,7 +75,7 @@ impl<V: Width> Rows<V> {
         }
         let edges = build.pages.zeroed(names.edges, sum)?;
         let weights = build.pages.zeroed(names.weights, if weighted { sum } else { 0 })?;
-        Ok(Self { offsets, edges, weights, kept: Vec::new() })
+        Ok(Self { offsets, edges, weights, compacted: Vec::new() })
     }
 
     pub(super) fn filler(&mut self) -> Filler<'_, V> {
@@ -85,50 +86,52 @@ impl<V: Width> Rows<V> {
         }
     }
 
-    /// Sorts each row and keeps the first of what is there twice: of weights the smallest. How many went.
-    pub(super) fn sort(&mut self, team: Team) -> u64 {
-        let (pieces, dropped) = (self.pieces(), AtomicU64::new(0));
-        let kept = team.share(pieces, |pieces| {
+    /// Sorts each row and drops duplicates; of their weights, the least stays. Returns the number
+    /// of dropped edges.
+    pub(super) fn sort(&mut self, pool: ThreadPool) -> u64 {
+        let (chunks, dropped) = (self.chunks(), AtomicU64::new(0));
+        let kept = pool.share(chunks, |chunks| {
             let (mut kept, mut pairs) = (Vec::new(), Vec::new());
-            for mut piece in pieces {
-                let len = piece.sort(&mut pairs);
-                dropped.fetch_add((piece.edges.len() - len) as u64, Relaxed);
-                kept.push(Kept { vertex: piece.vertex, start: piece.start, len });
+            for mut chunk in chunks {
+                let len = chunk.sort(&mut pairs);
+                dropped.fetch_add((chunk.edges.len() - len) as u64, Relaxed);
+                kept.push(CompactedChunk { vertex: chunk.vertex, start: chunk.start, len });
             }
             kept
         });
-        self.kept = kept.concat();
-        self.kept.sort_unstable_by_key(|kept| kept.vertex);
+        self.compacted = kept.concat();
+        self.compacted.sort_unstable_by_key(|kept| kept.vertex);
         dropped.into_inner()
     }
 
-    /// Cuts the rows into pieces of about as many edges.
-    fn pieces(&mut self) -> Vec<Piece<'_, V>> {
+    /// Splits the rows into chunks of similar numbers of edges.
+    fn chunks(&mut self) -> Vec<RowChunk<'_, V>> {
         let vertices = self.offsets.len() - 1;
         let (mut ends, mut edges, mut weights) =
             (&mut self.offsets[1..], &mut self.edges[..], &mut self.weights[..]);
-        let (mut vertex, mut start, mut pieces) = (0, 0, Vec::new());
+        let (mut vertex, mut start, mut chunks) = (0, 0, Vec::new());
         while vertex < vertices {
-            let count = ends.partition_point(|end| end.at() <= start + PIECE).max(1);
+            let count = ends.partition_point(|end| end.at() <= start + CHUNK).max(1);
             let end = ends[count - 1].at();
-            let piece = Piece {
+            let chunk = RowChunk {
                 vertex,
                 start,
                 ends: take(&mut ends, count),
                 edges: take(&mut edges, end - start),
                 weights: take(&mut weights, end - start),
             };
-            pieces.push(piece);
+            chunks.push(chunk);
             (vertex, start) = (vertex + count, end);
         }
-        pieces
+        chunks
     }
 
-    /// Moves what was kept together.
+    /// Closes the gaps that dropped edges left.
     pub(super) fn finish(mut self) -> Result<Csr<V>> {
         let mut next = 0;
-        for (i, kept) in self.kept.iter().enumerate() {
-            let last = self.kept.get(i + 1).map_or(self.offsets.len() - 1, |after| after.vertex);
+        for (i, kept) in self.compacted.iter().enumerate() {
+            let last =
+                self.compacted.get(i + 1).map_or(self.offsets.len() - 1, |after| after.vertex);
             let gone = kept.start - next;
             if gone > 0 {
                 let range = kept.start..kept.start + kept.len;
@@ -151,7 +154,7 @@ impl<V: Width> Rows<V> {
     }
 }
 
-/// The first `count` of them, or all.
+/// Splits off the first `count` items, or all.
 fn take<'a, T>(all: &mut &'a mut [T], count: usize) -> &'a mut [T] {
     let count = count.min(all.len());
     let (first, rest) = std::mem::take(all).split_at_mut(count);
@@ -159,8 +162,8 @@ fn take<'a, T>(all: &mut &'a mut [T], count: usize) -> &'a mut [T] {
     first
 }
 
-impl<V: Width> Piece<'_, V> {
-    /// Sorts its rows and moves what is kept to its beginning. How long that is.
+impl<V: Width> RowChunk<'_, V> {
+    /// Sorts and deduplicates the rows towards the start of the chunk. Returns the remaining edges.
     fn sort(&mut self, pairs: &mut Vec<(V, V)>) -> usize {
         let (mut begin, mut kept) = (0, 0);
         for end in self.ends.iter_mut() {
@@ -186,7 +189,8 @@ impl<V: Width> Piece<'_, V> {
     }
 }
 
-/// Moves the values of a sorted row, each once, to `to`, which is not after it. Where they end.
+/// Moves the distinct values of a sorted row to `to`, which is not after the row. Returns their
+/// end.
 fn unique<V: Copy + PartialEq>(
     values: &mut [V],
     row: std::ops::Range<usize>,

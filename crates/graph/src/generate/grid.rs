@@ -1,20 +1,20 @@
-//! A grid, which is like a road network in what matters here: few edges per vertex, and long ways.
+//! Grid graph, similar to a road network: few edges per vertex, long paths.
 
 use super::blocks;
-use crate::source::{Edge, Source};
+use crate::source::{Edge, EdgeSource};
 
-/// `rows` × `columns` crossings, each joined to its neighbours. Numbered row by row.
+/// Grid of `rows` × `columns` vertices with edges between neighbours, numbered by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// From top to bottom.
+    /// Vertices from top to bottom.
     pub rows: u64,
-    /// From left to right.
+    /// Vertices from left to right.
     pub columns: u64,
-    /// Whether roads have lengths: from 1 to 255, by a hash of the two ends.
+    /// Whether edges have weights: from 1 to 255, by a hash of the two vertices.
     pub weighted: bool,
 }
 
-impl Source for Grid {
+impl EdgeSource for Grid {
     fn vertices(&self) -> u64 {
         self.rows * self.columns
     }
@@ -39,7 +39,7 @@ impl Source for Grid {
     }
 }
 
-/// The finaliser of `MurmurHash3`, as far as it mixes two numbers.
+/// Hashes two numbers to a weight by part of the finaliser of `MurmurHash3`.
 fn length(from: u64, to: u64) -> u64 {
     let mut hash = from.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ to;
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);

@@ -1,25 +1,27 @@
-//! Kronecker graphs, whose few busy vertices are what page-size management is about: Graph500's, as the GAP benchmark suite
-//! makes them.
+//! Kronecker graphs of Graph500, as the GAP benchmark suite makes them. Their few hubs are the
+//! target of page-size management.
 //!
-//! Both ends of an edge are chosen bit by bit, the first bit first: one random number falls into one of four quadrants with
-//! probabilities A = 0.57, B = 0.19, C = 0.19 and D = 0.05. Which quadrant is told by comparing with three bounds, so a block's
-//! numbers become two streams of bits, 16 at a time and without a branch, and an edge is a run of `scale` bits of each.
+//! Both vertices of an edge are drawn bit by bit, highest bit first. One random number falls into
+//! one of four quadrants with probabilities A = 0.57, B = 0.19, C = 0.19 and D = 0.05. Comparisons
+//! with three bounds determine the quadrant, so the numbers of a block become two streams of bits,
+//! 16 at a time and without a branch. An edge is a run of `scale` bits of each stream.
 
 use super::permutation::Permutation;
 use super::{BLOCK, Weights, block_of, numbers};
-use crate::source::{Edge, Source};
+use crate::source::{Edge, EdgeSource};
 
-/// How the reference turns a random number into a quadrant. The graphs differ in a few edges from scale 16 on.
+/// Conversion of a random number to a quadrant. The resulting graphs differ in a few edges from
+/// scale 16 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rng {
-    /// By whole numbers, as since October 2023: the same with every compiler.
+    /// Integers, as in the suite since October 2023: the same with every compiler.
     #[default]
     Whole,
-    /// By numbers with a fraction of 32 bits, as before: those of the papers, and of published GAP graphs.
+    /// 32-bit floating point, as before: the graphs of the papers, and published GAP graphs.
     Float,
 }
 
-/// 2^`scale` vertices and `degree` times as many edges, before duplicates and self-loops go.
+/// Kronecker graph of 2^`scale` vertices, with `degree` times as many edges before deduplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kronecker {
     /// Base-2 logarithm of the vertices, at most 32.
@@ -28,26 +30,26 @@ pub struct Kronecker {
     pub degree: u64,
     /// Whether edges have weights.
     pub weighted: bool,
-    /// How quadrants are chosen.
+    /// Conversion of random numbers.
     pub rng: Rng,
-    /// Whether vertices get new numbers, so that a number says nothing of a degree. The reference's own shuffle depends on
-    /// the C++ library; ours is the same everywhere.
+    /// Whether vertices are relabelled, so that an ID does not reveal a degree. The shuffle of the
+    /// suite depends on the C++ library; this one is the same everywhere.
     pub shuffled: bool,
 }
 
-/// The first numbers that choose a 1.
+/// Least random numbers that yield a 1 bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
-    /// In the number of where an edge begins.
+    /// Bound of the source vertex.
     from: u32,
-    /// In that of where it ends, below `from`.
+    /// Bound of the target vertex for numbers below `from`.
     to: u32,
-    /// In that of where it ends, from `from` on.
+    /// Bound of the target vertex for numbers from `from` on.
     both: u32,
 }
 
 impl Bounds {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as the reference does
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as the suite does
     fn of(rng: Rng) -> Self {
         match rng {
             Rng::Whole => {
@@ -58,38 +60,39 @@ impl Bounds {
             Rng::Float => {
                 let (a, b, c) = (0.57f32, 0.19f32, 0.19f32);
                 Self {
-                    from: first(|share| share >= a + b),
-                    to: first(|share| share > a),
-                    both: first(|share| share > a + b + c),
+                    from: least(|share| share >= a + b),
+                    to: least(|share| share > a),
+                    both: least(|share| share > a + b + c),
                 }
             }
         }
     }
 }
 
-/// The first number for which `says` holds of its share of 2³², as a C++ library computes that; `says` is monotone.
-#[allow(clippy::cast_precision_loss)] // which is what makes these graphs differ
-fn first(says: impl Fn(f32) -> bool) -> u32 {
+/// Finds the least number whose share of 2³², as a C++ library computes it, satisfies a monotone
+/// condition.
+#[allow(clippy::cast_precision_loss)] // the loss is what makes these graphs differ
+fn least(condition: impl Fn(f32) -> bool) -> u32 {
     let share = |number: u32| (number as f32 / 4_294_967_296.0).min(1.0 - f32::EPSILON / 2.0);
     let (mut low, mut high) = (0, u32::MAX);
     while low < high {
         let middle = low + (high - low) / 2;
-        if says(share(middle)) { high = middle } else { low = middle + 1 }
+        if condition(share(middle)) { high = middle } else { low = middle + 1 }
     }
     low
 }
 
-/// Bits in a row, each chosen by one random number.
+/// Streams of bits, each bit from one random number.
 struct Streams {
     from: Vec<u16>,
     to: Vec<u16>,
 }
 
 impl Streams {
-    /// Of at least `bits` numbers.
+    /// Draws at least `bits` bits.
     fn of(block: usize, bits: usize, bounds: Bounds) -> Self {
         let (mut numbers, words) = (numbers(block), bits.div_ceil(16));
-        // Three more, so that a run of bits can be read as one number at any place.
+        // Three more words, so that a run of bits at any position is one read.
         let mut streams =
             Self { from: Vec::with_capacity(words + 42), to: Vec::with_capacity(words + 42) };
         while streams.from.len() < words + 3 {
@@ -108,7 +111,7 @@ impl Streams {
         streams
     }
 
-    /// The number whose bits, the highest first, begin at `at`; at most 32 bits.
+    /// Reads up to 32 bits from `at` as a number, highest bit first.
     #[inline]
     fn run(stream: &[u16], at: usize, bits: u32) -> u64 {
         let four = &stream[at / 16..at / 16 + 4];
@@ -117,7 +120,7 @@ impl Streams {
     }
 }
 
-impl Source for Kronecker {
+impl EdgeSource for Kronecker {
     super::scaled!();
     fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
         const { assert!(BLOCK <= 1 << 18) };
@@ -140,8 +143,8 @@ impl Source for Kronecker {
 mod tests {
     use super::*;
 
-    /// The rule as the reference words it: a number per bit and a comparison after the other.
-    fn by_the_rule(kronecker: &Kronecker, block: usize) -> Vec<(u64, u64)> {
+    /// Reference implementation: one number per bit, one comparison after the other.
+    fn by_reference(kronecker: &Kronecker, block: usize) -> Vec<(u64, u64)> {
         let mut drawn = numbers(block);
         let edge = |_| {
             let (mut from, mut to) = (0, 0);
@@ -172,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_bits_are_the_rule() {
+    fn bit_streams_match_the_reference() {
         for (scale, degree) in [(0, 3), (1, 16), (10, 16), (15, 9), (17, 3), (31, 1)] {
             for rng in [Rng::Whole, Rng::Float] {
                 let kronecker = Kronecker { scale, degree, weighted: false, rng, shuffled: false };
                 let last = kronecker.blocks().min(3) - 1;
                 let mut edges = Vec::new();
                 kronecker.block(last, |edge| edges.push((edge.from, edge.to)));
-                assert_eq!(edges, by_the_rule(&kronecker, last), "scale {scale}, {rng:?}");
+                assert_eq!(edges, by_reference(&kronecker, last), "scale {scale}, {rng:?}");
             }
         }
     }

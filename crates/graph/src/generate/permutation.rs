@@ -1,6 +1,6 @@
-//! New numbers for vertices without a table: every machine and thread computes the same.
+//! Permutation of vertex IDs without a table, the same on every machine and thread.
 
-/// A one-to-one map of the numbers below a power of two.
+/// Permutation of the numbers below a power of two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permutation {
     mask: u64,
@@ -8,21 +8,22 @@ pub(crate) struct Permutation {
     seed: u64,
 }
 
-/// Odd, so that multiplying by them is one-to-one: the first digits of π, e and √2, their last bit set.
+/// Odd factors, so that multiplication is one-to-one: the first digits of π, e and √2, last bit
+/// set.
 const FACTORS: [u64; 3] = [0x3243_F6A8_885A_308D, 0x2B7E_1516_28AE_D2A7, 0x16A0_9E66_7F3B_CC91];
 
 impl Permutation {
-    /// Of the numbers of `bits` bits.
+    /// Makes a permutation of the numbers of `bits` bits.
     pub(crate) const fn new(bits: u32) -> Self {
         Self::seeded(bits, 0)
     }
 
-    /// Another one for each seed.
+    /// Makes a permutation that depends on the seed.
     pub(crate) const fn seeded(bits: u32, seed: u64) -> Self {
         Self { mask: (1 << bits) - 1, shift: if bits < 2 { 1 } else { bits / 2 }, seed }
     }
 
-    /// Each step is one-to-one: an odd factor, and high bits onto low ones.
+    /// Maps a number. Each step is one-to-one: an odd factor, then high bits onto low bits.
     #[inline]
     pub(crate) const fn of(self, mut number: u64) -> u64 {
         let mut i = 0;
@@ -41,24 +42,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_comes_once() {
+    fn the_map_is_one_to_one() {
         for bits in 0..=16 {
             let permutation = Permutation::new(bits);
             let mut seen = vec![false; 1 << bits];
             for number in 0..1 << bits {
                 let to = usize::try_from(permutation.of(number)).unwrap();
-                assert!(!std::mem::replace(&mut seen[to], true), "{bits} bits: {to} came twice");
+                assert!(!std::mem::replace(&mut seen[to], true), "{bits} bits: {to} occurs twice");
             }
         }
     }
 
-    /// The busiest vertices of a Kronecker graph have few bits set: they are to lie all over.
+    /// The hubs of a Kronecker graph have few bits set, and should scatter.
     #[test]
-    fn what_was_near_lies_apart() {
+    fn close_numbers_scatter() {
         let permutation = Permutation::new(20);
         let mut low: Vec<u64> = (0..64).map(|number| permutation.of(number)).collect();
         low.sort_unstable();
         let near = low.windows(2).filter(|two| two[1] - two[0] < 64).count();
-        assert!(near < 4, "{near} of 64 lie beside another");
+        assert!(near < 4, "{near} of 64 are close to another");
     }
 }

@@ -1,14 +1,14 @@
-//! The Mersenne twister of 32 bits (Matsumoto and Nishimura, 1998), all words of a state at once.
+//! Mersenne Twister of 32 bits (Matsumoto and Nishimura, 1998), all words of a state at a time.
 //!
-//! The graphs of the GAP benchmark suite are defined by it. Words are made 624 at a time in loops that compilers turn into
-//! vector instructions.
+//! The graphs of the GAP benchmark suite are defined by it. Loops over 624 words compile to vector
+//! instructions.
 
-/// Words of state.
+/// Words of the state.
 const WORDS: usize = 624;
-/// How far apart the words are that are mixed.
+/// Distance of the words that are mixed.
 const SHIFT: usize = 397;
 
-/// A sequence of 32-bit numbers.
+/// Sequence of 32-bit numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Twister {
     state: [u32; WORDS],
@@ -37,7 +37,7 @@ impl Twister {
         self.ready[self.next - 1]
     }
 
-    /// The next 624 numbers, and whatever was left of those before is lost.
+    /// Returns the next 624 numbers. Discards the rest of the previous ones.
     pub(super) fn words(&mut self) -> &[u32; WORDS] {
         self.refill();
         self.next = WORDS;
@@ -73,7 +73,7 @@ impl Twister {
 mod tests {
     use super::*;
 
-    /// The C++ standard says what the 10,000th number of the default seed is ([rand.predef]).
+    /// The C++ standard states the 10,000th number of the default seed ([rand.predef]).
     #[test]
     fn the_ten_thousandth_number_is_that_of_the_standard() {
         let mut twister = Twister::new(5489);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_the_same_numbers() {
+    fn words_equal_single_numbers() {
         let (mut one, mut all) = (Twister::new(7), Twister::new(7));
         for _ in 0..3 {
             let words = *all.words();

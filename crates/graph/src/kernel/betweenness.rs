@@ -1,96 +1,102 @@
-//! Betweenness centrality from some sources (Brandes, 2001): on how many shortest ways between others a vertex lies.
+//! Betweenness centrality from given source vertices (Brandes, 2001): the share of shortest paths
+//! between other vertices that pass through a vertex.
 //!
-//! Forward, level by level, shortest ways are counted, and one bit per edge says that it is part of one. Backward, each vertex
-//! takes from those after it; what it reads there is one number, (1 + dependency) / ways, which takes the place of the ways.
+//! The forward pass counts shortest paths level by level, and marks the edges on one by a bit each.
+//! In the backward pass, each vertex reads from its successors one number, (1 + dependency) /
+//! paths, which replaces their path counts.
 
 use hugepilot_alloc::{Plain, cells};
 
 use super::bitmap::WORD;
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use super::path_count::PathCount;
 use super::queue::Queue;
-use super::spent::{Held, Spent, Watch};
-use super::ways::Ways;
-use super::{Setup, searched};
-use crate::hook::Hook;
+use super::verify::{Verdict, VerifyError};
+use super::{Setup, serial_bfs};
+use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Property, Result, Width, Worker};
 
-/// The scores.
+/// Result of betweenness centrality.
 #[derive(Debug)]
 pub struct Betweenness<V: Width> {
-    /// As bits of [`Width::Real`], for each vertex the sum over all sources: ways that begin or end at it do not count.
+    /// Score of each vertex as bits of [`Width::Real`], summed over all sources. Paths that start
+    /// or end at the vertex do not count.
     pub scores: Property<V>,
-    /// What it took, for all sources; the first touch is of those properties that each source begins anew.
-    pub spent: Spent,
+    /// Cost of all sources. First touch covers the property arrays that each source resets.
+    pub cost: KernelCost,
 }
 
-struct Work<'a, V: Width, H: Hook> {
+struct Work<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
-    /// The level of each vertex.
+    /// Level of each vertex.
     levels: &'a [<V as Plain>::Cell],
-    /// Shortest ways from the source, as bits of [`Ways`]; then (1 + dependency) / ways.
-    ways: &'a [<u64 as Plain>::Cell],
+    /// Number of shortest paths from the source, as bits of [`PathCount`]; then (1 + dependency) /
+    /// paths.
+    paths: &'a [<u64 as Plain>::Cell],
     scores: &'a [<V as Plain>::Cell],
-    /// One bit per edge: it is on a shortest way.
-    nearer: &'a [<u64 as Plain>::Cell],
+    /// Bit per edge: whether it is on a shortest path.
+    on_path: &'a [<u64 as Plain>::Cell],
     queue: Queue<V>,
     rounds: Rounds,
-    hook: H,
-    watch: Watch,
+    sink: H,
+    timer: PhaseTimer,
 }
 
-/// From each of `sources` to all. Three words, one of them of the queue, and eight bytes per vertex, and a bit per edge; each
-/// source reads each edge twice.
+/// Computes betweenness from each of `sources`. Takes three words per vertex, one of them for the
+/// queue, eight bytes per vertex, and a bit per edge. Each source reads each edge twice.
 ///
 /// # Errors
-/// [`GraphError::Vertex`](crate::GraphError::Vertex), [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn betweenness<V: Width, H: Hook>(
+/// [`GraphError::Vertex`](crate::GraphError::Vertex),
+/// [`GraphError::Memory`](crate::GraphError::Memory).
+pub fn betweenness<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     sources: &[V],
     setup: &Setup<H>,
 ) -> Result<Betweenness<V>> {
     let vertices = graph.vertices();
     sources.iter().try_for_each(|&source| graph.check(source))?;
-    let watch = Watch::start();
+    let timer = PhaseTimer::start();
     let property = || setup.property::<V>(vertices);
     let (mut levels, mut scores) = (property()?, property()?);
-    let mut ways = setup.property::<u64>(vertices)?;
-    let mut nearer =
+    let mut paths = setup.property::<u64>(vertices)?;
+    let mut on_path =
         setup.pages.zeroed::<u64>(Array::Worklist, graph.out.edges().div_ceil(WORD))?;
     let work = Work {
         graph,
         levels: cells(&mut levels),
-        ways: cells(&mut ways),
+        paths: cells(&mut paths),
         scores: cells(&mut scores),
-        nearer: cells(&mut nearer),
+        on_path: cells(&mut on_path),
         queue: Queue::new(vertices, &setup.pages)?,
         rounds: Rounds::default(),
-        hook: setup.hook,
-        watch,
+        sink: setup.sink,
+        timer,
     };
-    work.watch.allocated();
-    setup.team.run(|worker| {
+    work.timer.allocated();
+    setup.pool.run(|worker| {
         let mut round = 0;
         for &source in sources {
             work.from(&worker, source, &mut round);
         }
     });
-    let mut spent = work.watch.stop();
-    spent.arrays = vec![
-        work.queue.held()?,
-        Held::look(Array::Worklist, &nearer)?,
-        Held::look(Array::Property, &ways)?,
+    let mut cost = work.timer.stop();
+    cost.arrays = vec![
+        work.queue.usage()?,
+        ArrayUsage::read(Array::Worklist, &on_path)?,
+        ArrayUsage::read(Array::Property, &paths)?,
     ];
     for values in [&levels, &scores] {
-        spent.arrays.push(Held::look(Array::Property, values)?);
+        cost.arrays.push(ArrayUsage::read(Array::Property, values)?);
     }
-    Ok(Betweenness { scores, spent })
+    Ok(Betweenness { scores, cost })
 }
 
-impl<V: Width, H: Hook> Work<'_, V, H> {
+impl<V: Width, H: AccessSink> Work<'_, V, H> {
     fn from(&self, worker: &Worker, source: V, round: &mut usize) {
         self.begin(worker, source, round);
-        // Where each level begins in the queue, and where the last ends.
+        // Start of each level in the queue, and the end of the last.
         let mut starts = vec![0, 1];
         loop {
             let (start, end) = (starts[starts.len() - 2], starts[starts.len() - 1]);
@@ -104,33 +110,33 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
             let end = starts.pop().unwrap_or_default();
             self.backward(worker, starts[starts.len() - 1]..end, round);
         }
-        // The source's own level: nothing of it counts.
+        // The level of the source contributes nothing.
     }
 
     fn begin(&self, worker: &Worker, source: V, round: &mut usize) {
-        let turn = self.rounds.turn(worker, *round);
-        worker.each(&turn.pieces, self.levels.len(), 1 << 14, |range| {
+        let state = self.rounds.state(worker, *round);
+        worker.each(&state.work, self.levels.len(), 1 << 14, |range| {
             for v in range {
                 self.levels[v].set(V::NONE);
-                self.ways[v].set(Ways::default().bits());
+                self.paths[v].set(PathCount::default().bits());
             }
         });
-        self.nearer[worker.part(self.nearer.len())].iter().for_each(|bits| bits.set(0));
-        worker.meet();
-        self.watch.touched();
+        self.on_path[worker.part(self.on_path.len())].iter().for_each(|bits| bits.set(0));
+        worker.barrier();
+        self.timer.touched();
         if worker.id == 0 {
             self.levels[source.at()].set(V::default());
-            self.ways[source.at()].set(Ways::ONE.bits());
+            self.paths[source.at()].set(PathCount::ONE.bits());
             self.queue.empty();
-            let mut found = self.queue.found();
-            found.push(source);
-            found.flush();
+            let mut buffer = self.queue.buffer();
+            buffer.push(source);
+            buffer.flush();
         }
-        worker.meet();
+        worker.barrier();
         *round += 1;
     }
 
-    /// Counts the ways to the next level, and how many vertices it has.
+    /// Counts the paths to the next level. Returns the vertices of that level.
     fn forward(
         &self,
         worker: &Worker,
@@ -138,100 +144,101 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         next: usize,
         round: &mut usize,
     ) -> usize {
-        let turn = self.rounds.turn(worker, *round);
-        let (mut found, mut count, next) = (self.queue.found(), 0, V::new(next));
+        let state = self.rounds.state(worker, *round);
+        let (mut buffer, mut count, next) = (self.queue.buffer(), 0, V::new(next));
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
-        worker.frontier(&turn.pieces, items.len(), |range| {
+        worker.frontier(&state.work, items.len(), |range| {
             for item in &items[range] {
                 let from = item.get();
-                self.hook.read(Array::Worklist, item);
-                self.hook.read(Array::Property, &self.ways[from.at()]);
-                out.tell(from.at(), self.hook);
-                let ways = Ways::of_bits(self.ways[from.at()].get());
-                let mut bits = Bits { words: self.nearer, word: 0, bits: 0 };
+                self.sink.read(Array::Worklist, item);
+                self.sink.read(Array::Property, &self.paths[from.at()]);
+                out.record_access(from.at(), self.sink);
+                let paths = PathCount::of_bits(self.paths[from.at()].get());
+                let mut bits = BitWriter { words: self.on_path, word: 0, bits: 0 };
                 let row = out.range(from.at());
                 for (to, edge) in out.edges[row.clone()].iter().zip(row) {
-                    self.hook.read(Array::Edges, to);
+                    self.sink.read(Array::Edges, to);
                     let (to, level) = (*to, &self.levels[to.at()]);
-                    self.hook.read(Array::Property, level);
+                    self.sink.read(Array::Property, level);
                     let mut seen = level.get();
                     if seen == V::NONE {
                         if level.replace(V::NONE, next) {
-                            self.hook.write(Array::Property, level);
-                            found.push(to);
+                            self.sink.write(Array::Property, level);
+                            buffer.push(to);
                             count += 1;
                         }
-                        // Whoever was first, it is of the next level.
+                        // Whichever thread was first, the vertex is in the next level.
                         seen = next;
                     }
                     if seen == next {
-                        self.hook.write(Array::Property, &self.ways[to.at()]);
-                        add(&self.ways[to.at()], ways);
+                        self.sink.write(Array::Property, &self.paths[to.at()]);
+                        add(&self.paths[to.at()], paths);
                         bits.set(edge);
                     }
                 }
                 bits.flush();
             }
         });
-        found.flush();
-        turn.add(count, 0);
-        worker.meet();
+        buffer.flush();
+        state.add(count, 0);
+        worker.barrier();
         let (count, _) = self.rounds.sums(*round);
         *round += 1;
         count
     }
 
-    /// Takes what the level after this one hands back.
+    /// Collects the dependencies of the next level.
     fn backward(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
-        let turn = self.rounds.turn(worker, *round);
+        let state = self.rounds.state(worker, *round);
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
-        worker.frontier(&turn.pieces, items.len(), |range| {
+        worker.frontier(&state.work, items.len(), |range| {
             for item in &items[range] {
                 let v = item.get();
-                let own = &self.ways[v.at()];
-                self.hook.read(Array::Worklist, item);
-                self.hook.read(Array::Property, own);
-                out.tell(v.at(), self.hook);
-                let ways = Ways::of_bits(own.get());
+                let own = &self.paths[v.at()];
+                self.sink.read(Array::Worklist, item);
+                self.sink.read(Array::Property, own);
+                out.record_access(v.at(), self.sink);
+                let paths = PathCount::of_bits(own.get());
                 let mut dependency = 0.0;
                 let row = out.range(v.at());
-                each_bit(self.nearer, row, |edge| {
+                each_bit(self.on_path, row, |edge| {
                     let to = &out.edges[edge];
-                    self.hook.read(Array::Edges, to);
-                    let handed = &self.ways[to.at()];
-                    self.hook.read(Array::Property, handed);
-                    dependency += ways.times(Ways::of_bits(handed.get()));
+                    self.sink.read(Array::Edges, to);
+                    let value = &self.paths[to.at()];
+                    self.sink.read(Array::Property, value);
+                    dependency += paths.times(PathCount::of_bits(value.get()));
                 });
-                own.set(ways.under(1.0 + dependency).bits());
+                own.set(paths.under(1.0 + dependency).bits());
                 let score = &self.scores[v.at()];
                 score.set(V::Real::of(V::Real::of_bits(score.get()).wide() + dependency).bits());
-                self.hook.write(Array::Property, own);
-                self.hook.read(Array::Property, score);
-                self.hook.write(Array::Property, score);
+                self.sink.write(Array::Property, own);
+                self.sink.read(Array::Property, score);
+                self.sink.write(Array::Property, score);
             }
         });
-        worker.meet();
+        worker.barrier();
         *round += 1;
     }
 }
 
-/// Adds to a number that threads share as bits.
+/// Adds to a path count that threads share as bits.
 #[inline]
-fn add(cell: &<u64 as Plain>::Cell, more: Ways) {
+fn add(cell: &<u64 as Plain>::Cell, more: PathCount) {
     let mut seen = cell.get();
-    while !cell.replace(seen, Ways::of_bits(seen).plus(more).bits()) {
+    while !cell.replace(seen, PathCount::of_bits(seen).plus(more).bits()) {
         seen = cell.get();
     }
 }
 
-/// Bits that are set in ascending order, a word at a time: its neighbours in the word are other threads'.
-struct Bits<'a> {
+/// Bits that are set in ascending order, one atomic write per word, because other threads own other
+/// bits of the word.
+struct BitWriter<'a> {
     words: &'a [<u64 as Plain>::Cell],
     word: usize,
     bits: u64,
 }
 
-impl Bits<'_> {
+impl BitWriter<'_> {
     #[inline]
     fn set(&mut self, bit: usize) {
         if bit / WORD != self.word {
@@ -249,7 +256,7 @@ impl Bits<'_> {
     }
 }
 
-/// Calls `each` for the bits of `range` that are set.
+/// Calls `each` for the set bits of `range`.
 #[inline]
 fn each_bit(
     words: &[<u64 as Plain>::Cell],
@@ -276,37 +283,39 @@ fn each_bit(
 }
 
 impl<V: Width> Betweenness<V> {
-    /// The score of a vertex.
+    /// Returns the score of a vertex.
     pub fn score(&self, v: usize) -> f64 {
         V::Real::of_bits(self.scores[v]).wide()
     }
 
-    /// Against the same by one thread, as Brandes wrote it down: within 1 in 10,000.
+    /// Compares with Brandes' algorithm on one thread, within 1 in 10,000.
     ///
     /// # Errors
     /// The first vertex that differs.
-    pub fn verify(&self, graph: &Graph<V>, sources: &[V]) -> std::result::Result<(), String> {
-        for (v, expected) in plainly(graph, sources).into_iter().enumerate() {
+    pub fn verify(&self, graph: &Graph<V>, sources: &[V]) -> Verdict {
+        for (v, expected) in brandes(graph, sources).into_iter().enumerate() {
             let near = (self.score(v) - expected).abs() <= 1e-4 * expected.max(1.0);
             if !near {
-                return Err(format!("vertex {v} has {}, not {expected}", self.score(v)));
+                let (vertex, found) = (v, self.score(v));
+                return Err(VerifyError::Score { vertex, found, expected });
             }
         }
         Ok(())
     }
 }
 
-fn plainly<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
+/// Computes the scores on one thread.
+fn brandes<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
     let vertices = graph.vertices();
     let mut scores = vec![0.0; vertices];
     for source in sources {
-        let (levels, order) = searched(graph, source.at());
-        let mut ways = vec![Ways::default(); vertices];
-        ways[source.at()] = Ways::ONE;
+        let (levels, order) = serial_bfs(graph, source.at());
+        let mut paths = vec![PathCount::default(); vertices];
+        paths[source.at()] = PathCount::ONE;
         for &v in &order {
             for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
                 if levels[to] == levels[v] + 1 {
-                    ways[to] = ways[to].plus(ways[v]);
+                    paths[to] = paths[to].plus(paths[v]);
                 }
             }
         }
@@ -314,7 +323,7 @@ fn plainly<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
         for &v in order.iter().rev() {
             for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
                 if levels[to] == levels[v] + 1 {
-                    dependency[v] += ways[v].times(ways[to].under(1.0)) * (1.0 + dependency[to]);
+                    dependency[v] += paths[v].times(paths[to].under(1.0)) * (1.0 + dependency[to]);
                 }
             }
             if v != source.at() {

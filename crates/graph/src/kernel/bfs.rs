@@ -1,79 +1,84 @@
-//! Breadth-first search: top-down, or by the direction that has less to do (Beamer and others, SC'12).
+//! Breadth-first search: top-down, or direction-optimizing (Beamer et al., SC'12).
 //!
-//! Top-down, each vertex of a level offers itself as parent along its edges; bottom-up, each vertex that has no parent yet looks
-//! for one in the level. What is kept per vertex is its parent, and while it has none how many edges it has, so that a level's
-//! edges are counted without a look at the offsets.
+//! Top-down, each vertex of the frontier offers itself as parent along its edges. Bottom-up, each
+//! vertex without a parent searches one in the frontier. The property array holds the parent of a
+//! vertex, and before that its degree, so that the edges of a level are counted without reading the
+//! offsets.
 
 use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
 use super::bitmap::{Bitmap, WORD, is_set};
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::queue::Queue;
-use super::spent::{Held, Spent, Watch};
+use super::verify::{Verdict, VerifyError};
+use crate::access_sink::AccessSink;
 use crate::csr::{AHEAD, Row};
-use crate::hook::Hook;
 use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, GraphError, Property, Result, Width, Worker};
 
-/// Which way to look.
+/// Direction of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// Whichever has less to do.
+    /// Top-down or bottom-up, whichever has less work.
     #[default]
     Optimizing,
-    /// From the level outwards always, as in the papers.
+    /// Always top-down, as in the papers.
     TopDown,
 }
 
-/// Who was reached, and from where.
+/// Result of a breadth-first search.
 #[derive(Debug)]
 pub struct Bfs<V: Width> {
-    /// The vertex before, on a shortest way from the source; the source's own for itself, [`Width::NONE`] for who is not
-    /// reached.
+    /// Previous vertex on a shortest path from the source. The source is its own parent;
+    /// unreachable vertices have [`Width::NONE`].
     pub parents: Property<V>,
-    /// How many vertices are at each distance from the source, itself the first.
+    /// Vertices at each distance from the source, which is at distance 0.
     pub levels: Vec<usize>,
-    /// What it took.
-    pub spent: Spent,
+    /// Cost of the search.
+    pub cost: KernelCost,
 }
 
 impl<V: Width> Bfs<V> {
-    /// How many vertices were reached, the source among them.
+    /// Returns the number of reached vertices, including the source.
     pub fn reached(&self) -> usize {
         self.levels.iter().sum()
     }
 }
 
-/// Bottom-up from where the level has more edges than a fifteenth of those not yet seen.
+/// Switches to bottom-up if the frontier has more than a fifteenth of the edges of unvisited
+/// vertices.
 const ALPHA: usize = 15;
-/// But not where the level has fewer edges than a sixteenth of all vertices: to look at each of these takes longer than that. The ends
-/// of searches on road networks are so, where little is left unseen.
+/// Stays top-down if the frontier has fewer edges than a sixteenth of all vertices, because a scan
+/// of all vertices takes longer. The ends of searches on road networks are of this kind: few
+/// vertices are unvisited.
 const GAMMA: usize = 16;
-/// Top-down again where the level is below an eighteenth of all vertices, and shrinks.
+/// Switches to top-down if the frontier shrinks and has fewer than an eighteenth of all vertices.
 const BETA: usize = 18;
-/// Vertices in a piece of work that looks at all.
-const SWEEP: usize = 1024;
+/// Vertices in a chunk of a scan over all.
+const SCAN: usize = 1024;
 
-/// A search under way.
-struct Search<'a, V: Width, H: Hook> {
+/// State of a running search.
+struct Search<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
     parents: &'a [<V as Plain>::Cell],
     queue: Queue<V>,
-    /// The level as bits, and the next one.
+    /// Bitmaps of the frontier and of the next one.
     bits: [Bitmap; 2],
     rounds: Rounds,
-    hook: H,
+    sink: H,
     direction: Direction,
-    watch: Watch,
+    timer: PhaseTimer,
 }
 
-/// From `source` to all that can be reached from it. Work grows with their edges; two words per vertex, and two bits.
+/// Searches from `source`. The work is proportional to the edges of reached vertices. Takes two
+/// words and two bits per vertex.
 ///
 /// # Errors
-/// [`GraphError::Vertex`] for a source that is not there, [`GraphError::Width`] for half as many vertices as `V` counts, or
-/// more, [`GraphError::Memory`].
-pub fn bfs<V: Width, H: Hook>(
+/// [`GraphError::Vertex`] for a missing source, [`GraphError::Width`] for half as many vertices as
+/// `V` counts or more, [`GraphError::Memory`].
+pub fn bfs<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     source: V,
     direction: Direction,
@@ -88,7 +93,7 @@ pub fn bfs<V: Width, H: Hook>(
             bits: V::BITS - 1,
         });
     }
-    let watch = Watch::start();
+    let timer = PhaseTimer::start();
     let mut parents = setup.property::<V>(vertices)?;
     let bits = match direction {
         Direction::Optimizing => vertices,
@@ -100,58 +105,60 @@ pub fn bfs<V: Width, H: Hook>(
         queue: Queue::new(vertices, &setup.pages)?,
         bits: [Bitmap::new(bits, &setup.pages)?, Bitmap::new(bits, &setup.pages)?],
         rounds: Rounds::default(),
-        hook: setup.hook,
+        sink: setup.sink,
         direction,
-        watch,
+        timer,
     };
-    search.watch.allocated();
-    let mut found = setup.team.run(|worker| search.work(&worker, source));
-    let mut spent = search.watch.stop();
-    spent.arrays.push(search.queue.held()?);
+    search.timer.allocated();
+    let mut levels = setup.pool.run(|worker| search.work(&worker, source));
+    let mut cost = search.timer.stop();
+    cost.arrays.push(search.queue.usage()?);
     for bits in &search.bits {
-        spent.arrays.push(bits.held()?);
+        cost.arrays.push(bits.usage()?);
     }
-    spent.arrays.push(Held::look(Array::Property, &parents)?);
-    Ok(Bfs { parents, levels: found.swap_remove(0), spent })
+    cost.arrays.push(ArrayUsage::read(Array::Property, &parents)?);
+    Ok(Bfs { parents, levels: levels.swap_remove(0), cost })
 }
 
-/// What a level is kept in.
+/// Representation of a frontier.
 #[derive(Clone, Copy)]
 enum Level {
-    /// The queue, from there on.
+    /// The queue from `start` on.
     Queue { start: usize },
-    /// One of the bitmaps.
+    /// Bitmap by index.
     Bits(usize),
 }
 
-impl<V: Width, H: Hook> Search<'_, V, H> {
-    /// All rounds of one thread; all threads take the same turns, because they decide by the same sums.
+impl<V: Width, H: AccessSink> Search<'_, V, H> {
+    /// Runs all rounds on one thread. All threads take the same branches, because they use the same
+    /// sums.
     fn work(&self, worker: &Worker, source: V) -> Vec<usize> {
         self.begin(worker, source);
         let (mut levels, mut round) = (vec![1], 1);
         let (mut level, mut queued) = (Level::Queue { start: 0 }, 1);
-        // Edges of the level, and of all that are not reached yet.
-        let (mut scout, mut unseen) = (self.graph.out.degree(source.at()), self.graph.out.edges());
+        // Edges of the frontier, and of all unvisited vertices.
+        let (mut scout, mut unvisited) =
+            (self.graph.out.degree(source.at()), self.graph.out.edges());
         loop {
             let before = levels[levels.len() - 1];
             let count;
             match level {
-                Level::Queue { start } if self.goes_bottom_up(scout, unseen) => {
+                Level::Queue { start } if self.switches_to_bottom_up(scout, unvisited) => {
                     self.to_bits(worker, start..queued, &mut round);
                     level = Level::Bits(0);
                     continue;
                 }
                 Level::Queue { start } => {
-                    unseen = unseen.saturating_sub(scout);
+                    unvisited = unvisited.saturating_sub(scout);
                     self.top_down(worker, start..queued, round);
-                    worker.meet();
+                    worker.barrier();
                     (count, scout) = self.rounds.sums(round);
                     level = Level::Queue { start: queued };
                     queued += count;
                 }
                 Level::Bits(which) => {
                     self.bottom_up(worker, which, round);
-                    worker.meet();
+                    worker.barrier();
                     (count, _) = self.rounds.sums(round);
                     level = Level::Bits(1 - which);
                     if count > 0 && count < before && count <= self.graph.vertices() / BETA {
@@ -172,12 +179,12 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         }
     }
 
-    /// Who has no parent by now has none.
+    /// Marks the vertices that were not reached.
     fn end(&self, worker: &Worker, round: usize) {
-        let pieces = &self.rounds.turn(worker, round).pieces;
-        worker.each(pieces, self.parents.len(), SWEEP, |range| {
+        let work = &self.rounds.state(worker, round).work;
+        worker.each(work, self.parents.len(), SCAN, |range| {
             for parent in &self.parents[range] {
-                // Those without edges are none from the beginning, and most of these.
+                // Vertices without edges, most of these, are marked from the start.
                 let seen = parent.get();
                 if seen >= V::TOP && seen != V::NONE {
                     parent.set(V::NONE);
@@ -186,54 +193,54 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         });
     }
 
-    fn goes_bottom_up(&self, scout: usize, unseen: usize) -> bool {
+    fn switches_to_bottom_up(&self, scout: usize, unvisited: usize) -> bool {
         self.direction == Direction::Optimizing
-            && scout > unseen / ALPHA
+            && scout > unvisited / ALPHA
             && scout > self.parents.len() / GAMMA
     }
 
-    /// Nobody has a parent, but the source.
+    /// Clears all parents, except that of the source.
     fn begin(&self, worker: &Worker, source: V) {
-        let pieces = &self.rounds.turn(worker, 0).pieces;
+        let work = &self.rounds.state(worker, 0).work;
         let out = self.graph.out.rows();
-        worker.each(pieces, self.parents.len(), SWEEP, |range| {
+        worker.each(work, self.parents.len(), SCAN, |range| {
             for (degree, parent) in out.degrees(range.clone(), ()).zip(&self.parents[range]) {
                 parent.set(if degree == 0 { V::NONE } else { V::TOP.or(V::new(degree)) });
             }
         });
-        worker.meet();
-        self.watch.touched();
+        worker.barrier();
+        self.timer.touched();
         if worker.id == 0 {
             self.parents[source.at()].set(source);
-            let mut found = self.queue.found();
-            found.push(source);
-            found.flush();
+            let mut buffer = self.queue.buffer();
+            buffer.push(source);
+            buffer.flush();
         }
-        worker.meet();
+        worker.barrier();
     }
 
-    /// Vertices of the level become parents of who has none. The sum is of the edges of these.
+    /// Makes frontier vertices the parents of unvisited neighbours. Sums these and their edges.
     fn top_down(&self, worker: &Worker, level: std::ops::Range<usize>, round: usize) {
-        let turn = self.rounds.turn(worker, round);
-        let (mut found, mut count, mut edges) = (self.queue.found(), 0, 0);
+        let state = self.rounds.state(worker, round);
+        let (mut buffer, mut count, mut edges) = (self.queue.buffer(), 0, 0);
         let (items, parents, out) =
             (&self.queue.items()[level], self.parents, self.graph.out.rows());
         let mut ahead = [Row::default(); AHEAD];
-        worker.frontier(&turn.pieces, items.len(), |range| {
+        worker.frontier(&state.work, items.len(), |range| {
             for items in items[range].chunks(AHEAD) {
                 let vertices = items.iter().map(|item| {
-                    self.hook.read(Array::Worklist, item);
+                    self.sink.read(Array::Worklist, item);
                     item.get()
                 });
-                for row in out.ahead(vertices, &mut ahead, self.hook) {
+                for row in out.ahead(vertices, &mut ahead, self.sink) {
                     for to in row.to {
-                        self.hook.read(Array::Edges, to);
+                        self.sink.read(Array::Edges, to);
                         let (to, parent) = (*to, &parents[to.at()]);
-                        self.hook.read(Array::Property, parent);
+                        self.sink.read(Array::Property, parent);
                         let seen = parent.get();
-                        if seen >= V::TOP && parent.replace(seen, row.of) {
-                            self.hook.write(Array::Property, parent);
-                            found.push(to);
+                        if seen >= V::TOP && parent.replace(seen, row.vertex) {
+                            self.sink.write(Array::Property, parent);
+                            buffer.push(to);
                             count += 1;
                             edges += if seen == V::NONE { 0 } else { seen.and_not(V::TOP).at() };
                         }
@@ -241,36 +248,36 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 }
             }
         });
-        found.flush();
-        turn.add(count, edges);
+        buffer.flush();
+        state.add(count, edges);
     }
 
-    /// Vertices without a parent take the first that they find in the level. The sum is of these vertices.
+    /// Gives each unvisited vertex the first parent in the frontier. Sums these vertices.
     fn bottom_up(&self, worker: &Worker, which: usize, round: usize) {
-        let turn = self.rounds.turn(worker, round);
+        let state = self.rounds.state(worker, round);
         let (level, next) = (self.bits[which].cells(), &self.bits[1 - which]);
         let (parents, incoming) = (self.parents, self.graph.incoming_rows());
-        // Without edges out of it, a vertex of an undirected graph has none that lead to it.
-        let alone = if self.graph.is_directed() { V::TOP } else { V::NONE };
+        // In an undirected graph, a vertex without outgoing edges has no incoming ones either.
+        let isolated = if self.graph.is_directed() { V::TOP } else { V::NONE };
         let (mut count, len) = (0, parents.len());
-        worker.each(&turn.pieces, len, SWEEP, |range| {
+        worker.each(&state.work, len, SCAN, |range| {
             for start in range.clone().step_by(WORD) {
                 let mut bits = 0;
                 let word = start..(start + WORD).min(range.end);
                 for (v, parent) in word.clone().zip(&parents[word]) {
-                    self.hook.read(Array::Property, parent);
+                    self.sink.read(Array::Property, parent);
                     let seen = parent.get();
-                    if (seen < V::TOP) | (seen == alone) {
+                    if (seen < V::TOP) | (seen == isolated) {
                         continue;
                     }
                     let in_level = |from: &&V| {
-                        self.hook.read(incoming.names[1], *from);
-                        self.hook.read(Array::Worklist, &level[from.at() / WORD]);
+                        self.sink.read(incoming.names[1], *from);
+                        self.sink.read(Array::Worklist, &level[from.at() / WORD]);
                         is_set(level, from.at())
                     };
-                    incoming.tell(v, self.hook);
+                    incoming.record_access(v, self.sink);
                     if let Some(&from) = incoming.neighbours(v).iter().find(in_level) {
-                        self.hook.write(Array::Property, parent);
+                        self.sink.write(Array::Property, parent);
                         parent.set(from);
                         bits |= 1 << (v - start);
                     }
@@ -279,49 +286,50 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 count += bits.count_ones() as usize;
             }
         });
-        turn.add(count, 0);
+        state.add(count, 0);
     }
 
-    /// Part of the queue as the first bitmap.
+    /// Copies a level of the queue to the first bitmap.
     fn to_bits(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
-        let turn = self.rounds.turn(worker, *round);
-        worker.each(&turn.pieces, self.bits[0].words(), SWEEP, |words| self.bits[0].clear(words));
-        worker.meet();
+        let state = self.rounds.state(worker, *round);
+        worker.each(&state.work, self.bits[0].words(), SCAN, |words| self.bits[0].clear(words));
+        worker.barrier();
         *round += 1;
-        let turn = self.rounds.turn(worker, *round);
+        let state = self.rounds.state(worker, *round);
         let items = &self.queue.items()[level];
-        worker.each(&turn.pieces, items.len(), SWEEP, |range| {
+        worker.each(&state.work, items.len(), SCAN, |range| {
             items[range].iter().for_each(|item| self.bits[0].set(item.get().at()));
         });
-        worker.meet();
+        worker.barrier();
         *round += 1;
     }
 
-    /// A bitmap as the next part of the queue.
+    /// Appends a bitmap to the queue.
     fn to_queue(&self, worker: &Worker, which: usize, round: usize) {
-        let turn = self.rounds.turn(worker, round);
-        let mut found = self.queue.found();
-        worker.each(&turn.pieces, self.bits[which].words(), SWEEP / WORD, |words| {
+        let state = self.rounds.state(worker, round);
+        let mut buffer = self.queue.buffer();
+        worker.each(&state.work, self.bits[which].words(), SCAN / WORD, |words| {
             for word in words {
                 let mut bits = self.bits[which].word(word);
                 while bits != 0 {
-                    found.push(V::new(word * WORD + bits.trailing_zeros() as usize));
+                    buffer.push(V::new(word * WORD + bits.trailing_zeros() as usize));
                     bits &= bits - 1;
                 }
             }
         });
-        found.flush();
-        worker.meet();
+        buffer.flush();
+        worker.barrier();
     }
 }
 
 impl<V: Width> Bfs<V> {
-    /// Holds the result to the rules of Graph500: a tree from the source along edges, levels that differ by one along it and by
-    /// at most one along any edge, and all that can be reached. One pass over all edges.
+    /// Checks the rules of Graph500: parents form a tree from the source along edges; levels differ
+    /// by one along the tree, and by at most one along any edge; all reachable vertices are
+    /// reached. One pass over all edges.
     ///
     /// # Errors
-    /// What does not hold, and where.
-    pub fn verify(&self, graph: &Graph<V>, source: V) -> std::result::Result<(), String> {
+    /// The first violation.
+    pub fn verify(&self, graph: &Graph<V>, source: V) -> Verdict {
         let levels = self.distances(source)?;
         let mut sizes = vec![0; self.levels.len()];
         for (v, &level) in levels.iter().enumerate() {
@@ -329,53 +337,53 @@ impl<V: Width> Bfs<V> {
             if parent == V::NONE {
                 continue;
             }
-            let size = sizes
-                .get_mut(level as usize)
-                .ok_or(format!("vertex {v} is {level} from the source"))?;
+            let size = sizes.get_mut(level as usize);
+            let size = size.ok_or(VerifyError::Level { vertex: v, level })?;
             *size += 1;
             if parent.at() != v
                 && graph.out.neighbours(parent.at()).binary_search(&V::new(v)).is_err()
             {
-                return Err(format!("no edge from {parent}, the parent of {v}"));
+                return Err(VerifyError::TreeEdge { parent: parent.at(), vertex: v });
             }
             for &to in graph.out.neighbours(v) {
                 if self.parents[to.at()] == V::NONE {
-                    return Err(format!("{to} has no parent, and {v} leads to it"));
+                    return Err(VerifyError::NotReached { vertex: to.at(), by: v });
                 }
                 if levels[to.at()] > level + 1 {
-                    return Err(format!("{to} is nearer by {v}"));
+                    return Err(VerifyError::Nearer { vertex: to.at(), by: v });
                 }
             }
         }
         if sizes == self.levels {
             Ok(())
         } else {
-            Err(format!("levels of {sizes:?}, not {:?}", self.levels))
+            Err(VerifyError::LevelSizes { expected: sizes, found: self.levels.clone() })
         }
     }
 
-    /// How far each vertex is by its parents; `u32::MAX` for who has none.
-    pub(super) fn distances(&self, source: V) -> std::result::Result<Vec<u32>, String> {
+    /// Returns the distance of each vertex along its parents; `u32::MAX` for unreached ones.
+    pub(super) fn distances(&self, source: V) -> std::result::Result<Vec<u32>, VerifyError> {
         let mut distances = vec![u32::MAX; self.parents.len()];
         if self.parents[source.at()] != source {
-            return Err(format!("the source has the parent {}", self.parents[source.at()]));
+            let parent = self.parents[source.at()].at() as u64;
+            return Err(VerifyError::SourceParent(parent));
         }
         distances[source.at()] = 0;
-        let mut way = Vec::new();
+        let mut path = Vec::new();
         for v in 0..self.parents.len() {
             let mut at = v;
             while distances[at] == u32::MAX && self.parents[at] != V::NONE {
-                way.push(at);
+                path.push(at);
                 at = self.parents[at].at();
-                if at >= self.parents.len() || way.len() > self.parents.len() {
-                    return Err(format!("the parents of {v} lead nowhere"));
+                if at >= self.parents.len() || path.len() > self.parents.len() {
+                    return Err(VerifyError::ParentCycle(v));
                 }
             }
             let known = distances[at];
-            if known == u32::MAX && !way.is_empty() {
-                return Err(format!("the parents of {v} do not lead to the source"));
+            if known == u32::MAX && !path.is_empty() {
+                return Err(VerifyError::Detached(v));
             }
-            for (steps, on) in way.drain(..).rev().enumerate() {
+            for (steps, on) in path.drain(..).rev().enumerate() {
                 distances[on] = known + 1 + u32::try_from(steps).unwrap_or(u32::MAX);
             }
         }

@@ -1,4 +1,4 @@
-//! One bit per vertex.
+//! Bitmap with one bit per vertex.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -6,61 +6,62 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use hugepilot_alloc::HugeVec;
 
-use super::spent::Held;
+use super::cost::ArrayUsage;
 use crate::{Array, PagePlan, Result};
 
-/// Bits that threads share.
+/// Bitmap that threads share.
 pub(super) struct Bitmap(HugeVec<AtomicU64>);
 
-/// Bits of a word: threads that write whole words' worth need no atomic read-modify-write.
+/// Bits of a word. Threads that own whole words need no atomic read-modify-write.
 pub(super) const WORD: usize = 64;
 
-/// A bit of such words.
+/// Whether a bit is set.
 #[inline]
 pub(super) fn is_set(words: &[AtomicU64], i: usize) -> bool {
     words[i / WORD].load(Relaxed) >> (i % WORD) & 1 != 0
 }
 
 impl Bitmap {
-    /// All clear.
+    /// Allocates a clear bitmap.
     pub(super) fn new(len: usize, pages: &PagePlan) -> Result<Self> {
         Ok(Self(pages.zeroed(Array::Worklist, len.div_ceil(WORD))?))
     }
 
-    /// On which pages it is.
-    pub(super) fn held(&self) -> Result<Held> {
-        Held::look(Array::Worklist, &self.0)
+    /// Reads the pagemap.
+    pub(super) fn usage(&self) -> Result<ArrayUsage> {
+        ArrayUsage::read(Array::Worklist, &self.0)
     }
 
     pub(super) fn words(&self) -> usize {
         self.0.len()
     }
 
-    /// Its words, for a loop with [`is_set`].
+    /// Returns the words, for a loop with [`is_set`].
     pub(super) fn cells(&self) -> &[AtomicU64] {
         &self.0
     }
 
-    /// Sets a bit; other threads may set others of its word.
+    /// Sets a bit, concurrently with others of its word.
     #[inline]
     pub(super) fn set(&self, i: usize) {
         self.0[i / WORD].fetch_or(1 << (i % WORD), Relaxed);
     }
 
-    /// Sets a bit. True if it was clear; if it was not, whoever clears it sees what this thread wrote before.
+    /// Sets a bit. True if it was clear. If it was set, the thread that clears it sees the earlier
+    /// writes of this thread.
     #[inline]
     pub(super) fn claim(&self, i: usize) -> bool {
         let bit = 1 << (i % WORD);
         self.0[i / WORD].fetch_or(bit, AcqRel) & bit == 0
     }
 
-    /// Clears a bit, and sees what those wrote who claimed it.
+    /// Clears a bit, and sees the earlier writes of the threads that claimed it.
     #[inline]
     pub(super) fn clear_bit(&self, i: usize) {
         self.0[i / WORD].fetch_and(!(1 << (i % WORD)), AcqRel);
     }
 
-    /// Sets a word, which no other thread writes.
+    /// Sets a word that no other thread writes.
     #[inline]
     pub(super) fn set_word(&self, word: usize, bits: u64) {
         self.0[word].store(bits, Relaxed);

@@ -1,68 +1,72 @@
-//! A lower bound of the longest shortest way.
+//! Lower bound on the diameter: the length of a long shortest path.
 
 use std::cmp::Reverse;
 use std::time::Instant;
 
 use hugepilot_alloc::{Plain, cells};
 
-use super::spent::{Held, Spent, Watch};
-use super::{Direction, Setup, bfs, searched};
-use crate::hook::Hook;
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use super::verify::{Verdict, VerifyError};
+use super::{Direction, Setup, bfs, serial_bfs};
+use crate::access_sink::AccessSink;
+use crate::csr::Rows;
 use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, Result, Width};
 
-/// How it is looked for.
+/// Algorithm for the lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Looking {
-    /// From a vertex to one that is farthest, of these one with the fewest edges, and on from there as long as it gets longer.
+pub enum DiameterAlgorithm {
+    /// Searches from a vertex to a farthest one, of these the one of least degree, and continues
+    /// from there while the distance grows.
     #[default]
-    Sweeps,
-    /// From 64 vertices at once, a bit of a word for each: reads eight bytes per edge all over.
-    Multi,
+    DoubleSweep,
+    /// Searches from 64 vertices at once, one bit of a word for each. Reads eight scattered bytes
+    /// per edge.
+    MultiSource,
 }
 
-/// What was found.
+/// Result of the diameter kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diameter {
-    /// No shortest way that was seen is longer, and one is that long.
+    /// Length of the longest shortest path found.
     pub lower_bound: usize,
-    /// Searches, or rounds of all.
+    /// Searches, or rounds of the multi-source search.
     pub rounds: usize,
-    /// From the first, a shortest way to the second is that long.
+    /// First and last vertex of a shortest path of that length.
     pub ends: [usize; 2],
-    /// What it took: all searches together, with the arrays of the last.
-    pub spent: Spent,
+    /// Cost of all searches together, with the arrays of the last.
+    pub cost: KernelCost,
 }
 
-/// From `source`, or from 64 vertices evenly apart of which it is one.
+/// Searches from `source`, or from 64 evenly spaced vertices that include it.
 ///
 /// # Errors
-/// As for [`bfs`].
-pub fn diameter<V: Width, H: Hook>(
+/// See [`bfs`].
+pub fn diameter<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     source: V,
-    looking: Looking,
+    algorithm: DiameterAlgorithm,
     setup: &Setup<H>,
 ) -> Result<Diameter> {
     graph.check(source)?;
-    match looking {
-        Looking::Sweeps => sweeps(graph, source, setup),
-        Looking::Multi => multi(graph, source, setup),
+    match algorithm {
+        DiameterAlgorithm::DoubleSweep => double_sweep(graph, source, setup),
+        DiameterAlgorithm::MultiSource => multi_source(graph, source, setup),
     }
 }
 
-fn sweeps<V: Width, H: Hook>(
+fn double_sweep<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     mut source: V,
     setup: &Setup<H>,
 ) -> Result<Diameter> {
     let mut found =
-        Diameter { lower_bound: 0, rounds: 0, ends: [source.at(); 2], spent: Spent::default() };
+        Diameter { lower_bound: 0, rounds: 0, ends: [source.at(); 2], cost: KernelCost::default() };
     loop {
         let mut search = bfs(graph, source, Direction::Optimizing, setup)?;
         found.rounds += 1;
-        found.spent = found.spent.then(std::mem::take(&mut search.spent));
+        found.cost = found.cost.then(std::mem::take(&mut search.cost));
         let far = search.levels.len() - 1;
         if far <= found.lower_bound && found.rounds > 1 {
             return Ok(found);
@@ -72,11 +76,11 @@ fn sweeps<V: Width, H: Hook>(
         let end = farthest(graph, &search, source);
         found.ends = [source.at(), end.at()];
         source = end;
-        found.spent.kernel += began.elapsed();
+        found.cost.kernel += began.elapsed();
     }
 }
 
-/// Of the vertices on the last level, the one with the fewest edges.
+/// Returns the vertex of least degree in the last level.
 fn farthest<V: Width>(graph: &Graph<V>, search: &super::Bfs<V>, source: V) -> V {
     let distances = search.distances(source).unwrap_or_default();
     let last = search.levels.len() - 1;
@@ -84,79 +88,94 @@ fn farthest<V: Width>(graph: &Graph<V>, search: &super::Bfs<V>, source: V) -> V 
     far.min_by_key(|&v| graph.out.degree(v)).map_or(source, V::new)
 }
 
-fn multi<V: Width, H: Hook>(graph: &Graph<V>, source: V, setup: &Setup<H>) -> Result<Diameter> {
-    const PIECE: usize = 1024;
+fn multi_source<V: Width, H: AccessSink>(
+    graph: &Graph<V>,
+    source: V,
+    setup: &Setup<H>,
+) -> Result<Diameter> {
+    const CHUNK: usize = 1024;
     let (vertices, sources) = (graph.vertices(), graph.vertices().min(64));
-    let watch = Watch::start();
+    let timer = PhaseTimer::start();
     let (mut one, mut other) = (setup.property::<u64>(vertices)?, setup.property::<u64>(vertices)?);
     let seen: [&[<u64 as Plain>::Cell]; 2] = [cells(&mut one), cells(&mut other)];
-    watch.allocated();
+    timer.allocated();
     let (rounds, incoming) = (Rounds::default(), graph.incoming_rows());
     let start = |i: usize| (source.at() + i * vertices / sources) % vertices;
-    let found = setup.team.run(|worker| {
-        // Of the last vertices that were reached from somewhere new: in which round, the first of them, and from where.
+    let found = setup.pool.run(|worker| {
+        // Last vertex that a new source reached: the round, the least such vertex, and the source.
         let mut last = (0, source.at(), 0);
         worker.part(vertices).for_each(|v| seen.iter().for_each(|seen| seen[v].set(0)));
-        worker.meet();
-        watch.touched();
+        worker.barrier();
+        timer.touched();
         if worker.id == 0 {
             for i in 0..sources {
                 seen[0][start(i)].set(seen[0][start(i)].get() | 1 << i);
             }
         }
-        worker.meet();
+        worker.barrier();
         for round in 0.. {
             let (now, next) = (seen[round % 2], seen[(round + 1) % 2]);
-            let turn = rounds.turn(&worker, round);
+            let state = rounds.state(&worker, round);
             let mut changes = 0;
-            worker.each(&turn.pieces, vertices, PIECE, |range| {
+            worker.each(&state.work, vertices, CHUNK, |range| {
                 for v in range {
                     let before = now[v].get();
-                    let mut bits = before;
-                    setup.hook.read(Array::Property, &now[v]);
-                    incoming.tell(v, setup.hook);
-                    for from in incoming.neighbours(v) {
-                        setup.hook.read(incoming.names[1], from);
-                        setup.hook.read(Array::Property, &now[from.at()]);
-                        bits |= now[from.at()].get();
-                    }
+                    let bits = gather(now, incoming, v, setup.sink);
                     if bits != before {
                         changes += 1;
                         if round >= last.0 || v < last.1 {
                             last = (round + 1, v, (bits & !before).trailing_zeros() as usize);
                         }
                     }
-                    setup.hook.write(Array::Property, &next[v]);
+                    setup.sink.write(Array::Property, &next[v]);
                     next[v].set(bits);
                 }
             });
-            turn.add(changes, 0);
-            worker.meet();
+            state.add(changes, 0);
+            worker.barrier();
             if rounds.sums(round).0 == 0 {
                 break;
             }
         }
         last
     });
-    let mut spent = watch.stop();
-    spent.arrays = vec![Held::look(Array::Property, &one)?, Held::look(Array::Property, &other)?];
+    let mut cost = timer.stop();
+    cost.arrays =
+        vec![ArrayUsage::read(Array::Property, &one)?, ArrayUsage::read(Array::Property, &other)?];
     let last = found.into_iter().max_by_key(|&(round, v, _)| (round, Reverse(v)));
     let (rounds, end, from) = last.unwrap_or((0, source.at(), 0));
-    Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, ends: [start(from), end], spent })
+    Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, ends: [start(from), end], cost })
+}
+
+/// Joins the bits of a vertex and of its predecessors.
+#[inline]
+fn gather<V: Width>(
+    bits: &[<u64 as Plain>::Cell],
+    incoming: Rows<'_, V>,
+    v: usize,
+    sink: impl AccessSink,
+) -> u64 {
+    sink.read(Array::Property, &bits[v]);
+    incoming.record_access(v, sink);
+    incoming.neighbours(v).iter().fold(bits[v].get(), |joined, from| {
+        sink.read(incoming.names[1], from);
+        sink.read(Array::Property, &bits[from.at()]);
+        joined | bits[from.at()].get()
+    })
 }
 
 impl Diameter {
-    /// A search by one thread finds the way that was seen as long as it was said to be.
+    /// Checks the length of the path by a search on one thread.
     ///
     /// # Errors
-    /// How long it is.
-    pub fn verify<V: Width>(&self, graph: &Graph<V>) -> std::result::Result<(), String> {
+    /// The actual length.
+    pub fn verify<V: Width>(&self, graph: &Graph<V>) -> Verdict {
         let [from, to] = self.ends;
-        let (levels, _) = searched(graph, from);
+        let (levels, _) = serial_bfs(graph, from);
         match levels[to] {
-            usize::MAX => Err(format!("no way leads from {from} to {to}")),
+            usize::MAX => Err(VerifyError::NoPath { from, to }),
             length if length != self.lower_bound => {
-                Err(format!("from {from} to {to} it is {length}, not {}", self.lower_bound))
+                Err(VerifyError::PathLength { from, to, expected: length, found: self.lower_bound })
             }
             _ => Ok(()),
         }

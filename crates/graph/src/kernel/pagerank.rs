@@ -1,7 +1,8 @@
-//! PageRank by pulling, each vertex summing what leads to it, or by pushing (`push.rs`).
+//! PageRank by pulling: each vertex sums the shares of its predecessors. `push.rs` pushes instead.
 //!
-//! What a vertex hands on along each of its edges is kept in an array of its own, so that the one value read per edge is one
-//! number and no division: that array is the one that is read all over, and belongs on huge pages with the ranks.
+//! The share that a vertex passes along each of its edges has its own array, so that each edge
+//! costs one read and no division. This array is the one read at random, and belongs on huge pages
+//! with the ranks.
 
 mod push;
 
@@ -12,160 +13,165 @@ use std::sync::atomic::Ordering::Relaxed;
 use hugepilot_alloc::{Plain, cells};
 
 use super::Setup;
-use super::spent::{Held, Spent, Watch};
-use crate::hook::Hook;
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use super::verify::{Verdict, VerifyError};
+use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Property, Result, Width, Worker};
 
-/// From which ranks the next ones are computed.
+/// Algorithm for `PageRank`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sweep {
-    /// Those of the iteration before: the same bits on any number of threads.
+pub enum PageRankAlgorithm {
+    /// Jacobi: ranks of the previous iteration. The same bits for any number of threads.
     #[default]
     Jacobi,
-    /// Those that are new, where they are: fewer iterations, and bits that depend on the order of threads. What dangles is shared
-    /// at last, by scaling the ranks to a sum of 1, which comes to the same (Del Corso, Gullì and Romani, 2005) and in fewer
-    /// iterations, as one that lags behind would never lose the difference quickly.
+    /// Gauss–Seidel: updated ranks as soon as they exist. Fewer iterations, and bits that depend on
+    /// thread timing. Dangling ranks are redistributed at the end, by scaling ranks to a unit sum.
+    /// This gives the same ranks (Del Corso, Gullì and Romani, 2005) in fewer iterations than a
+    /// lagging share.
     GaussSeidel,
-    /// None: each vertex pushes what its rank rose by, as in the papers. An iteration is a round, of those vertices only that have
-    /// something to push; as ranks grow from nothing, there are more rounds than iterations otherwise. Bits depend on the order of
-    /// threads.
+    /// Delta push, as in the papers: each vertex pushes the increase of its rank. An iteration is a
+    /// round over the vertices with an increase to push. As ranks start at 0, rounds exceed the
+    /// iterations of the other algorithms. Bits depend on thread timing.
     DeltaPush,
 }
 
-/// What becomes of the rank of a vertex without edges out of it.
+/// Treatment of the rank of vertices without outgoing edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dangling {
-    /// Nothing, as in the GAP benchmark suite: ranks then do not add up to 1.
+    /// Dropped, as in the GAP benchmark suite: ranks then do not sum to 1.
     Drop,
-    /// It is shared by all, as in LDBC Graphalytics.
+    /// Redistributed to all vertices, as in LDBC Graphalytics.
     #[default]
     Redistribute,
 }
 
-/// When to stop, and how.
+/// Parameters of `PageRank`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Iterations {
-    /// At most so many.
-    pub most: usize,
-    /// When the ranks change by less in sum. By pushing, a vertex pushes what is above this divided by the vertices.
+pub struct PageRankConfig {
+    /// Most iterations.
+    pub max_iterations: usize,
+    /// Sum of rank changes below which the iteration stops. In delta push, a vertex pushes
+    /// increases above this divided by the vertices.
     pub tolerance: f64,
-    /// The share of a rank that is handed on.
+    /// Share of a rank that is passed along edges.
     pub damping: f64,
-    /// From which ranks.
-    pub sweep: Sweep,
-    /// What becomes of what is not handed on.
+    /// Algorithm.
+    pub algorithm: PageRankAlgorithm,
+    /// Treatment of dangling ranks.
     pub dangling: Dangling,
 }
 
-/// As the GAP benchmark suite has it, but for what dangles and the sweep.
-impl Default for Iterations {
+/// Values of the GAP benchmark suite, except for dangling ranks and the algorithm.
+impl Default for PageRankConfig {
     fn default() -> Self {
-        let (sweep, dangling) = (Sweep::default(), Dangling::default());
-        Self { most: 20, tolerance: 1e-4, damping: 0.85, sweep, dangling }
+        let (algorithm, dangling) = (PageRankAlgorithm::default(), Dangling::default());
+        Self { max_iterations: 20, tolerance: 1e-4, damping: 0.85, algorithm, dangling }
     }
 }
 
-impl Iterations {
-    /// Whether what dangles is shared by scaling.
+impl PageRankConfig {
+    /// Whether dangling ranks are redistributed by scaling.
     fn scales(&self) -> bool {
-        self.sweep == Sweep::GaussSeidel && self.dangling == Dangling::Redistribute
+        self.algorithm == PageRankAlgorithm::GaussSeidel && self.dangling == Dangling::Redistribute
     }
 }
 
-/// The ranks.
+/// Result of `PageRank`.
 #[derive(Debug)]
 pub struct PageRank<V: Width> {
-    /// As bits of [`Width::Real`].
+    /// Rank of each vertex as bits of [`Width::Real`].
     pub ranks: Property<V>,
-    /// How many were done.
+    /// Iterations.
     pub iterations: usize,
-    /// By how much the ranks changed in the last, in sum; by pushing, by how much they would in one more of the power method.
+    /// Sum of the rank changes in the last iteration; in delta push, in one further iteration of
+    /// the power method.
     pub residual: f64,
-    /// What it took.
-    pub spent: Spent,
+    /// Cost of the kernel.
+    pub cost: KernelCost,
 }
 
-/// Vertices in a piece of work.
-const PIECE: usize = 1 << 14;
+/// Vertices in a chunk.
+const CHUNK: usize = 1 << 14;
 
 type CellOf<V> = <V as Plain>::Cell;
 
-/// What a vertex hands on along each of its edges, as bits; nobody reads that of a vertex without any.
+/// Computes the share that a vertex passes along each edge, as bits. The share of a vertex without
+/// edges is never read.
 #[inline]
 fn share<V: Width>(rank: V::Real, degree: usize) -> V {
     (rank / V::Real::count(degree)).bits()
 }
 
-struct Work<'a, V: Width, H: Hook> {
+struct Work<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
     ranks: &'a [CellOf<V>],
-    /// What each vertex hands on along an edge.
+    /// Share that each vertex passes along each edge.
     shares: &'a [CellOf<V>],
-    /// Of each piece in this round and the one before, as bits: two numbers to be summed.
+    /// Two partial sums of each chunk as bits, for this round and the one before.
     sums: [Vec<[AtomicU64; 2]>; 2],
     rounds: Rounds,
-    hook: H,
-    iterations: Iterations,
-    watch: Watch,
+    sink: H,
+    config: PageRankConfig,
+    timer: PhaseTimer,
 }
 
-/// Ranks by power iteration. Two words per vertex; an iteration reads each edge once. By pushing, four, and the
-/// edges of fewer vertices from round to round.
+/// Computes ranks by power iteration. Takes two words per vertex; an iteration reads each edge
+/// once. Delta push takes four, and reads the edges of fewer vertices from round to round.
 ///
 /// # Errors
 /// [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn pagerank<V: Width, H: Hook>(
+pub fn pagerank<V: Width, H: AccessSink>(
     graph: &Graph<V>,
-    iterations: Iterations,
+    config: PageRankConfig,
     setup: &Setup<H>,
 ) -> Result<PageRank<V>> {
-    if iterations.sweep == Sweep::DeltaPush {
-        return push::push(graph, iterations, setup);
+    if config.algorithm == PageRankAlgorithm::DeltaPush {
+        return push::push(graph, config, setup);
     }
-    let (vertices, watch) = (graph.vertices(), Watch::start());
+    let (vertices, timer) = (graph.vertices(), PhaseTimer::start());
     let property = || setup.property::<V>(vertices);
     let (mut ranks, mut shares) = (property()?, property()?);
-    let sums = || (0..vertices.div_ceil(PIECE)).map(|_| Default::default()).collect();
+    let sums = || (0..vertices.div_ceil(CHUNK)).map(|_| Default::default()).collect();
     let work = Work {
         graph,
         ranks: cells(&mut ranks),
         shares: cells(&mut shares),
         sums: [sums(), sums()],
         rounds: Rounds::default(),
-        hook: setup.hook,
-        iterations,
-        watch,
+        sink: setup.sink,
+        config,
+        timer,
     };
-    work.watch.allocated();
-    let mut done = setup.team.run(|worker| work.work(&worker));
+    work.timer.allocated();
+    let mut done = setup.pool.run(|worker| work.work(&worker));
     let (iterations, residual) = done.swap_remove(0);
-    let mut spent = work.watch.stop();
+    let mut cost = work.timer.stop();
     for values in [&ranks, &shares] {
-        spent.arrays.push(Held::look(Array::Property, values)?);
+        cost.arrays.push(ArrayUsage::read(Array::Property, values)?);
     }
-    Ok(PageRank { ranks, iterations, residual, spent })
+    Ok(PageRank { ranks, iterations, residual, cost })
 }
 
-impl<V: Width, H: Hook> Work<'_, V, H> {
+impl<V: Width, H: AccessSink> Work<'_, V, H> {
     fn work(&self, worker: &Worker) -> (usize, f64) {
-        let at_once = self.iterations.sweep == Sweep::GaussSeidel;
+        let at_once = self.config.algorithm == PageRankAlgorithm::GaussSeidel;
         let mut round = 0;
         let mut dangling = self.begin(worker, &mut round);
-        self.watch.touched();
-        for iteration in 1..=self.iterations.most {
+        self.timer.touched();
+        for iteration in 1..=self.config.max_iterations {
             let [change, sum] = if at_once {
                 self.iterate::<true>(worker, &mut round, 0.0)
             } else {
                 if iteration > 1 {
-                    dangling = self.hand_on(worker, &mut round);
+                    dangling = self.pass_on(worker, &mut round);
                 }
                 self.iterate::<false>(worker, &mut round, dangling)
             };
-            let scales = self.iterations.scales() && sum > 0.0;
+            let scales = self.config.scales() && sum > 0.0;
             let change = if scales { change / sum } else { change };
-            if change < self.iterations.tolerance || iteration == self.iterations.most {
+            if change < self.config.tolerance || iteration == self.config.max_iterations {
                 if scales {
                     self.scale(worker, round, 1.0 / sum);
                 }
@@ -176,23 +182,23 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     }
 
     fn scale(&self, worker: &Worker, round: usize, by: f64) {
-        worker.each(&self.rounds.turn(worker, round).pieces, self.ranks.len(), PIECE, |range| {
+        worker.each(&self.rounds.state(worker, round).work, self.ranks.len(), CHUNK, |range| {
             for rank in &self.ranks[range] {
                 rank.set(V::Real::of(V::Real::of_bits(rank.get()).wide() * by).bits());
             }
         });
     }
 
-    /// All have the same rank. What dangles.
+    /// Sets equal ranks. Returns the dangling rank.
     fn begin(&self, worker: &Worker, round: &mut usize) -> f64 {
         let rank = V::Real::of(1.0 / self.ranks.len() as f64);
         let out = self.graph.out.rows();
         let [dangling, _] = self.round(worker, round, |range| {
             let values = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
             let mut dangling = 0.0;
-            for (degree, (own, handed)) in out.degrees(range, ()).zip(values) {
+            for (degree, (own, passed)) in out.degrees(range, ()).zip(values) {
                 own.set(rank.bits());
-                handed.set(share::<V>(rank, degree));
+                passed.set(share::<V>(rank, degree));
                 dangling += if degree == 0 { rank.wide() } else { 0.0 };
             }
             [dangling, 0.0]
@@ -200,17 +206,18 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         dangling
     }
 
-    /// What all hand on by their ranks: a pass of its own, so that none is new while others are old. What dangles.
-    fn hand_on(&self, worker: &Worker, round: &mut usize) -> f64 {
+    /// Computes all shares in a separate pass, so that none is newer than others. Returns the
+    /// dangling rank.
+    fn pass_on(&self, worker: &Worker, round: &mut usize) -> f64 {
         let out = self.graph.out.rows();
         let [dangling, _] = self.round(worker, round, |range| {
             let values = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
             let mut dangling = 0.0;
-            for (degree, (rank, handed)) in out.degrees(range, self.hook).zip(values) {
-                self.hook.read(Array::Property, rank);
-                self.hook.write(Array::Property, handed);
+            for (degree, (rank, passed)) in out.degrees(range, self.sink).zip(values) {
+                self.sink.read(Array::Property, rank);
+                self.sink.write(Array::Property, passed);
                 let rank = V::Real::of_bits(rank.get());
-                handed.set(share::<V>(rank, degree));
+                passed.set(share::<V>(rank, degree));
                 dangling += if degree == 0 { rank.wide() } else { 0.0 };
             }
             [dangling, 0.0]
@@ -218,22 +225,24 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         dangling
     }
 
-    /// New ranks: by how much they change, and their sum where each hands on `AT_ONCE`.
+    /// Computes new ranks. Returns the sum of changes, and the sum of ranks if shares are updated
+    /// `AT_ONCE`.
     fn iterate<const AT_ONCE: bool>(
         &self,
         worker: &Worker,
         round: &mut usize,
         dangling: f64,
     ) -> [f64; 2] {
-        let Iterations { damping, dangling: what, .. } = self.iterations;
+        let PageRankConfig { damping, dangling: what, .. } = self.config;
         let all = self.ranks.len() as f64;
-        let given = if what == Dangling::Redistribute { damping * dangling / all } else { 0.0 };
-        let base = V::Real::of((1.0 - damping) / all + given);
-        self.round(worker, round, |range| self.piece::<AT_ONCE>(range, base, V::Real::of(damping)))
+        let redistributed =
+            if what == Dangling::Redistribute { damping * dangling / all } else { 0.0 };
+        let base = V::Real::of((1.0 - damping) / all + redistributed);
+        self.round(worker, round, |range| self.chunk::<AT_ONCE>(range, base, V::Real::of(damping)))
     }
 
-    /// Those of some.
-    fn piece<const AT_ONCE: bool>(
+    /// Computes the new ranks of a chunk.
+    fn chunk<const AT_ONCE: bool>(
         &self,
         range: Range<usize>,
         base: V::Real,
@@ -241,19 +250,19 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     ) -> [f64; 2] {
         let (incoming, shares) = (self.graph.incoming_rows(), self.shares);
         let rows = incoming
-            .each(range.clone(), self.hook)
+            .each(range.clone(), self.sink)
             .zip(self.graph.out.rows().degrees(range.clone(), ()));
         let values = self.ranks[range.clone()].iter().zip(&shares[range]);
         let [mut change, mut sum] = [0.0, 0.0];
-        for ((row, degree), (own, handed)) in rows.zip(values) {
+        for ((row, degree), (own, passed)) in rows.zip(values) {
             let rank = base + damping * self.gather(shares, incoming.names[1], row);
-            self.hook.read(Array::Property, own);
-            self.hook.write(Array::Property, own);
+            self.sink.read(Array::Property, own);
+            self.sink.write(Array::Property, own);
             change += (rank - V::Real::of_bits(own.get())).wide().abs();
             own.set(rank.bits());
             if AT_ONCE {
-                self.hook.write(Array::Property, handed);
-                handed.set(share::<V>(rank, degree));
+                self.sink.write(Array::Property, passed);
+                passed.set(share::<V>(rank, degree));
                 sum += rank.wide();
             }
         }
@@ -263,12 +272,12 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
     #[inline(always)]
     fn gather(&self, shares: &[CellOf<V>], edges: Array, from: &[V]) -> V::Real {
         let share = |v: &V| {
-            self.hook.read(edges, v);
-            self.hook.read(Array::Property, &shares[v.at()]);
+            self.sink.read(edges, v);
+            self.sink.read(Array::Property, &shares[v.at()]);
             V::Real::of_bits(shares[v.at()].get())
         };
         let mut sum = V::Real::default();
-        // By fours, of which three additions need not wait for what was before.
+        // In groups of four, whose additions are independent of the running sum.
         let (fours, rest) = from.as_chunks::<4>();
         for [a, b, c, d] in fours {
             sum = sum + ((share(a) + share(b)) + (share(c) + share(d)));
@@ -279,8 +288,8 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         sum
     }
 
-    /// Does `work` for all pieces of the vertices, and sums what it gives: each thread in the order of the pieces, as the sums become
-    /// part of ranks.
+    /// Runs `work` on all chunks, and returns the sums of its results in the order of chunks: the
+    /// sums become part of ranks, which must not depend on thread timing.
     fn round(
         &self,
         worker: &Worker,
@@ -288,11 +297,11 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
         work: impl Fn(Range<usize>) -> [f64; 2],
     ) -> [f64; 2] {
         let sums = &self.sums[*round % 2];
-        worker.each(&self.rounds.turn(worker, *round).pieces, self.ranks.len(), PIECE, |range| {
-            let of = &sums[range.start / PIECE];
+        worker.each(&self.rounds.state(worker, *round).work, self.ranks.len(), CHUNK, |range| {
+            let of = &sums[range.start / CHUNK];
             of.iter().zip(work(range)).for_each(|(sum, own)| sum.store(own.to_bits(), Relaxed));
         });
-        worker.meet();
+        worker.barrier();
         *round += 1;
         sums.iter().fold([0.0; 2], |sums, own| {
             [0, 1].map(|i| sums[i] + f64::from_bits(own[i].load(Relaxed)))
@@ -301,18 +310,15 @@ impl<V: Width, H: Hook> Work<'_, V, H> {
 }
 
 impl<V: Width> PageRank<V> {
-    /// One more iteration by one thread, in `f64`, from the ranks before: they change by less than the tolerance, or by less
-    /// than twice what the last one changed where it was not reached, and four times where ranks were scaled.
+    /// Computes one more iteration on one thread in `f64`. Accepts a change below the tolerance,
+    /// below twice the last residual if the tolerance was not reached, or below four times it if
+    /// ranks were scaled.
     ///
     /// # Errors
-    /// By how much they change.
-    pub fn verify(
-        &self,
-        graph: &Graph<V>,
-        iterations: Iterations,
-    ) -> std::result::Result<(), String> {
+    /// The change.
+    pub fn verify(&self, graph: &Graph<V>, config: PageRankConfig) -> Verdict {
         let all = graph.vertices() as f64;
-        let handed: Vec<f64> = (0..graph.vertices())
+        let passed: Vec<f64> = (0..graph.vertices())
             .map(|v| {
                 if graph.out.degree(v) == 0 {
                     0.0
@@ -321,33 +327,29 @@ impl<V: Width> PageRank<V> {
                 }
             })
             .collect();
-        let dangling: f64 = match iterations.dangling {
+        let dangling: f64 = match config.dangling {
             Dangling::Drop => 0.0,
             Dangling::Redistribute => (0..graph.vertices())
                 .filter(|&v| graph.out.degree(v) == 0)
                 .map(|v| self.rank(v))
                 .sum(),
         };
-        let base = (1.0 - iterations.damping + iterations.damping * dangling) / all;
+        let base = (1.0 - config.damping + config.damping * dangling) / all;
         let change: f64 = (0..graph.vertices())
             .map(|v| {
                 let sum: f64 =
-                    graph.incoming().neighbours(v).iter().map(|from| handed[from.at()]).sum();
-                (base + iterations.damping * sum - self.rank(v)).abs()
+                    graph.incoming().neighbours(v).iter().map(|from| passed[from.at()]).sum();
+                (base + config.damping * sum - self.rank(v)).abs()
             })
             .sum();
-        // Ranks in fewer bits are that far from those in more.
+        // Rounding error of ranks in this width.
         let bits = if V::BITS == 32 { 1e-5 } else { 1e-12 };
-        let times = if iterations.scales() { 4.0 } else { 2.0 };
-        let allowed = iterations.tolerance.max(times * self.residual) + bits;
-        if change <= allowed {
-            Ok(())
-        } else {
-            Err(format!("one more iteration changes the ranks by {change}"))
-        }
+        let times = if config.scales() { 4.0 } else { 2.0 };
+        let allowed = config.tolerance.max(times * self.residual) + bits;
+        if change <= allowed { Ok(()) } else { Err(VerifyError::Change(change)) }
     }
 
-    /// The rank of a vertex.
+    /// Returns the rank of a vertex.
     pub fn rank(&self, v: usize) -> f64 {
         V::Real::of_bits(self.ranks[v]).wide()
     }

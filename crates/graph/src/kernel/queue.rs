@@ -1,30 +1,32 @@
-//! Vertices in the order in which they were found: each level of a search is a part of it.
+//! Queue of vertices in the order in which they were found. Each level of a search is a range of
+//! it.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::{HugeVec, Plain};
 
-use super::spent::Held;
+use super::cost::ArrayUsage;
 use crate::width::Cell;
 use crate::{Array, PagePlan, Result, Width};
 
-/// Room for every vertex once.
+/// Queue with room for each vertex once.
 pub(super) struct Queue<V: Width> {
     items: HugeVec<<V as Plain>::Cell>,
     end: AtomicUsize,
 }
 
-/// What one thread found and has not put into the queue yet.
-pub(super) struct Found<'a, V: Width> {
+/// Vertices that one thread found and has not added to the queue yet.
+pub(super) struct QueueBuffer<'a, V: Width> {
     queue: &'a Queue<V>,
     items: Vec<V>,
 }
 
-/// Vertices that a thread keeps before it takes a place in the queue. So many that most levels of a road network go in by thread, whole:
-/// where threads take places in turns, each level strews neighbours further (up to twice the time of a search on a grid). That they are
-/// in the second cache then, and no longer in the first, could not be measured on other graphs.
-const KEPT: usize = 1 << 14;
+/// Vertices that a thread buffers before it reserves a range of the queue. Most levels of a road
+/// network thus enter by thread, whole. If threads alternate, each level scatters neighbours
+/// further, up to twice the time of a search on a grid. The buffer occupies the second-level cache
+/// instead of the first, with no measurable effect on other graphs.
+const BUFFERED: usize = 1 << 14;
 
 impl<V: Width> Queue<V> {
     pub(super) fn new(vertices: usize, pages: &PagePlan) -> Result<Self> {
@@ -36,31 +38,31 @@ impl<V: Width> Queue<V> {
         &self.items
     }
 
-    /// Forgets all. For one worker, between two barriers.
+    /// Empties the queue. For one thread, between two barriers.
     pub(super) fn empty(&self) {
         self.end.store(0, Relaxed);
     }
 
-    /// On which pages it is.
-    pub(super) fn held(&self) -> Result<Held> {
-        Held::look(Array::Worklist, &self.items)
+    /// Reads the pagemap.
+    pub(super) fn usage(&self) -> Result<ArrayUsage> {
+        ArrayUsage::read(Array::Worklist, &self.items)
     }
 
-    pub(super) fn found(&self) -> Found<'_, V> {
-        Found { queue: self, items: Vec::with_capacity(KEPT) }
+    pub(super) fn buffer(&self) -> QueueBuffer<'_, V> {
+        QueueBuffer { queue: self, items: Vec::with_capacity(BUFFERED) }
     }
 }
 
-impl<V: Width> Found<'_, V> {
+impl<V: Width> QueueBuffer<'_, V> {
     #[inline]
     pub(super) fn push(&mut self, vertex: V) {
-        if self.items.len() == KEPT {
+        if self.items.len() == BUFFERED {
             self.flush();
         }
         self.items.push(vertex);
     }
 
-    /// Puts all into the queue.
+    /// Adds the buffered vertices to the queue.
     pub(super) fn flush(&mut self) {
         if self.items.is_empty() {
             return;

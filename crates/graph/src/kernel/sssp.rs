@@ -1,9 +1,9 @@
-//! Shortest ways by the sum of weights.
+//! Single-source shortest paths by weight.
 //!
-//! Delta-stepping (Meyer and Sanders, 2003) works on the vertices of one bucket of distances at a time, each thread with buckets
-//! of its own; what a thread adds to the bucket that is worked on, it works off at once while that is little (bucket fusion;
-//! Zhang and others, CGO'20), which saves most barriers on road networks. Bellman–Ford works on all vertices whose distance
-//! changed, as in the papers.
+//! Delta-stepping (Meyer and Sanders, 2003) processes one bucket of distances at a time, and each
+//! thread has its own buckets. A thread processes vertices that it adds to the current bucket at
+//! once while they are few (bucket fusion; Zhang et al., CGO'20). This saves most barriers on road
+//! networks. Bellman–Ford processes all vertices whose distance changed, as in the papers.
 
 mod buckets;
 
@@ -16,53 +16,56 @@ use hugepilot_alloc::{Plain, cells};
 use self::buckets::Buckets;
 use super::Setup;
 use super::bitmap::Bitmap;
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::queue::Queue;
-use super::spent::{Held, Spent, Watch};
-use crate::hook::Hook;
+use super::verify::{Verdict, VerifyError};
+use crate::access_sink::AccessSink;
 use crate::rounds::Rounds;
 use crate::width::Cell;
-use crate::{Array, Graph, GraphError, Next, Property, Result, Width, Worker};
+use crate::{Array, Cursor, Graph, GraphError, Property, Result, Width, Worker};
 
-/// Which vertices are worked on together.
+/// Algorithm for shortest paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stepping {
-    /// Those whose distances are in the same bucket of this width, at least 1. Wider buckets have fewer rounds and more work
-    /// done twice: 1 or 2 suit graphs with hubs and weights up to 255, some thousands road networks.
+pub enum SsspAlgorithm {
+    /// Delta-stepping with buckets of this width, at least 1. Wider buckets mean fewer rounds and
+    /// more repeated work: 1 or 2 suit graphs with hubs and weights up to 255, some thousands suit
+    /// road networks.
     Delta(u64),
-    /// All whose distance changed.
+    /// Bellman–Ford.
     BellmanFord,
 }
 
-/// How far each vertex is.
+/// Result of shortest paths.
 #[derive(Debug)]
 pub struct Distances<V: Width> {
-    /// From the source; [`Width::NONE`] for who is not reached, and who is as far as that or farther.
+    /// Distance from the source; [`Width::NONE`] for unreachable vertices, and for distances of
+    /// that value or more.
     pub distances: Property<V>,
-    /// What it took.
-    pub spent: Spent,
+    /// Cost of the kernel.
+    pub cost: KernelCost,
 }
 
-/// A search under way.
-struct Search<'a, V: Width, H: Hook> {
+/// State of a running search.
+struct Search<'a, V: Width, H: AccessSink> {
     graph: &'a Graph<V>,
     distances: &'a [<V as Plain>::Cell],
     rounds: Rounds,
-    hook: H,
-    watch: Watch,
+    sink: H,
+    timer: PhaseTimer,
 }
 
-/// A bucket of one thread with fewer vertices is worked off at once.
+/// Vertices of a thread's bucket below which the thread processes it at once.
 const FUSED: usize = 1000;
 
-/// From `source` to all that can be reached from it. One word per vertex, and the vertices in buckets, by
-/// delta-stepping; three words and a bit by Bellman–Ford.
+/// Computes shortest paths from `source`. Delta-stepping takes one word per vertex, and the
+/// vertices in buckets. Bellman–Ford takes three words and a bit per vertex.
 ///
 /// # Errors
 /// [`GraphError::Unweighted`], [`GraphError::Vertex`], [`GraphError::Memory`].
-pub fn sssp<V: Width, H: Hook>(
+pub fn sssp<V: Width, H: AccessSink>(
     graph: &Graph<V>,
     source: V,
-    stepping: Stepping,
+    algorithm: SsspAlgorithm,
     setup: &Setup<H>,
 ) -> Result<Distances<V>> {
     let vertices = graph.vertices();
@@ -70,47 +73,48 @@ pub fn sssp<V: Width, H: Hook>(
     if graph.out.edges() > 0 && !graph.out.is_weighted() {
         return Err(GraphError::Unweighted);
     }
-    let watch = Watch::start();
+    let timer = PhaseTimer::start();
     let mut distances = setup.property::<V>(vertices)?;
     let search = Search {
         graph,
         distances: cells(&mut distances),
         rounds: Rounds::default(),
-        hook: setup.hook,
-        watch,
+        sink: setup.sink,
+        timer,
     };
-    let mut spent;
-    match stepping {
-        Stepping::Delta(delta) => {
-            search.watch.allocated();
-            let shared = Shared::new(setup.team.threads());
-            setup.team.run(|worker| search.delta(&worker, source, delta.max(1), &shared));
-            spent = search.watch.stop();
+    let mut cost;
+    match algorithm {
+        SsspAlgorithm::Delta(delta) => {
+            search.timer.allocated();
+            let shared = Shared::new(setup.pool.threads());
+            setup.pool.run(|worker| search.delta(&worker, source, delta.max(1), &shared));
+            cost = search.timer.stop();
         }
-        Stepping::BellmanFord => {
+        SsspAlgorithm::BellmanFord => {
             let queues = [Queue::new(vertices, &setup.pages)?, Queue::new(vertices, &setup.pages)?];
             let waiting = Bitmap::new(vertices, &setup.pages)?;
-            search.watch.allocated();
-            setup.team.run(|worker| search.bellman_ford(&worker, source, &queues, &waiting));
-            spent = search.watch.stop();
-            spent.arrays = vec![queues[0].held()?, queues[1].held()?, waiting.held()?];
+            search.timer.allocated();
+            setup.pool.run(|worker| search.bellman_ford(&worker, source, &queues, &waiting));
+            cost = search.timer.stop();
+            cost.arrays = vec![queues[0].usage()?, queues[1].usage()?, waiting.usage()?];
         }
     }
-    spent.arrays.push(Held::look(Array::Property, &distances)?);
-    Ok(Distances { distances, spent })
+    cost.arrays.push(ArrayUsage::read(Array::Property, &distances)?);
+    Ok(Distances { distances, cost })
 }
 
-/// What threads share in delta-stepping: of each round, the vertices of the bucket, as each thread found them.
+/// State that threads share in delta-stepping: the vertices of the bucket of each round, by the
+/// thread that found them.
 struct Shared<V> {
     frontiers: [Vec<Slot<V>>; 3],
-    /// The least bucket that any thread has something in, of each round.
+    /// Least non-empty bucket of any thread, of each round.
     next: [AtomicU64; 3],
 }
 
 #[derive(Default)]
 struct Slot<V> {
     vertices: RwLock<Vec<V>>,
-    next: Next,
+    next: Cursor,
 }
 
 impl<V: Width> Shared<V> {
@@ -122,56 +126,57 @@ impl<V: Width> Shared<V> {
         }
     }
 
-    /// What that thread found for a round.
-    fn slot(&self, round: usize, thread: usize) -> (&Next, RwLockReadGuard<'_, Vec<V>>) {
+    /// Returns the vertices that a thread found for a round.
+    fn slot(&self, round: usize, thread: usize) -> (&Cursor, RwLockReadGuard<'_, Vec<V>>) {
         let slot = &self.frontiers[round % 3][thread];
-        (&slot.next, slot.vertices.read().expect("nobody panics with it"))
+        (&slot.next, slot.vertices.read().expect("no thread panics while it holds the lock"))
     }
 
-    /// What this thread found for the round after `round`.
+    /// Publishes the vertices that this thread found for the round after `round`.
     fn publish(&self, round: usize, thread: usize, bucket: &mut Vec<V>) {
         let slot = &self.frontiers[(round + 1) % 3][thread];
-        let mut vertices = slot.vertices.write().expect("nobody panics with it");
+        let mut vertices = slot.vertices.write().expect("no thread panics while it holds the lock");
         vertices.clear();
         std::mem::swap(&mut *vertices, bucket);
-        slot.next.again();
+        slot.next.reset();
     }
 }
 
-impl<V: Width, H: Hook> Search<'_, V, H> {
+impl<V: Width, H: AccessSink> Search<'_, V, H> {
     fn begin(&self, worker: &Worker, source: V) {
-        let pieces = &self.rounds.turn(worker, 0).pieces;
-        worker.each(pieces, self.distances.len(), 1 << 14, |range| {
+        let work = &self.rounds.state(worker, 0).work;
+        worker.each(work, self.distances.len(), 1 << 14, |range| {
             self.distances[range].iter().for_each(|distance| distance.set(V::NONE));
         });
-        worker.meet();
-        self.watch.touched();
+        worker.barrier();
+        self.timer.touched();
         if worker.id == 0 {
             self.distances[source.at()].set(V::default());
         }
-        worker.meet();
+        worker.barrier();
     }
 
     #[inline]
     fn far(&self, v: V) -> V {
-        self.hook.read(Array::Property, &self.distances[v.at()]);
+        self.sink.read(Array::Property, &self.distances[v.at()]);
         self.distances[v.at()].get()
     }
 
-    /// Lowers the distances of the neighbours of `from`, which is `far` away, and calls `lowered` for each that it lowered.
+    /// Lowers the distances of the neighbours of `from` at distance `far`, and calls `lowered` for
+    /// each lowered one.
     #[inline]
     fn relax(&self, from: V, far: V, mut lowered: impl FnMut(V, V)) {
         let (out, distances) = (self.graph.out.rows(), self.distances);
         let row = out.range(from.at());
-        out.tell(from.at(), self.hook);
+        out.record_access(from.at(), self.sink);
         for (to, weight) in out.edges[row.clone()].iter().zip(&out.weights[row]) {
-            self.hook.read(Array::Edges, to);
-            self.hook.read(Array::Weights, weight);
-            let (way, distance) = (far.plus(*weight), &distances[to.at()]);
-            self.hook.read(Array::Property, distance);
-            if distance.lower(way) {
-                self.hook.write(Array::Property, distance);
-                lowered(*to, way);
+            self.sink.read(Array::Edges, to);
+            self.sink.read(Array::Weights, weight);
+            let (length, distance) = (far.plus(*weight), &distances[to.at()]);
+            self.sink.read(Array::Property, distance);
+            if distance.lower(length) {
+                self.sink.write(Array::Property, distance);
+                lowered(*to, length);
             }
         }
     }
@@ -182,19 +187,19 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
         if worker.id == 0 {
             shared.publish(0, 0, &mut vec![source]);
         }
-        worker.meet();
+        worker.barrier();
         let (mut bucket, mut round) = (0, 1);
         loop {
             let begin = buckets.begin(bucket);
-            for other in 0..worker.of {
-                let whose = (worker.id + other) % worker.of;
-                let (next, vertices) = shared.slot(round, whose);
-                worker.found_by(whose, next, vertices.len(), |range| {
+            for other in 0..worker.count {
+                let owner = (worker.id + other) % worker.count;
+                let (next, vertices) = shared.slot(round, owner);
+                worker.frontier_of(owner, next, vertices.len(), |range| {
                     for &from in &vertices[range] {
                         let far = self.far(from);
-                        // Nearer by now: it was worked on with an earlier bucket.
+                        // A vertex with a lower distance was processed with an earlier bucket.
                         if far.at() as u64 >= begin {
-                            self.relax(from, far, |to, way| buckets.push(to, way));
+                            self.relax(from, far, |to, distance| buckets.push(to, distance));
                         }
                     }
                 });
@@ -202,12 +207,12 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
             while let Some(mut few) = buckets.take_few(bucket, FUSED) {
                 for from in few.drain(..) {
                     let far = self.far(from);
-                    self.relax(from, far, |to, way| buckets.push(to, way));
+                    self.relax(from, far, |to, distance| buckets.push(to, distance));
                 }
                 buckets.reuse(few);
             }
             shared.next[round % 3].fetch_min(buckets.first(bucket), Relaxed);
-            worker.meet();
+            worker.barrier();
             bucket = shared.next[round % 3].load(Relaxed);
             if bucket == u64::MAX {
                 return;
@@ -216,7 +221,7 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
                 shared.next[(round + 1) % 3].store(u64::MAX, Relaxed);
             }
             shared.publish(round, worker.id, buckets.bucket(bucket));
-            worker.meet();
+            worker.barrier();
             round += 1;
         }
     }
@@ -224,69 +229,71 @@ impl<V: Width, H: Hook> Search<'_, V, H> {
     fn bellman_ford(&self, worker: &Worker, source: V, queues: &[Queue<V>; 2], waiting: &Bitmap) {
         self.begin(worker, source);
         if worker.id == 0 {
-            let mut found = queues[1].found();
-            found.push(source);
-            found.flush();
+            let mut buffer = queues[1].buffer();
+            buffer.push(source);
+            buffer.flush();
         }
-        worker.meet();
+        worker.barrier();
         let (mut round, mut len) = (1, 1);
         while len > 0 {
             let (now, next) = (&queues[round % 2], &queues[(round + 1) % 2]);
-            let turn = self.rounds.turn(worker, round);
-            let (mut found, mut count) = (next.found(), 0);
-            worker.frontier(&turn.pieces, len, |range| {
+            let state = self.rounds.state(worker, round);
+            let (mut buffer, mut count) = (next.buffer(), 0);
+            worker.frontier(&state.work, len, |range| {
                 for item in &now.items()[range] {
                     let from = item.get();
-                    self.hook.read(Array::Worklist, item);
-                    // Before the distance is read: who lowers it from here on finds it not waiting.
+                    self.sink.read(Array::Worklist, item);
+                    // Cleared before the distance is read: a thread that lowers it afterwards adds
+                    // the vertex again.
                     waiting.clear_bit(from.at());
                     let far = self.far(from);
                     self.relax(from, far, |to, _| {
                         if waiting.claim(to.at()) {
-                            found.push(to);
+                            buffer.push(to);
                             count += 1;
                         }
                     });
                 }
             });
-            found.flush();
-            turn.add(count, 0);
-            worker.meet();
+            buffer.flush();
+            state.add(count, 0);
+            worker.barrier();
             (len, _) = self.rounds.sums(round);
             if worker.id == 0 {
                 now.empty();
             }
-            worker.meet();
+            worker.barrier();
             round += 1;
         }
     }
 }
 
 impl<V: Width> Distances<V> {
-    /// How many vertices were reached, the source among them.
+    /// Returns the number of reached vertices, including the source.
     pub fn reached(&self) -> usize {
         self.distances.iter().filter(|&&far| far != V::NONE).count()
     }
 
-    /// The sum of all distances.
+    /// Returns the sum of all distances.
     pub fn sum(&self) -> u128 {
         self.distances.iter().filter(|&&far| far != V::NONE).map(|far| far.at() as u128).sum()
     }
 
-    /// The largest.
-    pub fn most(&self) -> Option<V> {
+    /// Returns the largest distance.
+    pub fn max(&self) -> Option<V> {
         self.distances.iter().copied().filter(|&far| far != V::NONE).max()
     }
 
-    /// No edge leads to a shorter way, and each vertex that is reached, but the source, has an edge that leads to it by exactly
-    /// its distance. One pass over all edges. Weights are above 0.
+    /// Checks that no edge yields a shorter path, and that each reached vertex except the source
+    /// has an edge of exactly its distance. One pass over all edges. Weights are above 0.
     ///
     /// # Errors
-    /// What does not hold, and where.
-    pub fn verify(&self, graph: &Graph<V>, source: V) -> std::result::Result<(), String> {
+    /// The first violation.
+    pub fn verify(&self, graph: &Graph<V>, source: V) -> Verdict {
         let mut confirmed = vec![false; self.distances.len()];
         if self.distances[source.at()] != V::default() {
-            return Err(format!("the source is {} from itself", self.distances[source.at()]));
+            let distance = self.distances[source.at()].at() as u64;
+            return Err(VerifyError::SourceDistance(distance));
         }
         confirmed[source.at()] = true;
         for (v, &far) in self.distances.iter().enumerate() {
@@ -294,16 +301,24 @@ impl<V: Width> Distances<V> {
                 continue;
             }
             for (to, &weight) in graph.out.neighbours(v).iter().zip(graph.out.weights(v)) {
-                let (way, known) = (far.plus(weight), self.distances[to.at()]);
-                if way < known {
-                    return Err(format!("{to} is {way} away by {v}, not {known}"));
+                let (length, known) = (far.plus(weight), self.distances[to.at()]);
+                if length < known {
+                    return Err(VerifyError::Shorter {
+                        vertex: to.at(),
+                        by: v,
+                        distance: length.at() as u64,
+                        found: known.at() as u64,
+                    });
                 }
-                confirmed[to.at()] |= way == known && weight > V::default();
+                confirmed[to.at()] |= length == known && weight > V::default();
             }
         }
         let reached = |v: &usize| self.distances[*v] != V::NONE;
         match confirmed.iter().enumerate().find(|&(v, confirmed)| reached(&v) && !confirmed) {
-            Some((v, _)) => Err(format!("no edge leads to {v} by {}", self.distances[v])),
+            Some((vertex, _)) => {
+                let distance = self.distances[vertex].at() as u64;
+                Err(VerifyError::Unconfirmed { vertex, distance })
+            }
             None => Ok(()),
         }
     }

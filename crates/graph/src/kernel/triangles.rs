@@ -1,8 +1,9 @@
-//! Triangles, each counted once: by its highest vertex, and the two of its neighbours that are neighbours.
+//! Triangle counting: each triangle once, at its highest vertex.
 //!
-//! The neighbours of a vertex below it are marked in a bitmap, and those of each of them looked up there: one bit per look, in a
-//! bitmap that mostly stays in the cache. Vertices are numbered by degree first, where a few have most edges, so that each looks
-//! at few.
+//! The lower neighbours of a vertex are marked in a bitmap. Their own lower neighbours are then
+//! looked up there: one bit per lookup, in a bitmap that mostly stays in the cache. If a few
+//! vertices have most edges, vertices are first ordered by degree, so that each has few lower
+//! neighbours.
 
 mod lower;
 
@@ -13,132 +14,134 @@ use std::sync::atomic::Ordering::Relaxed;
 use self::lower::Lower;
 use super::Setup;
 use super::bitmap::WORD;
-use super::spent::{Held, Spent, Watch};
+use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
+use super::verify::{Verdict, VerifyError};
+use crate::access_sink::AccessSink;
 use crate::csr::{AHEAD, Row, Rows};
-use crate::hook::Hook;
-use crate::{Array, Graph, GraphError, Pieces, Result, Width};
+use crate::{Array, Graph, GraphError, Result, Width, WorkQueue};
 
-/// How many there are.
+/// Result of triangle counting.
 #[derive(Debug)]
 pub struct Triangles {
-    /// Each once.
+    /// Triangles, each counted once.
     pub count: u64,
-    /// What it took. Numbering vertices anew belongs to the kernel, and so do the rows that this maps; they are told with the
-    /// graph's.
-    pub spent: Spent,
+    /// Cost of the kernel, including reordering. The rows that the kernel maps are reported with
+    /// those of the graph.
+    pub cost: KernelCost,
 }
 
-/// Vertices in a piece of work.
-const PIECE: usize = 64;
-/// Neighbours so few that each two are looked up: no marks to be set and cleared.
+/// Vertices in a chunk.
+const CHUNK: usize = 64;
+/// Neighbours up to which pairs are looked up without marks.
 const FEW: usize = 3;
 
-/// How many triangles an undirected graph has. One bit per vertex and thread; if vertices are numbered anew, as hubs make it pay, a
-/// word per vertex, which else is not touched, and a copy of the lower half of the edges.
+/// Counts the triangles of an undirected graph. Takes one bit per vertex and thread. If vertices
+/// are reordered, takes a word per vertex, untouched otherwise, and a copy of the lower half of the
+/// edges.
 ///
 /// # Errors
 /// [`GraphError::Directed`], [`GraphError::Memory`].
-pub fn triangles<V: Width, H: Hook>(graph: &Graph<V>, setup: &Setup<H>) -> Result<Triangles> {
+pub fn triangles<V: Width, H: AccessSink>(graph: &Graph<V>, setup: &Setup<H>) -> Result<Triangles> {
     if graph.is_directed() {
         return Err(GraphError::Directed);
     }
-    let (vertices, watch) = (graph.vertices(), Watch::start());
+    let (vertices, timer) = (graph.vertices(), PhaseTimer::start());
     let ranks = setup.property::<V>(vertices)?;
     let marks =
         || setup.pages.zeroed::<u64>(Array::Worklist, vertices.div_ceil(WORD)).map(Mutex::new);
-    let marks = (0..setup.team.threads()).map(|_| marks()).collect::<Result<Vec<_>>>()?;
-    watch.allocated();
-    let lower = Lower::of(graph, ranks, setup, &watch)?;
+    let marks = (0..setup.pool.threads()).map(|_| marks()).collect::<Result<Vec<_>>>()?;
+    timer.allocated();
+    let lower = Lower::of(graph, ranks, setup, &timer)?;
     let (rows, whole) = (lower.rows(), lower.are_whole());
-    let (pieces, total) = (Pieces::default(), AtomicU64::new(0));
-    setup.team.run(|worker| {
+    let (work, total) = (WorkQueue::default(), AtomicU64::new(0));
+    setup.pool.run(|worker| {
         let mut marks = marks[worker.id].lock().expect("each worker has its own");
         let mut count = 0;
-        worker.each(&pieces, vertices, PIECE, |range| {
-            for (v, row) in range.clone().zip(rows.each(range, setup.hook)) {
-                let row = if whole { before(V::new(v), row, setup.hook) } else { row };
+        worker.each(&work, vertices, CHUNK, |range| {
+            for (v, row) in range.clone().zip(rows.each(range, setup.sink)) {
+                let row = if whole { before(V::new(v), row, setup.sink) } else { row };
                 count += match row.len() {
                     0 | 1 => 0,
-                    2..=FEW if whole => looked_up(rows, row, setup.hook),
-                    _ => closed(rows, row, &mut marks, setup.hook),
+                    2..=FEW if whole => looked_up(rows, row, setup.sink),
+                    _ => closed(rows, row, &mut marks, setup.sink),
                 };
             }
         });
         total.fetch_add(count, Relaxed);
     });
-    let mut spent = watch.stop();
-    spent.arrays = lower.held()?;
+    let mut cost = timer.stop();
+    cost.arrays = lower.usage()?;
     for marks in marks.into_iter().flat_map(Mutex::into_inner) {
-        spent.arrays.push(Held::look(Array::Worklist, &marks)?);
+        cost.arrays.push(ArrayUsage::read(Array::Worklist, &marks)?);
     }
-    Ok(Triangles { count: total.into_inner(), spent })
+    Ok(Triangles { count: total.into_inner(), cost })
 }
 
-/// Of a row in order, what is before `v`.
+/// Returns the start of an ascending row up to `v`.
 #[inline]
-fn before<V: Width>(v: V, row: &[V], hook: impl Hook) -> &[V] {
+fn before<V: Width>(v: V, row: &[V], sink: impl AccessSink) -> &[V] {
     let before = row.partition_point(|to| {
-        hook.read(Array::Edges, to);
+        sink.read(Array::Edges, to);
         *to < v
     });
     &row[..before]
 }
 
-/// Of the neighbours of a vertex before it, those two that are neighbours. `marks` are clear, and are so again.
+/// Counts the pairs of lower neighbours that are adjacent. `marks` are clear before and after.
 #[inline]
-fn closed<V: Width>(rows: Rows<V>, row: &[V], marks: &mut [u64], hook: impl Hook) -> u64 {
+fn closed<V: Width>(rows: Rows<V>, row: &[V], marks: &mut [u64], sink: impl AccessSink) -> u64 {
     for to in row {
-        hook.read(Array::Edges, to);
+        sink.read(Array::Edges, to);
         marks[to.at() / WORD] |= 1 << (to.at() % WORD);
     }
-    let count = row.chunks(AHEAD).map(|some| marked(rows, some, marks, hook)).sum();
+    let count = row.chunks(AHEAD).map(|some| marked(rows, some, marks, sink)).sum();
     for &to in row {
         marks[to.at() / WORD] = 0;
     }
     count
 }
 
-/// How many neighbours before them some vertices, at most [`AHEAD`], have among those that are marked.
+/// Counts the marked lower neighbours of at most [`AHEAD`] vertices.
 #[inline]
-fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], hook: impl Hook) -> u64 {
+fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], sink: impl AccessSink) -> u64 {
     let mut ahead = [Row::default(); AHEAD];
-    let ahead = rows.ahead(some.iter().copied(), &mut ahead, hook);
-    // All are begun before the first is read to its end, for their misses to overlap, too.
+    let ahead = rows.ahead(some.iter().copied(), &mut ahead, sink);
+    // Reads the first neighbour of all before the rest of any, so that cache misses overlap.
     let mut kept = 0;
     for i in 0..ahead.len() {
         let row = ahead[i];
         ahead[kept] = row;
         kept += usize::from(row.to.first().is_some_and(|first| {
-            hook.read(Array::Edges, first);
-            *first < row.of
+            sink.read(Array::Edges, first);
+            *first < row.vertex
         }));
     }
     let mut count = 0;
     for row in &ahead[..kept] {
         let lower = row.to.iter().take_while(|third| {
-            hook.read(Array::Edges, *third);
-            **third < row.of
+            sink.read(Array::Edges, *third);
+            **third < row.vertex
         });
         for third in lower {
-            hook.read(Array::Worklist, &marks[third.at() / WORD]);
+            sink.read(Array::Worklist, &marks[third.at() / WORD]);
             count += marks[third.at() / WORD] >> (third.at() % WORD) & 1;
         }
     }
     count
 }
 
-/// As [`closed`], for a row of few, where rows are whole.
+/// Counts as [`closed`] does, for short rows of the graph itself.
 #[inline]
-fn looked_up<V: Width>(rows: Rows<V>, row: &[V], hook: impl Hook) -> u64 {
+fn looked_up<V: Width>(rows: Rows<V>, row: &[V], sink: impl AccessSink) -> u64 {
     let mut count = 0;
     for (i, to) in row.iter().enumerate().skip(1) {
-        hook.read(Array::Edges, to);
-        rows.tell(to.at(), hook);
+        sink.read(Array::Edges, to);
+        rows.record_access(to.at(), sink);
         let others = rows.neighbours(to.at());
         for third in &row[..i] {
-            hook.read(Array::Edges, third);
+            sink.read(Array::Edges, third);
             let found = others.binary_search_by(|other| {
-                hook.read(Array::Edges, other);
+                sink.read(Array::Edges, other);
                 other.cmp(third)
             });
             count += u64::from(found.is_ok());
@@ -148,11 +151,11 @@ fn looked_up<V: Width>(rows: Rows<V>, row: &[V], hook: impl Hook) -> u64 {
 }
 
 impl Triangles {
-    /// Counted again by one thread, which merges rows: no marks, and no new numbers.
+    /// Counts again on one thread by merging rows, without marks and reordering.
     ///
     /// # Errors
-    /// How many there are.
-    pub fn verify<V: Width>(&self, graph: &Graph<V>) -> std::result::Result<(), String> {
+    /// The count.
+    pub fn verify<V: Width>(&self, graph: &Graph<V>) -> Verdict {
         let lower = |v: usize, end: V| {
             let row = graph.out.neighbours(v);
             &row[..row.partition_point(|&to| to < end)]
@@ -166,12 +169,12 @@ impl Triangles {
         if count == self.count {
             Ok(())
         } else {
-            Err(format!("there are {count} triangles, not {}", self.count))
+            Err(VerifyError::Count { found: self.count, expected: count })
         }
     }
 }
 
-/// How many are in both, which are ascending.
+/// Counts the common values of two ascending rows.
 fn common<V: Width>(mut one: &[V], mut other: &[V]) -> u64 {
     let mut count = 0;
     while let ([a, rest @ ..], [b, others @ ..]) = (one, other) {

@@ -1,41 +1,50 @@
-//! The text of the ninth DIMACS implementation challenge: `p sp VERTICES ARCS`, and `a FROM TO WEIGHT` for each arc.
+//! Text of the ninth DIMACS challenge: `p sp VERTICES ARCS`, then `a FROM TO WEIGHT` lines.
 
 use super::list::{Grammar, List};
 use super::options::{LoadOptions, vertex_from_1};
-use super::text::{Budget, Text, fits};
-use super::{Made, sizes};
-use crate::{Result, Source, Width};
+use super::text::{Budget, Text, check_memory};
+use super::{FileGraph, sizes};
+use crate::error::{Excerpt, LoadFault};
+use crate::{EdgeSource, Result, Width};
 
+/// Loads a graph.
+///
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
+/// [`GraphError::Load`](crate::GraphError::Load),
+/// [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of
+/// building.
 pub(super) fn load<V: Width>(
     text: &mut Text<'_>,
     file: u64,
     options: &LoadOptions<'_>,
-) -> Result<Made<V>> {
-    let line = text.telling(b"c")?.unwrap_or_default();
-    let Some([said, arcs]) = line.strip_prefix("p sp ").and_then(sizes) else {
-        let line: String = line.chars().take(80).collect();
-        return Err(text.wrong(format!("{line:?} should be p sp VERTICES ARCS")));
+) -> Result<FileGraph<V>> {
+    let line = text.content_line(b"c")?.unwrap_or_default();
+    let Some([stated, arcs]) = line.strip_prefix("p sp ").and_then(sizes) else {
+        let found = Excerpt::new(line.as_bytes());
+        return Err(text.error(LoadFault::Expected { expected: "p sp VERTICES ARCS", found }));
     };
-    let vertices = options.count(Some(said)).map_err(|what| text.wrong(what))?.unwrap_or(said);
-    options.justify::<V>(vertices, file).map_err(|what| text.wrong(what))?;
+    let vertices = options.vertices_or(stated).map_err(|fault| text.error(fault))?;
+    let check = |bytes| options.check_vertices::<V>(vertices, bytes, false);
+    check(file).map_err(|fault| text.error(fault))?;
     if arcs > file / 8 {
-        return Err(text.wrong(format!("{arcs} arcs do not fit into {file} bytes")));
+        let fault = LoadFault::CountTooLarge { what: "arcs", count: arcs, bytes: file };
+        return Err(text.error(fault));
     }
     let weights = options.weights::<V>(text.path(), true)?;
     let list = arcs * 3 * size_of::<V>() as u64;
-    fits(options.peak::<V>(vertices, arcs, weights.is_some(), list), options.available)?;
+    let peak = options.peak::<V>(vertices, arcs, weights.is_some(), list);
+    check_memory(peak, options.available)?;
     let grammar =
         Grammar { comments: b"c", mark: Some(b'a'), weights, rest: options.ignore_weights };
     let budget = Budget::new(options.available);
-    let mut list =
-        List::read(text, options.build.team, &budget, &grammar, |id| vertex_from_1::<V>(id, said))?;
+    let resolve = |id| vertex_from_1::<V>(id, stated);
+    let mut list = List::read(text, options.build.pool, &budget, &grammar, resolve)?;
     if list.edges() != arcs {
-        return Err(text.wrong(format!("{arcs} arcs, but the file has {}", list.edges())));
+        let found = list.edges();
+        return Err(text.error(LoadFault::CountMismatch { what: "arcs", stated: arcs, found }));
     }
-    // How long text is that was packed is known now.
-    options.justify::<V>(vertices, text.bytes()).map_err(|what| text.wrong(what))?;
+    // The length of compressed text is known only now.
+    check(text.bytes()).map_err(|fault| text.error(fault))?;
     list.vertices = vertices;
-    Made::of_list(list, options.build.directed, None, options)
+    FileGraph::of_list(&list, options.build.directed, None, options)
 }

@@ -1,63 +1,72 @@
-//! Galois's binary: version, size of what belongs to an edge, vertices and edges in 8 bytes each; then where the edges of each
-//! vertex end, the ends of the edges in 4 bytes (version 1) or 8 (version 2), up to a multiple of 8 bytes, and the weights.
+//! Binary format of Galois.
+//!
+//! Version, bytes of edge data, vertices and edges, of 8 bytes each; the end offset of each vertex;
+//! the edges of 4 bytes (version 1) or 8 (version 2), padded to a multiple of 8 bytes; the weights.
 
-use super::Made;
-use super::blocks::FileBlocks;
-use super::numbers::Records;
+use super::FileGraph;
+use super::file_blocks::FileBlocks;
 use super::options::LoadOptions;
-use super::rows::{self, Direction, Layout, Weights};
+use super::records::Records;
+use super::rows::{self, Directedness, Layout, Weights};
+use crate::error::LoadFault;
 use crate::{Result, Width};
 
+/// Bytes before the offsets.
+const HEADER: u64 = 32;
+
+/// Loads a graph.
+///
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
-pub(super) fn load<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>) -> Result<Made<V>> {
-    const HEADER: u64 = 32;
+/// [`GraphError::Load`](crate::GraphError::Load),
+/// [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of
+/// building.
+pub(super) fn load<V: Width>(
+    file: &FileBlocks<'_>,
+    options: &LoadOptions<'_>,
+) -> Result<FileGraph<V>> {
     let mut reader = file.reader();
     let head = reader.bytes(0, HEADER as usize)?;
     let word = |at: usize| head[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let (version, data, vertices, edges) = (word(0), word(8), word(16), word(24));
+    let unsupported = |byte, what, found, expected| {
+        Err(file.error_at(byte, LoadFault::UnsupportedNumber { what, found, expected }))
+    };
     let width = match version {
         1 => 4,
         2 => 8,
-        _ => return Err(file.wrong(0, format!("version {version}; 1 and 2 are read"))),
+        _ => return unsupported(0, "version", version, "1 or 2"),
     };
     if !matches!(data, 0 | 4 | 8) {
-        return Err(file.wrong(
-            8,
-            format!("{data} bytes with each edge; 0, 4 and 8 are read, as whole numbers"),
-        ));
+        return unsupported(8, "bytes of edge data", data, "0, 4 or 8");
     }
     let places = || {
         let ends = vertices.checked_mul(8)?.checked_add(HEADER)?;
         let weights = edges.checked_mul(width)?.checked_add(ends)?.checked_next_multiple_of(8)?;
         Some((ends, weights, edges.checked_mul(data)?.checked_add(weights)?))
     };
-    let wrong = |size: String| {
-        let what = format!(
-            "{vertices} vertices and {edges} edges take {size} bytes, the file has {}",
-            file.len()
-        );
-        Err(file.wrong(16, what))
+    let mismatch = |expected| {
+        let fault = LoadFault::SizeMismatch { vertices, edges, expected, found: file.len() };
+        Err(file.error_at(16, fault))
     };
-    let Some((ends, weights, size)) = places() else { return wrong("more than 2^64".to_owned()) };
-    // Without weights, what fills up the last 8 bytes may be left out.
+    let Some((ends, weights, size)) = places() else { return mismatch(None) };
+    // Without weights, the padding may be absent.
     let least = if data == 0 { ends + edges * width } else { size };
     if file.len() != size && file.len() != least {
-        return wrong(size.to_string());
+        return mismatch(Some(size));
     }
     if vertices == 0 {
-        return Err(file.wrong(16, "no vertices"));
+        return Err(file.error_at(16, LoadFault::NoVertices));
     }
     let weighted = data > 0 && !options.ignore_weights;
     let layout = Layout {
         vertices,
         edges,
         offsets: Records::of(file, HEADER, 8),
-        first_left_out: true,
+        first_omitted: true,
         ends: Records::of(file, ends, width as usize),
-        weights: weighted.then(|| Weights::Apart(Records::of(file, weights, data as usize))),
+        weights: weighted.then(|| Weights::Separate(Records::of(file, weights, data as usize))),
         signed: data == 4,
-        sums: None,
+        checksums: None,
     };
-    rows::load(&layout, None, Direction::Unsaid, options)
+    rows::load(&layout, None, Directedness::Unspecified, options)
 }

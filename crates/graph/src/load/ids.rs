@@ -1,31 +1,31 @@
-//! Numbers of vertices as files give them, and the ones from 0 on that they become.
+//! Vertex IDs of a file, and their relabelling to consecutive IDs.
 
 use hashbrown::HashMap;
 use hugepilot_alloc::{Backing, HugeVec, Options};
 
 use super::list::{List, Part};
 use super::text::Budget;
-use crate::{GraphError, Result, Team, Width};
+use crate::{GraphError, Result, ThreadPool, Width};
 
-/// The numbers that a file gives its vertices: vertex `i` was `ids[i]`. Ascending, unless it was written after vertices were
-/// numbered anew.
+/// Vertex IDs of a file: vertex `i` has the ID `ids[i]` there. Ascending, unless the file was
+/// written after a reorder.
 pub type Ids = HugeVec<u64>;
 
-/// Where to find them.
+/// Vertex by its ID in the file.
 pub(super) type Index = HashMap<u64, usize>;
 
-/// Bytes that an index takes for each vertex, at most: an entry of 17, in a table that may be half empty.
-const INDEXED: u64 = 40;
-/// Bytes that a number takes at most from when it is found until it is sorted: in a list with room to grow, and in one of all.
-const FOUND: u64 = 24;
+/// Bytes of the index per vertex at most: an entry of 17, in a table that may be half empty.
+const INDEX_BYTES: u64 = 40;
+/// Bytes per ID at most until IDs are sorted: in a growing list, and in the list of all.
+const ID_BYTES: u64 = 24;
 
-/// Sorted, each once.
+/// Sorts and deduplicates IDs.
 ///
 /// # Errors
 /// [`GraphError::Memory`].
-pub(super) fn ids(found: Vec<Vec<u64>>) -> Result<Ids> {
-    let mut all = found.concat();
-    drop(found);
+pub(super) fn sorted(lists: Vec<Vec<u64>>) -> Result<Ids> {
+    let mut all = lists.concat();
+    drop(lists);
     all.sort_unstable();
     all.dedup();
     let mut ids = HugeVec::with_capacity(all.len(), Options::only(Backing::Base).named("ids")?)?;
@@ -33,45 +33,48 @@ pub(super) fn ids(found: Vec<Vec<u64>>) -> Result<Ids> {
     Ok(ids)
 }
 
+/// Builds the index of IDs.
+///
 /// # Errors
-/// [`GraphError::Room`].
+/// [`GraphError::InsufficientMemory`].
 pub(super) fn index(ids: &Ids, budget: &Budget) -> Result<Index> {
-    budget.take(INDEXED * ids.len() as u64)?;
+    budget.take(INDEX_BYTES * ids.len() as u64)?;
     Ok(ids.iter().enumerate().map(|(vertex, &id)| (id, vertex)).collect())
 }
 
-/// The same edges between vertices that are counted from 0 on, in the order of their numbers. Beside the list, it takes 24 bytes
-/// for each vertex of each of its parts while it works, and then 40 for each vertex.
+/// Relabels the vertices of a list to consecutive IDs, in ascending order of their IDs. Beside the
+/// list, takes 24 bytes for each vertex of each part, and then 40 for each vertex.
 ///
 /// # Errors
-/// [`GraphError::Width`] for more of them than `V` counts, [`GraphError::Room`], [`GraphError::Memory`].
+/// [`GraphError::Width`] for more vertices than `V` counts, [`GraphError::InsufficientMemory`],
+/// [`GraphError::Memory`].
 pub(super) fn compact<V: Width>(
     list: List<u64>,
-    team: Team,
+    pool: ThreadPool,
     budget: &Budget,
 ) -> Result<(List<V>, Ids)> {
-    let (parts, pieces) = (&list.parts, crate::Next::default());
-    let found = team.run(|_| -> Result<Vec<u64>> {
-        let mut own = Vec::new();
-        while let Some(part) = pieces.one(parts.len()) {
+    let (parts, cursor) = (&list.parts, crate::Cursor::default());
+    let lists = pool.run(|_| -> Result<Vec<u64>> {
+        let mut ids = Vec::new();
+        while let Some(part) = cursor.next(parts.len()) {
             let mut of_part: Vec<u64> = parts[part].edges.iter().flatten().copied().collect();
             of_part.sort_unstable();
             of_part.dedup();
-            budget.take(FOUND * of_part.len() as u64)?;
-            own.append(&mut of_part);
+            budget.take(ID_BYTES * of_part.len() as u64)?;
+            ids.append(&mut of_part);
         }
-        own.sort_unstable();
-        own.dedup();
-        Ok(own)
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
     });
-    let ids = ids(found.into_iter().collect::<Result<_>>()?)?;
+    let ids = sorted(lists.into_iter().collect::<Result<_>>()?)?;
     if ids.len() >= V::NONE.at() {
         return Err(GraphError::Width { what: "vertices", count: ids.len() as u64, bits: V::BITS });
     }
     let index = index(&ids, budget)?;
     let mut narrow = Vec::with_capacity(list.parts.len());
     for part in list.parts {
-        let mut new = Part::<V>::with_room(part.edges.len(), list.weighted)?;
+        let mut new = Part::<V>::with_capacity(part.edges.len(), list.weighted)?;
         new.edges.extend(part.edges.iter().map(|edge| edge.map(|id| V::new(index[&id]))))?;
         new.weights.extend(part.weights.iter().map(|&weight| V::new(weight.at())))?;
         narrow.push(new);

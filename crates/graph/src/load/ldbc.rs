@@ -1,57 +1,61 @@
-//! Pairs of files of LDBC Graphalytics: `.v` has a vertex on each line, `.e` an edge, with a weight or without.
+//! LDBC Graphalytics: a `.v` file with a vertex on each line, a `.e` file with an edge on each.
 
 use std::path::Path;
 
+use super::file_blocks::whole;
 use super::list::{Grammar, List};
 use super::number::{gap, is_end, number, skip_line};
 use super::options::LoadOptions;
-use super::text::{Budget, Text, Wrong, parse};
-use super::{Made, edge_list, ids};
-use crate::{Result, Width};
+use super::text::{Budget, SyntaxError, Text, parse};
+use super::{FileGraph, edge_list, ids};
+use crate::error::LoadFault;
+use crate::{GraphError, Result, Width};
 
 const COMMENTS: &[u8] = b"#";
 
-/// The other file of the pair: `.v` for `.e`, and the other way round; what packs it is kept.
+/// Returns the path of the other file of a pair: `.v` for `.e` and vice versa, with the same
+/// suffix for compression.
 pub(super) fn other(path: &Path) -> Option<std::path::PathBuf> {
     let name = path.file_name()?.to_str()?;
-    let (stem, packed) = ["", ".gz", ".zst"]
+    let (stem, suffix) = ["", ".gz", ".zst"]
         .iter()
         .rev()
-        .find_map(|packed| Some((name.strip_suffix(packed)?, *packed)))?;
+        .find_map(|suffix| Some((name.strip_suffix(suffix)?, *suffix)))?;
     let other = match stem.strip_suffix(".e") {
-        Some(stem) => format!("{stem}.v{packed}"),
-        None => format!("{}.e{packed}", stem.strip_suffix(".v")?),
+        Some(stem) => format!("{stem}.v{suffix}"),
+        None => format!("{}.e{suffix}", stem.strip_suffix(".v")?),
     };
     Some(path.with_file_name(other))
 }
 
+/// Loads a graph.
+///
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
+/// [`GraphError::Load`], [`GraphError::InsufficientMemory`], and those of building.
 pub(super) fn load<V: Width>(
     vertices: &mut Text<'_>,
     edges: &mut Text<'_>,
     options: &LoadOptions<'_>,
-) -> Result<Made<V>> {
-    let (team, budget) = (options.build.team, Budget::new(options.available));
-    let found = parse(vertices, team, &budget, |block| {
-        let ids = numbers(block)?;
+) -> Result<FileGraph<V>> {
+    let (pool, budget) = (options.build.pool, Budget::new(options.available));
+    let lists = parse(vertices, pool, &budget, |block| {
+        let ids = vertex_ids(block)?;
         let bytes = (ids.len() * 8) as u64;
         Ok((ids, bytes))
     })?;
-    let count = found.iter().map(Vec::len).sum::<usize>();
-    let ids = ids::ids(found)?;
+    let count = lists.iter().map(Vec::len).sum::<usize>();
+    let ids = ids::sorted(lists)?;
     if ids.len() != count {
-        return Err(super::blocks::whole(vertices.path(), "names a vertex twice"));
+        return Err(whole(vertices.path(), LoadFault::DuplicateVertex));
     }
     if ids.is_empty() {
-        return Err(super::blocks::whole(vertices.path(), "has no vertices"));
+        return Err(whole(vertices.path(), LoadFault::NoVertices));
     }
     if ids.len() >= V::NONE.at() {
-        let bits = V::BITS;
-        return Err(crate::GraphError::Width { what: "vertices", count: ids.len() as u64, bits });
+        return Err(GraphError::Width { what: "vertices", count: ids.len() as u64, bits: V::BITS });
     }
     let index = ids::index(&ids, &budget)?;
-    let weighted = edge_list::look(edges.ahead()?).columns >= 3;
+    let weighted = edge_list::columns(edges.ahead()?).count >= 3;
     let grammar = Grammar {
         comments: COMMENTS,
         mark: None,
@@ -60,15 +64,16 @@ pub(super) fn load<V: Width>(
     };
     let resolve = |id| match index.get(&id) {
         Some(&vertex) => Ok(V::new(vertex)),
-        None => Err(format!("vertex {id}, which the file of vertices lacks")),
+        None => Err(LoadFault::UnknownVertex(id)),
     };
-    let mut list = List::read(edges, team, &budget, &grammar, resolve)?;
+    let mut list = List::read(edges, pool, &budget, &grammar, resolve)?;
     list.vertices = ids.len() as u64;
     drop(index);
-    Made::of_list(list, options.build.directed, Some(ids), options)
+    FileGraph::of_list(&list, options.build.directed, Some(ids), options)
 }
 
-fn numbers(text: &[u8]) -> std::result::Result<Vec<u64>, Wrong> {
+/// Parses the first number of each line.
+fn vertex_ids(text: &[u8]) -> std::result::Result<Vec<u64>, SyntaxError> {
     let (mut ids, mut at) = (Vec::new(), 0);
     while at < text.len() {
         gap(text, &mut at);
@@ -85,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_other_file_is_found() {
+    fn the_other_file_has_the_same_stem() {
         let of = |name: &str| other(Path::new(name)).map(|path| path.display().to_string());
         assert_eq!(of("a/x.e").as_deref(), Some("a/x.v"));
         assert_eq!(of("x.v.gz").as_deref(), Some("x.e.gz"));

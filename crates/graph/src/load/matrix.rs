@@ -1,54 +1,55 @@
-//! Matrix Market: a line of words, a line of sizes, and a line for each entry (Boisvert, Pozo and Remington, NISTIR 5935).
+//! Matrix Market coordinate format (Boisvert, Pozo and Remington, NISTIR 5935).
 
 use super::list::{Grammar, List};
 use super::options::{LoadOptions, vertex_from_1};
-use super::text::{Budget, Text, fits};
-use super::{Made, sizes};
-use crate::{Result, Source, Width};
+use super::text::{Budget, Text, check_memory};
+use super::{FileGraph, sizes};
+use crate::error::{Excerpt, LoadFault};
+use crate::{EdgeSource, Result, Width};
 
+/// Loads a graph.
+///
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
+/// [`GraphError::Load`](crate::GraphError::Load),
+/// [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of
+/// building.
 pub(super) fn load<V: Width>(
     text: &mut Text<'_>,
     file: u64,
     options: &LoadOptions<'_>,
-) -> Result<Made<V>> {
+) -> Result<FileGraph<V>> {
     let (weighted, symmetric) = banner(text)?;
-    let Some(line) = text.telling(b"%")? else {
-        return Err(text.wrong("the file ends before the line of sizes"));
-    };
-    let Some([rows, columns, entries]) = sizes(&line) else {
-        return Err(text.wrong(format!("{line:?} should be rows, columns and entries")));
-    };
-    if rows != columns {
-        return Err(
-            text.wrong(format!("{rows} rows and {columns} columns; a graph's matrix is square"))
-        );
-    }
-    let vertices = options.count(Some(rows)).map_err(|what| text.wrong(what))?.unwrap_or(rows);
-    options.justify::<V>(vertices, file).map_err(|what| text.wrong(what))?;
+    let [rows, entries] = dimensions(text)?;
+    let vertices = options.vertices_or(rows).map_err(|fault| text.error(fault))?;
+    let check = |bytes| options.check_vertices::<V>(vertices, bytes, false);
+    check(file).map_err(|fault| text.error(fault))?;
     if entries > file / 4 {
-        return Err(text.wrong(format!("{entries} entries do not fit into {file} bytes")));
+        let fault = LoadFault::CountTooLarge { what: "entries", count: entries, bytes: file };
+        return Err(text.error(fault));
     }
     let weights = options.weights::<V>(text.path(), weighted)?;
     let words = if weights.is_some() { 3 } else { 2 };
     let list = entries * words * size_of::<V>() as u64;
-    fits(options.peak::<V>(vertices, entries, weights.is_some(), list), options.available)?;
+    let peak = options.peak::<V>(vertices, entries, weights.is_some(), list);
+    check_memory(peak, options.available)?;
     let rest = weighted && weights.is_none();
     let grammar = Grammar { comments: b"%", mark: None, weights, rest };
     let budget = Budget::new(options.available);
     let resolve = |id| vertex_from_1::<V>(id, rows);
-    let mut list = List::read(text, options.build.team, &budget, &grammar, resolve)?;
+    let mut list = List::read(text, options.build.pool, &budget, &grammar, resolve)?;
     if list.edges() != entries {
-        return Err(text.wrong(format!("{entries} entries, but the file has {}", list.edges())));
+        let found = list.edges();
+        let fault = LoadFault::CountMismatch { what: "entries", stated: entries, found };
+        return Err(text.error(fault));
     }
-    // How long text is that was packed is known now.
-    options.justify::<V>(vertices, text.bytes()).map_err(|what| text.wrong(what))?;
+    // The length of compressed text is known only now.
+    check(text.bytes()).map_err(|fault| text.error(fault))?;
     list.vertices = vertices;
-    Made::of_list(list, options.build.directed && !symmetric, None, options)
+    FileGraph::of_list(&list, options.build.directed && !symmetric, None, options)
 }
 
-/// Whether entries have values, and whether those above the diagonal are left out.
+/// Reads the first line. Returns whether entries have values, and whether those above the
+/// diagonal are implied.
 fn banner(text: &mut Text<'_>) -> Result<(bool, bool)> {
     let line = text
         .line()?
@@ -56,21 +57,35 @@ fn banner(text: &mut Text<'_>) -> Result<(bool, bool)> {
         .unwrap_or_default();
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, "matrix", "coordinate", field, symmetry] = words[..] else {
-        return Err(text.wrong(format!(
-            "{:?} should be %%MatrixMarket matrix coordinate FIELD SYMMETRY",
-            line.chars().take(80).collect::<String>()
-        )));
+        return Err(text.error(LoadFault::Expected {
+            expected: "%%MatrixMarket matrix coordinate FIELD SYMMETRY",
+            found: Excerpt::new(line.as_bytes()),
+        }));
+    };
+    let unsupported = |what, found: &str, expected| {
+        text.error(LoadFault::Unsupported { what, found: found.to_owned(), expected })
     };
     let weighted = match field {
         "pattern" => false,
         "integer" | "real" | "double" => true,
-        _ => {
-            return Err(text.wrong(format!("{field:?} values; pattern, integer and real are read")));
-        }
+        _ => return Err(unsupported("field", field, "pattern, integer or real")),
     };
     match symmetry {
         "general" => Ok((weighted, false)),
         "symmetric" => Ok((weighted, true)),
-        _ => Err(text.wrong(format!("a {symmetry:?} matrix; general and symmetric ones are read"))),
+        _ => Err(unsupported("symmetry", symmetry, "general or symmetric")),
     }
+}
+
+/// Reads the line of sizes. Returns the rows of a square matrix, and its entries.
+fn dimensions(text: &mut Text<'_>) -> Result<[u64; 2]> {
+    let line = text.content_line(b"%")?.unwrap_or_default();
+    let Some([rows, columns, entries]) = sizes(&line) else {
+        let found = Excerpt::new(line.as_bytes());
+        return Err(text.error(LoadFault::Expected { expected: "ROWS COLUMNS ENTRIES", found }));
+    };
+    if rows != columns {
+        return Err(text.error(LoadFault::NotSquare { rows, columns }));
+    }
+    Ok([rows, entries])
 }

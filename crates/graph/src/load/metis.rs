@@ -1,182 +1,179 @@
-//! METIS: a line with the numbers of vertices and edges, and then a line for each vertex, with its neighbours counted from 1.
+//! METIS: a line with the counts of vertices and edges, then a line of neighbours per vertex,
+//! counted from 1.
 
 use memchr::memchr3_iter;
 
 use super::list::Part;
-use super::number::{Weights, gap, is_end, number, skip_line, weight};
+use super::number::{Weights, gap, is_end, is_gap, number, skip_line, weight};
 use super::options::{LoadOptions, vertex_from_1};
 use super::symmetry::Symmetry;
-use super::text::{Budget, Text, Wrong, fits, parse};
-use super::{Made, sizes};
-use crate::{Edge, Result, Source, Width};
+use super::text::{Budget, SyntaxError, Text, check_memory, parse};
+use super::{FileGraph, sizes};
+use crate::error::{Excerpt, LoadFault};
+use crate::{Edge, EdgeSource, Result, Width};
 
-/// What the first line says.
+/// First line of a file.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     vertices: u64,
     edges: u64,
     weighted: bool,
     /// Numbers before the first neighbour of a line.
-    before: usize,
-    /// There may be one more: where METIS has the size of each vertex, the tenth DIMACS challenge means by the same digit
-    /// that edges may be there twice.
+    prefix: usize,
+    /// Whether the first digit of the format is set. METIS then has the size of each vertex before
+    /// its weights; in the tenth DIMACS challenge, edges may then occur twice.
     sized: bool,
 }
 
-/// Reads the text that `open` opens, twice where the header can mean two things. `file` is its length, packed or not.
+/// Loads the text that `open` opens, twice if the header is ambiguous. `file` is an upper bound on
+/// its length.
 ///
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
+/// [`GraphError::Load`](crate::GraphError::Load),
+/// [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of
+/// building.
 pub(super) fn load<'a, V: Width>(
     open: impl Fn() -> Text<'a>,
     file: u64,
     options: &LoadOptions<'_>,
-) -> Result<Made<V>> {
-    let (header, without) = attempt::<V>(&mut open(), file, 0, options)?;
-    let rows = match without {
+) -> Result<FileGraph<V>> {
+    let (header, unsized_rows) = attempt::<V>(&mut open(), file, 0, options)?;
+    let rows = match unsized_rows {
         Err(error) if header.sized => {
             attempt::<V>(&mut open(), file, 1, options)?.1.map_err(|_| error)?
         }
         rows => rows?,
     };
-    Made::of_list(rows.0, rows.1, None, options)
+    FileGraph::of_list(&rows.0, rows.1, None, options)
 }
 
 type Attempt<V> = (Header, Result<(Rows<V>, bool)>);
 
+/// Reads the text with `sizes` numbers for the size of each vertex.
 fn attempt<V: Width>(
     text: &mut Text<'_>,
     file: u64,
-    more: usize,
+    sizes: usize,
     options: &LoadOptions<'_>,
 ) -> Result<Attempt<V>> {
     let header = header(text)?;
-    options.justify::<V>(header.vertices, file).map_err(|what| text.wrong(what))?;
-    // A neighbour is a digit and a gap; each edge is there at least once.
+    let checked = options.check_vertices::<V>(header.vertices, file, false);
+    checked.map_err(|fault| text.error(fault))?;
+    // A neighbour is a digit and a separator, and each edge occurs at least once.
     if header.edges > file / 2 {
-        return Err(text.wrong(format!("{} edges do not fit into {file} bytes", header.edges)));
+        let fault = LoadFault::CountTooLarge { what: "edges", count: header.edges, bytes: file };
+        return Err(text.error(fault));
     }
     let weights = options.weights::<V>(text.path(), header.weighted)?;
     let list = 2 * header.edges * (if weights.is_some() { 3 } else { 2 }) * size_of::<V>() as u64;
-    fits(
-        options.peak::<V>(header.vertices, header.edges, weights.is_some(), list),
-        options.available,
-    )?;
-    Ok((header, rows(text, header, header.before + more, weights, options)))
+    let peak = options.peak::<V>(header.vertices, header.edges, weights.is_some(), list);
+    check_memory(peak, options.available)?;
+    Ok((header, rows(text, header, header.prefix + sizes, weights, options)))
 }
 
 fn header(text: &mut Text<'_>) -> Result<Header> {
-    let line = text.telling(b"%")?.unwrap_or_default();
+    let line = text.content_line(b"%")?.unwrap_or_default();
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let kind = words.get(2).copied().unwrap_or("0");
+    let format = words.get(2).copied().unwrap_or("0");
     let constraints = words.get(3).map_or(Some(1), |word| word.parse::<usize>().ok());
     let (Some([vertices, edges]), Some(constraints @ 0..=1000), 2..=4) =
         (words.get(..2).and_then(|words| sizes(&words.join(" "))), constraints, words.len())
     else {
-        let line: String = line.chars().take(80).collect();
-        return Err(
-            text.wrong(format!("{line:?} should be VERTICES EDGES [FORMAT [WEIGHTS OF A VERTEX]]"))
-        );
+        return Err(text.error(LoadFault::Expected {
+            expected: "VERTICES EDGES [FORMAT [VERTEX_WEIGHTS]]",
+            found: Excerpt::new(line.as_bytes()),
+        }));
     };
-    if kind.len() > 3 || !kind.bytes().all(|digit| matches!(digit, b'0' | b'1')) {
-        return Err(text.wrong(format!("the format {kind:?}; it has up to three digits, 0 or 1")));
+    if format.len() > 3 || !format.bytes().all(|digit| matches!(digit, b'0' | b'1')) {
+        let (what, found) = ("format", format.to_owned());
+        let expected = "up to three digits, 0 or 1";
+        return Err(text.error(LoadFault::Unsupported { what, found, expected }));
     }
-    let digit = |place: usize| kind.bytes().rev().nth(place) == Some(b'1');
-    let before = if digit(1) { constraints } else { 0 };
-    Ok(Header { vertices, edges, weighted: digit(0), before, sized: digit(2) })
+    let digit = |place: usize| format.bytes().rev().nth(place) == Some(b'1');
+    let prefix = if digit(1) { constraints } else { 0 };
+    Ok(Header { vertices, edges, weighted: digit(0), prefix, sized: digit(2) })
 }
 
-/// Reads the lines of the vertices. Whether edges have a direction comes with them.
+/// Reads the lines of the vertices. Returns also whether edges have a direction.
 fn rows<V: Width>(
     text: &mut Text<'_>,
     header: Header,
-    before: usize,
+    prefix: usize,
     weights: Option<Weights>,
     options: &LoadOptions<'_>,
 ) -> Result<(Rows<V>, bool)> {
-    let kind = Kind { before, weighted: header.weighted, weights };
-    let blocks = parse(text, options.build.team, &Budget::new(options.available), |block| {
-        let rows = block_rows::<V>(block, kind, header.vertices)?;
+    let line = LineLayout { prefix, weighted: header.weighted, weights };
+    let blocks = parse(text, options.build.pool, &Budget::new(options.available), |block| {
+        let rows = block_rows::<V>(block, line, header.vertices)?;
         let bytes = rows.part.bytes();
         Ok((rows, bytes))
     })?;
-    let mut start = 0;
-    let mut starts = Vec::with_capacity(blocks.len());
-    for block in &blocks {
-        starts.push(start);
-        start += block.lines;
-    }
-    if start < header.vertices {
-        let what =
-            format!("{} vertices, but the file ends after {start} lines of them", header.vertices);
-        return Err(text.wrong(what));
-    }
-    for (block, start) in blocks.iter().zip(&starts) {
-        if start + block.told > header.vertices {
-            return Err(
-                text.wrong(format!("{} vertices, but the file has more lines", header.vertices))
-            );
-        }
-    }
-    let mut rows = Rows {
-        blocks,
-        starts,
-        vertices: header.vertices,
-        weighted: weights.is_some(),
-        half: false,
-        loops: 0,
-    };
+    let starts = starts(text, &blocks, header.vertices)?;
+    let weighted = weights.is_some();
+    let mut rows =
+        Rows { blocks, starts, vertices: header.vertices, weighted, half: false, loops: 0 };
     let found = rows.blocks.iter().map(|block| block.part.edges.len() as u64).sum::<u64>();
     if found == header.edges && found > 0 {
-        // Each edge once, as the GAP benchmark suite has them.
+        // Each edge once, as in the GAP benchmark suite.
         return Ok((rows, options.build.directed));
     }
     let symmetry = (0..rows.blocks.len())
         .fold(Symmetry::default(), |sum, block| sum.and(rows.symmetry(block)));
     if found + symmetry.loops != 2 * header.edges && found != 2 * header.edges {
-        let what = format!(
-            "{} edges, but {found} neighbours, which should be twice as many",
-            header.edges
-        );
-        return Err(text.wrong(what));
+        return Err(text.error(LoadFault::NeighbourMismatch { edges: header.edges, found }));
     }
-    if !symmetry.is_whole() {
-        let what =
-            "of which some are in the line of one of their vertices only, or with two weights";
-        return Err(text.wrong(format!("{} edges, {what}", header.edges)));
+    if !symmetry.is_symmetric() {
+        return Err(text.error(LoadFault::Asymmetric));
     }
     (rows.half, rows.loops) = (true, symmetry.loops);
     Ok((rows, false))
 }
 
-/// What stands in a line.
+/// Returns the vertex of the first line of each block, after a check of the number of lines.
+fn starts<V: Width>(text: &Text<'_>, blocks: &[Block<V>], vertices: u64) -> Result<Vec<u64>> {
+    let mut start = 0;
+    let mut starts = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        starts.push(start);
+        start += block.lines;
+    }
+    if start < vertices {
+        let (what, stated, found) = ("vertices", vertices, start);
+        return Err(text.error(LoadFault::CountMismatch { what, stated, found }));
+    }
+    let mut ends = blocks.iter().zip(&starts).map(|(block, start)| start + block.content_lines);
+    if ends.any(|end| end > vertices) {
+        return Err(text.error(LoadFault::TooManyLines(vertices)));
+    }
+    Ok(starts)
+}
+
+/// Fields of a line.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
-    before: usize,
+struct LineLayout {
+    prefix: usize,
     weighted: bool,
-    /// What becomes of the weights.
+    /// Rule for the weights; `None` skips them.
     weights: Option<Weights>,
 }
 
-/// Lines of vertices, the first of which is not known yet.
+/// Lines of consecutive vertices; the first vertex is not known during the parse.
 struct Block<V: Width> {
     /// `from` counts from the first line of the block.
     part: Part<V>,
-    /// How many lines there are.
     lines: u64,
-    /// The same, up to the last that says something.
-    told: u64,
+    /// Lines up to the last with content.
+    content_lines: u64,
 }
 
 fn block_rows<V: Width>(
     text: &[u8],
-    kind: Kind,
+    layout: LineLayout,
     vertices: u64,
-) -> std::result::Result<Block<V>, Wrong> {
-    let memory = |error: crate::GraphError| Wrong { at: 0, what: error.to_string() };
-    let most = (memchr3_iter(b' ', b'\t', b'\n', text).count() + 1).min(text.len() / 2 + 1);
-    let part = Part::with_room(most, kind.weights.is_some()).map_err(memory)?;
-    let (mut rows, mut at) = (Block { part, lines: 0, told: 0 }, 0);
+) -> std::result::Result<Block<V>, SyntaxError> {
+    let capacity = (memchr3_iter(b' ', b'\t', b'\n', text).count() + 1).min(text.len() / 2 + 1);
+    let part = Part::with_capacity(capacity, layout.weights.is_some())?;
+    let (mut rows, mut at) = (Block { part, lines: 0, content_lines: 0 }, 0);
     while at < text.len() {
         if text[at] == b'%' {
             skip_line(text, &mut at);
@@ -186,50 +183,57 @@ fn block_rows<V: Width>(
         let from = V::new(rows.lines as usize);
         rows.lines += 1;
         if !is_end(text, at) {
-            rows.told = rows.lines;
-            for _ in 0..kind.before {
+            rows.content_lines = rows.lines;
+            for _ in 0..layout.prefix {
                 number(text, &mut at)?;
                 gap(text, &mut at);
             }
         }
         while !is_end(text, at) {
-            let start = at;
-            let to = number(text, &mut at)?;
-            let to = vertex_from_1::<V>(to, vertices).map_err(|what| Wrong { at: start, what })?;
-            rows.part.edges.push([from, to]).map_err(|error| memory(error.into()))?;
-            gap(text, &mut at);
-            if let Some(rule) = &kind.weights {
-                let weight = weight(text, &mut at, rule)?;
-                rows.part
-                    .weights
-                    .push(V::new(weight as usize))
-                    .map_err(|error| memory(error.into()))?;
-            } else if kind.weighted {
-                if is_end(text, at) {
-                    return Err(Wrong {
-                        at: start,
-                        what: "a neighbour without a weight".to_owned(),
-                    });
-                }
-                while !is_end(text, at) && !super::number::is_gap(text[at]) {
-                    at += 1;
-                }
-            }
-            gap(text, &mut at);
+            neighbour(text, &mut at, from, layout, vertices, &mut rows.part)?;
         }
         skip_line(text, &mut at);
     }
     Ok(rows)
 }
 
+/// Parses a neighbour and its weight.
+fn neighbour<V: Width>(
+    text: &[u8],
+    at: &mut usize,
+    from: V,
+    layout: LineLayout,
+    vertices: u64,
+    part: &mut Part<V>,
+) -> std::result::Result<(), SyntaxError> {
+    let start = *at;
+    let to = number(text, at)?;
+    let to = vertex_from_1::<V>(to, vertices).map_err(|fault| SyntaxError::at(start, fault))?;
+    part.edges.push([from, to])?;
+    gap(text, at);
+    if let Some(rule) = &layout.weights {
+        let weight = weight(text, at, rule)?;
+        part.weights.push(V::new(weight as usize))?;
+    } else if layout.weighted {
+        if is_end(text, *at) {
+            return Err(SyntaxError::at(start, LoadFault::MissingWeight));
+        }
+        while !is_end(text, *at) && !is_gap(text[*at]) {
+            *at += 1;
+        }
+    }
+    gap(text, at);
+    Ok(())
+}
+
 /// Lines of all vertices.
 struct Rows<V: Width> {
     blocks: Vec<Block<V>>,
-    /// The vertex of the first line of each block.
+    /// Vertex of the first line of each block.
     starts: Vec<u64>,
     vertices: u64,
     weighted: bool,
-    /// Each edge is in two lines, and told once.
+    /// Whether each edge is in two lines. [`EdgeSource`] then emits it once.
     half: bool,
     loops: u64,
 }
@@ -249,13 +253,13 @@ impl<V: Width> Rows<V> {
     }
 }
 
-impl<V: Width> super::Listed for Rows<V> {
+impl<V: Width> super::ListSource for Rows<V> {
     fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| block.part.bytes()).sum()
     }
 }
 
-impl<V: Width> Source for Rows<V> {
+impl<V: Width> EdgeSource for Rows<V> {
     fn vertices(&self) -> u64 {
         self.vertices
     }

@@ -1,79 +1,79 @@
-//! Our own format; what it looks like is in `crate::native`.
+//! Native format; `crate::native` defines its layout.
 
 use hugepilot_alloc::{Backing, HugeVec, Options};
 
-use super::Made;
-use super::blocks::FileBlocks;
+use super::FileGraph;
+use super::file_blocks::FileBlocks;
 use super::ids::Ids;
-use super::numbers::Records;
 use super::options::LoadOptions;
-use super::rows::{self, Direction, Layout, Weights};
+use super::records::Records;
+use super::rows::{self, Directedness, Layout, Weights};
+use crate::error::LoadFault;
 use crate::native::{Header, IDS, PAGE, Section};
 use crate::{Result, Width};
 
+/// Loads a graph.
+///
 /// # Errors
-/// [`GraphError::Format`](crate::GraphError::Format), [`GraphError::Room`](crate::GraphError::Room), and those of building.
-pub(super) fn load<V: Width>(file: &FileBlocks<'_>, options: &LoadOptions<'_>) -> Result<Made<V>> {
+/// [`GraphError::Load`](crate::GraphError::Load),
+/// [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of
+/// building.
+pub(super) fn load<V: Width>(
+    file: &FileBlocks<'_>,
+    options: &LoadOptions<'_>,
+) -> Result<FileGraph<V>> {
     let header = Header::of_page(file.reader().bytes(0, PAGE)?)
-        .map_err(|(byte, what)| file.wrong(byte, what))?;
+        .map_err(|(byte, fault)| file.error_at(byte, fault))?;
     check(file, &header)?;
     let width = header.width as usize;
     let layout = |sections: &[Section]| Layout {
         vertices: header.vertices,
         edges: header.edges,
         offsets: Records::of(file, sections[0].at, width),
-        first_left_out: false,
+        first_omitted: false,
         ends: Records::of(file, sections[1].at, width),
         weights: (header.weighted && !options.ignore_weights)
-            .then(|| Weights::Apart(Records::of(file, sections[2].at, width))),
+            .then(|| Weights::Separate(Records::of(file, sections[2].at, width))),
         signed: false,
-        sums: Some([sections[0].sum, sections[1].sum, sections[2].sum]),
+        checksums: Some([sections[0].sum, sections[1].sum, sections[2].sum]),
     };
-    let inverse = header.directed.then(|| layout(&header.sections[3..6]));
-    let direction = if header.directed { Direction::With } else { Direction::Without };
-    let made = rows::load(&layout(&header.sections[..3]), inverse.as_ref(), direction, options)?;
-    let ids = if header.numbered { Some(ids(file, &header, options)?) } else { None };
-    Ok(Made { ids, ..made })
+    let transpose = header.directed.then(|| layout(&header.sections[3..6]));
+    let stated = if header.directed { Directedness::Directed } else { Directedness::Undirected };
+    let graph = rows::load(&layout(&header.sections[..3]), transpose.as_ref(), stated, options)?;
+    let ids = if header.has_ids { Some(ids(file, &header, options)?) } else { None };
+    Ok(FileGraph { ids, ..graph })
 }
 
-/// Sections are as long as the numbers of vertices and edges make them, and follow each other.
+/// Checks the lengths of the sections, and that they follow each other.
 fn check(file: &FileBlocks<'_>, header: &Header) -> Result<()> {
     let Some(lengths) = header.lengths() else {
-        let what = format!(
-            "{} vertices and {} edges take more than 2^64 bytes",
-            header.vertices, header.edges
-        );
-        return Err(file.wrong(24, what));
+        let Header { vertices, edges, .. } = *header;
+        let (expected, found) = (None, file.len());
+        let fault = LoadFault::SizeMismatch { vertices, edges, expected, found };
+        return Err(file.error_at(24, fault));
     };
     let mut end = PAGE as u64;
-    for (i, (section, wanted)) in header.sections.iter().zip(lengths).enumerate() {
+    for (i, (section, expected)) in header.sections.iter().zip(lengths).enumerate() {
         let byte = 40 + i as u64 * 24;
-        if section.len != wanted {
-            return Err(file.wrong(
-                byte + 8,
-                format!("a section of {} bytes, which takes {wanted}", section.len),
-            ));
+        if section.len != expected {
+            let fault = LoadFault::SectionLength { found: section.len, expected };
+            return Err(file.error_at(byte + 8, fault));
         }
-        if wanted == 0 {
+        if expected == 0 {
             continue;
         }
         let start = end.next_multiple_of(PAGE as u64);
         if section.at != start {
-            return Err(file.wrong(
-                byte,
-                format!("a section at byte {}, which begins at {start}", section.at),
-            ));
+            let fault = LoadFault::SectionStart { found: section.at, expected: start };
+            return Err(file.error_at(byte, fault));
         }
-        end = start.saturating_add(wanted);
+        end = start.saturating_add(expected);
         if end > file.len() {
-            return Err(file
-                .wrong(file.len(), format!("the file ends, but a section goes on to byte {end}")));
+            return Err(file.error_at(file.len(), LoadFault::Truncated { expected: end }));
         }
     }
     if end != file.len() {
-        return Err(
-            file.wrong(end, format!("{} bytes more than there should be", file.len() - end))
-        );
+        return Err(file.error_at(end, LoadFault::TrailingBytes(file.len() - end)));
     }
     Ok(())
 }
@@ -82,11 +82,8 @@ fn ids(file: &FileBlocks<'_>, header: &Header, options: &LoadOptions<'_>) -> Res
     let Section { at, sum, .. } = header.sections[IDS];
     let mut ids =
         HugeVec::zeroed(header.vertices as usize, Options::only(Backing::Base).named("ids")?)?;
-    if Records::of(file, at, 8).read([&mut ids[..]], options.build.team)? != sum {
-        return Err(file.wrong(
-            at,
-            "the numbers of vertices from here on are damaged: their checksum is another",
-        ));
+    if Records::of(file, at, 8).read([&mut ids[..]], options.build.pool)? != sum {
+        return Err(file.error_at(at, LoadFault::Checksum("vertex IDs")));
     }
     Ok(ids)
 }

@@ -1,54 +1,56 @@
-//! What a file is to become.
+//! Load options.
 
 use std::path::Path;
 
 use hugepilot_units::Bytes;
 
-use super::blocks::whole;
+use super::file_blocks::whole;
 use super::number::Weights;
-use super::text::fits;
-use super::{Loading, Progress};
+use super::text::check_memory;
+use super::{LoadMode, Progress};
 use crate::csr::BLOCK;
-use crate::error::WIDER;
-use crate::{Build, Format, Result, Source, Width};
+use crate::error::LoadFault;
+use crate::{Build, EdgeSource, Format, Result, Width};
 
-/// How a file is loaded.
+/// Options of [`load`](super::load).
 #[derive(Clone, Copy)]
 pub struct LoadOptions<'a> {
-    /// How its graph is built. Without `directed`, edges with a direction lose it; with it, they have one unless the file says
-    /// that they have none.
+    /// Build options. Without `directed`, edges become undirected. With it, they stay directed,
+    /// unless the file states that they are undirected.
     pub build: Build,
-    /// A file that says that its edges have directions keeps them all the same.
-    pub as_said: bool,
-    /// What the file looks like; by its contents and name otherwise.
+    /// Whether edges stay directed if the file states that they are, also without
+    /// [`Build::directed`].
+    pub keep_directions: bool,
+    /// Format; `None` detects it by content and name.
     pub format: Option<Format>,
-    /// What becomes of it in the page cache.
-    pub loading: Loading,
-    /// How many vertices there are; one more than the largest number otherwise, in files that do not say it.
+    /// Treatment of the page cache.
+    pub load_mode: LoadMode,
+    /// Number of vertices. `None` takes the number in the file, or the largest ID plus 1.
     pub vertices: Option<u64>,
-    /// Vertices of an edge list are counted anew: there may be gaps between their numbers, of up to 64 bits.
+    /// Whether the vertices of an edge list are relabelled to consecutive IDs. The IDs of the file
+    /// may then have gaps and up to 64 bits.
     pub compact: bool,
-    /// What real weights are multiplied with before they are rounded.
+    /// Factor for real weights, applied before rounding.
     pub scale_weights: Option<f64>,
-    /// The graph gets no weights.
+    /// Whether weights are ignored.
     pub ignore_weights: bool,
-    /// Memory that may be taken at the peak.
+    /// Upper bound on the memory at the peak.
     pub available: Option<Bytes>,
-    /// Told how many vertices there are and what memory building takes at its peak, before it begins; twice where rows that the
-    /// file has turn out to be of no use. Its errors end the loading.
+    /// Called with the number of vertices and the peak memory before a build starts. Called twice
+    /// if the rows of the file turn out to be unusable. An error ends the load.
     pub building: &'a (dyn Fn(u64, Bytes) -> Result<()> + Sync),
-    /// Told now and then how many bytes of the file are read, of how many.
+    /// Called from time to time with the bytes read and the size of the file.
     pub progress: Progress<'a>,
 }
 
 impl LoadOptions<'_> {
-    /// As the file says, whatever memory that takes.
+    /// Makes options that take everything else from the file and have no memory bound.
     pub fn new(build: Build) -> Self {
         Self {
             build,
-            as_said: false,
+            keep_directions: false,
             format: None,
-            loading: Loading::default(),
+            load_mode: LoadMode::default(),
             vertices: None,
             compact: false,
             scale_weights: None,
@@ -59,93 +61,85 @@ impl LoadOptions<'_> {
         }
     }
 
-    /// Refuses what a format has no use for: better than to pass it over.
+    /// Rejects options without effect for a format.
     ///
     /// # Errors
-    /// [`GraphError::Format`](crate::GraphError::Format).
+    /// [`GraphError::Load`](crate::GraphError::Load).
     pub(super) fn check(&self, path: &Path, format: Format) -> Result<()> {
         let is_list = matches!(format, Format::EdgeList | Format::WeightedEdgeList);
-        let wrong = |what| Err(whole(path, format!("is {format}, {what}")));
-        if self.compact && !is_list {
-            return wrong(
-                "where vertices have no gaps between their numbers; --compact is for el and wel",
-            );
-        }
-        if self.vertices.is_some()
-            && (!format.is_text() || format == Format::Ldbc || format == Format::Metis)
-        {
-            return wrong(
-                "which says how many vertices there are; --vertices is for el, wel, mtx and dimacs",
-            );
-        }
-        if self.scale_weights.is_some_and(|scale| !scale.is_finite() || scale <= 0.0) {
-            return Err(whole(path, "cannot be scaled so; --scale-weights takes a number above 0"));
-        }
-        if self.scale_weights.is_some() && !format.is_text() {
-            return wrong("whose weights are whole numbers; --scale-weights is for text");
-        }
-        Ok(())
+        let states_vertices = !format.is_text() || matches!(format, Format::Ldbc | Format::Metis);
+        let fault = if self.compact && !is_list {
+            LoadFault::CompactUnsupported(format)
+        } else if self.vertices.is_some() && states_vertices {
+            LoadFault::VerticesUnsupported(format)
+        } else if self.scale_weights.is_some_and(|scale| !scale.is_finite() || scale <= 0.0) {
+            LoadFault::InvalidScale
+        } else if self.scale_weights.is_some() && !format.is_text() {
+            LoadFault::ScaleUnsupported(format)
+        } else {
+            return Ok(());
+        };
+        Err(whole(path, fault))
     }
 
-    /// What weights become in text, if the file has any.
+    /// Returns the rule for weights in text; `has` states whether the file has any.
     ///
     /// # Errors
-    /// [`GraphError::Format`](crate::GraphError::Format) where there are none to be scaled.
+    /// [`LoadFault::ScaleWithoutWeights`].
     pub(super) fn weights<V: Width>(&self, path: &Path, has: bool) -> Result<Option<Weights>> {
         if self.scale_weights.is_some() && !has {
-            return Err(whole(path, "has no weights; leave out --scale-weights"));
+            return Err(whole(path, LoadFault::ScaleWithoutWeights));
         }
         let rule = Weights { scale: self.scale_weights, limit: V::NONE.at() as u64 };
         Ok((has && !self.ignore_weights).then_some(rule))
     }
 
-    /// How many vertices, where the file says `said` or nothing.
-    pub(super) fn count(&self, said: Option<u64>) -> std::result::Result<Option<u64>, String> {
-        match (self.vertices, said) {
-            (Some(wanted), Some(said)) if wanted < said => {
-                Err(format!("the file has {said} vertices, more than --vertices {wanted}"))
+    /// Returns the number of vertices for a file that states `stated`.
+    pub(super) fn vertices_or(&self, stated: u64) -> std::result::Result<u64, LoadFault> {
+        match self.vertices {
+            Some(requested) if requested < stated => {
+                Err(LoadFault::MoreVertices { stated, requested })
             }
-            (Some(wanted), _) => Ok(Some(wanted)),
-            (None, said) => Ok(said),
+            Some(requested) => Ok(requested),
+            None => Ok(stated),
         }
     }
 
-    /// Refuses vertices that a file has no room for, unless they were asked for; and none.
-    pub(super) fn justify<V: Width>(
+    /// Rejects 0 vertices, and more than `bytes` of text justify, unless the caller states them.
+    /// `can_compact`: the file is an edge list.
+    pub(super) fn check_vertices<V: Width>(
         &self,
         vertices: u64,
-        file: u64,
-    ) -> std::result::Result<(), String> {
-        /// Bytes of memory that a byte of a file may cost, before anybody has to ask for it.
+        bytes: u64,
+        can_compact: bool,
+    ) -> std::result::Result<(), LoadFault> {
+        /// Bytes of memory that one byte of a file justifies.
         const PER_BYTE: u64 = 64;
         const FREE: u64 = 1 << 20;
         if vertices == 0 {
-            return Err(
-                "no vertices; --vertices says how many there are where no edge does".to_owned()
-            );
+            let fault = if can_compact { LoadFault::EmptyList } else { LoadFault::NoVertices };
+            return Err(fault);
         }
         let needed = vertices.saturating_mul(size_of::<V>() as u64);
-        if needed <= FREE.saturating_add(file.saturating_mul(PER_BYTE))
+        if needed <= FREE.saturating_add(bytes.saturating_mul(PER_BYTE))
             || self.vertices == Some(vertices)
         {
             return Ok(());
         }
-        Err(format!(
-            "{vertices} vertices in {file} bytes; if that is meant, say --vertices {vertices}, \
-             and if their numbers have gaps, --compact"
-        ))
+        Err(LoadFault::ImplausibleVertices { vertices, bytes, can_compact })
     }
 
-    /// Refuses what does not fit, and tells of what does: building begins.
+    /// Checks the memory, and announces the build.
     ///
     /// # Errors
-    /// [`GraphError::Room`](crate::GraphError::Room), and those of who is told.
+    /// [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of
+    /// [`Self::building`].
     pub(super) fn begin(&self, vertices: u64, peak: Bytes) -> Result<()> {
-        fits(peak, self.available)?;
+        check_memory(peak, self.available)?;
         (self.building)(vertices, peak)
     }
 
-    /// Memory at the peak, with `beside` the builder's.
+    /// Returns the memory at the peak of a build, with `beside` bytes for the input.
     pub(super) fn peak<V: Width>(
         &self,
         vertices: u64,
@@ -157,14 +151,14 @@ impl LoadOptions<'_> {
     }
 }
 
-/// A source of which only the numbers are known.
+/// Sizes of an edge source whose edges are not known yet.
 pub(super) struct Shape {
     pub(super) vertices: u64,
     pub(super) edges: u64,
     pub(super) weighted: bool,
 }
 
-impl Source for Shape {
+impl EdgeSource for Shape {
     fn vertices(&self) -> u64 {
         self.vertices
     }
@@ -180,25 +174,27 @@ impl Source for Shape {
     fn block(&self, _: usize, _: impl FnMut(crate::Edge)) {}
 }
 
-/// The vertex `id` of `vertices`, if numbers of the width count it.
-pub(super) fn vertex<V: Width>(id: u64, vertices: Option<u64>) -> std::result::Result<V, String> {
+/// Converts an ID to a vertex below `vertices`, if stated.
+pub(super) fn vertex<V: Width>(
+    id: u64,
+    vertices: Option<u64>,
+) -> std::result::Result<V, LoadFault> {
     if let Some(vertices) = vertices
         && id >= vertices
     {
-        return Err(format!("vertex {id} in a graph of {vertices}"));
+        return Err(LoadFault::VertexOutOfRange { id, vertices });
     }
-    // One more than the largest is how many there are, and the largest of all numbers means none.
+    // The number of vertices is the largest ID plus 1, and the largest number means "none".
     if id >= V::NONE.at() as u64 - 1 {
-        let bits = V::BITS;
-        return Err(format!("vertex {id} is more than {bits} bits count; {WIDER} or --compact"));
+        return Err(LoadFault::VertexTooLarge { id, bits: V::BITS });
     }
     Ok(V::new(id as usize))
 }
 
-/// The same, counted from 1.
-pub(super) fn vertex_from_1<V: Width>(id: u64, vertices: u64) -> std::result::Result<V, String> {
+/// Converts an ID that counts from 1 to a vertex.
+pub(super) fn vertex_from_1<V: Width>(id: u64, vertices: u64) -> std::result::Result<V, LoadFault> {
     if id == 0 || id > vertices {
-        return Err(format!("vertex {id} in a graph whose {vertices} are counted from 1"));
+        return Err(LoadFault::OneBasedVertexOutOfRange { id, vertices });
     }
     vertex(id - 1, None)
 }

@@ -1,63 +1,66 @@
-//! Rows that a binary file has ready: read, checked, and taken as they are where a builder would have made them so.
+//! Rows of a binary file, used in place if they are as a build would make them.
 
 use std::time::Instant;
 
 use hugepilot_alloc::HugeVec;
 use hugepilot_units::Bytes;
 
-use super::Made;
-use super::blocks::FileBlocks;
-use super::numbers::Records;
+use super::FileGraph;
+use super::file_blocks::FileBlocks;
 use super::options::{LoadOptions, Shape};
+use super::records::Records;
 use super::symmetry::Symmetry;
-use crate::csr::Dropped;
+use crate::csr::DroppedEdges;
+use crate::error::LoadFault;
 use crate::pages::Array;
-use crate::{Build, Csr, Edge, Graph, GraphError, Result, Source, Width};
+use crate::{Build, Csr, Edge, EdgeSource, Graph, GraphError, Result, Width};
 
-/// Where the rows of one direction are.
+/// Location of the rows of one direction.
 pub(super) struct Layout<'a> {
     pub(super) vertices: u64,
     pub(super) edges: u64,
-    /// One more than vertices, or as many: then the first, which is 0, is left out.
+    /// Offsets: one more than vertices, or as many if the first is omitted.
     pub(super) offsets: Records<'a, 1>,
-    pub(super) first_left_out: bool,
+    /// Whether the first offset, which is 0, is omitted.
+    pub(super) first_omitted: bool,
     pub(super) ends: Records<'a, 1>,
     pub(super) weights: Option<Weights<'a>>,
-    /// Weights have a sign, which none may use.
+    /// Whether weights are signed. Negative ones are invalid.
     pub(super) signed: bool,
-    /// CRC-32C of offsets, ends and weights, where the file tells.
-    pub(super) sums: Option<[u32; 3]>,
+    /// CRC-32C of offsets, edges and weights, if the file has them.
+    pub(super) checksums: Option<[u32; 3]>,
 }
 
-/// Where the weights are.
+/// Location of the weights.
 pub(super) enum Weights<'a> {
-    /// After the end of each edge, of 4 bytes as it is.
-    Beside,
-    /// In rows of their own.
-    Apart(Records<'a, 1>),
+    /// 4 bytes after each edge of 4 bytes.
+    Interleaved,
+    /// Separate array.
+    Separate(Records<'a, 1>),
 }
 
-/// What the file says of directions.
+/// Statement of a file about directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    /// Edges have one.
-    With,
-    /// They have none: each is in the rows of both its vertices.
-    Without,
-    /// Not a word.
-    Unsaid,
+pub(super) enum Directedness {
+    /// Edges have a direction.
+    Directed,
+    /// Each edge is in the rows of both its vertices.
+    Undirected,
+    /// The format has no such statement.
+    Unspecified,
 }
 
-/// Rows, and what they are like.
-pub(super) struct Found<V: Width> {
+/// Valid rows and their properties.
+pub(super) struct CheckedRows<V: Width> {
     pub(super) csr: Csr<V>,
-    /// Ascending, each once, and without loops.
+    /// Whether rows are ascending, without duplicates and self-loops.
     clean: bool,
     symmetry: Symmetry,
 }
 
-/// The arrays of one direction.
+/// Array names of the outgoing edges.
 pub(super) const OUT: [Array; 3] = [Array::Offsets, Array::Edges, Array::Weights];
+/// Array names of the incoming edges.
 pub(super) const IN: [Array; 3] = [Array::InOffsets, Array::InEdges, Array::InWeights];
 
 impl Layout<'_> {
@@ -65,91 +68,86 @@ impl Layout<'_> {
         self.offsets.file
     }
 
-    /// Bytes that the arrays take.
-    fn room<V: Width>(&self) -> Bytes {
+    /// Returns the memory of the arrays.
+    fn memory<V: Width>(&self) -> Bytes {
         let per_edge = if self.weights.is_some() { 2 } else { 1 };
         let values =
             Bytes::new(self.edges).times(per_edge) + Bytes::new(self.vertices.saturating_add(1));
         values.times(size_of::<V>() as u64)
     }
 
-    /// As many vertices and edges, for what is stated before they are read.
+    /// Returns the sizes, for the memory bound before the read.
     fn shape(&self) -> Shape {
         Shape { vertices: self.vertices, edges: self.edges, weighted: self.weights.is_some() }
     }
 
-    /// Reads and checks. The file is as long as its header says: so nothing is allocated that it does not hold.
+    /// Reads and checks the rows. The caller has checked the file size against the header, so the
+    /// arrays are no larger than the file.
     ///
     /// # Errors
-    /// [`GraphError::Format`] for offsets that go back, ends that are no vertices, and weights that are not above 0.
+    /// [`GraphError::Load`] for decreasing offsets, edges to missing vertices, weights that are
+    /// not positive, and checksum mismatches.
     pub(super) fn read<V: Width>(
         &self,
         names: [Array; 3],
         options: &LoadOptions<'_>,
-    ) -> Result<Found<V>> {
+    ) -> Result<CheckedRows<V>> {
         for (what, count) in [("vertices", self.vertices), ("edges", self.edges)] {
             if count >= V::NONE.at() as u64 - 1 {
                 return Err(GraphError::Width { what, count, bits: V::BITS });
             }
         }
-        let (pages, team) = (options.build.pages, options.build.team);
+        let (pages, pool) = (options.build.pages, options.build.pool);
         let [vertices, edges] = [self.vertices, self.edges].map(|count| count as usize);
         let mut offsets = pages.zeroed::<V>(names[0], vertices + 1)?;
-        let first = usize::from(self.first_left_out);
-        let sum = self.offsets.read([&mut offsets[first..]], team)?;
+        let first = usize::from(self.first_omitted);
+        let sum = self.offsets.read([&mut offsets[first..]], pool)?;
         self.check_sum(0, &self.offsets, sum)?;
         self.check_offsets(&offsets)?;
         let mut ends = pages.zeroed::<V>(names[1], edges)?;
         let mut weights =
             pages.zeroed::<V>(names[2], if self.weights.is_some() { edges } else { 0 })?;
-        if let Some(Weights::Beside) = self.weights {
+        if let Some(Weights::Interleaved) = self.weights {
             let Records { file, at, size, fields: [(_, width)] } = self.ends;
             let both = Records { file, at, size, fields: [(0, width), (width, 4)] };
-            both.read([&mut ends, &mut weights], team)?;
+            both.read([&mut ends, &mut weights], pool)?;
         } else {
-            let sum = self.ends.read([&mut ends], team)?;
+            let sum = self.ends.read([&mut ends], pool)?;
             self.check_sum(1, &self.ends, sum)?;
         }
-        if let Some(Weights::Apart(apart)) = &self.weights {
-            let sum = apart.read([&mut weights], team)?;
-            self.check_sum(2, apart, sum)?;
+        if let Some(Weights::Separate(records)) = &self.weights {
+            let sum = records.read([&mut weights], pool)?;
+            self.check_sum(2, records, sum)?;
         }
         self.check_edges(Csr { offsets, edges: ends, weights, heaviest: V::default() }, options)
     }
 
     fn check_sum(&self, which: usize, records: &Records<'_, 1>, found: u32) -> Result<()> {
-        match self.sums {
+        match self.checksums {
             Some(sums) if sums[which] != found => {
-                let what = format!(
-                    "the {} from here on are damaged: their checksum is another",
-                    OUT[which]
-                );
-                Err(records.file.wrong(records.at, what))
+                Err(records.file.error_at(records.at, LoadFault::Checksum(OUT[which].name())))
             }
             _ => Ok(()),
         }
     }
 
     fn check_offsets<V: Width>(&self, offsets: &HugeVec<V>) -> Result<()> {
-        let wrong = |i: usize, what| {
-            let i = i - usize::from(self.first_left_out);
-            Err(self.file().wrong(self.offsets.at + (i * self.offsets.size) as u64, what))
+        let offset = |i: usize| offsets[i].at() as u64;
+        let error = |i: usize, fault| {
+            let i = i - usize::from(self.first_omitted);
+            Err(self.file().error_at(self.offsets.at + (i * self.offsets.size) as u64, fault))
         };
-        if let Some(first) = offsets.first().filter(|first| first.at() != 0) {
-            return wrong(0, format!("the first offset is {first}; it is 0"));
+        if offset(0) != 0 {
+            return error(0, LoadFault::FirstOffset(offset(0)));
         }
-        if let Some(back) = offsets.windows(2).position(|pair| pair[0] > pair[1]) {
-            return wrong(
-                back + 1,
-                format!("the offset {} after {}", offsets[back + 1], offsets[back]),
-            );
+        if let Some(i) = offsets.windows(2).position(|pair| pair[0] > pair[1]) {
+            let (offset, previous) = (offset(i + 1), offset(i));
+            return error(i + 1, LoadFault::OffsetDecreases { offset, previous });
         }
         let last = offsets.len() - 1;
-        if offsets[last].at() as u64 != self.edges {
-            return wrong(
-                last,
-                format!("the last offset is {}, there are {} edges", offsets[last], self.edges),
-            );
+        if offset(last) != self.edges {
+            let fault = LoadFault::LastOffset { offset: offset(last), edges: self.edges };
+            return error(last, fault);
         }
         Ok(())
     }
@@ -158,72 +156,72 @@ impl Layout<'_> {
         &self,
         mut csr: Csr<V>,
         options: &LoadOptions<'_>,
-    ) -> Result<Found<V>> {
-        let pieces = crate::Pieces::default();
+    ) -> Result<CheckedRows<V>> {
+        let work = crate::WorkQueue::default();
         let limit = if self.signed { 1 << 31 } else { V::NONE.at() };
-        let checks = options.build.team.run(|worker| {
-            let mut check = Check { clean: true, ..Check::default() };
-            worker.each(&pieces, csr.vertices(), 1 << 12, |rows| {
-                rows.for_each(|v| check.row(&csr, v, limit))
+        let checks = options.build.pool.run(|worker| {
+            let mut check = RowCheck { clean: true, ..RowCheck::default() };
+            worker.each(&work, csr.vertices(), 1 << 12, |rows| {
+                rows.for_each(|v| check.row(&csr, v, limit));
             });
             check
         });
-        let all = checks.into_iter().reduce(Check::and).unwrap_or_default();
-        if let Some(i) = all.nowhere {
-            let what =
-                format!("an edge to vertex {} in a graph of {}", csr.edges[i], self.vertices);
-            return Err(self.ends.file.wrong(self.ends.at + (i * self.ends.size) as u64, what));
+        let all = checks.into_iter().reduce(RowCheck::and).unwrap_or_default();
+        if let Some(i) = all.invalid_edge {
+            let byte = self.ends.at + (i * self.ends.size) as u64;
+            let (id, vertices) = (csr.edges[i].at() as u64, self.vertices);
+            let fault = LoadFault::VertexOutOfRange { id, vertices };
+            return Err(self.ends.file.error_at(byte, fault));
         }
-        if let Some(i) = all.weight {
+        if let Some(i) = all.invalid_weight {
             let (file, byte) = match &self.weights {
-                Some(Weights::Apart(apart)) => (apart.file, apart.at + (i * apart.size) as u64),
+                Some(Weights::Separate(records)) => {
+                    (records.file, records.at + (i * records.size) as u64)
+                }
                 _ => (self.ends.file, self.ends.at + (i * self.ends.size) as u64 + 4),
             };
-            let what =
-                format!("the weight {}; weights are above 0 and below {limit}", csr.weights[i]);
-            return Err(file.wrong(byte, what));
+            let (weight, limit) = (csr.weights[i].at() as u64, limit as u64);
+            return Err(file.error_at(byte, LoadFault::WeightOutOfRange { weight, limit }));
         }
         csr.heaviest = csr.weights.iter().copied().max().unwrap_or_default();
-        Ok(Found { csr, clean: all.clean, symmetry: all.symmetry })
+        Ok(CheckedRows { csr, clean: all.clean, symmetry: all.symmetry })
     }
 }
 
-/// What was seen of some rows.
+/// Properties of checked rows.
 #[derive(Clone, Copy, Debug, Default)]
-struct Check {
+struct RowCheck {
     clean: bool,
-    /// The first edge that leads nowhere, and the first weight that is none.
-    nowhere: Option<usize>,
-    weight: Option<usize>,
+    /// Index of the first edge to a missing vertex.
+    invalid_edge: Option<usize>,
+    /// Index of the first weight out of range.
+    invalid_weight: Option<usize>,
     symmetry: Symmetry,
 }
 
-impl Check {
+impl RowCheck {
     fn row<V: Width>(&mut self, csr: &Csr<V>, v: usize, limit: usize) {
         let mut before = None;
         for i in csr.range(v) {
             let to = csr.edges[i];
             if to.at() >= csr.vertices() {
-                self.nowhere = least(self.nowhere, Some(i));
+                self.invalid_edge = least(self.invalid_edge, Some(i));
             }
             self.clean &= to.at() != v && before.is_none_or(|before| before < to);
             before = Some(to);
             let weight = csr.weights.get(i).copied();
             if weight.is_some_and(|weight| weight.at() == 0 || weight.at() >= limit) {
-                self.weight = least(self.weight, Some(i));
+                self.invalid_weight = least(self.invalid_weight, Some(i));
             }
-            self.symmetry.add(
-                v as u64,
-                to.at() as u64,
-                weight.map_or(0, |weight| weight.at() as u64),
-            );
+            let weight = weight.map_or(0, |weight| weight.at() as u64);
+            self.symmetry.add(v as u64, to.at() as u64, weight);
         }
     }
     fn and(self, other: Self) -> Self {
         Self {
             clean: self.clean && other.clean,
-            nowhere: least(self.nowhere, other.nowhere),
-            weight: least(self.weight, other.weight),
+            invalid_edge: least(self.invalid_edge, other.invalid_edge),
+            invalid_weight: least(self.invalid_weight, other.invalid_weight),
             symmetry: self.symmetry.and(other.symmetry),
         }
     }
@@ -233,15 +231,15 @@ fn least(a: Option<usize>, b: Option<usize>) -> Option<usize> {
     a.into_iter().chain(b).min()
 }
 
-/// Rows as edges, for where they are not as a builder would make them.
-struct Listing<'a, V: Width> {
+/// Rows as an edge source, if they are not as a build would make them.
+struct RowEdges<'a, V: Width> {
     csr: &'a Csr<V>,
-    /// Each edge is in both rows: it is told once.
+    /// Whether each edge is in both rows. [`EdgeSource`] then emits it once.
     half: bool,
     loops: u64,
 }
 
-impl<V: Width> Source for Listing<'_, V> {
+impl<V: Width> EdgeSource for RowEdges<'_, V> {
     fn vertices(&self) -> u64 {
         self.csr.vertices() as u64
     }
@@ -264,74 +262,69 @@ impl<V: Width> Source for Listing<'_, V> {
     }
 }
 
-/// Reads the rows of a graph, and those of the other direction where the file has them, and makes of them what is wanted.
+/// Reads the rows of a graph, and its transpose if the file has one, and builds the missing parts.
 ///
 /// # Errors
-/// Those of [`Layout::read`] and of building; [`GraphError::Room`].
+/// Those of [`Layout::read`] and of building; [`GraphError::InsufficientMemory`].
 pub(super) fn load<V: Width>(
     out: &Layout<'_>,
-    inverse: Option<&Layout<'_>>,
-    direction: Direction,
+    transpose: Option<&Layout<'_>>,
+    stated: Directedness,
     options: &LoadOptions<'_>,
-) -> Result<Made<V>> {
-    let directed = match direction {
-        Direction::With => options.build.directed || options.as_said,
-        Direction::Without => false,
-        Direction::Unsaid => options.build.directed,
+) -> Result<FileGraph<V>> {
+    let directed = match stated {
+        Directedness::Directed => options.build.directed || options.keep_directions,
+        Directedness::Undirected => false,
+        Directedness::Unspecified => options.build.directed,
     };
     let build = Build { directed, ..options.build };
-    let (arrays, turned) = (out.room::<V>(), build.peak::<V>(&out.shape()));
-    let mut peak = match inverse {
-        None if directed => turned,
+    let (arrays, with_transpose) = (out.memory::<V>(), build.peak::<V>(&out.shape()));
+    let mut peak = match transpose {
+        None if directed => with_transpose,
         _ => arrays.times(if directed { 2 } else { 1 }),
     };
     options.begin(out.vertices, peak)?;
-    let found = out.read::<V>(OUT, options)?;
-    if direction == Direction::Without && !found.symmetry.is_whole() {
-        let what =
-            "the file says that edges have no directions, but not each of these is there both ways";
-        return Err(out.file().wrong(out.offsets.at, what));
+    let rows = out.read::<V>(OUT, options)?;
+    if stated == Directedness::Undirected && !rows.symmetry.is_symmetric() {
+        return Err(out.file().error_at(out.offsets.at, LoadFault::Asymmetric));
     }
-    let half = !directed && found.symmetry.is_whole();
-    if found.clean && (directed || half) {
-        let read = match inverse {
-            Some(layout) if directed => reverse(layout, &found, options)?,
-            _ => None,
-        };
+    let half = !directed && rows.symmetry.is_symmetric();
+    if !rows.clean || !(directed || half) {
         let begin = Instant::now();
-        let inverse = match read {
-            None if directed => {
-                // Said already, unless the file has one, which is of no use.
-                if inverse.is_some() {
-                    peak = turned;
-                    options.begin(out.vertices, peak)?;
-                }
-                Some(build.inverse(&found.csr)?)
-            }
-            read => read,
-        };
-        let graph = Graph { out: found.csr, inverse, dropped: Dropped::default() };
-        return Ok(Made { graph, ids: None, peak, build: begin.elapsed() });
+        let edges = RowEdges { csr: &rows.csr, half, loops: rows.symmetry.loops };
+        let peak = arrays + build.peak::<V>(&edges);
+        options.begin(out.vertices, peak)?;
+        return Ok(FileGraph::new(build.graph(&edges)?, peak, begin.elapsed()));
     }
+    let read = match transpose {
+        Some(layout) if directed => read_transpose(layout, &rows, options)?,
+        _ => None,
+    };
     let begin = Instant::now();
-    let listing = Listing { csr: &found.csr, half, loops: found.symmetry.loops };
-    let peak = arrays + build.peak::<V>(&listing);
-    options.begin(out.vertices, peak)?;
-    Ok(Made { graph: build.graph(&listing)?, ids: None, peak, build: begin.elapsed() })
+    let incoming = match read {
+        None if directed => {
+            // Announced already, unless the file has an unusable transpose.
+            if transpose.is_some() {
+                peak = with_transpose;
+                options.begin(out.vertices, peak)?;
+            }
+            Some(build.transpose(&rows.csr)?)
+        }
+        read => read,
+    };
+    let graph = Graph { out: rows.csr, transpose: incoming, dropped: DroppedEdges::default() };
+    Ok(FileGraph::new(graph, peak, begin.elapsed()))
 }
 
-/// The rows of the other direction, if they are what they should be; none where they are in no order.
-fn reverse<V: Width>(
+/// Reads the transpose; `None` if its rows are unsorted.
+fn read_transpose<V: Width>(
     layout: &Layout<'_>,
-    out: &Found<V>,
+    out: &CheckedRows<V>,
     options: &LoadOptions<'_>,
 ) -> Result<Option<Csr<V>>> {
-    let found = layout.read::<V>(IN, options)?;
-    if !found.symmetry.is_reverse_of(out.symmetry) {
-        let byte = layout.offsets.at;
-        return Err(layout
-            .file()
-            .wrong(byte, "the edges towards each vertex are not those that leave the others"));
+    let rows = layout.read::<V>(IN, options)?;
+    if !rows.symmetry.is_reverse_of(out.symmetry) {
+        return Err(layout.file().error_at(layout.offsets.at, LoadFault::NotTranspose));
     }
-    Ok(found.clean.then_some(found.csr))
+    Ok(rows.clean.then_some(rows.csr))
 }

@@ -1,18 +1,18 @@
-//! Whether each edge is there in both directions, found out in one pass and without memory.
+//! Symmetry of an edge list, tested in one pass and without memory.
 
 use crate::mix::mix;
 
-/// Adds up what edges and their reverses hash to: the same sum for the same edges in any order.
+/// Sums of hashes of edges and of their reverses: equal for the same edges in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Symmetry {
     forward: u64,
     backward: u64,
-    /// Edges from a vertex to itself, which are their own reverse.
+    /// Self-loops, which are their own reverse.
     pub(super) loops: u64,
 }
 
 impl Symmetry {
-    /// Another edge.
+    /// Adds an edge.
     #[inline]
     pub(super) const fn add(&mut self, from: u64, to: u64, weight: u64) {
         if from == to {
@@ -23,7 +23,7 @@ impl Symmetry {
             self.backward = self.backward.wrapping_add(hash(to, from, weight));
         }
     }
-    /// Those of another pass.
+    /// Merges the sums of two sets of edges.
     #[must_use]
     pub(super) const fn and(self, other: Self) -> Self {
         Self {
@@ -32,11 +32,11 @@ impl Symmetry {
             loops: self.loops + other.loops,
         }
     }
-    /// Whether each edge came with its reverse. Wrongly so once in 2^64 files, which nobody makes by accident.
-    pub(super) const fn is_whole(self) -> bool {
+    /// Whether each edge occurs with its reverse. Wrong for one file in 2^64 by chance.
+    pub(super) const fn is_symmetric(self) -> bool {
         self.forward == self.backward
     }
-    /// Whether `other` saw the reverses of these edges.
+    /// Whether `other` holds the reverses of these edges.
     pub(super) const fn is_reverse_of(self, other: Self) -> bool {
         self.forward == other.backward
             && self.backward == other.forward
@@ -44,7 +44,7 @@ impl Symmetry {
     }
 }
 
-/// Two rounds of a 64-bit mixer over the three numbers.
+/// Hashes three numbers by two rounds of a 64-bit mixer.
 #[inline]
 const fn hash(from: u64, to: u64, weight: u64) -> u64 {
     mix(mix(from.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ weight.rotate_left(32)) ^ to)
@@ -61,11 +61,11 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_reverse_and_another_weight_are_seen() {
-        assert!(of(&[(1, 2, 3), (5, 1, 1), (2, 1, 3), (1, 5, 1), (4, 4, 9)]).is_whole());
-        assert!(!of(&[(1, 2, 3), (2, 1, 4)]).is_whole());
-        assert!(!of(&[(1, 2, 0)]).is_whole());
-        assert!(!of(&[(1, 2, 0), (2, 1, 0), (2, 1, 0)]).is_whole());
+    fn a_missing_reverse_and_a_different_weight_are_detected() {
+        assert!(of(&[(1, 2, 3), (5, 1, 1), (2, 1, 3), (1, 5, 1), (4, 4, 9)]).is_symmetric());
+        assert!(!of(&[(1, 2, 3), (2, 1, 4)]).is_symmetric());
+        assert!(!of(&[(1, 2, 0)]).is_symmetric());
+        assert!(!of(&[(1, 2, 0), (2, 1, 0), (2, 1, 0)]).is_symmetric());
         assert!(of(&[(1, 2, 3), (7, 2, 1)]).is_reverse_of(of(&[(2, 7, 1), (2, 1, 3)])));
         assert!(!of(&[(1, 2, 3)]).is_reverse_of(of(&[(1, 2, 3)])));
     }

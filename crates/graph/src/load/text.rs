@@ -1,41 +1,62 @@
-//! Text cut at line ends into blocks that threads read at the same time.
+//! Text cut at line ends into blocks that threads parse concurrently.
 
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use hugepilot_alloc::AllocError;
 use hugepilot_units::Bytes;
 use memchr::{memchr, memchr_iter, memrchr};
 
-use crate::{GraphError, Result, Team};
+use crate::error::{Access, Position, Step};
+use crate::{GraphError, LoadFault, Result, ThreadPool};
 
-/// Bytes of a block, about: the edges of each are a mapping, of which a process has some ten thousands.
+/// Target size of a block in bytes. Each block becomes a mapping, and a process may have tens of
+/// thousands.
 const BLOCK: usize = 4 << 20;
-/// Bytes of a line that leads a file, at most.
+/// Maximum length of a header line in bytes.
 const LINE: usize = 1 << 20;
-/// Bytes of all that says nothing and leads a file, at most.
+/// Maximum length of the comments before the first edge in bytes.
 const COMMENTS: usize = 16 << 20;
 
-/// Text, line by line or block by block.
+/// Text, read by line or by block.
 pub(super) struct Text<'a> {
     input: Box<dyn BufRead + Send + 'a>,
     path: PathBuf,
-    /// What was read and not given out, from `start` on.
+    /// Bytes that were read; those from `start` on are not consumed.
     pending: Vec<u8>,
     start: usize,
-    /// Lines given out.
+    /// Consumed lines.
     lines: u64,
     /// Bytes read.
     bytes: u64,
     ended: bool,
 }
 
-/// What is wrong, at a byte of a block.
+/// Fault at a byte of a block, or an error without a position.
 #[derive(Debug)]
-pub(super) struct Wrong {
-    pub(super) at: usize,
-    pub(super) what: String,
+pub(super) enum SyntaxError {
+    At { byte: usize, fault: LoadFault },
+    Other(GraphError),
+}
+
+impl From<GraphError> for SyntaxError {
+    fn from(error: GraphError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<AllocError> for SyntaxError {
+    fn from(error: AllocError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl SyntaxError {
+    pub(super) fn at(byte: usize, fault: LoadFault) -> Self {
+        Self::At { byte, fault }
+    }
 }
 
 impl<'a> Text<'a> {
@@ -47,16 +68,16 @@ impl<'a> Text<'a> {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
-    /// Bytes of text read until now.
+    /// Returns the bytes of text read so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
-    /// What is wrong in the line given out last, or where the first should be.
-    pub(super) fn wrong(&self, what: impl Into<String>) -> GraphError {
-        at_line(&self.path, self.lines.max(1), what)
+    /// Makes an error of a fault in the last consumed line, or in line 1 before that.
+    pub(super) fn error(&self, fault: LoadFault) -> GraphError {
+        at_line(&self.path, self.lines.max(1), fault)
     }
 
-    /// What comes next: at least a line, unless that is longer than any that leads a file, and as much as was read with it.
+    /// Returns the text ahead: at least one line, unless it exceeds the limit of a header line.
     pub(super) fn ahead(&mut self) -> Result<&[u8]> {
         let mut searched = self.start;
         while memchr(b'\n', &self.pending[searched..]).is_none()
@@ -64,40 +85,38 @@ impl<'a> Text<'a> {
             && searched < self.start + LINE
         {
             searched = self.pending.len();
-            self.more(LINE)?;
+            self.read_more(LINE)?;
         }
         Ok(&self.pending[self.start..])
     }
 
-    /// The same up to the second line that says something, if there is one: not blank, and not beginning with one of these. The
-    /// first may be names of columns.
+    /// Returns the text ahead up to the second line with content, if any. The first such line may
+    /// hold column names.
     ///
     /// # Errors
-    /// [`GraphError::Format`] where none comes in 16 MiB.
-    pub(super) fn told(&mut self, comments: &[u8]) -> Result<&[u8]> {
-        let (mut at, mut told) = (self.start, 0);
+    /// [`LoadFault::NoEdgeInHead`] if 16 MiB have no content.
+    pub(super) fn ahead_to_content(&mut self, comments: &[u8]) -> Result<&[u8]> {
+        let (mut at, mut count) = (self.start, 0);
         loop {
             while let Some(len) = memchr(b'\n', &self.pending[at..]) {
-                told += usize::from(tells(&self.pending[at..at + len], comments));
-                if told == 2 {
+                count += usize::from(has_content(&self.pending[at..at + len], comments));
+                if count == 2 {
                     return Ok(&self.pending[self.start..]);
                 }
                 at += len + 1;
             }
             let is_enough = self.pending.len() - self.start >= COMMENTS;
-            if self.ended || (is_enough && told > 0) {
+            if self.ended || (is_enough && count > 0) {
                 return Ok(&self.pending[self.start..]);
             }
             if is_enough {
-                let what =
-                    "16 MiB without an edge; leave comments out, or say by --format what it is";
-                return Err(at_line(&self.path, self.lines + 1, what));
+                return Err(at_line(&self.path, self.lines + 1, LoadFault::NoEdgeInHead));
             }
-            self.more(LINE)?;
+            self.read_more(LINE)?;
         }
     }
 
-    /// The next line, without its end; none at the end.
+    /// Consumes the next line, and returns it without its end; `None` at the end of the text.
     pub(super) fn line(&mut self) -> Result<Option<&[u8]>> {
         if self.ahead()?.is_empty() {
             return Ok(None);
@@ -105,49 +124,45 @@ impl<'a> Text<'a> {
         let start = self.start;
         let len = memchr(b'\n', &self.pending[start..]);
         if len.is_none() && !self.ended {
-            return Err(at_line(
-                &self.path,
-                self.lines + 1,
-                "is no text: the line is longer than 1 MiB",
-            ));
+            return Err(at_line(&self.path, self.lines + 1, LoadFault::LineTooLong));
         }
         let end = len.map_or(self.pending.len(), |len| start + len);
         self.start = (end + 1).min(self.pending.len());
         self.lines += 1;
         let line = &self.pending[start..end];
-        match lone(line) {
-            Some(Wrong { what, .. }) => Err(self.wrong(what)),
+        match lone_carriage_return(line) {
+            Some(_) => Err(self.error(LoadFault::CarriageReturn)),
             None => Ok(Some(line.strip_suffix(b"\r").unwrap_or(line))),
         }
     }
 
-    /// The next line that says something: not blank, and not beginning with one of these.
-    pub(super) fn telling(&mut self, comments: &[u8]) -> Result<Option<String>> {
+    /// Consumes lines up to the next one with content, and returns it.
+    pub(super) fn content_line(&mut self, comments: &[u8]) -> Result<Option<String>> {
         while let Some(line) = self.line()? {
-            if tells(line, comments) {
+            if has_content(line, comments) {
                 return Ok(Some(String::from_utf8_lossy(line.trim_ascii()).into_owned()));
             }
         }
         Ok(None)
     }
 
-    /// Whole lines, about as long as a block. False at the end. What is packed may be a line without an end: a line takes no
-    /// more than is available.
+    /// Moves whole lines of about one block into `into`. False at the end. Compressed text may be
+    /// one endless line, so a line takes at most the available memory.
     fn block(&mut self, into: &mut Vec<u8>, available: Option<Bytes>) -> Result<bool> {
         self.pending.drain(..self.start);
         self.start = 0;
         let mut searched = 0;
         let end = loop {
-            self.more(BLOCK)?;
+            self.read_more(BLOCK)?;
             if self.ended {
                 break self.pending.len();
             }
-            // A line may be longer than a block: that of a hub in METIS is.
+            // A line may exceed a block: that of a hub in METIS does.
             if let Some(last) = memrchr(b'\n', &self.pending[searched..]) {
                 break searched + last + 1;
             }
             searched = self.pending.len();
-            fits(Bytes::new(searched as u64), available)?;
+            check_memory(Bytes::new(searched as u64), available)?;
         };
         std::mem::swap(into, &mut self.pending);
         self.pending.clear();
@@ -156,13 +171,13 @@ impl<'a> Text<'a> {
         Ok(end > 0)
     }
 
-    /// Reads that much more, or what there is.
-    fn more(&mut self, most: usize) -> Result<()> {
-        let mut left = most;
+    /// Reads up to `limit` more bytes.
+    fn read_more(&mut self, limit: usize) -> Result<()> {
+        let mut left = limit;
         while left > 0 && !self.ended {
             let ahead = match self.input.fill_buf() {
                 Ok(ahead) => ahead,
-                Err(error) => return Err(self.broken(error)),
+                Err(error) => return Err(self.read_error(error)),
             };
             let len = ahead.len().min(left);
             self.ended = len == 0;
@@ -174,37 +189,35 @@ impl<'a> Text<'a> {
         Ok(())
     }
 
-    /// What was packed and is damaged is wrong in the file; all else is the system's.
-    fn broken(&self, error: io::Error) -> GraphError {
+    /// Separates damaged compressed data from failed system calls.
+    fn read_error(&self, error: io::Error) -> GraphError {
         use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         if matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) {
-            let place =
-                format!("{}, byte {} of what is packed in it", self.path.display(), self.bytes);
-            return GraphError::Format { place, what: format!("cannot be unpacked: {error}") };
+            let position = Position::DecompressedByte(self.bytes);
+            return GraphError::load(&self.path, position, LoadFault::Decompression(error));
         }
-        GraphError::Io { path: self.path.display().to_string(), source: error }
+        GraphError::io(Access::Read, &self.path, error)
     }
 }
 
-/// Whether a line says something.
-fn tells(line: &[u8], comments: &[u8]) -> bool {
+/// Whether a line is neither blank nor a comment.
+fn has_content(line: &[u8], comments: &[u8]) -> bool {
     line.trim_ascii_start().first().is_some_and(|byte| !comments.contains(byte))
 }
 
-/// A carriage return inside of a line: passed over as a gap, it would join what old Macs wrote as lines.
-fn lone(text: &[u8]) -> Option<Wrong> {
+/// Finds a carriage return inside a line. As a separator, it would join the lines of classic
+/// Mac OS files.
+fn lone_carriage_return(text: &[u8]) -> Option<usize> {
     let is_inside = |&at: &usize| text.get(at + 1).is_some_and(|next| !b"\r\n".contains(next));
-    let at = memchr_iter(b'\r', text).find(is_inside)?;
-    let what = "a carriage return without a line feed; lines end with \\n or \\r\\n, \
-        and tr '\\r' '\\n' has them do so";
-    Some(Wrong { at, what: what.to_owned() })
+    memchr_iter(b'\r', text).find(is_inside)
 }
 
-pub(super) fn at_line(path: &Path, line: u64, what: impl Into<String>) -> GraphError {
-    GraphError::Format { place: format!("{}:{line}", path.display()), what: what.into() }
+/// Makes an error of a fault in a line.
+pub(super) fn at_line(path: &Path, line: u64, fault: LoadFault) -> GraphError {
+    GraphError::load(path, Position::Line(line), fault)
 }
 
-/// Memory that edges and vertices may take while they are read: a packed file does not tell how many come.
+/// Memory for edges and vertices during the parse: a compressed file does not state their number.
 pub(super) struct Budget {
     pub(super) available: Option<Bytes>,
     taken: AtomicU64,
@@ -215,49 +228,57 @@ impl Budget {
         Self { available, taken: AtomicU64::new(0) }
     }
 
+    /// Adds `bytes` to the memory in use.
+    ///
     /// # Errors
-    /// [`GraphError::Room`].
+    /// [`GraphError::InsufficientMemory`].
     pub(super) fn take(&self, bytes: u64) -> Result<()> {
         let needed = Bytes::new(self.taken.fetch_add(bytes, Relaxed).saturating_add(bytes));
-        fits(needed, self.available)
+        check_memory(needed, self.available)
     }
 }
 
+/// Checks the memory for a build.
+///
 /// # Errors
-/// [`GraphError::Room`].
-pub(super) fn fits(needed: Bytes, available: Option<Bytes>) -> Result<()> {
+/// [`GraphError::InsufficientMemory`].
+pub(super) fn check_memory(needed: Bytes, available: Option<Bytes>) -> Result<()> {
     match available {
-        Some(available) if needed > available => Err(GraphError::Room { needed, available }),
+        Some(available) if needed > available => {
+            Err(GraphError::InsufficientMemory { step: Step::Build, needed, available })
+        }
         _ => Ok(()),
     }
 }
 
-/// What a block came to, in the order of the file.
-struct Done<T> {
+/// Outcome of one block.
+struct ParsedBlock<T> {
+    /// Position in the file.
     index: usize,
     lines: u64,
-    found: std::result::Result<T, Fault>,
+    parsed: std::result::Result<T, BlockError>,
 }
 
-enum Fault {
-    /// In a line of the block, from 1 on.
-    Line(u64, String),
+enum BlockError {
+    /// Fault in a line of the block, from 1.
+    Line(u64, LoadFault),
     Other(GraphError),
 }
 
-/// Reads the rest of the text by all threads: `parse` turns each block into something and says how much memory that takes.
+/// Parses the rest of the text on all threads. `parse` returns the content of a block and the
+/// memory that it takes.
 ///
 /// # Errors
-/// The first that is wrong in the file, whoever saw it; [`GraphError::Room`].
+/// The first fault in file order; [`GraphError::InsufficientMemory`].
 pub(super) fn parse<T: Send>(
     text: &mut Text<'_>,
-    team: Team,
+    pool: ThreadPool,
     budget: &Budget,
-    parse: impl Fn(&[u8]) -> std::result::Result<(T, u64), Wrong> + Sync,
+    parse: impl Fn(&[u8]) -> std::result::Result<(T, u64), SyntaxError> + Sync,
 ) -> Result<Vec<T>> {
     let (path, before) = (text.path.clone(), text.lines);
     let (next, stop) = (Mutex::new((text, 0)), AtomicBool::new(false));
-    let work = || -> Vec<Done<T>> {
+    let work = || -> Vec<ParsedBlock<T>> {
         let (mut done, mut block) = (Vec::new(), Vec::new());
         while !stop.load(Relaxed) {
             let Ok(mut guard) = next.lock() else { break };
@@ -265,38 +286,53 @@ pub(super) fn parse<T: Send>(
             let (index, read) = (*count, text.block(&mut block, budget.available));
             *count += 1;
             drop(guard);
-            let found = match read {
+            let parsed = match read {
                 Ok(false) => break,
-                Err(error) => Err(Fault::Other(error)),
-                Ok(true) => match lone(&block).map_or_else(|| parse(&block), Err) {
-                    Ok((found, bytes)) => budget.take(bytes).map(|()| found).map_err(Fault::Other),
-                    Err(Wrong { at, what }) => {
-                        Err(Fault::Line(lines(&block[..at.min(block.len())]) + 1, what))
-                    }
-                },
+                Err(error) => Err(BlockError::Other(error)),
+                Ok(true) => parse_block(&block, budget, &parse),
             };
-            if found.is_err() {
+            if parsed.is_err() {
                 stop.store(true, Relaxed);
             }
-            done.push(Done { index, lines: lines(&block), found });
+            done.push(ParsedBlock { index, lines: count_lines(&block), parsed });
         }
         done
     };
-    let mut all: Vec<Done<T>> = team.run(|_| work()).into_iter().flatten().collect();
-    all.sort_unstable_by_key(|done| done.index);
+    let mut all: Vec<ParsedBlock<T>> = pool.run(|_| work()).into_iter().flatten().collect();
+    all.sort_unstable_by_key(|block| block.index);
     let mut line = before;
-    let mut found = Vec::with_capacity(all.len());
-    for done in all {
-        match done.found {
-            Ok(one) => found.push(one),
-            Err(Fault::Line(inside, what)) => return Err(at_line(&path, line + inside, what)),
-            Err(Fault::Other(error)) => return Err(error),
+    let mut parsed = Vec::with_capacity(all.len());
+    for block in all {
+        match block.parsed {
+            Ok(content) => parsed.push(content),
+            Err(BlockError::Line(inside, fault)) => {
+                return Err(at_line(&path, line + inside, fault));
+            }
+            Err(BlockError::Other(error)) => return Err(error),
         }
-        line += done.lines;
+        line += block.lines;
     }
-    Ok(found)
+    Ok(parsed)
 }
 
-fn lines(text: &[u8]) -> u64 {
+fn parse_block<T>(
+    block: &[u8],
+    budget: &Budget,
+    parse: impl Fn(&[u8]) -> std::result::Result<(T, u64), SyntaxError>,
+) -> std::result::Result<T, BlockError> {
+    let parsed = match lone_carriage_return(block) {
+        Some(byte) => Err(SyntaxError::at(byte, LoadFault::CarriageReturn)),
+        None => parse(block),
+    };
+    match parsed {
+        Ok((content, bytes)) => budget.take(bytes).map(|()| content).map_err(BlockError::Other),
+        Err(SyntaxError::At { byte, fault }) => {
+            Err(BlockError::Line(count_lines(&block[..byte.min(block.len())]) + 1, fault))
+        }
+        Err(SyntaxError::Other(error)) => Err(BlockError::Other(error)),
+    }
+}
+
+fn count_lines(text: &[u8]) -> u64 {
     memchr_iter(b'\n', text).count() as u64
 }

@@ -1,13 +1,13 @@
-//! Reverse Cuthill–McKee (Cuthill and McKee, 1969; George, 1971): vertices in the order of a search from one at the edge of the
-//! graph, those with few edges first, and then the other way round.
+//! Reverse Cuthill–McKee (Cuthill and McKee, 1969; George, 1971): the reversed order of a search
+//! that starts at a peripheral vertex and visits neighbours of low degree first.
 
 use std::collections::VecDeque;
 
-use super::Renumbering;
+use super::VertexMap;
 use crate::{Graph, Width};
 
-/// Each component on its own; the direction of edges does not matter.
-pub(super) fn rcm<V: Width>(graph: &Graph<V>) -> Renumbering<V> {
+/// Orders each component separately. Ignores the direction of edges.
+pub(super) fn rcm<V: Width>(graph: &Graph<V>) -> VertexMap<V> {
     let vertices = graph.vertices();
     let mut search = Search { graph, marks: vec![0; vertices], round: 0 };
     let mut taken = vec![false; vertices];
@@ -34,28 +34,28 @@ pub(super) fn rcm<V: Width>(graph: &Graph<V>) -> Renumbering<V> {
     for (number, v) in order.into_iter().rev().enumerate() {
         new[v] = V::new(number);
     }
-    Renumbering { new }
+    VertexMap { new }
 }
 
 struct Search<'a, V: Width> {
     graph: &'a Graph<V>,
-    /// The last search that came by.
+    /// Last search that reached each vertex.
     marks: Vec<u32>,
     round: u32,
 }
 
 impl<'a, V: Width> Search<'a, V> {
     fn neighbours(&self, v: usize) -> impl Iterator<Item = usize> + use<'a, V> {
-        let rows = [Some(&self.graph.out), self.graph.inverse.as_ref()];
+        let rows = [Some(&self.graph.out), self.graph.transpose.as_ref()];
         rows.into_iter().flatten().flat_map(move |csr| csr.neighbours(v)).map(|to| to.at())
     }
 
     fn degree(&self, v: usize) -> usize {
         self.graph.out.degree(v)
-            + self.graph.inverse.as_ref().map_or(0, |inverse| inverse.degree(v))
+            + self.graph.transpose.as_ref().map_or(0, |transpose| transpose.degree(v))
     }
 
-    /// A vertex with few edges that is far from another, as long as it gets farther.
+    /// Finds a pseudo-peripheral vertex: moves to a farthest vertex while the distance grows.
     fn edge_of_graph(&mut self, mut v: usize) -> usize {
         let mut most = 0;
         loop {
@@ -67,7 +67,7 @@ impl<'a, V: Width> Search<'a, V> {
         }
     }
 
-    /// How far the last level from `v` is, and of its vertices one with the fewest edges.
+    /// Returns the distance of the last level from `v`, and the vertex of least degree in it.
     fn farthest(&mut self, v: usize) -> (usize, usize) {
         self.round += 1;
         self.marks[v] = self.round;

@@ -1,49 +1,52 @@
-//! A graph under new numbers.
+//! Relabelled graphs.
 
 use std::sync::Mutex;
 
 use hugepilot_alloc::{HugeVec, cells};
 use hugepilot_units::Bytes;
 
-use super::Renumbering;
+use super::VertexMap;
 use crate::pages::Array;
 use crate::width::Cell;
-use crate::{Csr, Graph, PagePlan, Result, Team, Width};
+use crate::{Csr, Graph, PagePlan, Result, ThreadPool, Width};
 
-/// Vertices in a piece of work.
-const PIECE: usize = 1024;
+/// Vertices in a chunk.
+const CHUNK: usize = 1024;
 
 impl<V: Width> Graph<V> {
-    /// Memory that it takes to number it anew, beside the graph: the new one, and the new, the old and the sorted numbers.
-    pub fn renumbering(&self) -> Bytes {
+    /// Returns the memory that relabelling takes beside the graph: the new graph, and the new, old
+    /// and sorted IDs.
+    pub fn relabel_memory(&self) -> Bytes {
         let rows = |csr: &Csr<V>| csr.offsets.len() + csr.edges.len() + csr.weights.len();
-        let values = rows(&self.out) + self.inverse.as_ref().map_or(0, rows) + 2 * self.vertices();
+        let values =
+            rows(&self.out) + self.transpose.as_ref().map_or(0, rows) + 2 * self.vertices();
         let sorted = self.vertices() * size_of::<usize>();
         Bytes::new((values * size_of::<V>() + sorted) as u64)
     }
 
-    /// The same graph under new numbers. As much memory again; each edge is read and written once, and each row sorted.
+    /// Builds the graph with new vertex IDs, beside the old one. Reads and writes each edge once,
+    /// and sorts each row.
     ///
     /// # Errors
     /// [`GraphError::Memory`](crate::GraphError::Memory).
     ///
     /// # Panics
-    /// If the numbers are of another graph.
-    pub fn renumbered(
+    /// If the map is of another graph.
+    pub fn relabelled(
         &self,
-        numbers: &Renumbering<V>,
+        map: &VertexMap<V>,
         pages: &PagePlan,
-        team: Team,
+        pool: ThreadPool,
     ) -> Result<Self> {
-        assert_eq!(numbers.new.len(), self.vertices(), "a new number for each vertex");
-        let old = numbers.old();
+        assert_eq!(map.new.len(), self.vertices(), "a new number for each vertex");
+        let old = map.old();
         let out = [Array::Offsets, Array::Edges, Array::Weights];
         let into = [Array::InOffsets, Array::InEdges, Array::InWeights];
-        let inverse =
-            self.inverse.as_ref().map(|inverse| rows(inverse, numbers, &old, into, pages, team));
+        let transpose =
+            self.transpose.as_ref().map(|transpose| rows(transpose, map, &old, into, pages, pool));
         Ok(Self {
-            out: rows(&self.out, numbers, &old, out, pages, team)?,
-            inverse: inverse.transpose()?,
+            out: rows(&self.out, map, &old, out, pages, pool)?,
+            transpose: transpose.transpose()?,
             dropped: self.dropped,
         })
     }
@@ -51,11 +54,11 @@ impl<V: Width> Graph<V> {
 
 fn rows<V: Width>(
     csr: &Csr<V>,
-    numbers: &Renumbering<V>,
+    map: &VertexMap<V>,
     old: &[V],
     [offsets, edges, weights]: [Array; 3],
     pages: &PagePlan,
-    team: Team,
+    pool: ThreadPool,
 ) -> Result<Csr<V>> {
     let vertices = csr.vertices();
     let mut offsets: HugeVec<V> = pages.zeroed(offsets, vertices + 1)?;
@@ -65,15 +68,15 @@ fn rows<V: Width>(
     let mut edges: HugeVec<V> = pages.zeroed(edges, csr.edges())?;
     let mut weights: HugeVec<V> = pages.zeroed(weights, csr.weights.len())?;
     let (to_edges, to_weights) = (cells(&mut edges), cells(&mut weights));
-    // Room for a row, which each thread takes along from piece to piece.
-    let rooms = Mutex::new(Vec::<Vec<(V, V)>>::new());
-    team.each(vertices, PIECE, |range| {
-        let mut row = rooms.lock().ok().and_then(|mut rooms| rooms.pop()).unwrap_or_default();
+    // Row buffers, reused from chunk to chunk.
+    let buffers = Mutex::new(Vec::<Vec<(V, V)>>::new());
+    pool.each(vertices, CHUNK, |range| {
+        let mut row = buffers.lock().ok().and_then(|mut buffers| buffers.pop()).unwrap_or_default();
         for new in range {
             let from = old[new].at();
             let weights = csr.weights(from).iter().copied().chain(std::iter::repeat(V::default()));
             row.clear();
-            row.extend(csr.neighbours(from).iter().map(|to| numbers.new[to.at()]).zip(weights));
+            row.extend(csr.neighbours(from).iter().map(|to| map.new[to.at()]).zip(weights));
             row.sort_unstable();
             for (&(to, weight), i) in row.iter().zip(offsets[new].at()..) {
                 to_edges[i].set(to);
@@ -82,8 +85,8 @@ fn rows<V: Width>(
                 }
             }
         }
-        if let Ok(mut rooms) = rooms.lock() {
-            rooms.push(row);
+        if let Ok(mut buffers) = buffers.lock() {
+            buffers.push(row);
         }
     });
     Ok(Csr { offsets, edges, weights, heaviest: csr.heaviest })

@@ -1,29 +1,28 @@
-//! What a graph is, in a few numbers.
+//! Size and shape of a graph.
 
 use std::sync::Mutex;
 
 use hugepilot_record::graph::GraphFacts;
 
-use crate::{Graph, Team, Width, dbg_group};
+use crate::{Graph, ThreadPool, Width, dbg_group};
 
-/// One pass over the offsets.
-pub fn facts<V: Width>(graph: &Graph<V>, team: Team) -> GraphFacts {
-    let found = Mutex::new(GraphFacts::default());
-    team.each(graph.vertices(), 1 << 16, |range| {
-        let mut own = GraphFacts::default();
+/// Computes size and shape of a graph. One pass over the offsets.
+pub fn facts<V: Width>(graph: &Graph<V>, pool: ThreadPool) -> GraphFacts {
+    let sum = Mutex::new(GraphFacts::default());
+    pool.each(graph.vertices(), 1 << 16, |range| {
+        let mut part = GraphFacts::default();
         for v in range {
-            let degree = graph.out.degree(v) as u64;
-            own.isolated += u64::from(degree == 0 && graph.incoming().degree(v) == 0);
-            own.max_degree = own.max_degree.max(degree);
-            own.dbg_group_sizes[dbg_group(&graph.out, v)] += 1;
+            part.isolated += u64::from(graph.is_isolated(v));
+            part.max_degree = part.max_degree.max(graph.out.degree(v) as u64);
+            part.dbg_group_sizes[dbg_group(&graph.out, v)] += 1;
         }
-        if let Ok(mut all) = found.lock() {
-            all.isolated += own.isolated;
-            all.max_degree = all.max_degree.max(own.max_degree);
-            all.dbg_group_sizes
+        if let Ok(mut sum) = sum.lock() {
+            sum.isolated += part.isolated;
+            sum.max_degree = sum.max_degree.max(part.max_degree);
+            sum.dbg_group_sizes
                 .iter_mut()
-                .zip(own.dbg_group_sizes)
-                .for_each(|(all, own)| *all += own);
+                .zip(part.dbg_group_sizes)
+                .for_each(|(sum, part)| *sum += part);
         }
     });
     GraphFacts {
@@ -33,6 +32,6 @@ pub fn facts<V: Width>(graph: &Graph<V>, team: Team) -> GraphFacts {
         weighted: graph.out.is_weighted(),
         self_loops_removed: graph.dropped.self_loops,
         duplicates_removed: graph.dropped.duplicates,
-        ..found.into_inner().unwrap_or_default()
+        ..sum.into_inner().unwrap_or_default()
     }
 }

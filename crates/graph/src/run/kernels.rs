@@ -1,58 +1,58 @@
-//! Kernels by their names, and what they found as a record.
+//! Kernels by name, and their results as records.
 
 use std::mem::take;
 
-use hugepilot_record::graph::{KernelResult, Ranked};
+use hugepilot_record::graph::{KernelResult, RankedVertex};
 
-use super::Ready;
+use super::PreparedGraph;
 use super::values::{Value, Values, depths, least};
 use crate::kernel::{
-    Direction, Iterations, Joining, Looking, Setup, Spent, Stepping, betweenness, bfs, components,
-    diameter, pagerank, sssp, triangles,
+    CcAlgorithm, DiameterAlgorithm, Direction, KernelCost, PageRankConfig, Setup, SsspAlgorithm,
+    Verdict, betweenness, bfs, components, diameter, pagerank, sssp, triangles,
 };
 use crate::{Result, Width};
 
-/// A kernel with what it is told.
+/// Kernel with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kernel {
     /// Breadth-first search.
     Bfs(Direction),
-    /// Shortest ways.
-    Sssp(Stepping),
+    /// Single-source shortest paths.
+    Sssp(SsspAlgorithm),
     /// `PageRank`.
-    PageRank(Iterations),
+    PageRank(PageRankConfig),
     /// Connected components.
-    Components(Joining),
-    /// Betweenness from one source.
+    Components(CcAlgorithm),
+    /// Betweenness centrality from one source.
     Betweenness,
-    /// The longest shortest way.
-    Diameter(Looking),
-    /// Triangles.
+    /// Lower bound on the diameter.
+    Diameter(DiameterAlgorithm),
+    /// Triangle counting.
     Triangles,
 }
 
-/// One run.
-pub(super) struct Ran {
+/// Outcome of one run of a kernel.
+pub(super) struct KernelRun {
     pub(super) result: KernelResult,
-    pub(super) spent: Spent,
-    /// Whether it held, and what did not; `None` where it was not asked.
-    pub(super) verdict: Option<std::result::Result<(), String>>,
-    /// What each vertex has, where that was asked and there is such a thing.
+    pub(super) cost: KernelCost,
+    /// Verdict of the verifier; `None` if not requested.
+    pub(super) verdict: Option<Verdict>,
+    /// Value of each vertex, if requested and the kernel has them.
     pub(super) values: Option<Values>,
 }
 
-/// What is wanted beside the result.
+/// Requested extras of a run.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct RunOptions {
     pub(super) verify: bool,
     pub(super) values: bool,
 }
 
-/// The highest ones that are told.
+/// Vertices in a ranking.
 const TOP: usize = 10;
 
 impl Kernel {
-    /// As on the command line.
+    /// Returns the name on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Bfs(_) => "bfs",
@@ -65,133 +65,175 @@ impl Kernel {
         }
     }
 
-    /// Whether edges must have weights.
+    /// Whether the kernel requires weights.
     pub fn needs_weights(&self) -> bool {
         matches!(self, Self::Sssp(_))
     }
 
-    /// Whether it finds something for each vertex.
+    /// Whether the result has a value for each vertex.
     pub fn has_values(&self) -> bool {
         !matches!(self, Self::Diameter(_) | Self::Triangles)
     }
 
-    /// Whether it begins at a vertex.
-    pub(super) fn starts(&self) -> bool {
+    /// Whether the kernel has a source vertex.
+    pub(super) fn has_source(&self) -> bool {
         matches!(self, Self::Bfs(_) | Self::Sssp(_) | Self::Betweenness | Self::Diameter(_))
     }
 
-    /// The bytes of each property that it keeps, or may keep, to be set aside before there is a graph.
-    pub(super) fn properties<V: Width>(&self, vertices: usize) -> Vec<usize> {
+    /// Returns the bytes of each property array that the kernel uses or may use.
+    pub(super) fn property_sizes<V: Width>(&self, vertices: usize) -> Vec<usize> {
         let bytes = |size: usize| vertices.saturating_mul(size);
         let (word, eight) = (bytes(size_of::<V>()), bytes(size_of::<u64>()));
         match self {
-            Self::Bfs(_) | Self::Sssp(_) | Self::Components(_) | Self::Triangles => vec![word],
-            Self::Diameter(Looking::Sweeps) => vec![word],
-            Self::Diameter(Looking::Multi) => vec![eight; 2],
+            Self::Bfs(_)
+            | Self::Sssp(_)
+            | Self::Components(_)
+            | Self::Triangles
+            | Self::Diameter(DiameterAlgorithm::DoubleSweep) => vec![word],
+            Self::Diameter(DiameterAlgorithm::MultiSource) => vec![eight; 2],
             Self::PageRank(_) => vec![word; 2],
             Self::Betweenness => vec![word, word, eight],
         }
     }
 
-    /// Once, from `start`.
+    /// Runs the kernel once.
     pub(super) fn run<V: Width>(
         &self,
-        ready: &Ready<V>,
-        start: Option<V>,
+        prepared: &PreparedGraph<V>,
+        source: Option<V>,
         setup: &Setup,
-        asked: Asked,
-    ) -> Result<Ran> {
-        let (graph, start) = (&ready.graph, start.unwrap_or_default());
-        let Asked { verify, values } = asked;
-        let number = |value: V| (value != V::NONE).then_some(value.at() as u64);
-        Ok(match *self {
-            Self::Bfs(direction) => {
-                let found = bfs(graph, start, direction, setup)?;
-                let level_sizes = found.levels.iter().map(|&size| size as u64).collect();
-                let result = KernelResult::Bfs { reached: found.reached() as u64, level_sizes };
-                let verdict = verify.then(|| found.verify(graph, start));
-                let values = values.then(|| {
-                    let depths = depths(&found.parents);
-                    boxed(move |v| Value::Depth(number(depths[v])))
-                });
-                Ran { result, verdict, values, spent: found.spent }
-            }
-            Self::Sssp(stepping) => {
-                let mut found = sssp(graph, start, stepping, setup)?;
-                let result = KernelResult::Sssp {
-                    reached: found.reached() as u64,
-                    distance_sum: found.sum(),
-                    distance_max: found.most().map_or(0, |far| far.at() as u64),
-                };
-                let (verdict, spent) =
-                    (verify.then(|| found.verify(graph, start)), take(&mut found.spent));
-                let values =
-                    values.then(|| boxed(move |v| Value::Distance(number(found.distances[v]))));
-                Ran { result, verdict, values, spent }
-            }
-            Self::PageRank(iterations) => {
-                let mut found = pagerank(graph, iterations, setup)?;
-                let result = KernelResult::Pr {
-                    sum: (0..graph.vertices()).map(|v| found.rank(v)).sum(),
-                    top: top(ready, |v| found.rank(v)),
-                    iterations: found.iterations as u64,
-                    residual: found.residual,
-                    converged: Some(found.residual <= iterations.tolerance),
-                };
-                let (verdict, spent) =
-                    (verify.then(|| found.verify(graph, iterations)), take(&mut found.spent));
-                let values = values.then(|| boxed(move |v| Value::Real(found.rank(v))));
-                Ran { result, verdict, values, spent }
-            }
-            Self::Components(joining) => {
-                let found = components(graph, joining, setup)?;
-                let result = KernelResult::Cc {
-                    components: found.count() as u64,
-                    largest: found.largest() as u64,
-                };
-                let verdict = verify.then(|| found.verify(graph));
-                let values = values.then(|| {
-                    let (names, labels) = (ready.names(), &found.labels);
-                    let least = least(labels, |v| names.of(v));
-                    boxed(move |v| Value::Label(least[v]))
-                });
-                Ran { result, verdict, values, spent: found.spent }
-            }
-            Self::Betweenness => {
-                let mut found = betweenness(graph, &[start], setup)?;
-                let result = KernelResult::Bc { top: top(ready, |v| found.score(v)) };
-                let (verdict, spent) =
-                    (verify.then(|| found.verify(graph, &[start])), take(&mut found.spent));
-                let values = values.then(|| boxed(move |v| Value::Real(found.score(v))));
-                Ran { result, verdict, values, spent }
-            }
-            Self::Diameter(looking) => {
-                let found = diameter(graph, start, looking, setup)?;
+        options: RunOptions,
+    ) -> Result<KernelRun> {
+        let source = source.unwrap_or_default();
+        match *self {
+            Self::Bfs(direction) => run_bfs(prepared, source, direction, setup, options),
+            Self::Sssp(algorithm) => run_sssp(prepared, source, algorithm, setup, options),
+            Self::PageRank(config) => run_pagerank(prepared, config, setup, options),
+            Self::Components(algorithm) => run_components(prepared, algorithm, setup, options),
+            Self::Betweenness => run_betweenness(prepared, source, setup, options),
+            Self::Diameter(algorithm) => {
+                let found = diameter(&prepared.graph, source, algorithm, setup)?;
                 let result = KernelResult::Diameter { lower_bound: found.lower_bound as u64 };
-                let verdict = verify.then(|| found.verify(graph));
-                Ran { result, verdict, values: None, spent: found.spent }
+                let verdict = options.verify.then(|| found.verify(&prepared.graph));
+                Ok(KernelRun { result, verdict, values: None, cost: found.cost })
             }
             Self::Triangles => {
-                let found = triangles(graph, setup)?;
+                let found = triangles(&prepared.graph, setup)?;
                 let result = KernelResult::Tc { triangles: found.count };
-                let verdict = verify.then(|| found.verify(graph));
-                Ran { result, verdict, values: None, spent: found.spent }
+                let verdict = options.verify.then(|| found.verify(&prepared.graph));
+                Ok(KernelRun { result, verdict, values: None, cost: found.cost })
             }
-        })
+        }
     }
+}
+
+fn run_bfs<V: Width>(
+    prepared: &PreparedGraph<V>,
+    source: V,
+    direction: Direction,
+    setup: &Setup,
+    options: RunOptions,
+) -> Result<KernelRun> {
+    let found = bfs(&prepared.graph, source, direction, setup)?;
+    let level_sizes = found.levels.iter().map(|&size| size as u64).collect();
+    let result = KernelResult::Bfs { reached: found.reached() as u64, level_sizes };
+    let verdict = options.verify.then(|| found.verify(&prepared.graph, source));
+    let values = options.values.then(|| {
+        let depths = depths(&found.parents);
+        boxed(move |v| Value::Depth(finite(depths[v])))
+    });
+    Ok(KernelRun { result, verdict, values, cost: found.cost })
+}
+
+fn run_sssp<V: Width>(
+    prepared: &PreparedGraph<V>,
+    source: V,
+    algorithm: SsspAlgorithm,
+    setup: &Setup,
+    options: RunOptions,
+) -> Result<KernelRun> {
+    let mut found = sssp(&prepared.graph, source, algorithm, setup)?;
+    let result = KernelResult::Sssp {
+        reached: found.reached() as u64,
+        distance_sum: found.sum(),
+        distance_max: found.max().map_or(0, |distance| distance.at() as u64),
+    };
+    let verdict = options.verify.then(|| found.verify(&prepared.graph, source));
+    let cost = take(&mut found.cost);
+    let values =
+        options.values.then(|| boxed(move |v| Value::Distance(finite(found.distances[v]))));
+    Ok(KernelRun { result, verdict, values, cost })
+}
+
+fn run_pagerank<V: Width>(
+    prepared: &PreparedGraph<V>,
+    config: PageRankConfig,
+    setup: &Setup,
+    options: RunOptions,
+) -> Result<KernelRun> {
+    let mut found = pagerank(&prepared.graph, config, setup)?;
+    let result = KernelResult::Pr {
+        sum: (0..prepared.graph.vertices()).map(|v| found.rank(v)).sum(),
+        top: top(prepared, |v| found.rank(v)),
+        iterations: found.iterations as u64,
+        residual: found.residual,
+        converged: Some(found.residual <= config.tolerance),
+    };
+    let verdict = options.verify.then(|| found.verify(&prepared.graph, config));
+    let cost = take(&mut found.cost);
+    let values = options.values.then(|| boxed(move |v| Value::Real(found.rank(v))));
+    Ok(KernelRun { result, verdict, values, cost })
+}
+
+fn run_components<V: Width>(
+    prepared: &PreparedGraph<V>,
+    algorithm: CcAlgorithm,
+    setup: &Setup,
+    options: RunOptions,
+) -> Result<KernelRun> {
+    let found = components(&prepared.graph, algorithm, setup)?;
+    let (components, largest) = (found.count() as u64, found.largest() as u64);
+    let result = KernelResult::Cc { components, largest };
+    let verdict = options.verify.then(|| found.verify(&prepared.graph));
+    let values = options.values.then(|| {
+        let ids = prepared.original_ids();
+        let least = least(&found.labels, |v| ids.of(v));
+        boxed(move |v| Value::Label(least[v]))
+    });
+    Ok(KernelRun { result, verdict, values, cost: found.cost })
+}
+
+fn run_betweenness<V: Width>(
+    prepared: &PreparedGraph<V>,
+    source: V,
+    setup: &Setup,
+    options: RunOptions,
+) -> Result<KernelRun> {
+    let mut found = betweenness(&prepared.graph, &[source], setup)?;
+    let result = KernelResult::Bc { top: top(prepared, |v| found.score(v)) };
+    let verdict = options.verify.then(|| found.verify(&prepared.graph, &[source]));
+    let cost = take(&mut found.cost);
+    let values = options.values.then(|| boxed(move |v| Value::Real(found.score(v))));
+    Ok(KernelRun { result, verdict, values, cost })
+}
+
+/// Converts a distance; `None` for unreachable vertices.
+fn finite<V: Width>(distance: V) -> Option<u64> {
+    (distance != V::NONE).then_some(distance.at() as u64)
 }
 
 fn boxed(value: impl Fn(usize) -> Value + 'static) -> Values {
     Box::new(value)
 }
 
-/// The vertices with the highest values, by their numbers in the source; of equals, those with the lowest.
-fn top<V: Width>(ready: &Ready<V>, value: impl Fn(usize) -> f64) -> Vec<Ranked> {
-    let names = ready.names();
-    let mut best: Vec<Ranked> = Vec::with_capacity(TOP + 1);
-    for v in 0..ready.graph.vertices() {
-        let one = Ranked { vertex: names.of(v), value: value(v) };
-        let before = |other: &Ranked| (other.value, one.vertex) > (one.value, other.vertex);
+/// Returns the vertices with the highest values, by their IDs in the input; equal values by
+/// ascending ID.
+fn top<V: Width>(prepared: &PreparedGraph<V>, value: impl Fn(usize) -> f64) -> Vec<RankedVertex> {
+    let ids = prepared.original_ids();
+    let mut best: Vec<RankedVertex> = Vec::with_capacity(TOP + 1);
+    for v in 0..prepared.graph.vertices() {
+        let one = RankedVertex { vertex: ids.of(v), value: value(v) };
+        let before = |other: &RankedVertex| (other.value, one.vertex) > (one.value, other.vertex);
         let place = best.partition_point(before);
         if place < TOP {
             best.insert(place, one);

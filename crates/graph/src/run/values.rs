@@ -1,24 +1,25 @@
-//! What a kernel found, vertex by vertex, as a file.
+//! Result of a kernel for each vertex, as a file.
 
 use std::fmt;
 
-use super::{Output, Ready};
+use super::{Output, PreparedGraph};
 use crate::{Result, Width, save};
 
-/// What a vertex has.
+/// Result for one vertex.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
-    /// A distance in edges; LDBC Graphalytics writes the largest number of 63 bits for who is not reached.
+    /// Distance in edges. LDBC Graphalytics writes the largest 63-bit number for unreachable
+    /// vertices.
     Depth(Option<u64>),
-    /// A distance by weights; LDBC Graphalytics writes `Infinity` for who is not reached.
+    /// Distance by weight. LDBC Graphalytics writes `Infinity` for unreachable vertices.
     Distance(Option<u64>),
-    /// A number of a vertex.
+    /// Vertex ID.
     Label(u64),
-    /// A rank or a score.
+    /// Rank or score.
     Real(f64),
 }
 
-/// What each vertex has, by its number in the graph.
+/// Result for each vertex of the graph.
 pub(super) type Values = Box<dyn Fn(usize) -> Value>;
 
 impl fmt::Display for Value {
@@ -32,30 +33,35 @@ impl fmt::Display for Value {
     }
 }
 
-/// Writes a line for each vertex: its number in the source, the lowest first, and what it has.
+/// Writes a line for each vertex, by ascending ID in the input: ID and result.
 ///
 /// # Errors
 /// [`GraphError::Io`](crate::GraphError::Io).
-pub(super) fn write<V: Width>(ready: &Ready<V>, values: &Values, output: &Output) -> Result<()> {
-    let line = |place| (ready.name(place), values(ready.numbered(V::new(place)).at()));
-    save::pairs(&output.path, output.replace, ready.ascending().map(line))?;
+pub(super) fn write<V: Width>(
+    prepared: &PreparedGraph<V>,
+    values: &Values,
+    output: &Output,
+) -> Result<()> {
+    let line = |v| (prepared.id(v), values(prepared.relabelled(V::new(v)).at()));
+    save::pairs(&output.path, output.replace, prepared.ascending().map(line))?;
     Ok(())
 }
 
-/// How many edges each vertex is from the source of a search, by the vertex before it. Each is visited twice at most.
+/// Returns the distance of each vertex from the source, by its parents. Visits each vertex at most
+/// twice.
 pub(super) fn depths<V: Width>(parents: &[V]) -> Vec<V> {
     let mut depths = vec![V::NONE; parents.len()];
-    let mut way = Vec::new();
+    let mut path = Vec::new();
     for v in 0..parents.len() {
         let mut at = v;
         while depths[at] == V::NONE && parents[at] != V::NONE && parents[at].at() != at {
-            way.push(at);
+            path.push(at);
             at = parents[at].at();
         }
         if parents[at].at() == at {
             depths[at] = V::default();
         }
-        while let Some(after) = way.pop() {
+        while let Some(after) = path.pop() {
             depths[after] = depths[at].plus(V::new(1));
             at = after;
         }
@@ -63,12 +69,12 @@ pub(super) fn depths<V: Width>(parents: &[V]) -> Vec<V> {
     depths
 }
 
-/// The least name in each component, for each of its vertices.
-pub(super) fn least<V: Width>(labels: &[V], name: impl Fn(usize) -> u64) -> Vec<u64> {
+/// Returns the least ID of the component of each vertex.
+pub(super) fn least<V: Width>(labels: &[V], id: impl Fn(usize) -> u64) -> Vec<u64> {
     let mut least = vec![u64::MAX; labels.len()];
     for (v, label) in labels.iter().enumerate() {
         let least = &mut least[label.at()];
-        *least = name(v).min(*least);
+        *least = id(v).min(*least);
     }
     labels.iter().map(|label| least[label.at()]).collect()
 }
@@ -78,22 +84,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depths_are_counted_from_the_root_whatever_the_order() {
+    fn depths_count_from_the_root_in_any_order() {
         let none = u32::MAX;
-        // 4 is the root of 0 and 1, 1 of 3, 3 of 2; nobody reached 5.
+        // 4 is the parent of 0 and 1, 1 of 3, 3 of 2; 5 is unreachable.
         assert_eq!(depths::<u32>(&[4, 4, 3, 1, 4, none]), [1, 1, 3, 2, 0, none]);
         let chain: Vec<u32> = (0..100_000u32).map(|v| v.saturating_sub(1)).collect();
         assert!(depths(&chain).into_iter().eq(0..100_000));
     }
 
     #[test]
-    fn a_component_is_called_by_the_least_name_in_it() {
-        let names = [90, 7, 30, 8];
-        assert_eq!(least::<u32>(&[0, 1, 0, 1], |v| names[v]), [30, 7, 30, 7]);
+    fn a_component_has_the_least_id_in_it() {
+        let ids = [90, 7, 30, 8];
+        assert_eq!(least::<u32>(&[0, 1, 0, 1], |v| ids[v]), [30, 7, 30, 7]);
     }
 
     #[test]
-    fn values_are_written_as_ldbc_does() {
+    fn values_print_as_in_ldbc() {
         let written = [
             Value::Depth(Some(3)),
             Value::Depth(None),

@@ -1,4 +1,4 @@
-//! Lines that say something of each vertex.
+//! Lines of text with a value for each vertex.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use hugepilot_units::Bytes;
 
-use crate::run::Names;
+use crate::run::OriginalIds;
 use crate::{Result, Width};
 use hugepilot_kernel::file::NewFile;
 
-/// Writes a number and a value on each line, and gives how many bytes that took. What is there already stays, unless it is to be
-/// replaced.
+/// Writes an ID and a value on each line, and returns the bytes written. Keeps an existing file
+/// unless `replace`.
 ///
 /// # Errors
 /// [`GraphError::Io`](crate::GraphError::Io).
@@ -22,25 +22,25 @@ pub(crate) fn pairs<T: Display>(
 ) -> Result<Bytes> {
     let mut out = NewFile::create(path, replace)?;
     let mut line = Vec::new();
-    for (number, value) in lines {
+    for (id, value) in lines {
         line.clear();
-        // A vector takes whatever is written.
-        let _ = writeln!(line, "{number} {value}");
+        // Writing to a vector cannot fail.
+        let _ = writeln!(line, "{id} {value}");
         out.write(&line)?;
     }
     Ok(out.finish()?)
 }
 
-/// Writes which number each of `vertices` vertices has where it came from, and which it has now: `OLD NEW`, ascending by the new
-/// one. Gives how many bytes that took. What is there already stays, unless it is to be replaced.
+/// Writes the map of vertex IDs, `OLD NEW` on each line, ascending by new ID. Returns the bytes
+/// written. Keeps an existing file unless `replace`.
 ///
 /// # Errors
 /// [`GraphError::Io`](crate::GraphError::Io).
 pub fn save_map<V: Width>(
     path: impl AsRef<Path>,
     replace: bool,
-    names: &Names<'_, V>,
+    ids: &OriginalIds<'_, V>,
     vertices: usize,
 ) -> Result<Bytes> {
-    pairs(path.as_ref(), replace, (0..vertices).map(|v| (names.of(v), v)))
+    pairs(path.as_ref(), replace, (0..vertices).map(|v| (ids.of(v), v)))
 }

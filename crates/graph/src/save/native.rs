@@ -1,24 +1,26 @@
-//! Our own format; what it looks like is in `crate::native`.
+//! Native format; `crate::native` defines its layout.
 
 use crc32c::{crc32c, crc32c_append};
 use hugepilot_alloc::{Plain, bytes};
 
-use super::no_place;
+use crate::error::SaveFault;
 use crate::native::{Header, IDS, PAGE, Section};
-use crate::{Graph, Result, Width};
+use crate::{Graph, GraphError, Result, Width};
 use hugepilot_kernel::file::NewFile;
 
+/// Writes a graph and its vertex IDs.
 pub(super) fn write<V: Width>(
     out: &mut NewFile,
     graph: &Graph<V>,
     ids: Option<&[u64]>,
 ) -> Result<()> {
-    if ids.is_some_and(|ids| ids.len() != graph.vertices()) {
-        return Err(no_place(out.path(), "keeps one number for each vertex, not fewer or more"));
+    if let Some(ids) = ids.filter(|ids| ids.len() != graph.vertices()) {
+        let fault = SaveFault::IdMismatch { ids: ids.len(), vertices: graph.vertices() };
+        return Err(GraphError::save(out.path(), fault));
     }
     out.write(&[0; PAGE])?;
     let mut sections = [Section::default(); 7];
-    for (i, rows) in std::iter::once(&graph.out).chain(&graph.inverse).enumerate() {
+    for (i, rows) in std::iter::once(&graph.out).chain(&graph.transpose).enumerate() {
         sections[i * 3] = section(out, &rows.offsets)?;
         sections[i * 3 + 1] = section(out, &rows.edges)?;
         sections[i * 3 + 2] = section(out, &rows.weights)?;
@@ -28,7 +30,7 @@ pub(super) fn write<V: Width>(
         width: size_of::<V>() as u32,
         directed: graph.is_directed(),
         weighted: graph.out.is_weighted(),
-        numbered: ids.is_some(),
+        has_ids: ids.is_some(),
         vertices: graph.vertices() as u64,
         edges: graph.out.edges() as u64,
         sections,
@@ -36,7 +38,7 @@ pub(super) fn write<V: Width>(
     Ok(out.write_first(&header.page())?)
 }
 
-/// On a page of its own; nowhere if it is empty.
+/// Writes an array, aligned to a page. An empty array has no position.
 fn section<T: Plain>(out: &mut NewFile, values: &[T]) -> Result<Section> {
     if values.is_empty() {
         return Ok(Section::default());

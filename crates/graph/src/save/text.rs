@@ -1,10 +1,10 @@
-//! Formats of text.
+//! Text formats.
 
-use super::no_place;
-use crate::{Graph, Result, Width};
+use crate::error::SaveFault;
+use crate::{Format, Graph, GraphError, Result, Width};
 use hugepilot_kernel::file::NewFile;
 
-/// A line of numbers.
+/// Writes numbers on a line.
 pub(super) fn numbers(out: &mut NewFile, line: &[u64]) -> Result<()> {
     let mut buffer = itoa::Buffer::new();
     for (i, &number) in line.iter().enumerate() {
@@ -14,7 +14,7 @@ pub(super) fn numbers(out: &mut NewFile, line: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// A line for each edge; those of an undirected graph once.
+/// Writes a line for each edge; an undirected edge once.
 fn edges<V: Width>(
     out: &mut NewFile,
     graph: &Graph<V>,
@@ -36,6 +36,7 @@ fn edges<V: Width>(
     Ok(())
 }
 
+/// Writes an edge list.
 pub(super) fn edge_list<V: Width>(
     out: &mut NewFile,
     graph: &Graph<V>,
@@ -46,7 +47,7 @@ pub(super) fn edge_list<V: Width>(
     edges(out, graph, b"", |from, to, weight| [id(from), id(to), weight.filter(|_| weighted)])
 }
 
-/// A symmetric matrix says what is below its diagonal.
+/// Writes Matrix Market. A symmetric matrix has the entries below its diagonal.
 pub(super) fn matrix<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()> {
     let field = if graph.out.is_weighted() { "integer" } else { "pattern" };
     let symmetry = if graph.is_directed() { "general" } else { "symmetric" };
@@ -59,7 +60,7 @@ pub(super) fn matrix<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()
     })
 }
 
-/// Arcs have a direction: an undirected graph has each edge twice.
+/// Writes DIMACS. Arcs are directed, so an undirected graph has each edge twice.
 pub(super) fn dimacs<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()> {
     out.write(b"p sp ")?;
     numbers(out, &[graph.vertices() as u64, graph.out.edges() as u64])?;
@@ -72,12 +73,10 @@ pub(super) fn dimacs<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()
     Ok(())
 }
 
+/// Writes METIS.
 pub(super) fn metis<V: Width>(out: &mut NewFile, graph: &Graph<V>) -> Result<()> {
     if graph.is_directed() {
-        return Err(no_place(
-            out.path(),
-            "metis has edges without directions only; use --symmetrize",
-        ));
+        return Err(GraphError::save(out.path(), SaveFault::Directed(Format::Metis)));
     }
     let header = [graph.vertices() as u64, graph.edges() as u64, 1];
     numbers(out, &header[..if graph.out.is_weighted() { 3 } else { 2 }])?;

@@ -1,24 +1,26 @@
-//! The rules by which Graph500 validates a search, on a large graph: each is broken, and has to be seen.
+//! Validation rules of Graph500 on a large graph: each is violated, and must be detected.
 //!
-//! (1) Parents make a tree, without a cycle. (2) An edge of the tree leads one level down, or is as long as distances differ.
-//! (3) No edge leads farther down than that. (4) The tree spans what can be reached, and nothing else. (5) Edges of the tree are edges
-//! of the graph.
+//! (1) Parents form a tree without a cycle. (2) A tree edge leads one level down, or is as long as
+//! distances differ. (3) No edge leads farther down than that. (4) The tree spans the reachable
+//! vertices and no others. (5) Tree edges are edges of the graph.
 
-use hugepilot_graph::kernel::{Bfs, Direction, Setup, Stepping, bfs, sssp};
-use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, Team, Width};
+use hugepilot_graph::kernel::{Bfs, Direction, Setup, SsspAlgorithm, bfs, sssp};
+use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, ThreadPool, Width};
 use hugepilot_testkit::{Need, need};
 use hugepilot_units::Bytes;
 
-/// Kronecker graphs, as in Graph500; a large one where live tests were asked for.
+/// Builds a Kronecker graph as in Graph500, a large one if live tests are enabled.
 fn graph(weighted: bool) -> Graph<u32> {
     let scale =
         if need::all([need::live(), need::memory(Bytes::gib(2))]) == Need::Ok { 18 } else { 12 };
     let source = Kronecker { scale, degree: 16, weighted, rng: Rng::Whole, shuffled: true };
-    Build { directed: false, pages: PagePlan::default(), team: Team::all() }.graph(&source).unwrap()
+    Build { directed: false, pages: PagePlan::default(), pool: ThreadPool::all() }
+        .graph(&source)
+        .unwrap()
 }
 
 fn setup() -> Setup {
-    Setup::new(PagePlan::default(), Team::all())
+    Setup::new(PagePlan::default(), ThreadPool::all())
 }
 
 fn hub(graph: &Graph<u32>) -> u32 {
@@ -26,7 +28,7 @@ fn hub(graph: &Graph<u32>) -> u32 {
     vertices.max_by_key(|&v| graph.out.degree(v.at())).unwrap()
 }
 
-/// Three of the vertices of which `is_right` holds.
+/// Returns three vertices for which `is_right` holds.
 fn three(graph: &Graph<u32>, is_right: impl Fn(u32) -> bool) -> Vec<u32> {
     let vertices = u32::try_from(graph.vertices()).unwrap();
     let found: Vec<u32> =
@@ -35,7 +37,7 @@ fn three(graph: &Graph<u32>, is_right: impl Fn(u32) -> bool) -> Vec<u32> {
     found
 }
 
-/// A search with some parents and level sizes changed is refused, and holds again without.
+/// Checks that a search with changed parents and level sizes is rejected, and restores it.
 fn refused(
     found: &mut Bfs<u32>,
     graph: &Graph<u32>,
@@ -59,7 +61,7 @@ fn refused(
 }
 
 #[test]
-fn a_search_that_breaks_a_rule_is_refused() {
+fn a_search_that_violates_a_rule_is_rejected() {
     let graph = graph(false);
     let source = hub(&graph);
     let mut found = bfs(&graph, source, Direction::Optimizing, &setup()).unwrap();
@@ -68,8 +70,8 @@ fn a_search_that_breaks_a_rule_is_refused() {
     let mut level = vec![usize::MAX; graph.vertices()];
     let mut has_children = vec![false; graph.vertices()];
     for v in (0..graph.vertices()).filter(|&v| parents[v] != none) {
-        let way = std::iter::successors(Some(v), |&v| Some(parents[v].at()));
-        level[v] = way.take_while(|&v| v != source.at()).count();
+        let path = std::iter::successors(Some(v), |&v| Some(parents[v].at()));
+        level[v] = path.take_while(|&v| v != source.at()).count();
         has_children[parents[v].at()] = true;
     }
     let is_leaf = |v: u32| parents[v.at()] != none && !has_children[v.at()];
@@ -81,7 +83,7 @@ fn a_search_that_breaks_a_rule_is_refused() {
             |&to: &u32| level[to.at()] == level[v.at()] - 1 && row.binary_search(&to).is_err();
         (0..level.len()).map(<u32 as Width>::new).find(fits)
     };
-    // (1) A cycle of two, and of one.
+    // (1) A cycle of two vertices, and of one.
     for v in three(&graph, |v| level[v.at()] == 2) {
         let parent = parents[v.at()];
         refused(&mut found, &graph, source, &[(parent, v)], &[]);
@@ -96,21 +98,21 @@ fn a_search_that_breaks_a_rule_is_refused() {
         &[],
     );
     for v in three(&graph, |v| is_leaf(v) && beside(v).is_some()) {
-        // (2) An edge of the tree within a level, (3) which makes a tree whose ways are too long.
+        // (2) A tree edge within a level, (3) which makes paths too long.
         let (parent, far) = (*beside(v).unwrap(), level[v.at()]);
         refused(&mut found, &graph, source, &[(v, parent)], &[]);
         refused(&mut found, &graph, source, &[(v, parent)], &[(far, -1), (far + 1, 1)]);
     }
     for v in three(&graph, is_leaf) {
-        // (4) One that can be reached was not.
+        // (4) A reachable vertex is not reached.
         refused(&mut found, &graph, source, &[(v, none)], &[(level[v.at()], -1)]);
     }
     for v in three(&graph, |v| parents[v.at()] == none) {
-        // (4) One that cannot be reached was.
+        // (4) An unreachable vertex is reached.
         refused(&mut found, &graph, source, &[(v, source)], &[(1, 1)]);
     }
     for v in three(&graph, |v| is_leaf(v) && level[v.at()] >= 2 && above(v).is_some()) {
-        // (5) All levels are right, but there is no such edge.
+        // (5) All levels are right, but the edge does not exist.
         refused(&mut found, &graph, source, &[(v, above(v).unwrap())], &[]);
     }
     refused(&mut found, &graph, source, &[], &[(1, 1)]);
@@ -118,10 +120,10 @@ fn a_search_that_breaks_a_rule_is_refused() {
 }
 
 #[test]
-fn distances_that_break_a_rule_are_refused() {
+fn distances_that_violate_a_rule_are_rejected() {
     let graph = graph(true);
     let source = hub(&graph);
-    let mut found = sssp(&graph, source, Stepping::Delta(2), &setup()).unwrap();
+    let mut found = sssp(&graph, source, SsspAlgorithm::Delta(2), &setup()).unwrap();
     found.verify(&graph, source).unwrap();
     let right = found.distances.to_vec();
     let mut refused = |changes: &[(u32, u32)]| {
@@ -133,14 +135,14 @@ fn distances_that_break_a_rule_are_refused() {
     refused(&[(source, 1)]);
     refused(&[(source, none)]);
     for v in three(&graph, |v| v != source && right[v.at()] != none) {
-        // (2) No edge is as long as that; (3) an edge is shorter; (4) who can be reached is.
+        // (2) No edge is this long; (3) an edge is shorter; (4) a reachable vertex is not reached.
         let far = right[v.at()];
         for wrong in [far - 1, far + 1, far + 1000, 0, none] {
             refused(&[(v, wrong)]);
         }
     }
     for v in three(&graph, |v| right[v.at()] == none) {
-        // (4) Who cannot be reached is not, (1) nor by a cycle.
+        // (4) An unreachable vertex is reached, (1) also by a cycle.
         refused(&[(v, 7)]);
         if let Some((&to, &weight)) =
             graph.out.neighbours(v.at()).iter().zip(graph.out.weights(v.at())).next()

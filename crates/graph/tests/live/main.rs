@@ -1,4 +1,4 @@
-//! What takes a large graph, or a process of its own.
+//! Tests that require a large graph, or a separate process.
 
 mod graph500;
 mod peak;

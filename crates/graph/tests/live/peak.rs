@@ -1,63 +1,65 @@
-//! The memory that a build takes at its peak, read from the kernel, against what is told before.
+//! Peak memory of a build, as the kernel reports it, against the stated bound.
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
 use hugepilot_graph::{
-    Build, Edge, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, Loading, PagePlan, Rng,
-    Source, Team, Width, load, save,
+    Build, Edge, EdgeList, EdgeSource, Format, Graph, Grid, Kronecker, LoadMode, LoadOptions,
+    PagePlan, Rng, ThreadPool, Width, load, save,
 };
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 
-/// A source, its scale, a width in bits, and whether edges are directed and weighted, for a process that builds that.
-const TOLD: &str = "HUGEPILOT_TEST_BUILD";
-/// A file for it.
+/// Variable with source, scale, width in bits, directed and weighted flags, for a process that
+/// builds a graph.
+const SPEC: &str = "HUGEPILOT_TEST_BUILD";
+/// Variable with a file for the process.
 const FILE: &str = "HUGEPILOT_TEST_FILE";
 
-/// Bytes.
-struct Seen {
-    promised: u64,
+/// Memory of a build in bytes.
+struct BuildMemory {
+    stated: u64,
     peak: u64,
-    /// Of the arrays of the graph.
+    /// Arrays of the graph.
     finished: u64,
 }
 
-/// A line of the process's status, in bytes.
+/// Reads a line of the process status, in bytes.
 fn status(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// Prints what it takes to make a graph, of which `make` also says what is promised.
-fn watch<V: Width>(make: impl FnOnce() -> (Graph<V>, Bytes)) {
+/// Prints the memory of a build; `make` returns also the stated bound.
+fn measure<V: Width>(make: impl FnOnce() -> (Graph<V>, Bytes)) {
     // Resets the peak.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS");
-    let (graph, promised) = make();
+    let (graph, stated) = make();
     let peak = status("VmHWM") - before;
-    let finished: u64 = graph.held().unwrap().iter().map(|held| held.got.resident().get()).sum();
-    eprintln!("seen {} {peak} {finished}", promised.get());
+    let finished: u64 =
+        graph.usage().unwrap().iter().map(|usage| usage.pages.resident().get()).sum();
+    eprintln!("seen {} {peak} {finished}", stated.get());
 }
 
-fn built<V: Width>(build: Build, source: &impl Source) {
-    watch::<V>(|| (build.graph(source).unwrap(), build.peak::<V>(source)));
+fn built<V: Width>(build: Build, source: &impl EdgeSource) {
+    measure::<V>(|| (build.graph(source).unwrap(), build.peak::<V>(source)));
 }
 
-/// From a file with rows of one direction.
+/// Loads a file with rows of one direction.
 fn loaded<V: Width>(build: Build, file: &str) {
-    let options = LoadOptions { loading: Loading::Cached, ..LoadOptions::new(build) };
-    watch::<V>(|| {
+    let options = LoadOptions { load_mode: LoadMode::Cached, ..LoadOptions::new(build) };
+    measure::<V>(|| {
         let loaded = load::<V>(file, &options).unwrap();
         (loaded.graph, loaded.peak)
     });
 }
 
-/// Each source has 2^(`scale` + 4) edges, or nearly so.
+/// Makes a graph with about 2^(`scale` + 4) edges.
 fn make<V: Width>(source: &str, scale: u32, directed: bool, weighted: bool) {
-    let build = Build { directed, pages: PagePlan::default(), team: Team::of(2) };
+    let build = Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) };
     let file = env::var(FILE).unwrap();
     let kronecker = Kronecker { scale, degree: 16, weighted, rng: Rng::Whole, shuffled: true };
     match source {
@@ -85,68 +87,64 @@ fn make<V: Width>(source: &str, scale: u32, directed: bool, weighted: bool) {
     }
 }
 
-/// Not a test unless it is told what to build.
+/// Does nothing unless the variable is set.
 #[test]
 fn child() {
-    let Ok(told) = env::var(TOLD) else { return };
-    let (source, numbers) = told.split_once(' ').unwrap();
-    let told: Vec<u32> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
-    match told[1] {
-        32 => make::<u32>(source, told[0], told[2] == 1, told[3] == 1),
-        _ => make::<u64>(source, told[0], told[2] == 1, told[3] == 1),
+    let Ok(spec) = env::var(SPEC) else { return };
+    let (source, numbers) = spec.split_once(' ').unwrap();
+    let spec: Vec<u32> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
+    match spec[1] {
+        32 => make::<u32>(source, spec[0], spec[2] == 1, spec[3] == 1),
+        _ => make::<u64>(source, spec[0], spec[2] == 1, spec[3] == 1),
     }
 }
 
-/// What a process says that does so.
-fn run(told: &str, file: &Path) -> String {
+/// Runs a process, and returns its standard error.
+fn run(spec: &str, file: &Path) -> String {
     let mut child = Command::new(env::current_exe().unwrap());
-    child.args(["--exact", "peak::child", "--nocapture"]).env(TOLD, told).env(FILE, file);
+    child.args(["--exact", "peak::child", "--nocapture"]).env(SPEC, spec).env(FILE, file);
     let done = child.output().unwrap();
     assert!(done.status.success(), "{done:?}");
     String::from_utf8(done.stderr).unwrap()
 }
 
-fn seen(told: &str) -> Seen {
+fn seen(spec: &str) -> BuildMemory {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("g.gr");
-    // By another process, which leaves it no memory to use again.
-    if let Some(numbers) = told.strip_prefix("galois ") {
+    // Written by another process, which leaves no memory to reuse.
+    if let Some(numbers) = spec.strip_prefix("galois ") {
         run(&format!("save {numbers}"), &file);
     }
-    let text = run(told, &file);
+    let text = run(spec, &file);
     let line = text
         .lines()
         .find_map(|line| line.split_once("seen "))
         .unwrap_or_else(|| panic!("{text}"))
         .1;
     let numbers: Vec<u64> = line.split_whitespace().map(|number| number.parse().unwrap()).collect();
-    Seen { promised: numbers[0], peak: numbers[1], finished: numbers[2] }
+    BuildMemory { stated: numbers[0], peak: numbers[1], finished: numbers[2] }
 }
 
 fn check(source: &str, scale: u32, width: u32, directions: &[u32]) {
     for (directed, weighted) in
         directions.iter().flat_map(|directed| [(directed, 0), (directed, 1)])
     {
-        let told = format!("{source} {scale} {width} {directed} {weighted}");
-        let Seen { promised, peak, finished } = seen(&told);
+        let spec = format!("{source} {scale} {width} {directed} {weighted}");
+        let BuildMemory { stated, peak, finished } = seen(&spec);
         let share = |bytes: u64| bytes as f64 / finished as f64;
-        eprintln!(
-            "{told}: {finished} bytes, promised {:.2}, peak {:.2}",
-            share(promised),
-            share(peak)
-        );
-        assert!(peak <= promised, "{told}: {peak} bytes, {promised} were promised");
-        assert!(peak <= 2 * finished, "{told}: {peak} bytes for {finished}");
-        assert!(promised <= 4 * peak, "{told}: {promised} bytes promised for {peak}");
+        eprintln!("{spec}: {finished} bytes, stated {:.2}, peak {:.2}", share(stated), share(peak));
+        assert!(peak <= stated, "{spec}: {peak} bytes, {stated} were stated");
+        assert!(peak <= 2 * finished, "{spec}: {peak} bytes for {finished}");
+        assert!(stated <= 4 * peak, "{spec}: {stated} bytes stated for {peak}");
     }
 }
 
 #[test]
-fn a_build_takes_no_more_than_was_promised_and_twice_the_graph() {
+fn a_build_takes_no_more_than_stated_and_twice_the_graph() {
     for (source, width) in [("kronecker", 64), ("grid", 64), ("sorted", 32)] {
         check(source, 18, width, &[0, 1]);
     }
-    // Of others, a file has all rows.
+    // With other sources, the file has all rows.
     check("galois", 18, 32, &[1]);
 }
 

@@ -1,11 +1,11 @@
-//! What loading leaves in the page cache.
+//! Effect of loading on the page cache.
 
-use hugepilot_graph::{EdgeList, Format, Graph, GraphError, LoadOptions, Loading, load, save};
+use hugepilot_graph::{EdgeList, Format, Graph, GraphError, LoadMode, LoadOptions, load, save};
 use hugepilot_testkit::{cached, need, requires};
 
-use crate::{Files, options};
+use crate::{Files, described, options};
 
-/// A graph of some MiB, on a disk: `/tmp` may be a tmpfs.
+/// Writes a graph of some MiB to a disk: `/tmp` may be a tmpfs.
 fn on_disk(files: &Files, format: Format) -> std::path::PathBuf {
     let graph: Graph<u32> = options(true)
         .build
@@ -28,40 +28,41 @@ fn direct_and_drop_leave_nothing_and_cached_leaves_all() {
         let path = on_disk(&files, format);
         let len = std::fs::metadata(&path).unwrap().len();
         assert!(cached(&path) <= len / 100, "saving left {} of {len}", cached(&path));
-        for loading in [Loading::Direct, Loading::Drop, Loading::Cached, Loading::Direct] {
-            let loaded = load::<u32>(&path, &LoadOptions { loading, ..options(true) }).unwrap();
+        for load_mode in [LoadMode::Direct, LoadMode::Drop, LoadMode::Cached, LoadMode::Direct] {
+            let loaded = load::<u32>(&path, &LoadOptions { load_mode, ..options(true) }).unwrap();
             let left = cached(&path);
-            if loaded.loading == Loading::Cached {
-                assert!(left >= len, "{format}: {left} of {len} by {loading}");
+            if loaded.load_mode == LoadMode::Cached {
+                assert!(left >= len, "{format}: {left} of {len} by {load_mode}");
             } else {
-                assert!(left <= len / 100, "{format}: {left} of {len} by {loading}");
+                assert!(left <= len / 100, "{format}: {left} of {len} by {load_mode}");
             }
         }
     }
 }
 
 #[test]
-fn all_ways_to_read_give_one_graph() {
+fn all_load_modes_give_one_graph() {
     let files = disk();
     for format in
         [Format::EdgeList, Format::Native, Format::Gap, Format::Galois64, Format::FourFiles]
     {
         let path = on_disk(&files, format);
-        let of =
-            |loading| load::<u32>(&path, &LoadOptions { loading, ..options(true) }).unwrap().graph;
-        let plainly = of(Loading::Cached);
-        for loading in [Loading::Direct, Loading::Drop] {
-            let graph = of(loading);
+        let of = |load_mode| {
+            load::<u32>(&path, &LoadOptions { load_mode, ..options(true) }).unwrap().graph
+        };
+        let expected = of(LoadMode::Cached);
+        for load_mode in [LoadMode::Direct, LoadMode::Drop] {
+            let graph = of(load_mode);
             for v in 0..graph.vertices() {
                 assert_eq!(
                     graph.out.neighbours(v),
-                    plainly.out.neighbours(v),
-                    "{format}, {loading}"
+                    expected.out.neighbours(v),
+                    "{format}, {load_mode}"
                 );
                 assert_eq!(
                     graph.incoming().neighbours(v),
-                    plainly.incoming().neighbours(v),
-                    "{format}, {loading}"
+                    expected.incoming().neighbours(v),
+                    "{format}, {load_mode}"
                 );
             }
         }
@@ -69,27 +70,29 @@ fn all_ways_to_read_give_one_graph() {
 }
 
 #[test]
-fn a_tmpfs_is_told_from_a_disk() {
-    let tmpfs = LoadOptions { loading: Loading::Tmpfs, ..options(true) };
+fn a_tmpfs_is_required_for_its_load_mode() {
+    let tmpfs = LoadOptions { load_mode: LoadMode::Tmpfs, ..options(true) };
     let files = disk();
     let error = load::<u32>(files.with("g.el", "0 1\n"), &tmpfs).unwrap_err();
     assert!(
-        matches!(error, GraphError::Format { .. }) && error.to_string().contains("/dev/shm"),
+        matches!(error, GraphError::Load { .. }) && described(&error).contains("/dev/shm"),
         "{error}"
     );
     let Ok(shared) = tempfile::tempdir_in("/dev/shm") else { return };
     let path = shared.path().join("g.el");
     std::fs::write(&path, "0 1\n").unwrap();
-    assert_eq!(load::<u32>(&path, &tmpfs).unwrap().loading, Loading::Tmpfs);
-    // `O_DIRECT` works there on new kernels only.
-    let direct = LoadOptions { loading: Loading::Direct, ..options(true) };
+    assert_eq!(load::<u32>(&path, &tmpfs).unwrap().load_mode, LoadMode::Tmpfs);
+    // A tmpfs supports `O_DIRECT` on new kernels only.
+    let direct = LoadOptions { load_mode: LoadMode::Direct, ..options(true) };
     assert_eq!(load::<u32>(&path, &direct).unwrap().graph.edges(), 1);
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
-    let error = load::<u32>("/dev/null", &options(true)).unwrap_err().to_string();
+fn devices_and_missing_files_are_rejected() {
+    let error =
+        load::<u32>("/dev/null", &options(true)).map_err(|error| described(&error)).unwrap_err();
     assert!(error.contains("/dev/null: a device, not a regular file"), "{error}");
-    let error = load::<u32>("/nowhere.el", &options(true)).unwrap_err().to_string();
+    let error =
+        load::<u32>("/nowhere.el", &options(true)).map_err(|error| described(&error)).unwrap_err();
     assert!(error.contains("/nowhere.el: No such file"), "{error}");
 }

@@ -1,13 +1,13 @@
-//! One graph, whatever the file looks like.
+//! The same graph in every format.
 
 use std::collections::BTreeMap;
 
-use hugepilot_graph::{Dropped, Format, LoadOptions, Loaded, Packed, Width, load};
+use hugepilot_graph::{Compression, DroppedEdges, Format, LoadOptions, LoadedGraph, Width, load};
 use hugepilot_testkit::{need, requires};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::by_hand::{self, ARCS, VERTICES};
-use crate::{Files, Rows, both, gzip, loaded, options};
+use crate::{Files, Rows, both, described, gzip, loaded, options};
 
 fn expected(directed: bool, weighted: bool) -> Rows {
     let mut rows = vec![BTreeMap::new(); VERTICES as usize];
@@ -17,14 +17,14 @@ fn expected(directed: bool, weighted: bool) -> Rows {
     rows
 }
 
-fn check<V: Width>(loaded: &Loaded<V>, directed: bool, weighted: bool) {
+fn check<V: Width>(loaded: &LoadedGraph<V>, directed: bool, weighted: bool) {
     assert_eq!(both(&loaded.graph).0, expected(directed, weighted), "{}", loaded.format);
     assert_eq!(loaded.graph.is_directed(), directed);
     assert_eq!(loaded.graph.out.heaviest().at(), if weighted { 9 } else { 0 });
     assert!(loaded.peak.get() > 0 && loaded.file.get() > 0);
 }
 
-/// A file in both widths, as it is and without directions.
+/// Loads a file in both widths, directed and undirected.
 fn everywhere(
     name: &str,
     contents: impl AsRef<[u8]>,
@@ -36,7 +36,7 @@ fn everywhere(
         let narrow = loaded::<u32>(name, &contents, &options(directed)).unwrap();
         check(&narrow, directed && has_directions, weighted);
         assert_eq!(narrow.format, format);
-        let nothing = has_directions || narrow.graph.dropped == Dropped::default();
+        let nothing = has_directions || narrow.graph.dropped == DroppedEdges::default();
         assert!(nothing, "{name}: an edge that is in two rows was taken twice");
         let wide = loaded::<u64>(name, &contents, &options(directed)).unwrap();
         check(&wide, directed && has_directions, weighted);
@@ -95,7 +95,7 @@ fn four_files_are_a_directory_or_its_first_file() {
 }
 
 #[test]
-fn a_pair_of_ldbc_keeps_the_numbers_of_its_vertices() {
+fn a_pair_of_ldbc_files_keeps_its_vertex_ids() {
     let files = Files::new();
     let pair = [files.with("g.v", by_hand::LDBC_V), files.with("g.e", by_hand::LDBC_E)];
     for path in pair {
@@ -103,22 +103,26 @@ fn a_pair_of_ldbc_keeps_the_numbers_of_its_vertices() {
         let loaded = load::<u32>(&path, &scaled).unwrap();
         check(&loaded, true, true);
         assert_eq!(loaded.ids.unwrap()[..], [10, 20, 30, 40, 50, 7_000_000_000]);
-        let error = load::<u32>(&path, &options(true)).unwrap_err().to_string();
+        let error =
+            load::<u32>(&path, &options(true)).map_err(|error| described(&error)).unwrap_err();
         assert!(error.contains("g.e:1:") && error.contains("--scale-weights FACTOR"), "{error}");
     }
     let lonely = files.with("lonely.e", "1 2\n");
-    let error = load::<u32>(&lonely, &options(true)).unwrap_err().to_string();
+    let error =
+        load::<u32>(&lonely, &options(true)).map_err(|error| described(&error)).unwrap_err();
     assert!(error.contains("lonely.v"), "{error}");
     files.with("lonely.v", "1\n3\n");
-    let error = load::<u32>(&lonely, &options(true)).unwrap_err().to_string();
+    let error =
+        load::<u32>(&lonely, &options(true)).map_err(|error| described(&error)).unwrap_err();
     assert!(error.contains("lonely.e:1: vertex 2"), "{error}");
     files.with("lonely.v", "1\n2\n1\n");
-    let error = load::<u32>(&lonely, &options(true)).unwrap_err().to_string();
+    let error =
+        load::<u32>(&lonely, &options(true)).map_err(|error| described(&error)).unwrap_err();
     assert!(error.contains("lonely.v: names a vertex twice"), "{error}");
 }
 
-/// Columns are counted behind them, and in whole lines: with some of these lengths, what is read at first ends in the line of the
-/// first edge.
+/// Columns are detected after the comments, by whole lines: with some of these lengths, the first
+/// read ends inside the line of the first edge.
 #[test]
 fn comments_before_the_first_edge_may_be_long() {
     let comments = |len: usize| format!("#{}\n", "-\n#".repeat((len - 2) / 3));
@@ -141,34 +145,37 @@ fn comments_before_the_first_edge_may_be_long() {
     }
     let endless = comments(17 << 20) + by_hand::WEL;
     let error = crate::refused("g.txt", &endless, &options(true));
-    assert!(error.contains("g.txt:1: 16 MiB") && error.contains("--format"), "{error}");
+    assert!(
+        error.contains("g.txt:1: no edge in the first 16 MiB") && error.contains("--format"),
+        "{error}"
+    );
     let said = LoadOptions { format: Some(Format::WeightedEdgeList), ..options(true) };
     check(&loaded::<u32>("g.txt", &endless, &said).unwrap(), true, true);
 }
 
 /// Two members or frames, as `cat a.gz b.gz` makes them.
 #[test]
-fn packed_text_is_told_by_its_contents() {
+fn compression_is_detected_by_content() {
     let (first, second) = by_hand::DIMACS.split_at(30);
     let zstd = |text: &str| compress_to_vec(text.as_bytes(), CompressionLevel::Fastest);
-    let packed = [
-        ([gzip(first), gzip(second)].concat(), Packed::Gzip),
-        ([zstd(first), zstd(second)].concat(), Packed::Zstd),
+    let compressed = [
+        ([gzip(first), gzip(second)].concat(), Compression::Gzip),
+        ([zstd(first), zstd(second)].concat(), Compression::Zstd),
     ];
-    for (contents, by) in packed {
+    for (contents, by) in compressed {
         for name in ["g.gr", "g.gr.gz", "noname"] {
             let loaded = loaded::<u32>(name, &contents, &options(true)).unwrap();
             check(&loaded, true, true);
-            assert_eq!((loaded.format, loaded.packed), (Format::Dimacs, Some(by)));
+            assert_eq!((loaded.format, loaded.compression), (Format::Dimacs, Some(by)));
         }
     }
     everywhere("g.graph.gz", gzip(by_hand::METIS_FULL), Format::Metis, false, true);
     let error = crate::refused("g.sg.gz", gzip("0 1\n"), &options(true));
-    assert!(error.contains("unpack it first"), "{error}");
+    assert!(error.contains("decompress the file first"), "{error}");
 }
 
 #[test]
-fn what_the_zstd_program_packs_is_read() {
+fn output_of_the_zstd_program_is_read() {
     requires!(need::program("zstd"));
     let files = Files::new();
     let line = |i: u64| format!("{} {}\n", i % 1009, i * i % 1013);
@@ -178,19 +185,19 @@ fn what_the_zstd_program_packs_is_read() {
         let status =
             std::process::Command::new("zstd").args(["-qf", level]).arg(&path).status().unwrap();
         assert!(status.success());
-        let packed = load::<u32>(files.path("g.el.zst"), &options(true)).unwrap();
+        let compressed = load::<u32>(files.path("g.el.zst"), &options(true)).unwrap();
         let plain = load::<u32>(&path, &options(true)).unwrap();
-        assert_eq!(both(&packed.graph), both(&plain.graph));
-        assert_eq!(packed.packed, Some(Packed::Zstd));
+        assert_eq!(both(&compressed.graph), both(&plain.graph));
+        assert_eq!(compressed.compression, Some(Compression::Zstd));
     }
 }
 
-/// Lines of several blocks, so that they are cut; by several threads, in the order of the file; and lines longer than a block.
+/// Several blocks, parsed by several threads in file order; and lines longer than a block.
 #[test]
 fn long_files_are_cut_at_line_ends() {
     let line = |i: u64| format!("{} {} {}\n", i % 70_001, i * 7 % 70_001, i % 250 + 1);
     let text: String = (0..900_000).map(line).collect();
-    let plainly = {
+    let expected = {
         let mut rows: Rows = vec![BTreeMap::new(); 70_001];
         for i in (0..900_000u64).filter(|i| i % 70_001 != i * 7 % 70_001) {
             let weight = rows[(i % 70_001) as usize].entry(i * 7 % 70_001).or_insert(u64::MAX);
@@ -198,11 +205,11 @@ fn long_files_are_cut_at_line_ends() {
         }
         rows
     };
-    assert_eq!(both(&loaded::<u32>("g.wel", &text, &options(true)).unwrap().graph).0, plainly);
-    // All numbers are there, so counting them anew changes nothing, whichever block they are in.
+    assert_eq!(both(&loaded::<u32>("g.wel", &text, &options(true)).unwrap().graph).0, expected);
+    // All IDs occur, so relabelling changes nothing, whichever block they are in.
     let compact =
         loaded::<u32>("g.wel", &text, &LoadOptions { compact: true, ..options(true) }).unwrap();
-    assert_eq!(both(&compact.graph).0, plainly);
+    assert_eq!(both(&compact.graph).0, expected);
     assert!(compact.ids.unwrap().iter().copied().eq(0..70_001));
     let mut broken = text.clone();
     // Not in the first block.
@@ -223,7 +230,7 @@ fn long_files_are_cut_at_line_ends() {
 }
 
 #[test]
-fn rows_that_are_in_no_order_are_put_in_order() {
+fn unsorted_rows_are_sorted() {
     // 0 → 2, 1, 1, 0 and 2 → 0.
     let mut file = Vec::new();
     for word in [1u64, 0, 3, 5, 4, 4, 5] {

@@ -1,20 +1,20 @@
-//! Files that are cut, damaged, or lie.
+//! Truncated, damaged and inconsistent files.
 
 use std::sync::LazyLock;
 
-use hugepilot_graph::{Format, GraphError, LoadOptions, Loaded, load, save};
+use hugepilot_graph::{Format, GraphError, LoadOptions, LoadedGraph, load, save};
 use proptest::prelude::*;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::{Files, by_hand, gzip, loaded, options, refused};
 
-/// A small valid file of each format: its name, its contents, and whether it tells how long it is.
+/// Small valid file of each format: name, contents, and whether the length is determined.
 fn valid() -> &'static [(&'static str, Vec<u8>, bool)] {
-    static VALID: LazyLock<Vec<(&str, Vec<u8>, bool)>> = LazyLock::new(made);
+    static VALID: LazyLock<Vec<(&str, Vec<u8>, bool)>> = LazyLock::new(all_valid);
     &VALID
 }
 
-fn made() -> Vec<(&'static str, Vec<u8>, bool)> {
+fn all_valid() -> Vec<(&'static str, Vec<u8>, bool)> {
     let zstd = compress_to_vec(by_hand::WEL.as_bytes(), CompressionLevel::Fastest);
     let mut all: Vec<(&str, Vec<u8>, bool)> = vec![
         ("a.el", by_hand::EL.into(), false),
@@ -40,14 +40,14 @@ fn made() -> Vec<(&'static str, Vec<u8>, bool)> {
     all
 }
 
-/// What was loaded takes no more than the file justifies.
-fn bounded<V: hugepilot_graph::Width>(loaded: &Loaded<V>, len: usize) {
+/// Checks that a graph takes no more memory than its file justifies.
+fn bounded<V: hugepilot_graph::Width>(loaded: &LoadedGraph<V>, len: usize) {
     let graph = &loaded.graph;
     let values = graph.vertices() + 2 * graph.out.edges();
     assert!(values * size_of::<V>() <= (1 << 21) + 200 * len, "{values} values from {len} bytes");
 }
 
-/// Whether it names a line of the file, or a byte. Of a list without an edge, no line is wrong.
+/// Whether an error names a line or a byte. An edge list without edges has no such line.
 fn has_place(error: &str, name: &str) -> bool {
     let line = error.strip_prefix(name).and_then(|rest| rest.strip_prefix(':'));
     line.is_some_and(|line| line.starts_with(|digit| ('1'..='9').contains(&digit)))
@@ -56,7 +56,7 @@ fn has_place(error: &str, name: &str) -> bool {
 }
 
 #[test]
-fn a_file_cut_at_any_byte_is_refused_with_a_place() {
+fn a_file_truncated_at_any_byte_is_rejected_with_a_position() {
     for (name, contents, tells) in valid() {
         loaded::<u32>(name, contents, &options(true)).unwrap();
         for len in 0..contents.len() {
@@ -64,11 +64,11 @@ fn a_file_cut_at_any_byte_is_refused_with_a_place() {
                 Err(error) => {
                     let text = error.to_string();
                     let at = text.find(name).map_or("", |at| &text[at..]);
-                    let place = matches!(error, GraphError::Format { .. }) && has_place(at, name);
+                    let place = matches!(error, GraphError::Load { .. }) && has_place(at, name);
                     assert!(place, "{name} of {len} bytes: {text}");
                 }
-                // The last end of a line says nothing, and so does the last digit of a weight; the last line of METIS may
-                // be of a vertex without edges.
+                // The last line end is optional, and so is the last digit of a weight; the last
+                // line of METIS may be of an isolated vertex.
                 Ok(_) if !*tells || contents.len() - len <= 2 => {}
                 Ok(_) => panic!("{name} of {len} bytes, of {}, was loaded", contents.len()),
             }
@@ -77,14 +77,14 @@ fn a_file_cut_at_any_byte_is_refused_with_a_place() {
 }
 
 #[test]
-fn a_directory_with_a_file_cut_or_missing_is_refused() {
+fn a_directory_with_a_truncated_or_missing_file_is_rejected() {
     for (damaged, contents) in by_hand::four(true) {
         for len in 0..contents.len() {
             let files = Files::new();
             for (name, contents) in by_hand::four(true) {
                 files.with(name, if name == damaged { &contents[..len] } else { &contents });
             }
-            // "6 7" without the end of the line is the same.
+            // "6 7" without a line end is the same.
             if damaged == "num_nodes_edges.txt" && len == 3 {
                 continue;
             }
@@ -124,22 +124,29 @@ proptest! {
         let compact = compact && name.ends_with("el");
         let options = LoadOptions { compact, ..options(directed) };
         for wide in [false, true] {
-            let found = if wide {
-                loaded::<u64>(name, &contents, &options).map(|loaded| bounded(&loaded, contents.len()))
+            let len = contents.len();
+            let checked = if wide {
+                loaded::<u64>(name, &contents, &options).map(|loaded| bounded(&loaded, len))
             } else {
-                loaded::<u32>(name, &contents, &options).map(|loaded| bounded(&loaded, contents.len()))
+                loaded::<u32>(name, &contents, &options).map(|loaded| bounded(&loaded, len))
             };
-            if let Err(error) = found {
-                prop_assert!(!matches!(error, GraphError::Memory(_) | GraphError::Io { .. }), "{}", error);
+            if let Err(error) = checked {
+                let is_load = !matches!(error, GraphError::Memory(_) | GraphError::Io { .. });
+                prop_assert!(is_load, "{}", error);
             }
         }
     }
 
     #[test]
     fn any_text_gives_a_graph_or_an_error(text in "[0-9 ,.%#acp\n-]{0,80}", name in 0usize..5) {
-        let name = ["g.el", "g.wel", "g.mtx", "g.gr", "g.graph"][name];
-        let head = ["", "", "%%MatrixMarket matrix coordinate real general\n", "p sp 9 3\n", "3 3 11\n"];
-        for head in ["", head[["g.el", "g.wel", "g.mtx", "g.gr", "g.graph"].iter().position(|n| *n == name).unwrap()]] {
+        let (name, head) = [
+            ("g.el", ""),
+            ("g.wel", ""),
+            ("g.mtx", "%%MatrixMarket matrix coordinate real general\n"),
+            ("g.gr", "p sp 9 3\n"),
+            ("g.graph", "3 3 11\n"),
+        ][name];
+        for head in ["", head] {
             let contents = format!("{head}{text}");
             if let Ok(loaded) = loaded::<u32>(name, &contents, &options(true)) {
                 bounded(&loaded, contents.len());
@@ -148,14 +155,14 @@ proptest! {
     }
 }
 
-/// The same file with a word in another place.
+/// Overwrites bytes of a file.
 fn with(mut file: Vec<u8>, at: usize, word: &[u8]) -> Vec<u8> {
     file[at..at + word.len()].copy_from_slice(word);
     file
 }
 
 #[test]
-fn headers_that_lie_are_refused_before_memory_is_taken() {
+fn inconsistent_headers_are_rejected_before_memory_is_taken() {
     for count in [u64::MAX, 1 << 63, 1 << 40, u64::from(u32::MAX), 1000] {
         for at in [1, 9] {
             let error = refused(
@@ -201,9 +208,9 @@ fn headers_that_lie_are_refused_before_memory_is_taken() {
     }
 }
 
-/// What is packed could be a thousand times as long, but is not.
+/// Compressed text may be a thousand times as long, but this is not.
 #[test]
-fn a_packed_file_justifies_what_is_in_it_and_no_more() {
+fn a_compressed_file_justifies_its_text_and_no_more() {
     for (name, text) in [
         ("g.mtx.gz", by_hand::MTX.replace("6 6 7", "1000000 1000000 7")),
         ("g.gr.gz", by_hand::DIMACS.replace("6 7", "1000000 7")),
@@ -217,11 +224,11 @@ fn a_packed_file_justifies_what_is_in_it_and_no_more() {
 }
 
 #[test]
-fn a_section_that_ends_after_all_bytes_there_can_be_is_refused() {
+fn a_section_beyond_2_64_is_rejected() {
     let vertices = (1u64 << 61) - 2;
     let mut page = vec![0; 4096];
     page[..8].copy_from_slice(b"hpgraph\n");
-    // Version and width, vertices, and where the first section is and how long.
+    // Version and width, vertices, position and length of the first section.
     for (at, word) in [(8, 1 + (8 << 32)), (24, vertices), (40, 4096), (48, (vertices + 1) * 8)] {
         page[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
@@ -231,9 +238,10 @@ fn a_section_that_ends_after_all_bytes_there_can_be_is_refused() {
     assert!(error.contains("g.hpg, byte 4096: the file ends"), "{error}");
 }
 
-/// As old Macs wrote them: all would be one line, of which the first edge is taken and the rest passed over.
+/// Classic Mac OS line ends: as separators, they would join all lines, and all but the first edge
+/// would be ignored.
 #[test]
-fn lines_that_a_carriage_return_ends_are_refused_unless_a_line_feed_follows() {
+fn carriage_returns_without_line_feeds_are_rejected() {
     let old = |text: &str| text.replace('\n', "\r");
     for (name, text, line) in [
         ("g.el", old(by_hand::EL), 1),
@@ -258,43 +266,43 @@ fn lines_that_a_carriage_return_ends_are_refused_unless_a_line_feed_follows() {
 }
 
 #[test]
-fn what_is_wrong_inside_is_named_with_its_byte() {
+fn faults_inside_are_reported_with_their_byte() {
     let sg = |at, word: u64| {
         refused("g.sg", with(by_hand::gap(false, true), at, &word.to_le_bytes()), &options(true))
     };
     assert!(sg(17, 1).contains("byte 17: the first offset is 1"), "{}", sg(17, 1));
-    assert!(sg(33, 1).contains("byte 33: the offset 1 after 2"), "{}", sg(33, 1));
+    assert!(sg(33, 1).contains("byte 33: offset 1 follows 2"), "{}", sg(33, 1));
     assert!(sg(17 + 48, 8).contains("byte 65: the last offset is 8"), "{}", sg(65, 8));
     let end = with(by_hand::gap(false, true), 77, &6u32.to_le_bytes());
     let error = refused("g.sg", end, &options(true));
-    assert!(error.contains("byte 77: an edge to vertex 6 in a graph of 6"), "{error}");
+    assert!(error.contains("byte 77: vertex 6 in a graph of 6"), "{error}");
     for weight in [0i32, -1] {
         let error = refused(
             "g.wsg",
             with(by_hand::gap(true, true), 77, &weight.to_le_bytes()),
             &options(true),
         );
-        assert!(error.contains("byte 77: the weight"), "{error}");
+        assert!(error.contains("byte 77: weight"), "{error}");
     }
-    // Edges of an undirected graph that are there one way; an inverse that is none.
+    // Edges of an undirected graph in one row only; a transpose of another graph.
     let error =
         refused("g.sg", with(by_hand::gap(false, false), 73, &2u32.to_le_bytes()), &options(true));
-    assert!(error.contains("g.sg, byte 17: ") && error.contains("both ways"), "{error}");
+    assert!(error.contains("g.sg, byte 17: ") && error.contains("undirected edges"), "{error}");
     let error = refused(
         "g.sg",
         with(by_hand::gap(false, true), 17 + 84 + 56, &3u32.to_le_bytes()),
         &options(true),
     );
-    assert!(error.contains("byte 101: the edges towards"), "{error}");
+    assert!(error.contains("byte 101: the incoming edges"), "{error}");
     let error = refused("g.graph", by_hand::METIS_WEIGHTED.replace("3 9", "3 8"), &options(true));
-    assert!(error.contains("g.graph:1: 6 edges, of which some are in the line of one"), "{error}");
+    assert!(error.contains("g.graph:1: undirected edges must be"), "{error}");
     let wide = with(by_hand::galois(2, false), 32 + 48, &(1u64 << 32).to_le_bytes());
     let error = refused("g.gr", wide, &options(true));
-    assert!(error.contains("byte 80: 4294967296 is more than 32 bits count"), "{error}");
+    assert!(error.contains("byte 80: 4294967296 exceeds 32 bits"), "{error}");
 }
 
 #[test]
-fn a_bit_that_changed_in_our_own_format_is_seen() {
+fn a_changed_bit_in_the_native_format_is_detected() {
     let (_, contents, _) = valid().last().unwrap();
     let word = |at: usize| u64::from_le_bytes(*contents[at..].first_chunk().unwrap()) as usize;
     let sections = (0..7).flat_map(|i| word(40 + i * 24)..word(40 + i * 24) + word(48 + i * 24));
@@ -302,16 +310,16 @@ fn a_bit_that_changed_in_our_own_format_is_seen() {
         let mut damaged = contents.clone();
         damaged[byte] ^= 0x10;
         let error = refused("o.hpg", damaged, &options(true));
-        assert!(error.contains("byte") || error.contains("looks like"), "{error}");
+        assert!(error.contains("byte") || error.contains("unknown format"), "{error}");
         assert!(byte < 4096 || error.contains("checksum"), "{error}");
     }
-    // And what comes after all is nothing.
+    // Trailing bytes.
     let error = refused("o.hpg", [contents, &[0][..]].concat(), &options(true));
-    assert!(error.contains("1 bytes more"), "{error}");
+    assert!(error.contains("1 bytes follow"), "{error}");
 }
 
 #[test]
-fn what_other_programs_pack_or_mark_is_named() {
+fn unsupported_compressions_and_marks_are_named() {
     for (file, says) in [
         (&b"BZh61AY&SY\x10\x20\x30"[..], "bzip2"),
         (b"\xfd7zXZ\0\0\x04", "xz"),

@@ -1,10 +1,11 @@
-//! Graphs from files and into files.
+//! Graphs from files and to files.
 //!
-//! - `formats`: one small graph, written by hand in every format, is one graph.
-//! - `options`: what a caller can ask for, and what is answered where it makes no sense.
-//! - `hostile`: files that are cut, damaged or lie give an error with a place, and take no memory.
-//! - `round`: what is saved is loaded again.
-//! - `cache`: what is left in the page cache, and under which names.
+//! - `formats`: one small graph, written by hand in every format, is the same graph.
+//! - `options`: load options, and errors for those without effect.
+//! - `hostile`: truncated, damaged or inconsistent files give an error with a position, and take no
+//!   memory.
+//! - `round`: a saved graph loads as the same graph.
+//! - `cache`: effect on the page cache.
 
 mod by_hand;
 mod cache;
@@ -20,15 +21,16 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hugepilot_graph::{
-    Build, Csr, Graph, LoadOptions, Loaded, Loading, PagePlan, Result, Team, Width, load,
+    Build, Csr, Graph, GraphError, LoadMode, LoadOptions, LoadedGraph, PagePlan, Result,
+    ThreadPool, Width, load,
 };
 
-/// Each row as a map from neighbour to weight, which is 0 without weights.
+/// Each row as a map from neighbour to weight, 0 without weights.
 type Rows = Vec<BTreeMap<u64, u64>>;
 
 fn options(directed: bool) -> LoadOptions<'static> {
-    let build = Build { directed, pages: PagePlan::default(), team: Team::of(2) };
-    LoadOptions { loading: Loading::Cached, ..LoadOptions::new(build) }
+    let build = Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) };
+    LoadOptions { load_mode: LoadMode::Cached, ..LoadOptions::new(build) }
 }
 
 fn rows<V: Width>(csr: &Csr<V>) -> Rows {
@@ -43,24 +45,24 @@ fn rows<V: Width>(csr: &Csr<V>) -> Rows {
     (0..csr.vertices()).map(row).collect()
 }
 
-/// The rows of both directions.
+/// Returns the rows of both directions.
 fn both<V: Width>(graph: &Graph<V>) -> (Rows, Rows) {
     let (out, into) = (rows(&graph.out), rows(graph.incoming()));
-    let mut plainly = vec![BTreeMap::new(); out.len()];
+    let mut expected = vec![BTreeMap::new(); out.len()];
     for (from, row) in out.iter().enumerate() {
         for (&to, &weight) in row {
-            plainly[usize::try_from(to).unwrap()].insert(from as u64, weight);
+            expected[usize::try_from(to).unwrap()].insert(from as u64, weight);
         }
     }
-    assert_eq!(into, plainly, "the inverse is none");
+    assert_eq!(into, expected, "the transpose is none");
     (out, into)
 }
 
-/// A directory with files of that contents.
+/// Directory with files.
 struct Files(tempfile::TempDir);
 
 impl Files {
-    /// In memory, where there is such a place: writing waits for the disk.
+    /// Prefers memory over a disk, whose writes are slow.
     fn new() -> Self {
         Self(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
     }
@@ -81,18 +83,18 @@ fn gzip(text: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Loads a file of that name and contents.
+/// Loads a file of this name and contents.
 fn loaded<V: Width>(
     name: &str,
     contents: impl AsRef<[u8]>,
     options: &LoadOptions<'_>,
-) -> Result<Loaded<V>> {
+) -> Result<LoadedGraph<V>> {
     let files = Files::new();
     let path = files.with(name, contents);
     load(path, options)
 }
 
-/// What is said of it.
+/// Returns the error, and its fixes, of loading a file.
 fn refused(name: &str, contents: impl AsRef<[u8]>, options: &LoadOptions<'_>) -> String {
     match loaded::<u32>(name, contents, options) {
         Ok(loaded) => panic!("{name} was loaded: {:?}", loaded.graph),
@@ -100,7 +102,13 @@ fn refused(name: &str, contents: impl AsRef<[u8]>, options: &LoadOptions<'_>) ->
             let text = error.to_string();
             let name = Path::new(name).file_name().unwrap().to_string_lossy().into_owned();
             assert!(text.contains(&name) || !text.contains('/'), "{text}");
-            text
+            described(&error)
         }
     }
+}
+
+/// Prints an error with its fixes.
+fn described(error: &GraphError) -> String {
+    let help = error.help();
+    help.into_iter().fold(error.to_string(), |text, help| format!("{text}; help: {help}"))
 }

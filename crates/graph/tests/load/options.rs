@@ -1,4 +1,4 @@
-//! What a caller can ask for.
+//! Load options.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use hugepilot_units::Bytes;
 use crate::{Files, both, by_hand, loaded, options, refused};
 
 #[test]
-fn numbers_with_gaps_are_counted_anew_and_kept() {
+fn ids_with_gaps_are_relabelled_and_kept() {
     let text = "18446744073709551615 7\n7 90000000000\n18446744073709551615 90000000000\n";
     let compact = LoadOptions { compact: true, ..options(true) };
     let found = loaded::<u32>("g.el", text, &compact).unwrap();
@@ -23,7 +23,7 @@ fn numbers_with_gaps_are_counted_anew_and_kept() {
 }
 
 #[test]
-fn vertices_without_edges_are_there_if_they_are_counted() {
+fn isolated_vertices_exist_if_stated() {
     for (name, text) in [("g.el", by_hand::EL), ("g.mtx", by_hand::MTX), ("g.gr", by_hand::DIMACS)]
     {
         let more = LoadOptions { vertices: Some(100), ..options(true) };
@@ -42,7 +42,7 @@ fn vertices_without_edges_are_there_if_they_are_counted() {
 }
 
 #[test]
-fn a_graph_that_does_not_fit_is_refused_with_what_it_needs() {
+fn a_graph_that_does_not_fit_is_rejected_with_the_memory_required() {
     let text = "1 2\n".repeat(100_000);
     let files = [
         ("g.el", text.clone().into_bytes()),
@@ -56,14 +56,14 @@ fn a_graph_that_does_not_fit_is_refused_with_what_it_needs() {
         let less = LoadOptions { available: Some(peak - Bytes::new(1)), ..options(true) };
         let error = loaded::<u32>(name, &contents, &less).unwrap_err();
         assert!(
-            matches!(error, GraphError::Room { needed, .. } if needed <= peak),
+            matches!(error, GraphError::InsufficientMemory { needed, .. } if needed <= peak),
             "{name}: {error}"
         );
     }
 }
 
 #[test]
-fn numbers_that_do_not_fit_are_refused_before_they_are_sorted() {
+fn ids_that_do_not_fit_are_rejected_before_they_are_sorted() {
     let lines = |name: fn(u64) -> String| (0..100_000).map(name).collect::<String>();
     let files = Files::new();
     let list = files.with("g.el", lines(|i| format!("{} {}\n", i * 1_000_003, i * 1_000_003 + 1)));
@@ -72,16 +72,19 @@ fn numbers_that_do_not_fit_are_refused_before_they_are_sorted() {
     for (path, compact) in [(list, true), (pair, false)] {
         let of =
             |available| load::<u32>(&path, &LoadOptions { compact, available, ..options(true) });
-        // What building takes afterwards would fit.
+        // The build afterwards would fit.
         let peak = of(None).unwrap().peak;
         let error = of(Some(peak)).unwrap_err();
-        assert!(matches!(error, GraphError::Room { needed, .. } if needed > peak), "{error}");
+        assert!(
+            matches!(error, GraphError::InsufficientMemory { needed, .. } if needed > peak),
+            "{error}"
+        );
         assert!(of(Some(peak.times(4))).is_ok());
     }
 }
 
 #[test]
-fn turning_rows_round_is_stated_where_the_file_has_no_inverse_of_use() {
+fn the_memory_of_a_transpose_is_stated_if_the_file_has_none_of_use() {
     let told = |name, contents: Vec<u8>| {
         let all = Mutex::new(Vec::new());
         let building = |_, peak| {
@@ -97,7 +100,7 @@ fn turning_rows_round_is_stated_where_the_file_has_no_inverse_of_use() {
     let (plain, ready) = told("g.sg", by_hand::gap(false, true));
     let (same, lacking) = told("g.gr", by_hand::galois(1, false));
     assert!(same == plain && ready.len() == 1 && lacking.len() == 1 && lacking[0] > ready[0]);
-    // The edges that lead to vertex 2, in the wrong order.
+    // Swaps the incoming edges of vertex 2.
     let mut file = by_hand::gap(false, true);
     let row = 17 + 56 + 28 + 56 + 3 * 4;
     assert_eq!(file[row..row + 8], [0u32, 5].map(u32::to_le_bytes).concat());
@@ -119,9 +122,9 @@ fn progress_goes_up_to_the_end() {
 }
 
 #[test]
-fn a_file_that_says_so_keeps_its_directions() {
-    let of = |name: &str, contents: &[u8], as_said| {
-        let options = LoadOptions { as_said, ..options(false) };
+fn a_file_that_states_directions_keeps_them() {
+    let of = |name: &str, contents: &[u8], keep_directions| {
+        let options = LoadOptions { keep_directions, ..options(false) };
         loaded::<u32>(name, contents, &options).unwrap().graph.is_directed()
     };
     assert!(
@@ -133,7 +136,7 @@ fn a_file_that_says_so_keeps_its_directions() {
 }
 
 #[test]
-fn what_64_bits_would_hold_is_told_from_what_they_would_not() {
+fn narrow_widths_are_distinguished_from_faults() {
     let error = |text: &str| loaded::<u32>("g.wel", text, &options(true)).unwrap_err();
     for text in ["0 4294967295 1\n", "0 1 4294967295\n"] {
         assert!(error(text).is_too_narrow(), "{}", error(text));
@@ -141,7 +144,7 @@ fn what_64_bits_would_hold_is_told_from_what_they_would_not() {
     for text in ["0 x 1\n", "0 1 0\n", "0 4000000000 1\n"] {
         assert!(!error(text).is_too_narrow(), "{}", error(text));
     }
-    // The largest number of 32 bits in a file of 64.
+    // Largest 32-bit number in a 64-bit file.
     let edges = vec![Edge { from: 0, to: 1, weight: u32::MAX.into() }];
     let list = EdgeList { vertices: 2, edges, weighted: true };
     let (graph, files) = (options(true).build.graph::<u64>(&list).unwrap(), Files::new());
@@ -153,7 +156,7 @@ fn what_64_bits_would_hold_is_told_from_what_they_would_not() {
 }
 
 #[test]
-fn a_format_that_was_named_is_the_one() {
+fn a_named_format_overrides_detection() {
     let named = |format| LoadOptions { format: Some(format), ..options(true) };
     let loaded_ = loaded::<u32>("g.txt", by_hand::WEL, &named(Format::EdgeList)).unwrap();
     assert!(!loaded_.graph.out.is_weighted() && loaded_.graph.edges() == 7);
@@ -166,7 +169,7 @@ fn a_format_that_was_named_is_the_one() {
 }
 
 #[test]
-fn weights_are_whole_and_above_0_or_scaled() {
+fn weights_are_positive_integers_or_scaled() {
     for (weight, says) in [
         ("0.5", "--scale-weights FACTOR"),
         ("0", "above 0"),
@@ -191,9 +194,6 @@ fn weights_are_whole_and_above_0_or_scaled() {
         ("g.graph", by_hand::METIS),
     ] {
         let error = refused(name, text, &scaled);
-        assert!(
-            error.contains(&format!("{name}: has no weights; leave out --scale-weights")),
-            "{error}"
-        );
+        assert!(error.contains(&format!("{name}: no weights for --scale-weights")), "{error}");
     }
 }

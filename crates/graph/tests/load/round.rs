@@ -1,14 +1,14 @@
-//! What is saved is loaded again.
+//! Round trips: saved graphs load as the same graphs.
 
 use hugepilot_graph::{
-    Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, Team, Width,
-    load, save,
+    Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, ThreadPool,
+    Width, load, save,
 };
 use proptest::prelude::*;
 
 use crate::{Files, both, options};
 
-/// Whether both have the same rows, whatever the width of their numbers.
+/// Whether two graphs have the same rows, in any width.
 fn same<A: Width, B: Width>(one: &Graph<A>, other: &Graph<B>) -> bool {
     let rows = |one: &Csr<A>, other: &Csr<B>| {
         one.vertices() == other.vertices()
@@ -27,10 +27,10 @@ fn same<A: Width, B: Width>(one: &Graph<A>, other: &Graph<B>) -> bool {
 }
 
 fn built<V: Width>(list: &EdgeList, directed: bool) -> Graph<V> {
-    Build { directed, pages: PagePlan::default(), team: Team::of(2) }.graph(list).unwrap()
+    Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) }.graph(list).unwrap()
 }
 
-/// Whether the format has a place for it.
+/// Whether the format can store the graph.
 fn fits(format: Format, directed: bool, weighted: bool) -> bool {
     match format {
         Format::Ldbc => false,
@@ -54,7 +54,7 @@ fn check<V: Width>(list: &EdgeList, directed: bool) {
         assert_eq!(again.file, bytes, "{format}");
         assert!(same(&again.graph, &graph), "{format}");
         assert_eq!(again.graph.out.heaviest(), graph.out.heaviest(), "{format}");
-        // The other width, too.
+        // In the other width.
         assert!(same(&load::<u64>(&path, &options).unwrap().graph, &graph), "{format}");
         let sniffed = LoadOptions { format: None, ..options };
         if !format.is_text() {
@@ -70,22 +70,25 @@ fn check<V: Width>(list: &EdgeList, directed: bool) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn every_format_gives_back_what_was_saved(
+    fn every_format_round_trips(
         vertices in 1u64..40,
         ends in prop::collection::vec((any::<u64>(), any::<u64>(), 1u64..1000), 0..120),
         directed: bool,
         weighted: bool,
     ) {
-        let edge = |(from, to, weight)| Edge { from: from % vertices, to: to % vertices, weight: if weighted { weight } else { 0 } };
+        let edge = |(from, to, weight)| {
+            let weight = if weighted { weight } else { 0 };
+            Edge { from: from % vertices, to: to % vertices, weight }
+        };
         let list = EdgeList { vertices, edges: ends.into_iter().map(edge).collect(), weighted };
         check::<u32>(&list, directed);
         check::<u64>(&list, directed);
     }
 }
 
-/// More than the pieces that are read and written at once.
+/// Larger than one chunk of reads and writes.
 #[test]
-fn large_graphs_come_back_from_every_format() {
+fn large_graphs_round_trip() {
     let edge = |i: u64| Edge { from: i % 5003, to: i * i % 5009, weight: i % 251 + 1 };
     for weighted in [false, true] {
         let edges = (0..400_000)
@@ -98,7 +101,7 @@ fn large_graphs_come_back_from_every_format() {
 }
 
 #[test]
-fn numbers_of_vertices_are_kept_or_written() {
+fn vertex_ids_are_stored_or_written() {
     let (graph, files) = (built::<u32>(&EdgeList::new(3, [(0, 1), (2, 1)]), true), Files::new());
     let ids = [5, 6, 70_000_000_000];
     let path = files.path("g.hpg");
@@ -110,17 +113,17 @@ fn numbers_of_vertices_are_kept_or_written() {
     let compact = LoadOptions { compact: true, ..options(true) };
     assert_eq!(both(&load::<u32>(&path, &compact).unwrap().graph), both(&graph));
     let error = save(&path, true, Format::Native, &graph, Some(&ids[..2])).unwrap_err().to_string();
-    assert!(error.contains("one number for each vertex"), "{error}");
+    assert!(error.contains("2 vertex IDs for 3 vertices"), "{error}");
 }
 
-/// One edge, whose weight has a place in 64 bits only.
+/// Makes a graph of one edge, whose weight requires 64 bits.
 fn heavy() -> Graph<u64> {
     let edges = vec![Edge { from: 0, to: 1, weight: 1 << 31 }];
     built(&EdgeList { vertices: 2, edges, weighted: true }, true)
 }
 
 #[test]
-fn a_refusal_leaves_what_is_there() {
+fn a_failure_leaves_existing_files() {
     let (graph, files) = (built::<u64>(&EdgeList::new(3, [(0, 1), (2, 1)]), true), Files::new());
     for format in [Format::FourFiles, Format::Galois] {
         let path = files.path(format.name());
@@ -134,14 +137,14 @@ fn a_refusal_leaves_what_is_there() {
 }
 
 #[test]
-fn what_a_format_has_no_place_for_is_refused_and_nothing_is_left() {
+fn a_graph_that_a_format_cannot_store_leaves_no_file() {
     let (files, heavy) = (Files::new(), heavy());
     for format in
         [Format::WeightedGap, Format::Galois, Format::Metis, Format::Ldbc, Format::FourFiles]
     {
         let path = files.path("g");
         let error = save(&path, true, format, &heavy, None).unwrap_err();
-        assert!(matches!(error, GraphError::Format { .. }), "{error}");
+        assert!(matches!(error, GraphError::Save { .. }), "{error}");
         assert!(!path.exists());
     }
     let plain = built::<u32>(&EdgeList::new(2, [(0, 1)]), true);

@@ -1,34 +1,34 @@
-//! Vertices by how far they are, in steps of one width: those of one thread.
+//! Buckets of vertices by distance, for one thread.
 
 use std::collections::BTreeMap;
 
 use crate::Width;
 
-/// Buckets in a ring: from the one that is worked on, an edge leads no farther than the heaviest weight.
+/// Ring of buckets: an edge leads from the current bucket at most the largest weight ahead.
 pub(super) struct Buckets<V> {
     ring: Vec<Vec<V>>,
-    /// What is farther than the ring reaches; most graphs have none.
+    /// Buckets beyond the ring, which few graphs have.
     beyond: BTreeMap<u64, Vec<V>>,
     width: Steps,
-    /// The one that is worked on.
+    /// Current bucket.
     now: u64,
     spare: Vec<V>,
 }
 
-/// The width of a bucket: powers of two, which most people take, need no division per edge.
+/// Width of a bucket. A power of two, the usual choice, needs no division per edge.
 #[derive(Clone, Copy)]
 enum Steps {
     Shift(u32),
     Width(u64),
 }
 
-/// Buckets in a ring at most: empty ones are looked at one by one.
-const MOST: u64 = 1 << 12;
+/// Most buckets in the ring: empty ones are scanned one by one.
+const MAX_RING: u64 = 1 << 12;
 
 impl<V: Width> Buckets<V> {
-    /// Each `width` wide, for edges no heavier than `heaviest`.
+    /// Makes buckets of `width` for edge weights up to `heaviest`.
     pub(super) fn new(width: u64, heaviest: u64) -> Self {
-        let len = (heaviest / width).saturating_add(2).min(MOST).next_power_of_two();
+        let len = (heaviest / width).saturating_add(2).min(MAX_RING).next_power_of_two();
         let ring = (0..len).map(|_| Vec::new()).collect();
         let width = if width.is_power_of_two() {
             Steps::Shift(width.trailing_zeros())
@@ -38,7 +38,7 @@ impl<V: Width> Buckets<V> {
         Self { ring, beyond: BTreeMap::new(), width, now: 0, spare: Vec::new() }
     }
 
-    /// The bucket of a distance.
+    /// Returns the bucket of a distance.
     #[inline]
     fn of(&self, far: V) -> u64 {
         match self.width {
@@ -47,7 +47,7 @@ impl<V: Width> Buckets<V> {
         }
     }
 
-    /// The least distance of a bucket.
+    /// Returns the least distance of a bucket.
     pub(super) fn begin(&self, bucket: u64) -> u64 {
         match self.width {
             Steps::Shift(bits) => bucket << bits,
@@ -62,7 +62,7 @@ impl<V: Width> Buckets<V> {
         place
     }
 
-    /// Puts a vertex into the bucket of its distance.
+    /// Adds a vertex to the bucket of its distance.
     #[inline]
     pub(super) fn push(&mut self, vertex: V, far: V) {
         let bucket = self.of(far);
@@ -74,7 +74,7 @@ impl<V: Width> Buckets<V> {
         }
     }
 
-    /// The vertices of the bucket that is worked on, if there are some and fewer than `few`.
+    /// Takes the vertices of a bucket if there are some and fewer than `few`.
     pub(super) fn take_few(&mut self, bucket: u64, few: usize) -> Option<Vec<V>> {
         let place = self.place(bucket);
         let spare = std::mem::take(&mut self.spare);
@@ -86,12 +86,12 @@ impl<V: Width> Buckets<V> {
         Some(std::mem::replace(vertices, spare))
     }
 
-    /// Room for vertices that is not needed any more.
+    /// Keeps an empty vector for reuse.
     pub(super) fn reuse(&mut self, room: Vec<V>) {
         self.spare = room;
     }
 
-    /// The first bucket with a vertex, from `bucket` on; `u64::MAX` for none.
+    /// Returns the first non-empty bucket from `bucket` on; `u64::MAX` if all are empty.
     pub(super) fn first(&self, bucket: u64) -> u64 {
         let len = self.ring.len() as u64;
         let near = (bucket..bucket.saturating_add(len))
@@ -100,10 +100,10 @@ impl<V: Width> Buckets<V> {
         near.into_iter().chain(far).min().unwrap_or(u64::MAX)
     }
 
-    /// Goes on to that bucket, before which there is nothing, and gives its vertices.
+    /// Makes a bucket the current one, before which all are empty, and returns its vertices.
     pub(super) fn bucket(&mut self, bucket: u64) -> &mut Vec<V> {
         self.now = bucket;
-        // What the ring reaches now.
+        // Buckets that the ring reaches now.
         while let Some(entry) = self.beyond.first_entry() {
             if *entry.key() - bucket >= self.ring.len() as u64 {
                 break;
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vertices_come_by_distance_also_from_far_beyond() {
+    fn vertices_come_by_distance_also_from_beyond_the_ring() {
         let mut buckets = Buckets::<u32>::new(3, u64::from(u32::MAX));
         let far = [5, 0, 70_000, 4_000_000_000, 8, 70_001, 12_288 * 3, 2];
         (0..8).zip(far).for_each(|(vertex, far)| buckets.push(vertex, far));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_farthest_there_are() {
+    fn the_largest_distance() {
         let mut buckets = Buckets::<u64>::new(1, u64::MAX);
         let far = u64::MAX - 1;
         buckets.push(7, far);

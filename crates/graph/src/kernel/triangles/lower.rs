@@ -1,95 +1,96 @@
-//! Of each vertex, the neighbours that come before it in an order: a row of their own, or the beginning of its row.
+//! Lower neighbours of each vertex in some order, as separate rows or as the start of its row.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::{HugeVec, cells};
 
+use crate::access_sink::AccessSink;
 use crate::csr::Rows;
-use crate::hook::Hook;
 use crate::kernel::Setup;
-use crate::kernel::spent::{Held, Watch};
+use crate::kernel::cost::{ArrayUsage, PhaseTimer};
 use crate::width::Cell;
-use crate::{Array, Graph, Property, Result, Team, Width};
+use crate::{Array, Graph, Property, Result, ThreadPool, Width};
 
-/// Rows that begin with the neighbours before the vertex, or have only these.
+/// Rows that start with the lower neighbours, or contain only these.
 pub(super) struct Lower<'a, V: Width> {
     graph: &'a Graph<V>,
-    /// By degree: the new number of each vertex.
+    /// Rank of each vertex by degree.
     ranks: Property<V>,
-    /// By degree.
-    anew: Option<Anew<V>>,
+    /// Separate rows, if vertices are ordered by degree.
+    separate: Option<OrderedRows<V>>,
 }
 
-/// Rows of their own, by new numbers: those with many edges first.
-struct Anew<V: Width> {
+/// Separate rows of lower neighbours, by rank: highest degrees first.
+struct OrderedRows<V: Width> {
     offsets: HugeVec<V>,
     edges: HugeVec<V>,
 }
 
-/// Vertices in a piece of work.
-const PIECE: usize = 1024;
-/// So many times the work of a graph whose vertices are alike: then it pays to number them anew.
+/// Vertices in a chunk.
+const CHUNK: usize = 1024;
+/// Ratio of the work to that of a graph with equal degrees, above which ordering by degree pays.
 const SKEWED: u64 = 4;
 
 impl<'a, V: Width> Lower<'a, V> {
-    /// By degree if that pays. `ranks` has room for each vertex.
-    pub(super) fn of<H: Hook>(
+    /// Orders vertices by degree if that pays. `ranks` has room for each vertex.
+    pub(super) fn of<H: AccessSink>(
         graph: &'a Graph<V>,
         mut ranks: Property<V>,
         setup: &Setup<H>,
-        watch: &Watch,
+        timer: &PhaseTimer,
     ) -> Result<Self> {
-        let anew = if is_skewed(graph, setup.team) {
+        let separate = if is_skewed(graph, setup.pool) {
             rank(graph, &mut ranks);
-            watch.touched();
-            Some(Anew::by_degree(graph, &ranks, setup)?)
+            timer.touched();
+            Some(OrderedRows::by_degree(graph, &ranks, setup)?)
         } else {
             None
         };
-        Ok(Self { graph, ranks, anew })
+        Ok(Self { graph, ranks, separate })
     }
 
-    /// By degree what comes before alone, in no order; else the graph's own rows, ascending and whole, of which the caller takes the
-    /// beginnings.
+    /// Returns the separate rows, unsorted, or the rows of the graph, ascending. The caller takes
+    /// the start of the latter.
     pub(super) fn rows(&self) -> Rows<'_, V> {
         let rows = self.graph.out.rows();
-        match &self.anew {
+        match &self.separate {
             None => rows,
-            Some(Anew { offsets, edges }) => Rows { offsets, edges, weights: &[], ..rows },
+            Some(OrderedRows { offsets, edges }) => Rows { offsets, edges, weights: &[], ..rows },
         }
     }
 
-    /// Whether rows are the graph's own.
+    /// Whether the rows are those of the graph.
     pub(super) fn are_whole(&self) -> bool {
-        self.anew.is_none()
+        self.separate.is_none()
     }
 
-    /// On which pages all this is.
-    pub(super) fn held(&self) -> Result<Vec<Held>> {
-        let mut held = vec![Held::look(Array::Property, &self.ranks)?];
-        if let Some(Anew { offsets, edges }) = &self.anew {
-            held.push(Held::look(Array::Offsets, offsets)?);
-            held.push(Held::look(Array::Edges, edges)?);
+    /// Reads the pagemap.
+    pub(super) fn usage(&self) -> Result<Vec<ArrayUsage>> {
+        let mut usage = vec![ArrayUsage::read(Array::Property, &self.ranks)?];
+        if let Some(OrderedRows { offsets, edges }) = &self.separate {
+            usage.push(ArrayUsage::read(Array::Offsets, offsets)?);
+            usage.push(ArrayUsage::read(Array::Edges, edges)?);
         }
-        Ok(held)
+        Ok(usage)
     }
 }
 
-/// Whether hubs make most of the work.
-fn is_skewed<V: Width>(graph: &Graph<V>, team: Team) -> bool {
+/// Whether hubs cause most of the work.
+fn is_skewed<V: Width>(graph: &Graph<V>, pool: ThreadPool) -> bool {
     let (vertices, edges, work) = (graph.vertices(), graph.edges() as u64, AtomicU64::new(0));
-    // A vertex with l neighbours below and h above is looked through h times: half of its edges are below, for all we know.
-    team.each(vertices, PIECE, |range| {
+    // A vertex with l lower and h higher neighbours is scanned h times. The estimate is that half
+    // of the neighbours are lower.
+    pool.each(vertices, CHUNK, |range| {
         let of = |degree: usize| (degree as u64 / 2) * (degree as u64).div_ceil(2);
         work.fetch_add(graph.out.rows().degrees(range, ()).map(of).sum(), Relaxed);
     });
-    // If all were alike that made edges²/vertices.
+    // Equal degrees would yield edges²/vertices.
     let alike = u128::from(edges).pow(2) / (vertices as u128).max(1);
     u128::from(work.into_inner()) > alike * u128::from(SKEWED)
 }
 
-/// New numbers, by counting: how many vertices have more edges, then one after the other.
+/// Ranks vertices by a counting sort of the degrees.
 fn rank<V: Width>(graph: &Graph<V>, ranks: &mut [V]) {
     let degrees = || graph.out.rows().degrees(0..graph.vertices(), ());
     let most = degrees().max().unwrap_or(0);
@@ -105,16 +106,16 @@ fn rank<V: Width>(graph: &Graph<V>, ranks: &mut [V]) {
     }
 }
 
-impl<V: Width> Anew<V> {
-    /// By their new numbers, `ranks`.
-    fn by_degree<H: Hook>(graph: &Graph<V>, ranks: &[V], setup: &Setup<H>) -> Result<Self> {
+impl<V: Width> OrderedRows<V> {
+    /// Builds rows by rank.
+    fn by_degree<H: AccessSink>(graph: &Graph<V>, ranks: &[V], setup: &Setup<H>) -> Result<Self> {
         let vertices = graph.vertices();
         let mut offsets = setup.pages.zeroed::<V>(Array::Offsets, vertices + 1)?;
         let counts = cells(&mut offsets);
         let below = |v: usize| {
             graph.out.neighbours(v).iter().map(|to| ranks[to.at()]).filter(move |&to| to < ranks[v])
         };
-        setup.team.each(vertices, PIECE, |range| {
+        setup.pool.each(vertices, CHUNK, |range| {
             for v in range {
                 counts[ranks[v].at() + 1].set(V::new(below(v).count()));
             }
@@ -124,7 +125,7 @@ impl<V: Width> Anew<V> {
         }
         let mut edges = setup.pages.zeroed::<V>(Array::Edges, offsets[vertices].at())?;
         let filled = cells(&mut edges);
-        setup.team.each(vertices, PIECE, |range| {
+        setup.pool.each(vertices, CHUNK, |range| {
             for v in range {
                 let start = offsets[ranks[v].at()].at();
                 for (cell, to) in filled[start..].iter().zip(below(v)) {

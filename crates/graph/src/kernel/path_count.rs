@@ -1,30 +1,32 @@
-//! How many shortest ways there are: on a grid of 4096 by 4096, 2⁸¹⁹⁰ lead from corner to corner, and `f64` ends at 2¹⁰²⁴.
+//! Number of shortest paths, beyond the range of `f64`: in a grid of 4096 × 4096, about 2⁸¹⁹⁰ paths
+//! lead from corner to corner, and `f64` ends at 2¹⁰²⁴.
 
-/// A number above 0, or 0: as `f64`, but with 28 bits of exponent, 2²⁷ powers of two either way, and 36 after the point. No graph
-/// of fewer than 2²⁷ vertices has more ways, as no more than 3^(n/3) lead from one vertex to another.
+/// Number that is 0 or positive: like `f64`, but with 28 bits of exponent (2²⁷ powers of two either
+/// way) and 36 fraction bits. At most 3^(n/3) shortest paths join two vertices of a graph with n
+/// vertices, so the range suffices below 2²⁷ vertices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ways(u64);
+pub(super) struct PathCount(u64);
 
-/// Bits after the point.
+/// Fraction bits.
 const FRACTION: u32 = 36;
-/// The exponent of 1.
+/// Exponent of 1.
 const BIAS: i64 = 1 << 27;
-/// Bits after the point that `f64` has beside ours.
+/// Fraction bits that `f64` has in addition.
 const MORE: u32 = f64::MANTISSA_DIGITS - 1 - FRACTION;
 
-impl Ways {
+impl PathCount {
     pub(super) const ONE: Self = Self((BIAS as u64) << FRACTION);
 
-    /// `value` is 1 or more.
+    /// Makes a number of a value of 1 or more and an exponent.
     #[inline]
     fn of(value: f64, exponent: i64) -> Self {
-        // The nearest: what it carries over goes into the exponent.
+        // Rounds to nearest. A carry goes into the exponent.
         let bits = (value.to_bits() + (1 << (MORE - 1))) >> MORE;
         let one = 1f64.to_bits() >> MORE;
         Self((bits - one).wrapping_add(((exponent + BIAS) as u64) << FRACTION))
     }
 
-    /// From 1 up to below 2, and the exponent of two.
+    /// Returns the value from 1 to below 2, and the exponent.
     #[inline]
     fn parts(self) -> (f64, i64) {
         let fraction = (self.0 & ((1 << FRACTION) - 1)) << MORE;
@@ -50,15 +52,15 @@ impl Ways {
         Self::of(high + low * power(lower - exponent), exponent)
     }
 
-    /// `above / self`; `above` is 1 or more, and `self` is not 0.
+    /// Computes `above / self`; `above` is 1 or more, and `self` is not 0.
     #[inline]
     pub(super) fn under(self, above: f64) -> Self {
         let (value, exponent) = self.parts();
-        // Not below 1.
+        // Doubled, because the quotient may be below 1.
         Self::of(2.0 * above / value, -exponent - 1)
     }
 
-    /// The product, where `f64` has it.
+    /// Computes the product in the range of `f64`.
     #[inline]
     pub(super) fn times(self, other: Self) -> f64 {
         let ((one, exponent), (two, more)) = (self.parts(), other.parts());
@@ -66,7 +68,7 @@ impl Ways {
     }
 }
 
-/// 2 to that; 0 for what is less than `f64` has.
+/// Computes a power of 2; 0 below the range of `f64`.
 #[inline]
 fn power(exponent: i64) -> f64 {
     match exponent {
@@ -80,35 +82,38 @@ fn power(exponent: i64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The numbers of ways through a grid are those of Pascal's triangle, of which neighbours have a known ratio.
+    /// Path counts in a grid are those of Pascal's triangle, in which neighbours have a known
+    /// ratio.
     #[test]
-    fn ways_through_a_grid_are_counted_where_f64_ends() {
+    fn paths_through_a_grid_are_counted_beyond_f64() {
         const ROWS: usize = 3000;
-        let mut row = vec![Ways::ONE];
+        let mut row = vec![PathCount::ONE];
         for _ in 0..ROWS {
             let pairs = row.windows(2).map(|pair| pair[0].plus(pair[1]));
-            row = [Ways::ONE].into_iter().chain(pairs).chain([Ways::ONE]).collect();
+            row = [PathCount::ONE].into_iter().chain(pairs).chain([PathCount::ONE]).collect();
         }
         for (k, pair) in row.windows(2).enumerate() {
             let expected = (ROWS - k) as f64 / (k + 1) as f64;
             let found = pair[1].times(pair[0].under(1.0));
             assert!((found / expected - 1.0).abs() < 1e-8, "{k}: {found}, not {expected}");
         }
-        // All of them together are 2³⁰⁰⁰.
-        let all = row.into_iter().fold(Ways::default(), Ways::plus);
-        let doubled = (0..ROWS).fold(Ways::ONE, |ways, _| ways.plus(ways));
+        // Their sum is 2³⁰⁰⁰.
+        let all = row.into_iter().fold(PathCount::default(), PathCount::plus);
+        let doubled = (0..ROWS).fold(PathCount::ONE, |paths, _| paths.plus(paths));
         assert!((all.times(doubled.under(1.0)) - 1.0).abs() < 1e-8);
     }
 
     #[test]
-    fn small_numbers_are_as_they_are() {
-        let of = |count: u32| (0..count).fold(Ways::default(), |ways, _| ways.plus(Ways::ONE));
+    fn small_numbers_are_exact() {
+        let of = |count: u32| {
+            (0..count).fold(PathCount::default(), |paths, _| paths.plus(PathCount::ONE))
+        };
         for count in [1, 2, 3, 7, 1000, 4097] {
-            assert_eq!(of(count).times(Ways::ONE), f64::from(count));
+            assert_eq!(of(count).times(PathCount::ONE), f64::from(count));
             let back = of(count).under(5.0).times(of(count));
             assert!((back - 5.0).abs() < 1e-9, "{back}");
         }
-        assert_eq!(Ways::default().times(of(3)), 0.0);
-        assert_eq!(Ways::default().plus(of(3)), of(3));
+        assert_eq!(PathCount::default().times(of(3)), 0.0);
+        assert_eq!(PathCount::default().plus(of(3)), of(3));
     }
 }

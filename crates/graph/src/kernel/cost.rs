@@ -1,4 +1,4 @@
-//! What a kernel took: time by phase, and memory by array.
+//! Cost of a kernel: time by phase, pages by array.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -9,19 +9,24 @@ use crate::{Array, Result};
 
 /// Time and memory of one run of a kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spent {
-    /// Mapping its arrays.
+pub struct KernelCost {
+    /// Time to map the arrays.
     pub allocate: Duration,
-    /// Writing each property the first time: what page faults cost.
+    /// Time of the first write to each property array, dominated by page faults.
     pub first_touch: Duration,
-    /// The rest.
+    /// Remaining time.
     pub kernel: Duration,
-    /// On which pages its arrays were when it ended.
-    pub arrays: Vec<Held>,
+    /// Pages of the arrays at the end.
+    pub arrays: Vec<ArrayUsage>,
 }
 
-impl Spent {
-    /// This and what came after it, with the arrays of that.
+impl KernelCost {
+    /// Returns the time of all phases.
+    pub fn total(&self) -> Duration {
+        self.allocate + self.first_touch + self.kernel
+    }
+
+    /// Adds the times of a later run. Keeps the arrays of the later run.
     #[must_use]
     pub(super) fn then(self, after: Self) -> Self {
         Self {
@@ -33,53 +38,53 @@ impl Spent {
     }
 }
 
-/// An array and its pages.
+/// Array and its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Which.
+pub struct ArrayUsage {
+    /// Array.
     pub array: Array,
-    /// By kind of page; untouched memory among it.
-    pub got: PageUsage,
+    /// Bytes by kind of page, including untouched memory.
+    pub pages: PageUsage,
 }
 
-impl Held {
-    /// Looks, which takes up to 10 ms a GiB.
+impl ArrayUsage {
+    /// Reads the pagemap, which takes up to 10 ms per GiB.
     ///
     /// # Errors
-    /// [`GraphError::Memory`](crate::GraphError::Memory) where the page map cannot be read.
-    pub fn look<T>(array: Array, values: &HugeVec<T>) -> Result<Self> {
-        Ok(Self { array, got: values.usage()? })
+    /// [`GraphError::Memory`](crate::GraphError::Memory) if the pagemap cannot be read.
+    pub fn read<T>(array: Array, values: &HugeVec<T>) -> Result<Self> {
+        Ok(Self { array, pages: values.usage()? })
     }
 }
 
-/// A run under way.
-pub(super) struct Watch {
+/// Timer of the phases of a run.
+pub(super) struct PhaseTimer {
     began: Instant,
     allocated: OnceLock<Instant>,
     touched: OnceLock<Instant>,
 }
 
-impl Watch {
+impl PhaseTimer {
     pub(super) fn start() -> Self {
         Self { began: Instant::now(), allocated: OnceLock::new(), touched: OnceLock::new() }
     }
 
-    /// All arrays are mapped.
+    /// Ends the mapping phase.
     pub(super) fn allocated(&self) {
         self.allocated.get_or_init(Instant::now);
     }
 
-    /// All properties are written; any thread may say so, after the barrier.
+    /// Ends the first-touch phase. Any thread may call this after the barrier.
     pub(super) fn touched(&self) {
         self.touched.get_or_init(Instant::now);
     }
 
-    /// The end.
-    pub(super) fn stop(&self) -> Spent {
+    /// Ends the run.
+    pub(super) fn stop(&self) -> KernelCost {
         let now = Instant::now();
         let allocated = self.allocated.get().copied().unwrap_or(self.began);
         let touched = self.touched.get().copied().unwrap_or(allocated);
-        Spent {
+        KernelCost {
             allocate: allocated - self.began,
             first_touch: touched - allocated,
             kernel: now - touched,

@@ -1,4 +1,4 @@
-//! Text that gzip or zstd packed.
+//! Decompression of gzip and zstd.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -7,17 +7,16 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// How a file is packed.
+/// Compression of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packed {
-    /// By gzip.
+pub enum Compression {
+    /// gzip.
     Gzip,
-    /// By zstd.
+    /// zstd.
     Zstd,
 }
 
-/// What packs so.
-impl fmt::Display for Packed {
+impl fmt::Display for Compression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gzip => "gzip",
@@ -26,19 +25,19 @@ impl fmt::Display for Packed {
     }
 }
 
-impl Packed {
-    /// What a file that begins so is packed by.
+impl Compression {
+    /// Detects the compression by the first bytes of a file.
     pub(super) fn of_head(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
-            // A frame, or one to be skipped before it.
+            // A frame, or a skippable frame before it.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             _ => None,
         }
     }
 
-    /// What packed a file that begins so, of those whose files are not read.
-    pub(super) fn unknown(head: &[u8]) -> Option<&'static str> {
+    /// Detects an unsupported compression by the first bytes of a file.
+    pub(super) fn unsupported(head: &[u8]) -> Option<&'static str> {
         if head.starts_with(b"BZh") && head.get(4..10) == Some(b"1AY&SY") {
             return Some("bzip2");
         }
@@ -48,19 +47,22 @@ impl Packed {
     }
 }
 
-/// What is in a file of that length.
-pub(super) fn unpacked<'a>(
+/// Decompresses `input`, a file of `len` bytes.
+pub(super) fn decompressed<'a>(
     input: impl BufRead + Send + 'a,
-    packed: Option<Packed>,
+    compression: Option<Compression>,
     len: u64,
 ) -> Box<dyn BufRead + Send + 'a> {
     const AHEAD: usize = 1 << 20;
-    match packed {
+    match compression {
         None => Box::new(input),
-        Some(Packed::Gzip) => Box::new(BufReader::with_capacity(AHEAD, MultiGzDecoder::new(input))),
-        Some(Packed::Zstd) => {
+        Some(Compression::Gzip) => {
+            Box::new(BufReader::with_capacity(AHEAD, MultiGzDecoder::new(input)))
+        }
+        Some(Compression::Zstd) => {
             let mut decoder = FrameDecoder::new();
-            // Memory is taken for as much as a frame says: zstd's own levels ask for 8 MiB at most, `--long` for 128.
+            // A frame requests the memory of its window. The levels of zstd request at most 8 MiB,
+            // `--long` 128.
             decoder.set_max_window_size(len.saturating_mul(100).clamp(8 << 20, 128 << 20));
             let frames = Frames { input, decoder, inside: false };
             Box::new(BufReader::with_capacity(AHEAD, frames))
@@ -68,7 +70,7 @@ pub(super) fn unpacked<'a>(
     }
 }
 
-/// Frames of zstd, one after the other.
+/// Sequence of zstd frames.
 struct Frames<R> {
     input: R,
     decoder: FrameDecoder,
@@ -76,7 +78,7 @@ struct Frames<R> {
 }
 
 impl<R: BufRead> Frames<R> {
-    /// Enters the next frame. False at the end.
+    /// Enters the next frame. False at the end of the file.
     fn enter(&mut self) -> io::Result<bool> {
         while !self.input.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.input) {
@@ -111,14 +113,14 @@ impl<R: BufRead> Read for Frames<R> {
                 let one = BlockDecodingStrategy::UptoBlocks(1);
                 self.decoder.decode_blocks(&mut self.input, one).map_err(damaged)?;
             }
-            let got = self.decoder.read(into)?;
-            if got > 0 || into.is_empty() {
-                return Ok(got);
+            let count = self.decoder.read(into)?;
+            if count > 0 || into.is_empty() {
+                return Ok(count);
             }
-            let (said, is) =
-                (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
-            if said.is_some_and(|said| is != Some(said)) {
-                return Err(damaged("the checksum of a frame is wrong"));
+            let stated = self.decoder.get_checksum_from_data();
+            let calculated = self.decoder.get_calculated_checksum();
+            if stated.is_some_and(|stated| calculated != Some(stated)) {
+                return Err(damaged("checksum mismatch in a zstd frame"));
             }
             self.inside = false;
         }
