@@ -279,6 +279,11 @@ impl DebloatArgs {
                 Err(error) => left.add(error),
             }
         }
+        // Pids wrap around; start times do not.
+        targets.sort_by_key(|target| {
+            let id = target.process.id();
+            (id.start_ticks, id.pid)
+        });
         let left_out = left.warning(targets.len())?;
         if targets.is_empty() {
             bail!("there is no process to take from");

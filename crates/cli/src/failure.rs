@@ -174,9 +174,11 @@ impl<'a> Parts<'a> {
 
     fn add_manager(&mut self, error: Option<&'a ManagerError>) {
         match error {
-            Some(ManagerError::Kernel(kernel) | ManagerError::Sample { source: kernel, .. }) => {
-                self.kernel = Some(kernel);
-            }
+            Some(
+                ManagerError::Kernel(kernel)
+                | ManagerError::Promote(kernel)
+                | ManagerError::Sample { source: kernel, .. },
+            ) => self.kernel = Some(kernel),
             Some(ManagerError::Refused(refused)) => self.refused = Some(refused),
             _ => {}
         }

@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
-use hugepilot_record::ProcessId;
 use hugepilot_record::daemon::{Event, Line, SCHEMA, Seen, Totals};
+use hugepilot_record::{Pid, ProcessId};
 use hugepilot_units::{Nanos, Region};
 
 use crate::ManagerError;
@@ -168,6 +168,9 @@ struct Daemon<'a> {
     limited: bool,
     /// Processes that were said to be left alone.
     told: BTreeSet<Key>,
+    /// Start time and pid of the process whose huge page was split last: the next plan starts with
+    /// the process after it.
+    last_served: Option<(u64, Pid)>,
     /// Whether it was said that khugepaged may undo the work.
     warned: bool,
     /// Since the start, and since the stretch of work under way began.
@@ -188,6 +191,7 @@ impl<'a> Daemon<'a> {
             history: History::default(),
             limited: true,
             told: BTreeSet::new(),
+            last_served: None,
             warned: false,
             life: since,
             stretch: since,

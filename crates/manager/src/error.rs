@@ -20,6 +20,9 @@ pub enum ManagerError {
         /// Why not.
         source: KernelError,
     },
+    /// Memory of the process may not be promoted.
+    #[error("cannot promote memory: {0}")]
+    Promote(#[source] KernelError),
     /// The file that the figure of merit should come from cannot be read.
     #[error("cannot read {path}: {source}")]
     Progress {

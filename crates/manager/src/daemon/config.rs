@@ -38,8 +38,9 @@ pub struct Config {
     pub quantum: Option<usize>,
     /// How long to sample before each plan, for the order `heat`.
     pub observe: Nanos,
-    /// Huge pages with a smaller part zero-filled are left alone.
-    pub min_bloat: Share,
+    /// Minimum bloat of a huge page to split; `None`: as the order has it, 0 % for `emd` and
+    /// `hawkeye` (EMD, section 4.2), 5 % for `exact` and `heat`.
+    pub min_bloat: Option<Share>,
     /// Processes with less memory in huge pages are left alone.
     pub min_huge: Bytes,
     /// Numbers or names of processes to leave alone.
@@ -71,7 +72,7 @@ impl Default for Config {
             fairness: None,
             quantum: None,
             observe: Nanos::seconds(3),
-            min_bloat: Share::percent(5.0),
+            min_bloat: None,
             min_huge: Bytes::mib(64),
             protect: Vec::new(),
             prefer: Vec::new(),
@@ -93,7 +94,8 @@ impl Config {
     }
 
     pub(super) fn policy(&self, order: Order) -> DebloatPolicy {
-        let mut policy = DebloatPolicy { min_bloat: self.min_bloat, ..DebloatPolicy::new(order) };
+        let mut policy = DebloatPolicy::new(order);
+        policy.min_bloat = self.min_bloat.unwrap_or(policy.min_bloat);
         let by_weight = (!self.weight.is_empty()).then_some(Fairness::Weight);
         policy.fairness = self.fairness.or(by_weight).unwrap_or(policy.fairness);
         policy.quantum = self.quantum.unwrap_or(policy.quantum);
@@ -115,9 +117,14 @@ impl Config {
         let time = |time: Nanos, least: u64, most: u64| {
             (Nanos::millis(least)..=Nanos::seconds(most)).contains(&time)
         };
-        within("high", share(self.high, 0.01) && self.high > self.low)?;
+        // Of two keys that contradict each other, the error names the one that the user set.
+        let default = Self::default();
+        let set = |key, is_default: bool, other| if is_default { other } else { key };
+        within("high", share(self.high, 0.01))?;
         within("low", share(self.low, 0.01))?;
-        within("critical", self.critical >= self.high)?;
+        within(set("high", self.high == default.high, "low"), self.high > self.low)?;
+        let critical = set("critical", self.critical == default.critical, "high");
+        within(critical, self.critical >= self.high)?;
         within("psi", share(self.psi, 0.001))?;
         within("interval", time(self.interval, 50, 60))?;
         within("cpu", share(self.cpu, 0.01))?;
@@ -135,5 +142,19 @@ impl Config {
         within("prefer", names(self.prefer.iter()))?;
         within("weight", self.weight.keys().all(|who| can_match(who)))?;
         within("weight", self.weight.values().all(|weight| weight.is_finite() && *weight > 0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minimum_bloat_is_that_of_the_order_unless_configured() {
+        let of = |config: Config| config.policy(config.order).min_bloat;
+        let emd = Config { order: Order::EMD, ..Config::default() };
+        assert_eq!(of(emd.clone()), Share::percent(0.0));
+        assert_eq!(of(Config::default()), Share::percent(5.0));
+        assert_eq!(of(Config { min_bloat: Some(Share::percent(7.0)), ..emd }), Share::percent(7.0));
     }
 }

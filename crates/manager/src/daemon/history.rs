@@ -19,6 +19,18 @@ pub(super) fn key_of(id: &ProcessId) -> Key {
     (id.pid, id.start_ticks)
 }
 
+/// The order of processes: by start time, because pids wrap around.
+pub(super) fn by_start(id: &ProcessId) -> (u64, Pid) {
+    (id.start_ticks, id.pid)
+}
+
+/// Index of the first of the processes, sorted by start time, that started after `last`; 0 if all
+/// have had their turn.
+pub(super) fn next_after<T: PartialOrd>(starts: &[T], last: Option<T>) -> usize {
+    let Some(last) = last else { return 0 };
+    starts.iter().position(|start| *start > last).unwrap_or(0)
+}
+
 /// How long and how often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rules {
@@ -154,6 +166,12 @@ mod tests {
         let mut seen = census(&[5]);
         let recollapses = history.filter(&mut seen, Nanos::seconds(second), RULES);
         (!seen.bloated.is_empty(), seen.skipped.keys().next().copied(), recollapses)
+    }
+
+    #[test]
+    fn the_next_plan_starts_with_the_process_after_the_last_one_served() {
+        let next = |last| next_after(&[3, 5, 9], last);
+        assert_eq!([None, Some(3), Some(4), Some(5), Some(9)].map(next), [0, 1, 1, 2, 0]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use hugepilot_units::{Bytes, Nanos, Region};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::config::Config;
-use super::history::Key;
+use super::history::{Key, by_start};
 use super::watermark::Reading;
 use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
@@ -212,6 +212,8 @@ impl World for Machine<'_> {
                 Err(left) => list.left.push(left),
             }
         }
+        // Pids wrap around; start times do not.
+        processes.sort_by_key(|process| by_start(process.id()));
         list.targets =
             processes.iter().map(|process| Rc::clone(process) as Rc<dyn Target>).collect();
         self.processes.replace(processes);

@@ -9,7 +9,7 @@ use hugepilot_record::daemon::{Event, ProcessFreed};
 use hugepilot_record::{Census, Mapping, Split, SplitOutcome, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
-use super::history::{Recollapses, key_of};
+use super::history::{Recollapses, by_start, key_of, next_after};
 use super::watermark::Reading;
 use super::{ControlRequest, Daemon};
 use crate::ManagerError;
@@ -206,6 +206,8 @@ impl Daemon<'_> {
                 self.history.filter(&mut process.census, self.world.now(), self.config.rules());
             self.say_recollapsed(seen, process, recollapses);
         }
+        let keys: Vec<_> = processes.iter().map(|one| by_start(one.target.id())).collect();
+        processes.rotate_left(next_after(&keys, self.last_served));
         Ok(Some(Survey { processes, order, not_sampled, over_budget }))
     }
 
@@ -294,6 +296,9 @@ impl Daemon<'_> {
                 let split = matches!(outcome, SplitOutcome::Freed(_));
                 let key = key_of(process.target.id());
                 self.history.note(key, planned.region, self.world.now(), split);
+                if split {
+                    self.last_served = Some(by_start(process.target.id()));
+                }
             }
             seen.used -= batch.add(planned.process, outcome);
             if self.world.now() >= batch.now + REPORT_EVERY {
