@@ -1,6 +1,6 @@
 /* Maps memory on a chain of backings, and prints the pages in use and each refused backing.
  *
- * With hugepilot installed (cargo xtask install-capi PREFIX):
+ * With hugepilot installed (cargo xtask install PREFIX):
  *   export PKG_CONFIG_PATH=PREFIX/lib/pkgconfig
  *   cc region.c $(pkg-config --cflags --libs hugepilot) -o region
  *   LD_LIBRARY_PATH=PREFIX/lib ./region 64 hugetlb-2m,thp,base

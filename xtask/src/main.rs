@@ -5,7 +5,7 @@
 
 mod bench; // benchmarks by name, in pairs
 mod dispositions; // signals that we were started to ignore
-mod install; // the library for C and C++ into a folder
+mod install; // program, libraries and documents into a folder
 mod run; // running other programs, and reading what cargo says of its tests
 mod setup; // programs and downloads that the tests use
 mod stress; // long tests of safety, on the release build
@@ -29,8 +29,10 @@ usage: cargo xtask COMMAND
   tidy --pending [PREFIX]
                        the same with the parts that do not follow the rules of style yet, for paths
                        that start with PREFIX
-  install-capi PREFIX [--debug]
-                       the library for C and C++, with headers and what pkg-config and CMake need, into PREFIX
+  install PREFIX [--only program|capi|preload] [--debug]
+                       build and install the program with man pages, completions and documents, the
+                       library for C and C++ with pkg-config and CMake files, and the allocator to
+                       preload; or only one of these
   bench list           the benchmarks
   bench NAME [ARGS]    one of them, on the release build
   stress list          the stress tests
@@ -62,8 +64,7 @@ fn dispatch(args: &[&str]) -> Result<()> {
         ["tidy", "--pending"] => tidy::run_pending(&run::root(), ""),
         ["tidy", "--pending", prefix] => tidy::run_pending(&run::root(), prefix),
         ["tidy", dir] => tidy::run(dir.as_ref()),
-        ["install-capi", prefix] => install::capi(prefix.as_ref(), false),
-        ["install-capi", prefix, "--debug"] => install::capi(prefix.as_ref(), true),
+        ["install", args @ ..] => install::install(args),
         ["bench", name, args @ ..] => bench::run(name, args),
         ["stress", args @ ..] => stress::run(args),
         ["help" | "--help" | "-h"] => {

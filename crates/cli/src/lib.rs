@@ -7,6 +7,7 @@
 
 mod calibration;
 mod compare;
+mod completions;
 mod daemon;
 mod debloat;
 mod doctor;
@@ -54,6 +55,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Compare(Box<compare::CompareArgs>),
+    Completions(completions::CompletionsArgs),
     Daemon(Box<daemon::DaemonArgs>),
     Debloat(Box<debloat::DebloatArgs>),
     Doctor(doctor::DoctorArgs),
@@ -107,6 +109,7 @@ pub fn main() -> ExitCode {
     let reads_memory = matches!(cli.verb, Verb::Daemon(_) | Verb::Debloat(_));
     let done = match cli.verb {
         Verb::Compare(args) => compare::run(&args),
+        Verb::Completions(args) => completions::run(&args),
         Verb::Daemon(args) => daemon::run(&args),
         Verb::Debloat(args) => debloat::run(&args),
         Verb::Doctor(args) => doctor::run(&args),

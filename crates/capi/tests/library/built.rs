@@ -22,7 +22,7 @@ pub(crate) fn prefix() -> &'static Path {
         let _ = fs::remove_dir_all(&prefix);
         let mut install = Command::new(env!("CARGO"));
         install
-            .args(["run", "--quiet", "--package", "xtask", "--", "install-capi"])
+            .args(["run", "--quiet", "--package", "xtask", "--", "install", "--only", "capi"])
             .arg(&prefix)
             .arg("--debug");
         run(install.current_dir(source()));
