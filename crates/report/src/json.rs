@@ -13,6 +13,8 @@ use serde_json::Value;
 
 /// A record that `--json` prints.
 pub trait JsonReport: Serialize {
+    /// Whether [`JsonReport::explain`] adds anything. Without it, [`json`] needs no copy.
+    const EXPLAINS: bool = false;
     /// Adds sentences to the facts of the record, already serialised in `json`.
     fn explain(&self, json: &mut Value) {
         let _ = json;
@@ -34,7 +36,7 @@ impl JsonReport for TuneReport {}
 ///
 /// # Panics
 /// Never: records hold only numbers, texts, lists and maps with text keys.
-pub fn json(record: &impl JsonReport) -> String {
+pub fn json<R: JsonReport>(record: &R) -> String {
     let mut text = match serde_json::to_value(record) {
         Ok(mut value) => {
             record.explain(&mut value);
