@@ -104,7 +104,7 @@ impl Job {
     /// Allocates property arrays before a graph of `vertices` vertices; `None` in natural order.
     ///
     /// # Errors
-    /// [`GraphError::Memory`](crate::GraphError::Memory).
+    /// [`GraphError::Memory`].
     pub fn property_pool<V: Width>(&self, vertices: u64) -> Result<Option<PropertyPool>> {
         match self.alloc_order {
             AllocOrder::Natural => Ok(None),
@@ -144,7 +144,7 @@ impl Job {
     /// Relabels a graph if requested, and starts the report.
     ///
     /// # Errors
-    /// [`GraphError::Memory`](crate::GraphError::Memory).
+    /// [`GraphError::Memory`].
     pub fn prepare<V: Width>(
         &self,
         graph: Graph<V>,
