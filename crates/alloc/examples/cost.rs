@@ -22,8 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (backing, len, threads) = (backing.parse()?, size.parse()?, threads.parse()?);
     let (took, huge) = match who.as_str() {
-        "ours" => ours(backing, len, threads).map_err(|error| match error.fix() {
-            Some(fix) => format!("{error}; {fix}"),
+        "ours" => ours(backing, len, threads).map_err(|error| match error.help() {
+            Some(help) => format!("{error}; help: {help}"),
             None => error.to_string(),
         })?,
         _ => (bare(backing, len.as_usize(), threads)?, Bytes::ZERO),

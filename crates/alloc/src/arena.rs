@@ -1,8 +1,8 @@
-//! Memory for many small things that are given back together.
+//! Bump allocator whose objects are freed together.
 //!
 //! # Safety
-//! Bytes are handed out once between two resets, and a reset takes `&mut self`, so nothing handed out is left by then. The
-//! list of regions may move; the regions' memory does not.
+//! Each byte is handed out once between two resets. A reset takes `&mut self`, so no borrow of the
+//! memory is left by then. The list of regions may move; the memory of the regions does not.
 #![allow(unsafe_code)]
 
 #[cfg(test)]
@@ -18,16 +18,31 @@ use hugepilot_units::Bytes;
 
 use crate::{AllocError, HugeRegion, Linux, Options, PageUsage, Result, Sys};
 
-/// Hands out memory front to back, from regions that it maps as they are needed, up to a limit. Nothing is freed alone:
-/// [`Self::reset`] takes all of it back for new use, and dropping the arena unmaps it. It runs no destructors. For one
-/// thread at a time, but may be sent to another.
+/// Bump allocator over regions that it maps as needed, up to a limit.
+///
+/// Objects are not freed one by one: [`Self::reset`] makes all memory available again, and dropping
+/// the arena unmaps it. Destructors do not run. One thread uses an arena at a time; it may be sent
+/// to another thread.
+///
+/// ```
+/// use hugepilot_alloc::{Arena, Options};
+/// use hugepilot_units::Bytes;
+///
+/// let mut arena = Arena::new(Bytes::mib(2), Options::default()).with_limit(Bytes::mib(64));
+/// let squares = arena.alloc_slice(1000, |i| i * i)?;
+/// let total: &mut usize = arena.alloc(squares.iter().sum())?;
+/// assert_eq!(*total, 332_833_500);
+/// arena.reset();
+/// assert_eq!(arena.mapped(), Bytes::mib(2)); // still mapped, for new objects
+/// # Ok::<(), hugepilot_alloc::AllocError>(())
+/// ```
 #[derive(Debug)]
 pub struct Arena<S: Sys = Linux> {
-    /// What is left of the region in use.
+    /// First free byte of the current region, and the bytes left there.
     next: Cell<NonNull<u8>>,
     left: Cell<usize>,
     regions: RefCell<Regions<S>>,
-    /// A region's length, unless one thing needs more.
+    /// Length of a region, unless one object needs more.
     chunk: Bytes,
     limit: Bytes,
     options: Options,
@@ -37,40 +52,42 @@ pub struct Arena<S: Sys = Linux> {
 #[derive(Debug)]
 struct Regions<S: Sys> {
     all: Vec<HugeRegion<S>>,
-    /// So many of the first have been used since the last reset.
+    /// Number of leading regions in use since the last reset.
     used: usize,
 }
 
-// SAFETY: what `next` points into is owned by `regions`; whoever was handed memory borrows the arena, which cannot be
-// sent away then.
+// SAFETY: `regions` owns the memory behind `next`. Callers that hold memory borrow the arena, which
+// cannot be sent while it is borrowed.
 unsafe impl<S: Sys> Send for Arena<S> {}
 
 impl Arena {
-    /// Maps nothing yet; later, regions of at least `chunk` bytes, without a limit.
+    /// Creates an arena with regions of at least `chunk` bytes and without a limit. Maps nothing
+    /// yet.
     pub const fn new(chunk: Bytes, options: Options) -> Self {
         Self::new_on(Linux, chunk, options)
     }
 }
 
 impl<S: Sys> Arena<S> {
-    /// As [`Arena::new`], by the calls of `sys`.
+    /// Creates an arena like [`Arena::new`], with system calls through `sys`.
     pub const fn new_on(sys: S, chunk: Bytes, options: Options) -> Self {
         let regions = RefCell::new(Regions { all: Vec::new(), used: 0 });
         let (next, left) = (Cell::new(NonNull::dangling()), Cell::new(0));
         Self { next, left, regions, chunk, limit: Bytes::MAX, options, sys }
     }
 
-    /// The same with at most `limit` bytes mapped: beyond, it is [`AllocError::Limit`].
+    /// Limits the mapped memory to `limit` bytes; beyond that, allocation fails with
+    /// [`AllocError::Limit`].
     #[must_use]
     pub const fn with_limit(mut self, limit: Bytes) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Memory of that layout, with whatever is in it. Without bytes it takes none.
+    /// Allocates uninitialised memory of this layout. A size of 0 uses no memory.
     ///
     /// # Errors
-    /// [`AllocError::Limit`], and those of [`HugeRegion::map`].
+    /// [`AllocError::Limit`], and the errors of [`HugeRegion::map`].
     #[allow(clippy::mut_from_ref)] // each part is handed out once
     pub fn alloc_layout(&self, layout: Layout) -> Result<&mut [MaybeUninit<u8>]> {
         let start = if layout.size() == 0 {
@@ -79,26 +96,27 @@ impl<S: Sys> Arena<S> {
         } else {
             self.bump(layout).map_or_else(|| self.bump_in_next_region(layout), Ok)?
         };
-        // SAFETY: `size` bytes from `start` are mapped, and were handed out to nobody else since the last reset. Any
-        // bytes are valid as `MaybeUninit`.
+        // SAFETY: `size` bytes from `start` are mapped and were not handed out before since the
+        // last reset. All bytes are valid as `MaybeUninit`.
         Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr().cast(), layout.size()) })
     }
 
-    /// `value`, moved into the arena. Its destructor will not run.
+    /// Moves `value` into the arena. Its destructor does not run.
     ///
     /// # Errors
-    /// As for [`Self::alloc_layout`].
+    /// Those of [`Self::alloc_layout`].
     #[allow(clippy::mut_from_ref)] // each part is handed out once
     pub fn alloc<T>(&self, value: T) -> Result<&mut T> {
         let place = self.alloc_layout(Layout::new::<T>())?.as_mut_ptr().cast::<MaybeUninit<T>>();
-        // SAFETY: memory of the layout of `T`, borrowed from the arena, and ours alone.
+        // SAFETY: memory of the layout of `T`, borrowed from the arena, with no other user.
         Ok(unsafe { (*place).write(value) })
     }
 
-    /// `len` items, each made of its index. Their destructors will not run.
+    /// Creates `len` items, each from its index. Their destructors do not run.
     ///
     /// # Errors
-    /// [`AllocError::Overflow`] where `len` times their size is too much, and as for [`Self::alloc_layout`].
+    /// [`AllocError::Overflow`] if `len` items exceed the address space, and those of
+    /// [`Self::alloc_layout`].
     #[allow(clippy::mut_from_ref)] // each part is handed out once
     pub fn alloc_slice<T>(&self, len: usize, mut item: impl FnMut(usize) -> T) -> Result<&mut [T]> {
         let overflow = |_| AllocError::Overflow { count: len, size: size_of::<T>() };
@@ -108,22 +126,24 @@ impl<S: Sys> Arena<S> {
             // SAFETY: item `i` lies inside memory of the layout of `len` items.
             unsafe { start.add(i).write(item(i)) };
         }
-        // SAFETY: all items were written just now; the memory is borrowed from the arena, and ours alone.
+        // SAFETY: all items were written above; the memory is borrowed from the arena, with no
+        // other user.
         Ok(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
-    /// Takes all back, for new use. The regions stay, with what is in them.
+    /// Makes all memory available again. The regions stay mapped, with their contents.
     pub fn reset(&mut self) {
         self.regions.get_mut().used = 0;
         self.left.set(0);
     }
 
-    /// How much is mapped.
+    /// Returns the mapped bytes.
     pub fn mapped(&self) -> Bytes {
         self.regions.borrow().all.iter().map(HugeRegion::len).sum()
     }
 
-    /// On which pages its regions are, now; cost and errors as for [`HugeRegion::usage`], for each region.
+    /// Reads from the pagemap which pages the regions are on. Costs one [`HugeRegion::usage`] a
+    /// region.
     ///
     /// # Errors
     /// [`AllocError::Pagemap`].
@@ -135,7 +155,7 @@ impl<S: Sys> Arena<S> {
             .try_fold(PageUsage::default(), |sum, region| Ok(sum + region.usage()?))
     }
 
-    /// From the region in use, if that has enough left.
+    /// Allocates from the current region, if it has room.
     fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
         let next = self.next.get();
         let gap = next.as_ptr().align_offset(layout.align());
@@ -148,8 +168,8 @@ impl<S: Sys> Arena<S> {
         }
     }
 
-    /// From the first region not used yet that is large enough, or a new one. What is left of the one in use waits for a
-    /// reset.
+    /// Allocates from the first unused region with room, or from a new one. The rest of the current
+    /// region stays unused until a reset.
     #[cold]
     fn bump_in_next_region(&self, layout: Layout) -> Result<NonNull<u8>> {
         let mut regions = self.regions.borrow_mut();
@@ -171,13 +191,13 @@ impl<S: Sys> Arena<S> {
         all.swap(*used, found);
         let region = &all[*used];
         *used += 1;
-        // SAFETY: it fits: the region begins aligned, and has that many bytes.
+        // SAFETY: the region begins aligned and has at least this many bytes.
         self.next.set(unsafe { region.as_ptr().add(layout.size()) });
         self.left.set(region.len().as_usize() - layout.size());
         Ok(region.as_ptr())
     }
 
-    /// A region that is sure to hold `layout`.
+    /// Maps a region with room for `layout`.
     fn map_for(&self, layout: Layout, all: &[HugeRegion<S>]) -> Result<HugeRegion<S>> {
         let mut options = self.options;
         options.align = options.align.max(Bytes::new(layout.align() as u64));
@@ -193,7 +213,7 @@ impl<S: Sys> Arena<S> {
         };
         over(wanted)?;
         let region = HugeRegion::map_on(self.sys.clone(), wanted, &options)?;
-        // Pages round up.
+        // The backing rounds the length up to its pages.
         over(region.len())?;
         Ok(region)
     }

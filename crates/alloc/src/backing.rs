@@ -1,30 +1,33 @@
-//! Which pages memory is to be on, and what to take where they are not to be had.
+//! Page kinds, and chains of them in order of preference.
 
 use std::fmt;
 use std::str::FromStr;
 
 use hugepilot_units::{AddrRange, Bytes, ParseError, VirtAddr};
 
-const EXPECTED_BACKING: &str = "base, thp, thp:30% (the first 30 %), thp:20-50%, collapse, collapse:30%, hugetlb-2m or hugetlb-1g";
+const EXPECTED_BACKING: &str = "base, thp, thp:30% (the first 30 %), thp:20-50%, collapse, \
+     collapse:30%, hugetlb-2m or hugetlb-1g";
 const EXPECTED_PART: &str = "nothing, or a part such as :20% or :20-40%";
 const EXPECTED_CHAIN: &str =
-    "backings in the order to try them, each once, such as hugetlb-2m,thp,base";
+    "backings in order of preference, each once, such as hugetlb-2m,thp,base";
 
-/// The pages that memory is on.
+/// Kind of page behind memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Base pages (`MADV_NOHUGEPAGE`), whatever the system is set to.
+    /// Base pages (`MADV_NOHUGEPAGE`), regardless of the system's THP setting.
     Base,
-    /// Transparent huge pages from the first touch on (`MADV_HUGEPAGE`), as far as the kernel finds free ones; it says
-    /// nothing where it does not, so look at what was got. Zheng's first approach.
+    /// Transparent huge pages from the first touch (`MADV_HUGEPAGE`), if the kernel finds free
+    /// ones. The kernel reports no failure, so read
+    /// [`HugeRegion::usage`](crate::HugeRegion::usage). Zheng's first approach.
     Thp(Part),
-    /// Base pages at first, as the system is set; once they are filled, [`HugeRegion::collapse`](crate::HugeRegion::collapse)
-    /// puts this part of them on huge pages; the rest gets none. Works where THP is set to `never`, and tells what it could
-    /// not do.
+    /// Pages by the system's THP setting at first. Once filled,
+    /// [`HugeRegion::collapse`](crate::HugeRegion::collapse) collapses this part; the rest stays on
+    /// base pages. Works with THP set to `never`, and reports failures.
     Collapse(Part),
-    /// Pages of the hugetlb pool of 2 MiB, set aside when the memory is mapped. Zheng's second approach.
+    /// Pages of the 2 MiB hugetlb pool, reserved when the memory is mapped. Zheng's second
+    /// approach.
     Hugetlb2M,
-    /// The same of 1 GiB: any length is rounded up to that.
+    /// Pages of the 1 GiB hugetlb pool. Lengths are rounded up to 1 GiB.
     Hugetlb1G,
 }
 
@@ -32,10 +35,10 @@ impl Backing {
     /// Transparent huge pages for all of the memory.
     pub const THP: Self = Self::Thp(Part::WHOLE);
 
-    /// Collapsed once it is filled, all of it.
+    /// Collapse of all of the memory, once it is filled.
     pub const COLLAPSE: Self = Self::Collapse(Part::WHOLE);
 
-    /// The size of its page in the hugetlb pools; `None` for those without a pool.
+    /// Returns the page size of the hugetlb pool; `None` for backings without a pool.
     pub const fn pool_page(self) -> Option<Bytes> {
         match self {
             Self::Hugetlb2M => Some(Bytes::mib(2)),
@@ -45,7 +48,7 @@ impl Backing {
     }
 }
 
-/// Reads back as the same backing.
+/// Prints a form that parses to the same backing.
 impl fmt::Display for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -75,7 +78,7 @@ impl FromStr for Backing {
     }
 }
 
-/// A part of a region, in percent of its length.
+/// Part of a region, in percent of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     from: u8,
@@ -83,18 +86,19 @@ pub struct Part {
 }
 
 impl Part {
-    /// All of it.
+    /// Whole region.
     pub const WHOLE: Self = Self { from: 0, to: 100 };
 
-    /// From `from` to `to` percent; `None` unless `from < to <= 100`.
+    /// Returns the part from `from` to `to` percent; `None` unless `from < to <= 100`.
     pub const fn percent(from: u8, to: u8) -> Option<Self> {
         if from < to && to <= 100 { Some(Self { from, to }) } else { None }
     }
 
-    /// The part of `range`, both ends rounded down to units of `huge` counted from its start.
+    /// Returns this part of `range`; both ends are rounded down to multiples of `huge` from its
+    /// start.
     pub(crate) fn of(self, range: AddrRange, huge: Bytes) -> AddrRange {
         let units = range.len().get() / huge.get();
-        // Lengths are below 2^63, so a hundred times their huge pages fit.
+        // Lengths are below 2^63, so 100 times their huge pages fit.
         let at = |percent: u8| -> VirtAddr {
             if percent == 100 {
                 range.end
@@ -106,7 +110,7 @@ impl Part {
     }
 }
 
-/// Nothing for all of it, `:20%` or `:20-40%`: what follows a backing's name.
+/// Prints the suffix of a backing's name: nothing for the whole, `:20%` or `:20-40%`.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -132,7 +136,7 @@ impl FromStr for Part {
     }
 }
 
-/// Backings in the order in which they are tried, each at most once. A chain of one never falls back.
+/// Backings in the order of preference, each at most once. A chain of one never falls back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Chain {
     links: [Backing; Self::MAX_LEN],
@@ -140,21 +144,21 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Backings in a chain at most.
+    /// Largest number of backings in a chain.
     pub const MAX_LEN: usize = 5;
 
-    /// `thp,base`: huge pages where they are to be had, without a pool.
+    /// `thp,base`: transparent huge pages if enabled, else base pages. Needs no pool.
     pub const THP_OR_BASE: Self = Self::only(Backing::THP).then(Backing::Base);
 
-    /// That one or an error.
+    /// Creates a chain of one backing.
     pub const fn only(backing: Backing) -> Self {
         Self { links: [backing; Self::MAX_LEN], len: 1 }
     }
 
-    /// And where all before are not to be had, `backing`.
+    /// Appends `backing`, for use if all before it are refused.
     ///
     /// # Panics
-    /// For more than [`Self::MAX_LEN`] backings.
+    /// If the chain already has [`Self::MAX_LEN`] backings.
     #[must_use]
     pub const fn then(mut self, backing: Backing) -> Self {
         assert!(self.len < Self::MAX_LEN, "a chain has five backings at most");
@@ -163,7 +167,7 @@ impl Chain {
         self
     }
 
-    /// The backings, first choice first; never empty.
+    /// Returns the backings, first choice first; never empty.
     pub fn backings(&self) -> &[Backing] {
         &self.links[..self.len]
     }

@@ -1,139 +1,139 @@
-//! What can go wrong with memory of our own, with the cause and a fix in words.
+//! Errors with their cause and a suggested fix.
 
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
-use crate::{Backing, Nodes, Setting, Sys};
+use crate::{Backing, Help, Nodes, Setting, Sys};
 
-/// Why memory is not to be had as it was asked for. Plain data: making one takes no memory.
+/// Cause of a failed request. Plain data: creating one never allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocError {
-    /// A region of no bytes was asked for.
-    #[error("a region needs at least one byte")]
+    /// The requested length is 0.
+    #[error("a region needs at least 1 byte")]
     Empty,
-    /// More than the address space can hold, or a product of count and size that no number holds.
-    #[error("{count} times {} is more than the address space holds", Bytes::new(*size as u64))]
+    /// The request exceeds the address space, or count times size overflows.
+    #[error("{count} x {} exceeds the address space", Bytes::new(*size as u64))]
     Overflow {
-        /// How many items.
+        /// Number of items.
         count: usize,
-        /// The size of one, in bytes.
+        /// Size of one item, in bytes.
         size: usize,
     },
-    /// An alignment that is none.
-    #[error(
-        "an alignment of {0} is not to be had: it must be a power of two of at most {MAX_ALIGN}"
-    )]
+    /// The alignment is not a power of two, or above 1 GiB.
+    #[error("alignment {0}: not a power of two up to {MAX_ALIGN}")]
     Alignment(Bytes),
-    /// A name that the kernel would refuse.
-    #[error("a name has 1 to 79 printable ASCII characters, none of []\\$`")]
+    /// The kernel refuses the name.
+    #[error("a name has 1 to 79 printable ASCII characters, without []\\$`")]
     Label,
-    /// The limit of an arena is reached.
-    #[error("the limit of {limit} is reached: {used} are in use, {wanted} more are wanted")]
+    /// The request exceeds the limit of an arena.
+    #[error("limit of {limit} reached: {used} mapped, {wanted} more requested")]
     Limit {
-        /// The limit.
+        /// Limit of the arena.
         limit: Bytes,
-        /// Mapped by now.
+        /// Bytes mapped so far.
         used: Bytes,
-        /// What was to be mapped besides.
+        /// Bytes requested.
         wanted: Bytes,
     },
     /// The pool has too few free pages.
-    #[error("{wanted} pages of {page} are wanted, and the pool has {} of {} free ({errno})", pool.spare(), pool.total)]
-    PoolEmpty {
-        /// The size of its pages.
-        page: Bytes,
-        /// How many are wanted.
-        wanted: u64,
-        /// The pool at that moment.
-        pool: Pool,
-        /// The kernel's answer.
-        errno: Errno,
-    },
-    /// There is no pool of this size.
-    #[error("this processor or kernel has no pool of {page} pages ({errno})")]
-    NoPool {
-        /// The size of its pages.
-        page: Bytes,
-        /// The kernel's answer.
-        errno: Errno,
-    },
-    /// THP is off for the system, by this setting.
-    #[error("transparent huge pages are set to never")]
-    ThpNever(Setting),
-    /// THP is off for this process.
     #[error(
-        "transparent huge pages are off for this process: prctl(PR_SET_THP_DISABLE), which children inherit"
+        "hugetlb pool of {page} pages: {wanted} requested, {} of {} free ({errno})",
+        pool.spare(), pool.total
     )]
+    PoolEmpty {
+        /// Page size of the pool.
+        page: Bytes,
+        /// Pages requested.
+        wanted: u64,
+        /// Pool counters at that time.
+        pool: Pool,
+        /// Error number of the kernel.
+        errno: Errno,
+    },
+    /// The processor or kernel lacks a pool of this page size.
+    #[error("no hugetlb pool of {page} pages on this processor or kernel ({errno})")]
+    NoPool {
+        /// Page size of the pool.
+        page: Bytes,
+        /// Error number of the kernel.
+        errno: Errno,
+    },
+    /// This setting disables THP for the system.
+    #[error("transparent huge pages are set to never: {}", .0.path().to_string_lossy())]
+    ThpNever(Setting),
+    /// THP is disabled for this process.
+    #[error("transparent huge pages are disabled for this process (PR_SET_THP_DISABLE)")]
     ThpDisabled,
-    /// The kernel does not take advice that a backing is made of.
-    #[error("the kernel does not know the advice for {backing} ({errno})")]
+    /// The kernel does not support the advice that a backing needs.
+    #[error("this kernel does not support {backing} ({errno})")]
     Advice {
-        /// The backing.
+        /// Refused backing.
         backing: Backing,
-        /// The kernel's answer.
+        /// Error number of the kernel.
         errno: Errno,
     },
-    /// No address space, or none that may be used.
-    #[error("{len} cannot be mapped ({errno})")]
+    /// The kernel refused the mapping: no address space, no mapping left, or a limit.
+    #[error("cannot map {len} ({errno})")]
     Map {
-        /// How much.
+        /// Bytes requested.
         len: Bytes,
-        /// The kernel's answer.
+        /// Error number of the kernel.
         errno: Errno,
     },
-    /// Nodes that do not exist or have no memory.
-    #[error("memory nodes {requested} are wanted, and this machine has {available}")]
+    /// Some nodes do not exist or have no memory.
+    #[error("memory nodes {requested} requested, {available} available")]
     Nodes {
-        /// Those asked for.
+        /// Nodes requested.
         requested: Nodes,
-        /// Those with memory.
+        /// Nodes with memory.
         available: Nodes,
     },
-    /// The kernel refuses to bind memory to nodes.
-    #[error("memory cannot be put on nodes {nodes} ({errno})")]
+    /// The kernel refused to bind memory to nodes.
+    #[error("cannot bind memory to nodes {nodes} ({errno})")]
     Bind {
-        /// Those asked for.
+        /// Nodes requested.
         nodes: Nodes,
-        /// The kernel's answer.
+        /// Error number of the kernel.
         errno: Errno,
     },
-    /// Memory was mapped, but its pages are not to be had.
-    #[error("the pages of {len} on {backing} are not to be had ({errno})")]
+    /// The memory is mapped, but the kernel could not allocate its pages.
+    #[error("cannot allocate the pages of {len} on {backing} ({errno})")]
     Prefault {
-        /// How much was to be prefaulted.
+        /// Bytes to prefault.
         len: Bytes,
-        /// On which backing.
+        /// Backing of the memory.
         backing: Backing,
-        /// The kernel's answer.
+        /// Error number of the kernel.
         errno: Errno,
     },
-    /// The page map cannot be read.
-    #[error("the page map cannot be read ({0})")]
+    /// The pagemap cannot be read.
+    #[error("cannot read the pagemap ({0})")]
     Pagemap(Errno),
 }
 
-/// The largest alignment: that of the largest page.
+/// Largest alignment: the size of the largest page.
 pub(crate) const MAX_ALIGN: Bytes = Bytes::gib(1);
 
-/// The pages of a hugetlb pool, when they were counted.
+/// Counters of a hugetlb pool at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    /// All.
+    /// All pages.
     pub total: u64,
-    /// Not in use.
+    /// Pages not in use.
     pub free: u64,
-    /// Not in use, but set aside for a mapping.
+    /// Pages not in use, but reserved for a mapping.
     pub reserved: u64,
 }
 
 impl Pool {
-    /// Those that a new mapping can have.
+    /// Returns the pages that a new mapping can use.
     pub const fn spare(self) -> u64 {
         self.free.saturating_sub(self.reserved)
     }
 
-    /// The pool of this page size. Three small files read; what cannot be read is 0.
+    /// Reads the counters of the pool of this page size. Reads three small files; an unreadable one
+    /// counts as 0.
     pub(crate) fn read(page: Bytes, sys: &impl Sys) -> Self {
         let settings = if page == Bytes::gib(1) {
             [Setting::Pool1GTotal, Setting::Pool1GFree, Setting::Pool1GReserved]
@@ -149,54 +149,34 @@ impl Pool {
 }
 
 impl AllocError {
-    /// What to change, as a command where there is one.
-    pub fn fix(&self) -> Option<String> {
-        let fixed = |text: &str| Some(text.to_owned());
-        match *self {
-            Self::PoolEmpty { page, wanted, pool, .. } => {
-                let count = pool.total + wanted.saturating_sub(pool.spare());
-                let kib = page.get() >> 10;
-                let late = if page > Bytes::mib(512) {
-                    "; surest at boot: hugepagesz=1G hugepages=N"
-                } else {
-                    ""
-                };
-                Some(format!(
-                    "echo {count} | sudo tee /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages{late}"
-                ))
-            }
-            Self::ThpNever(setting) => Some(format!(
-                "echo madvise | sudo tee {}",
-                setting.path().to_str().unwrap_or_default()
-            )),
-            Self::ThpDisabled => fixed("start the program from a shell that is not under it"),
-            Self::Advice { backing: Backing::Collapse(_), .. } => {
-                fixed("a kernel of Linux 6.1 or newer with CONFIG_TRANSPARENT_HUGEPAGE")
-            }
-            Self::Advice { .. } => fixed("a kernel with CONFIG_TRANSPARENT_HUGEPAGE"),
-            Self::Map { errno: Errno::ENOMEM, .. } => fixed(
-                "raise ulimit -v, vm.max_map_count, or vm.overcommit_ratio where vm.overcommit_memory is 2",
-            ),
-            Self::Bind { errno: Errno::EINVAL, .. } => {
-                fixed("raise cpuset.mems of the cgroup, or name other nodes")
-            }
-            Self::Bind { errno: Errno::ENOSYS, .. } => {
-                fixed("a kernel with CONFIG_NUMA, or no nodes")
-            }
-            Self::Prefault { errno: Errno::EINVAL, .. } => fixed("a kernel of Linux 5.14 or newer"),
-            Self::Prefault { backing: Backing::Hugetlb2M | Backing::Hugetlb1G, .. } => {
-                fixed("raise the pool of the nodes asked for, or the hugetlb limit of the cgroup")
-            }
-            Self::Prefault { errno: Errno::ENOMEM, .. } => {
-                fixed("free memory, or raise memory.max of the cgroup")
-            }
-            // ENOTTY
-            Self::Pagemap(Errno(25)) => fixed("a kernel of Linux 6.7 or newer"),
-            _ => None,
+    /// Returns a name that stays the same between versions, for programs: that of C's
+    /// `hugepilot_error` in lower case.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Empty => "argument",
+            Self::Overflow { .. } => "overflow",
+            Self::Alignment(_) => "alignment",
+            Self::Label => "name",
+            Self::Limit { .. } => "limit",
+            Self::PoolEmpty { .. } => "pool_empty",
+            Self::NoPool { .. } => "no_pool",
+            Self::ThpNever(_) => "thp_never",
+            Self::ThpDisabled => "thp_disabled",
+            Self::Advice { .. } => "advice",
+            Self::Map { .. } => "no_memory",
+            Self::Nodes { .. } => "nodes",
+            Self::Bind { .. } => "bind",
+            Self::Prefault { .. } => "prefault",
+            Self::Pagemap(_) => "pagemap",
         }
     }
 
-    /// The error number behind it, where the kernel gave one.
+    /// Returns the suggested fix, if there is one.
+    pub const fn help(&self) -> Option<Help> {
+        Help::of(self)
+    }
+
+    /// Returns the error number of the kernel, if there is one.
     pub const fn errno(&self) -> Option<Errno> {
         match *self {
             Self::PoolEmpty { errno, .. }
@@ -223,44 +203,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_pool_says_what_is_free_and_how_to_raise_it() {
+    fn errors_state_what_failed_and_its_cause() {
         let pool = Pool { total: 10, free: 5, reserved: 3 };
-        let error =
+        let empty =
             AllocError::PoolEmpty { page: Bytes::mib(2), wanted: 8, pool, errno: Errno::ENOMEM };
-        assert_eq!(
-            error.to_string(),
-            "8 pages of 2MiB are wanted, and the pool has 2 of 10 free (ENOMEM)"
-        );
-        let fix = error.fix().unwrap();
-        assert_eq!(
-            fix,
-            "echo 16 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
-        );
-        assert_eq!(error.errno(), Some(Errno::ENOMEM));
-        let pool = Pool::default();
-        let error =
-            AllocError::PoolEmpty { page: Bytes::gib(1), wanted: 1, pool, errno: Errno::ENOMEM };
-        let fix = error.fix().unwrap();
-        assert!(
-            fix.starts_with("echo 1 ") && fix.contains("1048576kB") && fix.contains("boot"),
-            "{fix}"
-        );
-    }
-
-    #[test]
-    fn every_error_has_its_cause_in_words() {
         let table = [
-            (AllocError::Overflow { count: 3, size: 1 << 40 }, "3 times 1TiB"),
-            (AllocError::Alignment(Bytes::new(3)), "3B"),
-            (AllocError::ThpNever(Setting::ThpEnabled), "never"),
+            (empty, "hugetlb pool of 2MiB pages: 8 requested, 2 of 10 free (ENOMEM)"),
+            (
+                AllocError::Overflow { count: 3, size: 1 << 40 },
+                "3 x 1TiB exceeds the address space",
+            ),
+            (AllocError::Alignment(Bytes::new(3)), "alignment 3B: not a power of two up to 1GiB"),
+            (
+                AllocError::ThpNever(Setting::ThpEnabled),
+                "transparent huge pages are set to never: /sys/kernel/mm/transparent_hugepage/enabled",
+            ),
             (
                 AllocError::Map { len: Bytes::gib(1), errno: Errno::ENOMEM },
-                "1GiB cannot be mapped (ENOMEM)",
+                "cannot map 1GiB (ENOMEM)",
             ),
-            (AllocError::Pagemap(Errno(25)), "page map"),
+            (AllocError::Pagemap(Errno(25)), "cannot read the pagemap (ENOTTY)"),
         ];
-        for (error, words) in table {
-            assert!(error.to_string().contains(words), "{error}");
+        for (error, text) in table {
+            assert_eq!(error.to_string(), text);
         }
+        assert_eq!((empty.code(), empty.errno()), ("pool_empty", Some(Errno::ENOMEM)));
     }
 }

@@ -1,12 +1,12 @@
-//! The name of memory in `/proc/PID/maps`.
+//! Name of memory in `/proc/PID/maps`.
 
 use std::ffi::CStr;
 use std::fmt;
 
 use crate::{AllocError, Result};
 
-/// A name that the kernel takes for anonymous memory (`[anon:NAME]`): up to 79 printable ASCII characters, none of
-/// ``[]\$` `` (prctl(2), `PR_SET_VMA_ANON_NAME`).
+/// Name that the kernel accepts for anonymous memory (`[anon:NAME]`): up to 79 printable ASCII
+/// characters without ``[]\$` `` (prctl(2), `PR_SET_VMA_ANON_NAME`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Label {
     /// Ends with at least one zero.
@@ -15,13 +15,13 @@ pub struct Label {
 }
 
 impl Label {
-    /// Characters at most.
+    /// Largest number of characters.
     pub const MAX_LEN: usize = 79;
 
-    /// `name`, checked.
+    /// Checks `name`.
     ///
     /// # Errors
-    /// [`AllocError::Label`] for a name the kernel would refuse.
+    /// [`AllocError::Label`] for a name that the kernel refuses.
     pub fn new(name: &str) -> Result<Self> {
         let fits = |byte: u8| (b' '..=b'~').contains(&byte) && !b"[]\\$`".contains(&byte);
         if name.is_empty() || name.len() > Self::MAX_LEN || !name.bytes().all(fits) {
@@ -32,12 +32,12 @@ impl Label {
         Ok(Self { text, len: name.len() })
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.text[..self.len]).unwrap_or_default()
     }
 
-    /// The name as the kernel reads it.
+    /// Returns the name in the form that the kernel reads.
     pub(crate) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.text).unwrap_or_default()
     }

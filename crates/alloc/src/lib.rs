@@ -1,9 +1,10 @@
-//! Huge pages for memory of our own.
+//! Memory on huge pages: regions, vectors, arenas and a heap.
 //!
-//! A [`HugeRegion`] is memory on the pages that its [`Chain`] of [`Backing`]s could get: pages of the hugetlb pools,
-//! transparent huge pages, or base pages, in the order that the caller chose. It says what was asked for
-//! ([`HugeRegion::requested`]), what the kernel refused and why ([`HugeRegion::refused`]), and on which pages it really is
-//! ([`HugeRegion::usage`], read from the page map, never assumed). [`HugeVec`], [`Arena`] and [`Heap`] live on regions.
+//! A [`HugeRegion`] maps memory on the first available [`Backing`] of its [`Chain`]: hugetlb pages,
+//! transparent huge pages, or base pages, in the caller's order. It reports the request
+//! ([`HugeRegion::requested`]), each refused backing with its cause ([`HugeRegion::refused`]), and
+//! the pages in use ([`HugeRegion::usage`], read from the pagemap, never assumed). [`HugeVec`],
+//! [`Arena`] and [`Heap`] allocate from regions.
 //!
 //! ```
 //! use hugepilot_alloc::{HugeRegion, Options};
@@ -15,25 +16,29 @@
 //! region.bytes_mut()[0] = 1;
 //! println!("{} of {} on huge pages ({})", region.usage()?.huge(), region.len(), region.backing());
 //! for error in region.refused() {
-//!     println!("{error}; {}", error.fix().unwrap_or_default());
+//!     println!("skipped: {error}");
+//!     error.help().iter().for_each(|help| println!("help: {help}"));
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The ways to huge pages are those of Zheng, *Using Huge Pages on Linux*, without its limits: n·size that overflows, no
-//! elements, alignment beyond a page, an empty pool and a setting of `never` are errors with a cause and a fix.
+//! The backings are those of Zheng, *Using Huge Pages on Linux*, without its limits: a size that
+//! overflows, a length of 0, alignment above a page, an empty pool and THP set to `never` are
+//! errors with a cause and a help.
 //!
-//! Unsafe code lives here file by file, each with a `# Safety`. What the kernel is asked for goes through [`Sys`], where
-//! tests let it fail. Mapping, naming, prefaulting and freeing a region take nothing from the global allocator, so that an
-//! allocator can be built on them.
+//! Unsafe code lives here file by file, each with a `# Safety`. System calls go through [`Sys`],
+//! which tests replace to inject failures. Mapping, naming, prefaulting and freeing a region never
+//! allocate from the global allocator, so an allocator can be built on regions.
 
 mod arena;
 mod backing;
 mod error;
 mod heap;
+mod help;
 mod label;
 mod numa;
 mod options;
+pub mod pagemap;
 mod plain;
 mod region;
 mod sys;
@@ -43,6 +48,7 @@ pub use arena::Arena;
 pub use backing::{Backing, Chain, Part};
 pub use error::{AllocError, Pool};
 pub use heap::{Heap, HeapStats, ObjectCount};
+pub use help::Help;
 pub use label::Label;
 pub use numa::{Nodes, Numa};
 pub use options::{Fork, Options};
@@ -51,5 +57,5 @@ pub use region::{CollapseOutcome, HugeRegion, NameStatus, PageUsage};
 pub use sys::{Advice, Linux, Pages, Setting, Sys};
 pub use vec::HugeVec;
 
-/// This crate's result.
+/// Result with this crate's error.
 pub type Result<T> = std::result::Result<T, AllocError>;

@@ -1,4 +1,4 @@
-//! On which memory nodes memory is to be.
+//! NUMA nodes to allocate memory from.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,22 +9,22 @@ use crate::{AllocError, Result, Setting, Sys};
 
 const EXPECTED_NODES: &str = "memory nodes from 0 to 63, such as 0 or 0-3,5";
 
-/// Some of the memory nodes 0 to 63.
+/// Set of the memory nodes 0 to 63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nodes(u64);
 
 impl Nodes {
-    /// That one; `None` above 63.
+    /// Returns a set of one node; `None` above 63.
     pub const fn one(node: u32) -> Option<Self> {
         if node < u64::BITS { Some(Self(1 << node)) } else { None }
     }
-    /// A bit for each node, node 0 lowest.
+    /// Returns one bit per node, node 0 lowest.
     pub const fn mask(self) -> u64 {
         self.0
     }
 }
 
-/// As the kernel writes lists: `0-3,5`.
+/// Prints the kernel's list format: `0-3,5`.
 impl fmt::Display for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut node = 0;
@@ -62,20 +62,20 @@ impl FromStr for Nodes {
     }
 }
 
-/// Where the pages of memory come from.
+/// NUMA policy of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numa {
-    /// As the thread that touches them is set: by default, its own node.
+    /// The policy of the thread that touches a page: by default, its own node.
     #[default]
     Default,
-    /// From these nodes only.
+    /// These nodes only.
     Bind(Nodes),
-    /// From these nodes in turn.
+    /// These nodes, page by page.
     Interleave(Nodes),
 }
 
 impl Numa {
-    /// The nodes that it names.
+    /// Returns the nodes, if any.
     pub const fn nodes(self) -> Option<Nodes> {
         match self {
             Self::Default => None,
@@ -83,13 +83,13 @@ impl Numa {
         }
     }
 
-    /// Refuses nodes that have no memory here: the kernel itself leaves them out in silence as long as one is left.
-    /// One small file read.
+    /// Rejects nodes without memory, which the kernel drops silently if one valid node is left.
+    /// Reads one small file.
     pub(crate) fn check(self, sys: &impl Sys) -> Result<()> {
         let Some(requested) = self.nodes() else { return Ok(()) };
         let mut buffer = [0; 256];
         let text = sys.setting(Setting::NodesWithMemory, &mut buffer);
-        // Unreadable: the kernel will say what it thinks of them.
+        // Unreadable: the kernel checks the nodes itself when the memory is bound.
         let Some(available) = text.and_then(|text| text.parse::<Nodes>().ok()) else {
             return Ok(());
         };

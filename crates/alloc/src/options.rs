@@ -1,45 +1,48 @@
-//! What memory should be like, apart from its length.
+//! Requested properties of memory, apart from its length.
 
 use hugepilot_units::Bytes;
 
 use crate::{Backing, Chain, Label, Numa, Result};
 
-/// What a process made by `fork` sees of the memory. A program started by `exec` never sees any of it.
+/// Memory visible to a child process after `fork`. A program started by `exec` never sees any of
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fork {
-    /// The same contents, copied page by page when either writes.
+    /// The same contents, copied page by page when either process writes.
     ///
-    /// On a hugetlb pool the set-aside pages are the parent's: where the pool has no more, a child that writes gets
-    /// SIGBUS, and a page that the parent writes first is taken from the child, which then gets SIGBUS for reading it,
-    /// too. The parent is never harmed.
+    /// On a hugetlb pool, the parent owns the reserved pages. If the pool has no free page, a child
+    /// that writes gets SIGBUS. A page that the parent writes first is removed from the child,
+    /// which then also gets SIGBUS on reads. The parent is never harmed.
     #[default]
     Inherit,
-    /// Nothing: there the addresses are not mapped, and touching them is SIGSEGV (`MADV_DONTFORK`). Right for memory on a
-    /// pool whose children call `exec` or never look at it: `fork` then copies no page table, and no write of the
-    /// parent's costs it a page more.
+    /// No memory: the addresses are unmapped in the child, and access raises SIGSEGV
+    /// (`MADV_DONTFORK`). Suits hugetlb memory if children call `exec` or never access it: `fork`
+    /// then copies no page tables, and the parent's writes need no extra page.
     Absent,
 }
 
-/// What was asked for: which pages, where, and what they are called.
+/// Requested backings, placement and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The backings to try, in this order.
+    /// Backings to try, in this order.
     pub chain: Chain,
-    /// The address is a multiple of this power of two; at least that of the pages in any case.
+    /// Alignment of the address in bytes, a power of two. The page size of the backing applies if
+    /// larger.
     pub align: Bytes,
-    /// The name in `/proc/PID/maps`. Memory on a hugetlb pool takes none: the kernel shows it as `/anon_hugepage`.
+    /// Name in `/proc/PID/maps`. Not shown on hugetlb pools, which the kernel lists as
+    /// `/anon_hugepage`.
     pub name: Option<Label>,
-    /// Which memory nodes it comes from. Memory on a pool that is bound is prefaulted at once, because the kernel sets
-    /// pages aside without regard to nodes, and a lack found later would be SIGBUS.
+    /// NUMA nodes to allocate from. Bound hugetlb memory is prefaulted at once: the kernel reserves
+    /// pages without regard to nodes, and a later shortage would be SIGBUS.
     pub numa: Numa,
-    /// What children see.
+    /// Visibility in children.
     pub fork: Fork,
-    /// Of a [`Heap`](crate::Heap), which then checks what the program does with its objects.
+    /// Whether a [`Heap`](crate::Heap) with these options detects misuse of its objects.
     pub check: bool,
 }
 
 impl Options {
-    /// These backings, and for the rest what `mmap` does by itself.
+    /// Creates options with this chain and otherwise the defaults of `mmap`.
     pub const fn new(chain: Chain) -> Self {
         Self {
             chain,
@@ -50,37 +53,37 @@ impl Options {
             check: false,
         }
     }
-    /// That backing or an error.
+    /// Creates options with one backing and no fallback.
     pub const fn only(backing: Backing) -> Self {
         Self::new(Chain::only(backing))
     }
-    /// The same with a name.
+    /// Sets the name.
     ///
     /// # Errors
-    /// [`AllocError::Label`](crate::AllocError::Label) for a name the kernel would refuse.
+    /// [`AllocError::Label`](crate::AllocError::Label) for a name that the kernel refuses.
     pub fn named(mut self, name: &str) -> Result<Self> {
         self.name = Some(Label::new(name)?);
         Ok(self)
     }
-    /// The same, aligned to `align`, a power of two.
+    /// Sets the alignment, a power of two.
     #[must_use]
     pub const fn aligned(mut self, align: Bytes) -> Self {
         self.align = align;
         self
     }
-    /// The same from these nodes.
+    /// Sets the NUMA nodes.
     #[must_use]
     pub const fn on(mut self, numa: Numa) -> Self {
         self.numa = numa;
         self
     }
-    /// The same with what children see.
+    /// Sets the visibility in children.
     #[must_use]
     pub const fn forked(mut self, fork: Fork) -> Self {
         self.fork = fork;
         self
     }
-    /// The same for a heap that checks what the program does: see [`Heap`](crate::Heap#checking).
+    /// Makes a heap detect misuse of its objects: see [`Heap`](crate::Heap#checking).
     #[must_use]
     pub const fn checked(mut self) -> Self {
         self.check = true;

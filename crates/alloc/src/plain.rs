@@ -1,43 +1,43 @@
-//! Values that fresh memory already holds, and slices of them that threads share.
+//! Types that zeroed memory is a value of, and slices of them that threads share.
 //!
 //! # Safety
-//! A value of a type that is [`Zero`] may be read from memory that nobody wrote. A [`Plain`] value and its cell have the same
-//! size, alignment and bits, and any bytes are a value.
+//! A [`Zero`] type may be read from memory that was never written. A [`Plain`] value and its cell
+//! have the same size, alignment and bits, and all bytes are a value.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Memory fresh from the kernel is a value of these.
+/// Types for which memory fresh from the kernel is a value.
 ///
 /// # Safety
 /// All bytes zero are a valid value of the type, and it has no destructor.
 pub unsafe trait Zero {}
 
-/// Numbers that threads can share as atomics.
+/// Integers that threads can share as atomics.
 ///
 /// # Safety
-/// A `Cell` has the size, the alignment and all bit patterns of a value, and lets itself be changed through `&`. A value has no
-/// padding, and any bytes of its size are one.
+/// A `Cell` has the size, the alignment and all bit patterns of a value, and can be changed through
+/// `&`. A value has no padding, and all bytes of its size are a value.
 pub unsafe trait Plain: Zero + Copy {
-    /// The atomic of the same shape.
+    /// Atomic type of the same layout.
     type Cell: Zero + Sync;
 }
 
 macro_rules! zero {
     ($($type:ty),*) => { $(
-        // SAFETY: a number, or an atomic around one.
+        // SAFETY: a number, or an atomic number.
         unsafe impl Zero for $type {}
     )* };
 }
 zero!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
 zero!(AtomicU8, AtomicU16, AtomicU32, AtomicU64);
 
-// SAFETY: as many of them.
+// SAFETY: an array of such types.
 unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
 
 macro_rules! plain {
     ($($type:ty => $cell:ty),*) => { $(
-        // SAFETY: the standard library documents the size, the alignment and the bits to be the same.
+        // SAFETY: the standard library documents the same size, alignment and bits.
         unsafe impl Plain for $type {
             type Cell = $cell;
         }
@@ -46,22 +46,24 @@ macro_rules! plain {
 }
 plain!(u8 => AtomicU8, u16 => AtomicU16, u32 => AtomicU32, u64 => AtomicU64);
 
-/// The same memory as atomics, for as long as it is borrowed: so several threads may write it.
+/// Returns the values as atomics while they are borrowed, so that several threads may write them.
 pub const fn cells<T: Plain>(values: &mut [T]) -> &[T::Cell] {
-    // SAFETY: the same shape, by the trait; `&mut` excludes everybody else for the life of what is given.
+    // SAFETY: the same layout, by the trait; `&mut` excludes all other users for the life of the
+    // result.
     unsafe { std::slice::from_raw_parts(values.as_mut_ptr().cast(), values.len()) }
 }
 
-/// The bytes of these values, in the order of this machine.
+/// Returns the bytes of the values, in native byte order.
 pub const fn bytes<T: Plain>(values: &[T]) -> &[u8] {
     // SAFETY: a value has no padding, by the trait, and a byte needs no alignment.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// As [`bytes`], to be written: a file is read straight into numbers.
+/// Returns the bytes of the values for writing, such as reading a file straight into integers.
 pub const fn bytes_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
     let len = size_of_val(values);
-    // SAFETY: as in `bytes`; whatever is written there is a value, by the trait, and `&mut` excludes everybody else.
+    // SAFETY: as in `bytes`; all written bytes are a value, by the trait, and `&mut` excludes all
+    // other users.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), len) }
 }
 

@@ -1,8 +1,9 @@
-//! Memory that knows what it was to be on, and can look what it is on.
+//! Memory region on a chosen backing.
 //!
 //! # Safety
-//! A region owns its mapping, which is unmapped once, on drop. It is handed out as slices that borrow the region, or as a
-//! pointer to whoever keeps the region. Zeroed memory and any bytes written later are valid bytes.
+//! A region owns its mapping, which is unmapped once, on drop. Callers get slices that borrow the
+//! region, or a pointer that is valid until the region grows or is dropped. Zeroed memory and all
+//! bytes written later are valid bytes.
 #![allow(unsafe_code)]
 
 mod collapse;
@@ -24,12 +25,12 @@ pub(crate) use self::open::thp_never;
 pub use self::usage::PageUsage;
 use crate::{AllocError, Backing, Chain, Linux, Options, Result, Sys};
 
-/// Private anonymous memory, zeroed, on the pages that it could get. Unmapped on drop.
+/// Private anonymous memory, zeroed, on the first available backing. Unmapped on drop.
 pub struct HugeRegion<S: Sys = Linux> {
     start: NonNull<u8>,
-    /// A multiple of the pages of `backing`.
+    /// Multiple of the page size of `backing`.
     len: usize,
-    /// What `start` was asked to be a multiple of.
+    /// Requested alignment of `start`, in bytes.
     align: usize,
     requested_len: Bytes,
     options: Options,
@@ -39,93 +40,99 @@ pub struct HugeRegion<S: Sys = Linux> {
     sys: S,
 }
 
-/// Whether the memory shows under its name in `/proc/PID/maps`.
+/// Outcome of naming the memory in `/proc/PID/maps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameStatus {
-    /// No name was asked for.
+    /// The options have no name.
     NotRequested,
-    /// It does.
+    /// The kernel shows the name.
     Set,
-    /// EINVAL on a kernel without names (before 5.17, or without `CONFIG_ANON_VMA_NAME`); EBADF for memory on a pool.
+    /// EINVAL on a kernel without names (before 5.17, or without `CONFIG_ANON_VMA_NAME`); EBADF on
+    /// a hugetlb pool.
     Refused(Errno),
 }
 
-/// Why the backings before the one that was taken were not to be had.
+/// Errors of the backings before the one in use.
 type RefusedBackings = [Option<AllocError>; Chain::MAX_LEN];
 
-// SAFETY: the memory is owned by this value and reachable only through `&self` and `&mut self`.
+// SAFETY: this value owns the memory, which is reachable only through `&self` and `&mut self`.
 unsafe impl<S: Sys> Send for HugeRegion<S> {}
-// SAFETY: through `&self` the memory can only be read; advice and looks from several threads are the kernel's to order.
+// SAFETY: `&self` allows only reads of the memory; the kernel serialises advice and pagemap scans.
 unsafe impl<S: Sys> Sync for HugeRegion<S> {}
 
 impl HugeRegion {
-    /// Maps at least `len` bytes, on the first backing of the chain that is to be had. Nothing is resident until touched
-    /// or [prefaulted](Self::prefault), except for pages of a pool bound to nodes. 2 to 30 µs, as many settings must be read.
+    /// Maps at least `len` bytes on the first available backing of the chain.
+    ///
+    /// No page is resident until it is touched or [prefaulted](Self::prefault), except hugetlb
+    /// pages bound to nodes. Costs 2 to 30 µs, because several kernel settings are read.
     ///
     /// # Errors
-    /// [`AllocError::Empty`], [`AllocError::Overflow`], [`AllocError::Alignment`] and [`AllocError::Nodes`] for what is
-    /// wrong on any backing. Where each backing is refused, the error of the last: [`AllocError::PoolEmpty`] or
-    /// [`AllocError::NoPool`] for the pools, [`AllocError::ThpNever`], [`AllocError::ThpDisabled`] or
-    /// [`AllocError::Advice`] for THP and collapse, else [`AllocError::Map`] or [`AllocError::Bind`].
+    /// [`AllocError::Empty`], [`AllocError::Overflow`], [`AllocError::Alignment`] and
+    /// [`AllocError::Nodes`] for requests that are invalid on every backing. If every backing is
+    /// refused, the error of the last: [`AllocError::PoolEmpty`] or [`AllocError::NoPool`] for
+    /// hugetlb pools, [`AllocError::ThpNever`], [`AllocError::ThpDisabled`] or
+    /// [`AllocError::Advice`] for THP and collapse, else [`AllocError::Map`] or
+    /// [`AllocError::Bind`].
     pub fn map(len: Bytes, options: &Options) -> Result<Self> {
         Self::map_on(Linux, len, options)
     }
 }
 
 impl<S: Sys> HugeRegion<S> {
-    /// What was asked for.
+    /// Returns the requested options.
     pub const fn requested(&self) -> &Options {
         &self.options
     }
-    /// How many bytes were asked for.
+    /// Returns the requested length.
     pub const fn requested_len(&self) -> Bytes {
         self.requested_len
     }
-    /// How many bytes there are: what was asked for, rounded up to the pages of the backing.
+    /// Returns the mapped length: the requested length, rounded up to the pages of the backing.
     pub const fn len(&self) -> Bytes {
         Bytes::new(self.len as u64)
     }
-    /// Never.
+    /// Returns `false`: a region is never empty.
     pub const fn is_empty(&self) -> bool {
         false
     }
-    /// The backing that was to be had. That THP is allowed does not mean that there was a free huge page: see
-    /// [`Self::usage`].
+    /// Returns the backing in use. [`Backing::Thp`] allows huge pages but does not guarantee free
+    /// ones: see [`Self::usage`].
     pub const fn backing(&self) -> Backing {
         self.backing
     }
-    /// Why the backings that come before it in the chain were not.
+    /// Returns the errors of the backings before it in the chain.
     pub fn refused(&self) -> impl Iterator<Item = &AllocError> {
         self.refused.iter().flatten()
     }
-    /// Whether it shows under its name.
+    /// Returns whether the kernel shows the name.
     pub const fn named(&self) -> NameStatus {
         self.named
     }
-    /// Its addresses.
+    /// Returns the address range.
     pub fn range(&self) -> AddrRange {
         AddrRange::at(VirtAddr::new(self.start.as_ptr().addr() as u64), self.len())
     }
-    /// Its first byte. Valid until the region grows or is dropped.
+    /// Returns the address of the first byte. Valid until the region grows or is dropped.
     pub const fn as_ptr(&self) -> NonNull<u8> {
         self.start
     }
-    /// The memory.
+    /// Returns the memory as a slice.
     pub const fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `start` are mapped and initialised (zeroed, at first) while `self` lives, and `&self`
-        // excludes writers.
+        // SAFETY: `len` bytes from `start` are mapped and initialised (zeroed at first) while
+        // `self` lives, and `&self` excludes writers.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
-    /// The memory, to write.
+    /// Returns the memory as a mutable slice.
     pub const fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`; `&mut self` excludes everybody else.
+        // SAFETY: as in `bytes`; `&mut self` excludes all other users.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
 impl<S: Sys> Drop for HugeRegion<S> {
     fn drop(&mut self) {
-        // SAFETY: mapped by `sys` with this length and alignment, and nothing borrowed from `self` outlives it.
+        // SAFETY: mapped by `sys` with this length and alignment, and nothing borrowed from `self`
+        // outlives it.
         unsafe { self.sys.unmap(self.start, self.len, self.align) };
     }
 }

@@ -1,8 +1,9 @@
-//! A growing array on huge pages.
+//! Growable array on huge pages.
 //!
 //! # Safety
-//! The first `len` of the `capacity` items at `start` are initialised, and belong to the vector alone. `start` is the
-//! start of `region`, or, where no memory is needed, a well-aligned address that is never followed.
+//! The first `len` of the `capacity` items at `start` are initialised and belong to the vector
+//! alone. `start` is the start of `region`, or, without a region, an aligned address that is never
+//! dereferenced.
 #![allow(unsafe_code)]
 
 #[cfg(test)]
@@ -20,8 +21,22 @@ use crate::{
     Sys, Zero,
 };
 
-/// A `Vec` in a region of its own. It maps nothing while it is empty or its items have no size; it doubles when it is
-/// full, by moving page tables where the backing allows ([`HugeRegion::grow`]).
+/// `Vec` in a region of its own.
+///
+/// Maps nothing while it is empty or its items have no size. Doubles when it is full, by moving
+/// page tables if the backing allows ([`HugeRegion::grow`]).
+///
+/// ```
+/// use hugepilot_alloc::{HugeVec, Options};
+///
+/// let mut squares = HugeVec::with_capacity(1000, Options::default())?;
+/// for i in 0..1000_u64 {
+///     squares.push(i * i)?;
+/// }
+/// assert_eq!(squares.iter().sum::<u64>(), 332_833_500);
+/// println!("{} on huge pages", squares.usage()?.huge());
+/// # Ok::<(), hugepilot_alloc::AllocError>(())
+/// ```
 pub struct HugeVec<T, S: Sys = Linux> {
     start: NonNull<T>,
     len: usize,
@@ -32,31 +47,31 @@ pub struct HugeVec<T, S: Sys = Linux> {
     items: PhantomData<T>,
 }
 
-// SAFETY: the items are the vector's own, as in a `Vec`; so is the region.
+// SAFETY: the vector owns its items, as a `Vec` does, and its region.
 unsafe impl<T: Send, S: Sys> Send for HugeVec<T, S> {}
-// SAFETY: `&HugeVec` gives `&T` and nothing else that is not a copy.
+// SAFETY: `&HugeVec` gives `&T`, and copies of everything else.
 unsafe impl<T: Sync, S: Sys> Sync for HugeVec<T, S> {}
 
 impl<T> HugeVec<T> {
-    /// Empty; maps nothing yet.
+    /// Creates an empty vector. Maps nothing yet.
     pub fn new(options: Options) -> Self {
         Self::new_on(Linux, options)
     }
 
-    /// Empty, with room for `capacity` items.
+    /// Creates an empty vector with room for `capacity` items.
     ///
     /// # Errors
-    /// As for [`Self::reserve`].
+    /// Those of [`Self::reserve`].
     pub fn with_capacity(capacity: usize, options: Options) -> Result<Self> {
         let mut vec = Self::new(options);
         vec.reserve(capacity)?;
         Ok(vec)
     }
 
-    /// `len` items, each made of its index.
+    /// Creates `len` items, each from its index.
     ///
     /// # Errors
-    /// As for [`Self::reserve`].
+    /// Those of [`Self::reserve`].
     pub fn from_fn(len: usize, options: Options, mut item: impl FnMut(usize) -> T) -> Result<Self> {
         let mut vec = Self::with_capacity(len, options)?;
         for i in 0..len {
@@ -65,23 +80,24 @@ impl<T> HugeVec<T> {
         Ok(vec)
     }
 
-    /// `len` items, all zero, of which nothing is resident yet: who touches an item first chooses where it lies.
+    /// Creates `len` items, all zero. No page is resident yet: the thread that first touches a page
+    /// decides its node.
     ///
     /// # Errors
-    /// As for [`Self::reserve`].
+    /// Those of [`Self::reserve`].
     pub fn zeroed(len: usize, options: Options) -> Result<Self>
     where
         T: Zero,
     {
         let mut vec = Self::with_capacity(len, options)?;
-        // Memory of the kernel's, which nobody wrote.
+        // Memory fresh from the kernel is zeroed.
         vec.len = len;
         Ok(vec)
     }
 }
 
 impl<T, S: Sys> HugeVec<T, S> {
-    /// As [`HugeVec::new`], by the calls of `sys`.
+    /// Creates an empty vector like [`HugeVec::new`], with system calls through `sys`.
     pub fn new_on(sys: S, mut options: Options) -> Self {
         options.align = options.align.max(Bytes::new(align_of::<T>() as u64));
         let capacity = if size_of::<T>() == 0 { usize::MAX } else { 0 };
@@ -96,15 +112,16 @@ impl<T, S: Sys> HugeVec<T, S> {
         }
     }
 
-    /// Items that fit without growing.
+    /// Returns the number of items that fit without growing.
     pub const fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Makes room for `more` items: for twice the present capacity if that is to be had, else for as many as needed.
+    /// Makes room for `more` items: twice the present capacity if possible, else the capacity
+    /// needed.
     ///
     /// # Errors
-    /// [`AllocError::Overflow`], and those of [`HugeRegion::map`]; then all is as before.
+    /// [`AllocError::Overflow`], and those of [`HugeRegion::map`]; the vector is then unchanged.
     pub fn reserve(&mut self, more: usize) -> Result<()> {
         let overflow = AllocError::Overflow { count: more, size: size_of::<T>() };
         let needed = self.len.checked_add(more).ok_or(overflow)?;
@@ -118,7 +135,7 @@ impl<T, S: Sys> HugeVec<T, S> {
         self.grow(needed)
     }
 
-    /// Makes the memory that long; `capacity` is above 0 and the items have a size.
+    /// Grows the region to `capacity` items. `capacity` is above 0 and the items have a size.
     fn grow(&mut self, capacity: usize) -> Result<()> {
         let size = size_of::<T>();
         let len = capacity.checked_mul(size).filter(|&len| isize::try_from(len).is_ok());
@@ -137,21 +154,21 @@ impl<T, S: Sys> HugeVec<T, S> {
     /// Appends an item.
     ///
     /// # Errors
-    /// As for [`Self::reserve`]; the item is dropped then. To keep it, reserve first.
+    /// Those of [`Self::reserve`]; the item is then dropped. To keep it, reserve first.
     pub fn push(&mut self, item: T) -> Result<()> {
         if self.len == self.capacity {
             self.reserve(1)?;
         }
-        // SAFETY: there is room for one more item, which nothing refers to.
+        // SAFETY: there is room for one more item, and no reference to it.
         unsafe { self.start.add(self.len).write(item) };
         self.len += 1;
         Ok(())
     }
 
-    /// Takes the last item.
+    /// Removes and returns the last item.
     pub fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
-        // SAFETY: this item was initialised, and the new length says that it is there no more.
+        // SAFETY: this item was initialised, and the new length excludes it.
         Some(unsafe { self.start.add(self.len).read() })
     }
 
@@ -161,7 +178,8 @@ impl<T, S: Sys> HugeVec<T, S> {
         let surplus =
             std::ptr::slice_from_raw_parts_mut(self.start.as_ptr().wrapping_add(len), surplus);
         self.len = len;
-        // SAFETY: these were initialised, and are dropped once: they count no more, even should a destructor panic.
+        // SAFETY: these were initialised and are dropped once: the length excludes them, even if a
+        // destructor panics.
         unsafe { surplus.drop_in_place() };
     }
 
@@ -170,18 +188,18 @@ impl<T, S: Sys> HugeVec<T, S> {
         self.truncate(0);
     }
 
-    /// Appends the items of `more`, as far as there is room for them.
+    /// Appends the items of `more` while there is room for them.
     ///
     /// # Errors
-    /// As for [`Self::reserve`]; the items before stay.
+    /// Those of [`Self::reserve`]; the items before stay.
     pub fn extend(&mut self, more: impl IntoIterator<Item = T>) -> Result<()> {
         let mut more = more.into_iter();
         self.reserve(more.size_hint().0)?;
         more.try_for_each(|item| self.push(item))
     }
 
-    /// Gives back the memory after the items, in whole pages of its backing. The items stay where they are; so does the memory where
-    /// the kernel wants to keep it.
+    /// Unmaps the memory after the items, in whole pages of the backing. The items do not move. If
+    /// the kernel refuses, the memory stays.
     pub fn shrink_to_fit(&mut self) {
         let size = size_of::<T>();
         if size == 0 {
@@ -196,7 +214,8 @@ impl<T, S: Sys> HugeVec<T, S> {
         }
     }
 
-    /// The same memory as numbers of another width: as many as the bytes of the items make, in the order of this machine.
+    /// Reinterprets the memory as integers of another width, in native byte order. Bytes that do
+    /// not fill an integer are dropped.
     ///
     /// # Panics
     /// If their alignment is above that of pages.
@@ -206,23 +225,23 @@ impl<T, S: Sys> HugeVec<T, S> {
     {
         let mut numbers = HugeVec::<U, S>::new_on(self.sys.clone(), self.options);
         let len = self.len * size_of::<T>();
-        // From here on the memory is the other's.
+        // From here on `numbers` owns the memory.
         self.len = 0;
         if let Some(region) = self.region.take() {
             numbers.start = region.as_ptr().cast();
             assert!(numbers.start.is_aligned(), "pages are aligned to more than numbers");
             numbers.capacity = region.len().as_usize() / size_of::<U>();
-            // Initialised, as the items had no gaps, and any bytes are numbers: by the trait.
+            // Initialised: the items have no padding, and all bytes are a value, by the trait.
             numbers.len = len / size_of::<U>();
             numbers.region = Some(region);
         }
         numbers
     }
 
-    /// A vector of its own with clones of the items, and as much memory as they need.
+    /// Clones the items into a new vector with as much memory as they need.
     ///
     /// # Errors
-    /// As for [`Self::reserve`].
+    /// Those of [`Self::reserve`].
     pub fn try_clone(&self) -> Result<Self>
     where
         T: Clone,
@@ -232,33 +251,33 @@ impl<T, S: Sys> HugeVec<T, S> {
         Ok(copy)
     }
 
-    /// What was asked for.
+    /// Returns the requested options.
     pub const fn requested(&self) -> &Options {
         &self.options
     }
-    /// The backing that was to be had; `None` while nothing is mapped.
+    /// Returns the backing in use; `None` while nothing is mapped.
     pub fn backing(&self) -> Option<Backing> {
         self.region.as_ref().map(HugeRegion::backing)
     }
-    /// Why the backings before it in the chain were not.
+    /// Returns the errors of the backings before it in the chain.
     pub fn refused(&self) -> impl Iterator<Item = &AllocError> {
         self.region.iter().flat_map(HugeRegion::refused)
     }
-    /// On which pages the memory is, now; cost and errors as for [`HugeRegion::usage`].
+    /// Reads from the pagemap which pages the memory is on, like [`HugeRegion::usage`].
     ///
     /// # Errors
     /// [`AllocError::Pagemap`].
     pub fn usage(&self) -> Result<PageUsage> {
         self.region.as_ref().map_or(Ok(PageUsage::default()), HugeRegion::usage)
     }
-    /// Makes all pages of the capacity resident, as [`HugeRegion::prefault`].
+    /// Makes all pages of the capacity resident, like [`HugeRegion::prefault`].
     ///
     /// # Errors
     /// [`AllocError::Prefault`], [`AllocError::Pagemap`].
     pub fn prefault(&self, threads: usize) -> Result<()> {
         self.region.as_ref().map_or(Ok(()), |region| region.prefault(threads))
     }
-    /// Puts what was filled on huge pages, as [`HugeRegion::collapse`].
+    /// Collapses the touched pages, like [`HugeRegion::collapse`].
     ///
     /// # Errors
     /// [`AllocError::Pagemap`].
@@ -277,12 +296,12 @@ impl<T, S: Sys> Deref for HugeVec<T, S> {
 
 impl<T, S: Sys> DerefMut for HugeVec<T, S> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; `&mut self` excludes everybody else.
+        // SAFETY: as in `deref`; `&mut self` excludes all other users.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
-/// Drops the items, first to last; the region goes after them, even should a destructor panic.
+/// Drops the items, first to last, then the region, even if a destructor panics.
 impl<T, S: Sys> Drop for HugeVec<T, S> {
     fn drop(&mut self) {
         self.clear();

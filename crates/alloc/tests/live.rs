@@ -11,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use hugepilot_alloc::{
-    AllocError, Backing, Fork, HugeRegion, HugeVec, NameStatus, Numa, Options, PageUsage,
+    AllocError, Backing, Fork, Help, HugeRegion, HugeVec, NameStatus, Numa, Options, PageUsage,
 };
 use hugepilot_record::Errno;
 use hugepilot_testkit::{Need, need, requires};
@@ -119,17 +119,13 @@ fn a_pool_gives_what_it_has_and_says_what_it_lacks() {
 }
 
 #[test]
-fn the_fix_for_an_empty_pool_is_one() {
+fn the_help_for_an_empty_pool_is_enough() {
     requires!(live());
     let pool = pool(M2, 1);
     requires!(pool.as_ref());
-    let fix = map(M2.times(6), "hugetlb-2m").unwrap_err().fix().unwrap();
-    let status = std::process::Command::new("sh")
-        .args(["-c", &fix.replace("sudo ", "")])
-        .output()
-        .unwrap()
-        .status;
-    assert!(status.success(), "{fix}");
+    let help = map(M2.times(6), "hugetlb-2m").unwrap_err().help();
+    let Some(Help::ResizePool { page: M2, count }) = help else { panic!("{help:?}") };
+    pool.as_ref().unwrap().set(&count.to_string()).unwrap();
     requires!(map(M2.times(6), "hugetlb-2m"));
     assert!(map(M2.times(7), "hugetlb-2m").is_err());
 }

@@ -17,7 +17,7 @@ use crate::handle;
 use crate::options::RawOptions;
 use crate::region::{ANSWER, RawPageUsage, bytes};
 
-const ARENA: Failure = Failure::Argument("the handle must be one that hugepilot_arena_new gave");
+const ARENA: Failure = Failure::Argument("the handle is not one of hugepilot_arena_new");
 
 /// A layout out of C's numbers. The alignment is looked at first, as the size is rounded up to it.
 pub(crate) fn layout(size: usize, align: usize) -> Result<Layout, Failure> {

@@ -43,22 +43,22 @@ impl Code {
     pub const ALL: [(Self, &'static CStr); 18] = [
         (Self::Ok, c"no error"),
         (Self::Argument, c"an argument is NULL or out of its range"),
-        (Self::Chain, c"a chain of backings or a choice of nodes that cannot be read"),
-        (Self::Overflow, c"more bytes than the address space holds"),
-        (Self::Alignment, c"an alignment that is no power of two, or too large"),
-        (Self::Name, c"a name that the kernel does not take"),
+        (Self::Chain, c"a chain of backings or a set of nodes cannot be parsed"),
+        (Self::Overflow, c"the size exceeds the address space"),
+        (Self::Alignment, c"the alignment is not a power of two, or above 1 GiB"),
+        (Self::Name, c"the kernel refuses the name"),
         (Self::Limit, c"the limit of an arena is reached"),
-        (Self::NoMemory, c"no memory or no address space"),
-        (Self::PoolEmpty, c"the pool of huge pages has too few free"),
-        (Self::NoPool, c"there is no pool of huge pages of this size"),
+        (Self::NoMemory, c"no memory, or no address space"),
+        (Self::PoolEmpty, c"the hugetlb pool has too few free pages"),
+        (Self::NoPool, c"no hugetlb pool of this page size"),
         (Self::ThpNever, c"transparent huge pages are set to never"),
-        (Self::ThpDisabled, c"transparent huge pages are off for this process"),
-        (Self::Advice, c"the kernel does not know advice that the backing is made of"),
-        (Self::Nodes, c"memory nodes that are not there"),
-        (Self::Bind, c"memory cannot be put on these nodes"),
-        (Self::Prefault, c"memory is mapped, but its pages are not to be had"),
-        (Self::Pagemap, c"the page map cannot be read"),
-        (Self::Other, c"an error that this header does not know"),
+        (Self::ThpDisabled, c"transparent huge pages are disabled for this process"),
+        (Self::Advice, c"this kernel does not support the backing"),
+        (Self::Nodes, c"memory nodes that do not exist or have no memory"),
+        (Self::Bind, c"cannot bind memory to these nodes"),
+        (Self::Prefault, c"the memory is mapped, but its pages cannot be allocated"),
+        (Self::Pagemap, c"cannot read the pagemap"),
+        (Self::Other, c"an error of a later library"),
     ];
 }
 
@@ -124,15 +124,15 @@ impl Failure {
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Argument(must) => write!(f, "an argument is wrong; {must}"),
-            Self::Unreadable(may) => write!(f, "this text says nothing; write {may}"),
-            Self::NoMemory => f.write_str("there is no memory even for a handle; raise ulimit -v"),
+            Self::Argument(must) => write!(f, "invalid argument: {must}"),
+            Self::Unreadable(may) => write!(f, "cannot parse this text; help: write {may}"),
+            Self::NoMemory => f.write_str("no memory for a handle; help: raise ulimit -v"),
             // The words are put together in memory of `malloc`, which may be what there is none of.
             Self::Alloc(_) if !malloc_has(4096) => {
                 f.write_str(Code::ALL[self.code() as usize].1.to_str().unwrap_or_default())
             }
-            Self::Alloc(error) => match error.fix() {
-                Some(fix) => write!(f, "{error}; {fix}"),
+            Self::Alloc(error) => match error.help() {
+                Some(help) => write!(f, "{error}; help: {help}"),
                 None => write!(f, "{error}"),
             },
         }

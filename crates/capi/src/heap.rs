@@ -44,7 +44,7 @@ impl From<HeapStats> for RawStats {
 static THP: Heap = Heap::new(Options::new(Chain::THP_OR_BASE));
 static HUGETLB: Heap = Heap::new(Options::only(Backing::Hugetlb2M));
 
-const HEAP: Failure = Failure::Argument("the handle must be one of a heap");
+const HEAP: Failure = Failure::Argument("the handle is not one of a heap");
 
 /// Why `heap` has nothing of that layout.
 fn refusal(heap: &Heap, size: usize) -> Failure {
@@ -172,7 +172,7 @@ pub extern "C" fn hugepilot_heap_usage(
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_alloc::Pool;
+    use hugepilot_alloc::{Help, Pool};
     use hugepilot_record::Errno;
     use hugepilot_units::Bytes;
 
@@ -190,7 +190,8 @@ mod tests {
         for (size, wanted, pages) in [(7 << 20, 1, 4), (16, 1, 1), (1 << 20, 9, 9)] {
             assert_eq!(for_all_of(size, empty(wanted)), empty(pages), "{size}");
         }
-        assert!(for_all_of(7 << 20, empty(1)).fix().unwrap().starts_with("echo 6 "));
+        let help = for_all_of(7 << 20, empty(1)).help();
+        assert_eq!(help, Some(Help::ResizePool { page: Bytes::mib(2), count: 6 }));
         assert_eq!(for_all_of(9, AllocError::ThpDisabled), AllocError::ThpDisabled);
     }
 }

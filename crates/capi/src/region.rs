@@ -70,8 +70,8 @@ impl From<CollapseOutcome> for RawCollapseOutcome {
     }
 }
 
-const REGION: Failure = Failure::Argument("the handle must be one that hugepilot_region_map gave");
-pub(crate) const ANSWER: Failure = Failure::Argument("the place for the answer must not be NULL");
+const REGION: Failure = Failure::Argument("the handle is not one of hugepilot_region_map");
+pub(crate) const ANSWER: Failure = Failure::Argument("the pointer for the result is NULL");
 
 /// `bytes` of C, where all numbers are possible.
 pub(crate) const fn bytes(bytes: usize) -> Bytes {

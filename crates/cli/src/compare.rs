@@ -16,39 +16,41 @@ use crate::output::{Progress, finish};
 use crate::recover;
 use crate::run::MODES;
 
-/// Run a program with each kind of pages in turns, and say whether huge pages pay
+/// Run a program in several page modes and compare run times
 ///
-/// Each round has one run of each mode and begins with another one; what counts is the ratio to base in the same round. The best
-/// of several modes is then run again, with base, in as many rounds, and these decide, for the best may be so by luck. First each
-/// mode is run once untimed, to warm up, and to sample where it waits. The program reads nothing, and what it prints is dropped.
+/// One round runs each mode once; each mode is compared with `base` of the same round. The best of
+/// several modes and `base` then run again for as many rounds, at least 5, and these decide. Only
+/// `--pool` changes a kernel setting, for the time of each run; it needs root.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{MODES}\n\n\
-EXIT STATUS: 0 some mode is faster than base for sure, 1 none is, 2 error, 3 no mode but base is to be had here\n\n\
-EXAMPLES:\n  \
-  hugepilot compare -- ./solve input.txt\n  \
-  sudo hugepilot compare --pool 2GiB --runs 9 -- ./solve input.txt\n  \
-  hugepilot compare --modes glibc-thp,mimalloc-2m --json -- python3 job.py | jq '.modes[] | {{mode, speedup_over_base}}'\n  \
-  hugepilot compare -- hugepilot lab workload hash-insert"))]
+Examples:\n  \
+  hugepilot compare -- ./solve input.txt                                 all modes\n  \
+  sudo hugepilot compare --pool 2GiB --rounds 9 -- ./solve input.txt     with hugetlb pools\n  \
+  hugepilot compare --modes glibc-thp,mimalloc-2m -- python3 job.py      two modes\n  \
+  hugepilot compare --json -- ./solve | jq '.modes[] | {{mode, speedup_over_base}}'\n  \
+  hugepilot compare -- hugepilot lab workload hash-insert                a test workload\n\n\
+Exit status: 0 a mode pays, 1 none does, 2 error, 3 only base is available here"))]
 pub(crate) struct CompareArgs {
-    /// Modes to run besides base: see MODES [default: all]
+    /// Modes beside base, see Modes [default: all]
     #[arg(long, value_name = "MODE", value_delimiter = ',', num_args = 1)]
     modes: Vec<Mode>,
     /// Rounds, each with one run of each mode
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// A library to preload, instead of one that is found: mimalloc if it is called so, else ours. Can be repeated
+    #[arg(long, default_value_t = 5, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Library to preload: mimalloc if its name says so, else hugepilot's; repeatable
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
-    /// Have so much of a mode's pool free for the time of each of its runs, and give it back: needs root
+    /// Free memory in a mode's hugetlb pool during each of its runs; needs root
     #[arg(long, value_name = "BYTES")]
     pool: Option<Bytes>,
-    /// Do not sample where it waits: spares one run of each mode but base
+    /// No stall sampling: only base is warmed up
     #[arg(long)]
     no_stalls: bool,
-    /// Pass what the program prints on to standard error
+    /// The program's output on standard error instead of nowhere
     #[arg(long)]
     show_output: bool,
-    /// Print one JSON object (schema hugepilot.compare/1)
+    /// One JSON object on standard output (schema hugepilot.compare/2)
     #[arg(long)]
     json: bool,
     /// The program and its arguments
@@ -62,7 +64,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let modes = if args.modes.is_empty() { Mode::ALL.to_vec() } else { args.modes.clone() };
     let options = CompareOptions {
         modes,
-        runs: args.runs,
+        rounds: args.rounds,
         libraries: args.libraries.clone(),
         pool: args.pool,
         stalls: !args.no_stalls,
@@ -96,7 +98,7 @@ fn tell(progress: &Progress, event: &Event<'_>) {
         Event::Confirming(mode, round, rounds) => {
             progress.now(format!("once more, to be sure: round {round} of {rounds}: {mode}"));
         }
-        Event::NotHere(mode) => {
+        Event::Unavailable(mode) => {
             progress.keep(&format!("{} is left out: {}", mode.mode, mode.reason))
         }
     }

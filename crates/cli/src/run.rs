@@ -24,46 +24,46 @@ fn passed_on() -> Vec<i32> {
 }
 
 pub(crate) const MODES: &str = "\
-MODES:
-  base         no transparent huge pages
-  thp          transparent huge pages for all its memory, whatever the system's setting; as root also from outside
-  advised      transparent huge pages where the program itself advises them, and nowhere else
-  glibc-thp    the C library's malloc advises them (glibc 2.35)
-  hugetlb      the C library's malloc takes 2 MiB pages of the pool
-  hugetlb-1g   the same with 1 GiB pages
-  mimalloc     mimalloc in front of the program's malloc, as it comes
-  mimalloc-2m  the same on 2 MiB pages: of the pool, or else transparent ones
-  mimalloc-1g  the same on 1 GiB pages of the pool
-  ours         hugepilot's own allocator
-  ours-base    the same on base pages, to tell the gain of its pages from its own";
+Modes:
+  base            no transparent huge pages (THP)
+  thp             THP for all memory, whatever the system's setting; as root also from outside
+  advised         THP only for memory that the program advises (MADV_HUGEPAGE)
+  glibc-thp       the C library's malloc advises THP (glibc 2.35)
+  hugetlb         the C library's malloc on 2 MiB pages of the hugetlb pool
+  hugetlb-1g      the C library's malloc on 1 GiB pages of the hugetlb pool
+  mimalloc        mimalloc with its defaults
+  mimalloc-2m     mimalloc on 2 MiB pages of the hugetlb pool, or else on THP
+  mimalloc-1g     mimalloc on 1 GiB pages of the hugetlb pool
+  hugepilot       hugepilot's allocator
+  hugepilot-base  hugepilot's allocator on base pages, to separate its gain from its pages'";
 
-/// Run a program with chosen pages, and say at its end whether that took effect, and if not, why
+/// Run a program on chosen pages and report whether it got them
 ///
-/// The program has our standard input, output and error, our signals and our terminal, and its exit status is ours: 128 and the
-/// number of the signal where one killed it. What we have to say comes on standard error when it has ended. Nothing outside of
-/// the program changes; with --pool, the pool does for as long as it runs.
+/// The program gets the standard streams, the signals and the terminal; its exit status is returned
+/// (128 plus the signal number if a signal killed it). The report goes to standard error at its end.
+/// Only `--pool` changes a kernel setting, for the time of the run; it needs root.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{MODES}\n\n\
-EXIT STATUS: the program's own; where it could not be started, 2 error, 3 not possible here\n\n\
-EXAMPLES:\n  \
-  hugepilot run --pages glibc-thp -- ./server --port 80\n  \
-  sudo hugepilot run --pages hugetlb --pool 4GiB -- ./server\n  \
+Examples:\n  \
+  hugepilot run --pages glibc-thp -- ./server --port 80       THP by malloc\n  \
+  sudo hugepilot run --pages hugetlb --pool 4GiB -- ./server  2 MiB pages of a pool\n  \
   hugepilot run --pages mimalloc-2m --library /opt/lib/libmimalloc.so -- python3 job.py\n  \
-  hugepilot run --pages base --report run.json -- make"))]
+  hugepilot run --pages base --report run.json -- make        report as JSON\n\n\
+Exit status: that of the program; 2 error, 3 unsupported here, if it was not started"))]
 pub(crate) struct RunArgs {
-    /// Where its memory shall come from: see MODES
+    /// Page mode, see Modes
     #[arg(long, value_name = "MODE")]
     pages: Mode,
-    /// The library to preload, instead of one that is found
+    /// Library to preload [default: the installed one]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// Have so much of the mode's pool free for the time of the run, and give it back: needs root
+    /// Free memory in the mode's hugetlb pool during the run; needs root
     #[arg(long, value_name = "BYTES")]
     pool: Option<Bytes>,
-    /// Write one JSON object there (schema hugepilot.run/1): standard output is the program's
+    /// File for the JSON report (schema hugepilot.run/2)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Say nothing where all is well
+    /// No report if the mode took effect without warnings
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments

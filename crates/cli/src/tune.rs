@@ -68,7 +68,7 @@ fn exit_of(report: &TuneReport) -> Exit {
             Exit::Unsupported
         }
         _ if report.verified_regions > 0 => Exit::Yes,
-        _ if report.dry_run && !report.candidates.is_empty() => Exit::Yes,
+        _ if report.dry_run && !report.selected.is_empty() => Exit::Yes,
         _ => Exit::No,
     }
 }

@@ -129,7 +129,8 @@ impl NameKind {
         match self {
             Self::Pages => "base, thp, thp:20%, collapse, collapse:20%, hugetlb or hugetlb-1g",
             Self::Array => {
-                "offsets, edges, weights, in-offsets, in-edges, in-weights, property, worklist or all"
+                "offsets, edges, weights, in-offsets, in-edges, in-weights, property, worklist \
+                 or all"
             }
             Self::VertexOrder => "dbg, hub-sort, hub-cluster, sort, random, random:SEED or rcm",
             Self::Format => {

@@ -72,7 +72,10 @@ proptest! {
         weighted: bool,
         threads in 1usize..4,
     ) {
-        let edge = |(from, to, weight)| Edge { from: from % vertices, to: to % vertices, weight: if weighted { weight } else { 0 } };
+        let edge = |(from, to, weight)| {
+            let weight = if weighted { weight } else { 0 };
+            Edge { from: from % vertices, to: to % vertices, weight }
+        };
         let list = EdgeList { vertices, edges: ends.into_iter().map(edge).collect(), weighted };
         check::<u32>(&list, directed, threads);
         check::<u64>(&list, directed, threads);

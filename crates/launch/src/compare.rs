@@ -26,7 +26,7 @@ pub struct CompareOptions {
     /// The modes; `base` is run in any case.
     pub modes: Vec<Mode>,
     /// Rounds.
-    pub runs: u32,
+    pub rounds: u32,
     /// Libraries to preload, instead of those that are found: mimalloc by its name, another is ours.
     pub libraries: Vec<PathBuf>,
     /// Memory that a mode's pool shall have free for the time of each of its runs.
@@ -47,7 +47,7 @@ pub enum Event<'a> {
     /// A timed run of the best mode, or of what it is held against, to confirm it: the round, from 1, of how many.
     Confirming(Mode, u32, u32),
     /// A mode that is not to be had here, and why.
-    NotHere(&'a ModeReport),
+    Unavailable(&'a ModeReport),
 }
 
 /// A comparison whose files are read.
@@ -84,8 +84,8 @@ pub fn prepare<'a>(
         match contender(&root, mode, command, options) {
             Ok(contender) => contenders.push(contender),
             Err(LaunchError::Refused(Refusal { why, fix })) => {
-                let absent = ModeReport::not_here(mode, why, fix);
-                say(Event::NotHere(&absent));
+                let absent = ModeReport::unavailable(mode, why, fix);
+                say(Event::Unavailable(&absent));
                 report.modes.push(absent);
             }
             Err(error) => return Err(error),
@@ -95,7 +95,7 @@ pub fn prepare<'a>(
 }
 
 impl Comparison<'_> {
-    /// Runs the program in each mode, [`CompareOptions::runs`] times, and the best of several again, as often, with `base` in turns.
+    /// Runs the program in each mode, [`CompareOptions::rounds`] times, and the best of several again, as often, with `base` in turns.
     /// `interrupted` ends it after the last whole round. What a run leaves running is ended with it.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Comparison<'_> {
             Control { signals: None, interrupted: Some(interrupted), standard: files.standard() };
         let mut session = Session { root, command, options, control, report, say };
         session.warm_up(&mut contenders)?;
-        session.rounds(&mut contenders, options.runs, Event::Running)?;
+        session.rounds(&mut contenders, options.rounds, Event::Running)?;
         if whole(&contenders) == 0 {
             return Err(LaunchError::Interrupted);
         }
@@ -146,7 +146,7 @@ fn contender(
     let is_mimalloc = |path: &&PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().contains("mimalloc"))
     };
-    let library = options.libraries.iter().find(|path| is_mimalloc(path) != mode.is_ours());
+    let library = options.libraries.iter().find(|path| is_mimalloc(path) != mode.is_hugepilot());
     let setup = Setup::new(
         root,
         command,
@@ -174,7 +174,7 @@ fn empty(
     Ok(CompareReport {
         schema: SCHEMA.to_owned(),
         command: command.iter().map(|word| printable(word.as_encoded_bytes())).collect(),
-        runs: options.runs,
+        rounds: options.rounds,
         modes: Vec::new(),
         confirmation: None,
         tlb_reach,
@@ -341,7 +341,7 @@ impl Session<'_> {
         let known = |mode| contenders.iter().find(|contender| contender.setup.mode == mode);
         let mut again: Vec<_> =
             wanted.filter_map(known).map(|known| Contender::new(known.setup.clone())).collect();
-        self.rounds(&mut again, confirming_rounds(self.options.runs), Event::Confirming)?;
+        self.rounds(&mut again, confirming_rounds(self.options.rounds), Event::Confirming)?;
         if let ([_, best, plain @ ..], [base, ours, ..]) = (&summed(&again)[..], &again[..]) {
             let runs = [base, ours].map(|of| &of.runs[..whole(&again)]);
             self.report.confirmation =
@@ -385,7 +385,7 @@ fn summed(contenders: &[Contender]) -> Vec<ModeReport> {
         let mode = contender.setup.mode;
         ModeReport {
             speedup_over_base: Some(Mode::Base).filter(|&base| base != mode).and_then(over),
-            speedup_of_pages: mode.without_huge_pages().and_then(over),
+            speedup_over_same_allocator: mode.without_huge_pages().and_then(over),
             ..contender.report(whole)
         }
     };
@@ -410,7 +410,7 @@ impl Contender {
             took if took == whole => String::new(),
             took => format!("in {took} of {whole} runs it did; "),
         };
-        let mut report = ModeReport::not_here(self.setup.mode, partly + &said.reason, said.fix);
+        let mut report = ModeReport::unavailable(self.setup.mode, partly + &said.reason, said.fix);
         report.took_effect = took_effect;
         report.measure(&self.runs[..whole].iter().collect::<Vec<_>>());
         report.count(&self.counts[..whole.min(self.counts.len())]);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Change, Program, Started, Target, Thp};
 use hugepilot_record::Pid;
-use hugepilot_record::tune::{Figure, Score, TuneReport};
+use hugepilot_record::tune::{Figure, GroundTruth, TuneReport};
 use hugepilot_stats::Spread;
 use hugepilot_units::{AddrRange, Nanos, VirtAddr};
 use rustix::process::Signal;
@@ -54,7 +54,7 @@ pub fn demo(
     };
     tuned.signal(Signal::CONT);
     let mut report = tune_attached(open(tuned.pid())?, options, None, interrupted, say)?;
-    report.score = tuned.score(&report);
+    report.ground_truth = tuned.ground_truth(&report);
     let settled = Instant::now();
     tuned.signal(Signal::STOP);
     if report.dry_run || report.verified_regions == 0 || interrupted() {
@@ -211,19 +211,19 @@ impl Copy {
         Ok(sum / count)
     }
 
-    fn score(&self, report: &TuneReport) -> Option<Score> {
+    fn ground_truth(&self, report: &TuneReport) -> Option<GroundTruth> {
         let hot_regions: u64 =
             self.hot.iter().map(|range| range.len().get()).sum::<u64>() / huge_page(self.pid())?;
         let is_hot = |start: VirtAddr| self.hot.iter().any(|range| range.contains(start));
         let picked =
-            report.candidates.iter().filter(|candidate| is_hot(candidate.start)).count() as u64;
+            report.selected.iter().filter(|candidate| is_hot(candidate.start)).count() as u64;
         #[allow(clippy::cast_precision_loss)]
         let ratio = |of: u64| if of == 0 { 0.0 } else { picked as f64 / of as f64 };
-        Some(Score {
+        Some(GroundTruth {
             hot_regions,
             picked_hot_regions: picked,
             recall_ratio: ratio(hot_regions),
-            precision_ratio: ratio(report.candidates.len() as u64),
+            precision_ratio: ratio(report.selected.len() as u64),
         })
     }
 }

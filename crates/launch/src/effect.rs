@@ -16,7 +16,7 @@ pub fn effect(mode: Mode, run: &Run, obstacles: &Obstacles) -> Effect {
     if mode == Mode::Mimalloc && serves {
         return yes(format!("mimalloc serves it, with {}", seen(peak)));
     }
-    if mode == Mode::OursBase && serves {
+    if mode == Mode::HugepilotBase && serves {
         let effect = without_huge_pages(peak);
         return Effect { reason: format!("our allocator serves it; {}", effect.reason), ..effect };
     }
@@ -37,8 +37,8 @@ fn yes(reason: String) -> Effect {
 }
 
 fn without_huge_pages(peak: &Peak) -> Effect {
-    let none = peak.anonymous_huge_peak_bytes == Bytes::ZERO;
-    let reason = match (peak.looks, none) {
+    let none = peak.anonymous_thp_peak_bytes == Bytes::ZERO;
+    let reason = match (peak.rss_samples, none) {
         (0, _) => "transparent huge pages were off; it ended before its memory could be looked at"
             .to_owned(),
         (_, true) if peak.all_huge() > Bytes::ZERO => {
@@ -60,7 +60,7 @@ fn without_huge_pages(peak: &Peak) -> Effect {
 type Kinds = [Bytes; 3];
 
 fn of_all(peak: &Peak) -> Kinds {
-    [peak.anonymous_huge_peak_bytes, peak.hugetlb_2m_peak_bytes, peak.hugetlb_1g_peak_bytes]
+    [peak.anonymous_thp_peak_bytes, peak.hugetlb_2m_peak_bytes, peak.hugetlb_1g_peak_bytes]
 }
 
 const fn of_one(holder: &Holder) -> Kinds {
@@ -70,11 +70,11 @@ const fn of_one(holder: &Holder) -> Kinds {
 /// Memory on the pages that `mode` is for.
 fn wanted(mode: Mode, [thp, small, large]: Kinds) -> Bytes {
     match mode {
-        Mode::Base | Mode::OursBase | Mode::Mimalloc => Bytes::ZERO,
+        Mode::Base | Mode::HugepilotBase | Mode::Mimalloc => Bytes::ZERO,
         Mode::Thp | Mode::Advised | Mode::GlibcThp => thp,
         Mode::Hugetlb => small,
         Mode::Hugetlb1g | Mode::Mimalloc1g => large,
-        Mode::Mimalloc2m | Mode::Ours => thp + small,
+        Mode::Mimalloc2m | Mode::Hugepilot => thp + small,
     }
 }
 
@@ -109,9 +109,9 @@ fn rest(mode: Mode, peak: &Peak) -> String {
 /// Peak memory on huge pages by kind.
 fn seen(peak: &Peak) -> String {
     let kinds = [
-        (peak.anonymous_huge_peak_bytes, "on transparent huge pages"),
+        (peak.anonymous_thp_peak_bytes, "on transparent huge pages"),
         (
-            peak.huge_peak_bytes - peak.anonymous_huge_peak_bytes,
+            peak.thp_peak_bytes - peak.anonymous_thp_peak_bytes,
             "on those of files and shared memory",
         ),
         (peak.hugetlb_2m_peak_bytes, "on 2MiB pages of the pool"),
@@ -135,7 +135,7 @@ fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<(String, Opti
         let why = format!("no allocator can be put in front of it or told what to do: {what}");
         return Some((why, some(FROM_OUTSIDE)));
     }
-    if let Some(why) = obstacles.deaf_libc.as_ref().filter(|_| mode.tunes_glibc()) {
+    if let Some(why) = obstacles.libc_lacks_tunable.as_ref().filter(|_| mode.tunes_glibc()) {
         return Some((why.clone(), some(FROM_OUTSIDE)));
     }
     if let Some(why) = obstacles.empty_pool.as_ref().filter(|_| mode.needs_pool().is_some()) {
@@ -161,7 +161,8 @@ fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<(String, Opti
         return Some((why.clone(), None));
     }
     let enough = enough_to_see(&run.peak);
-    if let Some(why) = obstacles.fickle_libc.as_ref().filter(|_| mode == Mode::GlibcThp && enough) {
+    if let Some(why) = obstacles.libc_thp_bug.as_ref().filter(|_| mode == Mode::GlibcThp && enough)
+    {
         return Some((why.clone(), some(FROM_OUTSIDE)));
     }
     let transparent = !matches!(mode, Mode::Hugetlb | Mode::Hugetlb1g | Mode::Mimalloc1g);
@@ -172,7 +173,7 @@ fn why_not(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<(String, Opti
 
 /// Whether its memory was looked at.
 const fn was_seen(peak: &Peak) -> bool {
-    peak.looks > peak.hidden_looks
+    peak.rss_samples > peak.rss_samples_denied
 }
 
 /// Whether huge pages would have been seen, had there been any.
@@ -182,13 +183,13 @@ fn enough_to_see(peak: &Peak) -> bool {
 
 fn unsure(mode: Mode, run: &Run) -> String {
     let peak = &run.peak;
-    if peak.looks == 0 {
+    if peak.rss_samples == 0 {
         return format!(
             "it ended after {:.0} ms, before its memory could be looked at",
             run.wall_seconds * 1e3
         );
     }
-    if peak.hidden_looks == peak.looks {
+    if peak.rss_samples_denied == peak.rss_samples {
         return "its memory may not be looked at: it runs with other rights than ours".to_owned();
     }
     if peak.rss_peak_bytes < SMALL {
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     fn run(peak: Peak) -> Run {
-        let peak = Peak { looks: 5, rss_peak_bytes: Bytes::mib(100), ..peak };
+        let peak = Peak { rss_samples: 5, rss_peak_bytes: Bytes::mib(100), ..peak };
         Run {
             ending: Ending::Exited(0),
             wall_seconds: 0.25,
@@ -227,8 +228,8 @@ mod tests {
 
     fn thp() -> Peak {
         Peak {
-            huge_peak_bytes: Bytes::mib(64),
-            anonymous_huge_peak_bytes: Bytes::mib(64),
+            thp_peak_bytes: Bytes::mib(64),
+            anonymous_thp_peak_bytes: Bytes::mib(64),
             ..Peak::default()
         }
     }
@@ -254,8 +255,8 @@ mod tests {
             (Mode::Mimalloc, [true, true, true, true]),
             (Mode::Mimalloc2m, [false, true, true, false]),
             (Mode::Mimalloc1g, [false, false, false, true]),
-            (Mode::Ours, [false, true, true, false]),
-            (Mode::OursBase, [true, false, true, true]),
+            (Mode::Hugepilot, [false, true, true, false]),
+            (Mode::HugepilotBase, [true, false, true, true]),
         ];
         for (mode, wanted) in table {
             let took = [&nothing, &thp(), &small, &large]
@@ -294,8 +295,8 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let all = Obstacles {
             out_of_reach: text("it is static"),
-            deaf_libc: text("old glibc"),
-            fickle_libc: None,
+            libc_lacks_tunable: text("old glibc"),
+            libc_thp_bug: None,
             own_allocator: text("jemalloc"),
             empty_pool: text("empty pool"),
             pool_fix: text("hugepilot pool set"),
@@ -310,8 +311,8 @@ mod tests {
             Mode::GlibcThp,
             Mode::Mimalloc2m,
             Mode::Mimalloc,
-            Mode::Ours,
-            Mode::OursBase,
+            Mode::Hugepilot,
+            Mode::HugepilotBase,
         ];
         for mode in by_allocator {
             let effect = because(mode, &all);
@@ -324,7 +325,7 @@ mod tests {
         assert_eq!(because(Mode::Advised, &all).reason, "THP is never");
         let dynamic = Obstacles { out_of_reach: None, ..all };
         assert_eq!(because(Mode::Hugetlb, &dynamic).reason, "old glibc");
-        let new = Obstacles { deaf_libc: None, ..dynamic };
+        let new = Obstacles { libc_lacks_tunable: None, ..dynamic };
         assert_eq!(because(Mode::Hugetlb, &new).fix.unwrap(), "hugepilot pool set");
         assert_eq!(because(Mode::Mimalloc1g, &new).reason, "empty pool");
         assert!(because(Mode::GlibcThp, &new).reason.contains("jemalloc"));
@@ -333,7 +334,7 @@ mod tests {
         assert!(because(Mode::Mimalloc2m, &plain).reason.contains("seen in no process"));
         let willing = Obstacles { thp: None, ..plain };
         assert_eq!(because(Mode::GlibcThp, &willing).reason, "no free blocks");
-        let fickle = Obstacles { fickle_libc: text("luck"), ..willing.clone() };
+        let fickle = Obstacles { libc_thp_bug: text("luck"), ..willing.clone() };
         assert_eq!(because(Mode::GlibcThp, &fickle).reason, "luck");
         assert_eq!(
             because(Mode::Mimalloc2m, &Obstacles { not_preloaded: false, ..fickle }).reason,
@@ -345,7 +346,7 @@ mod tests {
     #[test]
     fn short_and_small_programs_are_told_so() {
         let mut short = run(Peak::default());
-        short.peak.looks = 0;
+        short.peak.rss_samples = 0;
         let effect_of = |run: &Run, mode| effect(mode, run, &Obstacles::default()).reason;
         assert!(
             effect_of(&short, Mode::GlibcThp).contains("250 ms"),
@@ -361,9 +362,9 @@ mod tests {
     #[test]
     fn what_was_not_looked_at_is_not_known_but_what_cannot_be_is_no() {
         let mut short = run(Peak::default());
-        short.peak.looks = 0;
-        let mut hidden = run(Peak { hidden_looks: 5, ..Peak::default() });
-        hidden.peak.looks = 5;
+        short.peak.rss_samples = 0;
+        let mut hidden = run(Peak { rss_samples_denied: 5, ..Peak::default() });
+        hidden.peak.rss_samples = 5;
         let not_preloaded = Obstacles { not_preloaded: true, ..Obstacles::default() };
         for run in [&short, &hidden] {
             for mode in [
@@ -371,8 +372,8 @@ mod tests {
                 Mode::GlibcThp,
                 Mode::Hugetlb,
                 Mode::Mimalloc,
-                Mode::Ours,
-                Mode::OursBase,
+                Mode::Hugepilot,
+                Mode::HugepilotBase,
             ] {
                 let effect = effect(mode, run, &not_preloaded);
                 assert!(
@@ -392,8 +393,8 @@ mod tests {
 
     #[test]
     fn huge_pages_of_files_are_not_the_modes_doing() {
-        let files = run(Peak { huge_peak_bytes: Bytes::mib(64), ..Peak::default() });
-        for mode in [Mode::Thp, Mode::Advised, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Ours] {
+        let files = run(Peak { thp_peak_bytes: Bytes::mib(64), ..Peak::default() });
+        for mode in [Mode::Thp, Mode::Advised, Mode::GlibcThp, Mode::Mimalloc2m, Mode::Hugepilot] {
             assert_eq!(
                 effect(mode, &files, &Obstacles::default()).took_effect,
                 Some(false),
@@ -455,15 +456,15 @@ mod tests {
         fn every_no_has_a_reason(mode in prop::sample::select(&Mode::ALL[..]), bits in any::<u8>(), looks in 0_u32..3, mib in 0_u64..40) {
             let text = |bit: u8| (bits >> bit & 1 == 1).then(|| "why".to_owned());
             let obstacles = Obstacles {
-                out_of_reach: text(0), deaf_libc: text(1), fickle_libc: text(2), own_allocator: text(2), empty_pool: text(3), pool_fix: text(4),
+                out_of_reach: text(0), libc_lacks_tunable: text(1), libc_thp_bug: text(2), own_allocator: text(2), empty_pool: text(3), pool_fix: text(4),
                 thp: text(5), fragmented: text(3), not_preloaded: text(6).is_some(), not_promoted: text(7), ..Obstacles::default()
             };
             let mut run = run(Peak::default());
-            (run.peak.looks, run.peak.rss_peak_bytes) = (looks, Bytes::mib(mib));
+            (run.peak.rss_samples, run.peak.rss_peak_bytes) = (looks, Bytes::mib(mib));
             prop_assert!(!effect(mode, &run, &obstacles).reason.is_empty());
             // Seen is seen, whatever is said to stand in the way.
-            run.peak = Peak { looks: 1, ..thp() };
-            if matches!(mode, Mode::Thp | Mode::Advised | Mode::GlibcThp | Mode::Mimalloc2m | Mode::Ours) {
+            run.peak = Peak { rss_samples: 1, ..thp() };
+            if matches!(mode, Mode::Thp | Mode::Advised | Mode::GlibcThp | Mode::Mimalloc2m | Mode::Hugepilot) {
                 prop_assert_eq!(effect(mode, &run, &obstacles).took_effect, Some(true));
             }
         }

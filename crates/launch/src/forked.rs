@@ -13,7 +13,7 @@ const WHY: &str = "a child made by fork that writes to its parent's pages of the
 
 /// What to tell of it; nothing where the mode uses no pool, or the program had no page of one.
 pub fn pool_warning(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<String> {
-    let on_pool = run.peak.hugetlb_peak_bytes > Bytes::ZERO || run.peak.looks == 0;
+    let on_pool = run.peak.hugetlb_peak_bytes > Bytes::ZERO || run.peak.rss_samples == 0;
     if mode.uses_pool().is_none() || !on_pool {
         return None;
     }
@@ -42,13 +42,13 @@ mod tests {
             user_seconds: 1.0,
             system_seconds: 0.0,
             page_faults: 1,
-            peak: Peak { hugetlb_peak_bytes, looks: 3, ..Peak::default() },
+            peak: Peak { hugetlb_peak_bytes, rss_samples: 3, ..Peak::default() },
         };
         let (some, none) = (Bytes::mib(4), Bytes::ZERO);
         let well = Ending::Exited(0);
         let table = [
             (Mode::Hugetlb, run(well, some), &parent, Some("make had pages")),
-            (Mode::Ours, run(well, some), &parent, Some("make had pages")),
+            (Mode::Hugepilot, run(well, some), &parent, Some("make had pages")),
             (
                 Mode::Hugetlb,
                 run(Ending::Killed(7), some),
@@ -63,7 +63,7 @@ mod tests {
             ),
             (Mode::Hugetlb, run(Ending::Killed(11), some), &Obstacles::default(), None),
             (Mode::Hugetlb, run(well, none), &parent, None),
-            (Mode::Ours, run(Ending::Killed(7), none), &Obstacles::default(), None),
+            (Mode::Hugepilot, run(Ending::Killed(7), none), &Obstacles::default(), None),
             (Mode::Thp, run(Ending::Killed(7), some), &parent, None),
         ];
         for (mode, run, obstacles, says) in table {

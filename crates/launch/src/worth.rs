@@ -4,18 +4,18 @@
 //! working set beyond what the TLB maps (Zheng, *Using Huge Pages on Linux*), is told beside it, because it says what to expect
 //! of larger inputs.
 
+mod attribution;
 mod rule;
-mod whose;
 
 use hugepilot_record::compare::{CompareReport, Confirmation, ModeReport};
 use hugepilot_record::run::Mode;
 use hugepilot_stats::PairedRatio;
 use hugepilot_units::Bytes;
 
+use attribution::Gain;
 use hugepilot_stats::MIN_ROUNDS;
 pub use rule::confirming_rounds;
 use rule::{MIN_GAIN, is_faster, is_slower, looks_faster};
-use whose::Gain;
 
 /// From this share of TLB misses on huge pages may help, and from the other they should.
 const MISSES: (f64, f64) = (0.05, 0.10);
@@ -42,7 +42,7 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
     text.push_str(&rule_of_thumb(report, base));
     if base.runs < MIN_ROUNDS && report.confirmation.is_none() {
         text.push_str(&format!(
-            " Of {} noise cannot be told from gain: use --runs 5.",
+            " Of {} noise cannot be told from gain: use --rounds 5.",
             rounds(base.runs)
         ));
     }
@@ -59,8 +59,8 @@ pub fn to_confirm(report: &CompareReport) -> Vec<Mode> {
     if !has_rivals(report) || ratio.median < MIN_GAIN {
         return Vec::new();
     }
-    let plain = Gain::of(report, mode).plain().map(|plain| plain.mode);
-    [Mode::Base, mode.mode].into_iter().chain(plain).collect()
+    let control = Gain::of(report, mode).same_allocator().map(|control| control.mode);
+    [Mode::Base, mode.mode].into_iter().chain(control).collect()
 }
 
 /// Whether the best was chosen among several.
@@ -101,7 +101,7 @@ fn confirmed(
 /// The fastest mode that had huge pages, those first that are faster for sure; of two alike the first.
 fn best<'a>(modes: &'a [ModeReport], base: &ModeReport) -> Option<(&'a ModeReport, PairedRatio)> {
     let had = modes.iter().filter(|mode| {
-        !matches!(mode.mode, Mode::Base | Mode::OursBase)
+        !matches!(mode.mode, Mode::Base | Mode::HugepilotBase)
             && mode.took_effect == Some(true)
             && huge(mode) > Bytes::ZERO
             && !breaks(mode, base)
@@ -128,7 +128,7 @@ fn broken(modes: &[ModeReport], base: &ModeReport) -> String {
 
 /// Its memory on huge pages of any kind.
 fn huge(mode: &ModeReport) -> Bytes {
-    mode.huge_peak_bytes.unwrap_or(Bytes::ZERO) + mode.hugetlb_peak_bytes.unwrap_or(Bytes::ZERO)
+    mode.thp_peak_bytes.unwrap_or(Bytes::ZERO) + mode.hugetlb_peak_bytes.unwrap_or(Bytes::ZERO)
 }
 
 /// What is to be said without further rounds.

@@ -146,7 +146,7 @@ fn collapse(target: &dyn Target, pick: &Pick) -> Act {
         // Huge or not, it was not this call.
         (Err(errno), _) => Outcome::Failed(errno),
         (Ok(_), Ok(pages)) if pages.huge => Outcome::Verified,
-        (Ok(_), Ok(_)) => Outcome::NotSeen,
+        (Ok(_), Ok(_)) => Outcome::NotVerified,
         // It ended under our hands: then nobody can tell, and nobody lied.
         (Ok(_), Err(error)) => Outcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
     };

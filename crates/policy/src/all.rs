@@ -44,7 +44,7 @@ impl Policy for AllPolicy {
                     plan.picks.push(Pick {
                         region,
                         heat_ratio: 0.0,
-                        pages_seen: 0,
+                        sampled_pages: 0,
                         added: seen.sizes.base.times(seen.sizes.base_per_huge() - pages.resident),
                         mapping: mapping.label().to_owned(),
                     });

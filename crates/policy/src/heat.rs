@@ -58,7 +58,7 @@ impl HeatPolicy {
         Ok(Pick {
             region: heat.region,
             heat_ratio: self.heat_ratio(heat.scattered()),
-            pages_seen: heat.pages_seen,
+            sampled_pages: heat.sampled_pages,
             added: seen.sizes.base.times(missing),
             mapping: mapping.label().to_owned(),
         })
@@ -67,7 +67,7 @@ impl HeatPolicy {
     fn judge_heat(&self, heat: &RegionHeat) -> Result<(), SkipReason> {
         // All on one page may be one page's heat, which the TLB holds; one sample more shows how hot that page is.
         let enough =
-            if self.proven { 1 } else { self.min_samples + u32::from(heat.pages_seen < 2) };
+            if self.proven { 1 } else { self.min_samples + u32::from(heat.sampled_pages < 2) };
         if heat.streamed > heat.samples / 2 {
             Err(SkipReason::Streamed)
         } else if heat.tlb_held > heat.samples / 2 {

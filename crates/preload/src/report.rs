@@ -1,13 +1,13 @@
-//! What the heap came to, when the program exits: a line of JSON, `hugepilot.preload/1`.
+//! Statistics of the heap at program exit: one line of JSON, `hugepilot.preload/2`.
 //!
 //! # Safety
-//! The linker calls the function in the section below once, at the end of the program.
+//! The C library calls the function in the section below once, when the program exits.
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use hugepilot_alloc::PageUsage;
+use hugepilot_alloc::{AllocError, PageUsage};
 use serde::Serialize;
 
 use crate::c::HEAP;
@@ -17,33 +17,51 @@ use crate::environment::{Value, tell};
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
 
-/// The line. Numbers are of this moment, but for `returned_bytes`, which is a sum.
+/// Statistics line. Numbers are those at exit, except the sums `returned_bytes` and `unguarded`.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
+    /// File name of the executable.
+    program: String,
     pid: u32,
-    /// The backings that were asked for.
+    /// Requested backings.
     pages: String,
-    /// Why memory was last not to be had on one of them.
-    refused: Option<String>,
+    /// Last error of a backing, if any was refused.
+    refused: Option<RefusedBacking>,
     allocated_bytes: u64,
     held_bytes: u64,
     idle_bytes: u64,
     returned_bytes: u64,
     mapped_bytes: u64,
-    /// On which pages it is; `None` where the page map cannot be read.
-    on: Option<On>,
+    /// Bytes by kind of page; `None` if the pagemap cannot be read.
+    usage: Option<Usage>,
     threads: usize,
     large: Objects,
-    /// Those before guard pages (`HUGEPILOT_CHECK=1`), and how many had none since the program began.
+    /// Objects in use before guard pages (`HUGEPILOT_CHECK=1`).
     guarded: Objects,
+    /// Objects since program start that found no guard page.
     unguarded: u64,
-    /// Those in use, by class.
+    /// Small objects in use, by size class.
     classes: Vec<Objects>,
 }
 
 #[derive(Serialize)]
-struct On {
+struct RefusedBacking {
+    /// Name that stays the same between versions.
+    code: &'static str,
+    error: String,
+    help: Option<String>,
+}
+
+impl From<AllocError> for RefusedBacking {
+    fn from(error: AllocError) -> Self {
+        let help = error.help().map(|help| help.to_string());
+        Self { code: error.code(), error: error.to_string(), help }
+    }
+}
+
+#[derive(Serialize)]
+struct Usage {
     base_bytes: u64,
     thp_bytes: u64,
     hugetlb_2m_bytes: u64,
@@ -63,7 +81,7 @@ impl From<hugepilot_alloc::ObjectCount> for Objects {
     }
 }
 
-impl From<PageUsage> for On {
+impl From<PageUsage> for Usage {
     fn from(usage: PageUsage) -> Self {
         Self {
             base_bytes: usage.base.get(),
@@ -78,16 +96,17 @@ impl Report {
     fn now() -> Self {
         let (stats, usage) = (HEAP.stats(), HEAP.usage());
         Self {
-            schema: "hugepilot.preload/1",
+            schema: "hugepilot.preload/2",
+            program: program(),
             pid: std::process::id(),
             pages: HEAP.requested().chain.to_string(),
-            refused: HEAP.refused().map(|error| error.to_string()),
+            refused: HEAP.refused().map(RefusedBacking::from),
             allocated_bytes: stats.allocated.get(),
             held_bytes: stats.held.get(),
             idle_bytes: stats.idle.get(),
             returned_bytes: stats.returned.get(),
             mapped_bytes: stats.mapped.get(),
-            on: usage.ok().map(On::from),
+            usage: usage.ok().map(Usage::from),
             threads: stats.threads,
             large: stats.large.into(),
             guarded: stats.guarded.into(),
@@ -102,6 +121,14 @@ impl Report {
     }
 }
 
+/// Returns the file name of the executable; empty without `/proc`.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // The kernel marks an executable that was replaced meanwhile.
+    name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
+}
+
 extern "C" fn at_exit() {
     let Some(value) = Value::of("HUGEPILOT_STATS") else { return };
     let place = value.text();
@@ -110,7 +137,7 @@ extern "C" fn at_exit() {
     }
     let Ok(mut line) = serde_json::to_vec(&Report::now()) else { return };
     line.push(b'\n');
-    // One write, so that lines of several processes do not mix.
+    // One write, so that lines of several processes do not interleave.
     let written = match place {
         "1" => std::io::stderr().write_all(&line),
         file => OpenOptions::new()

@@ -1,4 +1,4 @@
-//! A program run in several modes, in turns: the report of `hugepilot compare`, schema `hugepilot.compare/1`.
+//! A program run in several modes, in turns: the report of `hugepilot compare`, schema `hugepilot.compare/2`.
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::run::{Mode, Run};
 
 /// The value of `schema`.
-pub const SCHEMA: &str = "hugepilot.compare/1";
+pub const SCHEMA: &str = "hugepilot.compare/2";
 
 /// What one mode gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct ModeReport {
     /// Resident memory at its peak, hugetlb pages not included: the largest of all runs; so with the next two.
     pub rss_peak_bytes: Option<Bytes>,
     /// On transparent huge pages.
-    pub huge_peak_bytes: Option<Bytes>,
+    pub thp_peak_bytes: Option<Bytes>,
     /// On pages of pools.
     pub hugetlb_peak_bytes: Option<Bytes>,
     /// Loads looked up in the data TLB, in the median; `None` where nothing counts them.
@@ -56,12 +56,12 @@ pub struct ModeReport {
     /// How many times as fast as the same allocator without huge pages ([`Mode::without_huge_pages`]), in the same round; `None`
     /// where it has no other allocator, or that was not run.
     #[serde(default)]
-    pub speedup_of_pages: Option<PairedRatio>,
+    pub speedup_over_same_allocator: Option<PairedRatio>,
 }
 
 impl ModeReport {
     /// One that is not to be had, and why.
-    pub fn not_here(mode: Mode, reason: String, fix: Option<String>) -> Self {
+    pub fn unavailable(mode: Mode, reason: String, fix: Option<String>) -> Self {
         Self {
             mode,
             runs: 0,
@@ -74,7 +74,7 @@ impl ModeReport {
             system_seconds: None,
             page_faults: None,
             rss_peak_bytes: None,
-            huge_peak_bytes: None,
+            thp_peak_bytes: None,
             hugetlb_peak_bytes: None,
             dtlb_loads: None,
             dtlb_load_misses: None,
@@ -82,7 +82,7 @@ impl ModeReport {
             page_walks: None,
             stall_ratio: None,
             speedup_over_base: None,
-            speedup_of_pages: None,
+            speedup_over_same_allocator: None,
         }
     }
     /// Takes in what its runs took.
@@ -98,7 +98,7 @@ impl ModeReport {
         self.system_seconds = spread(&|run| run.system_seconds);
         self.page_faults = lower_median(runs.iter().map(|run| run.page_faults));
         self.rss_peak_bytes = most(&|run| run.peak.rss_peak_bytes);
-        self.huge_peak_bytes = most(&|run| run.peak.huge_peak_bytes);
+        self.thp_peak_bytes = most(&|run| run.peak.thp_peak_bytes);
         self.hugetlb_peak_bytes = most(&|run| run.peak.hugetlb_peak_bytes);
     }
     /// Takes in the counts of its runs.
@@ -159,23 +159,28 @@ pub struct Confirmation {
     pub speedup_over_base: Option<PairedRatio>,
     /// The same allocator without huge pages.
     #[serde(default)]
-    pub plain: Option<Plain>,
+    pub same_allocator: Option<SameAllocator>,
 }
 
 /// An allocator without huge pages, beside itself with them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plain {
+pub struct SameAllocator {
     /// Which mode.
     pub mode: Mode,
     /// How many times as fast as `base` in the same round.
     pub speedup_over_base: PairedRatio,
     /// How many times as fast as it the mode with huge pages was, in the same round.
-    pub speedup_of_pages: PairedRatio,
+    pub speedup_over_same_allocator: PairedRatio,
 }
 
 impl Confirmation {
     /// Of runs of `base` and of `ours` in turns, with what `mode` says of the latter.
-    pub fn of(mode: &ModeReport, plain: Option<&ModeReport>, base: &[Run], ours: &[Run]) -> Self {
+    pub fn of(
+        mode: &ModeReport,
+        same_allocator: Option<&ModeReport>,
+        base: &[Run],
+        ours: &[Run],
+    ) -> Self {
         let fails = |pair: &(&Run, &Run)| pair.0.ending.is_success() && !pair.1.ending.is_success();
         Self {
             mode: mode.mode,
@@ -183,20 +188,21 @@ impl Confirmation {
             reason: mode.reason.clone(),
             failed_rounds: count(base.iter().zip(ours).filter(fails).count()),
             speedup_over_base: speedup(base, ours),
-            plain: plain.and_then(|plain| Plain::of(mode, plain)),
+            same_allocator: same_allocator
+                .and_then(|same_allocator| SameAllocator::of(mode, same_allocator)),
         }
     }
 }
 
-impl Plain {
-    /// Where both were run, and `plain` was what it should be.
-    pub fn of(mode: &ModeReport, plain: &ModeReport) -> Option<Self> {
-        let served =
-            plain.took_effect == Some(true) && mode.mode.without_huge_pages() == Some(plain.mode);
+impl SameAllocator {
+    /// Where both were run, and `same_allocator` was what it should be.
+    pub fn of(mode: &ModeReport, same_allocator: &ModeReport) -> Option<Self> {
+        let served = same_allocator.took_effect == Some(true)
+            && mode.mode.without_huge_pages() == Some(same_allocator.mode);
         Some(Self {
-            mode: plain.mode,
-            speedup_over_base: plain.speedup_over_base.filter(|_| served)?,
-            speedup_of_pages: mode.speedup_of_pages?,
+            mode: same_allocator.mode,
+            speedup_over_base: same_allocator.speedup_over_base.filter(|_| served)?,
+            speedup_over_same_allocator: mode.speedup_over_same_allocator?,
         })
     }
 }
@@ -219,8 +225,8 @@ pub struct CompareReport {
     pub schema: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Rounds that were asked for; each has one run of each mode.
-    pub runs: u32,
+    /// Requested rounds; each has one run of each mode.
+    pub rounds: u32,
     /// Each mode that was asked for, `base` first.
     pub modes: Vec<ModeReport>,
     /// Further rounds of the best of several modes, from which it is told whether it pays; `None` where none looked as if it
@@ -275,7 +281,7 @@ mod tests {
             run(1.0, 10, Ending::Exited(1)),
             run(2.0, 20, Ending::Exited(0)),
         ];
-        let mut mode = ModeReport::not_here(Mode::Thp, String::new(), None);
+        let mut mode = ModeReport::unavailable(Mode::Thp, String::new(), None);
         mode.measure(&runs.iter().collect::<Vec<_>>());
         assert_eq!((mode.runs, mode.failed_runs), (3, 1));
         assert_eq!(mode.wall_seconds, Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
@@ -305,7 +311,7 @@ mod tests {
         assert_eq!(speedup(&ours[1..2], &ours[..1]), None);
         assert_eq!(speedup(&all(&[1.0]), &[]), None);
         assert_eq!(speedup(&all(&[1.0]), &all(&[0.0])), None, "no time is no ratio");
-        let thp = ModeReport::not_here(Mode::Thp, String::new(), None);
+        let thp = ModeReport::unavailable(Mode::Thp, String::new(), None);
         let found = Confirmation::of(&thp, None, &all(&[2.0, 4.0, 3.0]), &ours);
         assert_eq!(found.failed_rounds, 1);
         let ratio =
@@ -315,7 +321,7 @@ mod tests {
 
     #[test]
     fn counts_that_are_missing_stay_missing() {
-        let mut mode = ModeReport::not_here(Mode::Base, String::new(), None);
+        let mut mode = ModeReport::unavailable(Mode::Base, String::new(), None);
         let counts = |loads, load_misses| Counts { loads, load_misses, walks: None };
         mode.count(&[
             counts(Some(100), Some(7)),

@@ -48,7 +48,7 @@ pub struct RegionHeat {
     /// Of these, on base pages hot enough that the TLB would hold them.
     pub tlb_held: u32,
     /// Distinct base pages seen.
-    pub pages_seen: u32,
+    pub sampled_pages: u32,
 }
 
 impl RegionHeat {
@@ -160,10 +160,10 @@ impl Heat {
             samples: entry.samples,
             streamed: entry.streamed,
             tlb_held: 0,
-            pages_seen: 0,
+            sampled_pages: 0,
         };
         for &count in &self.pages[slot * self.per_region()..][..self.per_region()] {
-            heat.pages_seen += u32::from(count > 0);
+            heat.sampled_pages += u32::from(count > 0);
             let share_is_large = u64::from(count) * u64::from(tlb_entries) > self.addressed;
             if count >= MIN_SAMPLES_ON_PAGE && share_is_large {
                 heat.tlb_held += u32::from(count);
@@ -241,7 +241,7 @@ mod tests {
         let regions = heat.regions(TLB);
         assert_eq!(regions[0].region, Region::new(5));
         assert_eq!(
-            (regions[0].samples, regions[0].pages_seen, regions[0].scattered()),
+            (regions[0].samples, regions[0].sampled_pages, regions[0].scattered()),
             (10, 10, 10)
         );
         assert_eq!((regions[1].streamed, regions[1].scattered()), (1, 0));
@@ -307,7 +307,7 @@ mod tests {
                 prop_assert_eq!(found.samples as usize, pages.len());
                 pages.sort_unstable();
                 pages.dedup();
-                prop_assert_eq!(found.pages_seen as usize, pages.len());
+                prop_assert_eq!(found.sampled_pages as usize, pages.len());
             }
             prop_assert!(truth.is_empty());
         }
@@ -320,7 +320,7 @@ mod tests {
                 heat.add(address(region, page), Pattern::Scattered);
             }
             let regions = heat.regions(TLB);
-            prop_assert!(regions.iter().all(|r| r.pages_seen <= r.samples));
+            prop_assert!(regions.iter().all(|r| r.sampled_pages <= r.samples));
             prop_assert_eq!(regions.iter().map(|r| u64::from(r.samples)).sum::<u64>(), heat.addressed());
         }
     }

@@ -92,7 +92,7 @@ pub enum Outcome {
     /// A look afterwards showed a huge page.
     Verified,
     /// The kernel said yes, and a look showed no huge page.
-    NotSeen,
+    NotVerified,
     /// The kernel said no.
     Failed(Errno),
 }
@@ -176,13 +176,13 @@ impl Journal {
     pub fn verified(&self) -> u64 {
         self.acts.iter().filter(|act| act.outcome == Outcome::Verified).count() as u64
     }
-    /// Failures by errno name; `not_seen` counts successes that a look did not confirm.
+    /// Failures by errno name; `not_verified` counts successes that a look did not confirm.
     pub fn failed(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for act in &self.acts {
             let key = match act.outcome {
                 Outcome::Verified => continue,
-                Outcome::NotSeen => "not_seen".to_owned(),
+                Outcome::NotVerified => "not_verified".to_owned(),
                 Outcome::Failed(errno) => errno.to_string(),
             };
             *counts.entry(key).or_insert(0) += 1;

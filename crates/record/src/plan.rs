@@ -158,7 +158,7 @@ pub struct Pick {
     /// Its share of all stall samples.
     pub heat_ratio: f64,
     /// Distinct base pages seen hot in it.
-    pub pages_seen: u32,
+    pub sampled_pages: u32,
     /// Memory the huge page adds: its pages that were not resident.
     pub added: Bytes,
     /// Label of the mapping it lies in.

@@ -1,4 +1,4 @@
-//! A program run with chosen pages, and what came of it: the report of `hugepilot run`, schema `hugepilot.run/1`.
+//! A program run with chosen pages, and what came of it: the report of `hugepilot run`, schema `hugepilot.run/2`.
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
@@ -9,7 +9,7 @@ use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// The value of `schema`.
-pub const SCHEMA: &str = "hugepilot.run/1";
+pub const SCHEMA: &str = "hugepilot.run/2";
 
 /// Where a program's memory shall come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,9 +34,9 @@ pub enum Mode {
     /// mimalloc on 1 GiB pages of a pool.
     Mimalloc1g,
     /// hugepilot's own allocator.
-    Ours,
+    Hugepilot,
     /// The same on base pages: what of its gain is not that of its pages.
-    OursBase,
+    HugepilotBase,
 }
 
 impl Mode {
@@ -51,8 +51,8 @@ impl Mode {
         Self::Mimalloc,
         Self::Mimalloc2m,
         Self::Mimalloc1g,
-        Self::Ours,
-        Self::OursBase,
+        Self::Hugepilot,
+        Self::HugepilotBase,
     ];
 
     /// Its name.
@@ -67,8 +67,8 @@ impl Mode {
             Self::Mimalloc => "mimalloc",
             Self::Mimalloc2m => "mimalloc-2m",
             Self::Mimalloc1g => "mimalloc-1g",
-            Self::Ours => "ours",
-            Self::OursBase => "ours-base",
+            Self::Hugepilot => "hugepilot",
+            Self::HugepilotBase => "hugepilot-base",
         }
     }
     /// The pages of a pool that it cannot do without.
@@ -82,23 +82,23 @@ impl Mode {
     /// The pages of a pool that it uses where there are some.
     pub const fn uses_pool(self) -> Option<Bytes> {
         match self {
-            Self::Mimalloc2m | Self::Ours => Some(Bytes::mib(2)),
+            Self::Mimalloc2m | Self::Hugepilot => Some(Bytes::mib(2)),
             other => other.needs_pool(),
         }
     }
     /// Whether another allocator is put in front of the program's.
     pub const fn preloads(self) -> bool {
-        self.is_ours() || matches!(self, Self::Mimalloc | Self::Mimalloc2m | Self::Mimalloc1g)
+        self.is_hugepilot() || matches!(self, Self::Mimalloc | Self::Mimalloc2m | Self::Mimalloc1g)
     }
     /// Whether that one is hugepilot's.
-    pub const fn is_ours(self) -> bool {
-        matches!(self, Self::Ours | Self::OursBase)
+    pub const fn is_hugepilot(self) -> bool {
+        matches!(self, Self::Hugepilot | Self::HugepilotBase)
     }
     /// The mode with the same allocator, told nothing of huge pages.
     pub const fn without_huge_pages(self) -> Option<Self> {
         match self {
             Self::Mimalloc2m | Self::Mimalloc1g => Some(Self::Mimalloc),
-            Self::Ours => Some(Self::OursBase),
+            Self::Hugepilot => Some(Self::HugepilotBase),
             _ => None,
         }
     }
@@ -144,9 +144,9 @@ pub struct Obstacles {
     /// others' rights.
     pub out_of_reach: Option<String>,
     /// Why the C library heeds no setting of its allocator.
-    pub deaf_libc: Option<String>,
+    pub libc_lacks_tunable: Option<String>,
     /// Why the C library advises huge pages in some runs, and in others not.
-    pub fickle_libc: Option<String>,
+    pub libc_thp_bug: Option<String>,
     /// The allocator it brought along.
     pub own_allocator: Option<String>,
     /// Why the pool gave nothing.
@@ -188,9 +188,9 @@ pub struct Peak {
     /// Resident; hugetlb pages are not in it.
     pub rss_peak_bytes: Bytes,
     /// Of that, on transparent huge pages, of all kinds together.
-    pub huge_peak_bytes: Bytes,
+    pub thp_peak_bytes: Bytes,
     /// Of that, anonymous memory.
-    pub anonymous_huge_peak_bytes: Bytes,
+    pub anonymous_thp_peak_bytes: Bytes,
     /// On pages of pools.
     pub hugetlb_peak_bytes: Bytes,
     /// On pages of 2 MiB of a pool.
@@ -198,17 +198,17 @@ pub struct Peak {
     /// On pages of 1 GiB of a pool.
     pub hugetlb_1g_peak_bytes: Bytes,
     /// How often it was looked at; what came and went in between was not seen.
-    pub looks: u32,
+    pub rss_samples: u32,
     /// Of them, those at processes that we may not look at.
-    pub hidden_looks: u32,
+    pub rss_samples_denied: u32,
     /// Time that looking took.
-    pub look_seconds: f64,
+    pub rss_sample_seconds: f64,
 }
 
 impl Peak {
     /// On huge pages of any kind.
     pub fn all_huge(&self) -> Bytes {
-        self.huge_peak_bytes + self.hugetlb_peak_bytes
+        self.thp_peak_bytes + self.hugetlb_peak_bytes
     }
 }
 

@@ -1,4 +1,4 @@
-//! The report of `hugepilot tune`, schema `hugepilot.tune/2`.
+//! The report of `hugepilot tune`, schema `hugepilot.tune/3`.
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Pid, ProvenanceCounts, Stop};
 
 /// The value of `schema`.
-pub const SCHEMA: &str = "hugepilot.tune/2";
+pub const SCHEMA: &str = "hugepilot.tune/3";
 
 /// What was measured of one way to run, in each unit it was measured in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ impl SamplerReport {
 
 /// A region that was picked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Candidate {
+pub struct SelectedRegion {
     /// Its first address.
     pub start: VirtAddr,
     /// Label of its mapping.
@@ -118,7 +118,7 @@ pub struct Candidate {
     /// Its share of all stall samples.
     pub heat_ratio: f64,
     /// Distinct base pages seen hot in it.
-    pub pages_seen: u32,
+    pub sampled_pages: u32,
     /// Whether it was seen on a huge page afterwards; `None` when nothing was done.
     pub verified: Option<bool>,
 }
@@ -136,7 +136,7 @@ pub struct Activity {
 
 /// Picks against the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Score {
+pub struct GroundTruth {
     /// Regions that are truly hot.
     pub hot_regions: u64,
     /// Picks that are.
@@ -166,7 +166,7 @@ pub struct TuneReport {
     /// How.
     pub sampler: SamplerReport,
     /// How well the picks met the hot regions that the workload announced; `None` where nobody announced any.
-    pub score: Option<Score>,
+    pub ground_truth: Option<GroundTruth>,
     /// Whether this was a dry run: nothing was changed.
     pub dry_run: bool,
     /// Resident memory of the target at the last plan, or else when it was first looked at; `None` if nobody could look.
@@ -174,7 +174,7 @@ pub struct TuneReport {
     /// Huge pages that might be made; `None` if `footprint_bytes` is.
     pub budget_bytes: Option<Bytes>,
     /// What was picked, hottest first, all rounds together.
-    pub candidates: Vec<Candidate>,
+    pub selected: Vec<SelectedRegion>,
     /// What was passed over, and why; as of the last plan, without what we promoted.
     pub skipped: BTreeMap<String, u64>,
     /// Regions of the target that could have been picked, had the budget been endless; `None` without a plan.
@@ -183,7 +183,7 @@ pub struct TuneReport {
     pub attempted_regions: u64,
     /// Regions seen on a huge page afterwards.
     pub verified_regions: u64,
-    /// Failures by errno name; `not_seen` for successes that a look did not confirm.
+    /// Failures by errno name; `not_verified` for successes that a look did not confirm.
     pub failed: BTreeMap<String, u64>,
     /// Bytes of the target on huge pages before; `None` if nobody could look.
     pub huge_bytes_before: Option<Bytes>,
@@ -192,10 +192,10 @@ pub struct TuneReport {
     /// Time spent promoting.
     pub promotion_seconds: f64,
     /// Time from attaching to the last promotion; `None` without one.
-    pub settled_seconds: Option<f64>,
+    pub last_promotion_seconds: Option<f64>,
     /// The picks' share of the target's samples, as planned: the sum of what each had when its last plan was made, at most
     /// 1. Samples from after a promotion do not count: they would show what it changed. `None` without a plan.
-    pub picked_heat_ratio: Option<f64>,
+    pub coverage_ratio: Option<f64>,
     /// What it should gain; `None` without a calibration.
     pub predicted_speedup: Option<Prediction>,
     /// What it did gain, from samples before and after alone: what the program does besides waiting for scattered memory
@@ -216,7 +216,7 @@ pub struct TuneReport {
     /// All-huge over baseline.
     pub all_huge_speedup: Option<f64>,
     /// (speedup − 1) / (all-huge speedup − 1): 1 means as good as all memory on huge pages.
-    pub share_of_ideal: Option<f64>,
+    pub all_huge_gain_ratio: Option<f64>,
     /// Why acting ended early, if it did.
     pub stopped: Option<Stop>,
     /// Why nothing is known of the target's stalls, with what to change; `None` if enough is known for a verdict.
@@ -237,7 +237,7 @@ impl TuneReport {
     /// Sets both speed-ups, and the share of the ideal that follows from them.
     pub fn set_speedups(&mut self, tuned: Option<f64>, all_huge: Option<f64>) {
         (self.speedup, self.all_huge_speedup) = (tuned, all_huge);
-        self.share_of_ideal = match (self.speedup, self.all_huge_speedup) {
+        self.all_huge_gain_ratio = match (self.speedup, self.all_huge_speedup) {
             // Below 2 % there is no ideal to have a share of: the quotient would be noise.
             (Some(tuned), Some(ideal)) if ideal > 1.02 => Some((tuned - 1.0) / (ideal - 1.0)),
             _ => None,

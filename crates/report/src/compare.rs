@@ -56,7 +56,7 @@ fn row(mode: &ModeReport, counted: bool) -> Vec<String> {
         faults,
         waits.map_or_else(unknown, percent),
         size(mode.rss_peak_bytes),
-        size(mode.huge_peak_bytes),
+        size(mode.thp_peak_bytes),
         size(mode.hugetlb_peak_bytes),
         ratio(over.map(|over| over.median)),
         ratio(over.map(|over| over.low)),
@@ -104,10 +104,10 @@ mod tests {
             system_seconds: Some(Spread { median: 0.25, min: 0.0, max: 1.0 }),
             page_faults: Some(faults),
             rss_peak_bytes: Some(Bytes::mib(300)),
-            huge_peak_bytes: Some(huge),
+            thp_peak_bytes: Some(huge),
             hugetlb_peak_bytes: Some(Bytes::ZERO),
             stall_ratio: Some(0.5),
-            ..ModeReport::not_here(mode, "what was seen".to_owned(), None)
+            ..ModeReport::unavailable(mode, "what was seen".to_owned(), None)
         };
         let ratio =
             Some(PairedRatio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 });
@@ -119,11 +119,11 @@ mod tests {
         CompareReport {
             schema: SCHEMA.to_owned(),
             command: vec!["x".to_owned()],
-            runs: 5,
+            rounds: 5,
             modes: vec![
                 mode(Mode::Base, 1.0, 70_080, Bytes::ZERO),
                 thp,
-                ModeReport::not_here(Mode::Hugetlb, "the pool is empty".to_owned(), fix),
+                ModeReport::unavailable(Mode::Hugetlb, "the pool is empty".to_owned(), fix),
             ],
             confirmation: None,
             tlb_reach: Reach {
@@ -170,11 +170,11 @@ mod tests {
             "reason",
             "page_faults",
             "rss_peak_bytes",
-            "huge_peak_bytes",
+            "thp_peak_bytes",
             "hugetlb_peak_bytes",
         ] {
             assert!(!thp[field].is_null(), "{field}");
         }
-        assert_eq!((&json["schema"], &json["runs"]), (&SCHEMA.into(), &5.into()));
+        assert_eq!((&json["schema"], &json["rounds"]), (&SCHEMA.into(), &5.into()));
     }
 }

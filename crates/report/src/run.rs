@@ -39,18 +39,18 @@ pub fn run_text(report: &RunReport) -> String {
 }
 
 fn peak(peak: &Peak) -> String {
-    if peak.looks == 0 {
+    if peak.rss_samples == 0 {
         return format!(
             "at most {} resident in one process; it ended too soon to look at its pages",
             peak.rss_peak_bytes
         );
     }
     let of = |bytes: Bytes, kind: &str| format!(", {bytes} {kind}");
-    let shared = peak.huge_peak_bytes - peak.anonymous_huge_peak_bytes;
+    let shared = peak.thp_peak_bytes - peak.anonymous_thp_peak_bytes;
     format!(
         "at the peak {} resident{}{}{}{}",
         peak.rss_peak_bytes,
-        of(peak.anonymous_huge_peak_bytes, "on transparent huge pages"),
+        of(peak.anonymous_thp_peak_bytes, "on transparent huge pages"),
         if shared > Bytes::ZERO {
             of(shared, "more of files and shared memory")
         } else {
@@ -101,11 +101,11 @@ mod tests {
     fn the_text_says_what_took_effect_and_what_did_not() {
         let seen = Peak {
             rss_peak_bytes: Bytes::mib(300),
-            huge_peak_bytes: Bytes::mib(260),
-            anonymous_huge_peak_bytes: Bytes::mib(256),
+            thp_peak_bytes: Bytes::mib(260),
+            anonymous_thp_peak_bytes: Bytes::mib(256),
             hugetlb_peak_bytes: Bytes::mib(6),
             hugetlb_2m_peak_bytes: Bytes::mib(6),
-            looks: 9,
+            rss_samples: 9,
             ..Peak::default()
         };
         let short = Peak { rss_peak_bytes: Bytes::mib(1), ..Peak::default() };

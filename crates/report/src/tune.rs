@@ -35,7 +35,7 @@ fn verdict(report: &TuneReport) -> String {
         return format!("cannot tell: {}; nothing was changed", unknown.reason);
     }
     if report.dry_run {
-        let count = report.candidates.len();
+        let count = report.selected.len();
         return format!("would promote {count} regions{expected}; nothing was changed");
     }
     if let Some(stop) = report.stopped.filter(|_| report.attempted_regions == 0) {
@@ -115,7 +115,7 @@ fn figures(report: &TuneReport) -> String {
         return String::new();
     }
     let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4]));
-    if let Some(share) = report.share_of_ideal {
+    if let Some(share) = report.all_huge_gain_ratio {
         let _ = writeln!(text, "share of the all-huge gain: {}", percent(share));
     }
     text
@@ -135,12 +135,12 @@ fn figure_text(value: f64) -> String {
 }
 
 fn picks(report: &TuneReport) -> String {
-    if report.candidates.is_empty() {
+    if report.selected.is_empty() {
         return String::new();
     }
     let mut rows =
-        vec![["REGION", "STALL_%", "PAGES_SEEN", "DONE", "MAPPING"].map(str::to_owned).to_vec()];
-    rows.extend(report.candidates.iter().take(SHOWN).map(|pick| {
+        vec![["REGION", "STALL_%", "SAMPLED_PAGES", "DONE", "MAPPING"].map(str::to_owned).to_vec()];
+    rows.extend(report.selected.iter().take(SHOWN).map(|pick| {
         let done = match pick.verified {
             None => "-",
             Some(true) => "yes",
@@ -149,24 +149,24 @@ fn picks(report: &TuneReport) -> String {
         vec![
             pick.start.to_string(),
             format!("{:.2}", pick.heat_ratio * 100.0),
-            pick.pages_seen.to_string(),
+            pick.sampled_pages.to_string(),
             done.to_owned(),
             pick.mapping.clone(),
         ]
     }));
     let mut text = format!(
         "\n{} picks held {} of the target's stalls; the hottest:\n{}",
-        report.candidates.len(),
-        share(report.picked_heat_ratio),
+        report.selected.len(),
+        share(report.coverage_ratio),
         table(rows, &[1, 2])
     );
-    if let Some(score) = report.score {
+    if let Some(truth) = report.ground_truth {
         let _ = writeln!(
             text,
             "against the truth: {} of {} hot regions picked, {} of the picks are hot",
-            score.picked_hot_regions,
-            score.hot_regions,
-            percent(score.precision_ratio)
+            truth.picked_hot_regions,
+            truth.hot_regions,
+            percent(truth.precision_ratio)
         );
     }
     text
@@ -251,19 +251,19 @@ mod tests {
 
     /// A run that found no free huge page after three, in the fields that a reader looks for first.
     const STOPPED: &str = r#"{
-        "schema": "hugepilot.tune/2", "target": {"pid": 4711, "command": "db"},
+        "schema": "hugepilot.tune/3", "target": {"pid": 4711, "command": "db"},
         "sampler": {"source": "cpu-clock", "samples": 3217, "exact_ratio": 0.975, "recomputed_ratio": 0.0,
             "next_ratio": 0.0, "none_ratio": 0.025, "undecoded_ratio": 0.001, "lost": 0, "throttled": 0, "overhead_ratio": null,
             "sample_cost_ns": null, "unavailable": {}},
-        "score": null, "dry_run": false, "footprint_bytes": 4294967296, "budget_bytes": 645004492,
-        "candidates": [{"start": 139643766964224, "mapping": "[anon]", "heat_ratio": 0.0127, "pages_seen": 19,
+        "ground_truth": null, "dry_run": false, "footprint_bytes": 4294967296, "budget_bytes": 645004492,
+        "selected": [{"start": 139643766964224, "mapping": "[anon]", "heat_ratio": 0.0127, "sampled_pages": 19,
             "verified": true}],
         "skipped": {"too_cold": 8}, "eligible_regions": 4, "attempted_regions": 4, "verified_regions": 3,
         "failed": {"ENOMEM": 1}, "huge_bytes_before": 0, "huge_bytes_after": 6291456, "promotion_seconds": 0.01,
-        "settled_seconds": 3.0, "picked_heat_ratio": 0.957, "predicted_speedup": null, "sampled_speedup": null,
+        "last_promotion_seconds": 3.0, "coverage_ratio": 0.957, "predicted_speedup": null, "sampled_speedup": null,
         "before": {"stall_ratio": 0.979, "instructions_per_cycle": null, "walks_per_kiloinstruction": null},
         "after": null, "baseline": null, "tuned": null, "all_huge": null, "speedup": null,
-        "all_huge_speedup": null, "share_of_ideal": null, "stopped": "no_huge_pages", "cannot_tell": null,
+        "all_huge_speedup": null, "all_huge_gain_ratio": null, "stopped": "no_huge_pages", "cannot_tell": null,
         "target_ended": false, "warnings": []
     }"#;
 
@@ -287,8 +287,8 @@ mod tests {
     fn what_is_not_known_is_neither_zero_nor_nothing_to_gain() {
         let mut report: TuneReport = serde_json::from_str(STOPPED).unwrap();
         report.sampler = hugepilot_record::tune::SamplerReport::default();
-        (report.candidates, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
-        (report.eligible_regions, report.picked_heat_ratio, report.before.stall_ratio) =
+        (report.selected, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
+        (report.eligible_regions, report.coverage_ratio, report.before.stall_ratio) =
             (None, None, None);
         (report.stopped, report.huge_bytes_after, report.budget_bytes) = (None, None, None);
         report.cannot_tell =

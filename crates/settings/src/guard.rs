@@ -247,7 +247,7 @@ pub fn is_pending(root: &Root) -> bool {
 
 /// A pool that another run of ours has raised, and sets as it was when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lent {
+pub struct LentPool {
     /// Its process.
     pub pid: Pid,
     /// How many pages the pool had.
@@ -257,13 +257,13 @@ pub struct Lent {
 }
 
 /// Whether the pool of `size` is so. Only root sees that.
-pub fn lent(root: &Root, size: Bytes) -> Option<Lent> {
+pub fn lent_pool(root: &Root, size: Bytes) -> Option<LentPool> {
     let directory = OwnDirectory::open(root.join(DIRECTORY)).ok()?;
     let journal = load(&directory).ok().flatten()?;
     let others = journal.pid.0.unsigned_abs() != std::process::id();
     let setting =
         journal.settings.iter().find(|setting| others && setting.name == pool_setting(size))?;
-    Some(Lent {
+    Some(LentPool {
         pid: journal.pid,
         before: setting.before.parse().ok()?,
         raised: setting.ours.parse().ok()?,

@@ -15,7 +15,7 @@ use hugepilot_record::pool::{Pool, PoolChange, PoolMemory, PoolPages, PoolReport
 use hugepilot_units::{Amount, Bytes};
 
 use crate::SettingsError;
-use crate::lent;
+use crate::lent_pool;
 
 type Result<T> = std::result::Result<T, SettingsError>;
 
@@ -123,7 +123,7 @@ fn find(root: &Root, request: &PoolRequest) -> Result<Pool> {
 }
 
 fn may_set(root: &Root, request: &PoolRequest) -> Result<()> {
-    if let Some(lent) = lent(root, request.size) {
+    if let Some(lent) = lent_pool(root, request.size) {
         return Err(advice::is_lent(request, lent).into());
     }
     match hugetlb::may_set(root, request.size, request.node) {

@@ -1,7 +1,9 @@
-//! Our graph kernels beside the GAP benchmark suite: the same files, sources, threads and pages, trials in turns.
+//! Graph kernels beside the GAP benchmark suite: the same files, source vertices, threads and
+//! pages, in interleaved trials.
 //!
-//! The suite is built by its own Makefile; `HUGEPILOT_GAPBS` says where. Each trial is a process of its own: it reads the graph,
-//! which is not counted, and runs the kernel once, mapping and first touch of its arrays included, in both.
+//! The Makefile of the suite builds it; `HUGEPILOT_GAPBS` names its directory. Each trial is a
+//! separate process. It reads the graph, which is not timed, and runs the kernel once, including
+//! mapping and first touch of its arrays, in both programs.
 
 use std::env;
 use std::fs;
@@ -14,47 +16,47 @@ use hugepilot_record::graph::GraphReport;
 use super::pairs::{PairedStats, median};
 use crate::run;
 
-/// A graph: how it is written here and there, and the bucket width that suits its shortest ways.
+/// Graph: its name in both programs, and the bucket width that suits its shortest paths.
 struct Shape {
-    ours: &'static str,
-    /// `None` where the suite cannot make it.
+    own: &'static str,
+    /// Arguments of the suite; `None` if it cannot make the graph.
     theirs: Option<[&'static str; 4]>,
     delta: &'static str,
 }
 
 const SHAPES: [Shape; 3] = [
-    Shape { ours: "kronecker:22:16", theirs: Some(["-g", "22", "-k", "16"]), delta: "2" },
-    Shape { ours: "uniform:24:8", theirs: Some(["-u", "24", "-k", "8"]), delta: "2" },
-    Shape { ours: "grid:4096x4096", theirs: None, delta: "512" },
+    Shape { own: "kronecker:22:16", theirs: Some(["-g", "22", "-k", "16"]), delta: "2" },
+    Shape { own: "uniform:24:8", theirs: Some(["-u", "24", "-k", "8"]), delta: "2" },
+    Shape { own: "grid:4096x4096", theirs: None, delta: "512" },
 ];
 
-/// A kernel: what it is called here and there, each with what makes it the same.
+/// Kernel: its name in both programs, with the arguments that make both equal.
 struct Kernel {
     theirs: &'static str,
-    ours: &'static [&'static str],
+    own: &'static [&'static str],
     starts: bool,
 }
 
 const KERNELS: [Kernel; 8] = [
-    Kernel { theirs: "bfs", ours: &["bfs"], starts: true },
-    Kernel { theirs: "sssp", ours: &["sssp"], starts: true },
+    Kernel { theirs: "bfs", own: &["bfs"], starts: true },
+    Kernel { theirs: "sssp", own: &["sssp"], starts: true },
     Kernel {
         theirs: "pr",
-        ours: &["pr", "--algo", "gauss-seidel", "--dangling", "drop"],
+        own: &["pr", "--algo", "gauss-seidel", "--dangling", "drop"],
         starts: false,
     },
     Kernel {
         theirs: "pr_spmv",
-        ours: &["pr", "--algo", "jacobi", "--dangling", "drop"],
+        own: &["pr", "--algo", "jacobi", "--dangling", "drop"],
         starts: false,
     },
-    Kernel { theirs: "cc", ours: &["cc"], starts: false },
-    Kernel { theirs: "cc_sv", ours: &["cc", "--algo", "shiloach-vishkin"], starts: false },
-    Kernel { theirs: "bc", ours: &["bc"], starts: true },
-    Kernel { theirs: "tc", ours: &["tc"], starts: false },
+    Kernel { theirs: "cc", own: &["cc"], starts: false },
+    Kernel { theirs: "cc_sv", own: &["cc", "--algo", "shiloach-vishkin"], starts: false },
+    Kernel { theirs: "bc", own: &["bc"], starts: true },
+    Kernel { theirs: "tc", own: &["tc"], starts: false },
 ];
 
-/// What is measured besides kernels.
+/// Measurements besides kernels.
 const BUILD: &str = "build";
 const LOAD: &str = "load";
 
@@ -67,18 +69,20 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let suite = suite.context(
         "HUGEPILOT_GAPBS names a checkout of the GAP benchmark suite in which make has run",
     )?;
-    let only = Only::of(args.get(1..).unwrap_or_default())?;
+    let only = Filter::of(args.get(1..).unwrap_or_default())?;
     println!(
-        "seconds, medians of {runs} trials each, in turns; ours / theirs with the spread of the ratios"
+        "seconds, medians of {runs} interleaved trials; hugepilot / suite with the spread of the ratios"
     );
-    println!("{:<16} {:<8} {:>8} {:>8}", "graph", "", "theirs", "ours");
-    for shape in SHAPES.iter().filter(|shape| only.graph(shape.ours)) {
+    println!("{:<16} {:<8} {:>8} {:>9}", "GRAPH", "", "SUITE", "HUGEPILOT");
+    for shape in SHAPES.iter().filter(|shape| only.graph(shape.own)) {
         let bench = Bench { hugepilot, suite: &suite, shape, runs };
         if only.kernel(BUILD)
             && let Some(theirs) = shape.theirs
         {
-            bench
-                .print(BUILD, &bench.turns(|_| bench.their_build(&theirs), |_| bench.our_build())?);
+            bench.print(
+                BUILD,
+                &bench.interleaved(|_| bench.their_build(&theirs), |_| bench.own_build())?,
+            );
         }
         let mut loads = Vec::new();
         for kernel in KERNELS.iter().filter(|kernel| only.kernel(kernel.theirs)) {
@@ -91,13 +95,13 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Names that were given: of graphs, of kernels; all of a kind where none of it is.
-struct Only<'a>(&'a [&'a str]);
+/// Names of graphs and kernels to run; without names of one kind, all of that kind.
+struct Filter<'a>(&'a [&'a str]);
 
-impl<'a> Only<'a> {
+impl<'a> Filter<'a> {
     fn of(names: &'a [&'a str]) -> Result<Self> {
         let unknown = names.iter().find(|name| !is_graph(name) && !is_kernel(name));
-        ensure!(unknown.is_none(), "{unknown:?} is neither a graph nor a kernel of these");
+        ensure!(unknown.is_none(), "{unknown:?} is neither a graph nor a kernel of this benchmark");
         Ok(Self(names))
     }
 
@@ -111,7 +115,7 @@ impl<'a> Only<'a> {
 }
 
 fn is_graph(name: &str) -> bool {
-    SHAPES.iter().any(|shape| shape.ours == name)
+    SHAPES.iter().any(|shape| shape.own == name)
 }
 
 fn is_kernel(name: &str) -> bool {
@@ -126,44 +130,45 @@ struct Bench<'a> {
     runs: usize,
 }
 
-/// Seconds of a process: to read the graph, and to run the kernel.
-struct Took {
+/// Seconds of a process to read the graph and to run the kernel.
+struct Timing {
     load: f64,
     kernel: f64,
 }
 
 impl Bench<'_> {
-    /// Runs a kernel here and there; prints the comparison, and gives the one of reading the file.
+    /// Runs a kernel in both programs and prints the comparison. Returns the times to read the
+    /// file.
     fn kernel(&self, kernel: &Kernel) -> Result<Vec<(f64, f64)>> {
         let file = self.file(kernel.theirs == "sssp")?;
         let sources = match kernel.starts {
             true => self.sources(&file)?,
             false => vec![None; self.runs + 1],
         };
-        let trials = self.turns(
-            |turn| self.theirs(kernel, &file, sources[turn].as_deref()),
-            |turn| self.ours(kernel, &file, sources[turn].as_deref()),
+        let trials = self.interleaved(
+            |round| self.theirs(kernel, &file, sources[round].as_deref()),
+            |round| self.own(kernel, &file, sources[round].as_deref()),
         )?;
-        let part = |of: fn(&Took) -> f64| {
-            trials.iter().map(|(theirs, ours)| (of(theirs), of(ours))).collect::<Vec<_>>()
+        let part = |of: fn(&Timing) -> f64| {
+            trials.iter().map(|(theirs, own)| (of(theirs), of(own))).collect::<Vec<_>>()
         };
         self.print(kernel.theirs, &part(|took| took.kernel));
         Ok(part(|took| took.load))
     }
 
-    /// Both in turns, the first time of each thrown away.
-    fn turns<T>(
+    /// Interleaves both, and discards the first round.
+    fn interleaved<T>(
         &self,
         theirs: impl Fn(usize) -> Result<T>,
-        ours: impl Fn(usize) -> Result<T>,
+        own: impl Fn(usize) -> Result<T>,
     ) -> Result<Vec<(T, T)>> {
         let mut pairs = Vec::new();
-        for turn in 0..=self.runs {
-            pairs.push(if turn % 2 == 0 {
-                (theirs(turn)?, ours(turn)?)
+        for round in 0..=self.runs {
+            pairs.push(if round % 2 == 0 {
+                (theirs(round)?, own(round)?)
             } else {
-                let ours = ours(turn)?;
-                (theirs(turn)?, ours)
+                let own = own(round)?;
+                (theirs(round)?, own)
             });
         }
         pairs.remove(0);
@@ -173,18 +178,18 @@ impl Bench<'_> {
     fn print(&self, what: &str, pairs: &[(f64, f64)]) {
         let middle =
             |part: fn(&(f64, f64)) -> f64| median(&pairs.iter().map(part).collect::<Vec<_>>());
-        let (theirs, ours) = (middle(|pair| pair.0), middle(|pair| pair.1));
+        let (theirs, own) = (middle(|pair| pair.0), middle(|pair| pair.1));
         let ratio = PairedStats::of(pairs.to_vec());
-        println!("{:<16} {what:<8} {theirs:>8.3} {ours:>8.3}  {}", self.shape.ours, ratio.line());
+        println!("{:<16} {what:<8} {theirs:>8.3} {own:>9.3}  {}", self.shape.own, ratio.line());
     }
 
-    /// The graph as a file that both read.
+    /// Returns the file that both programs read.
     fn file(&self, weighted: bool) -> Result<PathBuf> {
         let (name, args): (_, &[_]) = if weighted { ("wsg", &["--weighted"]) } else { ("sg", &[]) };
-        generated(self.hugepilot, self.shape.ours, name, args)
+        generated(self.hugepilot, self.shape.own, name, args)
     }
 
-    /// Where each trial begins: vertices drawn from those that have edges.
+    /// Returns the source vertex of each trial: random vertices with edges.
     fn sources(&self, file: &Path) -> Result<Vec<Option<String>>> {
         let trials = (self.runs + 1).to_string();
         let kernel = ["bfs", "--source", "random:1", "--trials", &trials];
@@ -192,23 +197,23 @@ impl Bench<'_> {
         trials.iter().map(|trial| Ok(Some(trial.source.context("source")?.to_string()))).collect()
     }
 
-    fn ours(&self, kernel: &Kernel, file: &Path, source: Option<&str>) -> Result<Took> {
-        let mut args = kernel.ours.to_vec();
+    fn own(&self, kernel: &Kernel, file: &Path, source: Option<&str>) -> Result<Timing> {
+        let mut args = kernel.own.to_vec();
         if kernel.theirs == "sssp" {
             args.extend(["--delta", self.shape.delta]);
         }
         if let Some(source) = source {
             args.extend(["--source", source]);
         }
-        // As the suite reads it: by the page cache, in which it is after the first trial.
+        // As in the suite: through the page cache, which holds the file after the first trial.
         let cached = ["--load", "cached"];
         let GraphReport { phases, trials, .. } =
             graph_report(self.hugepilot, &args, file, &cached)?;
         let load = phases.load_seconds.context("load_seconds")? + phases.build_seconds;
-        Ok(Took { load, kernel: trials.first().context("a trial")?.seconds })
+        Ok(Timing { load, kernel: trials.first().context("a trial")?.seconds })
     }
 
-    fn theirs(&self, kernel: &Kernel, file: &Path, source: Option<&str>) -> Result<Took> {
+    fn theirs(&self, kernel: &Kernel, file: &Path, source: Option<&str>) -> Result<Timing> {
         let mut command = Command::new(self.suite.join(kernel.theirs));
         command.arg("-f").arg(file).args(["-n", "1"]);
         if kernel.theirs == "sssp" {
@@ -217,25 +222,26 @@ impl Bench<'_> {
         if let Some(source) = source {
             command.args(["-r", source]);
         }
-        let said = said(&mut command)?;
-        Ok(Took { load: seconds(&said, "Read Time")?, kernel: seconds(&said, "Trial Time")? })
+        let output = stdout(&mut command)?;
+        Ok(Timing { load: seconds(&output, "Read Time")?, kernel: seconds(&output, "Trial Time")? })
     }
 
-    /// Edges and arrays; the suite makes them one after the other, we make edges while we build.
+    /// Measures generation and build, which are separate steps of the suite. hugepilot generates
+    /// edges during the build.
     fn their_build(&self, shape: &[&str]) -> Result<f64> {
-        let said = said(Command::new(self.suite.join("cc")).args(shape).args(["-n", "1"]))?;
-        Ok(seconds(&said, "Generate Time")? + seconds(&said, "Build Time")?)
+        let output = stdout(Command::new(self.suite.join("cc")).args(shape).args(["-n", "1"]))?;
+        Ok(seconds(&output, "Generate Time")? + seconds(&output, "Build Time")?)
     }
 
-    fn our_build(&self) -> Result<f64> {
+    fn own_build(&self) -> Result<f64> {
         let report =
-            said(Command::new(self.hugepilot).args(["graph", "info", self.shape.ours, "--json"]))?;
+            stdout(Command::new(self.hugepilot).args(["graph", "info", self.shape.own, "--json"]))?;
         let report: GraphReport = serde_json::from_str(&report).context("a report")?;
         Ok(report.phases.build_seconds)
     }
 }
 
-/// A graph in a file called by it and `name`; kept for the next time.
+/// Writes a graph to a file named by graph and `name`, and keeps it for the next run.
 pub(super) fn generated(
     hugepilot: &Path,
     graph: &str,
@@ -251,7 +257,7 @@ pub(super) fn generated(
     Ok(file)
 }
 
-/// What a kernel on a graph in a file reports.
+/// Runs a kernel on a file, and returns the report.
 pub(super) fn graph_report(
     hugepilot: &Path,
     kernel: &[&str],
@@ -260,10 +266,10 @@ pub(super) fn graph_report(
 ) -> Result<GraphReport> {
     let mut command = Command::new(hugepilot);
     command.args(["graph", "run"]).args(kernel).arg(file).args(args).arg("--json");
-    serde_json::from_str(&said(&mut command)?).context("a report")
+    serde_json::from_str(&stdout(&mut command)?).context("a report")
 }
 
-fn said(command: &mut Command) -> Result<String> {
+fn stdout(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     ensure!(
         output.status.success(),
@@ -273,10 +279,10 @@ fn said(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The figure of the suite's line of that name.
-fn seconds(said: &str, name: &str) -> Result<f64> {
-    let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.with_context(|| format!("no {name} in {said}"))?.trim().parse().context("seconds")
+/// Returns the number in the suite's line of that name.
+fn seconds(output: &str, name: &str) -> Result<f64> {
+    let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.with_context(|| format!("no {name} in {output}"))?.trim().parse().context("seconds")
 }
 
 #[cfg(test)]
@@ -284,21 +290,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_suites_lines_are_read() {
-        let said =
+    fn lines_of_the_suite_are_parsed() {
+        let output =
             "Read Time:           0.25000\nGraph has 4 nodes\nTrial Time:          0.00125\n";
-        assert!((seconds(said, "Trial Time").unwrap() - 0.00125).abs() < 1e-9);
-        assert!((seconds(said, "Read Time").unwrap() - 0.25).abs() < 1e-9);
-        assert!(seconds(said, "Build Time").is_err());
+        assert!((seconds(output, "Trial Time").unwrap() - 0.00125).abs() < 1e-9);
+        assert!((seconds(output, "Read Time").unwrap() - 0.25).abs() < 1e-9);
+        assert!(seconds(output, "Build Time").is_err());
     }
 
     #[test]
-    fn names_choose_graphs_and_kernels_apart() {
+    fn names_filter_graphs_and_kernels() {
         let names = ["cc", "grid:4096x4096"];
-        let only = Only::of(&names).unwrap();
+        let only = Filter::of(&names).unwrap();
         assert!(only.kernel("cc") && !only.kernel("bfs"));
         assert!(only.graph("grid:4096x4096") && !only.graph("uniform:24:8"));
-        assert!(Only::of(&["cc"]).unwrap().graph("uniform:24:8"));
-        assert!(Only::of(&["cx"]).is_err());
+        assert!(Filter::of(&["cc"]).unwrap().graph("uniform:24:8"));
+        assert!(Filter::of(&["cx"]).is_err());
     }
 }

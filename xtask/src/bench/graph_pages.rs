@@ -1,7 +1,8 @@
-//! Which arrays of a graph pay for huge pages: Figures 5 and 11 of Manocha and others (IISWC'22), array by array.
+//! Gain of huge pages by array of a graph: Figures 5 and 11 of Manocha et al. (IISWC'22).
 //!
-//! Each run is a process of its own: it reads the graph from a file, each array onto the pages that the plan says, and runs a
-//! kernel. Plans take turns within a round; what counts is the time of the plan over that of base pages in the same round.
+//! Each run is a separate process that reads the graph from a file, each array on the pages of the
+//! plan, and runs a kernel. A round runs each plan once. The result is the ratio of times to those
+//! on base pages in the same round.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use hugepilot_record::graph::GraphReport;
 use super::graph::{generated, graph_report};
 use super::pairs::{PairedStats, median};
 
-/// What gets huge pages, the first being nothing.
+/// Page plans, without huge pages first.
 const PLANS: [&str; 10] = [
     "base",
     "offsets=thp",
@@ -25,7 +26,7 @@ const PLANS: [&str; 10] = [
     "all=thp",
 ];
 
-/// Kernels as in the paper, each with what it is told.
+/// Kernels as in the paper, with their arguments.
 const KERNELS: [(&str, &[&str]); 3] = [
     ("pr", &["pr", "--algo", "jacobi", "--iterations", "3", "--tolerance", "0"]),
     ("bfs", &["bfs", "--algo", "top-down", "--source", "max-degree"]),
@@ -40,11 +41,11 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let graph = args.get(1).copied().unwrap_or("kronecker:25:4");
     let only = args.get(2..).unwrap_or_default();
     println!(
-        "{graph}, 64 bits; seconds of the kernel, medians of {runs} in turns; times as fast as on base pages"
+        "{graph}, 64 bits; seconds of the kernel, medians of {runs} interleaved runs; speedup over base pages"
     );
     println!(
-        "{:<9} {:<5} {:<17} {:>8} {:>11}  huge",
-        "order", "", "pages", "kernel", "first touch"
+        "{:<9} {:<5} {:<17} {:>8} {:>11}  SPEEDUP, HUGE",
+        "REORDER", "", "PAGES", "KERNEL", "FIRST_TOUCH"
     );
     for order in ["original", "dbg"] {
         for (name, kernel) in KERNELS.iter().filter(|one| only.is_empty() || only.contains(&one.0))
@@ -67,7 +68,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// In that order, 64 bits wide.
+/// Returns the 64-bit file in a vertex order.
 fn graph_file(hugepilot: &Path, graph: &str, order: &str, weighted: bool) -> Result<PathBuf> {
     let name = format!("{order}{}.hpg", if weighted { "-weighted" } else { "" });
     let mut args = vec!["--width", "64"];
@@ -78,7 +79,8 @@ fn graph_file(hugepilot: &Path, graph: &str, order: &str, weighted: bool) -> Res
     generated(hugepilot, graph, &name, &args)
 }
 
-/// For each plan its reports, one of each round. One run before all warms the memory up, and is thrown away.
+/// Returns the reports of each plan, one per round. A first run warms up the memory and is
+/// discarded.
 fn rounds<T>(
     runs: usize,
     plans: &[&str],
@@ -87,15 +89,15 @@ fn rounds<T>(
     let mut all: Vec<Vec<T>> = plans.iter().map(|_| Vec::new()).collect();
     one(plans[0])?;
     for round in 0..runs {
-        for turn in 0..plans.len() {
-            let which = (round + turn) % plans.len();
+        for step in 0..plans.len() {
+            let which = (round + step) % plans.len();
             all[which].push(one(plans[which])?);
         }
     }
     Ok(all)
 }
 
-/// Times, the speed-up over `base`, and which arrays are on huge pages.
+/// Prints times, the speedup over `base`, and the arrays on huge pages.
 fn line(base: &[GraphReport], reports: &[GraphReport]) -> Result<String> {
     let kernel = |report: &GraphReport| report.phases.kernel_seconds.context("kernel_seconds");
     let seconds = reports.iter().map(kernel).collect::<Result<Vec<_>>>()?;
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_the_speed_up_within_rounds() {
+    fn a_line_has_the_speedup_within_rounds() {
         let of = |kernel: f64, huge: u64| GraphReport {
             phases: Phases {
                 kernel_seconds: Some(kernel),

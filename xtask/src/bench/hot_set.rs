@@ -25,7 +25,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         "threads",
         "tuned",
         "all huge",
-        "share_of_ideal",
+        "all_huge_gain_ratio",
         "settled_s",
         "recall",
         "precision",
@@ -62,10 +62,10 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
                 "{pattern:<8} {threads:>7} {:>15} {:>15} {:>17} {:>16} {:>16} {:>16} {:>16}",
                 column("/speedup", f64::min),
                 column("/all_huge_speedup", f64::min),
-                column("/share_of_ideal", f64::min),
-                column("/settled_seconds", f64::max),
-                column("/score/recall_ratio", f64::min),
-                column("/score/precision_ratio", f64::min),
+                column("/all_huge_gain_ratio", f64::min),
+                column("/last_promotion_seconds", f64::max),
+                column("/ground_truth/recall_ratio", f64::min),
+                column("/ground_truth/precision_ratio", f64::min),
                 column("/sampler/none_ratio", f64::max),
             );
         }

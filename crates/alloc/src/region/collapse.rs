@@ -1,7 +1,7 @@
-//! Huge pages instead of the base pages that memory was filled on.
+//! Collapse of base pages into huge pages.
 //!
 //! # Safety
-//! A collapse copies pages and does not change what memory reads as, so it may be done beside readers.
+//! A collapse copies pages and does not change what memory reads as, so readers may run beside it.
 #![allow(unsafe_code)]
 
 use hugepilot_record::{Errno, PageRun};
@@ -10,33 +10,34 @@ use hugepilot_units::{Bytes, VirtAddr};
 use super::HugeRegion;
 use crate::{Advice, AllocError, Backing, Result, Sys};
 
-/// What became of a collapse, as a look afterwards showed it.
+/// Outcome of a collapse, verified in the pagemap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollapseOutcome {
-    /// On huge pages before.
+    /// Bytes on huge pages before.
     pub before: Bytes,
-    /// On huge pages afterwards.
+    /// Bytes on huge pages afterwards.
     pub after: Bytes,
-    /// Huge pages' worth that nobody had touched, and that was left alone.
+    /// Bytes of huge-page-sized ranges without a touched page, which were skipped.
     pub empty: Bytes,
-    /// Huge pages' worth that the kernel refused; ENOMEM ends the rest unasked, after some in a row.
+    /// Bytes of huge-page-sized ranges that the kernel refused. After several ENOMEM in a row, the
+    /// rest is counted here without an attempt.
     pub refused: Bytes,
-    /// The kernel's last reason.
+    /// Last error number of the kernel.
     pub errno: Option<Errno>,
 }
 
-/// ENOMEM in a row before the rest is left: each takes the kernel milliseconds of search.
+/// Consecutive ENOMEM results that end a collapse: each costs the kernel milliseconds of search.
 const MAX_CONSECUTIVE_ENOMEM: u32 = 8;
 
-/// A collapse under way.
+/// State of a running collapse.
 struct CollapseRun {
     outcome: CollapseOutcome,
-    /// ENOMEM since the last success.
+    /// Number of ENOMEM results since the last success.
     consecutive_enomem: u32,
 }
 
 impl CollapseRun {
-    /// Has one page collapsed, unless there is no more hope.
+    /// Collapses one huge-page-sized range, unless too many attempts in a row failed.
     fn attempt(&mut self, huge: Bytes, collapse: impl FnOnce() -> std::result::Result<(), Errno>) {
         let answer = if self.consecutive_enomem < MAX_CONSECUTIVE_ENOMEM {
             collapse()
@@ -55,13 +56,14 @@ impl CollapseRun {
 }
 
 impl<S: Sys> HugeRegion<S> {
-    /// Puts each huge page's worth that has been touched, and is not huge, on a huge page (`MADV_COLLAPSE`), and looks
-    /// afterwards. The rest of such a page becomes resident with it. 0.4 to 1 ms a huge page where free ones are at hand.
-    /// Memory on a pool is huge already; parts without huge pages ([`Backing::Base`](crate::Backing::Base)) are refused with
-    /// EINVAL.
+    /// Collapses each huge-page-sized range with a touched page (`MADV_COLLAPSE`), then verifies.
+    ///
+    /// The untouched pages of such a range become resident. Costs 0.4 to 1 ms per huge page if free
+    /// ones are available. Memory on a pool is already huge. On parts without huge pages
+    /// ([`Backing::Base`](crate::Backing::Base)) the kernel returns EINVAL.
     ///
     /// # Errors
-    /// [`AllocError::Pagemap`]. What the kernel refused is no error, but counted.
+    /// [`AllocError::Pagemap`]. Refused ranges are not errors; they are counted in the outcome.
     pub fn collapse(&self) -> Result<CollapseOutcome> {
         let before = self.usage()?.huge();
         let mut collapse = CollapseRun {
@@ -75,7 +77,7 @@ impl<S: Sys> HugeRegion<S> {
         Ok(collapse.outcome)
     }
 
-    /// Collapses while it looks: what is found behind does not change what is found ahead.
+    /// Collapses during the scan: changes behind the scan position do not affect what lies ahead.
     fn collapse_touched(&self, collapse: &mut CollapseRun) -> Result<()> {
         let huge = self.sys.sizes().huge;
         let part = match self.backing {
@@ -84,7 +86,7 @@ impl<S: Sys> HugeRegion<S> {
         };
         let inside = part.aligned_inside(huge);
         collapse.outcome.empty = inside.len();
-        // What lies below is done with.
+        // Everything below is done.
         let mut next = inside.start;
         let mut each = |run: PageRun| {
             if run.zero {
@@ -104,11 +106,11 @@ impl<S: Sys> HugeRegion<S> {
 
     fn collapse_one(&self, page: VirtAddr, huge: Bytes) -> std::result::Result<(), Errno> {
         let offset = page.since(self.range().start).as_usize();
-        // SAFETY: a whole huge page from `page` lies in our mapping.
+        // SAFETY: a whole huge page from `page` lies in the region's mapping.
         let advise = || unsafe {
             self.sys.advise(self.start.add(offset), huge.as_usize(), Advice::Collapse)
         };
-        // A page may be locked for a moment: the kernel's own tests try twice, too.
+        // A page may be locked for a moment. The kernel's selftests also try twice.
         advise().or_else(|errno| if errno == Errno::EAGAIN { advise() } else { Err(errno) })
     }
 }

@@ -1,8 +1,8 @@
-//! More memory with the same contents, or less.
+//! Growing and shrinking a region.
 //!
 //! # Safety
-//! Both take `&mut self`, so nothing is borrowed from the region while it moves. What was moved or copied reads as before, and
-//! what is new reads as zeros.
+//! Both take `&mut self`, so nothing borrows from the region while it moves. Moved or copied memory
+//! reads as before, and new memory reads as zeros.
 #![allow(unsafe_code)]
 
 use hugepilot_units::Bytes;
@@ -13,13 +13,15 @@ use crate::backing::Part;
 use crate::{Backing, Result, Sys};
 
 impl<S: Sys> HugeRegion<S> {
-    /// Makes it at least `len` bytes long; its first `keep` bytes keep their contents, and it may move. Base pages, THP
-    /// for all of it and collapse grow by moving page tables (`mremap`), 0.2 ms a GiB. Memory on a pool, in which
-    /// a mapping cannot grow, and THP for a part are mapped anew by the whole chain and copied: then both are there for a
-    /// moment.
+    /// Grows the region to at least `len` bytes; its first `keep` bytes keep their contents. It may
+    /// move.
+    ///
+    /// Base pages, THP for the whole region, and collapse grow by moving page tables (`mremap`),
+    /// 0.2 ms per GiB. Memory on a pool, where mappings cannot grow, and THP for a part are mapped
+    /// again by the whole chain and copied; both mappings then exist for a moment.
     ///
     /// # Errors
-    /// As for [`HugeRegion::map`]; then all is as before.
+    /// Those of [`HugeRegion::map`]; the region is then unchanged.
     pub fn grow(&mut self, len: Bytes, keep: usize) -> Result<()> {
         if len <= self.len() {
             return Ok(());
@@ -30,14 +32,14 @@ impl<S: Sys> HugeRegion<S> {
         Ok(())
     }
 
-    /// Unmaps what comes after its first `len` bytes, rounded up to the pages of its backing. False where nothing does, or the
-    /// kernel refuses; then all is as before.
+    /// Unmaps the memory after the first `len` bytes, rounded up to the pages of the backing.
+    /// Returns `false`, with the region unchanged, if there is none or the kernel refuses.
     pub(crate) fn shrink(&mut self, len: Bytes) -> bool {
         let Ok((new, _)) = shape(len, Bytes::new(1), self.backing, &self.sys) else { return false };
         if new == 0 || new >= self.len {
             return false;
         }
-        // SAFETY: our mapping, of which `&mut self` says that nothing refers to it.
+        // SAFETY: the region's own mapping; `&mut self` excludes references into it.
         if unsafe { self.sys.shrink(self.start, self.len, new) }.is_err() {
             return false;
         }
@@ -45,11 +47,12 @@ impl<S: Sys> HugeRegion<S> {
         true
     }
 
-    /// A new region with the first `keep` bytes of this one.
+    /// Maps a new region with the first `keep` bytes of this one.
     fn copied(&self, len: Bytes, keep: usize) -> Result<Self> {
         let larger = Self::map_on(self.sys.clone(), len, &self.options)?;
         let keep = keep.min(self.len).min(larger.len);
-        // SAFETY: both are mapped that far, and apart. Copied as raw memory: what was written may have gaps.
+        // SAFETY: both are mapped that far and do not overlap. Copied as raw memory: written values
+        // may have padding.
         unsafe { larger.start.copy_from_nonoverlapping(self.start, keep) };
         Ok(larger)
     }
@@ -58,7 +61,7 @@ impl<S: Sys> HugeRegion<S> {
         matches!(self.backing, Backing::Base | Backing::Thp(Part::WHOLE) | Backing::COLLAPSE)
     }
 
-    /// Whether the kernel could.
+    /// Grows by `mremap`. Returns whether that succeeded.
     fn remap(&mut self, len: Bytes) -> bool {
         let sizes = self.sys.sizes();
         let unit = if self.backing == Backing::Base { sizes.base } else { sizes.huge };
@@ -67,7 +70,7 @@ impl<S: Sys> HugeRegion<S> {
             .checked_next_multiple_of(unit.get())
             .and_then(|len| isize::try_from(len).ok());
         let Some(new) = new.map(isize::unsigned_abs) else { return false };
-        // SAFETY: our mapping; `&mut self` says that nothing refers to it.
+        // SAFETY: the region's own mapping; `&mut self` excludes references into it.
         let Ok(start) = (unsafe { self.sys.grow(self.start, self.len, new, self.align) }) else {
             return false;
         };
@@ -81,7 +84,7 @@ mod tests {
     use super::*;
     use crate::{AllocError, Options};
 
-    /// Bytes between those looked at; Miri takes its time.
+    /// Distance of checked bytes; Miri is slow.
     const STEP: usize = if cfg!(miri) { 4099 } else { 1 };
 
     #[test]

@@ -1,7 +1,7 @@
-//! From what was asked for to a mapping: the chain, link by link.
+//! Mapping by a chain: each backing is tried in order.
 //!
 //! # Safety
-//! Memory that was mapped belongs to a [`HugeRegion`] at once, so that whatever fails afterwards gives it back.
+//! A [`HugeRegion`] owns mapped memory at once, so any later failure unmaps it.
 #![allow(unsafe_code)]
 
 use hugepilot_record::Errno;
@@ -14,15 +14,15 @@ use crate::{
 };
 
 impl<S: Sys> HugeRegion<S> {
-    /// As [`HugeRegion::map`], by the calls of `sys`.
+    /// Maps like [`HugeRegion::map`], with system calls through `sys`.
     ///
     /// # Errors
-    /// As for [`HugeRegion::map`].
+    /// Those of [`HugeRegion::map`].
     pub fn map_on(sys: S, len: Bytes, options: &Options) -> Result<Self> {
         Self::map_with(sys, len, options, thp_never)
     }
 
-    /// The same, asking `never` instead of [`thp_never`].
+    /// Maps with `never` in place of [`thp_never`].
     pub(crate) fn map_with(
         sys: S,
         len: Bytes,
@@ -52,7 +52,7 @@ impl<S: Sys> HugeRegion<S> {
         Err(last)
     }
 
-    /// On that backing.
+    /// Maps on one backing.
     fn map_one(sys: S, len: Bytes, options: &Options, backing: Backing) -> Result<Self> {
         let (rounded, align) = shape(len, options.align, backing, &sys)?;
         let pages = backing.pool_page().map_or(Pages::Plain, Pages::Pool);
@@ -73,7 +73,7 @@ impl<S: Sys> HugeRegion<S> {
         Ok(region)
     }
 
-    /// Tells the kernel all that it must know before the first touch.
+    /// Passes to the kernel all that it needs before the first touch.
     fn prepare(&mut self) -> Result<()> {
         let (start, len) = (self.start, self.len);
         self.advise_pages()?;
@@ -83,7 +83,7 @@ impl<S: Sys> HugeRegion<S> {
                 .map_err(|errno| AllocError::Bind { nodes, errno })?;
         }
         if self.options.fork == Fork::Absent {
-            // SAFETY: this is our mapping.
+            // SAFETY: the region's own mapping.
             unsafe { self.sys.advise(start, len, Advice::DontFork) }
                 .map_err(|errno| self.cannot_map(errno))?;
         }
@@ -93,14 +93,15 @@ impl<S: Sys> HugeRegion<S> {
                 .name(start, len, name)
                 .map_or_else(NameStatus::Refused, |()| NameStatus::Set);
         }
-        // A pool sets pages aside without regard to nodes; where the right node has none, touching would be SIGBUS.
+        // A pool reserves pages without regard to nodes. If the right node has none, a touch raises
+        // SIGBUS.
         if self.backing.pool_page().is_some() && self.options.numa != Numa::Default {
             self.prefault(1)?;
         }
         Ok(())
     }
 
-    /// Huge pages where the backing wants them, and none where it does not.
+    /// Advises huge pages for the part that the backing names, and no huge pages for the rest.
     fn advise_pages(&self) -> Result<()> {
         let whole = self.range();
         let huge = match self.backing {
@@ -118,10 +119,10 @@ impl<S: Sys> HugeRegion<S> {
                 continue;
             }
             let (offset, len) = (part.start.since(whole.start).as_usize(), part.len().as_usize());
-            // SAFETY: the part lies in our mapping.
+            // SAFETY: the part lies in the region's mapping.
             let done = unsafe { self.sys.advise(self.start.add(offset), len, advice) };
             match (done, advice) {
-                // A kernel without THP refuses to be told not to use it, too.
+                // A kernel without THP also refuses the advice not to use it.
                 (Ok(()), _) | (Err(Errno::EINVAL), Advice::NoHuge) => {}
                 (Err(errno @ Errno::ENOMEM), _) => return Err(self.cannot_map(errno)),
                 (Err(errno), _) => return Err(AllocError::Advice { backing: self.backing, errno }),
@@ -135,7 +136,8 @@ impl<S: Sys> HugeRegion<S> {
     }
 }
 
-/// Length and alignment, rounded up to the pages of the backing. Huge pages fit only into whole ones.
+/// Returns length and alignment, rounded up to the pages of the backing. Huge pages fit only into
+/// whole ones.
 pub(super) fn shape(
     len: Bytes,
     align: Bytes,
@@ -158,7 +160,7 @@ pub(super) fn shape(
     Ok((rounded.ok_or_else(overflow)?.unsigned_abs(), align.max(unit).as_usize()))
 }
 
-/// Refuses what the settings exclude, and the kernel would accept in silence.
+/// Rejects a backing that the settings exclude but the kernel would accept silently.
 fn possible<S: Sys>(
     backing: Backing,
     sys: &S,
@@ -175,8 +177,8 @@ fn possible<S: Sys>(
     }
 }
 
-/// The setting, if any, for which even advised memory gets no huge pages: that of the size, which may refer to the one for
-/// all sizes. One or two small files read.
+/// Returns the setting, if any, that denies huge pages even to advised memory: the setting of the
+/// page size, or the global one that it inherits. Reads one or two small files.
 pub(crate) fn thp_never(sys: &impl Sys) -> Option<Setting> {
     let is = |setting, word: &str| {
         let mut buffer = [0; 64];
@@ -190,7 +192,7 @@ pub(crate) fn thp_never(sys: &impl Sys) -> Option<Setting> {
     (is(decides, "never") == Some(true)).then_some(decides)
 }
 
-/// Why `mmap` said no.
+/// Returns the error for a failed `mmap`.
 fn refusal(len: Bytes, backing: Backing, errno: Errno, sys: &impl Sys) -> AllocError {
     let Some(page) = backing.pool_page() else { return AllocError::Map { len, errno } };
     let (pool, wanted) = (Pool::read(page, sys), len.get().div_ceil(page.get()));
@@ -198,7 +200,7 @@ fn refusal(len: Bytes, backing: Backing, errno: Errno, sys: &impl Sys) -> AllocE
         Errno::ENOMEM if pool.spare() < wanted => {
             AllocError::PoolEmpty { page, wanted, pool, errno }
         }
-        // A kernel that was built for larger base pages has pools of other sizes.
+        // A kernel with larger base pages has pools of other sizes.
         Errno::EINVAL | Errno(2 | 19) => AllocError::NoPool { page, errno },
         errno => AllocError::Map { len, errno },
     }

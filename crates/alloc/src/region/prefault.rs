@@ -1,7 +1,8 @@
-//! All pages now instead of one by one.
+//! Population of all pages at once.
 //!
 //! # Safety
-//! Populating pages does not change what memory reads as, so it may be done by several threads, beside readers.
+//! Populating pages does not change what memory reads as, so several threads may do it, beside
+//! readers.
 #![allow(unsafe_code)]
 
 use std::sync::Mutex;
@@ -13,19 +14,22 @@ use super::HugeRegion;
 use crate::{AllocError, Backing, Result, Sys};
 
 impl<S: Sys> HugeRegion<S> {
-    /// Makes all pages resident and writable (`MADV_POPULATE_WRITE`), each of `threads` threads a part of whole huge
-    /// pages; then collapses, if that is the backing. Costs what the kernel takes to clear the memory, 0.1 to 0.3 s a
-    /// GiB. Where a thread cannot be started, the caller's does its part. With one thread, nothing is
-    /// allocated.
+    /// Makes all pages resident and writable (`MADV_POPULATE_WRITE`), then collapses if that is the
+    /// backing.
+    ///
+    /// Each of `threads` threads populates a part of whole huge pages. Costs the kernel's time to
+    /// clear the memory, 0.1 to 0.3 s per GiB. If a thread cannot be started, the caller's thread
+    /// populates its part. With one thread, nothing is allocated.
     ///
     /// # Errors
-    /// [`AllocError::Prefault`]: ENOMEM where memory is used up, EFAULT where a pool is, EINVAL before Linux 5.14. Pages
-    /// that were there by then stay. [`AllocError::Pagemap`] after a collapse.
+    /// [`AllocError::Prefault`]: ENOMEM if memory is exhausted, EFAULT if a pool is, EINVAL before
+    /// Linux 5.14. Pages populated by then stay. [`AllocError::Pagemap`] after a collapse.
     pub fn prefault(&self, threads: usize) -> Result<()> {
         let unit = self.backing.pool_page().unwrap_or(self.sys.sizes().huge).as_usize();
         let units = self.len.div_ceil(unit);
         let threads = threads.clamp(1, units);
-        // Part `i` begins at unit ⌊i·units/threads⌋, so that all are used and none differs by more than one.
+        // Part `i` begins at unit ⌊i·units/threads⌋: no part is empty, and sizes differ by at most
+        // one.
         let at = |i: usize| (units / threads * i + units % threads * i / threads) * unit;
         let part = |i: usize| self.populate(at(i), at(i + 1).min(self.len));
         if threads == 1 {
@@ -54,10 +58,10 @@ impl<S: Sys> HugeRegion<S> {
         Ok(())
     }
 
-    /// The bytes from offset `from` up to `to`.
+    /// Populates the bytes from offset `from` to `to`.
     fn populate(&self, from: usize, to: usize) -> Result<()> {
         let len = to.saturating_sub(from);
-        // SAFETY: both offsets are at most the length of our mapping.
+        // SAFETY: both offsets are at most the length of the region's mapping.
         let done = unsafe { self.sys.advise(self.start.add(from), len, crate::Advice::Populate) };
         let len = Bytes::new(len as u64);
         done.map_err(|errno| AllocError::Prefault { len, backing: self.backing, errno })

@@ -1,4 +1,4 @@
-//! Regions on the running kernel, as far as it needs no rights, and on a scripted one.
+//! Tests of regions on the running kernel, without privileges, and on a scripted one.
 
 mod exhausted;
 mod fork;
@@ -11,7 +11,7 @@ use hugepilot_units::Bytes;
 
 use crate::{AllocError, Backing, Chain, HugeRegion, Linux, NameStatus, Nodes, Numa, Options, Sys};
 
-/// The kernel gives us a huge page when it is advised to.
+/// Requires that the kernel backs advised memory with a huge page.
 pub(crate) fn thp() -> Need {
     let usage = HugeRegion::map(Linux.sizes().huge, &Options::only(Backing::THP))
         .and_then(|region| region.prefault(1).and_then(|()| region.usage()));

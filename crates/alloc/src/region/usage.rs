@@ -1,4 +1,4 @@
-//! On which pages memory really is.
+//! Pages behind a region, read from the pagemap.
 
 use std::ops::Add;
 
@@ -8,37 +8,37 @@ use hugepilot_units::Bytes;
 use super::HugeRegion;
 use crate::{AllocError, Backing, Result, Sys};
 
-/// The bytes of a region by what is behind them. They add up to its length.
+/// Bytes of a region by kind of page. The sum is the region's length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageUsage {
-    /// On base pages, or on huge pages smaller than a page-table entry of the next level maps (mTHP).
+    /// Bytes on base pages, or on huge pages smaller than a PMD entry maps (mTHP).
     pub base: Bytes,
-    /// On transparent huge pages.
+    /// Bytes on transparent huge pages.
     pub thp: Bytes,
-    /// On pages of the pool of 2 MiB.
+    /// Bytes on pages of the 2 MiB pool.
     pub hugetlb_2m: Bytes,
-    /// On pages of the pool of 1 GiB.
+    /// Bytes on pages of the 1 GiB pool.
     pub hugetlb_1g: Bytes,
-    /// Mapped to the shared zero page: read, but never written.
+    /// Bytes mapped to the shared zero page: read, but never written.
     pub zero: Bytes,
-    /// In swap.
+    /// Bytes in swap.
     pub swapped: Bytes,
-    /// Never touched. Pages of a pool are set aside all the same.
+    /// Bytes never touched. On a pool, their pages are reserved.
     pub untouched: Bytes,
 }
 
 impl PageUsage {
-    /// On huge pages of any kind.
+    /// Returns the bytes on huge pages of any kind.
     pub fn huge(&self) -> Bytes {
         self.thp + self.hugetlb_2m + self.hugetlb_1g
     }
-    /// Using memory: on any page of its own.
+    /// Returns the bytes that use memory: those on pages of their own.
     pub fn resident(&self) -> Bytes {
         self.base + self.huge()
     }
 }
 
-/// Of both.
+/// Sum of two usages.
 impl Add for PageUsage {
     type Output = Self;
     fn add(self, other: Self) -> Self {
@@ -55,11 +55,13 @@ impl Add for PageUsage {
 }
 
 impl<S: Sys> HugeRegion<S> {
-    /// Looks up in the page map on which pages the memory is, now. No page is touched. It walks the page tables of the
-    /// region: about 30 µs a GiB of huge pages, and 10 ms a GiB of base pages.
+    /// Reads from the pagemap which pages the memory is on. Touches no page.
+    ///
+    /// Walks the page tables of the region: about 30 µs per GiB of huge pages, 10 ms per GiB of
+    /// base pages.
     ///
     /// # Errors
-    /// [`AllocError::Pagemap`]: ENOTTY before Linux 6.7, or where `/proc` is not to be had.
+    /// [`AllocError::Pagemap`]: ENOTTY before Linux 6.7, or if `/proc` is unavailable.
     pub fn usage(&self) -> Result<PageUsage> {
         let mut usage = PageUsage { untouched: self.len(), ..PageUsage::default() };
         let backing = self.backing;

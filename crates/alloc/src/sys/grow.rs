@@ -1,8 +1,8 @@
-//! A mapping made longer, in place or elsewhere.
+//! Growth of a mapping, in place or by moving it.
 //!
 //! # Safety
-//! What grows is one mapping of ours that nothing refers to. It never goes to addresses that may be somebody else's: either they
-//! are reserved before, or the kernel chooses them.
+//! The mapping is the caller's, without references into it. It never moves to addresses that may be
+//! in use: they are reserved before, or the kernel chooses them.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -12,7 +12,7 @@ use hugepilot_record::Errno;
 
 use super::linux::{map_trimmed, mapped, unmap_all};
 
-/// As [`super::Sys::grow`].
+/// Grows a mapping, for [`super::Sys::grow`].
 ///
 /// # Safety
 /// As there.
@@ -22,7 +22,7 @@ pub(super) unsafe fn grow(
     new: usize,
     align: usize,
 ) -> Result<NonNull<u8>, Errno> {
-    // SAFETY: by contract these bytes are ours alone and nothing refers to them.
+    // SAFETY: by contract the caller owns these bytes, without references into them.
     let in_place = mapped(unsafe { libc::mremap(start.as_ptr().cast(), old, new, 0) });
     if in_place.is_ok() {
         return in_place;
@@ -32,13 +32,16 @@ pub(super) unsafe fn grow(
         return unsafe { grow_shifted(start, old, new, align) };
     };
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: as above; what is at the place is ours, and nothing refers to it. Where this fails half-way the place may be
-    // ours still, or already somebody else's: then its addresses are lost, and not unmapped.
+    // SAFETY: as above; the target is reserved above and unreferenced. If this fails half-way, the
+    // target may be reserved still, or already belong to another thread: its addresses are then
+    // leaked, not unmapped.
     mapped(unsafe { libc::mremap(start.as_ptr().cast(), old, new, flags, place.as_ptr()) })
 }
 
-/// For where a limit on addresses (`ulimit -v`) does not let both places be ours at once: the kernel moves the mapping, `align`
-/// longer than wanted, to wherever it likes, and the contents are copied to a multiple of `align` within it.
+/// Grows a mapping if an address limit (`ulimit -v`) forbids two mappings of that size at a time.
+///
+/// The kernel moves the mapping, `align` longer than wanted, to an address of its choice. The
+/// contents are then copied to a multiple of `align` within it.
 ///
 /// # Safety
 /// As for [`grow`].
@@ -50,11 +53,12 @@ unsafe fn grow_shifted(
 ) -> Result<NonNull<u8>, Errno> {
     const FLAGS: c_int = libc::MREMAP_MAYMOVE;
     let whole_len = new.checked_add(align).ok_or(Errno::ENOMEM)?;
-    // SAFETY: by contract these bytes are ours alone and nothing refers to them.
+    // SAFETY: by contract the caller owns these bytes, without references into them.
     let whole = mapped(unsafe { libc::mremap(start.as_ptr().cast(), old, whole_len, FLAGS) })?;
     let head = whole.as_ptr().align_offset(align);
-    // SAFETY: an aligned start lies within the first `align` bytes, so it and `new` bytes after it lie inside. What was in the
-    // first `old` bytes is overwritten, or in the head, so that zeros come after the copy.
+    // SAFETY: an aligned start lies within the first `align` bytes, so it and `new` bytes after it
+    // lie inside. The copy overwrites the first `old` bytes, or they are in the head, so zeros
+    // follow the copy.
     unsafe {
         let (start, end) = (whole.add(head), whole.add(head + new));
         if head > 0 {
@@ -76,7 +80,7 @@ mod tests {
 
     const ALIGN: usize = 32 << 20;
 
-    /// A mapping, and one right after it, so that it must move to grow.
+    /// Maps memory with another mapping right after it, so that it must move to grow.
     fn hemmed_in(len: usize) -> NonNull<u8> {
         let start = Linux.map(len, ALIGN, Pages::Plain).unwrap();
         let after = start.as_ptr().wrapping_add(len).cast::<c_void>();
@@ -86,13 +90,13 @@ mod tests {
         start
     }
 
-    /// Moved or not, it is where it should be, with what was in it and zeros after it.
+    /// Checks alignment, contents and trailing zeros, whether the mapping moved or not.
     #[test]
     fn a_mapping_grows_at_its_alignment() {
         let mut len = 64 << 10;
         let mut start = hemmed_in(len);
         for new in [len * 2, 5 << 20, 40 << 20] {
-            // SAFETY: mapped above, this long, and only looked at inside.
+            // SAFETY: mapped above with this length, and accessed only inside.
             unsafe {
                 start.write(7);
                 start.add(len - 1).write(9);
@@ -103,11 +107,11 @@ mod tests {
             }
             len = new;
         }
-        // SAFETY: mapped above, used by nobody.
+        // SAFETY: mapped above, without other users.
         unsafe { Linux.unmap(start, len, ALIGN) };
     }
 
-    /// All addresses of this process, in bytes.
+    /// Returns the size of the process's address space in bytes.
     fn addresses() -> usize {
         let mut buffer = [0; 128];
         let pages = read(c"/proc/self/statm", &mut buffer)
@@ -115,18 +119,19 @@ mod tests {
         pages.map_or(0, |pages: usize| pages * 4096)
     }
 
-    /// The first bytes of all pages of `len` that are not those of `marked` pages with zeros behind them.
+    /// Counts pages of `len` bytes with a wrong mark: the first `marked` bytes are marked, zeros
+    /// follow.
     fn wrong(start: NonNull<u8>, marked: usize, len: usize) -> usize {
         let mark = |page: usize| if page * 4096 < marked { page + 1 } else { 0 };
-        // SAFETY: inside of a mapping that long.
+        // SAFETY: inside of a mapping of this length.
         let at = |page: usize| unsafe { start.add(page * 4096).cast::<usize>().read() };
         (0..len / 4096).filter(|&page| at(page) != mark(page)).count()
     }
 
     const OLD: usize = 64 << 20;
 
-    /// What a child does that grows a mapping to `new` and may have so many more addresses than it has: 0 where all is as it should
-    /// be.
+    /// Grows a mapping to `new` bytes in a child that may map `more` additional bytes. Returns 0 if
+    /// all checks pass.
     fn under_limit(new: usize, more: usize, grows: bool) -> i32 {
         let mut start = hemmed_in(OLD);
         // SAFETY: inside of the mapping.
@@ -135,11 +140,11 @@ mod tests {
         let before = addresses();
         let limit =
             libc::rlimit { rlim_cur: (before + more) as u64, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: the limit lives across the call.
+        // SAFETY: the limit outlives the call.
         if before == 0 || unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) } != 0 {
             return 1;
         }
-        // SAFETY: mapped above, this long, and referred to by nothing.
+        // SAFETY: mapped above with this length, and unreferenced.
         match unsafe { grow(start, OLD, new, ALIGN) } {
             Ok(grown) if grows => start = grown,
             Err(Errno(libc::ENOMEM)) if !grows => {
@@ -160,18 +165,19 @@ mod tests {
 
     #[test]
     fn where_addresses_are_scarce_it_moves_without_having_both_places_at_once() {
-        // What it is longer, and the alignment; a second place would be larger by all that it was before. Where the kernel likes to
-        // put it is a matter of its length.
+        // The growth and the alignment; a second mapping would need the old length on top. The
+        // length decides where the kernel places it.
         let lengths = [96, 97, 101, 110].map(|mib: usize| mib << 20);
         let few = lengths.map(|new| (new, new - OLD + ALIGN + (8 << 20), true));
         for (new, more, grows) in few.into_iter().chain([(96 << 20, 40 << 20, false)]) {
-            // SAFETY: the child makes system calls, writes to memory of its own, and ends without destructors.
+            // SAFETY: the child makes system calls, writes to its own memory, and ends without
+            // destructors.
             let status = match unsafe { libc::fork() } {
                 // SAFETY: as above.
                 0 => unsafe { libc::_exit(under_limit(new, more, grows)) },
                 child => {
                     let mut status = 0;
-                    // SAFETY: our own child, waited for once; the status lives across the call.
+                    // SAFETY: this process's own child, awaited once; the status outlives the call.
                     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
                     status
                 }

@@ -1,7 +1,7 @@
-//! For Miri, which knows no huge pages: memory from the global allocator, zeroed, and no answer to any question.
+//! Memory for Miri, which has no huge pages: zeroed, from the global allocator. Queries fail.
 //!
 //! # Safety
-//! Each mapping is one allocation, given back with the layout that it was made with.
+//! Each mapping is one allocation, freed with its layout.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -13,10 +13,10 @@ use hugepilot_units::{AddrRange, PageSizes};
 use super::{Advice, Linux, Pages, Setting, Sys};
 use crate::{Label, Numa};
 
-/// Bytes of one mapping.
+/// Largest mapping, in bytes.
 const MAX_MAPPING: usize = 256 << 20;
 
-// SAFETY: allocations of the global allocator are their owner's alone.
+// SAFETY: allocations of the global allocator have one owner.
 unsafe impl Sys for Linux {
     fn sizes(&self) -> PageSizes {
         PageSizes::X86_64
@@ -25,7 +25,7 @@ unsafe impl Sys for Linux {
         if pages != Pages::Plain || len == 0 {
             return Err(Errno::EINVAL);
         }
-        // Miri gives up where the machine has no more.
+        // Miri aborts if the machine has no more memory.
         if len > MAX_MAPPING {
             return Err(Errno::ENOMEM);
         }
@@ -34,7 +34,8 @@ unsafe impl Sys for Linux {
         NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(Errno::ENOMEM)
     }
     unsafe fn unmap(&self, start: NonNull<u8>, len: usize, align: usize) {
-        // SAFETY: by contract allocated by `map` with this length and alignment, which made a layout there.
+        // SAFETY: by contract allocated by `map` with this length and alignment, which made a
+        // layout there.
         unsafe { dealloc(start.as_ptr(), Layout::from_size_align_unchecked(len, align)) };
     }
     unsafe fn grow(
@@ -58,7 +59,7 @@ unsafe impl Sys for Linux {
         Ok(())
     }
     unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno> {
-        // SAFETY: by contract whole pages that nobody relies on.
+        // SAFETY: by contract whole pages whose contents are not needed.
         unsafe { start.write_bytes(0, len) };
         Ok(())
     }

@@ -1,11 +1,13 @@
-//! The system calls themselves. None takes memory from the global allocator.
+//! System calls. None allocates from the global allocator.
 //!
 //! # Safety
-//! No mapping is ever placed on an address that may be somebody else's, and only whole mappings of ours are unmapped or
-//! moved. The advice on offer never changes what memory reads as; discarding is a call of its own.
+//! Mappings are never placed on addresses that may be in use, and only mappings of this crate are
+//! unmapped or moved. The advice offered never changes what memory reads as; discarding is a
+//! separate call.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_ulong, c_void};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,10 +15,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use hugepilot_record::{Errno, PageRun};
 use hugepilot_units::{AddrRange, Bytes, PageSizes};
 
-use super::{Advice, Linux, Pages, Setting, Sys, grow, pagemap};
+use super::{Advice, Linux, Pages, Setting, Sys, grow};
+use crate::pagemap::{self, PageRegion};
 use crate::{Label, Numa};
 
-/// The error number of the call that just failed.
+/// Returns the error number of the call that just failed.
 pub(super) fn last_errno() -> Errno {
     Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
@@ -25,13 +28,13 @@ fn answer(done: c_int) -> Result<(), Errno> {
     if done == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-// SAFETY: private anonymous mappings at addresses of the kernel's choice, or at addresses that were seen to be free and
-// are refused by the kernel where they no longer are (MAP_FIXED_NOREPLACE).
+// SAFETY: private anonymous mappings at addresses of the kernel's choice, or at addresses that were
+// free and that the kernel refuses if they no longer are (MAP_FIXED_NOREPLACE).
 unsafe impl Sys for Linux {
     fn sizes(&self) -> PageSizes {
-        // Nobody waits for who reads it first: in a child, that thread may not be there.
+        // No thread waits for the first reader: in a child, that thread may not exist.
         static HUGE: AtomicU64 = AtomicU64::new(0);
-        // SAFETY: takes no memory.
+        // SAFETY: takes no pointer.
         let base = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let base = u64::try_from(base).unwrap_or(PageSizes::X86_64.base.get());
         let mut huge = HUGE.load(Relaxed);
@@ -45,13 +48,14 @@ unsafe impl Sys for Linux {
     fn map(&self, len: usize, align: usize, pages: Pages) -> Result<NonNull<u8>, Errno> {
         let flags = match pages {
             Pages::Plain => 0,
-            // The pages are set aside now (no MAP_NORESERVE): lack of them is an error here, and no SIGBUS later.
+            // The pool reserves the pages now (no MAP_NORESERVE): a shortage is an error here, not
+            // a later SIGBUS.
             Pages::Pool(size) => {
                 libc::MAP_HUGETLB
                     | (c_int::try_from(size.get().ilog2()).unwrap_or(0) << libc::MAP_HUGE_SHIFT)
             }
         };
-        // The kernel aligns to huge pages by itself often enough (pools always, other memory since 6.7).
+        // The kernel usually aligns to huge pages by itself (pools always, other memory since 6.7).
         let start = map_somewhere(len, libc::PROT_READ | libc::PROT_WRITE, flags)?;
         if is_aligned(start, align) {
             return Ok(start);
@@ -84,10 +88,12 @@ unsafe impl Sys for Linux {
     }
 
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: by contract the bytes are in a mapping of ours, and this advice never changes what they read as.
+        // SAFETY: by contract the bytes are in a mapping of this crate, and this advice never
+        // changes what they read as.
         let done = answer(unsafe { libc::madvise(start.as_ptr().cast(), len, advice as c_int) });
         match (done, advice) {
-            // So the kernel calls it when it lacks memory, or mappings, to part one (mm/madvise.c).
+            // The kernel returns EAGAIN if it lacks memory, or mappings, to split one
+            // (mm/madvise.c).
             (Err(Errno::EAGAIN), Advice::Huge | Advice::NoHuge | Advice::DontFork) => {
                 Err(Errno::ENOMEM)
             }
@@ -96,12 +102,12 @@ unsafe impl Sys for Linux {
     }
 
     unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno> {
-        // SAFETY: by contract the bytes are whole pages of ours, and what is in them is not needed.
+        // SAFETY: by contract whole pages of this crate, whose contents are not needed.
         answer(unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) })
     }
 
     fn knows(&self, advice: Advice) -> bool {
-        // SAFETY: no bytes are advised; unknown advice is refused before that is seen.
+        // SAFETY: no bytes are advised; the kernel checks the advice before the length.
         unsafe { libc::madvise(ptr::null_mut(), 0, advice as c_int) == 0 }
     }
 
@@ -109,7 +115,8 @@ unsafe impl Sys for Linux {
         const PR_SET_VMA: c_int = 0x5356_4d41;
         const PR_SET_VMA_ANON_NAME: c_ulong = 0;
         let name = name.as_c_str().as_ptr();
-        // SAFETY: the kernel copies the string, which ends with a zero, and only labels the mapping.
+        // SAFETY: the kernel copies the string, which ends with a zero, and only labels the
+        // mapping.
         answer(unsafe {
             libc::prctl(
                 PR_SET_VMA,
@@ -128,9 +135,10 @@ unsafe impl Sys for Linux {
             Numa::Interleave(nodes) => (libc::MPOL_INTERLEAVE, nodes),
         };
         let mask = nodes.mask();
-        // The kernel takes one off the number of bits.
+        // The kernel subtracts one from the number of bits.
         let (bits, no_flags) = (u64::BITS + 1, 0_u32);
-        // SAFETY: the kernel reads one word, which lives across the call, and sets where pages will come from.
+        // SAFETY: the kernel reads one word, which outlives the call, and sets where pages will
+        // come from.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -146,7 +154,10 @@ unsafe impl Sys for Linux {
     }
 
     fn scan(&self, range: AddrRange, each: &mut dyn FnMut(PageRun)) -> Result<(), Errno> {
-        pagemap::scan(range, each)
+        /// Runs on the stack. Below 512, the kernel gathers them in one batch.
+        const RUNS: usize = 128;
+        let pagemap = open(c"/proc/self/pagemap")?;
+        pagemap::scan(pagemap.as_fd(), range, &mut [PageRegion::EMPTY; RUNS], each)
     }
 
     fn setting<'a>(&self, setting: Setting, buffer: &'a mut [u8]) -> Option<&'a str> {
@@ -154,12 +165,14 @@ unsafe impl Sys for Linux {
     }
 
     fn thp_disabled(&self) -> bool {
-        // SAFETY: takes no memory. 1 is off; since 6.18, 3 is off but for what is advised.
+        // SAFETY: takes no pointer. 1 is disabled; since 6.18, 3 is disabled except for advised
+        // memory.
         unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 }
     }
 }
 
-/// The size of huge pages as THP has it, or where the kernel has none, what a page table of base pages spans.
+/// Reads the size of transparent huge pages; without THP, computes what a table of base pages
+/// spans.
 fn read_huge(base: u64) -> u64 {
     let mut buffer = [0; 32];
     let text = read(c"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", &mut buffer);
@@ -177,11 +190,11 @@ pub(super) fn mapped(start: *mut c_void) -> Result<NonNull<u8>, Errno> {
 
 fn map_somewhere(len: usize, rights: c_int, flags: c_int) -> Result<NonNull<u8>, Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: no address is asked for, so no existing mapping is touched.
+    // SAFETY: no address is requested, so no existing mapping is affected.
     mapped(unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, -1, 0) })
 }
 
-/// Maps `align` more, and gives back what is too much at both ends.
+/// Maps `align` bytes more, then unmaps the excess at both ends.
 pub(super) fn map_trimmed(
     len: usize,
     align: usize,
@@ -191,9 +204,11 @@ pub(super) fn map_trimmed(
     let whole_len = len.checked_add(align).ok_or(Errno::ENOMEM)?;
     let whole = map_somewhere(whole_len, rights, flags)?;
     let head = whole.as_ptr().align_offset(align);
-    // SAFETY: an aligned start lies within the first `align` bytes, so it and `len` bytes after it lie inside.
+    // SAFETY: an aligned start lies within the first `align` bytes, so it and `len` bytes after it
+    // lie inside.
     let (start, end) = unsafe { (whole.add(head), whole.add(head + len)) };
-    // Where a neighbour has become one mapping with ours, the limit on mappings may forbid to part them.
+    // If the kernel has merged the mapping with a neighbour, the mapping limit may forbid to split
+    // it.
     if let Err(errno) = unmap(whole, head) {
         unmap_all(whole, whole_len);
         return Err(errno);
@@ -205,7 +220,8 @@ pub(super) fn map_trimmed(
     Ok(start)
 }
 
-/// Finds a free place by reserving addresses, and maps there: a pool has no page to spare for a trimmed mapping.
+/// Finds free addresses by reserving them, and maps there: a pool has no spare page for a trimmed
+/// mapping.
 fn map_placed(len: usize, align: usize, flags: c_int) -> Result<NonNull<u8>, Errno> {
     const TRIES: usize = 16;
     let whole_len = len.checked_add(align).ok_or(Errno::ENOMEM)?;
@@ -215,12 +231,13 @@ fn map_placed(len: usize, align: usize, flags: c_int) -> Result<NonNull<u8>, Err
         unmap(whole, whole_len)?;
         let place = whole.as_ptr().wrapping_add(head).cast::<c_void>();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | flags;
-        // SAFETY: where another thread was faster, the kernel refuses (EEXIST), and replaces nothing.
+        // SAFETY: if another thread mapped there first, the kernel refuses (EEXIST) and replaces
+        // nothing.
         let start =
             unsafe { libc::mmap(place, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         match mapped(start) {
             Ok(start) if is_aligned(start, align) => return Ok(start),
-            // A kernel before 4.17 takes the address for a wish.
+            // A kernel before 4.17 treats the address as a hint.
             Ok(start) => unmap_all(start, len),
             Err(Errno(libc::EEXIST)) => {}
             Err(errno) => return Err(errno),
@@ -233,45 +250,32 @@ fn unmap(start: NonNull<u8>, len: usize) -> Result<(), Errno> {
     if len == 0 {
         return Ok(());
     }
-    // SAFETY: callers give only what they mapped, or a part of it, and what nothing refers to.
+    // SAFETY: callers pass their own mapping, or a part of it, without references into it.
     answer(unsafe { libc::munmap(start.as_ptr().cast(), len) })
 }
 
-/// Unmaps, or where the limit on mappings forbids that (ENOMEM: our mapping has become one with its neighbours, and a hole
-/// would part them), at least gives the memory back; the addresses are lost then.
+/// Unmaps. If the mapping limit forbids that (ENOMEM: the kernel has merged the mapping with its
+/// neighbours, and a hole would split them), frees the memory and leaks the addresses.
 pub(super) fn unmap_all(start: NonNull<u8>, len: usize) {
     if unmap(start, len).is_err() {
-        // SAFETY: as in `unmap`: nothing refers to the bytes, so they may become zeros.
+        // SAFETY: as in `unmap`: unreferenced bytes may become zeros.
         unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) };
     }
 }
 
-/// A file that is closed again.
-pub(super) struct Descriptor(c_int);
-
-impl Descriptor {
-    pub(super) fn open(path: &CStr) -> Result<Self, Errno> {
-        // SAFETY: a string that ends with a zero.
-        let raw = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if raw < 0 { Err(last_errno()) } else { Ok(Self(raw)) }
-    }
-    pub(super) const fn raw(&self) -> c_int {
-        self.0
-    }
+/// Opens a file for reading.
+fn open(path: &CStr) -> Result<OwnedFd, Errno> {
+    // SAFETY: a string that ends with a zero.
+    let raw = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    // SAFETY: opened here, with no other owner.
+    if raw < 0 { Err(last_errno()) } else { Ok(unsafe { OwnedFd::from_raw_fd(raw) }) }
 }
 
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        // SAFETY: opened by us, and closed once.
-        unsafe { libc::close(self.0) };
-    }
-}
-
-/// The text of a small file, which comes in one read.
+/// Reads the text of a small file in one call.
 pub(super) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
-    let file = Descriptor::open(path).ok()?;
+    let file = open(path).ok()?;
     // SAFETY: the kernel writes at most the length of the buffer.
-    let len = unsafe { libc::read(file.raw(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    let len = unsafe { libc::read(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
     let text = buffer.get(..usize::try_from(len).ok()?)?;
     std::str::from_utf8(text).ok().map(str::trim)
 }
@@ -282,7 +286,7 @@ mod tests {
 
     const RIGHTS: c_int = libc::PROT_READ | libc::PROT_WRITE;
 
-    /// Maps, looks, writes both ends and unmaps.
+    /// Maps, reads and writes both ends, and unmaps.
     fn try_out(len: usize, align: usize) {
         let start = Linux.map(len, align, Pages::Plain).unwrap();
         assert!(is_aligned(start, align), "{align:#x}");
@@ -311,7 +315,8 @@ mod tests {
         let starts: Vec<_> = (0..8).map(|_| map_trimmed(4096, align, RIGHTS, 0).unwrap()).collect();
         assert!(starts.iter().all(|&start| is_aligned(start, align)));
         for start in starts {
-            // SAFETY: mapped above, used by nobody. A second unmapping of what was trimmed would hit others.
+            // SAFETY: mapped above, without other users. Unmapping the trimmed parts twice would
+            // hit others.
             unsafe { Linux.unmap(start, 4096, align) };
         }
     }
@@ -321,11 +326,12 @@ mod tests {
         let align = 1 << 30;
         let start = map_placed(2 << 20, align, 0).unwrap();
         assert!(is_aligned(start, align));
-        // SAFETY: mapped above, used by nobody.
+        // SAFETY: mapped above, without other users.
         unsafe { Linux.unmap(start, 2 << 20, align) };
     }
 
-    /// Each marks what it got, and sees its mark at the end: were it another's memory too, that would have its own there.
+    /// Each thread marks its memory and finds its mark at the end: shared memory would have another
+    /// mark.
     #[test]
     fn threads_that_map_at_once_never_get_the_same_place() {
         let (len, align) = (64 << 10, 32 << 20);
@@ -333,7 +339,7 @@ mod tests {
             let mut live = Vec::new();
             for turn in 0..400_usize {
                 let placed = map_placed(len, align, 0);
-                // All tries in a row may be lost to other threads.
+                // Other threads may win all tries in a row.
                 let Ok(start) = placed.or_else(|_| map_trimmed(len, align, RIGHTS, 0)) else {
                     panic!("no addresses")
                 };

@@ -1,9 +1,9 @@
-//! What this crate asks of the kernel, as a trait: the seam at which tests let it fail. [`Linux`] has no size and is known
-//! at compile time, so the seam costs nothing.
+//! System calls behind a trait, so that tests can inject failures. [`Linux`] is zero-sized and
+//! known at compile time, so the trait costs nothing.
 //!
 //! # Safety
-//! The trait is unsafe to implement, because regions trust it for memory. Only `linux.rs`, `grow.rs` and, under Miri, `heap.rs`
-//! hold code that is unsafe in itself.
+//! The trait is unsafe to implement, because regions trust it for memory. Only `linux.rs`,
+//! `grow.rs` and, under Miri, `heap.rs` hold unsafe code.
 #![allow(unsafe_code)]
 
 #[cfg(not(miri))]
@@ -12,8 +12,6 @@ mod grow;
 mod heap;
 #[cfg(not(miri))]
 mod linux;
-#[cfg(not(miri))]
-mod pagemap;
 #[cfg(test)]
 pub(crate) mod scripted;
 
@@ -25,16 +23,16 @@ use hugepilot_units::{AddrRange, Bytes, PageSizes};
 
 use crate::{Label, Numa};
 
-/// The kernel that we run on; under Miri, which has none, the global allocator.
+/// Running kernel; under Miri, the global allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Linux;
 
-/// What a new mapping is made of.
+/// Kind of page of a new mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Pages that come when they are touched.
+    /// Pages that become resident when touched.
     Plain,
-    /// Pages of this size from a hugetlb pool, set aside now.
+    /// Pages of this size from a hugetlb pool, reserved now.
     Pool(Bytes),
 }
 
@@ -46,39 +44,39 @@ pub enum Advice {
     Huge = libc::MADV_HUGEPAGE,
     /// No huge pages, not even by a collapse.
     NoHuge = libc::MADV_NOHUGEPAGE,
-    /// Huge pages now, instead of the base pages that are there (6.1).
+    /// Huge pages now, in place of resident base pages (6.1).
     Collapse = libc::MADV_COLLAPSE,
     /// All pages now, writable (5.14).
     Populate = libc::MADV_POPULATE_WRITE,
-    /// Children do not see it.
+    /// Invisible to children.
     DontFork = libc::MADV_DONTFORK,
 }
 
-/// A file of settings or counts.
+/// Kernel file with a setting or a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Setting {
-    /// Whether THP is `always`, `madvise` or `never`.
+    /// THP mode: `always`, `madvise` or `never`.
     ThpEnabled,
-    /// The same for the size of 2 MiB alone, or `inherit` (6.8).
+    /// THP mode for 2 MiB alone, or `inherit` (6.8).
     Thp2MEnabled,
-    /// All pages of the pool of 2 MiB.
+    /// All pages of the 2 MiB pool.
     Pool2MTotal,
-    /// Its free pages, those set aside for somebody among them.
+    /// Free pages of the 2 MiB pool, including reserved ones.
     Pool2MFree,
-    /// Those of the free pages that are set aside.
+    /// Reserved pages among the free ones of the 2 MiB pool.
     Pool2MReserved,
-    /// All pages of the pool of 1 GiB.
+    /// All pages of the 1 GiB pool.
     Pool1GTotal,
-    /// Its free pages.
+    /// Free pages of the 1 GiB pool, including reserved ones.
     Pool1GFree,
-    /// Those of the free pages that are set aside.
+    /// Reserved pages among the free ones of the 1 GiB pool.
     Pool1GReserved,
-    /// The nodes with memory.
+    /// Nodes with memory.
     NodesWithMemory,
 }
 
 impl Setting {
-    /// Where it is.
+    /// Returns the path.
     pub const fn path(self) -> &'static CStr {
         match self {
             Self::ThpEnabled => c"/sys/kernel/mm/transparent_hugepage/enabled",
@@ -94,35 +92,38 @@ impl Setting {
     }
 }
 
-/// The calls that regions make.
+/// System calls of regions.
 ///
 /// # Safety
-/// [`map`](Self::map) and [`grow`](Self::grow) give memory that nobody else has, readable and writable, zeroed where it is
-/// new, until it is given back to [`unmap`](Self::unmap).
+/// [`map`](Self::map) and [`grow`](Self::grow) return memory without other users, readable and
+/// writable, zeroed if new, until it is passed to [`unmap`](Self::unmap).
 pub unsafe trait Sys: Clone + Send + Sync {
-    /// The page sizes of the system. Read once.
+    /// Returns the page sizes of the system. Reads them once.
     fn sizes(&self) -> PageSizes;
 
-    /// Maps `len` bytes at a multiple of `align`, both multiples of the page size of `pages`; `align` a power of two.
+    /// Maps `len` bytes at a multiple of `align`, a power of two. Both are multiples of the page
+    /// size of `pages`.
     ///
     /// # Errors
-    /// ENOMEM for lack of address space, of mappings, or of pages in the pool; EINVAL without such a pool.
+    /// ENOMEM if address space, mappings or pool pages are exhausted; EINVAL without such a pool.
     fn map(&self, len: usize, align: usize, pages: Pages) -> Result<NonNull<u8>, Errno>;
 
-    /// Gives back the `len` bytes at `start`.
+    /// Unmaps the `len` bytes at `start`.
     ///
     /// # Safety
-    /// They are one mapping of `map` or `grow` with this length and alignment, and nothing refers to them any more.
+    /// They are one mapping of `map` or `grow` with this length and alignment, without references
+    /// into it.
     unsafe fn unmap(&self, start: NonNull<u8>, len: usize, align: usize);
 
-    /// Makes the `old` bytes at `start`, of [`Pages::Plain`], `new` bytes long, in place or at another multiple of `align`. Moves
-    /// pages, and copies only where a limit on addresses forbids two places at once.
+    /// Grows the `old` bytes at `start`, of [`Pages::Plain`], to `new` bytes, in place or at
+    /// another multiple of `align`. Moves page tables; copies only if an address limit forbids two
+    /// mappings.
     ///
     /// # Safety
-    /// As for `unmap`; after a success the old address is gone.
+    /// As for `unmap`; after success the old address is invalid.
     ///
     /// # Errors
-    /// ENOMEM, EFAULT or ENOSYS; then all is as before.
+    /// ENOMEM, EFAULT or ENOSYS; the mapping is then unchanged.
     unsafe fn grow(
         &self,
         start: NonNull<u8>,
@@ -131,13 +132,14 @@ pub unsafe trait Sys: Clone + Send + Sync {
         align: usize,
     ) -> Result<NonNull<u8>, Errno>;
 
-    /// Gives back what comes after the first `new` of the `old` bytes at `start`; `new` is not 0 and a multiple of their pages.
+    /// Unmaps all after the first `new` of the `old` bytes at `start`. `new` is above 0 and a
+    /// multiple of their page size.
     ///
     /// # Safety
-    /// As for `unmap`, but for the bytes that stay.
+    /// As for `unmap`, except for the bytes that stay.
     ///
     /// # Errors
-    /// ENOMEM where the limit on mappings forbids it, ENOSYS; then all is as before.
+    /// ENOMEM if the mapping limit forbids it, ENOSYS; the mapping is then unchanged.
     unsafe fn shrink(&self, start: NonNull<u8>, old: usize, new: usize) -> Result<(), Errno>;
 
     /// Advises the `len` bytes at `start`.
@@ -146,20 +148,20 @@ pub unsafe trait Sys: Clone + Send + Sync {
     /// They lie in a mapping of `map` or `grow`.
     ///
     /// # Errors
-    /// ENOMEM, EINVAL, EAGAIN, EBUSY and EFAULT among others, depending on the advice.
+    /// Depends on the advice: ENOMEM, EINVAL, EAGAIN, EBUSY and EFAULT among others.
     unsafe fn advise(&self, start: NonNull<u8>, len: usize, advice: Advice) -> Result<(), Errno>;
 
-    /// Gives the memory behind the `len` bytes at `start`, of [`Pages::Plain`], back to the kernel; they read as zeros from
-    /// then on.
+    /// Frees the memory behind the `len` bytes at `start`, of [`Pages::Plain`]. They then read as
+    /// zeros.
     ///
     /// # Safety
-    /// They are whole pages of a mapping of `map` or `grow`, and nobody relies on what is in them.
+    /// They are whole pages of a mapping of `map` or `grow`, and their contents are not needed.
     ///
     /// # Errors
-    /// EINVAL for locked memory, ENOMEM; then all is as before.
+    /// EINVAL for locked memory, ENOMEM; the memory is then unchanged.
     unsafe fn discard(&self, start: NonNull<u8>, len: usize) -> Result<(), Errno>;
 
-    /// Whether the kernel knows `advice`, found out on no memory.
+    /// Returns whether the kernel supports `advice`. Tests it on no memory.
     fn knows(&self, advice: Advice) -> bool;
 
     /// Names a mapping.
@@ -168,21 +170,22 @@ pub unsafe trait Sys: Clone + Send + Sync {
     /// EINVAL on kernels without names, EBADF for memory on a pool, ENOMEM.
     fn name(&self, start: NonNull<u8>, len: usize, name: &Label) -> Result<(), Errno>;
 
-    /// Sets the nodes of a mapping (`mbind`).
+    /// Binds a mapping to nodes (`mbind`).
     ///
     /// # Errors
-    /// EINVAL for nodes without memory or that we may not use, ENOSYS on kernels without NUMA.
+    /// EINVAL for nodes without memory or not permitted, ENOSYS on kernels without NUMA.
     fn bind(&self, start: NonNull<u8>, len: usize, numa: Numa) -> Result<(), Errno>;
 
-    /// Gives every run of present or swapped pages of ours in `range` to `each`, in address order.
+    /// Calls `each` for each run of present or swapped pages in `range`, in address order.
     ///
     /// # Errors
-    /// ENOTTY before Linux 6.7; what opening `/proc/self/pagemap` brings.
+    /// ENOTTY before Linux 6.7, and the errors of opening `/proc/self/pagemap`.
     fn scan(&self, range: AddrRange, each: &mut dyn FnMut(PageRun)) -> Result<(), Errno>;
 
-    /// The text of a setting, trimmed; `None` where it cannot be read.
+    /// Reads a setting, trimmed; `None` if it cannot be read.
     fn setting<'a>(&self, setting: Setting, buffer: &'a mut [u8]) -> Option<&'a str>;
 
-    /// Whether this process has THP off even where it is advised (`PR_SET_THP_DISABLE`).
+    /// Returns whether this process has THP disabled even for advised memory
+    /// (`PR_SET_THP_DISABLE`).
     fn thp_disabled(&self) -> bool;
 }

@@ -1,8 +1,9 @@
-//! For tests: the kernel, but calls fail when the script says so, settings read as the script says, a pool is played with
-//! plain memory, and what is mapped is counted.
+//! Kernel for tests: calls fail and settings read as scripted, plain memory stands in for pools,
+//! and mappings are counted.
 //!
 //! # Safety
-//! Memory comes from [`Linux`] and goes back to it. The script only says no, or keeps advice from the kernel.
+//! Memory comes from [`Linux`] and returns to it. The script only refuses calls, or keeps advice
+//! from the kernel.
 #![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +16,7 @@ use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 use super::{Advice, Linux, Pages, Setting, Sys};
 use crate::{Label, Numa};
 
-/// A call that can be made to fail.
+/// Call that a script can make fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Call {
     Map,
@@ -35,21 +36,21 @@ impl From<Advice> for Call {
     }
 }
 
-/// A handle on a script; clones share it.
+/// Handle of a script; clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScriptedSys(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Calls that fail, and after how many successes.
+    /// Calls that fail, each after a number of successes.
     fail: HashMap<Call, (usize, Errno)>,
     settings: HashMap<Setting, String>,
     thp_disabled: bool,
-    /// Bytes that may be mapped.
+    /// Largest number of mapped bytes.
     limit: Option<usize>,
-    /// Free pages of the pools that are played, by page size.
+    /// Free pages of the emulated pools, by page size.
     pools: BTreeMap<Bytes, u64>,
-    /// Length, alignment and pages of what is mapped, by address.
+    /// Length, alignment and pages of each mapping, by address.
     mapped: BTreeMap<usize, (usize, usize, Pages)>,
     calls: HashMap<Call, usize>,
 }
@@ -59,39 +60,39 @@ impl ScriptedSys {
         self.0.lock().expect("no test panics while it holds the script")
     }
 
-    /// `call` fails from its `after`-th time on, counted from 0.
+    /// Makes `call` fail from its `after`-th time on, counted from 0.
     pub(crate) fn fail(&self, call: impl Into<Call>, after: usize, errno: Errno) {
         self.state().fail.insert(call.into(), (after, errno));
     }
-    /// All calls succeed again.
+    /// Makes all calls succeed again.
     pub(crate) fn clear_failures(&self) {
         self.state().fail.clear();
     }
-    /// `setting` reads as `text`.
+    /// Makes `setting` read as `text`.
     pub(crate) fn set(&self, setting: Setting, text: &str) {
         self.state().settings.insert(setting, text.to_owned());
     }
-    /// THP is off for the process.
+    /// Disables THP for the process.
     pub(crate) fn disable_thp(&self) {
         self.state().thp_disabled = true;
     }
-    /// So many bytes may be mapped together.
+    /// Limits the mapped bytes.
     pub(crate) fn limit(&self, most: Bytes) {
         self.state().limit = Some(most.as_usize());
     }
-    /// There is a pool with so many pages of this size.
+    /// Adds a pool with this number of pages.
     pub(crate) fn pool(&self, page: Bytes, pages: u64) {
         self.state().pools.insert(page, pages);
     }
-    /// Free pages of the pool.
+    /// Returns the free pages of a pool.
     pub(crate) fn pool_free(&self, page: Bytes) -> u64 {
         self.state().pools.get(&page).copied().unwrap_or(0)
     }
-    /// How many mappings there are now.
+    /// Returns the number of mappings.
     pub(crate) fn mappings(&self) -> usize {
         self.state().mapped.len()
     }
-    /// How often `call` was made.
+    /// Returns how often `call` was made.
     pub(crate) fn calls(&self, call: impl Into<Call>) -> usize {
         self.state().calls.get(&call.into()).copied().unwrap_or(0)
     }

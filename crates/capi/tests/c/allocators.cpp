@@ -148,7 +148,7 @@ void a_pool_that_is_too_small_is_bad_alloc() {
         std::vector<char, huge<char>> beyond(beyond_the_pool());
         CHECK(!"it throws");
     } catch (const std::bad_alloc &error) {
-        CHECK(std::strstr(error.what(), "pages of 2MiB are wanted") && std::strstr(error.what(), "nr_hugepages"));
+        CHECK(std::strstr(error.what(), "hugetlb pool of 2MiB pages: ") && std::strstr(error.what(), "hugepilot pool set"));
     }
 }
 

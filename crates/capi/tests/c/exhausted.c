@@ -29,8 +29,8 @@ static void no_address_space_is_an_error(void) {
     CHECK(hugepilot_region_map(100 * MIB, NULL) == NULL);
     CHECK(hugepilot_last_error() == HUGEPILOT_NO_MEMORY && hugepilot_last_errno() == ENOMEM);
     hugepilot_last_error_text(text, sizeof text);
-    CHECK(strcmp(text, "100MiB cannot be mapped (ENOMEM); raise ulimit -v, vm.max_map_count, or "
-                       "vm.overcommit_ratio where vm.overcommit_memory is 2") == 0);
+    CHECK(strcmp(text, "cannot map 100MiB (ENOMEM); help: raise ulimit -v, vm.max_map_count, or, "
+                       "if vm.overcommit_memory is 2, vm.overcommit_ratio") == 0);
     hugepilot_arena *arena = hugepilot_arena_new(10 * MIB, 0, NULL);
     size_t pieces = 0;
     while (hugepilot_arena_alloc(arena, 10 * MIB, 1)) pieces++;
@@ -58,7 +58,7 @@ static void no_malloc_is_an_error(void) {
     hugepilot_last_error_text(text, sizeof text);
     hugepilot_arena *arena = hugepilot_arena_new(2 * MIB, 0, NULL);
     malloc_is_empty = 0;
-    CHECK(region == NULL && for_region == HUGEPILOT_NO_MEMORY && strstr(text, "no memory even for a handle"));
+    CHECK(region == NULL && for_region == HUGEPILOT_NO_MEMORY && strstr(text, "no memory for a handle"));
     CHECK(arena == NULL && hugepilot_last_error() == HUGEPILOT_NO_MEMORY && hugepilot_last_errno() == ENOMEM);
     CHECK(address_space() == before);
     /* Where even the words of an error find no memory, it has those of its number. */

@@ -31,7 +31,7 @@ void errors_are_bad_alloc() {
         hugepilot::region region(SIZE_MAX);
         CHECK(!"it throws");
     } catch (const std::bad_alloc &error) {
-        CHECK(std::strstr(error.what(), "more than the address space holds"));
+        CHECK(std::strstr(error.what(), "exceeds the address space"));
     }
     auto error = failure([] { hugepilot::region region(1, hugepilot::options("huge")); });
     CHECK(error.code() == HUGEPILOT_CHAIN && error.kernel_errno() == 0);

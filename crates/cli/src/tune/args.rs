@@ -79,7 +79,7 @@ pub(crate) struct TuneArgs {
     pub(crate) calibration: CalibrationMode,
     #[command(flatten)]
     pub(crate) demo: DemoArgs,
-    /// Print one JSON object (schema hugepilot.tune/2)
+    /// Print one JSON object (schema hugepilot.tune/3)
     #[arg(long, help_heading = "Options")]
     pub(crate) json: bool,
 }

@@ -96,7 +96,7 @@ fn minimum(
         ("debloat", "cgroup") => own(&[("--dry-run", ""), ("--observe", "1ms")]),
         ("debloat", _) => own(&[("--pid", pid), ("--dry-run", ""), ("--observe", "1ms")]),
         ("compare" | "run", _) => {
-            let more = if text == "run" { ("--pages", "mimalloc") } else { ("--runs", "1") };
+            let more = if text == "run" { ("--pages", "mimalloc") } else { ("--rounds", "1") };
             own(&[more, ("command", "/bin/true")])
         }
         ("graph info", _) => own(&[("graph", graph)]),
@@ -216,7 +216,7 @@ const TRACED: [(&str, bool); 10] = [
     ("graph run bfs uniform:8 --pages property=thp", false),
     ("lab workload gups --footprint 4MiB --seconds 0.01", false),
     ("run --pages base -- /bin/true", false),
-    ("compare --modes thp --runs 1 -- /bin/true", false),
+    ("compare --modes thp --rounds 1 -- /bin/true", false),
     ("pool show", false),
 ];
 

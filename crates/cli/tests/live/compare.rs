@@ -30,7 +30,7 @@ fn each_mode_has_its_figures_or_the_reason_why_not() {
     requires!(need::memory(Bytes::gib(1)));
     let command = [HUGEPILOT, "lab", "workload", "hash-insert", "--entries", "1000000"];
     let done = compare(
-        "--runs 3 --modes glibc-thp,advised,mimalloc --library /no/such/libmimalloc.so",
+        "--rounds 3 --modes glibc-thp,advised,mimalloc --library /no/such/libmimalloc.so",
         &command,
     );
     let report = report(&done);
@@ -49,10 +49,7 @@ fn each_mode_has_its_figures_or_the_reason_why_not() {
         "{absent:?}"
     );
     let (base, glibc) = (&report.modes[0], &report.modes[1]);
-    assert!(
-        base.took_effect == Some(true) && base.huge_peak_bytes == Some(Bytes::ZERO),
-        "{base:?}"
-    );
+    assert!(base.took_effect == Some(true) && base.thp_peak_bytes == Some(Bytes::ZERO), "{base:?}");
     if glibc.took_effect == Some(true) {
         assert!(glibc.page_faults.unwrap() * 5 < base.page_faults.unwrap(), "{report:?}");
     }
@@ -62,7 +59,7 @@ fn each_mode_has_its_figures_or_the_reason_why_not() {
 #[test]
 fn a_command_that_fails_is_told_and_one_that_is_not_there_is_an_error() {
     requires!(need::live());
-    let done = compare("--runs 2 --modes glibc-thp --no-stalls", &["sh", "-c", "exit 3"]);
+    let done = compare("--rounds 2 --modes glibc-thp --no-stalls", &["sh", "-c", "exit 3"]);
     let report = report(&done);
     assert_eq!((done.status.code(), report.modes[0].failed_runs), (Some(1), 2));
     assert!(
@@ -77,7 +74,7 @@ fn a_command_that_fails_is_told_and_one_that_is_not_there_is_an_error() {
 fn where_only_base_is_to_be_had_that_is_said() {
     requires!(need::live());
     let done = compare(
-        "--runs 1 --modes mimalloc --no-stalls --library /no/such/libmimalloc.so",
+        "--rounds 1 --modes mimalloc --no-stalls --library /no/such/libmimalloc.so",
         &["true"],
     );
     let report = report(&done);

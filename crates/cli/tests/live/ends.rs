@@ -80,9 +80,9 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
     let names: Vec<&str> = command.split(' ').collect();
     match names[..] {
         ["compare"] => vec![
-            plain("--json --no-stalls --modes glibc-thp --runs 1 -- true", Printing),
+            plain("--json --no-stalls --modes glibc-thp --rounds 1 -- true", Printing),
             plain(
-                "--json --no-stalls --modes glibc-thp --runs 1000 -- sh -c 'echo x >>$D/lines; sleep 0.01'",
+                "--json --no-stalls --modes glibc-thp --rounds 1000 -- sh -c 'echo x >>$D/lines; sleep 0.01'",
                 Lines(6),
             ),
         ],
@@ -345,7 +345,7 @@ fn leaves(sleep: &str) -> String {
 fn nothing_that_a_run_started_outlives_it_or_us() {
     requires!(need::all([need::live(), need::cap_perfmon()]));
     let commands =
-        ["compare --no-stalls --modes glibc-thp --runs 9", "tune --calibration off --baseline"];
+        ["compare --no-stalls --modes glibc-thp --rounds 9", "tune --calibration off --baseline"];
     let mut number = 0;
     for command in commands {
         let mut jobs = Vec::new();
@@ -374,7 +374,7 @@ fn what_a_run_leaves_running_ends_with_it_and_is_a_warning() {
     let sleep = sleep(99);
     let script = format!("(setsid {sleep} >/dev/null 2>&1 &); test -e /proc/self");
     for command in
-        ["compare --json --no-stalls --modes glibc-thp --runs 2", "tune --json --calibration off"]
+        ["compare --json --no-stalls --modes glibc-thp --rounds 2", "tune --json --calibration off"]
     {
         let words = command.split(' ').chain(["--", "sh", "-c", &script]);
         let done = hugepilot(words);

@@ -1,9 +1,9 @@
-//! `graph`: results hold whatever the pages, and each array is on the pages that were named.
+//! `graph`: results are right on any pages, and each array is on its pages.
 
 use std::fs;
 use std::path::Path;
 
-use hugepilot_record::graph::{GraphReport, KernelResult};
+use hugepilot_record::graph::{AllocOrder, GraphReport, KernelResult};
 use hugepilot_testkit::{Need, make_room, need, requires};
 use hugepilot_units::Bytes;
 
@@ -39,18 +39,18 @@ fn every_kernel_is_verified_on_every_graph() {
     ] {
         for kernel in [
             "bfs",
-            "bfs --algo top-down --order property-first",
+            "bfs --algo top-down --alloc-order property-first",
             "sssp",
             "sssp --algo bellman-ford",
             "pr",
-            "pr --algo delta-push --order property-first",
+            "pr --algo delta-push --alloc-order property-first",
             "cc",
             "bc",
             "diameter",
-            "diameter --algo multi",
+            "diameter --algo multi-source",
             "tc",
         ] {
-            // Triangles are of undirected graphs.
+            // Triangles are counted in undirected graphs.
             if kernel == "tc" && graph.contains("--directed") {
                 continue;
             }
@@ -61,7 +61,7 @@ fn every_kernel_is_verified_on_every_graph() {
 }
 
 #[test]
-fn arrays_are_on_the_pages_that_were_named() {
+fn arrays_are_on_their_pages() {
     requires!(possible());
     make_room();
     let report = run("pr kronecker:20 --pages property=thp:50%,edges=collapse,offsets=base");
@@ -72,9 +72,9 @@ fn arrays_are_on_the_pages_that_were_named() {
     assert_eq!(huge(&report, "offsets").0, 0);
 }
 
-/// In whatever order.
+/// In both allocation orders.
 #[test]
-fn every_kernel_tells_its_phases_and_arrays() {
+fn every_kernel_reports_its_phases_and_arrays() {
     requires!(possible());
     for kernel in [
         "bfs",
@@ -83,41 +83,45 @@ fn every_kernel_tells_its_phases_and_arrays() {
         "cc",
         "bc",
         "diameter",
-        "diameter --algo multi",
+        "diameter --algo multi-source",
         "tc",
     ] {
         for order in ["natural", "property-first"] {
-            let report = run(&format!("{kernel} kronecker:12 --order {order} --trials 2"));
+            let report = run(&format!("{kernel} kronecker:12 --alloc-order {order} --trials 2"));
             let (_, all) = huge(&report, "property");
             assert!(all >= 4096 * 4, "{kernel}: {all}");
             let phases = report.phases;
             let seconds =
                 [phases.allocate_seconds, phases.first_touch_seconds, phases.kernel_seconds];
             assert!(seconds.iter().all(|&seconds| seconds > Some(0.0)), "{kernel}: {phases:?}");
-            assert_eq!(report.property_first, order == "property-first");
+            assert_eq!(report.alloc_order.to_string(), order);
         }
     }
 }
 
-/// Of files, too, whose vertices are counted before there is a graph.
+/// Also for files, whose vertices are counted before the build.
 #[test]
-fn properties_come_before_graphs_from_files() {
+fn property_arrays_come_before_graphs_from_files() {
     requires!(possible());
     let folder = tempfile::tempdir().unwrap();
     for name in ["g.mtx", "g.sg", "g.hpg"] {
         let file = folder.path().join(name).display().to_string();
         hugepilot(["graph", "generate", "kronecker:12", &file]).exits(0);
-        let report = run(&format!("cc {file} --order property-first"));
-        assert!(report.property_first && report.phases.allocate_seconds > Some(0.0), "{name}");
+        let report = run(&format!("cc {file} --alloc-order property-first"));
+        assert!(
+            report.alloc_order == AllocOrder::PropertyFirst
+                && report.phases.allocate_seconds > Some(0.0),
+            "{name}"
+        );
         assert_eq!(report.result, run("cc kronecker:12").result, "{name}");
         let natural = run(&format!("cc {file}"));
         assert_eq!(report.peak_bytes, natural.peak_bytes + Bytes::new(4 << 12), "{name}");
     }
 }
 
-/// Where it would be killed for it, also where the system has more.
+/// A cgroup limit counts, even if the system has more memory.
 #[test]
-fn what_takes_more_than_the_limit_of_its_cgroup_is_refused() {
+fn a_graph_beyond_the_limit_of_its_cgroup_is_rejected() {
     requires!(need::all([possible(), need::cgroup_memory()]));
     let group = Cgroup::new(Bytes::mib(160));
     let folder = tempfile::tempdir().unwrap();
@@ -129,18 +133,18 @@ fn what_takes_more_than_the_limit_of_its_cgroup_is_refused() {
         Running::start(command).wait(LIMIT)
     };
     let refused = |line: &str| {
-        run(line).exits(2).says(&["building needs", "available"]);
+        run(line).exits(2).says(&["cannot build the graph", "available"]);
     };
     refused("info kronecker:22");
     // The graph alone fits.
     let file = format!("{file} --vertices 16000000 --width 64");
     run(&format!("info {file}")).exits(0);
-    refused(&format!("run cc {file} --order property-first"));
+    refused(&format!("run cc {file} --alloc-order property-first"));
 }
 
-/// New numbers change nothing that is told.
+/// Vertex orders do not change results.
 #[test]
-fn results_do_not_depend_on_numbers() {
+fn results_do_not_depend_on_the_vertex_order() {
     requires!(possible());
     let plain = run("pr kronecker:13 --algo jacobi --width 64");
     for order in ["dbg", "sort", "hub-sort", "hub-cluster", "random:7", "rcm"] {
@@ -163,19 +167,19 @@ fn results_do_not_depend_on_numbers() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_reason() {
+fn errors_name_the_cause() {
     requires!(possible());
     let refused = |line: &str, code: i32, words: &[&str]| {
         hugepilot(["graph", "run"].into_iter().chain(line.split_whitespace()))
             .exits(code)
             .says(words);
     };
-    refused("bfs kronecker:32:64", 2, &["building needs", "available"]);
+    refused("bfs kronecker:32:64", 2, &["cannot build the graph", "available"]);
     refused("bfs kronecker:12 --source 4096", 2, &["vertex 4096"]);
-    refused("bfs kronecker:12 --pages propery=thp", 2, &["propery", "property"]);
+    refused("bfs kronecker:12 --pages propery=thp", 2, &["unknown array \"propery\"", "property"]);
     let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     if free.is_ok_and(|free| free.trim() == "0") {
-        refused("bfs kronecker:12 --pages property=hugetlb", 3, &["pool", "fix:"]);
+        refused("bfs kronecker:12 --pages property=hugetlb", 3, &["pool", "help:"]);
     }
     refused("tc kronecker:8 --directed", 2, &["directed"]);
     refused("cc kronecker:12 --algo delta", 2, &["delta", "cc"]);

@@ -1,20 +1,20 @@
-//! `graph` and files: what is written is read again as the same graph, and results come under the numbers of the file. None of
-//! this needs rights.
+//! `graph` and files: written graphs are read as the same graphs, and results carry the IDs of the
+//! file. No privileges required.
+
+mod edges;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use hugepilot_record::graph::{GraphReport, KernelResult};
+use hugepilot_record::graph::{GraphReport, GraphWarning, KernelResult};
 use hugepilot_testkit::{cached, need, requires};
 
+use self::edges::{both_ways, distances, edges, text, vertices};
 use crate::tool::{Done, hugepilot};
 
-type Edges = Vec<(u64, u64, u64)>;
-
-/// A directory, and commands about files in it.
+/// Directory, and commands on files in it.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -26,13 +26,13 @@ impl Files {
         self.0.path().join(name)
     }
     fn with(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
-        fs::write(self.path(name), contents).expect("our own file");
+        fs::write(self.path(name), contents).expect("a writable directory");
         self.path(name)
     }
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).expect(name)
     }
-    /// `hugepilot graph` and the words of `line`, in which `@` stands before names of files here.
+    /// Runs `hugepilot graph` with the words of `line`; `@` stands for the directory.
     #[track_caller]
     fn graph(&self, line: &str) -> Done {
         let here = format!("{}/", self.0.path().display());
@@ -43,7 +43,7 @@ impl Files {
     fn report(&self, line: &str) -> GraphReport {
         self.graph(&format!("{line} --json")).exits(0).json()
     }
-    /// What each vertex has.
+    /// Returns the result of each vertex.
     #[track_caller]
     fn values(&self, line: &str) -> BTreeMap<u64, String> {
         self.report(&format!("{line} --output @values --force"));
@@ -58,71 +58,10 @@ impl Files {
     }
 }
 
-/// Edges between some of the numbers `ids`, by a linear congruence; the last has one. No loops.
-fn edges(ids: &[u64], count: usize) -> Edges {
-    let mut state = 11u64;
-    let mut next = |below: usize| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
-    let mut edges: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    while edges.len() < count {
-        let (from, to) = (next(ids.len()), next(ids.len()));
-        // Two halves that no edge joins, so that not all can be reached.
-        if from != to && from % 2 == to % 2 {
-            edges.insert((ids[from], ids[to]), next(90) as u64 + 1);
-        }
-    }
-    let last = ids.len() - 1;
-    edges.insert((ids[last - 2], ids[last]), 5);
-    edges.into_iter().map(|((from, to), weight)| (from, to, weight)).collect()
-}
-
-fn text(edges: &Edges) -> String {
-    edges.iter().fold(String::new(), |mut text, (from, to, weight)| {
-        let _ = writeln!(text, "{from} {to} {weight}");
-        text
-    })
-}
-
-/// The same both ways, the lesser weight where there are two.
-fn both_ways(edges: &Edges) -> Edges {
-    let mut all = BTreeMap::new();
-    for &(from, to, weight) in edges {
-        for ends in [(from, to), (to, from)] {
-            let least = all.entry(ends).or_insert(weight);
-            *least = weight.min(*least);
-        }
-    }
-    all.into_iter().map(|((from, to), weight)| (from, to, weight)).collect()
-}
-
-fn vertices(edges: &Edges) -> BTreeSet<u64> {
-    edges.iter().flat_map(|&(from, to, _)| [from, to]).collect()
-}
-
-/// Lengths of shortest ways, by going over all edges until nothing gets shorter.
-fn distances(edges: &Edges, source: u64, length: impl Fn(u64) -> u64) -> BTreeMap<u64, u64> {
-    let mut far = BTreeMap::from([(source, 0)]);
-    loop {
-        let before = far.clone();
-        for &(from, to, weight) in edges {
-            if let Some(&at) = far.get(&from) {
-                let way = at + length(weight);
-                let least = far.entry(to).or_insert(way);
-                *least = way.min(*least);
-            }
-        }
-        if far == before {
-            return far;
-        }
-    }
-}
-
-/// Every kernel under the numbers of the file, which have gaps and take more than 32 bits, whatever they become inside.
+/// All kernels carry the IDs of the file, which have gaps and more than 32 bits, in any vertex
+/// order.
 #[test]
-fn results_are_told_by_the_numbers_in_the_file() {
+fn results_carry_the_ids_of_the_file() {
     let files = Files::new();
     let ids: Vec<u64> = (0..60).map(|i| i * i * 1_000_003_003 + 7).collect();
     let list = edges(&ids, 140);
@@ -173,11 +112,11 @@ fn results_are_told_by_the_numbers_in_the_file() {
     }
     let report = files.report(&format!("{} --trials 3", plain(&format!("bfs --source {source}"))));
     assert!(report.trials.iter().all(|trial| trial.source == Some(source)));
-    files.graph(&plain("bfs --source 8")).exits(2).says(&["no vertex has the number 8", "fix:"]);
+    files.graph(&plain("bfs --source 8")).exits(2).says(&["cannot find vertex 8", "help:"]);
 }
 
 #[test]
-fn every_format_gives_what_the_list_of_edges_gave() {
+fn every_format_gives_the_results_of_the_edge_list() {
     let files = Files::new();
     let list = edges(&(0..50).collect::<Vec<_>>(), 120);
     files.with("g.wel", text(&list));
@@ -209,7 +148,7 @@ fn every_format_gives_what_the_list_of_edges_gave() {
                 files.report(&format!("convert @g.wel @{to} --to {to} {directed} --force"));
             let (format, bytes) = written.written.map(|file| (file.format, file.bytes)).unwrap();
             assert_eq!(format, to);
-            // What it says of its directions need not be said again.
+            // Formats that state directions need no flag.
             let said = if ["sg", "wsg", "hpg"].contains(&to) { "" } else { directed };
             let again = |kernel: &str| {
                 files.report(&format!("run {kernel} @{to} --format {to} {said} --source 3"))
@@ -220,14 +159,14 @@ fn every_format_gives_what_the_list_of_edges_gave() {
             assert_eq!(found.graph.edges, far.graph.edges, "{to}");
             let file = found.file.unwrap();
             assert_eq!(
-                (file.bytes, &file.format[..], file.packed, file.compacted),
+                (file.bytes, &file.format[..], file.compression, file.compacted),
                 (bytes, to, None, false)
             );
             if keeps {
                 assert_eq!(again("sssp").result, weighted.result, "{to}");
             } else {
                 let line = format!("run sssp @{to} --format {to}");
-                files.graph(&line).exits(2).says(&["no weights", "fix:"]);
+                files.graph(&line).exits(2).says(&["no weights", "help:"]);
             }
         }
     }
@@ -237,18 +176,18 @@ fn every_format_gives_what_the_list_of_edges_gave() {
 }
 
 #[test]
-fn new_numbers_in_a_file_lead_back_to_the_old_ones() {
+fn relabelled_files_lead_back_to_the_old_ids() {
     let files = Files::new();
     let list = edges(&(100..160).collect::<Vec<_>>(), 150);
     files.with("g.wel", text(&list));
     let plain = files.values("run sssp @g.wel --compact --source 104");
-    // Our own format keeps them.
+    // The native format stores the old IDs.
     let report = files.report("reorder @g.wel @g.hpg --compact --reorder sort");
     let written = report.written.unwrap();
-    assert_eq!((written.map, report.order.as_deref()), (None, Some("sort")));
+    assert_eq!((written.map, report.reorder.as_deref()), (None, Some("sort")));
     assert_eq!(files.values("run sssp @g.hpg --source 104"), plain);
     assert_eq!(files.values("run sssp @g.hpg --source 104 --reorder random:3"), plain);
-    // For others they are beside.
+    // For other formats, a map stands beside the file.
     for to in ["wsg", "wel"] {
         let written = files
             .report(&format!("reorder @g.wel @new.{to} --compact --reorder sort"))
@@ -276,10 +215,18 @@ fn new_numbers_in_a_file_lead_back_to_the_old_ones() {
         let degrees = files.report(&format!("info @new.{to}")).graph;
         assert_eq!(degrees.max_degree, report.graph.max_degree);
     }
-    // Those with most edges come first.
+    // Highest degrees come first.
     let first = files.read("new.wel").lines().filter(|line| line.starts_with("0 ")).count() as u64;
     assert_eq!(first, report.graph.max_degree);
-    // Numbers that a format has no place for are kept, too.
+}
+
+#[test]
+fn maps_hold_the_ids_that_a_format_does_not_store() {
+    let files = Files::new();
+    let list = edges(&(100..160).collect::<Vec<_>>(), 150);
+    files.with("g.wel", text(&list));
+    let plain = files.values("run sssp @g.wel --compact --source 104");
+    files.report("reorder @g.wel @new.wsg --compact --reorder sort");
     files.report("convert @g.wel @old.sg --compact --map @here");
     assert!(files.read("here").starts_with("100 0\n101 1\n") && !files.path("old.sg.map").exists());
     files.report("convert @g.wel @same.wel --compact");
@@ -287,8 +234,8 @@ fn new_numbers_in_a_file_lead_back_to_the_old_ones() {
     files
         .graph("reorder @g.wel @other.wsg --map @new.wsg.map --reorder dbg --compact")
         .exits(2)
-        .says(&["new.wsg.map: is there already"]);
-    // What the format refuses leaves the map that is there, and no new one.
+        .says(&["new.wsg.map: the file exists"]);
+    // A failure leaves the existing map, and writes no new one.
     let map = files.read("new.wsg.map");
     for line in ["@other.graph", "@other.graph --map @new.wsg.map --force"] {
         let line = format!("reorder @g.wel {line} --reorder dbg --compact --directed");
@@ -321,13 +268,13 @@ fn generated_graphs_are_the_same_in_a_file() {
         assert!(direct.file.is_none() && direct.peak_bytes.get() > 0);
     }
     files.graph("generate @k.wsg @x.sg").exits(2).says(&["graph convert is for files"]);
-    // A file may be called like a graph that numbers make.
+    // A file may have the name of a generated graph.
     fs::copy(files.path("k.wsg"), files.path("kronecker:9")).unwrap();
     assert_eq!(files.report("info @kronecker:9").file.unwrap().format, "wsg");
 }
 
 #[test]
-fn what_is_said_of_a_file_counts() {
+fn load_options_apply() {
     requires!(need::program("gzip"));
     let files = Files::new();
     files.with("g.txt", "0 1 0.5\n1 2 0.25\n# of 10\n");
@@ -337,38 +284,43 @@ fn what_is_said_of_a_file_counts() {
         files.report("run sssp @g.txt.gz --source 0 --scale-weights 100 --vertices 10 --load drop");
     let file = report.file.unwrap();
     assert_eq!(
-        (file.bytes.get(), &file.format[..], file.packed.as_deref()),
+        (file.bytes.get(), &file.format[..], file.compression.as_deref()),
         (len, "wel", Some("gzip"))
     );
-    assert_eq!((&file.loading[..], report.graph.vertices), ("drop", 10));
+    assert_eq!((&file.load_mode[..], report.graph.vertices), ("drop", 10));
     let told = Some(KernelResult::Sssp { reached: 3, distance_sum: 50 + 75, distance_max: 75 });
     assert_eq!(report.result, told);
     let info =
         files.graph("info @g.txt.gz --format wel --ignore-weights --load cached").exits(0).out();
     for words in
-        ["undirected edges\n", "of wel packed by gzip, read by --load cached", "of memory at most"]
+        ["undirected edges\n", "wel, gzip, --load cached", "memory to make the graph: at most"]
     {
         assert!(info.contains(words), "no {words:?} in {info}");
     }
-    // It is said before, too.
+    // Also stated before the build.
     files
         .graph("info @g.txt.gz --ignore-weights")
         .exits(0)
-        .says(&["building takes", "are available"]);
+        .says(&["memory to build the graph: at most", "available"]);
+    files.graph("convert @g.txt.gz @g.wel --scale-weights 100 --vertices 10").exits(0).says(&[
+        "warning: wel does not store",
+        "7 of 10",
+        "help:",
+        "--vertices 10",
+    ]);
     files
-        .graph("convert @g.txt.gz @g.wel --scale-weights 100 --vertices 10")
+        .graph("info kronecker:8 --reorder dbg")
         .exits(0)
-        .says(&["7 of 10", "--vertices 10"]);
-    files.graph("info kronecker:8 --reorder dbg").exits(0).says(&["building takes", "anew takes"]);
+        .says(&["memory to build the graph", "memory to relabel the graph"]);
 }
 
 #[test]
-fn numbers_get_as_wide_as_they_must_be() {
+fn the_width_grows_if_required() {
     let files = Files::new();
     files.with("g.wel", "0 1 5000000000\n1 2 7\n");
     let report = files.report("run sssp @g.wel --source 0");
     assert_eq!(report.width_bits, 64);
-    assert!(report.widened.unwrap().contains("g.wel:1: the weight 5000000000"));
+    assert!(report.widened.unwrap().contains("g.wel:1: weight 5000000000"));
     let told = Some(KernelResult::Sssp {
         reached: 3,
         distance_sum: 10_000_000_007,
@@ -381,7 +333,7 @@ fn numbers_get_as_wide_as_they_must_be() {
 }
 
 #[test]
-fn what_cannot_be_read_or_written_is_refused_with_a_place_and_a_fix() {
+fn errors_name_the_position_and_a_fix() {
     let files = Files::new();
     files.with("g.el", "0 1\n1 2\n2 x\n");
     files.with("good.el", "0 1\n1 2\n");
@@ -392,31 +344,31 @@ fn what_cannot_be_read_or_written_is_refused_with_a_place_and_a_fix() {
     let long = |words: &[&str], line: &str| {
         files.graph(line).exits(2).says(words);
     };
-    long(&["nowhere.el: No such file", "fix:", "kronecker:22"], "info @nowhere.el");
-    long(&["kroneker:22: No such file", "fix:"], "info kroneker:22");
-    long(&["\"kronecker:x\" is no graph", "./kronecker:x"], "info kronecker:x");
+    long(&["nowhere.el: No such file", "help:", "kronecker:22"], "info @nowhere.el");
+    long(&["kroneker:22: No such file", "help:"], "info kroneker:22");
+    long(&["unknown graph \"kronecker:x\"", "./kronecker:x"], "info kronecker:x");
     long(&["g.el:3:", "\"x\""], "run bfs @g.el");
     long(&["cut.sg", "byte 1", "bytes"], "run bfs @cut.sg --format sg");
     long(&["good.el:1"], "run bfs @good.el --format metis");
     long(&["elf", "galois64"], "info @good.el --format elf");
-    long(&["there.sg: is there already", "fix:", "--force"], "convert @good.el @there.sg");
-    long(&["there.sg: is there already", "--force"], "run bfs @good.el --output @there.sg");
-    long(&["there.sg: is there already", "--force"], "convert @good.el @x.sg --map @there.sg");
+    long(&["there.sg: the file exists", "help:", "--force"], "convert @good.el @there.sg");
+    long(&["there.sg: the file exists", "--force"], "run bfs @good.el --output @there.sg");
+    long(&["there.sg: the file exists", "--force"], "convert @good.el @x.sg --map @there.sg");
     assert_eq!(files.read("there.sg"), "mine");
     long(&["--to", "four-files"], "convert @good.el @graph");
-    long(&["only read"], "convert @good.el @graph --to ldbc");
-    long(&["x.el.gz", "pack"], "convert @good.el @x.el.gz");
-    long(&["no/such: is no directory"], "convert @good.el @no/such/x.sg");
-    // Before the graph is looked for.
+    long(&["read only"], "convert @good.el @graph --to ldbc");
+    long(&["x.el.gz", "compress"], "convert @good.el @x.el.gz");
+    long(&["no/such: the directory does not exist"], "convert @good.el @no/such/x.sg");
+    // Checked before the input is opened.
     long(&["/sys/x.sg: ", "(os error"], "convert @nowhere.el /sys/x.sg");
     long(&["/sys/four: ", "(os error"], "convert @nowhere.el /sys/four --to four-files");
     long(&["File name too long"], &format!("run bfs @nowhere.el --output @{}", "x".repeat(256)));
     long(&["--map and OUT"], "convert @good.el @x.sg --map @./x.sg");
-    long(&["/dev/null: is not a file"], "run bfs @good.el --output /dev/null --force");
-    long(&["is not a file"], "convert @good.el @. --to sg --force");
-    long(&["is no directory", "four-files"], "convert @good.el @there.sg --to four-files --force");
-    long(&["no weights", "fix:"], "convert @good.el @x.wsg");
-    long(&["tc finds one number"], "run tc @good.el --output @x");
+    long(&["/dev/null: not a regular file"], "run bfs @good.el --output /dev/null --force");
+    long(&["not a regular file"], "convert @good.el @. --to sg --force");
+    long(&["not a directory", "four-files"], "convert @good.el @there.sg --to four-files --force");
+    long(&["no weights", "help:"], "convert @good.el @x.wsg");
+    long(&["--output requires a value per vertex: tc has none"], "run tc @good.el --output @x");
     long(&["--compact is for files"], "info kronecker:8 --compact");
     long(&["--weighted is for generated"], "info @good.el --weighted");
     let left: BTreeSet<_> = fs::read_dir(files.0.path())
@@ -445,9 +397,29 @@ fn direct_leaves_a_hundredth_of_the_file_in_the_page_cache_at_most() {
             let left = cached(&path);
             let held = if load == "cached" { left * 100 >= len * 99 } else { left * 100 <= len };
             assert!(held, "{name}: {left} of {len} by {load}");
-            // Where the file system knows no `O_DIRECT`.
-            let done = report.file.unwrap().loading;
+            // The file system may not support `O_DIRECT`.
+            let done = report.file.unwrap().load_mode;
             assert!(done == load || (load, &done[..]) == ("direct", "drop"), "{done}");
         }
     }
+}
+
+/// Half of the IDs do not occur.
+#[test]
+fn gaps_between_ids_are_reported_with_a_fix() {
+    let files = Files::new();
+    let chain: String = (0..50).map(|i| format!("{} {}\n", 2 * i, 2 * i + 2)).collect();
+    files.with("gaps.el", &chain);
+    let says = ["warning: 50 of 101 vertices have no edge", "help:", "--compact"];
+    files.graph("info @gaps.el").exits(0).says(&says);
+    let warnings = files.report("info @gaps.el").warnings;
+    assert_eq!(warnings, [GraphWarning::VertexIdGaps { vertices: 101, unused_ids: 50 }]);
+    // Relabelled or stated vertices leave no doubt.
+    for option in ["--compact", "--vertices 101"] {
+        assert_eq!(files.report(&format!("info @gaps.el {option}")).warnings, []);
+    }
+    // A vertex with only a self-loop has an ID that occurs.
+    let loops: String = (0..50).map(|i| format!("{0} {0}\n", 2 * i + 1)).collect();
+    files.with("loops.el", chain + &loops);
+    assert_eq!(files.report("info @loops.el").warnings, []);
 }

@@ -57,7 +57,7 @@ fn failures_are_told_apart_counted_and_not_repeated_for_ever() {
         ("error=EINVAL", "EINVAL", 8, 8, 1),
         ("error=ESRCH", "ESRCH", 1, 1, 1),
         ("error=EPERM", "EPERM", 1, 1, 3),
-        ("retval=2097152", "not_seen", 8, 8, 1), // "done", and nothing was
+        ("retval=2097152", "not_verified", 8, 8, 1), // "done", and nothing was
     ];
     for (inject, name, regions, made, exit) in cases {
         let Injected { tool, log } = injected(workload.pid(), inject);
@@ -71,7 +71,7 @@ fn failures_are_told_apart_counted_and_not_repeated_for_ever() {
         assert_eq!((report.verified_regions, report.attempted_regions), (0, regions), "{inject}");
         assert!(report.stopped.is_some(), "{inject}");
         assert!(
-            report.candidates.iter().all(|candidate| candidate.verified == Some(false)),
+            report.selected.iter().all(|candidate| candidate.verified == Some(false)),
             "{inject}"
         );
         assert_eq!(report.huge_bytes_after, report.huge_bytes_before, "{inject}");
@@ -86,7 +86,7 @@ fn one_lie_among_truths_is_counted_as_one() {
     let workload = Workload::start(HOT_SET);
     let done = injected(workload.pid(), "retval=2097152:when=3").tool.wait(LIMIT);
     let report = done.exits(0).report();
-    assert_eq!(report.failed, BTreeMap::from([("not_seen".to_owned(), 1)]), "{done:?}");
+    assert_eq!(report.failed, BTreeMap::from([("not_verified".to_owned(), 1)]), "{done:?}");
     assert_eq!(report.verified_regions + 1, report.attempted_regions);
     let huge = huge_now(workload.pid()).get();
     assert_eq!(huge, report.verified_regions * crate::workload::sizes().huge.get());

@@ -24,16 +24,15 @@ fn the_hot_regions_are_promoted_and_no_others() {
         assert_eq!(workload.hot.len() as u64, Bytes::mib(256).get() / sizes().huge.get());
         let done = tune(workload.pid(), "--budget 30% --observe 3s --for 10s");
         let report = done.exits(0).report();
-        let verified =
-            report.candidates.iter().filter(|candidate| candidate.verified == Some(true));
+        let verified = report.selected.iter().filter(|candidate| candidate.verified == Some(true));
         let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
         let found = promoted.intersection(&workload.hot).count() as f64;
         let (recall, precision) =
             (found / workload.hot.len() as f64, found / promoted.len() as f64);
         eprintln!("{pattern}: {recall:.3} of the hot regions, precision {precision:.3}");
         assert!(recall >= 0.90 && precision >= 0.95, "{pattern}: {recall} {precision} {done:?}");
-        let planned: f64 = report.candidates.iter().map(|candidate| candidate.heat_ratio).sum();
-        let off = (report.picked_heat_ratio.unwrap() - planned.min(1.0)).abs();
+        let planned: f64 = report.selected.iter().map(|candidate| candidate.heat_ratio).sum();
+        let off = (report.coverage_ratio.unwrap() - planned.min(1.0)).abs();
         assert!(off < 1e-9 || !report.failed.is_empty(), "{off} {done:?}");
         assert!(
             !report.skipped.contains_key("already_huge"),

@@ -205,7 +205,10 @@ fn page_faults_drop_where_huge_pages_take_effect() {
         base.effect.took_effect == Some(true) && base.run.peak.all_huge() == Bytes::ZERO,
         "{base:?}"
     );
-    assert!(base.run.peak.rss_peak_bytes > Bytes::mib(60) && base.run.peak.looks > 0, "{base:?}");
+    assert!(
+        base.run.peak.rss_peak_bytes > Bytes::mib(60) && base.run.peak.rss_samples > 0,
+        "{base:?}"
+    );
     // Before glibc 2.38 it is a matter of luck, which the report must say.
     let glibc = (0..12).map(|_| hash_insert("--pages glibc-thp")).find(|run| {
         let told =
@@ -215,7 +218,7 @@ fn page_faults_drop_where_huge_pages_take_effect() {
     });
     let glibc = glibc.expect("once in twelve runs");
     // It runs for a third of a second, and may have been looked at last when it had not all of it.
-    assert!(glibc.run.peak.anonymous_huge_peak_bytes > Bytes::mib(16), "{glibc:?}");
+    assert!(glibc.run.peak.anonymous_thp_peak_bytes > Bytes::mib(16), "{glibc:?}");
     assert!(
         glibc.run.page_faults * 10 < base.run.page_faults,
         "{} and {}",
@@ -225,7 +228,7 @@ fn page_faults_drop_where_huge_pages_take_effect() {
     requires!(need::cap_sys_nice());
     let thp = hash_insert("--pages thp");
     assert!(
-        thp.effect.took_effect == Some(true) && thp.run.peak.huge_peak_bytes > Bytes::mib(16),
+        thp.effect.took_effect == Some(true) && thp.run.peak.thp_peak_bytes > Bytes::mib(16),
         "{thp:?}"
     );
     assert_eq!(thp.mode, Mode::Thp);

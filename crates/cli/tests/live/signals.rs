@@ -222,7 +222,7 @@ fn compare_ends_by_the_signal_that_asked_for_it_and_reports_first() {
     requires!(need::live());
     for signal in [Signal::ALARM, Signal::USR1, Signal::QUIT] {
         let mut command = Command::new(HUGEPILOT);
-        let flags = "compare --json --no-stalls --modes glibc-thp --runs 1000 -- sleep 0.05";
+        let flags = "compare --json --no-stalls --modes glibc-thp --rounds 1000 -- sleep 0.05";
         command.args(flags.split(' '));
         let tool = Running::start(command);
         std::thread::sleep(Duration::from_secs(1));
@@ -255,7 +255,7 @@ fn a_run_of_compare_that_was_stopped_is_made_again() {
     // The first run is not timed.
     let script = "echo x >>$D/runs; test $(wc -l <$D/runs) = 2 && { echo $$ >$D/pid; kill -STOP $$; }; sleep 0.05";
     let mut command = Command::new(HUGEPILOT);
-    command.args("compare --json --no-stalls --modes glibc-thp --runs 1 -- sh -c".split(' '));
+    command.args("compare --json --no-stalls --modes glibc-thp --rounds 1 -- sh -c".split(' '));
     command.arg(script).env("D", folder.path());
     let mut tool = Running::start(command);
     let pid = || Pid::from_raw(fs::read_to_string(path("pid")).ok()?.trim().parse().ok()?);

@@ -39,7 +39,7 @@ fn a_stopped_target_has_memory_and_no_verdict() {
         report.cannot_tell.is_some_and(|unknown| unknown.reason.contains("stopped")),
         "{done:?}"
     );
-    let unknown = (report.eligible_regions, report.picked_heat_ratio, report.settled_seconds);
+    let unknown = (report.eligible_regions, report.coverage_ratio, report.last_promotion_seconds);
     assert_eq!(unknown, (None, None, None), "{done:?}");
     assert_eq!((report.sampler.exact_ratio, report.before.stall_ratio), (None, None), "{done:?}");
 

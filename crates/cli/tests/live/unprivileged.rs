@@ -105,8 +105,8 @@ fn ones_own_process_can_be_looked_at_and_planned_for() {
     nobody.runs(["status", "-p", &pid]).exits(0);
 
     let plan = nobody.runs(tune_args(workload.pid(), "--dry-run --budget 50%")).exits(0).report();
-    assert!(plan.dry_run && plan.candidates.len() > 10, "{} candidates", plan.candidates.len());
-    assert!(plan.candidates.iter().all(|candidate| candidate.verified.is_none()));
+    assert!(plan.dry_run && plan.selected.len() > 10, "{} selected", plan.selected.len());
+    assert!(plan.selected.iter().all(|candidate| candidate.verified.is_none()));
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
 }
 

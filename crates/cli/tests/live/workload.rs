@@ -76,7 +76,7 @@ pub(crate) fn picks(memory: AddrRange) -> Vec<Pick> {
     let pick = |region: Region| Pick {
         region,
         heat_ratio: 0.0,
-        pages_seen: 0,
+        sampled_pages: 0,
         added: Bytes::ZERO,
         mapping: "[anon]".to_owned(),
     };

@@ -9,7 +9,7 @@ use super::{GraphError, Step};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Help {
     /// Fix of an allocation error.
-    Memory(String),
+    Memory(hugepilot_alloc::Help),
     /// Free memory, or use a smaller graph.
     NeedLess {
         /// Step that needs the memory.
@@ -75,7 +75,7 @@ pub enum Help {
 impl fmt::Display for Help {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Memory(text) => text,
+            Self::Memory(help) => return help.fmt(f),
             Self::NeedLess { step: Step::Build } => {
                 "free memory, use a smaller graph, or drop --width 64, --directed, --weighted or \
                  --reorder (for files: add --ignore-weights)"
@@ -129,7 +129,7 @@ impl GraphError {
     /// Suggests fixes, most likely first.
     pub fn help(&self) -> Vec<Help> {
         match self {
-            Self::Memory(error) => error.fix().map(Help::Memory).into_iter().collect(),
+            Self::Memory(error) => error.help().map(Help::Memory).into_iter().collect(),
             Self::Width { .. } => vec![Help::Width64],
             Self::InsufficientMemory { step, .. } => vec![Help::NeedLess { step: *step }],
             Self::Directed => vec![Help::Symmetrize],

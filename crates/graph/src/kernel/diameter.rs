@@ -9,6 +9,7 @@ use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::verify::{Verdict, VerifyError};
 use super::{Direction, Setup, bfs, serial_bfs};
 use crate::access_sink::AccessSink;
+use crate::csr::Rows;
 use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, Result, Width};
@@ -119,14 +120,7 @@ fn multi_source<V: Width, H: AccessSink>(
             worker.each(&state.work, vertices, CHUNK, |range| {
                 for v in range {
                     let before = now[v].get();
-                    let mut bits = before;
-                    setup.sink.read(Array::Property, &now[v]);
-                    incoming.record_access(v, setup.sink);
-                    for from in incoming.neighbours(v) {
-                        setup.sink.read(incoming.names[1], from);
-                        setup.sink.read(Array::Property, &now[from.at()]);
-                        bits |= now[from.at()].get();
-                    }
+                    let bits = gather(now, incoming, v, setup.sink);
                     if bits != before {
                         changes += 1;
                         if round >= last.0 || v < last.1 {
@@ -151,6 +145,23 @@ fn multi_source<V: Width, H: AccessSink>(
     let last = found.into_iter().max_by_key(|&(round, v, _)| (round, Reverse(v)));
     let (rounds, end, from) = last.unwrap_or((0, source.at(), 0));
     Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, ends: [start(from), end], cost })
+}
+
+/// Joins the bits of a vertex and of its predecessors.
+#[inline]
+fn gather<V: Width>(
+    bits: &[<u64 as Plain>::Cell],
+    incoming: Rows<'_, V>,
+    v: usize,
+    sink: impl AccessSink,
+) -> u64 {
+    sink.read(Array::Property, &bits[v]);
+    incoming.record_access(v, sink);
+    incoming.neighbours(v).iter().fold(bits[v].get(), |joined, from| {
+        sink.read(incoming.names[1], from);
+        sink.read(Array::Property, &bits[from.at()]);
+        joined | bits[from.at()].get()
+    })
 }
 
 impl Diameter {

@@ -27,8 +27,8 @@ pub enum PageRankAlgorithm {
     #[default]
     Jacobi,
     /// Gauss–Seidel: updated ranks as soon as they exist. Fewer iterations, and bits that depend on
-    /// thread timing. Dangling ranks are redistributed at the end, by scaling the ranks to a sum of
-    /// 1. This gives the same ranks (Del Corso, Gullì and Romani, 2005) in fewer iterations than a
+    /// thread timing. Dangling ranks are redistributed at the end, by scaling ranks to a unit sum.
+    /// This gives the same ranks (Del Corso, Gullì and Romani, 2005) in fewer iterations than a
     /// lagging share.
     GaussSeidel,
     /// Delta push, as in the papers: each vertex pushes the increase of its rank. An iteration is a

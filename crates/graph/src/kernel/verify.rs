@@ -86,7 +86,7 @@ pub enum VerifyError {
     /// An edge joins two components.
     #[error("an edge joins vertex {from} of component {label} and {to} of component {other}")]
     Joined {
-        /// One vertex.
+        /// First vertex of the edge.
         from: usize,
         /// Its component.
         label: usize,

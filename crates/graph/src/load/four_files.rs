@@ -1,6 +1,6 @@
 //! Four-files format of the page-size papers (Manocha et al., IISWC'22).
 //!
-//! The first file holds the numbers of vertices and edges as text. The others hold offsets, edges
+//! The first file holds the counts of vertices and edges as text. The others hold offsets, edges
 //! and weights of 4 bytes each; with many edges, offsets and edges have 8 bytes.
 
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ pub(super) fn load<V: Width>(
     graph
 }
 
-/// Reads the numbers of vertices and edges.
+/// Reads the number of vertices and of edges.
 fn header(file: &FileBlocks<'_>) -> Result<[u64; 2]> {
     if file.len() > 4096 {
         return Err(whole(file.path(), LoadFault::HeaderTooLong));

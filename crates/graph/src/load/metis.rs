@@ -1,4 +1,4 @@
-//! METIS: a line with the numbers of vertices and edges, then a line of neighbours per vertex,
+//! METIS: a line with the counts of vertices and edges, then a line of neighbours per vertex,
 //! counted from 1.
 
 use memchr::memchr3_iter;

@@ -75,8 +75,8 @@ impl<const N: usize> Records<'_, N> {
             for (i, value) in into.iter_mut().enumerate() {
                 let start = i * self.size + field.0;
                 let number = number(&raw[start..start + field.1]);
-                // The largest number means "none". A field of the file that is no wider than `V`
-                // gains nothing by --width 64: a weight of -1 is invalid.
+                // The largest number means "none". A field of the width of `V` gains nothing by
+                // --width 64: a weight of -1 is invalid.
                 if field.1 > size_of::<V>() && number >= V::NONE.at() as u64 {
                     let fault = LoadFault::NumberTooWide(number);
                     return Err(self.file.error_at(at + start as u64, fault));

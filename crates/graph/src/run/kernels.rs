@@ -31,7 +31,7 @@ pub enum Kernel {
     Triangles,
 }
 
-/// One run of a kernel.
+/// Outcome of one run of a kernel.
 pub(super) struct KernelRun {
     pub(super) result: KernelResult,
     pub(super) cost: KernelCost,

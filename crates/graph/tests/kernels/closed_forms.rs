@@ -150,7 +150,7 @@ fn verifiers_detect_errors() {
     for (v, parent) in [(0, 1), (1, 2), (2, 0), (3, u32::MAX), (4, 5), (2, 2), (4, 4), (5, 0)] {
         let mut wrong = right();
         wrong.parents[v] = parent;
-        assert!(wrong.verify(&graph, 0).is_err(), "{parent} is no parent of {v}");
+        assert!(wrong.verify(&graph, 0).is_err(), "{parent} is not a parent of {v}");
     }
     let right = || components(&graph, CcAlgorithm::Afforest, &setup(1)).unwrap();
     right().verify(&graph).unwrap();

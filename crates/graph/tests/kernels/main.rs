@@ -262,13 +262,20 @@ fn check_betweenness<V: Width>(list: &EdgeList, directed: bool, threads: usize) 
 }
 
 prop_compose! {
-    fn any_list()(vertices in 1u64..50, ends in prop::collection::vec((any::<u64>(), any::<u64>()), 0..150)) -> EdgeList {
+    fn any_list()(
+        vertices in 1u64..50,
+        ends in prop::collection::vec((any::<u64>(), any::<u64>()), 0..150),
+    ) -> EdgeList {
         EdgeList::new(vertices, ends.into_iter().map(|(from, to)| (from % vertices, to % vertices)))
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn small_graphs(list in any_list(), directed: bool, source: u64, threads in 1usize..4) {
@@ -288,7 +295,7 @@ proptest! {
     }
 }
 
-/// One vertex; only self-loops; a hub; a chain; sinks; components of two vertices.
+/// A single vertex; only self-loops; a hub; a chain; sinks; components of two vertices.
 fn adversarial() -> Vec<EdgeList> {
     vec![
         EdgeList::new(1, []),

@@ -1,4 +1,4 @@
-//! One small graph in every format, written by hand.
+//! A small graph in every format, written by hand.
 
 /// Vertices; vertex 3 has no edges.
 pub(crate) const VERTICES: u64 = 6;
@@ -7,21 +7,33 @@ pub(crate) const ARCS: [(u64, u64, u64); 7] =
     [(0, 1, 4), (0, 2, 1), (2, 1, 2), (1, 4, 7), (4, 0, 3), (2, 5, 9), (5, 2, 9)];
 
 pub(crate) const EL: &str = "0 1\n0 2\n2 1\n1 4\n4 0\n2 5\n5 2\n";
-pub(crate) const SNAP: &str = "# Directed graph: small.txt\r\n# FromNodeId\tToNodeId\r\n0\t1\r\n0\t2\r\n\r\n2\t1\r\n1\t4\r\n4\t0\r\n2\t5\r\n5\t2";
+pub(crate) const SNAP: &str = "\
+    # Directed graph: small.txt\r\n# FromNodeId\tToNodeId\r\n0\t1\r\n0\t2\r\n\r\n2\t1\r\n\
+    1\t4\r\n4\t0\r\n2\t5\r\n5\t2";
 pub(crate) const CSV: &str = "source,target\n0,1\n0,2\n2,1\n1, 4\n4,0\n2,5\n5,2\n";
 pub(crate) const WEL: &str = "0 1 4\n0 2 1\n% between\n2 1 2\n1 4 7\n4 0 3\n2 5 9\n5 2 9\n";
 pub(crate) const CSV_WEIGHTED: &str =
     "from;to;length\n0;1;4\n0;2;1\n2;1;2\n1;4;7\n4;0;3\n2;5;9\n5;2;9\n";
-pub(crate) const MTX: &str = "%%MatrixMarket matrix coordinate pattern general\n% a comment\n6 6 7\n1 2\n1 3\n3 2\n2 5\n5 1\n3 6\n6 3\n";
-pub(crate) const MTX_WEIGHTED: &str = "%%MatrixMarket matrix coordinate integer general\n6 6 7\n1 2 4\n1 3 1\n3 2 2\n2 5 7\n5 1 3\n3 6 9\n6 3 9\n";
-pub(crate) const MTX_SYMMETRIC: &str = "%%MatrixMarket matrix coordinate integer symmetric\n6 6 6\n2 1 4\n3 1 1\n3 2 2\n5 2 7\n5 1 3\n6 3 9\n";
-pub(crate) const DIMACS: &str = "c small\nc\np sp 6 7\na 1 2 4\na 1 3 1\nc between\na 3 2 2\na 2 5 7\na 5 1 3\na 3 6 9\na 6 3 9\n";
+pub(crate) const MTX: &str = "\
+    %%MatrixMarket matrix coordinate pattern general\n% a comment\n6 6 7\n1 2\n1 3\n3 2\n2 5\n\
+    5 1\n3 6\n6 3\n";
+pub(crate) const MTX_WEIGHTED: &str = "\
+    %%MatrixMarket matrix coordinate integer general\n6 6 7\n1 2 4\n1 3 1\n3 2 2\n2 5 7\n\
+    5 1 3\n3 6 9\n6 3 9\n";
+pub(crate) const MTX_SYMMETRIC: &str = "\
+    %%MatrixMarket matrix coordinate integer symmetric\n6 6 6\n2 1 4\n3 1 1\n3 2 2\n5 2 7\n\
+    5 1 3\n6 3 9\n";
+pub(crate) const DIMACS: &str = "\
+    c small\nc\np sp 6 7\na 1 2 4\na 1 3 1\nc between\na 3 2 2\na 2 5 7\na 5 1 3\na 3 6 9\n\
+    a 6 3 9\n";
 /// Each edge in the lines of both its vertices.
 pub(crate) const METIS: &str = "% small\n6 6\n2 3 5\n1 3 5\n1 2 6\n\n1 2\n3\n";
 pub(crate) const METIS_WEIGHTED: &str =
     "6 6 001\n2 4 3 1 5 3\n1 4 3 2 5 7\n1 1 2 2 6 9\n\n1 3 2 7\n3 9\n";
 /// A size and two weights of each vertex come first.
-pub(crate) const METIS_FULL: &str = "6 6 111 2\n1 1 1 2 4 3 1 5 3\n1 1 1 1 4 3 2 5 7\n8 8 8 1 1 2 2 6 9\n1 0 0\n1 5 5 1 3 2 7\n1 5 5 3 9\n";
+pub(crate) const METIS_FULL: &str = "\
+    6 6 111 2\n1 1 1 2 4 3 1 5 3\n1 1 1 1 4 3 2 5 7\n8 8 8 1 1 2 2 6 9\n1 0 0\n1 5 5 1 3 2 7\n\
+    1 5 5 3 9\n";
 /// First digit as in the tenth DIMACS challenge, and each edge in one line, as in the GAP benchmark
 /// suite.
 pub(crate) const METIS_ARCS: &str = "6 7 100\n2 3 \n5 \n2 6 \n\n1 \n3\n";

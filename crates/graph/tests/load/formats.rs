@@ -1,4 +1,4 @@
-//! One graph in every format.
+//! The same graph in every format.
 
 use std::collections::BTreeMap;
 

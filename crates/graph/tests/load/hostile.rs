@@ -124,22 +124,29 @@ proptest! {
         let compact = compact && name.ends_with("el");
         let options = LoadOptions { compact, ..options(directed) };
         for wide in [false, true] {
-            let found = if wide {
-                loaded::<u64>(name, &contents, &options).map(|loaded| bounded(&loaded, contents.len()))
+            let len = contents.len();
+            let checked = if wide {
+                loaded::<u64>(name, &contents, &options).map(|loaded| bounded(&loaded, len))
             } else {
-                loaded::<u32>(name, &contents, &options).map(|loaded| bounded(&loaded, contents.len()))
+                loaded::<u32>(name, &contents, &options).map(|loaded| bounded(&loaded, len))
             };
-            if let Err(error) = found {
-                prop_assert!(!matches!(error, GraphError::Memory(_) | GraphError::Io { .. }), "{}", error);
+            if let Err(error) = checked {
+                let is_load = !matches!(error, GraphError::Memory(_) | GraphError::Io { .. });
+                prop_assert!(is_load, "{}", error);
             }
         }
     }
 
     #[test]
     fn any_text_gives_a_graph_or_an_error(text in "[0-9 ,.%#acp\n-]{0,80}", name in 0usize..5) {
-        let name = ["g.el", "g.wel", "g.mtx", "g.gr", "g.graph"][name];
-        let head = ["", "", "%%MatrixMarket matrix coordinate real general\n", "p sp 9 3\n", "3 3 11\n"];
-        for head in ["", head[["g.el", "g.wel", "g.mtx", "g.gr", "g.graph"].iter().position(|n| *n == name).unwrap()]] {
+        let (name, head) = [
+            ("g.el", ""),
+            ("g.wel", ""),
+            ("g.mtx", "%%MatrixMarket matrix coordinate real general\n"),
+            ("g.gr", "p sp 9 3\n"),
+            ("g.graph", "3 3 11\n"),
+        ][name];
+        for head in ["", head] {
             let contents = format!("{head}{text}");
             if let Ok(loaded) = loaded::<u32>(name, &contents, &options(true)) {
                 bounded(&loaded, contents.len());

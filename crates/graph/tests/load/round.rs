@@ -76,7 +76,10 @@ proptest! {
         directed: bool,
         weighted: bool,
     ) {
-        let edge = |(from, to, weight)| Edge { from: from % vertices, to: to % vertices, weight: if weighted { weight } else { 0 } };
+        let edge = |(from, to, weight)| {
+            let weight = if weighted { weight } else { 0 };
+            Edge { from: from % vertices, to: to % vertices, weight }
+        };
         let list = EdgeList { vertices, edges: ends.into_iter().map(edge).collect(), weighted };
         check::<u32>(&list, directed);
         check::<u64>(&list, directed);

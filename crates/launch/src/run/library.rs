@@ -31,7 +31,7 @@ pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Refusal>
                 .fixed_by("name the shared library itself, such as libmimalloc.so.2")),
         };
     }
-    if mode.is_ours() {
+    if mode.is_hugepilot() {
         let beside = std::env::current_exe()
             .ok()
             .and_then(|exe| Some(fs::canonicalize(exe).ok()?.parent()?.to_owned()));
@@ -261,14 +261,14 @@ mod tests {
                 (other, says) => panic!("{other:?} and {says:?}"),
             }
         }
-        assert!(find(Mode::Ours, Some(folder.path())).unwrap_err().why.contains("is no file"));
+        assert!(find(Mode::Hugepilot, Some(folder.path())).unwrap_err().why.contains("is no file"));
     }
 
     #[test]
     fn a_library_that_is_not_there_is_refused_with_a_fix() {
         let named = find(Mode::Mimalloc, Some(Path::new("/no/such.so"))).unwrap_err();
         assert!(named.why.contains("/no/such.so"), "{named}");
-        let ours = find(Mode::Ours, None);
+        let ours = find(Mode::Hugepilot, None);
         assert!(ours.is_ok() || ours.unwrap_err().fix.unwrap().contains("hugepilot-preload"));
     }
 }

@@ -115,15 +115,15 @@ fn heed(loader: &Path, found: &mut Obstacles) -> Option<()> {
     file.take(MAX_LOADER).read_to_end(&mut bytes).ok()?;
     let name = loader.file_name()?.to_string_lossy();
     if name.contains("musl") {
-        found.deaf_libc =
+        found.libc_lacks_tunable =
             Some("its C library is musl, whose allocator has no such setting".to_owned());
     } else if after(&bytes, TUNABLE).is_none() {
         let tunable = String::from_utf8_lossy(TUNABLE);
-        found.deaf_libc =
+        found.libc_lacks_tunable =
             Some(format!("its C library has no {tunable}: that came with glibc 2.35"));
     } else if after(&bytes, VERSION).and_then(minor).is_some_and(|minor| minor < READS_SETTING) {
         // "malloc: Assure that THP mode is always null terminated", April 2023.
-        found.fickle_libc = Some(format!(
+        found.libc_thp_bug = Some(format!(
             "its C library advised none in this run: glibc before 2.{READS_SETTING} compares the system's setting with what \
              happens to lie in its memory, so that this works in some runs and in others not"
         ));
@@ -195,12 +195,12 @@ mod tests {
         for (version, fickle) in [("2.36.", true), ("2.38.", false), ("2.", false)] {
             let text = format!("glibc.malloc.hugetlb\0 stable release version {version}");
             let program = files.program("ld-linux.so.2", text.as_bytes());
-            assert_eq!(obstacles(&program).fickle_libc.is_some(), fickle, "{version}");
+            assert_eq!(obstacles(&program).libc_thp_bug.is_some(), fickle, "{version}");
         }
         let old = files.program("ld-linux.so.2", b"glibc.malloc.check");
-        assert!(obstacles(&old).deaf_libc.unwrap().contains("2.35"));
+        assert!(obstacles(&old).libc_lacks_tunable.unwrap().contains("2.35"));
         let musl = files.program("ld-musl-x86_64.so.1", b"");
-        assert!(obstacles(&musl).deaf_libc.unwrap().contains("musl"));
+        assert!(obstacles(&musl).libc_lacks_tunable.unwrap().contains("musl"));
         let narrow = files.put("narrow", b"\x7fELF\x01\x01");
         assert!(obstacles(&narrow).out_of_reach.unwrap().contains("32-bit"));
         for bytes in [&b""[..], b"\x7fELF", b"hello", &elf(PT_INTERP, b"")[..100]] {

@@ -14,7 +14,7 @@ use super::environment::Environment;
 use super::{RunOptions, library, program};
 use crate::LaunchError;
 use crate::program::find;
-use hugepilot_settings::lent;
+use hugepilot_settings::lent_pool;
 
 const HUGETLB_TUNABLE: &str = "glibc.malloc.hugetlb";
 /// The backings that our allocator tries, in this order.
@@ -91,7 +91,7 @@ impl Setup {
     fn choose(&mut self, machine: &Machine) -> Result<(), Refusal> {
         let never = machine.thp == "never";
         match self.mode {
-            Mode::Base | Mode::OursBase => self.thp = Thp::Never,
+            Mode::Base | Mode::HugepilotBase => self.thp = Thp::Never,
             Mode::Advised if machine.thp == "always" && !machine.advised_only => {
                 return Err(Refusal::because(
                     "the system gives huge pages always, and this kernel cannot keep them to what a program advises \
@@ -114,7 +114,7 @@ impl Setup {
                 self.environment.tune(HUGETLB_TUNABLE, &Bytes::gib(1).get().to_string())
             }
             Mode::Mimalloc | Mode::Mimalloc1g => {}
-            Mode::Mimalloc2m | Mode::Ours => self.thp = Thp::Allowed,
+            Mode::Mimalloc2m | Mode::Hugepilot => self.thp = Thp::Allowed,
         }
         if never {
             self.obstacles.thp =
@@ -142,9 +142,9 @@ impl Setup {
 
     fn preload(&mut self, root: &Root, options: &RunOptions) -> Result<(), Refusal> {
         let path = library::find(self.mode, options.library.as_deref())?;
-        if self.mode.is_ours() {
+        if self.mode.is_hugepilot() {
             let chain = match options.pool {
-                _ if self.mode == Mode::OursBase => "base",
+                _ if self.mode == Mode::HugepilotBase => "base",
                 Some(_) => OUR_CHAIN_WITH_POOL,
                 None => OUR_CHAIN,
             };
@@ -205,7 +205,7 @@ fn fragmented(root: &Root) -> Option<String> {
 /// such pool.
 pub(crate) fn free_pages(root: &Root, size: Bytes) -> Option<u64> {
     let pages = hugetlb::pages(root, size, None).ok()?;
-    let lent = lent(root, size).map_or(0, |lent| lent.raised.saturating_sub(lent.before));
+    let lent = lent_pool(root, size).map_or(0, |lent| lent.raised.saturating_sub(lent.before));
     Some(pages.free.saturating_sub(pages.reserved.unwrap_or(0)).saturating_sub(lent))
 }
 
@@ -273,8 +273,8 @@ mod tests {
             (Mode::Hugetlb, "madvise", Thp::Inherit, false, tunable("2097152")),
             (Mode::Hugetlb1g, "madvise", Thp::Inherit, false, tunable("1073741824")),
             (Mode::Mimalloc, "madvise", Thp::Inherit, false, vec![]),
-            (Mode::Ours, "madvise", Thp::Allowed, false, vec![]),
-            (Mode::OursBase, "always", Thp::Never, false, vec![]),
+            (Mode::Hugepilot, "madvise", Thp::Allowed, false, vec![]),
+            (Mode::HugepilotBase, "always", Thp::Never, false, vec![]),
         ];
         for (mode, system, thp, promote, set) in table {
             assert_eq!(

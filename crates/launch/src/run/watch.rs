@@ -28,8 +28,8 @@ pub(super) struct Watch {
     root: Root,
     library: Option<PathBuf>,
     peak: Usage,
-    looks: u32,
-    hidden_looks: u32,
+    rss_samples: u32,
+    rss_samples_denied: u32,
     spent: Duration,
     pause: Duration,
     next: Instant,
@@ -45,8 +45,8 @@ impl Watch {
             root: root.clone(),
             library,
             peak: Usage::default(),
-            looks: 0,
-            hidden_looks: 0,
+            rss_samples: 0,
+            rss_samples_denied: 0,
             spent: Duration::ZERO,
             pause: FIRST,
             next: Instant::now() + FIRST,
@@ -70,11 +70,11 @@ impl Watch {
         let seen = usage::sum(&members);
         // One that is just ending has no memory any more: that was no look.
         if seen.resident > Bytes::ZERO {
-            self.looks += 1;
-            self.hidden_looks += u32::from(seen.hidden > 0);
+            self.rss_samples += 1;
+            self.rss_samples_denied += u32::from(seen.hidden > 0);
             self.peak.raise_to(&seen);
             self.remember(&members);
-            if self.looks <= LIBRARY_LOOKS || self.looks.is_power_of_two() {
+            if self.rss_samples <= LIBRARY_LOOKS || self.rss_samples.is_power_of_two() {
                 family.iter().for_each(|&pid| self.look_at_libraries(pid));
             }
         }
@@ -126,14 +126,14 @@ impl Watch {
         let of_pool = |size| self.peak.hugetlb.get(&size).copied().unwrap_or(Bytes::ZERO);
         Peak {
             rss_peak_bytes: resident.max(used.peak_resident),
-            huge_peak_bytes: thp + thp_shared,
-            anonymous_huge_peak_bytes: thp,
+            thp_peak_bytes: thp + thp_shared,
+            anonymous_thp_peak_bytes: thp,
             hugetlb_peak_bytes: self.peak.hugetlb(),
             hugetlb_2m_peak_bytes: of_pool(Bytes::mib(2)),
             hugetlb_1g_peak_bytes: of_pool(Bytes::gib(1)),
-            looks: self.looks,
-            hidden_looks: self.hidden_looks,
-            look_seconds: self.spent.as_secs_f64(),
+            rss_samples: self.rss_samples,
+            rss_samples_denied: self.rss_samples_denied,
+            rss_sample_seconds: self.spent.as_secs_f64(),
         }
     }
 

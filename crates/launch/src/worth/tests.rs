@@ -1,4 +1,4 @@
-use hugepilot_record::compare::{Plain, Reach, SCHEMA};
+use hugepilot_record::compare::{Reach, SCHEMA, SameAllocator};
 use hugepilot_stats::Spread;
 use proptest::prelude::*;
 
@@ -19,10 +19,10 @@ fn mode(mode: Mode, huge: Bytes, (low, median, high): (f64, f64, f64)) -> ModeRe
         took_effect: Some(true),
         wall_seconds: Some(Spread { median: 1.0 / median, min: 1.0 / high, max: 1.0 / low }),
         rss_peak_bytes: Some(Bytes::mib(300)),
-        huge_peak_bytes: Some(huge),
+        thp_peak_bytes: Some(huge),
         hugetlb_peak_bytes: Some(Bytes::ZERO),
         speedup_over_base: (mode != Mode::Base).then(|| ratio((low, median, high))),
-        ..ModeReport::not_here(mode, "seen".to_owned(), None)
+        ..ModeReport::unavailable(mode, "seen".to_owned(), None)
     }
 }
 
@@ -31,7 +31,7 @@ fn report(others: &[ModeReport]) -> CompareReport {
     CompareReport {
         schema: SCHEMA.to_owned(),
         command: vec!["x".to_owned()],
-        runs: 5,
+        rounds: 5,
         modes: [&[base][..], others].concat(),
         confirmation: None,
         tlb_reach: Reach { base_bytes: Bytes::mib(8), huge_bytes: Bytes::gib(2), assumed: false },
@@ -78,10 +78,11 @@ fn what_is_no_gain_of_huge_pages_is_not_called_so() {
 /// `best`, which its pages make that much faster than its allocator alone is, in so many of five rounds.
 fn beside(best: Mode, alone: f64, pages: f64, faster_rounds: u32) -> CompareReport {
     let control = best.without_huge_pages().unwrap();
-    let speedup_of_pages = Some(PairedRatio { faster_rounds, ..ratio((0.9, pages, 1.4)) });
+    let speedup_over_same_allocator =
+        Some(PairedRatio { faster_rounds, ..ratio((0.9, pages, 1.4)) });
     let modes = [
         mode(control, Bytes::ZERO, (alone - 0.1, alone, alone + 0.1)),
-        ModeReport { speedup_of_pages, ..mode(best, HUGE, (1.6, 1.8, 1.9)) },
+        ModeReport { speedup_over_same_allocator, ..mode(best, HUGE, (1.6, 1.8, 1.9)) },
     ];
     again(&modes, best)
 }
@@ -95,7 +96,7 @@ fn a_gain_is_called_that_of_huge_pages_or_of_the_allocator_by_their_quotient_wit
         (1.01, 5, "The allocator pays, and its huge pages add nothing: ", true),
         (0.9, 0, "The allocator pays, and its huge pages add nothing: ", true),
     ] {
-        for best in [Mode::Ours, Mode::Mimalloc2m] {
+        for best in [Mode::Hugepilot, Mode::Mimalloc2m] {
             let (pays, text) = verdict(&beside(best, 1.5, pages, faster_rounds));
             let control = best.without_huge_pages().unwrap();
             let share = format!(
@@ -105,33 +106,33 @@ fn a_gain_is_called_that_of_huge_pages_or_of_the_allocator_by_their_quotient_wit
             assert_eq!(text.contains(&format!("Run it with {control}.")), advice, "{text}");
         }
     }
-    let text = verdict(&beside(Mode::Ours, 1.0, 1.01, 3)).1;
+    let text = verdict(&beside(Mode::Hugepilot, 1.0, 1.01, 3)).1;
     assert!(text.starts_with("It pays: "), "neither is sure: {text}");
 }
 
 #[test]
 fn the_further_rounds_say_whose_the_gain_is_where_they_can() {
-    let mut report = beside(Mode::Ours, 1.5, 1.2, 5);
-    assert_eq!(to_confirm(&report), [Mode::Base, Mode::Ours, Mode::OursBase]);
+    let mut report = beside(Mode::Hugepilot, 1.5, 1.2, 5);
+    assert_eq!(to_confirm(&report), [Mode::Base, Mode::Hugepilot, Mode::HugepilotBase]);
     let found = report.confirmation.as_mut().unwrap();
-    let plain = Plain {
-        mode: Mode::OursBase,
+    let plain = SameAllocator {
+        mode: Mode::HugepilotBase,
         speedup_over_base: ratio((1.7, 1.8, 1.9)),
-        speedup_of_pages: ratio((0.9, 1.0, 1.1)),
+        speedup_over_same_allocator: ratio((0.9, 1.0, 1.1)),
     };
-    found.plain = Some(plain);
+    found.same_allocator = Some(plain);
     let text = verdict(&report).1;
     assert!(
         text.starts_with("The allocator pays") && text.contains("gives 1.80x, and the pages 1.00x"),
         "{text}"
     );
     report.modes[1].took_effect = Some(false);
-    report.confirmation.as_mut().unwrap().plain = None;
+    report.confirmation.as_mut().unwrap().same_allocator = None;
     assert!(
-        verdict(&report).1.contains("not known without ours-base"),
+        verdict(&report).1.contains("not known without hugepilot-base"),
         "what did not serve it says nothing"
     );
-    assert_eq!(to_confirm(&report), [Mode::Base, Mode::Ours]);
+    assert_eq!(to_confirm(&report), [Mode::Base, Mode::Hugepilot]);
 }
 
 #[test]
@@ -156,7 +157,7 @@ fn further_rounds_without_effect_confirm_nothing() {
 
 #[test]
 fn a_gain_that_may_be_the_allocators_is_not_called_that_of_huge_pages() {
-    for (best, control) in [(Mode::Ours, "ours-base"), (Mode::Mimalloc2m, "mimalloc")] {
+    for (best, control) in [(Mode::Hugepilot, "hugepilot-base"), (Mode::Mimalloc2m, "mimalloc")] {
         let modes = [mode(best, HUGE, (2.5, 2.8, 3.6)), mode(Mode::Thp, HUGE, (0.9, 1.0, 1.1))];
         for report in [report(&modes[..1]), again(&modes, best)] {
             let (pays, text) = verdict(&report);
@@ -164,7 +165,7 @@ fn a_gain_that_may_be_the_allocators_is_not_called_that_of_huge_pages() {
             assert!(pays && text.starts_with("It pays: ") && text.contains(&unknown), "{text}");
         }
     }
-    let text = verdict(&report(&[mode(Mode::Ours, HUGE, (0.9, 1.0, 1.1))])).1;
+    let text = verdict(&report(&[mode(Mode::Hugepilot, HUGE, (0.9, 1.0, 1.1))])).1;
     assert!(!text.contains("not known without"), "{text}");
 }
 
@@ -177,7 +178,7 @@ fn again(others: &[ModeReport], best: Mode) -> CompareReport {
         reason: "seen".to_owned(),
         failed_rounds: 0,
         speedup_over_base: ratio,
-        plain: None,
+        same_allocator: None,
     };
     CompareReport { confirmation: Some(confirmation), ..report(others) }
 }
@@ -279,13 +280,15 @@ fn the_rule_of_thumb_is_told_by_what_is_known() {
     seen.modes[0].rss_peak_bytes = Some(Bytes::mib(5));
     assert!(verdict(&seen).1.contains("are within the 8MiB"));
     seen.modes[0].runs = 1;
-    assert!(verdict(&seen).1.ends_with("Of 1 round noise cannot be told from gain: use --runs 5."));
+    assert!(
+        verdict(&seen).1.ends_with("Of 1 round noise cannot be told from gain: use --rounds 5.")
+    );
 }
 
 proptest! {
     #[test]
     fn the_order_of_modes_changes_nothing(ratios in prop::collection::vec((0.5_f64..2.0, 0.0_f64..0.3), 1..6), turn in 0_usize..6) {
-        let names = [Mode::Thp, Mode::Advised, Mode::GlibcThp, Mode::Hugetlb, Mode::Mimalloc2m, Mode::Ours];
+        let names = [Mode::Thp, Mode::Advised, Mode::GlibcThp, Mode::Hugetlb, Mode::Mimalloc2m, Mode::Hugepilot];
         let modes: Vec<ModeReport> = ratios.iter().zip(names)
             .map(|(&(median, spread), name)| mode(name, HUGE, (median - spread, median, median + spread))).collect();
         let mut turned = modes.clone();

@@ -12,7 +12,7 @@ fn picks(regions: std::ops::Range<u64>) -> Vec<Pick> {
     let pick = |region| Pick {
         region: Region::new(region),
         heat_ratio: 0.01,
-        pages_seen: 9,
+        sampled_pages: 9,
         added: Bytes::ZERO,
         mapping: "[anon]".into(),
     };
@@ -40,7 +40,7 @@ fn a_success_that_made_nothing_is_no_gain() {
     let target = FakeTarget::with_regions(0..3).scripted([Script::Succeed, Script::FakeSuccess]);
     let journal = run(&target, 0..3);
     assert_eq!((journal.attempted(), journal.verified()), (3, 2));
-    assert_eq!(journal.failed(), BTreeMap::from([("not_seen".into(), 1)]));
+    assert_eq!(journal.failed(), BTreeMap::from([("not_verified".into(), 1)]));
 }
 
 /// Every errno at the first, a middle and the last call: the right name, no endless retry.

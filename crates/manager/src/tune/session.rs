@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
     }
     /// Whether no later round can do anything.
     pub fn is_over(&self) -> bool {
-        let planned = self.options.dry_run && !self.report.candidates.is_empty();
+        let planned = self.options.dry_run && !self.report.selected.is_empty();
         let may_go_on = match self.report.stopped {
             None | Some(Stop::SlowCollapse | Stop::TargetExeced) => true,
             // One that it started has ended.
@@ -250,7 +250,7 @@ impl<'a> Session<'a> {
         }
         (self.say)(Event::Planned { plan: &plan, prediction });
         if self.options.dry_run {
-            self.note_candidates(&target, &plan, None);
+            self.note_selected(&target, &plan, None);
             return Ok(false);
         }
         if !acts {
@@ -342,7 +342,7 @@ impl<'a> Session<'a> {
         if let Some(progress) = &mut self.progress {
             progress.poll(ended);
         }
-        self.note_candidates(target, plan, Some(&journal));
+        self.note_selected(target, plan, Some(&journal));
         self.note_journal(target, &journal);
         journal
     }

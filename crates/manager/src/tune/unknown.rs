@@ -10,7 +10,7 @@ const END_OF_32_BITS: u64 = 1 << 32;
 
 /// Why `report` on `process` says nothing about a gain, with what to change; `None` if it does.
 pub(super) fn cannot_tell(report: &TuneReport, process: &Process) -> Option<Unknown> {
-    if !report.candidates.is_empty() || report.attempted_regions > 0 || report.stopped.is_some() {
+    if !report.selected.is_empty() || report.attempted_regions > 0 || report.stopped.is_some() {
         return None;
     }
     let pid = process.id().pid;

@@ -48,7 +48,7 @@ pub(super) fn warnings(report: &TuneReport, share: f64, samples_time: bool) -> V
             share * 100.0
         ));
     }
-    if report.predicted_speedup.is_none() && !report.candidates.is_empty() {
+    if report.predicted_speedup.is_none() && !report.selected.is_empty() {
         let why = if samples_time {
             "this machine is not calibrated (--calibration off, too little free memory, or no huge pages to be had)"
         } else {
@@ -56,7 +56,7 @@ pub(super) fn warnings(report: &TuneReport, share: f64, samples_time: bool) -> V
         };
         warnings.push(format!("no prediction: {why}"));
     }
-    if let Some(&unseen) = report.failed.get("not_seen") {
+    if let Some(&unseen) = report.failed.get("not_verified") {
         warnings.push(format!(
             "{unseen} promotions were reported as done by the kernel, and no huge page was there: not counted"
         ));

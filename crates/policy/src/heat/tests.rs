@@ -36,7 +36,7 @@ fn heat(region: u64, samples: u32) -> RegionHeat {
         samples,
         streamed: 0,
         tlb_held: 0,
-        pages_seen: samples.min(512),
+        sampled_pages: samples.min(512),
     }
 }
 
@@ -168,8 +168,8 @@ proptest! {
 #[test]
 fn two_samples_on_one_page_are_no_hot_region() {
     let mut seen = snapshot(&[2, 2, 3]);
-    seen.heat[0].pages_seen = 1;
-    seen.heat[2].pages_seen = 1;
+    seen.heat[0].sampled_pages = 1;
+    seen.heat[2].sampled_pages = 1;
     let plan = HeatPolicy::new(100).plan(&seen, Budget { huge: Bytes::gib(1), regions: 9 });
     assert_eq!(plan.picks.iter().map(|pick| pick.region.get()).collect::<Vec<_>>(), [12, 11]);
     assert_eq!(plan.skipped, [(Skip::TooCold, 1)].into());

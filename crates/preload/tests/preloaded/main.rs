@@ -57,7 +57,7 @@ impl Preloaded {
     fn report(&self) -> Value {
         let text = fs::read_to_string(&self.report).expect("a report was written");
         let report: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        assert_eq!(report["schema"], "hugepilot.preload/1");
+        assert_eq!(report["schema"], "hugepilot.preload/2");
         // It was our heap that the program used.
         assert!(report["mapped_bytes"].as_u64().unwrap() > 0, "{report}");
         report

@@ -318,14 +318,14 @@ fn a_pool_that_somebody_set_since_stays_as_they_set_it() {
 #[test]
 fn a_pool_that_another_run_has_raised_is_lent_and_ours_is_not() {
     let machine = with_pool(7, 0);
-    assert_eq!(lent(&machine.root, POOL), None);
+    assert_eq!(lent_pool(&machine.root, POOL), None);
     let guard = machine.raised(300);
-    assert_eq!(lent(&machine.root, POOL), None, "by ourselves");
+    assert_eq!(lent_pool(&machine.root, POOL), None, "by ourselves");
     let other = SettingsJournal { pid: Pid(1), ..journal(&guard.changed) };
     save(&OwnDirectory::open(machine.root.join(DIRECTORY)).unwrap(), &other).unwrap();
-    let found = Lent { pid: Pid(1), before: 7, raised: 300 };
-    assert_eq!(lent(&machine.root, POOL), Some(found));
-    assert_eq!(lent(&machine.root, Bytes::gib(1)), None, "another pool");
+    let found = LentPool { pid: Pid(1), before: 7, raised: 300 };
+    assert_eq!(lent_pool(&machine.root, POOL), Some(found));
+    assert_eq!(lent_pool(&machine.root, Bytes::gib(1)), None, "another pool");
 }
 
 #[test]

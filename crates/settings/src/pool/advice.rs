@@ -6,7 +6,7 @@ use hugepilot_record::pool::{Permanent, PoolChange, PoolPages, PoolReport};
 use hugepilot_units::Bytes;
 
 use super::PoolRequest;
-use crate::Lent;
+use crate::LentPool;
 
 const EINTR: Errno = Errno(4);
 
@@ -59,8 +59,8 @@ pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: &[String]) -> Refusa
 }
 
 /// What would be set now would be undone when that run ends, if it happened to be the count that the run had set.
-pub(super) fn is_lent(request: &PoolRequest, lent: Lent) -> Refusal {
-    let Lent { pid, before, raised } = lent;
+pub(super) fn is_lent(request: &PoolRequest, lent: LentPool) -> Refusal {
+    let LentPool { pid, before, raised } = lent;
     Refusal::because(format!(
         "hugepilot (pid {pid}) has the pool of {} pages raised from {before} to {raised} for as long as a program runs",
         request.size

@@ -91,7 +91,7 @@ impl Deed {
             Self::Compare => Prepared {
                 more: ["--", "sh", "-c", FAMILY, &holder, &sleep].map(str::to_owned).to_vec(),
                 ..Prepared::new(format!(
-                    "compare --json --no-stalls --modes hugetlb --runs 2 {pool}"
+                    "compare --json --no-stalls --modes hugetlb --rounds 2 {pool}"
                 ))
             },
             Self::Run => Prepared {

@@ -8,7 +8,7 @@ use hugepilot_testkit::requires;
 use hugepilot_units::Bytes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::{AllocError, Arena, Backing, Fork, HugeRegion, HugeVec, Options};
+use crate::{AllocError, Arena, Backing, Fork, Help, HugeRegion, HugeVec, Options};
 
 const INNER: &str = "HUGEPILOT_TEST_OF_EXHAUSTION";
 
@@ -40,7 +40,7 @@ fn a_process_without_address_space_gets_errors_and_keeps_what_it_has() {
     for chain in ["base", "thp,base", "collapse,base"] {
         let error = HugeRegion::map(len, &Options::new(chain.parse().unwrap())).unwrap_err();
         assert_eq!(error, AllocError::Map { len, errno: Errno::ENOMEM });
-        assert!(error.fix().unwrap().contains("ulimit -v"));
+        assert_eq!(error.help(), Some(Help::RaiseMappingLimits));
     }
     // There is room for the memory, but not for it and what aligning it takes.
     let error =
@@ -87,7 +87,7 @@ fn a_process_at_the_limit_of_mappings_gets_errors_and_loses_no_memory() {
         }
     };
     assert_eq!(error, AllocError::Map { len, errno: Errno::ENOMEM });
-    assert!(error.fix().unwrap().contains("vm.max_map_count"));
+    assert!(error.help().unwrap().to_string().contains("vm.max_map_count"));
     // What needs more than one mapping, in an order in which the limit is met at every step. What becomes one mapping with a neighbour
     // can still be had, where the limit was met by parting one.
     let refused = ["thp:50%", "base", "collapse"].map(|chain| {

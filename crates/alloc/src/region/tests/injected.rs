@@ -5,8 +5,8 @@ use hugepilot_units::Bytes;
 
 use crate::sys::scripted::{Call, ScriptedSys};
 use crate::{
-    Advice, AllocError, Backing, Chain, Fork, HugeRegion, NameStatus, Nodes, Numa, Options, Pool,
-    Setting,
+    Advice, AllocError, Backing, Chain, Fork, Help, HugeRegion, NameStatus, Nodes, Numa, Options,
+    Pool, Setting,
 };
 
 const HUGE: Bytes = Bytes::mib(2);
@@ -81,7 +81,7 @@ fn a_pool_too_small_is_refused_or_passed_over() {
     let pool = Pool { total: 4, free: 3, reserved: 2 };
     let empty = AllocError::PoolEmpty { page: HUGE, wanted: 2, pool, errno: Errno::ENOMEM };
     assert_eq!(map(&sys, "hugetlb-2m").unwrap_err(), empty);
-    assert!(empty.fix().unwrap().starts_with("echo 5 |"));
+    assert_eq!(empty.help(), Some(Help::ResizePool { page: HUGE, count: 5 }));
 
     let region = map(&sys, "hugetlb-1g,hugetlb-2m,thp,base").unwrap();
     assert_eq!(region.backing(), Backing::THP);
@@ -129,7 +129,7 @@ fn bound_memory_of_a_pool_is_there_at_once_or_not_at_all() {
         error,
         AllocError::Prefault { len: HUGE, backing: Backing::Hugetlb2M, errno: Errno::EFAULT }
     );
-    assert!(error.fix().unwrap().contains("pool of the nodes"));
+    assert_eq!(error.help(), Some(Help::ResizePoolOfNodes { page: HUGE }));
     assert_eq!((sys.mappings(), sys.pool_free(HUGE)), (0, 2));
     // Touched by nobody else: without nodes, what was set aside is sure.
     HugeRegion::map_on(sys.clone(), HUGE, &Options::only(Backing::Hugetlb2M)).unwrap();
@@ -211,7 +211,7 @@ fn what_cannot_be_looked_up_is_an_error_and_not_a_guess() {
     let region = map(&sys, "base").unwrap();
     sys.fail(Call::Scan, 0, Errno(25));
     assert_eq!(region.usage().unwrap_err(), AllocError::Pagemap(Errno(25)));
-    assert_eq!(region.collapse().unwrap_err().fix().unwrap(), "a kernel of Linux 6.7 or newer");
+    assert_eq!(region.collapse().unwrap_err().help(), Some(Help::KernelWithPagemapScan));
 }
 
 #[test]

@@ -14,7 +14,7 @@ const RIVALS: [Mode; 9] = [
     Mode::Mimalloc,
     Mode::Mimalloc2m,
     Mode::Mimalloc1g,
-    Mode::Ours,
+    Mode::Hugepilot,
 ];
 const COMPARISONS: u32 = 1000;
 const ROUNDS: u32 = 5;
@@ -43,7 +43,7 @@ impl Noise {
             user_seconds: 0.0,
             system_seconds: 0.0,
             page_faults: 1,
-            peak: Peak { huge_peak_bytes: HUGE, looks: 1, ..Peak::default() },
+            peak: Peak { thp_peak_bytes: HUGE, rss_samples: 1, ..Peak::default() },
         };
         (0..rounds).map(|_| run((share * self.normal()).exp() / speedup)).collect()
     }

@@ -7,7 +7,7 @@ use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::Share;
 use hugepilot_profiler::ProcessView;
 use hugepilot_record::tune::{
-    Activity, Candidate, Figure, SCHEMA, SamplerReport, TargetInfo, TuneReport,
+    Activity, Figure, SCHEMA, SamplerReport, SelectedRegion, TargetInfo, TuneReport,
 };
 use hugepilot_record::{Journal, Outcome, Plan, Snapshot, Stop};
 use hugepilot_stats::Spread;
@@ -42,7 +42,7 @@ impl Session<'_> {
             self.report.huge_bytes_after = Some(mappings.iter().map(|m| m.huge).sum());
         }
         self.report
-            .candidates
+            .selected
             .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));
         let first_act = self.first_act.unwrap_or(self.now());
         let figure = |found: Option<Vec<f64>>| {
@@ -55,10 +55,10 @@ impl Session<'_> {
         if let Some(settled) = self.last_act {
             let after = self.figures(settled, self.now());
             self.report.tuned = figure(after.map(|f| f.into_iter().skip(1).collect()));
-            self.report.settled_seconds = Some((settled - self.begun).as_seconds());
+            self.report.last_promotion_seconds = Some((settled - self.begun).as_seconds());
         }
         self.report.sampler = self.sampler_report();
-        if (self.interrupted)() && self.report.candidates.is_empty() {
+        if (self.interrupted)() && self.report.selected.is_empty() {
             self.report.stopped.get_or_insert(Stop::Interrupted);
         }
         self.report.cannot_tell = unknown::cannot_tell(&self.report, &self.process);
@@ -104,7 +104,7 @@ impl Session<'_> {
         report.huge_bytes_before = Some(tuned.huge_before);
         report.huge_bytes_after = Some(super::huge_bytes(seen));
         report.predicted_speedup = tuned.predicted;
-        report.picked_heat_ratio = Some(tuned.heat_ratio());
+        report.coverage_ratio = Some(tuned.heat_ratio());
         report.before.stall_ratio = tuned.untouched.ratio();
         if self.first_act.is_none()
             && let Ok(counters) = &self.counters
@@ -113,7 +113,7 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn note_candidates(
+    pub(super) fn note_selected(
         &mut self,
         target: &Process,
         plan: &Plan,
@@ -131,15 +131,15 @@ impl Session<'_> {
                 continue;
             }
             tuned.note(pick, outcome);
-            self.report.candidates.push(Candidate {
+            self.report.selected.push(SelectedRegion {
                 start: pick.region.range(target.sizes()).start,
                 mapping: pick.mapping.clone(),
                 heat_ratio: pick.heat_ratio,
-                pages_seen: pick.pages_seen,
+                sampled_pages: pick.sampled_pages,
                 verified: outcome.map(|outcome| outcome == Outcome::Verified),
             });
         }
-        self.report.picked_heat_ratio = Some(tuned.heat_ratio());
+        self.report.coverage_ratio = Some(tuned.heat_ratio());
     }
 
     pub(super) fn note_journal(&mut self, target: &Process, journal: &Journal) {
@@ -185,11 +185,11 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         schema: SCHEMA.to_owned(),
         target: TargetInfo { pid: process.id().pid, command: process.id().command.clone() },
         sampler: SamplerReport::default(),
-        score: None,
+        ground_truth: None,
         dry_run: options.dry_run,
         footprint_bytes: None,
         budget_bytes: None,
-        candidates: Vec::new(),
+        selected: Vec::new(),
         skipped: BTreeMap::new(),
         eligible_regions: None,
         attempted_regions: 0,
@@ -198,8 +198,8 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         huge_bytes_before: None,
         huge_bytes_after: None,
         promotion_seconds: 0.0,
-        settled_seconds: None,
-        picked_heat_ratio: None,
+        last_promotion_seconds: None,
+        coverage_ratio: None,
         predicted_speedup: None,
         sampled_speedup: None,
         before: Activity::default(),
@@ -209,7 +209,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         all_huge: None,
         speedup: None,
         all_huge_speedup: None,
-        share_of_ideal: None,
+        all_huge_gain_ratio: None,
         stopped: None,
         cannot_tell: None,
         target_ended: false,

@@ -113,7 +113,7 @@ mod tests {
 
     fn pick(region: u64, heat_ratio: f64) -> Pick {
         let (region, added) = (Region::new(region), Bytes::ZERO);
-        Pick { region, heat_ratio, pages_seen: 9, added, mapping: "[anon]".to_owned() }
+        Pick { region, heat_ratio, sampled_pages: 9, added, mapping: "[anon]".to_owned() }
     }
 
     fn pages(region: u64, huge: bool) -> RegionPages {
@@ -163,7 +163,7 @@ mod tests {
         assert!(tuned.heat_ratio().is_sign_positive(), "no -0 in the report");
         tuned.note(&pick(1, 0.25), None);
         assert!(!tuned.acted, "a dry run");
-        tuned.note(&pick(1, 0.5), Some(Outcome::NotSeen));
+        tuned.note(&pick(1, 0.5), Some(Outcome::NotVerified));
         tuned.note(&pick(2, 0.25), Some(Outcome::Verified));
         assert_eq!(tuned.heat_ratio(), 0.75);
         tuned.note(&pick(3, 0.5), Some(Outcome::Verified));

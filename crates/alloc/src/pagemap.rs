@@ -1,13 +1,13 @@
-//! The `PAGEMAP_SCAN` ioctl of our own page map (Linux 6.7).
+//! `PAGEMAP_SCAN` ioctl of `/proc/PID/pagemap` (Linux 6.7).
 //!
 //! # Safety
-//! The kernel writes only into an array of ours whose length it is told.
+//! The kernel writes only into the given regions, whose number it receives.
 #![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use hugepilot_record::{Errno, PageRun};
 use hugepilot_units::{AddrRange, VirtAddr};
-
-use super::linux::{Descriptor, last_errno};
 
 const PAGE_IS_FILE: u64 = 1 << 2;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
@@ -34,50 +34,71 @@ struct ScanArg {
     return_mask: u64,
 }
 
-/// `struct page_region` of `linux/fs.h`.
+/// Run of pages as the kernel reports it: `struct page_region` of `linux/fs.h`.
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
-#[derive(Clone, Copy)]
-struct PageRegion {
+pub struct PageRegion {
     start: u64,
     end: u64,
     categories: u64,
+}
+
+impl PageRegion {
+    /// Region without pages, to fill a buffer with.
+    pub const EMPTY: Self = Self { start: 0, end: 0, categories: 0 };
 }
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: libc::c_ulong =
     (3 << 30) | ((size_of::<ScanArg>() as libc::c_ulong) << 16) | (0x66 << 8) | 16;
 
-/// Runs found by one call at most: they lie on the stack, and below 512 the kernel gathers them in one go.
-const RUNS: usize = 128;
-
-/// As [`Sys::scan`](super::Sys::scan).
-pub(super) fn scan(range: AddrRange, each: &mut dyn FnMut(PageRun)) -> Result<(), Errno> {
-    let pagemap = Descriptor::open(c"/proc/self/pagemap")?;
-    let mut found = [PageRegion { start: 0, end: 0, categories: 0 }; RUNS];
+/// Calls `each` for every run of present or swapped pages in `range`, in address order.
+///
+/// One system call returns as many runs as `buffer` holds. Allocates nothing.
+///
+/// # Errors
+/// ENOTTY before Linux 6.7, EFAULT for a kernel address, ESRCH if the process is gone, EINVAL for
+/// an empty buffer.
+pub fn scan(
+    pagemap: BorrowedFd<'_>,
+    range: AddrRange,
+    buffer: &mut [PageRegion],
+    each: &mut dyn FnMut(PageRun),
+) -> Result<(), Errno> {
+    if buffer.is_empty() {
+        return Err(Errno::EINVAL);
+    }
     let mut start = range.start.get();
     while start < range.end.get() {
         let mut arg = ScanArg {
             size: size_of::<ScanArg>() as u64,
             start,
             end: range.end.get(),
-            vec: found.as_mut_ptr() as u64,
-            vec_len: RUNS as u64,
+            vec: buffer.as_mut_ptr() as u64,
+            vec_len: buffer.len() as u64,
             category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
             return_mask: ALL,
             ..ScanArg::default()
         };
-        // SAFETY: `arg` and `found` live across the call; the kernel writes at most `vec_len` regions there.
-        let count = unsafe { libc::ioctl(pagemap.raw(), PAGEMAP_SCAN, &raw mut arg) };
+        // SAFETY: `arg` and `buffer` outlive the call; the kernel writes at most `vec_len` regions.
+        let count = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
         let count = usize::try_from(count).map_err(|_| last_errno())?;
-        let found = &found[..count.min(RUNS)];
-        found.iter().for_each(|region| each(run(region)));
-        let end = arg.walk_end.max(found.last().map_or(0, |region| region.end));
+        let regions = &buffer[..count.min(buffer.len())];
+        regions.iter().for_each(|region| each(run(region)));
+        // The kernel gathers 512 runs at a time. If the walk ends within the second batch,
+        // `walk_end` still is the end of the first: continuing there would report the second
+        // batch twice. So continue after the last reported run.
+        let end = arg.walk_end.max(regions.last().map_or(0, |region| region.end));
         if end <= start {
             break;
         }
         start = end;
     }
     Ok(())
+}
+
+fn last_errno() -> Errno {
+    Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
 
 fn run(region: &PageRegion) -> PageRun {
