@@ -1,4 +1,5 @@
-//! Gives the shared library its name for the run-time linker, `libhugepilot.so.ABI`, with the number of the header.
+//! Names the shared library for the run-time linker, `libhugepilot.so.ABI`, with the header's ABI
+//! number.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // how a build script talks to cargo
@@ -13,7 +14,7 @@ fn main() {
         .find_map(|line| line.strip_prefix("#define HUGEPILOT_ABI "))
         .expect("it names the ABI");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libhugepilot.so.{}", abi.trim());
-    // Threads call it when they end, so it must stay.
+    // Ending threads call it, so it must never be unloaded.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo::rustc-env=HUGEPILOT_ABI={}", abi.trim());
 }

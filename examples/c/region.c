@@ -1,6 +1,6 @@
-/* Maps memory on a chain of backings, and says what it got, and why not more.
+/* Maps memory on a chain of backings, and prints the pages in use and each refused backing.
  *
- * With hugepilot installed (cargo xtask install-capi PREFIX):
+ * With hugepilot installed (cargo xtask install PREFIX):
  *   export PKG_CONFIG_PATH=PREFIX/lib/pkgconfig
  *   cc region.c $(pkg-config --cflags --libs hugepilot) -o region
  *   LD_LIBRARY_PATH=PREFIX/lib ./region 64 hugetlb-2m,thp,base
@@ -23,15 +23,15 @@ int main(int argc, char **argv) {
         hugepilot_region_unmap(region);
         return 3;
     }
-    for (size_t i = 0; hugepilot_region_refused(region, i, text, sizeof text) != HUGEPILOT_OK; i++) {
-        printf("passed over: %s\n", text);
+    for (size_t i = 0; hugepilot_region_refused(region, i, text, sizeof text) != 0; i++) {
+        printf("skipped: %s\n", text);
     }
     hugepilot_region_backing(region, text, sizeof text);
     hugepilot_usage usage;
     if (hugepilot_region_usage(region, &usage) == HUGEPILOT_OK) {
         uint64_t huge_bytes = usage.thp_bytes + usage.hugetlb_2m_bytes + usage.hugetlb_1g_bytes;
-        printf("%zu MiB on %s, %llu MiB of it on huge pages\n", hugepilot_region_size(region) >> 20, text,
-               (unsigned long long)(huge_bytes >> 20));
+        printf("%zu MiB on %s, %llu MiB of it on huge pages\n",
+               hugepilot_region_size(region) >> 20, text, (unsigned long long)(huge_bytes >> 20));
     }
     hugepilot_region_unmap(region);
     return 0;

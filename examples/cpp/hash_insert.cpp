@@ -1,5 +1,6 @@
-// The benchmark of Zheng, Using Huge Pages on Linux: a hash table with room for all entries, whose hash is a CRC, filled
-// key by key. Neighbouring keys land far apart, so on base pages nearly each insertion is a TLB miss.
+// Benchmark of Zheng, Using Huge Pages on Linux: fills a hash table with room for all entries, key
+// by key. The hash is a CRC, so neighbouring keys land far apart, and on base pages nearly every
+// insertion misses the TLB.
 #include <absl/container/flat_hash_map.h>
 #include <nmmintrin.h>
 #include <sys/resource.h>
@@ -15,10 +16,11 @@ namespace {
 const char *const usage =
     "usage: hash_insert [--entries N] [--allocator std|thp|huge]\n"
     "\n"
-    "Fills an absl::flat_hash_map, and prints how fast, with how many page faults, and on how many bytes of huge pages.\n"
-    "  std   the ordinary allocator\n"
-    "  thp   hugepilot::thp_allocator: transparent huge pages where there are free ones\n"
-    "  huge  hugepilot::huge_page_allocator: the hugetlb pool of 2 MiB pages, or an error\n"
+    "Fills an absl::flat_hash_map, and prints inserts per second, page faults and bytes on huge\n"
+    "pages.\n"
+    "  std   std::allocator\n"
+    "  thp   hugepilot::thp_allocator: transparent huge pages if enabled, else base pages\n"
+    "  huge  hugepilot::huge_page_allocator: the 2 MiB hugetlb pool, or an error\n"
     "\n"
     "examples:\n"
     "  hash_insert --allocator thp\n"
@@ -31,7 +33,8 @@ struct hash {
 using entry = std::pair<const std::size_t, std::size_t>;
 
 template <class Allocator>
-using table = absl::flat_hash_map<std::size_t, std::size_t, hash, std::equal_to<std::size_t>, Allocator>;
+using table =
+    absl::flat_hash_map<std::size_t, std::size_t, hash, std::equal_to<std::size_t>, Allocator>;
 
 long page_faults() {
     rusage usage{};
@@ -39,12 +42,13 @@ long page_faults() {
     return usage.ru_minflt + usage.ru_majflt;
 }
 
-// The whole process's, by the kernel's own count.
+// Bytes of the process on huge pages, as counted by the kernel.
 std::size_t huge_bytes() {
     std::FILE *file = std::fopen("/proc/self/smaps_rollup", "r");
     std::size_t sum = 0, kib = 0;
     for (char line[256]; file != nullptr && std::fgets(line, sizeof line, file) != nullptr;) {
-        if (std::sscanf(line, "AnonHugePages: %zu", &kib) == 1 || std::sscanf(line, "Private_Hugetlb: %zu", &kib) == 1) {
+        if (std::sscanf(line, "AnonHugePages: %zu", &kib) == 1 ||
+            std::sscanf(line, "Private_Hugetlb: %zu", &kib) == 1) {
             sum += kib << 10;
         }
     }
@@ -54,8 +58,8 @@ std::size_t huge_bytes() {
 
 template <class Allocator>
 int run(std::size_t entries) {
-    // Abseil's tables do not survive an allocator that throws while they grow, so whether there is room is asked before: they
-    // take less than two places for an entry.
+    // Abseil's tables do not support an allocator that throws while they grow, so reserve the
+    // memory once before. They need less than two slots per entry.
     Allocator room;
     room.deallocate(room.allocate(2 * entries), 2 * entries);
 
@@ -75,11 +79,12 @@ int run(std::size_t entries) {
         }
     }
     std::printf("inserts_per_second %.0f\n", static_cast<double>(entries) / took.count());
-    std::printf("seconds %.6f\npage_faults %ld\nhuge_bytes %zu\n", took.count(), faults, huge_bytes());
+    std::printf("seconds %.6f\npage_faults %ld\n", took.count(), faults);
+    std::printf("huge_bytes %zu\n", huge_bytes());
     return 0;
 }
 
-int wrong(const char *what) {
+int usage_error(const char *what) {
     std::fprintf(stderr, "hash_insert: %s\n\n%s", what, usage);
     return 2;
 }
@@ -91,24 +96,28 @@ int main(int argc, char **argv) {
     const char *allocator = "std";
     for (int i = 1; i < argc; i++) {
         if (std::strcmp(argv[i], "--help") == 0) return std::fputs(usage, stdout) < 0;
-        if (i + 1 == argc) return wrong("an option without its value");
+        if (i + 1 == argc) return usage_error("an option without its value");
         char *end = argv[i + 1];
         if (std::strcmp(argv[i], "--allocator") == 0) {
             allocator = argv[++i];
         } else if (std::strcmp(argv[i], "--entries") == 0) {
             entries = std::strtoull(argv[++i], &end, 10);
-            if (entries == 0 || *end != '\0') return wrong("--entries takes a number above 0");
+            if (entries == 0 || *end != '\0') {
+                return usage_error("--entries takes a number above 0");
+            }
         } else {
-            return wrong("no such option");
+            return usage_error("no such option");
         }
     }
+    using hugepilot::huge_page_allocator;
+    using hugepilot::thp_allocator;
     try {
         if (std::strcmp(allocator, "std") == 0) return run<std::allocator<entry>>(entries);
-        if (std::strcmp(allocator, "thp") == 0) return run<hugepilot::thp_allocator<entry>>(entries);
-        if (std::strcmp(allocator, "huge") == 0) return run<hugepilot::huge_page_allocator<entry>>(entries);
+        if (std::strcmp(allocator, "thp") == 0) return run<thp_allocator<entry>>(entries);
+        if (std::strcmp(allocator, "huge") == 0) return run<huge_page_allocator<entry>>(entries);
     } catch (const std::bad_alloc &error) {
         std::fprintf(stderr, "hash_insert: %s\n", error.what());
         return 3;
     }
-    return wrong("--allocator takes std, thp or huge");
+    return usage_error("--allocator takes std, thp or huge");
 }

@@ -1,31 +1,156 @@
-//! The library for C and C++ into a folder: headers, shared and static library, and what pkg-config and CMake read.
+//! Installation below a prefix: the program with its man pages and completions, the C library, the
+//! allocator to preload, and the documents.
+//!
+//! Installed files find each other relative to their own place, so the prefix may be moved.
 
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use crate::run::{cargo, root, run, target};
+use crate::run::{cargo, output, root, run, target};
 
-/// Builds the library, with debug assertions for `debug`, and installs it below `prefix`. All that is installed finds the
-/// rest from where it is itself, so the folder may be moved.
-pub(crate) fn capi(prefix: &Path, debug: bool) -> Result<()> {
-    let build: &[&str] = if debug { &[] } else { &["--release"] };
-    run(&mut cargo(&[&["build", "-p", "hugepilot-capi"], build].concat()))?;
-    let built = target().join(if debug { "debug" } else { "release" });
+/// Completion scripts: shell and place below the prefix.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/hugepilot"),
+    ("fish", "share/fish/vendor_completions.d/hugepilot.fish"),
+    ("zsh", "share/zsh/site-functions/_hugepilot"),
+];
+
+/// Files and folders of the repository that are installed as documents, at the same relative paths,
+/// so that their links hold.
+const DOCUMENTS: [&str; 7] = [
+    "README.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "docs",
+    "examples",
+];
+
+/// Parts that can be installed alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Program, man pages, completions, documents.
+    Program,
+    /// Library for C and C++: headers, pkg-config and CMake files.
+    Capi,
+    /// Allocator to preload.
+    Preload,
+}
+
+/// Arguments of the command.
+#[derive(Debug, PartialEq, Eq)]
+struct Options<'a> {
+    prefix: &'a Path,
+    parts: Vec<Part>,
+    debug: bool,
+}
+
+impl<'a> Options<'a> {
+    fn read(args: &[&'a str]) -> Result<Self> {
+        let (mut prefix, mut parts, mut debug) = (None, Vec::new(), false);
+        let mut args = args.iter();
+        while let Some(&arg) = args.next() {
+            match arg {
+                "--debug" => debug = true,
+                "--only" => parts.push(match args.next() {
+                    Some(&"program") => Part::Program,
+                    Some(&"capi") => Part::Capi,
+                    Some(&"preload") => Part::Preload,
+                    _ => bail!("--only takes program, capi or preload"),
+                }),
+                _ if arg.starts_with('-') => bail!("no such option: {arg}"),
+                _ if prefix.is_some() => bail!("more than one prefix: {arg}"),
+                _ => prefix = Some(Path::new(arg)),
+            }
+        }
+        if parts.is_empty() {
+            parts = vec![Part::Program, Part::Capi, Part::Preload];
+        }
+        Ok(Self {
+            prefix: prefix.context("install needs a prefix, such as /usr/local")?,
+            parts,
+            debug,
+        })
+    }
+}
+
+/// Builds and installs the parts that `args` name.
+pub(crate) fn install(args: &[&str]) -> Result<()> {
+    let Options { prefix, parts, debug } = Options::read(args)?;
+    let build = Build { profile: if debug { &[] } else { &["--release"] }, debug };
+    for part in parts {
+        match part {
+            Part::Program => program(prefix, &build)?,
+            Part::Capi => capi(prefix, &build)?,
+            Part::Preload => preload(prefix, &build)?,
+        }
+    }
+    Ok(())
+}
+
+/// Profile of the build.
+struct Build {
+    profile: &'static [&'static str],
+    debug: bool,
+}
+
+impl Build {
+    /// Builds a package and returns the folder of its files.
+    fn package(&self, package: &str) -> Result<PathBuf> {
+        run(&mut cargo(&[&["build", "--package", package], self.profile].concat()))?;
+        Ok(target().join(if self.debug { "debug" } else { "release" }))
+    }
+}
+
+fn program(prefix: &Path, build: &Build) -> Result<()> {
+    let built = build.package("hugepilot-cli")?.join("hugepilot");
+    let program = prefix.join("bin/hugepilot");
+    put(&program, &read_bytes(&built)?)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+
+    let pages = target().join("man");
+    let _ = fs::remove_dir_all(&pages);
+    let man = ["run", "--quiet", "--package", "hugepilot-cli", "--example", "man"];
+    run(cargo(&[&man, build.profile, &["--"]].concat()).arg(&pages))?;
+    copy(&pages, &prefix.join("share/man/man1"))?;
+
+    for (shell, place) in COMPLETIONS {
+        let script = output(Command::new(&built).args(["completions", shell]));
+        put(&prefix.join(place), script.map_err(anyhow::Error::msg)?.as_bytes())?;
+    }
+    let documents = prefix.join("share/doc/hugepilot");
+    for name in DOCUMENTS {
+        copy(&root().join(name), &documents.join(name))?;
+    }
+    println!("installed {}", program.display());
+    Ok(())
+}
+
+fn preload(prefix: &Path, build: &Build) -> Result<()> {
+    const NAME: &str = "libhugepilot_preload.so";
+    let library = prefix.join("lib").join(NAME);
+    put(&library, &read_bytes(&build.package("hugepilot-preload")?.join(NAME))?)?;
+    println!("installed {0}; use it with LD_PRELOAD={0}", library.display());
+    Ok(())
+}
+
+fn capi(prefix: &Path, build: &Build) -> Result<()> {
+    let built = build.package("hugepilot-capi")?;
     let source = root().join("crates/capi");
     let header = read(&source.join("include/hugepilot.h"))?;
-    let version = defined(&header, "HUGEPILOT_VERSION").context("the header says its version")?;
-    let abi = defined(&header, "HUGEPILOT_ABI").context("the header says its ABI")?;
+    let version = defined(&header, "HUGEPILOT_VERSION").context("the header has no version")?;
+    let abi = defined(&header, "HUGEPILOT_ABI").context("the header has no ABI")?;
+    copy(&source.join("include"), &prefix.join("include"))?;
 
-    for name in ["hugepilot.h", "hugepilot.hpp"] {
-        put(&prefix.join("include").join(name), &fs::read(source.join("include").join(name))?)?;
-    }
     let lib = prefix.join("lib");
     let shared = format!("libhugepilot.so.{abi}");
-    put(&lib.join("libhugepilot.a"), &fs::read(built.join("libhugepilot.a"))?)?;
-    put(&lib.join(&shared), &fs::read(built.join("libhugepilot.so"))?)?;
+    put(&lib.join("libhugepilot.a"), &read_bytes(&built.join("libhugepilot.a"))?)?;
+    put(&lib.join(&shared), &read_bytes(&built.join("libhugepilot.so"))?)?;
     let link = lib.join("libhugepilot.so");
     let _ = fs::remove_file(&link);
     symlink(&shared, &link).with_context(|| link.display().to_string())?;
@@ -40,9 +165,9 @@ pub(crate) fn capi(prefix: &Path, debug: bool) -> Result<()> {
         let text = read(&source.join("install").join(name))?.replace("@VERSION@", version);
         put(&path, text.as_bytes())?;
     }
-    println!("installed hugepilot {version} in {}", prefix.display());
     println!(
-        "use it with PKG_CONFIG_PATH={}/pkgconfig, or CMAKE_PREFIX_PATH={}",
+        "installed {}; use it with PKG_CONFIG_PATH={}/pkgconfig or CMAKE_PREFIX_PATH={}",
+        lib.join(&shared).display(),
         lib.display(),
         prefix.display()
     );
@@ -53,15 +178,32 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// Writes a file beside its place and renames it: a running program keeps the library that it has mapped.
+fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| path.display().to_string())
+}
+
+/// Copies a file, or a folder with all below it.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        return put(to, &read_bytes(from)?);
+    }
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Writes a file under another name and renames it: running programs keep a library that they have
+/// mapped.
 fn put(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a file lies in a folder")?;
+    let folder = path.parent().context("a path without a folder")?;
     let draft = path.with_extension("new");
     let put = fs::create_dir_all(folder).and_then(|()| fs::write(&draft, bytes));
     put.and_then(|()| fs::rename(&draft, path)).with_context(|| path.display().to_string())
 }
 
-/// What the header defines `name` as, without quotes.
+/// The definition of `name` in the header, without quotes.
 fn defined<'a>(header: &'a str, name: &str) -> Option<&'a str> {
     let value =
         |line: &'a str| line.strip_prefix("#define ")?.strip_prefix(name)?.strip_prefix(' ');
@@ -71,6 +213,21 @@ fn defined<'a>(header: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_are_read_in_any_order() {
+        let all = vec![Part::Program, Part::Capi, Part::Preload];
+        let options = Options::read(&["/p"]).unwrap();
+        assert_eq!(options, Options { prefix: Path::new("/p"), parts: all, debug: false });
+        let options = Options::read(&["--only", "capi", "/p", "--debug"]).unwrap();
+        assert_eq!(
+            options,
+            Options { prefix: Path::new("/p"), parts: vec![Part::Capi], debug: true }
+        );
+        for bad in [&[][..], &["--only"], &["--only", "x", "/p"], &["-x", "/p"], &["/p", "/q"]] {
+            assert!(Options::read(bad).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn definitions_are_read_from_the_header() {

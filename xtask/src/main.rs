@@ -5,10 +5,9 @@
 
 mod bench; // benchmarks by name, in pairs
 mod dispositions; // signals that we were started to ignore
-mod install; // the library for C and C++ into a folder
+mod install; // program, libraries and documents into a folder
 mod run; // running other programs, and reading what cargo says of its tests
 mod setup; // programs and downloads that the tests use
-mod skips; // tests that did not run, counted by reason
 mod stress; // long tests of safety, on the release build
 mod test; // the test command
 mod tidy; // the rules of the house that no compiler checks
@@ -20,8 +19,9 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test [--quick]       everything that must pass: format, lints, tidy, tests, live kernel tests, check of the release build;
-                       --quick leaves out the last two
+  test [--quick]       run every check that must pass: setup, format, tidy, lints, rustdoc, tests, Miri
+                       over `alloc`, dependencies, live kernel tests; --quick skips Miri and the live
+                       tests; with CI=true a skipped test fails unless its reason is accepted
   setup                install what the tests use and print it: Debian packages (as root), rustfmt,
                        clippy, Miri for an installed nightly, cargo-deny, mimalloc's stress test
   tidy [DIR]           check project rules: words, line and file lengths, crate sizes, unsafe code,
@@ -29,8 +29,10 @@ usage: cargo xtask COMMAND
   tidy --pending [PREFIX]
                        the same with the parts that do not follow the rules of style yet, for paths
                        that start with PREFIX
-  install-capi PREFIX [--debug]
-                       the library for C and C++, with headers and what pkg-config and CMake need, into PREFIX
+  install PREFIX [--only program|capi|preload] [--debug]
+                       build and install the program with man pages, completions and documents, the
+                       library for C and C++ with pkg-config and CMake files, and the allocator to
+                       preload; or only one of these
   bench list           the benchmarks
   bench NAME [ARGS]    one of them, on the release build
   stress list          the stress tests
@@ -62,8 +64,7 @@ fn dispatch(args: &[&str]) -> Result<()> {
         ["tidy", "--pending"] => tidy::run_pending(&run::root(), ""),
         ["tidy", "--pending", prefix] => tidy::run_pending(&run::root(), prefix),
         ["tidy", dir] => tidy::run(dir.as_ref()),
-        ["install-capi", prefix] => install::capi(prefix.as_ref(), false),
-        ["install-capi", prefix, "--debug"] => install::capi(prefix.as_ref(), true),
+        ["install", args @ ..] => install::install(args),
         ["bench", name, args @ ..] => bench::run(name, args),
         ["stress", args @ ..] => stress::run(args),
         ["help" | "--help" | "-h"] => {

@@ -1,38 +1,43 @@
-//! Running other programs, and reading what cargo says of its tests.
+//! Programs that xtask runs, and the counts of tests in their output.
 
+use std::cmp::Reverse;
 use std::io::{BufRead, BufReader};
-use std::ops::AddAssign;
+use std::iter::Sum;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
+
+/// Tests in the list of the slowest.
+const SLOWEST: usize = 20;
 
 /// The folder of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
 }
 
-/// Where cargo builds.
+/// The folder in which cargo builds.
 pub(crate) fn target() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// `cargo ARGS`, in the workspace; the same cargo that runs us.
+/// `cargo ARGS` in the workspace, with the cargo that runs this program.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
     command
 }
 
-/// A program of that name is in `PATH`.
+/// Whether a program of that name is in `PATH`.
 pub(crate) fn in_path(name: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .any(|folder| fs::metadata(folder.join(name)).is_ok_and(|file| file.is_file()))
 }
 
-/// Runs `command` with our own stdout and stderr; an error unless it exits 0.
+/// Runs `command` with inherited stdout and stderr; an error unless it exits 0.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     println!("$ {shown}");
@@ -51,36 +56,50 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs `command`, passes its stdout on line by line, and counts the tests that it reports.
+/// Runs `command`, prints its stdout line by line, counts the tests in it, and lists the slowest if
+/// they run one at a time.
 pub(crate) fn run_tests(command: &mut Command) -> Result<Tests> {
     let shown = show(command);
     println!("$ {shown}");
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| shown.clone())?;
     let stdout = child.stdout.take().context("stdout is piped")?;
-    let mut tests = Tests::default();
+    let (mut tests, mut times, mut last) = (Vec::new(), Vec::new(), Instant::now());
     for line in BufReader::new(stdout).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
-        if let Some(more) = Tests::read(&line) {
-            tests += more;
+        tests.extend(Tests::read(&line));
+        if let Some(name) = finished_test(&line) {
+            times.push((last.elapsed(), name.to_owned()));
         }
+        last = Instant::now();
     }
     let status = child.wait()?;
+    times.sort_by_key(|&(time, _)| Reverse(time));
+    println!("\nslowest tests:");
+    for (time, name) in times.iter().take(SLOWEST) {
+        println!("{:>8.1} s  {name}", time.as_secs_f64());
+    }
     ensure!(status.success(), "{shown}: {status}");
-    Ok(tests)
+    Ok(tests.into_iter().sum())
 }
 
-fn show(command: &Command) -> String {
+/// Reads the name from `test NAME ... ok`.
+fn finished_test(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.split_once(" ... ").map(|(name, _)| name)
+}
+
+/// The command line without the folder of the program.
+pub(crate) fn show(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// How many tests did what, as the test programs print it.
+/// Counts of tests, from the result lines of test programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tests {
-    /// Passed, those that skipped themselves among them.
+    /// Passed, including those that skipped themselves.
     pub(crate) passed: u64,
     /// Marked `#[ignore]`.
     pub(crate) ignored: u64,
@@ -88,7 +107,7 @@ pub(crate) struct Tests {
 
 impl Tests {
     /// Reads `test result: ok. 13 passed; 0 failed; 2 ignored; …`.
-    fn read(line: &str) -> Option<Self> {
+    pub(crate) fn read(line: &str) -> Option<Self> {
         let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
         let count =
             |name| counts.split("; ").find_map(|part| part.strip_suffix(name)?.trim().parse().ok());
@@ -96,10 +115,12 @@ impl Tests {
     }
 }
 
-impl AddAssign for Tests {
-    fn add_assign(&mut self, more: Self) {
-        self.passed += more.passed;
-        self.ignored += more.ignored;
+impl Sum for Tests {
+    fn sum<I: Iterator<Item = Self>>(runs: I) -> Self {
+        runs.fold(Self::default(), |sum, run| Self {
+            passed: sum.passed + run.passed,
+            ignored: sum.ignored + run.ignored,
+        })
     }
 }
 
@@ -114,6 +135,8 @@ mod tests {
         let line =
             "test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
         assert_eq!(Tests::read(line), Some(Tests { passed: 12, ignored: 0 }));
+        assert_eq!(finished_test("test live::a ... ok"), Some("live::a"));
+        assert_eq!(finished_test("test result: ok. 1 passed"), None);
         for line in ["test a ... ok", "test result: ", "running 13 tests", ""] {
             assert_eq!(Tests::read(line), None, "{line}");
         }

@@ -1,10 +1,11 @@
-//! What memory on a backing costs, from mapping to unmapping with every page prefaulted: by this crate, or by the bare
-//! system calls for the same pages. `cargo xtask bench alloc` compares the two.
+//! Cost of memory on a backing, from mapping to unmapping with every page prefaulted: by this
+//! crate, or by bare system calls for the same pages. `cargo xtask bench alloc` compares the two.
 //!
-//! `cost ours|bare BACKING SIZE THREADS` prints nanoseconds, and the bytes on huge pages that `ours` saw.
+//! `cost hugepilot|bare BACKING SIZE THREADS` prints nanoseconds, and the bytes on huge pages with
+//! `ours`.
 //!
 //! # Safety
-//! The bare mapping is made where the kernel likes, advised as a whole, and unmapped once.
+//! The kernel places the bare mapping. It is advised as a whole and unmapped once.
 #![allow(unsafe_code, clippy::print_stdout)]
 
 use std::error::Error;
@@ -18,11 +19,11 @@ use hugepilot_units::Bytes;
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [who, backing, size, threads] = &args[..] else {
-        return Err("usage: cost ours|bare BACKING SIZE THREADS".into());
+        return Err("usage: cost hugepilot|bare BACKING SIZE THREADS".into());
     };
     let (backing, len, threads) = (backing.parse()?, size.parse()?, threads.parse()?);
     let (took, huge) = match who.as_str() {
-        "ours" => ours(backing, len, threads).map_err(|error| match error.help() {
+        "hugepilot" => hugepilot(backing, len, threads).map_err(|error| match error.help() {
             Some(help) => format!("{error}; help: {help}"),
             None => error.to_string(),
         })?,
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn ours(
+fn hugepilot(
     backing: Backing,
     len: Bytes,
     threads: usize,
@@ -47,22 +48,23 @@ fn ours(
     Ok((made + start.elapsed(), huge))
 }
 
-/// A bare mapping, as far as its threads must know it.
+/// Bare mapping, shared with threads.
 #[derive(Clone, Copy)]
 struct Bare(NonNull<libc::c_void>);
 
-// SAFETY: an address; what the threads do with it, the kernel orders.
+// SAFETY: an address; the kernel serialises the calls of the threads.
 unsafe impl Send for Bare {}
 
 impl Bare {
     fn advise(self, from: usize, len: usize, advice: libc::c_int) -> io::Result<()> {
-        // SAFETY: callers stay inside of the mapping, which nobody reads or writes.
+        // SAFETY: callers stay inside of the mapping, which is neither read nor written.
         let done = unsafe { libc::madvise(self.0.as_ptr().byte_add(from), len, advice) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 
-/// `len` is a multiple of the pages, so the kernel aligns to them by itself (6.7).
+/// Maps, populates and unmaps `len` bytes, a multiple of the page size: the kernel aligns by itself
+/// (6.7).
 fn bare(backing: Backing, len: usize, threads: usize) -> io::Result<Duration> {
     let pool = backing.pool_page().map_or(0, |page| {
         libc::MAP_HUGETLB | (i32::try_from(page.get().ilog2()).unwrap_or(0) << libc::MAP_HUGE_SHIFT)
@@ -70,7 +72,7 @@ fn bare(backing: Backing, len: usize, threads: usize) -> io::Result<Duration> {
     let (rights, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | pool);
     let start = Instant::now();
-    // SAFETY: no address is asked for, so no existing mapping is touched.
+    // SAFETY: no address is requested, so no existing mapping is affected.
     let whole = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, -1, 0) };
     let whole = NonNull::new(whole).filter(|whole| whole.as_ptr() != libc::MAP_FAILED);
     let whole = Bare(whole.ok_or_else(io::Error::last_os_error)?);
@@ -95,7 +97,7 @@ fn bare(backing: Backing, len: usize, threads: usize) -> io::Result<Duration> {
     if matches!(backing, Backing::Collapse(_)) {
         whole.advise(0, len, libc::MADV_COLLAPSE)?;
     }
-    // SAFETY: mapped above with this length, and nothing refers to it.
+    // SAFETY: mapped above with this length, and unreferenced.
     unsafe { libc::munmap(whole.0.as_ptr(), len) };
     Ok(start.elapsed())
 }

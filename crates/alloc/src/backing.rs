@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chain_is_refused() {
+    fn invalid_chains_are_errors() {
         let texts = [
             "",
             ",",

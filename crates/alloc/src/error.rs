@@ -216,7 +216,8 @@ mod tests {
             (AllocError::Alignment(Bytes::new(3)), "alignment 3B: not a power of two up to 1GiB"),
             (
                 AllocError::ThpNever(Setting::ThpEnabled),
-                "transparent huge pages are set to never: /sys/kernel/mm/transparent_hugepage/enabled",
+                "transparent huge pages are set to never: \
+                 /sys/kernel/mm/transparent_hugepage/enabled",
             ),
             (
                 AllocError::Map { len: Bytes::gib(1), errno: Errno::ENOMEM },

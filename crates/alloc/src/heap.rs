@@ -1,9 +1,9 @@
-//! Memory for small things, so that these are on huge pages, too.
+//! Allocator for objects of any size.
 //!
 //! # Safety
-//! What is handed out is used by nobody else until it is given back: objects of a span are handed out once, by the thread that
-//! owns the span; units and mappings under the heap's lock. The span of an object is found by masking its address, which is
-//! sound because callers give back only what they got from this heap.
+//! Memory in use has one owner: the thread that owns a span hands out its objects, each once; units
+//! and mappings are handed out under the heap's lock. The span of an object is found by masking its
+//! address, which is sound because callers free only addresses of this heap.
 #![allow(unsafe_code)]
 
 mod allocation;
@@ -21,6 +21,7 @@ mod map;
 mod mark;
 mod misuse;
 mod os;
+mod resize;
 mod slot;
 mod span;
 mod stats;
@@ -46,44 +47,52 @@ use self::span::Block;
 pub use self::stats::{HeapStats, ObjectCount};
 use crate::{AllocError, Linux, Options, Sys};
 
-/// An allocator for things of any size, for all threads, on the backings that its [`Options`] name.
+/// Allocator for objects of any size, for all threads, on the backings of its [`Options`].
 ///
-/// It maps 32 MiB of addresses at a time (from a hugetlb pool as much as it has already, at least 2 MiB) and packs small
-/// things densely: each thread takes spans of 64 KiB and more, each for things of one size class, from the chunks that all
-/// threads share. Sizes are rounded up by at most 15 bytes or a ninth, above 512 KiB to 64 KiB; spans have at most an eighth
-/// left over at their end. What is larger than 8 MiB has a mapping of its own, rounded up to the pages of its backing, or that
-/// of another which was freed, at most a quarter longer. Whether the system has THP is looked up anew after a second.
+/// A heap maps 32 MiB of addresses at a time: a chunk. (From a hugetlb pool, it maps as much as it
+/// already has, at least 2 MiB.) Small objects are packed densely: each thread takes spans of 64
+/// KiB and more from the shared chunks, each for objects of one size class. Sizes are rounded up by
+/// at most 15 bytes or a ninth, above 512 KiB to multiples of 64 KiB. At most an eighth of a span
+/// is left over at its end. An object above 8 MiB is huge: it has a mapping of its own, rounded up
+/// to the pages of its backing, or a freed one at most a quarter longer. The THP setting is read
+/// again after a second.
 ///
-/// What one thread allocated, another may free. Threads that end leave what they had to those that come.
+/// Any thread may free the objects of another. A thread that ends leaves its spans to later
+/// threads.
 ///
-/// After a `fork` of a process with several threads, the child can use all of the heap, and no thread waits for that. What the
-/// other threads held ready is lost there. Where one of them was just taking or giving back whole spans, the child loses all free
-/// memory, and what it frees later of its parent's small and large things; it maps new chunks, and [`HeapStats`] count only
-/// these and huge things. A huge thing that another thread was resizing at that moment is lost, too. A signal handler that forks
-/// may have interrupted its own thread within the heap: such a child may do no more than POSIX lets it, and that is to make
-/// async-signal-safe calls, such as `exec`; to allocate or free is none of them.
+/// After a `fork` of a process with several threads, the child can use all of the heap, and `fork`
+/// never blocks on it. The child loses the objects that other threads had cached. If another thread
+/// was taking or freeing whole spans at that moment, the child loses all free memory, and never
+/// reuses small and large objects of its parent that it frees later. It then maps new chunks, and
+/// [`HeapStats`] count only these and huge objects. A huge object that another thread was resizing
+/// is lost, too. A signal handler that forks may have interrupted its own thread within the heap:
+/// POSIX permits such a child only async-signal-safe calls, such as `exec`, which excludes
+/// allocation.
 ///
-/// Memory goes back to the kernel in whole 2 MiB in which nothing is in use: above what is kept (32 MiB, or an eighth of what is
-/// in use; mappings of more than 8 MiB among it) at once, the rest with [`Self::trim`]. Huge pages in use are never split. Memory
-/// of a pool goes back with the chunk or mapping.
+/// Free memory returns to the kernel in whole 2 MiB: at once above the reserve (32 MiB, or an
+/// eighth of the memory in use; freed huge objects count), the rest by [`Self::trim`]. Huge pages
+/// in use are never split. Hugetlb pages return with their chunk or mapping.
 ///
-/// What a program does wrong ends the process with SIGABRT, and a line on stderr that names the address: freeing, resizing or
-/// measuring what this allocator did not return, what lies inside of an object, or what is free already. A small object that is
-/// freed twice is noticed at once where no other of its span was freed in between; else, but for spans of hundreds of objects
-/// that become empty before, when its memory would be handed out the second time. So is one whose second word is written to while
-/// it is free; where it is the first, a later allocation may touch what is not mapped. A small object given to another heap
-/// than its own is freed.
+/// Misuse ends the process with SIGABRT, after a line on stderr that names the address: freeing,
+/// resizing or measuring an address that this allocator did not return, that lies inside of an
+/// object, or that is already free. A second free of a small object is detected at once if no other
+/// object of its span was freed in between. Otherwise it is detected when the memory would be
+/// handed out again, unless the span has hundreds of objects and becomes empty before. A write to
+/// the second word of a free object is detected like that, too; after a write to the first word, a
+/// later allocation may access an unmapped address. A small object passed to another heap is freed.
 ///
 /// # Checking
 ///
-/// A heap with [`Options::checked`] finds more, at some microseconds and at least one page for each object: the object lies before a page
-/// that cannot be touched, and nothing can touch it once it is freed, until some 49,000 others were freed. A program that reads or
-/// writes behind its objects, or when they are free, ends with SIGSEGV where it does so, and a line on stderr that names the
-/// object, unless it handles that signal itself; system calls fail there with EFAULT. Bytes between the object and its page,
-/// which alignment may leave, are looked at when it is freed; writes before an object are seen where they leave its page. The number
-/// of objects guarded at a time is a quarter of `vm.max_map_count`, at most 16,384, each of at most 16 MiB; what is beyond is as
-/// without this ([`HeapStats::unguarded`]). 1 TiB of addresses is reserved, or a quarter of what `ulimit -v` allows, without
-/// memory behind it.
+/// A heap with [`Options::checked`] detects more, at the cost of some microseconds and at least one
+/// page per object. Each object lies directly before a guard page, and becomes inaccessible when it
+/// is freed, until some 49,000 others were freed. A program that accesses memory after an object,
+/// or a freed object, ends with SIGSEGV at that instruction, after a line on stderr that names the
+/// object; system calls return EFAULT. A program's own handler of SIGSEGV replaces the line.
+/// Alignment may leave bytes between an object and its guard page; they are checked when it is
+/// freed. Writes before an object are detected if they leave its page. The number of guarded
+/// objects is at most a quarter of `vm.max_map_count` and 16,384, each of at most 16 MiB; further
+/// objects are unguarded ([`HeapStats::unguarded`]). The heap reserves 1 TiB of addresses, or a
+/// quarter of `ulimit -v`, without memory behind them.
 ///
 /// ```
 /// use std::alloc::Layout;
@@ -93,7 +102,7 @@ use crate::{AllocError, Linux, Options, Sys};
 /// let heap = Heap::new(Options::new("thp,base".parse()?).named("index")?);
 /// let layout = Layout::new::<[u64; 4]>();
 /// let start = heap.allocate(layout).ok_or("no memory")?;
-/// // SAFETY: allocated with this layout, and given back once.
+/// // SAFETY: allocated with this layout, and freed once.
 /// unsafe {
 ///     start.cast::<[u64; 4]>().write([7; 4]);
 ///     heap.deallocate(start);
@@ -102,7 +111,7 @@ use crate::{AllocError, Linux, Options, Sys};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// As the allocator of a whole program:
+/// Allocator of a whole program:
 ///
 /// ```
 /// use hugepilot_alloc::{Chain, Heap, Options};
@@ -114,7 +123,7 @@ use crate::{AllocError, Linux, Options, Sys};
 /// assert!(HEAP.stats().allocated.get() > 24_000, "{words:?}");
 /// ```
 pub struct Heap<S: Sys = Linux> {
-    /// That of the core, for one look; no thread's before there is one.
+    /// Copy of the core's ID for the fast path; matches no thread before there is a core.
     id: AtomicU64,
     core: AtomicPtr<Core<S>>,
     config: HeapConfig,
@@ -122,42 +131,46 @@ pub struct Heap<S: Sys = Linux> {
     sys: S,
 }
 
-/// What the heap is to be like.
+/// Source of the options.
 #[derive(Clone, Copy, Debug)]
 enum HeapConfig {
     Fixed(Options),
     Lazy(fn() -> Options),
 }
 
-// SAFETY: the core is shared by all threads under its lock, and what a thread has is reached through its own slot only.
+// SAFETY: threads share the core under its lock; a thread reaches its own cache only, through its
+// slot.
 unsafe impl<S: Sys> Send for Heap<S> {}
 // SAFETY: as above.
 unsafe impl<S: Sys> Sync for Heap<S> {}
 
-/// Larger things have a mapping of their own.
+/// Larger objects are huge: they have mappings of their own.
 const MAX_IN_CHUNK: usize = 8 << 20;
-/// The number of no heap and of no empty slot.
+/// Matches neither a heap nor an empty slot.
 const NO_ID: u64 = u64::MAX;
 
 impl Heap {
-    /// A heap that maps nothing yet. Its chunks are as `options` say, but for the alignment, which is larger, and that children
-    /// made by `fork` have them in any case.
+    /// Creates a heap. Maps nothing yet.
+    ///
+    /// Its chunks follow `options`, except for the alignment, which is larger, and for the
+    /// visibility in children, which inherit them always.
     pub const fn new(options: Options) -> Self {
         Self::new_on(Linux, options)
     }
 
-    /// The same, asking `options` once it needs memory: for a static heap whose options are not known when it is compiled.
-    /// What it allocates from the heap itself is served with whatever it returns when it is asked meanwhile.
+    /// Creates a heap that calls `options` when it first needs memory: for a static heap whose
+    /// options are unknown at compile time. If `options` itself allocates from the heap, its nested
+    /// call decides.
     pub const fn lazy(options: fn() -> Options) -> Self {
         Self::with(Linux, HeapConfig::Lazy(options))
     }
 }
 
 impl<S: Sys> Heap<S> {
-    /// Free memory that is kept for new use, unless told otherwise.
+    /// Free memory kept for reuse by default.
     pub const RESERVE: Bytes = Bytes::mib(32);
 
-    /// As [`Heap::new`], by the calls of `sys`.
+    /// Creates a heap like [`Heap::new`], with system calls through `sys`.
     pub const fn new_on(sys: S, options: Options) -> Self {
         Self::with(sys, HeapConfig::Fixed(options))
     }
@@ -167,14 +180,15 @@ impl<S: Sys> Heap<S> {
         Self { id, core, config, reserve: Self::RESERVE, sys }
     }
 
-    /// The same, keeping up to `reserve` of free memory, or an eighth of what is in use where that is more.
+    /// Sets the free memory kept for reuse: `reserve`, or an eighth of the memory in use if that is
+    /// more.
     #[must_use]
     pub const fn with_reserve(mut self, reserve: Bytes) -> Self {
         self.reserve = reserve;
         self
     }
 
-    /// What was asked for.
+    /// Returns the requested options.
     pub fn requested(&self) -> Options {
         match (self.core_if_any(), self.config) {
             (Some(core), _) => core.options,
@@ -183,8 +197,8 @@ impl<S: Sys> Heap<S> {
         }
     }
 
-    /// Memory of that layout, with whatever is in it, aligned to at least 16 bytes; also where it has no bytes. `None` where
-    /// there is none: see [`Self::refused`].
+    /// Allocates uninitialised memory of this layout, aligned to at least 16 bytes; a size of 0 is
+    /// allowed. `None` if there is no memory: see [`Self::refused`].
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
         if layout.align() <= ALIGN
@@ -195,8 +209,8 @@ impl<S: Sys> Heap<S> {
         self.allocate_slowly(layout)
     }
 
-    /// What the calling thread has ready for that many bytes, aligned to 16; `None` where that is nothing, and
-    /// [`Self::allocate_slowly`] may still have memory.
+    /// Allocates `size` bytes, aligned to 16, from the calling thread's cache. `None` if it has no
+    /// such object; [`Self::allocate_slowly`] may still have memory.
     #[inline]
     pub fn allocate_ready(&self, size: usize) -> Option<NonNull<u8>> {
         self.take_ready(class::class_for(size)?)
@@ -208,32 +222,32 @@ impl<S: Sys> Heap<S> {
         if slot.id.get() != self.id.load(Relaxed) {
             return None;
         }
-        // SAFETY: a slot with a number has a local of that heap, which is the calling thread's.
+        // SAFETY: a slot with an ID has a cache of that heap, owned by the calling thread.
         NonNull::new(unsafe { (*slot.cache.get()).take(class) })
     }
 
-    /// As [`Self::allocate`], zeroed.
+    /// Allocates zeroed memory of this layout.
     #[inline]
     pub fn allocate_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
         let start = self.allocate(layout)?;
         if layout.size() <= class::MAX_SMALL || !self.is_zeroed(start) {
-            // SAFETY: memory of this layout, ours alone.
+            // SAFETY: memory of this layout, without other users.
             unsafe { start.write_bytes(0, layout.size()) };
         }
         Some(start)
     }
 
-    /// Gives memory back.
+    /// Frees memory.
     ///
     /// # Safety
-    /// It was allocated by this heap, and is not used from here on.
+    /// This heap allocated it, and it is not used again.
     #[inline]
     pub unsafe fn deallocate(&self, start: NonNull<u8>) {
         // SAFETY: the caller's promise.
         unsafe { self.deallocate_or_null(start.as_ptr()) };
     }
 
-    /// The same, and nothing for null, at no cost.
+    /// Frees memory; ignores null at no cost.
     ///
     /// # Safety
     /// As for [`Self::deallocate`], or null.
@@ -244,7 +258,8 @@ impl<S: Sys> Heap<S> {
             // SAFETY: the caller's promise.
             return unsafe { self.deallocate_slowly(address) };
         }
-        // SAFETY: a chunk begins before it. What follows may unmap the span, so that no reference is passed on.
+        // SAFETY: a chunk begins before it. The code below may unmap the span, so no reference is
+        // passed on.
         let (this, span) = unsafe {
             let this = chunk::span_of(address);
             (this, &*this)
@@ -263,7 +278,8 @@ impl<S: Sys> Heap<S> {
             // SAFETY: the caller's promise.
             return unsafe { self.deallocate_slowly(address) };
         }
-        // SAFETY: by contract the object is free from here on, and the span is the calling thread's.
+        // SAFETY: by contract the object is free from here on, and the calling thread owns the
+        // span.
         unsafe { block.write(Block::free(address, next)) };
         span.free.set(block);
         let used = span.used.load(Relaxed).wrapping_sub(1);
@@ -274,18 +290,19 @@ impl<S: Sys> Heap<S> {
         }
     }
 
-    /// After the calling thread freed an object of its own, the first of its span or the last that was in use.
+    /// Continues a free of the calling thread's own object: the first free one of its span, or the
+    /// last one in use.
     ///
     /// # Safety
-    /// The span is the calling thread's.
+    /// The calling thread owns the span.
     #[cold]
     unsafe extern "C" fn freed(&self, span: *mut span::Span, address: usize) {
-        // SAFETY: by contract; a thread with a local has a core.
+        // SAFETY: by contract; a thread with a cache has a core.
         unsafe { (*self.core.load(Acquire)).freed(&*slot::get().cache.get(), span, address) };
     }
 
-    /// What is no object of a span, or was the last one that the calling thread freed there. As a function of C, it does not unwind: so the caller needs no room on the
-    /// stack for it.
+    /// Frees all except objects of spans, and an object that was freed just before. A C function
+    /// does not unwind, so the caller needs no stack frame for it.
     ///
     /// # Safety
     /// As for [`Self::deallocate_or_null`].
@@ -299,7 +316,7 @@ impl<S: Sys> Heap<S> {
         // SAFETY: the caller's promise.
         unsafe {
             match core.allocation_at(address) {
-                // All others are freed without coming here.
+                // The caller frees all other small objects.
                 Ok(Allocation::Small(span)) => {
                     misuse::end(Call::Free, address, Misuse::Free { size: (*span).object_size() })
                 }
@@ -314,83 +331,24 @@ impl<S: Sys> Heap<S> {
         }
     }
 
-    /// Makes memory as large as `layout` says, in place or elsewhere, and keeps what is in it, as far as it fits. What is made
-    /// smaller gives back what it no longer needs of whole 2 MiB. `None` where there is no memory; then all is as before.
-    ///
-    /// # Safety
-    /// As for [`Self::deallocate`], unless it returns `None`.
-    pub unsafe fn reallocate(&self, start: NonNull<u8>, layout: Layout) -> Option<NonNull<u8>> {
-        let address = start.as_ptr().addr();
-        // SAFETY: by contract.
-        let allocation = unsafe { self.allocation_at(address, Call::Resize) };
-        let usable = allocation.size();
-        let (size, is_aligned) = (layout.size(), address.is_multiple_of(layout.align()));
-        // What is much too large is not kept for what is small, and no huge page for nothing.
-        // What is guarded moves, so that the program does not use it where it was.
-        let is_guarded = matches!(allocation, Allocation::Guarded(_));
-        let fits = is_aligned && size <= usable && size >= usable / 2 && !is_guarded;
-        if fits && usable - size < chunk::PAGE {
-            return Some(start);
-        }
-        if is_aligned && size > class::MAX_SMALL {
-            // SAFETY: by contract; the span of a thing in use is there.
-            let is_done = unsafe {
-                match allocation {
-                    Allocation::Huge(_) if size > usable && layout.align() <= chunk::CHUNK => {
-                        return self.grow_huge(address, size);
-                    }
-                    Allocation::Huge(_) => {
-                        size <= usable && size > chunk::PAGE && self.shrink_huge(address, size)
-                    }
-                    Allocation::Large(span) if size <= MAX_IN_CHUNK => {
-                        self.core()?.central().resize(&*span, size.div_ceil(UNIT))
-                    }
-                    Allocation::Large(_) | Allocation::Small(_) | Allocation::Guarded(_) => false,
-                }
-            };
-            if is_done {
-                return Some(start);
-            }
-        }
-        if fits {
-            return Some(start);
-        }
-        let moved = self.allocate(layout)?;
-        // SAFETY: both are that long, and apart; by contract the old one may be freed.
-        unsafe {
-            moved.copy_from_nonoverlapping(start, usable.min(size));
-            self.deallocate(start);
-        }
-        Some(moved)
-    }
-
-    /// How many bytes may be used there, at least as many as were asked for.
-    ///
-    /// # Safety
-    /// It was allocated by this heap.
-    pub unsafe fn usable_size(&self, start: NonNull<u8>) -> usize {
-        // SAFETY: by contract.
-        unsafe { self.allocation_at(start.as_ptr().addr(), Call::Size) }.size()
-    }
-
-    /// Gives all memory back to the kernel that is free in whole 2 MiB, and what is kept of larger things; what the calling
-    /// thread and threads that have ended held ready among it. How much that was.
+    /// Frees all unused memory in whole 2 MiB, including cached regions of huge objects and the
+    /// objects cached by the calling thread and by ended threads. Returns the freed bytes.
     pub fn trim(&self) -> Bytes {
         let Some(core) = self.core_if_any() else { return Bytes::ZERO };
         if let Some(cache) = core.header.cache() {
-            // SAFETY: the calling thread's.
+            // SAFETY: the calling thread's own cache.
             unsafe { core.flush(cache) };
         }
         core.collect_abandoned();
         Bytes::new(core.central().trim() as u64)
     }
 
-    /// Why memory was last not to be had as it was asked for, whether or not a later backing had some.
+    /// Returns the last error of a backing, even if a later backing of the chain had memory.
     pub fn refused(&self) -> Option<AllocError> {
         self.core_if_any()?.central().refused
     }
 
-    /// As [`Self::allocate`], for a caller for whom [`Self::allocate_ready`] had nothing.
+    /// Allocates if [`Self::allocate_ready`] had no object.
     #[cold]
     pub fn allocate_slowly(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
@@ -412,23 +370,23 @@ impl<S: Sys> Heap<S> {
         }
         let units = size.div_ceil(UNIT).max(1);
         let span = core.central().take(units, align.div_ceil(UNIT))?;
-        // SAFETY: a span that is ours now.
+        // SAFETY: a span owned by this call.
         NonNull::new(unsafe { (*span).base() })
     }
 
-    /// An object of that class, of which the calling thread has none ready.
+    /// Allocates an object of this class when the thread's cache has none.
     fn take_slowly(&self, core: &Core<S>, class: usize) -> Option<NonNull<u8>> {
         let cache = core.header.cache()?;
-        // Here, not where the core is made: in a child, who made it may not have come that far. A heap that checks has nothing
-        // ready.
+        // Stored here, not where the core is made: in a child, the thread that made it may not have
+        // come that far. A checking heap caches no objects.
         if self.id.load(Relaxed) != core.header.id && !core.options.check {
             self.id.store(core.header.id, Relaxed);
         }
-        // SAFETY: the calling thread's.
+        // SAFETY: the calling thread's own cache.
         unsafe { core.take_slowly(cache, class) }
     }
 
-    /// Whether large memory that was just allocated is known to be zero.
+    /// Returns whether a large object that was just allocated is known to be zero.
     #[cold]
     fn is_zeroed(&self, start: NonNull<u8>) -> bool {
         let address = start.as_ptr().addr();
@@ -436,12 +394,12 @@ impl<S: Sys> Heap<S> {
             let zeroed = |core: &Core<S>| Some(core.central().huge.get(address)?.zeroed);
             return self.core_if_any().and_then(zeroed).unwrap_or(false);
         }
-        // SAFETY: of this heap, by whoever calls.
+        // SAFETY: by contract of the callers, an address of this heap.
         unsafe { (*chunk::span_of(address)).zeroed().get() }
     }
 
     fn core_if_any(&self) -> Option<&Core<S>> {
-        // SAFETY: once there is a core, it is there as long as the heap.
+        // SAFETY: a core lives as long as the heap.
         unsafe { self.core.load(Acquire).as_ref() }
     }
 
@@ -453,7 +411,8 @@ impl<S: Sys> Heap<S> {
     fn begin(&self) -> Option<&Core<S>> {
         fork::watch();
         let core = Core::map(&self.sys, self.requested(), self.reserve)?;
-        // SAFETY: the core is there until it is retired, or nobody has seen it.
+        // SAFETY: the core lives until it is retired, and is invisible to other threads before
+        // that.
         unsafe {
             if !core.as_ref().header.enrol(&self.core, core) {
                 Core::unmap(core, &self.sys);
@@ -467,7 +426,8 @@ impl<S: Sys> Heap<S> {
 impl<S: Sys> Drop for Heap<S> {
     fn drop(&mut self) {
         let Some(core) = NonNull::new(*self.core.get_mut()) else { return };
-        // SAFETY: made by `begin`, and `&mut self` says that nobody uses it; whoever has memory of it borrows the heap.
+        // SAFETY: made by `begin`; `&mut self` excludes other users, and owners of its memory
+        // borrow the heap.
         unsafe {
             core.as_ref().header.retire();
             Core::unmap(core, &self.sys);

@@ -1,4 +1,4 @@
-//! Collections on a heap of their own, by `allocator-api2`.
+//! Tests of collections on a heap of their own, with `allocator-api2`.
 #![cfg(feature = "allocator-api2")]
 
 use allocator_api2::vec::Vec;
@@ -6,7 +6,7 @@ use hugepilot_alloc::{Heap, Options};
 use hugepilot_units::Bytes;
 
 #[test]
-fn a_vector_grows_shrinks_and_gives_back() {
+fn a_vector_grows_shrinks_and_frees() {
     let heap = Heap::new(Options::default());
     let mut vec: Vec<u64, &Heap> = Vec::new_in(&heap);
     vec.extend(0..3_000_000);

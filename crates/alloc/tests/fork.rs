@@ -1,7 +1,8 @@
-//! Children of a process whose threads are busy with a heap can use it, too.
+//! Tests of children whose parent's threads are busy in a heap.
 //!
 //! # Safety
-//! Each object is written up to its size and freed once in each process. A child uses the heap, and ends without destructors.
+//! Each object is written up to its size and freed once in each process. A child uses the heap, and
+//! ends without destructors.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -12,10 +13,10 @@ use std::thread;
 
 use hugepilot_alloc::{Backing, Heap, Options};
 
-/// On each side of where something changes.
+/// Sizes on both sides of each threshold.
 const SIZES: [usize; 9] = [8, 200, 4000, 20_000, 150_000, 600_000, 1 << 20, 3 << 20, 9 << 20];
 
-/// An object with a byte at its beginning and here and there: where it is, its length, and the byte.
+/// Object with a mark every 100,000 bytes: address, length, mark.
 struct Object(NonNull<u8>, usize, u8);
 
 impl Object {
@@ -35,14 +36,14 @@ impl Object {
         // SAFETY: inside of the object.
         self.places().all(|place| unsafe { self.0.add(place).read() } == self.2)
     }
-    /// Whether it held what it should to its end.
+    /// Frees the object. Returns whether its marks were intact.
     fn free(self, heap: &Heap) -> bool {
         let holds = self.holds();
         // SAFETY: allocated by this heap, and gone with this value.
         unsafe { heap.deallocate(self.0) };
         holds
     }
-    /// Whether what fits is kept.
+    /// Returns whether the contents that fit are kept.
     fn resize(&mut self, heap: &Heap, size: usize) -> bool {
         // SAFETY: allocated by this heap.
         let Some(start) = (unsafe { heap.reallocate(self.0, layout(size)) }) else { return false };
@@ -58,7 +59,7 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 16).expect("a layout")
 }
 
-/// Threads that fill and empty a heap, until this goes.
+/// Fills and empties a heap until `stop`.
 fn busy(heap: &Heap, seed: usize, stop: &AtomicBool) {
     let (mut live, mut at) = (Vec::new(), seed);
     while !stop.load(Relaxed) {
@@ -75,9 +76,9 @@ fn busy(heap: &Heap, seed: usize, stop: &AtomicBool) {
     assert!(live.into_iter().all(|object| object.free(heap)));
 }
 
-/// What a child does, and whether all held.
+/// Uses the heap in a child. Returns whether all contents were intact.
 fn in_child(heap: &Heap, mut old: Vec<Object>) -> bool {
-    // SAFETY: ends the child should it wait for ever.
+    // SAFETY: ends the child if it hangs.
     unsafe { libc::alarm(20) };
     let mut new: Vec<_> = SIZES.iter().filter_map(|&size| Object::new(heap, size, 9)).collect();
     let mut holds = new.len() == SIZES.len() && old.iter().all(Object::holds);
@@ -96,7 +97,7 @@ fn in_child(heap: &Heap, mut old: Vec<Object>) -> bool {
     holds & new.into_iter().all(|object| object.free(heap))
 }
 
-/// The exit status of a child that does that: 0 where it is true; minus its signal.
+/// Returns the exit status of a child that runs `work`: 0 for true; the negative signal, if any.
 fn child(work: impl FnOnce() -> bool) -> i32 {
     // SAFETY: see the module.
     match unsafe { libc::fork() } {
@@ -108,7 +109,7 @@ fn child(work: impl FnOnce() -> bool) -> i32 {
         }
         pid => {
             let mut status = 0;
-            // SAFETY: our own child, waited for once; the status lives across the call.
+            // SAFETY: this process's own child, awaited once; the status outlives the call.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
             if libc::WIFEXITED(status) {
                 libc::WEXITSTATUS(status)
@@ -122,7 +123,7 @@ fn child(work: impl FnOnce() -> bool) -> i32 {
 #[test]
 fn children_of_busy_threads_have_the_heap() {
     const CHILDREN: usize = 500;
-    // On base pages, which cost a child the least to copy.
+    // On base pages, which are the cheapest to copy for a child.
     let (heap, stop) = (Heap::new(Options::only(Backing::Base)), AtomicBool::new(false));
     thread::scope(|scope| {
         for seed in 1..3 {

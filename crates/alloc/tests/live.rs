@@ -1,10 +1,12 @@
-//! Regions on the machine's own pools and settings, which are changed for each test and put back after it.
+//! Live tests of regions: they change the machine's pools and settings, and restore them.
 //!
-//! `HUGEPILOT_LIVE=1 cargo test -p hugepilot-alloc --test live -- --test-threads=1`, as root. Each test says aloud
-//! what it lacks and then skips itself. One at a time, because they change what all processes share.
+//! `HUGEPILOT_LIVE=1 cargo test -p hugepilot-alloc --test live -- --test-threads=1`, as root. Each
+//! test prints what it lacks and skips itself. One at a time, because all processes share the
+//! settings.
 //!
 //! # Safety
-//! After fork, the child reads and writes memory that it has, makes plain system calls, and ends without destructors.
+//! After fork, the child reads and writes its memory, makes system calls, and ends without
+//! destructors.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -20,7 +22,7 @@ use hugepilot_units::Bytes;
 const M2: Bytes = Bytes::mib(2);
 const G1: Bytes = Bytes::gib(1);
 
-/// A file with a setting, as it was when this goes.
+/// Settings file, restored on drop.
 struct Setting {
     path: PathBuf,
     before: String,
@@ -31,7 +33,7 @@ impl Setting {
         let path = path.into();
         let before =
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        // Settings that offer a choice have it in brackets.
+        // Settings with a choice mark it with brackets.
         let chosen =
             before.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(word, _)| word);
         let before = chosen.unwrap_or(before.trim()).to_owned();
@@ -54,7 +56,7 @@ fn pool_number(page: Bytes, file: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("{path}: {text:?}"))
 }
 
-/// Makes `count` pages of that size free for us, and no more.
+/// Makes exactly `count` pages of this size free.
 fn pool(page: Bytes, count: u64) -> Result<Setting, String> {
     let number = |file| pool_number(page, file);
     if number("nr_overcommit_hugepages")? > 0 {
@@ -83,7 +85,7 @@ fn map(len: Bytes, chain: &str) -> hugepilot_alloc::Result<HugeRegion> {
 }
 
 #[test]
-fn a_pool_gives_what_it_has_and_says_what_it_lacks() {
+fn a_pool_serves_its_pages_and_reports_a_shortage() {
     requires!(live());
     let pool = pool(M2, 4);
     requires!(pool.as_ref());
@@ -178,7 +180,8 @@ fn memory_on_a_pool_takes_no_name_and_can_be_bound() {
     assert_eq!(bound.unwrap().usage().unwrap().hugetlb_2m, M2, "prefaulted at once");
 }
 
-/// A child that does `before`, waits for `between`, which we do, and does `after`. Its exit status, or minus its signal.
+/// Runs `before` in a child, `between` here, then `after` in the child. Returns its exit status, or
+/// its negative signal.
 fn child(before: impl FnOnce(), between: impl FnOnce(), after: impl FnOnce() -> u8) -> i32 {
     let ((told, tell), (hear, say)) =
         (rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap());
@@ -197,10 +200,10 @@ fn child(before: impl FnOnce(), between: impl FnOnce(), after: impl FnOnce() -> 
             drop(say);
             let _ = rustix::io::read(&hear, &mut [0_u8]);
             between();
-            // A child that died of `before` reads no more.
+            // A child that died in `before` reads nothing.
             let _ = rustix::io::write(&tell, &[1]);
             let mut status = 0;
-            // SAFETY: our own child, waited for once; the status lives across the call.
+            // SAFETY: this process's own child, awaited once; the status outlives the call.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
             if libc::WIFEXITED(status) {
                 libc::WEXITSTATUS(status)
@@ -211,7 +214,7 @@ fn child(before: impl FnOnce(), between: impl FnOnce(), after: impl FnOnce() -> 
     }
 }
 
-/// What the documentation of [`Fork`] says of memory on a pool.
+/// Checks the documentation of [`Fork`] on pool memory.
 #[test]
 fn after_fork_a_used_up_pool_harms_the_child_and_never_the_parent() {
     requires!(live());
@@ -220,7 +223,7 @@ fn after_fork_a_used_up_pool_harms_the_child_and_never_the_parent() {
     let region = HugeRegion::map(M2, &Options::only(Backing::Hugetlb2M)).unwrap();
     region.prefault(1).unwrap();
     let byte = region.as_ptr();
-    // SAFETY: the region lives to the end of the test, and here only one of these runs at a time.
+    // SAFETY: the region lives to the end of the test, and these run one at a time.
     let (read, write) =
         (|| unsafe { byte.read_volatile() }, |value| unsafe { byte.write_volatile(value) });
     write(41);
@@ -271,7 +274,7 @@ fn thp_set_to_never_is_refused_and_collapse_does_without() {
     let enabled = Setting::open("/sys/kernel/mm/transparent_hugepage/enabled");
     requires!(enabled.as_ref());
     enabled.as_ref().unwrap().set("never").unwrap();
-    // Where the size has a setting of its own, that decides.
+    // A setting of the page size overrides the global one.
     let inherits =
         fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled");
     requires!(Need::from(inherits.map_err(|error| error.to_string()).and_then(|text| {

@@ -1,4 +1,5 @@
-//! Regions take nothing from the global allocator: one can be built on them.
+//! Tests that regions never allocate from the global allocator, which can therefore be built on
+//! them.
 //!
 //! # Safety
 //! The allocator of this test passes every call on to the system's, and counts.
@@ -16,7 +17,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: all is passed on to the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.set(CALLS.get() + 1);
@@ -33,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static GLOBAL: Counting = Counting;
 
-/// Calls to the global allocator that `work` makes on this thread.
+/// Counts the calls to the global allocator that `work` makes on this thread.
 fn calls(work: impl FnOnce()) -> usize {
     let before = CALLS.get();
     work();
@@ -81,7 +82,7 @@ fn a_heap_is_without_it() {
         for size in [1, 1000, 100_000, 1 << 20, 20 << 20] {
             let layout = Layout::from_size_align(size, 64).unwrap();
             let larger = Layout::from_size_align(size * 2, 64).unwrap();
-            // SAFETY: allocated by this heap, and given back once.
+            // SAFETY: allocated by this heap, and freed once.
             unsafe {
                 let start = heap.allocate_zeroed(layout).unwrap();
                 heap.deallocate(heap.reallocate(start, larger).unwrap());

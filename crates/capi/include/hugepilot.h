@@ -1,25 +1,34 @@
 /* hugepilot: memory on huge pages, for C.
  *
- * A region is memory on the pages that its chain of backings could get, such as "hugetlb-2m,thp,base": pages of a hugetlb
- * pool, else transparent huge pages, else base pages. It tells what was asked for, what the kernel refused and why, and on
- * which pages the memory really is, read from the page map and never assumed. Arenas are built on regions.
+ * A region is memory on the first available backing of a chain. The chain "hugetlb-2m,thp,base"
+ * means pages of a hugetlb pool, else transparent huge pages (THP), else base pages. A region
+ * reports the requested chain, each refused backing with its cause, and the pages in use, which are
+ * read from the pagemap and never assumed. Arenas and heaps allocate from regions.
  *
  *     hugepilot_options options = HUGEPILOT_OPTIONS_INIT;
  *     options.chain = "hugetlb-2m,thp,base";
  *     hugepilot_region *region = hugepilot_region_map(64 << 20, &options);
- *     if (region == NULL) ...                             hugepilot_last_error_text says why, and what to change
+ *     if (region == NULL) ...                    see hugepilot_last_error_text
  *     memset(hugepilot_region_data(region), 1, 64 << 20);
  *     hugepilot_region_unmap(region);
  *
- * Sizes are bytes. A function that makes something returns NULL where it cannot; a function that does something returns an
- * error, HUGEPILOT_OK for none. Either way the thread's last error then says what went wrong, in words and with a fix. A
- * call that succeeds leaves it as it is, as errno.
+ * Sizes. All sizes are in bytes.
  *
- * Text is written as snprintf does: as much as fits into `size` bytes with a zero at the end; the answer is the length of
- * the whole text. A buffer of no bytes may be NULL.
+ * Errors. A function that returns a pointer returns NULL on failure. A function that acts returns a
+ * hugepilot_error, HUGEPILOT_OK on success. Either way a failure sets the last error of the thread:
+ * a code, the errno of the kernel, and a text with the cause and a suggested fix. Success leaves
+ * the last error unchanged, like errno. "Errors:" below lists codes without their prefix
+ * HUGEPILOT_.
  *
- * Handles come from malloc, and so do, for a moment, the words of an error; the memory itself comes from the kernel.
- * Nothing here throws. A fault of the library's own ends the process with a message (abort).
+ * Text. Text is written like snprintf: at most `size` bytes including the final zero. The result is
+ * the length of the whole text. If `size` is 0, `buffer` may be NULL.
+ *
+ * Threads. Any thread may call any function at any time, on different handles. Each section states
+ * what threads may do with one handle at the same time.
+ *
+ * Memory. Handles come from malloc, as does the text of an error while it is formatted. All other
+ * memory comes from the kernel. No function throws. A defect of the library ends the process with a
+ * message (abort).
  */
 #ifndef HUGEPILOT_H
 #define HUGEPILOT_H
@@ -27,10 +36,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The library's name is libhugepilot.so.HUGEPILOT_ABI. The number rises when a program that was compiled before would no
- * longer work; functions, and fields behind the last, may be added without. */
+/* Number of the binary interface; the library is libhugepilot.so.HUGEPILOT_ABI. It rises if a
+ * program compiled before would no longer work. New functions, and new fields at the end of
+ * hugepilot_options, do not raise it. */
 #define HUGEPILOT_ABI 2
-/* Of this header. */
+/* Version of this header. */
 #define HUGEPILOT_VERSION "0.1.0"
 
 #if defined(__GNUC__)
@@ -43,230 +53,278 @@
 extern "C" {
 #endif
 
-/* ---- The library ---------------------------------------------------------------- */
+/* ---- Library ----------------------------------------------------------------------------- */
 
-/* HUGEPILOT_ABI of the library that is linked. Any thread. */
+/* Returns HUGEPILOT_ABI of the linked library. */
 uint32_t hugepilot_abi(void);
 
-/* HUGEPILOT_VERSION of the library that is linked. Any thread; valid for ever. */
+/* Returns HUGEPILOT_VERSION of the linked library, a static string. */
 const char *hugepilot_version(void);
 
-/* ---- Errors --------------------------------------------------------------------- */
+/* ---- Errors ------------------------------------------------------------------------------ */
 
+/* Cause of a failure. */
 typedef enum hugepilot_error {
     HUGEPILOT_OK = 0,
-    HUGEPILOT_ARGUMENT = 1,     /* NULL, no bytes, or a number out of its range */
-    HUGEPILOT_CHAIN = 2,        /* a text for a chain or for nodes that says nothing */
-    HUGEPILOT_OVERFLOW = 3,     /* more bytes than the address space holds, once rounded up to pages */
-    HUGEPILOT_ALIGNMENT = 4,    /* no power of two, or more than 1 GiB */
-    HUGEPILOT_NAME = 5,         /* not 1 to 79 printable ASCII characters without []\$` */
-    HUGEPILOT_LIMIT = 6,        /* the limit of an arena */
-    HUGEPILOT_NO_MEMORY = 7,    /* no address space, no mapping more, or malloc has none */
-    HUGEPILOT_POOL_EMPTY = 8,   /* too few free pages in the hugetlb pool */
-    HUGEPILOT_NO_POOL = 9,      /* this processor or kernel has no pages of that size */
-    HUGEPILOT_THP_NEVER = 10,   /* transparent huge pages are set to never */
-    HUGEPILOT_THP_DISABLED = 11, /* the same for this process: prctl(PR_SET_THP_DISABLE) */
-    HUGEPILOT_ADVICE = 12,      /* the kernel is too old for the backing */
-    HUGEPILOT_NODES = 13,       /* memory nodes that are not there or have no memory */
-    HUGEPILOT_BIND = 14,        /* the kernel does not let this process have memory of these nodes */
-    HUGEPILOT_PREFAULT = 15,    /* mapped, but there are no pages for it */
-    HUGEPILOT_PAGEMAP = 16,        /* the page map cannot be read: Linux before 6.7, or no /proc */
-    HUGEPILOT_OTHER = 17        /* an error of a later library */
+    HUGEPILOT_ARGUMENT = 1,      /* NULL, a size of 0, or a number out of its range */
+    HUGEPILOT_CHAIN = 2,         /* the text of a chain or of NUMA nodes cannot be parsed */
+    HUGEPILOT_OVERFLOW = 3,      /* the size, rounded up to pages, exceeds the address space */
+    HUGEPILOT_ALIGNMENT = 4,     /* the alignment is not a power of two, or above 1 GiB */
+    HUGEPILOT_NAME = 5,          /* not 1 to 79 printable ASCII characters without []\$` */
+    HUGEPILOT_LIMIT = 6,         /* the limit of an arena is reached */
+    HUGEPILOT_NO_MEMORY = 7,     /* no address space, no mapping left, or malloc failed */
+    HUGEPILOT_POOL_EMPTY = 8,    /* the hugetlb pool has too few free pages */
+    HUGEPILOT_NO_POOL = 9,       /* this processor or kernel has no pages of that size */
+    HUGEPILOT_THP_NEVER = 10,    /* THP is set to never */
+    HUGEPILOT_THP_DISABLED = 11, /* THP is disabled for this process: PR_SET_THP_DISABLE */
+    HUGEPILOT_ADVICE = 12,       /* this kernel does not support the backing */
+    HUGEPILOT_NODES = 13,        /* NUMA nodes do not exist or have no memory */
+    HUGEPILOT_BIND = 14,         /* the kernel refuses to bind memory to these nodes */
+    HUGEPILOT_PREFAULT = 15,     /* the memory is mapped, but its pages cannot be allocated */
+    HUGEPILOT_PAGEMAP = 16,      /* the pagemap cannot be read: Linux before 6.7, or no /proc */
+    HUGEPILOT_OTHER = 17         /* an error of a later library */
 } hugepilot_error;
 
-/* What a number means, without the particulars of a case. Any thread; valid for ever. */
+/* Returns a description of an error code, a static string. */
 const char *hugepilot_error_text(hugepilot_error error);
 
-/* The last error of this thread; HUGEPILOT_OK before the first. */
+/* Returns the last error of this thread; HUGEPILOT_OK if it had none. */
 hugepilot_error hugepilot_last_error(void);
 
-/* What the kernel answered then, as in errno.h; 0 where it was not asked. */
+/* Returns the kernel's errno of the last error; 0 if the kernel was not involved. */
 int hugepilot_last_errno(void);
 
-/* The last error of this thread in words: the cause, and after a semicolon the fix where there is one. */
+/* Writes the text of the last error: the cause and, after "; help: ", the suggested fix if there is
+ * one. Returns its length. */
 size_t hugepilot_last_error_text(char *buffer, size_t size);
 
-/* Forgets the last error of this thread. */
+/* Resets the last error of this thread to HUGEPILOT_OK. */
 void hugepilot_clear_error(void);
 
-/* ---- What is asked for ---------------------------------------------------------- */
+/* ---- Options ----------------------------------------------------------------------------- */
 
-/* What a process made by fork sees of the memory. A program started by exec never sees any of it. */
+/* Memory that a child sees after fork. A program started by exec never sees any of it. */
 enum hugepilot_fork {
-    /* The same contents, copied page by page when either writes. On a hugetlb pool the pages set aside are the parent's:
-     * where the pool has no more, it is the child that gets SIGBUS. */
+    /* The same contents, copied page by page when either process writes. On a hugetlb pool, the
+     * parent owns the reserved pages. If the pool has no free page, the child gets SIGBUS, never
+     * the parent. */
     HUGEPILOT_FORK_INHERIT = 0,
-    /* Nothing: touching the addresses is SIGSEGV there, and the child must leave the handle alone, because the addresses
-     * may be something else's by then. Saves the copying of page tables. */
+    /* No memory: access raises SIGSEGV in the child. The child must not use the handle, because its
+     * addresses may belong to other memory by then. Saves copying page tables. */
     HUGEPILOT_FORK_ABSENT = 1
 };
 
-/* Begin with HUGEPILOT_OPTIONS_INIT, or pass NULL for all defaults. The texts are read before a call returns. */
+/* Properties of memory. Initialise with HUGEPILOT_OPTIONS_INIT. Functions also accept NULL for all
+ * defaults. Texts need to live only until the call returns. */
 typedef struct hugepilot_options {
-    size_t size;         /* sizeof(hugepilot_options), by which the library knows the header */
-    const char *chain;   /* backings in the order to try them, each once; NULL: "thp,base".
-                          *   hugetlb-2m, hugetlb-1g   pages of a pool, set aside at once; lengths are rounded up to them
-                          *   thp                      transparent huge pages, as far as the kernel finds free ones
-                          *   thp:30%, thp:20-50%      the same for a part of the memory
-                          *   collapse, collapse:30%   base pages, until hugepilot_region_collapse
-                          *   base                     base pages, whatever the system is set to */
-    size_t align_bytes;  /* a power of two up to 1 GiB; that of the pages in any case; 0: that */
-    const char *name;    /* shown in /proc/PID/maps as [anon:NAME]; not for pools; NULL: none */
-    const char *numa;    /* "bind:0-1", "interleave:0-3,5"; NULL: as the thread that touches it is set.
-                          *   Memory on a pool that is bound is prefaulted at once. */
-    int fork;            /* enum hugepilot_fork */
+    size_t size;        /* sizeof(hugepilot_options); identifies the header's version */
+    const char *chain;  /* backings in order of preference, each at most once (= "thp,base"):
+                         *   hugetlb-2m, hugetlb-1g  pages of a pool, reserved at once; sizes are
+                         *                           rounded up to them
+                         *   thp                     transparent huge pages, if the kernel finds
+                         *                           free ones
+                         *   thp:30%, thp:20-50%     the same for a part of the memory
+                         *   collapse, collapse:30%  base pages until hugepilot_region_collapse
+                         *   base                    base pages, whatever the THP setting */
+    size_t align_bytes; /* alignment, a power of two up to 1 GiB (= 0: the page size) */
+    const char *name;   /* shown as [anon:NAME] in /proc/PID/maps, except on pools (= NULL) */
+    const char *numa;   /* "bind:0-1" or "interleave:0-3,5" (= NULL: the policy of the thread that
+                         * touches a page). Bound pool memory is prefaulted at once. */
+    int fork;           /* enum hugepilot_fork (= HUGEPILOT_FORK_INHERIT) */
 } hugepilot_options;
 
-#define HUGEPILOT_OPTIONS_INIT {sizeof(hugepilot_options), NULL, 0, NULL, NULL, HUGEPILOT_FORK_INHERIT}
+#define HUGEPILOT_OPTIONS_INIT \
+    {sizeof(hugepilot_options), NULL, 0, NULL, NULL, HUGEPILOT_FORK_INHERIT}
 
-/* ---- What is got ---------------------------------------------------------------- */
+/* ---- Page usage -------------------------------------------------------------------------- */
 
-/* Bytes by what is behind them; they add up to the whole. */
+/* Bytes by kind of page. The sum is the size of the memory. */
 typedef struct hugepilot_usage {
-    uint64_t base_bytes;       /* base pages, or huge ones smaller than one entry of the next level maps (mTHP) */
+    uint64_t base_bytes;       /* base pages, or huge ones smaller than a PMD entry maps (mTHP) */
     uint64_t thp_bytes;        /* transparent huge pages */
-    uint64_t hugetlb_2m_bytes; /* pages of the pool of 2 MiB */
-    uint64_t hugetlb_1g_bytes; /* pages of the pool of 1 GiB */
-    uint64_t zero_bytes;       /* the shared zero page: read, but never written */
-    uint64_t swapped_bytes;
-    uint64_t untouched_bytes;  /* pages of a pool are set aside all the same */
+    uint64_t hugetlb_2m_bytes; /* pages of the 2 MiB pool */
+    uint64_t hugetlb_1g_bytes; /* pages of the 1 GiB pool */
+    uint64_t zero_bytes;       /* shared zero page: read, but never written */
+    uint64_t swapped_bytes;    /* in swap */
+    uint64_t untouched_bytes;  /* never touched; on a pool, their pages are reserved */
 } hugepilot_usage;
 
-/* What became of a collapse, as a look afterwards showed. */
+/* Outcome of a collapse, verified in the pagemap. */
 typedef struct hugepilot_collapse_outcome {
     uint64_t before_bytes;  /* on huge pages before */
     uint64_t after_bytes;   /* on huge pages afterwards */
-    uint64_t empty_bytes;   /* huge pages' worth that nobody had touched, left alone */
-    uint64_t refused_bytes; /* huge pages' worth that the kernel refused */
-    int last_errno;         /* its last reason; 0: none was refused */
+    uint64_t empty_bytes;   /* huge-page-sized ranges without a touched page, skipped */
+    uint64_t refused_bytes; /* huge-page-sized ranges that the kernel refused */
+    int last_errno;         /* last errno of the kernel; 0 if it refused none */
 } hugepilot_collapse_outcome;
 
-/* ---- Regions -------------------------------------------------------------------- */
+/* ---- Regions ----------------------------------------------------------------------------- */
 
-/* One handle may be read by several threads at once; only grow and unmap need it alone. The memory is zeroed at first, and
- * is the caller's to order between threads. */
+/* Memory on one backing. Several threads may use one handle at the same time, except in grow and
+ * unmap. Access to the memory itself is the caller's to synchronise. */
 typedef struct hugepilot_region hugepilot_region;
 
-/* Maps at least `size` bytes on the first backing of the chain that is to be had. Nothing is resident until touched or
- * prefaulted, but for pages of a pool bound to nodes. 2 to 30 us. `options` may be NULL.
- * NULL: ARGUMENT, CHAIN, OVERFLOW, ALIGNMENT, NAME, NODES for what is wrong on any backing; where each is refused, the
- * reason of the last: POOL_EMPTY, NO_POOL, THP_NEVER, THP_DISABLED, ADVICE, BIND, PREFAULT, NO_MEMORY. */
-HUGEPILOT_MUST_USE hugepilot_region *hugepilot_region_map(size_t size, const hugepilot_options *options);
+/* Maps at least `size` bytes of zeroed memory on the first available backing of the chain. No page
+ * is resident until it is touched or prefaulted, except pool pages bound to nodes. Takes 2 to 30
+ * us. `options` may be NULL.
+ *
+ * Returns a region, to be passed to hugepilot_region_unmap, or NULL.
+ * Errors: ARGUMENT, CHAIN, OVERFLOW, ALIGNMENT, NAME, NODES for requests that are invalid on every
+ * backing. If every backing is refused, the error of the last: POOL_EMPTY, NO_POOL, THP_NEVER,
+ * THP_DISABLED, ADVICE, BIND, PREFAULT, NO_MEMORY. */
+HUGEPILOT_MUST_USE hugepilot_region *hugepilot_region_map(size_t size,
+                                                          const hugepilot_options *options);
 
-/* Unmaps the memory. NULL is allowed. */
+/* Unmaps the memory and frees the handle. Ignores NULL. */
 void hugepilot_region_unmap(hugepilot_region *region);
 
-/* The first byte, until the region grows or is unmapped. NULL for NULL. */
+/* Returns the address of the first byte, valid until the region grows or is unmapped; NULL for
+ * NULL. */
 void *hugepilot_region_data(const hugepilot_region *region);
 
-/* Bytes there are: those asked for, rounded up to the pages of the backing. 0 for NULL. */
+/* Returns the mapped bytes: the requested size, rounded up to pages of the backing; 0 for NULL. */
 size_t hugepilot_region_size(const hugepilot_region *region);
 
-/* 1 if the memory shows under its name; 0 if none was asked for, or the kernel takes none. */
+/* Returns 1 if the kernel shows the name; 0 without a name, or if the kernel refused it. */
 int hugepilot_region_named(const hugepilot_region *region);
 
-/* The chain asked for, as text. */
+/* Writes the requested chain. Returns its length. */
 size_t hugepilot_region_requested(const hugepilot_region *region, char *buffer, size_t size);
 
-/* The backing that was to be had, as text. That THP is allowed does not mean that there was a free huge page: see got. */
+/* Writes the backing in use. Returns its length. The backing thp allows huge pages but does not
+ * guarantee free ones: see hugepilot_region_usage. */
 size_t hugepilot_region_backing(const hugepilot_region *region, char *buffer, size_t size);
 
-/* Why backing number `index` of the chain, from 0, was passed over: its error, and in words with the fix.
- * HUGEPILOT_OK, with nothing written, from the backing on that was taken. */
-hugepilot_error hugepilot_region_refused(const hugepilot_region *region, size_t index, char *buffer, size_t size);
+/* Returns why backing `index` of the chain, counted from 0, was refused, and writes the cause and
+ * the suggested fix. Returns HUGEPILOT_OK and writes nothing for the backing in use and those after
+ * it. */
+hugepilot_error hugepilot_region_refused(const hugepilot_region *region, size_t index, char *buffer,
+                                         size_t size);
 
-/* Looks up in the page map on which pages the memory is, now; no page is touched. About 30 us a GiB of huge pages, 10 ms a
- * GiB of base pages. Errors: ARGUMENT for NULL, LOOK. */
-hugepilot_error hugepilot_region_usage(const hugepilot_region *region, hugepilot_usage *got);
+/* Reads from the pagemap which pages the memory is on. Touches no page. Takes about 30 us per GiB
+ * of huge pages, 10 ms per GiB of base pages.
+ * Errors: ARGUMENT for NULL, PAGEMAP. */
+hugepilot_error hugepilot_region_usage(const hugepilot_region *region, hugepilot_usage *usage);
 
-/* Makes all pages resident, by that many threads (0 is 1); then collapses, if that is the backing. Contents stay. 0.1 to
- * 0.3 s a GiB. Errors: ARGUMENT for NULL, PREFAULT (ENOMEM where memory is used up, EFAULT where a pool is, EINVAL before
- * Linux 5.14), LOOK after a collapse. Pages that were there by then stay. */
+/* Makes all pages resident, with this number of threads (0 means 1), then collapses if that is the
+ * backing. Keeps the contents. Takes 0.1 to 0.3 s per GiB. After an error, pages populated by then
+ * stay.
+ * Errors: ARGUMENT for NULL, PREFAULT (errno ENOMEM if memory is exhausted, EFAULT if a pool is,
+ * EINVAL before Linux 5.14), PAGEMAP after a collapse. */
 hugepilot_error hugepilot_region_prefault(const hugepilot_region *region, unsigned threads);
 
-/* Puts what has been touched, and is not huge, on huge pages. 0.4 to 1 ms a huge page. `collapsed` may be NULL. What the
- * kernel refuses is counted there, and is no error. Errors: ARGUMENT for NULL, LOOK. */
-hugepilot_error hugepilot_region_collapse(const hugepilot_region *region, hugepilot_collapse_outcome *collapsed);
+/* Collapses each huge-page-sized range with a touched page into a huge page. Takes 0.4 to 1 ms per
+ * huge page. Ranges that the kernel refuses are counted in `outcome`, which may be NULL, and are
+ * not errors.
+ * Errors: ARGUMENT for NULL, PAGEMAP. */
+hugepilot_error hugepilot_region_collapse(const hugepilot_region *region,
+                                          hugepilot_collapse_outcome *outcome);
 
-/* Makes it at least `size` bytes long. Its first `keep_bytes` bytes keep their contents, what is new reads as zero, and the
- * memory may move. Moves page tables, 0.2 ms a GiB, but on a pool, with THP for a part, or an alignment above base pages:
- * there it maps anew and copies. Errors: as for map; then all is as before. For one thread at a time. */
-HUGEPILOT_MUST_USE hugepilot_error hugepilot_region_grow(hugepilot_region *region, size_t size, size_t keep_bytes);
+/* Grows the region to at least `size` bytes. The first `keep_bytes` bytes keep their contents, new
+ * memory is zeroed, and the memory may move. Moves page tables, 0.2 ms per GiB; on a pool, with THP
+ * for a part, or with an alignment above base pages, maps again and copies. After an error, the
+ * region is unchanged. No other thread may use the handle.
+ * Errors: as for hugepilot_region_map. */
+HUGEPILOT_MUST_USE hugepilot_error hugepilot_region_grow(hugepilot_region *region, size_t size,
+                                                         size_t keep_bytes);
 
-/* ---- Arenas --------------------------------------------------------------------- */
+/* ---- Arenas ------------------------------------------------------------------------------ */
 
-/* Hands out memory front to back, from regions that it maps as they are needed. Nothing is freed alone. For one thread at
- * a time. */
+/* Bump allocator over regions, which it maps as needed. Objects are freed together, by a reset. One
+ * thread at a time may use a handle. */
 typedef struct hugepilot_arena hugepilot_arena;
 
-/* An arena that maps regions of at least `chunk_bytes`, and no more than `limit_bytes` in all; 0 is no limit. Maps nothing
- * yet. `options` may be NULL. NULL: ARGUMENT, CHAIN, NAME, NO_MEMORY. */
+/* Creates an arena with regions of at least `chunk_bytes`, and at most `limit_bytes` mapped in
+ * total (0: no limit). Maps nothing yet. `options` may be NULL.
+ *
+ * Returns an arena, to be passed to hugepilot_arena_delete, or NULL.
+ * Errors: ARGUMENT, CHAIN, NAME, NO_MEMORY. */
 HUGEPILOT_MUST_USE hugepilot_arena *hugepilot_arena_new(size_t chunk_bytes, size_t limit_bytes,
                                                         const hugepilot_options *options);
 
-/* Unmaps all. NULL is allowed. */
+/* Unmaps all memory and frees the handle. Ignores NULL. */
 void hugepilot_arena_delete(hugepilot_arena *arena);
 
-/* `size` bytes at a multiple of `align`, with whatever is in them, until the arena is reset or deleted. No bytes are a
- * pointer that is not NULL and is not to be touched. NULL: ARGUMENT, OVERFLOW, ALIGNMENT, LIMIT, and as for map. */
+/* Allocates `size` bytes at a multiple of `align`, uninitialised, valid until the arena is reset or
+ * deleted. A `size` of 0 returns a pointer that is not NULL and must not be dereferenced.
+ *
+ * Returns the memory, or NULL.
+ * Errors: ARGUMENT, OVERFLOW, ALIGNMENT, LIMIT, and as for hugepilot_region_map. */
 HUGEPILOT_MUST_USE void *hugepilot_arena_alloc(hugepilot_arena *arena, size_t size, size_t align);
 
-/* Takes all memory back, for new use; it stays mapped. NULL is allowed. */
+/* Frees all objects for reuse of their memory, which stays mapped. Ignores NULL. */
 void hugepilot_arena_reset(hugepilot_arena *arena);
 
-/* Bytes mapped. 0 for NULL. */
+/* Returns the mapped bytes; 0 for NULL. */
 size_t hugepilot_arena_mapped(const hugepilot_arena *arena);
 
-/* As hugepilot_region_usage, over all that is mapped. */
-hugepilot_error hugepilot_arena_usage(const hugepilot_arena *arena, hugepilot_usage *got);
+/* Reads from the pagemap which pages all mapped memory is on, like hugepilot_region_usage.
+ * Errors: ARGUMENT for NULL, PAGEMAP. */
+hugepilot_error hugepilot_arena_usage(const hugepilot_arena *arena, hugepilot_usage *usage);
 
-/* ---- Heaps ---------------------------------------------------------------------- */
+/* ---- Heaps ------------------------------------------------------------------------------- */
 
-/* Memory for things of any size that are freed one by one: small ones by size classes, so that many share a huge page,
- * large ones on whole pages of their own. Any thread may allocate, and free what another did, at any time. After fork the
- * child may go on with its copy, also where the parent had other threads. */
+/* Allocator for objects of any size that are freed one by one. Small objects are grouped by size
+ * class, so that many share a huge page; large ones have pages of their own. Several threads may
+ * use one handle at the same time, and free the objects of other threads. After fork, the child may
+ * use its copy, even if the parent had several threads. */
 typedef struct hugepilot_heap hugepilot_heap;
 
-/* What a heap has. Exact while no other thread uses it. */
+/* Statistics of a heap. Exact while no other thread uses it. */
 typedef struct hugepilot_stats {
-    uint64_t allocated_bytes; /* in use, as the sizes of the classes and large things that were given */
-    uint64_t held_bytes;      /* these, and what is free in between */
-    uint64_t idle_bytes;      /* free in whole huge pages, kept for new use */
-    uint64_t returned_bytes;  /* given back to the kernel since the heap began */
-    uint64_t mapped_bytes;    /* addresses; without pages before the first touch, except that pools set them aside */
+    uint64_t allocated_bytes; /* in use, rounded up to size classes and pages */
+    uint64_t held_bytes;      /* in use, and free between objects in use */
+    uint64_t idle_bytes;      /* free in whole huge pages, kept for reuse */
+    uint64_t returned_bytes;  /* freed to the kernel since the heap began */
+    uint64_t mapped_bytes;    /* addresses; untouched ones use no pages, but pools reserve them */
 } hugepilot_stats;
 
-/* A heap of its own. Maps nothing yet. `options` may be NULL; children have the memory, whatever `fork` says there. NULL: ARGUMENT, CHAIN, NAME, NO_MEMORY. */
+/* Creates a heap. Maps nothing yet. `options` may be NULL; children inherit the memory, whatever
+ * `fork` there.
+ *
+ * Returns a heap, to be passed to hugepilot_heap_delete, or NULL.
+ * Errors: ARGUMENT, CHAIN, NAME, NO_MEMORY. */
 HUGEPILOT_MUST_USE hugepilot_heap *hugepilot_heap_new(const hugepilot_options *options);
 
-/* The two heaps of the process, for the allocators of hugepilot.hpp: on "thp,base", and on "hugetlb-2m" alone. Never NULL,
- * and never to be deleted. */
+/* Returns a heap of the process: on "thp,base", or on "hugetlb-2m" only. The allocators of
+ * hugepilot.hpp use them. Never NULL, and must not be deleted. */
 hugepilot_heap *hugepilot_heap_thp(void);
 hugepilot_heap *hugepilot_heap_hugetlb(void);
 
-/* Unmaps all. No thread may be using the heap or what came from it. NULL is allowed. */
+/* Unmaps all memory and frees the handle. No thread may use the heap or its objects. Ignores
+ * NULL. */
 void hugepilot_heap_delete(hugepilot_heap *heap);
 
-/* `size` bytes at a multiple of `align`, a power of two up to 1 GiB, with whatever is in them. No bytes are as one.
- * NULL: ARGUMENT, OVERFLOW, ALIGNMENT, and as for hugepilot_region_map. */
+/* Allocates `size` bytes at a multiple of `align`, a power of two up to 1 GiB, uninitialised. A
+ * `size` of 0 counts as 1.
+ *
+ * Returns the memory, to be passed to hugepilot_heap_free, or NULL.
+ * Errors: ARGUMENT, OVERFLOW, ALIGNMENT, and as for hugepilot_region_map. */
 HUGEPILOT_MUST_USE void *hugepilot_heap_alloc(hugepilot_heap *heap, size_t size, size_t align);
 
-/* Makes memory of this heap `size` bytes long, in place or elsewhere, and keeps what is in it as far as it fits. NULL for
- * `memory` is as alloc. NULL: as for alloc; then all is as before. */
-HUGEPILOT_MUST_USE void *hugepilot_heap_realloc(hugepilot_heap *heap, void *memory, size_t size, size_t align);
+/* Resizes memory of this heap to `size` bytes, in place or by moving it, and keeps the contents
+ * that fit. A `memory` of NULL allocates. After an error, the memory is unchanged.
+ *
+ * Returns the memory, or NULL.
+ * Errors: as for hugepilot_heap_alloc. */
+HUGEPILOT_MUST_USE void *hugepilot_heap_realloc(hugepilot_heap *heap, void *memory, size_t size,
+                                                size_t align);
 
-/* Takes memory back that came from this heap. NULL is allowed. */
+/* Frees memory of this heap. Ignores NULL. Misuse, such as a second free, ends the process with a
+ * message (SIGABRT). */
 void hugepilot_heap_free(hugepilot_heap *heap, void *memory);
 
-/* Gives back to the kernel what is free in whole huge pages; how many bytes. A heap does so by itself above 32 MiB, or an
- * eighth of what is in use where that is more. 0 for NULL. */
+/* Frees all unused whole huge pages to the kernel. By itself, a heap keeps 32 MiB of free memory,
+ * or an eighth of the memory in use if that is more. Returns the freed bytes; 0 for NULL. */
 size_t hugepilot_heap_trim(hugepilot_heap *heap);
 
-/* Counts what there is, some 100 ns a span of 64 KiB. Errors: ARGUMENT for NULL. */
+/* Counts the memory of the heap. Takes about 100 ns per span of 64 KiB.
+ * Errors: ARGUMENT for NULL. */
 hugepilot_error hugepilot_heap_stats(const hugepilot_heap *heap, hugepilot_stats *stats);
 
-/* As hugepilot_region_usage, over all that is mapped. */
-hugepilot_error hugepilot_heap_usage(const hugepilot_heap *heap, hugepilot_usage *got);
+/* Reads from the pagemap which pages all mapped memory is on, like hugepilot_region_usage.
+ * Errors: ARGUMENT for NULL, PAGEMAP. */
+hugepilot_error hugepilot_heap_usage(const hugepilot_heap *heap, hugepilot_usage *usage);
 
 #ifdef __cplusplus
 }

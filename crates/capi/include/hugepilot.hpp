@@ -1,12 +1,13 @@
-// hugepilot: memory on huge pages, for C++17. All of it is in this header, over the C interface of hugepilot.h, which says
-// what things cost and mean.
+// hugepilot: memory on huge pages, for C++17. Header-only, over the C interface of hugepilot.h,
+// which documents backings, costs, errors and threads.
 //
 //     hugepilot::options options;
 //     options.chain = "hugetlb-2m,thp,base";
 //     hugepilot::region region(64 << 20, options);         // unmapped at the end of the scope
 //     std::cout << region.usage().thp_bytes << " bytes on transparent huge pages\n";
 //
-// What fails throws hugepilot::error, which is a std::bad_alloc with a number and words.
+// Sizes are in bytes. Functions that are not noexcept throw hugepilot::error, a std::bad_alloc with
+// an error code and a text.
 #ifndef HUGEPILOT_HPP
 #define HUGEPILOT_HPP
 
@@ -23,17 +24,18 @@
 
 namespace hugepilot {
 
-/// Why memory is not to be had as it was asked for. Copying and reading it take no memory.
+/// Cause of a failure. Copying and reading it allocate nothing.
 class error : public std::bad_alloc {
 public:
-    /// The last error of this thread.
+    /// Copies the last error of this thread.
     error() noexcept : code_(hugepilot_last_error()), errno_(hugepilot_last_errno()) {
         hugepilot_last_error_text(text_, sizeof text_);
     }
-    /// The cause, and after a semicolon the fix where there is one.
+    /// Returns the cause and, after "; help: ", the suggested fix if there is one.
     const char *what() const noexcept override { return text_; }
+    /// Returns the error code.
     hugepilot_error code() const noexcept { return code_; }
-    /// What the kernel answered, as in errno.h; 0 where it was not asked.
+    /// Returns the kernel's errno; 0 if the kernel was not involved.
     int kernel_errno() const noexcept { return errno_; }
 
 private:
@@ -42,17 +44,18 @@ private:
     char text_[320];
 };
 
-/// Why a backing of a chain was passed over.
-struct refusal {
+/// Backing of a chain that was refused.
+struct refused_backing {
+    /// Error code.
     hugepilot_error code;
-    /// The cause, and after a semicolon the fix where there is one.
+    /// Cause and, after "; help: ", the suggested fix if there is one.
     std::string text;
 };
 
-/// What is asked for; the fields are those of hugepilot_options.
+/// Properties of memory, with the fields of hugepilot_options.
 struct options : hugepilot_options {
     options() noexcept : hugepilot_options(HUGEPILOT_OPTIONS_INIT) {}
-    /// `text` stays the caller's.
+    /// Sets the chain. `text` must outlive the options.
     explicit options(const char *text) noexcept : options() { chain = text; }
 };
 
@@ -68,7 +71,7 @@ T *check(T *made) {
     return made;
 }
 
-/// All of a text that `write` writes as snprintf does.
+/// Returns the whole text that `write` writes like snprintf.
 template <class Write>
 std::string text(Write write) {
     std::string text(write(nullptr, 0), '\0');
@@ -84,56 +87,67 @@ struct ends {
 
 }  // namespace detail
 
-/// Memory on the pages that its chain could get. Moved, it takes its memory along and leaves nothing behind but to be
-/// assigned to or destroyed.
+/// Zeroed memory on the first available backing of a chain, unmapped on destruction. A moved-from
+/// region has no memory, and may only be assigned to or destroyed.
 class region {
 public:
-    /// At least `size` bytes. Throws hugepilot::error.
+    /// Maps at least `size` bytes.
     explicit region(std::size_t size, const options &requested = options())
         : handle_(detail::check(hugepilot_region_map(size, &requested))) {}
 
-    std::byte *data() noexcept { return static_cast<std::byte *>(hugepilot_region_data(handle_.get())); }
+    /// Returns the first byte, valid until the region grows or is destroyed.
+    std::byte *data() noexcept {
+        return static_cast<std::byte *>(hugepilot_region_data(handle_.get()));
+    }
     const std::byte *data() const noexcept {
         return static_cast<const std::byte *>(hugepilot_region_data(handle_.get()));
     }
-    /// In bytes: what was asked for, rounded up to the pages of the backing.
+    /// Returns the mapped bytes: the requested size, rounded up to pages of the backing.
     std::size_t size() const noexcept { return hugepilot_region_size(handle_.get()); }
-    /// Whether it shows under its name in /proc/PID/maps.
+    /// Returns whether the kernel shows the name in /proc/PID/maps.
     bool named() const noexcept { return hugepilot_region_named(handle_.get()) != 0; }
 
-    /// The chain asked for.
+    /// Returns the requested chain.
     std::string requested() const {
-        return detail::text([this](char *to, std::size_t n) { return hugepilot_region_requested(handle_.get(), to, n); });
+        return detail::text([this](char *buffer, std::size_t size) {
+            return hugepilot_region_requested(handle_.get(), buffer, size);
+        });
     }
-    /// The backing that was to be had.
+    /// Returns the backing in use.
     std::string backing() const {
-        return detail::text([this](char *to, std::size_t n) { return hugepilot_region_backing(handle_.get(), to, n); });
+        return detail::text([this](char *buffer, std::size_t size) {
+            return hugepilot_region_backing(handle_.get(), buffer, size);
+        });
     }
-    /// Why the backings before it were not, in their order.
-    std::vector<refusal> refused() const {
-        std::vector<refusal> all;
+    /// Returns the backings of the chain before it, with the causes.
+    std::vector<refused_backing> refused() const {
+        std::vector<refused_backing> all;
         char text[320];
-        while (hugepilot_error code = hugepilot_region_refused(handle_.get(), all.size(), text, sizeof text)) {
+        while (hugepilot_error code = hugepilot_region_refused(handle_.get(), all.size(), text,
+                                                               sizeof text)) {
             all.push_back({code, text});
         }
         return all;
     }
-    /// On which pages it is, now. Throws hugepilot::error.
+    /// Reads from the pagemap which pages the memory is on.
     hugepilot_usage usage() const {
         hugepilot_usage usage;
         detail::check(hugepilot_region_usage(handle_.get(), &usage));
         return usage;
     }
 
-    /// Makes all pages resident. Throws hugepilot::error.
-    void prefault(unsigned threads = 1) { detail::check(hugepilot_region_prefault(handle_.get(), threads)); }
-    /// Puts what has been touched on huge pages. Throws hugepilot::error.
-    hugepilot_collapse_outcome collapse() {
-        hugepilot_collapse_outcome collapsed;
-        detail::check(hugepilot_region_collapse(handle_.get(), &collapsed));
-        return collapsed;
+    /// Makes all pages resident, with this number of threads.
+    void prefault(unsigned threads = 1) {
+        detail::check(hugepilot_region_prefault(handle_.get(), threads));
     }
-    /// Makes it at least `size` bytes long, keeping the first `keep`. Throws hugepilot::error; then all is as before.
+    /// Collapses touched pages into huge pages.
+    hugepilot_collapse_outcome collapse() {
+        hugepilot_collapse_outcome outcome;
+        detail::check(hugepilot_region_collapse(handle_.get(), &outcome));
+        return outcome;
+    }
+    /// Grows to at least `size` bytes, and keeps the contents of the first `keep` bytes. After an
+    /// exception, the region is unchanged.
     void grow(std::size_t size, std::size_t keep) {
         detail::check(hugepilot_region_grow(handle_.get(), size, keep));
     }
@@ -142,23 +156,24 @@ private:
     std::unique_ptr<hugepilot_region, detail::ends> handle_;
 };
 
-/// Memory for many things that are given back together; for the containers of std::pmr, too, where deallocating does
-/// nothing. For one thread at a time. It runs no destructors.
+/// Bump allocator, also for containers of std::pmr, whose deallocation then does nothing. One
+/// thread at a time may use it. Destructors of objects do not run.
 class arena : public std::pmr::memory_resource {
 public:
-    /// Maps regions of at least `chunk` bytes as they are needed, `limit` bytes in all; 0 is no limit. Throws
-    /// hugepilot::error.
-    explicit arena(std::size_t chunk, std::size_t limit = 0, const options &requested = options())
+    /// Creates an arena with regions of at least `chunk` bytes, and at most `limit` bytes in total
+    /// (0: no limit). Maps nothing yet.
+    explicit arena(std::size_t chunk, std::size_t limit = 0,
+                   const options &requested = options())
         : handle_(detail::check(hugepilot_arena_new(chunk, limit, &requested))) {}
-    // Containers point to it.
+    // Containers point to it, so it is neither copied nor moved.
     arena(const arena &) = delete;
     arena &operator=(const arena &) = delete;
 
-    /// Takes all memory back, for new use; it stays mapped.
+    /// Frees all objects for reuse of their memory, which stays mapped.
     void reset() noexcept { hugepilot_arena_reset(handle_.get()); }
-    /// Bytes mapped.
+    /// Returns the mapped bytes.
     std::size_t mapped() const noexcept { return hugepilot_arena_mapped(handle_.get()); }
-    /// On which pages they are, now. Throws hugepilot::error.
+    /// Reads from the pagemap which pages all mapped memory is on.
     hugepilot_usage usage() const {
         hugepilot_usage usage;
         detail::check(hugepilot_arena_usage(handle_.get(), &usage));
@@ -170,31 +185,35 @@ private:
         return detail::check(hugepilot_arena_alloc(handle_.get(), size, align));
     }
     void do_deallocate(void *, std::size_t, std::size_t) noexcept override {}
-    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override { return this == &other; }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+        return this == &other;
+    }
 
     std::unique_ptr<hugepilot_arena, detail::ends> handle_;
 };
 
-/// Memory for things of any size, on the chain of your choice; for the containers of std::pmr, too. Any thread may use it.
+/// Allocator for objects of any size on a chain of backings, also for containers of std::pmr.
+/// Several threads may use it at the same time.
 class heap : public std::pmr::memory_resource {
 public:
-    /// Throws hugepilot::error.
-    explicit heap(const options &requested = options()) : handle_(detail::check(hugepilot_heap_new(&requested))) {}
-    // Containers point to it.
+    /// Creates a heap. Maps nothing yet.
+    explicit heap(const options &requested = options())
+        : handle_(detail::check(hugepilot_heap_new(&requested))) {}
+    // Containers point to it, so it is neither copied nor moved.
     heap(const heap &) = delete;
     heap &operator=(const heap &) = delete;
 
-    /// For allocators: see hugepilot::allocator.
+    /// Returns the handle, for hugepilot::allocator.
     hugepilot_heap *handle() const noexcept { return handle_.get(); }
-    /// Gives back to the kernel what is free in whole huge pages; how many bytes.
+    /// Frees all unused whole huge pages to the kernel. Returns the freed bytes.
     std::size_t trim() noexcept { return hugepilot_heap_trim(handle_.get()); }
-    /// What it has.
+    /// Counts the memory of the heap.
     hugepilot_stats stats() const {
         hugepilot_stats stats;
         detail::check(hugepilot_heap_stats(handle_.get(), &stats));
         return stats;
     }
-    /// On which pages that is, now. Throws hugepilot::error.
+    /// Reads from the pagemap which pages all mapped memory is on.
     hugepilot_usage usage() const {
         hugepilot_usage usage;
         detail::check(hugepilot_heap_usage(handle_.get(), &usage));
@@ -208,12 +227,14 @@ private:
     void do_deallocate(void *memory, std::size_t, std::size_t) noexcept override {
         hugepilot_heap_free(handle_.get(), memory);
     }
-    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override { return this == &other; }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+        return this == &other;
+    }
 
     std::unique_ptr<hugepilot_heap, detail::ends> handle_;
 };
 
-/// Transparent huge pages where there are free ones, else base pages: the heap of hugepilot::thp_allocator.
+/// Heap of hugepilot::thp_allocator: transparent huge pages if enabled, else base pages.
 struct thp {
     static hugepilot_heap *handle() noexcept {
         static hugepilot_heap *const handle = hugepilot_heap_thp();
@@ -221,7 +242,7 @@ struct thp {
     }
 };
 
-/// Pages of the hugetlb pool of 2 MiB, or std::bad_alloc: the heap of hugepilot::huge_page_allocator.
+/// Heap of hugepilot::huge_page_allocator: pages of the 2 MiB hugetlb pool only.
 struct hugetlb {
     static hugepilot_heap *handle() noexcept {
         static hugepilot_heap *const handle = hugepilot_heap_hugetlb();
@@ -229,12 +250,14 @@ struct hugetlb {
     }
 };
 
-/// An allocator for containers, without state: all that share a `Heap` are equal. `Heap::handle()` gives the heap; write your
-/// own for another chain:
+/// Stateless allocator for containers: all with the same `Heap` are equal. `Heap::handle()` returns
+/// the heap. For another chain, define a heap:
 ///
 ///     struct pages {
-///         static hugepilot_heap *handle() {     // never deleted, as containers may live to the end of the process
-///             static auto *const heap = new hugepilot::heap(hugepilot::options("hugetlb-1g,hugetlb-2m,thp,base"));
+///         static hugepilot_heap *handle() {
+///             // Never deleted: containers may live to the end of the process.
+///             static auto *const heap =
+///                 new hugepilot::heap(hugepilot::options("hugetlb-2m,base"));
 ///             return heap->handle();
 ///         }
 ///     };
@@ -250,13 +273,17 @@ public:
     template <class U>
     constexpr allocator(const allocator<U, Heap> &) noexcept {}
 
-    /// Throws std::bad_array_new_length where `n` of T are more than a number of bytes can be, else hugepilot::error. Of no
-    /// T, memory that may be deallocated.
+    /// Allocates `n` objects of T; 0 is allowed. Throws std::bad_array_new_length if their size
+    /// overflows, else hugepilot::error.
     [[nodiscard]] T *allocate(std::size_t n) {
         if (n > std::size_t(-1) / sizeof(T)) throw std::bad_array_new_length();
-        return static_cast<T *>(detail::check(hugepilot_heap_alloc(Heap::handle(), n * sizeof(T), alignof(T))));
+        void *memory = hugepilot_heap_alloc(Heap::handle(), n * sizeof(T), alignof(T));
+        return static_cast<T *>(detail::check(memory));
     }
-    void deallocate(T *memory, std::size_t) noexcept { hugepilot_heap_free(Heap::handle(), memory); }
+    /// Frees memory of `allocate`.
+    void deallocate(T *memory, std::size_t) noexcept {
+        hugepilot_heap_free(Heap::handle(), memory);
+    }
 };
 
 template <class T, class U, class Heap>
@@ -268,12 +295,13 @@ constexpr bool operator!=(const allocator<T, Heap> &, const allocator<U, Heap> &
     return false;
 }
 
-/// Transparent huge pages where there are free ones, else base pages.
+/// Allocator on transparent huge pages if enabled, else base pages.
 template <class T>
 using thp_allocator = allocator<T, thp>;
 
-/// Pages of the hugetlb pool of 2 MiB; std::bad_alloc where it has too few. Not every container survives that: the tables of
-/// Abseil do not. For these, write an allocator of a chain that ends with base.
+/// Allocator on pages of the 2 MiB hugetlb pool; throws std::bad_alloc if it has too few. Not every
+/// container supports that: Abseil's tables do not. For these, define a heap whose chain ends with
+/// base.
 template <class T>
 using huge_page_allocator = allocator<T, hugetlb>;
 

@@ -1,4 +1,4 @@
-# find_package(hugepilot) gives the targets hugepilot::hugepilot (shared) and hugepilot::static.
+# find_package(hugepilot) defines the targets hugepilot::hugepilot (shared) and hugepilot::static.
 
 get_filename_component(_hugepilot_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 

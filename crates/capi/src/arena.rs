@@ -1,8 +1,8 @@
-//! Arenas for C: `hugepilot_arena` is an [`Arena`].
+//! C interface of arenas: `hugepilot_arena` is an [`Arena`].
 //!
 //! # Safety
-//! A handle is used by one thread at a time, which the header asks for. Memory handed out is raw, and the caller's until the
-//! arena is reset or ends.
+//! The header requires that one thread at a time uses a handle. Memory handed out is raw, and the
+//! caller's until the arena is reset or deleted.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -12,14 +12,15 @@ use std::mem::MaybeUninit;
 use hugepilot_alloc::{AllocError, Arena};
 use hugepilot_units::Bytes;
 
-use crate::error::{Failure, made, status};
+use crate::error::{Failure, handle_or_null, status};
 use crate::handle;
 use crate::options::RawOptions;
-use crate::region::{ANSWER, RawPageUsage, bytes};
+use crate::region::{RESULT, RawPageUsage, bytes};
 
 const ARENA: Failure = Failure::Argument("the handle is not one of hugepilot_arena_new");
 
-/// A layout out of C's numbers. The alignment is looked at first, as the size is rounded up to it.
+/// Creates a layout of C's numbers. Checks the alignment first, because the size is rounded up to
+/// it.
 pub(crate) fn layout(size: usize, align: usize) -> Result<Layout, Failure> {
     if !align.is_power_of_two() {
         return Err(AllocError::Alignment(bytes(align)).into());
@@ -27,7 +28,7 @@ pub(crate) fn layout(size: usize, align: usize) -> Result<Layout, Failure> {
     Layout::from_size_align(size, align).map_err(|_| AllocError::Overflow { count: 1, size }.into())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// The texts in `options` are NULL or end with a zero.
@@ -40,22 +41,24 @@ pub unsafe extern "C" fn hugepilot_arena_new(
     // SAFETY: the caller's promise.
     let options = unsafe { RawOptions::read(options) };
     let limit = if limit_bytes == 0 { Bytes::MAX } else { bytes(limit_bytes) };
-    made(options.and_then(|options| {
-        handle::give(Arena::new(bytes(chunk_bytes), options).with_limit(limit))
-    }))
+    handle_or_null(
+        options.and_then(|options| {
+            handle::new(Arena::new(bytes(chunk_bytes), options).with_limit(limit))
+        }),
+    )
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// `arena` is NULL or a handle, and neither it nor its memory is used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugepilot_arena_delete(arena: *mut Arena) {
     // SAFETY: the caller's promise.
-    unsafe { handle::end(arena) };
+    unsafe { handle::drop(arena) };
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_arena_alloc(
     arena: Option<&mut Arena>,
@@ -66,10 +69,10 @@ pub extern "C" fn hugepilot_arena_alloc(
         let memory = arena.ok_or(ARENA)?.alloc_layout(layout(size, align)?)?;
         Ok(memory.as_mut_ptr().cast())
     };
-    made(alloc())
+    handle_or_null(alloc())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_arena_reset(arena: Option<&mut Arena>) {
     if let Some(arena) = arena {
@@ -77,20 +80,20 @@ pub extern "C" fn hugepilot_arena_reset(arena: Option<&mut Arena>) {
     }
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_arena_mapped(arena: Option<&Arena>) -> usize {
     arena.map_or(0, |arena| arena.mapped().as_usize())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_arena_usage(
     arena: Option<&Arena>,
     usage: Option<&mut MaybeUninit<RawPageUsage>>,
 ) -> c_int {
     let look = || {
-        let (arena, usage) = (arena.ok_or(ARENA)?, usage.ok_or(ANSWER)?);
+        let (arena, usage) = (arena.ok_or(ARENA)?, usage.ok_or(RESULT)?);
         usage.write(arena.usage()?.into());
         Ok(())
     };

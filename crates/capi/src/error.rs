@@ -1,7 +1,7 @@
-//! Errors as numbers, and the last one of each thread in words.
+//! Error codes, and the last error of each thread.
 //!
 //! # Safety
-//! Buffers are the caller's, with the size that is said to be theirs.
+//! Callers pass the true size of a buffer.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use hugepilot_alloc::AllocError;
 
 use crate::text;
 
-/// What an error is, in one number. The numbers are part of the ABI and never move.
+/// Error code. The numbers are part of the ABI and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 #[allow(missing_docs)] // the header says what they mean
@@ -39,7 +39,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// All, in order of their numbers.
+    /// All codes with their texts, in numeric order.
     pub const ALL: [(Self, &'static CStr); 18] = [
         (Self::Ok, c"no error"),
         (Self::Argument, c"an argument is NULL or out of its range"),
@@ -62,16 +62,16 @@ impl Code {
     ];
 }
 
-/// Why a call failed. Plain data: keeping one takes no memory.
+/// Cause of a failed call. Plain data: storing one allocates nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Failure {
-    /// Below the border.
+    /// Error of the crate `alloc`.
     Alloc(AllocError),
-    /// An argument that cannot be, and what it must be.
+    /// Invalid argument, with the cause.
     Argument(&'static str),
-    /// A text that says nothing, and what it may say.
-    Unreadable(&'static str),
-    /// Not even for what is needed to begin.
+    /// Text that cannot be parsed, with its valid forms.
+    Unparsable(&'static str),
+    /// No memory for a handle or for the first page of a heap.
     NoMemory,
 }
 
@@ -85,7 +85,7 @@ impl Failure {
     const fn code(&self) -> Code {
         match self {
             Self::Argument(_) => Code::Argument,
-            Self::Unreadable(_) => Code::Chain,
+            Self::Unparsable(_) => Code::Chain,
             Self::NoMemory => Code::NoMemory,
             Self::Alloc(error) => match error {
                 AllocError::Empty => Code::Argument,
@@ -115,19 +115,19 @@ impl Failure {
                 None => 0,
             },
             Self::NoMemory => 12, // ENOMEM
-            Self::Argument(_) | Self::Unreadable(_) => 0,
+            Self::Argument(_) | Self::Unparsable(_) => 0,
         }
     }
 }
 
-/// The cause, and after a semicolon the fix where there is one.
+/// Prints the cause and, after `; help: `, the suggested fix if there is one.
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Argument(must) => write!(f, "invalid argument: {must}"),
-            Self::Unreadable(may) => write!(f, "cannot parse this text; help: write {may}"),
+            Self::Unparsable(may) => write!(f, "cannot parse this text; help: write {may}"),
             Self::NoMemory => f.write_str("no memory for a handle; help: raise ulimit -v"),
-            // The words are put together in memory of `malloc`, which may be what there is none of.
+            // Formatting allocates with `malloc`, which may be exhausted.
             Self::Alloc(_) if !malloc_has(4096) => {
                 f.write_str(Code::ALL[self.code() as usize].1.to_str().unwrap_or_default())
             }
@@ -139,7 +139,7 @@ impl Display for Failure {
     }
 }
 
-/// Whether `malloc` had so many bytes just now.
+/// Returns whether `malloc` has that many bytes now.
 fn malloc_has(bytes: usize) -> bool {
     std::hint::black_box(Vec::<u8>::new()).try_reserve_exact(bytes).is_ok()
 }
@@ -148,56 +148,56 @@ thread_local! {
     static LAST: Cell<Option<Failure>> = const { Cell::new(None) };
 }
 
-/// Keeps what went wrong for the thread, and returns its number.
+/// Stores the failure as the thread's last error, and returns its code.
 pub(crate) fn failed(failure: impl Into<Failure>) -> c_int {
     let failure = failure.into();
     LAST.set(Some(failure));
     failure.code() as c_int
 }
 
-/// The number of what was done.
+/// Returns the code of a result.
 pub(crate) fn status(done: Result<(), Failure>) -> c_int {
     done.map_or_else(failed, |()| Code::Ok as c_int)
 }
 
-/// What was made, or NULL and the reason kept.
-pub(crate) fn made<T>(made: Result<*mut T, Failure>) -> *mut T {
+/// Returns the handle; on failure stores the error and returns NULL.
+pub(crate) fn handle_or_null<T>(made: Result<*mut T, Failure>) -> *mut T {
     made.unwrap_or_else(|failure| {
         failed(failure);
         ptr::null_mut()
     })
 }
 
-/// Writes a failure as text and returns its number.
+/// Writes a failure as text and returns its code.
 ///
 /// # Safety
 /// As for [`text::write`].
-pub(crate) unsafe fn tell(failure: &Failure, buffer: *mut c_char, size: usize) -> c_int {
+pub(crate) unsafe fn write(failure: &Failure, buffer: *mut c_char, size: usize) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { text::write(failure, buffer, size) };
     failure.code() as c_int
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_error_text(code: c_int) -> *const c_char {
     let known = usize::try_from(code).ok().and_then(|code| Code::ALL.get(code));
     known.unwrap_or(&Code::ALL[Code::Other as usize]).1.as_ptr()
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_last_error() -> c_int {
     LAST.get().map_or(Code::Ok, |last| last.code()) as c_int
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_last_errno() -> c_int {
     LAST.get().map_or(0, |last| last.errno())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// `buffer` has `size` bytes; it may be NULL where that is 0.
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn hugepilot_last_error_text(buffer: *mut c_char, size: us
     )
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_clear_error() {
     LAST.set(None);

@@ -1,8 +1,8 @@
-//! Heaps for C: `hugepilot_heap` is a [`Heap`].
+//! C interface of heaps: `hugepilot_heap` is a [`Heap`].
 //!
 //! # Safety
-//! Memory is raw, and the caller's from alloc to free, which the header asks to be done once and on the same heap. A heap ends
-//! when nobody uses it or what came from it.
+//! Memory is raw, and the caller's from alloc to free. The header requires that it is freed once,
+//! to the same heap, and that a deleted heap has no users.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -12,10 +12,10 @@ use std::ptr::NonNull;
 use hugepilot_alloc::{AllocError, Backing, Chain, Heap, HeapStats, Options};
 
 use crate::arena::layout;
-use crate::error::{Failure, made, status};
+use crate::error::{Failure, handle_or_null, status};
 use crate::handle;
 use crate::options::RawOptions;
-use crate::region::{ANSWER, RawPageUsage};
+use crate::region::{RESULT, RawPageUsage};
 
 /// `hugepilot_stats` of the header.
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +46,14 @@ static HUGETLB: Heap = Heap::new(Options::only(Backing::Hugetlb2M));
 
 const HEAP: Failure = Failure::Argument("the handle is not one of a heap");
 
-/// Why `heap` has nothing of that layout.
-fn refusal(heap: &Heap, size: usize) -> Failure {
-    // Without a core it has no reason either: there was no memory for the first page.
+/// Returns the cause why `heap` has no memory of this layout.
+fn error_of(heap: &Heap, size: usize) -> Failure {
+    // Without a core, the heap stores no error: there was no memory for its first page.
     heap.refused().map_or(Failure::NoMemory, |error| for_all_of(size, error).into())
 }
 
-/// A heap takes pages of a pool one by one, and is refused one: whoever raises the pool shall know how many `size` bytes take.
+/// Corrects the requested pages to those for `size` bytes: a heap takes pool pages one by one, and
+/// its error counts one.
 fn for_all_of(size: usize, mut error: AllocError) -> AllocError {
     if let AllocError::PoolEmpty { page, wanted, .. } = &mut error {
         *wanted = (size as u64).div_ceil(page.get()).max(*wanted);
@@ -60,7 +61,7 @@ fn for_all_of(size: usize, mut error: AllocError) -> AllocError {
     error
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// The texts in `options` are NULL or end with a zero.
@@ -68,43 +69,43 @@ fn for_all_of(size: usize, mut error: AllocError) -> AllocError {
 pub unsafe extern "C" fn hugepilot_heap_new(options: Option<&RawOptions>) -> *mut Heap {
     // SAFETY: the caller's promise.
     let options = unsafe { RawOptions::read(options) };
-    made(options.and_then(|options| handle::give(Heap::new(options))))
+    handle_or_null(options.and_then(|options| handle::new(Heap::new(options))))
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_heap_thp() -> *const Heap {
     &raw const THP
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_heap_hugetlb() -> *const Heap {
     &raw const HUGETLB
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// `heap` is NULL or a handle of `hugepilot_heap_new`, and neither it nor its memory is used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugepilot_heap_delete(heap: *mut Heap) {
     // SAFETY: the caller's promise.
-    unsafe { handle::end(heap) };
+    unsafe { handle::drop(heap) };
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_heap_alloc(heap: Option<&Heap>, size: usize, align: usize) -> *mut u8 {
     let alloc = || {
         let heap = heap.ok_or(HEAP)?;
-        let start = heap.allocate(layout(size, align)?).ok_or_else(|| refusal(heap, size))?;
+        let start = heap.allocate(layout(size, align)?).ok_or_else(|| error_of(heap, size))?;
         Ok(start.as_ptr())
     };
-    made(alloc())
+    handle_or_null(alloc())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// `memory` is NULL or in use, from this heap; after a success it is not used again.
@@ -120,12 +121,12 @@ pub unsafe extern "C" fn hugepilot_heap_realloc(
         let heap = heap.ok_or(HEAP)?;
         // SAFETY: the caller's promise.
         let moved = unsafe { heap.reallocate(start, layout(size, align)?) };
-        Ok(moved.ok_or_else(|| refusal(heap, size))?.as_ptr())
+        Ok(moved.ok_or_else(|| error_of(heap, size))?.as_ptr())
     };
-    made(realloc())
+    handle_or_null(realloc())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// `memory` is NULL or in use, from this heap, and not used again.
@@ -137,33 +138,33 @@ pub unsafe extern "C" fn hugepilot_heap_free(heap: Option<&Heap>, memory: *mut u
     }
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_heap_trim(heap: Option<&Heap>) -> usize {
     heap.map_or(0, |heap| heap.trim().as_usize())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_heap_stats(
     heap: Option<&Heap>,
     stats: Option<&mut MaybeUninit<RawStats>>,
 ) -> c_int {
     let count = || {
-        stats.ok_or(ANSWER)?.write(heap.ok_or(HEAP)?.stats().into());
+        stats.ok_or(RESULT)?.write(heap.ok_or(HEAP)?.stats().into());
         Ok(())
     };
     status(count())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_heap_usage(
     heap: Option<&Heap>,
     usage: Option<&mut MaybeUninit<RawPageUsage>>,
 ) -> c_int {
     let look = || {
-        let (heap, usage) = (heap.ok_or(HEAP)?, usage.ok_or(ANSWER)?);
+        let (heap, usage) = (heap.ok_or(HEAP)?, usage.ok_or(RESULT)?);
         usage.write(heap.usage()?.into());
         Ok(())
     };

@@ -1,15 +1,15 @@
-//! Huge pages for C and C++: what `include/hugepilot.h` declares, over the crate `alloc`.
+//! C and C++ interface: implements `include/hugepilot.h` with the crate `alloc`.
 //!
-//! The header is the documentation; here is only how. A handle is a box of the Rust type. A pointer that may be NULL is
-//! an `Option<&T>`, and is refused as an argument where it must not be. Numbers that C may get wrong are plain integers here
-//! and are checked.
+//! The header is the documentation of the interface. A handle is a box of the Rust type. A pointer
+//! that may be NULL is an `Option<&T>`; functions that require it return an error for NULL. Numbers
+//! that C may get wrong are plain integers here and are checked.
 //!
-//! No panic crosses the border: one that reaches an `extern "C"` function ends the process with its message, as the language
-//! promises. It would be a fault of ours, and an allocator that goes on after one would spread it. What a caller can do
-//! wrong, and memory that is not to be had, are errors and never panics.
+//! Panics never unwind into C: one that reaches an `extern "C"` function ends the process with its
+//! message, as the language guarantees. It would be a defect of this library, and an allocator must
+//! not continue after one. Misuse by the caller and lack of memory are errors, never panics.
 //!
-//! Handles, and the texts of errors, come from `malloc`; where that has no more, making a handle fails as mapping does.
-//! Nothing else of a region does: the memory itself comes from the kernel.
+//! Handles and the texts of errors come from `malloc`; if it has no memory, creating a handle fails
+//! like mapping. All other memory comes from the kernel.
 
 mod arena;
 mod error;

@@ -1,7 +1,7 @@
-//! What is asked for, as C writes it.
+//! Options in C's form.
 //!
 //! # Safety
-//! The texts are the caller's, end with a zero, and are read before the call returns.
+//! The caller's texts end with a zero, and are read before the call returns.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
@@ -12,8 +12,8 @@ use hugepilot_units::Bytes;
 use crate::error::Failure;
 use crate::text;
 
-const SIZE: &str = "hugepilot_options.size is not that of the library: start with HUGEPILOT_OPTIONS_INIT, \
-                    and use a library no older than the header";
+const SIZE: &str = "hugepilot_options.size is not that of the library: start with \
+                    HUGEPILOT_OPTIONS_INIT, and use a library no older than the header";
 const FORK: &str = "hugepilot_options.fork is not one of enum hugepilot_fork";
 const CHAIN: &str = "backings in order of preference, each once, such as hugetlb-2m,thp,base: \
                      base, thp, thp:30%, thp:20-50%, collapse, hugetlb-2m, hugetlb-1g";
@@ -34,7 +34,7 @@ pub struct RawOptions {
 }
 
 impl RawOptions {
-    /// As the crate below wants them; no options are the default ones.
+    /// Converts to the options of the crate `alloc`; no options are the defaults.
     ///
     /// # Safety
     /// The texts are NULL or end with a zero.
@@ -48,7 +48,7 @@ impl RawOptions {
             // SAFETY: the caller's promise.
             let chain =
                 unsafe { text::read(raw.chain) }.and_then(|text| text.parse::<Chain>().ok());
-            options.chain = chain.ok_or(Failure::Unreadable(CHAIN))?;
+            options.chain = chain.ok_or(Failure::Unparsable(CHAIN))?;
         }
         if !raw.name.is_null() {
             // SAFETY: the caller's promise.
@@ -57,7 +57,7 @@ impl RawOptions {
         if !raw.numa.is_null() {
             // SAFETY: the caller's promise.
             let numa = unsafe { text::read(raw.numa) }.and_then(numa);
-            options.numa = numa.ok_or(Failure::Unreadable(NUMA))?;
+            options.numa = numa.ok_or(Failure::Unparsable(NUMA))?;
         }
         options.align = Bytes::new(raw.align_bytes.max(1) as u64);
         options.fork = match raw.fork {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_the_default() {
+    fn omitted_fields_have_defaults() {
         assert_eq!(read(&NONE).unwrap(), Options::default());
         // SAFETY: there are no texts.
         assert_eq!(unsafe { RawOptions::read(None) }.unwrap(), Options::default());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_and_says_what_could() {
+    fn invalid_options_are_errors_that_name_valid_ones() {
         fn says(raw: &RawOptions, words: &str) {
             let said = read(raw).unwrap_err().to_string();
             assert!(said.contains(words), "{said}");

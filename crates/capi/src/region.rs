@@ -1,8 +1,8 @@
-//! Regions for C: `hugepilot_region` is a [`HugeRegion`].
+//! C interface of regions: `hugepilot_region` is a [`HugeRegion`].
 //!
 //! # Safety
-//! A handle is used by one thread at a time where the header says so, which `&mut` stands for; text buffers have the size that
-//! is said to be theirs. An answer is written only as a whole.
+//! A `&mut` stands for a handle that the header reserves to one thread at a time. Callers pass the
+//! true size of a text buffer. Results are written only as a whole.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint};
@@ -13,7 +13,7 @@ use std::ptr;
 use hugepilot_alloc::{CollapseOutcome, HugeRegion, NameStatus, PageUsage};
 use hugepilot_units::Bytes;
 
-use crate::error::{self, Code, Failure, made, status};
+use crate::error::{self, Code, Failure, handle_or_null, status};
 use crate::options::RawOptions;
 use crate::{handle, text};
 
@@ -71,14 +71,14 @@ impl From<CollapseOutcome> for RawCollapseOutcome {
 }
 
 const REGION: Failure = Failure::Argument("the handle is not one of hugepilot_region_map");
-pub(crate) const ANSWER: Failure = Failure::Argument("the pointer for the result is NULL");
+pub(crate) const RESULT: Failure = Failure::Argument("the pointer for the result is NULL");
 
-/// `bytes` of C, where all numbers are possible.
+/// Converts bytes of C, where all numbers are possible.
 pub(crate) const fn bytes(bytes: usize) -> Bytes {
     Bytes::new(bytes as u64)
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// The texts in `options` are NULL or end with a zero.
@@ -89,38 +89,38 @@ pub unsafe extern "C" fn hugepilot_region_map(
 ) -> *mut HugeRegion {
     // SAFETY: the caller's promise.
     let options = unsafe { RawOptions::read(options) };
-    made(options.and_then(|options| handle::give(HugeRegion::map(bytes(size), &options)?)))
+    handle_or_null(options.and_then(|options| handle::new(HugeRegion::map(bytes(size), &options)?)))
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// `region` is NULL or a handle, and neither it nor its memory is used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hugepilot_region_unmap(region: *mut HugeRegion) {
     // SAFETY: the caller's promise.
-    unsafe { handle::end(region) };
+    unsafe { handle::drop(region) };
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_data(region: Option<&HugeRegion>) -> *mut u8 {
     region.map_or(ptr::null_mut(), |region| region.as_ptr().as_ptr())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_size(region: Option<&HugeRegion>) -> usize {
     region.map_or(0, |region| region.len().as_usize())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_named(region: Option<&HugeRegion>) -> c_int {
     region.is_some_and(|region| region.named() == NameStatus::Set).into()
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// `buffer` has `size` bytes; it may be NULL where that is 0.
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn hugepilot_region_requested(
     unsafe { text::write(text, buffer, size) }
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// `buffer` has `size` bytes; it may be NULL where that is 0.
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn hugepilot_region_backing(
     unsafe { text::write(text, buffer, size) }
 }
 
-/// As the header says.
+/// Implements the function of the header.
 ///
 /// # Safety
 /// `buffer` has `size` bytes; it may be NULL where that is 0.
@@ -164,33 +164,33 @@ pub unsafe extern "C" fn hugepilot_region_refused(
 ) -> c_int {
     match region.and_then(|region| region.refused().nth(index)) {
         // SAFETY: the caller's promise.
-        Some(&error) => unsafe { error::tell(&Failure::Alloc(error), buffer, size) },
+        Some(&error) => unsafe { error::write(&Failure::Alloc(error), buffer, size) },
         None => Code::Ok as c_int,
     }
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_usage(
     region: Option<&HugeRegion>,
     usage: Option<&mut MaybeUninit<RawPageUsage>>,
 ) -> c_int {
     let look = || {
-        let (region, usage) = (region.ok_or(REGION)?, usage.ok_or(ANSWER)?);
+        let (region, usage) = (region.ok_or(REGION)?, usage.ok_or(RESULT)?);
         usage.write(region.usage()?.into());
         Ok(())
     };
     status(look())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_prefault(region: Option<&HugeRegion>, threads: c_uint) -> c_int {
     let threads = threads as usize;
     status(region.ok_or(REGION).and_then(|region| Ok(region.prefault(threads)?)))
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_collapse(
     region: Option<&HugeRegion>,
@@ -206,7 +206,7 @@ pub extern "C" fn hugepilot_region_collapse(
     status(collapse())
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_region_grow(
     region: Option<&mut HugeRegion>,

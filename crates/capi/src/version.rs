@@ -1,27 +1,27 @@
-//! Which library this is.
+//! Version of the library.
 //!
 //! # Safety
-//! Exporting a symbol is unsafe where its name may be taken: these begin with the library's name.
+//! Exporting a symbol is unsafe because its name may be taken: these begin with the library's name.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
 
-/// With the zero at its end.
+/// Ends with a zero.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_abi() -> u32 {
     const { abi() }
 }
 
-/// As the header says.
+/// Implements the function of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn hugepilot_version() -> *const c_char {
     CStr::from_bytes_with_nul(VERSION.as_bytes()).unwrap_or_default().as_ptr()
 }
 
-/// The number that the build script read from the header.
+/// Parses the number that the build script read from the header.
 const fn abi() -> u32 {
     match u32::from_str_radix(env!("HUGEPILOT_ABI"), 10) {
         Ok(abi) => abi,

@@ -1,4 +1,4 @@
-//! The allocator on a hugetlb pool of this machine, which is given pages for it and put back after it.
+//! Live test of the allocator on a hugetlb pool, which is resized for it and restored.
 //!
 //! `HUGEPILOT_LIVE=1 cargo test -p hugepilot-capi --test live`, as root.
 
@@ -14,14 +14,14 @@ use std::process::Command;
 use built::{Compiler, Link, folder, run, source};
 use hugepilot_testkit::{need, requires};
 
-/// Of the pool of 2 MiB pages.
+/// Reads a counter of the 2 MiB pool.
 fn number(name: &str) -> Result<u64, String> {
     let path = format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{name}");
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     text.trim().parse().map_err(|_| format!("{path}: {text:?}"))
 }
 
-/// The pool, with so many pages free. As it was when this goes.
+/// Pool with a number of free pages; restored on drop.
 struct Pool {
     before: u64,
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use hugepilot_launch::compare::{CompareOptions, Event, prepare};
+use hugepilot_launch::compare::{CompareOptions, Event, RoundProgress, prepare};
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::run::Mode;
 use hugepilot_report::{compare_text, json};
@@ -89,6 +89,12 @@ fn exit_of(report: &CompareReport) -> Exit {
     }
 }
 
+fn round_line(done: RoundProgress) -> String {
+    let what = if done.confirming { "confirming: round" } else { "round" };
+    let RoundProgress { round, rounds, left, .. } = done;
+    format!("{what} {round} of {rounds} complete, about {:.0} s left", left.as_secs_f64().ceil())
+}
+
 fn tell(progress: &Progress, event: &Event<'_>) {
     match event {
         Event::WarmingUp(mode) => progress.now(format!("warming up: {mode}")),
@@ -96,10 +102,11 @@ fn tell(progress: &Progress, event: &Event<'_>) {
             progress.now(format!("round {round} of {rounds}: {mode}"))
         }
         Event::Confirming(mode, round, rounds) => {
-            progress.now(format!("once more, to be sure: round {round} of {rounds}: {mode}"));
+            progress.now(format!("confirming: round {round} of {rounds}: {mode}"));
         }
+        Event::Round(done) => progress.round(&round_line(*done)),
         Event::Unavailable(mode) => {
-            progress.keep(&format!("{} is left out: {}", mode.mode, mode.reason))
+            progress.keep(&format!("{} is unavailable: {}", mode.mode, mode.reason));
         }
     }
 }

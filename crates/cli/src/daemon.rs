@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use hugepilot_kernel::{descriptors, file};
-use hugepilot_manager::daemon::{Asked, Config, Control, Machine, daemon};
+use hugepilot_manager::daemon::{Config, Control, ControlRequest, Machine, daemon};
 use hugepilot_record::daemon::Line;
 use hugepilot_report::{daemon_line, daemon_text};
 use hugepilot_units::{Bytes, Nanos, Share};
@@ -121,9 +121,9 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     descriptors::raise_limit();
     let signals = Signals::listen()?;
     let asked = || match () {
-        () if signals.interrupt.is_asked() => Asked::Stop,
-        () if signals.is_reload_asked() => Asked::Reload,
-        () => Asked::Nothing,
+        () if signals.interrupt.is_asked() => ControlRequest::Stop,
+        () if signals.is_reload_asked() => ControlRequest::Reload,
+        () => ControlRequest::Nothing,
     };
     let reload = || {
         signals.reloaded();

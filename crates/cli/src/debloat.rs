@@ -6,11 +6,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
-use hugepilot_kernel::LeftOut;
+use hugepilot_kernel::ExcludedProcesses;
 use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe, rights};
-use hugepilot_manager::debloat::{DebloatOptions, Event, Subject, debloat, is_called, standing};
+use hugepilot_manager::debloat::{
+    DebloatOptions, DebloatTarget, Event, debloat, is_called, priority,
+};
 use hugepilot_manager::names::parse_who;
-use hugepilot_policy::{DebloatPolicy, Fair, Order};
+use hugepilot_policy::{DebloatPolicy, Fairness, Order};
 use hugepilot_record::Pid;
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_report::{debloat_text, json};
@@ -18,8 +20,9 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
+use crate::failure::refused;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish, refused};
+use crate::output::{Progress, finish};
 use crate::target::open;
 
 /// Split the huge pages that waste most, so that their zero-filled pages come back
@@ -61,8 +64,8 @@ pub(crate) struct DebloatArgs {
     buckets: Option<u32>,
     /// How processes share [default: round-robin, but off for hawkeye]
     #[arg(long, value_enum)]
-    fair: Option<FairArg>,
-    /// Weight of a process for --fair weight, as PID=WEIGHT or NAME=WEIGHT; others weigh 1
+    fairness: Option<FairnessArg>,
+    /// Weight of a process for --fairness weight, as PID=WEIGHT or NAME=WEIGHT; others weigh 1
     #[arg(long, value_name = "WHO=WEIGHT", value_parser = parse_weight)]
     weight: Vec<(String, f64)>,
     /// Leave this process alone: its number or name
@@ -89,7 +92,7 @@ pub(crate) struct DebloatArgs {
     /// Where the predicted slow-down comes from [default: auto]
     #[arg(long, value_enum)]
     calibration: Option<CalibrationMode>,
-    /// Print one JSON object (schema hugepilot.debloat/1)
+    /// Print one JSON object (schema hugepilot.debloat/2)
     #[arg(long)]
     json: bool,
 }
@@ -127,7 +130,7 @@ impl OrderArg {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FairArg {
+enum FairnessArg {
     /// One process after the other
     Off,
     /// In turns
@@ -159,14 +162,15 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
         "--order heat must look which huge pages are hot: give --observe some time, or use --order exact"
     );
     ensure!(
-        args.weight.is_empty() || args.fair.is_none_or(|fair| fair == FairArg::Weight),
-        "--weight has no meaning with this --fair: leave --fair out, or give --fair weight"
+        args.weight.is_empty()
+            || args.fairness.is_none_or(|fairness| fairness == FairnessArg::Weight),
+        "--weight has no meaning with this --fairness: leave --fairness out, or give --fairness weight"
     );
     ensure!(
         args.buckets.is_none() || args.order() == OrderArg::Emd,
         "--buckets is for --order emd only: leave it out, or give --order emd"
     );
-    let (subjects, left_out) = args.subjects()?;
+    let (targets, left_out) = args.targets()?;
     if !args.only_looks()
         && let Some(refused) = refusal()?
     {
@@ -178,7 +182,7 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     // Until here a signal ends us at once: there is nothing to report.
     let interrupt = Interrupt::listen()?;
     let mut report =
-        debloat(subjects, options, &|| interrupt.is_asked(), &mut |event| tell(&progress, event))?;
+        debloat(targets, options, &|| interrupt.is_asked(), &mut |event| tell(&progress, event))?;
     report.warnings.extend(left_out);
     drop(progress);
     finish(&if args.json { json(&report) } else { debloat_text(&report) })?;
@@ -248,7 +252,7 @@ impl DebloatArgs {
     }
 
     /// The processes meant, each once, and that some of the cgroup could not be opened.
-    fn subjects(&self) -> anyhow::Result<(Vec<Subject>, Option<String>)> {
+    fn targets(&self) -> anyhow::Result<(Vec<DebloatTarget>, Option<String>)> {
         let mut pids = self.pid.clone();
         if let Some(directory) = &self.cgroup {
             let inside = cgroup::processes(&Root::live(), directory).with_context(|| {
@@ -264,10 +268,10 @@ impl DebloatArgs {
         }
         pids.sort_unstable();
         pids.dedup();
-        let (mut subjects, mut left) = (Vec::new(), LeftOut::default());
+        let (mut targets, mut left) = (Vec::new(), ExcludedProcesses::default());
         for pid in pids {
             match open(pid) {
-                Ok(process) => subjects.push(self.subject(process)),
+                Ok(process) => targets.push(self.target(process)),
                 // Of a cgroup, what ended or has no memory is just not there.
                 Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. })
                     if !self.pid.contains(&pid) => {}
@@ -275,31 +279,36 @@ impl DebloatArgs {
                 Err(error) => left.add(error),
             }
         }
-        let left_out = left.warning(subjects.len())?;
-        if subjects.is_empty() {
+        // Pids wrap around; start times do not.
+        targets.sort_by_key(|target| {
+            let id = target.process.id();
+            (id.start_ticks, id.pid)
+        });
+        let left_out = left.warning(targets.len())?;
+        if targets.is_empty() {
             bail!("there is no process to take from");
         }
         for who in
             self.protect.iter().chain(&self.prefer).chain(self.weight.iter().map(|(who, _)| who))
         {
             ensure!(
-                subjects.iter().any(|subject| is_called(subject.process.id(), who)),
+                targets.iter().any(|target| is_called(target.process.id(), who)),
                 "none of the processes is called {who:?} or has that number"
             );
         }
-        Ok((subjects, left_out))
+        Ok((targets, left_out))
     }
 
-    fn subject(&self, process: hugepilot_kernel::Process) -> Subject {
+    fn target(&self, process: hugepilot_kernel::Process) -> DebloatTarget {
         let id = process.id().clone();
-        let standing = standing(&id, &self.protect, &self.prefer);
+        let priority = priority(&id, &self.protect, &self.prefer);
         let weight = self
             .weight
             .iter()
             .find(|(who, _)| is_called(&id, who))
             .map_or(1.0, |&(_, weight)| weight);
         let named = self.pid.contains(&id.pid.0);
-        Subject { process, standing, weight, named }
+        DebloatTarget { process, priority, weight, named }
     }
 
     fn order(&self) -> OrderArg {
@@ -314,12 +323,12 @@ impl DebloatArgs {
         if let Some(min_bloat) = self.min_bloat {
             policy.min_bloat = min_bloat;
         }
-        policy.fair = match self.fair {
-            None if self.weight.is_empty() => policy.fair,
-            None | Some(FairArg::Weight) => Fair::Weight,
-            Some(FairArg::Off) => Fair::Off,
-            Some(FairArg::RoundRobin) => Fair::RoundRobin,
-            Some(FairArg::Bloat) => Fair::Bloat,
+        policy.fairness = match self.fairness {
+            None if self.weight.is_empty() => policy.fairness,
+            None | Some(FairnessArg::Weight) => Fairness::Weight,
+            Some(FairnessArg::Off) => Fairness::Off,
+            Some(FairnessArg::RoundRobin) => Fairness::RoundRobin,
+            Some(FairnessArg::Bloat) => Fairness::Bloat,
         };
         policy
     }

@@ -66,8 +66,9 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// The shrinker is a back end of `debloat`, and no command of its own.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 14] = [
+const TABLE: [Row; 15] = [
     row("compare", RESTORING),
+    row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
     row("debloat", REPORTING),
     row(SHRINKER, RESTORING),

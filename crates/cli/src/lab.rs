@@ -4,7 +4,7 @@ use std::io;
 use std::num::NonZeroU64;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hugepilot_kernel::{Pages, Refusal, rights};
+use hugepilot_kernel::{Pages, Unsupported, rights};
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::promote_all;
@@ -415,8 +415,8 @@ fn as_root(error: ManagerError) -> ManagerError {
     }
 }
 
-fn refusal(why: String) -> Refusal {
-    Refusal::because(why).fixed_by(rights::fix_without_capabilities())
+fn refusal(why: String) -> Unsupported {
+    Unsupported::because(why).fixed_by(rights::fix_without_capabilities())
 }
 
 #[cfg(test)]

@@ -7,10 +7,12 @@
 
 mod calibration;
 mod compare;
+mod completions;
 mod daemon;
 mod debloat;
 mod doctor;
 mod exit;
+mod failure;
 mod graph;
 mod interrupt;
 mod lab;
@@ -25,9 +27,10 @@ mod tune;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use hugepilot_kernel::{Refusal, privilege};
+use hugepilot_kernel::{Unsupported, privilege};
 
 use crate::exit::Exit;
+use crate::failure::{Failure, wants_json};
 
 /// Puts huge pages where they pay, for live processes on a stock Linux kernel.
 #[derive(Parser)]
@@ -52,6 +55,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Compare(Box<compare::CompareArgs>),
+    Completions(completions::CompletionsArgs),
     Daemon(Box<daemon::DaemonArgs>),
     Debloat(Box<debloat::DebloatArgs>),
     Doctor(doctor::DoctorArgs),
@@ -85,7 +89,7 @@ pub fn leaves() -> Vec<(String, clap::Command)> {
 const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
 
 /// Confines the capabilities of the binary before anything of the command line is looked at but the command's name.
-fn confine() -> Result<(), Refusal> {
+fn confine() -> Result<(), Unsupported> {
     privilege::lower()?;
     let name = std::env::args_os().nth(1).unwrap_or_default();
     if PRIVILEGED.iter().any(|privileged| *privileged == name) {
@@ -98,14 +102,14 @@ fn confine() -> Result<(), Refusal> {
 /// Runs the command that the arguments of the process name.
 pub fn main() -> ExitCode {
     if let Err(refusal) = confine() {
-        eprintln!("hugepilot: {refusal}");
-        refusal.fix.iter().for_each(|fix| eprintln!("fix: {fix}"));
-        return Exit::Error.into();
+        let failure = Failure::new(refusal.to_string(), Exit::Error).with_help(refusal.fix);
+        return failure.print().into();
     }
     let cli = parse();
     let reads_memory = matches!(cli.verb, Verb::Daemon(_) | Verb::Debloat(_));
     let done = match cli.verb {
         Verb::Compare(args) => compare::run(&args),
+        Verb::Completions(args) => completions::run(&args),
         Verb::Daemon(args) => daemon::run(&args),
         Verb::Debloat(args) => debloat::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
@@ -114,20 +118,32 @@ pub fn main() -> ExitCode {
         Verb::Pool(args) => pool::run(&args),
         Verb::Run(args) => {
             return run::run(&args)
-                .unwrap_or_else(|error| interrupt::end(output::fail(&error, false)));
+                .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));
         }
         Verb::Status(args) => status::run(&args),
         Verb::Tune(args) => tune::run(&args),
     };
     interrupt::over();
-    interrupt::end(done.unwrap_or_else(|error| output::fail(&error, reads_memory)))
+    interrupt::end(done.unwrap_or_else(|error| failure::fail(&error, reads_memory)))
 }
 
 fn parse() -> Cli {
     let mut command = command();
-    let mut matches = command.get_matches_mut();
-    Cli::from_arg_matches_mut(&mut matches)
-        .unwrap_or_else(|error| error.format(&mut command).exit())
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let cli = parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    cli.unwrap_or_else(|error| refuse_usage(&error.format(&mut command)))
+}
+
+/// Prints a usage error, with `--json` also as JSON; or the help or the version that was requested.
+fn refuse_usage(error: &clap::Error) -> ! {
+    if error.use_stderr() && wants_json(std::env::args_os()) {
+        let text = error.to_string();
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
+        let hints = lines.take_while(|line| !line.starts_with("Usage:")).map(str::to_owned);
+        Failure::new(first, Exit::Error).with_help(hints).print_json();
+    }
+    error.exit()
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ pub(crate) use args::TuneArgs;
 
 use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
+use crate::failure::refused;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish, refused};
+use crate::output::{Progress, finish};
 use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {

@@ -35,14 +35,14 @@ pub struct MemoryCgroup {
 
 /// What is left in the tightest of a process's cgroups, of those that can be seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct LimitHeadroom {
     /// Its limit; `Bytes::MAX` for none.
     pub limit: Bytes,
     /// Limit less usage; `Bytes::MAX` without a limit.
     pub left: Bytes,
 }
 
-impl Room {
+impl LimitHeadroom {
     /// No limit anywhere.
     pub const ENDLESS: Self = Self { limit: Bytes::MAX, left: Bytes::MAX };
 
@@ -115,20 +115,20 @@ impl MemoryCgroup {
 
     /// The tightest room of this cgroup and all above it; what cannot be seen counts as without limit. `memory.high` counts
     /// as a limit: it throttles a program, which harms it as well.
-    pub fn room(&self, root: &Root) -> Room {
+    pub fn headroom(&self, root: &Root) -> LimitHeadroom {
         self.tightest(root, &["memory.max", "memory.high"])
     }
     /// The same under the limits at which processes are killed: without `memory.high`.
-    pub fn hard_room(&self, root: &Root) -> Room {
+    pub fn hard_headroom(&self, root: &Root) -> LimitHeadroom {
         self.tightest(root, &["memory.max"])
     }
 
     /// `limits`: the files of version 2 that count.
-    fn tightest(&self, root: &Root, limits: &[&str]) -> Room {
+    fn tightest(&self, root: &Root, limits: &[&str]) -> LimitHeadroom {
         let all = self.inside.iter().flat_map(|path| path.ancestors());
-        all.filter_map(|path| self.room_at(root, &self.mount.join(path), limits))
+        all.filter_map(|path| self.headroom_at(root, &self.mount.join(path), limits))
             .min_by_key(|room| room.left)
-            .unwrap_or(Room::ENDLESS)
+            .unwrap_or(LimitHeadroom::ENDLESS)
     }
 
     /// PSI of this cgroup; version 1 has none.
@@ -137,7 +137,7 @@ impl MemoryCgroup {
         (self.version == Version::V2).then(|| file.to_string_lossy().into_owned())
     }
 
-    fn room_at(&self, root: &Root, directory: &Path, limits: &[&str]) -> Option<Room> {
+    fn headroom_at(&self, root: &Root, directory: &Path, limits: &[&str]) -> Option<LimitHeadroom> {
         let number =
             |name: &str| root.read_text(directory.join(name)).ok()?.parse().ok().map(Bytes::new);
         let (limit, usage) = match self.version {
@@ -159,14 +159,14 @@ impl MemoryCgroup {
             .map_or(Bytes::ZERO, Bytes::new);
         // Version 1 writes "no limit" as the largest multiple of the page size below 2^63.
         let limited = limit < Bytes::new(1 << 62);
-        limited.then(|| Room { limit, left: limit - (usage - cache) })
+        limited.then(|| LimitHeadroom { limit, left: limit - (usage - cache) })
     }
 }
 
 /// The processes of the cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`, and of all below it.
 ///
 /// # Errors
-/// [`KernelError::Read`] when there is no such cgroup, or it may not be read.
+/// `KernelError::Read` when there is no such cgroup, or it may not be read.
 pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
     let inside = directory.strip_prefix("/").unwrap_or(directory);
     let listed = root.read_text(inside.join("cgroup.procs"))?;
@@ -212,8 +212,8 @@ mod tests {
         let group = MemoryCgroup::find(&root, "9:name=systemd:/\n4:memory:/a/b\n0::/\n").unwrap();
         assert_eq!(group.version(), Version::V1);
         assert_eq!(
-            group.room(&root),
-            Room { limit: Bytes::new(1_000_000), left: Bytes::new(150_000) }
+            group.headroom(&root),
+            LimitHeadroom { limit: Bytes::new(1_000_000), left: Bytes::new(150_000) }
         );
     }
 
@@ -230,14 +230,14 @@ mod tests {
         ]);
         let group = MemoryCgroup::find(&root, "0::/s.slice/x y\n").unwrap();
         assert_eq!(
-            group.room(&root),
-            Room { limit: Bytes::new(2_048_000), left: Bytes::new(48_000) }
+            group.headroom(&root),
+            LimitHeadroom { limit: Bytes::new(2_048_000), left: Bytes::new(48_000) }
         );
-        let hard = Room { limit: Bytes::new(4_096_000), left: Bytes::new(2_096_000) };
-        assert_eq!(group.hard_room(&root), hard, "memory.high kills nobody");
+        let hard = LimitHeadroom { limit: Bytes::new(4_096_000), left: Bytes::new(2_096_000) };
+        assert_eq!(group.hard_headroom(&root), hard, "memory.high kills nobody");
         assert_eq!(group.pressure_file().unwrap(), "sys/fs/cgroup/s.slice/x y/memory.pressure");
         let free = MemoryCgroup::find(&root, "0::/s.slice\n").unwrap();
-        assert_eq!(free.room(&root), Room::ENDLESS);
+        assert_eq!(free.headroom(&root), LimitHeadroom::ENDLESS);
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         let at = |directory: &str| MemoryCgroup::of_directory(&root, Path::new(directory));
         let v1 = at("/sys/fs/cgroup/memory/a").unwrap();
         assert_eq!((v1.version(), v1.path()), (Version::V1, "/a".to_owned()));
-        assert_eq!(v1.room(&root).left, Bytes::new(100_000));
+        assert_eq!(v1.headroom(&root).left, Bytes::new(100_000));
         let v2 = at("/sys/fs/cgroup/unified/b/").unwrap();
         assert_eq!(v2.pressure_file().unwrap(), "sys/fs/cgroup/unified/b/memory.pressure");
         for no_cgroup in ["/sys/fs/cgroup/unified", "/home", "/none", "/"] {
@@ -277,7 +277,7 @@ mod tests {
         assert!(!seen("4:memory:/\n"), "its hierarchy is not mounted");
         let above = MemoryCgroup::find(&root, "0::/../x\u{1b}[31m\n").unwrap();
         assert_eq!(above.path(), "/../x\\u{1b}[31m");
-        assert_eq!((above.room(&root), above.pressure_file()), (Room::ENDLESS, None));
+        assert_eq!((above.headroom(&root), above.pressure_file()), (LimitHeadroom::ENDLESS, None));
         assert!(MemoryCgroup::find(&root, "").is_none());
     }
 
@@ -306,7 +306,7 @@ mod tests {
         ]);
         let room = |line: &str| {
             let group = MemoryCgroup::find(&root, line).unwrap();
-            (group.is_visible(&root), group.room(&root).left)
+            (group.is_visible(&root), group.headroom(&root).left)
         };
         assert_eq!(room("4:memory:/docker/a\n"), (true, Bytes::new(100_000)));
         assert_eq!(

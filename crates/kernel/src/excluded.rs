@@ -6,12 +6,12 @@ use crate::{KernelError, rights};
 
 /// Those left out of a run, and why the first was.
 #[derive(Debug, Default)]
-pub struct LeftOut {
+pub struct ExcludedProcesses {
     count: usize,
     first: Option<KernelError>,
 }
 
-impl LeftOut {
+impl ExcludedProcesses {
     /// One more, because of `error`.
     pub fn add(&mut self, error: KernelError) {
         self.count += 1;
@@ -28,12 +28,12 @@ impl LeftOut {
             return Err(error);
         }
         let all = self.count + others;
-        Ok(Some(format!("{} of {all} processes were left out: {}", self.count, told(&error))))
+        Ok(Some(format!("{} of {all} processes were left out: {}", self.count, describe(&error))))
     }
 }
 
 /// `error`, and what to do about it, where we know.
-pub fn told(error: &KernelError) -> String {
+pub fn describe(error: &KernelError) -> String {
     match error.errno() {
         Some(Errno::EMFILE) => format!("{error}; fix: ulimit -n 65536"),
         _ if error.is_denied() => format!("{error}; fix: {}", rights::fix(true)),
@@ -51,15 +51,15 @@ mod tests {
     fn what_a_right_would_change_names_it() {
         let denied =
             KernelError::Syscall { call: "process_vm_readv", pid: Pid(7), errno: Errno::EPERM };
-        assert!(told(&denied).to_lowercase().contains("sys_ptrace"), "{}", told(&denied));
-        assert_eq!(told(&KernelError::NoProcess { pid: Pid(7) }), "no process 7");
+        assert!(describe(&denied).to_lowercase().contains("sys_ptrace"), "{}", describe(&denied));
+        assert_eq!(describe(&KernelError::NoProcess { pid: Pid(7) }), "no process 7");
     }
 
     #[test]
     fn the_first_of_many_is_told_and_is_an_error_where_it_is_all_there_is() {
-        assert_eq!(LeftOut::default().warning(0).unwrap(), None);
+        assert_eq!(ExcludedProcesses::default().warning(0).unwrap(), None);
         let two = || {
-            let mut left = LeftOut::default();
+            let mut left = ExcludedProcesses::default();
             for (pid, errno) in [(7, Errno::EMFILE), (8, Errno::EPERM)] {
                 left.add(KernelError::Syscall { call: "pidfd_open", pid: Pid(pid), errno });
             }

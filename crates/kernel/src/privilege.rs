@@ -15,8 +15,8 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set, set_capabilities,
 };
 
-use crate::Refusal;
 use crate::rights::Capability;
+use crate::{Unsupported, executable};
 
 /// Why a capability is raised. SECURITY.md lists these; a test compares both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +102,14 @@ static PERMITTED: AtomicU64 = AtomicU64::new(0);
 /// # Errors
 /// For a set-uid or set-gid binary, which would open files with the rights of the owner of the binary; if the kernel
 /// refuses the call, as with a seccomp filter.
-pub fn lower() -> Result<(), Refusal> {
+pub fn lower() -> Result<(), Unsupported> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() != geteuid() || getgid() != getegid() {
         let why =
             "the binary is set-uid or set-gid, which opens the files of its owner to every user";
-        return Err(Refusal::because(why).fixed_by("sudo chmod ug-s \"$(command -v hugepilot)\""));
+        return Err(
+            Unsupported::because(why).fixed_by(format!("sudo chmod ug-s {}", executable::quoted()))
+        );
     }
     if getuid().is_root() {
         return Ok(());
@@ -128,7 +130,7 @@ pub fn lower() -> Result<(), Refusal> {
 ///
 /// # Errors
 /// If the kernel refuses one of the calls, as with a seccomp filter.
-pub fn renounce() -> Result<(), Refusal> {
+pub fn renounce() -> Result<(), Unsupported> {
     if PERMITTED.swap(0, Relaxed) == 0 {
         return Ok(());
     }
@@ -145,8 +147,8 @@ pub fn renounce() -> Result<(), Refusal> {
 }
 
 /// The kernel lets every process lower its own rights: something else refused.
-fn stopped(call: &str, errno: Errno) -> Refusal {
-    Refusal::because(format!(
+fn stopped(call: &str, errno: Errno) -> Unsupported {
+    Unsupported::because(format!(
         "cannot lower capabilities: {call}: {errno}; a seccomp filter or a security module refuses it"
     ))
     .fixed_by(format!(
@@ -221,7 +223,10 @@ mod tests {
     #[test]
     fn a_filter_that_refuses_is_not_taken_for_a_set_uid_bit() {
         let refusal = stopped("capset", Errno::PERM);
-        assert!(refusal.why.contains("seccomp") && !refusal.why.contains("set-uid"), "{refusal}");
+        assert!(
+            refusal.cause.contains("seccomp") && !refusal.cause.contains("set-uid"),
+            "{refusal}"
+        );
         let fix = refusal.fix.unwrap();
         assert!(fix.contains("SystemCallFilter=capset") && !fix.contains("chmod"), "{fix}");
     }

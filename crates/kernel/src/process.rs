@@ -16,7 +16,7 @@ use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
-use crate::cgroup::{MemoryCgroup, Room};
+use crate::cgroup::{LimitHeadroom, MemoryCgroup};
 use crate::file;
 use crate::memory::{self, Pressure};
 use crate::privilege::{Purpose, raised};
@@ -47,6 +47,25 @@ pub struct Process {
 }
 
 impl Process {
+    /// Tests whether memory of this process may be promoted, by advice on an empty range.
+    ///
+    /// # Errors
+    /// EPERM without `CAP_SYS_NICE` or by a seccomp filter, EACCES if the process may not be read,
+    /// ENOSYS without `process_madvise`.
+    pub fn check_promotable(&self) -> Result<()> {
+        let pidfd = self.pidfd.as_ref().ok_or(Errno::ENOSYS);
+        let empty = AddrRange::new(VirtAddr::new(0), VirtAddr::new(0));
+        let answer =
+            pidfd.and_then(|pidfd| process_madvise(pidfd.as_fd(), empty, RemoteAdvice::Collapse));
+        match answer {
+            Err(errno @ (Errno::EPERM | Errno::EACCES | Errno::ENOSYS)) => {
+                Err(KernelError::syscall("process_madvise", self.id.pid, errno))
+            }
+            // Other errors depend on the range.
+            _ => Ok(()),
+        }
+    }
+
     /// Opens process `pid`.
     ///
     /// # Errors
@@ -357,7 +376,8 @@ impl Target for Process {
 
     fn headroom(&self) -> Result<Headroom> {
         let memory = memory::mem_info(&self.root)?;
-        let room = self.cgroup.as_ref().map_or(Room::ENDLESS, |group| group.room(&self.root));
+        let room =
+            self.cgroup.as_ref().map_or(LimitHeadroom::ENDLESS, |group| group.headroom(&self.root));
         Ok(Headroom {
             cgroup: room.left,
             cgroup_limit: room.limit,

@@ -1,6 +1,6 @@
 //! What this process may do: capabilities, filters, and the settings that restrict everybody.
 
-use crate::Root;
+use crate::{Root, executable};
 
 /// A capability that hugepilot has a use for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,10 +167,7 @@ fn fix_for(reads_memory: bool, is_root: bool) -> String {
         } else {
             ("", " (before Linux 6.15 also cap_sys_ptrace)")
         };
-        format!(
-            "run as root, or give the capabilities once: sudo setcap \
-             cap_sys_nice,cap_perfmon,cap_dac_read_search{more}+ep \"$(command -v hugepilot)\"{older}"
-        )
+        format!("run as root, or grant the capabilities once: {}{older}", executable::setcap(more))
     };
     format!("{how}; `hugepilot doctor` says which one is missing")
 }

@@ -5,12 +5,13 @@ mod observe;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use crate::{confirming_rounds, effect, pool_warning, to_confirm, verdict};
 use hugepilot_kernel::proc::printable;
-use hugepilot_kernel::{Refusal, Root, cpu, memory};
+use hugepilot_kernel::{Root, Unsupported, cpu, memory};
 use hugepilot_record::compare::{
-    CompareReport, Confirmation, Counts, ModeReport, Reach, SCHEMA, speedup,
+    CompareReport, Confirmation, Counts, DecidingTime, ModeReport, Reach, SCHEMA, speedup,
 };
 use hugepilot_record::run::{Effect, Mode, Run};
 use hugepilot_units::Bytes;
@@ -44,10 +45,33 @@ pub enum Event<'a> {
     WarmingUp(Mode),
     /// A timed run: the round, from 1, of how many.
     Running(Mode, u32, u32),
-    /// A timed run of the best mode, or of what it is held against, to confirm it: the round, from 1, of how many.
+    /// A timed run of a confirmation round: the round, from 1, of how many.
     Confirming(Mode, u32, u32),
+    /// A complete round.
+    Round(RoundProgress),
     /// A mode that is not to be had here, and why.
     Unavailable(&'a ModeReport),
+}
+
+/// Progress after a complete round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoundProgress {
+    /// Whether the best mode is being confirmed.
+    pub confirming: bool,
+    /// The round, from 1.
+    pub round: u32,
+    /// Rounds in all.
+    pub rounds: u32,
+    /// Estimated time left for these rounds.
+    pub left: Duration,
+}
+
+impl RoundProgress {
+    /// Estimates the time left from the `spent` time.
+    fn new(confirming: bool, round: u32, rounds: u32, spent: Duration) -> Self {
+        let left = spent / round.max(1) * rounds.saturating_sub(round);
+        Self { confirming, round, rounds, left }
+    }
 }
 
 /// A comparison whose files are read.
@@ -83,7 +107,7 @@ pub fn prepare<'a>(
     for mode in modes(&options.modes) {
         match contender(&root, mode, command, options) {
             Ok(contender) => contenders.push(contender),
-            Err(LaunchError::Refused(Refusal { why, fix })) => {
+            Err(LaunchError::Refused(Unsupported { cause: why, fix })) => {
                 let absent = ModeReport::unavailable(mode, why, fix);
                 say(Event::Unavailable(&absent));
                 report.modes.push(absent);
@@ -155,7 +179,7 @@ fn contender(
     // Without the pages it would only be base under another name.
     if let Some(why) = setup.obstacles.empty_pool.as_ref().filter(|_| options.pool.is_none()) {
         let fix = setup.obstacles.pool_fix.clone();
-        return Err(Refusal { why: why.clone(), fix }.into());
+        return Err(Unsupported { cause: why.clone(), fix }.into());
     }
     Ok(Contender::new(setup))
 }
@@ -180,6 +204,7 @@ fn empty(
         tlb_reach,
         counters_unavailable: None,
         stalls_unavailable: None,
+        decided_by: DecidingTime::default(),
         interrupted: false,
         pays: false,
         verdict: String::new(),
@@ -255,6 +280,7 @@ impl Session<'_> {
         rounds: u32,
         event: fn(Mode, u32, u32) -> Event<'static>,
     ) -> Result<(), LaunchError> {
+        let begun = Instant::now();
         for round in 0..rounds {
             for turn in order(round as usize, contenders.len()) {
                 let contender = &mut contenders[turn];
@@ -270,6 +296,9 @@ impl Session<'_> {
                 contender.runs.push(run);
                 contender.effects.push(effect);
             }
+            let confirming = matches!(event(Mode::Base, 0, 0), Event::Confirming(..));
+            let done = RoundProgress::new(confirming, round + 1, rounds, begun.elapsed());
+            (self.say)(Event::Round(done));
         }
         Ok(())
     }
@@ -343,9 +372,10 @@ impl Session<'_> {
             wanted.filter_map(known).map(|known| Contender::new(known.setup.clone())).collect();
         self.rounds(&mut again, confirming_rounds(self.options.rounds), Event::Confirming)?;
         if let ([_, best, plain @ ..], [base, ours, ..]) = (&summed(&again)[..], &again[..]) {
+            let time = self.report.decided_by;
             let runs = [base, ours].map(|of| &of.runs[..whole(&again)]);
             self.report.confirmation =
-                Some(Confirmation::of(best, plain.first(), runs[0], runs[1]));
+                Some(Confirmation::of(time, best, plain.first(), runs[0], runs[1]));
         }
         Ok(())
     }
@@ -354,6 +384,7 @@ impl Session<'_> {
     fn sum_up(&mut self, contenders: &[Contender]) {
         let absent = std::mem::take(&mut self.report.modes);
         self.report.modes = summed(contenders).into_iter().chain(absent).collect();
+        self.report.decided_by = self.report.base().map(DecidingTime::of).unwrap_or_default();
         self.warn(
             contenders
                 .iter()
@@ -381,11 +412,15 @@ fn summed(contenders: &[Contender]) -> Vec<ModeReport> {
     let runs_of =
         |mode| contenders.iter().find(|other| other.setup.mode == mode).map(|of| &of.runs[..whole]);
     let sum_up = |contender: &Contender| {
-        let over = |mode| speedup(runs_of(mode)?, &contender.runs[..whole]);
+        let over = |time, mode| speedup(time, runs_of(mode)?, &contender.runs[..whole]);
         let mode = contender.setup.mode;
+        let base = Some(Mode::Base).filter(|&base| base != mode);
+        let plain = mode.without_huge_pages();
         ModeReport {
-            speedup_over_base: Some(Mode::Base).filter(|&base| base != mode).and_then(over),
-            speedup_over_same_allocator: mode.without_huge_pages().and_then(over),
+            speedup_over_base: base.and_then(|base| over(DecidingTime::Wall, base)),
+            cpu_speedup_over_base: base.and_then(|base| over(DecidingTime::Cpu, base)),
+            speedup_over_same_allocator: plain.and_then(|plain| over(DecidingTime::Wall, plain)),
+            cpu_speedup_over_same_allocator: plain.and_then(|plain| over(DecidingTime::Cpu, plain)),
             ..contender.report(whole)
         }
     };
@@ -432,6 +467,13 @@ fn failures(mode: &ModeReport) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_left_is_that_of_the_rounds_left() {
+        let progress = RoundProgress::new(false, 2, 5, Duration::from_secs(8));
+        assert_eq!(progress.left, Duration::from_secs(12));
+        assert_eq!(RoundProgress::new(true, 5, 5, Duration::from_secs(8)).left, Duration::ZERO);
+    }
 
     #[test]
     fn base_is_always_run_and_each_mode_once() {

@@ -21,6 +21,7 @@ use hugepilot_units::{AddrRange, Nanos, VirtAddr};
 use rustix::process::Signal;
 
 use crate::LaunchError;
+use hugepilot_manager::ManagerError;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all, tune_attached};
 
 /// Turns of each copy.
@@ -41,9 +42,10 @@ pub fn demo(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<TuneReport, LaunchError> {
-    let mut control = Copy::start(workload, interrupted)?;
+    let acts = !options.dry_run;
+    let mut control = WorkloadCopy::start(workload, acts, interrupted)?;
     control.signal(Signal::STOP);
-    let mut tuned = Copy::start(workload, interrupted)?;
+    let mut tuned = WorkloadCopy::start(workload, acts, interrupted)?;
     tuned.signal(Signal::STOP);
     let guard = options.guard;
     let options = TuneOptions { larger_is_better: true, ..options };
@@ -102,8 +104,8 @@ impl Turns {
 }
 
 fn turns(
-    control: &mut Copy,
-    tuned: &mut Copy,
+    control: &mut WorkloadCopy,
+    tuned: &mut WorkloadCopy,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Turns, LaunchError> {
     let mut turns = Turns::default();
@@ -124,20 +126,28 @@ fn turns(
 }
 
 /// One copy of the workload. Killed on drop.
-struct Copy {
+struct WorkloadCopy {
     child: Started,
     lines: Receiver<String>,
     hot: Vec<AddrRange>,
 }
 
-impl Copy {
-    /// Starts it and waits until its memory is filled.
-    fn start(command: &[OsString], interrupted: &dyn Fn() -> bool) -> Result<Self, LaunchError> {
+impl WorkloadCopy {
+    /// Starts it and waits until its memory is filled. If it will be promoted (`acts`), a missing
+    /// permission is an error before that.
+    fn start(
+        command: &[OsString],
+        acts: bool,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Self, LaunchError> {
         let cannot = |source| LaunchError::Start {
             program: command[0].to_string_lossy().into_owned(),
             source,
         };
         let (child, output) = started(command).map_err(cannot)?;
+        if acts && let Ok(process) = open(child.pid()) {
+            process.check_promotable().map_err(ManagerError::Promote)?;
+        }
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {

@@ -221,6 +221,7 @@ mod tests {
             stopped: false,
             user_seconds: 0.2,
             system_seconds: 0.0,
+            processor_wait_seconds: None,
             page_faults: 9,
             peak,
         }

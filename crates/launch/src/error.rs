@@ -2,7 +2,7 @@
 
 use std::io;
 
-use hugepilot_kernel::{KernelError, Refusal};
+use hugepilot_kernel::{KernelError, Unsupported};
 use hugepilot_manager::ManagerError;
 use hugepilot_settings::SettingsError;
 
@@ -21,7 +21,7 @@ pub enum LaunchError {
     Settings(#[from] SettingsError),
     /// This kernel or this user cannot do it.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] Unsupported),
     /// The program could not be started.
     #[error("cannot start {program:?}: {source}")]
     Start {

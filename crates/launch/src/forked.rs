@@ -41,6 +41,7 @@ mod tests {
             stopped: false,
             user_seconds: 1.0,
             system_seconds: 0.0,
+            processor_wait_seconds: None,
             page_faults: 1,
             peak: Peak { hugetlb_peak_bytes, rss_samples: 3, ..Peak::default() },
         };

@@ -1,7 +1,7 @@
 //! Programs that hugepilot starts: with chosen pages ([`run`]), in several page modes ([`compare`]),
 //! tuned from start to end ([`tune`]), or as the demonstration ([`demo`]).
 //!
-//! [`effect`], [`worth`] and [`forked`] judge finished runs; they are pure.
+//! [`effect`], `worth` and `forked` judge finished runs; they are pure.
 
 #![forbid(unsafe_code)]
 

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use crate::{effect, pool_warning};
 use hugepilot_kernel::{
-    Arrived, Change, Program, Refusal, Root, Signals, Started, Used, Witness, ending_signals, proc,
-    stop_with, was_ignored,
+    Arrived, Change, GroupSignalProbe, Program, Root, Signals, Started, Unsupported, Used,
+    ending_signals, proc, schedstat, stop_with, was_ignored,
 };
 use hugepilot_record::Pid;
 use hugepilot_record::run::{Ending, Mode, Obstacles, Run, RunReport, SCHEMA};
@@ -30,7 +30,7 @@ use watch::Watch;
 
 /// The longest sleep: interrupts by others than signals are asked for.
 const NAP: Duration = Duration::from_millis(100);
-/// Who wakes up so much too late was stopped.
+/// Delay of a wake-up from which this process was stopped, unless it waited for a processor.
 const LATE: Duration = Duration::from_secs(1);
 
 /// How to run a program.
@@ -119,7 +119,7 @@ pub fn run(
     };
     if let Some(why) = setup.obstacles.empty_pool.clone().filter(|_| options.pool.is_some()) {
         let why = [warnings, vec![why]].concat().join("; ");
-        return Err(Refusal::because(why)
+        return Err(Unsupported::because(why)
             .fixed_by("a smaller --pool; hugepilot pool explain")
             .into());
     }
@@ -167,7 +167,7 @@ pub(crate) fn watched(
         standard: control.standard,
         own_group: false,
     };
-    let witness = control.signals.map(|_| Witness::new()).transpose().map_err(cannot)?;
+    let witness = control.signals.map(|_| GroupSignalProbe::new()).transpose().map_err(cannot)?;
     let child = match control.signals {
         Some(signals) => Started::held(&program, Some(signals)),
         None => Started::bound(&program),
@@ -187,6 +187,7 @@ pub(crate) fn watched(
         asked: false,
         keeper: None,
         stopped: false,
+        own_wait: schedstat::own_processor_wait(&Root::live()),
     };
     let (ending, used) = following.follow(observer).map_err(cannot)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
@@ -202,6 +203,7 @@ pub(crate) fn watched(
         stopped: following.stopped,
         user_seconds: used.user.as_seconds(),
         system_seconds: used.system.as_seconds(),
+        processor_wait_seconds: following.watch.processor_wait_seconds(),
         page_faults: used.minor_faults + used.major_faults,
         peak: following.watch.peak(&used),
     };
@@ -215,13 +217,23 @@ struct Following<'a> {
     promoter: Option<Promoter>,
     control: Control<'a>,
     /// Knows which signals reached it without us.
-    witness: Option<Witness>,
+    witness: Option<GroupSignalProbe>,
     /// Whether it was asked to end.
     asked: bool,
     /// Who continued us, if we were stopped with it just now.
     keeper: Option<Pid>,
     /// Whether it, or we, were ever.
     stopped: bool,
+    /// Time that this thread has waited for a processor, as of the last wake-up.
+    own_wait: Option<Nanos>,
+}
+
+/// Whether a sleep of `nap` that took `slept` means that this process was stopped.
+///
+/// On a busy machine it also wakes late, but then it waited for a processor meanwhile. Without that
+/// count, only a stop of the program itself shows.
+fn was_stopped(slept: Duration, nap: Duration, waited: Option<Nanos>) -> bool {
+    waited.is_some_and(|waited| slept > nap + LATE + Duration::from(waited))
 }
 
 impl Following<'_> {
@@ -274,7 +286,15 @@ impl Following<'_> {
                 .flatten()
                 .collect();
         let _ = poll(&mut wanted, Some(&time));
-        self.stopped |= begun.elapsed() > nap + LATE;
+        let waited = self.own_wait();
+        self.stopped |= was_stopped(begun.elapsed(), nap, waited);
+    }
+
+    /// Time that this thread waited for a processor since the last call.
+    fn own_wait(&mut self) -> Option<Nanos> {
+        let before = self.own_wait.take();
+        self.own_wait = schedstat::own_processor_wait(&Root::live());
+        Some(self.own_wait? - before?)
     }
 
     /// What was sent to all of our group has reached the program, unless it has left that. What continued us may have continued the
@@ -325,6 +345,27 @@ impl Following<'_> {
                     .is_ok_and(|ready| ready > 0)
             };
             promoter.promote(child.pid(), &|| ended() || control.is_wanted());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_wake_up_is_a_stop_only_without_a_wait_for_a_processor() {
+        let seconds = Duration::from_secs;
+        let table = [
+            (seconds(3), Some(0), true),
+            (seconds(3), Some(2), false),
+            (seconds(5), Some(2), true),
+            (seconds(1), Some(0), false),
+            (seconds(3), None, false),
+        ];
+        for (slept, waited, stopped) in table {
+            let waited = waited.map(Nanos::seconds);
+            assert_eq!(was_stopped(slept, NAP, waited), stopped, "{slept:?} {waited:?}");
         }
     }
 }

@@ -7,7 +7,7 @@
 mod attribution;
 mod rule;
 
-use hugepilot_record::compare::{CompareReport, Confirmation, ModeReport};
+use hugepilot_record::compare::{CompareReport, Confirmation, DecidingTime, ModeReport};
 use hugepilot_record::run::Mode;
 use hugepilot_stats::PairedRatio;
 use hugepilot_units::Bytes;
@@ -28,7 +28,7 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
     if base.failed_runs == base.runs {
         return (false, "The command fails, so its times say nothing.".to_owned());
     }
-    let best = best(&report.modes, base);
+    let best = best(report, base);
     let (pays, mut text) = match (&report.confirmation, best) {
         (Some(found), Some((mode, looked))) => {
             confirmed(report, found, looked, Gain::of(report, mode))
@@ -38,6 +38,7 @@ pub fn verdict(report: &CompareReport) -> (bool, String) {
     if let Some((mode, _)) = best {
         text.push_str(&Gain::of(report, mode).shares(report, pays));
     }
+    text.push_str(&processor_wait(report, base));
     text.push_str(&broken(&report.modes, base));
     text.push_str(&rule_of_thumb(report, base));
     if base.runs < MIN_ROUNDS && report.confirmation.is_none() {
@@ -55,7 +56,7 @@ pub fn to_confirm(report: &CompareReport) -> Vec<Mode> {
     let Some(base) = report.base().filter(|base| base.failed_runs < base.runs) else {
         return Vec::new();
     };
-    let Some((mode, ratio)) = best(&report.modes, base) else { return Vec::new() };
+    let Some((mode, ratio)) = best(report, base) else { return Vec::new() };
     if !has_rivals(report) || ratio.median < MIN_GAIN {
         return Vec::new();
     }
@@ -75,10 +76,12 @@ fn confirmed(
     looked: PairedRatio,
     gain: Gain,
 ) -> (bool, String) {
-    let (name, pays) = (found.mode, rule::is_confirmed(found));
-    let again = found
-        .speedup_over_base
-        .map_or_else(|| "failed".to_owned(), |ratio| format!("was {}", range(ratio)));
+    let time = report.decided_by;
+    let (name, pays) = (found.mode, rule::is_confirmed(found, time));
+    let again = found.speedup(time).map_or_else(
+        || "failed".to_owned(),
+        |ratio| format!("was {}", range(ratio, time, found.cpu_speedup_over_base)),
+    );
     let but = match (found.failed_rounds, found.took_effect) {
         (0, Some(true)) => String::new(),
         (0, _) => format!(", and took no effect that could be seen: {}", found.reason),
@@ -99,14 +102,14 @@ fn confirmed(
 }
 
 /// The fastest mode that had huge pages, those first that are faster for sure; of two alike the first.
-fn best<'a>(modes: &'a [ModeReport], base: &ModeReport) -> Option<(&'a ModeReport, PairedRatio)> {
-    let had = modes.iter().filter(|mode| {
+fn best<'a>(report: &'a CompareReport, base: &ModeReport) -> Option<(&'a ModeReport, PairedRatio)> {
+    let had = report.modes.iter().filter(|mode| {
         !matches!(mode.mode, Mode::Base | Mode::HugepilotBase)
             && mode.took_effect == Some(true)
             && huge(mode) > Bytes::ZERO
             && !breaks(mode, base)
     });
-    let ratios = had.filter_map(|mode| Some((mode, mode.speedup_over_base?)));
+    let ratios = had.filter_map(|mode| Some((mode, mode.speedup(report.decided_by)?)));
     let rank = |(_, ratio): (&ModeReport, PairedRatio)| (looks_faster(ratio), ratio.median);
     ratios.reduce(|best, next| if rank(next) > rank(best) { next } else { best })
 }
@@ -138,7 +141,7 @@ fn measured(report: &CompareReport, best: Option<(&ModeReport, PairedRatio)>) ->
         return (false, why.to_owned());
     };
     let name = mode.mode;
-    let range = range(ratio);
+    let range = range(ratio, report.decided_by, mode.cpu_speedup_over_base);
     if has_rivals(report) && ratio.median >= MIN_GAIN {
         return (
             false,
@@ -162,15 +165,23 @@ fn measured(report: &CompareReport, best: Option<(&ModeReport, PairedRatio)>) ->
     (false, no_gain(report, name, ratio, &range))
 }
 
-fn range(ratio: PairedRatio) -> String {
+/// `cpu`: the speedup by CPU time, given beside that by wall time.
+fn range(ratio: PairedRatio, time: DecidingTime, cpu: Option<PairedRatio>) -> String {
+    let by_cpu = match (time, cpu) {
+        (DecidingTime::Cpu, _) => " by CPU time".to_owned(),
+        (DecidingTime::Wall, Some(cpu)) => format!(" ({:.2}x by CPU time)", cpu.median),
+        (DecidingTime::Wall, None) => String::new(),
+    };
     let PairedRatio { low, median, high, .. } = ratio;
     let (faster, all) = (ratio.faster_rounds, rounds(ratio.rounds));
-    format!("{median:.2}x as fast as base, {low:.2} to {high:.2}, faster in {faster} of {all}")
+    format!(
+        "{median:.2}x as fast as base{by_cpu}, {low:.2} to {high:.2}, faster in {faster} of {all}"
+    )
 }
 
 fn no_gain(report: &CompareReport, name: Mode, ratio: PairedRatio, range: &str) -> String {
     let slower = |mode: &ModeReport| {
-        huge(mode) > Bytes::ZERO && mode.speedup_over_base.is_some_and(is_slower)
+        huge(mode) > Bytes::ZERO && mode.speedup(report.decided_by).is_some_and(is_slower)
     };
     if report.modes.iter().filter(|mode| huge(mode) > Bytes::ZERO).all(slower) {
         return format!("Huge pages do not pay, they cost: the best of them is {name}, {range}.");
@@ -181,6 +192,17 @@ fn no_gain(report: &CompareReport, name: Mode, ratio: PairedRatio, range: &str) 
         );
     }
     format!("Nothing pays: the best is {name}, {range}.")
+}
+
+/// Why CPU time decides, if it does.
+fn processor_wait(report: &CompareReport, base: &ModeReport) -> String {
+    match (report.decided_by, base.processor_wait_ratio) {
+        (DecidingTime::Cpu, Some(ratio)) => format!(
+            " CPU time decides, not wall time: base waited for a processor {} of its runnable time.",
+            percent(ratio)
+        ),
+        _ => String::new(),
+    }
 }
 
 fn rule_of_thumb(report: &CompareReport, base: &ModeReport) -> String {

@@ -10,7 +10,7 @@ pub mod split;
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{Limits, region_skip};
 use hugepilot_record::{Act, Errno, Journal, Outcome, Pick, SkipReason, Stop};
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_units::Nanos;
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
@@ -99,17 +99,12 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: boo
             return Some(Stop::MemoryPressure);
         }
     }
-    // A huge page needs its full size for a moment, before the base pages it replaces are given back.
+    // Until the base pages are freed, a huge page needs its full size on top of them.
     let needed = pick.added + target.sizes().huge;
-    let room = match target.headroom() {
-        Ok(room) => room,
-        Err(error) => return Some(unreadable(&error)),
-    };
-    let limited = room.cgroup_limit < Bytes::MAX;
-    let cgroup_short =
-        limited && room.cgroup < needed + guard.limits.cgroup_reserve_of(room.cgroup_limit);
-    let system_short = room.system < needed + guard.limits.system_reserve.of(room.system_total);
-    (cgroup_short || system_short).then_some(Stop::MemoryPressure)
+    match target.headroom() {
+        Ok(headroom) => guard.limits.headroom_skip(headroom, needed).map(|_| Stop::MemoryPressure),
+        Err(error) => Some(unreadable(&error)),
+    }
 }
 
 /// Why this region is no candidate any more; `None` when it still is.

@@ -1,8 +1,8 @@
 //! `daemon --debloat`: holds memory use between two watermarks by splitting huge pages that waste memory.
 //!
 //! Look at memory use → above high? → sample, take the census, plan → split until below low → rest. What decides is pure and
-//! in files of its own: the marks and the back-off ([`watermark`]), the CPU budget ([`budget`]), and what was split before
-//! ([`history`]). What it needs of the machine is a [`World`], so that a test owns the memory and the time. State is only
+//! in files of its own: the marks and the back-off (`watermark`), the CPU budget (`budget`), and what was split before
+//! (`history`). What it needs of the machine is a [`World`], so that a test owns the memory and the time. State is only
 //! memory of the past: whoever kills the daemon at any moment leaves nothing to be put right.
 
 mod budget;
@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
-use hugepilot_record::ProcessId;
 use hugepilot_record::daemon::{Event, Line, SCHEMA, Seen, Totals};
+use hugepilot_record::{Pid, ProcessId};
 use hugepilot_units::{Nanos, Region};
 
 use crate::ManagerError;
@@ -35,7 +35,7 @@ pub use watermark::{Marks, Reading};
 
 /// What the user wants by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ControlRequest {
     /// Nothing new.
     Nothing,
     /// Read the configuration again. Told until [`World::reload`] is called.
@@ -55,7 +55,7 @@ pub trait World {
     /// Waits so long, or until the user wants something.
     fn wait(&self, time: Nanos);
     /// What the user wants.
-    fn asked(&self) -> Asked;
+    fn asked(&self) -> ControlRequest;
     /// The configuration as it is by now.
     ///
     /// # Errors
@@ -73,11 +73,11 @@ pub trait World {
     ///
     /// # Errors
     /// When processes cannot be listed.
-    fn guests(
+    fn processes(
         &self,
         config: &Config,
         each: &mut dyn FnMut() -> bool,
-    ) -> Result<Guests, KernelError>;
+    ) -> Result<ProcessList, KernelError>;
     /// Whether this very process still runs.
     fn lives(&self, key: Key) -> bool;
     /// Samples the processes for `time`, and says for each how often it waited for each of its regions; `None` for one that
@@ -87,7 +87,7 @@ pub trait World {
     /// [`ManagerError::Sample`].
     fn observe(
         &self,
-        guests: &[Rc<dyn Target>],
+        processes: &[Rc<dyn Target>],
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError>;
@@ -98,9 +98,9 @@ pub trait World {
     fn who_collapses(&self, advised: bool) -> String;
 }
 
-/// What [`World::guests`] found.
+/// What [`World::processes`] found.
 #[derive(Default)]
-pub struct Guests {
+pub struct ProcessList {
     /// Processes to take from.
     pub targets: Vec<Rc<dyn Target>>,
     /// Processes left alone, and why.
@@ -121,14 +121,14 @@ pub fn daemon(
     daemon.say_started(&seen);
     loop {
         match world.asked() {
-            Asked::Stop => break,
-            Asked::Reload => daemon.reload(&seen),
-            Asked::Nothing => {}
+            ControlRequest::Stop => break,
+            ControlRequest::Reload => daemon.reload(&seen),
+            ControlRequest::Nothing => {}
         }
         seen = daemon.step()?;
         let (marks, now, interval) = (daemon.config.marks(), world.now(), daemon.config.interval);
         let time = daemon.gate.next_look(&marks, &seen, now, interval);
-        if world.asked() == Asked::Nothing {
+        if world.asked() == ControlRequest::Nothing {
             world.wait(time);
         }
     }
@@ -168,6 +168,9 @@ struct Daemon<'a> {
     limited: bool,
     /// Processes that were said to be left alone.
     told: BTreeSet<Key>,
+    /// Start time and pid of the process whose huge page was split last: the next plan starts with
+    /// the process after it.
+    last_served: Option<(u64, Pid)>,
     /// Whether it was said that khugepaged may undo the work.
     warned: bool,
     /// Since the start, and since the stretch of work under way began.
@@ -188,6 +191,7 @@ impl<'a> Daemon<'a> {
             history: History::default(),
             limited: true,
             told: BTreeSet::new(),
+            last_served: None,
             warned: false,
             life: since,
             stretch: since,
@@ -257,7 +261,7 @@ impl<'a> Daemon<'a> {
             interval_seconds: self.config.interval.as_seconds(),
             cpu_budget_ratio: self.config.cpu,
             cool_down_seconds: self.config.cool_down.as_seconds(),
-            max_flips: self.config.max_flips,
+            max_recollapses: self.config.max_recollapses,
         };
         self.say(seen, started);
     }
@@ -272,7 +276,7 @@ impl<'a> Daemon<'a> {
             use_ratio: seen.use_ratio(),
             used_bytes: seen.used,
             limit_bytes: seen.limit,
-            hard_use_ratio: seen.hard_use,
+            hard_limit_use_ratio: seen.hard_use,
             psi_some_ratio: seen.psi,
             high_ratio: config.high,
             low_ratio: config.low,

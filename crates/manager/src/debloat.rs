@@ -6,7 +6,7 @@ pub(crate) mod stalls;
 pub(crate) mod warnings;
 
 use hugepilot_kernel::{KernelError, Process, Target, TargetState};
-use hugepilot_policy::{Calibration, DebloatPolicy, Standing, Tenant, predict_slowdown};
+use hugepilot_policy::{Calibration, DebloatPolicy, DebloatView, Priority, predict_slowdown};
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::tune::Prediction;
 use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitOutcome, SplitPlan};
@@ -15,7 +15,7 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use crate::ManagerError;
 use crate::act::split::Splits;
 use census::Found;
-use hugepilot_kernel::LeftOut;
+use hugepilot_kernel::ExcludedProcesses;
 use stalls::{Seen, Stalls};
 
 /// How to de-bloat.
@@ -41,11 +41,11 @@ pub struct DebloatOptions {
 
 /// A process to take from, and how the user wants it treated.
 #[derive(Debug)]
-pub struct Subject {
+pub struct DebloatTarget {
     /// The process.
     pub process: Process,
     /// First, like others, or not at all.
-    pub standing: Standing,
+    pub priority: Priority,
     /// Its weight, where shares go by weight.
     pub weight: f64,
     /// Whether it is one that the user named: then not to be allowed to look at it is an error.
@@ -58,12 +58,12 @@ pub fn is_called(id: &ProcessId, who: &str) -> bool {
 }
 
 /// How to treat this process, by numbers and names. Protection goes before preference.
-pub fn standing(id: &ProcessId, protect: &[String], prefer: &[String]) -> Standing {
+pub fn priority(id: &ProcessId, protect: &[String], prefer: &[String]) -> Priority {
     let named = |list: &[String]| list.iter().any(|who| is_called(id, who));
     match () {
-        () if named(protect) => Standing::Protected,
-        () if named(prefer) => Standing::Preferred,
-        () => Standing::Normal,
+        () if named(protect) => Priority::Protected,
+        () if named(prefer) => Priority::Preferred,
+        () => Priority::Normal,
     }
 }
 
@@ -94,8 +94,8 @@ pub enum Event {
 }
 
 /// One process of a run, and all that is known of it.
-struct Member {
-    subject: Subject,
+struct DebloatProcess {
+    target: DebloatTarget,
     /// `None` where nobody looked.
     stalls: Option<Stalls>,
     found: Found,
@@ -105,7 +105,7 @@ struct Member {
 /// Everything that a report is made of.
 struct Run {
     options: DebloatOptions,
-    members: Vec<Member>,
+    members: Vec<DebloatProcess>,
     plan: SplitPlan,
     wanted: Bytes,
     split_time: Nanos,
@@ -113,33 +113,33 @@ struct Run {
     warnings: Vec<String>,
 }
 
-/// Frees zero-filled pages of `subjects`. A process that ends half-way is no error while others are left.
+/// Frees zero-filled pages of `targets`. A process that ends half-way is no error while others are left.
 ///
 /// # Errors
 /// [`KernelError::Claimed`] when another run of hugepilot changes a process that the user named.
 /// When a process cannot be sampled (only where its heat decides), or its page map or memory may not be read: EACCES, EPERM;
 /// [`KernelError::NoProcess`] when none is left.
 pub fn debloat(
-    subjects: Vec<Subject>,
+    targets: Vec<DebloatTarget>,
     options: DebloatOptions,
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event),
 ) -> Result<DebloatReport, ManagerError> {
     let mut warnings = Vec::new();
     if !options.dry_run {
-        refuse_claimed(&subjects)?;
+        refuse_claimed(&targets)?;
     }
-    let stalls = observe(&subjects, &options, interrupted, say, &mut warnings)?;
-    let members = scan(subjects, stalls, &options, interrupted, say, &mut warnings)?;
-    let tenants: Vec<Tenant<'_>> = members.iter().map(Member::tenant).collect();
-    let mut plan = options.policy.plan(&tenants);
+    let stalls = observe(&targets, &options, interrupted, say, &mut warnings)?;
+    let members = scan(targets, stalls, &options, interrupted, say, &mut warnings)?;
+    let views: Vec<DebloatView<'_>> = members.iter().map(DebloatProcess::view).collect();
+    let mut plan = options.policy.plan(&views);
     if options.dry_run {
         plan.splits
             .iter_mut()
             .for_each(|split| *split = scaled(split, members[split.process].stand_for()));
     }
     // A share is of what may be taken.
-    let giving = members.iter().filter(|member| member.subject.standing != Standing::Protected);
+    let giving = members.iter().filter(|member| member.target.priority != Priority::Protected);
     let bloat = giving.map(|member| member.found.census.estimate().0).sum();
     let mut run = Run {
         wanted: options.amount.of(bloat),
@@ -157,9 +157,8 @@ pub fn debloat(
 }
 
 /// Looks early whether another run of hugepilot changes one that the user named. Others are left alone when their turn comes.
-fn refuse_claimed(subjects: &[Subject]) -> Result<(), KernelError> {
-    let claims =
-        subjects.iter().filter(|subject| subject.named).map(|subject| subject.process.claim());
+fn refuse_claimed(targets: &[DebloatTarget]) -> Result<(), KernelError> {
+    let claims = targets.iter().filter(|target| target.named).map(|target| target.process.claim());
     match claims.filter_map(Result::err).find(|error| matches!(error, KernelError::Claimed { .. }))
     {
         Some(error) => Err(error),
@@ -167,19 +166,19 @@ fn refuse_claimed(subjects: &[Subject]) -> Result<(), KernelError> {
     }
 }
 
-/// What sampling shows of each of `subjects`; nothing for each where nobody looks.
+/// What sampling shows of each of `targets`; nothing for each where nobody looks.
 fn observe(
-    subjects: &[Subject],
+    targets: &[DebloatTarget],
     options: &DebloatOptions,
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event),
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Option<Stalls>>, ManagerError> {
-    let nothing = || subjects.iter().map(|_| None).collect();
+    let nothing = || targets.iter().map(|_| None).collect();
     if options.observe == Nanos::ZERO {
         return Ok(nothing());
     }
-    let processes: Vec<&Process> = subjects.iter().map(|subject| &subject.process).collect();
+    let processes: Vec<&Process> = targets.iter().map(|target| &target.process).collect();
     let mut each = |samples| {
         say(Event::Observing { samples });
         !interrupted()
@@ -212,30 +211,32 @@ fn observe(
     }
 }
 
-/// Takes the census of each of `subjects` that is still there. One that nobody named and that may not be looked at is left out.
+/// Takes the census of each of `targets` that is still there. One that nobody named and that may not be looked at is left out.
 fn scan(
-    subjects: Vec<Subject>,
+    targets: Vec<DebloatTarget>,
     stalls: Vec<Option<Stalls>>,
     options: &DebloatOptions,
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event),
     warnings: &mut Vec<String>,
-) -> Result<Vec<Member>, ManagerError> {
+) -> Result<Vec<DebloatProcess>, ManagerError> {
     let exact = options.policy.needs_exact_census();
     let mut members = Vec::new();
-    let (mut gone, mut left) = (None, LeftOut::default());
-    for (subject, stalls) in subjects.into_iter().zip(stalls) {
-        let pid = subject.process.id().pid;
+    let (mut gone, mut left) = (None, ExcludedProcesses::default());
+    for (target, stalls) in targets.into_iter().zip(stalls) {
+        let pid = target.process.id().pid;
         let mut each = |done, all| {
             say(Event::Scanning { pid, done, all });
             !interrupted()
         };
-        match census::take(&subject.process, options.part, exact, &mut each) {
-            Ok(found) => members.push(Member { subject, stalls, found, splits: Splits::default() }),
-            Err(error) if matches!(subject.process.state(), Ok(TargetState::Gone)) => {
+        match census::take(&target.process, options.part, exact, &mut each) {
+            Ok(found) => {
+                members.push(DebloatProcess { target, stalls, found, splits: Splits::default() })
+            }
+            Err(error) if matches!(target.process.state(), Ok(TargetState::Gone)) => {
                 gone = Some(error)
             }
-            Err(error) if subject.named => return Err(error.into()),
+            Err(error) if target.named => return Err(error.into()),
             Err(error) => left.add(error),
         }
     }
@@ -253,7 +254,7 @@ fn scaled(split: &Split, stands_for: f64) -> Split {
     Split { frees, stalls: split.stalls * stands_for, ..*split }
 }
 
-impl Member {
+impl DebloatProcess {
     /// Of how many huge pages each that was read is a sample: 1 where all were.
     #[allow(clippy::cast_precision_loss)]
     fn stand_for(&self) -> f64 {
@@ -261,12 +262,12 @@ impl Member {
         (huge_pages as f64 / read_pages.max(1) as f64).max(1.0)
     }
 
-    fn tenant(&self) -> Tenant<'_> {
-        Tenant {
+    fn view(&self) -> DebloatView<'_> {
+        DebloatView {
             census: &self.found.census,
             stalls: self.stalls.as_ref().map(|stalls| &stalls.regions),
-            standing: self.subject.standing,
-            weight: self.subject.weight,
+            priority: self.target.priority,
+            weight: self.target.weight,
         }
     }
 }
@@ -274,20 +275,20 @@ impl Member {
 impl Run {
     fn act(&mut self, interrupted: &dyn Fn() -> bool, say: &mut dyn FnMut(Event)) {
         let Some(clock) = self.members.first() else { return };
-        let begun = clock.subject.process.now();
+        let begun = clock.target.process.now();
         let (mut freed, wanted) = (Bytes::ZERO, self.wanted);
         for planned in &self.plan.splits {
             self.interrupted = interrupted();
             if freed >= wanted || self.interrupted {
                 break;
             }
-            let Member { subject, splits, .. } = &mut self.members[planned.process];
-            if let Some(SplitOutcome::Freed(bytes)) = splits.split(&subject.process, planned) {
+            let DebloatProcess { target, splits, .. } = &mut self.members[planned.process];
+            if let Some(SplitOutcome::Freed(bytes)) = splits.split(&target.process, planned) {
                 freed += bytes;
             }
             say(Event::Splitting { freed, wanted });
         }
-        self.split_time = self.members[0].subject.process.now() - begun;
+        self.split_time = self.members[0].target.process.now() - begun;
     }
 
     /// By what factor all processes together should become slower by these splits; `None` without any, or where nobody
@@ -313,12 +314,12 @@ mod tests {
     use super::*;
 
     /// Process 7 can be looked at, and 8 cannot.
-    fn subject(root: &Root, pid: i32, named: bool) -> Subject {
+    fn target(root: &Root, pid: i32, named: bool) -> DebloatTarget {
         let process = Process::open(root, Pid(pid)).unwrap();
-        Subject { process, standing: Standing::Normal, weight: 1.0, named }
+        DebloatTarget { process, priority: Priority::Normal, weight: 1.0, named }
     }
 
-    fn scanned(subjects: Vec<Subject>) -> Result<(usize, Vec<String>), ManagerError> {
+    fn scanned(targets: Vec<DebloatTarget>) -> Result<(usize, Vec<String>), ManagerError> {
         let options = DebloatOptions {
             policy: DebloatPolicy::new(Order::Exact),
             amount: Amount::Share(Share::ALL),
@@ -329,8 +330,8 @@ mod tests {
             tlb_entries: 1536,
             calibration: Calibration::default(),
         };
-        let (stalls, mut warnings) = (subjects.iter().map(|_| None).collect(), Vec::new());
-        let members = scan(subjects, stalls, &options, &|| false, &mut |_| {}, &mut warnings)?;
+        let (stalls, mut warnings) = (targets.iter().map(|_| None).collect(), Vec::new());
+        let members = scan(targets, stalls, &options, &|| false, &mut |_| {}, &mut warnings)?;
         Ok((members.len(), warnings))
     }
 
@@ -351,14 +352,14 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("proc/8/smaps")).unwrap();
         let root = Root::at(dir.path());
         let (members, warnings) =
-            scanned(vec![subject(&root, 8, false), subject(&root, 7, false)]).unwrap();
+            scanned(vec![target(&root, 8, false), target(&root, 7, false)]).unwrap();
         assert_eq!((members, warnings.len()), (1, 1));
         assert!(
             warnings[0].contains("1 of 2 processes") && warnings[0].contains("proc/8/smaps"),
             "{warnings:?}"
         );
-        assert!(scanned(vec![subject(&root, 8, false)]).is_err(), "nobody is left");
-        assert!(scanned(vec![subject(&root, 7, false), subject(&root, 8, true)]).is_err());
+        assert!(scanned(vec![target(&root, 8, false)]).is_err(), "nobody is left");
+        assert!(scanned(vec![target(&root, 7, false), target(&root, 8, true)]).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use hugepilot_kernel::{KernelError, Refusal};
+use hugepilot_kernel::{KernelError, Unsupported};
 use hugepilot_record::Pid;
 
 /// What went wrong.
@@ -20,6 +20,9 @@ pub enum ManagerError {
         /// Why not.
         source: KernelError,
     },
+    /// Memory of the process may not be promoted.
+    #[error("cannot promote memory: {0}")]
+    Promote(#[source] KernelError),
     /// The file that the figure of merit should come from cannot be read.
     #[error("cannot read {path}: {source}")]
     Progress {
@@ -46,5 +49,5 @@ pub enum ManagerError {
     },
     /// It is not to be had here, and why.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] Unsupported),
 }

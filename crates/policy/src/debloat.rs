@@ -14,21 +14,21 @@
 //! A plan lists everything that could be split. Whoever works through it stops when enough is freed; so a process that
 //! gives less than the census promised is made up for by the next in line.
 
+mod fairness;
 mod order;
 mod stall;
-mod turns;
 
 use std::collections::BTreeMap;
 
 use hugepilot_record::{Census, SkipReason, Split, SplitPlan};
 use hugepilot_units::{Region, Share};
 
+pub use fairness::Fairness;
 pub use order::Order;
-pub use turns::Fair;
 
 /// Whether a process is asked first, like all others, or never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum Priority {
     /// All that it can give is taken before anything of the others.
     Preferred,
     /// Like all others.
@@ -40,14 +40,14 @@ pub enum Standing {
 
 /// One process, as the policy sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Tenant<'a> {
+pub struct DebloatView<'a> {
     /// Its huge pages.
     pub census: &'a Census,
-    /// Stall samples on its regions that a huge page helps; `None` where nobody looked. All tenants were observed for the
+    /// Stall samples on its regions that a huge page helps; `None` where nobody looked. All views were observed for the
     /// same time.
     pub stalls: Option<&'a BTreeMap<Region, u32>>,
     /// How the user wants it treated.
-    pub standing: Standing,
+    pub priority: Priority,
     /// Its weight, where shares go by weight: twice the weight gives twice the bytes.
     pub weight: f64,
 }
@@ -58,7 +58,7 @@ pub struct DebloatPolicy {
     /// The order.
     pub order: Order,
     /// How processes share.
-    pub fair: Fair,
+    pub fairness: Fairness,
     /// Huge pages taken from one process before it is the next one's turn.
     pub quantum: usize,
     /// Huge pages with a smaller part zero-filled are worth more than what they would free.
@@ -70,7 +70,7 @@ impl DebloatPolicy {
     pub fn new(order: Order) -> Self {
         Self {
             order,
-            fair: order.fair(),
+            fairness: order.fairness(),
             quantum: order.quantum(),
             // HawkEye and EMD take a huge page with a single zero page as well.
             min_bloat: if order.is_of_the_paper() {
@@ -87,39 +87,38 @@ impl DebloatPolicy {
     }
 
     /// Everything that could be split, best first. Costs a sort of all huge pages.
-    pub fn plan(&self, tenants: &[Tenant<'_>]) -> SplitPlan {
+    pub fn plan(&self, views: &[DebloatView<'_>]) -> SplitPlan {
         let mut plan = SplitPlan::default();
         let mut candidates = Vec::new();
         // One that was not sampled beside others that were is taken to be cold: else its cost would be in another unit.
-        let (cold, looked) =
-            (BTreeMap::new(), tenants.iter().any(|tenant| tenant.stalls.is_some()));
-        for (process, tenant) in tenants.iter().enumerate() {
-            for (&reason, &count) in &tenant.census.skipped {
+        let (cold, looked) = (BTreeMap::new(), views.iter().any(|view| view.stalls.is_some()));
+        for (process, view) in views.iter().enumerate() {
+            for (&reason, &count) in &view.census.skipped {
                 *plan.skipped.entry(reason).or_insert(0) += count;
             }
-            if tenant.standing == Standing::Protected {
+            if view.priority == Priority::Protected {
                 *plan.skipped.entry(SkipReason::Protected).or_insert(0) +=
-                    tenant.census.bloated.len() as u64;
+                    view.census.bloated.len() as u64;
                 continue;
             }
-            let tenant = Tenant { stalls: tenant.stalls.or(looked.then_some(&cold)), ..*tenant };
-            candidates.extend(self.candidates(process, &tenant, &mut plan));
+            let view = DebloatView { stalls: view.stalls.or(looked.then_some(&cold)), ..*view };
+            candidates.extend(self.candidates(process, &view, &mut plan));
         }
         if self.order.needs_heat() && looked {
             order::by_worth(&mut candidates);
         }
-        plan.splits = turns::in_turns(candidates, tenants, self.fair, self.quantum);
+        plan.splits = fairness::shared(candidates, views, self.fairness, self.quantum);
         plan
     }
 
     fn candidates(
         &self,
         process: usize,
-        tenant: &Tenant<'_>,
+        view: &DebloatView<'_>,
         plan: &mut SplitPlan,
     ) -> Vec<Candidate> {
-        let census = tenant.census;
-        let stalls = stall::expected(census, tenant.stalls);
+        let census = view.census;
+        let stalls = stall::expected(census, view.stalls);
         let all = u32::try_from(census.sizes.base_per_huge()).unwrap_or(u32::MAX);
         let mut candidates = Vec::with_capacity(census.bloated.len());
         for (page, stalls) in census.bloated.iter().zip(stalls) {
@@ -128,7 +127,7 @@ impl DebloatPolicy {
                 continue;
             }
             candidates.push(Candidate {
-                standing: tenant.standing,
+                priority: view.priority,
                 class: self.order.class(page.zero_pages, all),
                 worth: f64::from(page.zero_pages) / stall::cost(stalls, page.table_lines),
                 within: if self.order.needs_heat() { page.zero_pages } else { 0 },
@@ -138,7 +137,7 @@ impl DebloatPolicy {
                     page: page.zero_address(census.sizes),
                     frees: page.bloat(census.sizes),
                     // Without samples nothing is known, and a guess must not be shown as a figure.
-                    stalls: if tenant.stalls.is_some() { stalls } else { 0.0 },
+                    stalls: if view.stalls.is_some() { stalls } else { 0.0 },
                 },
             });
         }
@@ -149,7 +148,7 @@ impl DebloatPolicy {
 /// A huge page that may be split, and how soon.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    standing: Standing,
+    priority: Priority,
     class: i64,
     /// Freed pages per cost, in any unit: known where somebody looked.
     worth: f64,

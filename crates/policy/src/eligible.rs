@@ -1,6 +1,6 @@
 //! What may be put on a huge page at all, whatever its heat: the rules that keep a target unharmed.
 
-use hugepilot_record::{Mapping, MappingKind, RegionPages, SkipReason};
+use hugepilot_record::{Headroom, Mapping, MappingKind, RegionPages, SkipReason};
 use hugepilot_units::{Bytes, PageSizes, Share};
 
 /// Where the line is drawn.
@@ -35,6 +35,20 @@ impl Limits {
     /// What must stay free under a cgroup limit of `limit`.
     pub fn cgroup_reserve_of(&self, limit: Bytes) -> Bytes {
         self.cgroup_reserve.of(limit).max(self.cgroup_reserve_min)
+    }
+
+    /// Returns the limit that forbids to take `needed` bytes of `headroom`; `None` if both allow it.
+    ///
+    /// The caller adds the size of one huge page to what stays allocated: while a huge page is made,
+    /// the base pages that it replaces are still there.
+    pub fn headroom_skip(&self, headroom: Headroom, needed: Bytes) -> Option<SkipReason> {
+        let limited = headroom.cgroup_limit < Bytes::MAX;
+        let cgroup_reserve = self.cgroup_reserve_of(headroom.cgroup_limit);
+        if limited && headroom.cgroup < needed + cgroup_reserve {
+            return Some(SkipReason::CgroupHeadroom);
+        }
+        let system_reserve = self.system_reserve.of(headroom.system_total);
+        (headroom.system < needed + system_reserve).then_some(SkipReason::SystemHeadroom)
     }
 }
 

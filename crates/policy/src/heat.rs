@@ -80,29 +80,27 @@ impl HeatPolicy {
     }
 }
 
-/// Memory a plan may still take.
-struct Purse<'a> {
+/// The memory that a plan may still take: budget and headroom.
+struct BudgetTracker<'a> {
     seen: &'a Snapshot,
     budget: Bytes,
     added: Bytes,
     limits: &'a Limits,
 }
 
-impl Purse<'_> {
-    /// Takes one huge page, or says which limit forbids it. While a huge page is made, the old pages are still there:
-    /// for a moment a whole huge page is needed on top.
+impl BudgetTracker<'_> {
+    /// Takes one huge page from the budget.
+    ///
+    /// # Errors
+    /// The limit that forbids it.
     fn take(&mut self, added: Bytes) -> Result<(), SkipReason> {
-        let (room, huge) = (self.seen.headroom, self.seen.sizes.huge);
-        let after = self.added + added + huge;
+        let huge = self.seen.sizes.huge;
         if self.budget < huge {
             return Err(SkipReason::OverBudget);
         }
-        let limited = room.cgroup_limit < Bytes::MAX;
-        if limited && room.cgroup < after + self.limits.cgroup_reserve_of(room.cgroup_limit) {
-            return Err(SkipReason::CgroupHeadroom);
-        }
-        if room.system < after + self.limits.system_reserve.of(room.system_total) {
-            return Err(SkipReason::SystemHeadroom);
+        let needed = self.added + added + huge;
+        if let Some(reason) = self.limits.headroom_skip(self.seen.headroom, needed) {
+            return Err(reason);
         }
         self.budget -= huge;
         self.added += added;
@@ -119,15 +117,15 @@ impl Policy for HeatPolicy {
         let mut plan = Plan::default();
         let mut ranked: Vec<&RegionHeat> = seen.heat.iter().collect();
         ranked.sort_by_key(|heat| (Reverse(heat.scattered()), heat.region));
-        let mut purse =
-            Purse { seen, budget: budget.huge, added: Bytes::ZERO, limits: &self.limits };
+        let mut tracker =
+            BudgetTracker { seen, budget: budget.huge, added: Bytes::ZERO, limits: &self.limits };
         for heat in ranked {
             let judged = self.judge(seen, heat).inspect(|_| plan.eligible += 1);
             let picked = judged.and_then(|pick| {
                 if plan.picks.len() == budget.regions {
                     return Err(SkipReason::OverBudget);
                 }
-                purse.take(pick.added).map(|()| pick)
+                tracker.take(pick.added).map(|()| pick)
             });
             match picked {
                 Ok(pick) => plan.picks.push(pick),

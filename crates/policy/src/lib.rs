@@ -12,7 +12,7 @@ mod heat;
 mod predict;
 
 pub use all::AllPolicy;
-pub use debloat::{DebloatPolicy, Fair, Order, Standing, Tenant};
+pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
 pub use heat::HeatPolicy;
 pub use predict::{

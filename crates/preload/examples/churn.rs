@@ -1,10 +1,11 @@
-//! What `malloc` and `free` cost, and what memory from them costs to use: of whatever allocator is preloaded.
+//! Cost of `malloc` and `free`, and of accesses to their memory, with the preloaded allocator.
 //! `cargo xtask bench malloc` compares several.
 //!
-//! `churn same|random|handed|larson|huge|access SIZE` prints nanoseconds for each pair of calls, or for each access.
+//! `churn same|random|handed|larson|huge|access SIZE` prints nanoseconds for each pair of calls, or
+//! for each access.
 //!
 //! # Safety
-//! Each object is as large as what is written to it, and is freed once, by its last owner.
+//! Each object is as large as the data written to it, and is freed once, by its last owner.
 #![allow(unsafe_code, clippy::print_stdout)]
 
 use std::error::Error;
@@ -14,17 +15,17 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// An object; freed when it goes.
+/// Object, freed on drop.
 struct Object(NonNull<u8>);
 
 // SAFETY: memory that only this value refers to.
 unsafe impl Send for Object {}
 
 impl Object {
-    /// At least 8 bytes, of which the first are written, as a program would.
+    /// Allocates at least 8 bytes and writes the first ones, as a program would.
     #[inline]
     fn new(size: usize) -> Self {
-        // SAFETY: takes no memory of ours.
+        // SAFETY: takes no pointer.
         let start =
             NonNull::new(unsafe { libc::malloc(size.max(8)) }.cast::<u8>()).expect("memory");
         // SAFETY: just allocated, and large enough.
@@ -52,7 +53,7 @@ impl Random {
         self.0 ^= self.0 << 17;
         usize::try_from((u128::from(self.0) * limit as u128) >> 64).unwrap_or(0)
     }
-    /// From 16 to 1023 bytes, each power of two as likely as the next.
+    /// Returns a size from 16 to 1023 bytes; each power of two is equally likely.
     #[inline]
     fn size(&mut self) -> usize {
         let least = 16 << self.below(6);
@@ -81,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One size, first in first out, 1000 at once.
+/// Replaces objects of one size, first in, first out, 1000 at a time.
 fn same() -> (Duration, usize) {
     const COUNT: usize = 20_000_000;
     let mut live: Vec<Object> = (0..1000).map(|_| Object::new(64)).collect();
@@ -92,7 +93,7 @@ fn same() -> (Duration, usize) {
     (start.elapsed(), COUNT)
 }
 
-/// Any of 20,000 objects is replaced by one of another size.
+/// Replaces any of 20,000 objects by one of another size.
 fn random() -> (Duration, usize) {
     const COUNT: usize = 10_000_000;
     let mut random = Random(1);
@@ -105,7 +106,7 @@ fn random() -> (Duration, usize) {
     (start.elapsed(), COUNT)
 }
 
-/// One thread allocates, the other frees, a hundred at a time.
+/// Allocates in one thread and frees in another, a hundred objects at a time.
 fn handed() -> (Duration, usize) {
     const BATCHES: usize = 40_000;
     let (sender, receiver) = sync_channel::<Vec<Object>>(16);
@@ -122,8 +123,8 @@ fn handed() -> (Duration, usize) {
     (start.elapsed(), BATCHES * 100)
 }
 
-/// Two threads replace objects at random; each leaves what it has to a thread that follows it. After Larson and Krishnan,
-/// *Memory Allocation for Long-Running Server Applications*, ISMM 1998.
+/// Replaces objects at random in two threads; each leaves its objects to a successor. After Larson
+/// and Krishnan, *Memory Allocation for Long-Running Server Applications*, ISMM 1998.
 fn larson() -> (Duration, usize) {
     const TURNS: usize = 20;
     const COUNT: usize = 100_000;
@@ -151,7 +152,7 @@ fn larson() -> (Duration, usize) {
     (start.elapsed(), 2 * TURNS * COUNT)
 }
 
-/// One of 9 MB at a time, each of its pages written.
+/// Allocates 9 MB at a time, and writes each page.
 fn huge() -> (Duration, usize) {
     const COUNT: usize = 500;
     const SIZE: usize = 9_000_000;
@@ -166,7 +167,7 @@ fn huge() -> (Duration, usize) {
     (start.elapsed(), COUNT)
 }
 
-/// Follows objects of 64 bytes, `size` bytes of them together, in an order that is as good as random.
+/// Follows pointers through objects of 64 bytes, `size` bytes in total, in pseudo-random order.
 fn access(size: usize) -> (Duration, usize) {
     const COUNT: usize = 10_000_000;
     let live: Vec<Object> = (0..size / 64).map(|_| Object::new(64)).collect();
@@ -188,7 +189,7 @@ fn access(size: usize) -> (Duration, usize) {
     }
     black_box(at);
     let took = start.elapsed();
-    // Freeing them is none of it.
+    // Freeing them is not measured.
     std::mem::forget(live);
     (took, COUNT)
 }

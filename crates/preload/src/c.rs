@@ -1,9 +1,10 @@
-//! The functions of C.
+//! Allocation functions of C.
 //!
 //! # Safety
-//! Each promises what the C standard, POSIX or the manual of the C library does, and asks of its caller what they do: what is
-//! given to be freed was got here, and only once. They replace those of the C library for all of the process, so that no
-//! memory of another allocator comes here. None unwinds, and none takes memory from anywhere else.
+//! Each function implements the C standard, POSIX or the manual of the C library, and requires of
+//! its caller what they require: memory is freed once, to these functions. They replace those of
+//! the C library in the whole process, so no memory of another allocator arrives here. None unwinds
+//! or allocates elsewhere.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -14,10 +15,10 @@ use libc::{c_int, c_void, size_t};
 
 use crate::environment;
 
-/// The heap of the process.
+/// Heap of the process.
 pub(crate) static HEAP: Heap = Heap::lazy(environment::options);
 
-/// What every object is aligned to.
+/// Alignment of every object, in bytes.
 const ALIGN: usize = 16;
 
 fn fail(errno: c_int) -> *mut c_void {
@@ -38,7 +39,7 @@ fn no_memory() -> *mut c_void {
     fail(libc::ENOMEM)
 }
 
-/// A layout of so many bytes, unless there are more than any object may have.
+/// Creates a layout; `None` above the largest object size.
 fn layout(size: usize, align: usize) -> Option<Layout> {
     Layout::from_size_align(size, align).ok()
 }
@@ -53,19 +54,19 @@ pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
     }
 }
 
-/// As a function of C, it does not unwind: so `malloc` needs no room on the stack for it.
+/// Continues `malloc`. A C function does not unwind, so `malloc` needs no stack frame for it.
 #[cold]
 extern "C" fn malloc_slowly(size: size_t) -> *mut c_void {
     answer(layout(size, ALIGN).and_then(|layout| HEAP.allocate_slowly(layout)))
 }
 
-/// Of null, it does nothing. Keeps `errno`.
+/// Frees memory; ignores null. Keeps `errno`.
 ///
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(start: *mut c_void) {
-    // SAFETY: the caller's promise; the heap knows null from what is its own without asking first.
+    // SAFETY: the caller's promise; the heap handles null.
     unsafe { HEAP.deallocate_or_null(start.cast()) };
 }
 
@@ -111,7 +112,7 @@ fn aligned(align: usize, size: usize) -> Option<NonNull<u8>> {
     HEAP.allocate(layout(size, align.max(ALIGN))?)
 }
 
-/// Leaves `errno` alone, and returns the error.
+/// Returns the error, and does not change `errno`.
 ///
 /// # Safety
 /// As in POSIX.
@@ -141,7 +142,7 @@ pub unsafe extern "C" fn aligned_alloc(align: size_t, size: size_t) -> *mut c_vo
     if align.is_power_of_two() { answer(aligned(align, size)) } else { fail(libc::EINVAL) }
 }
 
-/// An alignment that is no power of two is rounded up to one.
+/// Rounds up an alignment that is not a power of two.
 ///
 /// # Safety
 /// As in C.
@@ -154,7 +155,7 @@ pub unsafe extern "C" fn memalign(align: size_t, size: size_t) -> *mut c_void {
 }
 
 fn page() -> usize {
-    // SAFETY: takes no memory.
+    // SAFETY: takes no pointer.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
@@ -180,7 +181,7 @@ pub unsafe extern "C" fn malloc_usable_size(start: *mut c_void) -> size_t {
     NonNull::new(start.cast()).map_or(0, |start| unsafe { HEAP.usable_size(start) })
 }
 
-/// Gives back all that is free in whole 2 MiB; `keep` is not looked at. 1 if that was something.
+/// Frees all unused memory in whole 2 MiB, and ignores `keep`. Returns 1 if there was any.
 ///
 /// # Safety
 /// As in C.
@@ -189,15 +190,15 @@ pub unsafe extern "C" fn malloc_trim(_keep: size_t) -> c_int {
     c_int::from(HEAP.trim().get() > 0)
 }
 
-/// `arena` is what is mapped for things that have no mapping of their own, `uordblks` what is in use of it; `hblks` and
-/// `hblkhd` are large things.
+/// Reports mapped bytes of chunks in `arena` and bytes in use of them in `uordblks`; large objects
+/// in `hblks` and `hblkhd`.
 ///
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let stats = HEAP.stats();
-    // Those before guard pages are in no chunk. And other threads may change what is counted one after the other.
+    // Guarded objects are in no chunk. Other threads may change the numbers during the count.
     let chunks = stats.mapped.as_usize().saturating_sub(stats.large.bytes.as_usize());
     let elsewhere = (stats.large.bytes + stats.guarded.bytes).as_usize();
     let small = stats.allocated.as_usize().saturating_sub(elsewhere);

@@ -1,8 +1,8 @@
-//! What the environment asks for, read before the C library is set up: so without any of its memory.
+//! Options from the environment, read before the C library is initialised: without allocating.
 //!
 //! # Safety
-//! The environment is read as the C library keeps it, before the program can change it, or from `/proc` where it is not there
-//! yet.
+//! The environment is read from the C library before the program can change it, or from `/proc` if
+//! the C library has none yet.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -12,24 +12,25 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::{Chain, Label, Options};
 
-/// The longest value that can be right: that of a path.
-const LONGEST: usize = 4096;
+/// Longest value, in bytes: that of a path.
+const MAX_LEN: usize = 4096;
 
-/// The value of a variable.
+/// Value of an environment variable.
 #[derive(Clone, Copy)]
 pub(crate) struct Value {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_LEN],
     len: usize,
 }
 
 impl Value {
-    /// Of that variable, if it is set and not longer than a path. A program with more rights than its caller obeys nobody's.
+    /// Reads a variable; `None` if it is unset or longer than a path. A program with more
+    /// privileges than its caller ignores all variables.
     pub(crate) fn of(name: &str) -> Option<Self> {
-        // SAFETY: looks into what the kernel gave the process.
+        // SAFETY: reads the auxiliary vector of the kernel.
         if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
             return None;
         }
-        let mut value = Self { bytes: [0; LONGEST], len: 0 };
+        let mut value = Self { bytes: [0; MAX_LEN], len: 0 };
         let found = if has_environment() {
             value.copy(name)
         } else {
@@ -38,16 +39,16 @@ impl Value {
         found.then_some(value)
     }
 
-    /// The same of the process that started this one, as it was when that one was started.
+    /// Reads a variable of the parent process, as at its start.
     fn of_parent(name: &str) -> Option<Self> {
-        let [mut path, mut value] = [Self { bytes: [0; LONGEST], len: 0 }; 2];
+        let [mut path, mut value] = [Self { bytes: [0; MAX_LEN], len: 0 }; 2];
         // SAFETY: takes nothing, and cannot fail.
         let _ = write!(path, "/proc/{}/environ\0", unsafe { libc::getppid() });
         let path = CStr::from_bytes_with_nul(&path.bytes[..path.len]).ok()?;
         value.read(path, name).then_some(value)
     }
 
-    /// As text, trimmed; what is no UTF-8 is empty.
+    /// Returns the trimmed text; empty if it is not UTF-8.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default().trim()
     }
@@ -59,9 +60,10 @@ impl Value {
         }
     }
 
-    /// From the environment in memory.
+    /// Copies the value from the environment in memory.
     fn copy(&mut self, name: &str) -> bool {
-        // SAFETY: a list of strings that ends with null; nobody changes it while the first memory is allocated.
+        // SAFETY: a list of strings that ends with null, and does not change during the first
+        // allocation.
         unsafe {
             let mut entry = environ;
             while !(*entry).is_null() {
@@ -76,14 +78,14 @@ impl Value {
         false
     }
 
-    /// From a file of `/proc`: the environment as it was when the program was started.
+    /// Reads the value from a file of `/proc`: the environment at program start.
     fn read(&mut self, path: &CStr, name: &str) -> bool {
         // SAFETY: opens a file to read; the path is a C string.
         let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         if file < 0 {
             return false;
         }
-        let (mut buffer, mut found) = ([0_u8; LONGEST], false);
+        let (mut buffer, mut found) = ([0_u8; MAX_LEN], false);
         'all: loop {
             // SAFETY: the kernel writes at most the length of the buffer.
             let read = unsafe { libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()) };
@@ -119,26 +121,27 @@ fn has_environment() -> bool {
     unsafe { !environ.is_null() }
 }
 
-/// What follows `NAME=`.
+/// Returns the text after `NAME=`.
 fn value_in<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 
-/// What `HUGEPILOT_PAGES` and `HUGEPILOT_CHECK` ask for. A value that cannot be read is a line on stderr, once for a process and
-/// those that it starts.
+/// Returns the options of `HUGEPILOT_PAGES` and `HUGEPILOT_CHECK`. Prints an invalid value to
+/// stderr, once per process tree.
 pub(crate) fn options() -> Options {
-    static ASKED: AtomicBool = AtomicBool::new(false);
+    static CALLED: AtomicBool = AtomicBool::new(false);
     let (name, check) = (Label::new("hugepilot").ok(), Value::of("HUGEPILOT_CHECK"));
     let is_checked = check.is_some_and(|value| value.text() == "1");
     let with = |chain| Options { name, check: is_checked, ..Options::new(chain) };
-    // The text of an error is memory of the heap that is about to be made: with the default, which an error means.
-    if ASKED.swap(true, Relaxed) {
+    // The error text allocates from the heap that is being created: this nested call returns the
+    // default, which an invalid value means anyway.
+    if CALLED.swap(true, Relaxed) {
         return with(Chain::THP_OR_BASE);
     }
     if let Some(value) = check.filter(|value| !["", "0", "1"].contains(&value.text()))
-        && !parent_has_told("HUGEPILOT_CHECK", &value)
+        && !parent_reported("HUGEPILOT_CHECK", &value)
     {
-        tell(format_args!("HUGEPILOT_CHECK={}: 0 or 1 is wanted; 0 is used", value.text()));
+        print_line(format_args!("HUGEPILOT_CHECK={}: not 0 or 1; using 0", value.text()));
     }
     let Some(value) = Value::of("HUGEPILOT_PAGES") else { return with(Chain::THP_OR_BASE) };
     if value.text().is_empty() {
@@ -147,26 +150,26 @@ pub(crate) fn options() -> Options {
     match value.text().parse() {
         Ok(chain) => with(chain),
         Err(error) => {
-            if !parent_has_told("HUGEPILOT_PAGES", &value) {
-                tell(format_args!("HUGEPILOT_PAGES: {error}; {} is used", Chain::THP_OR_BASE));
+            if !parent_reported("HUGEPILOT_PAGES", &value) {
+                print_line(format_args!("HUGEPILOT_PAGES: {error}; using {}", Chain::THP_OR_BASE));
             }
             with(Chain::THP_OR_BASE)
         }
     }
 }
 
-/// Whether the library was in the process that started this one, with the same to read.
-fn parent_has_told(name: &str, value: &Value) -> bool {
+/// Returns whether the parent process ran with this library and the same value.
+fn parent_reported(name: &str, value: &Value) -> bool {
     let preload =
         Value::of_parent("LD_PRELOAD").is_some_and(|own| own.text().contains("hugepilot_preload"));
     preload && Value::of_parent(name).is_some_and(|own| own.text() == value.text())
 }
 
-/// Writes a line to stderr.
-pub(crate) fn tell(what: fmt::Arguments<'_>) {
-    let mut line = Value { bytes: [0; LONGEST], len: 0 };
+/// Prints a line to stderr.
+pub(crate) fn print_line(what: fmt::Arguments<'_>) {
+    let mut line = Value { bytes: [0; MAX_LEN], len: 0 };
     let _ = writeln!(line, "hugepilot: {what}");
-    // SAFETY: as many bytes as there are.
+    // SAFETY: the length of the line.
     unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
 }
 

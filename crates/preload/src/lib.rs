@@ -1,25 +1,31 @@
-//! `malloc` and its like, out of a heap on huge pages, for programs that were not built for them:
+//! `malloc` and related functions on huge pages, for unchanged programs:
 //!
 //! ```sh
-//! LD_PRELOAD=/usr/lib/hugepilot/libhugepilot_preload.so HUGEPILOT_PAGES=hugetlb-2m,thp,base program
+//! LD_PRELOAD=PREFIX/lib/hugepilot/libhugepilot_preload.so HUGEPILOT_PAGES=thp,base program
 //! ```
 //!
-//! `HUGEPILOT_PAGES` names the backings to try, in order (`thp,base` where it is not set). `HUGEPILOT_STATS=1` writes a line
-//! of JSON about the heap to stderr when the program exits, any other value to the file of that name, at its end; where it is not
-//! set, or `0`, nothing is written. Take a file for programs that close stderr before they end, as `ls` does, and for those that
-//! may have something else open as descriptor 2 by then, as some servers do. Each process of a tree writes a line of its own.
-//! A value that cannot be read is told on stderr, by the first process of a tree, and what is the default is done.
+//! Environment:
 //!
-//! What a program does wrong with memory (a second free, a free of what was not allocated or of the inside of an object) ends it
-//! with SIGABRT, and a line on stderr that names the address. `HUGEPILOT_CHECK=1` finds more, and makes the program slower: each
-//! object lies before a page that cannot be touched, and what is freed cannot be touched for long. So a program that reads or
-//! writes behind an object, or one that is free, ends with SIGSEGV where it does so, and a line that names the object.
+//! - `HUGEPILOT_PAGES`: backings in order of preference, such as `hugetlb-2m,thp,base` [default:
+//!   `thp,base`].
+//! - `HUGEPILOT_STATS`: at program exit, append one line of JSON about the heap to this file; `1`
+//!   is stderr, `0` or unset disables it. Use a file for programs that close stderr before they
+//!   exit, as `ls` does, or that reuse descriptor 2, as some servers do. Each process of a tree
+//!   writes a line.
+//! - `HUGEPILOT_CHECK=1`: place each object before a guard page, and keep freed objects
+//!   inaccessible for long. Slower. A program that accesses memory after an object, or a freed
+//!   object, ends with SIGSEGV at that instruction, after a line on stderr that names the object.
 //!
-//! A child that a signal handler forks may not allocate before it execs: POSIX allows it nothing of the kind, and the handler may
-//! have interrupted `malloc`.
+//! The first process of a tree prints an invalid value to stderr, and the default applies.
 //!
-//! Everything behaves as the C library documents it for its own: alignment 16, `errno`, `realloc(p, 0)`, sizes without
-//! bytes. C++'s operators come through `malloc`.
+//! Misuse (a second free, or a free of an address that was not allocated or lies inside of an
+//! object) ends the program with SIGABRT, after a line on stderr that names the address.
+//!
+//! A child forked by a signal handler must not allocate before it calls `exec`: POSIX forbids it,
+//! and the handler may have interrupted `malloc`.
+//!
+//! All functions follow the documentation of the C library's: alignment 16, `errno`, `realloc(p,
+//! 0)`, sizes of 0. C++'s operators call `malloc`.
 
 pub mod c;
 mod environment;

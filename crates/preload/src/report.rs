@@ -11,7 +11,7 @@ use hugepilot_alloc::{AllocError, PageUsage};
 use serde::Serialize;
 
 use crate::c::HEAP;
-use crate::environment::{Value, tell};
+use crate::environment::{Value, print_line};
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
@@ -147,6 +147,6 @@ extern "C" fn at_exit() {
             .and_then(|mut file| file.write_all(&line)),
     };
     if let Err(error) = written {
-        tell(format_args!("HUGEPILOT_STATS={place}: {error}"));
+        print_line(format_args!("HUGEPILOT_STATS={place}: {error}"));
     }
 }

@@ -51,7 +51,7 @@ pub fn choose(process: &Process, rate_hz: u32) -> Result<Chosen, KernelError> {
         candidates.skipped.into_iter().map(|(name, why)| (name.to_owned(), why)).collect();
     for hardware in candidates.sources {
         let opened =
-            hardware.try_open(root, &rights).map_err(|refusal| refusal.why).and_then(|_| {
+            hardware.try_open(root, &rights).map_err(|refusal| refusal.cause).and_then(|_| {
                 HardwareSampler::attach(process, hardware).map_err(|error| error.to_string())
             });
         match opened {

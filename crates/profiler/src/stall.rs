@@ -11,7 +11,7 @@ use hugepilot_kernel::{KernelError, Process, Root, Target};
 use hugepilot_record::{Pattern, Pid, Provenance, ProvenanceCounts, Sample, Tid};
 use hugepilot_units::{Nanos, VirtAddr};
 
-use crate::code::{Refusal, Regs};
+use crate::code::{NoAddress, Regs};
 use crate::codemap::CodeMap;
 use crate::source::AddressSource;
 use crate::streams::Streams;
@@ -159,7 +159,7 @@ impl Resolver {
         let mut decoded = false;
         if let (Some(registers), Some(code)) = (registers, self.code(pid)) {
             let recipe = code.recipe(ip, time);
-            decoded = recipe.refusal != Some(Refusal::UnknownCode);
+            decoded = recipe.refusal != Some(NoAddress::UnknownCode);
             sample.ip = VirtAddr::new(recipe.accessing_ip);
             sample.address =
                 recipe.address(&registers).filter(|a| USER_ADDRESSES.contains(&a.get()));

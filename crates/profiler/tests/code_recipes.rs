@@ -1,6 +1,6 @@
 //! Recipes for short pieces of machine code, as GNU as assembled them.
 
-use hugepilot_profiler::code::{Boundary, Recipe, Refusal, Regs, Stride, analyse};
+use hugepilot_profiler::code::{Boundary, NoAddress, Recipe, Regs, Stride, analyse};
 use hugepilot_record::Provenance;
 use iced_x86::Register::{self, RAX, RBX, RCX, RDI, RDX, RSI, RSP};
 
@@ -30,7 +30,7 @@ fn assert_address(recipe: &Recipe, provenance: Provenance, address: u64) {
 }
 
 #[track_caller]
-fn assert_refused(recipe: &Recipe, refusal: Refusal) {
+fn assert_refused(recipe: &Recipe, refusal: NoAddress) {
     assert_eq!((recipe.provenance, recipe.refusal), (Provenance::None, Some(refusal)));
     assert_eq!(recipe.address(&regs()), None);
 }
@@ -103,7 +103,7 @@ fn what_a_skipped_instruction_would_change_is_not_known_next() {
     // l: mov rax, [rax+8]; cmp rax, rcx; jne m; mov rax, rbx; m: dec rdx; jne l; ret
     let found =
         recipe(4, &["48 8b 40 08", "48 39 c8", "75 03", "48 89 d8", "48 ff ca", "75 ef", "c3"]);
-    assert_refused(&found, Refusal::Overwritten);
+    assert_refused(&found, NoAddress::Overwritten);
     assert_eq!(found.accessing_ip, START);
 }
 
@@ -111,26 +111,26 @@ fn what_a_skipped_instruction_would_change_is_not_known_next() {
 fn the_way_to_the_next_access_must_be_certain() {
     // h: add rdx, rsi; jne m; mov rdx, [rbx+rdx*8]; nop; m: dec rcx; jne h; ret. It may be skipped next time.
     let skipped = ["48 01 f2", "75 05", "48 8b 14 d3", "90", "48 ff c9", "75 f1", "c3"];
-    assert_refused(&recipe(9, &skipped), Refusal::Overwritten);
+    assert_refused(&recipe(9, &skipped), NoAddress::Overwritten);
     // l: mov rcx, [rbx+rcx*8]; loop l; ret. The branch itself counts rcx down.
-    assert_refused(&recipe(4, &["48 8b 0c cb", "e2 fa", "c3"]), Refusal::Overwritten);
+    assert_refused(&recipe(4, &["48 8b 0c cb", "e2 fa", "c3"]), NoAddress::Overwritten);
     // l: mov rax, [rax+8]; nop; i: add rax, 8; dec rdx; jne i; dec rcx; jne l; ret. Added who knows how often.
     let inner =
         ["48 8b 40 08", "90", "48 83 c0 08", "48 ff ca", "75 f7", "48 ff c9", "75 ed", "c3"];
-    assert_refused(&recipe(4, &inner), Refusal::Overwritten);
+    assert_refused(&recipe(4, &inner), NoAddress::Overwritten);
 }
 
 #[test]
 fn an_overwritten_pointer_outside_a_loop_is_gone() {
     // mov rdx, [rbx]; mov rdx, [rdx]; ret
-    assert_refused(&recipe(6, &["48 8b 13", "48 8b 12", "c3"]), Refusal::Overwritten);
+    assert_refused(&recipe(6, &["48 8b 13", "48 8b 12", "c3"]), NoAddress::Overwritten);
 }
 
 #[test]
 fn an_ip_that_is_branched_to_is_ambiguous() {
     // mov rdx, [rbx]; l: inc rdx; cmp rdx, rsi; jne l; ret
     let code = ["48 8b 13", "48 ff c2", "48 39 f2", "75 f8", "c3"];
-    assert_refused(&recipe(3, &code), Refusal::BranchTarget);
+    assert_refused(&recipe(3, &code), NoAddress::BranchTarget);
 }
 
 #[test]
@@ -144,41 +144,41 @@ fn a_target_with_one_way_in_is_not_ambiguous() {
     assert_eq!(found.address(&Regs::new(START + 10, gpr)).unwrap().get(), 0x10_0028);
     // Running on into m, a second branch to m, or a jump that computes its target: two ways in.
     let runs_on = ["48 3b 04 cb", "74 04", "48 ff c2", "90", "48 ff c6", "c3"];
-    assert_refused(&recipe(10, &runs_on), Refusal::BranchTarget);
+    assert_refused(&recipe(10, &runs_on), NoAddress::BranchTarget);
     let two_branches = ["48 3b 04 cb", "74 04", "48 ff c2", "c3", "48 ff c6", "74 fb", "c3"];
-    assert_refused(&recipe(10, &two_branches), Refusal::BranchTarget);
+    assert_refused(&recipe(10, &two_branches), NoAddress::BranchTarget);
     let computed = ["48 3b 04 cb", "74 04", "90", "ff e2", "c3", "48 ff c6", "c3"];
-    assert_refused(&recipe(10, &computed), Refusal::BranchTarget);
+    assert_refused(&recipe(10, &computed), NoAddress::BranchTarget);
 }
 
 #[test]
 fn the_target_of_indirect_branches_is_ambiguous() {
     // mov rdx, [rbx]; endbr64; ret
-    assert_refused(&recipe(3, &["48 8b 13", "f3 0f 1e fa", "c3"]), Refusal::BranchTarget);
+    assert_refused(&recipe(3, &["48 8b 13", "f3 0f 1e fa", "c3"]), NoAddress::BranchTarget);
     // mov rdx, rax; endbr64; mov edx, [rbx+rdx*4]; ret
     let code = ["48 89 c2", "f3 0f 1e fa", "8b 14 93", "c3"];
-    assert_refused(&recipe(10, &code), Refusal::Overwritten);
+    assert_refused(&recipe(10, &code), NoAddress::Overwritten);
 }
 
 #[test]
 fn after_a_call_something_else_ran_last() {
     // call f; ret; f: ret
-    assert_refused(&recipe(5, &["e8 01 00 00 00", "c3", "c3"]), Refusal::AfterTransfer);
+    assert_refused(&recipe(5, &["e8 01 00 00 00", "c3", "c3"]), NoAddress::AfterTransfer);
     // hlt; ret
-    assert_refused(&recipe(1, &["f4", "c3"]), Refusal::AfterTransfer);
+    assert_refused(&recipe(1, &["f4", "c3"]), NoAddress::AfterTransfer);
     // mov rdx, rax; jmp z; mov edx, [rbx+rdx*4]; inc rcx; z: ret. Who loads did not come from the first line.
     let jumped = recipe(8, &["48 89 c2", "eb 06", "8b 14 93", "48 ff c1", "c3"]);
-    assert_refused(&jumped, Refusal::Overwritten);
+    assert_refused(&jumped, NoAddress::Overwritten);
 }
 
 #[test]
 fn what_only_looks_like_an_access_does_not_count() {
     // nop; lea rdx, [rbx+rcx*8]; ret
-    assert_refused(&recipe(5, &["90", "48 8d 14 cb", "c3"]), Refusal::NoMemoryOperand);
+    assert_refused(&recipe(5, &["90", "48 8d 14 cb", "c3"]), NoAddress::NoMemoryOperand);
     // prefetcht0 [rax]; ret
-    assert_refused(&recipe(3, &["0f 18 08", "c3"]), Refusal::NoMemoryOperand);
+    assert_refused(&recipe(3, &["0f 18 08", "c3"]), NoAddress::NoMemoryOperand);
     // nop dword ptr [rax]; ret
-    assert_refused(&recipe(3, &["0f 1f 00", "c3"]), Refusal::NoMemoryOperand);
+    assert_refused(&recipe(3, &["0f 1f 00", "c3"]), NoAddress::NoMemoryOperand);
 }
 
 #[test]
@@ -238,12 +238,15 @@ fn what_consumed_a_load_retired_with_it() {
     let found = recipe(9, &["48 8b 17", "48 ff c1", "48 01 d0", "c3"]);
     assert_address(&found, Provenance::Exact, reg(RDI));
     // mov rdx, [rdi]; add rax, rcx; ret: it did not wait for the load
-    assert_refused(&recipe(6, &["48 8b 17", "48 01 c8", "c3"]), Refusal::NoMemoryOperand);
+    assert_refused(&recipe(6, &["48 8b 17", "48 01 c8", "c3"]), NoAddress::NoMemoryOperand);
     // mov rdx, [rdi]; mov edx, ecx; add rax, rdx; ret: nor did this
-    assert_refused(&recipe(8, &["48 8b 17", "89 ca", "48 01 d0", "c3"]), Refusal::NoMemoryOperand);
+    assert_refused(
+        &recipe(8, &["48 8b 17", "89 ca", "48 01 d0", "c3"]),
+        NoAddress::NoMemoryOperand,
+    );
     // mov rdx, [rdi]; l: add rax, rdx; dec rcx; jne l; ret: whoever came by the branch did not load
     let entered = ["48 8b 17", "48 01 d0", "48 ff c9", "75 f8", "c3"];
-    assert_refused(&recipe(6, &entered), Refusal::NoMemoryOperand);
+    assert_refused(&recipe(6, &entered), NoAddress::NoMemoryOperand);
     // cmp dword ptr [rdi+rcx*4], -1; je x; inc rcx; x: ret
     let fused = recipe(6, &["83 3c 8f ff", "74 03", "48 ff c1", "c3"]);
     assert_address(&fused, Provenance::Exact, reg(RDI).wrapping_add(reg(RCX).wrapping_mul(4)));
@@ -255,11 +258,11 @@ fn what_consumed_a_load_retired_with_it() {
 #[test]
 fn addresses_out_of_reach_are_refused() {
     // mov rax, fs:[0x28]; ret
-    assert_refused(&recipe(9, &["64 48 8b 04 25 28 00 00 00", "c3"]), Refusal::Segment);
+    assert_refused(&recipe(9, &["64 48 8b 04 25 28 00 00 00", "c3"]), NoAddress::Segment);
     // vpgatherdd ymm0, [rax+ymm1*4], ymm2; ret
-    assert_refused(&recipe(6, &["c4 e2 6d 90 04 88", "c3"]), Refusal::Unaddressable);
+    assert_refused(&recipe(6, &["c4 e2 6d 90 04 88", "c3"]), NoAddress::Unaddressable);
     // bt [rdi], rax; ret
-    assert_refused(&recipe(4, &["48 0f a3 07", "c3"]), Refusal::Unaddressable);
+    assert_refused(&recipe(4, &["48 0f a3 07", "c3"]), NoAddress::Unaddressable);
 }
 
 #[test]
@@ -304,10 +307,10 @@ fn the_innermost_loop_counts() {
 fn data_among_the_code_does_not_mislead() {
     // jmp x; two bytes that begin a ten-byte instruction; x: mov rax, [rdi]; ret
     let found = recipe(7, &["eb 02", "48 b8", "48 8b 07", "c3"]);
-    assert_refused(&found, Refusal::UnknownCode);
+    assert_refused(&found, NoAddress::UnknownCode);
     // jmp x; a byte that begins no instruction; x: mov rax, [rdi]; ret. Rightly read, but by luck.
     let found = recipe(6, &["eb 01", "06", "48 8b 07", "c3"]);
-    assert_refused(&found, Refusal::UnknownCode);
+    assert_refused(&found, NoAddress::UnknownCode);
     // With enough code after the data, all readings that begin there agree.
     let padding = ["90"; 40];
     let found = recipe(46, &[&["eb 01", "06"], &padding[..], &["48 8b 07", "c3"]].concat());
@@ -333,10 +336,13 @@ fn code_of_unknown_bounds_is_read_when_all_readings_agree() {
     // mov rax, [rdi] for its own and leaves mov eax, [rdi].
     let mut divided = vec![0xb0; 300];
     divided.extend([0x48, 0x8b, 0x07, 0xc3]);
-    assert_refused(&analyse(&divided, START, Boundary::Unknown, START + 303), Refusal::UnknownCode);
+    assert_refused(
+        &analyse(&divided, START, Boundary::Unknown, START + 303),
+        NoAddress::UnknownCode,
+    );
     // Too little before the IP to be sure of anything.
     let short = analyse(&code[10 * once.len()..], START, Boundary::Unknown, START + 17);
-    assert_refused(&short, Refusal::UnknownCode);
+    assert_refused(&short, NoAddress::UnknownCode);
 }
 
 #[test]
@@ -345,7 +351,7 @@ fn an_ip_outside_the_code_is_unknown() {
         for boundary in [Boundary::Function, Boundary::Unknown] {
             assert_refused(
                 &analyse(&[0x48, 0x8b, 0x07], START, boundary, ip),
-                Refusal::UnknownCode,
+                NoAddress::UnknownCode,
             );
         }
     }
@@ -353,5 +359,5 @@ fn an_ip_outside_the_code_is_unknown() {
     let last = analyse(&[0x48, 0x8b, 0x07], START, Boundary::Function, START + 3);
     assert_address(&last, Provenance::Exact, reg(RDI));
     let wrapping = analyse(&[0x90; 64], u64::MAX - 10, Boundary::Function, 5);
-    assert_refused(&wrapping, Refusal::UnknownCode);
+    assert_refused(&wrapping, NoAddress::UnknownCode);
 }

@@ -14,7 +14,7 @@ pub struct BloatedPage {
     /// Base pages that hold only zeros, at least one.
     pub zero_pages: u32,
     /// Which of its base pages is one of them, counted from 0.
-    pub a_zero_page: u32,
+    pub first_zero_page: u32,
     /// Lines of the page table, of eight entries each, that map its other base pages once it is split: what page walks then
     /// need in the cache.
     pub table_lines: u32,
@@ -26,7 +26,7 @@ const ENTRIES_PER_LINE: u32 = 8;
 impl BloatedPage {
     /// Of the zero-filled base pages of a huge page, by number and in order; `None` when there are none.
     pub fn of(region: Region, zero_pages: &[u32], sizes: PageSizes) -> Option<Self> {
-        let &a_zero_page = zero_pages.first()?;
+        let &first_zero_page = zero_pages.first()?;
         let lines = zero_pages.chunk_by(|a, b| a / ENTRIES_PER_LINE == b / ENTRIES_PER_LINE);
         let idle =
             lines.filter(|line| line.len() as u64 == u64::from(ENTRIES_PER_LINE)).count() as u64;
@@ -35,14 +35,14 @@ impl BloatedPage {
         Some(Self {
             region,
             zero_pages: count(zero_pages.len() as u64),
-            a_zero_page,
+            first_zero_page,
             table_lines: count(table_lines),
         })
     }
 
     /// The address of one of its zero-filled base pages.
     pub fn zero_address(&self, sizes: PageSizes) -> VirtAddr {
-        self.region.range(sizes).start.plus(sizes.base.times(self.a_zero_page.into()))
+        self.region.range(sizes).start.plus(sizes.base.times(self.first_zero_page.into()))
     }
     /// What it wastes.
     pub fn bloat(&self, sizes: PageSizes) -> Bytes {
@@ -119,7 +119,7 @@ mod tests {
                 .map(|(i, &zero_pages)| BloatedPage {
                     region: Region::new(i as u64),
                     zero_pages,
-                    a_zero_page: 3,
+                    first_zero_page: 3,
                     table_lines: 64,
                 })
                 .collect(),
@@ -136,7 +136,7 @@ mod tests {
         let of = |zero: Vec<u32>| BloatedPage::of(Region::new(1), &zero, PageSizes::X86_64);
         assert_eq!(of(vec![]), None);
         let tail = of((103..512).collect()).unwrap();
-        assert_eq!((tail.zero_pages, tail.a_zero_page, tail.table_lines), (409, 103, 13));
+        assert_eq!((tail.zero_pages, tail.first_zero_page, tail.table_lines), (409, 103, 13));
         assert_eq!(of((0..512).filter(|page| page % 8 > 0).collect()).unwrap().table_lines, 64);
         assert_eq!(of((0..512).collect()).unwrap().table_lines, 0);
     }

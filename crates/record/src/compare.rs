@@ -2,7 +2,7 @@
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
-use hugepilot_stats::{PairedRatio, Spread, lower_median};
+use hugepilot_stats::{PairedRatio, Spread, lower_median, median};
 use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,10 @@ pub struct ModeReport {
     pub user_seconds: Option<Spread>,
     /// CPU time in the kernel.
     pub system_seconds: Option<Spread>,
+    /// Share of its runnable time that it waited for a processor, in the median; `None` when not
+    /// measured.
+    #[serde(default)]
+    pub processor_wait_ratio: Option<f64>,
     /// Page faults, in the median.
     pub page_faults: Option<u64>,
     /// Resident memory at its peak, hugetlb pages not included: the largest of all runs; so with the next two.
@@ -53,13 +57,26 @@ pub struct ModeReport {
     pub stall_ratio: Option<f64>,
     /// How many times as fast as `base` in the same round: over 1 is faster.
     pub speedup_over_base: Option<PairedRatio>,
+    /// The same by CPU time.
+    #[serde(default)]
+    pub cpu_speedup_over_base: Option<PairedRatio>,
     /// How many times as fast as the same allocator without huge pages ([`Mode::without_huge_pages`]), in the same round; `None`
     /// where it has no other allocator, or that was not run.
     #[serde(default)]
     pub speedup_over_same_allocator: Option<PairedRatio>,
+    /// The same by CPU time.
+    #[serde(default)]
+    pub cpu_speedup_over_same_allocator: Option<PairedRatio>,
 }
 
 impl ModeReport {
+    /// Speedup over `base` by `time`.
+    pub const fn speedup(&self, time: DecidingTime) -> Option<PairedRatio> {
+        match time {
+            DecidingTime::Wall => self.speedup_over_base,
+            DecidingTime::Cpu => self.cpu_speedup_over_base,
+        }
+    }
     /// One that is not to be had, and why.
     pub fn unavailable(mode: Mode, reason: String, fix: Option<String>) -> Self {
         Self {
@@ -72,6 +89,7 @@ impl ModeReport {
             wall_seconds: None,
             user_seconds: None,
             system_seconds: None,
+            processor_wait_ratio: None,
             page_faults: None,
             rss_peak_bytes: None,
             thp_peak_bytes: None,
@@ -82,7 +100,9 @@ impl ModeReport {
             page_walks: None,
             stall_ratio: None,
             speedup_over_base: None,
+            cpu_speedup_over_base: None,
             speedup_over_same_allocator: None,
+            cpu_speedup_over_same_allocator: None,
         }
     }
     /// Takes in what its runs took.
@@ -96,6 +116,8 @@ impl ModeReport {
         self.wall_seconds = spread(&|run| run.wall_seconds);
         self.user_seconds = spread(&|run| run.user_seconds);
         self.system_seconds = spread(&|run| run.system_seconds);
+        let waits = runs.iter().filter_map(|run| run.processor_wait_ratio());
+        self.processor_wait_ratio = median(waits);
         self.page_faults = lower_median(runs.iter().map(|run| run.page_faults));
         self.rss_peak_bytes = most(&|run| run.peak.rss_peak_bytes);
         self.thp_peak_bytes = most(&|run| run.peak.thp_peak_bytes);
@@ -130,10 +152,38 @@ pub struct Counts {
 
 /// How many times as fast `ours` is as `base`, round by round. A run that did not end with success has no speed: its round
 /// does not count. `None` where no round does, or one took no time.
-pub fn speedup(base: &[Run], ours: &[Run]) -> Option<PairedRatio> {
+pub fn speedup(time: DecidingTime, base: &[Run], ours: &[Run]) -> Option<PairedRatio> {
     let succeeded = |pair: &(&Run, &Run)| pair.0.ending.is_success() && pair.1.ending.is_success();
     let rounds = base.iter().zip(ours).filter(succeeded);
-    PairedRatio::of(rounds.map(|(base, ours)| (base.wall_seconds, ours.wall_seconds)))
+    let seconds = |run: &Run| match time {
+        DecidingTime::Wall => run.wall_seconds,
+        DecidingTime::Cpu => run.cpu_seconds(),
+    };
+    PairedRatio::of(rounds.map(|(base, ours)| (seconds(base), seconds(ours))))
+}
+
+/// Share of runnable time spent waiting for a processor from which wall time says little.
+const MUCH_WAIT: f64 = 0.2;
+
+/// The time by which modes are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidingTime {
+    /// From the first instruction to the end.
+    #[default]
+    Wall,
+    /// User and system time: other programs took the processors.
+    Cpu,
+}
+
+impl DecidingTime {
+    /// CPU time, if `base` waited for a processor more than a fifth of its runnable time.
+    pub fn of(base: &ModeReport) -> Self {
+        match base.processor_wait_ratio {
+            Some(ratio) if ratio > MUCH_WAIT => Self::Cpu,
+            _ => Self::Wall,
+        }
+    }
 }
 
 fn count(number: usize) -> u32 {
@@ -157,12 +207,15 @@ pub struct Confirmation {
     pub failed_rounds: u32,
     /// How many times as fast as `base` in the same round.
     pub speedup_over_base: Option<PairedRatio>,
+    /// The same by CPU time.
+    #[serde(default)]
+    pub cpu_speedup_over_base: Option<PairedRatio>,
     /// The same allocator without huge pages.
     #[serde(default)]
     pub same_allocator: Option<SameAllocator>,
 }
 
-/// An allocator without huge pages, beside itself with them.
+/// An allocator without huge pages beside itself with them, by the deciding time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SameAllocator {
     /// Which mode.
@@ -174,8 +227,16 @@ pub struct SameAllocator {
 }
 
 impl Confirmation {
+    /// Speedup over `base` by `time`.
+    pub const fn speedup(&self, time: DecidingTime) -> Option<PairedRatio> {
+        match time {
+            DecidingTime::Wall => self.speedup_over_base,
+            DecidingTime::Cpu => self.cpu_speedup_over_base,
+        }
+    }
     /// Of runs of `base` and of `ours` in turns, with what `mode` says of the latter.
     pub fn of(
+        time: DecidingTime,
         mode: &ModeReport,
         same_allocator: Option<&ModeReport>,
         base: &[Run],
@@ -187,22 +248,25 @@ impl Confirmation {
             took_effect: mode.took_effect,
             reason: mode.reason.clone(),
             failed_rounds: count(base.iter().zip(ours).filter(fails).count()),
-            speedup_over_base: speedup(base, ours),
-            same_allocator: same_allocator
-                .and_then(|same_allocator| SameAllocator::of(mode, same_allocator)),
+            speedup_over_base: speedup(DecidingTime::Wall, base, ours),
+            cpu_speedup_over_base: speedup(DecidingTime::Cpu, base, ours),
+            same_allocator: same_allocator.and_then(|other| SameAllocator::of(time, mode, other)),
         }
     }
 }
 
 impl SameAllocator {
     /// Where both were run, and `same_allocator` was what it should be.
-    pub fn of(mode: &ModeReport, same_allocator: &ModeReport) -> Option<Self> {
+    pub fn of(time: DecidingTime, mode: &ModeReport, same_allocator: &ModeReport) -> Option<Self> {
         let served = same_allocator.took_effect == Some(true)
             && mode.mode.without_huge_pages() == Some(same_allocator.mode);
         Some(Self {
             mode: same_allocator.mode,
-            speedup_over_base: same_allocator.speedup_over_base.filter(|_| served)?,
-            speedup_over_same_allocator: mode.speedup_over_same_allocator?,
+            speedup_over_base: same_allocator.speedup(time).filter(|_| served)?,
+            speedup_over_same_allocator: match time {
+                DecidingTime::Wall => mode.speedup_over_same_allocator?,
+                DecidingTime::Cpu => mode.cpu_speedup_over_same_allocator?,
+            },
         })
     }
 }
@@ -239,9 +303,12 @@ pub struct CompareReport {
     pub counters_unavailable: Option<String>,
     /// Why stalls were not sampled, where they were not.
     pub stalls_unavailable: Option<String>,
+    /// The time that decides the verdict: CPU time if `base` mostly waited for a processor.
+    #[serde(default)]
+    pub decided_by: DecidingTime,
     /// Whether Ctrl-C ended it early.
     pub interrupted: bool,
-    /// Whether some mode is faster than `base`, by more than noise.
+    /// Whether some mode is faster than `base` by more than noise.
     pub pays: bool,
     /// What to make of it.
     pub verdict: String,
@@ -269,6 +336,7 @@ mod tests {
             stopped: false,
             user_seconds: wall_seconds,
             system_seconds: 0.0,
+            processor_wait_seconds: None,
             page_faults,
             peak,
         }
@@ -304,15 +372,19 @@ mod tests {
             rounds,
             faster_rounds: rounds,
         };
-        assert_eq!(speedup(&all(&[2.0, 4.0, 8.0]), &ours), Some(twice(3)));
+        assert_eq!(speedup(DecidingTime::Wall, &all(&[2.0, 4.0, 8.0]), &ours), Some(twice(3)));
         ours[1] = run(0.1, 1, Ending::Exited(1));
-        let without = speedup(&all(&[2.0, 4.0, 8.0]), &ours);
+        let without = speedup(DecidingTime::Wall, &all(&[2.0, 4.0, 8.0]), &ours);
         assert_eq!(without, Some(twice(2)), "who fails soon is not fast");
-        assert_eq!(speedup(&ours[1..2], &ours[..1]), None);
-        assert_eq!(speedup(&all(&[1.0]), &[]), None);
-        assert_eq!(speedup(&all(&[1.0]), &all(&[0.0])), None, "no time is no ratio");
+        assert_eq!(speedup(DecidingTime::Wall, &ours[1..2], &ours[..1]), None);
+        assert_eq!(speedup(DecidingTime::Wall, &all(&[1.0]), &[]), None);
+        assert_eq!(
+            speedup(DecidingTime::Wall, &all(&[1.0]), &all(&[0.0])),
+            None,
+            "no time is no ratio"
+        );
         let thp = ModeReport::unavailable(Mode::Thp, String::new(), None);
-        let found = Confirmation::of(&thp, None, &all(&[2.0, 4.0, 3.0]), &ours);
+        let found = Confirmation::of(DecidingTime::Wall, &thp, None, &all(&[2.0, 4.0, 3.0]), &ours);
         assert_eq!(found.failed_rounds, 1);
         let ratio =
             PairedRatio { low: 0.75, median: 1.375, high: 2.0, rounds: 2, faster_rounds: 1 };

@@ -1,4 +1,4 @@
-//! The log of `hugepilot daemon`, schema `hugepilot.daemon/1`: one JSON object for each event, one to a line.
+//! The log of `hugepilot daemon`, schema `hugepilot.daemon/2`: one JSON object for each event, one to a line.
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Pid;
 
 /// The value of `schema`.
-pub const SCHEMA: &str = "hugepilot.daemon/1";
+pub const SCHEMA: &str = "hugepilot.daemon/2";
 
 /// One line of the log: what happened, and what was known when it was decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,14 +37,14 @@ pub struct Seen {
     /// All memory of the system, or the limit of the cgroup; 2^64 − 1 where there is none.
     pub limit_bytes: Bytes,
     /// The part in use of the limit at which processes are killed: of a cgroup, without `memory.high`.
-    pub hard_use_ratio: f64,
+    pub hard_limit_use_ratio: f64,
     /// Part of the last ten seconds in which some task waited for memory; `None` where the kernel keeps no such account.
     pub psi_some_ratio: Option<f64>,
     /// Work begins at this use.
     pub high_ratio: Share,
     /// And ends below this.
     pub low_ratio: Share,
-    /// From this `hard_use_ratio` on the CPU budget may be exceeded.
+    /// From this `hard_limit_use_ratio` on the CPU budget may be exceeded.
     pub critical_ratio: Share,
     /// From this `psi_some_ratio` on, work begins below `high_ratio` already.
     pub psi_start_ratio: Share,
@@ -69,7 +69,7 @@ pub enum Event {
         /// How long a region is left alone after it was split.
         cool_down_seconds: f64,
         /// So many times may a region be made huge again before it is left alone for good.
-        max_flips: u32,
+        max_recollapses: u32,
     },
     /// Memory is short: a stretch of work begins.
     Working {
@@ -92,9 +92,9 @@ pub enum Event {
         /// Huge pages that could be split.
         candidates: u64,
         /// What splitting all of these should free.
-        could_free_bytes: Bytes,
+        reclaimable_bytes: Bytes,
         /// What must be freed to come below the low mark.
-        wanted_bytes: Bytes,
+        requested_bytes: Bytes,
         /// Huge pages passed over, by reason.
         skipped: BTreeMap<String, u64>,
         /// How long it took, pauses for the CPU budget included.
@@ -113,7 +113,7 @@ pub enum Event {
         /// Tried in vain, by errno; `still_huge` where the kernel said yes and did nothing.
         failed: BTreeMap<String, u64>,
         /// Whose.
-        processes: Vec<FreedOf>,
+        processes: Vec<ProcessFreed>,
         /// How long it took, pauses included.
         seconds: f64,
         /// CPU time of our own in it.
@@ -122,7 +122,7 @@ pub enum Event {
         over_budget: bool,
         /// Why khugepaged may make these huge pages again, and what to change; said once, `None` where it does not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        may_be_undone: Option<String>,
+        recollapse_risk: Option<String>,
     },
     /// Use is below the low mark: the stretch of work is over.
     Idle(Totals),
@@ -135,7 +135,7 @@ pub enum Event {
         retry_seconds: f64,
     },
     /// Regions that were split are huge again.
-    Flipped {
+    Recollapsed {
         /// Whose.
         pid: Pid,
         /// Its name.
@@ -143,7 +143,7 @@ pub enum Event {
         /// How many regions.
         regions: u64,
         /// Of these, the ones that are left alone from now on.
-        left_alone: u64,
+        excluded: u64,
         /// Who may have done it, by which setting, and what to change.
         cause: String,
     },
@@ -182,7 +182,7 @@ pub enum Why {
 
 /// What was freed of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FreedOf {
+pub struct ProcessFreed {
     /// Its number.
     pub pid: Pid,
     /// Its name.
@@ -201,7 +201,7 @@ pub struct Totals {
     /// Huge pages seen to be split.
     pub huge_pages_split: u64,
     /// Regions that were split and then seen huge again.
-    pub flips: u64,
+    pub recollapses: u64,
     /// How long.
     pub seconds: f64,
     /// CPU time of our own.
@@ -217,7 +217,7 @@ mod tests {
             use_ratio: 0.81,
             used_bytes: Bytes::mib(810),
             limit_bytes: Bytes::mib(1000),
-            hard_use_ratio: 0.81,
+            hard_limit_use_ratio: 0.81,
             psi_some_ratio: None,
             high_ratio: Share::percent(80.0),
             low_ratio: Share::percent(65.0),
@@ -232,7 +232,7 @@ mod tests {
     fn every_line_has_its_event_and_what_it_was_decided_from() {
         let working = line(Event::Working { why: Why::High });
         let json = serde_json::to_value(&working).unwrap();
-        assert_eq!(json["schema"], "hugepilot.daemon/1");
+        assert_eq!(json["schema"], "hugepilot.daemon/2");
         assert_eq!((&json["event"], &json["why"]), (&"working".into(), &"high".into()));
         assert_eq!((&json["use_ratio"], &json["high_ratio"]), (&0.81.into(), &0.8.into()));
         assert!(json["psi_some_ratio"].is_null());
@@ -241,14 +241,14 @@ mod tests {
     #[test]
     fn lines_are_read_as_they_were_written() {
         let totals = Totals { freed_bytes: Bytes::gib(1), seconds: 2.5, ..Totals::default() };
-        let flipped = Event::Flipped {
+        let recollapsed = Event::Recollapsed {
             pid: Pid(7),
             command: "x".into(),
             regions: 3,
-            left_alone: 1,
+            excluded: 1,
             cause: "khugepaged".into(),
         };
-        for event in [Event::Stopped(totals), flipped, Event::Reloaded { refused: None }] {
+        for event in [Event::Stopped(totals), recollapsed, Event::Reloaded { refused: None }] {
             let line = line(event);
             let text = serde_json::to_string(&line).unwrap();
             assert!(!text.contains('\n'));

@@ -1,4 +1,4 @@
-//! The report of `hugepilot debloat`, schema `hugepilot.debloat/1`.
+//! The report of `hugepilot debloat`, schema `hugepilot.debloat/2`.
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
@@ -11,7 +11,7 @@ use crate::Pid;
 use crate::tune::Prediction;
 
 /// The value of `schema`.
-pub const SCHEMA: &str = "hugepilot.debloat/1";
+pub const SCHEMA: &str = "hugepilot.debloat/2";
 
 /// The value of `backend`: we split each huge page ourselves.
 pub const BACKEND: &str = "split";
@@ -31,7 +31,7 @@ pub struct DebloatReport {
     /// The order that decided, as on the command line.
     pub order: String,
     /// How shares of several processes were found.
-    pub fair: String,
+    pub fairness: String,
     /// Huge pages of one process in a row.
     pub quantum: u64,
     /// Whether nothing was done; then `freed_bytes` and `huge_pages_split` of the processes say what would be. Where
@@ -54,7 +54,7 @@ pub struct DebloatReport {
     /// And after; of a process that ended, as we left it.
     pub huge_pages_after: u64,
     /// Of those split, how many were huge again at the end.
-    pub huge_again: u64,
+    pub recollapsed: u64,
     /// Huge pages that could not be read, so that their bloat is unknown.
     #[serde(default)]
     pub unread_huge_pages: u64,
@@ -95,7 +95,7 @@ pub struct ProcessDebloat {
     /// What was freed of it, as the page map showed.
     pub freed_bytes: Bytes,
     /// Its huge pages that were split.
-    pub split: u64,
+    pub huge_pages_split: u64,
     /// Its huge pages before.
     pub huge_pages_before: u64,
     /// And after.

@@ -113,7 +113,7 @@ pub enum SkipReason {
     /// It was split before, and not long ago.
     CoolingDown,
     /// It was split several times, and made huge again by somebody each time.
-    Flipping,
+    RecollapsesRepeatedly,
 }
 
 impl fmt::Display for SkipReason {
@@ -142,7 +142,7 @@ impl fmt::Display for SkipReason {
             Self::AlreadySplit => "already_split",
             Self::Changed => "changed",
             Self::CoolingDown => "cooling_down",
-            Self::Flipping => "flipping",
+            Self::RecollapsesRepeatedly => "recollapses_repeatedly",
         })
     }
 }

@@ -259,11 +259,28 @@ pub struct Run {
     pub user_seconds: f64,
     /// CPU time in the kernel, likewise.
     pub system_seconds: f64,
+    /// Time that its threads were runnable and waited for a processor, as of the last sample of
+    /// each; `None` when not measured.
+    #[serde(default)]
+    pub processor_wait_seconds: Option<f64>,
     /// Page faults, likewise.
     pub page_faults: u64,
     /// Its memory.
     #[serde(flatten)]
     pub peak: Peak,
+}
+
+impl Run {
+    /// CPU time in user mode and in the kernel.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.user_seconds + self.system_seconds
+    }
+    /// Share of its runnable time that it waited for a processor; `None` when not measured.
+    pub fn processor_wait_ratio(&self) -> Option<f64> {
+        let wait = self.processor_wait_seconds?;
+        let runnable = wait + self.cpu_seconds();
+        (runnable > 0.0).then(|| wait / runnable)
+    }
 }
 
 /// Whether a mode did what it is for.

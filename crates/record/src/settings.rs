@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::Pid;
 
 /// The value of [`SettingsJournal::schema`].
-pub const SCHEMA: &str = "hugepilot.settings/1";
+pub const SCHEMA: &str = "hugepilot.settings/2";
+
+/// The schema before `ours` and `under_way` became `set_to` and `in_progress`; recovery reads it, too.
+pub const SCHEMA_1: &str = "hugepilot.settings/1";
 
 /// Who changed which settings. Written before the first change, removed after the last was put back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,10 +30,11 @@ pub struct ChangedSetting {
     /// What it was.
     pub before: String,
     /// What we set. Where it is something else now, somebody changed it since.
-    pub ours: String,
+    #[serde(alias = "ours")]
+    pub set_to: String,
     /// A count that was being raised: it may be anything between the two.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub under_way: bool,
+    #[serde(alias = "under_way", default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_progress: bool,
 }
 
 /// What came of putting one back.

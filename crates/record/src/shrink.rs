@@ -28,8 +28,8 @@ pub struct ShrinkReport {
     /// The kernel goes by the age of huge pages.
     pub order: Unknown,
     /// Nothing is shared out.
-    pub fair: Unknown,
-    /// As `fair`.
+    pub fairness: Unknown,
+    /// As `fairness`.
     pub quantum: Unknown,
     /// Whether nothing was done.
     pub dry_run: bool,
@@ -51,7 +51,7 @@ pub struct ShrinkReport {
     /// And after.
     pub huge_pages_after: Option<u64>,
     /// Single huge pages were not followed.
-    pub huge_again: Unknown,
+    pub recollapsed: Unknown,
     /// No memory was read.
     pub unread_huge_pages: Unknown,
     /// As `unread_huge_pages`.
@@ -124,7 +124,7 @@ pub struct ProcessShrink {
     /// By how much less anonymous memory it had afterwards, at least 0; `None` with `dry_run`, and when it ended.
     pub freed_bytes: Option<Bytes>,
     /// Not known of single processes.
-    pub split: Unknown,
+    pub huge_pages_split: Unknown,
     /// Its huge pages before; `None` where its smaps may not be read.
     pub huge_pages_before: Option<u64>,
     /// And after.

@@ -13,8 +13,21 @@ pub fn compare_text(report: &CompareReport) -> String {
     let counted = report.modes.iter().any(|mode| mode.dtlb_miss_ratio.is_some());
     let waits = if counted { "TLB_MISSES" } else { "STALLS" };
     let header = [
-        "MODE", "WALL", "MIN", "MAX", "USER", "SYSTEM", "FAULTS", waits, "RSS", "HUGE", "POOL",
-        "SPEEDUP", "LOW", "HIGH",
+        "MODE",
+        "WALL",
+        "MIN",
+        "MAX",
+        "USER",
+        "SYSTEM",
+        "FAULTS",
+        waits,
+        "RSS",
+        "THP",
+        "HUGETLB",
+        "SPEEDUP",
+        "LOW",
+        "HIGH",
+        "CPU_SPEEDUP",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let ran = report.modes.iter().filter(|mode| mode.runs > 0);
@@ -61,6 +74,7 @@ fn row(mode: &ModeReport, counted: bool) -> Vec<String> {
         ratio(over.map(|over| over.median)),
         ratio(over.map(|over| over.low)),
         ratio(over.map(|over| over.high)),
+        ratio(mode.cpu_speedup_over_base.map(|over| over.median)),
     ]
 }
 
@@ -88,7 +102,7 @@ fn effect(mode: &ModeReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::compare::{Reach, SCHEMA};
+    use hugepilot_record::compare::{DecidingTime, Reach, SCHEMA};
     use hugepilot_record::run::Mode;
     use hugepilot_stats::PairedRatio;
     use hugepilot_testkit::assert_golden;
@@ -113,6 +127,7 @@ mod tests {
             Some(PairedRatio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 });
         let thp = ModeReport {
             speedup_over_base: ratio,
+            cpu_speedup_over_base: ratio,
             ..mode(Mode::GlibcThp, 0.5, 642, Bytes::mib(256))
         };
         let fix = Some("sudo hugepilot pool set --size 2MiB --count N".to_owned());
@@ -133,6 +148,7 @@ mod tests {
             },
             counters_unavailable: Some("no PMU".to_owned()),
             stalls_unavailable: None,
+            decided_by: DecidingTime::Wall,
             interrupted: false,
             pays: true,
             verdict: "Huge pages pay.".to_owned(),

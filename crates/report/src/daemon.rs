@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::daemon::{Event, FreedOf, Line, Totals, Why};
+use hugepilot_record::daemon::{Event, Line, ProcessFreed, Totals, Why};
 
 /// `line` as one line of JSON.
 ///
@@ -32,8 +32,8 @@ pub fn daemon_text(line: &Line) -> String {
             not_sampled,
             unread_huge_pages,
             candidates,
-            could_free_bytes,
-            wanted_bytes,
+            reclaimable_bytes,
+            requested_bytes,
             seconds,
             ..
         } => {
@@ -44,18 +44,18 @@ pub fn daemon_text(line: &Line) -> String {
                 count => format!("; {count} huge pages could not be read, and their bloat is unknown"),
             };
             format!(
-                "{candidates} huge pages of {processes} processes{unseen} could free {could_free_bytes}, {wanted_bytes} \
+                "{candidates} huge pages of {processes} processes{unseen} could free {reclaimable_bytes}, {requested_bytes} \
                  wanted; found in {seconds:.1} s{unread}"
             )
         }
         Event::Freed {
-            freed_bytes, huge_pages_split, processes, failed, over_budget, may_be_undone, ..
+            freed_bytes, huge_pages_split, processes, failed, over_budget, recollapse_risk, ..
         } => format!(
             "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{}{}{}{}",
             of(processes),
             counts(", in vain ", failed),
             if *over_budget { ", over the CPU budget because use is critical" } else { "" },
-            may_be_undone.as_deref().map_or_else(String::new, |why| format!(
+            recollapse_risk.as_deref().map_or_else(String::new, |why| format!(
                 "; khugepaged may make these pages huge again, {why}"
             ))
         ),
@@ -63,8 +63,8 @@ pub fn daemon_text(line: &Line) -> String {
         Event::Exhausted { why, retry_seconds } => {
             format!("nothing left to free: {why}; again in {retry_seconds:.0} s")
         }
-        Event::Flipped { pid, command, regions, left_alone, cause } => format!(
-            "{regions} split regions of {pid} ({command}) are huge again, {left_alone} are left alone from now on: {cause}"
+        Event::Recollapsed { pid, command, regions, excluded, cause } => format!(
+            "{regions} split regions of {pid} ({command}) are huge again, {excluded} are left alone from now on: {cause}"
         ),
         Event::Skipped { pid, command, why } => format!("{pid} ({command}) is left alone: {why}"),
         Event::Limit { lifted: true } => {
@@ -81,7 +81,7 @@ pub fn daemon_text(line: &Line) -> String {
     format!("{used:5.1}% in use: {what}\n")
 }
 
-fn of(processes: &[FreedOf]) -> String {
+fn of(processes: &[ProcessFreed]) -> String {
     let of: Vec<String> =
         processes.iter().map(|one| format!("{} ({})", one.pid, one.command)).collect();
     if of.is_empty() { String::new() } else { format!(" of {}", of.join(", ")) }
@@ -93,11 +93,14 @@ fn counts(what: &str, counts: &BTreeMap<String, u64>) -> String {
 }
 
 fn sums(dry: &str, totals: &Totals) -> String {
-    let Totals { freed_bytes, huge_pages_split, flips, seconds, cpu_seconds } = totals;
-    let flips =
-        if *flips == 0 { String::new() } else { format!(", {flips} made huge again by others") };
+    let Totals { freed_bytes, huge_pages_split, recollapses, seconds, cpu_seconds } = totals;
+    let recollapses = if *recollapses == 0 {
+        String::new()
+    } else {
+        format!(", {recollapses} made huge again by others")
+    };
     format!(
-        "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{flips}, in {seconds:.1} s with {cpu_seconds:.2} s \
+        "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{recollapses}, in {seconds:.1} s with {cpu_seconds:.2} s \
          of CPU time"
     )
 }
@@ -118,7 +121,7 @@ mod tests {
             use_ratio: 0.8125,
             used_bytes: Bytes::gib(13),
             limit_bytes: Bytes::gib(16),
-            hard_use_ratio: 0.8125,
+            hard_limit_use_ratio: 0.8125,
             psi_some_ratio: Some(0.015),
             high_ratio,
             low_ratio,
@@ -132,7 +135,7 @@ mod tests {
         let totals = Totals {
             freed_bytes: Bytes::gib(3),
             huge_pages_split: 2000,
-            flips: 3,
+            recollapses: 3,
             seconds: 4.5,
             cpu_seconds: 0.4375,
         };
@@ -143,7 +146,7 @@ mod tests {
             huge_pages_split: 2000,
             skipped: counts("changed"),
             failed: counts("still_huge"),
-            processes: vec![FreedOf {
+            processes: vec![ProcessFreed {
                 pid,
                 command: command.clone(),
                 freed_bytes: Bytes::gib(3),
@@ -152,7 +155,7 @@ mod tests {
             seconds: 1.0,
             cpu_seconds: 0.25,
             over_budget,
-            may_be_undone: over_budget.then(|| "because THP is always".to_owned()),
+            recollapse_risk: over_budget.then(|| "because THP is always".to_owned()),
         };
         let planned = Event::Planned {
             order: "heat".into(),
@@ -161,8 +164,8 @@ mod tests {
             huge_pages: 4000,
             unread_huge_pages: 32,
             candidates: 3000,
-            could_free_bytes: Bytes::gib(4),
-            wanted_bytes: Bytes::gib(3),
+            reclaimable_bytes: Bytes::gib(4),
+            requested_bytes: Bytes::gib(3),
             skipped: counts("cooling_down"),
             seconds: 3.5,
             over_budget: false,
@@ -173,18 +176,18 @@ mod tests {
             interval_seconds: 1.0,
             cpu_budget_ratio: Share::percent(10.0),
             cool_down_seconds: 600.0,
-            max_flips: 3,
+            max_recollapses: 3,
         };
         let events = [
             started,
             Event::Working { why: Why::High },
             Event::Working { why: Why::Pressure },
             Event::Skipped { pid, command: command.clone(), why: "protected".into() },
-            Event::Flipped {
+            Event::Recollapsed {
                 pid,
                 command: command.clone(),
                 regions: 3,
-                left_alone: 1,
+                excluded: 1,
                 cause: "khugepaged".into(),
             },
             planned,

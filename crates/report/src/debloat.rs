@@ -76,7 +76,7 @@ fn processes(report: &DebloatReport) -> String {
             one.command.clone(),
             one.bloat_bytes_before.to_string(),
             one.freed_bytes.to_string(),
-            grouped_count(one.split),
+            grouped_count(one.huge_pages_split),
             grouped_count(one.huge_pages_before),
             grouped_count(one.huge_pages_after),
             one.split_heat_ratio.map_or_else(|| "-".to_owned(), percent),
@@ -96,13 +96,13 @@ fn processes(report: &DebloatReport) -> String {
 
 fn method(report: &DebloatReport) -> String {
     let rate = report.scanned_bytes.as_f64() / f64::from(1 << 30) / report.scan_seconds.max(1e-9);
-    let quantum = match report.fair.as_str() {
+    let quantum = match report.fairness.as_str() {
         "round-robin" => format!(", {} huge pages in a row", report.quantum),
         _ => String::new(),
     };
     format!(
         "\norder {}, shares {}{quantum}; read {} in {:.2} s ({rate:.1} GiB/s)\n",
-        report.order, report.fair, report.scanned_bytes, report.scan_seconds
+        report.order, report.fairness, report.scanned_bytes, report.scan_seconds
     )
 }
 
@@ -134,7 +134,7 @@ mod tests {
             bloat_bytes_before: Bytes::gib(2),
             bloat_bytes_after: Bytes::gib(1),
             freed_bytes: Bytes::gib(1),
-            split,
+            huge_pages_split: split,
             huge_pages_before: 4096,
             huge_pages_after: 4096 - split,
             split_heat_ratio: Some(0.031),
@@ -142,7 +142,7 @@ mod tests {
         DebloatReport {
             schema: SCHEMA.to_owned(),
             order: "heat".to_owned(),
-            fair: "round-robin".to_owned(),
+            fairness: "round-robin".to_owned(),
             quantum: 8,
             bloat_bytes: Bytes::gib(4),
             requested_bytes: Bytes::gib(2),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport};
+use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport, Probe};
 use tabled::builder::Builder;
 use tabled::settings::{Padding, Style};
 
@@ -15,6 +15,8 @@ pub fn doctor_text(report: &DoctorReport) -> String {
         text += "\nWhat to do\n";
         text += &fixes;
     }
+    text += &without_promotion(report);
+    text += &thp_off(report);
     text += "\nSettings\n";
     text += &settings(report);
     let verdict = if report.can_tune() {
@@ -71,6 +73,38 @@ fn fixes(report: &DoctorReport) -> String {
     }
     let lines = fixes.iter().map(|(fix, names)| format!("  {}:\n    {fix}\n", names.join(", ")));
     lines.collect()
+}
+
+/// Names the commands that work where promotion does not, such as for a user without capabilities.
+fn without_promotion(report: &DoctorReport) -> String {
+    if report.supports(Probe::PROMOTE) {
+        return String::new();
+    }
+    let sampler =
+        report.supports(Probe::SAMPLER_CPU_CLOCK) || report.supports(Probe::SAMPLER_HARDWARE);
+    let pagemap = report.supports(Probe::PAGEMAP_SCAN);
+    let mut rows = vec![["  run, compare", "programs that you start, without --pool"]];
+    if pagemap {
+        rows.push(["  status", "your own processes"]);
+    }
+    if pagemap && sampler {
+        rows.push(["  tune --dry-run", "your own processes: plan and predicted speedup"]);
+    }
+    format!("\nWorks without more permissions\n{}", table(rows))
+}
+
+/// Explains `transparent_hugepage/enabled` set to `never`: what works, what does not, and the
+/// command that changes it.
+fn thp_off(report: &DoctorReport) -> String {
+    if !report.thp.get("enabled").is_some_and(|setting| setting.contains("[never]")) {
+        return String::new();
+    }
+    let rows = vec![
+        ["  works", "MADV_COLLAPSE, which `tune` uses: it ignores this setting"],
+        ["  off", "huge pages at page faults, and khugepaged"],
+        ["  change", "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"],
+    ];
+    format!("\nTHP is set to never\n{}", table(rows))
 }
 
 fn settings(report: &DoctorReport) -> String {
@@ -149,7 +183,7 @@ fn table<const COLUMNS: usize, Cell: Into<String>>(rows: Vec<[Cell; COLUMNS]>) -
 mod tests {
     use std::collections::BTreeMap;
 
-    use hugepilot_record::doctor::{Cpu, Probe, SCHEMA, TlbSizes};
+    use hugepilot_record::doctor::{Cpu, SCHEMA, TlbSizes};
     use hugepilot_units::Bytes;
 
     use super::*;
@@ -220,6 +254,9 @@ What to do
   promote, demote_frees_zero_pages:
     sudo setcap it
 
+Works without more permissions
+  run, compare  programs that you start, without --pool
+
 Settings
   pages                       4KiB and 2MiB
   thp/enabled                 always [madvise] never
@@ -237,6 +274,26 @@ Live processes cannot be tuned here: that takes promote and one sampler.
     #[test]
     fn the_whole_page_as_it_is_read() {
         assert_eq!(doctor_text(&report()), TEXT);
+    }
+
+    #[test]
+    fn a_user_without_capabilities_reads_what_works() {
+        let mut report = report();
+        report.probes.push(Probe::yes(Probe::PAGEMAP_SCAN, "seen"));
+        let text = doctor_text(&report);
+        assert!(text.contains("  status          your own processes\n"), "{text}");
+        assert!(text.contains("  tune --dry-run  your own processes: plan"), "{text}");
+        assert!(!text.contains("THP is set"), "{text}");
+    }
+
+    #[test]
+    fn thp_set_to_never_is_explained() {
+        let mut report = report();
+        report.thp.insert("enabled".into(), "always madvise [never]".into());
+        let text = doctor_text(&report);
+        for words in ["works   MADV_COLLAPSE", "khugepaged", "echo madvise | sudo tee"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
     }
 
     #[test]

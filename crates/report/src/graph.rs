@@ -58,6 +58,8 @@ pub fn graph_warnings_text(report: &GraphReport) -> String {
 }
 
 impl JsonReport for GraphReport {
+    const EXPLAINS: bool = true;
+
     fn explain(&self, json: &mut Value) {
         explain_all(json, "/warnings", &self.warnings);
     }

@@ -89,6 +89,7 @@ mod tests {
                 stopped: false,
                 user_seconds: 1.0,
                 system_seconds: 0.125,
+                processor_wait_seconds: None,
                 page_faults: 1234,
                 peak,
             },

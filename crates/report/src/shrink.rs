@@ -79,7 +79,7 @@ fn method(report: &ShrinkReport) -> String {
         let _ = writeln!(
             text,
             "{would}set for as long as it takes: {}, from {} to {}",
-            setting.name, setting.before, setting.ours
+            setting.name, setting.before, setting.set_to
         );
     }
     let amount =
@@ -122,8 +122,8 @@ mod tests {
         let setting = ChangedSetting {
             name: "khugepaged/max_ptes_none".into(),
             before: "511".into(),
-            ours: "409".into(),
-            under_way: false,
+            set_to: "409".into(),
+            in_progress: false,
         };
         ShrinkReport {
             freed_bytes: Some(Bytes::gib(1)),
@@ -137,7 +137,7 @@ mod tests {
                 bloat_bytes_before: (),
                 bloat_bytes_after: (),
                 freed_bytes: Some(Bytes::gib(1)),
-                split: (),
+                huge_pages_split: (),
                 huge_pages_before: None,
                 huge_pages_after: None,
                 anon_bytes_before: Bytes::gib(8),

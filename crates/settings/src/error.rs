@@ -1,6 +1,6 @@
 //! Failures of this crate.
 
-use hugepilot_kernel::{KernelError, Refusal};
+use hugepilot_kernel::{KernelError, Unsupported};
 
 /// Failure to read or change kernel settings.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +11,7 @@ pub enum SettingsError {
     Kernel(#[from] KernelError),
     /// This kernel or this user cannot do it.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] Unsupported),
     /// Another process of hugepilot holds the settings lock.
     #[error("another hugepilot process is changing kernel settings (it holds {lock})")]
     Busy {

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_kernel::{KernelError, Root, hugetlb, thp};
 use hugepilot_record::Pid;
-use hugepilot_record::settings::{ChangedSetting, Restored, SCHEMA, SettingsJournal};
+use hugepilot_record::settings::{ChangedSetting, Restored, SCHEMA, SCHEMA_1, SettingsJournal};
 use hugepilot_units::Bytes;
 use rustix::fs::{FlockOperation, flock};
 
@@ -121,7 +121,7 @@ impl SettingsGuard {
             return Ok(());
         }
         self.note(changes)?;
-        self.changed.iter().try_for_each(|setting| set(&self.root, &setting.name, &setting.ours))
+        self.changed.iter().try_for_each(|setting| set(&self.root, &setting.name, &setting.set_to))
     }
 
     /// Has `raise` bring the pool of `size` from its count to `count`, or as near as the kernel does.
@@ -136,12 +136,12 @@ impl SettingsGuard {
     ) -> Result<T> {
         let name = pool_setting(size);
         let before = read(&self.root, &name)?;
-        let setting = ChangedSetting { name, before, ours: count.to_string(), under_way: true };
+        let setting = ChangedSetting { name, before, set_to: count.to_string(), in_progress: true };
         self.note(vec![setting.clone()])?;
         let raised = raise();
         // Now that nothing is under way any more, only what we got is ours.
         let got = read(&self.root, &setting.name)?;
-        self.changed = vec![ChangedSetting { ours: got, under_way: false, ..setting }];
+        self.changed = vec![ChangedSetting { set_to: got, in_progress: false, ..setting }];
         save(&self.directory, &journal(&self.changed))?;
         raised
     }
@@ -201,7 +201,7 @@ pub fn changes(root: &Root, wanted: &[(&str, String)]) -> Result<Vec<ChangedSett
         let before = read(root, name)?;
         if before != *ours {
             let (name, ours) = ((*name).to_owned(), ours.clone());
-            changes.push(ChangedSetting { name, before, ours, under_way: false });
+            changes.push(ChangedSetting { name, before, set_to: ours, in_progress: false });
         }
     }
     Ok(changes)
@@ -212,10 +212,10 @@ impl Recovery {
     pub fn told(&self) -> Vec<String> {
         let mut told = Vec::new();
         for (setting, outcome) in &self.outcomes {
-            let ChangedSetting { name, before, ours, .. } = setting;
+            let ChangedSetting { name, before, set_to, .. } = setting;
             told.push(match outcome {
                 Restored::Yes => format!(
-                    "a run of hugepilot (pid {}) was killed while it had {name} changed to {ours}: it is {before} again",
+                    "a run of hugepilot (pid {}) was killed while it had {name} changed to {set_to}: it is {before} again",
                     self.pid
                 ),
                 other => not_restored(setting, other).unwrap_or_default(),
@@ -227,11 +227,11 @@ impl Recovery {
 
 /// What the user must know of a setting that is not as it was; `None` when it is.
 pub fn not_restored(setting: &ChangedSetting, outcome: &Restored) -> Option<String> {
-    let ChangedSetting { name, before, ours, .. } = setting;
+    let ChangedSetting { name, before, set_to, .. } = setting;
     match outcome {
         Restored::Yes => None,
         Restored::ChangedSince(now) => Some(format!(
-            "{name} was left at {now}: somebody changed it since we had set it to {ours}; before us it was {before}"
+            "{name} was left at {now}: somebody changed it since we had set it to {set_to}; before us it was {before}"
         )),
         Restored::Failed(why) => Some(format!(
             "{name} could not be put back to {before}: {why}; do it by hand: echo {before} | sudo tee /{}",
@@ -266,7 +266,7 @@ pub fn lent_pool(root: &Root, size: Bytes) -> Option<LentPool> {
     Some(LentPool {
         pid: journal.pid,
         before: setting.before.parse().ok()?,
-        raised: setting.ours.parse().ok()?,
+        raised: setting.set_to.parse().ok()?,
     })
 }
 
@@ -330,10 +330,10 @@ fn put_back(root: &Root, setting: &ChangedSetting) -> Restored {
 fn is_ours(now: &str, setting: &ChangedSetting) -> bool {
     let between = || {
         let [now, before, ours] =
-            [now, &setting.before, &setting.ours].map(|text| text.parse::<u64>().ok());
+            [now, &setting.before, &setting.set_to].map(|text| text.parse::<u64>().ok());
         Some((before?..=ours?).contains(&now?))
     };
-    now == setting.ours || (setting.under_way && between().unwrap_or(false))
+    now == setting.set_to || (setting.in_progress && between().unwrap_or(false))
 }
 
 /// Writes, and looks.
@@ -356,7 +356,7 @@ fn load(directory: &OwnDirectory) -> Result<Option<SettingsJournal>> {
     };
     let journal: SettingsJournal =
         serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
-    if journal.schema != SCHEMA {
+    if ![SCHEMA, SCHEMA_1].contains(&journal.schema.as_str()) {
         return Err(bad(format!("its schema is {:?}", journal.schema)));
     }
     match journal.settings.iter().find(|setting| Known::named(&setting.name).is_none()) {

@@ -9,7 +9,7 @@ mod advice;
 use std::cmp::Ordering;
 use std::time::Instant;
 
-use hugepilot_kernel::{KernelError, Refusal, Root, hugetlb};
+use hugepilot_kernel::{KernelError, Root, Unsupported, hugetlb};
 use hugepilot_record::Errno;
 use hugepilot_record::pool::{Pool, PoolChange, PoolMemory, PoolPages, PoolReport, SCHEMA};
 use hugepilot_units::{Amount, Bytes};
@@ -113,11 +113,14 @@ fn find(root: &Root, request: &PoolRequest) -> Result<Pool> {
     };
     let nodes: Vec<String> = pool.nodes.iter().map(|node| node.node.to_string()).collect();
     match request.node {
-        Some(node) if !pool.nodes.iter().any(|part| part.node == node) => Err(Refusal::because(
-            format!("there is no NUMA node {node} with pages of {}", request.size),
-        )
-        .fixed_by(format!("one of --node {}, or leave --node out", nodes.join(", ")))
-        .into()),
+        Some(node) if !pool.nodes.iter().any(|part| part.node == node) => {
+            Err(Unsupported::because(format!(
+                "there is no NUMA node {node} with pages of {}",
+                request.size
+            ))
+            .fixed_by(format!("one of --node {}, or leave --node out", nodes.join(", ")))
+            .into())
+        }
         _ => Ok(pool),
     }
 }
@@ -129,12 +132,12 @@ fn may_set(root: &Root, request: &PoolRequest) -> Result<()> {
     match hugetlb::may_set(root, request.size, request.node) {
         Ok(()) => Ok(()),
         Err(error) if error.is_denied() => {
-            Err(Refusal::because(format!("only root may set a pool: {error}"))
+            Err(Unsupported::because(format!("only root may set a pool: {error}"))
                 .fixed_by(advice::command(request, request.count))
                 .into())
         }
         Err(error) if error.errno() == Some(EROFS) => {
-            Err(Refusal::because(format!("the pools cannot be set from in here: {error}"))
+            Err(Unsupported::because(format!("the pools cannot be set from in here: {error}"))
                 .fixed_by("run it on the host: in containers /sys is mounted read-only")
                 .into())
         }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use hugepilot_kernel::cgroup::{MemoryCgroup, Reclaim};
-use hugepilot_kernel::{KernelError, Refusal, Root, memory, thp};
+use hugepilot_kernel::{KernelError, Root, Unsupported, memory, thp};
 use hugepilot_record::Errno;
 use hugepilot_record::shrink::ShrinkReport;
 use hugepilot_units::{Bytes, PageSizes, Share};
@@ -111,7 +111,7 @@ impl Done {
                 let why = format!("the kernel does not take the request: {error}");
                 let fix =
                     "a kernel of Linux 6.9 or newer, which can be told not to swap; or swapoff -a";
-                return Err(Refusal::because(why).fixed_by(fix).into());
+                return Err(Unsupported::because(why).fixed_by(fix).into());
             }
             _ => return Err(denied(error.into())),
         }
@@ -125,7 +125,7 @@ impl Request {
         let max_ptes_none = max_ptes_none(options.min_bloat, sizes)?;
         let group = MemoryCgroup::of_directory(root, &options.cgroup).ok_or_else(|| {
             let why = format!("no memory is accounted to {}", options.cgroup.display());
-            Refusal::because(why).fixed_by(
+            Unsupported::because(why).fixed_by(
                 "name a directory below the memory controller's, such as /sys/fs/cgroup/db.slice, or \
                  /sys/fs/cgroup/memory/db with cgroups of version 1; `hugepilot doctor` says which there is",
             )
@@ -143,11 +143,11 @@ impl Request {
     }
 }
 
-fn refuse_without_setting(root: &Root) -> Result<(), Refusal> {
+fn refuse_without_setting(root: &Root) -> Result<(), Unsupported> {
     if root.join(thp::file(thp::SHRINK_UNDERUSED)).exists() {
         return Ok(());
     }
-    Err(Refusal::because(
+    Err(Unsupported::because(
         "this kernel does not split underused huge pages: it has no shrink_underused",
     )
     .fixed_by("a kernel of Linux 6.12 or newer with transparent huge pages"))
@@ -155,13 +155,13 @@ fn refuse_without_setting(root: &Root) -> Result<(), Refusal> {
 
 /// The largest `max_ptes_none` by which a huge page with a share of `min_bloat` zero-filled pages is still underused.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn max_ptes_none(min_bloat: Share, sizes: PageSizes) -> Result<u64, Refusal> {
+fn max_ptes_none(min_bloat: Share, sizes: PageSizes) -> Result<u64, Unsupported> {
     let all = sizes.base_per_huge();
     let least = (min_bloat.get() * all as f64).ceil() as u64;
     // All but one is the kernel's default and means never, as documented; some kernels take it for what it says.
     if least >= all {
         let why = format!("with --min-bloat {min_bloat} no huge page counts as underused");
-        return Err(Refusal::because(why).fixed_by("--min-bloat 99% or less"));
+        return Err(Unsupported::because(why).fixed_by("--min-bloat 99% or less"));
     }
     Ok(least.saturating_sub(1))
 }
@@ -174,9 +174,11 @@ fn denied(error: SettingsError) -> SettingsError {
         SettingsError::Kernel(kernel @ KernelError::Write { .. })
             if kernel.is_denied() || kernel.errno() == Some(READ_ONLY) =>
         {
-            Refusal::because(format!("settings of the kernel may not be changed here: {kernel}"))
-                .fixed_by("run as root, on the host or in a container that may write /sys")
-                .into()
+            Unsupported::because(format!(
+                "settings of the kernel may not be changed here: {kernel}"
+            ))
+            .fixed_by("run as root, on the host or in a container that may write /sys")
+            .into()
         }
         _ => error,
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ParseError;
 
-const EXPECTED: &str = "a time such as 30ms, 5s or 2min";
+const EXPECTED: &str = "a time such as 30ms, 5s, 2min or 1h";
 
 /// A number of nanoseconds: a duration, or a point on a clock whose start is stated where it is used.
 #[derive(
@@ -72,18 +72,32 @@ impl From<Nanos> for Duration {
     }
 }
 
-const UNITS: [(&str, u64); 5] =
-    [("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+/// Nanoseconds of 0.01 hours, the smallest step that hours are printed in.
+const HOUR_STEP: u64 = 36_000_000_000;
+
+const UNITS: [(&str, u64); 6] = [
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, unit) = UNITS.into_iter().find(|&(_, unit)| self.0 >= unit).unwrap_or(("s", 1));
+        // 61 minutes are not a round number of hours, and stay minutes.
+        let fits = |name: &str| name != "h" || self.0.is_multiple_of(HOUR_STEP);
+        let (name, unit) = UNITS
+            .into_iter()
+            .find(|&(name, unit)| self.0 >= unit && fits(name))
+            .unwrap_or(("s", 1));
         let digits = format!("{:.2}", self.as_seconds() / Self(unit).as_seconds());
         f.pad(&format!("{}{name}", digits.trim_end_matches('0').trim_end_matches('.')))
     }
 }
 
-/// Reads a number with a unit: `ns`, `us`, `ms`, `s`, `min`; a bare number is seconds.
+/// Reads a number with a unit: `ns`, `us`, `ms`, `s`, `min` or `m`, `h`; a bare number is seconds.
 impl FromStr for Nanos {
     type Err = ParseError;
     fn from_str(text: &str) -> Result<Self, ParseError> {
@@ -110,10 +124,12 @@ mod tests {
 
     #[test]
     fn prints_what_it_reads() {
-        for text in ["30ms", "5s", "1.5s", "2min", "14us", "7ns"] {
+        for text in ["30ms", "5s", "1.5s", "2min", "59min", "61min", "2h", "1.5h", "14us", "7ns"] {
             assert_eq!(text.parse::<Nanos>().unwrap().to_string(), text);
         }
         assert_eq!("5".parse::<Nanos>().unwrap(), Nanos::seconds(5));
+        assert_eq!("90m".parse::<Nanos>().unwrap(), "1.5h".parse().unwrap());
+        assert_eq!("2 h".parse::<Nanos>().unwrap(), Nanos::seconds(7200));
         assert_eq!(Nanos::ZERO.to_string(), "0s");
     }
 

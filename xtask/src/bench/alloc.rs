@@ -1,6 +1,7 @@
-//! What our own memory on huge pages costs beyond what the kernel takes for the same pages.
+//! Overhead of memory on huge pages over the kernel's cost of the same pages.
 //!
-//! Mapped, prefaulted and freed, by the crate and by bare system calls in turn, each in a process of its own.
+//! Maps, prefaults and frees memory by the crate and by bare system calls, interleaved, each run in
+//! a process of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,7 @@ use crate::run::{self, cargo};
 const BACKINGS: [&str; 5] = ["base", "thp", "collapse", "hugetlb-2m", "hugetlb-1g"];
 const THREADS: [&str; 2] = ["1", "2"];
 
-/// `[PAIRS=9] [SIZE=4GiB] [BACKING…]`
+/// Runs the benchmark: `[PAIRS=9] [SIZE=4GiB] [BACKING…]`.
 pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     let count: usize =
         args.first().map_or(Ok(9), |text| text.parse()).context("PAIRS is a number")?;
@@ -22,7 +23,9 @@ pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     let backings = args.get(2..).filter(|some| !some.is_empty()).unwrap_or(&BACKINGS);
     run::run(&mut cargo(&["build", "--release", "-p", "hugepilot-alloc", "--example", "cost"]))?;
     let cost = run::target().join("release/examples/cost");
-    println!("{size}: mapped, prefaulted and freed; ours / bare system calls, goal at most 1.10");
+    println!(
+        "{size}: mapped, prefaulted and freed; hugepilot / bare system calls, goal at most 1.10"
+    );
     for backing in backings {
         for threads in THREADS {
             let cost = Cost { program: &cost, what: [backing, size, threads] };
@@ -35,24 +38,24 @@ pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The example that measures, and what it is to measure.
+/// Example that measures, and its arguments.
 struct Cost<'a> {
     program: &'a PathBuf,
     what: [&'a str; 3],
 }
 
 impl Cost<'_> {
-    /// A line with the medians and the ratios.
+    /// Prints a line with the medians and the ratios.
     fn compare(&self, count: usize) -> Result<()> {
-        let (_, huge) = self.measure("ours")?;
+        let (_, huge) = self.measure("hugepilot")?;
         let seconds = |who| self.measure(who).expect("what ran once runs again").0;
-        let stats = pairs(count, || seconds("bare"), || seconds("ours"));
+        let stats = pairs(count, || seconds("bare"), || seconds("hugepilot"));
         let part = |part: fn(&(f64, f64)) -> f64| {
             median(&stats.pairs.iter().map(part).collect::<Vec<_>>())
         };
         let [backing, _, threads] = self.what;
         println!(
-            "{backing:<12} threads {threads}: {:.3} s bare, {:.3} s ours, {huge:.2} GiB huge; {}",
+            "{backing:<12} threads {threads}: {:.3} s bare, {:.3} s hugepilot, {huge:.2} GiB huge; {}",
             part(|pair| pair.0),
             part(|pair| pair.1),
             stats.line()
@@ -60,7 +63,7 @@ impl Cost<'_> {
         Ok(())
     }
 
-    /// Seconds, and GiB on huge pages.
+    /// Returns seconds, and GiB on huge pages.
     #[allow(clippy::cast_precision_loss)]
     fn measure(&self, who: &str) -> Result<(f64, f64)> {
         let output = Command::new(self.program).arg(who).args(self.what).output()?;

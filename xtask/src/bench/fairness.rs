@@ -148,7 +148,7 @@ fn deal(hugepilot: &Path, running: &[Workload], order: Option<&str>) -> Result<V
         let report = debloat_with(hugepilot, order, &format!("{PERCENT}%"), &pids, quantum)?;
         for (index, split) in split.iter_mut().enumerate() {
             let of = |key: &str| number(of_process(&report, pids[index])?, &format!("/{key}"));
-            *split = of("split")? as f64 / of("huge_pages_before")?.max(1) as f64;
+            *split = of("huge_pages_split")? as f64 / of("huge_pages_before")?.max(1) as f64;
         }
     }
     Workload::age(running)?;

@@ -1,6 +1,8 @@
-//! Our `malloc` beside those of others: alloc and free, and access to many small objects.
+//! Comparison of `malloc` implementations: allocating and freeing, and access to many small
+//! objects.
 //!
-//! Each measurement is a process of its own; the allocators take turns, and begin with another one each time.
+//! Each measurement is a process of its own. The allocators are interleaved, and each round starts
+//! with a different one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +13,7 @@ use hugepilot_units::Bytes;
 use super::pairs::{PairedStats, median};
 use crate::run::{self, cargo};
 
-/// What is measured, and what one operation is.
+/// Tests, and one operation of each.
 const TESTS: [(&str, &str); 6] = [
     ("same", "one size, first in first out"),
     ("random", "any size up to 1 KiB, any replaced"),
@@ -21,7 +23,7 @@ const TESTS: [(&str, &str); 6] = [
     ("access", "random access to objects of 64 bytes"),
 ];
 
-/// Where the distributions put the others. The first is the one that counts.
+/// Libraries of other allocators, by distribution. The first is the reference.
 const OTHERS: [(&str, &[&str]); 2] = [
     ("mimalloc", &["libmimalloc.so.3", "libmimalloc.so.2.0", "libmimalloc.so.2"]),
     ("jemalloc", &["libjemalloc.so.2"]),
@@ -29,7 +31,7 @@ const OTHERS: [(&str, &[&str]); 2] = [
 const FOLDERS: [&str; 4] =
     ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
-/// `[RUNS=9] [SIZE=1GiB] [TEST…]`
+/// Runs the benchmark: `[RUNS=9] [SIZE=1GiB] [TEST…]`.
 pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     let runs: usize =
         args.first().map_or(Ok(9), |text| text.parse()).context("RUNS is a number")?;
@@ -40,7 +42,7 @@ pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     let churn = run::target().join("release/examples/churn");
     let allocators = allocators();
     println!(
-        "nanoseconds, medians of {runs}; ours / other with the spread of the ratios within a round"
+        "nanoseconds, medians of {runs}; hugepilot / other with the spread of the ratios within a round"
     );
     for (test, about) in TESTS.iter().filter(|(test, _)| only.is_empty() || only.contains(test)) {
         println!("\n{test}: {about}");
@@ -56,10 +58,10 @@ pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Ours first; those that are not installed are named and left out.
+/// Returns hugepilot's allocator first; names and skips those that are not installed.
 fn allocators() -> Vec<(&'static str, Option<PathBuf>)> {
     let mut all = vec![
-        ("ours", Some(run::target().join("release/libhugepilot_preload.so"))),
+        ("hugepilot", Some(run::target().join("release/libhugepilot_preload.so"))),
         ("glibc", None),
     ];
     for (name, files) in OTHERS {
@@ -74,7 +76,7 @@ fn allocators() -> Vec<(&'static str, Option<PathBuf>)> {
     all
 }
 
-/// For each allocator, what it took in each of `runs` rounds, after one that is thrown away.
+/// Measures each allocator once per round, after a discarded round.
 fn measure(
     runs: usize,
     allocators: &[(&str, Option<PathBuf>)],
@@ -83,8 +85,8 @@ fn measure(
     ensure!(runs > 0, "at least one round");
     let mut all = vec![Vec::new(); allocators.len()];
     for round in 0..=runs {
-        for turn in 0..allocators.len() {
-            let which = (round + turn) % allocators.len();
+        for step in 0..allocators.len() {
+            let which = (round + step) % allocators.len();
             let took = one(allocators[which].1.as_deref())?;
             if round > 0 {
                 all[which].push(took);

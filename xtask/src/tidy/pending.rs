@@ -2,8 +2,6 @@
 
 /// Prefixes of paths. The first that fits a path counts.
 pub(super) const PENDING: &[&str] = &[
-    "crates/alloc/",
-    "crates/capi/",
     "crates/cli/",
     "crates/graph/",
     "crates/kernel/",
@@ -11,7 +9,6 @@ pub(super) const PENDING: &[&str] = &[
     "crates/launch/",
     "crates/manager/",
     "crates/policy/",
-    "crates/preload/",
     "crates/profiler/",
     "crates/record/",
     "crates/report/",
@@ -22,7 +19,6 @@ pub(super) const PENDING: &[&str] = &[
     "crates/units/",
     "crates/workload/",
     "docs/",
-    "examples/",
     "xtask/",
     "ARCHITECTURE.md",
     "CHANGELOG.md",

@@ -1,5 +1,5 @@
 //! # Safety
-//! Reads as initialised only what was filled just before.
+//! Reads as initialised only bytes that were filled just before.
 #![allow(unsafe_code)]
 
 use proptest::collection::vec;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Backing;
-use crate::sys::scripted::{Call, ScriptedSys};
+use crate::sys::scripted::{Call, ScriptedSys, cases};
 
 fn arena(sys: &ScriptedSys, chunk: Bytes) -> Arena<ScriptedSys> {
     Arena::new_on(sys.clone(), chunk, Options::only(Backing::Base))
@@ -132,37 +132,43 @@ fn it_may_be_sent_but_not_shared() {
     assert!(arena.is_ok());
 }
 
-/// Bytes of one part; Miri takes its time.
+/// Largest part in bytes; Miri is slow.
 const MAX_PART: usize = if cfg!(miri) { 60 } else { 6000 };
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 100 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(100, 4))]
     #[test]
     fn parts_are_apart_aligned_and_keep_their_contents(
         rounds in vec(vec((1..MAX_PART, 0..15_u32), 1..30), 1..4),
         chunk in 1..40_u64,
     ) {
-        let sys = ScriptedSys::default();
-        let mut arena = arena(&sys, Bytes::kib(chunk));
-        for round in rounds {
-            let mut parts: Vec<&mut [MaybeUninit<u8>]> = Vec::new();
-            for (i, (size, align)) in round.into_iter().enumerate() {
-                let part = arena.alloc_layout(Layout::from_size_align(size, 1 << align).unwrap()).unwrap();
-                prop_assert_eq!((part.len(), part.as_ptr().addr() % (1 << align)), (size, 0));
-                part.fill(MaybeUninit::new(u8::try_from(i).unwrap()));
-                parts.push(part);
-            }
-            for (i, part) in parts.iter().enumerate() {
-                // SAFETY: all of it was filled above.
-                let kept = part.iter().all(|byte| usize::from(unsafe { byte.assume_init() }) == i);
-                prop_assert!(kept);
-            }
-            let mut ranges: Vec<_> = parts.iter().map(|part| part.as_ptr_range()).collect();
-            ranges.sort_unstable_by_key(|range| range.start);
-            prop_assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
-            arena.reset();
-        }
-        drop(arena);
-        prop_assert_eq!(sys.mappings(), 0);
+        check_parts(rounds, Bytes::kib(chunk));
     }
+}
+
+/// Allocates and fills parts of these sizes and alignments, round by round, and checks them.
+fn check_parts(rounds: Vec<Vec<(usize, u32)>>, chunk: Bytes) {
+    let sys = ScriptedSys::default();
+    let mut arena = arena(&sys, chunk);
+    for round in rounds {
+        let mut parts: Vec<&mut [MaybeUninit<u8>]> = Vec::new();
+        for (i, (size, align)) in round.into_iter().enumerate() {
+            let part =
+                arena.alloc_layout(Layout::from_size_align(size, 1 << align).unwrap()).unwrap();
+            assert_eq!((part.len(), part.as_ptr().addr() % (1 << align)), (size, 0));
+            part.fill(MaybeUninit::new(u8::try_from(i).unwrap()));
+            parts.push(part);
+        }
+        for (i, part) in parts.iter().enumerate() {
+            // SAFETY: filled above.
+            let kept = part.iter().all(|byte| usize::from(unsafe { byte.assume_init() }) == i);
+            assert!(kept);
+        }
+        let mut ranges: Vec<_> = parts.iter().map(|part| part.as_ptr_range()).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
+        arena.reset();
+    }
+    drop(arena);
+    assert_eq!(sys.mappings(), 0);
 }

@@ -1,7 +1,7 @@
-//! What begins at an address that a program gives back, resizes or measures; the end of the process where nothing does.
+//! Lookup of the object at an address that a program frees, resizes or measures.
 //!
 //! # Safety
-//! An address is looked up among those of chunks before what it says there is read.
+//! An address is looked up among those of chunks before its chunk is read.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -9,26 +9,26 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::Core;
 use super::misuse::{self, Call, Misuse};
-use super::span::{Block, Span, nobody};
+use super::span::{Block, Span, unowned};
 use super::{Heap, chunk, map, mark};
 use crate::Sys;
 
-/// What begins at an address.
+/// Object that begins at an address.
 pub(super) enum Allocation {
-    /// An object of a span.
+    /// Object of a span.
     Small(*mut Span),
-    /// All of a span.
+    /// Whole span.
     Large(*mut Span),
-    /// A region of its own, and its bytes.
+    /// Region of its own, of this length in bytes.
     Huge(usize),
-    /// An object before a guard page, and its bytes.
+    /// Object before a guard page, of this size in bytes.
     Guarded(usize),
 }
 
 impl Allocation {
     pub(super) fn size(&self) -> usize {
         match self {
-            // SAFETY: something begins there, so the span is in use.
+            // SAFETY: an object begins there, so the span is in use.
             Self::Small(span) | Self::Large(span) => unsafe { (**span).object_size() },
             Self::Huge(size) | Self::Guarded(size) => *size,
         }
@@ -36,10 +36,11 @@ impl Allocation {
 }
 
 impl<S: Sys> Heap<S> {
-    /// What begins there. Ends the process where nothing does, which may go unnoticed where another thread frees meanwhile.
+    /// Returns the object at this address. Ends the process if there is none, which may go
+    /// undetected if another thread frees meanwhile.
     ///
     /// # Safety
-    /// The heap gave it out, and nobody frees it meanwhile, or this ends the process.
+    /// An object in use of this heap that no thread frees meanwhile, or else the process ends.
     pub(super) unsafe fn allocation_at(&self, address: usize, call: Call) -> Allocation {
         let Some(core) = self.core_if_any() else { misuse::end(call, address, Misuse::Foreign) };
         // SAFETY: by contract.
@@ -55,10 +56,10 @@ impl<S: Sys> Heap<S> {
 }
 
 impl<S: Sys> Core<S> {
-    /// What begins there, which may be a small object that is free.
+    /// Returns the object at this address, which may be a free small object.
     ///
     /// # Safety
-    /// As for [`Heap::thing_at`].
+    /// As for [`Heap::allocation_at`].
     pub(super) unsafe fn allocation_at(&self, address: usize) -> Result<Allocation, Misuse> {
         if !map::has(address) {
             let central = self.central();
@@ -68,7 +69,7 @@ impl<S: Sys> Core<S> {
             let huge = central.huge.get(address).ok_or_else(|| central.huge.misuse(address))?;
             return Ok(Allocation::Huge(huge.len()));
         }
-        // SAFETY: a chunk holds it.
+        // SAFETY: a chunk contains it.
         if unsafe { chunk::heap_of(address) } != self.header.id {
             return Err(Misuse::Foreign);
         }
@@ -86,7 +87,7 @@ impl<S: Sys> Core<S> {
             };
         }
         let owner = span.owner.load(Relaxed);
-        if owner.is_null() || owner == nobody() {
+        if owner.is_null() || owner == unowned() {
             return Err(Misuse::Unused);
         }
         let size = span.object_size();

@@ -1,16 +1,17 @@
-//! The chunks of a heap: units for spans, more chunks where they run out, and memory given back where it is free.
+//! Chunks of a heap: takes units for spans, maps more chunks, and frees unused memory.
 //!
 //! # Safety
-//! All of it is used under the heap's lock. Chunks are in one of two lists while they are mapped, or are of an older epoch, and
-//! left alone. Pages are discarded, and chunks unmapped, when no unit of them is in use.
+//! All functions run under the heap's lock. A mapped chunk is in one of two lists, or of an older
+//! epoch and never changed again. Pages are discarded, and chunks unmapped, only without a unit in
+//! use.
 #![allow(unsafe_code)]
+
+mod mapping;
 
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
-use hugepilot_units::Bytes;
-
-use super::chunk::{self, CHUNK, Chunk, PAGE, PAGE_UNITS};
+use super::chunk::{self, Chunk, PAGE, PAGE_UNITS};
 use super::class::UNIT;
 use super::guarded::GuardedObjects;
 use super::huge::Table;
@@ -18,40 +19,40 @@ use super::huge_cache::HugeCache;
 use super::span::Span;
 use super::{map, os};
 use crate::region::thp_never;
-use crate::{AllocError, Backing, Chain, HugeRegion, Options, Setting, Sys};
+use crate::{AllocError, HugeRegion, Options, Setting, Sys};
 
-/// What is shared, under the lock.
+/// State behind the heap's lock.
 pub(super) struct Central<S: Sys> {
-    /// Chunks with free units. Those that were full last are first, so that what is nearly empty empties.
+    /// Chunks with free units, the last full ones first, so that nearly empty ones become empty.
     open: *mut Chunk<S>,
     full: *mut Chunk<S>,
-    /// That of the chunks in these lists. The lists of an older one were lost.
+    /// Epoch of the chunks in these lists. The lists of an older epoch were lost.
     epoch: u32,
-    /// Chunks in which nothing is in use.
+    /// Number of chunks without a unit in use.
     empty_chunks: usize,
-    /// Units in use.
+    /// Number of units in use.
     used_units: usize,
-    /// Whole pages in which nothing is in use, and that were not given back.
+    /// Number of whole pages without a unit in use whose memory was not freed.
     idle_pages: usize,
-    /// Bytes of them and of `kept` that are kept in any case.
+    /// Bytes of idle pages and of `huge_cache` to keep in any case.
     reserve: usize,
     pub(super) huge: Table<S>,
-    /// Of huge things that were freed.
+    /// Freed regions of huge objects.
     pub(super) huge_cache: HugeCache<S>,
-    /// Of a heap that checks what the program does.
+    /// Objects of a checking heap.
     pub(super) guarded: GuardedObjects,
     pub(super) counts: Counts,
-    /// Why memory was last not to be had as it was asked for.
+    /// Last error of a backing.
     pub(super) refused: Option<AllocError>,
-    /// When THP's settings were looked at, and the one, if any, for which there is none.
+    /// Time of the last read of the THP settings, and the setting, if any, that denies THP.
     thp_never: Option<(Instant, Option<Setting>)>,
     options: Options,
-    /// The heap's number.
+    /// ID of the heap.
     id: u64,
     sys: S,
 }
 
-/// Sums since the heap began, in bytes, but for the first.
+/// Counters: the number of chunks, and bytes since the heap began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) chunks: usize,
@@ -81,21 +82,22 @@ impl<S: Sys> Central<S> {
         }
     }
 
-    /// Begins anew in a child, whose parent was changing this when it was copied: with no chunks, and no reason. What comes
-    /// back of the chunks that were there is lost, and what was kept; huge things in use stay.
+    /// Resets the state in a child whose parent was changing it: no chunks, and no error. Memory
+    /// freed into the old chunks, and the cached regions, are lost; huge objects in use stay.
     pub(super) fn reset_after_fork(&mut self) {
         (self.open, self.full) = (ptr::null_mut(), ptr::null_mut());
         self.epoch += 1;
         (self.empty_chunks, self.used_units, self.idle_pages) = (0, 0, 0);
         self.counts = Counts { returned: self.counts.returned, ..Counts::default() };
         (self.refused, self.thp_never) = (None, None);
-        // SAFETY: our own field, which may be torn: so what was in it is not dropped.
+        // SAFETY: this heap's own field, which may be torn: so its old value is not dropped.
         unsafe { ptr::write(&raw mut self.huge_cache, HugeCache::new()) };
         self.huge.recount();
         self.guarded.reset_after_fork();
     }
 
-    /// The span of a large thing, at a multiple of `align` units; `None` where there is no memory.
+    /// Takes a span for a large object, at a multiple of `align` units; `None` if there is no
+    /// memory.
     pub(super) fn take(&mut self, units: usize, align: usize) -> Option<*mut Span> {
         if let Some(span) = self.take_mapped(units, align) {
             return Some(span);
@@ -108,7 +110,7 @@ impl<S: Sys> Central<S> {
         self.take_mapped(units, align)
     }
 
-    /// The setting, if any, for which there is no THP; read anew after a second.
+    /// Returns the setting, if any, that denies THP; reads it again after a second.
     pub(super) fn thp_never(&mut self) -> Option<Setting> {
         const AGE: Duration = Duration::from_secs(1);
         if let Some((when, never)) = self.thp_never
@@ -123,13 +125,13 @@ impl<S: Sys> Central<S> {
 
     fn take_mapped(&mut self, units: usize, align: usize) -> Option<*mut Span> {
         let mut next = self.open;
-        // SAFETY: chunks in the list are there.
+        // SAFETY: chunks in the list exist.
         while let Some(chunk) = unsafe { next.as_mut() } {
             next = chunk.next;
             if chunk.free_units < units {
                 continue;
             }
-            // What covers whole pages had better begin with one: then they are free together.
+            // A span of whole pages should begin with a page, so that they become free together.
             let whole = (units >= PAGE_UNITS)
                 .then(|| chunk.free.find(units, align.max(PAGE_UNITS)))
                 .flatten();
@@ -150,9 +152,9 @@ impl<S: Sys> Central<S> {
         None
     }
 
-    /// Takes a span back.
+    /// Frees a span.
     pub(super) fn put(&mut self, span: *mut Span) {
-        // SAFETY: a span that was in use is in a chunk that is there.
+        // SAFETY: a span in use lies in a mapped chunk.
         let units = unsafe {
             (*span).set_class(0);
             usize::from((*span).units.get())
@@ -172,7 +174,7 @@ impl<S: Sys> Central<S> {
         }
         // SAFETY: as in `put`.
         let chunk = unsafe { &mut *chunk };
-        chunk.give_back(at, units);
+        chunk.free_span(at, units);
         self.used_units -= units;
         self.idle_pages += idle_pages(chunk, at, units);
         let limit = self.limit();
@@ -194,7 +196,8 @@ impl<S: Sys> Central<S> {
         }
     }
 
-    /// Makes a large thing's span `units` long where it is. False where what follows is in use, or the chunk of an older epoch.
+    /// Resizes a large object's span to `units` in place. False if the units after it are in use,
+    /// or the chunk is of an older epoch.
     pub(super) fn resize(&mut self, span: &Span, units: usize) -> bool {
         // SAFETY: as in `put`.
         let chunk = unsafe { &mut *chunk_of::<S>(span) };
@@ -223,12 +226,12 @@ impl<S: Sys> Central<S> {
         true
     }
 
-    /// Gives back all that is not in use. Bytes.
+    /// Frees all unused memory to the kernel. Returns the bytes.
     pub(super) fn trim(&mut self) -> usize {
         let before = self.counts.returned;
         self.empty_huge_cache();
         let mut next = self.open;
-        // SAFETY: chunks in the list are there; the next is read before this one may go.
+        // SAFETY: chunks in the list exist; the next is read before this one may be unmapped.
         while let Some(chunk) = unsafe { next.as_mut() } {
             next = chunk.next;
             if chunk.is_empty() && !chunk.shared {
@@ -243,7 +246,7 @@ impl<S: Sys> Central<S> {
         self.counts.returned - before
     }
 
-    /// Gives a page's memory back, if it is idle. Where the kernel refuses, it stays.
+    /// Frees the memory of a page if it is idle. If the kernel refuses, the memory stays.
     fn discard(&mut self, chunk: &mut Chunk<S>, page: usize) {
         if !is_idle(chunk, page) {
             return;
@@ -260,10 +263,11 @@ impl<S: Sys> Central<S> {
         }
     }
 
-    /// Unmaps a chunk in which nothing is in use. It is not counted among the empty ones.
+    /// Unmaps a chunk without a unit in use. It no longer counts as empty.
     fn unmap(&mut self, chunk: *mut Chunk<S>) {
         unlink(&mut self.open, chunk);
-        // SAFETY: it was in the list, and is there until its region is dropped. No reference into it may be an argument then.
+        // SAFETY: it was in the list, and exists until its region is dropped. No argument may be a
+        // reference into it then.
         let chunk = unsafe { &mut *chunk };
         let pages = chunk.units / PAGE_UNITS;
         let idle = (0..pages).filter(|&page| is_idle(chunk, page)).count();
@@ -276,92 +280,32 @@ impl<S: Sys> Central<S> {
         os::preserving_errno(|| drop(region));
     }
 
-    /// Maps chunks of which one holds `units` units at a multiple of `align`.
-    fn map_chunks(&mut self, units: usize, align: usize) -> Option<()> {
-        // With the head, and what alignment may cost.
-        let least = ((units + align + 1) * UNIT).next_power_of_two().clamp(PAGE, CHUNK);
-        let chain = self.options.chain;
-        for &backing in chain.backings() {
-            // The pages of a pool are taken from others: so a heap that is small takes few.
-            let most = if backing.pool_page().is_some() {
-                self.counts.mapped.next_power_of_two()
-            } else {
-                CHUNK
-            };
-            let mut len = most.clamp(least, CHUNK);
-            while len >= least {
-                match self.map_region(len, backing) {
-                    Ok(region) => {
-                        self.add(region);
-                        return Some(());
-                    }
-                    Err(error) => self.refused = Some(error),
-                }
-                len /= 2;
-            }
-        }
-        None
-    }
-
-    fn map_region(&mut self, len: usize, backing: Backing) -> crate::Result<HugeRegion<S>> {
-        let never = matches!(backing, Backing::Thp(_)).then(|| self.thp_never()).flatten();
-        let align = self.options.align.max(Bytes::new(CHUNK as u64));
-        let options = Options { chain: Chain::only(backing), align, ..self.options };
-        HugeRegion::map_with(self.sys.clone(), Bytes::new(len as u64), &options, |_| never)
-    }
-
-    /// Makes chunks of a region, most often one.
-    fn add(&mut self, region: HugeRegion<S>) {
-        let (start, len) = (region.as_ptr().as_ptr(), region.len().as_usize());
-        // Larger huge pages would be split, and those of a pool are set aside once.
-        let discards =
-            region.backing().pool_page().is_none() && self.sys.sizes().huge.as_usize() <= PAGE;
-        self.counts.mapped += len;
-        let mut first = ptr::null_mut();
-        // The first is linked last, and so used first.
-        for at in (0..len).step_by(CHUNK).rev() {
-            let part = (len - at).min(CHUNK) / PAGE * PAGE;
-            // SAFETY: inside of the region, which is new, zeroed, aligned and ours.
-            first = unsafe {
-                let chunk = Chunk::begin(start.wrapping_add(at), part, self.id);
-                ((*chunk).shared, (*chunk).discards) = (len > CHUNK, discards);
-                (*chunk).epoch = self.epoch;
-                chunk
-            };
-            link(&mut self.open, first);
-            self.empty_chunks += 1;
-            self.counts.chunks += 1;
-        }
-        // SAFETY: a region has at least one chunk, which was made above.
-        unsafe { (*first).region = Some(region) };
-    }
-
-    /// Units in use, in bytes.
+    /// Returns the units in use, in bytes.
     pub(super) fn used(&self) -> usize {
         self.used_units * UNIT
     }
 
-    /// Resident or set aside, and free, in bytes.
+    /// Returns the free memory that is resident or reserved, in bytes.
     pub(super) fn idle(&self) -> usize {
         self.idle_pages * PAGE + self.huge_cache.len
     }
 
-    /// How much of that is kept, in bytes.
+    /// Returns the idle memory to keep, in bytes.
     pub(super) fn limit(&self) -> usize {
         self.reserve.max((self.used() + self.huge.mapped) / 8)
     }
 
-    /// Bytes that are mapped.
+    /// Returns the mapped bytes.
     pub(super) fn mapped(&self) -> usize {
         self.counts.mapped + self.huge.mapped + self.huge_cache.len
     }
 
-    /// Regions of huge things, in use or kept.
+    /// Returns the regions of huge objects, in use or cached.
     pub(super) fn huge_regions(&self) -> impl Iterator<Item = &HugeRegion<S>> {
         self.huge.all().map(|huge| &huge.region).chain(self.huge_cache.all())
     }
 
-    /// As a holder of the lock may leave it who is no longer there; the chunks that are lost.
+    /// Corrupts the state like a holder of the lock that vanished. Returns the lost chunks.
     #[cfg(test)]
     pub(super) fn tear(&mut self) -> Vec<*mut Chunk<S>> {
         let lost = self
@@ -374,29 +318,30 @@ impl<S: Sys> Central<S> {
         lost
     }
 
-    /// Every chunk.
+    /// Returns every chunk.
     pub(super) fn chunks(&self) -> impl Iterator<Item = &Chunk<S>> {
         [self.open, self.full].into_iter().flat_map(|first| {
-            // SAFETY: chunks in the lists are there while the lock is held.
+            // SAFETY: chunks in the lists exist while the lock is held.
             std::iter::successors(unsafe { first.as_ref() }, |chunk| unsafe { chunk.next.as_ref() })
         })
     }
 }
 
-/// Unmaps all.
+/// Unmaps everything.
 impl<S: Sys> Drop for Central<S> {
     fn drop(&mut self) {
         // Their records lie in chunks.
-        // SAFETY: nobody uses memory of a heap that goes.
+        //
+        // SAFETY: the heap is dropped, so its memory has no users.
         unsafe { self.huge.unmap_all() };
         while !self.full.is_null() {
             let chunk = self.full;
             unlink(&mut self.full, chunk);
             link(&mut self.open, chunk);
         }
-        // A region is in the head of its first chunk: the other chunks on it must not be looked at when it is gone.
+        // The first chunk of a region holds it: the others must not be read after it is dropped.
         let (mut next, mut regions) = (self.open, ptr::null_mut());
-        // SAFETY: chunks in the list are there until their region is dropped.
+        // SAFETY: chunks in the list exist until their region is dropped.
         unsafe {
             while let Some(chunk) = next.as_mut() {
                 next = chunk.next;
@@ -418,26 +363,26 @@ fn chunk_of<S: Sys>(span: *const Span) -> *mut Chunk<S> {
     ptr::with_exposed_provenance_mut(chunk::start_of(span.addr()))
 }
 
-/// The pages that units lie on.
+/// Returns the pages that contain these units.
 fn pages(at: usize, units: usize) -> std::ops::RangeInclusive<usize> {
     at / PAGE_UNITS..=(at + units - 1) / PAGE_UNITS
 }
 
-/// Nothing of the page is in use, but its memory was not given back.
+/// Returns whether the page has no unit in use and its memory was not freed.
 fn is_idle<S: Sys>(chunk: &Chunk<S>, page: usize) -> bool {
     let at = page * PAGE_UNITS;
     chunk.free.all(at, PAGE_UNITS) && chunk.dirty.any(at, PAGE_UNITS)
 }
 
-/// How many pages that these units lie on are idle.
+/// Counts idle pages among those that contain these units.
 fn idle_pages<S: Sys>(chunk: &Chunk<S>, at: usize, units: usize) -> usize {
     pages(at, units).filter(|&page| is_idle(chunk, page)).count()
 }
 
 fn link<S: Sys>(list: &mut *mut Chunk<S>, chunk: *mut Chunk<S>) {
-    // What is kept must not depend on a reference that the caller has for a while.
+    // The list must not hold a pointer derived from a temporary reference of the caller.
     let chunk: *mut Chunk<S> = ptr::with_exposed_provenance_mut(chunk.addr());
-    // SAFETY: the chunk and those in the list are there.
+    // SAFETY: the chunk and those in the list exist.
     unsafe {
         (*chunk).previous = ptr::null_mut();
         (*chunk).next = *list;
@@ -449,7 +394,7 @@ fn link<S: Sys>(list: &mut *mut Chunk<S>, chunk: *mut Chunk<S>) {
 }
 
 fn unlink<S: Sys>(list: &mut *mut Chunk<S>, chunk: *mut Chunk<S>) {
-    // SAFETY: the chunk is in the list, and its neighbours are there.
+    // SAFETY: the chunk is in the list, and its neighbours exist.
     unsafe {
         let (before, after) = ((*chunk).previous, (*chunk).next);
         match before.as_mut() {

@@ -1,22 +1,22 @@
-//! Size classes: which sizes small things are rounded up to, and how many units of memory a span of them takes.
+//! Size classes: rounded sizes of small objects, and the length of their spans.
 //!
-//! Multiples of 16 bytes up to 128, from there eight to a doubling: what is asked for is rounded up by at most 15 bytes or
-//! one ninth of it. Spans are long enough that at most one eighth of them is left over at their end.
+//! Multiples of 16 bytes up to 128, from there eight classes per doubling: rounding adds at most 15
+//! bytes or one ninth. A span is long enough that at most an eighth is left over at its end.
 
-/// The alignment of every object.
+/// Alignment of every object, in bytes.
 pub(super) const ALIGN: usize = 16;
-/// Memory is handed to spans in units of this many bytes.
+/// Bytes of a unit, the granularity of spans.
 pub(super) const UNIT: usize = 64 << 10;
-/// The largest size with a class; what is larger has units of its own.
+/// Largest size with a class; larger objects have units of their own.
 pub(super) const MAX_SMALL: usize = 512 << 10;
-/// How many classes there are.
+/// Number of classes.
 pub(super) const CLASSES: usize = class_of(MAX_SMALL) + 1;
 
-/// Up to this size, classes are looked up instead of computed.
-const LOOKED_UP: usize = 1024;
+/// Largest size whose class is read from a table.
+const MAX_IN_TABLE: usize = 1024;
 
-static LOOKUP: [u8; LOOKED_UP / ALIGN + 1] = {
-    let (mut table, mut i) = ([0; LOOKED_UP / ALIGN + 1], 0);
+static LOOKUP: [u8; MAX_IN_TABLE / ALIGN + 1] = {
+    let (mut table, mut i) = ([0; MAX_IN_TABLE / ALIGN + 1], 0);
     while i < table.len() {
         #[allow(clippy::cast_possible_truncation)] // there are about a hundred
         (table[i] = class_of(i * ALIGN) as u8);
@@ -35,7 +35,7 @@ static SIZES: [u32; CLASSES] = {
     table
 };
 
-/// The smallest class for `size` bytes, which is at most [`MAX_SMALL`].
+/// Returns the smallest class for `size` bytes, at most [`MAX_SMALL`].
 #[inline]
 pub(super) const fn class_of(size: usize) -> usize {
     if size <= 128 {
@@ -45,17 +45,18 @@ pub(super) const fn class_of(size: usize) -> usize {
     8 + (top - 7) * 8 + ((size - 1) >> (top - 3)) - 8
 }
 
-/// The same, faster for small sizes that are known only at run time; `None` above [`MAX_SMALL`].
+/// Returns the smallest class for `size` bytes, faster for sizes known only at run time. `None`
+/// above [`MAX_SMALL`].
 #[inline]
 pub(super) fn class_for(size: usize) -> Option<usize> {
-    if size <= LOOKED_UP {
+    if size <= MAX_IN_TABLE {
         return Some(usize::from(LOOKUP[size.div_ceil(ALIGN)]));
     }
     (size <= MAX_SMALL).then(|| class_of(size))
 }
 
-/// The smallest class whose objects lie at multiples of `align` in a span, which itself begins at a multiple of [`UNIT`];
-/// `None` where only units of its own will do.
+/// Returns the smallest class whose objects lie at multiples of `align`, in a span that begins at a
+/// multiple of [`UNIT`]. `None` if only units of its own fit.
 pub(super) fn aligned_class(size: usize, align: usize) -> Option<usize> {
     let size = size.max(1).checked_next_multiple_of(align)?;
     if align > UNIT || size > MAX_SMALL {
@@ -64,7 +65,7 @@ pub(super) fn aligned_class(size: usize, align: usize) -> Option<usize> {
     (class_of(size)..CLASSES).find(|&class| size_of_class(class).is_multiple_of(align))
 }
 
-/// The size of a class's objects.
+/// Returns the object size of a class.
 pub(super) fn size_of_class(class: usize) -> usize {
     SIZES[class] as usize
 }
@@ -77,10 +78,10 @@ const fn computed_size(class: usize) -> usize {
     (step + 1) << (top - 3)
 }
 
-/// How many units a span of that class has.
+/// Returns the units of a span of this class.
 pub(super) fn units_of_class(class: usize) -> usize {
     let size = size_of_class(class);
-    // Few objects to a span mean many trips for spans.
+    // Few objects per span mean that threads take spans often.
     let fewest = if size <= UNIT { 4 } else { 1 };
     let fits =
         |units: &usize| units * UNIT >= fewest * size && (units * UNIT % size) * 8 <= units * UNIT;

@@ -1,8 +1,8 @@
-//! What a heap's threads share: its chunks, what of them is free, and the things too large for a chunk.
+//! Shared part of a heap: its chunks, its free memory, and its huge objects.
 //!
 //! # Safety
-//! A `Core` lies in a mapping of its own, so that it stays where it is when its [`Heap`](super::Heap) moves. [`Central`] is
-//! reached under the lock only. A span that is given back is used by nobody, and has left its owner's queues.
+//! A `Core` lies in a mapping of its own, so it does not move with its [`Heap`](super::Heap).
+//! [`Central`] is accessed under the lock only. A freed span has no users and is in no queue.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -20,16 +20,16 @@ use super::thread_cache::{EmptySpans, ThreadCache};
 use super::{class, map, os};
 use crate::{Fork, Options, Pages, Sys};
 
-/// The part of a heap that all its threads use.
+/// Part of a heap that all its threads use.
 #[repr(C)]
 pub(super) struct Core<S: Sys> {
-    /// First, because what a thread leaves at its end knows no more of the heap than this.
+    /// First field: an ending thread knows only this part of the heap.
     pub(super) header: HeapHeader,
     pub(super) options: Options,
     central: UnsafeCell<Central<S>>,
 }
 
-/// The lock is held, and opens this.
+/// Access to [`Central`] while the lock is held.
 pub(super) struct Guard<'a, S: Sys> {
     core: &'a Core<S>,
     _held: LockGuard<'a>,
@@ -45,7 +45,7 @@ impl<S: Sys> Deref for Guard<'_, S> {
 
 impl<S: Sys> DerefMut for Guard<'_, S> {
     fn deref_mut(&mut self) -> &mut Central<S> {
-        // SAFETY: the lock is held, and `&mut self` is the only way through this guard.
+        // SAFETY: the lock is held, and `&mut self` is the only access through this guard.
         unsafe { &mut *self.core.central.get() }
     }
 }
@@ -56,47 +56,48 @@ impl<S: Sys> Core<S> {
         (size_of::<Self>().next_multiple_of(base), base.max(align_of::<Self>()))
     }
 
-    /// Maps and makes one; `None` where there is no memory.
+    /// Maps a core; `None` if there is no memory.
     pub(super) fn map(sys: &S, options: Options, reserve: Bytes) -> Option<NonNull<Self>> {
-        // A thread of a child that ends gives back what it had, so that must be there.
+        // A thread that ends in a child frees its objects, so their memory must exist there.
         let options = Options { fork: Fork::Inherit, ..options };
         let (len, align) = Self::len(sys);
         let core = os::preserving_errno(|| sys.map(len, align, Pages::Plain)).ok()?.cast::<Self>();
         map::keep_small();
         let header = HeapHeader::new(abandon::<S>, reset_after_fork::<S>);
         let central = Central::new(sys.clone(), &options, reserve.as_usize(), header.id);
-        // SAFETY: the mapping is large enough, aligned and ours.
+        // SAFETY: the mapping is large enough, aligned and without other users.
         unsafe {
             core.write(Self { header, options, central: UnsafeCell::new(central) });
         }
-        // A local knows its shared part only, from which `abandon` comes back to all of it.
+        // A thread cache stores a pointer to the header, from which `abandon` derives one to the
+        // core.
         core.as_ptr().expose_provenance();
         Some(core)
     }
 
-    /// Unmaps it, and all memory of the heap.
+    /// Unmaps the core and all memory of the heap.
     ///
     /// # Safety
-    /// It was made by `map` with `sys`, nobody uses it or anything allocated from it, and it has been retired if it was
-    /// enrolled.
+    /// It was made by `map` with `sys`, is retired if it was enrolled, and has no users, nor do
+    /// objects allocated from it.
     pub(super) unsafe fn unmap(core: NonNull<Self>, sys: &S) {
         let (len, align) = Self::len(sys);
-        // SAFETY: by contract. The chunks go with the central part.
+        // SAFETY: by contract. Dropping the central part unmaps the chunks.
         unsafe {
             core.drop_in_place();
             sys.unmap(core.cast(), len, align);
         }
     }
 
-    /// Opens what is shared.
+    /// Locks the shared state.
     pub(super) fn central(&self) -> Guard<'_, S> {
         Guard { core: self, _held: self.header.lock.lock() }
     }
 
-    /// The next object of that class where the bin has none; `None` where there is no memory.
+    /// Takes an object of this class when the bin is empty; `None` if there is no memory.
     ///
     /// # Safety
-    /// `local` is the calling thread's, of this heap.
+    /// `cache` is the calling thread's, of this heap.
     #[cold]
     pub(super) unsafe fn take_slowly(
         &self,
@@ -104,14 +105,14 @@ impl<S: Sys> Core<S> {
         class: usize,
     ) -> Option<NonNull<u8>> {
         let empty = EmptySpans::new();
-        // SAFETY: the calling thread's local.
+        // SAFETY: the calling thread's own cache.
         unsafe {
-            // It may be another than the one that was looked at before.
+            // It may be a different cache from the one that was empty.
             if let Some(start) = NonNull::new(cache.take(class)) {
                 return Some(start);
             }
             let filled = cache.refill(class, &empty);
-            // Before a new span is asked for: where memory is short it is made of these.
+            // Before a new span is taken: if memory is short, these spans provide it.
             self.put_all(&empty);
             if !filled {
                 self.new_span(cache, class)?;
@@ -122,17 +123,17 @@ impl<S: Sys> Core<S> {
         }
     }
 
-    /// Spans with free objects, of threads that have ended, or else a new one.
+    /// Adopts spans with free objects of ended threads, or takes a new one.
     ///
     /// # Safety
     /// As for [`Self::take_slowly`].
     unsafe fn new_span(&self, cache: &ThreadCache, class: usize) -> Option<()> {
-        /// Locals looked at for each span: there may be thousands.
-        const LOOKS: usize = 4;
+        /// Abandoned caches scanned per span: there may be thousands.
+        const SCANS: usize = 4;
         let empty = EmptySpans::new();
         let mut central = self.central();
-        for _ in 0..LOOKS {
-            // SAFETY: what is abandoned belongs to the holder of the lock.
+        for _ in 0..SCANS {
+            // SAFETY: abandoned caches belong to the holder of the lock.
             unsafe {
                 let Some(other) = self.header.next_abandoned() else { break };
                 other.collect_remote(&empty);
@@ -145,15 +146,15 @@ impl<S: Sys> Core<S> {
             }
         }
         let span = central.take(class::units_of_class(class), 1)?;
-        // SAFETY: a span in nobody's hands.
+        // SAFETY: a span without an owner.
         cache.begin(class, unsafe { &*span });
         Some(())
     }
 
-    /// After a thread freed the object at `address` of a span that is its own.
+    /// Completes a free by the owner of the span.
     ///
     /// # Safety
-    /// As for [`Self::take_slowly`]; the span is `local`'s.
+    /// As for [`Self::take_slowly`]; `cache` owns the span.
     #[cold]
     pub(super) unsafe fn freed(&self, cache: &ThreadCache, span: *mut Span, address: usize) {
         if !ptr::eq(cache.header.get(), &raw const self.header) {
@@ -165,7 +166,7 @@ impl<S: Sys> Core<S> {
         }
     }
 
-    /// Gives back what `local` holds ready and does not need.
+    /// Frees the unused objects that `cache` holds.
     ///
     /// # Safety
     /// As for [`Self::take_slowly`].
@@ -178,11 +179,11 @@ impl<S: Sys> Core<S> {
         }
     }
 
-    /// Takes back what was freed of threads that have ended.
+    /// Frees the unused objects of ended threads.
     pub(super) fn collect_abandoned(&self) {
         let empty = EmptySpans::new();
         let mut central = self.central();
-        // SAFETY: what is abandoned belongs to the holder of the lock.
+        // SAFETY: abandoned caches belong to the holder of the lock.
         unsafe {
             let mut next = self.header.abandoned.get();
             while let Some(cache) = next.as_ref() {
@@ -195,8 +196,10 @@ impl<S: Sys> Core<S> {
         }
     }
 
+    /// Frees empty spans.
+    ///
     /// # Safety
-    /// The spans were the caller's.
+    /// The caller owned the spans.
     unsafe fn put_all(&self, empty: &EmptySpans) {
         if empty.is_empty() {
             return;
@@ -208,14 +211,15 @@ impl<S: Sys> Core<S> {
         }
     }
 
-    /// Frees a large thing.
+    /// Frees a large object.
     ///
     /// # Safety
-    /// By contract of the caller nobody uses it any more.
+    /// By contract of the caller it is not used again.
     pub(super) unsafe fn free_large(&self, span: *mut Span, address: usize) {
         let mut central = self.central();
-        // Another thread may have freed it since it was looked up.
-        // SAFETY: descriptions in a chunk's head are there while the chunk is.
+        // Another thread may have freed it since the lookup.
+        //
+        // SAFETY: descriptions in a chunk's head live as long as the chunk.
         if !unsafe { (*span).is_large() } {
             drop(central);
             misuse::end(Call::Free, address, Misuse::Unused);
@@ -224,13 +228,14 @@ impl<S: Sys> Core<S> {
     }
 }
 
-/// Takes what a thread that ends leaves, under the pool's and the heap's lock.
+/// Takes over the cache of an ending thread, under the registry's and the heap's lock.
 ///
 /// # Safety
-/// `shared` is the first part of a `Core<S>`, and `local` is that thread's.
+/// `header` is the first field of a `Core<S>`, and `cache` is that thread's.
 unsafe fn abandon<S: Sys>(header: *const HeapHeader, cache: &ThreadCache) {
     let empty = EmptySpans::new();
-    // SAFETY: by contract; a `Core` begins with its shared part, and the lock that opens the rest is held.
+    // SAFETY: by contract; a `Core` begins with its header, and the lock of the central part is
+    // held.
     unsafe {
         let central = &mut *(*header.cast::<Core<S>>()).central.get();
         cache.flush(&empty);
@@ -240,11 +245,12 @@ unsafe fn abandon<S: Sys>(header: *const HeapHeader, cache: &ThreadCache) {
     }
 }
 
-/// Begins what the lock guards anew, in a child, under that lock.
+/// Resets the central part in a child, under the heap's lock.
 ///
 /// # Safety
-/// `shared` is the first part of a `Core<S>`.
+/// `header` is the first field of a `Core<S>`.
 unsafe fn reset_after_fork<S: Sys>(header: *const HeapHeader) {
-    // SAFETY: by contract; a `Core` begins with its shared part, and the lock that opens the rest is held.
+    // SAFETY: by contract; a `Core` begins with its header, and the lock of the central part is
+    // held.
     unsafe { (*(*header.cast::<Core<S>>()).central.get()).reset_after_fork() };
 }

@@ -1,21 +1,27 @@
-//! What is left of heaps in the child of a process with several threads.
+//! Heaps in the child of a process with several threads.
 //!
-//! Nothing is locked for `fork`: the C library waits there for locks of its own, and who holds these may wait for one of ours.
-//! The child, in which only the thread that forked goes on, gives up what the others were in the middle of:
+//! No lock is taken for `fork`: the C library waits there for its own locks, and their holders may
+//! wait for one of a heap. Only the forking thread exists in the child, which drops the state that
+//! other threads were changing:
 //!
-//! - While the kernel copies the address space, a thread that writes to what is copied already waits until all of it is. So
-//!   the child has what each thread wrote up to some moment, and nothing that came later, of that thread or of one that saw
-//!   it. What a lock guards is then whole where the lock is free. Where it is held, its holder is gone, and left it torn. (Pages
-//!   that are pinned for I/O are copied while others may write to them: with such I/O under way, a child should only `exec`.)
-//! - What is torn is not looked at again: unused and abandoned [`ThreadCache`](super::thread_cache::ThreadCache)s, and the lists of chunks, in which
-//!   nothing is freed from then on. New memory comes from new chunks. Objects in the old ones are found by their address alone.
-//! - The list of heaps, that of a heap's locals and the lists of huge things change by one store each, which releases what was
-//!   written before it. So they are whole at any moment.
+//! - While the kernel copies the address space, a thread that writes to copied memory waits until
+//!   all of it is copied. So the child sees the writes of each thread up to some moment, and no
+//!   later ones, of that thread or of one that saw them. Data behind a free lock is therefore
+//!   consistent. Data behind a held lock is torn, and its holder is gone. (Pages pinned for I/O are
+//!   copied while other threads may write to them: with such I/O in progress, a child should only
+//!   `exec`.)
+//! - Torn data is never read: unused and abandoned
+//!   [`ThreadCache`](super::thread_cache::ThreadCache)s, and the lists of chunks. Nothing is freed
+//!   into those chunks from then on, and new memory comes from new chunks. Objects in the old ones
+//!   are found by their address alone.
+//! - The list of heaps, the list of a heap's caches and the lists of huge objects change by one
+//!   store each, which releases all writes before it. So they are consistent at any moment.
 //!
 //! # Safety
-//! This runs in a child before any code of the program does. The thread that forked was not in a heap, unless a signal handler
-//! forked that had interrupted it there: what this does is sound then, too, but what that thread has is torn. POSIX lets such a
-//! child make async-signal-safe calls alone, so it may not touch the heap.
+//! This runs in a child before any code of the program. The forking thread was not in a heap,
+//! unless a signal handler forked that had interrupted it there. These functions are sound then,
+//! too, but the state of that thread is torn. POSIX permits such a child only async-signal-safe
+//! calls, so it may not use the heap.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -25,8 +31,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::os;
 use super::thread::{HeapHeader, REGISTRY};
 
-/// From now on, heaps can be used in the children of this process. Called before the first lock is taken, and under none: the
-/// C library may take memory for it, from a heap.
+/// Makes heaps usable in children of this process from now on. Called before the first lock is
+/// taken, and under none: the C library may allocate for it, from a heap.
 pub(super) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Relaxed) {
@@ -42,7 +48,7 @@ extern "C" fn begin() {
     unsafe { REGISTRY.heaps().for_each(|heap| reset_after_fork(heap)) };
 }
 
-/// Makes a heap fit to be used in a child.
+/// Makes a heap usable in a child.
 ///
 /// # Safety
 /// No other thread uses it.

@@ -1,7 +1,8 @@
-//! A heap as Rust's allocator: of a whole program, or of one collection.
+//! Heap as Rust's allocator, of a whole program or of one collection.
 //!
 //! # Safety
-//! Both traits ask for what the heap promises: memory of the layout that is nobody else's until it is given back.
+//! Both traits require what a heap provides: memory of the layout, without other users until it is
+//! freed.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -10,7 +11,7 @@ use std::ptr::{self, NonNull};
 use super::Heap;
 use crate::Sys;
 
-// SAFETY: see the module. It does not unwind, and takes nothing from the global allocator.
+// SAFETY: see the module. It does not unwind, and never allocates from the global allocator.
 unsafe impl<S: Sys> GlobalAlloc for Heap<S> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -26,7 +27,7 @@ unsafe impl<S: Sys> GlobalAlloc for Heap<S> {
         unsafe { self.deallocate(NonNull::new_unchecked(start)) };
     }
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise, for the size, too.
+        // SAFETY: the caller's promise, also for the size.
         unsafe {
             let layout = Layout::from_size_align_unchecked(new_size, layout.align());
             let moved = self.reallocate(NonNull::new_unchecked(start), layout);
@@ -35,7 +36,7 @@ unsafe impl<S: Sys> GlobalAlloc for Heap<S> {
     }
 }
 
-/// For one collection, as `Vec::new_in(&heap)`.
+/// Allocator of one collection: `Vec::new_in(&heap)`.
 #[cfg(feature = "allocator-api2")]
 mod api2 {
     use allocator_api2::alloc::{AllocError, Allocator};
@@ -46,7 +47,8 @@ mod api2 {
         start.map(|start| NonNull::slice_from_raw_parts(start, len)).ok_or(AllocError)
     }
 
-    // SAFETY: see the module. Memory stays where it is when the heap moves, and until it goes.
+    // SAFETY: see the module. Memory does not move with the heap, and lives until the heap is
+    // dropped.
     unsafe impl<S: Sys> Allocator for Heap<S> {
         #[inline]
         fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -76,7 +78,7 @@ mod api2 {
             old: Layout,
             new: Layout,
         ) -> Result<NonNull<[u8]>, AllocError> {
-            // SAFETY: the caller's promise; what is new lies behind what was there.
+            // SAFETY: the caller's promise; the new part follows the old one.
             unsafe {
                 let moved = slice(self.reallocate(start, new), new.size())?;
                 moved.cast::<u8>().add(old.size()).write_bytes(0, new.size() - old.size());

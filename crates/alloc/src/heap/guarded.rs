@@ -1,10 +1,13 @@
-//! Objects between guard pages, for a heap that checks what a program does: each lies at the end of a slot of its own, before a
-//! page that cannot be touched, and its slot cannot be touched once it is freed. The slot freed longest ago is used next, so all
-//! others are in quarantine, and take neither memory nor a mapping there.
+//! Objects before guard pages, for a checking heap.
+//!
+//! Each object lies at the end of a slot of its own, before an inaccessible page. A freed slot
+//! becomes inaccessible. The slot that was freed longest ago is reused first, so all others are in
+//! quarantine, where they use neither memory nor a mapping.
 //!
 //! # Safety
-//! Slots lie in one reserved mapping, one to an object. Their records are reached under the heap's lock, and by the handler of
-//! SIGSEGV, which reads only what is atomic. Only one heap of a process has slots at a time.
+//! Slots lie in one reserved mapping, one object each. Records are accessed under the heap's lock,
+//! and by the handler of SIGSEGV, which reads atomic fields only. One heap of a process has slots
+//! at a time.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -16,36 +19,36 @@ use super::class::ALIGN;
 use super::misuse::{self, Misuse};
 use super::os;
 
-/// Slots, in use or in quarantine.
+/// Number of slots, in use or in quarantine.
 const SLOTS: usize = 1 << 16;
-/// The longest slot, of addresses, not of memory.
+/// Longest slot in bytes of addresses, not of memory.
 const LONGEST: usize = 16 << 20;
-/// What is between the end of an object and the guard page, where its alignment leaves bytes there.
+/// Fills the bytes that alignment leaves between an object and its guard page.
 const FILLER: u8 = 0xc5;
 
-/// An object that is in a slot, or was the last one there.
+/// Object in a slot, or the last one there.
 struct Record {
-    /// 0 where there never was one.
+    /// 0 before the first object.
     start: AtomicUsize,
     size: AtomicUsize,
-    /// 1 once it was freed.
+    /// 1 after the object was freed.
     freed: AtomicUsize,
 }
 
-/// The slots of the process, as the handler of SIGSEGV sees them.
+/// Slots of the process, for the handler of SIGSEGV.
 static START: AtomicUsize = AtomicUsize::new(0);
 static SLOT_LEN: AtomicUsize = AtomicUsize::new(0);
 static RECORDS: AtomicUsize = AtomicUsize::new(0);
 
-/// The slots of a heap.
+/// Guarded objects of a heap.
 pub(super) struct GuardedObjects {
     slots: Option<Slots>,
-    /// Slots were reserved, or could not be.
+    /// Whether reserving slots was attempted.
     begun: bool,
-    /// Objects in use, and their bytes.
+    /// Number of objects in use, and sum of their bytes.
     pub(super) count: usize,
     pub(super) bytes: usize,
-    /// How many objects found no slot.
+    /// Number of objects that found no slot.
     pub(super) unguarded: u64,
 }
 
@@ -53,14 +56,14 @@ struct Slots {
     start: usize,
     slot_len: usize,
     page: usize,
-    /// Objects at most: each takes two mappings, of those that the kernel allows the process.
+    /// Largest number of objects. Each needs two of the process's mappings.
     max_objects: usize,
     records: NonNull<Record>,
-    /// Numbers of slots that were freed, in that order, `waiting` of them from `first` on.
+    /// Ring of freed slots, oldest first: `waiting` of them from `first` on.
     queue: NonNull<u32>,
     first: usize,
     waiting: usize,
-    /// Slots from here on were never used.
+    /// First slot that was never used.
     fresh: usize,
 }
 
@@ -69,7 +72,8 @@ impl GuardedObjects {
         Self { slots: None, begun: false, count: 0, bytes: 0, unguarded: 0 }
     }
 
-    /// An object in a slot of its own, at the end of base pages, `page` bytes long; `None` where there is no slot for it.
+    /// Allocates an object in a slot of its own, at the end of base pages of `page` bytes; `None`
+    /// without a free slot.
     pub(super) fn take(&mut self, layout: Layout, page: usize) -> Option<NonNull<u8>> {
         if !self.begun {
             (self.begun, self.slots) = (true, Slots::reserve(page));
@@ -86,22 +90,23 @@ impl GuardedObjects {
         start
     }
 
-    /// The size of the object that begins there; `None` where no slot is.
+    /// Returns the size of the object at this address; `None` outside of slots.
     pub(super) fn size(&self, address: usize) -> Option<Result<usize, Misuse>> {
         Some(find(address)?.size_at(address)).filter(|_| self.slots.is_some())
     }
 
-    /// Frees the object that begins there, unless there is none, or another thread freed it since [`Self::size`] found it.
+    /// Frees the object at this address. Fails if there is none, or if another thread freed it
+    /// since [`Self::size`].
     pub(super) fn free(&mut self, address: usize) -> Result<(), Misuse> {
         let (slots, record) = self.slots.as_mut().zip(find(address)).ok_or(Misuse::Foreign)?;
         let size = record.size_at(address)?;
         slots.free(record, size)?;
-        // In a child, whose parent was changing these, they may be too low.
+        // In a child whose parent was changing them, they may be too low.
         (self.count, self.bytes) = (self.count.saturating_sub(1), self.bytes.saturating_sub(size));
         Ok(())
     }
 
-    /// Drops the free slots in a child, whose parent was changing this.
+    /// Drops the free slots in a child whose parent was changing them.
     pub(super) fn reset_after_fork(&mut self) {
         if let Some(slots) = &mut self.slots {
             (slots.first, slots.waiting, slots.fresh) = (0, 0, SLOTS);
@@ -110,9 +115,11 @@ impl GuardedObjects {
 }
 
 impl Slots {
-    /// Reserves them, and has faults in them explained. `None` where another heap has slots, or there is no room.
+    /// Reserves the slots and installs the handler of faults. `None` if another heap has slots, or
+    /// without address space.
     fn reserve(page: usize) -> Option<Self> {
-        // Others use mappings, too. And most slots wait, so that it takes long until one is used again.
+        // Other parts of the process need mappings, too. Most slots stay in quarantine, so that
+        // reuse comes late.
         let max_objects = (os::max_mappings() / 4).min(SLOTS / 4);
         let room = os::max_addresses() / 4;
         let longest = std::iter::successors(Some(LONGEST), |len| Some(len / 2))
@@ -161,7 +168,7 @@ impl Slots {
             return None;
         }
         let object: *mut u8 = ptr::with_exposed_provenance_mut(start);
-        // SAFETY: up to `end`, the slot may be written, and it is this object's.
+        // SAFETY: up to `end`, the slot is writable, and only this object uses it.
         unsafe { object.add(size).write_bytes(FILLER, end - start - size) };
         let record = self.record(slot);
         record.size.store(size, Relaxed);
@@ -176,26 +183,26 @@ impl Slots {
         let (open, end) = (start & !(self.page - 1), self.end(slot));
         let filler: *const u8 = ptr::with_exposed_provenance(start + size);
         for at in 0..end - start - size {
-            // SAFETY: the slot may be read up to `end`.
+            // SAFETY: the slot is readable up to `end`.
             if unsafe { filler.add(at).read_volatile() } != FILLER {
                 return Err(Misuse::Overflow { at: start + size + at, size });
             }
         }
         record.freed.store(1, Relaxed);
-        // Where the kernel refuses, the slot is lost, with its memory.
+        // If the kernel refuses, the slot and its memory are leaked.
         if os::protect(open, end - open) {
             self.wait(slot);
         }
         Ok(())
     }
 
-    /// Where the guard page of a slot begins.
+    /// Returns the address of a slot's guard page.
     fn end(&self, slot: usize) -> usize {
         self.start + (slot + 1) * self.slot_len - self.page
     }
 
     fn record(&self, slot: usize) -> &Record {
-        // SAFETY: zeros are a record, and there are as many as slots.
+        // SAFETY: zeros are a record, and there are as many records as slots.
         unsafe { self.records.add(slot).as_ref() }
     }
 
@@ -205,7 +212,7 @@ impl Slots {
             return Some(self.fresh - 1);
         }
         self.waiting = self.waiting.checked_sub(1)?;
-        // SAFETY: the queue has a place for each slot.
+        // SAFETY: the queue has an entry for each slot.
         let slot = unsafe { self.queue.add(self.first).read() };
         self.first = (self.first + 1) % SLOTS;
         Some(slot as usize)
@@ -213,7 +220,7 @@ impl Slots {
 
     fn wait(&mut self, slot: usize) {
         #[allow(clippy::cast_possible_truncation)] // below SLOTS
-        // SAFETY: as above, and no more wait than there are slots.
+        // SAFETY: as above; there are at most as many waiting slots as entries.
         unsafe {
             self.queue.add((self.first + self.waiting) % SLOTS).write(slot as u32);
         }
@@ -234,7 +241,7 @@ impl Drop for GuardedObjects {
 }
 
 impl Record {
-    /// The size of the object, if it begins there and is in use.
+    /// Returns the size of the object, if it begins at `address` and is in use.
     fn size_at(&self, address: usize) -> Result<usize, Misuse> {
         let (start, size) = (self.start.load(Acquire), self.size.load(Relaxed));
         match self.freed.load(Relaxed) {
@@ -248,29 +255,32 @@ impl Record {
     }
 }
 
-/// The record of the slot that holds an address.
+/// Finds the record of the slot that contains an address.
 fn find(address: usize) -> Option<&'static Record> {
     let records: *const Record = ptr::with_exposed_provenance(RECORDS.load(Acquire));
     let slot = address.checked_sub(START.load(Relaxed))?.checked_div(SLOT_LEN.load(Relaxed))?;
-    // SAFETY: records are there while their address is, and there are as many as slots.
+    // SAFETY: records exist while their address is set, and there are as many as slots.
     (!records.is_null() && slot < SLOTS).then(|| unsafe { &*records.add(slot) })
 }
 
-/// Says what is known of an address that cannot be touched. Called by the handler of SIGSEGV.
+/// Prints the cause of a fault. Called by the handler of SIGSEGV.
 fn explain(address: usize) {
     let Some(record) = find(address) else { return };
     let (start, size) = (record.start.load(Acquire), record.size.load(Relaxed));
     let object = format_args!("the object of {size} bytes at {start:#x}");
     if start == 0 {
-        misuse::say(format_args!("access to {address:#x}: nothing is allocated there"));
+        misuse::print_line(format_args!("access to {address:#x}: no object is allocated there"));
     } else if record.freed.load(Relaxed) == 1 {
-        misuse::say(format_args!("use after free at {address:#x}: {object} is free"));
+        misuse::print_line(format_args!("use after free at {address:#x}: {object} is free"));
     } else if address < start {
-        misuse::say(format_args!(
+        misuse::print_line(format_args!(
             "underflow at {address:#x}: {} bytes before {object}",
             start - address
         ));
     } else {
-        misuse::say(format_args!("overflow at {address:#x}: {object} ends at {:#x}", start + size));
+        misuse::print_line(format_args!(
+            "overflow at {address:#x}: {object} ends at {:#x}",
+            start + size
+        ));
     }
 }

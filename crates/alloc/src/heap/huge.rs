@@ -1,9 +1,10 @@
-//! Things too large for a chunk: each on a region of its own, which begins at a multiple of a chunk, as no other object does.
-//! Some regions are kept for others when they are freed (`kept.rs`).
+//! Huge objects: each has a region of its own, which begins at a multiple of a chunk, unlike any
+//! other object. Some freed regions are cached (`huge_cache.rs`).
 //!
 //! # Safety
-//! Records are objects of the heap itself. They are linked, found and unlinked under the heap's lock, by one store each, so that
-//! the lists are whole in a child, whoever held the lock; whoever unlinked one has it to itself.
+//! Records are objects of the heap itself. They are linked, found and unlinked under the heap's
+//! lock, by one store each, so that the lists are consistent in a child, even if the lock was held.
+//! After unlinking a record, the caller owns it.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -19,21 +20,21 @@ use super::misuse::{self, Call, Misuse};
 use super::{Heap, os};
 use crate::{HugeRegion, Options, Sys};
 
-/// Lists to look in.
+/// Number of hash lists.
 const LISTS: usize = 256;
 
-/// Where they are found by their address.
+/// Huge objects by address.
 pub(super) struct Table<S: Sys> {
     lists: [AtomicPtr<Huge<S>>; LISTS],
     pub(super) count: usize,
-    /// Bytes.
+    /// Sum of lengths in bytes.
     pub(super) mapped: usize,
 }
 
-/// One of them.
+/// Record of a huge object.
 pub(super) struct Huge<S: Sys> {
     pub(super) region: HugeRegion<S>,
-    /// It was when it was allocated.
+    /// Whether it was zeroed when it was allocated.
     pub(super) zeroed: bool,
     next: AtomicPtr<Self>,
 }
@@ -48,7 +49,7 @@ impl<S: Sys> Table<S> {
     }
 
     fn insert(&mut self, huge: NonNull<Huge<S>>) {
-        // SAFETY: the caller's record.
+        // SAFETY: the caller's own record.
         let record = unsafe { huge.as_ref() };
         let list = self.list(record.address());
         record.next.store(list.load(Relaxed), Relaxed);
@@ -61,7 +62,7 @@ impl<S: Sys> Table<S> {
         let mut link = self.list(address);
         loop {
             let huge = NonNull::new(link.load(Relaxed))?;
-            // SAFETY: records in the table are there.
+            // SAFETY: records in the table exist.
             let record = unsafe { huge.as_ref() };
             if record.address() == address {
                 link.store(record.next.load(Relaxed), Release);
@@ -73,14 +74,14 @@ impl<S: Sys> Table<S> {
         }
     }
 
-    /// Unmaps all. The records stay where they are.
+    /// Unmaps all regions. The records stay.
     ///
     /// # Safety
-    /// Nobody uses what is on them.
+    /// Their memory has no users.
     pub(super) unsafe fn unmap_all(&mut self) {
         for list in &mut self.lists {
             let mut next = std::mem::replace(list.get_mut(), ptr::null_mut());
-            // SAFETY: records in the table are there, and nobody looks at them again.
+            // SAFETY: records in the table exist, and are not read again.
             while let Some(huge) = unsafe { next.as_mut() } {
                 next = *huge.next.get_mut();
                 // SAFETY: as above.
@@ -89,18 +90,18 @@ impl<S: Sys> Table<S> {
         }
     }
 
-    /// Counts anew, in a child.
+    /// Counts objects and bytes again, in a child.
     pub(super) fn recount(&mut self) {
         (self.count, self.mapped) =
             self.all().fold((0, 0), |(count, mapped), huge| (count + 1, mapped + huge.len()));
     }
 
-    /// That at this address.
+    /// Finds the object at this address.
     pub(super) fn get(&self, address: usize) -> Option<&Huge<S>> {
         self.of(self.list(address)).find(|huge| huge.address() == address)
     }
 
-    /// Why nothing begins at this address.
+    /// Returns the cause why no huge object begins at this address.
     pub(super) fn misuse(&self, address: usize) -> Misuse {
         let holds =
             |huge: &&Huge<S>| (huge.address()..huge.address() + huge.len()).contains(&address);
@@ -110,14 +111,14 @@ impl<S: Sys> Table<S> {
         }
     }
 
-    /// All of them.
+    /// Returns all objects.
     pub(super) fn all(&self) -> impl Iterator<Item = &Huge<S>> {
         self.lists.iter().flat_map(|list| self.of(list))
     }
 
     #[allow(clippy::unused_self)] // what it gives is there as long as the table is not changed
     fn of<'a>(&'a self, list: &'a AtomicPtr<Huge<S>>) -> impl Iterator<Item = &'a Huge<S>> {
-        // SAFETY: records in the table are there.
+        // SAFETY: records in the table exist.
         let at = |link: &AtomicPtr<Huge<S>>| unsafe { link.load(Relaxed).as_ref() };
         std::iter::successors(at(list), move |huge| at(&huge.next))
     }
@@ -133,7 +134,7 @@ impl<S: Sys> Huge<S> {
 }
 
 impl<S: Sys> Heap<S> {
-    /// A region for `layout` alone.
+    /// Allocates a region for `layout` alone.
     #[cold]
     pub(super) fn allocate_huge(&self, layout: Layout) -> Option<NonNull<u8>> {
         let record = self.allocate(Layout::new::<Huge<S>>())?.cast::<Huge<S>>();
@@ -143,7 +144,7 @@ impl<S: Sys> Heap<S> {
         match kept.map_or_else(|| self.map_huge(core, layout), Ok) {
             Ok(region) => {
                 let start = region.as_ptr();
-                // SAFETY: memory of the layout of a record, ours alone.
+                // SAFETY: memory of the layout of a record, without other users.
                 unsafe {
                     record.write(Huge { region, zeroed, next: AtomicPtr::new(ptr::null_mut()) })
                 };
@@ -159,7 +160,7 @@ impl<S: Sys> Heap<S> {
         }
     }
 
-    /// A new one, zeroed. Where there is no memory, what is kept makes room.
+    /// Maps a zeroed region. If there is no memory, unmaps cached regions and tries again.
     fn map_huge(&self, core: &Core<S>, layout: Layout) -> crate::Result<HugeRegion<S>> {
         let len = Bytes::new(layout.size().max(1) as u64);
         let align = core.options.align.max(Bytes::new(layout.align().max(CHUNK) as u64));
@@ -171,7 +172,7 @@ impl<S: Sys> Heap<S> {
         map().or_else(|error| if core.central().empty_huge_cache() { map() } else { Err(error) })
     }
 
-    /// Unmaps or keeps it.
+    /// Frees a huge object: unmaps or caches its region.
     ///
     /// # Safety
     /// As for [`Self::deallocate`].
@@ -179,25 +180,26 @@ impl<S: Sys> Heap<S> {
         let removed = || {
             let mut central = core.central();
             let record = central.huge.remove(address)?;
-            // SAFETY: taken out of the table, so ours alone, and the record is not looked at again.
+            // SAFETY: unlinked, so owned here, and the record is not read again.
             Some((
                 record,
                 central.cache_region(unsafe { ptr::read(&raw const (*record.as_ptr()).region) }),
             ))
         };
-        // Another thread may have freed it since it was looked up.
+        // Another thread may have freed it since the lookup.
         let Some((record, region)) = removed() else {
             misuse::end(Call::Free, address, Misuse::Unused)
         };
         os::preserving_errno(|| drop(region));
-        // SAFETY: allocated with it, and ours alone.
+        // SAFETY: allocated with the region, and owned here.
         unsafe { self.deallocate(record.cast()) };
     }
 
-    /// Makes it at least `len` bytes long, in place or elsewhere; `None` where there is no memory, and all is as before.
+    /// Grows a huge object to at least `len` bytes, in place or by moving it. `None` if there is no
+    /// memory; the object is then unchanged.
     ///
     /// # Safety
-    /// `address` is that of a huge object, which the caller has to itself.
+    /// `address` is that of a huge object without other users.
     pub(super) unsafe fn grow_huge(&self, address: usize, len: usize) -> Option<NonNull<u8>> {
         let grow = |region: &mut HugeRegion<S>| {
             let keep = region.len().as_usize();
@@ -206,7 +208,7 @@ impl<S: Sys> Heap<S> {
         let core = self.core()?;
         // SAFETY: the caller's promise.
         let grown = unsafe { self.change_huge(address, grow) }?.or_else(|error| {
-            // What is kept makes room, as in `map_huge`.
+            // Unmaps cached regions to make room, as in `map_huge`.
             let room = core.central().empty_huge_cache();
             // SAFETY: as above.
             room.then(|| unsafe { self.change_huge(address, grow) }).flatten().unwrap_or(Err(error))
@@ -214,7 +216,7 @@ impl<S: Sys> Heap<S> {
         grown.map_err(|error| core.central().refused = Some(error)).ok()
     }
 
-    /// Gives back what comes after its first `len` bytes, in whole pages. Whether that was anything.
+    /// Unmaps whole pages after the first `len` bytes. Returns whether there were any.
     ///
     /// # Safety
     /// As for [`Self::grow_huge`].
@@ -225,6 +227,8 @@ impl<S: Sys> Heap<S> {
         shrunk == Some(true)
     }
 
+    /// Changes the region of a huge object.
+    ///
     /// # Safety
     /// As for [`Self::grow_huge`].
     unsafe fn change_huge<T>(
@@ -234,7 +238,7 @@ impl<S: Sys> Heap<S> {
     ) -> Option<T> {
         let core = self.core()?;
         let record = core.central().huge.remove(address)?;
-        // SAFETY: taken out of the table, so ours alone.
+        // SAFETY: unlinked, so owned here.
         let done = os::preserving_errno(|| change(unsafe { &mut (*record.as_ptr()).region }));
         core.central().huge.insert(record);
         Some(done)

@@ -1,5 +1,5 @@
-//! Regions of huge things that were freed, for those to come: mapping and touching such memory anew takes ten times as long as
-//! using it again.
+//! Cache of freed regions of huge objects. Mapping and touching such memory again takes ten times
+//! as long as reuse.
 
 use std::alloc::Layout;
 
@@ -7,15 +7,15 @@ use super::central::Central;
 use super::{MAX_IN_CHUNK, os};
 use crate::{HugeRegion, Sys};
 
-/// How many are kept at most.
+/// Largest number of cached regions.
 const MAX_REGIONS: usize = 16;
 
-/// They go to whom they fit best, and the oldest first.
+/// Cached regions: reused by best fit, evicted by age.
 pub(super) struct HugeCache<S: Sys> {
-    /// With the turn in which each came.
+    /// Each with the time at which it was added.
     slots: [Option<(u64, HugeRegion<S>)>; MAX_REGIONS],
     clock: u64,
-    /// Bytes.
+    /// Sum of lengths in bytes.
     pub(super) len: usize,
 }
 
@@ -24,7 +24,7 @@ impl<S: Sys> HugeCache<S> {
         Self { slots: [const { None }; MAX_REGIONS], clock: 0, len: 0 }
     }
 
-    /// Keeps one more; the one that must go for it.
+    /// Adds a region. Returns the evicted one, if any.
     pub(super) fn push(&mut self, region: HugeRegion<S>) -> Option<HugeRegion<S>> {
         let full = self.slots.iter().all(Option::is_some);
         let gone = if full { self.take_oldest() } else { None };
@@ -36,7 +36,7 @@ impl<S: Sys> HugeCache<S> {
         gone
     }
 
-    /// The smallest that `layout` fits into, if that is no more than a quarter too long.
+    /// Takes the smallest region that `layout` fits into, at most a quarter longer.
     pub(super) fn take(&mut self, layout: Layout) -> Option<HugeRegion<S>> {
         let (least, most) = (layout.size(), layout.size() + layout.size() / 4);
         let fits = |region: &HugeRegion<S>| {
@@ -46,17 +46,17 @@ impl<S: Sys> HugeCache<S> {
         self.take_first(|(_, region)| fits(region).then(|| region.len()))
     }
 
-    /// The one that came first.
+    /// Takes the oldest region.
     pub(super) fn take_oldest(&mut self) -> Option<HugeRegion<S>> {
         self.take_first(|&(time, _)| Some(time))
     }
 
-    /// Those that are kept.
+    /// Returns the cached regions.
     pub(super) fn all(&self) -> impl Iterator<Item = &HugeRegion<S>> {
         self.slots.iter().flatten().map(|(_, region)| region)
     }
 
-    /// That for which `order` is least.
+    /// Takes the region for which `order` is least.
     fn take_first<T: Ord>(
         &mut self,
         order: impl Fn(&(u64, HugeRegion<S>)) -> Option<T>,
@@ -71,8 +71,9 @@ impl<S: Sys> HugeCache<S> {
 }
 
 impl<S: Sys> Central<S> {
-    /// Keeps the region of a huge thing that was freed, as far as the reserve goes; else it is to be unmapped. Pages of a pool
-    /// are wanted by others, and what would have its place in a chunk is not asked for again.
+    /// Caches the region of a freed huge object if the reserve allows it, else returns it to be
+    /// unmapped. Hugetlb pages are never cached, because other programs need them. Neither are
+    /// regions so small that new objects of their size go to a chunk.
     pub(super) fn cache_region(&mut self, region: HugeRegion<S>) -> Option<HugeRegion<S>> {
         let (len, limit) = (region.len().as_usize(), self.limit());
         let pooled = region.backing().pool_page().is_some();
@@ -87,7 +88,7 @@ impl<S: Sys> Central<S> {
         None
     }
 
-    /// Unmaps what is kept. Whether that was anything.
+    /// Unmaps all cached regions. Returns whether there was one.
     pub(super) fn empty_huge_cache(&mut self) -> bool {
         std::iter::from_fn(|| self.unmap_oldest().then_some(())).count() > 0
     }

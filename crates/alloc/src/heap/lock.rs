@@ -1,4 +1,4 @@
-//! A lock that takes no memory, and can be taken from a holder who is not there after `fork`.
+//! Lock that needs no allocation and can be reset in a child after `fork`.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -7,17 +7,17 @@ use super::os;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may sleep.
+/// Held, and a thread may sleep.
 const AWAITED: u32 = 2;
 
-/// Tries before sleeping: what it guards takes well below a microsecond, but for system calls.
+/// Attempts before sleeping. Critical sections take well below 1 µs, except system calls.
 const SPINS: u32 = 100;
 
-/// Unlike the standard library's, it can be given up in a child.
+/// Futex lock; a child can reset it, unlike the standard library's.
 #[derive(Debug)]
 pub(super) struct Lock(AtomicU32);
 
-/// The lock is held until this goes.
+/// Holds the lock until it is dropped.
 pub(super) struct LockGuard<'a>(&'a Lock);
 
 impl Lock {
@@ -25,7 +25,7 @@ impl Lock {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Waits for it.
+    /// Acquires the lock.
     pub(super) fn lock(&self) -> LockGuard<'_> {
         if self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             self.lock_slowly();
@@ -33,7 +33,7 @@ impl Lock {
         LockGuard(self)
     }
 
-    /// Frees it in a child, in which its holder is not there. Whether it was held.
+    /// Frees the lock in a child, where its holder does not exist. Returns whether it was held.
     pub(super) fn reset(&self) -> bool {
         self.0.swap(FREE, Acquire) != FREE
     }

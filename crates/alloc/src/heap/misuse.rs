@@ -1,45 +1,46 @@
-//! What a program may do wrong with an address. One line on stderr names the address, and the process ends. Nothing here takes memory.
+//! Misuse of addresses by the program. One line on stderr names the address, and the process ends.
+//! Nothing here allocates.
 
 use std::fmt::{self, Display, Write};
 
 use super::os;
 
-/// Why an address cannot be freed, resized or measured.
+/// Cause why an address cannot be freed, resized or measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misuse {
-    /// The object that begins there is free already.
+    /// The object that begins there is already free.
     Free { size: usize },
-    /// It lies inside of an object.
+    /// The address lies inside of an object.
     Inside { start: usize, size: usize },
-    /// It lies in memory of the heap where nothing is in use.
+    /// The address lies in memory of the heap without an object in use.
     Unused,
-    /// It is none of the heap's.
+    /// The address is not memory of the heap.
     Foreign,
-    /// A byte behind the object was written, at `at`.
+    /// The byte `at`, after the object, was overwritten.
     Overflow { at: usize, size: usize },
 }
 
 impl Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Free { size } => write!(f, "the object of {size} bytes there is free already"),
+            Self::Free { size } => write!(f, "the object of {size} bytes is already free"),
             Self::Inside { start, size } => {
-                write!(f, "the address lies inside the object of {size} bytes at {start:#x}")
+                write!(f, "address inside the object of {size} bytes at {start:#x}")
             }
             Self::Unused => {
-                f.write_str("nothing is allocated there; it may have been freed before")
+                f.write_str("no object is allocated there; it may have been freed before")
             }
             Self::Overflow { at, size } => {
-                write!(f, "the byte at {at:#x}, behind the object of {size} bytes, was written")
+                write!(f, "the byte at {at:#x}, after the object of {size} bytes, was overwritten")
             }
             Self::Foreign => f.write_str(
-                "no memory of this allocator is there; it may be another's, or was freed before",
+                "not memory of this allocator; it may belong to another one, or was freed before",
             ),
         }
     }
 }
 
-/// What the program asked for.
+/// Call of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Free,
@@ -47,7 +48,7 @@ pub(super) enum Call {
     Size,
 }
 
-/// Ends the process because of what it asked for at `address`.
+/// Ends the process because of a call with a wrong `address`.
 #[cold]
 pub(super) fn end(call: Call, address: usize, misuse: Misuse) -> ! {
     let call = match (call, misuse) {
@@ -59,40 +60,40 @@ pub(super) fn end(call: Call, address: usize, misuse: Misuse) -> ! {
     die(format_args!("{call} of {address:#x}: {misuse}"))
 }
 
-/// Ends the process because a free object is not as it was left.
+/// Ends the process because a free object was changed.
 #[cold]
 pub(super) extern "C" fn changed(address: usize) -> ! {
-    die(format_args!(
-        "free object at {address:#x}: it was written to after it was freed, or freed twice"
-    ))
+    die(format_args!("free object at {address:#x}: written after it was freed, or freed twice"))
 }
 
-/// Ends the process because free objects, of that size, of the span there are not those that were freed. The heap's lock may be
-/// held.
+/// Ends the process because the list of free objects of this size in a span is corrupt. The heap's
+/// lock may be held.
 #[cold]
 pub(super) fn confused(start: usize, size: usize) -> ! {
-    say(format_args!(
-        "free objects of {size} bytes from {start:#x} on: one was freed twice, or written to after it was freed"
+    print_line(format_args!(
+        "free objects of {size} bytes from {start:#x}: one was freed twice, or written after it \
+         was freed"
     ));
     os::abort_unhandled()
 }
 
-/// Writes that line, and ends the process as the C library does. No lock is held: a handler of the program may allocate.
+/// Prints a line and ends the process like the C library. No lock is held: a signal handler of the
+/// program may allocate.
 fn die(what: fmt::Arguments<'_>) -> ! {
-    say(what);
+    print_line(what);
     os::abort()
 }
 
-/// Writes a line to stderr.
-pub(super) fn say(what: fmt::Arguments<'_>) {
+/// Prints a line to stderr.
+pub(super) fn print_line(what: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 256], len: 0 };
-    // A line that is too long is cut.
+    // A longer line is truncated.
     let _ = write!(line, "hugepilot: {what}");
     line.bytes[line.len] = b'\n';
     os::write_to_stderr(&line.bytes[..=line.len]);
 }
 
-/// The beginning of a line, and room for its end.
+/// Start of a line, with room for a line break.
 struct Line {
     bytes: [u8; 256],
     len: usize,

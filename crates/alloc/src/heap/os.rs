@@ -1,8 +1,9 @@
-//! What the heap asks of the C library.
+//! C library and system calls of the heap.
 //!
 //! # Safety
-//! None of these calls keeps a pointer of ours, but to functions that are there for the life of the process. Addresses that are
-//! opened, closed or given up are the caller's own, from `reserve` or `map`.
+//! None of these calls keeps a pointer, except to functions that live as long as the process.
+//! Addresses passed to `unprotect`, `protect` and `unmap` are the caller's own, from `reserve` or
+//! `map`.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -10,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// Does `work` and leaves `errno` as it was: neither `free` nor an allocation that succeeds may change it.
+/// Runs `work` and restores `errno`: neither `free` nor a successful allocation may change it.
 pub(super) fn preserving_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: the address of the calling thread's own number, valid while the thread lives.
     let errno = unsafe { libc::__errno_location() };
@@ -22,19 +23,19 @@ pub(super) fn preserving_errno<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Sleeps while `word` is `value`, or a little shorter.
+/// Sleeps while `word` is `value`; may wake early.
 pub(super) fn sleep(word: &AtomicU32, value: u32) {
     futex(word, libc::FUTEX_WAIT, value);
 }
 
-/// Wakes one that sleeps on `word`.
+/// Wakes one thread that sleeps on `word`.
 pub(super) fn wake(word: &AtomicU32) {
     futex(word, libc::FUTEX_WAKE, 1);
 }
 
 fn futex(word: &AtomicU32, operation: i32, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word lives across the call; no timeout is given.
+    // SAFETY: the word outlives the call; no timeout is given.
     preserving_errno(|| unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -46,30 +47,31 @@ fn futex(word: &AtomicU32, operation: i32, value: u32) {
     });
 }
 
-/// Ends what a thread had, given what [`at_thread_exit`] was told.
+/// Function called at the end of a thread, with the pointer given to [`at_thread_exit`].
 pub(super) type AtExit = unsafe extern "C" fn(*mut c_void);
 
-/// A key whose `end` is called at the end of each thread that [`at_thread_exit`] was called on; `None` where there are no
-/// more keys. Unlike a `thread_local!` with a destructor, it takes no memory, and comes after those of the program.
+/// Creates a key whose `end` runs at the end of each thread that called [`at_thread_exit`]; `None`
+/// if the process has no more keys. Unlike a `thread_local!` with a destructor, it allocates
+/// nothing, and runs after those of the program.
 pub(super) fn thread_key(end: AtExit) -> Option<u32> {
     let mut key = 0;
-    // SAFETY: the key lives across the call.
+    // SAFETY: the key outlives the call.
     (unsafe { libc::pthread_key_create(&raw mut key, Some(end)) } == 0).then_some(key)
 }
 
-/// This thread's end is to call what belongs to the key, with `what`, which is not null.
+/// Makes the end of this thread call the key's function with `what`, which is not null.
 pub(super) fn at_thread_exit(key: u32, what: *mut c_void) {
-    // SAFETY: the key was made by `thread_key` and is never deleted. Where the C library has no memory for it, the thread
-    // keeps what it has after its end.
+    // SAFETY: the key was made by `thread_key` and is never deleted. If the C library has no memory
+    // for it, the thread's cache is leaked.
     preserving_errno(|| unsafe { libc::pthread_setspecific(key, what) });
 }
 
-/// Calls this in each child that this process makes by `fork` from now on. May take memory from the C library.
+/// Calls `begin` in each child that this process forks from now on. The C library may allocate.
 pub(super) fn in_children(begin: extern "C" fn()) {
     if cfg!(miri) {
         return;
     }
-    // SAFETY: a function that takes and returns nothing, for the life of the process.
+    // SAFETY: a function without arguments and result, which lives as long as the process.
     preserving_errno(|| unsafe { pthread_atfork(None, None, Some(begin)) });
 }
 
@@ -78,30 +80,32 @@ unsafe extern "C" {
 }
 type Hook = Option<extern "C" fn()>;
 
-/// Writes to stderr, as far as that takes it.
+/// Writes to stderr; ignores errors.
 pub(super) fn write_to_stderr(bytes: &[u8]) {
-    // SAFETY: as many bytes as there are.
+    // SAFETY: the length of the slice.
     unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// Ends the process as the C library does when a rule of allocators is broken.
+/// Ends the process like the C library after misuse of an allocator.
 pub(super) fn abort() -> ! {
     // SAFETY: ends the process.
     unsafe { libc::abort() }
 }
 
-/// The same, past a handler of the program's: it may allocate, and wait for ever for a lock that is held here.
+/// Ends the process without the program's handler of SIGABRT, which may allocate and then wait
+/// forever for a lock held here.
 pub(super) fn abort_unhandled() -> ! {
-    // SAFETY: a number and a constant.
+    // SAFETY: a signal number and a constant.
     unsafe { libc::signal(libc::SIGABRT, libc::SIG_DFL) };
     abort()
 }
 
-/// How many mappings a process may have.
+/// Returns the number of mappings that a process may have.
 pub(super) fn max_mappings() -> usize {
     let mut text = [0_u8; 24];
     preserving_errno(|| {
-        // SAFETY: the path is a C string, the kernel writes at most the length of the text, and the file is closed once.
+        // SAFETY: the path is a C string, the kernel writes at most the length of the text, and the
+        // file is closed once.
         unsafe {
             let file = libc::open(
                 c"/proc/sys/vm/max_map_count".as_ptr(),
@@ -117,29 +121,29 @@ pub(super) fn max_mappings() -> usize {
     let number = digits.fold(0_usize, |sum, &digit| {
         sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
     });
-    // The kernel's default, where it does not say.
+    // Unreadable: the kernel's default.
     if number == 0 { 65_530 } else { number }
 }
 
-/// How many bytes of addresses a process may have.
+/// Returns the number of address bytes that a process may map.
 pub(super) fn max_addresses() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit lives across the call.
+    // SAFETY: the limit outlives the call.
     preserving_errno(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) });
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
-/// Addresses that nothing can touch yet, and that take no memory; `None` where there are not as many.
+/// Reserves inaccessible addresses without memory; `None` if there are not enough.
 pub(super) fn reserve(len: usize) -> Option<usize> {
     map_as(ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_NORESERVE)
 }
 
-/// Zeroed memory.
+/// Maps zeroed memory.
 pub(super) fn map(len: usize) -> Option<usize> {
     map_as(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, 0)
 }
 
-/// Makes reserved addresses memory, zeroed. False where there is none, or no mapping is left.
+/// Makes reserved addresses accessible, zeroed. False if memory or mappings are exhausted.
 pub(super) fn unprotect(start: usize, len: usize) -> bool {
     let start: *mut c_void = ptr::with_exposed_provenance_mut(start);
     // SAFETY: the caller's own reserved addresses.
@@ -149,15 +153,15 @@ pub(super) fn unprotect(start: usize, len: usize) -> bool {
         }) == 0
 }
 
-/// Makes that reserved addresses again.
+/// Makes addresses reserved and inaccessible again.
 pub(super) fn protect(start: usize, len: usize) -> bool {
     let place = ptr::with_exposed_provenance_mut(start);
     len == 0 || map_as(place, len, libc::PROT_NONE, libc::MAP_NORESERVE | libc::MAP_FIXED).is_some()
 }
 
-/// Gives up addresses.
+/// Unmaps addresses.
 pub(super) fn unmap(start: usize, len: usize) {
-    // SAFETY: the caller's own, which nobody uses any more.
+    // SAFETY: the caller's own, without other users.
     preserving_errno(|| unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), len) });
 }
 
@@ -166,18 +170,19 @@ fn map_as(place: *mut c_void, len: usize, protection: i32, flags: i32) -> Option
         return None;
     }
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping, or one in place of the caller's own, which nobody uses any more.
+    // SAFETY: a new mapping, or one in place of the caller's own, without other users.
     let start = preserving_errno(|| unsafe { libc::mmap(place, len, protection, flags, -1, 0) });
     (start != libc::MAP_FAILED).then(|| start.expose_provenance())
 }
 
-/// What is called with the address that a thread could not touch, before the process ends of it.
+/// Called with the address of a fault before the process ends.
 static EXPLAIN: AtomicUsize = AtomicUsize::new(0);
 
-/// Has `explain` called at a fault, unless the program has a handler for that. It may do what a signal handler may.
+/// Calls `explain` at a fault, unless the program handles SIGSEGV. It must be async-signal-safe.
 pub(super) fn at_fault(explain: fn(usize)) {
     EXPLAIN.store(explain as usize, Relaxed);
-    // SAFETY: the actions live across the calls, and zeros are one; the handler has the signature that SA_SIGINFO asks for.
+    // SAFETY: the actions outlive the calls, and zeros are one; the handler has the signature that
+    // SA_SIGINFO requires.
     preserving_errno(|| unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGSEGV, ptr::null(), &raw mut action);
@@ -189,7 +194,8 @@ pub(super) fn at_fault(explain: fn(usize)) {
     });
 }
 
-/// Explains, and leaves the rest to the kernel: the fault comes again, and what another process sent is sent again.
+/// Explains a fault and leaves the rest to the kernel: the fault recurs, and a signal that another
+/// process sent is sent again.
 extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, _: *const c_void) {
     // SAFETY: the kernel's description of the signal; the number was a function of this type.
     unsafe {

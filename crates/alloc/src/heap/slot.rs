@@ -1,18 +1,21 @@
-//! Where a thread finds its [`Slot`]: the one thing that every allocation looks up.
+//! Per-thread [`Slot`], read by every allocation.
 //!
 //! # Safety
-//! The assembler only computes an address, that of the calling thread's own copy of a variable that begins as zeros.
+//! The assembly only computes the address of the calling thread's copy of a zero-initialised
+//! variable.
 #![allow(unsafe_code)]
 
 use super::thread::Slot;
 
-/// The calling thread's.
+/// Returns the calling thread's slot.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 #[inline]
 pub(super) fn get() -> &'static Slot {
     let slot: *const Slot;
-    // Two instructions, also in a shared library, where a `thread_local!` would call a function of the dynamic linker. It must
-    // be loaded with the program (or find room in what the C library sets aside for such libraries).
+    // Two instructions, also in a shared library, where a `thread_local!` would call a function of
+    // the dynamic linker. The library must be loaded with the program, or find room in the C
+    // library's reserve for static TLS.
+    //
     // SAFETY: reads the thread pointer and adds the offset of the variable below.
     unsafe {
         std::arch::asm!(
@@ -21,8 +24,8 @@ pub(super) fn get() -> &'static Slot {
             slot = out(reg) slot,
             options(pure, readonly, nostack),
         );
-        // SAFETY: a variable of the calling thread, of this size and alignment, and zeros are an empty slot. It is never
-        // sent to another thread: `Slot` is not `Sync`.
+        // SAFETY: a variable of the calling thread, of this size and alignment; zeros are an empty
+        // slot. It stays in its thread: `Slot` is not `Sync`.
         &*slot
     }
 }
@@ -40,14 +43,15 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// The calling thread's.
+/// Returns the calling thread's slot.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
 #[inline]
 pub(super) fn get() -> &'static Slot {
     use std::cell::Cell;
     thread_local! {
-        static SLOT: Slot = const { Slot { id: Cell::new(0), cache: Cell::new(std::ptr::null_mut()) } };
+        static SLOT: Slot =
+            const { Slot { id: Cell::new(0), cache: Cell::new(std::ptr::null_mut()) } };
     }
-    // SAFETY: it has no destructor, so it is there while the thread runs; see above.
+    // SAFETY: it has no destructor, so it lives as long as the thread; see above.
     SLOT.with(|slot| unsafe { &*std::ptr::from_ref(slot) })
 }

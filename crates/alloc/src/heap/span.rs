@@ -1,10 +1,11 @@
-//! A span: units in a row, cut into objects of one class, or one large thing.
+//! Span: consecutive units, cut into objects of one class, or holding one large object.
 //!
 //! # Safety
-//! A span's description lies in its chunk's head and is there while the chunk is. What is in a [`Cell`] belongs to the thread
-//! that owns the span, or to whoever holds the heap's lock where nobody does; `class`, `units`, `divisor`, `bias` and
-//! `zeroed` change under that lock alone, while nobody has anything in the span. The rest is atomic. Objects are linked through their own first
-//! bytes while they are free.
+//! A span's description lies in its chunk's head and lives as long as the chunk. A [`Cell`] belongs
+//! to the thread that owns the span or, without an owner, to the holder of the heap's lock.
+//! `class`, `units`, `divisor`, `bias` and `zeroed` change under that lock only, while no object of
+//! the span is in use. All other fields are atomic. Free objects are linked through their first
+//! bytes.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -17,7 +18,7 @@ use super::misuse::{self, Call, Misuse};
 use super::thread_cache::ThreadCache;
 use super::{chunk, mark};
 
-/// A free object: the next one, and the mark of what is free.
+/// Free object: a link to the next one, and the mark of free objects.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Block {
@@ -26,104 +27,105 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// What a free object at `address` holds, before `next`.
+    /// Creates the contents of a free object at `address`, before `next`.
     #[inline]
     pub(super) fn free(address: usize, next: *mut Self) -> Self {
         Self { next, mark: mark::of(address) }
     }
 }
 
-/// The class of spans that hold one large thing.
+/// Class of spans that hold one large object.
 pub(super) const LARGE: u8 = u8::MAX;
 
-/// The owner of what no thread owns. Not null, as that is what a thread without any has in its slot.
-pub(super) const fn nobody() -> *mut ThreadCache {
+/// Returns the owner of spans without a thread. Not null, because the slot of a thread without
+/// caches holds null.
+pub(super) const fn unowned() -> *mut ThreadCache {
     ptr::without_provenance_mut(align_of::<ThreadCache>())
 }
 
-/// Where a span is in its thread's hands.
+/// State of a span within its thread cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
     /// The thread takes objects from it.
     Current = 0,
-    /// It has free objects, and waits in the thread's queue.
+    /// The span has free objects, and is in the thread's queue.
     Queued,
-    /// Nothing in it is free, as far as the thread knows.
+    /// The span has no free object that the thread knows of.
     Full,
 }
 
-/// The description of a span, or of a unit inside of one. Two cache lines: the first is the owner's, the second is where
-/// other threads write.
+/// Description of a span, or of a unit inside of one. Two cache lines: the first for the owner, the
+/// second for writes by other threads.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Span {
-    /// Whose it is; [`nobody`] for large things, and for what is no longer in use.
+    /// Owning cache; [`unowned`] for large objects and for spans not in use.
     pub(super) owner: AtomicPtr<ThreadCache>,
-    /// Objects that its own thread freed.
+    /// Objects freed by the owner.
     pub(super) free: Cell<*mut Block>,
-    /// Objects handed out, those that the thread holds ready and those that other threads freed among them.
+    /// Objects handed out, including those in the thread's bin and those freed by other threads.
     pub(super) used: AtomicU32,
     pub(super) class: Cell<u8>,
     pub(super) state: Cell<State>,
     pub(super) units: Cell<u16>,
-    /// Objects that were ever handed out: the rest was never touched.
+    /// Objects ever handed out: the rest was never touched.
     pub(super) issued: Cell<u32>,
     /// Objects that fit.
     pub(super) capacity: Cell<u32>,
-    /// The address after those that were ever handed out.
+    /// Address after the objects ever handed out.
     end: AtomicUsize,
-    /// 2⁶⁴ over the size of its objects, rounded up; 0 where there are none.
+    /// 2⁶⁴ over the object size, rounded up; 0 without objects.
     divisor: Cell<u64>,
-    /// The address of the first object times the divisor, but for what goes over 64 bits.
+    /// Address of the first object times the divisor, modulo 2⁶⁴.
     bias: Cell<u64>,
     pub(super) next: Cell<*mut Span>,
-    /// What other threads freed.
+    /// Objects freed by other threads.
     remote: Remote,
 }
 
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Remote {
-    /// Offset of the last object that was freed, and in the lower half how many there are.
+    /// Offset of the last freed object in the upper half, number of freed objects in the lower.
     freed: AtomicU64,
-    /// The next span of which the owner is to know that something was freed.
+    /// Next span in the owner's list of remote frees.
     next: Cell<*mut Span>,
-    /// Of the owner's queue, and here for lack of room in the first line.
+    /// Link of the owner's queue; here for lack of room in the first line.
     previous: Cell<*mut Span>,
-    /// The memory was all zero when the span began.
+    /// Whether the memory was all zero when the span began.
     zeroed: Cell<bool>,
 }
 
-/// What other threads freed: a list, linked, and its length.
+/// Linked list of free objects, and its length.
 pub(super) struct FreeList {
     pub(super) first: *mut Block,
     pub(super) count: u32,
 }
 
 impl Span {
-    /// Where its memory begins.
+    /// Returns the address of its memory.
     pub(super) fn base(&self) -> *mut u8 {
         chunk::memory_of(ptr::from_ref(self))
     }
 
-    /// Its bytes.
+    /// Returns its length in bytes.
     pub(super) fn len(&self) -> usize {
         usize::from(self.units.get()) * UNIT
     }
 
-    /// The size of its objects, or of the large thing.
+    /// Returns the size of its objects, or of the large object.
     pub(super) fn object_size(&self) -> usize {
         let class = self.class.get();
         if class == LARGE { self.len() } else { class::size_of_class(usize::from(class)) }
     }
 
-    /// It holds one large thing.
+    /// Returns whether it holds one large object.
     pub(super) fn is_large(&self) -> bool {
         self.class.get() == LARGE
     }
 
-    /// Begins as a span of that class, with nothing issued yet. Under the heap's lock.
+    /// Starts as a span of this class, with no objects issued yet. Called under the heap's lock.
     pub(super) fn begin(&self, class: usize, owner: *mut ThreadCache) {
         let size = class::size_of_class(class);
         let capacity = self.len() / size;
@@ -141,18 +143,19 @@ impl Span {
         self.owner.store(owner, Relaxed);
     }
 
-    /// It begins to hold one large thing, or nothing. Under the heap's lock.
+    /// Starts to hold one large object, or none. Called under the heap's lock.
     pub(super) fn set_class(&self, class: u8) {
         self.class.set(class);
         self.divisor.set(0);
         self.bias.set(0);
-        self.owner.store(nobody(), Relaxed);
+        self.owner.store(unowned(), Relaxed);
     }
 
-    /// Whether an object that was ever handed out begins at `address`, which lies in the span. False for large things.
+    /// Returns whether an object that was ever handed out begins at `address`, which lies in the
+    /// span. False for large objects.
     ///
-    /// The remainder is that of Lemire, Kaser and Kurz, *Faster remainder by direct computation* (2019): exact for offsets and
-    /// sizes below 2³².
+    /// The remainder is that of Lemire, Kaser and Kurz, *Faster remainder by direct computation*
+    /// (2019): exact for offsets and sizes below 2³².
     #[inline]
     pub(super) fn has_at(&self, address: usize) -> bool {
         let divisor = self.divisor.get();
@@ -160,12 +163,12 @@ impl Span {
             && address < self.end.load(Relaxed)
     }
 
-    /// Free objects that the owner knows of.
+    /// Returns the number of free objects that the owner knows of.
     pub(super) fn free_count(&self) -> u32 {
         self.issued.get() - self.used.load(Relaxed)
     }
 
-    /// All free objects that the owner knows of, now used.
+    /// Takes all free objects that the owner knows of, and counts them as used.
     pub(super) fn take_free(&self) -> FreeList {
         let freed =
             FreeList { first: self.free.replace(ptr::null_mut()), count: self.free_count() };
@@ -173,12 +176,13 @@ impl Span {
         freed
     }
 
-    /// Some objects that were never used, linked.
+    /// Issues objects that were never used, linked.
     ///
     /// # Safety
     /// The caller owns the span.
     pub(super) unsafe fn issue(&self) -> FreeList {
-        /// As many as this many bytes hold: touching all at once would make pages resident that may never be used.
+        /// Bytes to issue at a time: linking touches them, and pages that are never used should not
+        /// become resident.
         const AT_ONCE: usize = 4096;
         let size = self.object_size();
         let (from, left) = (self.issued.get(), self.capacity.get() - self.issued.get());
@@ -187,7 +191,7 @@ impl Span {
         let at = |i: u32| self.base().wrapping_add((from + i) as usize * size).cast::<Block>();
         for i in 0..count {
             let next = if i + 1 < count { at(i + 1) } else { ptr::null_mut() };
-            // SAFETY: object `from + i` lies inside of the span, aligned, and nobody has it yet.
+            // SAFETY: object `from + i` lies inside of the span, aligned, and has no user yet.
             unsafe { at(i).write(Block::free(at(i).addr(), next)) };
         }
         self.issued.set(from + count);
@@ -196,11 +200,11 @@ impl Span {
         FreeList { first: if count > 0 { at(0) } else { ptr::null_mut() }, count }
     }
 
-    /// Takes objects back as free ones.
+    /// Returns objects to the free list.
     ///
     /// # Safety
-    /// The caller owns the span, and they are objects of it that nobody uses.
-    pub(super) unsafe fn give_back(&self, freed: &FreeList) {
+    /// The caller owns the span, and the objects are of this span and unused.
+    pub(super) unsafe fn return_objects(&self, freed: &FreeList) {
         if freed.count == 0 {
             return;
         }
@@ -208,8 +212,8 @@ impl Span {
         if !own.is_null() {
             let mut last = freed.first;
             for _ in 1..freed.count {
-                // SAFETY: the list has `count` objects, all of them free. One that was freed twice is followed by itself sooner
-                // or later, and never by nothing.
+                // SAFETY: the list has `count` objects, all free. An object that was freed twice is
+                // eventually followed by itself, and never by null.
                 last = unsafe { (*last).next };
             }
             // SAFETY: as above.
@@ -224,7 +228,8 @@ impl Span {
         self.used.store(self.used.load(Relaxed) - freed.count, Relaxed);
     }
 
-    /// Notes that another thread frees `block`. True for the first since the owner looked: then the owner must be told.
+    /// Adds an object that another thread frees. Returns true for the first since the owner
+    /// collected them: the caller must then notify the owner.
     ///
     /// # Safety
     /// `block` is an object of this span, and the caller was its last user.
@@ -237,10 +242,11 @@ impl Span {
                 let size = self.object_size();
                 misuse::end(Call::Free, block.addr(), Misuse::Free { size });
             }
-            // SAFETY: the object is the caller's until the exchange.
+            // SAFETY: the caller owns the object until the exchange.
             unsafe { block.write(Block::free(block.addr(), linked(base, freed))) };
             let now = offset << 32 | ((freed & u64::from(u32::MAX)) + 1);
-            // Acquires what the owner did with the list before: the first one now links the span anew.
+            // Acquires the owner's last use of the list: the thread that adds the first object
+            // links the span again.
             match self.remote.freed.compare_exchange_weak(freed, now, AcqRel, Relaxed) {
                 Ok(_) => return freed == 0,
                 Err(other) => freed = other,
@@ -248,44 +254,45 @@ impl Span {
         }
     }
 
-    /// Whatever other threads freed.
+    /// Takes all objects freed by other threads.
     pub(super) fn take_remote(&self) -> FreeList {
-        // Releases what the owner read of the span's link: from here on others may write it.
+        // Releases the owner's reads of the span's link: other threads may write it from here on.
         let freed = self.remote.freed.swap(0, AcqRel);
         #[allow(clippy::cast_possible_truncation)] // the lower half
         let count = freed as u32;
         FreeList { first: linked(self.base(), freed), count }
     }
 
-    /// How many objects other threads freed that the owner does not know of.
+    /// Returns the number of objects freed by other threads that the owner has not collected.
     pub(super) fn remote_count(&self) -> u32 {
         #[allow(clippy::cast_possible_truncation)] // the lower half
         let count = self.remote.freed.load(Relaxed) as u32;
         count
     }
 
-    /// The span before this one in a queue.
+    /// Returns the link to the previous span in a queue.
     pub(super) fn previous(&self) -> &Cell<*mut Self> {
         &self.remote.previous
     }
 
-    /// Whether the memory was all zero when the span began.
+    /// Returns whether the memory was all zero when the span began.
     pub(super) fn zeroed(&self) -> &Cell<bool> {
         &self.remote.zeroed
     }
 
-    /// The link of the list of spans that an owner is to look at.
+    /// Returns the link to the next span in a list of remote frees.
     pub(super) fn next_notified(&self) -> &Cell<*mut Self> {
         &self.remote.next
     }
 }
 
-/// Frees an object from a thread that does not own its span. As a function of C, it does not unwind.
+/// Frees an object from a thread that does not own its span. A C function does not unwind.
 ///
 /// # Safety
-/// The span has an owner and the object, which nobody uses any more.
+/// The span has an owner and the object, which is not used again.
 pub(super) unsafe extern "C" fn free_elsewhere(span: *mut Span, address: usize) {
-    // SAFETY: by contract. The first to free an object since the owner looked tells the owner, and owners are never unmapped.
+    // SAFETY: by contract. The first thread to free an object notifies the owner; owners are never
+    // unmapped.
     unsafe {
         let owner = (*span).owner.load(Relaxed);
         if (*span).free_remotely(ptr::with_exposed_provenance_mut(address)) {
@@ -298,10 +305,11 @@ fn linked(base: *mut u8, freed: u64) -> *mut Block {
     if freed == 0 { ptr::null_mut() } else { base.wrapping_add((freed >> 32) as usize).cast() }
 }
 
-/// Whether a list ends after `count` objects. Of a longer list than some hundred, whether its beginning leads back to itself.
+/// Returns whether a list ends after `count` objects. Of a list above 384 objects, only whether its
+/// start is free of loops.
 ///
 /// # Safety
-/// The list is one of free objects.
+/// The list consists of free objects.
 pub(super) unsafe fn has(first: *mut Block, count: u32) -> bool {
     const MAX_STEPS: u32 = 384;
     let (mut at, mut earlier) = (first, ptr::null_mut());
@@ -309,7 +317,7 @@ pub(super) unsafe fn has(first: *mut Block, count: u32) -> bool {
         if at.is_null() || at == earlier {
             return false;
         }
-        // Brent: the object at each power of two is met again if there is a way back to it.
+        // Brent's algorithm: a loop meets the object at a power of two again.
         if steps.is_power_of_two() {
             earlier = at;
         }
@@ -319,7 +327,7 @@ pub(super) unsafe fn has(first: *mut Block, count: u32) -> bool {
     count > MAX_STEPS || at.is_null()
 }
 
-/// Spans in a row, first in first out, linked both ways.
+/// Doubly linked queue of spans, first in, first out.
 #[derive(Debug)]
 pub(super) struct Queue {
     first: Cell<*mut Span>,
@@ -331,17 +339,17 @@ impl Queue {
         Self { first: Cell::new(ptr::null_mut()), last: Cell::new(ptr::null_mut()) }
     }
 
-    /// Whether it holds more than one.
+    /// Returns whether it holds more than one span.
     pub(super) fn has_several(&self) -> bool {
         self.first != self.last
     }
 
-    /// Adds a span at the end.
+    /// Appends a span.
     ///
     /// # Safety
     /// The caller owns the span, which is in no queue, and all spans of this queue.
     pub(super) unsafe fn push(&self, span: *mut Span) {
-        // SAFETY: spans that are owned are there.
+        // SAFETY: owned spans exist.
         unsafe {
             (*span).next.set(ptr::null_mut());
             (*span).previous().set(self.last.get());
@@ -353,7 +361,7 @@ impl Queue {
         self.last.set(span);
     }
 
-    /// Takes the first span.
+    /// Removes the first span.
     ///
     /// # Safety
     /// The caller owns all spans of this queue.
@@ -362,17 +370,17 @@ impl Queue {
         if span.is_null() {
             return None;
         }
-        // SAFETY: the first of our spans.
+        // SAFETY: the first span of this queue.
         unsafe { self.remove(span) };
         Some(span)
     }
 
-    /// Takes that span out.
+    /// Removes a span.
     ///
     /// # Safety
-    /// It is in this queue, and the caller owns all spans of it.
+    /// It is in this queue, and the caller owns all spans of the queue.
     pub(super) unsafe fn remove(&self, span: *mut Span) {
-        // SAFETY: the span and its neighbours are owned by the caller.
+        // SAFETY: the caller owns the span and its neighbours.
         unsafe {
             let (before, after) = ((*span).previous().get(), (*span).next.get());
             match before.as_ref() {
@@ -398,7 +406,7 @@ mod tests {
             let base = blocks.as_mut_ptr();
             let at = |i: u32| base.wrapping_add(i as usize);
             for i in 0..len {
-                // SAFETY: blocks of ours, in what follows, too.
+                // SAFETY: blocks of this test, also below.
                 unsafe { (*at(i)).next = if i + 1 < len { at(i + 1) } else { ptr::null_mut() } };
             }
             // SAFETY: as above.
@@ -408,7 +416,7 @@ mod tests {
                 assert!(!has(base, len - 1) || len > 384);
                 assert!(!has(at(len - 1), 1000), "a long list that ends soon");
                 for twice in (0..len.min(100)).step_by(9) {
-                    // Freed again: first in the list, and further down.
+                    // A second free: the object is first in the list, and further down.
                     let (further, next) = (at(twice), (*at(twice)).next);
                     (*further).next = base;
                     assert!(!has(further, len), "{len} objects, that at {twice} twice");

@@ -1,7 +1,8 @@
-//! What a heap has, counted when it is asked for.
+//! Statistics of a heap, counted on request.
 //!
 //! # Safety
-//! Spans and threads' parts are looked at under the heap's lock, and only at what is atomic or changes under that lock.
+//! Spans and thread caches are read under the heap's lock, and only their atomic fields or fields
+//! that change under that lock.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,44 +14,45 @@ use super::class::{CLASSES, size_of_class};
 use super::span::LARGE;
 use crate::{PageUsage, Result, Sys};
 
-/// What a heap has. Exact while no other thread allocates or frees; else each number is right for some moment meanwhile.
+/// Statistics of a heap. Exact while no other thread allocates or frees; else each number is right
+/// for some moment during the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapStats {
-    /// In use by the program, as the sizes of the classes and large things that it was given.
+    /// Bytes in use by the program, rounded up to size classes and to large objects.
     pub allocated: Bytes,
-    /// In spans, of which parts may be free, and large things.
+    /// Bytes in spans, parts of which may be free, and in large objects.
     pub held: Bytes,
-    /// Free in whole huge pages or regions of huge things, and kept for new use.
+    /// Free bytes kept for reuse, in whole huge pages or in regions of huge objects.
     pub idle: Bytes,
-    /// Given back to the kernel since the heap began; what was taken anew counts again when it is given back.
+    /// Bytes freed to the kernel since the heap began, counted each time.
     pub returned: Bytes,
-    /// Mapped now. Memory that was never touched takes no pages, but those of a pool are set aside.
+    /// Mapped bytes. Untouched memory uses no pages, but a pool reserves them.
     pub mapped: Bytes,
-    /// Large things, on whole units of memory or on mappings of their own.
+    /// Large objects, on whole units or on mappings of their own.
     pub large: ObjectCount,
-    /// Objects before guard pages, of a heap that checks.
+    /// Objects before guard pages, in a checking heap.
     pub guarded: ObjectCount,
-    /// How many objects of a heap that checks had no guard page, since it began.
+    /// Number of objects without a guard page since a checking heap began.
     pub unguarded: u64,
-    /// Threads that have a part of the heap, those that have ended and whose part waits for another among them.
+    /// Threads with a cache, including ended threads whose cache waits for reuse.
     pub threads: usize,
-    /// Objects by class.
+    /// Objects in use by size class.
     pub classes: [ObjectCount; Self::CLASSES],
 }
 
-/// Things of one kind.
+/// Objects of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectCount {
-    /// The size of one, for classes; 0 for large things, which differ.
+    /// Size of one object of a class; 0 for large objects, which differ in size.
     pub size: Bytes,
-    /// How many are in use.
+    /// Number of objects in use.
     pub count: u64,
-    /// What they take together.
+    /// Sum of their sizes.
     pub bytes: Bytes,
 }
 
 impl HeapStats {
-    /// How many classes there are.
+    /// Number of size classes.
     pub const CLASSES: usize = CLASSES;
 
     fn none() -> Self {
@@ -76,7 +78,7 @@ impl HeapStats {
 }
 
 impl<S: Sys> Heap<S> {
-    /// Counts what there is. Takes the heap's lock for some 100 ns a span.
+    /// Counts the objects in use. Holds the heap's lock for about 100 ns per span.
     pub fn stats(&self) -> HeapStats {
         let mut stats = HeapStats::none();
         let Some(core) = self.core_if_any() else { return stats };
@@ -125,8 +127,8 @@ impl<S: Sys> Heap<S> {
         stats
     }
 
-    /// On which pages the heap's memory is, now; cost and errors as for [`HugeRegion::usage`](crate::HugeRegion::usage), for
-    /// each of its regions, under the heap's lock.
+    /// Reads from the pagemap which pages the heap's memory is on, under the heap's lock. Costs one
+    /// [`HugeRegion::usage`](crate::HugeRegion::usage) per region.
     ///
     /// # Errors
     /// [`AllocError::Pagemap`](crate::AllocError::Pagemap).

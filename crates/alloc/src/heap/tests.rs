@@ -1,7 +1,7 @@
-//! Heaps on the running kernel and on a scripted one.
+//! Tests of heaps on the running kernel and on a scripted one.
 //!
 //! # Safety
-//! Each test writes only into what it allocated, up to its size, and frees it once.
+//! Each test writes only into its allocations, up to their size, and frees them once.
 #![allow(unsafe_code)]
 
 mod fork;
@@ -22,7 +22,7 @@ use super::Heap;
 use crate::sys::scripted::{Call, ScriptedSys};
 use crate::{Chain, Options, Setting, Sys};
 
-/// A heap on a scripted kernel, where THP is to be had.
+/// Creates a heap on a scripted kernel with THP enabled.
 fn scripted(chain: &str) -> (Heap<ScriptedSys>, ScriptedSys) {
     let sys = ScriptedSys::default();
     sys.set(Setting::ThpEnabled, "always [madvise] never");
@@ -34,10 +34,10 @@ fn layout(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).unwrap()
 }
 
-/// How many places of an object are marked; Miri takes its time.
+/// Number of marked places in an object; Miri is slow.
 const PLACES: usize = if cfg!(miri) { 6 } else { 64 };
 
-/// An object that knows what is in it.
+/// Object whose contents are checked.
 #[derive(Debug)]
 struct Object {
     start: NonNull<u8>,
@@ -49,7 +49,7 @@ struct Object {
 unsafe impl Send for Object {}
 
 impl Object {
-    /// Allocates and marks; `zeroed` must be.
+    /// Allocates an object and marks it; checks for zeros if `zeroed`.
     fn new<S: Sys>(heap: &Heap<S>, layout: Layout, mark: u8, zeroed: bool) -> Option<Self> {
         let start = if zeroed { heap.allocate_zeroed(layout) } else { heap.allocate(layout) }?;
         assert!(
@@ -70,7 +70,8 @@ impl Object {
         Some(object)
     }
 
-    /// Where it is marked: all of what is small, and some of what is large, its ends among it.
+    /// Returns the marked places: all of a small object, and some of a large one, including both
+    /// ends.
     fn places(&self) -> impl Iterator<Item = usize> + use<> {
         let (len, step) = (self.layout.size(), self.layout.size() / PLACES + 1);
         (0..len).step_by(step).chain(len.checked_sub(1))
@@ -90,7 +91,7 @@ impl Object {
         );
     }
 
-    /// Makes it that large; what fits must be kept.
+    /// Resizes the object and checks the contents that fit.
     fn resize<S: Sys>(&mut self, heap: &Heap<S>, size: usize) {
         let new = layout(size, self.layout.align());
         // SAFETY: allocated by this heap.
@@ -113,7 +114,7 @@ impl Object {
     }
 }
 
-/// Sizes on both sides of where something changes.
+/// Sizes on both sides of each threshold.
 const SIZES: [usize; 21] = [
     0,
     1,
@@ -168,7 +169,7 @@ fn every_size_and_alignment_is_served_and_nothing_stays() {
             (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO),
             "{stats:?}"
         );
-        // What is left is the core.
+        // Only the core is left.
         assert_eq!(sys.mappings(), 1, "{chain}");
         drop(heap);
         assert_eq!(sys.mappings(), 0, "{chain}");
@@ -184,7 +185,7 @@ fn small_things_are_packed_densely() {
     let mut pages: Vec<_> = live.iter().map(|address| address >> 21).collect();
     pages.sort_unstable();
     pages.dedup();
-    // 2 MiB of objects, the head of the chunk, and no more.
+    // 2 MiB of objects, and the head of the chunk.
     assert!(pages.len() <= 2, "{} huge pages", pages.len());
 }
 
@@ -225,7 +226,8 @@ fn large_things_grow_in_place_where_there_is_room() {
     object.check();
 }
 
-/// What is to be freed when it has been looked at.
+/// Resizes an object. Returns whether it stayed in place, and the large bytes held before it is
+/// freed.
 fn resized(heap: &Heap<ScriptedSys>, from: usize, to: usize) -> (bool, Bytes) {
     let mut object = Object::new(heap, layout(from, 1), 3, false).unwrap();
     let start = object.start;
@@ -238,10 +240,10 @@ fn resized(heap: &Heap<ScriptedSys>, from: usize, to: usize) -> (bool, Bytes) {
 
 #[test]
 #[cfg_attr(miri, ignore = "memory of the global allocator is given back in one piece")]
-fn what_becomes_smaller_gives_whole_huge_pages_back() {
+fn shrinking_frees_whole_huge_pages() {
     const MIB: usize = 1 << 20;
     let (heap, sys) = scripted("thp,base");
-    // From and to, in place or not, and what it holds then.
+    // From, to, whether in place, and the bytes held then.
     for (from, to, in_place, held) in [
         (64 * MIB, 40 * MIB, true, Bytes::mib(40)),
         (64 * MIB, 61 * MIB, true, Bytes::mib(62)),
@@ -283,7 +285,7 @@ fn empty_spans_are_kept_for_few_classes() {
     let held = heap.stats().held;
     let spans = held.as_usize() / UNIT;
     assert!(spans <= sizes.len() + 4, "{spans} spans of {} classes", sizes.len());
-    // Those that became empty last are there.
+    // The last ones to become empty are still there.
     let again: Vec<_> = sizes.iter().rev().take(4).flat_map(fill).collect();
     assert_eq!(heap.stats().held, held);
     again.into_iter().for_each(|object| object.free(&heap));
@@ -333,7 +335,7 @@ fn two_heaps_on_one_thread_do_not_mix() {
     }
     assert_eq!((first.stats().allocated, second.stats().allocated), (Bytes::ZERO, Bytes::ZERO));
     drop(first);
-    // The thread's part of the one that is gone is not taken for that of the other, or of a new one.
+    // The thread's cache of the dropped heap must not serve the other heap, or a new one.
     let third = Heap::new(Options::default());
     let c = Object::new(&third, layout(100, 8), 3, true).unwrap();
     let d = Object::new(&second, layout(100, 8), 4, true).unwrap();

@@ -1,8 +1,10 @@
-//! Which `Local` the calling thread uses, where unused ones wait, and what happens when a thread ends. Of `fork`: `fork.rs`.
+//! Threads of heaps: the cache of the calling thread, unused caches, and the end of a thread. For
+//! `fork`, see `fork.rs`.
 //!
 //! # Safety
-//! A slot is its thread's alone. What is in the pool changes under the pool's lock, which is taken before that of any heap.
-//! A heap that goes takes that lock, too, so that what a thread that ends finds there is still there.
+//! A slot belongs to its thread alone. The registry changes under its lock, which is taken before
+//! that of any heap. Dropping a heap takes that lock, too, so that an ending thread finds its heaps
+//! intact.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, UnsafeCell};
@@ -16,47 +18,47 @@ use super::thread_cache::ThreadCache;
 use super::{os, slot};
 use crate::{Linux, Pages, Sys};
 
-/// What the calling thread used last.
+/// Cache that the calling thread used last.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Slot {
-    /// The number of the heap that `local` is of; 0 for none.
+    /// ID of the heap of `cache`; 0 without one.
     pub(super) id: Cell<u64>,
-    /// The first of the thread's, linked by `next_of_thread`.
+    /// First cache of the thread, linked by `next_of_thread`.
     pub(super) cache: Cell<*mut ThreadCache>,
 }
 
-/// What all heaps are alike in, whatever they map their memory with.
+/// Part of a heap that does not depend on its `Sys`.
 #[derive(Debug)]
 pub(super) struct HeapHeader {
-    /// Never used twice.
+    /// Never reused.
     pub(super) id: u64,
     pub(super) lock: Lock,
-    /// Takes what a thread that ends had. Called under the pool's lock.
+    /// Takes over the cache of an ending thread. Called under the registry's lock.
     pub(super) abandon: unsafe fn(*const HeapHeader, &ThreadCache),
-    /// Begins the rest of the heap anew, in a child. Called under the heap's lock.
+    /// Resets the rest of the heap in a child. Called under the heap's lock.
     pub(super) reset_after_fork: unsafe fn(*const HeapHeader),
-    /// All of the heap's, linked by `next_of_heap`. One store adds one: a child has it or not.
+    /// All caches of the heap, linked by `next_of_heap`. One store adds one: a child has it or not.
     caches: AtomicPtr<ThreadCache>,
-    /// Those whose threads have ended, linked by `next`.
+    /// Caches of ended threads, linked by `next`.
     pub(super) abandoned: Cell<*mut ThreadCache>,
-    /// Of those, the one to look at next.
+    /// Abandoned cache to scan next.
     pub(super) next_scanned: Cell<*mut ThreadCache>,
     next: AtomicPtr<HeapHeader>,
 }
 
-/// What heaps share.
+/// State that all heaps of the process share.
 pub(super) struct Registry {
     pub(super) lock: Lock,
-    /// All of them. One store adds one or takes one out: a child has it or not.
+    /// All heaps. One store adds or removes one: a child has it or not.
     heaps: AtomicPtr<HeapHeader>,
-    /// Of the call at the end of a thread.
+    /// Key of the function called at the end of a thread.
     key: AtomicU32,
     inner: UnsafeCell<RegistryInner>,
 }
 
 struct RegistryInner {
-    /// Linked by `next`.
+    /// Unused caches, linked by `next`.
     unused: *mut ThreadCache,
     ids: u64,
 }
@@ -76,28 +78,28 @@ pub(super) static REGISTRY: Registry = Registry {
 impl Registry {
     fn with<T>(&self, work: impl FnOnce(&mut RegistryInner) -> T) -> T {
         let _held = self.lock.lock();
-        // SAFETY: the lock is held, and `work` does not come back here.
+        // SAFETY: the lock is held, and `work` does not call this function.
         work(unsafe { &mut *self.inner.get() })
     }
 
-    /// Loses those that are unused.
+    /// Drops the list of unused caches.
     pub(super) fn forget_unused(&self) {
         self.with(|registry| registry.unused = ptr::null_mut());
     }
 
-    /// Every heap.
+    /// Returns every heap.
     ///
     /// # Safety
-    /// None goes meanwhile: the caller holds the lock, or is the only thread.
+    /// No heap is dropped meanwhile: the caller holds the lock, or is the only thread.
     pub(super) unsafe fn heaps(&self) -> impl Iterator<Item = &HeapHeader> {
-        // SAFETY: heaps in the list are there.
+        // SAFETY: heaps in the list exist.
         let at = |link: &AtomicPtr<HeapHeader>| unsafe { link.load(Acquire).as_ref() };
         std::iter::successors(at(&self.heaps), move |heap| at(&heap.next))
     }
 }
 
 impl RegistryInner {
-    /// One that nobody uses; mapped in batches, on base pages.
+    /// Takes an unused cache. Maps them in batches, on base pages.
     fn unused(&mut self) -> Option<*mut ThreadCache> {
         const BATCH: usize = 64 << 10;
         if self.unused.is_null() {
@@ -115,7 +117,7 @@ impl RegistryInner {
             }
         }
         let cache = self.unused;
-        // SAFETY: those in the pool are there, and unused.
+        // SAFETY: unused caches exist and have no other users.
         unsafe {
             self.unused = (*cache).next.get();
             cache.write(ThreadCache::new());
@@ -131,7 +133,7 @@ impl RegistryInner {
 }
 
 impl HeapHeader {
-    /// Of a new heap; not enrolled yet.
+    /// Creates the header of a new heap, not enrolled yet.
     pub(super) fn new(
         abandon: unsafe fn(*const HeapHeader, &ThreadCache),
         reset_after_fork: unsafe fn(*const HeapHeader),
@@ -154,10 +156,11 @@ impl HeapHeader {
         }
     }
 
-    /// Enters the list of heaps, and its core `place`. False where another core is there already.
+    /// Enters the list of heaps, and stores its core in `place`. Returns `false` if another core is
+    /// there.
     ///
     /// # Safety
-    /// It is the first part of the core, which stays where it is until [`Self::retire`].
+    /// It is the first field of the core, which does not move until [`Self::retire`].
     pub(super) unsafe fn enrol<T>(&self, place: &AtomicPtr<T>, core: NonNull<T>) -> bool {
         REGISTRY.with(|_| {
             if !place.load(Relaxed).is_null() {
@@ -167,7 +170,8 @@ impl HeapHeader {
                 REGISTRY.key.store(os::thread_key(end).unwrap_or(NO_KEY), Relaxed);
             }
             self.next.store(REGISTRY.heaps.load(Relaxed), Relaxed);
-            // The list before the place: a child may know of a heap that is not in use, but must know of all that are.
+            // The list before the place: a child may find a heap that is not in use, but must find
+            // all in use.
             REGISTRY
                 .heaps
                 .store(ptr::with_exposed_provenance_mut(ptr::from_ref(self).addr()), Release);
@@ -176,10 +180,10 @@ impl HeapHeader {
         })
     }
 
-    /// Leaves the list of heaps. Its threads' locals become nobody's.
+    /// Leaves the list of heaps. Its caches become unused.
     pub(super) fn retire(&self) {
         REGISTRY.with(|registry| {
-            // SAFETY: heaps in the list are there, and so are locals.
+            // SAFETY: heaps and caches in the lists exist.
             unsafe {
                 let mut links =
                     std::iter::once(&REGISTRY.heaps).chain(REGISTRY.heaps().map(|heap| &heap.next));
@@ -190,13 +194,14 @@ impl HeapHeader {
                     self.abandoned.set(cache.next.get());
                     cache.id.store(0, Relaxed);
                     cache.next_of_thread.set(ptr::null_mut());
-                    // Its link among the heap's is used below; it is nobody's from here on, but the pool's.
+                    // Its link among the heap's caches is needed below; from here on, the registry
+                    // owns it.
                     cache.header.set(ptr::null());
                 }
                 let mut next = self.caches.load(Relaxed);
                 while let Some(cache) = next.as_ref() {
                     let this = std::mem::replace(&mut next, cache.next_of_heap.get());
-                    // Those that are attached to a thread are put back by it: it may be looking at them.
+                    // A thread returns an attached cache itself: it may be reading it.
                     if cache.id.swap(0, Relaxed) == 0 {
                         registry.push_unused(this);
                     }
@@ -205,7 +210,8 @@ impl HeapHeader {
         });
     }
 
-    /// The calling thread's local, which becomes the one in its slot; `None` where there is no memory for one.
+    /// Returns the calling thread's cache, and stores it in the slot; `None` if there is no memory
+    /// for one.
     pub(super) fn cache(&self) -> Option<&'static ThreadCache> {
         let slot = slot::get();
         let found = self.find(slot);
@@ -213,7 +219,7 @@ impl HeapHeader {
             Some(cache) => cache,
             None => REGISTRY.with(|registry| self.abandoned().or_else(|| self.unused(registry)))?,
         };
-        // SAFETY: locals are never unmapped, and this one is the calling thread's.
+        // SAFETY: caches are never unmapped, and this one is the calling thread's own.
         let this = unsafe { &*cache };
         this.next_of_thread.set(slot.cache.get());
         slot.cache.set(cache);
@@ -225,10 +231,11 @@ impl HeapHeader {
         Some(this)
     }
 
-    /// That of the thread's locals which is of this heap, taken out of its list. Those of heaps that are gone are put back.
+    /// Removes and returns the thread's cache for this heap. Returns caches of dropped heaps to the
+    /// registry.
     fn find(&self, slot: &Slot) -> Option<*mut ThreadCache> {
         let mut link = &slot.cache;
-        // SAFETY: locals are never unmapped, and those in the list are the calling thread's.
+        // SAFETY: caches are never unmapped, and those in the list are the calling thread's own.
         while let Some(cache) = unsafe { link.get().as_ref() } {
             let this = link.get();
             match cache.id.load(Relaxed) {
@@ -246,25 +253,25 @@ impl HeapHeader {
         None
     }
 
-    /// One that is abandoned, and the next time another; `None` after the last.
+    /// Returns an abandoned cache, a different one each time; `None` after the last.
     ///
     /// # Safety
-    /// The caller holds the lock, and uses it no longer than that.
+    /// The caller holds the lock, and uses the result only while it does.
     pub(super) unsafe fn next_abandoned(&self) -> Option<&ThreadCache> {
         let next_scanned = self.next_scanned.get();
         let cache = if next_scanned.is_null() { self.abandoned.get() } else { next_scanned };
-        // SAFETY: abandoned locals are there.
+        // SAFETY: abandoned caches exist.
         let cache = unsafe { cache.as_ref() }?;
         self.next_scanned.set(cache.next.get());
         Some(cache)
     }
 
-    /// All locals of the heap.
+    /// Returns all caches of the heap.
     ///
     /// # Safety
     /// The caller holds the lock.
     pub(super) unsafe fn all(&self) -> impl Iterator<Item = &ThreadCache> {
-        // SAFETY: locals are never unmapped.
+        // SAFETY: caches are never unmapped.
         let at = |cache: *mut ThreadCache| unsafe { cache.as_ref() };
         std::iter::successors(at(self.caches.load(Relaxed)), move |cache| {
             at(cache.next_of_heap.get())
@@ -274,7 +281,7 @@ impl HeapHeader {
     fn abandoned(&self) -> Option<*mut ThreadCache> {
         let _held = self.lock.lock();
         let cache = self.abandoned.get();
-        // SAFETY: abandoned locals are there.
+        // SAFETY: abandoned caches exist.
         let next = unsafe { cache.as_ref() }?.next.get();
         self.abandoned.set(next);
         if self.next_scanned.get() == cache {
@@ -286,7 +293,7 @@ impl HeapHeader {
     fn unused(&self, registry: &mut RegistryInner) -> Option<*mut ThreadCache> {
         let cache = registry.unused()?;
         let _held = self.lock.lock();
-        // SAFETY: nobody else's.
+        // SAFETY: no other users.
         unsafe {
             (*cache).id.store(self.id, Relaxed);
             (*cache).header.set(ptr::with_exposed_provenance(ptr::from_ref(self).addr()));
@@ -297,13 +304,13 @@ impl HeapHeader {
     }
 }
 
-/// At the end of a thread: its heaps take what it had.
+/// Ends a thread: its heaps take over its caches.
 unsafe extern "C" fn end(_: *mut c_void) {
     let slot = slot::get();
     slot.id.set(0);
     let mut next = slot.cache.replace(ptr::null_mut());
     REGISTRY.with(|registry| {
-        // SAFETY: locals are never unmapped, and these were the calling thread's.
+        // SAFETY: caches are never unmapped, and these were the calling thread's own.
         while let Some(cache) = unsafe { next.as_ref() } {
             let this = std::mem::replace(&mut next, cache.next_of_thread.get());
             if cache.id.load(Relaxed) == 0 {
@@ -311,7 +318,7 @@ unsafe extern "C" fn end(_: *mut c_void) {
                 continue;
             }
             let header = cache.header.get();
-            // SAFETY: a heap whose locals have its number is there while the pool's lock is held.
+            // SAFETY: a heap with this ID in a cache exists while the registry's lock is held.
             unsafe {
                 let _held = (*header).lock.lock();
                 ((*header).abandon)(header, cache);

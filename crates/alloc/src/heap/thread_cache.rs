@@ -1,8 +1,10 @@
-//! What one thread has of a heap: for each class the objects that it hands out next, and the spans that it owns.
+//! Thread cache: for each class, the objects that a thread hands out next and the spans that it
+//! owns.
 //!
 //! # Safety
-//! A `Local` is never unmapped. It belongs to the thread that it is attached to, or to whoever holds its heap's lock while it
-//! is abandoned. Other threads add to `told`, and read what is atomic.
+//! A `ThreadCache` is never unmapped. Its owner is the thread that it is attached to, or the holder
+//! of its heap's lock while it is abandoned. Other threads add to `remote_frees`, and read atomic
+//! fields.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -15,18 +17,18 @@ use super::span::{Block, FreeList, Queue, Span, State};
 use super::thread::HeapHeader;
 use super::{mark, misuse, span};
 
-/// A thread's part of a heap.
+/// A thread's share of a heap.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct ThreadCache {
-    /// The number of its heap; 0 once that is gone.
+    /// ID of its heap; 0 after that heap is gone.
     pub(super) id: AtomicU64,
     pub(super) header: Cell<*const HeapHeader>,
-    /// The thread's next, of another heap.
+    /// Next cache of the same thread, of another heap.
     pub(super) next_of_thread: Cell<*mut ThreadCache>,
-    /// The next abandoned or unused one.
+    /// Next abandoned or unused cache.
     pub(super) next: Cell<*mut ThreadCache>,
-    /// The heap's next.
+    /// Next cache of the same heap.
     pub(super) next_of_heap: Cell<*mut ThreadCache>,
     bins: [Bin; CLASSES],
     spans: [ClassSpans; CLASSES],
@@ -34,29 +36,42 @@ pub(super) struct ThreadCache {
     remote_frees: RemoteFreeList,
 }
 
-/// Objects that are handed out next, all of one span.
+/// Objects to hand out next, all of one span.
 #[derive(Debug)]
 struct Bin {
     first: Cell<*mut Block>,
-    /// How many; read by other threads for statistics.
+    /// Number of objects; other threads read it for statistics.
     left: AtomicU32,
+}
+
+impl Bin {
+    const fn new() -> Self {
+        Self { first: Cell::new(ptr::null_mut()), left: AtomicU32::new(0) }
+    }
 }
 
 /// Spans of one class.
 #[derive(Debug)]
 struct ClassSpans {
-    /// That of the bin.
+    /// Span of the bin's objects.
     current: Cell<*mut Span>,
     queue: Queue,
 }
 
-/// Small spans in which nothing is in use, at most one of a class, in their queues still; that which became so last is first.
-/// A few are kept, so that a thread at the edge of a span does not ask for one again and again.
+impl ClassSpans {
+    const fn new() -> Self {
+        Self { current: Cell::new(ptr::null_mut()), queue: Queue::new() }
+    }
+}
+
+/// Small spans without objects in use, at most one per class and still in their queues, the most
+/// recent first. Keeping a few avoids that a thread at the edge of a span takes and frees it
+/// repeatedly.
 #[derive(Debug)]
 struct IdleSpans([Cell<*mut Span>; 4]);
 
 impl IdleSpans {
-    /// Adds one; the one that is kept no longer, or null.
+    /// Adds a span. Returns the span that is no longer kept, or null.
     fn push(&self, span: *mut Span) -> *mut Span {
         let mut next = span;
         for place in &self.0 {
@@ -67,7 +82,7 @@ impl IdleSpans {
         }
         next
     }
-    /// Takes a span out, if it is in.
+    /// Removes a span, if present.
     fn remove(&self, span: *mut Span) {
         if let Some(place) = self.0.iter().find(|place| place.get() == span) {
             place.set(ptr::null_mut());
@@ -75,12 +90,12 @@ impl IdleSpans {
     }
 }
 
-/// The spans in which other threads freed something, in a cache line of its own.
+/// Spans in which other threads freed objects, in a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 struct RemoteFreeList(AtomicPtr<Span>);
 
-/// Spans in which nothing is in use any more, to be given back, linked.
+/// Linked spans without objects in use, to be freed.
 #[derive(Debug)]
 pub(super) struct EmptySpans(Cell<*mut Span>);
 
@@ -94,13 +109,13 @@ impl EmptySpans {
     pub(super) fn is_empty(&self) -> bool {
         self.0.get().is_null()
     }
-    /// The next of them.
+    /// Removes the next span.
     ///
     /// # Safety
-    /// They were pushed by a `Local` whose owner the caller is.
+    /// The caller owns the `ThreadCache` that pushed them.
     pub(super) unsafe fn pop(&self) -> Option<*mut Span> {
         let span = self.0.get();
-        // SAFETY: what was pushed is there, and linked.
+        // SAFETY: pushed spans exist and are linked.
         self.0.set(unsafe { span.as_ref() }?.next.get());
         Some(span)
     }
@@ -114,26 +129,24 @@ impl ThreadCache {
             next_of_thread: Cell::new(ptr::null_mut()),
             next: Cell::new(ptr::null_mut()),
             next_of_heap: Cell::new(ptr::null_mut()),
-            bins: [const { Bin { first: Cell::new(ptr::null_mut()), left: AtomicU32::new(0) } };
-                CLASSES],
-            spans: [const { ClassSpans { current: Cell::new(ptr::null_mut()), queue: Queue::new() } };
-                CLASSES],
+            bins: [const { Bin::new() }; CLASSES],
+            spans: [const { ClassSpans::new() }; CLASSES],
             idle: IdleSpans([const { Cell::new(ptr::null_mut()) }; 4]),
             remote_frees: RemoteFreeList(AtomicPtr::new(ptr::null_mut())),
         }
     }
 
-    /// The next object of that class; null where the bin is empty.
+    /// Takes an object of this class; null if the bin is empty.
     ///
     /// # Safety
-    /// The caller owns this.
+    /// The caller owns the cache.
     #[inline]
     pub(super) unsafe fn take(&self, class: usize) -> *mut u8 {
         // SAFETY: classes are below CLASSES.
         let bin = unsafe { self.bins.get_unchecked(class) };
         let first = bin.first.get();
         if !first.is_null() {
-            // SAFETY: a free object of a span of ours.
+            // SAFETY: a free object of an owned span.
             unsafe {
                 let Block { next, mark } = *first;
                 if mark != mark::of(first.addr()) {
@@ -148,14 +161,14 @@ impl ThreadCache {
         first.cast()
     }
 
-    /// Fills the bin of that class from the spans here. Spans that turn out to be empty are added to `empty`. False where
-    /// a new span is needed.
+    /// Fills the bin of this class from the owned spans, and adds empty spans to `empty`. Returns
+    /// `false` if a new span is needed.
     ///
     /// # Safety
-    /// The caller owns this.
+    /// The caller owns the cache.
     pub(super) unsafe fn refill(&self, class: usize, empty: &EmptySpans) -> bool {
         let spans = &self.spans[class];
-        // SAFETY: our own spans, by contract, in what follows.
+        // SAFETY: by contract, all spans below are owned.
         unsafe {
             loop {
                 if let Some(span) = spans.current.get().as_ref() {
@@ -180,21 +193,21 @@ impl ThreadCache {
         }
     }
 
-    /// Makes a new span the one to take from. There was none.
+    /// Makes a new span the current one of its class, which has none.
     pub(super) fn begin(&self, class: usize, span: &Span) {
         span.begin(class, ptr::from_ref(self).cast_mut());
         self.spans[class].current.set(ptr::from_ref(span).cast_mut());
     }
 
-    /// After a free: queues the span if it was full. Where nothing in it is in use any more, the span that is kept no longer: it
-    /// or another, which is in no queue then.
+    /// Queues a span that was full before a free. Returns a span without objects in use that is no
+    /// longer kept, this one or another; it is then in no queue.
     ///
     /// # Safety
-    /// The caller owns this, and the span is one of its.
+    /// The caller owns the cache and the span.
     pub(super) unsafe fn after_free(&self, span: &Span) -> Option<*mut Span> {
         let queue_of = |span: &Span| &self.spans[usize::from(span.class.get())].queue;
         let (queue, this) = (queue_of(span), ptr::from_ref(span).cast_mut());
-        // SAFETY: our own spans.
+        // SAFETY: owned spans.
         unsafe {
             match span.state.get() {
                 State::Current => return None,
@@ -207,7 +220,7 @@ impl ThreadCache {
             if span.used.load(Relaxed) > 0 {
                 return None;
             }
-            // What was freed twice counts twice, and something may be in use here still.
+            // An object that was freed twice counts twice, so another may still be in use.
             if !span::has(span.free.get(), span.issued.get()) {
                 misuse::confused(span.base().addr(), span.object_size());
             }
@@ -218,14 +231,14 @@ impl ThreadCache {
         }
     }
 
-    /// Tells the owner that something was freed in `span`.
+    /// Notifies the owner of frees in `span`.
     ///
     /// # Safety
-    /// [`Span::free_remotely`] was true for the caller, who has not told anybody since.
+    /// [`Span::free_remotely`] returned true to the caller, which has not notified since.
     pub(super) unsafe fn notify(&self, span: *mut Span) {
         let mut first = self.remote_frees.0.load(Relaxed);
         loop {
-            // SAFETY: the span stays until its owner heard of it, and only we link it now.
+            // SAFETY: the span stays until its owner handles it, and only this thread links it now.
             unsafe { (*span).next_notified().set(first) };
             match self.remote_frees.0.compare_exchange_weak(first, span, Release, Relaxed) {
                 Ok(_) => return,
@@ -234,29 +247,31 @@ impl ThreadCache {
         }
     }
 
-    /// Takes back what other threads freed.
+    /// Collects the objects that other threads freed.
     ///
     /// # Safety
-    /// The caller owns this.
+    /// The caller owns the cache.
     pub(super) unsafe fn collect_remote(&self, empty: &EmptySpans) {
         if self.remote_frees.0.load(Relaxed).is_null() {
             return;
         }
         let mut next = self.remote_frees.0.swap(ptr::null_mut(), Acquire);
-        // SAFETY: spans that we were told of are there until we take what was freed in them.
+        // SAFETY: spans of the list exist until their freed objects are taken.
         while let Some(span) = unsafe { next.as_ref() } {
-            // Once its objects are taken, others may link it anew.
+            // Once its objects are taken, other threads may link it again.
             let this = std::mem::replace(&mut next, span.next_notified().get());
             let owner = span.owner.load(Relaxed);
             if !ptr::eq(owner, self) {
-                // It was adopted by another thread meanwhile.
-                // SAFETY: nobody was told since the other thread told us; owners are never unmapped.
+                // Another thread adopted it meanwhile.
+                //
+                // SAFETY: the other thread's notification is passed on once; owners are never
+                // unmapped.
                 unsafe { (*owner).notify(this) };
                 continue;
             }
-            // SAFETY: the span is ours, and its freed objects are nobody's.
+            // SAFETY: the span is owned, and its freed objects have no users.
             unsafe {
-                span.give_back(&span.take_remote());
+                span.return_objects(&span.take_remote());
                 if let Some(span) = self.after_free(span) {
                     empty.push(&*span);
                 }
@@ -264,18 +279,18 @@ impl ThreadCache {
         }
     }
 
-    /// Puts all that the bins hold back into their spans; those that are empty go to `empty`.
+    /// Returns all objects of the bins to their spans, and adds empty spans to `empty`.
     ///
     /// # Safety
-    /// The caller owns this.
+    /// The caller owns the cache.
     pub(super) unsafe fn flush(&self, empty: &EmptySpans) {
-        // SAFETY: our own spans.
+        // SAFETY: owned spans.
         unsafe {
             self.collect_remote(empty);
             for (bin, spans) in self.bins.iter().zip(&self.spans) {
                 if let Some(span) = spans.current.replace(ptr::null_mut()).as_ref() {
                     let first = bin.first.replace(ptr::null_mut());
-                    span.give_back(&FreeList { first, count: bin.left.swap(0, Relaxed) });
+                    span.return_objects(&FreeList { first, count: bin.left.swap(0, Relaxed) });
                     span.state.set(State::Full);
                     if span.free_count() > 0 || span.issued.get() < span.capacity.get() {
                         span.state.set(State::Queued);
@@ -299,10 +314,11 @@ impl ThreadCache {
         self.idle.0.iter().for_each(|place| place.set(ptr::null_mut()));
     }
 
-    /// Takes all spans of that class with free objects from `other`. True if there was one.
+    /// Takes over all spans of this class with free objects from `other`. Returns whether there was
+    /// one.
     ///
     /// # Safety
-    /// The caller owns both.
+    /// The caller owns both caches.
     pub(super) unsafe fn adopt(&self, other: &Self, class: usize) -> bool {
         let mut some = false;
         // SAFETY: the caller's spans.
@@ -318,7 +334,7 @@ impl ThreadCache {
         some
     }
 
-    /// How many objects of each class are ready to be handed out; other threads may change it meanwhile.
+    /// Returns the number of cached objects per class; other threads may change it meanwhile.
     pub(super) fn ready(&self) -> impl Iterator<Item = u32> {
         self.bins.iter().map(|bin| bin.left.load(Relaxed))
     }
@@ -328,7 +344,7 @@ fn span_mut(span: &Span) -> *mut Span {
     ptr::from_ref(span).cast_mut()
 }
 
-/// Asks for the memory of an object that is likely to be handed out next; nothing for null.
+/// Prefetches an object that is likely handed out next; ignores null.
 #[inline]
 fn prefetch(block: *const Block) {
     #[cfg(target_arch = "x86_64")]

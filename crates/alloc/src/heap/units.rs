@@ -1,12 +1,12 @@
-//! A set of the units of a chunk.
+//! Set of units of a chunk.
 
 use super::chunk::CHUNK;
 use super::class::UNIT;
 
-/// Units of a chunk.
+/// Units of a full chunk.
 pub(super) const UNITS: usize = CHUNK / UNIT;
 
-/// A bit for each unit.
+/// Bit set of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Units([u64; UNITS / 64]);
 
@@ -18,22 +18,22 @@ impl Units {
         self.words(at, count, |word, mask| *word |= mask);
     }
 
-    /// Takes `count` units from `at` out.
+    /// Removes `count` units from `at`.
     pub(super) fn clear(&mut self, at: usize, count: usize) {
         self.words(at, count, |word, mask| *word &= !mask);
     }
 
-    /// Whether `count` units from `at` are all in.
+    /// Returns whether all of `count` units from `at` are in the set.
     pub(super) fn all(&self, at: usize, count: usize) -> bool {
         self.next(at, false) >= at + count
     }
 
-    /// Whether any of `count` units from `at` is in.
+    /// Returns whether any of `count` units from `at` is in the set.
     pub(super) fn any(&self, at: usize, count: usize) -> bool {
         self.next(at, true) < at + count
     }
 
-    /// The first place at a multiple of `align` from where on `count` units are in.
+    /// Returns the first multiple of `align` from which `count` units are in the set.
     pub(super) fn find(&self, count: usize, align: usize) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -49,7 +49,8 @@ impl Units {
         }
     }
 
-    /// The first unit from `at` on that is in, or is not; [`UNITS`] where there is none.
+    /// Returns the first unit from `at` on that is in the set, or is not; [`UNITS`] if there is
+    /// none.
     fn next(&self, at: usize, is_in: bool) -> usize {
         let mut at = at;
         while at < UNITS {
@@ -94,8 +95,10 @@ mod tests {
                 prop_assert_eq!(units.any(at, len), add);
             }
             let align = 1 << shift;
-            let plain = (0..UNITS).step_by(align)
-                .find(|&at| at + count <= UNITS && model[at..at + count].iter().all(|&is_in| is_in));
+            let fits = |&at: &usize| {
+                at + count <= UNITS && model[at..at + count].iter().all(|&is_in| is_in)
+            };
+            let plain = (0..UNITS).step_by(align).find(fits);
             prop_assert_eq!(units.find(count, align), plain);
         }
     }

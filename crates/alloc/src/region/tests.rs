@@ -44,7 +44,7 @@ fn memory_is_zeroed_writable_and_rounded_up_to_its_pages() {
 }
 
 #[test]
-fn what_no_backing_can_do_is_refused_before_any_is_tried() {
+fn invalid_requests_are_errors_before_any_backing_is_tried() {
     let map = |len, options: Options| HugeRegion::map(len, &options).unwrap_err();
     let base = Options::only(Backing::Base);
     assert_eq!(map(Bytes::ZERO, base), AllocError::Empty);
@@ -86,7 +86,7 @@ fn memory_can_be_bound_to_a_node_that_is_there() {
 
 #[test]
 #[cfg_attr(miri, ignore = "reads /proc/self/maps")]
-fn a_name_shows_in_maps_or_its_refusal_is_told() {
+fn a_name_shows_in_maps_or_its_error_is_reported() {
     let name = "alloc test: named";
     let mut region =
         HugeRegion::map(Bytes::mib(2), &Options::only(Backing::Base).named(name).unwrap()).unwrap();

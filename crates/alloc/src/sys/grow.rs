@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn where_addresses_are_scarce_it_moves_without_having_both_places_at_once() {
+    fn with_scarce_addresses_it_moves_without_two_mappings_at_a_time() {
         // The growth and the alignment; a second mapping would need the old length on top. The
         // length decides where the kernel places it.
         let lengths = [96, 97, 101, 110].map(|mib: usize| mib << 20);

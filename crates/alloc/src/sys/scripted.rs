@@ -13,8 +13,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use hugepilot_record::{Errno, PageRun};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 
+use proptest::prelude::ProptestConfig;
+
 use super::{Advice, Linux, Pages, Setting, Sys};
 use crate::{Label, Numa};
+
+/// Settings of a property test with this number of cases; Miri is slow.
+pub(crate) fn cases(cases: u32, under_miri: u32) -> ProptestConfig {
+    let cases = if cfg!(miri) { under_miri } else { cases };
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
 
 /// Call that a script can make fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,7 +135,7 @@ unsafe impl Sys for ScriptedSys {
         drop(state);
         if let Pages::Pool(page) = pages {
             let wanted = len as u64 / page.get();
-            assert_eq!(wanted * page.get(), len as u64, "whole pages of the pool");
+            assert_eq!(wanted * page.get(), len as u64, "whole hugetlb pages");
             let mut state = self.state();
             let free = state.pools.get_mut(&page).ok_or(Errno::EINVAL)?;
             *free = free.checked_sub(wanted).ok_or(Errno::ENOMEM)?;
@@ -236,7 +244,7 @@ unsafe impl Sys for ScriptedSys {
             AddrRange::at(VirtAddr::new(at as u64), Bytes::new(len as u64)).covers(range)
         });
         drop(state);
-        assert!(inside, "only what is mapped is looked at");
+        assert!(inside, "only mapped memory is scanned");
         Linux.scan(range, each)
     }
 

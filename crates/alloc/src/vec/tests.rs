@@ -7,13 +7,13 @@ use proptest::collection::vec as vec_of;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sys::scripted::{Call, ScriptedSys};
+use crate::sys::scripted::{Call, ScriptedSys, cases};
 
 fn base() -> Options {
     Options::only(Backing::Base)
 }
 
-/// Notes when it is dropped, and panics then if it is told to.
+/// Logs its drop, and panics then if `panics`.
 struct Noted {
     number: u32,
     log: Rc<RefCell<Vec<u32>>>,
@@ -23,7 +23,7 @@ struct Noted {
 impl Drop for Noted {
     fn drop(&mut self) {
         self.log.borrow_mut().push(self.number);
-        assert!(!self.panics, "told to");
+        assert!(!self.panics, "panics on purpose");
     }
 }
 
@@ -75,7 +75,7 @@ fn a_clone_that_panics_leaves_what_it_cloned_to_be_dropped() {
     struct Fragile(Rc<Cell<i32>>);
     impl Clone for Fragile {
         fn clone(&self) -> Self {
-            assert!(self.0.get() < 7, "told to");
+            assert!(self.0.get() < 7, "panics on purpose");
             self.0.set(self.0.get() + 1);
             Self(Rc::clone(&self.0))
         }
@@ -132,7 +132,7 @@ fn nothing_is_mapped_for_nothing() {
 }
 
 #[test]
-fn what_is_behind_the_items_is_given_back() {
+fn memory_after_the_items_is_unmapped() {
     let sys = ScriptedSys::default();
     let mut vec = HugeVec::new_on(sys.clone(), base());
     vec.extend(0..10_000_u32).unwrap();
@@ -142,7 +142,7 @@ fn what_is_behind_the_items_is_given_back() {
     assert!(vec.capacity() >= 10_000 && vec.iter().copied().eq(0..1500));
     sys.clear_failures();
     vec.shrink_to_fit();
-    // Miri has no pages to give back one by one.
+    // Miri cannot unmap single pages.
     assert!((cfg!(miri) || vec.capacity() == 2048) && vec.iter().copied().eq(0..1500));
     vec.extend(1500..9000).unwrap();
     assert!(vec.iter().copied().eq(0..9000));
@@ -214,7 +214,7 @@ fn alignments_of_types_above_a_page_are_kept() {
         assert!(vec.as_ptr().is_aligned());
     }
     assert!(vec.iter().enumerate().all(|(i, item)| usize::from(item.0) == i));
-    // Above a huge page: values of such a type do not fit on a stack, so it is asked for.
+    // Values aligned above a huge page do not fit on a stack, so the alignment is requested.
     let mut vec = HugeVec::new(base().aligned(Bytes::mib(4)));
     for i in 0..20 {
         vec.push(Above4K(i)).unwrap();
@@ -262,43 +262,51 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 100 }, failure_persistence: None, ..ProptestConfig::default() })]
-    /// Boxes, so that each lost or doubled item shows as a leak or a double free.
+    #![proptest_config(cases(100, 4))]
+    /// Boxes, so that a lost or doubled item shows as a leak or a double free.
     #[test]
-    fn it_does_as_a_vec_does(steps in vec_of(step(), 1..40), pool in 0..3_u64) {
-        let sys = ScriptedSys::default();
-        sys.pool(Bytes::mib(2), pool);
-        let options = Options::new("hugetlb-2m,base".parse().unwrap());
-        let (mut ours, mut model) = (HugeVec::new_on(sys.clone(), options), Vec::new());
-        for step in steps {
-            match step {
-                Step::Push(item) => {
-                    ours.push(Box::new(item)).unwrap();
-                    model.push(Box::new(item));
-                }
-                Step::Pop => prop_assert_eq!(ours.pop(), model.pop()),
-                Step::Extend(more) => {
-                    ours.extend((0..more).map(Box::new)).unwrap();
-                    model.extend((0..more).map(Box::new));
-                }
-                Step::Truncate(len) => {
-                    ours.truncate(len);
-                    model.truncate(len);
-                }
-                Step::Reserve(more) => {
-                    ours.reserve(more).unwrap();
-                    prop_assert!(ours.capacity() >= ours.len() + more);
-                }
-                Step::Clone => ours = ours.try_clone().unwrap(),
-                Step::Sort => {
-                    ours.sort_unstable();
-                    model.sort_unstable();
-                }
-            }
-            prop_assert_eq!(&*ours, &*model);
-            prop_assert!(sys.mappings() <= 1 && ours.len() <= ours.capacity());
-        }
-        drop(ours);
-        prop_assert_eq!((sys.mappings(), sys.pool_free(Bytes::mib(2))), (0, pool));
+    fn a_vector_behaves_like_vec(
+        steps in vec_of(step(), 1..40),
+        pool in 0..3_u64,
+    ) {
+        run(steps, pool);
     }
+}
+
+/// Runs the steps on a vector and on a `Vec`, and compares them after each.
+fn run(steps: Vec<Step>, pool: u64) {
+    let sys = ScriptedSys::default();
+    sys.pool(Bytes::mib(2), pool);
+    let options = Options::new("hugetlb-2m,base".parse().unwrap());
+    let (mut ours, mut model) = (HugeVec::new_on(sys.clone(), options), Vec::new());
+    for step in steps {
+        match step {
+            Step::Push(item) => {
+                ours.push(Box::new(item)).unwrap();
+                model.push(Box::new(item));
+            }
+            Step::Pop => assert_eq!(ours.pop(), model.pop()),
+            Step::Extend(more) => {
+                ours.extend((0..more).map(Box::new)).unwrap();
+                model.extend((0..more).map(Box::new));
+            }
+            Step::Truncate(len) => {
+                ours.truncate(len);
+                model.truncate(len);
+            }
+            Step::Reserve(more) => {
+                ours.reserve(more).unwrap();
+                assert!(ours.capacity() >= ours.len() + more);
+            }
+            Step::Clone => ours = ours.try_clone().unwrap(),
+            Step::Sort => {
+                ours.sort_unstable();
+                model.sort_unstable();
+            }
+        }
+        assert_eq!(&*ours, &*model);
+        assert!(sys.mappings() <= 1 && ours.len() <= ours.capacity());
+    }
+    drop(ours);
+    assert_eq!((sys.mappings(), sys.pool_free(Bytes::mib(2))), (0, pool));
 }

@@ -1,4 +1,4 @@
-// The allocators, in the containers that they are for.
+// Tests of the allocators in containers.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,7 +27,8 @@ using huge = hugepilot::huge_page_allocator<T>;
 using traits = std::allocator_traits<thp<int>>;
 static_assert(std::is_same_v<traits::rebind_alloc<long>, thp<long>>);
 static_assert(std::is_empty_v<thp<int>> && traits::is_always_equal::value);
-static_assert(std::is_nothrow_copy_constructible_v<thp<int>> && std::is_nothrow_move_assignable_v<thp<int>>);
+static_assert(std::is_nothrow_copy_constructible_v<thp<int>>);
+static_assert(std::is_nothrow_move_assignable_v<thp<int>>);
 static_assert(std::is_nothrow_constructible_v<thp<long>, const thp<int> &>);
 static_assert(!std::is_constructible_v<huge<int>, const thp<int> &>, "they have different heaps");
 static_assert(std::is_nothrow_move_assignable_v<std::vector<int, thp<int>>>);
@@ -67,7 +68,7 @@ void containers_work() {
 }
 
 // 100,000 nodes of 2 MiB each would be 195 GiB.
-void small_things_share_pages() {
+void small_objects_share_pages() {
     const auto before = stats();
     std::set<int, std::less<int>, thp<int>> nodes;
     for (int i = 0; i < 100000; i++) nodes.insert(i);
@@ -113,7 +114,7 @@ hugepilot_error code_of(Work work) {
     return HUGEPILOT_OK;
 }
 
-// The number comes through a volatile, so that no compiler sees that it is too large.
+// The number is volatile, so that no compiler detects that it is too large.
 void too_much_is_bad_alloc() {
     volatile std::size_t most = SIZE_MAX;
     try {
@@ -127,7 +128,7 @@ void too_much_is_bad_alloc() {
     CHECK(code_of([&] { (void)huge<std::uint64_t>().allocate(most / 8); }) == HUGEPILOT_OVERFLOW);
 }
 
-void nothing_is_something() {
+void an_allocation_of_size_0_is_not_null() {
     thp<int> ints;
     int *none = ints.allocate(0), *more = ints.allocate(0);
     CHECK(none && more && none != more);
@@ -135,7 +136,8 @@ void nothing_is_something() {
     ints.deallocate(more, 0);
     std::vector<int, thp<int>> empty;
     empty.shrink_to_fit();
-    CHECK(hugepilot_heap_alloc(NULL, 1, 1) == nullptr && hugepilot_last_error() == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_heap_alloc(NULL, 1, 1) == nullptr);
+    CHECK(hugepilot_last_error() == HUGEPILOT_ARGUMENT);
     CHECK(hugepilot_heap_alloc(hugepilot_heap_thp(), 8, 3) == nullptr);
     CHECK(hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
     hugepilot_heap_free(hugepilot_heap_thp(), nullptr);
@@ -148,12 +150,13 @@ void a_pool_that_is_too_small_is_bad_alloc() {
         std::vector<char, huge<char>> beyond(beyond_the_pool());
         CHECK(!"it throws");
     } catch (const std::bad_alloc &error) {
-        CHECK(std::strstr(error.what(), "hugetlb pool of 2MiB pages: ") && std::strstr(error.what(), "hugepilot pool set"));
+        CHECK(std::strstr(error.what(), "hugetlb pool of 2MiB pages: "));
+        CHECK(std::strstr(error.what(), "hugepilot pool set"));
     }
 }
 
-// The first to allocate, so that no other heap's memory is merged into the same line of smaps.
-void what_a_heap_got_is_what_smaps_says() {
+// Runs first, so that no other heap's memory is merged into the same line of smaps.
+void the_usage_of_a_heap_equals_smaps() {
     void *large, *small;
     {
         hugepilot::heap heap(hugepilot::options("thp,base"));
@@ -164,8 +167,10 @@ void what_a_heap_got_is_what_smaps_says() {
         smaps one = smaps_at(large), other = smaps_at(small);
         if (one.start == other.start) other = smaps();
         CHECK(usage.thp_bytes == one.thp_bytes + other.thp_bytes);
-        CHECK(usage.thp_bytes + usage.base_bytes == one.rss_bytes + other.rss_bytes && one.rss_bytes >= 40 * mib);
-        std::printf("a heap: %zu KiB on transparent huge pages\n", std::size_t(usage.thp_bytes >> 10));
+        CHECK(usage.thp_bytes + usage.base_bytes == one.rss_bytes + other.rss_bytes);
+        CHECK(one.rss_bytes >= 40 * mib);
+        const auto thp_kib = std::size_t(usage.thp_bytes >> 10);
+        std::printf("a heap: %zu KiB on transparent huge pages\n", thp_kib);
 
         const auto stats = heap.stats();
         CHECK(stats.allocated_bytes >= 40 * mib + 24 && stats.mapped_bytes >= stats.held_bytes);
@@ -182,10 +187,11 @@ void what_a_heap_got_is_what_smaps_says() {
     CHECK(!smaps_at(small).found);
 }
 
-// A heap of one's own, which ends with what was left in it.
+// The heap is deleted with an object in it.
 void a_heap_serves_pmr_containers() {
     hugepilot::heap heap;
-    auto *left = new (heap.allocate(sizeof(std::pmr::vector<int>))) std::pmr::vector<int>(1000, 3, &heap);
+    using numbers = std::pmr::vector<int>;
+    auto *left = new (heap.allocate(sizeof(numbers))) numbers(1000, 3, &heap);
     CHECK(left->at(999) == 3 && heap.stats().allocated_bytes >= 4000);
 }
 
@@ -203,8 +209,8 @@ void a_chain_of_your_own() {
     CHECK(stats.allocated_bytes >= 400000 && numbers[99999] == 1);
 }
 
-// What one thread makes, another frees.
-void threads_free_what_others_made() {
+// Each thread frees the objects of another.
+void threads_free_objects_of_others() {
     const auto before = stats().allocated_bytes;
     std::vector<std::thread> threads;
     using texts = std::vector<std::vector<unsigned, thp<unsigned>>>;
@@ -235,7 +241,7 @@ int child_exits(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-// The child goes on with its copy, though another thread of the parent was allocating when it was made.
+// The child uses its copy, even if another thread of the parent was allocating during fork.
 void children_use_and_free() {
     std::vector<int, thp<int>> numbers(mib, 1);
     std::atomic<bool> stop{false};
@@ -264,17 +270,17 @@ void children_use_and_free() {
 }  // namespace
 
 int main() {
-    what_a_heap_got_is_what_smaps_says();
+    the_usage_of_a_heap_equals_smaps();
     allocators_copy_convert_and_compare();
     containers_work();
-    small_things_share_pages();
+    small_objects_share_pages();
     over_aligned_types_are_aligned();
     too_much_is_bad_alloc();
-    nothing_is_something();
+    an_allocation_of_size_0_is_not_null();
     a_pool_that_is_too_small_is_bad_alloc();
     a_heap_serves_pmr_containers();
     a_chain_of_your_own();
-    threads_free_what_others_made();
+    threads_free_objects_of_others();
     children_use_and_free();
     std::puts("all checks passed");
 }

@@ -1,4 +1,4 @@
-/* Checks that say where they failed, and what the kernel says about memory. For C and C++. */
+/* Checks that print where they failed, and memory as reported by the kernel. For C and C++. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -10,12 +10,12 @@
 #define CHECK(what)                                                              \
     do {                                                                         \
         if (!(what)) {                                                           \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);   \
+            fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #what);   \
             exit(1);                                                             \
         }                                                                        \
     } while (0)
 
-/* What /proc/self/smaps says about the mapping at an address. */
+/* Entry of /proc/self/smaps for the mapping at an address. */
 struct smaps {
     int found;
     size_t start;
@@ -40,7 +40,8 @@ static inline struct smaps smaps_at(const void *address) {
             if (here) {
                 answer.found = 1;
                 answer.start = from;
-                snprintf(answer.name, sizeof answer.name, "%.*s", (int)strcspn(line + name_at, "\n"), line + name_at);
+                int length = (int)strcspn(line + name_at, "\n");
+                snprintf(answer.name, sizeof answer.name, "%.*s", length, line + name_at);
             }
         } else if (here && sscanf(line, "Rss: %lu kB", &kib) == 1) {
             answer.rss_bytes = kib << 10;
@@ -54,7 +55,7 @@ static inline struct smaps smaps_at(const void *address) {
     return answer;
 }
 
-/* More bytes than the pool of 2 MiB pages can have. */
+/* Returns more bytes than the pool of 2 MiB pages can have. */
 static inline size_t beyond_the_pool(void) {
     const char *const files[] = {"nr_hugepages", "nr_overcommit_hugepages"};
     size_t pages = 1;

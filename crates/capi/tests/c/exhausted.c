@@ -1,4 +1,5 @@
-/* No address space, and then no malloc either: errors, and nothing lost. Without sanitizers, which take terabytes. */
+/* Tests without address space, and then without malloc: errors, and no leaks. Without sanitizers,
+ * which need terabytes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <hugepilot.h>
@@ -39,7 +40,7 @@ static void no_address_space_is_an_error(void) {
     CHECK(address_space() == before);
 }
 
-/* glibc's, behind ours. */
+/* glibc's malloc, behind the one below. */
 extern void *__libc_malloc(size_t size);
 
 static int malloc_is_empty;
@@ -48,7 +49,7 @@ void *malloc(size_t size) {
     return malloc_is_empty ? NULL : __libc_malloc(size);
 }
 
-/* The handle cannot be had: what was mapped for it goes again, and the error can still be told. */
+/* Without memory for the handle, the region is unmapped again, and the error still has a text. */
 static void no_malloc_is_an_error(void) {
     char text[320];
     size_t before = address_space();
@@ -58,10 +59,12 @@ static void no_malloc_is_an_error(void) {
     hugepilot_last_error_text(text, sizeof text);
     hugepilot_arena *arena = hugepilot_arena_new(2 * MIB, 0, NULL);
     malloc_is_empty = 0;
-    CHECK(region == NULL && for_region == HUGEPILOT_NO_MEMORY && strstr(text, "no memory for a handle"));
-    CHECK(arena == NULL && hugepilot_last_error() == HUGEPILOT_NO_MEMORY && hugepilot_last_errno() == ENOMEM);
+    CHECK(region == NULL && for_region == HUGEPILOT_NO_MEMORY);
+    CHECK(strstr(text, "no memory for a handle"));
+    CHECK(arena == NULL && hugepilot_last_error() == HUGEPILOT_NO_MEMORY);
+    CHECK(hugepilot_last_errno() == ENOMEM);
     CHECK(address_space() == before);
-    /* Where even the words of an error find no memory, it has those of its number. */
+    /* Without memory to format an error, its text is that of its code. */
     malloc_is_empty = 1;
     region = hugepilot_region_map(100 * MIB, NULL);
     hugepilot_last_error_text(text, sizeof text);

@@ -1,5 +1,5 @@
-// The allocators where there is no address space: std::bad_alloc, and all that was there goes on. Without sanitizers, which
-// take terabytes.
+// Tests of the allocators without address space: std::bad_alloc, and existing objects stay usable.
+// Without sanitizers, which need terabytes.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -44,7 +44,8 @@ int main() {
         std::uint64_t numbers[64];
     };
     std::list<item, hugepilot::thp_allocator<item>> list;
-    const std::size_t items = grown_until_bad_alloc(list, [](auto &all) { all.push_back({{all.size()}}); });
+    const auto append = [](auto &all) { all.push_back({{all.size()}}); };
+    const std::size_t items = grown_until_bad_alloc(list, append);
     std::size_t i = 0;
     for (const item &item : list) CHECK(item.numbers[0] == i++);
     list.clear();

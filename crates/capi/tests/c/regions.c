@@ -1,4 +1,4 @@
-/* Regions, arenas and errors, as a C program meets them. */
+/* Tests of regions, arenas and errors in C. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <hugepilot.h>
@@ -10,16 +10,17 @@
 
 enum { MIB = 1 << 20 };
 
-static void the_library_is_that_of_the_header(void) {
+static void the_library_matches_the_header(void) {
     CHECK(hugepilot_abi() == HUGEPILOT_ABI);
     CHECK(strcmp(hugepilot_version(), HUGEPILOT_VERSION) == 0);
 }
 
-static void errors_have_numbers_and_words(void) {
+static void errors_have_codes_and_texts(void) {
     char text[320];
     hugepilot_clear_error();
     CHECK(hugepilot_last_error() == HUGEPILOT_OK && hugepilot_last_errno() == 0);
-    CHECK(hugepilot_last_error_text(text, sizeof text) == strlen("no error") && strcmp(text, "no error") == 0);
+    CHECK(hugepilot_last_error_text(text, sizeof text) == strlen("no error"));
+    CHECK(strcmp(text, "no error") == 0);
 
     CHECK(hugepilot_region_map(0, NULL) == NULL);
     CHECK(hugepilot_last_error() == HUGEPILOT_ARGUMENT);
@@ -28,8 +29,9 @@ static void errors_have_numbers_and_words(void) {
     CHECK(hugepilot_region_map((size_t)1 << 60, NULL) == NULL);
     CHECK(hugepilot_last_error() == HUGEPILOT_NO_MEMORY && hugepilot_last_errno() == ENOMEM);
     size_t len = hugepilot_last_error_text(text, sizeof text);
-    CHECK(len == strlen(text) && strstr(text, "cannot map 1048576TiB (ENOMEM); help: raise ulimit -v"));
-    /* What fits is written, and no more. */
+    CHECK(len == strlen(text));
+    CHECK(strstr(text, "cannot map 1048576TiB (ENOMEM); help: raise ulimit -v"));
+    /* The text is truncated to the buffer. */
     char cut[8];
     memset(cut, '#', sizeof cut);
     CHECK(hugepilot_last_error_text(cut, 5) == len && strcmp(cut, "cann") == 0 && cut[5] == '#');
@@ -48,10 +50,12 @@ static void errors_have_numbers_and_words(void) {
     CHECK(hugepilot_region_map(1, &options) == NULL && hugepilot_last_error() == HUGEPILOT_NODES);
     options.numa = NULL;
     options.align_bytes = 3;
-    CHECK(hugepilot_region_map(1, &options) == NULL && hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
+    CHECK(hugepilot_region_map(1, &options) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
     options.align_bytes = 0;
     options.size--;
-    CHECK(hugepilot_region_map(1, &options) == NULL && hugepilot_last_error() == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_region_map(1, &options) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_ARGUMENT);
 
     for (int code = HUGEPILOT_OK; code <= HUGEPILOT_OTHER; code++) {
         const char *words = hugepilot_error_text((hugepilot_error)code);
@@ -70,35 +74,40 @@ static void *failing_thread(void *unused) {
 static void each_thread_has_its_own_last_error(void) {
     CHECK(hugepilot_region_map(0, NULL) == NULL);
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, failing_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, failing_thread, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
     CHECK(hugepilot_last_error() == HUGEPILOT_ARGUMENT);
-    /* As errno, what succeeds leaves it. */
+    /* Success leaves it unchanged, like errno. */
     hugepilot_region *region = hugepilot_region_map(1, NULL);
     CHECK(region && hugepilot_last_error() == HUGEPILOT_ARGUMENT);
     hugepilot_region_unmap(region);
 }
 
-static void null_is_an_error_and_no_crash(void) {
+static void null_is_an_error(void) {
     hugepilot_usage usage;
     hugepilot_region_unmap(NULL);
     CHECK(hugepilot_region_data(NULL) == NULL && hugepilot_region_size(NULL) == 0);
-    CHECK(hugepilot_region_requested(NULL, NULL, 0) == 0 && hugepilot_region_backing(NULL, NULL, 0) == 0);
-    CHECK(hugepilot_region_refused(NULL, 0, NULL, 0) == HUGEPILOT_OK && hugepilot_region_named(NULL) == 0);
+    CHECK(hugepilot_region_requested(NULL, NULL, 0) == 0);
+    CHECK(hugepilot_region_backing(NULL, NULL, 0) == 0);
+    CHECK(hugepilot_region_refused(NULL, 0, NULL, 0) == HUGEPILOT_OK);
+    CHECK(hugepilot_region_named(NULL) == 0);
     CHECK(hugepilot_region_usage(NULL, &usage) == HUGEPILOT_ARGUMENT);
     CHECK(hugepilot_region_prefault(NULL, 1) == HUGEPILOT_ARGUMENT);
     CHECK(hugepilot_region_collapse(NULL, NULL) == HUGEPILOT_ARGUMENT);
     CHECK(hugepilot_region_grow(NULL, 1, 1) == HUGEPILOT_ARGUMENT);
     hugepilot_arena_delete(NULL);
     hugepilot_arena_reset(NULL);
-    CHECK(hugepilot_arena_alloc(NULL, 1, 1) == NULL && hugepilot_last_error() == HUGEPILOT_ARGUMENT);
-    CHECK(hugepilot_arena_mapped(NULL) == 0 && hugepilot_arena_usage(NULL, &usage) == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_arena_alloc(NULL, 1, 1) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_arena_mapped(NULL) == 0);
+    CHECK(hugepilot_arena_usage(NULL, &usage) == HUGEPILOT_ARGUMENT);
     hugepilot_region *region = hugepilot_region_map(1, NULL);
     CHECK(hugepilot_region_usage(region, NULL) == HUGEPILOT_ARGUMENT);
     hugepilot_region_unmap(region);
 }
 
-/* Nothing else here has the same advice, so no neighbour is merged into the same line of smaps. */
-static void what_was_got_is_what_smaps_says(const char *chain) {
+/* No other memory has the same advice, so the line of smaps has no merged neighbour. */
+static void the_usage_equals_smaps(const char *chain) {
     hugepilot_options options = HUGEPILOT_OPTIONS_INIT;
     options.chain = chain;
     options.name = chain[0] == 't' ? "some thp" : "no thp";
@@ -121,8 +130,10 @@ static void what_was_got_is_what_smaps_says(const char *chain) {
     CHECK(hugepilot_region_backing(region, backing, sizeof backing) < sizeof backing);
     CHECK(strcmp(backing, "base") != 0 || smaps.thp_bytes == 0);
     char requested[64];
-    CHECK(hugepilot_region_requested(region, requested, sizeof requested) == strlen(chain) && strcmp(requested, chain) == 0);
-    printf("%s: on %s, %zu KiB on transparent huge pages\n", chain, backing, (size_t)usage.thp_bytes >> 10);
+    CHECK(hugepilot_region_requested(region, requested, sizeof requested) == strlen(chain));
+    CHECK(strcmp(requested, chain) == 0);
+    size_t thp_kib = (size_t)usage.thp_bytes >> 10;
+    printf("%s: on %s, %zu KiB on transparent huge pages\n", chain, backing, thp_kib);
 
     if (strcmp(backing, "collapse") == 0) {
         hugepilot_collapse_outcome collapsed;
@@ -137,7 +148,7 @@ static void what_was_got_is_what_smaps_says(const char *chain) {
     CHECK(!smaps_at(data).found);
 }
 
-static void what_was_refused_says_why(void) {
+static void a_refused_backing_has_a_cause(void) {
     hugepilot_options options = HUGEPILOT_OPTIONS_INIT;
     size_t wanted = beyond_the_pool();
     options.chain = "hugetlb-2m,base";
@@ -146,7 +157,8 @@ static void what_was_refused_says_why(void) {
     char text[320], words[64];
     snprintf(words, sizeof words, "%zu requested, ", wanted >> 21);
     CHECK(hugepilot_region_refused(region, 0, text, sizeof text) == HUGEPILOT_POOL_EMPTY);
-    CHECK(strstr(text, words) && strstr(text, "; help: sudo hugepilot pool set --size 2MiB --count "));
+    CHECK(strstr(text, words));
+    CHECK(strstr(text, "; help: sudo hugepilot pool set --size 2MiB --count "));
     CHECK(hugepilot_region_refused(region, 1, text, sizeof text) == HUGEPILOT_OK);
     hugepilot_region_unmap(region);
     options.chain = "hugetlb-2m";
@@ -163,36 +175,44 @@ static void alignment_is_kept(void) {
         hugepilot_region_unmap(region);
     }
     options.align_bytes = (size_t)1 << 31;
-    CHECK(hugepilot_region_map(1, &options) == NULL && hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
+    CHECK(hugepilot_region_map(1, &options) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
 }
 
-static void an_arena_gives_and_takes_back(void) {
+static void an_arena_allocates_and_resets(void) {
     hugepilot_arena *arena = hugepilot_arena_new(1 * MIB, 6 * MIB, NULL);
     CHECK(arena && hugepilot_arena_mapped(arena) == 0);
-    char *first = hugepilot_arena_alloc(arena, 100, 1), *second = hugepilot_arena_alloc(arena, 100, 65536);
+    char *first = hugepilot_arena_alloc(arena, 100, 1);
+    char *second = hugepilot_arena_alloc(arena, 100, 65536);
     CHECK(first && second >= first + 100 && (uintptr_t)second % 65536 == 0);
     memset(first, 1, 100);
     memset(second, 2, 100);
     CHECK(first[99] == 1 && second[0] == 2);
     CHECK(hugepilot_arena_alloc(arena, 0, 64) != NULL);
-    CHECK(hugepilot_arena_alloc(arena, 1, 3) == NULL && hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
-    CHECK(hugepilot_arena_alloc(arena, 1, 0) == NULL && hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
-    CHECK(hugepilot_arena_alloc(arena, SIZE_MAX, 1) == NULL && hugepilot_last_error() == HUGEPILOT_OVERFLOW);
-    CHECK(hugepilot_arena_alloc(arena, 7 * MIB, 1) == NULL && hugepilot_last_error() == HUGEPILOT_LIMIT);
+    CHECK(hugepilot_arena_alloc(arena, 1, 3) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
+    CHECK(hugepilot_arena_alloc(arena, 1, 0) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
+    CHECK(hugepilot_arena_alloc(arena, SIZE_MAX, 1) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_OVERFLOW);
+    CHECK(hugepilot_arena_alloc(arena, 7 * MIB, 1) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_LIMIT);
     hugepilot_usage usage;
     CHECK(hugepilot_arena_usage(arena, &usage) == HUGEPILOT_OK);
     CHECK(hugepilot_arena_mapped(arena) == 2 * MIB);
-    CHECK(usage.base_bytes + usage.thp_bytes + usage.untouched_bytes == 2 * MIB && usage.base_bytes + usage.thp_bytes > 0);
+    CHECK(usage.base_bytes + usage.thp_bytes + usage.untouched_bytes == 2 * MIB);
+    CHECK(usage.base_bytes + usage.thp_bytes > 0);
     hugepilot_arena_reset(arena);
     CHECK(hugepilot_arena_alloc(arena, 100, 1) == first);
     hugepilot_arena_delete(arena);
 }
 
-static void a_heap_gives_and_takes_back(void) {
+static void a_heap_allocates_and_frees(void) {
     hugepilot_heap *heap = hugepilot_heap_new(NULL);
     hugepilot_stats stats;
     CHECK(heap && hugepilot_heap_stats(heap, &stats) == HUGEPILOT_OK && stats.mapped_bytes == 0);
-    char *text = hugepilot_heap_realloc(heap, NULL, 6, 1), *other = hugepilot_heap_alloc(heap, 6, 4096);
+    char *text = hugepilot_heap_realloc(heap, NULL, 6, 1);
+    char *other = hugepilot_heap_alloc(heap, 6, 4096);
     CHECK(text && (uintptr_t)other % 4096 == 0);
     strcpy(text, "kept!");
     for (size_t size = 10; size <= 64 * MIB; size *= 4) {
@@ -200,8 +220,10 @@ static void a_heap_gives_and_takes_back(void) {
         CHECK(text && (uintptr_t)text % 64 == 0 && strcmp(text, "kept!") == 0);
         text[size - 1] = 1;
     }
-    CHECK(hugepilot_heap_realloc(heap, text, SIZE_MAX, 1) == NULL && hugepilot_last_error() == HUGEPILOT_OVERFLOW);
-    CHECK(hugepilot_heap_realloc(heap, text, 1, 3) == NULL && hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
+    CHECK(hugepilot_heap_realloc(heap, text, SIZE_MAX, 1) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_OVERFLOW);
+    CHECK(hugepilot_heap_realloc(heap, text, 1, 3) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_ALIGNMENT);
     CHECK(strcmp(text, "kept!") == 0);
     CHECK(hugepilot_heap_stats(heap, &stats) == HUGEPILOT_OK && stats.allocated_bytes >= 40 * MIB);
     hugepilot_heap_free(heap, text);
@@ -210,8 +232,10 @@ static void a_heap_gives_and_takes_back(void) {
     CHECK(hugepilot_heap_stats(heap, NULL) == HUGEPILOT_ARGUMENT);
     hugepilot_heap_delete(heap);
     hugepilot_heap_free(NULL, NULL);
-    CHECK(hugepilot_heap_trim(NULL) == 0 && hugepilot_heap_stats(NULL, &stats) == HUGEPILOT_ARGUMENT);
-    CHECK(hugepilot_heap_realloc(NULL, NULL, 1, 1) == NULL && hugepilot_last_error() == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_heap_trim(NULL) == 0);
+    CHECK(hugepilot_heap_stats(NULL, &stats) == HUGEPILOT_ARGUMENT);
+    CHECK(hugepilot_heap_realloc(NULL, NULL, 1, 1) == NULL);
+    CHECK(hugepilot_last_error() == HUGEPILOT_ARGUMENT);
 }
 
 static int child_exits(pid_t child) {
@@ -247,7 +271,7 @@ static void a_child_has_its_own_copy(void) {
     hugepilot_arena_delete(arena);
 }
 
-static void a_child_sees_nothing_where_it_is_not_to(void) {
+static void a_child_does_not_see_absent_memory(void) {
     hugepilot_options options = HUGEPILOT_OPTIONS_INIT;
     options.fork = HUGEPILOT_FORK_ABSENT;
     hugepilot_region *region = hugepilot_region_map(2 * MIB, &options);
@@ -260,18 +284,18 @@ static void a_child_sees_nothing_where_it_is_not_to(void) {
 }
 
 int main(void) {
-    the_library_is_that_of_the_header();
-    errors_have_numbers_and_words();
+    the_library_matches_the_header();
+    errors_have_codes_and_texts();
     each_thread_has_its_own_last_error();
-    null_is_an_error_and_no_crash();
-    what_was_got_is_what_smaps_says("thp,base");
-    what_was_got_is_what_smaps_says("collapse,base");
-    what_was_got_is_what_smaps_says("base");
-    what_was_refused_says_why();
+    null_is_an_error();
+    the_usage_equals_smaps("thp,base");
+    the_usage_equals_smaps("collapse,base");
+    the_usage_equals_smaps("base");
+    a_refused_backing_has_a_cause();
     alignment_is_kept();
-    an_arena_gives_and_takes_back();
-    a_heap_gives_and_takes_back();
+    an_arena_allocates_and_resets();
+    a_heap_allocates_and_frees();
     a_child_has_its_own_copy();
-    a_child_sees_nothing_where_it_is_not_to();
+    a_child_does_not_see_absent_memory();
     puts("all checks passed");
 }

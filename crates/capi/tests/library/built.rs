@@ -1,4 +1,4 @@
-//! An installed library, compilers, and running what they made.
+//! Installed library, compilers, and runs of compiled programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,13 +8,13 @@ use std::{env, fs};
 use hugepilot_testkit::{Need, need};
 use tempfile::TempDir;
 
-/// This crate's folder.
+/// Returns the folder of this crate.
 pub(crate) fn source() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder into which the library was installed, by the command that users run; once per test run. It stands beside what
-/// cargo builds, and the next run overwrites it.
+/// Installs the library into a folder with the command that users run, once per test run. The
+/// folder is beside the build output, and the next run overwrites it.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -22,7 +22,7 @@ pub(crate) fn prefix() -> &'static Path {
         let _ = fs::remove_dir_all(&prefix);
         let mut install = Command::new(env!("CARGO"));
         install
-            .args(["run", "--quiet", "--package", "xtask", "--", "install-capi"])
+            .args(["run", "--quiet", "--package", "xtask", "--", "install", "--only", "capi"])
             .arg(&prefix)
             .arg("--debug");
         run(install.current_dir(source()));
@@ -30,17 +30,17 @@ pub(crate) fn prefix() -> &'static Path {
     })
 }
 
-/// What pkg-config says about the installed library.
+/// Returns the output of pkg-config for the installed library.
 pub(crate) fn pkg_config(what: &str) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.args([what, "hugepilot"]).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
     run(&mut command).split_whitespace().map(str::to_owned).collect()
 }
 
-/// Runs `command` and returns what it printed.
+/// Runs `command` and returns its stdout.
 ///
 /// # Panics
-/// Unless it exits with 0, with all that it said.
+/// Unless it exits with 0; the message has its output.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -50,7 +50,7 @@ pub(crate) fn run(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
-/// A compiler, and the standard that it is to follow.
+/// Compiler, and the language standard to use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compiler {
     pub(crate) program: &'static str,
@@ -62,7 +62,7 @@ impl Compiler {
         need::all([need::program(self.program), need::program("pkg-config")])
     }
 
-    /// It is there, and so is what it needs for sanitizers, which is tried.
+    /// Requires the compiler and its sanitizers, by trying them.
     pub(crate) fn sanitizes(self) -> Need {
         let missing = || Need::Err(format!("{} has no sanitizers", self.program));
         let tries = || {
@@ -80,7 +80,7 @@ impl Compiler {
         if there != Need::Ok || tries() { there } else { missing() }
     }
 
-    /// With all warnings as errors, and what pkg-config says.
+    /// Creates a command with all warnings as errors, and the flags of pkg-config.
     pub(crate) fn command(self) -> Command {
         let mut command = Command::new(self.program);
         command.arg(format!("-std={}", self.standard));
@@ -99,12 +99,12 @@ impl Compiler {
     }
 }
 
-/// How a program is linked.
+/// Kind of linking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// With the shared library, found beside the prefix at run time.
+    /// Shared library, found below the prefix at run time.
     Shared,
-    /// With the static one.
+    /// Static library.
     Static,
 }
 
@@ -127,7 +127,7 @@ impl Link {
     }
 }
 
-/// A folder for what a test builds, gone afterwards.
+/// Creates a folder for compiled files, removed on drop.
 pub(crate) fn folder() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder can be made")
 }

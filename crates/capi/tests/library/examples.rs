@@ -1,4 +1,4 @@
-//! The examples: that in C by pkg-config, and that in C++ by CMake against Abseil.
+//! Tests of the examples: C with pkg-config, C++ with CMake and Abseil.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ fn examples() -> std::path::PathBuf {
 }
 
 #[test]
-fn the_example_in_c_says_what_it_got() {
+fn the_example_in_c_reports_its_pages() {
     let cc = Compiler { program: "gcc", standard: "c11" };
     requires!(cc.there());
     let folder = folder();
@@ -42,7 +42,7 @@ fn abseil() -> Need {
     ])
 }
 
-/// The numbers that the example prints.
+/// Parses a number that the example prints.
 fn number(printed: &str, name: &str) -> f64 {
     let number = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
     printed.lines().find_map(number).unwrap_or_else(|| panic!("no {name} in {printed}"))
@@ -59,7 +59,7 @@ fn the_example_in_cpp_is_built_by_cmake_and_inserts() {
     run(Command::new("cmake").arg("--build").arg(folder.path()));
     let example = || Command::new(folder.path().join("hash_insert"));
 
-    // A table of 2^20 slots of 16 bytes, and a control byte for each: 17 MiB.
+    // Table of 2^20 slots of 16 bytes, and a control byte for each: 17 MiB.
     let faults = ["std", "thp"].map(|allocator| {
         let printed = run(example().args(["--entries", "900000", "--allocator", allocator]));
         assert!(number(&printed, "inserts_per_second") > 1000.0, "{printed}");
@@ -68,7 +68,7 @@ fn the_example_in_cpp_is_built_by_cmake_and_inserts() {
         (number(&printed, "page_faults"), huge_bytes)
     });
     eprintln!("page faults and huge bytes by std and by thp: {faults:?}");
-    // Where the kernel had no huge page free, there is nothing to compare.
+    // Without a free huge page there is nothing to compare.
     if faults[1].1 >= 16e6 && faults[0].1 == 0.0 {
         assert!(faults[1].0 * 50.0 <= faults[0].0, "{faults:?}");
     }

@@ -1,4 +1,4 @@
-//! The header and the library hold together.
+//! Tests of the header against the library.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ fn header() -> String {
     fs::read_to_string(source().join("include/hugepilot.h")).unwrap()
 }
 
-/// The header without its comments.
+/// Returns the header without its comments.
 fn code() -> String {
     let (mut code, text) = (String::new(), header());
     let mut rest = text.as_str();
@@ -25,7 +25,7 @@ fn code() -> String {
     code + rest
 }
 
-/// The names before a parenthesis that begin as all of ours do.
+/// Returns the declared functions: names before a parenthesis with the library's prefix.
 fn declared() -> BTreeSet<String> {
     let code = code();
     let before = code.split('(').filter_map(|part| part.split([' ', '*', '\n']).next_back());
@@ -91,7 +91,7 @@ fn size_of_field<T, F>(_: impl Fn(&T) -> &F) -> usize {
     size_of::<F>()
 }
 
-/// What C's compiler and Rust's make of the structures.
+/// Compares the layouts of structures by C's compiler and by Rust's.
 #[test]
 fn structures_are_laid_out_alike() {
     let cc = Compiler { program: "gcc", standard: "c11" };
@@ -107,16 +107,19 @@ fn structures_are_laid_out_alike() {
                 let field = concat!($c, ", ", stringify!($field));
                 program += &format!("printf(\"%zu\\n\", offsetof({field}));\n");
                 ours.push(offset_of!($rust, $field));
-                program += concat!("printf(\"%zu\\n\", sizeof(((", $c, " *)0)->", stringify!($field), "));\n");
+                let field = concat!("((", $c, " *)0)->", stringify!($field));
+                program += &format!("printf(\"%zu\\n\", sizeof({field}));\n");
                 ours.push(size_of_field(|whole: &$rust| &whole.$field));
             )*
         };
     }
     layout!(RawOptions, "hugepilot_options", size chain align_bytes name numa fork);
-    layout!(RawPageUsage, "hugepilot_usage", base_bytes thp_bytes hugetlb_2m_bytes hugetlb_1g_bytes zero_bytes
-        swapped_bytes untouched_bytes);
-    layout!(RawCollapseOutcome, "hugepilot_collapse_outcome", before_bytes after_bytes empty_bytes refused_bytes last_errno);
-    layout!(RawStats, "hugepilot_stats", allocated_bytes held_bytes idle_bytes returned_bytes mapped_bytes);
+    layout!(RawPageUsage, "hugepilot_usage", base_bytes thp_bytes hugetlb_2m_bytes
+        hugetlb_1g_bytes zero_bytes swapped_bytes untouched_bytes);
+    layout!(RawCollapseOutcome, "hugepilot_collapse_outcome", before_bytes after_bytes empty_bytes
+        refused_bytes last_errno);
+    layout!(RawStats, "hugepilot_stats", allocated_bytes held_bytes idle_bytes returned_bytes
+        mapped_bytes);
     program += "}\n";
     let folder = folder();
     let (source, built) = (folder.path().join("layout.c"), folder.path().join("layout"));

@@ -1,6 +1,7 @@
-//! The library as C and C++ programs meet it: installed, found by pkg-config or CMake, compiled against and linked.
+//! Tests of the library as C and C++ programs use it: installed, found by pkg-config or CMake,
+//! compiled against and linked.
 //!
-//! Each test says aloud what it lacks and then skips itself.
+//! Each test prints what it lacks and then skips itself.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Test programs in C and C++: by each compiler and standard, with each way of linking, under sanitizers.
+//! Test programs in C and C++: by each compiler and standard, with each kind of linking, under
+//! sanitizers.
 
 use std::process::Command;
 
@@ -11,10 +12,10 @@ const CLANG: Compiler = Compiler { program: "clang", standard: "c11" };
 const GXX: Compiler = Compiler { program: "g++", standard: "c++17" };
 const CLANGXX: Compiler = Compiler { program: "clang++", standard: "c++17" };
 
-/// Unoptimised: gcc 12 takes minutes to follow variables through code that is both optimised and sanitized.
+/// Unoptimised: gcc 12 takes minutes for variable tracking with both optimisation and sanitizers.
 const SANITIZED: [&str; 3] = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-/// Compiles one of the programs beside this file, links it in these ways, and runs what came of it.
+/// Compiles a program of `tests/c`, links it in each of these ways, and runs it.
 #[track_caller]
 fn checked(compiler: Compiler, name: &str, links: &[Link], sanitizers: &[&str]) {
     let folder = folder();
@@ -71,7 +72,7 @@ fn cpp_by_clang() {
     checked(CLANGXX, "exhausted.cpp", &[Link::Static], &[]);
 }
 
-/// Later standards warn about more.
+/// Compiles with later standards, which warn about more.
 #[test]
 fn later_standards_take_the_headers() {
     for compiler in [GCC, CLANG] {

@@ -1,4 +1,4 @@
-//! The programs that the documents show are complete: they are compiled and run as they stand there.
+//! Programs in documents, compiled and run unchanged.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use hugepilot_testkit::requires;
 
 use crate::built::{Compiler, Link, folder, run, source};
 
-/// The fenced blocks of `language` in a document.
+/// Returns the fenced blocks of `language` in a document.
 fn blocks(document: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(source().join("../..").join(document)).unwrap();
     let fence = format!("```{language}\n");

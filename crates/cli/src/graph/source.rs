@@ -98,7 +98,7 @@ impl MemoryBudget<'_> {
         let system = memory::mem_info(&root).map_or(Bytes::MAX, |info| info.available);
         let text = root.read_text("proc/self/cgroup").unwrap_or_default();
         let group = MemoryCgroup::find(&root, &text);
-        group.map_or(system, |group| system.min(group.hard_room(&root).left))
+        group.map_or(system, |group| system.min(group.hard_headroom(&root).left))
     }
 
     /// Announces the memory that a step requires at its peak, unless it exceeds `available`.

@@ -348,7 +348,7 @@ fn what_the_binary_is_capped_for_works() {
     capped.runs(&words("debloat --pid PID --dry-run --observe 1ms --calibration off")).sane();
     // `lab` gives its capabilities up, so that setting them is no help.
     let lab = capped.runs(&words("lab collapse --pid PID"));
-    assert!(!lab.exits(3).says(&["fix: run it as root"]).err().contains("setcap"), "{lab:?}");
+    assert!(!lab.exits(3).says(&["help: run it as root"]).err().contains("setcap"), "{lab:?}");
     // And a set-uid binary is none.
     let all = capped.path("hugepilot");
     fs::set_permissions(&all, mode(0o4755)).unwrap();
@@ -363,7 +363,7 @@ fn a_filter_that_keeps_capabilities_up_ends_it_with_that_cause() {
     strace.args(["-qq", "-u", "nobody", "-o", "/dev/null", "-e", "inject=capset:error=EPERM"]);
     strace.arg(&capped.program).args(["pool", "show"]).current_dir("/");
     let done = Running::start(strace).wait(LIMIT);
-    done.exits(2).says(&["capset", "seccomp", "fix: allow capset"]);
+    done.exits(2).says(&["capset", "seccomp", "help: allow capset"]);
     assert!(!done.err().contains("chmod"), "{done:?}");
 }
 

@@ -79,5 +79,5 @@ fn where_only_base_is_to_be_had_that_is_said() {
     );
     let report = report(&done);
     assert_eq!((done.status.code(), report.modes.len()), (Some(3), 2), "{done:?}");
-    done.says(&["mimalloc is left out"]);
+    done.says(&["mimalloc is unavailable"]);
 }

@@ -200,8 +200,11 @@ fn regions_made_huge_again_rest_and_are_told() {
     requires!(need::cgroup_memory());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("daemon.toml");
-    fs::write(&config, "cool_down = \"1s\"\nmax_flips = 2\norder = \"exact\"\ncpu = \"100%\"")
-        .expect("our own file");
+    fs::write(
+        &config,
+        "cool_down = \"1s\"\nmax_recollapses = 2\norder = \"exact\"\ncpu = \"100%\"",
+    )
+    .expect("our own file");
     let group = Cgroup::new(LIMIT);
     let mut victim = bloated(&group, "advised");
     let process = open(victim.pid());
@@ -220,9 +223,9 @@ fn regions_made_huge_again_rest_and_are_told() {
         for pick in &picks {
             let _ = process.collapse(pick.region);
         }
-        let flipped =
-            |line: &Line| matches!(line.event, Event::Flipped { left_alone, .. } if left_alone > 0);
-        if daemon.lines().iter().any(flipped) {
+        let recollapsed =
+            |line: &Line| matches!(line.event, Event::Recollapsed { excluded, .. } if excluded > 0);
+        if daemon.lines().iter().any(recollapsed) {
             break;
         }
         assert!(Instant::now() < until, "{:#?}", daemon.lines());
@@ -231,9 +234,9 @@ fn regions_made_huge_again_rest_and_are_told() {
         matches!(event, Event::Exhausted { .. } | Event::Idle(_))
     });
     let (lines, totals) = daemon.stop(Signal::TERM);
-    assert!(totals.flips > 0 && totals.huge_pages_split <= 2 * 200, "{totals:?}");
+    assert!(totals.recollapses > 0 && totals.huge_pages_split <= 2 * 200, "{totals:?}");
     let cause = lines.iter().find_map(|line| match &line.event {
-        Event::Flipped { cause, .. } => Some(cause.clone()),
+        Event::Recollapsed { cause, .. } => Some(cause.clone()),
         _ => None,
     });
     let cause = cause.expect("a cause");

@@ -51,9 +51,9 @@ fn debloat(pids: &[u32], more: &str) -> Done {
 fn report(done: &Done) -> DebloatReport {
     let report: DebloatReport = done.json();
     let sum = |of: fn(&ProcessDebloat) -> u64| -> u64 { report.processes.iter().map(of).sum() };
-    assert_eq!(report.schema, "hugepilot.debloat/1");
+    assert_eq!(report.schema, "hugepilot.debloat/2");
     assert_eq!(report.freed_bytes.get(), sum(|one| one.freed_bytes.get()), "{done:?}");
-    assert_eq!(report.huge_pages_split, sum(|one| one.split), "{done:?}");
+    assert_eq!(report.huge_pages_split, sum(|one| one.huge_pages_split), "{done:?}");
     assert_eq!(report.huge_pages_before, sum(|one| one.huge_pages_before), "{done:?}");
     assert_eq!(report.huge_pages_after, sum(|one| one.huge_pages_after), "{done:?}");
     report

@@ -174,7 +174,7 @@ fn a_dry_run_and_a_refusal_change_nothing() {
     set(before.0 + EIGHT, "--floor 100%").exits(1);
     hugepilot(["pool", "set", "--size", "3MiB", "--count", "1"])
         .exits(3)
-        .says(&["3MiB", "fix: one of --size"]);
+        .says(&["3MiB", "help: one of --size"]);
     hugepilot(["pool", "set", "--size", "2MiB", "--count", "1", "--node", "999"])
         .exits(3)
         .says(&["node 999"]);
@@ -189,6 +189,6 @@ fn without_root_pools_are_shown_and_not_set() {
     nobody.runs(["pool", "show"]).exits(0);
     nobody.runs(["pool", "set", "--size", "2MiB", "--count", "9", "--dry-run"]).exits(0);
     let refused = nobody.runs(["pool", "set", "--size", "2MiB", "--count", "9"]);
-    refused.exits(3).says(&["only root", "fix: sudo hugepilot pool set --size 2MiB --count 9"]);
+    refused.exits(3).says(&["only root", "help: sudo hugepilot pool set --size 2MiB --count 9"]);
     assert_eq!(persistent(), before);
 }

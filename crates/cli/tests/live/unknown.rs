@@ -59,8 +59,11 @@ fn an_unreadable_target_is_refused_before_it_is_sampled() {
     let nobody = Nobody::new();
     for more in ["", "--dry-run"] {
         let done = nobody.runs_with("+perfmon", tune_args(victim.pid(), more));
-        done.exits(3).says(&[&format!("/proc/{}/", victim.pid()), "ermission denied", "fix:"]);
-        assert!(done.stdout.is_empty() && !done.err().contains("sampling"), "{done:?}");
+        done.exits(3).says(&[&format!("/proc/{}/", victim.pid()), "ermission denied", "help:"]);
+        assert!(
+            done.out().contains("hugepilot.error") && !done.err().contains("sampling"),
+            "{done:?}"
+        );
     }
 }
 
@@ -140,7 +143,10 @@ fn a_second_tune_of_a_process_is_refused_and_names_the_first() {
     let end = format!("kill -INT {}", first.pid());
     let second = tune(bloated.pid(), "");
     second.exits(2).says(&[&pid, "another run of hugepilot", &named, &end]);
-    assert!(second.stdout.is_empty() && !second.err().contains("sampling"), "{second:?}");
+    assert!(
+        second.out().contains("hugepilot.error") && !second.err().contains("sampling"),
+        "{second:?}"
+    );
     let debloat = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
     hugepilot(debloat).exits(2).says(&["another run of hugepilot", &named]);
     // What changes nothing is in nobody's way.
@@ -216,6 +222,6 @@ fn every_refusal_of_sampling_names_the_process_the_cause_and_a_fix() {
         command.arg(HUGEPILOT).args(tune_args(pid, "--observe 100ms --for 100ms"));
         let done = Running::start(command).wait(LIMIT);
         let process = format!("on process {pid} failed: {errno}");
-        done.exits(exit).says(&[named, &process, fix, "fix: "]);
+        done.exits(exit).says(&[named, &process, fix, "help: "]);
     }
 }

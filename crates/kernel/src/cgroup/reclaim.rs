@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hugepilot_units::Bytes;
 
 use super::{MemoryCgroup, Version};
-use crate::{KernelError, Refusal, Result, Root, memory};
+use crate::{KernelError, Result, Root, Unsupported, memory};
 
 /// What a cgroup uses, with all below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,24 +88,24 @@ impl MemoryCgroup {
         &self,
         root: &Root,
         amount: Option<Bytes>,
-    ) -> std::result::Result<Reclaim, Refusal> {
-        let directory = self.seen().map_err(|error| Refusal::because(error.to_string()))?;
+    ) -> std::result::Result<Reclaim, Unsupported> {
+        let directory = self.seen().map_err(|error| Unsupported::because(error.to_string()))?;
         let swap = memory::has_swap(root).unwrap_or(true);
         let reclaim = match self.version {
             Version::V1 if self.path == "/" => {
-                return Err(Refusal::because(
+                return Err(Unsupported::because(
                     "the kernel reclaims nothing from the root of all cgroups",
                 )
                 .fixed_by("name a cgroup below it"));
             }
             Version::V1 if amount.is_some() => {
                 let why = "memory.force_empty takes no amount: of cgroups of version 1 all that can be had is reclaimed";
-                return Err(Refusal::because(why).fixed_by("leave --amount out"));
+                return Err(Unsupported::because(why).fixed_by("leave --amount out"));
             }
             Version::V1 => {
                 if let Some(group) = self.swapping(root).filter(|_| swap) {
                     let file = root.join(group).join("memory.swappiness");
-                    return Err(Refusal::because(
+                    return Err(Unsupported::because(
                         "there is swap space, and memory.force_empty would swap out all memory of the cgroup",
                     )
                     .fixed_by(format!("echo 0 | sudo tee {}; or swapoff -a", file.display())));
@@ -120,7 +120,7 @@ impl MemoryCgroup {
         };
         if !root.join(&directory).join(reclaim.file()).exists() {
             let why = format!("the cgroup {} has no {}", self.path(), reclaim.file());
-            return Err(Refusal::because(why).fixed_by("a kernel of Linux 5.19 or newer"));
+            return Err(Unsupported::because(why).fixed_by("a kernel of Linux 5.19 or newer"));
         }
         Ok(reclaim)
     }
@@ -191,10 +191,10 @@ mod tests {
         let a = group(&root, "/sys/fs/cgroup/memory/a");
         assert_eq!(a.reclaim_by(&root, None).unwrap(), Reclaim::ForceEmpty);
         assert!(
-            a.reclaim_by(&root, Some(Bytes::new(9))).unwrap_err().why.contains("takes no amount")
+            a.reclaim_by(&root, Some(Bytes::new(9))).unwrap_err().cause.contains("takes no amount")
         );
         let top = group(&root, "/sys/fs/cgroup/memory");
-        assert!(top.reclaim_by(&root, None).unwrap_err().why.contains("root of all cgroups"));
+        assert!(top.reclaim_by(&root, None).unwrap_err().cause.contains("root of all cgroups"));
         a.reclaim(&root, Reclaim::ForceEmpty).unwrap();
         assert_eq!(root.read_text("sys/fs/cgroup/memory/a/memory.force_empty").unwrap(), "0");
     }
@@ -246,6 +246,6 @@ mod tests {
             ("sys/fs/cgroup/a/memory.current", "8000\n"),
         ]);
         let refused = group(&root, "/sys/fs/cgroup/a").reclaim_by(&root, None).unwrap_err();
-        assert!(refused.why.contains("memory.reclaim"), "{refused}");
+        assert!(refused.cause.contains("memory.reclaim"), "{refused}");
     }
 }

@@ -12,10 +12,10 @@ use perf_event_open_sys::bindings as sys;
 
 use super::sampler::descriptors_allowed;
 use crate::cpu::{self, AMD, ARM, INTEL};
-use crate::refusal::Refusal;
 use crate::rights::Rights;
 use crate::sys::perf::EventFd;
 use crate::sys::reach::{self, Call};
+use crate::unsupported::Unsupported;
 use crate::{KernelError, Process};
 
 /// What was counted since the counters were opened, in user mode, over all threads.
@@ -123,7 +123,7 @@ impl Counters {
     ///
     /// # Errors
     /// Why the hardware or the kernel does not count here.
-    pub fn open(process: &Process) -> Result<Self, Refusal> {
+    pub fn open(process: &Process) -> Result<Self, Unsupported> {
         Self::of(process, countables)
     }
 
@@ -131,18 +131,18 @@ impl Counters {
     ///
     /// # Errors
     /// As [`Counters::open`].
-    pub fn of_tlb(process: &Process) -> Result<Self, Refusal> {
+    pub fn of_tlb(process: &Process) -> Result<Self, Unsupported> {
         Self::of(process, of_tlb)
     }
 
-    fn of(process: &Process, countables: fn(&Cpu) -> Vec<Countable>) -> Result<Self, Refusal> {
-        let other = |error: KernelError| Refusal::because(error.to_string());
+    fn of(process: &Process, countables: fn(&Cpu) -> Vec<Countable>) -> Result<Self, Unsupported> {
+        let other = |error: KernelError| Unsupported::because(error.to_string());
         let cpu = cpu::read(process.root()).map_err(other)?;
         let threads = process.threads().map_err(other)?;
         let countables = countables(&cpu);
         let needed = threads.len() * countables.len();
         if needed > descriptors_allowed() {
-            return Err(Refusal::because(format!(
+            return Err(Unsupported::because(format!(
                 "{} threads need too many open files",
                 threads.len()
             ))
@@ -153,7 +153,7 @@ impl Counters {
         for countable in countables {
             match open_in_all(countable, &threads) {
                 Ok(descriptors) if descriptors.is_empty() => {
-                    return Err(Refusal::because("the process is gone"));
+                    return Err(Unsupported::because("the process is gone"));
                 }
                 Ok(descriptors) => events.push((countable, descriptors)),
                 Err(errno) => refused = refused.or(Some(errno)),
@@ -162,7 +162,7 @@ impl Counters {
         match refused {
             Some(errno) if events.is_empty() => {
                 let rights = Rights::read(process.root());
-                Err(Refusal::of_event(errno, reach::answer(Call::PerfEventOpen), &rights))
+                Err(Unsupported::of_event(errno, reach::answer(Call::PerfEventOpen), &rights))
             }
             _ => Ok(Self { events }),
         }
@@ -366,7 +366,7 @@ mod tests {
             }
             Err(refusal) => {
                 eprintln!("skipped: no counters here: {refusal}");
-                assert!(!refusal.why.is_empty());
+                assert!(!refusal.cause.is_empty());
             }
         }
     }

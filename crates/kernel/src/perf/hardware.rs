@@ -13,8 +13,8 @@ use super::pmu::{Pmu, Words};
 use super::{Event, Record, SampleFormat, trial};
 use crate::Root;
 use crate::cpu::{AMD, ARM, INTEL};
-use crate::refusal::Refusal;
 use crate::rights::Rights;
+use crate::unsupported::Unsupported;
 
 /// One kind of hardware sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +24,12 @@ pub struct HardwareSource {
     /// What to open. The period may be changed; for IBS it stays a multiple of 16.
     pub event: Event,
     /// Which of its samples are page walks.
-    pub what_it_samples: WhatItSamples,
+    pub sample_kind: SampleKind,
 }
 
 /// What a source's samples are samples of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhatItSamples {
+pub enum SampleKind {
     /// Accesses that missed the second-level TLB: every sample counts.
     Walks,
     /// All accesses, or slow ones: those count whose data source says that they missed the second-level TLB.
@@ -83,7 +83,7 @@ fn intel(root: &Root) -> Candidates {
     let stlb = |name, config| HardwareSource {
         name,
         event: hardware(kind, [config, 0, 0], 2, WALK_PERIOD, ADDRESS),
-        what_it_samples: WhatItSamples::Walks,
+        sample_kind: SampleKind::Walks,
     };
     let mut found = Candidates {
         sources: vec![stlb(STLB_LOADS, 0x11d0), stlb(STLB_STORES, 0x12d0)],
@@ -93,7 +93,7 @@ fn intel(root: &Root) -> Candidates {
         Ok(event) => found.sources.push(HardwareSource {
             name: LOAD_LATENCY,
             event,
-            what_it_samples: WhatItSamples::Accesses,
+            sample_kind: SampleKind::Accesses,
         }),
         Err(why) => found.skipped.push((LOAD_LATENCY, why)),
     }
@@ -131,7 +131,7 @@ fn amd(root: &Root) -> Candidates {
     };
     let mut event = hardware(pmu.kind, words, 0, IBS_PERIOD, ADDRESS_AND_COST);
     event.exclude_kernel = filtered;
-    let source = HardwareSource { name: IBS, event, what_it_samples: WhatItSamples::Accesses };
+    let source = HardwareSource { name: IBS, event, sample_kind: SampleKind::Accesses };
     Candidates { sources: vec![source], skipped: Vec::new() }
 }
 
@@ -155,10 +155,12 @@ impl HardwareSource {
     ///
     /// # Errors
     /// Why it is not to be had, no samples among the reasons.
-    pub fn try_open(&self, root: &Root, rights: &Rights) -> Result<u64, Refusal> {
+    pub fn try_open(&self, root: &Root, rights: &Rights) -> Result<u64, Unsupported> {
         let is_walk = |record: &Record| self.sample(record).is_some();
         match trial::samples_of(root, TRIAL_MEMORY, self.event, rights, is_walk)? {
-            0 => Err(Refusal::because("the event opened, but no page walk with an address came")),
+            0 => {
+                Err(Unsupported::because("the event opened, but no page walk with an address came"))
+            }
             count => Ok(count),
         }
     }
@@ -170,9 +172,9 @@ impl HardwareSource {
             return None;
         };
         let address = address.filter(|address| (1..1 << 63).contains(&address.get()))?;
-        let walked = match self.what_it_samples {
-            WhatItSamples::Walks => true,
-            WhatItSamples::Accesses => data_source.is_some_and(missed_last_tlb),
+        let walked = match self.sample_kind {
+            SampleKind::Walks => true,
+            SampleKind::Accesses => data_source.is_some_and(missed_last_tlb),
         };
         walked.then(|| Sample {
             time,

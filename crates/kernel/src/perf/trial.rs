@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::{Event, PerfSampler, Record, SamplerOptions};
-use crate::refusal::Refusal;
 use crate::rights::Rights;
 use crate::sys::anon::{AnonMap, Pages};
 use crate::sys::fork::{Child, Task};
 use crate::sys::reach::{self, Call};
+use crate::unsupported::Unsupported;
 use crate::{KernelError, Process, Root, memory};
 
 /// Enough samples to believe in a source.
@@ -28,9 +28,9 @@ pub(crate) fn samples_of(
     event: Event,
     rights: &Rights,
     fits: impl Fn(&Record) -> bool,
-) -> Result<u64, Refusal> {
-    let other = |error: KernelError| Refusal::because(error.to_string());
-    let failed = |what: &str, errno| Refusal::because(format!("{what} to try it on: {errno}"));
+) -> Result<u64, Unsupported> {
+    let other = |error: KernelError| Unsupported::because(error.to_string());
+    let failed = |what: &str, errno| Unsupported::because(format!("{what} to try it on: {errno}"));
     let sizes = memory::page_sizes(root).map_err(other)?;
     let mut map = AnonMap::new(memory, Pages::Base, sizes)
         .map_err(|errno| failed("no memory could be mapped", errno))?;
@@ -38,7 +38,7 @@ pub(crate) fn samples_of(
         .map_err(|errno| failed("no child process could be made", errno))?;
     let process = Process::open(root, child.pid()).map_err(other)?;
     let refused = |error: KernelError| match error.errno() {
-        Some(errno) => Refusal::of_event(errno, reach::answer(Call::PerfEventOpen), rights),
+        Some(errno) => Unsupported::of_event(errno, reach::answer(Call::PerfEventOpen), rights),
         None => other(error),
     };
     let options = SamplerOptions { event, per_thread: false };

@@ -69,7 +69,7 @@ fn whose(groups: &[&[Capability]], rights: &Rights) -> String {
 /// Our own cgroup and the room in it.
 fn cgroup(root: &Root) -> Option<CgroupReport> {
     let group = MemoryCgroup::find(root, &root.read_text("proc/self/cgroup").ok()?)?;
-    let room = group.room(root);
+    let room = group.headroom(root);
     let limited = |bytes: Bytes| (room.limit != Bytes::MAX).then_some(bytes);
     Some(CgroupReport {
         version: match group.version() {

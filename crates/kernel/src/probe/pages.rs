@@ -7,11 +7,11 @@ use hugepilot_record::doctor::Probe;
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
 
 use super::whose;
-use crate::refusal::Refusal;
 use crate::rights::{Capability, Rights};
 use crate::sys::anon::{AnonMap, Pages};
 use crate::sys::fork::{Child, Task};
 use crate::sys::reach::{self, Call};
+use crate::unsupported::Unsupported;
 use crate::{KernelError, Process, Root, Target};
 
 /// Either lets one look at the memory of other users' processes; before Linux 6.15 only the latter.
@@ -32,15 +32,16 @@ struct Patient {
 }
 
 impl Patient {
-    fn new(root: &Root, sizes: PageSizes, stride: Bytes, task: Task) -> Result<Self, Refusal> {
-        let failed = |what: &str, errno| Refusal::because(format!("{what} to try it on: {errno}"));
+    fn new(root: &Root, sizes: PageSizes, stride: Bytes, task: Task) -> Result<Self, Unsupported> {
+        let failed =
+            |what: &str, errno| Unsupported::because(format!("{what} to try it on: {errno}"));
         let mut map = AnonMap::new(sizes.huge, Pages::Default, sizes)
             .map_err(|errno| failed("no memory could be mapped", errno))?;
         let region = sizes.region_of(map.range().start);
         let child = Child::start(&mut map, stride, task, sizes)
             .map_err(|errno| failed("no child process could be made", errno))?;
         let process = Process::open(root, child.pid())
-            .map_err(|error| Refusal::because(error.to_string()))?;
+            .map_err(|error| Unsupported::because(error.to_string()))?;
         Ok(Self { _child: child, process, region, sizes })
     }
     fn range(&self) -> AddrRange {
@@ -85,7 +86,7 @@ pub(super) fn demote_frees_zero_pages(root: &Root, sizes: PageSizes, rights: &Ri
 }
 
 /// A child on base pages. Where THP is always on, khugepaged may be faster than we look.
-fn on_base_pages(root: &Root, sizes: PageSizes) -> Result<Patient, Refusal> {
+fn on_base_pages(root: &Root, sizes: PageSizes) -> Result<Patient, Unsupported> {
     const TRIES: usize = 3;
     let mut patient = Patient::new(root, sizes, sizes.base, Task::Hold)?;
     for _ in 1..TRIES {
@@ -121,14 +122,16 @@ fn promote(patient: &Patient, rights: &Rights) -> Probe {
         (Ok(_), Err(error)) => Probe::no(name, format!("the kernel said yes, but: {error}"), None),
         (Err(Errno::EINVAL), _) if patient.process.thp_disabled() => thp_disabled().probe(name),
         (Err(errno), _) => {
-            Refusal::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name)
+            Unsupported::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name)
         }
     }
 }
 
-fn thp_disabled() -> Refusal {
-    Refusal::because("THP is disabled for us by prctl(PR_SET_THP_DISABLE), which children inherit")
-        .fixed_by("start hugepilot from a shell that is not under it")
+fn thp_disabled() -> Unsupported {
+    Unsupported::because(
+        "THP is disabled for us by prctl(PR_SET_THP_DISABLE), which children inherit",
+    )
+    .fixed_by("start hugepilot from a shell that is not under it")
 }
 
 fn demote(patient: &Patient, rights: &Rights) -> Probe {
@@ -148,7 +151,8 @@ fn demote(patient: &Patient, rights: &Rights) -> Probe {
     // A page that was never written: nothing that is used gets old.
     let zero_page = patient.range().start.plus(patient.sizes.base);
     if let Err(errno) = patient.process.split(zero_page) {
-        return Refusal::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name);
+        return Unsupported::of_advice(errno, reach::answer(Call::ProcessMadvise), rights)
+            .probe(name);
     }
     match patient.look() {
         Ok((true, _)) => {
@@ -177,7 +181,7 @@ fn pagemap_scan(patient: &Patient, rights: &Rights) -> Probe {
         Ok(runs) => runs,
         Err(error) => {
             let errno = error.errno().unwrap_or(Errno(0));
-            return Refusal::of_look("PAGEMAP_SCAN", errno, None, rights).probe(name);
+            return Unsupported::of_look("PAGEMAP_SCAN", errno, None, rights).probe(name);
         }
     };
     let present = runs.iter().filter(|run| run.present).map(|run| run.range.len()).sum::<Bytes>();
@@ -211,7 +215,7 @@ fn read_target_memory(patient: &Patient, rights: &Rights) -> Probe {
         }
         Err(error) => {
             let errno = error.errno().unwrap_or(Errno(0));
-            Refusal::of_look(
+            Unsupported::of_look(
                 "process_vm_readv",
                 errno,
                 Some(reach::answer(Call::ProcessVmReadv)),

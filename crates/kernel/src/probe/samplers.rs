@@ -4,11 +4,11 @@ use hugepilot_record::doctor::{Cpu, Probe};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::whose;
-use crate::Root;
 use crate::perf::hardware::candidates;
 use crate::perf::{Event, Record, trial};
-use crate::refusal::Refusal;
 use crate::rights::{Capability, Rights};
+use crate::unsupported::Unsupported;
+use crate::{Root, cpu};
 
 /// Either lets one sample other users' processes.
 const SAMPLE: &[Capability] = &[Capability::Perfmon, Capability::SysAdmin];
@@ -31,7 +31,7 @@ pub(super) fn cpu_clock(root: &Root, rights: &Rights) -> Probe {
 pub(super) fn hardware(root: &Root, cpu: &Cpu, rights: &Rights) -> Probe {
     let name = Probe::SAMPLER_HARDWARE;
     let found = candidates(root, cpu);
-    let mut reasons: Vec<(&str, Refusal)> = Vec::new();
+    let mut reasons: Vec<(&str, Unsupported)> = Vec::new();
     for source in &found.sources {
         match source.try_open(root, rights) {
             Ok(_) => {
@@ -54,13 +54,13 @@ pub(super) fn hardware(root: &Root, cpu: &Cpu, rights: &Rights) -> Probe {
             Err(refusal) => reasons.push((source.name, refusal)),
         }
     }
-    let skipped = found.skipped.into_iter().map(|(name, why)| (name, Refusal::because(why)));
+    let skipped = found.skipped.into_iter().map(|(name, why)| (name, Unsupported::because(why)));
     reasons.extend(skipped);
     refuse(name, cpu, &reasons)
 }
 
 /// Puts the reasons into one probe.
-fn refuse(name: &str, cpu: &Cpu, reasons: &[(&str, Refusal)]) -> Probe {
+fn refuse(name: &str, cpu: &Cpu, reasons: &[(&str, Unsupported)]) -> Probe {
     if reasons.is_empty() {
         return Probe::no(
             name,
@@ -69,25 +69,32 @@ fn refuse(name: &str, cpu: &Cpu, reasons: &[(&str, Refusal)]) -> Probe {
         );
     }
     let all: Vec<String> =
-        reasons.iter().map(|(name, refusal)| format!("{name}: {}", refusal.why)).collect();
+        reasons.iter().map(|(name, refusal)| format!("{name}: {}", refusal.cause)).collect();
     let fix = reasons.iter().find_map(|(_, refusal)| refusal.fix.clone());
-    let in_guest = || {
-        "on the host, give the virtual machine a PMU (KVM: -cpu host,pmu=on; clouds: a bare-metal or PMU-enabled \
-         instance); the CPU clock serves without"
-            .to_owned()
-    };
     let why = if cpu.hypervisor && fix.is_none() {
-        "this virtual machine has no PMU that gives data addresses"
+        "this virtual machine has no PMU that gives data addresses; most hypervisors pass neither PEBS \
+         nor IBS to it"
     } else {
         "no source gave page walks with addresses"
     };
-    Probe::no(name, why, fix.or_else(|| cpu.hypervisor.then(in_guest))).with_detail(all.join("; "))
+    Probe::no(name, why, fix.or_else(|| cpu.hypervisor.then(|| in_guest(cpu))))
+        .with_detail(all.join("; "))
+}
+
+/// Returns the help for a virtual machine. A virtual PMU brings PEBS, but not IBS.
+fn in_guest(cpu: &Cpu) -> String {
+    let help = if cpu.vendor == cpu::AMD {
+        "use a bare-metal instance for IBS; the CPU clock works without it"
+    } else {
+        "on the host, give the virtual machine a PMU (KVM: -cpu host,pmu=on; clouds: a bare-metal \
+         or PMU-enabled instance); the CPU clock works without it"
+    };
+    help.to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu;
 
     #[test]
     fn a_guest_without_counters_is_told_what_to_ask_for() {
@@ -98,14 +105,16 @@ mod tests {
             model: 207,
             hypervisor: true,
         };
-        let reasons = [("PEBS", Refusal::because("no such event here (ENOENT)"))];
+        let reasons = [("PEBS", Unsupported::because("no such event here (ENOENT)"))];
         let guest = refuse("x", &cpu, &reasons);
         assert!(!guest.supported && guest.why.contains("virtual machine"));
         assert!(guest.fix.unwrap().contains("pmu=on"));
         assert_eq!(guest.detail.as_deref(), Some("PEBS: no such event here (ENOENT)"));
+        let amd = refuse("x", &Cpu { vendor: cpu::AMD.into(), ..cpu.clone() }, &reasons);
+        assert!(amd.fix.unwrap().contains("bare-metal instance for IBS"));
         let metal = refuse("x", &Cpu { hypervisor: false, ..cpu.clone() }, &reasons);
         assert_eq!(metal.fix, None);
-        let denied = [("PEBS", Refusal::because("denied").fixed_by("sudo it"))];
+        let denied = [("PEBS", Unsupported::because("denied").fixed_by("sudo it"))];
         assert_eq!(refuse("x", &cpu, &denied).fix.as_deref(), Some("sudo it"));
         assert!(refuse("x", &cpu, &[]).why.contains(cpu::INTEL));
     }

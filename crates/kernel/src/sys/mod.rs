@@ -6,6 +6,7 @@
 
 pub(crate) mod anon;
 pub(crate) mod fork;
+pub(crate) mod group_probe;
 pub(crate) mod hugetlb;
 pub(crate) mod inherited;
 pub(crate) mod madvise;
@@ -17,7 +18,6 @@ pub(crate) mod signals;
 pub(crate) mod start;
 pub(crate) mod stop;
 pub(crate) mod warden;
-pub(crate) mod witness;
 
 use hugepilot_record::Errno;
 

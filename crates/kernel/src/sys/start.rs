@@ -260,7 +260,7 @@ impl Started {
         }
     }
 
-    /// Asks it to end, and kills it after [`GRACE`](super::warden::GRACE); of a [bound](Started::bound) one, all that it started,
+    /// Asks it to end, and kills it after `GRACE`; of a [bound](Started::bound) one, all that it started,
     /// too. Returns at once. One that is not bound is only asked.
     pub fn ask_to_end(&self) {
         match &self.parent {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use hugepilot_kernel::{Refusal, file};
+use hugepilot_kernel::{Unsupported, file};
 use hugepilot_record::run::Mode;
 use hugepilot_units::Bytes;
 use object::elf::{ET_DYN, FileHeader64};
@@ -21,13 +21,14 @@ const MIMALLOC: &str = "libmimalloc.so";
 ///
 /// # Errors
 /// Where there is none, with what brings it.
-pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Refusal> {
+pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Unsupported> {
     if let Some(path) = named {
-        let found = fs::canonicalize(path)
-            .map_err(|error| Refusal::because(format!("no library {}: {error}", path.display())))?;
+        let found = fs::canonicalize(path).map_err(|error| {
+            Unsupported::because(format!("no library {}: {error}", path.display()))
+        })?;
         return match why_not_loaded(&found) {
             None => Ok(found),
-            Some(why) => Err(Refusal::because(format!("{} {why}", path.display()))
+            Some(why) => Err(Unsupported::because(format!("{} {why}", path.display()))
                 .fixed_by("name the shared library itself, such as libmimalloc.so.2")),
         };
     }
@@ -43,15 +44,15 @@ pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Refusal>
             .filter_map(|folder| fs::canonicalize(folder.join(OURS)).ok())
             .next()
             .ok_or_else(|| {
-                Refusal::because(format!("no {OURS} beside this program or in ../lib/hugepilot"))
-                    .fixed_by(
-                        "cargo build --release -p hugepilot-preload, or name it with --library",
-                    )
+                Unsupported::because(format!(
+                    "no {OURS} beside this program or in ../lib/hugepilot"
+                ))
+                .fixed_by("cargo build --release -p hugepilot-preload, or name it with --library")
             });
     }
     // As it stands in the program's map of memory, where it is looked for later.
     newest_in(&folders()).and_then(|path| fs::canonicalize(path).ok()).ok_or_else(|| {
-        Refusal::because("no mimalloc is installed where libraries are looked for").fixed_by(
+        Unsupported::because("no mimalloc is installed where libraries are looked for").fixed_by(
             "sudo apt install libmimalloc2.0 (libmimalloc3 on newer systems), or name it with --library",
         )
     })
@@ -128,12 +129,12 @@ pub(super) fn mimalloc(
     mode: Mode,
     library: &Path,
     free_gib: u64,
-) -> Result<Vec<(&'static str, String)>, Refusal> {
+) -> Result<Vec<(&'static str, String)>, Unsupported> {
     let unreadable =
-        |error| Refusal::because(format!("cannot read {}: {error}", library.display()));
+        |error| Unsupported::because(format!("cannot read {}: {error}", library.display()));
     let bytes = file::read(library, MAX_LIBRARY).map_err(unreadable)?;
     told(mode, &|option| knows(&bytes, option), free_gib).ok_or_else(|| {
-        Refusal::because(format!(
+        Unsupported::because(format!(
             "{} knows no option for such pages: is it mimalloc?",
             library.display()
         ))
@@ -256,18 +257,20 @@ mod tests {
             match (find(Mode::Mimalloc, Some(&path)), says) {
                 (Ok(_), None) => {}
                 (Err(refusal), Some(says)) => {
-                    assert!(refusal.why.contains(says) && refusal.fix.is_some(), "{refusal}")
+                    assert!(refusal.cause.contains(says) && refusal.fix.is_some(), "{refusal}")
                 }
                 (other, says) => panic!("{other:?} and {says:?}"),
             }
         }
-        assert!(find(Mode::Hugepilot, Some(folder.path())).unwrap_err().why.contains("is no file"));
+        assert!(
+            find(Mode::Hugepilot, Some(folder.path())).unwrap_err().cause.contains("is no file")
+        );
     }
 
     #[test]
     fn a_library_that_is_not_there_is_refused_with_a_fix() {
         let named = find(Mode::Mimalloc, Some(Path::new("/no/such.so"))).unwrap_err();
-        assert!(named.why.contains("/no/such.so"), "{named}");
+        assert!(named.cause.contains("/no/such.so"), "{named}");
         let ours = find(Mode::Hugepilot, None);
         assert!(ours.is_ok() || ours.unwrap_err().fix.unwrap().contains("hugepilot-preload"));
     }

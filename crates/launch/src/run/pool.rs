@@ -1,6 +1,6 @@
 //! A pool that has what a run needs, for as long as the run takes.
 
-use hugepilot_kernel::{Refusal, Root, hugetlb};
+use hugepilot_kernel::{Root, Unsupported, hugetlb};
 use hugepilot_record::pool::PoolChange;
 use hugepilot_units::{Amount, Bytes, Share};
 
@@ -27,7 +27,7 @@ pub(crate) fn raise(
     control: Control<'_>,
 ) -> Result<Raised, LaunchError> {
     let Some(size) = setup.mode.uses_pool() else {
-        return Err(Refusal::because(format!("{} uses no pool", setup.mode))
+        return Err(Unsupported::because(format!("{} uses no pool", setup.mode))
             .fixed_by("leave --pool out")
             .into());
     };
@@ -37,7 +37,7 @@ pub(crate) fn raise(
         return Ok((None, Vec::new()));
     }
     hugetlb::may_set(root, size, None).map_err(|error| {
-        Refusal::because(format!("only root may set a pool: {error}"))
+        Unsupported::because(format!("only root may set a pool: {error}"))
             .fixed_by("run it as root, or have root set the pool: hugepilot pool set --help")
     })?;
     let count = hugetlb::pages(root, size, None)?.persistent() + lacking;

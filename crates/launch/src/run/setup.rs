@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hugepilot_alloc::Chain;
 use hugepilot_kernel::rights::{Capability, Rights};
 use hugepilot_kernel::thp::ThpSettings;
-use hugepilot_kernel::{Program, Refusal, Root, Started, Thp, hugetlb, memory};
+use hugepilot_kernel::{Program, Root, Started, Thp, Unsupported, hugetlb, memory};
 use hugepilot_record::run::{Mode, Obstacles};
 use hugepilot_units::Bytes;
 
@@ -88,12 +88,12 @@ impl Setup {
     }
 
     /// The settings of transparent huge pages, and of the C library.
-    fn choose(&mut self, machine: &Machine) -> Result<(), Refusal> {
+    fn choose(&mut self, machine: &Machine) -> Result<(), Unsupported> {
         let never = machine.thp == "never";
         match self.mode {
             Mode::Base | Mode::HugepilotBase => self.thp = Thp::Never,
             Mode::Advised if machine.thp == "always" && !machine.advised_only => {
-                return Err(Refusal::because(
+                return Err(Unsupported::because(
                     "the system gives huge pages always, and this kernel cannot keep them to what a program advises \
                      (PR_THP_DISABLE_EXCEPT_ADVISED, Linux 6.18)",
                 )
@@ -140,7 +140,7 @@ impl Setup {
         }
     }
 
-    fn preload(&mut self, root: &Root, options: &RunOptions) -> Result<(), Refusal> {
+    fn preload(&mut self, root: &Root, options: &RunOptions) -> Result<(), Unsupported> {
         let path = library::find(self.mode, options.library.as_deref())?;
         if self.mode.is_hugepilot() {
             let chain = match options.pool {
@@ -164,10 +164,10 @@ impl Setup {
     }
 
     /// Notes when the pool has no page to give.
-    fn look_at_pool(&mut self, root: &Root) -> Result<(), Refusal> {
+    fn look_at_pool(&mut self, root: &Root) -> Result<(), Unsupported> {
         let Some(size) = self.mode.needs_pool() else { return Ok(()) };
         match free_pages(root, size) {
-            None => Err(Refusal::because(format!(
+            None => Err(Unsupported::because(format!(
                 "the processor or the kernel has no hugetlb pages of {size}"
             ))),
             Some(0) => {
@@ -183,11 +183,11 @@ impl Setup {
 }
 
 /// What the user set may be no chain: better said before the program runs than by each process of it.
-fn check_pages(environment: &Environment) -> Result<(), Refusal> {
+fn check_pages(environment: &Environment) -> Result<(), Unsupported> {
     let text = environment.get(PAGES).unwrap_or_default().to_string_lossy();
     let read = if text.trim().is_empty() { Ok(Chain::THP_OR_BASE) } else { text.trim().parse() };
     read.map(|_| ()).map_err(|error| {
-        Refusal::because(format!("{PAGES}: {error}"))
+        Unsupported::because(format!("{PAGES}: {error}"))
             .fixed_by(format!("unset {PAGES}, or {PAGES}={OUR_CHAIN}"))
     })
 }
@@ -243,7 +243,7 @@ mod tests {
         thp: &str,
         advised_only: bool,
         may_promote: bool,
-    ) -> Result<(Thp, bool, Vec<String>), Refusal> {
+    ) -> Result<(Thp, bool, Vec<String>), Unsupported> {
         let environment = Environment::of([]);
         let obstacles = Obstacles::default();
         let mut setup = Setup {
@@ -293,7 +293,7 @@ mod tests {
         }
         let refused = check("huge").unwrap_err();
         assert!(
-            refused.why.starts_with("HUGEPILOT_PAGES: ") && refused.why.contains("huge"),
+            refused.cause.starts_with("HUGEPILOT_PAGES: ") && refused.cause.contains("huge"),
             "{refused:?}"
         );
     }
@@ -312,7 +312,7 @@ mod tests {
         }
         assert_eq!(free_pages(&root, size), Some(230));
         let setting =
-            r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "100", "ours": "300"}"#;
+            r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "100", "set_to": "300"}"#;
         for (pid, free) in [(1, 30), (std::process::id(), 230)] {
             let journal = format!(
                 r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn what_this_kernel_cannot_is_refused_and_what_we_may_not_is_noted() {
         let refused = chosen(Mode::Advised, "always", false, true).unwrap_err();
-        assert!(refused.why.contains("6.18") && refused.fix.is_some());
+        assert!(refused.cause.contains("6.18") && refused.fix.is_some());
         assert!(chosen(Mode::Advised, "madvise", false, true).is_ok());
         assert!(!chosen(Mode::Thp, "madvise", true, false).unwrap().1);
     }

@@ -1,14 +1,15 @@
 //! Looks at a program's memory while it runs, and remembers the most of each kind.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::usage::{self, Member, Usage};
-use hugepilot_kernel::{Root, Used};
+use hugepilot_kernel::{Root, Used, schedstat};
 use hugepilot_record::Pid;
 use hugepilot_record::run::{Holder, Obstacles, Peak};
-use hugepilot_units::Bytes;
+use hugepilot_units::{Bytes, Nanos};
 
 use super::program::allocator_in;
 
@@ -22,6 +23,8 @@ const REST: u32 = 100;
 const LIBRARY_LOOKS: u32 = 6;
 /// Processes that are remembered, those with most memory.
 const MAX_HOLDERS: usize = 64;
+/// Threads whose run-queue wait is kept.
+const MAX_THREADS: usize = 4096;
 
 /// What was seen.
 pub(super) struct Watch {
@@ -37,6 +40,8 @@ pub(super) struct Watch {
     own_allocator: Option<String>,
     holders: Vec<(Pid, Holder)>,
     pool_parent: Option<String>,
+    /// Run-queue wait of each thread, as of its last sample.
+    waits: BTreeMap<Pid, Nanos>,
 }
 
 impl Watch {
@@ -54,6 +59,7 @@ impl Watch {
             own_allocator: None,
             holders: Vec::new(),
             pool_parent: None,
+            waits: BTreeMap::new(),
         }
     }
 
@@ -74,6 +80,7 @@ impl Watch {
             self.rss_samples_denied += u32::from(seen.hidden > 0);
             self.peak.raise_to(&seen);
             self.remember(&members);
+            self.note_waits(&family);
             if self.rss_samples <= LIBRARY_LOOKS || self.rss_samples.is_power_of_two() {
                 family.iter().for_each(|&pid| self.look_at_libraries(pid));
             }
@@ -82,6 +89,22 @@ impl Watch {
         self.spent += took;
         self.pause = (self.pause * 2).min(LONGEST);
         self.next = Instant::now() + self.pause.max(took * REST);
+    }
+
+    fn note_waits(&mut self, family: &[Pid]) {
+        for (tid, wait) in
+            family.iter().flat_map(|&pid| schedstat::processor_waits(&self.root, pid))
+        {
+            if self.waits.len() < MAX_THREADS || self.waits.contains_key(&tid) {
+                self.waits.insert(tid, wait);
+            }
+        }
+    }
+
+    /// Time that its threads waited for a processor; `None` when not sampled.
+    pub(super) fn processor_wait_seconds(&self) -> Option<f64> {
+        let waits = self.waits.values().map(|wait| wait.as_seconds());
+        (!self.waits.is_empty()).then(|| waits.sum())
     }
 
     /// Who had it. A process that becomes another program is another one here.

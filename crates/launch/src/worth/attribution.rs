@@ -27,7 +27,9 @@ impl Gain {
     pub(super) fn of(report: &CompareReport, best: &ModeReport) -> Self {
         let Some(control) = best.mode.without_huge_pages() else { return Self::OfPages };
         let again = report.confirmation.as_ref().filter(|found| found.mode == best.mode);
-        let at_first = || report.modes.iter().find_map(|plain| SameAllocator::of(best, plain));
+        let at_first = || {
+            report.modes.iter().find_map(|plain| SameAllocator::of(report.decided_by, best, plain))
+        };
         again
             .and_then(|found| found.same_allocator)
             .or_else(at_first)

@@ -5,7 +5,7 @@
 //! levels*, Biometrika 1975). There the sign test counts the rounds in which it was faster (Conover, *Practical Nonparametric
 //! Statistics*, 3.4): without any effect each is the toss of a coin, however large the noise and whatever its shape.
 
-use hugepilot_record::compare::Confirmation;
+use hugepilot_record::compare::{Confirmation, DecidingTime};
 use hugepilot_stats::{MIN_ROUNDS, PairedRatio, is_significant};
 
 /// A gain below this is none to change a program's start for.
@@ -17,9 +17,9 @@ pub const fn confirming_rounds(rounds: u32) -> u32 {
 }
 
 /// Whether it was faster in so many of them that it is, and by enough, by its pages, and the program never failed with it.
-pub(super) fn is_confirmed(found: &Confirmation) -> bool {
+pub(super) fn is_confirmed(found: &Confirmation, time: DecidingTime) -> bool {
     let took = found.took_effect == Some(true);
-    took && found.speedup_over_base.is_some_and(is_faster) && found.failed_rounds == 0
+    took && found.speedup(time).is_some_and(is_faster) && found.failed_rounds == 0
 }
 
 /// Whether it was faster in so many rounds that it is, and by enough.

@@ -37,6 +37,7 @@ fn report(others: &[ModeReport]) -> CompareReport {
         tlb_reach: Reach { base_bytes: Bytes::mib(8), huge_bytes: Bytes::gib(2), assumed: false },
         counters_unavailable: Some("no PMU".to_owned()),
         stalls_unavailable: None,
+        decided_by: DecidingTime::Wall,
         interrupted: false,
         pays: false,
         verdict: String::new(),
@@ -178,6 +179,7 @@ fn again(others: &[ModeReport], best: Mode) -> CompareReport {
         reason: "seen".to_owned(),
         failed_rounds: 0,
         speedup_over_base: ratio,
+        cpu_speedup_over_base: None,
         same_allocator: None,
     };
     CompareReport { confirmation: Some(confirmation), ..report(others) }
@@ -283,6 +285,23 @@ fn the_rule_of_thumb_is_told_by_what_is_known() {
     assert!(
         verdict(&seen).1.ends_with("Of 1 round noise cannot be told from gain: use --rounds 5.")
     );
+}
+
+#[test]
+fn where_base_waits_for_a_processor_cpu_time_decides_and_that_is_said() {
+    let mut report = report(&[mode(Mode::Thp, HUGE, (0.5, 0.9, 1.6))]);
+    report.modes[1].cpu_speedup_over_base = Some(ratio((1.1, 1.2, 1.3)));
+    report.modes[0].processor_wait_ratio = Some(0.63);
+    let (pays, text) = verdict(&report);
+    assert!(!pays && !text.contains("decides"), "{text}");
+    assert!(text.contains("0.90x as fast as base (1.20x by CPU time)"), "{text}");
+    report.decided_by = DecidingTime::of(&report.modes[0]);
+    let (pays, text) = verdict(&report);
+    assert!(pays && text.contains("1.20x as fast as base by CPU time, 1.10 to 1.30"), "{text}");
+    let says = "CPU time decides, not wall time: base waited for a processor 63.0 %";
+    assert!(text.contains(says), "{text}");
+    report.modes[0].processor_wait_ratio = Some(0.1);
+    assert_eq!(DecidingTime::of(&report.modes[0]), DecidingTime::Wall);
 }
 
 proptest! {

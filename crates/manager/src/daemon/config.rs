@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hugepilot_policy::{DebloatPolicy, Fair, Order, Standing};
+use hugepilot_policy::{DebloatPolicy, Fairness, Order, Priority};
 use hugepilot_record::ProcessId;
 use hugepilot_units::{Bytes, Nanos, Share};
 
 use super::history::Rules;
 use super::keys::Wrong;
 use super::watermark::Marks;
-use crate::debloat::{is_called, standing};
+use crate::debloat::{is_called, priority};
 use crate::names::can_match;
 
 /// The configuration. [`Config::default`] is sound, and [`Config::print`] explains every key.
@@ -33,13 +33,14 @@ pub struct Config {
     /// Which huge pages go first.
     pub order: Order,
     /// How processes share what is taken; none: by weight where there are any, else in turns.
-    pub fair: Option<Fair>,
+    pub fairness: Option<Fairness>,
     /// So many huge pages of one process in a row; none: as the order has it.
     pub quantum: Option<usize>,
     /// How long to sample before each plan, for the order `heat`.
     pub observe: Nanos,
-    /// Huge pages with a smaller part zero-filled are left alone.
-    pub min_bloat: Share,
+    /// Minimum bloat of a huge page to split; `None`: as the order has it, 0 % for `emd` and
+    /// `hawkeye` (EMD, section 4.2), 5 % for `exact` and `heat`.
+    pub min_bloat: Option<Share>,
     /// Processes with less memory in huge pages are left alone.
     pub min_huge: Bytes,
     /// Numbers or names of processes to leave alone.
@@ -51,7 +52,7 @@ pub struct Config {
     /// How long a region is left alone after it was split; twice as long after each flip.
     pub cool_down: Nanos,
     /// So many times may a region be made huge again before it is left alone.
-    pub max_flips: u32,
+    pub max_recollapses: u32,
     /// Decide and log, but split nothing.
     pub dry_run: bool,
 }
@@ -68,16 +69,16 @@ impl Default for Config {
             interval: Nanos::seconds(1),
             cpu: Share::percent(10.0),
             order: Order::Heat,
-            fair: None,
+            fairness: None,
             quantum: None,
             observe: Nanos::seconds(3),
-            min_bloat: Share::percent(5.0),
+            min_bloat: None,
             min_huge: Bytes::mib(64),
             protect: Vec::new(),
             prefer: Vec::new(),
             weight: BTreeMap::new(),
             cool_down: Nanos::seconds(600),
-            max_flips: 3,
+            max_recollapses: 3,
             dry_run: false,
         }
     }
@@ -89,19 +90,20 @@ impl Config {
     }
 
     pub(super) fn rules(&self) -> Rules {
-        Rules { cool_down: self.cool_down, max_flips: self.max_flips }
+        Rules { cool_down: self.cool_down, max_recollapses: self.max_recollapses }
     }
 
     pub(super) fn policy(&self, order: Order) -> DebloatPolicy {
-        let mut policy = DebloatPolicy { min_bloat: self.min_bloat, ..DebloatPolicy::new(order) };
-        let by_weight = (!self.weight.is_empty()).then_some(Fair::Weight);
-        policy.fair = self.fair.or(by_weight).unwrap_or(policy.fair);
+        let mut policy = DebloatPolicy::new(order);
+        policy.min_bloat = self.min_bloat.unwrap_or(policy.min_bloat);
+        let by_weight = (!self.weight.is_empty()).then_some(Fairness::Weight);
+        policy.fairness = self.fairness.or(by_weight).unwrap_or(policy.fairness);
         policy.quantum = self.quantum.unwrap_or(policy.quantum);
         policy
     }
 
-    pub(super) fn standing(&self, id: &ProcessId) -> Standing {
-        standing(id, &self.protect, &self.prefer)
+    pub(super) fn priority(&self, id: &ProcessId) -> Priority {
+        priority(id, &self.protect, &self.prefer)
     }
 
     pub(super) fn weight_of(&self, id: &ProcessId) -> f64 {
@@ -115,24 +117,44 @@ impl Config {
         let time = |time: Nanos, least: u64, most: u64| {
             (Nanos::millis(least)..=Nanos::seconds(most)).contains(&time)
         };
-        within("high", share(self.high, 0.01) && self.high > self.low)?;
+        // Of two keys that contradict each other, the error names the one that the user set.
+        let default = Self::default();
+        let set = |key, is_default: bool, other| if is_default { other } else { key };
+        within("high", share(self.high, 0.01))?;
         within("low", share(self.low, 0.01))?;
-        within("critical", self.critical >= self.high)?;
+        within(set("high", self.high == default.high, "low"), self.high > self.low)?;
+        let critical = set("critical", self.critical == default.critical, "high");
+        within(critical, self.critical >= self.high)?;
         within("psi", share(self.psi, 0.001))?;
         within("interval", time(self.interval, 50, 60))?;
         within("cpu", share(self.cpu, 0.01))?;
         within("observe", time(self.observe, 100, 60))?;
         within("cool_down", time(self.cool_down, 1000, 7 * 24 * 3600))?;
-        within("max_flips", (1..=20).contains(&self.max_flips))?;
+        within("max_recollapses", (1..=20).contains(&self.max_recollapses))?;
         within("quantum", self.quantum.is_none_or(|quantum| quantum >= 1))?;
         within(
-            "fair",
-            self.weight.is_empty() || self.fair.is_none_or(|fair| fair == Fair::Weight),
+            "fairness",
+            self.weight.is_empty()
+                || self.fairness.is_none_or(|fairness| fairness == Fairness::Weight),
         )?;
         let names = |mut names: std::slice::Iter<'_, String>| names.all(|who| can_match(who));
         within("protect", names(self.protect.iter()))?;
         within("prefer", names(self.prefer.iter()))?;
         within("weight", self.weight.keys().all(|who| can_match(who)))?;
         within("weight", self.weight.values().all(|weight| weight.is_finite() && *weight > 0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minimum_bloat_is_that_of_the_order_unless_configured() {
+        let of = |config: Config| config.policy(config.order).min_bloat;
+        let emd = Config { order: Order::EMD, ..Config::default() };
+        assert_eq!(of(emd.clone()), Share::percent(0.0));
+        assert_eq!(of(Config::default()), Share::percent(5.0));
+        assert_eq!(of(Config { min_bloat: Some(Share::percent(7.0)), ..emd }), Share::percent(7.0));
     }
 }

@@ -1,8 +1,8 @@
 //! What was split before: the cool-down of a region, and how often somebody made it huge again. Pure.
 //!
-//! A region that was split and is found huge and bloated again has *flipped*: khugepaged collapsed it, or the program did, or
+//! A region that was split and is found huge and bloated again has *recollapsed*: khugepaged collapsed it, or the program did, or
 //! it mapped new memory there, which looks the same. To split it again at once would only keep both sides busy, so it rests
-//! for the cool-down, twice as long after each flip, and after so many flips it is left alone for as long as its process lives.
+//! for the cool-down, twice as long after each flip, and after so many recollapses it is left alone for as long as its process lives.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,32 @@ pub(super) fn key_of(id: &ProcessId) -> Key {
     (id.pid, id.start_ticks)
 }
 
+/// The order of processes: by start time, because pids wrap around.
+pub(super) fn by_start(id: &ProcessId) -> (u64, Pid) {
+    (id.start_ticks, id.pid)
+}
+
+/// Index of the first of the processes, sorted by start time, that started after `last`; 0 if all
+/// have had their turn.
+pub(super) fn next_after<T: PartialOrd>(starts: &[T], last: Option<T>) -> usize {
+    let Some(last) = last else { return 0 };
+    starts.iter().position(|start| *start > last).unwrap_or(0)
+}
+
 /// How long and how often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rules {
     /// A region rests so long after a split, or a try.
     pub(super) cool_down: Nanos,
-    /// So many flips, and it is left alone.
-    pub(super) max_flips: u32,
+    /// So many recollapses, and it is left alone.
+    pub(super) max_recollapses: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Past {
     /// When it was last split, or tried.
     at: Nanos,
-    flips: u32,
+    recollapses: u32,
     /// Whether it was base pages when last seen.
     split: bool,
 }
@@ -40,20 +52,20 @@ struct Past {
 impl Past {
     /// Why it is left alone at `now`.
     fn skip(&self, now: Nanos, rules: Rules) -> Option<SkipReason> {
-        if self.flips >= rules.max_flips {
-            return Some(SkipReason::Flipping);
+        if self.recollapses >= rules.max_recollapses {
+            return Some(SkipReason::RecollapsesRepeatedly);
         }
-        let rest = rules.cool_down.get().saturating_mul(1 << self.flips.min(32));
+        let rest = rules.cool_down.get().saturating_mul(1 << self.recollapses.min(32));
         (now < self.at + Nanos::new(rest)).then_some(SkipReason::CoolingDown)
     }
 }
 
 /// Regions of one process that are huge again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Flips {
+pub(super) struct Recollapses {
     pub(super) regions: u64,
     /// Of these, the ones that are left alone from now on.
-    pub(super) left_alone: u64,
+    pub(super) excluded: u64,
     /// One of them, to find out who did it.
     pub(super) example: Option<Region>,
 }
@@ -76,18 +88,18 @@ impl History {
         });
     }
 
-    /// Takes out of `census` what is to be left alone, counts it there by reason, and says what has flipped.
-    pub(super) fn filter(&mut self, census: &mut Census, now: Nanos, rules: Rules) -> Flips {
+    /// Takes out of `census` what is to be left alone, counts it there by reason, and says what has recollapsed.
+    pub(super) fn filter(&mut self, census: &mut Census, now: Nanos, rules: Rules) -> Recollapses {
         let key = key_of(&census.process);
-        let (mut flips, skipped) = (Flips::default(), &mut census.skipped);
+        let (mut recollapses, skipped) = (Recollapses::default(), &mut census.skipped);
         census.bloated.retain(|page| {
             let Some(past) = self.0.get_mut(&(key, page.region)) else { return true };
             if past.split {
                 past.split = false;
-                past.flips += 1;
-                flips.regions += 1;
-                flips.left_alone += u64::from(past.flips >= rules.max_flips);
-                flips.example = Some(page.region);
+                past.recollapses += 1;
+                recollapses.regions += 1;
+                recollapses.excluded += u64::from(past.recollapses >= rules.max_recollapses);
+                recollapses.example = Some(page.region);
             }
             let skip = past.skip(now, rules);
             if let Some(reason) = skip {
@@ -95,7 +107,7 @@ impl History {
             }
             skip.is_none()
         });
-        flips
+        recollapses
     }
 
     /// Notes that a region was tried at `now`, and whether it is base pages since.
@@ -103,14 +115,14 @@ impl History {
         if self.0.len() >= MAX_REGIONS && !self.0.contains_key(&(key, region)) {
             self.forget_old();
         }
-        let past = self.0.entry((key, region)).or_insert(Past { at: now, flips: 0, split });
+        let past = self.0.entry((key, region)).or_insert(Past { at: now, recollapses: 0, split });
         (past.at, past.split) = (now, split);
     }
 
-    /// Makes room: of those that never flipped the older half goes; where all have, the older half of these.
+    /// Makes room: of those that never recollapsed the older half goes; where all have, the older half of these.
     fn forget_old(&mut self) {
-        let calm = self.0.values().any(|past| past.flips == 0);
-        let goes = |past: &Past| !calm || past.flips == 0;
+        let calm = self.0.values().any(|past| past.recollapses == 0);
+        let goes = |past: &Past| !calm || past.recollapses == 0;
         let mut times: Vec<Nanos> =
             self.0.values().filter(|past| goes(past)).map(|past| past.at).collect();
         times.sort_unstable();
@@ -127,14 +139,14 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules = Rules { cool_down: Nanos::seconds(10), max_flips: 3 };
+    const RULES: Rules = Rules { cool_down: Nanos::seconds(10), max_recollapses: 3 };
     const KEY: Key = (Pid(7), 1);
 
     fn census(regions: &[u64]) -> Census {
         let page = |&region: &u64| BloatedPage {
             region: Region::new(region),
             zero_pages: 400,
-            a_zero_page: 0,
+            first_zero_page: 0,
             table_lines: 14,
         };
         Census {
@@ -149,11 +161,17 @@ mod tests {
         }
     }
 
-    /// Whether region 5 may be split, why not, and what has flipped.
-    fn look(history: &mut History, second: u64) -> (bool, Option<SkipReason>, Flips) {
+    /// Whether region 5 may be split, why not, and what has recollapsed.
+    fn look(history: &mut History, second: u64) -> (bool, Option<SkipReason>, Recollapses) {
         let mut seen = census(&[5]);
-        let flips = history.filter(&mut seen, Nanos::seconds(second), RULES);
-        (!seen.bloated.is_empty(), seen.skipped.keys().next().copied(), flips)
+        let recollapses = history.filter(&mut seen, Nanos::seconds(second), RULES);
+        (!seen.bloated.is_empty(), seen.skipped.keys().next().copied(), recollapses)
+    }
+
+    #[test]
+    fn the_next_plan_starts_with_the_process_after_the_last_one_served() {
+        let next = |last| next_after(&[3, 5, 9], last);
+        assert_eq!([None, Some(3), Some(4), Some(5), Some(9)].map(next), [0, 1, 1, 2, 0]);
     }
 
     #[test]
@@ -163,28 +181,37 @@ mod tests {
             history.note(KEY, Region::new(5), Nanos::seconds(second), true);
         };
         split(&mut history, 0);
-        let (may, why, flips) = look(&mut history, 1);
+        let (may, why, recollapses) = look(&mut history, 1);
         assert_eq!((may, why), (false, Some(SkipReason::CoolingDown)));
-        assert_eq!(flips, Flips { regions: 1, left_alone: 0, example: Some(Region::new(5)) });
+        assert_eq!(
+            recollapses,
+            Recollapses { regions: 1, excluded: 0, example: Some(Region::new(5)) }
+        );
         assert_eq!(
             look(&mut history, 19),
-            (false, Some(SkipReason::CoolingDown), Flips::default())
+            (false, Some(SkipReason::CoolingDown), Recollapses::default())
         );
         assert!(look(&mut history, 20).0);
         split(&mut history, 20);
         assert_eq!(look(&mut history, 59).1, Some(SkipReason::CoolingDown));
         assert!(look(&mut history, 60).0);
         split(&mut history, 60);
-        let (may, why, flips) = look(&mut history, 10_000);
-        assert_eq!((may, why, flips.left_alone), (false, Some(SkipReason::Flipping), 1));
-        assert_eq!(look(&mut history, 1 << 40).1, Some(SkipReason::Flipping));
+        let (may, why, recollapses) = look(&mut history, 10_000);
+        assert_eq!(
+            (may, why, recollapses.excluded),
+            (false, Some(SkipReason::RecollapsesRepeatedly), 1)
+        );
+        assert_eq!(look(&mut history, 1 << 40).1, Some(SkipReason::RecollapsesRepeatedly));
     }
 
     #[test]
     fn what_was_tried_in_vain_rests_but_has_not_flipped() {
         let mut history = History::default();
         history.note(KEY, Region::new(5), Nanos::ZERO, false);
-        assert_eq!(look(&mut history, 9), (false, Some(SkipReason::CoolingDown), Flips::default()));
+        assert_eq!(
+            look(&mut history, 9),
+            (false, Some(SkipReason::CoolingDown), Recollapses::default())
+        );
         assert!(look(&mut history, 10).0);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use hugepilot_policy::{Fair, Order};
+use hugepilot_policy::{Fairness, Order};
 use toml::de::{DeTable, DeValue};
 
 use super::config::Config;
@@ -64,7 +64,7 @@ const KEYS: [Key; 19] = [
     Key {
         name: "high",
         about: "Work begins when so much of the memory is in use.",
-        allowed: "a share, 1% to 100% and above low",
+        allowed: "a share, 1% to 100%, above low and not above critical",
         set: |config, value| parsed(value, &mut config.high),
         get: |config| Some(quoted(&config.high)),
     },
@@ -114,14 +114,14 @@ const KEYS: [Key; 19] = [
         get: |config| Some(quoted(&config.order.name())),
     },
     Key {
-        name: "fair",
+        name: "fairness",
         about: "How processes share what is taken: in turns, by bloat, by weight, or one after the other. Without it: by weight where there are weights, else in turns.",
         allowed: "text, \"round-robin\", \"bloat\", \"weight\" or \"off\"; with weights only \"weight\"",
         set: |config, value| {
-            config.fair = Some(fair(value.as_str()?)?);
+            config.fairness = Some(fairness(value.as_str()?)?);
             Some(())
         },
-        get: |config| config.fair.map(|fair| quoted(&fair.name())),
+        get: |config| config.fairness.map(|fairness| quoted(&fairness.name())),
     },
     Key {
         name: "quantum",
@@ -142,10 +142,13 @@ const KEYS: [Key; 19] = [
     },
     Key {
         name: "min_bloat",
-        about: "Leave huge pages alone of which a smaller part is zero-filled.",
+        about: "Minimum zero-filled part of a huge page to split. Without it 0% for emd and hawkeye, as EMD has it, and 5% for exact and heat.",
         allowed: "a share, 0% to 100%",
-        set: |config, value| parsed(value, &mut config.min_bloat),
-        get: |config| Some(quoted(&config.min_bloat)),
+        set: |config, value| {
+            config.min_bloat = Some(value.as_str()?.parse().ok()?);
+            Some(())
+        },
+        get: |config| config.min_bloat.as_ref().map(quoted),
     },
     Key {
         name: "min_huge",
@@ -192,14 +195,14 @@ const KEYS: [Key; 19] = [
         get: |config| Some(quoted(&config.cool_down)),
     },
     Key {
-        name: "max_flips",
+        name: "max_recollapses",
         about: "Leave a region alone for good once it was made huge again so many times.",
         allowed: "a number, 1 to 20",
         set: |config, value| {
-            config.max_flips = value.as_integer()?.as_str().parse().ok()?;
+            config.max_recollapses = value.as_integer()?.as_str().parse().ok()?;
             Some(())
         },
-        get: |config| Some(config.max_flips.to_string()),
+        get: |config| Some(config.max_recollapses.to_string()),
     },
     Key {
         name: "dry_run",
@@ -288,10 +291,10 @@ fn order(name: &str) -> Option<Order> {
         .find(|order| order.name() == name)
 }
 
-fn fair(name: &str) -> Option<Fair> {
-    [Fair::RoundRobin, Fair::Bloat, Fair::Weight, Fair::Off]
+fn fairness(name: &str) -> Option<Fairness> {
+    [Fairness::RoundRobin, Fairness::Bloat, Fairness::Weight, Fairness::Off]
         .into_iter()
-        .find(|fair| fair.name() == name)
+        .find(|fairness| fairness.name() == name)
 }
 
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
@@ -335,113 +338,4 @@ fn table(numbers: &BTreeMap<String, f64>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use hugepilot_units::Share;
-
-    use super::*;
-
-    fn read(text: &str) -> Result<Config, String> {
-        Config::read(text, "d.toml", &|_| {}).map_err(|wrong| wrong.to_string())
-    }
-
-    #[test]
-    fn what_is_printed_is_read_again() {
-        assert_eq!(read(&Config::default().print()).unwrap(), Config::default());
-        let odd = Config {
-            cgroup: Some("/sys/fs/cgroup/a \"b\"\\c\n".into()),
-            protect: vec!["postgres".into(), "47".into()],
-            weight: BTreeMap::from([("redis-server".into(), 2.0), ("a.b".into(), 0.5)]),
-            order: Order::EMD,
-            fair: Some(Fair::Weight),
-            quantum: Some(7),
-            max_flips: 7,
-            dry_run: true,
-            ..Config::default()
-        };
-        assert_eq!(read(&odd.print()).unwrap(), odd);
-    }
-
-    #[test]
-    fn a_name_that_never_matches_protects_nobody_and_is_refused() {
-        let long = "a-very-long-process-name";
-        for text in [
-            format!("protect = [\"{long}\"]"),
-            format!("prefer = [\"{long}\"]"),
-            format!("weight = {{ {long} = 2 }}"),
-        ] {
-            let wrong = read(&text).unwrap_err();
-            assert!(
-                wrong.starts_with("d.toml:1: ") && wrong.contains("at most 15 bytes"),
-                "{wrong}"
-            );
-        }
-        assert!(read("protect = [\"fifteen-bytes-x\"]").is_ok());
-        let flag = Config::read("", "", &|config| config.protect.push(long.into()))
-            .unwrap_err()
-            .to_string();
-        assert!(flag.starts_with("protect: ") && flag.contains(long), "{flag}");
-    }
-
-    #[test]
-    fn every_key_is_explained_with_its_default() {
-        let text = Config::default().print();
-        for key in &KEYS {
-            let at = text.find(&format!("{} =", key.name)).unwrap();
-            let before: Vec<&str> = text[..at].lines().rev().take(2).collect();
-            assert!(before.iter().all(|line| line.starts_with('#')), "{}: {before:?}", key.name);
-        }
-        assert!(text.contains("above low; default: \"80%\"\nhigh = \"80%\""), "{text}");
-    }
-
-    #[test]
-    fn errors_name_line_key_found_and_allowed() {
-        let table = [
-            (
-                "\nhihg = \"80%\"",
-                "d.toml:2: hihg: found a key that is not known, allowed: cgroup, high, low",
-            ),
-            ("high = 80", "d.toml:1: high: found 80, allowed: a share, 1% to 100% and above low"),
-            ("low = \"1GiB\"", "d.toml:1: low: found \"1GiB\", allowed: a share"),
-            (
-                "# x\nhigh = \"60%\"",
-                "d.toml:2: high: found \"60%\", allowed: a share, 1% to 100% and above low",
-            ),
-            ("low = \"90%\"", "high: found \"80%\", allowed: a share, 1% to 100% and above low"),
-            ("high = \"95%\"", "critical: found \"92%\", allowed: a share, from high up to 100%"),
-            (
-                "interval = \"1ms\"",
-                "d.toml:1: interval: found \"1ms\", allowed: a time, 50ms to 1min",
-            ),
-            ("cpu = \"0%\"", "d.toml:1: cpu: found \"0%\""),
-            ("order = \"hot\"", "d.toml:1: order: found \"hot\", allowed: text, \"heat\""),
-            ("protect = [1]", "d.toml:1: protect: found [1], allowed: a list of texts"),
-            (
-                "weight = { a = 0 }",
-                "d.toml:1: weight: found { \"a\" = 0.0 }, allowed: a table of numbers above 0",
-            ),
-            ("fair = \"turns\"", "d.toml:1: fair: found \"turns\", allowed: text, \"round-robin\""),
-            (
-                "fair = \"bloat\"\nweight = { a = 2 }",
-                "d.toml:1: fair: found \"bloat\", allowed: text, \"round-robin\", \"bloat\", \"weight\"",
-            ),
-            ("quantum = 0", "d.toml:1: quantum: found 0, allowed: a number of 1 or more"),
-            ("max_flips = 0", "d.toml:1: max_flips: found 0, allowed: a number, 1 to 20"),
-            ("high = \"80%\"\nhigh = \"81%\"", "d.toml:2: the file: found duplicate key"),
-            ("high 80", "d.toml:1: the file: found "),
-        ];
-        for (text, error) in table {
-            let found = read(text).unwrap_err();
-            assert!(found.starts_with(error), "{text:?}: {found}");
-        }
-    }
-
-    #[test]
-    fn flags_have_the_last_word_and_their_mistakes_are_not_the_files() {
-        let with = |share: f64| {
-            Config::read("high = \"70%\"", "d.toml", &|config| config.high = Share::percent(share))
-        };
-        assert_eq!(with(90.0).unwrap().high, Share::percent(90.0));
-        let wrong = with(10.0).unwrap_err().to_string();
-        assert!(wrong.starts_with("high: found \"10%\""), "{wrong}");
-    }
-}
+mod tests;

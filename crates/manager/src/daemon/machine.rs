@@ -9,19 +9,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
 use hugepilot_kernel::proc::{parse_stat, pids, resident};
 use hugepilot_kernel::{KernelError, Process, Root, Target, cpu, memory};
-use hugepilot_policy::{Standing, mapping_split_skip};
+use hugepilot_policy::{Priority, mapping_split_skip};
 use hugepilot_record::{Pid, ProcessId};
 use hugepilot_units::{Bytes, Nanos, Region};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::config::Config;
-use super::history::Key;
+use super::history::{Key, by_start};
 use super::watermark::Reading;
-use super::{Asked, Guests, World};
+use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
 use hugepilot_kernel::KhugepagedRisk;
-use hugepilot_kernel::told;
+use hugepilot_kernel::describe;
 
 /// Samples per second of each thread's CPU time: about 0.4 % of it.
 const RATE_HZ: u32 = 250;
@@ -33,7 +33,7 @@ const USUAL_TLB_ENTRIES: u32 = 1536;
 /// How the user talks to the daemon.
 pub struct Control<'a> {
     /// What the user wants.
-    pub asked: &'a dyn Fn() -> Asked,
+    pub asked: &'a dyn Fn() -> ControlRequest,
     /// Waits so long, or until that changes.
     pub wait: &'a dyn Fn(Nanos),
     /// Reads the configuration again.
@@ -46,7 +46,7 @@ pub struct Machine<'a> {
     cgroup: Option<(PathBuf, MemoryCgroup)>,
     control: Control<'a>,
     tlb_entries: u32,
-    /// Those that [`World::guests`] found last.
+    /// Those that [`World::processes`] found last.
     processes: RefCell<Vec<Rc<Process>>>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Machine<'a> {
             let group = MemoryCgroup::of_directory(&root, &directory).ok_or_else(|| {
                 refused("no cgroup there accounts memory (such as /sys/fs/cgroup/db.slice)")
             })?;
-            if group.room(&root).limit == Bytes::MAX {
+            if group.headroom(&root).limit == Bytes::MAX {
                 return Err(refused(
                     "it has no memory limit (memory.max, memory.limit_in_bytes) to hold its use against",
                 ));
@@ -92,29 +92,29 @@ impl<'a> Machine<'a> {
     }
 
     /// Opens `pid` where it may be worth a look: `None` where it is not, `Err` with why where it is to be left alone.
-    fn guest(&self, pid: Pid, config: &Config) -> Result<Option<Process>, (ProcessId, String)> {
+    fn process(&self, pid: Pid, config: &Config) -> Result<Option<Process>, (ProcessId, String)> {
         let unknown = || ProcessId { pid, start_ticks: 0, command: String::new() };
         match resident(&self.root, pid) {
             Ok(Some(resident)) if resident >= config.min_huge => {}
             Ok(_) => return Ok(None),
-            Err(error) => return Err((unknown(), told(&error))),
+            Err(error) => return Err((unknown(), describe(&error))),
         }
         let process = match Process::open(&self.root, pid) {
             Ok(process) => process,
             Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. }) => return Ok(None),
-            Err(error) => return Err((unknown(), told(&error))),
+            Err(error) => return Err((unknown(), describe(&error))),
         };
         let left = |why: &str| Err((process.id().clone(), why.to_owned()));
         let mappings = match process.mappings() {
             Ok(mappings) => mappings,
             Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return left(&told(&error)),
+            Err(error) => return left(&describe(&error)),
         };
         let may_split = mappings.iter().filter(|mapping| mapping_split_skip(mapping).is_none());
         if may_split.map(|mapping| mapping.huge).sum::<Bytes>() < config.min_huge {
             return Ok(None);
         }
-        if config.standing(process.id()) == Standing::Protected {
+        if config.priority(process.id()) == Priority::Protected {
             return left("protected by the configuration");
         }
         match process.oom_score_adj() {
@@ -123,7 +123,7 @@ impl<'a> Machine<'a> {
             }
             Ok(_) => Ok(Some(process)),
             Err(error) if error.is_gone() => Ok(None),
-            Err(error) => left(&told(&error)),
+            Err(error) => left(&describe(&error)),
         }
     }
 }
@@ -159,7 +159,7 @@ impl World for Machine<'_> {
     fn wait(&self, time: Nanos) {
         (self.control.wait)(time);
     }
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> ControlRequest {
         (self.control.asked)()
     }
     fn reload(&self) -> Result<Config, String> {
@@ -171,10 +171,10 @@ impl World for Machine<'_> {
             memory::pressure(&self.root, file).map(|pressure| pressure.some_avg10 / 100.0)
         };
         if let Some((_, group)) = &self.cgroup {
-            let room = group.room(&self.root);
+            let room = group.headroom(&self.root);
             // Version 1 has no pressure of its own, and that of the system is somebody else's.
             let psi = group.pressure_file().and_then(|file| waits(&file));
-            let hard_use = group.hard_room(&self.root).use_ratio();
+            let hard_use = group.hard_headroom(&self.root).use_ratio();
             return Ok(Reading { used: room.limit - room.left, limit: room.limit, hard_use, psi });
         }
         let info = memory::mem_info(&self.root)?;
@@ -192,13 +192,13 @@ impl World for Machine<'_> {
         })
     }
 
-    fn guests(
+    fn processes(
         &self,
         config: &Config,
         each: &mut dyn FnMut() -> bool,
-    ) -> Result<Guests, KernelError> {
+    ) -> Result<ProcessList, KernelError> {
         let ourselves = std::process::id();
-        let mut guests = Guests::default();
+        let mut list = ProcessList::default();
         let mut processes = Vec::new();
         for pid in self.pids()? {
             if pid.0 <= 1 || pid.0.unsigned_abs() == ourselves {
@@ -207,15 +207,17 @@ impl World for Machine<'_> {
             if !each() {
                 break;
             }
-            match self.guest(pid, config) {
+            match self.process(pid, config) {
                 Ok(found) => processes.extend(found.map(Rc::new)),
-                Err(left) => guests.left.push(left),
+                Err(left) => list.left.push(left),
             }
         }
-        guests.targets =
+        // Pids wrap around; start times do not.
+        processes.sort_by_key(|process| by_start(process.id()));
+        list.targets =
             processes.iter().map(|process| Rc::clone(process) as Rc<dyn Target>).collect();
         self.processes.replace(processes);
-        Ok(guests)
+        Ok(list)
     }
 
     fn lives(&self, (pid, start_ticks): Key) -> bool {
@@ -232,12 +234,13 @@ impl World for Machine<'_> {
 
     fn observe(
         &self,
-        guests: &[Rc<dyn Target>],
+        targets: &[Rc<dyn Target>],
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
         let processes = self.processes.borrow();
-        let is_meant = |process: &&Process| guests.iter().any(|guest| guest.id() == process.id());
+        let is_meant =
+            |process: &&Process| targets.iter().any(|target| target.id() == process.id());
         let processes: Vec<&Process> =
             processes.iter().map(|process| &**process).filter(is_meant).collect();
         let seen = stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
@@ -263,14 +266,17 @@ mod tests {
         for file in ["proc/7/statm", "proc/7/stat"] {
             std::fs::create_dir_all(dir.path().join(file)).unwrap();
         }
-        let control =
-            Control { asked: &|| Asked::Nothing, wait: &|_| {}, reload: &|| Err(String::new()) };
+        let control = Control {
+            asked: &|| ControlRequest::Nothing,
+            wait: &|_| {},
+            reload: &|| Err(String::new()),
+        };
         let (root, processes) = (Root::at(dir.path()), RefCell::default());
         let machine = Machine { root, cgroup: None, control, tlb_entries: 1, processes };
         assert!(machine.lives((Pid(7), 1)) && !machine.lives((Pid(8), 1)));
-        let (id, why) = machine.guest(Pid(7), &Config::default()).unwrap_err();
+        let (id, why) = machine.process(Pid(7), &Config::default()).unwrap_err();
         assert!(id.pid == Pid(7) && why.contains("proc/7/statm"), "{why}");
-        assert!(machine.guest(Pid(8), &Config::default()).unwrap().is_none());
+        assert!(machine.process(Pid(8), &Config::default()).unwrap().is_none());
     }
 
     #[test]

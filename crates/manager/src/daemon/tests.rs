@@ -97,11 +97,11 @@ impl World for Sim {
         self.slept.set(self.slept.get() + time.max(Nanos::new(1)));
         (self.meanwhile)(self);
     }
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> ControlRequest {
         match () {
-            () if self.elapsed() >= Nanos::seconds(self.seconds) => Asked::Stop,
-            () if !self.reloads.borrow().is_empty() => Asked::Reload,
-            () => Asked::Nothing,
+            () if self.elapsed() >= Nanos::seconds(self.seconds) => ControlRequest::Stop,
+            () if !self.reloads.borrow().is_empty() => ControlRequest::Reload,
+            () => ControlRequest::Nothing,
         }
     }
     fn reload(&self) -> Result<Config, String> {
@@ -122,22 +122,22 @@ impl World for Sim {
     fn forbidden(&self) -> Option<String> {
         self.forbidden.clone()
     }
-    fn guests(
+    fn processes(
         &self,
         _config: &Config,
         each: &mut dyn FnMut() -> bool,
-    ) -> Result<Guests, KernelError> {
+    ) -> Result<ProcessList, KernelError> {
         each();
         let targets = self.fakes.iter().map(|fake| Rc::clone(fake) as Rc<dyn Target>).collect();
         let left = ProcessId { pid: Pid(99), start_ticks: 1, command: "sshd".into() };
-        Ok(Guests { targets, left: vec![(left, "protected".into())] })
+        Ok(ProcessList { targets, left: vec![(left, "protected".into())] })
     }
     fn lives(&self, _key: Key) -> bool {
         true
     }
     fn observe(
         &self,
-        guests: &[Rc<dyn Target>],
+        processes: &[Rc<dyn Target>],
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
@@ -145,7 +145,10 @@ impl World for Sim {
         while self.now() < end && each() {
             self.wait(Nanos::millis(50));
         }
-        Ok(guests.iter().map(|guest| (guest.id().pid != UNSAMPLED).then(BTreeMap::new)).collect())
+        Ok(processes
+            .iter()
+            .map(|process| (process.id().pid != UNSAMPLED).then(BTreeMap::new))
+            .collect())
     }
     fn khugepaged(&self, advised: bool) -> Option<String> {
         self.trap.then(|| format!("because, advised: {advised}"))
@@ -223,7 +226,7 @@ fn what_undoes_the_work_is_said_with_the_first_of_it_and_once() {
             Sim::new(vec![bloated(7, 300, 410)], |second| 100.0 + (second * 2.0).min(500.0));
         sim.trap = trap;
         let freed = sim.run(config()).into_iter().filter_map(|line| match line.event {
-            Event::Freed { may_be_undone, .. } => Some(may_be_undone),
+            Event::Freed { recollapse_risk, .. } => Some(recollapse_risk),
             _ => None,
         });
         freed.collect::<Vec<_>>()
@@ -309,19 +312,19 @@ fn a_region_that_flips_is_split_again_a_few_times_and_then_left_alone() {
         *times.entry(region).or_default() += 1;
     }
     assert_eq!(times.values().max(), Some(&3), "{times:?}");
-    let flips = lines.iter().filter_map(|line| match &line.event {
-        Event::Flipped { regions, left_alone, cause, .. } => {
-            Some((*regions, *left_alone, cause.clone()))
+    let recollapses = lines.iter().filter_map(|line| match &line.event {
+        Event::Recollapsed { regions, excluded, cause, .. } => {
+            Some((*regions, *excluded, cause.clone()))
         }
         _ => None,
     });
-    let flips: Vec<_> = flips.collect();
-    assert_eq!(flips[0].2, "somebody, advised: true");
-    let left: u64 = flips.iter().map(|flip| flip.1).sum();
+    let recollapses: Vec<_> = recollapses.collect();
+    assert_eq!(recollapses[0].2, "somebody, advised: true");
+    let left: u64 = recollapses.iter().map(|flip| flip.1).sum();
     assert_eq!(left, times.values().filter(|&&times| times == 3).count() as u64);
-    let sum: u64 = flips.iter().map(|flip| flip.0).sum();
+    let sum: u64 = recollapses.iter().map(|flip| flip.0).sum();
     assert!(
-        matches!(lines.last().unwrap().event, Event::Stopped(totals) if totals.flips == sum),
+        matches!(lines.last().unwrap().event, Event::Stopped(totals) if totals.recollapses == sum),
         "{sum}"
     );
 }

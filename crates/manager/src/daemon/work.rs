@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hugepilot_kernel::{Target, TargetState};
-use hugepilot_policy::{Order, Standing, Tenant};
-use hugepilot_record::daemon::{Event, FreedOf};
+use hugepilot_policy::{DebloatView, Order, Priority};
+use hugepilot_record::daemon::{Event, ProcessFreed};
 use hugepilot_record::{Census, Mapping, Split, SplitOutcome, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
-use super::history::{Flips, key_of};
+use super::history::{Recollapses, by_start, key_of, next_after};
 use super::watermark::Reading;
-use super::{Asked, Daemon};
+use super::{ControlRequest, Daemon};
 use crate::ManagerError;
 use crate::act::split::{Splits, count};
 use crate::debloat::census;
-use hugepilot_kernel::told;
+use hugepilot_kernel::describe;
 
 /// After so many splits memory use is read again: about 10 ms of work, and at most 64 MiB freed.
 const BATCH: usize = 32;
@@ -31,20 +31,20 @@ const AFTER_SAMPLING: Nanos = Nanos::seconds(1);
 type Stalls = BTreeMap<Region, u32>;
 
 /// A process and its huge pages.
-struct Guest {
+struct ProcessCensus {
     target: Rc<dyn Target>,
     census: Census,
     mappings: Vec<Mapping>,
     stalls: Option<Stalls>,
-    standing: Standing,
+    priority: Priority,
     weight: f64,
     splits: Splits,
 }
 
-impl Guest {
-    fn tenant(&self) -> Tenant<'_> {
-        let (standing, weight) = (self.standing, self.weight);
-        Tenant { census: &self.census, stalls: self.stalls.as_ref(), standing, weight }
+impl ProcessCensus {
+    fn view(&self) -> DebloatView<'_> {
+        let (priority, weight) = (self.priority, self.weight);
+        DebloatView { census: &self.census, stalls: self.stalls.as_ref(), priority, weight }
     }
     /// Splits, unless it is to be left alone.
     fn split(&mut self, planned: &Split) -> Option<SplitOutcome> {
@@ -54,7 +54,7 @@ impl Guest {
 
 /// What a look at all huge pages found.
 struct Survey {
-    guests: Vec<Guest>,
+    processes: Vec<ProcessCensus>,
     /// The order that can be had.
     order: Order,
     not_sampled: u64,
@@ -103,17 +103,19 @@ impl Daemon<'_> {
         let begun = self.world.now();
         let Some(mut survey) = self.survey(&seen)? else { return Ok(seen) };
         let seen = self.world.memory()?;
-        let tenants: Vec<Tenant<'_>> = survey.guests.iter().map(Guest::tenant).collect();
-        let plan = self.config.policy(survey.order).plan(&tenants);
+        let views: Vec<DebloatView<'_>> =
+            survey.processes.iter().map(ProcessCensus::view).collect();
+        let plan = self.config.policy(survey.order).plan(&views);
         self.say_planned(&seen, &survey, &plan, self.world.now() - begun);
-        let guests = &mut survey.guests;
+        let processes = &mut survey.processes;
         let (freed_before, wanted) = (self.life.sums.freed_bytes, self.wanted(&seen));
-        let seen = self.split_until_low(&plan, guests, seen)?;
-        self.say_left(&seen, guests);
+        let seen = self.split_until_low(&plan, processes, seen)?;
+        self.say_left(&seen, processes);
         if !self.config.dry_run {
             self.gate.freed(self.life.sums.freed_bytes - freed_before, wanted);
         }
-        let done = self.config.marks().is_low(&seen) || self.world.asked() != Asked::Nothing;
+        let done =
+            self.config.marks().is_low(&seen) || self.world.asked() != ControlRequest::Nothing;
         if done && !self.config.dry_run {
             return Ok(seen);
         }
@@ -138,7 +140,7 @@ impl Daemon<'_> {
     fn pace(&mut self, over_budget: &mut bool) -> Result<Pace, ManagerError> {
         let mut pace = Pace::Go;
         loop {
-            if self.world.asked() != Asked::Nothing {
+            if self.world.asked() != ControlRequest::Nothing {
                 return Ok(Pace::Stop);
             }
             let pause = self.budget.pause(self.world.now(), self.world.cpu_time());
@@ -167,7 +169,7 @@ impl Daemon<'_> {
             pace = self.pace(&mut over_budget);
             matches!(pace, Ok(Pace::Go | Pace::Waited))
         };
-        let found = world.guests(&config, &mut each)?;
+        let found = world.processes(&config, &mut each)?;
         for (id, why) in found.left {
             self.say_skipped(seen, &id, why);
         }
@@ -177,7 +179,7 @@ impl Daemon<'_> {
         let (mut stalls, order) = self.look_for_heat(seen, &found.targets);
         let not_sampled = stalls.iter().flatten().filter(|stalls| stalls.is_none()).count() as u64;
         let exact = config.policy(order).needs_exact_census();
-        let mut guests = Vec::new();
+        let mut processes = Vec::new();
         for (index, target) in found.targets.into_iter().enumerate() {
             let mut pace = Ok(Pace::Go);
             let mut each = |_, _| {
@@ -193,25 +195,40 @@ impl Daemon<'_> {
                     // One that could not be sampled counts as cold.
                     let stalls =
                         stalls.as_mut().map(|stalls| stalls[index].take().unwrap_or_default());
-                    guests.push(self.guest(target, taken, stalls));
+                    processes.push(self.process(target, taken, stalls));
                 }
                 Err(_) if matches!(target.state(), Ok(TargetState::Gone)) => {}
-                Err(error) => self.say_skipped(seen, target.id(), told(&error)),
+                Err(error) => self.say_skipped(seen, target.id(), describe(&error)),
             }
         }
-        for guest in &mut guests {
-            let flips =
-                self.history.filter(&mut guest.census, self.world.now(), self.config.rules());
-            self.say_flipped(seen, guest, flips);
+        for process in &mut processes {
+            let recollapses =
+                self.history.filter(&mut process.census, self.world.now(), self.config.rules());
+            self.say_recollapsed(seen, process, recollapses);
         }
-        Ok(Some(Survey { guests, order, not_sampled, over_budget }))
+        let keys: Vec<_> = processes.iter().map(|one| by_start(one.target.id())).collect();
+        processes.rotate_left(next_after(&keys, self.last_served));
+        Ok(Some(Survey { processes, order, not_sampled, over_budget }))
     }
 
-    fn guest(&self, target: Rc<dyn Target>, taken: census::Found, stalls: Option<Stalls>) -> Guest {
+    fn process(
+        &self,
+        target: Rc<dyn Target>,
+        taken: census::Found,
+        stalls: Option<Stalls>,
+    ) -> ProcessCensus {
         let id = target.id();
-        let (standing, weight) = (self.config.standing(id), self.config.weight_of(id));
+        let (priority, weight) = (self.config.priority(id), self.config.weight_of(id));
         let census::Found { census, mappings } = taken;
-        Guest { target, census, mappings, stalls, standing, weight, splits: Splits::default() }
+        ProcessCensus {
+            target,
+            census,
+            mappings,
+            stalls,
+            priority,
+            weight,
+            splits: Splits::default(),
+        }
     }
 
     /// How often each process waited for each of its regions, where the order wants to know that. Nobody waits for
@@ -237,7 +254,7 @@ impl Daemon<'_> {
                     && marks.will_be_critical(seen, &then, now - begun, end - now)
                     || marks.is_critical(&then)
             });
-            in_time = !soon && world.asked() == Asked::Nothing;
+            in_time = !soon && world.asked() == ControlRequest::Nothing;
             in_time
         };
         match world.observe(targets, self.config.observe, &mut each) {
@@ -249,7 +266,7 @@ impl Daemon<'_> {
     fn split_until_low(
         &mut self,
         plan: &SplitPlan,
-        guests: &mut [Guest],
+        processes: &mut [ProcessCensus],
         seen: Reading,
     ) -> Result<Reading, ManagerError> {
         let marks = self.config.marks();
@@ -268,25 +285,28 @@ impl Daemon<'_> {
             if marks.is_low(&seen) {
                 break;
             }
-            let guest = &mut guests[planned.process];
+            let process = &mut processes[planned.process];
             let outcome = if self.config.dry_run {
                 Some(SplitOutcome::Freed(planned.frees))
             } else {
-                guest.split(planned)
+                process.split(planned)
             };
             let Some(outcome) = outcome else { continue };
             if !self.config.dry_run {
                 let split = matches!(outcome, SplitOutcome::Freed(_));
-                let key = key_of(guest.target.id());
+                let key = key_of(process.target.id());
                 self.history.note(key, planned.region, self.world.now(), split);
+                if split {
+                    self.last_served = Some(by_start(process.target.id()));
+                }
             }
             seen.used -= batch.add(planned.process, outcome);
             if self.world.now() >= batch.now + REPORT_EVERY {
                 let full = std::mem::replace(&mut batch, self.batch());
-                self.say_freed(&seen, full, guests);
+                self.say_freed(&seen, full, processes);
             }
         }
-        self.say_freed(&seen, batch, guests);
+        self.say_freed(&seen, batch, processes);
         Ok(self.world.memory()?)
     }
 
@@ -309,13 +329,17 @@ impl Daemon<'_> {
     fn say_planned(&mut self, seen: &Reading, survey: &Survey, plan: &SplitPlan, took: Nanos) {
         let planned = Event::Planned {
             order: survey.order.name().to_owned(),
-            processes: survey.guests.len() as u64,
+            processes: survey.processes.len() as u64,
             not_sampled: survey.not_sampled,
-            huge_pages: survey.guests.iter().map(|guest| guest.census.huge_pages).sum(),
-            unread_huge_pages: survey.guests.iter().map(|guest| guest.census.unread_pages).sum(),
+            huge_pages: survey.processes.iter().map(|process| process.census.huge_pages).sum(),
+            unread_huge_pages: survey
+                .processes
+                .iter()
+                .map(|process| process.census.unread_pages)
+                .sum(),
             candidates: plan.splits.len() as u64,
-            could_free_bytes: plan.splits.iter().map(|split| split.frees).sum(),
-            wanted_bytes: self.wanted(seen),
+            reclaimable_bytes: plan.splits.iter().map(|split| split.frees).sum(),
+            requested_bytes: self.wanted(seen),
             skipped: plan
                 .skipped
                 .iter()
@@ -327,76 +351,81 @@ impl Daemon<'_> {
         self.say(seen, planned);
     }
 
-    fn say_freed(&mut self, seen: &Reading, batch: Batch, guests: &[Guest]) {
+    fn say_freed(&mut self, seen: &Reading, batch: Batch, processes: &[ProcessCensus]) {
         if batch.is_empty() {
             return;
         }
-        let processes = batch.of.iter().map(|(&process, &(freed_bytes, huge_pages_split))| {
-            let id = guests[process].target.id();
-            FreedOf { pid: id.pid, command: id.command.clone(), freed_bytes, huge_pages_split }
+        let shares = batch.of.iter().map(|(&process, &(freed_bytes, huge_pages_split))| {
+            let id = processes[process].target.id();
+            ProcessFreed { pid: id.pid, command: id.command.clone(), freed_bytes, huge_pages_split }
         });
-        let processes: Vec<FreedOf> = processes.collect();
-        let freed_bytes = processes.iter().map(|one| one.freed_bytes).sum();
-        let huge_pages_split = processes.iter().map(|one| one.huge_pages_split).sum();
+        let shares: Vec<ProcessFreed> = shares.collect();
+        let freed_bytes = shares.iter().map(|share| share.freed_bytes).sum();
+        let huge_pages_split = shares.iter().map(|share| share.huge_pages_split).sum();
         for sums in [&mut self.life.sums, &mut self.stretch.sums] {
             sums.freed_bytes += freed_bytes;
             sums.huge_pages_split += huge_pages_split;
         }
-        let may_be_undone = self.khugepaged(&batch, guests);
+        let recollapse_risk = self.khugepaged(&batch, processes);
         let freed = Event::Freed {
             freed_bytes,
             huge_pages_split,
             skipped: batch.skipped,
             failed: batch.failed,
-            processes,
+            processes: shares,
             seconds: (self.world.now() - batch.now).as_seconds(),
             cpu_seconds: (self.world.cpu_time() - batch.cpu).as_seconds(),
             over_budget: batch.over_budget,
-            may_be_undone,
+            recollapse_risk,
         };
         self.say(seen, freed);
     }
 
     /// Why khugepaged may undo what was split; only the first time that there is a reason.
-    fn khugepaged(&mut self, batch: &Batch, guests: &[Guest]) -> Option<String> {
+    fn khugepaged(&mut self, batch: &Batch, processes: &[ProcessCensus]) -> Option<String> {
         if self.warned || batch.of.is_empty() {
             return None;
         }
         let asked = |process: &usize| {
-            guests[*process].mappings.iter().any(|mapping| mapping.flags.has("hg"))
+            processes[*process].mappings.iter().any(|mapping| mapping.flags.has("hg"))
         };
         let cause = self.world.khugepaged(batch.of.keys().any(asked));
         self.warned = cause.is_some();
         cause
     }
 
-    fn say_flipped(&mut self, seen: &Reading, guest: &Guest, flips: Flips) {
-        let Some(example) = flips.example else { return };
+    fn say_recollapsed(
+        &mut self,
+        seen: &Reading,
+        process: &ProcessCensus,
+        recollapses: Recollapses,
+    ) {
+        let Some(example) = recollapses.example else { return };
         for sums in [&mut self.life.sums, &mut self.stretch.sums] {
-            sums.flips += flips.regions;
+            sums.recollapses += recollapses.regions;
         }
-        let start = example.range(guest.census.sizes).start;
-        let mapping = guest.mappings.iter().find(|mapping| mapping.range.contains(start));
+        let start = example.range(process.census.sizes).start;
+        let mapping = process.mappings.iter().find(|mapping| mapping.range.contains(start));
         let cause =
             self.world.who_collapses(mapping.is_some_and(|mapping| mapping.flags.has("hg")));
-        let id = guest.target.id();
-        let flipped = Event::Flipped {
+        let id = process.target.id();
+        let recollapsed = Event::Recollapsed {
             pid: id.pid,
             command: id.command.clone(),
-            regions: flips.regions,
-            left_alone: flips.left_alone,
+            regions: recollapses.regions,
+            excluded: recollapses.excluded,
             cause,
         };
-        self.say(seen, flipped);
+        self.say(seen, recollapsed);
     }
 
     /// Processes that give nothing: not permitted, or the same failure all the time.
-    fn say_left(&mut self, seen: &Reading, guests: &[Guest]) {
-        for guest in guests {
-            let stop = guest.splits.ended();
+    fn say_left(&mut self, seen: &Reading, processes: &[ProcessCensus]) {
+        for process in processes {
+            let stop = process.splits.ended();
             use Stop::{InUse, NotPermitted, RepeatedFailure, Unreadable};
             if let Some(stop @ (NotPermitted | RepeatedFailure | Unreadable | InUse)) = stop {
-                self.say_skipped(seen, guest.target.id(), stop.to_string());
+                self.say_skipped(seen, process.target.id(), stop.to_string());
             }
         }
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use hugepilot_kernel::{Target, TargetState};
-use hugepilot_policy::Standing;
+use hugepilot_policy::Priority;
 use hugepilot_record::debloat::{BACKEND, DebloatReport, ProcessDebloat, SCHEMA};
 use hugepilot_record::{Mapping, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Region};
 
 use super::warnings;
-use super::{Member, Run};
+use super::{DebloatProcess, Run};
 use crate::act::split::count;
 
 impl Run {
@@ -36,10 +36,10 @@ impl Run {
             resident_before += before.iter().map(|mapping| mapping.resident).sum();
             resident_after +=
                 after.as_ref().unwrap_or(before).iter().map(|mapping| mapping.resident).sum();
-            report.huge_again += gone.as_ref().map_or(0, |gone| member.huge_again(gone));
+            report.recollapsed += gone.as_ref().map_or(0, |gone| member.recollapsed(gone));
             member.count(&mut report);
             report.freed_bytes += process.freed_bytes;
-            report.huge_pages_split += process.split;
+            report.huge_pages_split += process.huge_pages_split;
             report.huge_pages_before += process.huge_pages_before;
             report.huge_pages_after += process.huge_pages_after;
             report.processes.push(process);
@@ -50,9 +50,8 @@ impl Run {
         report.predicted_slowdown = self.slowdown(&lost);
         let trap = warnings::khugepaged_risk(&self.members);
         report.warnings.extend(self.warnings);
-        let left_alone =
-            self.members.iter().filter(|member| member.splits.ended().is_some()).count();
-        super::warnings::add(&mut report, &trap, &self.options, left_alone);
+        let excluded = self.members.iter().filter(|member| member.splits.ended().is_some()).count();
+        super::warnings::add(&mut report, &trap, &self.options, excluded);
         report
     }
 
@@ -60,7 +59,7 @@ impl Run {
     fn head(&self) -> DebloatReport {
         let policy = self.options.policy;
         let giving =
-            self.members.iter().filter(|member| member.subject.standing != Standing::Protected);
+            self.members.iter().filter(|member| member.target.priority != Priority::Protected);
         let estimates = giving.map(|member| member.found.census.estimate());
         let (bloat, squares) = estimates.fold((Bytes::ZERO, 0.0), |sum, (bloat, error)| {
             (sum.0 + bloat, sum.1 + error.as_f64().powi(2))
@@ -72,7 +71,7 @@ impl Run {
             schema: SCHEMA.to_owned(),
             backend: BACKEND.to_owned(),
             order: policy.order.name().to_owned(),
-            fair: policy.fair.name().to_owned(),
+            fairness: policy.fairness.name().to_owned(),
             quantum: policy.quantum as u64,
             dry_run: self.options.dry_run,
             bloat_bytes: bloat,
@@ -89,11 +88,11 @@ impl Run {
     }
 }
 
-impl Member {
+impl DebloatProcess {
     /// `gone` was split, or would be; `after` is what its mappings are now, where that is known. What would be split of a sample
     /// stands for all.
     fn summary(&self, dry_run: bool, gone: &[&Split], after: Option<&[Mapping]>) -> ProcessDebloat {
-        let id = self.subject.process.id();
+        let id = self.target.process.id();
         let (bloat, _) = self.found.census.estimate();
         let given: Bytes = gone.iter().map(|split| split.frees).sum();
         let each = if dry_run { self.stand_for() } else { 1.0 };
@@ -110,7 +109,7 @@ impl Member {
             bloat_bytes_before: bloat,
             bloat_bytes_after: bloat - given,
             freed_bytes: if dry_run { given } else { self.splits.freed() },
-            split,
+            huge_pages_split: split,
             huge_pages_before: before,
             huge_pages_after: after
                 .map_or(before.saturating_sub(split), |now| self.huge_pages(now)),
@@ -131,8 +130,8 @@ impl Member {
 
     /// `None` when it ended or became another program.
     fn mappings_now(&self) -> Option<Vec<Mapping>> {
-        let mappings = self.subject.process.mappings().ok()?;
-        matches!(self.subject.process.state(), Ok(TargetState::Alive)).then_some(mappings)
+        let mappings = self.target.process.mappings().ok()?;
+        matches!(self.target.process.state(), Ok(TargetState::Alive)).then_some(mappings)
     }
 
     /// Huge pages as smaps has them, also those that may not be split.
@@ -142,9 +141,9 @@ impl Member {
     }
 
     /// Of those split, how many are huge again.
-    fn huge_again(&self, regions: &BTreeSet<Region>) -> u64 {
+    fn recollapsed(&self, regions: &BTreeSet<Region>) -> u64 {
         let is_huge = |&&region: &&Region| {
-            self.subject.process.region_pages(region).is_ok_and(|pages| pages.huge)
+            self.target.process.region_pages(region).is_ok_and(|pages| pages.huge)
         };
         regions.iter().filter(is_huge).count() as u64
     }
@@ -163,7 +162,7 @@ impl Member {
             count(act.outcome, &mut report.skipped, &mut report.failed);
         }
         if let Some(stop) = self.splits.ended() {
-            let id = self.subject.process.id();
+            let id = self.target.process.id();
             report
                 .warnings
                 .push(format!("process {} ({}) was left alone: {stop}", id.pid, id.command));

@@ -6,33 +6,33 @@ use hugepilot_record::SkipReason;
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_units::Share;
 
-use super::{DebloatOptions, Member};
+use super::{DebloatOptions, DebloatProcess};
 
 /// The risk for the bloated pages of `members`, as THP is set now.
-pub(super) fn khugepaged_risk(members: &[Member]) -> KhugepagedRisk {
-    let advised = |member: &Member| {
+pub(super) fn khugepaged_risk(members: &[DebloatProcess]) -> KhugepagedRisk {
+    let advised = |member: &DebloatProcess| {
         let of_bloat =
             |start| member.found.mappings.iter().find(|mapping| mapping.range.contains(start));
         let census = &member.found.census;
         let mut starts = census.bloated.iter().map(|page| page.region.range(census.sizes).start);
         starts.any(|start| of_bloat(start).is_some_and(|mapping| mapping.flags.has("hg")))
     };
-    let root = members.first().map(|member| member.subject.process.root());
+    let root = members.first().map(|member| member.target.process.root());
     root.map_or_else(
         || KhugepagedRisk::of(&ThpSettings::default(), false),
         |root| KhugepagedRisk::of(&ThpSettings::read(root), members.iter().any(advised)),
     )
 }
 
-/// Why less was freed than was asked for, when so many processes were `left_alone` half-way; `None` when it was not.
-fn shortfall(report: &DebloatReport, left_alone: usize) -> Option<String> {
+/// Why less was freed than was asked for, when so many processes were `excluded` half-way; `None` when it was not.
+fn shortfall(report: &DebloatReport, excluded: usize) -> Option<String> {
     if report.dry_run || report.stopped.is_some() || report.freed_bytes >= report.requested_bytes {
         return None;
     }
     let protected = report.skipped.get(&SkipReason::Protected.to_string()).copied().unwrap_or(0);
     let mut why = Vec::new();
-    if left_alone > 0 {
-        why.push(format!("{left_alone} of the processes were left alone half-way"));
+    if excluded > 0 {
+        why.push(format!("{excluded} of the processes were left alone half-way"));
     }
     if protected > 0 {
         why.push(format!("{protected} huge pages with bloat are protected"));
@@ -53,23 +53,23 @@ pub(crate) fn unread(huge_pages: u64) -> String {
     )
 }
 
-/// Adds the warnings that follow from the report, when so many processes were `left_alone` half-way.
+/// Adds the warnings that follow from the report, when so many processes were `excluded` half-way.
 pub(super) fn add(
     report: &mut DebloatReport,
     trap: &KhugepagedRisk,
     options: &DebloatOptions,
-    left_alone: usize,
+    excluded: usize,
 ) {
-    let shortfall = shortfall(report, left_alone);
+    let shortfall = shortfall(report, excluded);
     let mut warn = |text: String| report.warnings.push(text);
     if report.huge_pages_split > 0 {
         let may = |cause| format!("khugepaged may make these pages huge again, {cause}");
         trap.cause().map(may).into_iter().for_each(&mut warn);
     }
-    if report.huge_again > 0 {
+    if report.recollapsed > 0 {
         warn(format!(
             "{} of the split huge pages were huge again at the end: somebody collapsed them, or new memory was mapped there",
-            report.huge_again
+            report.recollapsed
         ));
     }
     if report.unread_huge_pages > 0 {
@@ -97,8 +97,7 @@ mod tests {
         let (freed_bytes, requested_bytes) = (Bytes::mib(3), Bytes::mib(4));
         let short = DebloatReport { freed_bytes, requested_bytes, ..DebloatReport::default() };
         let skipped = |count| [("protected".to_owned(), count)].into();
-        let of =
-            |report: &DebloatReport, left_alone| shortfall(report, left_alone).unwrap_or_default();
+        let of = |report: &DebloatReport, excluded| shortfall(report, excluded).unwrap_or_default();
         assert_eq!(
             of(&short, 0),
             "freed 3MiB of the 4MiB asked for: there is no more to split in this order"

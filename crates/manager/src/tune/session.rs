@@ -1,10 +1,10 @@
 //! One tuning of one process and of what it starts: what was seen, what was done, what is left of the budget.
 
 mod report;
-mod tuned;
+mod spaces;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
-use hugepilot_kernel::{Claim, KernelError, Process, Refusal, Target};
+use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported};
 use hugepilot_policy::{Expected, HeatPolicy, Policy, predict, sampled_speedup};
 use hugepilot_profiler::{Chosen, Observation, choose};
 use hugepilot_record::tune::{Activity, Prediction, TuneReport};
@@ -12,7 +12,7 @@ use hugepilot_record::{Budget, Journal, Pid, Plan, ProcessId, ProvenanceCounts, 
 use hugepilot_units::{Bytes, HugePages, Nanos};
 
 use report::{count, empty_report, share};
-use tuned::{Spaces, Tuned};
+use spaces::{AddressSpaces, SpaceState};
 
 use super::options::{Event, TuneOptions};
 use super::{is_alive, open};
@@ -42,10 +42,10 @@ pub struct Session<'a> {
     /// Held from the beginning where a running process was attached to.
     claim: Option<Claim>,
     chosen: Chosen,
-    counters: Result<Counters, Refusal>,
+    counters: Result<Counters, Unsupported>,
     counted: CounterReading,
     observation: Observation,
-    spaces: Spaces,
+    spaces: AddressSpaces,
     progress: Option<ProgressReader>,
     interrupted: &'a dyn Fn() -> bool,
     say: &'a mut dyn FnMut(Event<'_>),
@@ -69,7 +69,9 @@ impl<'a> Session<'a> {
     /// is looked at first, so that a missing right shows before anything else is done, and claimed if it may be changed.
     ///
     /// # Errors
-    /// [`ManagerError::Sample`]; [`ManagerError::Kernel`] if it may not be looked at, or another run of hugepilot changes it.
+    /// [`ManagerError::Sample`]; [`ManagerError::Promote`] if its memory may not be promoted, unless
+    /// this is a dry run; [`ManagerError::Kernel`] if it may not be read, or if another run of
+    /// hugepilot changes it.
     pub fn attach(
         process: Process,
         name: Option<&str>,
@@ -83,6 +85,9 @@ impl<'a> Session<'a> {
         if name.is_none() {
             look_first(&process, &options, &mut report)?;
             claim = if options.dry_run { None } else { Some(process.claim()?) };
+        }
+        if !options.dry_run {
+            process.check_promotable().map_err(ManagerError::Promote)?;
         }
         let id = process.id();
         let chosen = choose(&process, options.rate_hz)
@@ -100,7 +105,7 @@ impl<'a> Session<'a> {
         }
         Ok(Self {
             observation: Observation::new(process.sizes()),
-            spaces: Spaces::default(),
+            spaces: AddressSpaces::default(),
             options,
             process,
             claim,
@@ -433,7 +438,7 @@ fn look_first(
     Ok(())
 }
 
-fn plan(tuned: &Tuned, seen: &Snapshot, samples: u64, options: &TuneOptions) -> Plan {
+fn plan(tuned: &SpaceState, seen: &Snapshot, samples: u64, options: &TuneOptions) -> Plan {
     let budget = tuned.left_of(options.budget.of(seen.resident()), huge_bytes(seen));
     let budget = Budget { huge: budget, regions: REGIONS_PER_ROUND };
     let proven = tuned.verified() > 0;

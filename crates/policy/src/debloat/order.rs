@@ -54,10 +54,10 @@ impl Order {
         matches!(self, Self::Heat)
     }
     /// How its processes share, unless the user says otherwise.
-    pub(super) const fn fair(self) -> super::Fair {
+    pub(super) const fn fairness(self) -> super::Fairness {
         match self {
-            Self::Hawkeye => super::Fair::Off,
-            _ => super::Fair::RoundRobin,
+            Self::Hawkeye => super::Fairness::Off,
+            _ => super::Fairness::RoundRobin,
         }
     }
     /// Huge pages of one process in a row: the paper's 100 where the paper decides, else few, so that also a small amount is

@@ -16,7 +16,7 @@ fn census(zero_pages: &[u32]) -> Census {
             .map(|(i, &zero_pages)| BloatedPage {
                 region: Region::new(i as u64 + 1),
                 zero_pages,
-                a_zero_page: 0,
+                first_zero_page: 0,
                 table_lines: 64,
             })
             .collect(),
@@ -28,8 +28,8 @@ fn census(zero_pages: &[u32]) -> Census {
     }
 }
 
-const fn tenant(census: &Census) -> Tenant<'_> {
-    Tenant { census, stalls: None, standing: Standing::Normal, weight: 1.0 }
+const fn view(census: &Census) -> DebloatView<'_> {
+    DebloatView { census, stalls: None, priority: Priority::Normal, weight: 1.0 }
 }
 
 /// `A1 B1 …`: the process by letter, the region by number.
@@ -39,8 +39,8 @@ fn names(plan: &SplitPlan) -> String {
     plan.splits.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
-fn plan(policy: DebloatPolicy, tenants: &[Tenant<'_>]) -> String {
-    names(&policy.plan(tenants))
+fn plan(policy: DebloatPolicy, views: &[DebloatView<'_>]) -> String {
+    names(&policy.plan(views))
 }
 
 /// The three processes of Figure 5 of the EMD paper: the sequence is its section 4.3.
@@ -51,19 +51,19 @@ fn figure_5() -> [Census; 3] {
 #[test]
 fn emd_gives_the_sequence_of_figure_5() {
     let [a, b, c] = figure_5();
-    let tenants = [tenant(&a), tenant(&b), tenant(&c)];
+    let views = [view(&a), view(&b), view(&c)];
     let emd = DebloatPolicy::new(Order::EMD);
-    assert_eq!(plan(emd, &tenants), "A1 B1 C1 A2 B2 B3 C2 C3 A3 B4 A4");
+    assert_eq!(plan(emd, &views), "A1 B1 C1 A2 B2 B3 C2 C3 A3 B4 A4");
 }
 
 #[test]
 fn the_quantum_says_how_many_in_a_row() {
     let (a, b) = (census(&[500; 5]), census(&[500; 3]));
     let emd = DebloatPolicy { quantum: 2, ..DebloatPolicy::new(Order::EMD) };
-    assert_eq!(plan(emd, &[tenant(&a), tenant(&b)]), "A1 A2 B1 B2 A3 A4 B3 A5");
+    assert_eq!(plan(emd, &[view(&a), view(&b)]), "A1 A2 B1 B2 A3 A4 B3 A5");
     let zero = DebloatPolicy { quantum: 0, ..emd };
     assert_eq!(
-        plan(zero, &[tenant(&a), tenant(&b)]),
+        plan(zero, &[view(&a), view(&b)]),
         "A1 B1 A2 B2 A3 B3 A4 A5",
         "none in a row is one"
     );
@@ -72,17 +72,17 @@ fn the_quantum_says_how_many_in_a_row() {
 #[test]
 fn hawkeye_goes_by_address_and_process() {
     let [a, b, c] = figure_5();
-    let tenants = [tenant(&a), tenant(&b), tenant(&c)];
-    let order = plan(DebloatPolicy::new(Order::Hawkeye), &tenants);
+    let views = [view(&a), view(&b), view(&c)];
+    let order = plan(DebloatPolicy::new(Order::Hawkeye), &views);
     assert_eq!(order, "A1 A2 A3 A4 B1 B2 B3 B4 C1 C2 C3");
 }
 
 #[test]
 fn exact_goes_by_density_across_processes() {
     let [a, b, c] = figure_5();
-    let tenants = [tenant(&a), tenant(&b), tenant(&c)];
+    let views = [view(&a), view(&b), view(&c)];
     // 512 470 455 390 370 360 355 350 220 210 60
-    let order = plan(DebloatPolicy::new(Order::Exact), &tenants);
+    let order = plan(DebloatPolicy::new(Order::Exact), &views);
     assert_eq!(order, "C1 A1 B1 B3 A2 C2 B2 C3 A3 B4 A4");
 }
 
@@ -101,7 +101,7 @@ fn heat_of(densities: [u32; 2], stalls: [u32; 2]) -> String {
     let a = census(&densities.map(|density| [density; 4]).concat());
     let stalls: BTreeMap<_, _> =
         (1..=8).map(|region| (Region::new(region), stalls[usize::from(region > 4)])).collect();
-    plan(DebloatPolicy::new(Order::Heat), &[Tenant { stalls: Some(&stalls), ..tenant(&a) }])
+    plan(DebloatPolicy::new(Order::Heat), &[DebloatView { stalls: Some(&stalls), ..view(&a) }])
 }
 
 #[test]
@@ -118,24 +118,24 @@ fn heat_splits_what_is_cold_for_what_it_frees() {
 fn who_was_not_sampled_beside_others_is_taken_to_be_cold() {
     let (a, b) = (census(&[300, 300]), census(&[250, 250]));
     let hot: BTreeMap<_, _> = (1..=2).map(|region| (Region::new(region), 50)).collect();
-    let tenants = [Tenant { stalls: Some(&hot), ..tenant(&a) }, tenant(&b)];
+    let views = [DebloatView { stalls: Some(&hot), ..view(&a) }, view(&b)];
     let cold = BTreeMap::new();
-    let told = [tenants[0], Tenant { stalls: Some(&cold), ..tenants[1] }];
+    let told = [views[0], DebloatView { stalls: Some(&cold), ..views[1] }];
     let heat = DebloatPolicy::new(Order::Heat);
-    assert_eq!(plan(heat, &tenants), "B1 B2 A1 A2");
-    assert_eq!(heat.plan(&tenants), heat.plan(&told));
+    assert_eq!(plan(heat, &views), "B1 B2 A1 A2");
+    assert_eq!(heat.plan(&views), heat.plan(&told));
 }
 
 #[test]
 fn heat_without_samples_is_exact() {
     let [a, b, c] = figure_5();
-    let tenants = [tenant(&a), tenant(&b), tenant(&c)];
-    let heat = DebloatPolicy::new(Order::Heat).plan(&tenants);
+    let views = [view(&a), view(&b), view(&c)];
+    let heat = DebloatPolicy::new(Order::Heat).plan(&views);
     assert!(
         heat.splits.iter().all(|split| split.stalls == 0.0),
         "a guess is not shown as a figure"
     );
-    assert_eq!(heat.splits, DebloatPolicy::new(Order::Exact).plan(&tenants).splits);
+    assert_eq!(heat.splits, DebloatPolicy::new(Order::Exact).plan(&views).splits);
 }
 
 /// Counts that differ by chance must not decide who gives.
@@ -146,9 +146,9 @@ fn heat_takes_as_much_from_each_of_equal_processes() {
         (1..=200).map(|n| (Region::new(n), (8 + process) * if n > 100 { 4 } else { 1 })).collect()
     };
     let stalls: Vec<_> = [0, 1, 2, 3].map(samples).into();
-    let tenants: Vec<_> =
-        stalls.iter().map(|stalls| Tenant { stalls: Some(stalls), ..tenant(&same) }).collect();
-    let splits = DebloatPolicy::new(Order::Heat).plan(&tenants).splits;
+    let views: Vec<_> =
+        stalls.iter().map(|stalls| DebloatView { stalls: Some(stalls), ..view(&same) }).collect();
+    let splits = DebloatPolicy::new(Order::Heat).plan(&views).splits;
     for upto in [64, 200, 390] {
         let given =
             |process| splits[..upto].iter().filter(|split| split.process == process).count();
@@ -163,19 +163,19 @@ fn heat_takes_as_much_from_each_of_equal_processes() {
 #[test]
 fn little_bloat_is_left_to_its_huge_page() {
     let a = census(&[25, 26, 512]);
-    let seen = DebloatPolicy::new(Order::Exact).plan(&[tenant(&a)]);
+    let seen = DebloatPolicy::new(Order::Exact).plan(&[view(&a)]);
     assert_eq!(names(&seen), "A3 A2");
     assert_eq!(seen.skipped[&SkipReason::LittleBloat], 1);
     let all = DebloatPolicy { min_bloat: Share::percent(0.0), ..DebloatPolicy::new(Order::Exact) };
-    assert_eq!(plan(all, &[tenant(&a)]), "A3 A2 A1");
+    assert_eq!(plan(all, &[view(&a)]), "A3 A2 A1");
 }
 
 #[test]
 fn the_protected_give_nothing_and_the_preferred_give_first() {
     let (a, b, c) = (census(&[512, 512]), census(&[100]), census(&[300]));
-    let b = Tenant { standing: Standing::Preferred, ..tenant(&b) };
-    let protected = Tenant { standing: Standing::Protected, ..tenant(&a) };
-    let seen = DebloatPolicy::new(Order::EMD).plan(&[protected, b, tenant(&c)]);
+    let b = DebloatView { priority: Priority::Preferred, ..view(&b) };
+    let protected = DebloatView { priority: Priority::Protected, ..view(&a) };
+    let seen = DebloatPolicy::new(Order::EMD).plan(&[protected, b, view(&c)]);
     assert_eq!(names(&seen), "B1 C1");
     assert_eq!(seen.skipped[&SkipReason::Protected], 2);
 }
@@ -183,16 +183,16 @@ fn the_protected_give_nothing_and_the_preferred_give_first() {
 #[test]
 fn shares_by_bloat_and_by_weight_hold_at_every_moment() {
     let (a, b) = (census(&[400; 30]), census(&[400; 10]));
-    let by_bloat = DebloatPolicy { fair: Fair::Bloat, ..DebloatPolicy::new(Order::Exact) };
+    let by_bloat = DebloatPolicy { fairness: Fairness::Bloat, ..DebloatPolicy::new(Order::Exact) };
     let first: String =
-        plan(by_bloat, &[tenant(&a), tenant(&b)]).replace(|c: char| c.is_ascii_digit(), "");
+        plan(by_bloat, &[view(&a), view(&b)]).replace(|c: char| c.is_ascii_digit(), "");
     // Three of A for one of B, all along.
     for (given, window) in first.split(' ').collect::<Vec<_>>().chunks(4).enumerate() {
         assert_eq!(window.iter().filter(|&&name| name == "A").count(), 3, "after {}", given * 4);
     }
-    let by_weight = DebloatPolicy { fair: Fair::Weight, ..by_bloat };
-    let heavy = Tenant { weight: 4.0, ..tenant(&b) };
-    let order = by_weight.plan(&[tenant(&a), heavy]);
+    let by_weight = DebloatPolicy { fairness: Fairness::Weight, ..by_bloat };
+    let heavy = DebloatView { weight: 4.0, ..view(&b) };
+    let order = by_weight.plan(&[view(&a), heavy]);
     let of_b = order.splits[..10].iter().filter(|split| split.process == 1).count();
     assert_eq!(of_b, 8);
 }
@@ -217,11 +217,11 @@ proptest! {
         fair in 0_usize..4,
     ) {
         let order = [Order::Hawkeye, Order::EMD, Order::Exact, Order::Heat][which];
-        let fair = [Fair::Off, Fair::RoundRobin, Fair::Bloat, Fair::Weight][fair];
+        let fairness = [Fairness::Off, Fairness::RoundRobin, Fairness::Bloat, Fairness::Weight][fair];
         let all: Vec<Census> = densities.iter().map(|zeros| census(zeros)).collect();
-        let tenants: Vec<_> = all.iter().map(tenant).collect();
-        let policy = DebloatPolicy { quantum, fair, min_bloat: Share::percent(0.0), ..DebloatPolicy::new(order) };
-        let mut seen: Vec<_> = policy.plan(&tenants).splits.iter().map(|s| (s.process, s.region)).collect();
+        let views: Vec<_> = all.iter().map(view).collect();
+        let policy = DebloatPolicy { quantum, fairness, min_bloat: Share::percent(0.0), ..DebloatPolicy::new(order) };
+        let mut seen: Vec<_> = policy.plan(&views).splits.iter().map(|s| (s.process, s.region)).collect();
         seen.sort_unstable();
         let expected: Vec<_> = all
             .iter()
@@ -238,15 +238,15 @@ proptest! {
         let policy = DebloatPolicy { min_bloat: Share::percent(0.0), ..DebloatPolicy::new(Order::Exact) };
         let wanted = Share::ratio(part).of(one.bloat());
         let pages = u32::try_from(wanted.get().div_ceil(4096)).unwrap();
-        prop_assert_eq!(policy.plan(&[tenant(&one)]).enough_for(wanted), fewest(&densities, pages));
+        prop_assert_eq!(policy.plan(&[view(&one)]).enough_for(wanted), fewest(&densities, pages));
     }
 
     /// Equal processes never differ by more than one quantum in a class.
     #[test]
     fn turns_are_fair(pages in 1_usize..60, quantum in 1_usize..12, processes in 2_usize..5, stop in 0_usize..200) {
         let same = census(&vec![300; pages]);
-        let tenants = vec![tenant(&same); processes];
-        let splits = DebloatPolicy { quantum, ..DebloatPolicy::new(Order::EMD) }.plan(&tenants).splits;
+        let views = vec![view(&same); processes];
+        let splits = DebloatPolicy { quantum, ..DebloatPolicy::new(Order::EMD) }.plan(&views).splits;
         let given = |process| splits.iter().take(stop).filter(|split| split.process == process).count();
         let counts: Vec<_> = (0..processes).map(given).collect();
         prop_assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= quantum);

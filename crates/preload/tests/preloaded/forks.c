@@ -1,6 +1,6 @@
-/* Forks while other threads hold locks of the C library and wait for memory: one reads lines of a file into a buffer that
- * grows, one flushes all files, one takes and gives back large things. Prints "forked" after SECONDS; ends by SIGALRM where a
- * fork or a child takes longer than 10 s.
+/* Forks while other threads hold locks of the C library and allocate: one reads lines of a file
+ * into a growing buffer, one flushes all files, one allocates and frees large objects. Prints
+ * "forked" after SECONDS. Ends by SIGALRM if a fork or a child takes longer than 10 s.
  *
  * forks SECONDS */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-//! Programs that know nothing of it run on our `malloc`, as they do without.
+//! Tests of unchanged programs with the preloaded `malloc`.
 
 mod misuse;
 mod programs;
@@ -11,7 +11,7 @@ use std::{env, fs};
 
 use serde_json::Value;
 
-/// The library, as cargo built it for this test.
+/// Returns the library that cargo built for this test.
 fn library() -> PathBuf {
     let test = env::current_exe().unwrap();
     let beside = test.parent().unwrap().join("libhugepilot_preload.so");
@@ -19,7 +19,7 @@ fn library() -> PathBuf {
     beside
 }
 
-/// `program`, preloaded, on these backings, its report written to a file.
+/// Program with the preloaded library, which writes its statistics to a file.
 struct Preloaded {
     command: Command,
     report: PathBuf,
@@ -39,12 +39,12 @@ impl Preloaded {
         Self { command, report }
     }
 
-    /// Runs to the end.
+    /// Runs the program.
     fn output(&mut self) -> Output {
         self.command.output().unwrap()
     }
 
-    /// Runs, and must succeed: what it printed, and its report.
+    /// Runs the program, which must succeed. Returns its stdout and its statistics.
     fn run(&mut self) -> (String, Value) {
         let output = self.output();
         let (out, err) =
@@ -53,12 +53,12 @@ impl Preloaded {
         (out.into_owned(), self.report())
     }
 
-    /// What the last process to end wrote.
+    /// Returns the statistics of the last process to end.
     fn report(&self) -> Value {
         let text = fs::read_to_string(&self.report).expect("a report was written");
         let report: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         assert_eq!(report["schema"], "hugepilot.preload/2");
-        // It was our heap that the program used.
+        // The program used this heap.
         assert!(report["mapped_bytes"].as_u64().unwrap() > 0, "{report}");
         report
     }

@@ -1,6 +1,6 @@
-/* Does one thing wrong with malloc, and prints the address that it did it with before.
+/* Misuses malloc in one way, after printing the address.
  *
- * misuse KIND      prints "0x…", and must be ended; "survived" follows where it was not */
+ * misuse KIND      prints "0x…" and must end there; prints "survived" if it did not */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The compiler must not know better. */
+/* Volatile, so that the compiler does not optimise the calls. */
 static void *(*volatile allocate)(size_t) = malloc;
 static void (*volatile release)(void *) = free;
 static void *(*volatile resize)(void *, size_t) = realloc;
@@ -47,13 +47,13 @@ static int is(const char *kind, const char *name) {
     return strcmp(kind, name) == 0;
 }
 
-/* As reporters of crashes do. */
+/* Allocates in a handler of SIGABRT, like crash reporters. */
 static void allocate_at_the_end(int signal) {
     (void)signal;
     release(allocate(1000));
 }
 
-/* One of a span is in use, and one is freed twice, so that the numbers say that none is. */
+/* Frees one object of a span twice while another is in use, so that the count reaches 0. */
 static void empty_a_span_too_soon(size_t size) {
     enum { COUNT = 4000 };
     static char *all[COUNT];
@@ -81,7 +81,8 @@ int main(int count, char **args) {
     signal(SIGABRT, allocate_at_the_end);
     alarm(60);
     setvbuf(stdout, NULL, _IOLBF, 256);
-    char *a = allocate(48), *b = allocate(48), *large = allocate((size_t)1 << 20), *huge = allocate((size_t)20 << 20);
+    char *a = allocate(48), *b = allocate(48);
+    char *large = allocate((size_t)1 << 20), *huge = allocate((size_t)20 << 20);
     volatile char byte = 0;
     if (is(kind, "twice")) {
         release_twice(named(a));
@@ -120,7 +121,8 @@ int main(int count, char **args) {
         char room[64] __attribute__((aligned(64)));
         release(named(room));
     } else if (is(kind, "mapped")) {
-        release(named(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+        release(named(mmap(NULL, 4096, PROT_READ | PROT_WRITE, flags, -1, 0)));
     } else if (is(kind, "unmapped")) {
         release(named((void *)(uintptr_t)0x123456780));
     } else if (is(kind, "resize-static")) {

@@ -1,4 +1,4 @@
-//! What a program does wrong with memory ends it, with a line that names the address.
+//! Tests of misuse, which ends the program with a line that names the address.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,10 @@ fn misuse() -> PathBuf {
 }
 
 const FOREIGN: &str =
-    "no memory of this allocator is there; it may be another's, or was freed before";
+    "not memory of this allocator; it may belong to another one, or was freed before";
 
-/// Does `kind` wrong: the signal that ended it, the address that it named, and what was said on stderr.
+/// Runs a program that misuses memory in this way. Returns its signal, the address that it printed,
+/// and its stderr.
 fn wrong(kind: &str, check: &str) -> (Option<i32>, String, String) {
     let mut program = Preloaded::new(misuse(), &[kind]);
     let output = program.command.env("HUGEPILOT_CHECK", check).output().unwrap();
@@ -24,13 +25,14 @@ fn wrong(kind: &str, check: &str) -> (Option<i32>, String, String) {
     (output.status.signal(), printed, said)
 }
 
-/// Each kind ends by that signal with the line that it is given here, `ADDRESS` standing for the address.
+/// Checks that each kind of misuse ends with this signal and line. `ADDRESS` stands for the
+/// address.
 fn ends_with(ends_by: i32, check: &str, kinds: &[(&str, &str)]) {
     for (kind, line) in kinds {
         let (signal, address, said) = wrong(kind, check);
         assert_eq!(signal, Some(ends_by), "{kind}: {said}");
         let line = format!("hugepilot: {}\n", line.replace("ADDRESS", &address));
-        // START is an address that is not known here.
+        // START is an address unknown to the test.
         let mut rest = said.as_str();
         for part in line.split("START") {
             let found = rest.find(part).unwrap_or_else(|| panic!("{kind}: {said}"));
@@ -44,10 +46,10 @@ fn ends_with(ends_by: i32, check: &str, kinds: &[(&str, &str)]) {
 fn misuse_ends_the_program_and_names_the_address() {
     requires!(need::c_compiler());
     let (free, freed_before) = (
-        "double free of ADDRESS: the object of 48 bytes there is free already",
-        "free of ADDRESS: nothing is allocated there; it may have been freed before",
+        "double free of ADDRESS: the object of 48 bytes is already free",
+        "free of ADDRESS: no object is allocated there; it may have been freed before",
     );
-    let changed = "free object at ADDRESS: it was written to after it was freed, or freed twice";
+    let changed = "free object at ADDRESS: written after it was freed, or freed twice";
     let foreign = format!("free of ADDRESS: {FOREIGN}");
     let foreign = foreign.as_str();
     ends_with(
@@ -58,24 +60,25 @@ fn misuse_ends_the_program_and_names_the_address() {
             ("twice-with-another-between", changed),
             (
                 "twice-before-the-span-is-empty",
-                "free objects of 1024 bytes from START on: one was freed twice, or written to after it was freed",
+                "free objects of 1024 bytes from START: one was freed twice, or written after it \
+                 was freed",
             ),
             ("twice-in-another-thread", free),
             ("once-in-each-of-two-threads", changed),
             ("large-twice", freed_before),
             ("huge-twice", foreign),
-            ("inside", "free of ADDRESS: the address lies inside the object of 48 bytes at START"),
+            ("inside", "free of ADDRESS: address inside the object of 48 bytes at START"),
             (
                 "inside-in-another-thread",
-                "free of ADDRESS: the address lies inside the object of 48 bytes at START",
+                "free of ADDRESS: address inside the object of 48 bytes at START",
             ),
             (
                 "inside-large",
-                "free of ADDRESS: the address lies inside the object of 1048576 bytes at START",
+                "free of ADDRESS: address inside the object of 1048576 bytes at START",
             ),
             (
                 "inside-huge",
-                "free of ADDRESS: the address lies inside the object of 20971520 bytes at START",
+                "free of ADDRESS: address inside the object of 20971520 bytes at START",
             ),
             ("never-allocated", freed_before),
             ("static", foreign),
@@ -83,15 +86,12 @@ fn misuse_ends_the_program_and_names_the_address() {
             ("mapped", foreign),
             ("unmapped", foreign),
             ("resize-static", &format!("realloc of ADDRESS: {FOREIGN}")),
-            (
-                "resize-inside",
-                "realloc of ADDRESS: the address lies inside the object of 48 bytes at START",
-            ),
-            ("resize-free", "realloc of ADDRESS: the object of 48 bytes there is free already"),
+            ("resize-inside", "realloc of ADDRESS: address inside the object of 48 bytes at START"),
+            ("resize-free", "realloc of ADDRESS: the object of 48 bytes is already free"),
             ("measure-static", &format!("malloc_usable_size of ADDRESS: {FOREIGN}")),
             (
                 "measure-free",
-                "malloc_usable_size of ADDRESS: the object of 48 bytes there is free already",
+                "malloc_usable_size of ADDRESS: the object of 48 bytes is already free",
             ),
             ("write-after-free", changed),
         ],
@@ -101,7 +101,7 @@ fn misuse_ends_the_program_and_names_the_address() {
 #[test]
 fn a_check_ends_the_program_where_it_touches_what_is_not_its_own() {
     requires!(need::c_compiler());
-    let free = "double free of ADDRESS: the object of 48 bytes there is free already";
+    let free = "double free of ADDRESS: the object of 48 bytes is already free";
     ends_with(
         libc::SIGABRT,
         "1",
@@ -110,20 +110,17 @@ fn a_check_ends_the_program_where_it_touches_what_is_not_its_own() {
             ("twice-with-another-between", free),
             ("twice-in-another-thread", free),
             ("once-in-each-of-two-threads", free),
-            (
-                "large-twice",
-                "double free of ADDRESS: the object of 1048576 bytes there is free already",
-            ),
-            ("inside", "free of ADDRESS: the address lies inside the object of 48 bytes at START"),
+            ("large-twice", "double free of ADDRESS: the object of 1048576 bytes is already free"),
+            ("inside", "free of ADDRESS: address inside the object of 48 bytes at START"),
             (
                 "inside-large",
-                "free of ADDRESS: the address lies inside the object of 1048576 bytes at START",
+                "free of ADDRESS: address inside the object of 1048576 bytes at START",
             ),
             ("static", &format!("free of ADDRESS: {FOREIGN}")),
-            ("resize-free", "realloc of ADDRESS: the object of 48 bytes there is free already"),
+            ("resize-free", "realloc of ADDRESS: the object of 48 bytes is already free"),
             (
                 "write-behind-odd",
-                "free of ADDRESS: the byte at START, behind the object of 45 bytes, was written",
+                "free of ADDRESS: the byte at START, after the object of 45 bytes, was overwritten",
             ),
         ],
     );
@@ -177,15 +174,15 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(''.join(data)))";
     python.command.env("HUGEPILOT_CHECK", "1").env("PYTHONMALLOC", "malloc");
     let (printed, report) = python.run();
     assert_eq!(printed.trim(), "131 416670");
-    // More objects than there may be mappings for: what is beyond is served, and said.
+    // More objects than there are mappings for: the rest is unguarded, and counted.
     assert!(report["guarded"]["count"].as_u64() > Some(100), "{report}");
     assert!(report["unguarded"].as_u64() > Some(1000), "{report}");
 }
 
 #[test]
-fn a_check_that_cannot_be_read_is_told() {
+fn an_invalid_check_is_reported() {
     let mut program = Preloaded::new("/bin/ls", &["/"]);
     let output = program.command.env("HUGEPILOT_CHECK", "yes").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(said, "hugepilot: HUGEPILOT_CHECK=yes: 0 or 1 is wanted; 0 is used\n");
+    assert_eq!(said, "hugepilot: HUGEPILOT_CHECK=yes: not 0 or 1; using 0\n");
 }

@@ -1,4 +1,4 @@
-//! Programs not written here.
+//! Tests with programs from other projects.
 
 mod postgres;
 mod redis;
@@ -22,9 +22,10 @@ out = {}
 threads = [threading.Thread(target=work, args=(i, out)) for i in range(4)]
 [t.start() for t in threads]; [t.join() for t in threads]
 gc.collect()
-print(sorted(out.values()), subprocess.run(['echo', 'child'], capture_output=True).stdout.decode().strip())
+child = subprocess.run(['echo', 'child'], capture_output=True)
+print(sorted(out.values()), child.stdout.decode().strip())
 ";
-    // Python's own allocator for small objects would take most of them.
+    // Python's allocator of small objects would serve most of them.
     let mut python = Preloaded::new("python3", &["-c", program]);
     let (printed, report) = {
         python.command.env("PYTHONMALLOC", "malloc");
@@ -68,7 +69,8 @@ fn a_java_machine_runs() {
             for (int t = 0; t < 8; t++) {{ int own = t; Thread thread = new Thread(() -> {{
                 Map<String, Integer> map = new HashMap<>();
                 for (int i = 0; i < 50000; i++) map.put(\"k\" + i, i);
-                for (int v : map.values()) sums[own] += v; }}); thread.start(); threads.add(thread); }}
+                for (int v : map.values()) sums[own] += v; }});
+                thread.start(); threads.add(thread); }}
             for (Thread thread : threads) thread.join();
             System.out.println(Arrays.stream(sums).sum()); }} }}"
     );

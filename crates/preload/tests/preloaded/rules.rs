@@ -1,4 +1,4 @@
-//! What the manuals promise, and what the environment may say.
+//! Tests of documented behaviour, and of the environment variables.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ fn the_rules_of_malloc_are_kept() {
     }
 }
 
-/// The test itself is right: the C library keeps them, too.
+/// Checks the test itself: the C library follows the same rules.
 #[test]
 fn the_c_library_keeps_the_same_rules() {
     requires!(need::c_compiler());
@@ -29,9 +29,9 @@ fn the_c_library_keeps_the_same_rules() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "kept\n");
 }
 
-/// Whoever holds a lock of the C library that `fork` waits for may wait for memory.
+/// Forks beside a thread that may hold a lock of the C library while it allocates.
 #[test]
-fn fork_waits_for_nobody_who_waits_for_memory() {
+fn fork_does_not_deadlock_with_an_allocating_thread() {
     requires!(need::c_compiler());
     let forks = compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preloaded/forks.c"));
     let output = Preloaded::new(forks, &["3"]).output();
@@ -42,24 +42,24 @@ fn fork_waits_for_nobody_who_waits_for_memory() {
 }
 
 #[test]
-fn a_value_that_cannot_be_read_is_told_once_and_the_default_used() {
+fn an_invalid_value_is_reported_once_and_the_default_used() {
     for pages in ["huge", "thp,thp", "hugetlb-2m,thp,base,collapse,hugetlb-1g,thp:20%"] {
         let mut program = Preloaded::new("/bin/ls", &["/"]);
         let output = program.command.env("HUGEPILOT_PAGES", pages).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success());
         assert!(said.starts_with("hugepilot: HUGEPILOT_PAGES: ") && said.contains(pages), "{said}");
-        assert!(said.ends_with("; thp,base is used\n") && said.lines().count() == 1, "{said}");
+        assert!(said.ends_with("; using thp,base\n") && said.lines().count() == 1, "{said}");
         assert_eq!(program.report()["pages"], "thp,base");
     }
-    // And by the first process of a tree alone.
+    // Only the first process of a tree prints it.
     let mut shell = Preloaded::new("/bin/sh", &["-c", "ls / >/dev/null; sh -c 'ls /; true'; true"]);
     let output = shell.command.env("HUGEPILOT_PAGES", "huge").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
 }
 
 #[test]
-fn the_report_goes_where_it_is_asked_for_or_says_why_not() {
+fn the_report_goes_to_its_file_or_the_error_is_printed() {
     requires!(need::program("git"));
     let mut program = Preloaded::new("git", &["--version"]);
     let output = program.command.env("HUGEPILOT_STATS", "1").output().unwrap();
@@ -81,7 +81,7 @@ fn a_missing_pool_is_skipped_and_reported() {
     let mut program = Preloaded::new("/bin/ls", &["/"]);
     program.command.env("HUGEPILOT_PAGES", "hugetlb-1g,base");
     let (_, report) = program.run();
-    // Where this machine has such pages to spare, nothing was refused.
+    // If this machine has such pages to spare, no backing was refused.
     assert!(
         ["pool_empty", "no_pool"].contains(&report["refused"]["code"].as_str().unwrap_or_default())
             || report["usage"]["hugetlb_1g_bytes"].as_u64() > Some(0),

@@ -1,5 +1,5 @@
-//! mimalloc's stress test, from its own source, which `cargo xtask test` fetches: threads that fill memory with a pattern, hand
-//! it to each other, check it when they free it, and end with some of it in use.
+//! Stress test of mimalloc, from its source, which `cargo xtask test` fetches: threads fill memory
+//! with a pattern, pass it to each other, check it on free, and end with some of it in use.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use hugepilot_testkit::{Need, compiled, need, requires};
 
 use super::Preloaded;
 
-/// The source, where it was fetched to, made to use plain `malloc`.
+/// Returns the fetched source, changed to use plain `malloc`.
 fn source() -> Result<PathBuf, String> {
     let target = super::library().ancestors().nth(3).map(Path::to_owned).unwrap_or_default();
     let fetched = target.join("fetched/mimalloc-test-stress.c");
@@ -32,7 +32,8 @@ fn the_stress_test_of_mimalloc_passes() {
             let mut stress = Preloaded::new(&program, &[threads, "20", "20"]);
             stress.command.env("HUGEPILOT_PAGES", pages);
             let (_, report) = stress.run();
-            // Objects that outlive their threads are left in the end; what their threads had is not.
+            // Objects that outlive their threads are left in the end; the caches of the threads are
+            // not.
             assert!(
                 report["threads"].as_u64() <= threads.parse::<u64>().ok().map(|n| n + 1),
                 "{report}"

@@ -2,7 +2,7 @@
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register, UsedMemory};
 
-use super::Refusal;
+use super::NoAddress;
 use super::effects::{Effects, is_barrier, reads, writes};
 use super::emulate::Source;
 use super::expression::{Binary, NodeId, Unary};
@@ -25,7 +25,7 @@ pub(super) struct Place {
 
 impl Place {
     /// What the explicit memory operand names, without its segment.
-    pub(super) fn of_operand(instruction: &Instruction) -> Result<Self, Refusal> {
+    pub(super) fn of_operand(instruction: &Instruction) -> Result<Self, NoAddress> {
         if instruction.is_ip_rel_memory_operand() {
             let displacement = instruction.ip_rel_memory_address();
             return Ok(Self { base: None, index: None, scale: 1, displacement, narrow: false });
@@ -40,11 +40,11 @@ impl Place {
         index: Register,
         scale: u32,
         displacement: u64,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, NoAddress> {
         let gpr = |register: Register| match register {
             Register::None => Ok(None),
             _ if register.is_gpr32() || register.is_gpr64() => Ok(Gpr::of(register)),
-            _ => Err(Refusal::Unaddressable),
+            _ => Err(NoAddress::Unaddressable),
         };
         let narrow = base.is_gpr32() || index.is_gpr32();
         Ok(Self { base: gpr(base)?, index: gpr(index)?, scale, displacement, narrow })
@@ -104,7 +104,7 @@ pub(super) struct Access {
 }
 
 /// Finds the access that a sample at `listing.here` waited for.
-pub(super) fn waiting(listing: &Listing, effects: &mut Effects) -> Result<Access, Refusal> {
+pub(super) fn waiting(listing: &Listing, effects: &mut Effects) -> Result<Access, NoAddress> {
     let here = listing.here;
     if let Some(interrupted) =
         listing.instructions.get(here).filter(|next| is_repeated_string(next))
@@ -115,13 +115,13 @@ pub(super) fn waiting(listing: &Listing, effects: &mut Effects) -> Result<Access
     let last = here - 1;
     let previous = &listing.instructions[last];
     if listing.is_target(previous.next_ip()) {
-        return Err(Refusal::BranchTarget);
+        return Err(NoAddress::BranchTarget);
     }
     if is_barrier(previous) {
-        return Err(Refusal::AfterTransfer);
+        return Err(NoAddress::AfterTransfer);
     }
     match access(previous, last, effects) {
-        Err(Refusal::NoMemoryOperand) => retired_together(listing, last, effects),
+        Err(NoAddress::NoMemoryOperand) => retired_together(listing, last, effects),
         found => found,
     }
 }
@@ -131,7 +131,7 @@ pub(super) fn waiting(listing: &Listing, effects: &mut Effects) -> Result<Access
 pub(super) fn waiting_before_branch(
     listing: &Listing,
     effects: &mut Effects,
-) -> Result<Access, Refusal> {
+) -> Result<Access, NoAddress> {
     retired_together(listing, listing.here - 1, effects)
 }
 
@@ -142,7 +142,7 @@ fn retired_together(
     listing: &Listing,
     last: usize,
     effects: &mut Effects,
-) -> Result<Access, Refusal> {
+) -> Result<Access, NoAddress> {
     let consumer = &listing.instructions[last];
     let mut wanted = effects.registers(consumer, false);
     let mut wanted_flags = consumer.rflags_read();
@@ -158,28 +158,32 @@ fn retired_together(
             || candidate.rflags_modified() & wanted_flags != 0;
         match access(candidate, at, effects) {
             Ok(access) if feeds && access.reads => return Ok(access),
-            Err(Refusal::NoMemoryOperand) => {}
+            Err(NoAddress::NoMemoryOperand) => {}
             _ => break,
         }
         wanted.retain(|register| !produced.contains(register));
         wanted_flags &= !candidate.rflags_modified();
     }
-    Err(Refusal::NoMemoryOperand)
+    Err(NoAddress::NoMemoryOperand)
 }
 
 /// What one instruction accesses.
-fn access(instruction: &Instruction, at: usize, effects: &mut Effects) -> Result<Access, Refusal> {
+fn access(
+    instruction: &Instruction,
+    at: usize,
+    effects: &mut Effects,
+) -> Result<Access, NoAddress> {
     if instruction.is_string_instruction() {
         return string_access(instruction, at, at + 1, 1);
     }
     let used = effects.memory(instruction);
     if used.is_empty() {
-        return Err(Refusal::NoMemoryOperand);
+        return Err(NoAddress::NoMemoryOperand);
     }
     let explicit = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
     let (segment, place, how) = if explicit {
         if is_bit_string(instruction) || pops_beside_stack(instruction) {
-            return Err(Refusal::Unaddressable);
+            return Err(NoAddress::Unaddressable);
         }
         let place = Place::of_operand(instruction)?;
         let segment = instruction.memory_segment();
@@ -193,7 +197,7 @@ fn access(instruction: &Instruction, at: usize, effects: &mut Effects) -> Result
         (used.segment(), place, Some(used.access()))
     };
     if matches!(segment, Register::FS | Register::GS) {
-        return Err(Refusal::Segment);
+        return Err(NoAddress::Segment);
     }
     let (reads, writes) = (how.is_some_and(reads), how.is_some_and(writes));
     Ok(Access { at, registers_at: at, place, reads, writes, string_step: None })
@@ -228,15 +232,15 @@ fn string_access(
     at: usize,
     registers_at: usize,
     passed: u64,
-) -> Result<Access, Refusal> {
+) -> Result<Access, NoAddress> {
     let kinds: Vec<OpKind> = instruction.op_kinds().collect();
     let has = |wide, narrow| kinds.iter().any(|kind| *kind == wide || *kind == narrow);
     let from_source = has(OpKind::MemorySegRSI, OpKind::MemorySegESI);
     if !from_source && !has(OpKind::MemoryESRDI, OpKind::MemoryESEDI) {
-        return Err(Refusal::Unaddressable);
+        return Err(NoAddress::Unaddressable);
     }
     if from_source && matches!(instruction.memory_segment(), Register::FS | Register::GS) {
-        return Err(Refusal::Segment);
+        return Err(NoAddress::Segment);
     }
     let element = instruction.memory_size().size() as u64;
     let place = Place {

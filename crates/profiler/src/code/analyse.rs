@@ -15,7 +15,7 @@ use super::stride::{Stride, stride};
 /// Why an IP gives no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum NoAddress {
     /// It is not certain which instruction ends at the IP.
     UnknownCode,
     /// A branch leads to the IP, so the instruction before it need not be the one that ran.
@@ -44,7 +44,7 @@ pub struct Recipe {
     /// Whether it writes there.
     pub writes: bool,
     /// Why there is no address; `None` when there is one.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<NoAddress>,
     address: Option<Expression>,
 }
 
@@ -54,7 +54,7 @@ impl Recipe {
         self.address.as_ref().map(|address| VirtAddr::new(address.value(regs)))
     }
 
-    fn refused(ip: u64, refusal: Refusal) -> Self {
+    fn refused(ip: u64, refusal: NoAddress) -> Self {
         Self {
             provenance: Provenance::None,
             accessing_ip: ip,
@@ -73,15 +73,14 @@ impl Recipe {
 /// of `code`, so keep the recipe. Any bytes will do: what makes no sense gives a recipe without an address.
 pub fn analyse(code: &[u8], code_start: u64, boundary: Boundary, ip: u64) -> Recipe {
     let Some(mut listing) = Listing::around(ip, code, code_start, boundary) else {
-        return Recipe::refused(ip, Refusal::UnknownCode);
+        return Recipe::refused(ip, NoAddress::UnknownCode);
     };
     let mut effects = Effects::new();
     let mut waited = waiting(&listing, &mut effects);
     let mut jumped = false;
-    if waited
-        .err()
-        .is_some_and(|refusal| matches!(refusal, Refusal::BranchTarget | Refusal::AfterTransfer))
-        && let Some(branch) = listing.only_branch_here()
+    if waited.err().is_some_and(|refusal| {
+        matches!(refusal, NoAddress::BranchTarget | NoAddress::AfterTransfer)
+    }) && let Some(branch) = listing.only_branch_here()
     {
         // There is one way here only, and nothing ran since: the line that leads to the branch goes on at the IP.
         listing.here = branch + 1;
@@ -105,7 +104,7 @@ pub fn analyse(code: &[u8], code_start: u64, boundary: Boundary, ip: u64) -> Rec
         accessing_ip: listing.instructions[access.at].ip(),
         stride: stride(&listing, &access, &mut effects),
         writes: access.writes,
-        refusal: address.is_none().then_some(Refusal::Overwritten),
+        refusal: address.is_none().then_some(NoAddress::Overwritten),
         address,
     }
 }

@@ -6,7 +6,7 @@
 //! for every sample without decoding or allocating again. [`ElfCode`] says where the functions of a file begin,
 //! because x86 code can only be read forward from a known boundary.
 //!
-//! What cannot be known is not guessed: the recipe says [`Refusal`] instead, and the sample has no address.
+//! What cannot be known is not guessed: the recipe says [`NoAddress`] instead, and the sample has no address.
 //! Nothing here makes a system call but to read ELF files.
 
 mod access;
@@ -23,7 +23,7 @@ mod rewind;
 mod stride;
 mod vote;
 
-pub use analyse::{Recipe, Refusal, analyse};
+pub use analyse::{NoAddress, Recipe, analyse};
 pub use elf::{CodeError, ElfCode};
 pub use listing::Boundary;
 pub use regs::Regs;

@@ -184,13 +184,28 @@ fn the_directory_is_closed_to_others_and_no_link_in_it_is_followed() {
 }
 
 #[test]
+fn recovery_reads_the_names_of_the_first_schema() {
+    let machine = Machine::new();
+    machine.crash(machine.changed());
+    let journal = fs::read_to_string(journal_of(&machine.root)).unwrap();
+    assert!(journal.contains(SCHEMA) && journal.contains("\"set_to\""), "{journal}");
+    let journal = journal.replace(SCHEMA, SCHEMA_1).replace("\"set_to\"", "\"ours\"");
+    fs::write(journal_of(&machine.root), journal).unwrap();
+    let outcomes = recover(&machine.root).unwrap().unwrap().outcomes;
+    assert!(outcomes.iter().all(|(_, outcome)| *outcome == Restored::Yes), "{outcomes:?}");
+    assert_eq!(machine.now(), ["511", "0"]);
+    let in_progress = r#"{"name":"x","before":"0","ours":"1","under_way":true}"#;
+    assert!(serde_json::from_str::<ChangedSetting>(in_progress).unwrap().in_progress);
+}
+
+#[test]
 fn a_journal_that_is_not_ours_is_refused_and_kept() {
     let machine = Machine::new();
     fs::create_dir_all(machine.root.join(DIRECTORY)).unwrap();
     machine.set("etc/passwd", "root");
     let setting = |name: &str| {
         format!(
-            r#"{{"schema":"{SCHEMA}","pid":1,"settings":[{{"name":"{name}","before":"0","ours":"root"}}]}}"#
+            r#"{{"schema":"{SCHEMA}","pid":1,"settings":[{{"name":"{name}","before":"0","set_to":"root"}}]}}"#
         )
     };
     let other = r#"{"schema":"x/1","pid":1,"settings":[]}"#.to_owned();
@@ -280,7 +295,7 @@ fn pages_that_go_by_themselves_are_nobodys_setting() {
     let machine = with_pool(9, 2);
     let guard = machine.raised(502);
     assert_eq!(guard.changed[0].before, "7");
-    assert_eq!(guard.changed[0].ours, "500");
+    assert_eq!(guard.changed[0].set_to, "500");
 }
 
 #[test]

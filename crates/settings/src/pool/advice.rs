@@ -1,6 +1,6 @@
 //! Why a pool has not the pages it was asked for, and what to do about it: in words, with the text to paste.
 
-use hugepilot_kernel::{KernelError, Refusal, Root};
+use hugepilot_kernel::{KernelError, Root, Unsupported};
 use hugepilot_record::Errno;
 use hugepilot_record::pool::{Permanent, PoolChange, PoolPages, PoolReport};
 use hugepilot_units::Bytes;
@@ -36,16 +36,16 @@ pub(super) fn of_use(report: &PoolReport) -> Vec<String> {
 }
 
 /// There are no pages of that size here.
-pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: &[String]) -> Refusal {
+pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: &[String]) -> Unsupported {
     if sizes.is_empty() {
-        return Refusal::because(
+        return Unsupported::because(
             "this kernel has no hugetlb pools: there is no pool under /sys/kernel/mm/hugepages",
         )
         .fixed_by(
             "a kernel with CONFIG_HUGETLBFS, or transparent huge pages (MADV_HUGEPAGE) instead",
         );
     }
-    let refusal = Refusal::because(format!(
+    let refusal = Unsupported::because(format!(
         "there are no huge pages of {size} on this machine, only {}",
         sizes.join(", ")
     ));
@@ -59,9 +59,9 @@ pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: &[String]) -> Refusa
 }
 
 /// What would be set now would be undone when that run ends, if it happened to be the count that the run had set.
-pub(super) fn is_lent(request: &PoolRequest, lent: LentPool) -> Refusal {
+pub(super) fn is_lent(request: &PoolRequest, lent: LentPool) -> Unsupported {
     let LentPool { pid, before, raised } = lent;
-    Refusal::because(format!(
+    Unsupported::because(format!(
         "hugepilot (pid {pid}) has the pool of {} pages raised from {before} to {raised} for as long as a program runs",
         request.size
     ))

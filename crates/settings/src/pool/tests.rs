@@ -189,7 +189,7 @@ fn a_kernel_without_pools_says_so() {
 fn a_size_or_node_that_is_not_there_is_refused_with_what_there_is() {
     let mut fake = Fake::new(1, &[M2], ROOMY);
     let mut refused = |request: PoolRequest| match set(&mut fake, &request, &|| false) {
-        Err(SettingsError::Refused(refusal)) => (refusal.why, refusal.fix.unwrap()),
+        Err(SettingsError::Refused(refusal)) => (refusal.cause, refusal.fix.unwrap()),
         other => panic!("{other:?}"),
     };
     let (why, fix) = refused(ask(G1, 1));
@@ -369,7 +369,7 @@ fn a_dry_run_tells_what_is_free_at_once_and_writes_nothing() {
 
 /// A run with this number has the pool raised from 7 to 300 pages.
 fn lend(fake: &Fake, pid: u32) {
-    let setting = r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "7", "ours": "300"}"#;
+    let setting = r#"{"name": "hugepages-2048kB/nr_hugepages", "before": "7", "set_to": "300"}"#;
     let journal =
         format!(r#"{{"schema": "hugepilot.settings/1", "pid": {pid}, "settings": [{setting}]}}"#);
     fake.file("run/hugepilot/settings.json", &journal);
@@ -384,7 +384,7 @@ fn a_pool_that_a_run_gives_back_at_its_end_is_not_set_meanwhile() {
         panic!("another error")
     };
     assert!(
-        refusal.why.contains("(pid 1) has the pool of 2MiB pages raised from 7 to 300"),
+        refusal.cause.contains("(pid 1) has the pool of 2MiB pages raised from 7 to 300"),
         "{refusal:?}"
     );
     assert_eq!(fake.counts_written(), [""; 0]);

@@ -7,20 +7,20 @@ use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState, memory};
 use hugepilot_units::Bytes;
 
 use crate::SettingsError;
-use hugepilot_kernel::LeftOut;
+use hugepilot_kernel::ExcludedProcesses;
 
 /// One look.
 pub(super) struct Look {
     pub(super) group: GroupMemory,
     /// Underused huge pages that were split since the system started.
     pub(super) splits: Option<u64>,
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<DebloatProcess>,
     /// That some may not be looked at.
     pub(super) left_out: Option<String>,
 }
 
 /// One process, and its memory then.
-pub(super) struct Member {
+pub(super) struct DebloatProcess {
     pub(super) process: Process,
     pub(super) memory: Used,
 }
@@ -40,14 +40,14 @@ impl Look {
         group: &MemoryCgroup,
         directory: &Path,
     ) -> Result<Self, SettingsError> {
-        let (mut members, mut left) = (Vec::new(), LeftOut::default());
+        let (mut members, mut left) = (Vec::new(), ExcludedProcesses::default());
         for pid in cgroup::processes(root, directory)? {
             if pid.0.unsigned_abs() == std::process::id() {
                 continue;
             }
             let opened = Process::open(root, pid).and_then(|process| {
                 let memory = Used::of(&process)?;
-                Ok(Member { process, memory })
+                Ok(DebloatProcess { process, memory })
             });
             match opened {
                 Ok(member) => members.push(member),
@@ -63,20 +63,24 @@ impl Look {
     /// At the same processes once more; those that ended or became other programs are left out.
     pub(super) fn again(&self, root: &Root, group: &MemoryCgroup) -> Result<Self, SettingsError> {
         let mut members = Vec::new();
-        for Member { process, .. } in &self.members {
+        for DebloatProcess { process, .. } in &self.members {
             if matches!(process.state(), Ok(TargetState::Gone | TargetState::Execed)) {
                 continue;
             }
             if let (Ok(process), Ok(memory)) =
                 (Process::open(root, process.id().pid), Used::of(process))
             {
-                members.push(Member { process, memory });
+                members.push(DebloatProcess { process, memory });
             }
         }
         Self::of(root, group, members)
     }
 
-    fn of(root: &Root, group: &MemoryCgroup, members: Vec<Member>) -> Result<Self, SettingsError> {
+    fn of(
+        root: &Root,
+        group: &MemoryCgroup,
+        members: Vec<DebloatProcess>,
+    ) -> Result<Self, SettingsError> {
         Ok(Self {
             group: group.memory(root)?,
             splits: memory::underused_splits(root),
@@ -86,7 +90,7 @@ impl Look {
     }
 
     /// What the process of `member` used at this look.
-    pub(super) fn used_by(&self, member: &Member) -> Option<Used> {
+    pub(super) fn used_by(&self, member: &DebloatProcess) -> Option<Used> {
         self.members
             .iter()
             .find(|one| one.process.id() == member.process.id())

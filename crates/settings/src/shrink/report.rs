@@ -8,7 +8,7 @@ use hugepilot_record::shrink::{BACKEND, ProcessShrink, SettingReport, ShrinkRepo
 use hugepilot_record::{Errno, Stop};
 use hugepilot_units::Bytes;
 
-use super::look::{Look, Member};
+use super::look::{DebloatProcess, Look};
 use super::{Done, Request};
 use crate::not_restored;
 use hugepilot_kernel::KhugepagedRisk;
@@ -66,7 +66,7 @@ impl Request {
         report
     }
 
-    fn process(&self, member: &Member, after: Option<&Look>) -> ProcessShrink {
+    fn process(&self, member: &DebloatProcess, after: Option<&Look>) -> ProcessShrink {
         let id = member.process.id();
         let now = after.and_then(|after| after.used_by(member));
         ProcessShrink {
@@ -75,7 +75,7 @@ impl Request {
             bloat_bytes_before: (),
             bloat_bytes_after: (),
             freed_bytes: now.map(|now| member.memory.anon - now.anon),
-            split: (),
+            huge_pages_split: (),
             huge_pages_before: self.huge_pages(member.memory.huge),
             huge_pages_after: now.and_then(|now| self.huge_pages(now.huge)),
             anon_bytes_before: member.memory.anon,

@@ -56,7 +56,7 @@ impl Machine {
         for dry_run in [true, false] {
             match self.run(dry_run, None) {
                 Err(SettingsError::Refused(refusal)) => {
-                    assert!(refusal.why.contains(words), "{refusal}")
+                    assert!(refusal.cause.contains(words), "{refusal}")
                 }
                 other => panic!("{other:?}"),
             }
@@ -80,7 +80,8 @@ fn a_dry_run_says_what_it_would_do_and_leaves_no_trace() {
     let machine = Machine::new();
     let report = machine.run(true, None).unwrap();
     let settings: Vec<_> = report.shrinker.settings.iter().map(|one| one.setting.clone()).collect();
-    let names: Vec<_> = settings.iter().map(|one| (&*one.name, &*one.before, &*one.ours)).collect();
+    let names: Vec<_> =
+        settings.iter().map(|one| (&*one.name, &*one.before, &*one.set_to)).collect();
     assert_eq!(names, [("khugepaged/max_ptes_none", "511", "409"), ("shrink_underused", "0", "1")]);
     assert_eq!((report.freed_bytes, report.huge_pages_before), (None, Some(2)));
     assert_eq!(report.shrinker.asked_by, "memory.force_empty");

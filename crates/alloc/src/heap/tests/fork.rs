@@ -1,4 +1,5 @@
-//! Children of a process whose other threads were in the middle of something: played in one process, and for real.
+//! Tests of children whose parent had other threads in a heap: simulated in one process, and with
+//! `fork`.
 //!
 //! # Safety
 //! As in the module above. After fork, the child uses the heap, and ends without destructors.
@@ -22,7 +23,7 @@ use crate::{Heap, Options, Sys};
 /// Small, of spans of several units, large and huge.
 const KINDS: [usize; 5] = [40, 9000, 300_000, 3 << 20, 20 << 20];
 
-/// Some of each kind, of the calling thread and of one that has ended.
+/// Allocates objects of each kind, by the calling thread and by one that has ended.
 fn of_every_kind<S: Sys>(heap: &Heap<S>, mark: u8) -> Vec<Object> {
     let some = || {
         let of = |&size: &usize| {
@@ -35,7 +36,7 @@ fn of_every_kind<S: Sys>(heap: &Heap<S>, mark: u8) -> Vec<Object> {
     all
 }
 
-/// What a child does: all that it can, with what it was left and with what is new.
+/// Uses the heap like a child: frees and resizes inherited objects, and allocates new ones.
 fn use_all<S: Sys>(heap: &Heap<S>, mut old: Vec<Object>) {
     old.iter().for_each(Object::check);
     let new = of_every_kind(heap, 100);
@@ -58,7 +59,7 @@ fn use_all<S: Sys>(heap: &Heap<S>, mut old: Vec<Object>) {
 }
 
 #[test]
-fn what_a_holder_left_torn_is_not_looked_at() {
+fn torn_state_of_a_lock_holder_is_not_read() {
     let (heap, sys) = scripted("thp,base");
     let old = of_every_kind(&heap, 1);
     let core = heap.core().unwrap();
@@ -83,14 +84,14 @@ fn what_a_holder_left_torn_is_not_looked_at() {
     assert!(!lost.is_empty());
     for chunk in lost {
         map::remove(chunk.addr());
-        // SAFETY: what was lost is still mapped, and nobody uses it.
+        // SAFETY: the lost memory is still mapped, and unused.
         drop(unsafe { (*chunk).region.take() });
     }
     assert_eq!(sys.mappings(), 0, "nothing else is lost");
 }
 
 #[test]
-fn what_nobody_held_is_whole_and_stays() {
+fn state_behind_a_free_lock_stays() {
     let (heap, sys) = scripted("base");
     let old = of_every_kind(&heap, 1);
     let before = heap.stats();
@@ -101,18 +102,18 @@ fn what_nobody_held_is_whole_and_stays() {
     assert_eq!((heap.stats().mapped, sys.mappings()), (Bytes::ZERO, 1));
 }
 
-/// Whether a child that does that comes to its end.
+/// Returns whether a child that runs `work` succeeds.
 fn child(work: impl FnOnce()) -> bool {
     status(work) == 0
 }
 
-/// How a child ends that does that, as `waitpid` says.
+/// Runs `work` in a child. Returns its status as from `waitpid`.
 pub(super) fn status(work: impl FnOnce()) -> i32 {
     // SAFETY: see the module.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
-            // SAFETY: ends the child should it wait for ever.
+            // SAFETY: ends the child if it hangs.
             unsafe { libc::alarm(60) };
             let status = i32::from(catch_unwind(AssertUnwindSafe(work)).is_err());
             // SAFETY: ends the child at once.
@@ -120,7 +121,7 @@ pub(super) fn status(work: impl FnOnce()) -> i32 {
         }
         pid => {
             let mut status = 0;
-            // SAFETY: our own child, waited for once; the status lives across the call.
+            // SAFETY: this process's own child, awaited once; the status outlives the call.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
             status
         }

@@ -1,4 +1,4 @@
-//! Regions of huge things that were freed, and what becomes of them.
+//! Tests of the cache of freed huge objects.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::{Object, layout, scripted};
 use crate::Heap;
 use crate::sys::scripted::{Call, ScriptedSys};
 
-/// Allocates so many MiB.
+/// Allocates this number of MiB.
 fn huge(heap: &Heap<ScriptedSys>, mib: usize) -> Object {
     Object::new(heap, layout(mib << 20, 16), mib as u8, false).expect("memory")
 }
@@ -22,16 +22,16 @@ fn address(object: &Object) -> usize {
 }
 
 #[test]
-fn what_was_freed_is_used_again_and_zeroed_where_that_is_asked_for() {
+fn a_freed_region_is_reused_and_zeroed_on_request() {
     let (heap, sys) = scripted("thp,base");
     let one = huge(&heap, 9);
     let (start, maps) = (address(&one), sys.calls(Call::Map));
     one.free(&heap);
     let stats = heap.stats();
-    // A span is held for the record of it.
+    // The span of its record is still held.
     assert_eq!((stats.allocated, stats.held, stats.large.count), (Bytes::ZERO, Bytes::kib(64), 0));
     assert!(stats.idle >= Bytes::mib(10) && stats.mapped >= Bytes::mib(42), "{stats:?}");
-    // Miri has no page map.
+    // Miri has no pagemap.
     assert!(cfg!(miri) || heap.usage().unwrap().resident() > Bytes::ZERO);
     for zeroed in [false, true] {
         let again = Object::new(&heap, layout(9 << 20, 16), 7, zeroed).unwrap();
@@ -44,7 +44,7 @@ fn what_was_freed_is_used_again_and_zeroed_where_that_is_asked_for() {
 }
 
 #[test]
-fn it_goes_to_whom_it_fits_best_and_wastes_no_more_than_a_quarter() {
+fn a_cached_region_is_reused_by_best_fit_and_at_most_a_quarter_longer() {
     let (heap, sys) = scripted("base");
     let heap = heap.with_reserve(Bytes::gib(1));
     let [small, middle, large] = [16, 19, 20].map(|mib| huge(&heap, mib));
@@ -55,7 +55,7 @@ fn it_goes_to_whom_it_fits_best_and_wastes_no_more_than_a_quarter() {
     assert_eq!((address(&fits), sys.calls(Call::Map)), (starts[1], maps));
     let none = huge(&heap, 12);
     assert!(!starts.contains(&address(&none)), "16 MiB are more than a quarter too much");
-    // Miri knows no more.
+    // Miri's largest alignment.
     let align = if cfg!(miri) { 1 << 27 } else { 1 << 30 };
     let aligned = Object::new(&heap, layout(16 << 20, align), 1, false).unwrap();
     assert!(address(&aligned).is_multiple_of(align));
@@ -63,7 +63,7 @@ fn it_goes_to_whom_it_fits_best_and_wastes_no_more_than_a_quarter() {
 }
 
 #[test]
-fn what_is_kept_stays_within_the_reserve_and_the_oldest_goes_first() {
+fn the_cache_stays_within_the_reserve_and_evicts_the_oldest() {
     let (heap, sys) = scripted("base");
     let objects = [12; 3].map(|mib| huge(&heap, mib));
     let starts = [0, 1, 2].map(|i| address(&objects[i]));
@@ -76,7 +76,7 @@ fn what_is_kept_stays_within_the_reserve_and_the_oldest_goes_first() {
         "{starts:x?} {again:?}"
     );
     free(&heap, again);
-    // What is in chunks has its part of the reserve.
+    // Free memory in chunks counts towards the reserve, too.
     let parts = [7; 4].map(|mib| huge(&heap, mib));
     free(&heap, parts);
     let idle = heap.stats().idle;
@@ -97,11 +97,11 @@ fn no_more_than_sixteen_are_kept() {
 }
 
 #[test]
-fn where_memory_is_short_what_is_kept_makes_room() {
+fn cached_regions_make_room_if_memory_is_short() {
     let (heap, sys) = scripted("base");
     huge(&heap, 28).free(&heap);
     sys.limit(Bytes::mib(75));
-    // A chunk and what is kept are 60 MiB.
+    // A chunk and the cached region are 60 MiB.
     huge(&heap, 40).free(&heap);
     huge(&heap, 28).free(&heap);
     sys.limit(Bytes::mib(66));
@@ -111,12 +111,12 @@ fn where_memory_is_short_what_is_kept_makes_room() {
 }
 
 #[test]
-fn what_is_kept_makes_room_for_what_grows() {
-    // Memory of which a part is on THP is mapped anew, and copied.
+fn cached_regions_make_room_for_growth() {
+    // Memory partly on THP is mapped again and copied.
     let (heap, sys) = scripted("thp:50%");
     let mut one = huge(&heap, 9);
     huge(&heap, 28).free(&heap);
-    // A chunk, the 10 MiB that grow and the 20 MiB that they become are 62 MiB.
+    // A chunk, the 10 MiB to grow and the 20 MiB that result are 62 MiB.
     sys.limit(Bytes::mib(75));
     one.resize(&heap, 20 << 20);
     assert_eq!((one.layout.size(), heap.stats().large.bytes), (20 << 20, Bytes::mib(20)));
@@ -126,7 +126,7 @@ fn what_is_kept_makes_room_for_what_grows() {
 }
 
 #[test]
-fn pages_of_a_pool_go_back_at_once() {
+fn hugetlb_pages_are_freed_at_once() {
     let (heap, sys) = scripted("hugetlb-2m");
     sys.pool(Bytes::mib(2), 10);
     let one = huge(&heap, 9);
@@ -136,7 +136,7 @@ fn pages_of_a_pool_go_back_at_once() {
 }
 
 #[test]
-fn settings_are_looked_up_once_a_second() {
+fn settings_are_read_once_a_second() {
     let (heap, sys) = scripted("thp,base");
     let began = Instant::now();
     let live: Vec<_> = (0..50).map(|_| heap.allocate(layout(9 << 20, 16)).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Calls fail in their turn: there is no memory, or less is given back, and nothing is lost.
+//! Tests with injected failures: allocation fails, or less memory is freed, and nothing is leaked.
 
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
@@ -7,7 +7,7 @@ use super::{Object, layout, scripted};
 use crate::sys::scripted::{Call, ScriptedSys};
 use crate::{Advice, AllocError, Backing, Fork, Heap, Options, Setting};
 
-/// Sizes that take a core, a chunk and mappings.
+/// Sizes that need a core, a chunk and mappings.
 const SIZES: [usize; 6] = [24, 3000, 100_000, 1 << 20, 5 << 20, 20 << 20];
 
 #[test]
@@ -58,7 +58,7 @@ fn where_a_mapping_cannot_grow_it_is_copied() {
 }
 
 #[test]
-fn a_refusal_is_told() {
+fn a_refused_backing_is_reported() {
     let (heap, sys) = scripted("base");
     assert_eq!(heap.refused(), None);
     Object::new(&heap, layout(1, 1), 1, false).expect("memory").free(&heap);
@@ -75,7 +75,7 @@ fn a_pool_is_used_up_and_the_next_backing_taken() {
     let page = Bytes::mib(2);
     let (heap, sys) = scripted("hugetlb-2m,base");
     sys.pool(page, 5);
-    // As the kernel shows it once it is used up.
+    // The counters of an exhausted pool.
     for (setting, count) in
         [(Setting::Pool2MTotal, "5"), (Setting::Pool2MFree, "5"), (Setting::Pool2MReserved, "5")]
     {
@@ -104,7 +104,7 @@ fn a_pool_is_used_up_and_the_next_backing_taken() {
 }
 
 #[test]
-fn where_memory_cannot_be_given_back_it_is_kept() {
+fn memory_that_cannot_be_freed_is_kept() {
     let (heap, sys) = scripted("thp");
     let keeper = Object::new(&heap, layout(100, 8), 1, false).unwrap();
     let live: Vec<_> =
@@ -114,7 +114,7 @@ fn where_memory_cannot_be_given_back_it_is_kept() {
     heap.trim();
     let idle = heap.stats().idle;
     assert!(idle > Bytes::ZERO && sys.calls(Call::Discard) > 0, "{idle}");
-    // What was not given back is not taken for zeroed.
+    // Memory that was not freed must not count as zeroed.
     Object::new(&heap, layout(4 << 20, 8), 7, true).unwrap().free(&heap);
     sys.clear_failures();
     heap.trim();
@@ -124,7 +124,7 @@ fn where_memory_cannot_be_given_back_it_is_kept() {
 
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
-fn where_memory_is_short_what_others_freed_is_used_at_once() {
+fn remotely_freed_objects_are_used_at_once_if_memory_is_short() {
     let (heap, sys) = scripted("hugetlb-2m");
     sys.pool(Bytes::mib(2), 1);
     let mut large: Vec<_> =
@@ -144,7 +144,7 @@ fn where_memory_is_short_what_others_freed_is_used_at_once() {
 }
 
 #[test]
-fn children_have_it_whatever_the_options_say() {
+fn children_inherit_the_heap_whatever_the_options_say() {
     let sys = ScriptedSys::default();
     let heap =
         Heap::new_on(sys.clone(), Options::new("base".parse().unwrap()).forked(Fork::Absent));

@@ -1,7 +1,8 @@
-//! What is done wrong with two heaps in one process. What is done wrong with one: see the tests of the preloaded library.
+//! Tests of misuse with two heaps in one process. Misuse of one heap: see the tests of the
+//! preloaded library.
 //!
 //! # Safety
-//! What breaks the contract of a call is done in a child that ends of it; the rest is allocated and freed once.
+//! Calls that break a contract run in a child that aborts; all else is allocated and freed once.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -15,7 +16,7 @@ fn heaps() -> [Heap; 2] {
     [(); 2].map(|()| Heap::new(Options::new(Chain::only(crate::Backing::Base))))
 }
 
-/// Whether a child that does that ends by SIGABRT.
+/// Returns whether a child that runs `work` ends by SIGABRT.
 fn aborts<T>(work: impl FnOnce() -> T) -> bool {
     let status = status(|| drop(work()));
     libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT
@@ -23,13 +24,13 @@ fn aborts<T>(work: impl FnOnce() -> T) -> bool {
 
 #[test]
 #[cfg_attr(miri, ignore = "no fork")]
-fn what_is_another_heaps_is_refused() {
+fn objects_of_another_heap_are_misuse() {
     let [own, other] = heaps();
     let of = |heap: &Heap, layout: Layout| heap.allocate(layout).unwrap();
     let in_use: Vec<NonNull<u8>> = [&own, &other].map(|heap| of(heap, layout(1 << 20, 1))).into();
     for size in [1 << 20, 20 << 20] {
         let object = of(&own, layout(size, 1));
-        // SAFETY: wrong on purpose, in children that end of it.
+        // SAFETY: misuse on purpose, in children that abort.
         unsafe {
             assert!(aborts(|| other.deallocate(object)), "{size} bytes");
             assert!(aborts(|| other.reallocate(object, layout(2 * size, 1))), "{size} bytes");
@@ -39,7 +40,7 @@ fn what_is_another_heaps_is_refused() {
         }
     }
     let small = of(&own, layout(48, 1));
-    // SAFETY: wrong on purpose, in a child.
+    // SAFETY: misuse on purpose, in a child.
     assert!(aborts(|| unsafe { other.usable_size(small) }));
     assert_eq!(in_use.len(), 2);
 }

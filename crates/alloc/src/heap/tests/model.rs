@@ -1,4 +1,4 @@
-//! Random use against a model: nothing overlaps, contents are kept, everything is returned.
+//! Random use against a model: objects do not overlap, contents are kept, all memory is freed.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,18 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{Object, layout, scripted};
+use crate::sys::scripted::cases;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Size and shift of the alignment, zeroed or not.
+    /// Size, shift of the alignment, and whether zeroed.
     Allocate(usize, u32, bool),
     Resize(usize, usize),
     Free(usize),
     Trim,
 }
 
-/// Each power of two is as likely as the next.
+/// Each power of two is equally likely.
 fn size() -> impl Strategy<Value = usize> {
     let most = if cfg!(miri) { 18_u32 } else { 25 };
     (0..most, any::<u32>()).prop_map(|(top, low)| (1 << top) + (low as usize % (1 << top)))
@@ -33,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// No two of them share a byte.
+/// Checks that no two objects share a byte.
 pub(super) fn assert_apart(live: &[Object]) {
     let mut ranges = BTreeMap::new();
     for object in live {
@@ -44,38 +45,50 @@ pub(super) fn assert_apart(live: &[Object]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 60 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(60, 4))]
     #[test]
-    fn objects_are_apart_and_all_is_returned(chain in 0..3_usize, steps in vec(step(), 1..if cfg!(miri) { 40 } else { 120 })) {
-        let (heap, sys) = scripted(["thp,base", "base", "hugetlb-2m,thp,base"][chain]);
-        sys.pool(Bytes::mib(2), 9);
-        let mut live: Vec<Object> = Vec::new();
-        for (i, step) in steps.into_iter().enumerate() {
-            match step {
-                Step::Allocate(size, shift, zeroed) => {
-                    let mark = (i % 255) as u8 + 1;
-                    live.push(Object::new(&heap, layout(size, 1 << shift), mark, zeroed).expect("memory"));
-                }
-                Step::Resize(which, size) if !live.is_empty() => {
-                    let which = which % live.len();
-                    live[which].resize(&heap, size);
-                }
-                Step::Free(which) if !live.is_empty() => live.swap_remove(which % live.len()).free(&heap),
-                Step::Resize(..) | Step::Free(_) => {}
-                Step::Trim => drop(heap.trim()),
-            }
-            live.iter().for_each(Object::check);
-            assert_apart(&live);
-        }
-        let stats = heap.stats();
-        let asked: u64 = live.iter().map(|object| object.layout.size() as u64).sum();
-        prop_assert!(stats.allocated.get() >= asked && stats.held >= stats.allocated, "{:?}", stats);
-        live.into_iter().for_each(|object| object.free(&heap));
-        prop_assert_eq!(heap.stats().allocated, Bytes::ZERO);
-        heap.trim();
-        // But for the core.
-        prop_assert!(heap.stats().mapped == Bytes::ZERO && sys.mappings() <= 1);
-        drop(heap);
-        prop_assert_eq!((sys.mappings(), sys.pool_free(Bytes::mib(2))), (0, 9));
+    fn objects_are_apart_and_all_is_freed(
+        chain in 0..3_usize,
+        steps in vec(step(), 1..if cfg!(miri) { 40 } else { 120 }),
+    ) {
+        run(["thp,base", "base", "hugetlb-2m,thp,base"][chain], steps);
     }
+}
+
+/// Runs the steps on a heap and checks it after each.
+fn run(chain: &str, steps: Vec<Step>) {
+    let (heap, sys) = scripted(chain);
+    sys.pool(Bytes::mib(2), 9);
+    let mut live: Vec<Object> = Vec::new();
+    for (i, step) in steps.into_iter().enumerate() {
+        match step {
+            Step::Allocate(size, shift, zeroed) => {
+                let mark = (i % 255) as u8 + 1;
+                live.push(
+                    Object::new(&heap, layout(size, 1 << shift), mark, zeroed).expect("memory"),
+                );
+            }
+            Step::Resize(which, size) if !live.is_empty() => {
+                let which = which % live.len();
+                live[which].resize(&heap, size);
+            }
+            Step::Free(which) if !live.is_empty() => {
+                live.swap_remove(which % live.len()).free(&heap)
+            }
+            Step::Resize(..) | Step::Free(_) => {}
+            Step::Trim => drop(heap.trim()),
+        }
+        live.iter().for_each(Object::check);
+        assert_apart(&live);
+    }
+    let stats = heap.stats();
+    let requested: u64 = live.iter().map(|object| object.layout.size() as u64).sum();
+    assert!(stats.allocated.get() >= requested && stats.held >= stats.allocated, "{stats:?}");
+    live.into_iter().for_each(|object| object.free(&heap));
+    assert_eq!(heap.stats().allocated, Bytes::ZERO);
+    heap.trim();
+    // Only the core may be left.
+    assert!(heap.stats().mapped == Bytes::ZERO && sys.mappings() <= 1);
+    drop(heap);
+    assert_eq!((sys.mappings(), sys.pool_free(Bytes::mib(2))), (0, 9));
 }

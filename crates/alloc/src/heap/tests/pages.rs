@@ -1,4 +1,4 @@
-//! On which pages small things are, and which of them go back.
+//! Tests of the pages under small objects, and of freeing them.
 
 use hugepilot_testkit::requires;
 use hugepilot_units::Bytes;
@@ -16,13 +16,13 @@ fn small_things_are_on_huge_pages() {
     let live: Vec<_> =
         (0..200_000).map(|i| Object::new(&heap, layout(64, 8), i as u8, false).unwrap()).collect();
     let usage = heap.usage().unwrap();
-    // 12.8 MB of them, and at most one page besides; some may be refused by a kernel short of huge pages.
+    // 12.8 MB of objects, and at most one more page. A kernel short of huge pages may refuse some.
     assert!(usage.thp >= Bytes::mib(12) && usage.resident() <= Bytes::mib(16), "{usage:?}");
     live.iter().for_each(Object::check);
 }
 
 #[test]
-fn free_memory_above_the_reserve_goes_back_and_reads_as_zeros() {
+fn free_memory_above_the_reserve_is_freed_and_reads_as_zeros() {
     let (heap, sys) = scripted("base");
     let heap = heap.with_reserve(Bytes::mib(4));
     let keeper = Object::new(&heap, layout(8, 8), 1, false).unwrap();

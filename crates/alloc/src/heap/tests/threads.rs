@@ -1,7 +1,7 @@
-//! Several threads: what one allocates, another frees; threads come and go.
+//! Tests with several threads: one frees the objects of another; threads start and end.
 //!
 //! # Safety
-//! As in the module above; the one test that plays several threads alone does nothing at once.
+//! As in the module above; the tests that simulate several threads run them one after the other.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,7 +48,7 @@ fn threads_free_what_others_allocated() {
                     );
                     if random.next() % 4 == 0 {
                         let which = random.next() % live.len();
-                        // Who has ended gets no more.
+                        // A thread that has ended receives no more.
                         if let Err(back) =
                             ends[random.next() % THREADS].send(live.swap_remove(which))
                         {
@@ -68,12 +68,12 @@ fn threads_free_what_others_allocated() {
         }
         drop(ends);
     });
-    // Those that were under way when their receiver ended are lost with the channel: nobody frees them.
+    // Objects in a channel whose receiver ended are lost with it: no thread frees them.
     let left = heap.stats().allocated;
     assert!(left < Bytes::mib(1), "{left}");
 }
 
-/// One thread allocates, the other frees, and memory is used again.
+/// Passes objects from one thread to another that frees them, and checks that memory is reused.
 #[test]
 fn memory_freed_by_others_is_used_again() {
     let heap = Heap::new(Options::default());
@@ -120,7 +120,7 @@ fn threads_that_come_and_go_leave_nothing() {
 }
 
 #[test]
-fn what_threads_left_is_used_by_those_that_live() {
+fn abandoned_memory_is_used_by_living_threads() {
     let heap = Heap::new(Options::default());
     let count = if cfg!(miri) { 100 } else { 10_000 };
     let fill = || {
@@ -140,7 +140,7 @@ fn what_threads_left_is_used_by_those_that_live() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let held = heap.stats().held;
-    // Every second one is freed, by a thread that owns none of them: no span becomes empty.
+    // A thread that owns none of them frees every second one, so no span becomes empty.
     let (freed, kept): (Vec<_>, Vec<_>) =
         left.into_iter().flatten().enumerate().partition(|(i, _)| i % 2 == 0);
     freed.into_iter().for_each(|(_, object)| object.free(&heap));
@@ -151,16 +151,17 @@ fn what_threads_left_is_used_by_those_that_live() {
     assert_eq!(heap.stats().allocated, Bytes::ZERO);
 }
 
-/// A thread frees an object, and another adopts its span before the first could tell the owner: who is told passes it on.
+/// Frees an object remotely and lets another thread adopt its span before the notification: the
+/// former owner passes it on.
 #[test]
-fn what_is_told_to_a_former_owner_reaches_the_new_one() {
+fn a_notification_of_a_former_owner_reaches_the_new_one() {
     let (heap, _sys) = scripted("base");
     let (former, new, class) =
         (Box::new(ThreadCache::new()), Box::new(ThreadCache::new()), class_of(500));
     let core = heap.core().unwrap();
     let this = core.central().take(1, 1).unwrap();
     let empty = EmptySpans::new();
-    // SAFETY: both locals and the span are this test's, which plays all three threads.
+    // SAFETY: both caches and the span belong to this test, which simulates all three threads.
     unsafe {
         let span = &*this;
         former.begin(class, span);
@@ -178,7 +179,7 @@ fn what_is_told_to_a_former_owner_reaches_the_new_one() {
     }
 }
 
-/// An empty span that a thread left is adopted: who takes over what that thread had does not give the span back.
+/// Adopts an empty span of an ended thread: the thread that takes over that cache must not free it.
 #[test]
 fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
     let (heap, _sys) = scripted("base");
@@ -186,7 +187,7 @@ fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
         (Box::new(ThreadCache::new()), Box::new(ThreadCache::new()), EmptySpans::new());
     let classes = [16, 32, 48, 64, 80].map(class_of);
     let spans = classes.map(|_| heap.core().unwrap().central().take(1, 1).unwrap());
-    // SAFETY: both locals and the spans are this test's, which plays all threads.
+    // SAFETY: both caches and the spans belong to this test, which simulates all threads.
     unsafe {
         let objects = std::array::from_fn::<_, 5, _>(|i| {
             former.begin(classes[i], &*spans[i]);
@@ -206,7 +207,7 @@ fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
 }
 
 #[test]
-fn a_heap_that_goes_while_threads_know_it_harms_nobody() {
+fn a_heap_may_be_dropped_while_threads_have_caches_of_it() {
     let (first, second) = (Heap::new(Options::default()), Heap::new(Options::default()));
     let turn = Barrier::new(3);
     thread::scope(|scope| {
@@ -221,7 +222,7 @@ fn a_heap_that_goes_while_threads_know_it_harms_nobody() {
                 drop(of_first);
                 turn.wait();
                 turn.wait();
-                // The slot has the number of a heap that is gone.
+                // The slot has the ID of a dropped heap.
                 let another = Heap::new(Options::default());
                 Object::new(&another, layout(100, 8), 4, true).unwrap().free(&another);
                 Object::new(second, layout(100, 8), 3, true).unwrap().free(second);

@@ -1,4 +1,4 @@
-//! Address space or mappings that are used up, each in a process of its own.
+//! Tests with exhausted address space or mappings, each in a process of its own.
 
 use std::env;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::{AllocError, Arena, Backing, Fork, Help, HugeRegion, HugeVec, Options
 
 const INNER: &str = "HUGEPILOT_TEST_OF_EXHAUSTION";
 
-/// Runs that test again in a process of its own, unless this is that process.
+/// Runs this test in a process of its own. Returns `false` in that process.
 fn is_outer(test: &str) -> bool {
     if env::var_os(INNER).is_some() {
         return false;
@@ -42,7 +42,7 @@ fn a_process_without_address_space_gets_errors_and_keeps_what_it_has() {
         assert_eq!(error, AllocError::Map { len, errno: Errno::ENOMEM });
         assert_eq!(error.help(), Some(Help::RaiseMappingLimits));
     }
-    // There is room for the memory, but not for it and what aligning it takes.
+    // There is room for the memory, but not for its alignment.
     let error =
         HugeRegion::map(Bytes::mib(2), &Options::only(Backing::Base).aligned(len)).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::ENOMEM));
@@ -50,7 +50,7 @@ fn a_process_without_address_space_gets_errors_and_keeps_what_it_has() {
     let mut vec = HugeVec::new(Options::only(Backing::Base));
     let error = (0_u64..).find_map(|i| vec.push(i).err()).unwrap();
     assert!(matches!(error, AllocError::Map { errno: Errno::ENOMEM, .. }), "{error}");
-    // Where twice the memory is not to be had, less is: most of the limit was used.
+    // If twice the memory is unavailable, it grows by less: most of the limit was used.
     assert!(vec.len() * 8 > 100 << 20, "{}", vec.len());
     assert!(vec.iter().enumerate().all(|(i, &item)| i as u64 == item));
     let filled = vec.len();
@@ -77,7 +77,7 @@ fn a_process_at_the_limit_of_mappings_gets_errors_and_loses_no_memory() {
     }
     let len = Bytes::kib(64);
     let plain = Options::only(Backing::Base);
-    // Neighbours of different kinds do not become one mapping.
+    // The kernel does not merge neighbours of different kinds.
     let options = |i: u64| if i.is_multiple_of(2) { plain } else { plain.forked(Fork::Absent) };
     let mut live = Vec::with_capacity(most as usize);
     let error = loop {
@@ -88,8 +88,8 @@ fn a_process_at_the_limit_of_mappings_gets_errors_and_loses_no_memory() {
     };
     assert_eq!(error, AllocError::Map { len, errno: Errno::ENOMEM });
     assert!(error.help().unwrap().to_string().contains("vm.max_map_count"));
-    // What needs more than one mapping, in an order in which the limit is met at every step. What becomes one mapping with a neighbour
-    // can still be had, where the limit was met by parting one.
+    // Mappings that need splits, in an order that meets the limit at every step. A mapping that
+    // merges with a neighbour still succeeds after a split has met the limit.
     let refused = ["thp:50%", "base", "collapse"].map(|chain| {
         let options = Options::new(chain.parse().unwrap()).aligned(Bytes::mib(64));
         HugeRegion::map(Bytes::mib(4), &options).is_err()
@@ -98,7 +98,7 @@ fn a_process_at_the_limit_of_mappings_gets_errors_and_loses_no_memory() {
     let last = live.len() - 1;
     for region in [0, 1, last] {
         live[region].bytes_mut().fill(9);
-        // Whether it can is up to the kernel, but it keeps its contents.
+        // Success is up to the kernel, but the contents must be kept.
         let _ = live[region].grow(Bytes::mib(1), 100);
         assert_eq!(live[region].bytes()[..100], [9; 100]);
     }

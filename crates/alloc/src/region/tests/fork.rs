@@ -1,14 +1,15 @@
-//! What a child sees.
+//! Tests of the memory that a child sees.
 //!
 //! # Safety
-//! After fork, the child reads and writes memory that it has, makes plain system calls, and ends without destructors.
+//! After fork, the child reads and writes its memory, makes system calls, and ends without
+//! destructors.
 #![allow(unsafe_code)]
 
 use hugepilot_units::Bytes;
 
 use crate::{Backing, Fork, HugeRegion, Options};
 
-/// The exit status of a child that does that.
+/// Returns the exit status of a child that runs `work`.
 fn child(work: impl FnOnce() -> u8) -> i32 {
     // SAFETY: see the module.
     match unsafe { libc::fork() } {
@@ -20,7 +21,7 @@ fn child(work: impl FnOnce() -> u8) -> i32 {
         }
         pid => {
             let mut status = 0;
-            // SAFETY: our own child, waited for once; the status lives across the call.
+            // SAFETY: this process's own child, awaited once; the status outlives the call.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
             if libc::WIFEXITED(status) {
                 libc::WEXITSTATUS(status)
@@ -53,12 +54,12 @@ fn a_child_has_nothing_where_that_was_asked_for() {
     let mut region = HugeRegion::map(Bytes::mib(2), &options).unwrap();
     region.bytes_mut()[5] = 41;
     let start = region.as_ptr().as_ptr();
-    // SAFETY: asks whether the page is mapped, and does nothing to it.
+    // SAFETY: queries whether the page is mapped, without effect on it.
     let mapped = || unsafe { libc::msync(start.cast(), 4096, libc::MS_ASYNC) == 0 };
     assert!(mapped());
     assert_eq!(child(|| u8::from(mapped())), 0);
     assert_eq!(child(|| region.bytes()[5]), -libc::SIGSEGV);
-    // It stays so when memory grows.
+    // The option persists when memory grows.
     region.grow(Bytes::mib(64), 6).unwrap();
     assert_eq!((child(|| region.bytes()[5]), region.bytes()[5]), (-libc::SIGSEGV, 41));
 }

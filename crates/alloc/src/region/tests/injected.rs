@@ -1,4 +1,5 @@
-//! Every call fails in its turn: the documented error comes, and nothing stays mapped.
+//! Tests with injected failures: each call fails, returns the documented error, and leaks no
+//! mapping.
 
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
@@ -72,7 +73,7 @@ fn a_kernel_without_thp_still_has_base_pages() {
 }
 
 #[test]
-fn a_pool_too_small_is_refused_or_passed_over() {
+fn a_pool_too_small_is_an_error_or_skipped() {
     let sys = scripted();
     sys.pool(HUGE, 1);
     sys.set(Setting::Pool2MTotal, "4");
@@ -122,7 +123,7 @@ fn bound_memory_of_a_pool_is_there_at_once_or_not_at_all() {
     sys.set(Setting::NodesWithMemory, "0-1");
     sys.pool(HUGE, 2);
     let options = Options::only(Backing::Hugetlb2M).on(Numa::Bind("1".parse().unwrap()));
-    // What the kernel says where the node's own pages are used up: touching would have been SIGBUS.
+    // The kernel's error if the node has no free page: a touch would have been SIGBUS.
     sys.fail(Advice::Populate, 0, Errno::EFAULT);
     let error = HugeRegion::map_on(sys.clone(), HUGE, &options).unwrap_err();
     assert_eq!(
@@ -131,7 +132,7 @@ fn bound_memory_of_a_pool_is_there_at_once_or_not_at_all() {
     );
     assert_eq!(error.help(), Some(Help::ResizePoolOfNodes { page: HUGE }));
     assert_eq!((sys.mappings(), sys.pool_free(HUGE)), (0, 2));
-    // Touched by nobody else: without nodes, what was set aside is sure.
+    // No other process takes pages here: without nodes, reserved pages suffice.
     HugeRegion::map_on(sys.clone(), HUGE, &Options::only(Backing::Hugetlb2M)).unwrap();
     assert_eq!(sys.calls(Advice::Populate), 1);
 }
@@ -161,7 +162,7 @@ fn thp_that_is_off_is_said_so() {
 }
 
 #[test]
-fn a_name_that_is_refused_is_told_and_harmless() {
+fn a_refused_name_is_reported_and_harmless() {
     let sys = scripted();
     sys.fail(Call::Name, 0, Errno::EINVAL);
     let options = Options::default().named("x").unwrap();
@@ -184,7 +185,7 @@ fn one_thread_that_fails_to_prefault_fails_the_whole() {
 
 #[test]
 #[cfg_attr(miri, ignore = "reads the page map")]
-fn a_collapse_asks_twice_when_told_to_and_gives_up_when_there_is_no_hope() {
+fn a_collapse_retries_on_eagain_and_stops_after_enomem() {
     let table = [(Errno::EAGAIN, 40), (Errno::ENOMEM, 8), (Errno::EBUSY, 20)];
     for (errno, calls) in table {
         let sys = scripted();
@@ -206,7 +207,7 @@ fn a_collapse_asks_twice_when_told_to_and_gives_up_when_there_is_no_hope() {
 }
 
 #[test]
-fn what_cannot_be_looked_up_is_an_error_and_not_a_guess() {
+fn an_unreadable_pagemap_is_an_error() {
     let sys = scripted();
     let region = map(&sys, "base").unwrap();
     sys.fail(Call::Scan, 0, Errno(25));

@@ -1,4 +1,4 @@
-//! What the page map shows of the pages that were asked for.
+//! Tests of requested pages against the pagemap.
 
 use hugepilot_testkit::requires;
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
@@ -12,7 +12,7 @@ fn map(len: Bytes, backing: &str) -> HugeRegion {
 
 #[test]
 #[cfg_attr(miri, ignore = "reads the page map")]
-fn base_pages_are_told_from_zero_pages_and_from_what_nobody_touched() {
+fn base_pages_differ_from_zero_pages_and_untouched_ones() {
     let base = Linux.sizes().base;
     let mut region = map(base.times(64), "base");
     requires!(region.usage());
@@ -55,7 +55,7 @@ fn advised_memory_is_on_huge_pages_and_the_rest_of_it_is_not() {
         let region = map(huge.times(20), backing);
         region.prefault(1).unwrap();
         let usage = region.usage().unwrap();
-        // Memory may be too fragmented for all, but what was not advised never is huge.
+        // Memory may be too fragmented for all, but memory without advice is never huge.
         let most = huge.times(pages.end - pages.start);
         assert!(usage.thp > Bytes::ZERO && usage.thp <= most, "{backing}: {usage:?}");
         assert_eq!(usage.resident(), region.len(), "{backing}");
@@ -70,7 +70,7 @@ fn huge_pages_stay_huge_when_memory_grows() {
     let mut region = map(huge.times(4), "thp");
     region.prefault(1).unwrap();
     let before = region.usage().unwrap().thp;
-    // A neighbour in the way, wherever the kernel likes to put it, makes it move now and then.
+    // A neighbour in the way forces a move now and then.
     let mut neighbours = Vec::new();
     for pages in [5, 8, 16, 33] {
         neighbours.push(map(huge, "base"));
@@ -104,7 +104,7 @@ fn what_was_filled_is_collapsed_and_keeps_its_contents() {
     requires!(region.as_ref());
     let mut region = region.unwrap();
     let (page, half) = (huge.as_usize(), huge.as_usize() / 2);
-    // One huge page's worth is left empty, and one is half full.
+    // One huge-page-sized range stays empty, and one is half full.
     for part in [0..page, 2 * page..2 * page + half, 3 * page..6 * page] {
         region.bytes_mut()[part].fill(7);
     }

@@ -97,7 +97,7 @@ fn heat_spares_hot_huge_pages_although_they_are_the_emptiest() {
     let idle = Bloat::start(&["16x8"]);
     let done = debloat(&[idle.pid()], "--order heat --observe 500ms");
     let one = &report(done.exits(0)).processes[0];
-    assert_eq!((one.split, one.split_heat_ratio), (8, None), "{done:?}");
+    assert_eq!((one.huge_pages_split, one.split_heat_ratio), (8, None), "{done:?}");
 
     // Density alone takes the hot.
     let done = debloat(&[pid], "--order exact --amount 10MiB");

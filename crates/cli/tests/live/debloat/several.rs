@@ -27,13 +27,21 @@ fn the_protected_keep_all_and_the_preferred_give_first() {
     let pids = [full.pid(), empty.pid(), kept.pid()];
     let done = debloat(&pids, &format!("--protect kept --prefer {} --amount 3MiB", full.pid()));
     let first = report(done.exits(0));
-    assert_eq!([&full, &empty, &kept].map(|one| of(&first, one).split), [7, 0, 0], "{done:?}");
+    assert_eq!(
+        [&full, &empty, &kept].map(|one| of(&first, one).huge_pages_split),
+        [7, 0, 0],
+        "{done:?}"
+    );
     assert_eq!(first.skipped.get("protected"), Some(&16), "{done:?}");
 
     // All that the preferred has, then the others.
     let done = debloat(&pids, "--protect kept --prefer full --amount 100%");
     let all = report(done.exits(0));
-    assert_eq!([&full, &empty, &kept].map(|one| of(&all, one).split), [9, 16, 0], "{done:?}");
+    assert_eq!(
+        [&full, &empty, &kept].map(|one| of(&all, one).huge_pages_split),
+        [9, 16, 0],
+        "{done:?}"
+    );
     assert_eq!([&full, &empty, &kept].map(Bloat::split_regions), [16, 16, 0]);
     assert_eq!(of(&all, &kept).huge_pages_after, 16, "{done:?}");
 
@@ -49,31 +57,35 @@ fn the_protected_keep_all_and_the_preferred_give_first() {
 #[test]
 fn processes_share_as_they_are_told_to() {
     requires!(possible());
-    // Each with huge pages half in use; what `--fair` makes of them, as parts of the sum.
+    // Each with huge pages half in use; what `--fairness` makes of them, as parts of the sum.
     let cases = [
-        ("--fair bloat", ["256x32", "256x16"], [2, 1]),
-        ("--fair weight --weight big=3", ["256x32", "256x32"], [3, 1]),
+        ("--fairness bloat", ["256x32", "256x16"], [2, 1]),
+        ("--fairness weight --weight big=3", ["256x32", "256x32"], [3, 1]),
         ("--weight big=3", ["256x32", "256x32"], [3, 1]),
-        ("--fair round-robin --quantum 4", ["256x32", "256x16"], [1, 1]),
-        ("--fair off", ["256x32", "256x16"], [1, 0]),
+        ("--fairness round-robin --quantum 4", ["256x32", "256x16"], [1, 1]),
+        ("--fairness off", ["256x32", "256x16"], [1, 0]),
     ];
-    for (fair, used, parts) in cases {
+    for (fairness, used, parts) in cases {
         let victims = [("big", used[0]), ("small", used[1])]
             .map(|(name, used)| Bloat::start(&[used, "0", name]));
         let done = debloat(
             &victims.each_ref().map(Bloat::pid),
-            &format!("{fair} --order exact --amount 24MiB"),
+            &format!("{fairness} --order exact --amount 24MiB"),
         );
         let report = report(done.exits(0));
-        assert_eq!(report.freed_bytes, Bytes::mib(24), "{fair}: {done:?}");
+        assert_eq!(report.freed_bytes, Bytes::mib(24), "{fairness}: {done:?}");
         for (victim, part) in victims.iter().zip(parts) {
             let due = Bytes::mib(24).get() * part / parts.iter().sum::<u64>();
             let freed = of(&report, victim).freed_bytes.get();
             assert!(
                 freed.abs_diff(due) <= sizes().huge.get(),
-                "{fair}: {freed} of {due}: {done:?}"
+                "{fairness}: {freed} of {due}: {done:?}"
             );
-            assert_eq!(victim.split_regions() as u64, of(&report, victim).split, "{fair}");
+            assert_eq!(
+                victim.split_regions() as u64,
+                of(&report, victim).huge_pages_split,
+                "{fairness}"
+            );
         }
         victims.into_iter().for_each(Bloat::ends_intact);
     }

@@ -240,7 +240,7 @@ fn two_runs_at_once_do_not_meet() {
     let second = second.args(patient.args("")).output().unwrap();
     assert_eq!(second.status.code(), Some(2), "{second:?}");
     assert!(
-        String::from_utf8_lossy(&second.stderr).contains("another run of hugepilot"),
+        String::from_utf8_lossy(&second.stderr).contains("another hugepilot process"),
         "{second:?}"
     );
     let done = first.wait(SOON);
@@ -252,12 +252,12 @@ fn what_cannot_be_is_refused_with_the_reason() {
     requires!(need::all([possible(), need::program("setpriv")]));
     let patient = Patient::start();
     let nobody = Nobody::new().runs(patient.args(""));
-    nobody.exits(3).says(&["settings of the kernel may not be changed", "fix: run as root"]);
-    assert!(nobody.stdout.is_empty(), "{nobody:?}");
+    nobody.exits(3).says(&["settings of the kernel may not be changed", "help: run as root"]);
+    assert!(nobody.out().contains("hugepilot.error"), "{nobody:?}");
     let run = |line: &str| hugepilot(line.split(' '));
     run("debloat --cgroup /tmp --backend shrinker")
         .exits(3)
-        .says(&["no memory is accounted to /tmp", "fix:"]);
+        .says(&["no memory is accounted to /tmp", "help:"]);
     run("debloat -p 1 --backend shrinker").exits(2).says(&["--cgroup"]);
     patient.shrink("--order emd").exits(2).says(&["--order", "from the oldest on"]);
     patient.shrink("--min-bloat 100%").exits(3).says(&["no huge page counts as underused"]);

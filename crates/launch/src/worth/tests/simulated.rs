@@ -42,6 +42,7 @@ impl Noise {
             stopped: false,
             user_seconds: 0.0,
             system_seconds: 0.0,
+            processor_wait_seconds: None,
             page_faults: 1,
             peak: Peak { thp_peak_bytes: HUGE, rss_samples: 1, ..Peak::default() },
         };
@@ -59,7 +60,7 @@ fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
         .map(|(&name, gain)| {
             let runs = noise.runs(ROUNDS, share, gain);
             ModeReport {
-                speedup_over_base: speedup(&base, &runs),
+                speedup_over_base: speedup(DecidingTime::Wall, &base, &runs),
                 ..mode(name, HUGE, (1.0, 1.0, 1.0))
             }
         })
@@ -69,8 +70,13 @@ fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
         let rounds = confirming_rounds(ROUNDS);
         let gain = if best == RIVALS[0] { faster } else { 1.0 };
         let (base, ours) = (noise.runs(rounds, share, 1.0), noise.runs(rounds, share, gain));
-        report.confirmation =
-            Some(Confirmation::of(&mode(best, HUGE, (1.0, 1.0, 1.0)), None, &base, &ours));
+        report.confirmation = Some(Confirmation::of(
+            DecidingTime::Wall,
+            &mode(best, HUGE, (1.0, 1.0, 1.0)),
+            None,
+            &base,
+            &ours,
+        ));
     }
     verdict(&report).0
 }

@@ -1,4 +1,4 @@
-//! What holds whatever others do: the marks, the cap on flips, and the CPU budget.
+//! What holds whatever others do: the marks, the cap on recollapses, and the CPU budget.
 
 use proptest::prelude::*;
 

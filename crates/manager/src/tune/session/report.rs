@@ -76,7 +76,7 @@ impl Session<'_> {
         let counts = self.chosen.source.counts();
         let mut unavailable = self.chosen.unavailable.clone();
         if let Err(refusal) = &self.counters {
-            unavailable.insert("hardware counters".to_owned(), refusal.why.clone());
+            unavailable.insert("hardware counters".to_owned(), refusal.cause.clone());
         }
         SamplerReport {
             source: self.chosen.source.name().to_owned(),

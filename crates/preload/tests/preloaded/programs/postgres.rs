@@ -1,6 +1,7 @@
-//! A PostgreSQL server and its clients answer on our `malloc` as they do on their own.
+//! Test of a PostgreSQL server and its clients, with the preloaded `malloc` and without.
 //!
-//! The same statements are run on two clusters, one of them preloaded from `initdb` on; all that is printed must be the same.
+//! The same statements run on two clusters, one of them preloaded from `initdb` on. Their output
+//! must be identical.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +15,7 @@ use std::{env, thread};
 use hugepilot_testkit::{Need, need, requires};
 use serde_json::Value;
 
-/// What sessions of their own say at the same time, and how many errors that are meant to be are in it.
+/// Statements of concurrent sessions, and the number of intended errors in each.
 const SESSIONS: [(&str, &str, usize); 4] = [
     ("queries", include_str!("postgres/queries.sql"), 0),
     ("values", include_str!("postgres/values.sql"), 2),
@@ -22,14 +23,16 @@ const SESSIONS: [(&str, &str, usize); 4] = [
     ("code", include_str!("postgres/code.sql"), 7),
 ];
 
-/// What the accounts of `pgbench` must agree on after its transactions, and how many those were.
-const BALANCES: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(delta) FROM pgbench_history),
-    (SELECT sum(tbalance) FROM pgbench_tellers) = (SELECT sum(bbalance) FROM pgbench_branches), count(*) FROM pgbench_history";
+/// Query that checks the accounts of `pgbench` and counts its transactions.
+const BALANCES: &str = "SELECT
+    (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(delta) FROM pgbench_history),
+    (SELECT sum(tbalance) FROM pgbench_tellers) = (SELECT sum(bbalance) FROM pgbench_branches),
+    count(*) FROM pgbench_history";
 
-/// `PostgreSQL` refuses root. This user owns no file that matters, and is there on every system.
+/// User for the server: `PostgreSQL` refuses root. Every system has this user, without files.
 const NOBODY: u32 = 65534;
 
-/// Where its programs are: Debian keeps those of the server out of `PATH`, in a folder for each version.
+/// Finds the programs. Debian keeps those of the server out of `PATH`, in a folder per version.
 fn programs() -> Result<PathBuf, String> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let debian = versions.map(|version| version.path().join("bin"));
@@ -41,11 +44,11 @@ fn programs() -> Result<PathBuf, String> {
     all.iter().find(there).cloned().ok_or_else(|| "no PostgreSQL server".to_owned())
 }
 
-/// A server, its files, and the commands that go with it.
+/// Server, its files, and commands for it.
 struct Cluster {
     programs: PathBuf,
     folder: PathBuf,
-    /// The library in it, where it is to be preloaded.
+    /// Copy of the library, if it is preloaded.
     preload: Option<PathBuf>,
     server: Option<Child>,
 }
@@ -55,7 +58,7 @@ impl Cluster {
         let folder =
             env::temp_dir().join(format!("hugepilot-postgres-{}-{name}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        // Where the library is built, that user may not be let in.
+        // That user may lack access to the build folder.
         let library = folder.join("libhugepilot_preload.so");
         fs::copy(crate::library(), &library).unwrap();
         if need::root() == Need::Ok {
@@ -75,7 +78,7 @@ impl Cluster {
         cluster
     }
 
-    /// One of its programs, in its folder, as a user that it accepts.
+    /// Creates a command of one of its programs, in its folder, as a user that it accepts.
     fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.args(args).current_dir(&self.folder).stdin(Stdio::null());
@@ -92,7 +95,7 @@ impl Cluster {
         command
     }
 
-    /// What one of them printed, which must succeed.
+    /// Runs one of its programs, which must succeed. Returns its output.
     fn said(&self, program: &str, args: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.command(program, args).output().unwrap();
         let printed =
@@ -102,7 +105,8 @@ impl Cluster {
     }
 
     fn start(&mut self) {
-        // Of a table that is vacuumed by itself at the wrong moment, VACUUM FULL misses pieces (PostgreSQL's bug 18351).
+        // If autovacuum runs at the wrong moment, VACUUM FULL loses pieces (PostgreSQL's bug
+        // 18351).
         let settings = [
             "huge_pages=off",
             "fsync=off",
@@ -126,7 +130,7 @@ impl Cluster {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// All that a session prints for these statements: they themselves, their results, and errors, in their order.
+    /// Runs statements in a session. Returns them with their results and errors, in order.
     fn session(&self, name: &str, statements: &str) -> String {
         let (file, out) =
             (self.folder.join(format!("{name}.sql")), self.folder.join(format!("{name}.out")));
@@ -140,7 +144,8 @@ impl Cluster {
         text.replace(self.folder.to_str().unwrap(), "")
     }
 
-    /// All sessions at once, with short transactions of eight clients beside them, each starting a process of the server.
+    /// Runs all sessions at once, beside short transactions of eight clients, each of which starts
+    /// a server process.
     fn work(&self) -> Vec<String> {
         self.said("pgbench", &["-i", "-q", "-s", "1"]);
         thread::scope(|scope| {
@@ -152,7 +157,7 @@ impl Cluster {
             let mut printed = sessions.map(|session| session.join().unwrap()).to_vec();
             printed.push(self.said("psql", &["-X", "-A", "-t", "-c", BALANCES]));
             let dump = self.said("pg_dump", &["--schema=tables", "--schema=values"]);
-            // Those lines carry a key made for each dump.
+            // Those lines have a key made for each dump.
             printed.push(
                 dump.lines()
                     .filter(|line| !line.contains("restrict "))
@@ -163,7 +168,7 @@ impl Cluster {
         })
     }
 
-    /// Ends the server in order, and returns its log.
+    /// Stops the server in order, and returns its log.
     fn stop(&mut self) -> String {
         self.said("pg_ctl", &["stop", "-m", "fast"]);
         let status = self.server.take().unwrap().wait().unwrap();
@@ -171,7 +176,7 @@ impl Cluster {
         self.log()
     }
 
-    /// A line of every process that ran preloaded and exited.
+    /// Returns the statistics of every preloaded process that exited.
     fn reports(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.folder.join("stats")).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -190,7 +195,7 @@ impl Drop for Cluster {
     }
 }
 
-/// What a cluster answers, and a report of the server itself.
+/// Returns the output of a cluster, and checks the statistics of its server.
 fn run(programs: &Path, name: &str, preloaded: bool) -> Vec<String> {
     let mut cluster = Cluster::new(programs, name, preloaded);
     let server = cluster.server.as_ref().unwrap().id();

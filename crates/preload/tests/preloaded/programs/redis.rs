@@ -1,4 +1,4 @@
-//! A redis server holds the same data on our `malloc` as on its own.
+//! Test of a redis server, with the preloaded `malloc` and without.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,28 +11,34 @@ use hugepilot_testkit::{need, requires};
 
 use crate::Preloaded;
 
-/// Scripts that fill the server: first many small keys, then every type in its small and its large encoding.
+/// Scripts that fill the server: many small keys, then every type in its small and its large
+/// encoding.
 const FILL: [&str; 7] = [
     "for i = 1, 60000 do redis.call('SET', 'key' .. i, string.rep('x', 100)) end",
-    "for i = 1, 30000 do redis.call('HSET', 'hash' .. i % 300, 'field' .. i, string.rep('h', i % 200)) end",
+    "for i = 1, 30000 do \
+     redis.call('HSET', 'hash' .. i % 300, 'field' .. i, string.rep('h', i % 200)) end",
     "for i = 1, 30000 do redis.call('RPUSH', 'list' .. i % 30, string.rep('l', i % 500)) end",
     "for i = 1, 30000 do redis.call('SADD', 'set' .. i % 30, i, 's' .. i % 1000) end",
     "for i = 1, 30000 do redis.call('ZADD', 'zset' .. i % 30, i % 777, 'member' .. i) end",
-    "for i = 1, 30000 do redis.call('XADD', 'stream' .. i % 3, i .. '-1', 'field', string.rep('v', i % 100)) end",
-    "for i = 1, 4 do redis.call('SET', 'big' .. i, string.rep('b', i * 1000000)) redis.call('APPEND', 'big' .. i, 'end') end",
+    "for i = 1, 30000 do \
+     redis.call('XADD', 'stream' .. i % 3, i .. '-1', 'field', string.rep('v', i % 100)) end",
+    "for i = 1, 4 do redis.call('SET', 'big' .. i, string.rep('b', i * 1000000)) \
+     redis.call('APPEND', 'big' .. i, 'end') end",
 ];
 
-/// Scripts that read all of it in ways that take memory, and shrink some of it.
+/// Scripts that read the data in ways that allocate, and shrink some of it.
 const CHANGE: [&str; 6] = [
     "for i = 0, 29 do redis.call('SORT', 'list' .. i, 'ALPHA', 'DESC', 'STORE', 'sorted' .. i) end",
-    "redis.call('ZUNIONSTORE', 'union', 3, 'zset1', 'zset2', 'zset3') redis.call('SINTERSTORE', 'inter', 'set1', 'set2')",
-    "for i = 0, 29 do redis.call('LTRIM', 'list' .. i, 10, -10) redis.call('ZREMRANGEBYRANK', 'zset' .. i, 0, 99) end",
+    "redis.call('ZUNIONSTORE', 'union', 3, 'zset1', 'zset2', 'zset3') \
+     redis.call('SINTERSTORE', 'inter', 'set1', 'set2')",
+    "for i = 0, 29 do redis.call('LTRIM', 'list' .. i, 10, -10) \
+     redis.call('ZREMRANGEBYRANK', 'zset' .. i, 0, 99) end",
     "for i = 0, 2 do redis.call('XTRIM', 'stream' .. i, 'MAXLEN', 5000) end",
     "for i = 1, 60000, 3 do redis.call('DEL', 'key' .. i) end",
     "for i = 2, 60000, 3 do redis.call('APPEND', 'key' .. i, string.rep('y', i % 300)) end",
 ];
 
-/// A server that is killed with its test.
+/// Server, killed on drop.
 struct Server {
     process: Child,
     port: u16,
@@ -75,7 +81,7 @@ impl Client {
         self.0.get_mut().write_all(commands.as_bytes()).unwrap();
     }
 
-    /// One answer, as text. One of several parts is not read further than its first line.
+    /// Reads one reply as text; of a multi-part reply, only the first line.
     fn answer(&mut self) -> String {
         let mut line = String::new();
         assert!(self.0.read_line(&mut line).unwrap() > 0, "the server closed the connection");
@@ -109,7 +115,7 @@ impl Client {
     }
 }
 
-/// Eight clients at once, each of which sends all of its commands before it reads an answer.
+/// Runs eight clients at once. Each sends all its commands before it reads a reply.
 fn pipelines(server: &Server) {
     thread::scope(|scope| {
         for own in 0..8 {
@@ -131,7 +137,7 @@ fn pipelines(server: &Server) {
     });
 }
 
-/// Forks children that write all of it down, while it changes.
+/// Forks children that save the data while it changes.
 fn saves(client: &mut Client) {
     assert_eq!(client.ask("BGSAVE"), "+Background saving started");
     (0..2000).for_each(|i| assert_eq!(client.ask(&format!("SET some{i} {i}")), "+OK"));
@@ -147,18 +153,18 @@ fn saves(client: &mut Client) {
     assert!(client.ask("INFO persistence").contains("aof_last_bgrewrite_status:ok"));
 }
 
-/// What it says of its memory, which it learns from `malloc_usable_size`.
+/// Checks the memory report of the server, which uses `malloc_usable_size`.
 fn memory_is_known(client: &mut Client) {
     let used = client.number("memory", "used_memory");
     assert!(client.number("memory", "used_memory_rss") > 0 && used > 20 << 20, "{used}");
     let big: u64 = client.ask("MEMORY USAGE big4").trim_start_matches(':').parse().unwrap();
     assert!((4_000_003..8_100_000).contains(&big), "{big}");
     assert!(client.ask("MEMORY DOCTOR").contains("Sam"));
-    // Needs an allocator that says which things lie badly.
+    // Requires an allocator that supports defragmentation.
     assert!(client.ask("CONFIG SET activedefrag yes").contains("cannot be enabled"));
 }
 
-/// Works with it, and returns a digest of all that it held in the end, which must outlast being written and read.
+/// Runs the workload. Returns a digest of the data, which must survive saving and loading.
 fn work(server: &Server) -> String {
     let mut client = server.client();
     let client = &mut client;

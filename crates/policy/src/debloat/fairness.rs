@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use hugepilot_record::Split;
 
-use super::{Candidate, Tenant};
+use super::{Candidate, DebloatView};
 
 /// How processes share what is to be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fair {
+pub enum Fairness {
     /// Not at all: within a class, one process after the other.
     Off,
     /// In turns within each class (EMD, section 4.3).
@@ -20,7 +20,7 @@ pub enum Fair {
     Weight,
 }
 
-impl Fair {
+impl Fairness {
     /// The name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,33 +32,33 @@ impl Fair {
     }
 }
 
-/// Puts `candidates` in order: preferred processes first, then by class, and within a class as `fair` says.
-pub(super) fn in_turns(
+/// Puts `candidates` in order: preferred processes first, then by class, and within a class as `fairness` says.
+pub(super) fn shared(
     mut candidates: Vec<Candidate>,
-    tenants: &[Tenant<'_>],
-    fair: Fair,
+    views: &[DebloatView<'_>],
+    fairness: Fairness,
     quantum: usize,
 ) -> Vec<Split> {
     candidates.sort_by_key(|one| {
         let Split { process, region, .. } = one.split;
-        (one.standing, Reverse(one.class), process, Reverse(one.within), region)
+        (one.priority, Reverse(one.class), process, Reverse(one.within), region)
     });
     let mut splits = Vec::with_capacity(candidates.len());
-    match fair {
-        Fair::Off => splits.extend(candidates.iter().map(|one| one.split)),
-        Fair::RoundRobin => {
-            for class in candidates.chunk_by(|a, b| (a.standing, a.class) == (b.standing, b.class))
+    match fairness {
+        Fairness::Off => splits.extend(candidates.iter().map(|one| one.split)),
+        Fairness::RoundRobin => {
+            for class in candidates.chunk_by(|a, b| (a.priority, a.class) == (b.priority, b.class))
             {
                 round_robin(class, quantum.max(1), &mut splits);
             }
         }
-        Fair::Bloat | Fair::Weight => {
-            let weight = |process: usize| match fair {
-                Fair::Bloat => tenants[process].census.bloat().as_f64(),
-                _ => tenants[process].weight,
+        Fairness::Bloat | Fairness::Weight => {
+            let weight = |process: usize| match fairness {
+                Fairness::Bloat => views[process].census.bloat().as_f64(),
+                _ => views[process].weight,
             };
-            for standing in candidates.chunk_by(|a, b| a.standing == b.standing) {
-                in_proportion(standing, &weight, &mut splits);
+            for priority in candidates.chunk_by(|a, b| a.priority == b.priority) {
+                in_proportion(priority, &weight, &mut splits);
             }
         }
     }

@@ -14,7 +14,7 @@ const MAX_TRIES: u32 = 3;
 
 /// What is known of one address space.
 #[derive(Debug, Default)]
-pub(super) struct Tuned {
+pub(super) struct SpaceState {
     /// When its process started; tells it from a later one with the same number.
     start_ticks: u64,
     /// Its memory on huge pages before the first promotion.
@@ -27,19 +27,19 @@ pub(super) struct Tuned {
     pub(super) acted: bool,
     /// Held from the first promotion on.
     pub(super) claim: Option<Claim>,
-    picked: BTreeMap<Region, Picked>,
+    picked: BTreeMap<Region, PickState>,
 }
 
 /// What became of a region that was picked.
 #[derive(Debug, Default)]
-struct Picked {
+struct PickState {
     /// Its share of the samples that its last plan was made from.
     heat_ratio: f64,
     failures: u32,
     verified: bool,
 }
 
-impl Tuned {
+impl SpaceState {
     /// Takes in how things stand, as long as nothing was tried.
     pub(super) fn look(&mut self, huge: Bytes, samples: Share) {
         if !self.acted {
@@ -79,12 +79,12 @@ impl Tuned {
 
 /// The address spaces that were planned for.
 #[derive(Debug, Default)]
-pub(super) struct Spaces(BTreeMap<Pid, Tuned>);
+pub(super) struct AddressSpaces(BTreeMap<Pid, SpaceState>);
 
-impl Spaces {
+impl AddressSpaces {
     /// That of process `id`; a new one where it was not planned for yet.
-    pub(super) fn of(&mut self, id: &ProcessId) -> &mut Tuned {
-        let new = || Tuned { start_ticks: id.start_ticks, ..Tuned::default() };
+    pub(super) fn of(&mut self, id: &ProcessId) -> &mut SpaceState {
+        let new = || SpaceState { start_ticks: id.start_ticks, ..SpaceState::default() };
         let tuned = self.0.entry(id.pid).or_insert_with(new);
         if tuned.start_ticks != id.start_ticks {
             *tuned = new();
@@ -92,7 +92,7 @@ impl Spaces {
         tuned
     }
     /// That of process `id`, where it was planned for.
-    pub(super) fn known(&self, id: &ProcessId) -> Option<&Tuned> {
+    pub(super) fn known(&self, id: &ProcessId) -> Option<&SpaceState> {
         self.0.get(&id.pid).filter(|tuned| tuned.start_ticks == id.start_ticks)
     }
     /// Forgets all but those that `stays` says.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_spent_by_what_we_made_and_nothing_else() {
-        let mut tuned = Tuned::default();
+        let mut tuned = SpaceState::default();
         tuned.look(Bytes::mib(100), Share { scattered: 1, all: 2 });
         tuned.note(&pick(1, 0.5), Some(Outcome::Verified));
         tuned.look(Bytes::mib(106), Share { scattered: 9, all: 9 });
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_is_done_or_hopeless_is_no_candidate() {
-        let mut tuned = Tuned::default();
+        let mut tuned = SpaceState::default();
         tuned.note(&pick(1, 0.1), Some(Outcome::Verified));
         assert!(!tuned.may_pick(Region::new(1), Some(&pages(1, true))));
         assert!(
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_region_picked_twice_counts_once() {
-        let mut tuned = Tuned::default();
+        let mut tuned = SpaceState::default();
         assert!(tuned.heat_ratio().is_sign_positive(), "no -0 in the report");
         tuned.note(&pick(1, 0.25), None);
         assert!(!tuned.acted, "a dry run");
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn each_address_space_has_its_own_and_keeps_it_while_others_are_tuned() {
-        let mut spaces = Spaces::default();
+        let mut spaces = AddressSpaces::default();
         spaces.of(&id(1, 10)).note(&pick(1, 0.5), Some(Outcome::Verified));
         assert!(!spaces.of(&id(2, 20)).acted);
         assert!(spaces.of(&id(1, 10)).acted && spaces.known(&id(1, 10)).is_some());

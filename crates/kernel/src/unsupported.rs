@@ -3,29 +3,26 @@
 use hugepilot_record::Errno;
 use hugepilot_record::doctor::Probe;
 
-use crate::KernelError;
 use crate::rights::{Capability, Rights};
+use crate::{KernelError, executable};
 
 /// Why something is not to be had here, and what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct Refusal {
+#[error("{cause}")]
+pub struct Unsupported {
     /// The cause.
-    pub why: String,
+    pub cause: String,
     /// The remedy, as a command where there is one.
     pub fix: Option<String>,
 }
 
-/// Gives all that hugepilot can use, and nothing that lets it write into other processes.
-const SETCAP: &str =
-    "sudo setcap cap_sys_nice,cap_perfmon,cap_dac_read_search+ep \"$(command -v hugepilot)\"";
 const DOCKER_CAPABILITIES: &str =
     "docker run --cap-add SYS_NICE --cap-add PERFMON --cap-add DAC_READ_SEARCH …";
 
-impl Refusal {
+impl Unsupported {
     /// For that reason, with no remedy.
-    pub fn because(why: impl Into<String>) -> Self {
-        Self { why: why.into(), fix: None }
+    pub fn because(cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), fix: None }
     }
     /// The same with a remedy.
     #[must_use]
@@ -35,7 +32,7 @@ impl Refusal {
     }
     /// As the result of a probe.
     pub fn probe(self, name: &str) -> Probe {
-        Probe::no(name, self.why, self.fix)
+        Probe::no(name, self.cause, self.fix)
     }
 
     /// `process_madvise` on a process of our own user failed with `errno`; `answer` is what an impossible request
@@ -175,19 +172,21 @@ impl Refusal {
     }
 }
 
-fn no_process_madvise() -> Refusal {
-    Refusal::because("the kernel has no process_madvise (Linux 5.10), or a seccomp filter hides it")
-        .fixed_by("a kernel of Linux 6.12 or newer")
+fn no_process_madvise() -> Unsupported {
+    Unsupported::because(
+        "the kernel has no process_madvise (Linux 5.10), or a seccomp filter hides it",
+    )
+    .fixed_by("a kernel of Linux 6.12 or newer")
 }
 
-fn no_pagemap_scan() -> Refusal {
-    Refusal::because("the kernel has no PAGEMAP_SCAN: it came with Linux 6.7")
+fn no_pagemap_scan() -> Unsupported {
+    Unsupported::because("the kernel has no PAGEMAP_SCAN: it came with Linux 6.7")
         .fixed_by("a kernel of Linux 6.12 or newer")
 }
 
 /// The refusal when something other than the kernel proper answered. A kernel without the call and a filter that plays
 /// one both say ENOSYS; only when there is a filter may it be the filter.
-fn filtered(call: &str, errno: Errno, answer: Errno, rights: &Rights) -> Option<Refusal> {
+fn filtered(call: &str, errno: Errno, answer: Errno, rights: &Rights) -> Option<Unsupported> {
     if answer != errno {
         return None;
     }
@@ -200,23 +199,23 @@ fn filtered(call: &str, errno: Errno, answer: Errno, rights: &Rights) -> Option<
         }
         _ => return None,
     };
-    Some(Refusal::because(why).fixed_by(format!(
+    Some(Unsupported::because(why).fixed_by(format!(
         "allow {call} in the filter (docker run --security-opt seccomp=PROFILE.json; systemd SystemCallFilter={call}), \
          or run hugepilot outside of it"
     )))
 }
 
 /// Which of the `wanted` capabilities is missing, and how to get it in the situation we are in.
-fn missing(call: &str, errno: Errno, wanted: &[Capability], rights: &Rights) -> Refusal {
+fn missing(call: &str, errno: Errno, wanted: &[Capability], rights: &Rights) -> Unsupported {
     let Some(&lacking) = wanted.iter().find(|&&capability| !rights.has(capability)) else {
         return if rights.initial_user_namespace {
-            Refusal::because(format!(
+            Unsupported::because(format!(
                 "{call} is forbidden ({errno}) although we hold its capability: a security module (SELinux, \
                  AppArmor, lockdown) may be the cause"
             ))
             .fixed_by("sudo dmesg | grep -iE 'denied|lockdown'")
         } else {
-            Refusal::because(format!(
+            Unsupported::because(format!(
                 "{call} wants {} in the initial user namespace ({errno}); ours counts only in this container",
                 wanted[0].name()
             ))
@@ -225,12 +224,13 @@ fn missing(call: &str, errno: Errno, wanted: &[Capability], rights: &Rights) -> 
     };
     let name = lacking.name();
     if !rights.bounding.has(lacking) {
-        return Refusal::because(format!(
+        return Unsupported::because(format!(
             "{call} needs {name}, which this container or service withholds ({errno})"
         ))
         .fixed_by(DOCKER_CAPABILITIES);
     }
-    let refusal = Refusal::because(format!("{call} needs {name}, which we do not have ({errno})"));
+    let refusal =
+        Unsupported::because(format!("{call} needs {name}, which we do not have ({errno})"));
     if rights.no_new_privs {
         let upper = name.to_ascii_uppercase();
         return refusal.fixed_by(format!(
@@ -238,7 +238,7 @@ fn missing(call: &str, errno: Errno, wanted: &[Capability], rights: &Rights) -> 
              AmbientCapabilities={upper})"
         ));
     }
-    refusal.fixed_by(SETCAP)
+    refusal.fixed_by(executable::setcap(""))
 }
 
 #[cfg(test)]
@@ -257,18 +257,18 @@ mod tests {
         }
     }
 
-    fn advice(rights: Rights) -> Refusal {
-        Refusal::of_advice(Errno::EPERM, Errno::EINVAL, &rights)
+    fn advice(rights: Rights) -> Unsupported {
+        Unsupported::of_advice(Errno::EPERM, Errno::EINVAL, &rights)
     }
 
     #[test]
     fn a_missing_capability_is_named_with_the_way_to_get_it_here() {
         let plain = advice(rights());
-        assert!(plain.why.contains("cap_sys_nice") && plain.why.contains("EPERM"), "{plain}");
-        assert_eq!(plain.fix.as_deref(), Some(SETCAP));
+        assert!(plain.cause.contains("cap_sys_nice") && plain.cause.contains("EPERM"), "{plain}");
+        assert_eq!(plain.fix.as_deref(), Some(executable::setcap("").as_str()));
 
         let container = advice(Rights { bounding: Capabilities(0), ..rights() });
-        assert!(container.why.contains("container"), "{container}");
+        assert!(container.cause.contains("container"), "{container}");
         assert!(container.fix.unwrap().contains("--cap-add SYS_NICE"));
 
         let fixed = advice(Rights { no_new_privs: true, ..rights() }).fix.unwrap();
@@ -278,44 +278,45 @@ mod tests {
     #[test]
     fn a_held_capability_leaves_other_causes() {
         let held = Rights { permitted: Capabilities(NICE), ..rights() };
-        assert!(advice(held).why.contains("security module"));
+        assert!(advice(held).cause.contains("security module"));
         let rootless = advice(Rights { initial_user_namespace: false, ..held });
-        assert!(rootless.why.contains("initial user namespace"));
+        assert!(rootless.cause.contains("initial user namespace"));
         assert!(rootless.fix.unwrap().contains("on the host"));
-        let filter = Refusal::of_advice(Errno::EPERM, Errno::EPERM, &held);
-        assert!(filter.why.contains("seccomp"), "{filter}");
+        let filter = Unsupported::of_advice(Errno::EPERM, Errno::EPERM, &held);
+        assert!(filter.cause.contains("seccomp"), "{filter}");
     }
 
     #[test]
     fn events_are_forbidden_by_the_setting_or_not_there() {
         let strict = Rights { perf_event_paranoid: Some(4), ..rights() };
-        let refusal = Refusal::of_event(Errno::EACCES, Errno::EINVAL, &strict);
-        assert!(refusal.why.contains("perf_event_paranoid=4"), "{refusal}");
+        let refusal = Unsupported::of_event(Errno::EACCES, Errno::EINVAL, &strict);
+        assert!(refusal.cause.contains("perf_event_paranoid=4"), "{refusal}");
         assert_eq!(refusal.fix.as_deref(), Some("sudo sysctl kernel.perf_event_paranoid=2"));
-        let absent = Refusal::of_event(Errno::ENOENT, Errno::EINVAL, &rights());
-        assert_eq!((absent.why.as_str(), absent.fix), ("no such event here (ENOENT)", None));
-        let filter = Refusal::of_event(Errno::EPERM, Errno::EPERM, &rights());
-        assert!(filter.why.contains("seccomp"), "{filter}");
+        let absent = Unsupported::of_event(Errno::ENOENT, Errno::EINVAL, &rights());
+        assert_eq!((absent.cause.as_str(), absent.fix), ("no such event here (ENOENT)", None));
+        let filter = Unsupported::of_event(Errno::EPERM, Errno::EPERM, &rights());
+        assert!(filter.cause.contains("seccomp"), "{filter}");
     }
 
     #[test]
     fn old_kernels_are_told_by_their_answer() {
-        let old = Refusal::of_advice(Errno::ENOSYS, Errno::ENOSYS, &rights());
-        assert!(old.why.contains("5.10"), "{old}");
+        let old = Unsupported::of_advice(Errno::ENOSYS, Errno::ENOSYS, &rights());
+        assert!(old.cause.contains("5.10"), "{old}");
         let filter = Rights { seccomp_mode: 2, ..rights() };
-        let hidden = Refusal::of_advice(Errno::ENOSYS, Errno::ENOSYS, &filter);
-        assert!(hidden.why.contains("seccomp"), "{hidden}");
-        let scan = Refusal::of_look("PAGEMAP_SCAN", Errno::ENOTTY, None, &rights());
-        assert!(scan.why.contains("6.7"), "{scan}");
+        let hidden = Unsupported::of_advice(Errno::ENOSYS, Errno::ENOSYS, &filter);
+        assert!(hidden.cause.contains("seccomp"), "{hidden}");
+        let scan = Unsupported::of_look("PAGEMAP_SCAN", Errno::ENOTTY, None, &rights());
+        assert!(scan.cause.contains("6.7"), "{scan}");
         let yama = Rights { yama_ptrace_scope: Some(3), ..rights() };
-        let read = Refusal::of_look("process_vm_readv", Errno::EPERM, Some(Errno::EINVAL), &yama);
-        assert!(read.why.contains("ptrace_scope=3"), "{read}");
+        let read =
+            Unsupported::of_look("process_vm_readv", Errno::EPERM, Some(Errno::EINVAL), &yama);
+        assert!(read.cause.contains("ptrace_scope=3"), "{read}");
     }
 
     #[test]
     fn every_failure_of_sampling_has_a_cause_and_a_fix() {
         let of = |call, errno| {
-            Refusal::of(&KernelError::Syscall { call, pid: hugepilot_record::Pid(7), errno })
+            Unsupported::of(&KernelError::Syscall { call, pid: hugepilot_record::Pid(7), errno })
         };
         let (open, enable, map) =
             ("perf_event_open", "ioctl(PERF_EVENT_IOC_ENABLE)", "mmap of a perf event");

@@ -13,13 +13,13 @@ use std::ptr;
 
 /// The witness. Killed on drop, and dies with the thread that made it.
 #[derive(Debug)]
-pub struct Witness {
+pub struct GroupSignalProbe {
     pid: libc::pid_t,
     /// What it saw and nobody asked for: bit `n - 1` for signal `n`.
     seen: u64,
 }
 
-impl Witness {
+impl GroupSignalProbe {
     /// From now on it sees what is sent to our group. Costs a fork, and another whenever it saw something.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
+impl Drop for GroupSignalProbe {
     fn drop(&mut self) {
         end(self.pid);
     }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_to_the_witness_too_is_told_once() {
-        let mut witness = Witness::new().unwrap();
+        let mut witness = GroupSignalProbe::new().unwrap();
         let (one, other) = (libc::SIGUSR1, libc::SIGRTMIN());
         assert_eq!(witness.saw(&[one, other]), [false, false]);
         for signal in [one, other] {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn it_is_in_our_group_and_gone_at_the_end() {
-        let witness = Witness::new().unwrap();
+        let witness = GroupSignalProbe::new().unwrap();
         // SAFETY: numbers only.
         let groups = unsafe { [libc::getpgid(witness.pid), libc::getpgrp()] };
         assert_eq!(groups[0], groups[1]);

@@ -1,0 +1,179 @@
+//! Test programs: built with cargo, run two at a time.
+//!
+//! Each program already runs its tests on all CPUs. A second one uses the time in which the tests of
+//! the first wait for something.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde_json::Value;
+
+use crate::run::{Tests, cargo, show};
+
+/// Programs that run at the same time.
+const PARALLEL: usize = 2;
+
+/// Arguments for all tests but the live ones.
+const WORKSPACE: [&str; 2] = ["--workspace", "--all-features"];
+
+/// Name of the Miri run.
+pub(super) const MIRI: &str = "Miri";
+
+/// A program whose output counts tests.
+pub(super) struct Program {
+    pub(super) name: String,
+    pub(super) command: Command,
+}
+
+/// Result of a program that succeeded.
+pub(super) struct Finished {
+    pub(super) name: String,
+    pub(super) tests: Tests,
+    pub(super) seconds: f64,
+}
+
+/// Builds the tests of the workspace; returns their programs and the command for the doctests.
+pub(super) fn build() -> Result<Vec<Program>> {
+    let mut build = cargo(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    build.args(WORKSPACE).stdout(Stdio::piped());
+    println!("$ {}", show(&build));
+    let mut child = build.spawn().context("cargo")?;
+    let stdout = child.stdout.take().context("stdout is piped")?;
+    let mut programs = Vec::new();
+    for line in BufReader::new(stdout).lines() {
+        programs.extend(test_program(&line?));
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "cargo test --no-run: {status}");
+    let mut doctests = cargo(&["test", "--doc"]);
+    doctests.args(WORKSPACE);
+    programs.push(Program { name: "doctests".to_owned(), command: doctests });
+    // The long ones first: no program should run alone at the end.
+    programs.sort_by_key(|program| !program.name.contains(" tests/"));
+    Ok(programs)
+}
+
+/// Reads a message of cargo that names a test program.
+fn test_program(message: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let is_test = message["profile"]["test"].as_bool()?;
+    let executable = message["executable"].as_str().filter(|_| is_test)?;
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+    let target = message["target"]["src_path"].as_str().map(Path::new)?;
+    let source = target.strip_prefix(folder).unwrap_or(target);
+    let package = folder.file_name()?.to_string_lossy();
+    let mut command = Command::new(executable);
+    // As cargo starts it.
+    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+    Some(Program { name: format!("{package} {}", source.display()), command })
+}
+
+/// Tests of `alloc` that run under Miri: code on raw memory, without the ones that take minutes
+/// there.
+const MIRI_TESTS: [&str; 7] = [
+    "arena::",
+    "heap::span::",
+    "plain::",
+    "region::grow::",
+    "vec::",
+    "--skip",
+    "vec::tests::it_does_as_a_vec_does",
+];
+
+/// The program that runs them.
+pub(super) fn miri(mut miri: Command) -> Program {
+    miri.args(["test", "--package", "hugepilot-alloc", "--lib", "--"]).args(MIRI_TESTS);
+    miri.env("MIRIFLAGS", "-Zmiri-permissive-provenance").current_dir(crate::run::root());
+    Program { name: MIRI.to_owned(), command: miri }
+}
+
+/// Runs `programs`, in order, up to the first failure. Prints the output of each when it ends.
+pub(super) fn run(programs: Vec<Program>) -> Result<Vec<Finished>> {
+    let waiting = Mutex::new(VecDeque::from(programs));
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let work = || {
+        let mut finished = Vec::new();
+        while let Some(program) = next() {
+            let result = run_one(program);
+            if result.is_err() {
+                waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+            finished.push(result);
+        }
+        finished
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..PARALLEL).map(|_| scope.spawn(work)).collect();
+        let results = workers.into_iter().flat_map(|worker| match worker.join() {
+            Ok(results) => results,
+            Err(_) => vec![Err(anyhow!("a worker panicked"))],
+        });
+        results.collect()
+    })
+}
+
+fn run_one(Program { name, mut command }: Program) -> Result<Finished> {
+    // Both streams share one file and its position, so lines keep their order.
+    let output = tempfile::NamedTempFile::new().context("temporary file")?;
+    let [stdout, stderr] = [output.as_file().try_clone()?, output.as_file().try_clone()?];
+    let started = Instant::now();
+    let status = command.stdout(stdout).stderr(stderr).stdin(Stdio::null()).status();
+    let status = status.with_context(|| name.clone())?;
+    let seconds = started.elapsed().as_secs_f64();
+    let text = String::from_utf8_lossy(&fs::read(output.path())?).into_owned();
+    println!("\n-- {name}: {status}, {seconds:.1} s\n{text}");
+    if !status.success() {
+        bail!("{name}: {status}");
+    }
+    let tests = text.lines().filter_map(Tests::read).sum();
+    Ok(Finished { name, tests, seconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(name: &str, script: &str) -> Program {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Program { name: name.to_owned(), command }
+    }
+
+    #[test]
+    fn results_of_all_programs_are_counted() {
+        let script = "echo 'test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured'";
+        let finished = run((0..5).map(|i| shell(&i.to_string(), script)).collect()).unwrap();
+        let tests: Tests = finished.iter().map(|run| run.tests).sum();
+        assert_eq!(tests, Tests { passed: 10, ignored: 5 });
+    }
+
+    #[test]
+    fn a_failure_stops_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let touch = |name: &str| format!("touch {}", folder.path().join(name).display());
+        let mut programs = vec![shell("bad", "exit 3"), shell("slow", "sleep 0.5")];
+        programs.push(shell("late", &touch("late")));
+        let error = run(programs).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("bad: exit status: 3"));
+        assert!(!folder.path().join("late").exists());
+    }
+
+    #[test]
+    fn test_programs_are_read_from_messages_of_cargo() {
+        let message = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml",
+            "target":{"src_path":"/w/crates/a/tests/b.rs"},"profile":{"test":true},
+            "executable":"/w/target/debug/deps/b-1"}"#;
+        let program = test_program(message).unwrap();
+        assert_eq!(program.name, "a tests/b.rs");
+        assert_eq!(program.command.get_program(), "/w/target/debug/deps/b-1");
+        assert!(test_program(&message.replace("true", "false")).is_none());
+        assert!(test_program(r#"{"reason":"build-finished"}"#).is_none());
+    }
+}
