@@ -26,6 +26,19 @@ pub use self::usage::PageUsage;
 use crate::{AllocError, Backing, Chain, Linux, Options, Result, Sys};
 
 /// Private anonymous memory, zeroed, on the first available backing. Unmapped on drop.
+///
+/// ```
+/// use hugepilot_alloc::{HugeRegion, Options};
+/// use hugepilot_units::Bytes;
+///
+/// let mut region = HugeRegion::map(Bytes::mib(4), &Options::new("collapse,base".parse()?))?;
+/// region.bytes_mut().fill(1);
+/// let outcome = region.collapse()?; // base pages become huge pages
+/// println!("{} on huge pages, {} refused", outcome.after, outcome.refused);
+/// region.grow(Bytes::mib(8), 4 << 20)?; // keeps the first 4 MiB
+/// assert_eq!((region.bytes()[0], region.bytes()[5 << 20]), (1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct HugeRegion<S: Sys = Linux> {
     start: NonNull<u8>,
     /// Multiple of the page size of `backing`.

@@ -149,7 +149,7 @@ fn a_graph_is_written_where_the_directory_lets_them() {
     // Told before the graph is looked for.
     lets(0o755);
     let done = nobody.runs(["graph", "convert", "/nowhere.el", &file]);
-    done.exits(2).says(&["g.sg: Permission denied", "fix:", "directory"]);
+    done.exits(2).says(&["g.sg: Permission denied", "help:", "directory"]);
     // They may write there, and not look.
     lets(0o733);
     nobody.runs(["graph", "generate", "uniform:8", &file]).exits(0);
