@@ -200,8 +200,11 @@ fn regions_made_huge_again_rest_and_are_told() {
     requires!(need::cgroup_memory());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("daemon.toml");
-    fs::write(&config, "cool_down = \"1s\"\nmax_recollapses = 2\norder = \"exact\"\ncpu = \"100%\"")
-        .expect("our own file");
+    fs::write(
+        &config,
+        "cool_down = \"1s\"\nmax_recollapses = 2\norder = \"exact\"\ncpu = \"100%\"",
+    )
+    .expect("our own file");
     let group = Cgroup::new(LIMIT);
     let mut victim = bloated(&group, "advised");
     let process = open(victim.pid());
