@@ -1,4 +1,5 @@
-//! Signals that we were started to ignore, as by `nohup` or by `&` in a script: programs that we start must not inherit that.
+//! Ignored signals: started by `nohup`, or with `&` in a script, xtask ignores some. Programs that
+//! it starts must not inherit that.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,14 +8,14 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 use signal_hook::consts::{FORBIDDEN, SIGPIPE};
 
-/// Lets every program that starts from here on begin with default dispositions. The tests send signals, and expect them
-/// to end what they started.
+/// Resets dispositions for every program that starts later. The tests send signals and expect them
+/// to end processes.
 ///
-/// A signal with a handler is back at its default after `exec`, so a handler that does nothing is enough, and takes no
-/// unsafe code. Signals that nobody ignores keep ending us.
+/// After `exec`, a signal with a handler has its default disposition, so an empty handler is enough
+/// and takes no unsafe code. Other signals still end xtask.
 pub(crate) fn reset() -> Result<()> {
     for signal in ignored()? {
-        // Real-time signals of the C library are refused.
+        // It fails for real-time signals that the C library uses.
         let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
     }
     Ok(())
@@ -23,7 +24,7 @@ pub(crate) fn reset() -> Result<()> {
 /// The signals that this process ignores.
 fn ignored() -> Result<Vec<i32>> {
     let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
-    // Rust ignores SIGPIPE itself, and not in programs that it starts.
+    // Rust itself ignores SIGPIPE, but not in programs that it starts.
     let resets = |signal: &i32| *signal != SIGPIPE && !FORBIDDEN.contains(signal);
     Ok(read_ignored(&status).into_iter().filter(resets).collect())
 }
@@ -44,17 +45,17 @@ mod tests {
 
     use super::*;
 
-    /// The test below, in a process that ignores signals.
+    /// Variable that is set in the process that ignores signals.
     const AGAIN: &str = "XTASK_TEST_IGNORES";
 
     #[test]
-    fn programs_start_with_defaults_whatever_we_were_started_to_ignore() {
+    fn programs_start_with_default_dispositions() {
         if env::var_os(AGAIN).is_none() {
             let ignoring = "trap '' HUP INT QUIT TERM; exec \"$0\" --exact \"$1\" --nocapture";
-            let name = "dispositions::tests::programs_start_with_defaults_whatever_we_were_started_to_ignore";
+            let name = "dispositions::tests::programs_start_with_default_dispositions";
             let mut shell = Command::new("sh");
             shell.args(["-c", ignoring]).arg(env::current_exe().unwrap()).arg(name).env(AGAIN, "1");
-            // Its output is no output of this test.
+            // Not printed: its output would count as this test's.
             let done = shell.output().unwrap();
             assert!(done.status.success(), "{done:?}");
             return;
@@ -64,7 +65,10 @@ mod tests {
             read_ignored(&String::from_utf8(done.stdout).unwrap())
         };
         let asked = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
-        assert!(asked.iter().all(|signal| of_a_child().contains(signal)), "no fair test");
+        assert!(
+            asked.iter().all(|signal| of_a_child().contains(signal)),
+            "the signals are not ignored"
+        );
         reset().unwrap();
         let left = of_a_child();
         assert!(!asked.iter().any(|signal| left.contains(signal)), "{left:?}");

@@ -1,7 +1,7 @@
-//! The project's own commands, run as `cargo xtask NAME`. This page is the table of contents.
+//! Project commands: `cargo xtask NAME`. This file is the table of contents.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout)] // a command line tool: stdout is where its tables go
+#![allow(clippy::print_stdout)] // tables go to stdout
 
 mod bench; // benchmarks by name, in pairs
 mod dispositions; // signals that we were started to ignore
@@ -19,25 +19,23 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test [--quick]       run every check that must pass: setup, format, tidy, lints, rustdoc, tests, Miri
-                       over `alloc`, dependencies, live kernel tests; --quick skips Miri and the live
-                       tests; with CI=true a skipped test fails unless its reason is accepted
-  setup                install what the tests use and print it: Debian packages (as root), rustfmt,
-                       clippy, Miri for an installed nightly, cargo-deny, mimalloc's stress test
-  tidy [DIR]           check project rules: words, line and file lengths, crate sizes, unsafe code,
+  setup                Install what the tests use: Debian packages (as root), rustfmt, clippy, Miri
+                       for an installed nightly, cargo-deny, mimalloc's stress test
+  test [--quick]       Run every check: setup, format, tidy, lints, rustdoc, tests, Miri over
+                       `alloc`, dependencies, live kernel tests. --quick skips Miri and the live
+                       tests. With CI=true, a skipped test fails unless its reason is accepted
+  tidy [DIR]           Check project rules: words, line and file lengths, crate sizes, unsafe code,
                        pure crates, layers, links in documents
   tidy --pending [PREFIX]
-                       the same with the parts that do not follow the rules of style yet, for paths
-                       that start with PREFIX
+                       Check also the pending parts, for paths that start with PREFIX
   install PREFIX [--only program|capi|preload] [--debug]
-                       build and install the program with man pages, completions and documents, the
-                       library for C and C++ with pkg-config and CMake files, and the allocator to
-                       preload; or only one of these
-  bench list           the benchmarks
-  bench NAME [ARGS]    one of them, on the release build
-  stress list          the stress tests
+                       Build and install the program with man pages, completions and documents,
+                       the library for C and C++, and the allocator to preload
+  bench list           List the benchmarks
+  bench NAME [ARGS]    Run a benchmark on the release build
+  stress list          List the stress tests
   stress [NAME|all] [--seconds N] [--seed N]
-                       one of them, or each in turn, on the release build, for 600 s each unless given; needs root
+                       Run stress tests on the release build, as root [default: 600 s each]
 ";
 
 fn main() -> ExitCode {
@@ -46,8 +44,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
-            // 128 and SIGINT, as shells say it.
-            if error.is::<stress::Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
+            // 128 + SIGINT, as shells report it.
+            if error.is::<stress::Interruption>() { ExitCode::from(130) } else { ExitCode::FAILURE }
         }
     }
 }

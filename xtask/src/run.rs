@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_result_lines() {
-        let line = "test result: ok. 13 passed; 0 failed; 2 ignored; 0 measured; 1 filtered out; finished in 0.02s";
+        let line = "test result: ok. 13 passed; 0 failed; 2 ignored; 0 measured; 1 filtered out; \
+                    finished in 0.02s";
         assert_eq!(Tests::read(line), Some(Tests { passed: 13, ignored: 2 }));
         let line =
             "test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";

@@ -55,7 +55,8 @@ impl Cost<'_> {
         };
         let [backing, _, threads] = self.what;
         println!(
-            "{backing:<12} threads {threads}: {:.3} s bare, {:.3} s hugepilot, {huge:.2} GiB huge; {}",
+            "{backing:<12} threads {threads}: {:.3} s bare, {:.3} s hugepilot, {huge:.2} GiB huge; \
+             {}",
             part(|pair| pair.0),
             part(|pair| pair.1),
             stats.line()

@@ -1,8 +1,9 @@
-//! What de-bloating costs programs that have nothing to give: Figure 15 of EMD (ISMM'25).
+//! Cost of debloating for programs without bloat: Figure 15 of EMD (ISMM'25).
 //!
-//! The daemon is told that memory is always short, so it samples the program and reads its memory, finds nothing, and looks
-//! again after pauses that grow. It is started anew for each measurement, so none begins with the long pauses of a daemon that
-//! has run for a while. A dry run: there is nothing to free, and nobody else's memory is to be touched.
+//! The watermarks are so low that memory always counts as short. The daemon samples the program and
+//! reads its memory, finds no candidate, and repeats this after pauses that grow. Each measurement
+//! starts a new daemon, because one that has run for a while has long pauses. It is a dry run:
+//! there is nothing to free, and other processes stay untouched.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -16,9 +17,9 @@ use super::pairs::{PairedStats, median, pairs};
 use super::workload::Workload;
 use super::yardstick::Yardstick;
 
-/// All of their memory is in use.
+/// Workloads that use all of their memory.
 const WORKLOADS: [&str; 3] = ["gups", "pointer-chase", "stream"];
-/// So many measurements of 2 s make one.
+/// Measurements of 2 s whose median is one value.
 const MEASUREMENTS: usize = 9;
 
 /// `[PAIRS=10] [SIZE=1GiB] [WORKLOAD…]`
@@ -27,11 +28,12 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         args.first().map_or(Ok(10), |text| text.parse()).context("PAIRS is a number")?;
     let size = args.get(1).unwrap_or(&"1GiB");
     let wanted = args.get(2..).filter(|some| !some.is_empty()).unwrap_or(&WORKLOADS);
-    println!("{size}; speed beside a daemon that wants memory, against alone; {count} pairs each");
+    println!("{size}; speed beside a daemon relative to alone; {count} pairs each");
     let mut all = Vec::new();
     for name in wanted {
         ensure!(WORKLOADS.contains(name), "no workload {name:?}");
-        let workload = Workload::start_still(hugepilot, &[name, "--pages", "thp", "--size", size])?;
+        let workload =
+            Workload::start_stopped(hugepilot, &[name, "--pages", "thp", "--size", size])?;
         all.extend(one(hugepilot, name, workload, count)?.pairs);
     }
     println!("all            {}", PairedStats::of(all).line());
@@ -51,24 +53,25 @@ fn one(hugepilot: &Path, name: &str, workload: Workload, count: usize) -> Result
         };
         median(&(0..MEASUREMENTS).map(one).collect::<Vec<f64>>())
     };
-    let (mut looks, mut candidates) = (0, 0);
+    let (mut plans_made, mut candidates) = (0, 0);
     let watched = || {
         let daemon = Daemon::start(hugepilot, &spared).expect("the daemon starts");
         let speed = speed();
         let plans = daemon.stop().expect("the daemon stops");
-        looks += plans.len();
+        plans_made += plans.len();
         candidates += plans.iter().filter_map(|plan| plan["candidates"].as_u64()).sum::<u64>();
         speed
     };
     let stats = pairs(count, speed, watched);
-    println!("{name:<14} {}; {looks} looks found {candidates} huge pages to split", stats.line());
+    println!("{name:<14} {}; {plans_made} plans, {candidates} huge pages to split", stats.line());
     Ok(stats)
 }
 
+/// Daemon that is killed on drop.
 struct Daemon(Child);
 
 impl Daemon {
-    /// One that leaves only `spared` alone.
+    /// Starts a daemon that protects process `spared`.
     fn start(hugepilot: &Path, spared: &str) -> Result<Self> {
         let always = [
             "daemon",
@@ -90,7 +93,7 @@ impl Daemon {
         Ok(Self(command.stderr(Stdio::null()).spawn().context("cannot start the daemon")?))
     }
 
-    /// What it planned.
+    /// Ends the daemon and returns its plans.
     fn stop(mut self) -> Result<Vec<Value>> {
         let done = Command::new("kill").arg(self.0.id().to_string()).status()?;
         ensure!(done.success(), "kill: {done}");

@@ -1,4 +1,4 @@
-//! How fast the census is, what it costs the target, and what a split costs.
+//! Speed of the census, its cost for the target, and the cost of a split.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use super::workload::Workload;
 
 /// Operations of one timed step of the target: about 50 µs.
 const STEP: &str = "1000";
-/// How long the target runs for one measurement of its steps.
+/// Run time of the target for one measurement of its steps.
 const STEPS_FOR: &str = "4s";
 
 /// `[RUNS=7] [SIZE=4GiB]`
@@ -25,14 +25,14 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     println!("{size}, medians of {runs} runs, one core");
     speed(hugepilot, "all pages in use", &["gups", "--pages", "thp", "--size", size], runs)?;
     let half = ["random-access", "--bloat", "50", "--size", size];
-    speed(hugepilot, "every other half empty", &half, runs)?;
+    speed(hugepilot, "half of it zero-filled", &half, runs)?;
     let empty = ["random-access", "--bloat", "98", "--size", size];
-    speed(hugepilot, "98 % empty", &empty, runs)?;
+    speed(hugepilot, "98 % zero-filled", &empty, runs)?;
     splits(hugepilot, &half, runs)?;
     steps(hugepilot, size, runs)
 }
 
-/// GiB of huge pages a second, of a target that stands still.
+/// Prints GiB of huge pages that the census reads per second, of a stopped target.
 #[allow(clippy::cast_precision_loss)]
 fn speed(hugepilot: &Path, what: &str, workload: &[&str], runs: usize) -> Result<()> {
     let workload = Workload::start(hugepilot, workload)?;
@@ -65,7 +65,7 @@ fn census(hugepilot: &Path, pid: &str) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("hugepilot debloat --json prints JSON")
 }
 
-/// Time of one split, in the kernel and altogether.
+/// Prints the time of one split, in the kernel and in total.
 #[allow(clippy::cast_precision_loss)]
 fn splits(hugepilot: &Path, workload: &[&str], runs: usize) -> Result<()> {
     let workload = Workload::start(hugepilot, workload)?;
@@ -82,14 +82,15 @@ fn splits(hugepilot: &Path, workload: &[&str], runs: usize) -> Result<()> {
         all.push(each("split_seconds")?);
     }
     println!(
-        "one split, half of it freed: {:.0} µs in the kernel, {:.0} µs with looking before and after",
+        "one split, half of it freed: {:.0} µs in the kernel, {:.0} µs with census and \
+         verification",
         median(&calls),
         median(&all)
     );
     Ok(())
 }
 
-/// Throughput and step times of a target, alone and while it is scanned all the time.
+/// Prints throughput and step times of a target, alone and while the census runs throughout.
 fn steps(hugepilot: &Path, size: &str, runs: usize) -> Result<()> {
     let mut p99 = (Vec::new(), Vec::new());
     let mut p50 = (Vec::new(), Vec::new());
@@ -110,7 +111,8 @@ fn steps(hugepilot: &Path, size: &str, runs: usize) -> Result<()> {
     );
     print!("{}", stats.table("alone", "scanned", "ops/s"));
     println!(
-        "step of {STEP} operations: p50 {:.1} µs alone, {:.1} µs while scanned; p99 {:.1} µs alone, {:.1} µs while scanned",
+        "step of {STEP} operations: p50 {:.1} µs alone, {:.1} µs while scanned; \
+         p99 {:.1} µs alone, {:.1} µs while scanned",
         median(&p50.0),
         median(&p50.1),
         median(&p99.0),
@@ -119,7 +121,7 @@ fn steps(hugepilot: &Path, size: &str, runs: usize) -> Result<()> {
     Ok(())
 }
 
-/// Operations a second, p99 and p50 of the step in µs.
+/// Operations per second; p99 and p50 of the step in µs.
 fn run_steps(hugepilot: &Path, size: &str, scanned: bool) -> Result<(f64, f64, f64)> {
     let mut child = Command::new(hugepilot)
         .args([

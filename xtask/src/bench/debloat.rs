@@ -1,8 +1,9 @@
-//! What de-bloating costs one program, by order: Figures 7 and 8 of EMD (ISMM'25), and Table 3 beside them.
+//! Cost of debloating for one program, by order: Figures 7 and 8 of EMD (ISMM'25), and Table 3.
 //!
-//! A program runs all the while. Its memory is put on huge pages again, its speed taken, then it is de-bloated to 20, 30, 40
-//! and 50 % of its bloat in one order, and its speed taken after each; then the next order, in turns. A second copy on base
-//! pages stands by: what it reaches is the floor. Speeds are taken by a yardstick.
+//! A program runs throughout. All of its memory is promoted and its speed measured. Then 20, 30, 40
+//! and 50 % of its bloat are freed in one order, and the speed is measured after each step. The
+//! orders are interleaved. A second copy on base pages gives the lower bound. Speeds are relative
+//! to a reference workload (`yardstick`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,12 +21,12 @@ use super::yardstick::Yardstick;
 
 /// Orders compared.
 pub(super) const ORDERS: [&str; 4] = ["hawkeye", "emd", "exact", "heat"];
-/// Tries to make all of it huge again.
+/// Attempts to promote all memory.
 const ATTEMPTS: usize = 10;
-/// Percent of the bloat that is given back, in this order.
+/// Steps: freed bloat in percent.
 const PERCENT: [u64; 4] = [20, 30, 40, 50];
 
-/// The workloads, and whether there is a copy on base pages to compare with.
+/// Workloads, and whether a copy on base pages runs beside them.
 const WORKLOADS: [(&str, &[&str], bool); 6] = [
     ("ra-left", &["random-access", "--bloat-side", "left"], true),
     ("ra-right", &["random-access", "--bloat-side", "right"], true),
@@ -35,7 +36,7 @@ const WORKLOADS: [(&str, &[&str], bool); 6] = [
     ("memcached", &["memcached"], false),
 ];
 
-/// Nearly all updates fall on the emptier half, whose pages are scattered.
+/// Workload whose updates nearly all hit the half with more bloat, whose pages are scattered.
 const HOT_EMPTY: [&str; 11] = [
     "random-access",
     "--bloat",
@@ -50,7 +51,7 @@ const HOT_EMPTY: [&str; 11] = [
     "scattered",
 ];
 
-/// One measured point.
+/// Values of one order at one step.
 #[derive(Default)]
 struct Point {
     slowdowns: Vec<f64>,
@@ -67,7 +68,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         ensure!(WORKLOADS.iter().any(|one| one.0 == *name), "no workload {name:?}");
     }
     println!(
-        "slow-down against no de-bloating (least and most), and huge pages retained; medians of {runs} runs, {size}"
+        "slowdown by debloating (min–max), and huge pages retained; medians of {runs} runs, {size}"
     );
     println!(
         "{:<10} {:<8} {}",
@@ -91,17 +92,19 @@ fn one(
     runs: usize,
 ) -> Result<()> {
     let mut yardstick = Yardstick::start(hugepilot)?;
-    let mut huge = Workload::start_still(hugepilot, &[workload, &["--pages", "thp"]].concat())?;
+    let mut huge = Workload::start_stopped(hugepilot, &[workload, &["--pages", "thp"]].concat())?;
     let mut base = match with_base {
-        true => Some(Workload::start_still(hugepilot, &[workload, &["--pages", "base"]].concat())?),
+        true => {
+            Some(Workload::start_stopped(hugepilot, &[workload, &["--pages", "base"]].concat())?)
+        }
         false => None,
     };
     let mut points: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut floor = Vec::new();
     for run in 0..runs {
-        for turn in 0..ORDERS.len() {
-            // Each order is first, second … as often as the others.
-            let order = (run + turn) % ORDERS.len();
+        for position in 0..ORDERS.len() {
+            // Each order is first, second … equally often.
+            let order = (run + position) % ORDERS.len();
             collapse(hugepilot, &huge.pid)?;
             Workload::age(std::slice::from_ref(&huge))?;
             let before = yardstick.measure(&mut huge)?;
@@ -111,7 +114,7 @@ fn one(
                 point.retained.push(retained);
             };
             sequence(hugepilot, &mut huge, &mut yardstick, ORDERS[order], each)?;
-            if let Some(base) = base.as_mut().filter(|_| turn == 0) {
+            if let Some(base) = base.as_mut().filter(|_| position == 0) {
                 floor.push(before / yardstick.measure(base)?);
             }
         }
@@ -136,7 +139,8 @@ fn one(
     Ok(())
 }
 
-/// De-bloats step by step in one order; `each` gets percent, speed and the share of huge pages that is left.
+/// Debloats step by step in one order. `each` gets the percentage, the speed and the share of huge
+/// pages that remain.
 fn sequence(
     hugepilot: &Path,
     workload: &mut Workload,
@@ -150,7 +154,7 @@ fn sequence(
             0 => format!("{percent}%"),
             bloat => (bloat * percent / 100).saturating_sub(freed).to_string(),
         };
-        // It must run to be sampled.
+        // A stopped program gives no samples.
         workload.signal("CONT")?;
         let report = debloat(hugepilot, order, &amount, &[&workload.pid])?;
         workload.signal("STOP")?;
@@ -167,27 +171,25 @@ fn sequence(
     Ok(())
 }
 
-/// Puts all memory of a process on huge pages again.
+/// Promotes all memory of a process.
 pub(super) fn collapse(hugepilot: &Path, pid: &str) -> Result<()> {
-    // Memory is in pieces after a de-bloating, and others use it: the kernel needs some time to make room.
+    // After debloating, memory is fragmented and partly in use: compaction takes some time.
     for _ in 0..ATTEMPTS {
         let mut command = Command::new(hugepilot);
         let done = command.args(["lab", "collapse", "-p", pid]).stdout(Stdio::null()).status()?;
         if done.success() {
             return Ok(());
         }
-        // Cached files are in the way, too; without root the kernel is left to itself.
+        // The page cache holds memory, too. Without root, this fails and the kernel compacts alone.
         for (file, what) in [("drop_caches", "1"), ("compact_memory", "1")] {
             let _ = fs::write(Path::new("/proc/sys/vm").join(file), what);
         }
         thread::sleep(Duration::from_secs(2));
     }
-    bail!(
-        "hugepilot lab collapse -p {pid}: not all of it became huge; is there enough free memory?"
-    )
+    bail!("hugepilot lab collapse -p {pid}: not all memory is on huge pages; free more memory")
 }
 
-/// The report of one de-bloating.
+/// Debloats `pids` and returns the report.
 pub(super) fn debloat(hugepilot: &Path, order: &str, amount: &str, pids: &[&str]) -> Result<Value> {
     debloat_with(hugepilot, order, amount, pids, &[])
 }
@@ -212,7 +214,7 @@ pub(super) fn debloat_with(
     ]);
     pids.iter().for_each(|pid| _ = command.args(["-p", pid]));
     let output = command.args(more).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    // Nothing left to free is an answer, too.
+    // 1: nothing is left to free.
     if !matches!(output.status.code(), Some(0 | 1)) {
         bail!("hugepilot debloat --order {order} --amount {amount}: {}", output.status);
     }

@@ -1,9 +1,10 @@
-//! Whether several programs become slower alike when they are de-bloated together: Figures 9 to 14 of EMD (ISMM'25).
+//! Fairness of debloating several programs together: Figures 9 to 14 of EMD (ISMM'25).
 //!
-//! Each program is measured alone, the others standing still, so that they share a fate only through de-bloating. Fairness is
-//! 1 − σ/μ of their slow-downs (section 5.3.1), of which each is the median of all runs. A slow-down is against the same program
-//! on huge pages in the same run; `none` is measured on huge pages once more, and so says how far the measurement itself is from
-//! 1. What each gave needs no clock: its fairness is 1 − σ/μ of the shares of their huge pages.
+//! Each program is measured while the others are stopped, so that only debloating affects it.
+//! Fairness is 1 − σ/μ of the slowdowns (section 5.3.1), each the median of all runs. The base of a
+//! slowdown is the same program on huge pages in the same run. The order `none` measures huge pages
+//! twice: its distance from 1 is the error of the measurement. The fairness of splits is 1 − σ/μ of
+//! the shares of huge pages that the programs lost; it needs no clock.
 
 use std::path::Path;
 
@@ -16,13 +17,13 @@ use super::pairs::median;
 use super::workload::Workload;
 use super::yardstick::Yardstick;
 
-/// Percent of the bloat that is given back.
+/// Freed bloat in percent.
 const PERCENT: u64 = 40;
 
-/// A name, and how many of each workload.
+/// Name, and the count of each workload.
 type Group = (&'static str, &'static [(usize, &'static [&'static str])]);
 
-/// Who runs together.
+/// Groups of programs that run together.
 const GROUPS: [Group; 4] = [
     ("4 ra-left", &[(4, &["random-access", "--bloat-side", "left"])]),
     ("4 ra-right", &[(4, &["random-access", "--bloat-side", "right"])]),
@@ -30,14 +31,14 @@ const GROUPS: [Group; 4] = [
     ("btree+mc", &[(1, &["btree"]), (1, &["memcached"])]),
 ];
 
-/// What was measured of one order: by program, one value for each run.
+/// Measurements of one order: for each program, one value per run.
 #[derive(Default, Clone)]
 struct Programs {
     speeds: Vec<Vec<f64>>,
     split: Vec<Vec<f64>>,
 }
 
-/// An order, and the quantum that stands behind it, as in `emd:10`.
+/// Splits an order and its quantum, as in `emd:10`.
 fn order_of(name: &str) -> (&str, Option<&str>) {
     name.split_once(':').map_or((name, None), |(order, quantum)| (order, Some(quantum)))
 }
@@ -51,12 +52,12 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let is_group = |name: &&&str| GROUPS.iter().any(|group| group.0 == **name);
     let (groups, orders): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|name| is_group(name));
     for name in &orders {
-        ensure!(ORDERS.contains(&order_of(name).0), "{name:?} is no group and no order");
+        ensure!(ORDERS.contains(&order_of(name).0), "{name:?} is neither a group nor an order");
     }
     let orders = if orders.is_empty() { ORDERS.to_vec() } else { orders };
     println!("{PERCENT} % of the bloat of all freed; medians of {runs} runs, {size} each");
     println!(
-        "{:<11} {:<8} mean slow-down  fairness  of huge pages split  slow-downs",
+        "{:<11} {:<8}  mean slowdown  fairness  of huge pages split  slowdowns",
         "group", "order"
     );
     for (name, programs) in GROUPS.iter().filter(|one| groups.is_empty() || groups.contains(&one.0))
@@ -80,22 +81,23 @@ fn group(
     runs: usize,
 ) -> Result<()> {
     let mut yardstick = Yardstick::start(hugepilot)?;
-    let start = |program: &Vec<&str>| Workload::start_still(hugepilot, program);
+    let start = |program: &Vec<&str>| Workload::start_stopped(hugepilot, program);
     let mut running = programs.iter().map(start).collect::<Result<Vec<_>>>()?;
-    // Nothing is done in the last two: one is what all are compared with.
+    // The last two change nothing: the very last is the base of all slowdowns.
     let orders: Vec<Option<&str>> = orders.iter().copied().map(Some).chain([None, None]).collect();
     let mut found = vec![Programs::default(); orders.len()];
     for run in 0..runs {
-        for turn in 0..orders.len() {
-            let order = (run + turn) % orders.len();
-            deal(hugepilot, &running, orders[order]).map(|split| found[order].add_split(&split))?;
+        for position in 0..orders.len() {
+            let order = (run + position) % orders.len();
+            debloat_all(hugepilot, &running, orders[order])
+                .map(|split| found[order].add_split(&split))?;
             found[order].add_speeds(&speeds(&mut running, &mut yardstick, run)?);
         }
     }
     let untouched = found.pop().context("there are orders")?;
     for (order, found) in orders.iter().zip(&found) {
         let slowdowns = found.slowdowns(&untouched);
-        let of_time = fairness(&slowdowns).context("every program has a slow-down")?;
+        let of_time = fairness(&slowdowns).context("every program has a slowdown")?;
         let of_split = fairness(&found.split()).map_or(f64::NAN, |fair| fair.fairness_ratio);
         println!(
             "{name:<11} {:<8} {:>13.3}x {:>9.3} {of_split:>20.3}  {}",
@@ -118,8 +120,8 @@ impl Programs {
     }
 
     fn slowdowns(&self, untouched: &Self) -> Vec<f64> {
-        let ratio = |(ours, theirs): (&Vec<f64>, &Vec<f64>)| {
-            median(&ours.iter().zip(theirs).map(|(ours, theirs)| theirs / ours).collect::<Vec<_>>())
+        let ratio = |(speeds, base): (&Vec<f64>, &Vec<f64>)| {
+            median(&speeds.iter().zip(base).map(|(speed, base)| base / speed).collect::<Vec<_>>())
         };
         self.speeds.iter().zip(&untouched.speeds).map(ratio).collect()
     }
@@ -134,9 +136,10 @@ fn add(all: &mut Vec<Vec<f64>>, new: &[f64]) {
     all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
 }
 
-/// One order, or nothing, from all huge pages on; the share of its huge pages that each program gave.
+/// Promotes all memory, then debloats in one order, if any. Returns the share of its huge pages
+/// that each program lost.
 #[allow(clippy::cast_precision_loss)]
-fn deal(hugepilot: &Path, running: &[Workload], order: Option<&str>) -> Result<Vec<f64>> {
+fn debloat_all(hugepilot: &Path, running: &[Workload], order: Option<&str>) -> Result<Vec<f64>> {
     running.iter().try_for_each(|workload| collapse(hugepilot, &workload.pid))?;
     let mut split = vec![0.0; running.len()];
     if let Some(order) = order {
@@ -155,18 +158,18 @@ fn deal(hugepilot: &Path, running: &[Workload], order: Option<&str>) -> Result<V
     Ok(split)
 }
 
-/// Of each program, measured one after the other; in each run another one is the first.
+/// Speeds of the programs, measured one after the other. Each run starts with another program.
 fn speeds(running: &mut [Workload], yardstick: &mut Yardstick, run: usize) -> Result<Vec<f64>> {
     let count = running.len();
     let mut speeds = vec![0.0; count];
-    for turn in 0..count {
-        let which = (run + turn) % count;
+    for position in 0..count {
+        let which = (run + position) % count;
         speeds[which] = yardstick.measure(&mut running[which])?;
     }
     Ok(speeds)
 }
 
-/// What `report` says of one process.
+/// Part of a report about one process.
 fn of_process<'a>(report: &'a Value, pid: &str) -> Result<&'a Value> {
     let processes = report["processes"].as_array().into_iter().flatten();
     let found = processes.into_iter().find(|process| process["pid"].as_u64() == pid.parse().ok());

@@ -71,7 +71,8 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     )?;
     let only = Filter::of(args.get(1..).unwrap_or_default())?;
     println!(
-        "seconds, medians of {runs} interleaved trials; hugepilot / suite with the spread of the ratios"
+        "seconds, medians of {runs} interleaved trials; \
+         hugepilot / suite with the spread of the ratios"
     );
     println!("{:<16} {:<8} {:>8} {:>9}", "GRAPH", "", "SUITE", "HUGEPILOT");
     for shape in SHAPES.iter().filter(|shape| only.graph(shape.own)) {

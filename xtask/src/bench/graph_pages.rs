@@ -41,7 +41,8 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let graph = args.get(1).copied().unwrap_or("kronecker:25:4");
     let only = args.get(2..).unwrap_or_default();
     println!(
-        "{graph}, 64 bits; seconds of the kernel, medians of {runs} interleaved runs; speedup over base pages"
+        "{graph}, 64 bits; seconds of the kernel, medians of {runs} interleaved runs; \
+         speedup over base pages"
     );
     println!(
         "{:<9} {:<5} {:<17} {:>8} {:>11}  SPEEDUP, HUGE",

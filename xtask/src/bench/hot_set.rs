@@ -1,7 +1,8 @@
-//! How close tuning comes to the ideal, where the truth is known.
+//! Gain of tuning, compared with the ideal, on a workload whose hot regions are known.
 //!
-//! Each run starts two copies of the `hot-set` workload, tunes one, and compares both in turns with each other and with all
-//! memory on huge pages (`hugepilot tune --footprint …`). What is hot differs from run to run.
+//! Each run starts two copies of the `hot-set` workload, tunes one, and compares both in
+//! interleaved intervals with each other and with all memory on huge pages (`hugepilot tune
+//! --footprint …`). The hot regions differ from run to run.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,7 +18,8 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let footprint = args.get(1).unwrap_or(&"8GiB");
     let hot = args.get(2).unwrap_or(&"1GiB");
     println!(
-        "hot-set, {footprint} of which {hot} are hot, budget 15 %; medians of {runs} runs (worst in brackets)"
+        "hot-set, {footprint} of which {hot} are hot, budget 15 %; \
+         medians of {runs} runs (worst in brackets)"
     );
     println!(
         "{:<8} {:>7} {:>15} {:>15} {:>17} {:>16} {:>16} {:>16} {:>16}",

@@ -42,7 +42,8 @@ pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     let churn = run::target().join("release/examples/churn");
     let allocators = allocators();
     println!(
-        "nanoseconds, medians of {runs}; hugepilot / other with the spread of the ratios within a round"
+        "nanoseconds, medians of {runs}; \
+         hugepilot / other with the spread of the ratios within a round"
     );
     for (test, about) in TESTS.iter().filter(|(test, _)| only.is_empty() || only.contains(test)) {
         println!("\n{test}: {about}");

@@ -1,4 +1,4 @@
-//! Benchmarks by name. Each lies in a file of its own and has a line in [`BENCHES`].
+//! Benchmarks by name. Each has a file and an entry in [`BENCHES`].
 
 mod alloc;
 mod bloat_free;
@@ -21,82 +21,92 @@ use anyhow::{Context, Result};
 
 use crate::run::{self, cargo};
 
-/// One benchmark.
+/// Benchmark.
 struct Bench {
-    /// What `cargo xtask bench NAME` calls it.
+    /// Name for `cargo xtask bench NAME`.
     name: &'static str,
     /// The question that it answers, and its arguments.
     about: &'static str,
-    /// Runs it with the release binary and the arguments after its name, and prints its table.
+    /// Function that takes the release binary and the arguments, and prints a table.
     run: fn(&Path, &[&str]) -> Result<()>,
 }
 
 const BENCHES: &[Bench] = &[
     Bench {
         name: "alloc",
-        about: "what does our own memory cost beyond the kernel's part? [PAIRS=9] [SIZE=4GiB] [BACKING…]",
+        about: "what does memory of `alloc` cost beyond the kernel's part? \
+            [PAIRS=9] [SIZE=4GiB] [BACKING…]",
         run: alloc::run,
     },
     Bench {
         name: "bloat-free",
-        about: "what does de-bloating cost programs without bloat? [PAIRS=10] [SIZE=1GiB] [WORKLOAD…]",
+        about: "what does debloating cost programs without bloat? \
+            [PAIRS=10] [SIZE=1GiB] [WORKLOAD…]",
         run: bloat_free::run,
     },
     Bench {
         name: "census",
-        about: "how fast are the census and a split, and what do they cost the target? [RUNS=7] [SIZE=4GiB]",
+        about: "how fast are the census and a split, and what do they cost the target? \
+            [RUNS=7] [SIZE=4GiB]",
         run: census::run,
     },
     Bench {
         name: "debloat",
-        about: "what does each order of de-bloating cost one program? [RUNS=5] [SIZE=8GiB] [WORKLOAD…]",
+        about: "what does each order of debloating cost one program? \
+            [RUNS=5] [SIZE=8GiB] [WORKLOAD…]",
         run: debloat::run,
     },
     Bench {
         name: "fairness",
-        about: "do several programs become slower alike when they are de-bloated? [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]",
+        about: "how evenly does debloating slow several programs down? \
+            [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]",
         run: fairness::run,
     },
     Bench {
         name: "graph",
-        about: "are our graph kernels as fast as the GAP benchmark suite's? [RUNS=5] [GRAPH|KERNEL…]; HUGEPILOT_GAPBS=DIR",
+        about: "are the graph kernels as fast as those of the GAP benchmark suite? \
+            [RUNS=5] [GRAPH|KERNEL…]; HUGEPILOT_GAPBS=DIR",
         run: graph::run,
     },
     Bench {
         name: "graph-pages",
-        about: "which arrays of a graph pay for huge pages? [RUNS=5] [GRAPH=kronecker:25:4] [KERNEL…]",
+        about: "which arrays of a graph gain from huge pages? \
+            [RUNS=5] [GRAPH=kronecker:25:4] [KERNEL…]",
         run: graph_pages::run,
     },
     Bench {
         name: "hot-set",
-        about: "how close does tuning come to the ideal, where the truth is known? [RUNS=5] [FOOTPRINT=8GiB] [HOT=1GiB]",
+        about: "how close does tuning come to the ideal, with known ground truth? \
+            [RUNS=5] [FOOTPRINT=8GiB] [HOT=1GiB]",
         run: hot_set::run,
     },
     Bench {
         name: "malloc",
-        about: "is our malloc as fast as others, and what is on it? [RUNS=9] [SIZE=1GiB] [TEST…]",
+        about: "is the preloaded malloc as fast as others, and on which pages? \
+            [RUNS=9] [SIZE=1GiB] [TEST…]",
         run: malloc::run,
     },
     Bench {
         name: "overhead",
-        about: "what does watching cost the target, and us? [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]",
+        about: "what does sampling cost the target and hugepilot? \
+            [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]",
         run: overhead::run,
     },
     Bench {
         name: "startup",
-        about: "what does starting hugepilot cost, beside starting `true`? [PAIRS=20]",
+        about: "what does starting hugepilot cost, compared with starting `true`? [PAIRS=20]",
         run: startup::run,
     },
 ];
 
-/// Runs the benchmark of that name on a fresh release build, or prints their names for `list`.
+/// Runs the benchmark `name` on a fresh release build; `list` prints all names.
 pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {
     if name == "list" {
         print!("{}", list());
         return Ok(());
     }
     let bench = BENCHES.iter().find(|bench| bench.name == name);
-    let bench = bench.with_context(|| format!("no benchmark {name:?}; there are\n{}", list()))?;
+    let bench = bench.with_context(|| format!("no benchmark {name:?}; benchmarks:\n{}", list()))?;
     run::run(&mut cargo(&["build", "--release"]))?;
     (bench.run)(&release_binary(), args)
 }

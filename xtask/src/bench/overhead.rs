@@ -1,6 +1,7 @@
-//! What watching costs: the target its speed, and us our own memory and time.
+//! Cost of sampling: speed of the target; CPU time and memory of hugepilot.
 //!
-//! One workload runs all the while; a stretch without us and a stretch watched by `tune --dry-run` take turns.
+//! One workload runs throughout. Intervals alone and intervals sampled by `tune --dry-run` are
+//! interleaved.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -12,13 +13,13 @@ use anyhow::{Context, Result, ensure};
 use super::pairs::{median, pairs};
 use super::workload::Workload;
 
-/// Before each stretch, for the watcher to attach.
+/// Time before each interval, for hugepilot to attach.
 const SETTLE: Duration = Duration::from_millis(600);
-/// How long each stretch is measured. Short, because a shared machine's speed wanders within seconds; many pairs make up
-/// for it.
-const STRETCH: Duration = Duration::from_millis(1600);
+/// Length of an interval. Short, because the speed of a shared machine drifts within seconds; many
+/// pairs make up for it.
+const INTERVAL: Duration = Duration::from_millis(1600);
 
-/// `[PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, without a rate at the default one.
+/// `[PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, by default at the rate of `tune`.
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let count = args.first().map_or(Ok(50), |text| text.parse()).context("PAIRS is a number")?;
     ensure!(count >= 5, "fewer than 5 pairs show no spread");
@@ -29,10 +30,10 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let pid = workload.pid.clone();
     let (mut cores, mut peaks) = (Vec::new(), Vec::new());
     let workload = RefCell::new(workload);
-    let rate = || workload.borrow_mut().rate(SETTLE, STRETCH).expect("the workload runs on");
+    let rate = || workload.borrow_mut().rate(SETTLE, INTERVAL).expect("the workload runs on");
     let stats = pairs(count, rate, || {
         let begin = Instant::now();
-        let mut watcher = Command::new(hugepilot)
+        let mut sampler = Command::new(hugepilot)
             .args(["tune", "--dry-run", "--json", "--observe", "30s", "-p", &pid])
             .args(args.get(3).map(|rate| format!("--rate={rate}")))
             .stdin(Stdio::null())
@@ -41,16 +42,16 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
             .spawn()
             .expect("hugepilot starts");
         let rate = rate();
-        let (seconds, peak) = usage(watcher.id());
+        let (seconds, peak) = usage(sampler.id());
         cores.push(seconds / begin.elapsed().as_secs_f64());
         peaks.push(peak);
-        let _ = watcher.kill();
-        let _ = watcher.wait();
+        let _ = sampler.kill();
+        let _ = sampler.wait();
         rate
     });
-    print!("{}", stats.table("alone", "watched", "ops/s"));
+    print!("{}", stats.table("alone", "sampled", "ops/s"));
     println!(
-        "the watcher: median {:.4} of a core, peak memory {:.1} MiB",
+        "hugepilot: median {:.4} of a core, peak memory {:.1} MiB",
         median(&cores),
         median(&peaks) / 1024.0
     );
@@ -68,6 +69,6 @@ fn usage(pid: u32) -> (f64, f64) {
     let peak = status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok());
-    // Fields 14 and 15 count in hundredths of a second on every Linux.
+    // Fields 14 and 15 (utime, stime) count hundredths of a second on every Linux.
     ((ticks(14) + ticks(15)) / 100.0, peak.unwrap_or(f64::NAN))
 }

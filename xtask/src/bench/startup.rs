@@ -1,6 +1,7 @@
-//! What starting hugepilot costs.
+//! Time to start hugepilot.
 //!
-//! It is run from scripts and in front of other programs (`hugepilot run -- CMD`), so its own start must not show.
+//! Scripts run it, and it runs in front of other programs (`hugepilot run -- CMD`), so its start
+//! must be short.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

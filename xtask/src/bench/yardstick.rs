@@ -1,8 +1,8 @@
-//! How fast a program is, measured by a small one beside it.
+//! Reference workload: the speed of a workload relative to another one on the same CPU.
 //!
-//! A shared machine wanders by tens of percent within seconds, and each of its processors by itself. So both take short turns on
-//! one processor, and what counts is the ratio within a turn. It is repeatable within 5 % where the speed alone is not within
-//! 15 %.
+//! The speed of a virtual CPU varies within seconds by more than most effects. So both workloads
+//! run in short intervals on one CPU, and the result is the ratio within each pair of intervals. It
+//! is repeatable within 5 % where the speed alone varies by 15 %.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,35 +12,36 @@ use anyhow::Result;
 use super::pairs::median;
 use super::workload::Workload;
 
-const TURNS: usize = 10;
-/// Caches are warm after that.
+/// Intervals of each workload per measurement.
+const INTERVALS: usize = 10;
+/// Time until caches are warm.
 const SETTLE: Duration = Duration::from_millis(40);
-const STRETCH: Duration = Duration::from_millis(60);
+const INTERVAL: Duration = Duration::from_millis(60);
 
 /// Random updates of memory that has no bloat and stays on huge pages.
 const ARGS: [&str; 7] = ["random-access", "--bloat", "0", "--size", "1GiB", "--pages", "thp"];
 
-/// The program to measure by, standing still between measurements.
+/// Reference workload, stopped between measurements.
 pub(super) struct Yardstick(Workload);
 
 impl Yardstick {
     pub(super) fn start(hugepilot: &Path) -> Result<Self> {
-        let workload = Workload::start_still(hugepilot, &ARGS)?;
+        let workload = Workload::start_stopped(hugepilot, &ARGS)?;
         Ok(Self(workload))
     }
 
-    /// Its process.
+    /// Pid of the workload.
     pub(super) fn pid(&self) -> &str {
         &self.0.pid
     }
 
-    /// The speed of `workload`, which stands still before and after. 2 s.
+    /// Speed of a stopped workload relative to the reference. Takes 2 s.
     pub(super) fn measure(&mut self, workload: &mut Workload) -> Result<f64> {
-        let turn = |_| {
-            let ours = workload.rate_in_turn(SETTLE, STRETCH)?;
-            Ok(ours / self.0.rate_in_turn(SETTLE, STRETCH)?)
+        let interval = |_| {
+            let speed = workload.rate_stopped(SETTLE, INTERVAL)?;
+            Ok(speed / self.0.rate_stopped(SETTLE, INTERVAL)?)
         };
-        let ratios = (0..TURNS).map(turn).collect::<Result<Vec<f64>>>()?;
+        let ratios = (0..INTERVALS).map(interval).collect::<Result<Vec<f64>>>()?;
         Ok(median(&ratios))
     }
 }

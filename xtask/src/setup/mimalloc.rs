@@ -1,4 +1,4 @@
-//! mimalloc's stress test, which the preloaded allocator must pass. Its source is no part of this
+//! mimalloc's stress test, which the preloaded allocator must pass. Its source is not in this
 //! repository.
 
 use std::path::{Path, PathBuf};

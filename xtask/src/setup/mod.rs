@@ -1,7 +1,7 @@
 //! Setup: programs, toolchain components and downloads that the tests use.
 //!
-//! Every step changes only what is missing. A step that fails is no error: the tests that need it
-//! skip themselves, and `test` counts them.
+//! Every step changes only what is missing. A failed step does not fail the run: the tests
+//! that need it skip themselves, and `test` counts them.
 
 pub(crate) mod deny;
 mod download;

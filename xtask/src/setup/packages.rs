@@ -52,7 +52,7 @@ pub(super) fn install() -> State {
     if !is_root() {
         return State::missing(format!("{names} (installing needs root)"), &help);
     }
-    // An old index may suffice, so a failed update alone is no error.
+    // An old index may suffice, so a failed update does not stop this.
     if let Err(error) = run(apt().arg("update")) {
         eprintln!("warning: {error:#}");
     }

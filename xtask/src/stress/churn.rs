@@ -1,5 +1,5 @@
-//! Pattern-checked churn: threads that check and rewrite every page of memory whose mappings change all the while, and `tune`
-//! and `debloat`, again and again, that promote and split the same regions.
+//! Pattern-checked churn: threads check and rewrite every page of memory whose mappings change
+//! constantly, while runs of `tune` and `debloat` promote and split the same regions.
 
 use std::fmt;
 use std::fs;
@@ -16,9 +16,9 @@ use super::tool::{Tool, count, target};
 
 const MEMORY_MIB: &str = "512";
 const THREADS: &str = "3";
-/// Far more than one run of hugepilot takes on a busy machine.
+/// Limit far above the time of one run of hugepilot on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// A test with fewer promotions or splits per second tried nothing.
+/// Promotions or splits per second below which a test proves nothing.
 const LEAST_PER_SECOND: f64 = 2.0;
 
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
@@ -36,9 +36,9 @@ pub(super) fn run(run: &Run<'_>) -> Result<String> {
         let watched = until_it_fails(run, || watch(run, &mut victim));
         (watched, actor.join().expect("it does not panic"))
     });
-    // Not before the last command is done, which would miss its target.
+    // The last command has ended: it needs its target.
     let checked = watched.and_then(|checks| finish(&mut victim, checks));
-    // Damage first: where the program ended by it, the others failed for that.
+    // Damage first: if the program ended by it, the commands failed for that.
     let checked = checked.with_context(|| format!("tune and debloat: {acted:?}"))?;
     let [tuned, debloated] = acted?;
     let kernel = KernelCounts::read()?;
@@ -51,7 +51,8 @@ pub(super) fn run(run: &Run<'_>) -> Result<String> {
         debloated.happened("splits", run)?;
     }
     Ok(format!(
-        "{checked}, 0 mismatches; {} promotions verified in {} runs of tune, {} splits in {} runs of debloat (the kernel counted {collapses} and {splits})",
+        "{checked}, 0 mismatches; {} promotions verified in {} runs of tune, {} splits in {} \
+         runs of debloat (the kernel counted {collapses} and {splits})",
         tuned.pages, tuned.runs, debloated.pages, debloated.runs
     ))
 }
@@ -60,7 +61,7 @@ fn until_it_fails<T>(run: &Run<'_>, work: impl FnOnce() -> Result<T>) -> Result<
     work().inspect_err(|_| run.fail())
 }
 
-/// What came of the runs of one command.
+/// Counts of the runs of one command.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     runs: u64,
@@ -82,7 +83,7 @@ impl Tally {
         let per_second = self.pages as f64 / run.begun.elapsed().as_secs_f64();
         ensure!(
             per_second >= LEAST_PER_SECOND,
-            "only {} {what} in {} runs: nothing was tried",
+            "only {} {what} in {} runs: too few to prove anything",
             self.pages,
             self.runs
         );
@@ -90,7 +91,7 @@ impl Tally {
     }
 }
 
-/// What the kernel counted on the whole machine: never less than what we made.
+/// Counts of the kernel for the whole machine: at least those of hugepilot.
 struct KernelCounts {
     collapses: u64,
     splits: u64,
@@ -102,7 +103,7 @@ impl KernelCounts {
     }
 }
 
-/// Promotes and splits by turns: only one run of hugepilot may change a process at a time.
+/// Runs `tune` and `debloat` alternately: only one run of hugepilot may change a process at a time.
 fn act(run: &Run<'_>, pid: u32) -> Result<[Tally; 2]> {
     let mut random = Random::new(run.seed, 1);
     let [mut tuned, mut debloated] = [Tally::default(); 2];
@@ -119,7 +120,8 @@ fn tune(run: &Run<'_>, pid: u32, random: &mut Random, tally: &mut Tally) -> Resu
     let total = random.pick(&["1s", "1s", "5s"]);
     let budget = random.pick(&["50%", "100%", "100%"]);
     let line = format!(
-        "tune -p {pid} --json --calibration off --max-collapse 2s --observe {observe} --rate {rate} --for {total} --budget {budget}"
+        "tune -p {pid} --json --calibration off --max-collapse 2s --observe {observe} \
+         --rate {rate} --for {total} --budget {budget}"
     );
     let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
     tally.runs += 1;
@@ -132,7 +134,8 @@ fn debloat(run: &Run<'_>, pid: u32, random: &mut Random, tally: &mut Tally) -> R
     let observe = if order == "heat" { "200ms" } else { "0s" };
     let amount = random.pick(&[20, 50, 80, 100]);
     let line = format!(
-        "debloat -p {pid} --json --calibration off --order {order} --observe {observe} --amount {amount}%"
+        "debloat -p {pid} --json --calibration off --order {order} --observe {observe} \
+         --amount {amount}%"
     );
     let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
     tally.runs += 1;
@@ -140,7 +143,7 @@ fn debloat(run: &Run<'_>, pid: u32, random: &mut Random, tally: &mut Tally) -> R
     Ok(())
 }
 
-/// What the program checked.
+/// Counts of the program's checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Checks {
     words: u64,
@@ -164,7 +167,8 @@ impl fmt::Display for Checks {
         let Self { words, pages, changes, children } = self;
         write!(
             f,
-            "{pages} page checks, {words} word checks, {changes} changes of mappings, {children} children"
+            "{pages} page checks, {words} word checks, {changes} changes of mappings, \
+             {children} children"
         )
     }
 }
@@ -188,7 +192,7 @@ fn watch(run: &Run<'_>, victim: &mut Victim) -> Result<Checks> {
     Ok(checks)
 }
 
-/// Has the program check every page once more, and end.
+/// Makes the program check every page once more and end.
 fn finish(victim: &mut Victim, mut checks: Checks) -> Result<Checks> {
     victim.end_input();
     let until = Instant::now() + LIMIT;
@@ -217,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_verified_that_the_kernel_did_not_do() {
+    fn the_kernel_counted_every_verified_promotion() {
         let tally = Tally { runs: 3, pages: 10 };
         assert!(tally.is_no_more_than(10, "promotions").is_ok());
         let error = tally.is_no_more_than(9, "promotions").unwrap_err().to_string();
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_says_is_read() {
+    fn counts_of_the_program_are_read() {
         let checks = Checks { words: 1, pages: 2, changes: 3, children: 4 };
         assert_eq!(Checks::read("did 1 2 3 4"), Some(checks));
         assert_eq!(Checks::read("ok 1 2 3 4"), Some(checks));

@@ -1,5 +1,6 @@
-//! Parents and children that share memory after fork, and write to it step by step, tuned and debloated several at once. What
-//! a pair uses together stays what a pair uses that is left alone, and both read what they wrote.
+//! Parents and children that share memory after fork and write to it step by step, while several
+//! pairs are tuned and debloated. A pair uses as much memory as an untouched pair, and reads what
+//! it wrote.
 
 use std::fmt;
 use std::fs;
@@ -13,18 +14,18 @@ use super::Run;
 use super::random::Random;
 use super::tool::{Tool, count, target};
 
-/// How many pairs are tuned and debloated at once; one more is left alone.
+/// Pairs that are tuned and debloated at once; one more stays untouched.
 const PAIRS: usize = 3;
-/// The share by which the memory of a pair may differ from that of the pair left alone.
+/// Share by which the memory of a pair may differ from that of the untouched pair.
 const TOLERANCE: f64 = 0.02;
-/// In so many steps all memory is written again; then nothing is shared.
+/// Steps that write all memory again; afterwards, nothing is shared.
 const STEPS: u64 = 16;
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
     let (mut random, mut tally) = (Random::new(run.seed, 3), Tally::default());
     while run.goes_on() {
-        // All kinds in turn, so that each comes however short the test is.
+        // Kinds alternate, so that even a short test has all.
         let (sparse, huge) = (tally.rounds % 2 == 1, tally.rounds / 2 % 2 == 1);
         let kind = Kind { mib: random.pick(&[32, 64, 96]), huge, sparse };
         round(run, kind, &mut random, &mut tally).with_context(|| kind.to_string())?;
@@ -42,7 +43,8 @@ struct Tally {
     promotions: u64,
     splits: u64,
     checked: Bytes,
-    /// The largest share by which a pair used more than the one left alone, and less where nothing could be freed.
+    /// Largest share by which a pair used more than the untouched pair, or less if no page could be
+    /// freed.
     most: f64,
 }
 
@@ -51,20 +53,21 @@ impl fmt::Display for Tally {
         let Self { rounds, pairs, comparisons, promotions, splits, checked, most } = self;
         write!(
             f,
-            "{rounds} rounds, {pairs} pairs tuned and debloated, {comparisons} comparisons of Pss with a pair left alone, \
-             at most {:.2} % apart; {promotions} promotions, {splits} splits; {checked} of contents right",
+            "{rounds} rounds, {pairs} pairs tuned and debloated, {comparisons} comparisons of Pss \
+             with an untouched pair, at most {:.2} % apart; {promotions} promotions, {splits} \
+             splits; {checked} of contents correct",
             most * 100.0
         )
     }
 }
 
-/// What a round's pairs are like.
+/// Kind of pairs in one round.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     mib: u64,
-    /// Huge pages before the fork.
+    /// Whether memory is on huge pages before the fork.
     huge: bool,
-    /// Three pages of four are zeros.
+    /// Whether three base pages of four are zero-filled.
     sparse: bool,
 }
 
@@ -99,12 +102,12 @@ impl Pair {
         self.victim.pid()
     }
 
-    /// What the two use together.
+    /// Memory of both processes, in KiB.
     fn used(&self) -> Result<u64> {
         Ok(pss_kib(self.parent())? + pss_kib(self.child)?)
     }
 
-    /// Writes another sixteenth of all pages again.
+    /// Writes another sixteenth of all pages.
     fn step(&mut self) -> Result<()> {
         self.victim.send("write");
         let line = self.victim.line(LIMIT).context("a pair ended")?;
@@ -127,7 +130,7 @@ impl Pair {
 fn round(run: &Run<'_>, kind: Kind, random: &mut Random, tally: &mut Tally) -> Result<()> {
     let mut alone = kind.start()?;
     let mut pairs = (0..PAIRS).map(|_| kind.start()).collect::<Result<Vec<_>>>()?;
-    // At the end nothing is shared any more: then there is most to promote, and to split again.
+    // At the end nothing is shared: then the most pages can be promoted and split.
     let (some, most) = (1 + random.below(6), 8 + random.below(6));
     let mut done = 0;
     for wanted in [0, some, most, STEPS, STEPS, STEPS] {
@@ -155,7 +158,8 @@ fn act(run: &Run<'_>, pairs: &[Pair], random: &mut Random, tally: &mut Tally) ->
     let mut tools = Vec::new();
     for pair in pairs {
         let (parent, child) = (pair.parent(), pair.child);
-        let tune = "tune --json --calibration off --max-collapse 2s --observe 300ms --for 1s --budget 100% --rate 2000";
+        let tune = "tune --json --calibration off --max-collapse 2s --observe 300ms --for 1s \
+            --budget 100% --rate 2000";
         let order = random.pick(&["exact", "emd", "hawkeye"]);
         // Only one run of hugepilot may change a process at a time.
         tools.push(if random.below(2) == 0 {
@@ -163,7 +167,8 @@ fn act(run: &Run<'_>, pairs: &[Pair], random: &mut Random, tally: &mut Tally) ->
             Tool::start(run, &format!("{tune} -p {member}"), &[])?
         } else {
             let line = format!(
-                "debloat --json --calibration off --observe 0s --amount 100% --order {order} -p {parent} -p {child}"
+                "debloat --json --calibration off --observe 0s --amount 100% --order {order} \
+                 -p {parent} -p {child}"
             );
             Tool::start(run, &line, &[])?
         });
@@ -186,7 +191,8 @@ fn compare(kind: Kind, done: u64, alone: &Pair, pairs: &[Pair], tally: &mut Tall
                 [pair.parent(), pair.child].map(|pid| rollup(pid).unwrap_or_default()).join("\n")
             });
             bail!(
-                "after {done} of {STEPS} steps a pair uses {used} KiB, the one left alone {wanted} KiB\n{more}\n--- alone\n{rollups}"
+                "after {done} of {STEPS} steps a pair uses {used} KiB, \
+                 the untouched pair {wanted} KiB\n{more}\n--- untouched\n{rollups}"
             );
         }
         tally.most = tally.most.max(apart);
@@ -195,7 +201,8 @@ fn compare(kind: Kind, done: u64, alone: &Pair, pairs: &[Pair], tally: &mut Tall
     Ok(())
 }
 
-/// The share by which `used` differs from `wanted`; where zero-filled pages can be freed, only more counts.
+/// Share by which `used` differs from `wanted`. If zero-filled pages can be freed, only more
+/// counts.
 #[allow(clippy::cast_precision_loss)]
 fn apart(used: u64, wanted: u64, may_be_less: bool) -> f64 {
     let difference = (used as f64 - wanted as f64) / wanted.max(1) as f64;
@@ -222,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_counts_where_nothing_can_be_freed() {
+    fn less_memory_counts_if_no_page_can_be_freed() {
         assert!(apart(103, 100, true) > TOLERANCE);
         assert!(apart(97, 100, true) < TOLERANCE);
         assert!(apart(97, 100, false) > TOLERANCE);

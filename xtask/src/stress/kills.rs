@@ -1,7 +1,8 @@
-//! Kills at random moments of the commands that change kernel settings or split for a long time: afterwards, and after the next
-//! command where it was SIGKILL, the kernel is as before, and nothing that they started is left.
+//! Kills, at random moments, of commands that change kernel settings or split for a long time.
+//! Afterwards (after SIGKILL: after the next command) the settings are as before, and no process is
+//! left.
 
-mod deed;
+mod case;
 
 use std::fmt;
 use std::path::Path;
@@ -15,51 +16,51 @@ use super::Run;
 use super::marked::Mark;
 use super::random::Random;
 use super::settings::Settings;
-use super::tool::{Done, Tool};
-use deed::{Deed, Prepared};
+use super::tool::{CommandResult, Tool};
+use case::{Case, CaseSetup};
 
-/// What hugepilot started is gone so soon after hugepilot itself.
+/// Limit for the processes that hugepilot started, after its own end.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
-/// A command ends so soon after a signal that it handles.
+/// Limit for a command after a signal that it handles.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
-/// Far more than a command takes that nobody kills.
+/// Limit for a command without a signal.
 const LIMIT: Duration = Duration::from_secs(60);
-/// From its first change to its last undone, settings are kept here.
+/// Journal of changed settings, from the first change until all are restored.
 const JOURNAL: &str = "/run/hugepilot/settings.json";
-/// A command is killed within the time that it takes, and that is taken to be within these bounds.
+/// Bounds of the time within which a command is killed; otherwise, the time that it takes.
 const TAKES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(2)];
 
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
     ensure!(
         !Path::new(JOURNAL).exists(),
-        "a run of hugepilot has settings changed; see `hugepilot doctor`"
+        "another run of hugepilot has changed settings; see `hugepilot doctor`"
     );
     let settings = Settings::read()?;
     let unused = settings.with_pools_of(&settings).differences(&settings);
-    ensure!(unused.is_empty(), "pages of the pools are in use: {}", unused.join("; "));
+    ensure!(unused.is_empty(), "hugetlb pages are in use: {}", unused.join("; "));
 
     let tally = rounds(run);
     if Path::new(JOURNAL).exists() {
-        // A promise was broken: what a kill left is undone all the same.
+        // A promise was broken: restore the settings that a kill left changed.
         Mark::any().kill();
         Tool::start(run, "doctor", &[])?.wait(run, LIMIT)?;
     }
-    // Pools have other counts now, and all their pages are free.
-    settings.put_back();
+    // Pools have other counts now, with all pages free.
+    settings.restore();
     Ok(tally?.to_string())
 }
 
 fn rounds(run: &Run<'_>) -> Result<Tally> {
     let (mut random, mut tally) = (Random::new(run.seed, 4), Tally::default());
-    let mut takes = [TAKES[1]; Deed::ALL.len()];
-    let mut left_alone = Deed::ALL.into_iter();
+    let mut takes = [TAKES[1]; Case::ALL.len()];
+    let mut unkilled = Case::ALL.into_iter();
     while run.goes_on() {
-        let first = left_alone.next();
-        let deed = first.unwrap_or_else(|| random.pick(&Deed::ALL));
-        let took = &mut takes[deed as usize];
+        let first = unkilled.next();
+        let case = first.unwrap_or_else(|| random.pick(&Case::ALL));
+        let took = &mut takes[case as usize];
         let kill = if first.is_some() { Kill::NONE } else { Kill::choose(*took, &mut random) };
-        if let Some(now) = one(run, deed, kill, &mut random, &mut tally)? {
-            // What ended too early for its signal may have been quicker by chance.
+        if let Some(now) = one(run, case, kill, &mut random, &mut tally)? {
+            // A command that ended before its signal may have been fast by chance.
             *took = ((*took + now) / 2).max(TAKES[0]);
         }
         run.progress(|| tally.to_string());
@@ -67,14 +68,14 @@ fn rounds(run: &Run<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// How a command is ended.
+/// Way to end a command.
 #[derive(Clone, Copy, Debug)]
 struct Kill {
-    /// `None`: not at all.
+    /// Signal; `None` for an unkilled command.
     signal: Option<Signal>,
-    /// Whether the whole process group gets it, as by a terminal.
+    /// Whether the whole process group gets it, as from a terminal.
     group: bool,
-    /// How long after the start.
+    /// Time after the start.
     after: Duration,
 }
 
@@ -94,9 +95,9 @@ impl fmt::Display for Kill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.signal {
             Some(signal) => {
-                let whom = if self.group { "its process group" } else { "it alone" };
+                let target = if self.group { "its process group" } else { "it alone" };
                 let name = format!("{signal:?}").replace("Signal::", "SIG").replace('"', "");
-                write!(f, "{name} to {whom} {:.3} s after its start", self.after.as_secs_f64())
+                write!(f, "{name} to {target} {:.3} s after its start", self.after.as_secs_f64())
             }
             None => f.write_str("not killed"),
         }
@@ -105,28 +106,29 @@ impl fmt::Display for Kill {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    /// Of each of [`Deed::ALL`].
+    /// Kills of each of [`Case::ALL`].
     kills: [u64; 5],
     by_sigkill: u64,
-    /// Commands that ended before the signal came.
+    /// Commands that ended before the signal.
     ended_first: u64,
-    /// Kills that left a journal, which the next command undid.
+    /// Kills after which the next command restored settings from the journal.
     recovered: u64,
-    /// Kills of `pool set` that left a count between the two.
+    /// Kills of `pool set` that left a count between the old and the new one.
     between: u64,
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of_each: Vec<String> = Deed::ALL
+        let of_each: Vec<String> = Case::ALL
             .iter()
             .zip(self.kills)
-            .map(|(deed, kills)| format!("{} {kills}", deed.name()))
+            .map(|(case, kills)| format!("{} {kills}", case.name()))
             .collect();
         write!(
             f,
-            "{} kills ({}), {} of them by SIGKILL; {} more commands ended first; {} times settings were put back by the next \
-             command, {} times `pool set` left a count between; 0 settings changed, 0 pages lost, 0 processes left",
+            "{} kills ({}), {} of them by SIGKILL; {} more commands ended first; the next command \
+             restored settings {} times, `pool set` left a count between {} times; 0 settings \
+             changed, 0 pages lost, 0 processes left",
             self.kills.iter().sum::<u64>(),
             of_each.join(", "),
             self.by_sigkill,
@@ -137,18 +139,18 @@ impl fmt::Display for Tally {
     }
 }
 
-/// One command, killed, with all that must hold afterwards. How long it took, where it ended by itself.
+/// Runs and kills a command, and checks all promises. Returns its run time if it ended by itself.
 fn one(
     run: &Run<'_>,
-    deed: Deed,
+    case: Case,
     kill: Kill,
     random: &mut Random,
     tally: &mut Tally,
 ) -> Result<Option<Duration>> {
     let before = Settings::read()?;
-    let prepared = deed.prepare(random, kill.signal.is_some())?;
+    let setup = case.prepare(random, kill.signal.is_some())?;
     let begun = Instant::now();
-    let mut tool = Tool::start(run, &prepared.line, &prepared.more())?;
+    let mut tool = Tool::start(run, &setup.line, &setup.more())?;
     let until = if kill.signal.is_some() { kill.after } else { TAKES[1] };
     let mut took = None;
     while took.is_none() && begun.elapsed() < until {
@@ -159,13 +161,13 @@ fn one(
     match kill.signal {
         Some(signal) if was_running => {
             tool.signal(signal, kill.group);
-            tally.kills[deed as usize] += 1;
+            tally.kills[case as usize] += 1;
         }
         Some(_) => tally.ended_first += 1,
         None => {}
     }
-    if deed == Deed::Daemon && kill.signal.is_none_or(|signal| signal == Signal::HUP) {
-        // SIGHUP only has it read its configuration again.
+    if case == Case::Daemon && kill.signal.is_none_or(|signal| signal == Signal::HUP) {
+        // On SIGHUP the daemon only reloads its configuration.
         thread::sleep(Duration::from_millis(100));
         tool.signal(Signal::INT, false);
     }
@@ -173,60 +175,65 @@ fn one(
     tally.by_sigkill += u64::from(sigkill);
     let mark = tool.mark.clone();
     let done = tool.wait(run, if was_running { ENDS_WITHIN } else { LIMIT })?;
-    let mut ended = Ended { deed, sigkill, before, prepared, mark, done: &done };
-    let checked = after(run, &ended, random, tally).and_then(|()| ended.prepared.ends_well());
+    let mut ended = EndedCommand { case, sigkill, before, setup, mark, done: &done };
+    let checked = after(run, &ended, random, tally).and_then(|()| ended.setup.ends_well());
     checked.with_context(|| format!("{kill}: {}", done.evidence()))?;
     Ok(took)
 }
 
-/// A command that has ended.
-struct Ended<'a> {
-    deed: Deed,
+/// Command that has ended.
+struct EndedCommand<'a> {
+    case: Case,
     sigkill: bool,
     before: Settings,
-    prepared: Prepared,
+    setup: CaseSetup,
     mark: Mark,
-    done: &'a Done,
+    done: &'a CommandResult,
 }
 
-fn after(run: &Run<'_>, ended: &Ended<'_>, random: &mut Random, tally: &mut Tally) -> Result<()> {
-    if ended.sigkill && ended.deed == Deed::Run {
-        // The program goes on, as after SIGKILL of a shell; its pages stay until it ends.
+fn after(
+    run: &Run<'_>,
+    ended: &EndedCommand<'_>,
+    random: &mut Random,
+    tally: &mut Tally,
+) -> Result<()> {
+    if ended.sigkill && ended.case == Case::Run {
+        // The program continues, as after SIGKILL of a shell, and keeps its pages until it ends.
         ended.mark.kill();
     }
     let left = ended.mark.left_after(GONE_WITHIN);
-    ensure!(left.is_empty(), "left {GONE_WITHIN:?} after it: {left:?}");
+    ensure!(left.is_empty(), "processes left {GONE_WITHIN:?} after its end: {left:?}");
     if ended.sigkill {
         tally.recovered += u64::from(Path::new(JOURNAL).exists());
-        let line = ended.deed.recovery(&ended.prepared, random);
+        let line = ended.case.recovery(&ended.setup, random);
         let recovery = Tool::start(run, &line, &[])?;
         let mark = recovery.mark.clone();
         recovery.wait(run, LIMIT)?;
         let left = mark.left_after(GONE_WITHIN);
-        ensure!(left.is_empty(), "left by {line}: {left:?}");
+        ensure!(left.is_empty(), "processes left by {line}: {left:?}");
     }
-    ensure!(!Path::new(JOURNAL).exists(), "{JOURNAL} is still there");
+    ensure!(!Path::new(JOURNAL).exists(), "{JOURNAL} still exists");
     let now = Settings::read()?;
-    let wanted = if ended.deed == Deed::PoolSet {
+    let wanted = if ended.case == Case::PoolSet {
         ended.before.with_pools_of(&now)
     } else {
         ended.before.clone()
     };
     let differences = wanted.differences(&now);
-    ensure!(differences.is_empty(), "not as before: {}", differences.join("; "));
-    if let Some(request) = ended.prepared.request {
+    ensure!(differences.is_empty(), "settings differ from before: {}", differences.join("; "));
+    if let Some(request) = ended.setup.request {
         tally.between += u64::from(request.is_between(ended.done, ended.sigkill)?);
     }
     Ok(())
 }
 
-impl Drop for Ended<'_> {
+impl Drop for EndedCommand<'_> {
     fn drop(&mut self) {
         self.mark.kill();
     }
 }
 
-/// Ends a victim that checks its memory, and says whether it was right.
+/// Ends a victim that checks its memory; an error if the memory was wrong.
 fn ends_well(victim: &mut hugepilot_testkit::Victim) -> Result<()> {
     victim.end_input();
     let status = victim.wait(LIMIT);
@@ -245,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kills_come_within_the_time_and_of_all_kinds() {
+    fn kills_are_within_the_time_and_of_all_kinds() {
         let mut random = Random::new(1, 0);
         let within = Duration::from_millis(700);
         let kills: Vec<Kill> = (0..500).map(|_| Kill::choose(within, &mut random)).collect();
@@ -261,8 +268,8 @@ mod tests {
 
     #[test]
     fn each_command_has_its_count() {
-        for (index, deed) in Deed::ALL.into_iter().enumerate() {
-            assert_eq!(deed as usize, index);
+        for (index, case) in Case::ALL.into_iter().enumerate() {
+            assert_eq!(case as usize, index);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Processes by a mark in their environment, which whatever hugepilot starts inherits.
+//! Processes with a mark in their environment. All processes that hugepilot starts inherit it.
 
 use std::fs;
 use std::thread;
@@ -6,40 +6,41 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The name of the variable.
+/// Environment variable.
 const VARIABLE: &str = "HUGEPILOT_STRESS";
 
-/// What tells one run's processes from all others.
+/// Value that identifies the processes of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Mark(String);
 
 impl Mark {
-    /// Number `n` of this process.
+    /// Mark number `n` of this process.
     pub(super) fn new(n: u64) -> Self {
         Self(format!("{}-{n}", std::process::id()))
     }
 
-    /// What all marks of this process have in common.
+    /// Common prefix of all marks of this process.
     pub(super) fn any() -> Self {
         Self(format!("{}-", std::process::id()))
     }
 
-    /// The variable, and its value.
+    /// Variable and value.
     pub(super) fn variable(&self) -> (&'static str, &str) {
         (VARIABLE, &self.0)
     }
 
-    /// The living processes that have it, with their command lines. One that ended and was not waited for has no environment.
+    /// Live processes with the mark, and their command lines. A zombie has no environment, so it
+    /// does not count.
     pub(super) fn processes(&self) -> Vec<(Pid, String)> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let marked = numbers.filter(|pid| {
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let marked = pids.filter(|pid| {
             is_marked(&fs::read(format!("/proc/{pid}/environ")).unwrap_or_default(), &self.0)
         });
         marked.filter_map(|pid| Some((Pid::from_raw(pid)?, command_line(pid)))).collect()
     }
 
-    /// Waits until there are none, at most for `limit`; those that are left.
+    /// Processes that are left after a wait of at most `limit`.
     pub(super) fn left_after(&self, limit: Duration) -> Vec<(Pid, String)> {
         let until = Instant::now() + limit;
         loop {
@@ -51,7 +52,7 @@ impl Mark {
         }
     }
 
-    /// Kills them all, also those that they start meanwhile.
+    /// Kills all of them, also those that they start meanwhile.
     pub(super) fn kill(&self) {
         for _ in 0..100 {
             let left = self.processes();
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_its_whole_value_or_that_of_all() {
+    fn a_mark_matches_its_whole_value_or_the_common_prefix() {
         let environment = b"A=1\0HUGEPILOT_STRESS=7-12\0B=\0";
         assert!(is_marked(environment, "7-12"));
         assert!(!is_marked(environment, "7-1"));
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_marked_process_started_is_found_and_killed() {
+    fn children_of_a_marked_process_are_found_and_killed() {
         let mark = Mark::new(u64::MAX);
         let (name, value) = mark.variable();
         let mut shell = Command::new("sh");

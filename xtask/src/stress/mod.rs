@@ -1,7 +1,7 @@
-//! Long tests of safety: the release binary on live processes, for as long as the caller asks.
+//! Stress tests: the release binary on live processes, for a chosen time.
 //!
-//! Each ends with one line of figures, or with the first promise that was broken and the evidence. However it ends, it leaves
-//! no process, no changed kernel setting and no cgroup behind.
+//! Each ends with one line of counts, or with the first broken promise and the evidence. It always
+//! leaves no process, no changed kernel setting and no cgroup behind.
 
 mod churn;
 mod forks;
@@ -28,61 +28,64 @@ use marked::Mark;
 use options::Options;
 use settings::Settings;
 
-/// One stress test.
+/// Stress test.
 struct Stress {
-    /// What `cargo xtask stress NAME` calls it.
+    /// Name for `cargo xtask stress NAME`.
     name: &'static str,
-    /// The promise that it tests.
+    /// Promise that it tests.
     about: &'static str,
-    /// The most memory it takes.
+    /// Memory that it needs at most.
     memory: Bytes,
-    /// Runs it until its time is over, and returns the line of figures.
+    /// Function that runs it until its time is over and returns the line of counts.
     run: fn(&Run<'_>) -> Result<String>,
 }
 
 const TESTS: [Stress; 3] = [
     Stress {
         name: "churn",
-        about: "no byte changes while tune and debloat promote and split the same regions under their threads",
+        about: "no byte changes while tune and debloat promote and split the same regions of \
+            running threads",
         memory: Bytes::gib(2),
         run: churn::run,
     },
     Stress {
         name: "forks",
-        about: "what parents and children share stays shared, and right, while they are tuned and debloated",
+        about: "memory that parents and children share stays shared, and correct, while they are \
+            tuned and debloated",
         memory: Bytes::gib(2),
         run: forks::run,
     },
     Stress {
         name: "kills",
-        about: "killed at any moment, hugepilot leaves no setting changed, no page lost and no process behind",
+        about: "killed at any moment, hugepilot leaves no changed setting, no lost page and no \
+            process behind",
         memory: Bytes::gib(4),
         run: kills::run,
     },
 ];
 
-/// This much memory stays available beside a test.
+/// Memory that stays available beside a test.
 const RESERVE: Bytes = Bytes::gib(2);
-/// How often a test says how far it is.
+/// Interval of progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// One run of one test.
+/// Run of a test.
 struct Run<'a> {
     name: &'static str,
     hugepilot: &'a Path,
     seed: u64,
     begun: Instant,
     length: Duration,
-    /// A signal came.
+    /// Whether a signal arrived.
     interrupted: &'a AtomicBool,
-    /// Something failed, and the threads of the test shall end.
+    /// Whether a part failed, so that the threads of the test end.
     failed: AtomicBool,
     marks: AtomicU64,
     said: AtomicU64,
 }
 
 impl Run<'_> {
-    /// Whether there is time left, and nothing happened that ends it.
+    /// Whether time is left, without a signal or a failure.
     fn goes_on(&self) -> bool {
         self.begun.elapsed() < self.length && !self.is_interrupted() && !self.failed.load(Relaxed)
     }
@@ -100,7 +103,7 @@ impl Run<'_> {
         Mark::new(self.marks.fetch_add(1, Relaxed))
     }
 
-    /// Prints how far it is, once in [`PROGRESS_EVERY`].
+    /// Prints a line of progress, once in [`PROGRESS_EVERY`].
     fn progress(&self, text: impl FnOnce() -> String) {
         let turn = self.begun.elapsed().as_secs() / PROGRESS_EVERY.as_secs();
         if self.said.fetch_max(turn, Relaxed) < turn {
@@ -109,19 +112,19 @@ impl Run<'_> {
     }
 }
 
-/// The user ended a test.
+/// Error of a test that the user ended.
 #[derive(Debug)]
-pub(crate) struct Interrupted;
+pub(crate) struct Interruption;
 
-impl fmt::Display for Interrupted {
+impl fmt::Display for Interruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("interrupted")
     }
 }
 
-impl std::error::Error for Interrupted {}
+impl std::error::Error for Interruption {}
 
-/// Runs the tests that `args` name on a fresh release build, or prints their names for `list`.
+/// Runs the tests that `args` name on a fresh release build; `list` prints all names.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
     let options = Options::read(args)?;
     if options.name == "list" {
@@ -130,7 +133,12 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     }
     let tests: Vec<&Stress> =
         TESTS.iter().filter(|test| options.name == "all" || test.name == options.name).collect();
-    ensure!(!tests.is_empty(), "no stress test {:?}; there are all and\n{}", options.name, list());
+    ensure!(
+        !tests.is_empty(),
+        "no stress test {:?}; stress tests: all, or\n{}",
+        options.name,
+        list()
+    );
     for test in &tests {
         possible(test)?;
     }
@@ -162,26 +170,27 @@ fn one(test: &Stress, options: &Options, interrupted: &AtomicBool) -> Result<()>
         marks: AtomicU64::new(0),
         said: AtomicU64::new(0),
     };
-    let before = Before(Settings::read()?);
+    let before = SettingsGuard(Settings::read()?);
     let ended = (test.run)(&run);
-    let left = before.0.differences(&Settings::read()?);
+    let changed = before.0.differences(&Settings::read()?);
     drop(before);
-    // What fails after Ctrl-C fails by it.
+    // After Ctrl-C, any failure is a consequence of it.
     let ended =
-        ended.map_err(|error| if run.is_interrupted() { Interrupted.into() } else { error });
-    let figures = ended.with_context(|| format!("{} (seed {seed})", test.name))?;
-    println!("{}: {:.0} s, seed {seed}: {figures}", test.name, run.begun.elapsed().as_secs_f64());
-    ensure!(left.is_empty(), "settings of the kernel are not as before: {}", left.join("; "));
-    if run.is_interrupted() { Err(Interrupted.into()) } else { Ok(()) }
+        ended.map_err(|error| if run.is_interrupted() { Interruption.into() } else { error });
+    let counts = ended.with_context(|| format!("{} (seed {seed})", test.name))?;
+    println!("{}: {:.0} s, seed {seed}: {counts}", test.name, run.begun.elapsed().as_secs_f64());
+    ensure!(changed.is_empty(), "kernel settings differ from before: {}", changed.join("; "));
+    if run.is_interrupted() { Err(Interruption.into()) } else { Ok(()) }
 }
 
-/// Settings of the kernel as a test found them. When dropped, what it started is ended, and they are put back.
-struct Before(Settings);
+/// Kernel settings before a test. On drop, ends all processes of the test and restores the
+/// settings.
+struct SettingsGuard(Settings);
 
-impl Drop for Before {
+impl Drop for SettingsGuard {
     fn drop(&mut self) {
         Mark::any().kill();
-        self.0.put_back();
+        self.0.restore();
     }
 }
 
@@ -194,7 +203,7 @@ fn possible(test: &Stress) -> Result<()> {
     ];
     match need::all(needs) {
         Need::Ok => Ok(()),
-        Need::Err(lack) => anyhow::bail!("{} cannot run here: {lack}", test.name),
+        Need::Err(missing) => anyhow::bail!("{} cannot run here: {missing}", test.name),
     }
 }
 
@@ -207,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_listed_once_each_and_no_test_takes_more_than_it_may() {
+    fn names_are_listed_once_each_and_memory_is_bounded() {
         assert_eq!(list().lines().count(), TESTS.len());
         let mut names: Vec<_> = TESTS.iter().map(|test| test.name).collect();
         names.sort_unstable();
@@ -218,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_does_not_exist_is_refused() {
+    fn an_unknown_name_is_an_error() {
         let error = run(&["no-such-test"]).unwrap_err().to_string();
         assert!(error.contains("churn"), "{error}");
     }

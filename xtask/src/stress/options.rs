@@ -1,19 +1,19 @@
-//! The arguments of `cargo xtask stress`.
+//! Arguments of `cargo xtask stress`.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How long each test runs unless `--seconds` says otherwise.
+/// Default of `--seconds`.
 const LENGTH: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    /// The name of a test, `all` or `list`.
+    /// Name of a test, `all` or `list`.
     pub(super) name: String,
-    /// How long each test runs.
+    /// Run time of each test.
     pub(super) length: Duration,
-    /// Where random choices begin; `None` for another one each time.
+    /// Seed of random choices; `None` for a new one.
     pub(super) seed: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
-//! Seeded choices: the same seed chooses the same.
+//! Random choices, repeatable by seed.
 
-/// SplitMix64 (Steele and others, 2014): well mixed, and a few lines.
+/// SplitMix64 (Steele and others, 2014).
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -18,17 +18,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to `limit` − 1; `limit` is not 0.
+    /// Number from 0 to `limit` − 1; `limit` must not be 0.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.bits() % limit
     }
 
-    /// Whether one of `n` equally likely things happened.
+    /// Whether an event with probability 1 / `n` happened.
     pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of `choices`, of which there is at least one.
+    /// Picks one of `choices`, which must not be empty.
     pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         let chosen = self.below(choices.len() as u64);
         choices[usize::try_from(chosen).expect("an index")]

@@ -1,4 +1,4 @@
-//! What the kernel is set to, as it says itself: transparent huge pages, and the hugetlb pools.
+//! Kernel settings: transparent huge pages and hugetlb pools.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,27 +9,28 @@ use anyhow::{Context, Result};
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const POOLS: &str = "/sys/kernel/mm/hugepages";
-/// What of a pool is compared; the last two can be set.
-const OF_A_POOL: [&str; 5] = [
+/// Files of a pool that are compared.
+const POOL_FILES: [&str; 5] = [
     "free_hugepages",
     "resv_hugepages",
     "surplus_hugepages",
     "nr_hugepages",
     "nr_overcommit_hugepages",
 ];
+/// Those of them that can be set.
 const CAN_BE_SET: [&str; 2] = ["nr_hugepages", "nr_overcommit_hugepages"];
 
-/// Every setting by its file. Counters are not among them, but how many pages of each pool are free.
+/// Values by file. The only counters among them are those of free and surplus pages of the pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings(BTreeMap<PathBuf, String>);
 
 impl Settings {
-    /// As they are now.
+    /// Reads the current settings.
     pub(super) fn read() -> Result<Self> {
         let mut files = Vec::new();
         writable_files(Path::new(THP), &mut files)?;
         for pool in pools()? {
-            files.extend(OF_A_POOL.map(|name| pool.join(name)));
+            files.extend(POOL_FILES.map(|name| pool.join(name)));
         }
         let read = |file: PathBuf| {
             let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -38,7 +39,7 @@ impl Settings {
         files.into_iter().map(read).collect::<Result<_>>().map(Self)
     }
 
-    /// What is different in `now`, one line each.
+    /// Differences in `now`, one line each.
     pub(super) fn differences(&self, now: &Self) -> Vec<String> {
         let other = self.0.iter().filter(|(file, before)| now.0.get(*file) != Some(before));
         other
@@ -49,8 +50,8 @@ impl Settings {
             .collect()
     }
 
-    /// Sets again what differs now. What cannot be set is left, and seen by the next comparison.
-    pub(super) fn put_back(&self) {
+    /// Restores settings that differ now. The next comparison finds those that cannot be set.
+    pub(super) fn restore(&self) {
         for (file, before) in &self.0 {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             let can_be_set = file.starts_with(THP) || CAN_BE_SET.contains(&&*name);
@@ -61,7 +62,7 @@ impl Settings {
         }
     }
 
-    /// The same with other counts of pages in the pools, all of them free.
+    /// These settings with the page counts of the pools in `now`, all pages free.
     pub(super) fn with_pools_of(&self, now: &Self) -> Self {
         let mut settings = self.clone();
         for (file, value) in &mut settings.0 {
@@ -77,20 +78,20 @@ impl Settings {
     }
 }
 
-/// The folder of each pool.
+/// Folders of the pools.
 pub(super) fn pools() -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(POOLS).context(POOLS)?;
     Ok(entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<_>>()?)
 }
 
-/// How many pages of `kib` KiB the pool has.
+/// Pages in the pool of `kib` KiB pages.
 pub(super) fn pool_pages(kib: u64) -> Result<u64> {
     let file = format!("{POOLS}/hugepages-{kib}kB/nr_hugepages");
     let text = fs::read_to_string(&file).with_context(|| file.clone())?;
     text.trim().parse().context(file)
 }
 
-/// What is chosen of `always [madvise] never`; any other value as it is.
+/// Choice in `always [madvise] never`; other values unchanged.
 fn chosen(value: &str) -> &str {
     value
         .split_once('[')
@@ -111,7 +112,7 @@ fn writable_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// A count of `/proc/vmstat`.
+/// Count in `/proc/vmstat`.
 pub(super) fn vmstat(name: &str) -> Result<u64> {
     let text = fs::read_to_string("/proc/vmstat").context("/proc/vmstat")?;
     let count =
@@ -130,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_can_be_written_again() {
+    fn a_choice_can_be_written_again() {
         assert_eq!(chosen("always [madvise] never"), "madvise");
         assert_eq!(chosen("[always]"), "always");
         assert_eq!(chosen("511"), "511");
     }
 
     #[test]
-    fn only_what_differs_is_named() {
+    fn only_differences_are_listed() {
         let before = settings(&[("/a", "1"), ("/b", "2"), ("/c", "3")]);
         let now = settings(&[("/a", "1"), ("/b", "5")]);
         assert_eq!(before.differences(&now), ["/b: 2 before, 5 now", "/c: 3 before, gone now"]);

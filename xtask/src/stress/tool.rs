@@ -1,4 +1,4 @@
-//! Runs the command under test, never longer than a limit.
+//! Command under test, with a time limit.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::Run;
 use super::marked::Mark;
 
-/// One run of hugepilot, a process group of its own. Killed with all it started when dropped.
+/// Run of hugepilot in a process group. Killed on drop.
 pub(super) struct Tool {
     child: Child,
     stdout: File,
@@ -26,7 +26,8 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Starts hugepilot with the words of `line`, then `more`; what it prints goes to files, so it never waits for us.
+    /// Starts hugepilot with the words of `line`, then `more`. Its output goes to files, so it
+    /// never waits for a reader.
     pub(super) fn start(run: &Run<'_>, line: &str, more: &[&str]) -> Result<Self> {
         let mark = run.mark();
         let (name, value) = mark.variable();
@@ -48,9 +49,9 @@ impl Tool {
         Pid::from_child(&self.child)
     }
 
-    /// Sends it a signal: it alone, or as a terminal does, also what is in its process group.
+    /// Sends a signal to the process, or to its process group, as a terminal does.
     pub(super) fn signal(&self, signal: Signal, group: bool) {
-        // It may have ended: then there is nothing to signal.
+        // Fails if it has ended.
         let _ = if group {
             kill_process_group(self.pid(), signal)
         } else {
@@ -58,16 +59,16 @@ impl Tool {
         };
     }
 
-    /// Whether it runs.
+    /// Whether it still runs.
     pub(super) fn runs(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Waits for its end. Where the user ends the test meanwhile, it gets SIGINT.
+    /// Waits for its end. If the user ends the test meanwhile, sends SIGINT.
     ///
     /// # Errors
-    /// When it takes longer than `limit`, is killed by a signal that nobody sent, or panics.
-    pub(super) fn wait(mut self, run: &Run<'_>, limit: Duration) -> Result<Done> {
+    /// If it takes longer than `limit`, crashes by a signal, or panics.
+    pub(super) fn wait(mut self, run: &Run<'_>, limit: Duration) -> Result<CommandResult> {
         let begun = Instant::now();
         let mut asked = false;
         loop {
@@ -94,9 +95,9 @@ impl Tool {
         )
     }
 
-    fn done(&mut self, status: ExitStatus) -> Result<Done> {
+    fn done(&mut self, status: ExitStatus) -> Result<CommandResult> {
         let (stdout, stderr) = (contents(&mut self.stdout), contents(&mut self.stderr));
-        let done = Done { status, stdout, stderr, line: self.line.clone() };
+        let done = CommandResult { status, stdout, stderr, line: self.line.clone() };
         let bad = [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::ABORT, Signal::FPE];
         let crashed = bad.iter().any(|signal| status.signal() == Some(signal.as_raw()));
         ensure!(
@@ -110,7 +111,7 @@ impl Tool {
 
 impl Drop for Tool {
     fn drop(&mut self) {
-        // Ended, nearly always.
+        // It fails if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -122,22 +123,22 @@ fn contents(file: &mut File) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// How a run ended, and all it said.
-pub(super) struct Done {
+/// Exit status and output of a run.
+pub(super) struct CommandResult {
     pub(super) status: ExitStatus,
     stdout: String,
     stderr: String,
     line: String,
 }
 
-impl Done {
-    /// The command, its status and its last words.
+impl CommandResult {
+    /// Command, exit status and output, for an error.
     pub(super) fn evidence(&self) -> String {
         let Self { status, stdout, stderr, line } = self;
         format!("{line}: {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
     }
 
-    /// Its JSON, if it answered yes, no or "cannot tell"; null if SIGINT ended it first.
+    /// Report in JSON, of exit status 0, 1 or 3; null if SIGINT ended the run before.
     pub(super) fn report(&self) -> Result<Value> {
         let interrupted = self.status.signal() == Some(Signal::INT.as_raw());
         if interrupted && self.stdout.is_empty() {
@@ -148,14 +149,14 @@ impl Done {
         serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {}", self.evidence()))
     }
 
-    /// What it printed, as JSON, if it did.
+    /// Output, if it is JSON.
     pub(super) fn json(&self) -> Option<Value> {
         serde_json::from_str(&self.stdout).ok()
     }
 }
 
-/// Starts a program in C with its arguments, for hugepilot to act on. Ctrl-C does not reach it; it ends with its stdin. It keeps
-/// processors busy, so hugepilot goes first.
+/// Starts a program in C as a target for hugepilot. Ctrl-C does not reach it; it ends with its
+/// stdin. It keeps CPUs busy, so it runs at lower priority than hugepilot.
 pub(super) fn target(words: &[&str]) -> Victim {
     let mut command = Command::new("nice");
     command
@@ -166,7 +167,7 @@ pub(super) fn target(words: &[&str]) -> Victim {
     Victim::spawn(command)
 }
 
-/// A count of a report; 0 where it is `null` or missing.
+/// Count in a report; 0 if it is `null` or missing.
 pub(super) fn count(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or(0)
 }

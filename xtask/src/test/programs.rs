@@ -1,7 +1,7 @@
 //! Test programs: built with cargo, run two at a time.
 //!
-//! Each program already runs its tests on all CPUs. A second one uses the time in which the tests of
-//! the first wait for something.
+//! Each program already runs its tests on all CPUs. A second one uses the time in which the tests
+//! of the first wait for something.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -33,7 +33,7 @@ pub(super) struct Program {
 }
 
 /// Result of a program that succeeded.
-pub(super) struct Finished {
+pub(super) struct ProgramResult {
     pub(super) name: String,
     pub(super) tests: Tests,
     pub(super) seconds: f64,
@@ -95,7 +95,7 @@ pub(super) fn miri(mut miri: Command) -> Program {
 }
 
 /// Runs `programs`, in order, up to the first failure. Prints the output of each when it ends.
-pub(super) fn run(programs: Vec<Program>) -> Result<Vec<Finished>> {
+pub(super) fn run(programs: Vec<Program>) -> Result<Vec<ProgramResult>> {
     let waiting = Mutex::new(VecDeque::from(programs));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let work = || {
@@ -119,7 +119,7 @@ pub(super) fn run(programs: Vec<Program>) -> Result<Vec<Finished>> {
     })
 }
 
-fn run_one(Program { name, mut command }: Program) -> Result<Finished> {
+fn run_one(Program { name, mut command }: Program) -> Result<ProgramResult> {
     // Both streams share one file and its position, so lines keep their order.
     let output = tempfile::NamedTempFile::new().context("temporary file")?;
     let [stdout, stderr] = [output.as_file().try_clone()?, output.as_file().try_clone()?];
@@ -133,7 +133,7 @@ fn run_one(Program { name, mut command }: Program) -> Result<Finished> {
         bail!("{name}: {status}");
     }
     let tests = text.lines().filter_map(Tests::read).sum();
-    Ok(Finished { name, tests, seconds })
+    Ok(ProgramResult { name, tests, seconds })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(super) struct Report {
     pub(super) skips: Option<Skips>,
 }
 
-/// One step.
+/// Result of a step.
 pub(super) struct Row {
     pub(super) step: &'static str,
     pub(super) seconds: f64,

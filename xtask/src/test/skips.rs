@@ -46,7 +46,7 @@ impl Skips {
     }
 }
 
-/// One line with all reasons, the most frequent first; then one line for each test.
+/// Line with all reasons, most frequent first; then a line for each test.
 impl fmt::Display for Skips {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
@@ -57,7 +57,8 @@ impl fmt::Display for Skips {
             *counts.entry(reason).or_default() += 1;
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
-        counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count)); // stable: equal counts stay in order
+        // Stable: equal counts stay in order.
+        counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         let reasons: Vec<_> =
             counts.iter().map(|(reason, count)| format!("{reason} ({count})")).collect();
         write!(f, "skipped {}: {}", self.0.len(), reasons.join(", "))?;
@@ -74,7 +75,12 @@ impl fmt::Display for Skips {
 mod tests {
     use super::*;
 
-    const LOG: &str = "live::tune: no PMU\nkernel::perf::opens: no PMU\n\nlive::debloat: needs 4GiB: 1GiB there\n";
+    const LOG: &str = "\
+live::tune: no PMU
+kernel::perf::opens: no PMU
+
+live::debloat: needs 4GiB: 1GiB there
+";
 
     #[test]
     fn reasons_are_counted_and_tests_listed() {

@@ -28,8 +28,7 @@ pub(super) fn check(path: &str, text: &str, report: &mut Report) {
     }
 }
 
-/// For each line of a document, whether it is fenced code, a table, a heading or the target of a
-/// link.
+/// Flags the lines of a document that are fenced code, tables, headings or targets of links.
 fn document_exemptions(text: &str) -> Vec<bool> {
     let is_fixed = |line: &str| {
         line.trim_start().starts_with(['|', '#']) || line.starts_with('[') && line.contains("]: ")
@@ -44,7 +43,7 @@ fn without_destinations(line: &str) -> String {
     parts.fold(first, |kept, part| kept + part.split_once(')').map_or("", |(_, after)| after))
 }
 
-/// For each line, whether it starts inside a raw string, which has no way to wrap a line.
+/// Flags the lines that start inside a raw string, which cannot be wrapped.
 fn raw_string_lines(text: &str) -> Vec<bool> {
     let mut inside = vec![false; text.lines().count()];
     for piece in pieces(text) {

@@ -1,4 +1,4 @@
-//! What the documents say is so: links lead somewhere, and the Rust version is the one in Cargo.toml.
+//! Documents: targets of links exist, and the Rust version is that of Cargo.toml.
 
 use super::Report;
 use super::tree::Tree;
@@ -40,7 +40,7 @@ fn rust_version(manifest: &str) -> Option<&str> {
     value.trim_start().strip_prefix('=')?.split('"').nth(1)
 }
 
-/// Every `Rust 1.88`, `rustc >= 1.88`, `rust-1.88` and the like, with its line.
+/// Versions in `Rust 1.88`, `rustc >= 1.88`, `rust-1.88` and similar, with their lines.
 fn stated_versions(text: &str) -> Vec<(usize, &str)> {
     const BETWEEN: [&str; 13] =
         ["version", "toolchain", "c ", "**", " ", "-", "_", "`", "≥", ">", "=", ":", "/"];
@@ -62,7 +62,7 @@ fn stated_versions(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Where the relative links of a Markdown text lead, with their lines; code is no text.
+/// Targets of the relative links of a document, with their lines; code has no links.
 fn links(text: &str) -> Vec<(usize, String)> {
     let (mut found, mut fenced) = (Vec::new(), false);
     for (number, line) in (1..).zip(text.lines()) {
@@ -83,7 +83,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// `line` with every second part between backquotes left out.
+/// `line` without the parts between backquotes.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
@@ -98,7 +98,8 @@ fn inside_parentheses(text: &str) -> &str {
     &text[..close.unwrap_or(text.len())]
 }
 
-/// The path that a link's destination names, without title and anchor; `None` for other sites and for anchors.
+/// The path that a link's destination names, without title and anchor; `None` for other sites and
+/// for anchors.
 fn target(destination: &str) -> Option<String> {
     let destination = destination.trim();
     let path = match destination.strip_prefix('<') {

@@ -110,12 +110,12 @@ impl Report {
     }
 }
 
-/// One violation or remark.
+/// Violation or remark.
 #[derive(Debug)]
 struct Finding {
     /// Path, with a line if there is one.
     place: String,
-    /// What is wrong there.
+    /// Description.
     what: String,
 }
 

@@ -133,7 +133,7 @@ fn hash(line: &str) -> Option<usize> {
     None
 }
 
-/// For each line of a document, whether it belongs to fenced code.
+/// Flags the lines of a document that belong to fenced code.
 pub(super) fn fenced_lines(text: &str) -> Vec<bool> {
     let mut fenced = false;
     let is_fenced = |line: &str| {

@@ -1,5 +1,5 @@
-//! Some crates only compute: they never open a path, read a clock, spawn a process or print. So a recording made
-//! on one machine can be studied on any. Their tests may do as they like.
+//! Pure crates: they never open a path, read a clock, spawn a process or print, so a recording of one
+//! machine can be studied on any. Their tests may do all of this.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,8 @@ fn impurities(code: &str) -> BTreeSet<(usize, &'static str)> {
     found
 }
 
-/// Whether importing `import` gives access to `path`: is it, lies in it, or takes everything around it.
+/// Whether importing `import` gives access to `path`: is it, lies in it, or takes everything around
+/// it.
 fn names(import: &str, path: &str) -> bool {
     let inside = |whole: &str, part: &str| {
         part.strip_prefix(whole).is_some_and(|rest| rest.starts_with("::"))
@@ -75,7 +76,7 @@ fn imports(code: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// `a::{b, c::d}` after `prefix` becomes `prefix a::b` and `prefix a::c::d`; `self` is what it stands in.
+/// Adds the paths of `tree` below `prefix`: `a::{b, c::d}` becomes `a::b` and `a::c::d`.
 fn spell_out(prefix: &str, tree: &str, paths: &mut Vec<String>) {
     let tree = tree.trim();
     if let Some((head, inner)) = tree.split_once('{') {

@@ -1,9 +1,10 @@
-//! Unsafe code has few homes; everywhere else the compiler forbids it.
+//! Unsafe code: allowed in a few places, forbidden by the compiler elsewhere.
 
 use super::code::{code_only, lines_with};
 use super::{Report, crate_of};
 
-/// Crates that may hold unsafe code, and where in them; `alloc` also in its tests, which fork, and its example.
+/// Crates that may hold unsafe code, and where in them; `alloc` also in its tests, which fork, and
+/// its example.
 const HOMES: [(&str, &str); 4] =
     [("kernel", "src/sys/"), ("alloc", ""), ("capi", "src/"), ("preload", "")];
 

@@ -48,7 +48,7 @@ pub(super) fn check(path: &str, text: &str, report: &mut Report) {
     }
 }
 
-/// One word, or one other character, in lower case.
+/// Word or other character, in lower case.
 struct Word {
     text: String,
     line: usize,

@@ -1,4 +1,4 @@
-//! The commands that are killed, and what each needs.
+//! Commands that are killed, and the setup of each.
 
 use std::fmt::Write;
 use std::os::unix::process::CommandExt;
@@ -13,24 +13,24 @@ use serde_json::Value;
 
 use super::super::random::Random;
 use super::super::settings::pool_pages;
-use super::super::tool::Done;
+use super::super::tool::CommandResult;
 
-/// Sizes of pages, in KiB.
+/// Page sizes in KiB.
 const TWO_MIB: u64 = 2048;
 const ONE_GIB: u64 = 1 << 20;
-/// The most pages of 2 MiB that `pool set` asks for.
+/// Limit on the 2 MiB pages that `pool set` requests.
 const MOST_PAGES: u64 = 1024;
-/// How long a program sleeps that is to be caught in its sleep.
+/// Sleep of a program that is killed while it sleeps.
 const LONG_MS: u64 = 20_000;
 const SHORT_MS: u64 = 60;
-/// 64 huge pages, of whose base pages a fifth is in use, nearly fill a cgroup of this size.
+/// Size of a cgroup that is nearly full with 64 huge pages, of which a fifth is in use.
 const LIMIT_OF_GROUP: Bytes = Bytes::mib(150);
-/// Two processes that have pages of the pool; the second is a child that nobody but its shell waits for.
+/// Script with two processes that use hugetlb pages; only the shell waits for the second one.
 const FAMILY: &str = r#""$0" 4 4 20000 & child=$!; "$0" 4 4 "$1"; kill "$child"; wait"#;
 
-/// A command that is killed.
+/// Command that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Case {
     Compare,
     Run,
     PoolSet,
@@ -38,19 +38,19 @@ pub(super) enum Deed {
     Daemon,
 }
 
-/// What a command is given.
-pub(super) struct Prepared {
-    /// The words of the command.
+/// Arguments and target of a command.
+pub(super) struct CaseSetup {
+    /// Words of the command.
     pub(super) line: String,
-    /// Those with blanks in them.
+    /// Words with blanks in them.
     more: Vec<String>,
-    /// What `pool set` was asked for.
+    /// Request of `pool set`.
     pub(super) request: Option<Request>,
-    /// A program to debloat, and its cgroup, which outlives it.
+    /// Program to debloat, and its cgroup, which outlives it.
     target: Option<(Victim, Cgroup)>,
 }
 
-impl Prepared {
+impl CaseSetup {
     fn new(line: String) -> Self {
         Self { line, more: Vec::new(), request: None, target: None }
     }
@@ -59,13 +59,13 @@ impl Prepared {
         self.more.iter().map(String::as_str).collect()
     }
 
-    /// The program that was debloated ends, and its memory is right.
+    /// Ends the debloated program; an error if its memory is wrong.
     pub(super) fn ends_well(&mut self) -> Result<()> {
         self.target.as_mut().map_or(Ok(()), |(victim, _)| super::ends_well(victim))
     }
 }
 
-impl Deed {
+impl Case {
     pub(super) const ALL: [Self; 5] =
         [Self::Compare, Self::Run, Self::PoolSet, Self::Shrinker, Self::Daemon];
 
@@ -79,28 +79,29 @@ impl Deed {
         }
     }
 
-    /// Starts what the command needs, and chooses its arguments. Where it `may_be_long`, programs may sleep until they are killed.
-    pub(super) fn prepare(self, random: &mut Random, may_be_long: bool) -> Result<Prepared> {
+    /// Chooses the arguments of the command and starts its target. With `may_be_long`, programs may
+    /// sleep until they are killed.
+    pub(super) fn prepare(self, random: &mut Random, may_be_long: bool) -> Result<CaseSetup> {
         let holder = compiled(Path::new("hugetlb.c")).display().to_string();
         let long = may_be_long && random.one_in(2);
         let sleep = if long { LONG_MS } else { SHORT_MS }.to_string();
-        // More than is there, or nothing would change.
+        // More than the pool has, so that its count changes.
         let pages = pool_pages(TWO_MIB)? + 8 + random.below(120);
         let pool = format!("--pool {}", Bytes::kib(TWO_MIB * pages).get());
         Ok(match self {
-            Self::Compare => Prepared {
+            Self::Compare => CaseSetup {
                 more: ["--", "sh", "-c", FAMILY, &holder, &sleep].map(str::to_owned).to_vec(),
-                ..Prepared::new(format!(
+                ..CaseSetup::new(format!(
                     "compare --json --no-stalls --modes hugetlb --rounds 2 {pool}"
                 ))
             },
-            Self::Run => Prepared {
+            Self::Run => CaseSetup {
                 more: ["--", &holder, "4", "4", &sleep].map(str::to_owned).to_vec(),
-                ..Prepared::new(format!("run --quiet --pages hugetlb {pool}"))
+                ..CaseSetup::new(format!("run --quiet --pages hugetlb {pool}"))
             },
             Self::PoolSet => {
                 let request = Request::choose(random)?;
-                Prepared { request: Some(request), ..Prepared::new(request.line()) }
+                CaseSetup { request: Some(request), ..CaseSetup::new(request.line()) }
             }
             Self::Shrinker | Self::Daemon => {
                 let group = Cgroup::new(LIMIT_OF_GROUP);
@@ -109,7 +110,7 @@ impl Deed {
                 let victim = Victim::spawn(command);
                 victim.ready(Duration::from_secs(30));
                 let line = self.line_of(&group);
-                Prepared { target: Some((victim, group)), ..Prepared::new(line) }
+                CaseSetup { target: Some((victim, group)), ..CaseSetup::new(line) }
             }
         })
     }
@@ -123,9 +124,9 @@ impl Deed {
         }
     }
 
-    /// A command that puts back what SIGKILL left changed.
-    pub(super) fn recovery(self, prepared: &Prepared, random: &mut Random) -> String {
-        let next = match (self, &prepared.target) {
+    /// Command that restores settings after SIGKILL.
+    pub(super) fn recovery(self, setup: &CaseSetup, random: &mut Random) -> String {
+        let next = match (self, &setup.target) {
             (Self::Shrinker, Some((_, group))) => self.line_of(group),
             _ => random.pick(&["pool show", "run --quiet --pages hugetlb -- true"]).to_owned(),
         };
@@ -133,7 +134,7 @@ impl Deed {
     }
 }
 
-/// A count of pages that a pool was to have.
+/// Requested count of pages in a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     kib: u64,
@@ -157,8 +158,9 @@ impl Request {
     /// Whether the count is neither the old one nor the new one.
     ///
     /// # Errors
-    /// Where it may not be so: it is outside of both, or not what was reported, or nothing was reported and nobody was killed.
-    pub(super) fn is_between(self, done: &Done, sigkill: bool) -> Result<bool> {
+    /// If the count is outside the old and new one, differs from the report, or changed without a
+    /// report although the command was not killed by SIGKILL.
+    pub(super) fn is_between(self, done: &CommandResult, sigkill: bool) -> Result<bool> {
         self.judge(pool_pages(self.kib)?, done.json().as_ref(), sigkill)
     }
 
@@ -169,11 +171,11 @@ impl Request {
             Some(after["total"].as_u64()? - after["surplus"].as_u64()?)
         });
         if let Some(reported) = reported {
-            ensure!(now == reported, "`pool set` reported {reported} pages, there are {now}");
+            ensure!(now == reported, "`pool set` reported {reported} pages, but {now} exist");
         } else if !sigkill {
             ensure!(
                 now == before,
-                "`pool set` reported nothing, and there are {now} pages, {before} before"
+                "`pool set` reported nothing, but {now} pages exist, {before} before"
             );
         }
         let (least, most) = (before.min(wanted), before.max(wanted));
