@@ -1,6 +1,8 @@
 //! BFS with one array on huge pages.
 //!
 //! `cargo run --release -p hugepilot-graph --example bfs_one_array_on_huge_pages`
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout)] // an example prints its results
 
 use hugepilot_graph::kernel::{Direction, Setup, bfs};
 use hugepilot_graph::{Build, Graph, GraphError, Kronecker, PagePlan, Rng, ThreadPool};
