@@ -31,6 +31,8 @@ mod unsupported;
 pub mod usage;
 mod warm;
 
+pub use hugepilot_record::Unsupported;
+
 pub use error::KernelError;
 pub use excluded::{ExcludedProcesses, describe};
 pub use khugepaged::KhugepagedRisk;
@@ -43,7 +45,6 @@ pub use sys::signals::{Arrived, Signals, ending_signals, fault_signals};
 pub use sys::start::{Change, Program, Started, Thp, Used};
 pub use sys::stop::stop_with;
 pub use target::{Target, TargetState};
-pub use unsupported::Unsupported;
 
 /// This crate's result.
 pub type Result<T> = std::result::Result<T, KernelError>;
