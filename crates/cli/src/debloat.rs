@@ -224,9 +224,7 @@ pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
         reason => reason.help(),
     };
     let help: String = help.iter().map(|help| format!("\nhelp: {help}")).collect();
-    Ok(Some(format!(
-        "hugepilot: splitting frees nothing here: {reason}; nothing was split{help}"
-    )))
+    Ok(Some(format!("hugepilot: splitting frees nothing here: {reason}; nothing was split{help}")))
 }
 
 /// That memory is broken, which no huge page survives being read through; `None` when it is not.

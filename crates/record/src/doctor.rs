@@ -318,7 +318,9 @@ mod tests {
         assert!(report(vec![yes(Probe::PROMOTE), clock.clone()]).can_tune());
         assert!(report(vec![yes(Probe::PROMOTE), yes(Probe::SAMPLER_HARDWARE)]).can_tune());
         assert!(!report(vec![yes(Probe::PROMOTE)]).can_tune());
-        assert!(!report(vec![Probe::no(Probe::PROMOTE, Unsupported::NotPromoted), clock]).can_tune());
+        assert!(
+            !report(vec![Probe::no(Probe::PROMOTE, Unsupported::NotPromoted), clock]).can_tune()
+        );
     }
 
     #[test]

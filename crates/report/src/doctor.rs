@@ -213,8 +213,7 @@ fn cgroup_line(cgroup: &CgroupReport) -> String {
     let limit = match (cgroup.limit_bytes, cgroup.left_bytes) {
         (Some(limit), Some(left)) => format!("limit {limit}, {left} left"),
         _ if !cgroup.visible => {
-            "whose limits are not visible here: run on the host, or mount its hierarchy"
-                .to_owned()
+            "whose limits are not visible here: run on the host, or mount its hierarchy".to_owned()
         }
         _ => "no limit".to_owned(),
     };

@@ -11,9 +11,9 @@ use perf_event_open_sys::bindings as sys;
 
 use super::pmu::{Pmu, Words};
 use super::{Event, Record, SampleFormat, trial};
-use crate::{Root, Unsupported};
 use crate::cpu::{AMD, ARM, INTEL};
 use crate::rights::Rights;
+use crate::{Root, Unsupported};
 
 /// One kind of hardware sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +67,9 @@ pub fn candidates(root: &Root, cpu: &Cpu) -> Candidates {
     match cpu.vendor.as_str() {
         INTEL => intel(root),
         AMD => amd(root),
-        ARM => Candidates {
-            skipped: vec![(SPE, Unsupported::SpeNotDecoded)],
-            ..Candidates::default()
-        },
+        ARM => {
+            Candidates { skipped: vec![(SPE, Unsupported::SpeNotDecoded)], ..Candidates::default() }
+        }
         _ => Candidates::default(),
     }
 }

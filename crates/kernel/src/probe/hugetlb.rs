@@ -4,8 +4,8 @@ use hugepilot_record::Errno;
 use hugepilot_record::doctor::{Detail, Evidence, Probe};
 use hugepilot_units::Bytes;
 
-use crate::{Root, Unsupported};
 use crate::sys::hugetlb::reserve_one;
+use crate::{Root, Unsupported};
 
 /// Reserves a page of each size.
 pub(super) fn probes(root: &Root) -> Vec<Probe> {

@@ -89,9 +89,7 @@ impl Unsupported {
                 "sudo sysctl kernel.perf_event_mlock_kb=65536, or ulimit -l unlimited"
             }
             Self::NoSampleBuffers => "free memory, or raise the cgroup's limit",
-            Self::SandboxIoctl => {
-                "run hugepilot outside of the sandbox (gVisor, a seccomp filter)"
-            }
+            Self::SandboxIoctl => "run hugepilot outside of the sandbox (gVisor, a seccomp filter)",
             Self::IoctlForbidden => "sudo dmesg | grep -iE 'denied|audit'",
             Self::RootCgroup => "name a cgroup below it",
             Self::ReclaimAmount => "drop --amount",
