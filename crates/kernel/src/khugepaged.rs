@@ -3,24 +3,24 @@
 use crate::Root;
 use crate::thp::ThpSettings;
 
-/// khugepaged collapses a region again when no more of its pages are empty than `max_ptes_none`, and pages that a split gave
-/// back count as empty.
+/// Settings and advice that decide whether khugepaged re-collapses a split region. It does if at
+/// most `max_ptes_none` pages are empty, and pages that a split freed are empty.
 #[derive(Debug)]
 pub struct KhugepagedRisk {
     /// Mode of THP: `always`, `madvise` or `never`.
     enabled: String,
     max_ptes_none: Option<u64>,
-    /// Whether bloat lies in memory for which the program asked for huge pages.
+    /// Whether bloat lies in memory that the program advised (`MADV_HUGEPAGE`).
     advised: bool,
 }
 
 impl KhugepagedRisk {
-    /// As set now, for memory for which huge pages were asked (`advised`) or not.
+    /// Reads the settings, for memory with (`advised`) or without `MADV_HUGEPAGE`.
     pub fn now(root: &Root, advised: bool) -> Self {
         Self::of(&ThpSettings::read(root), advised)
     }
 
-    /// As `settings` say.
+    /// Returns the risk under `settings`.
     pub fn of(settings: &ThpSettings, advised: bool) -> Self {
         Self {
             enabled: settings.chosen("enabled").unwrap_or("never").to_owned(),
@@ -31,7 +31,7 @@ impl KhugepagedRisk {
         }
     }
 
-    /// Why khugepaged collapses what was split, and what to change; `None` where it does not.
+    /// Returns why khugepaged re-collapses, with help; `None` if it does not.
     pub fn cause(&self) -> Option<String> {
         let max = self.max_ptes_none.filter(|&max| max > 0)?;
         let why = match self.enabled.as_str() {
