@@ -1,9 +1,10 @@
-//! The only door to Linux.
+//! Access to Linux: the only crate that reads or changes the kernel's state.
 //!
-//! Everything hugepilot asks of the kernel or tells it goes through here: `/proc` and `/sys` parsed into
-//! [`hugepilot_record`]'s words, the page map, `process_madvise`, perf events. Unsafe code lives in `sys`, file by
-//! file; all other crates forbid it. The root of `/proc` and `/sys` is an argument ([`Root`]), so a captured directory
-//! runs through the same code, and [`Target`] is the seam where a scripted [`fake::FakeTarget`] can stand for a process.
+//! Everything hugepilot asks of the kernel or tells it goes through here: `/proc` and `/sys` parsed
+//! into [`hugepilot_record`]'s words, the page map, `process_madvise`, perf events. Unsafe code
+//! lives in `sys`, file by file; all other crates forbid it. The root of `/proc` and `/sys` is an
+//! argument ([`Root`]), so a captured directory runs through the same code, and [`Target`] is the
+//! seam where a scripted [`fake::FakeTarget`] can stand for a process.
 
 pub mod cgroup;
 pub mod clock;
@@ -45,8 +46,8 @@ pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use sys::group_probe::GroupSignalProbe;
 pub use sys::inherited::was_ignored;
-pub use sys::signals::{Arrived, Signals, ending_signals, fault_signals};
-pub use sys::start::{Change, Program, Started, Thp, Used};
+pub use sys::signals::{ReceivedSignal, Signals, ending_signals, fault_signals};
+pub use sys::start::{Change, Program, StartedProgram, Thp, ResourceUsage};
 pub use sys::stop::stop_with;
 pub use target::{Target, TargetState};
 

@@ -88,7 +88,7 @@ fn children(root: &Root, pid: Pid) -> Vec<Pid> {
 
 /// Process and its memory use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct ProcessUsage {
     /// Process.
     pub pid: Pid,
     /// Parent.
@@ -101,23 +101,23 @@ pub struct Member {
 
 /// Reads the memory use of each of `pids` that lives. The kernel walks their page tables: some
 /// milliseconds for each GiB on base pages, during which they cannot map memory.
-pub fn each(root: &Root, pids: &[Pid]) -> Vec<Member> {
+pub fn each(root: &Root, pids: &[Pid]) -> Vec<ProcessUsage> {
     pids.iter().filter_map(|&pid| member(root, pid)).collect()
 }
 
 /// Returns the sum over `members`.
-pub fn sum(members: &[Member]) -> Usage {
+pub fn sum(members: &[ProcessUsage]) -> Usage {
     let mut all = Usage::default();
     members.iter().for_each(|member| all.add(&member.usage));
     all
 }
 
-fn member(root: &Root, pid: Pid) -> Option<Member> {
+fn member(root: &Root, pid: Pid) -> Option<ProcessUsage> {
     let status = root.read_text(format!("proc/{pid}/status")).ok()?;
     let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name).map(str::trim));
     let name = printable(field("Name:").unwrap_or_default().as_bytes());
     let parent = Pid(field("PPid:").and_then(|parent| parent.parse().ok()).unwrap_or(0));
-    Some(Member { pid, parent, name, usage: of_one(root, pid, &status)? })
+    Some(ProcessUsage { pid, parent, name, usage: of_one(root, pid, &status)? })
 }
 
 fn of_one(root: &Root, pid: Pid, status: &str) -> Option<Usage> {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::{effect, pool_warning};
 use hugepilot_kernel::{
-    Arrived, Change, GroupSignalProbe, Program, Root, Signals, Started, Unsupported, Used,
+    ReceivedSignal, Change, GroupSignalProbe, Program, Root, Signals, StartedProgram, Unsupported, ResourceUsage,
     ending_signals, proc, schedstat, stop_with, wait, was_ignored,
 };
 use hugepilot_record::Pid;
@@ -69,7 +69,7 @@ impl Control<'_> {
         let ends = ending_signals();
         let arrived = std::iter::from_fn(|| self.signals?.next()).collect::<Vec<_>>();
         let ending =
-            |arrived: &&Arrived| ends.contains(&arrived.signal) && !was_ignored(arrived.signal);
+            |arrived: &&ReceivedSignal| ends.contains(&arrived.signal) && !was_ignored(arrived.signal);
         match arrived.iter().find(ending) {
             Some(arrived) => Err(LaunchError::Signalled(arrived.signal)),
             None if self.interrupted.is_some_and(|interrupted| interrupted()) => {
@@ -83,14 +83,14 @@ impl Control<'_> {
 /// Somebody who watches the program besides.
 pub(crate) trait Observer {
     /// It is held, and will run.
-    fn attach(&mut self, child: &Started);
+    fn attach(&mut self, child: &StartedProgram);
     /// It runs: called at least ten times a second.
     fn meanwhile(&mut self) {}
 }
 
 /// Nobody.
 impl Observer for () {
-    fn attach(&mut self, _: &Started) {}
+    fn attach(&mut self, _: &StartedProgram) {}
 }
 
 /// Runs `command` to its end, and passes `signals` on to it. For a process without a second thread. Until the files that it
@@ -164,8 +164,8 @@ pub(crate) fn watched(
     };
     let witness = control.signals.map(|_| GroupSignalProbe::new()).transpose().map_err(cannot)?;
     let child = match control.signals {
-        Some(signals) => Started::held(&program, Some(signals)),
-        None => Started::bound(&program),
+        Some(signals) => StartedProgram::held(&program, Some(signals)),
+        None => StartedProgram::bound(&program),
     };
     let mut child = child.map_err(cannot)?;
     observer.attach(&child);
@@ -207,7 +207,7 @@ pub(crate) fn watched(
 
 /// A program under way.
 struct Following<'a> {
-    child: Started,
+    child: StartedProgram,
     watch: Watch,
     promoter: Option<Promoter>,
     control: Control<'a>,
@@ -232,7 +232,7 @@ fn was_stopped(slept: Duration, nap: Duration, waited: Option<Nanos>) -> bool {
 }
 
 impl Following<'_> {
-    fn follow(&mut self, observer: &mut dyn Observer) -> std::io::Result<(Ending, Used)> {
+    fn follow(&mut self, observer: &mut dyn Observer) -> std::io::Result<(Ending, ResourceUsage)> {
         loop {
             self.sleep();
             observer.meanwhile();
@@ -293,7 +293,7 @@ impl Following<'_> {
         let Some(witness) = self.witness.as_mut().filter(|_| !arrived.is_empty()) else { return };
         let grouped =
             witness.saw(&arrived.iter().map(|arrived| arrived.signal).collect::<Vec<_>>());
-        for (Arrived { signal, sender }, grouped) in arrived.into_iter().zip(grouped) {
+        for (ReceivedSignal { signal, sender }, grouped) in arrived.into_iter().zip(grouped) {
             let told = match signal {
                 // The program went on then, and who has stopped it again since shall have it so.
                 CONT if keeper == Some(sender) => true,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hugepilot_alloc::Chain;
 use hugepilot_kernel::rights::{Capability, Rights};
 use hugepilot_kernel::thp::ThpSettings;
-use hugepilot_kernel::{Program, Root, Started, Thp, Unsupported, find_program, hugetlb, memory};
+use hugepilot_kernel::{Program, Root, StartedProgram, Thp, Unsupported, find_program, hugetlb, memory};
 use hugepilot_record::run::{Mode, Obstacles};
 use hugepilot_units::Bytes;
 
@@ -230,7 +230,7 @@ fn takes_advised_only() -> bool {
     let Ok(sink) = sink else { return false };
     let sink = std::os::fd::AsFd::as_fd(&sink);
     let quiet = Program { standard: [None, Some(sink), Some(sink)], ..nothing };
-    Started::held(&quiet, None).is_ok_and(|mut child| child.release().is_ok())
+    StartedProgram::held(&quiet, None).is_ok_and(|mut child| child.release().is_ok())
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::usage::{self, Member, Usage};
-use hugepilot_kernel::{Root, Used, schedstat};
+use hugepilot_kernel::usage::{self, ProcessUsage, Usage};
+use hugepilot_kernel::{Root, ResourceUsage, schedstat};
 use hugepilot_record::Pid;
 use hugepilot_record::run::{Holder, Obstacles, Peak};
 use hugepilot_units::{Bytes, Nanos};
@@ -108,8 +108,8 @@ impl Watch {
     }
 
     /// Who had it. A process that becomes another program is another one here.
-    fn remember(&mut self, members: &[Member]) {
-        for Member { pid, name, usage, .. } in
+    fn remember(&mut self, members: &[ProcessUsage]) {
+        for ProcessUsage { pid, name, usage, .. } in
             members.iter().filter(|member| member.usage.hidden == 0)
         {
             let known = self
@@ -144,7 +144,7 @@ impl Watch {
     }
 
     /// The most of each, with what the kernel says itself of the largest process.
-    pub(super) fn peak(&self, used: &Used) -> Peak {
+    pub(super) fn peak(&self, used: &ResourceUsage) -> Peak {
         let Usage { resident, thp, thp_shared, .. } = self.peak;
         let of_pool = |size| self.peak.hugetlb.get(&size).copied().unwrap_or(Bytes::ZERO);
         Peak {
@@ -174,14 +174,14 @@ impl Watch {
 mod tests {
     use super::*;
 
-    fn member(pid: i32, parent: i32, name: &str, mib: u64, pool_mib: u64) -> Member {
+    fn member(pid: i32, parent: i32, name: &str, mib: u64, pool_mib: u64) -> ProcessUsage {
         let hugetlb =
             [(Bytes::mib(2), Bytes::mib(pool_mib))].into_iter().filter(|_| pool_mib > 0).collect();
         let usage = Usage { resident: Bytes::mib(mib), hugetlb, ..Usage::default() };
-        Member { pid: Pid(pid), parent: Pid(parent), name: name.to_owned(), usage }
+        ProcessUsage { pid: Pid(pid), parent: Pid(parent), name: name.to_owned(), usage }
     }
 
-    fn noted(looks: &[&[Member]]) -> Obstacles {
+    fn noted(looks: &[&[ProcessUsage]]) -> Obstacles {
         let mut watch = Watch::new(&Root::live(), None);
         looks.iter().for_each(|members| watch.remember(members));
         let mut obstacles = Obstacles::default();
@@ -214,7 +214,7 @@ mod tests {
             noted(&[&[member(7, 1, "sh", 9, 0), member(8, 7, "server", 9, 4)]]).pool_parent,
             None
         );
-        let many: Vec<Member> =
+        let many: Vec<ProcessUsage> =
             (0..200).map(|pid| member(pid, 1, "cc", pid.unsigned_abs().into(), 0)).collect();
         let holders = noted(&[&many]).holders;
         assert_eq!((holders.len(), holders[0].memory), (MAX_HOLDERS, Bytes::mib(199)));
