@@ -2,7 +2,6 @@
 
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::debloat::DebloatReport;
-use hugepilot_record::doctor::DoctorReport;
 use hugepilot_record::pool::{PoolChange, PoolReport};
 use hugepilot_record::run::RunReport;
 use hugepilot_record::shrink::ShrinkReport;
@@ -23,7 +22,6 @@ pub trait JsonReport: Serialize {
 
 impl JsonReport for CompareReport {}
 impl JsonReport for DebloatReport {}
-impl JsonReport for DoctorReport {}
 impl JsonReport for PoolChange {}
 impl JsonReport for PoolReport {}
 impl JsonReport for RunReport {}

@@ -75,8 +75,8 @@ impl Session<'_> {
             .filter(|&cost| cost > Nanos::ZERO && self.chosen.samples_time);
         let counts = self.chosen.source.counts();
         let mut unavailable = self.chosen.unavailable.clone();
-        if let Err(refusal) = &self.counters {
-            unavailable.insert("hardware counters".to_owned(), refusal.cause.clone());
+        if let Err(reason) = &self.counters {
+            unavailable.insert("hardware counters".to_owned(), reason.to_string());
         }
         SamplerReport {
             source: self.chosen.source.name().to_owned(),
