@@ -32,6 +32,18 @@ pub enum Script {
 }
 
 /// Process that exists only in its fields. Calls beyond the script succeed.
+///
+/// ```
+/// use hugepilot_kernel::Target;
+/// use hugepilot_kernel::fake::{FakeTarget, Script};
+/// use hugepilot_record::Errno;
+/// use hugepilot_units::Region;
+///
+/// let fake = FakeTarget::with_regions([1]).scripted([Script::Fail(Errno::EAGAIN)]);
+/// assert_eq!(fake.collapse(Region::new(1)), Err(Errno::EAGAIN));
+/// assert!(fake.collapse(Region::new(1)).is_ok());
+/// assert!(fake.region_pages(Region::new(1)).unwrap().huge);
+/// ```
 #[derive(Debug)]
 pub struct FakeTarget {
     /// Identity.

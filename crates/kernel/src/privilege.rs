@@ -101,7 +101,7 @@ impl Purpose {
 /// effective one. 0 before, for root, and without capabilities: then no call needs raising.
 static PERMITTED: AtomicU64 = AtomicU64::new(0);
 
-/// Whether this process runs with the rights of another user or group: from a set-uid or set-gid
+/// Whether this process runs with the IDs of another user or group: from a set-uid or set-gid
 /// binary.
 pub fn is_set_id() -> bool {
     getuid() != geteuid() || getgid() != getegid()

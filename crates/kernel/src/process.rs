@@ -61,6 +61,17 @@ impl Process {
 
     /// Opens process `pid`.
     ///
+    /// ```
+    /// use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState};
+    /// use hugepilot_record::Pid;
+    ///
+    /// let own = Process::open(&Root::live(), Pid(std::process::id().cast_signed()))?;
+    /// assert_eq!(own.state()?, TargetState::Alive);
+    /// let error = Process::open(&Root::live(), Pid(-1)).unwrap_err();
+    /// assert!(matches!(error, KernelError::NoProcess { .. }));
+    /// # Ok::<(), KernelError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`KernelError::NoProcess`]; [`KernelError::NoMemory`] for a kernel thread or a zombie.
     pub fn open(root: &Root, pid: Pid) -> Result<Self> {

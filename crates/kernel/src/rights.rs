@@ -79,7 +79,7 @@ impl Capabilities {
     pub const fn has(self, capability: Capability) -> bool {
         self.0 >> capability as u32 & 1 != 0
     }
-    /// Returns their names; a newer capability is called by its number.
+    /// Returns their names; a newer one is named after its bit.
     pub fn names(self) -> Vec<String> {
         let held = (0..64_usize).filter(|bit| self.0 >> bit & 1 != 0);
         held.map(|bit| NAMES.get(bit).map_or_else(|| format!("cap_{bit}"), |&name| name.to_owned()))

@@ -7,6 +7,16 @@ use std::path::{Path, PathBuf};
 use crate::{KernelError, Result};
 
 /// Directory that holds `proc` and `sys`: `/`, or a captured tree.
+///
+/// ```
+/// use hugepilot_kernel::{Root, memory};
+///
+/// let live = memory::mem_info(&Root::live())?;
+/// assert!(live.available <= live.total);
+/// // A bug report with a copy of /proc and /sys is read the same way.
+/// assert!(memory::mem_info(&Root::at("/no/such/tree")).is_err());
+/// # Ok::<(), hugepilot_kernel::KernelError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root(PathBuf);
 

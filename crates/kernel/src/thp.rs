@@ -5,6 +5,16 @@ use std::collections::BTreeMap;
 use crate::Root;
 
 /// Settings by name. A setting that the kernel lacks is missing.
+///
+/// ```
+/// use hugepilot_kernel::Root;
+/// use hugepilot_kernel::thp::ThpSettings;
+///
+/// let settings = ThpSettings::read(&Root::live());
+/// if let Some(mode) = settings.chosen("enabled") {
+///     assert!(["always", "madvise", "never"].contains(&mode));
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThpSettings(pub BTreeMap<String, String>);
 

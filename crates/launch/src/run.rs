@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use crate::{effect, pool_warning};
 use hugepilot_kernel::{
-    ReceivedSignal, Change, GroupSignalProbe, Program, Root, Signals, StartedProgram, Unsupported, ResourceUsage,
-    ending_signals, proc, schedstat, stop_with, wait, was_ignored,
+    Change, GroupSignalProbe, Program, ReceivedSignal, ResourceUsage, Root, Signals,
+    StartedProgram, Unsupported, ending_signals, proc, schedstat, stop_with, wait, was_ignored,
 };
 use hugepilot_record::Pid;
 use hugepilot_record::run::{Ending, Mode, Obstacles, Run, RunReport, SCHEMA};
@@ -68,8 +68,9 @@ impl Control<'_> {
     pub(crate) fn goes_on(&self) -> Result<(), LaunchError> {
         let ends = ending_signals();
         let arrived = std::iter::from_fn(|| self.signals?.next()).collect::<Vec<_>>();
-        let ending =
-            |arrived: &&ReceivedSignal| ends.contains(&arrived.signal) && !was_ignored(arrived.signal);
+        let ending = |arrived: &&ReceivedSignal| {
+            ends.contains(&arrived.signal) && !was_ignored(arrived.signal)
+        };
         match arrived.iter().find(ending) {
             Some(arrived) => Err(LaunchError::Signalled(arrived.signal)),
             None if self.interrupted.is_some_and(|interrupted| interrupted()) => {

@@ -338,7 +338,11 @@ mod tests {
         assert_eq!((reading.instructions, reading.walk_cycles), (None, None));
         assert_eq!((reading.enabled_ns, reading.running_ns), (50, 25));
         let reading = sum(&[(Quantity::Walks, half), (Quantity::Walks, never)]);
-        assert_eq!((reading.walks, reading.running_ns), (None, 0), "one of two events has no count");
+        assert_eq!(
+            (reading.walks, reading.running_ns),
+            (None, 0),
+            "one of two events has no count"
+        );
         assert_eq!(sum(&[]), CounterReading::default());
     }
 

@@ -123,8 +123,7 @@ impl Shape {
         let (mut ring_bytes, rings) =
             if per_thread { (SMALL_RING_BYTES, threads.min(allowed)) } else { (RING_BYTES, cpus) };
         // Each ring has a control page before its data.
-        while ring_bytes > MIN_RING_BYTES
-            && (ring_bytes + page).saturating_mul(rings) > RINGS_BYTES
+        while ring_bytes > MIN_RING_BYTES && (ring_bytes + page).saturating_mul(rings) > RINGS_BYTES
         {
             ring_bytes /= 2;
         }

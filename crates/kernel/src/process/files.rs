@@ -72,4 +72,3 @@ fn purpose_of(name: &str) -> Purpose {
         _ => Purpose::OpenProcess,
     }
 }
-

@@ -26,6 +26,17 @@ pub enum Pages {
 }
 
 /// Private anonymous memory, zeroed, aligned to huge pages.
+///
+/// ```
+/// use hugepilot_kernel::{AnonMap, Pages, Root, memory};
+/// use hugepilot_units::Bytes;
+///
+/// let sizes = memory::page_sizes(&Root::live())?;
+/// let mut map = AnonMap::new(Bytes::mib(4), Pages::Base, sizes).expect("4 MiB");
+/// map.words_mut()[0] = 7;
+/// assert_eq!((map.words()[0], map.words()[1]), (7, 0));
+/// # Ok::<(), hugepilot_kernel::KernelError>(())
+/// ```
 #[derive(Debug)]
 pub struct AnonMap {
     base: NonNull<u64>,

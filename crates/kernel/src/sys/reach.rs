@@ -32,9 +32,14 @@ pub(crate) fn answer(call: Call) -> Errno {
             Call::ProcessMadvise => {
                 libc::syscall(libc::SYS_process_madvise, no_process, none, none, none, NO_SUCH_FLAG)
             }
-            Call::PerfEventOpen => {
-                libc::syscall(libc::SYS_perf_event_open, none, no_process, no_process, no_process, NO_SUCH_FLAG)
-            }
+            Call::PerfEventOpen => libc::syscall(
+                libc::SYS_perf_event_open,
+                none,
+                no_process,
+                no_process,
+                no_process,
+                NO_SUCH_FLAG,
+            ),
             Call::ProcessVmReadv => libc::syscall(
                 libc::SYS_process_vm_readv,
                 no_process,

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use hugepilot_alloc::Chain;
 use hugepilot_kernel::rights::{Capability, Rights};
 use hugepilot_kernel::thp::ThpSettings;
-use hugepilot_kernel::{Program, Root, StartedProgram, Thp, Unsupported, find_program, hugetlb, memory};
+use hugepilot_kernel::{
+    Program, Root, StartedProgram, Thp, Unsupported, find_program, hugetlb, memory,
+};
 use hugepilot_record::run::{Mode, Obstacles};
 use hugepilot_units::Bytes;
 

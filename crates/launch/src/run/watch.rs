@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::usage::{self, ProcessUsage, Usage};
-use hugepilot_kernel::{Root, ResourceUsage, schedstat};
+use hugepilot_kernel::{ResourceUsage, Root, schedstat};
 use hugepilot_record::Pid;
 use hugepilot_record::run::{Holder, Obstacles, Peak};
 use hugepilot_units::{Bytes, Nanos};

@@ -84,8 +84,9 @@ impl ChildSetup {
 
     /// Returns the pointers that exec takes.
     pub(super) fn vectors(&self) -> ExecVectors {
-        let list =
-            |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
+        let list = |texts: &[CString]| {
+            texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+        };
         ExecVectors {
             arguments: list(&self.arguments),
             shell: list(self.shell.as_deref().unwrap_or_default()),

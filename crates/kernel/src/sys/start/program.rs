@@ -9,13 +9,13 @@ use hugepilot_units::{Bytes, Nanos};
 /// Transparent huge pages that a program may have, for itself and its descendants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thp {
-    /// By the settings of the system and of this process.
+    /// Settings of the system and of this process apply.
     Inherit,
     /// None (`PR_SET_THP_DISABLE`).
     Never,
     /// Only where the program itself advises them; EINVAL before Linux 6.18.
     Advised,
-    /// By the settings of the system, also if THP is disabled for this process.
+    /// Settings of the system apply, also if THP is disabled for this process.
     Allowed,
 }
 
@@ -39,13 +39,13 @@ pub struct Program<'a> {
 /// Change of a child's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It exited with this status.
+    /// Exit with this status.
     Exited(i32),
-    /// This signal killed it.
+    /// End by this signal.
     Killed(i32),
-    /// It was stopped, as by Ctrl-Z.
+    /// Stop, as by Ctrl-Z.
     Stopped,
-    /// It was continued.
+    /// Continuation after a stop.
     Continued,
 }
 

@@ -105,7 +105,8 @@ impl Watch {
                     libc::poll(&raw mut control, 1, 0) == 1 && control.revents & libc::POLLHUP != 0;
             }
             self.waited_ms = self.waited_ms.saturating_add(INTERVAL);
-            self.kills |= unlisted || u128::from(self.waited_ms.unsigned_abs()) >= GRACE.as_millis();
+            self.kills |=
+                unlisted || u128::from(self.waited_ms.unsigned_abs()) >= GRACE.as_millis();
         }
         // SAFETY: ends the warden without destructors.
         unsafe { libc::_exit(i32::try_from(self.left.min(255)).unwrap_or(255)) }
@@ -119,7 +120,8 @@ impl Watch {
             // SAFETY: all zeroes is a valid record: it holds only numbers.
             let mut change: StatusChange = unsafe { std::mem::zeroed() };
             // SAFETY: both are live and writable.
-            match unsafe { libc::wait4(-1, &raw mut change.status, options, &raw mut change.usage) } {
+            match unsafe { libc::wait4(-1, &raw mut change.status, options, &raw mut change.usage) }
+            {
                 0 => return true,
                 -1 => return last_errno() != Errno(libc::ECHILD),
                 // SAFETY: a live record, short enough for an atomic write to a pipe.
@@ -181,4 +183,3 @@ impl Watch {
         }
     }
 }
-
