@@ -4,8 +4,8 @@
  * usage: forkpair [MIB=16] [huge] [busy] [sparse]
  *
  *   ready ADDR LEN PARENT CHILD   neither has written since the fork
- *   wrote N                       after each line on stdin, at most 16: N sixteenths of the pages in
- *                                 each region are rewritten, half of them by the child
+ *   wrote N                       after each line on stdin, at most 16: N sixteenths of the pages
+ *                                 are rewritten in each region, half of them by the child
  *   ok | mismatch                 at the end of stdin: whether both read the right words
  *
  *   huge     collapses the memory before the fork by MADV_COLLAPSE, without khugepaged
