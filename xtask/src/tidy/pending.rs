@@ -4,7 +4,6 @@
 pub(super) const PENDING: &[&str] = &[
     "crates/cli/",
     "crates/graph/",
-    "crates/kernel/",
     "crates/lab/",
     "crates/launch/",
     "crates/manager/",

@@ -36,8 +36,8 @@ impl GroupSignalProbe {
     /// one signal was sent to the group and to this process alone within moments, either may be
     /// taken for the other.
     pub fn saw(&mut self, signals: &[i32]) -> Vec<bool> {
-        // A sender to a group holds a lock of the kernel until all members have the signal, and this
-        // call waits for that lock.
+        // A sender to a group holds a lock of the kernel until all members have the signal, and
+        // this call waits for that lock.
         // SAFETY: numbers only; the child stays in its group.
         unsafe { libc::setpgid(self.pid, libc::getpgrp()) };
         let pending = pending(self.pid);
