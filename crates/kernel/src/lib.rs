@@ -32,8 +32,8 @@ pub mod usage;
 mod warm;
 
 pub use error::KernelError;
-pub use excluded::{ExcludedProcesses, describe};
-pub use khugepaged::KhugepagedRisk;
+pub use excluded::{ExcludedProcesses, access_error};
+pub use khugepaged::recollapse_risk;
 pub use process::{Claim, Process};
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};

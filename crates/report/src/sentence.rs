@@ -4,8 +4,6 @@
 //! stable `code` (`#[serde(tag = "code", rename_all = "snake_case")]`). Only this crate turns it into
 //! words. JSON carries all three: `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`.
 
-#![allow(dead_code, reason = "records still hold sentences; they become facts one by one")]
-
 use serde_json::Value;
 
 /// A fact that reports put into words.
