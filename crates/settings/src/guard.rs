@@ -16,7 +16,6 @@ use hugepilot_record::settings::{
     ChangedSetting, Restored, SCHEMA, SCHEMA_1, SettingWarning, SettingsJournal,
 };
 use hugepilot_units::Bytes;
-use rustix::fs::{FlockOperation, flock};
 
 use crate::SettingsError;
 
@@ -315,13 +314,12 @@ pub fn recover(root: &Root) -> Result<Option<Recovery>> {
 
 fn lock(directory: &OwnDirectory) -> Result<File> {
     let path = directory.join(LOCK);
-    let file = directory.lock_file(LOCK).map_err(|source| KernelError::write(&path, source))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
+    match directory.lock(LOCK) {
+        Ok(file) => Ok(file),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
             Err(SettingsError::Busy { lock: path.display().to_string() })
         }
-        Err(errno) => Err(KernelError::write(&path, errno).into()),
+        Err(error) => Err(KernelError::write(&path, error).into()),
     }
 }
 

@@ -17,7 +17,6 @@ pub(super) const PENDING: &[&str] = &[
     "crates/stats/",
     "crates/testkit/",
     "crates/units/",
-    "crates/workload/",
     "docs/",
     "xtask/",
     "ARCHITECTURE.md",
