@@ -224,8 +224,7 @@ impl<'a> Daemon<'a> {
         }
         let reading = self.work(reading)?;
         // Completed work is over even if use rises again before the next reading.
-        if marks.is_low(&reading)
-            && self.gate.step(&marks, &reading, self.world.now()) == Step::End
+        if marks.is_low(&reading) && self.gate.step(&marks, &reading, self.world.now()) == Step::End
         {
             self.log_idle(&reading);
         }

@@ -161,9 +161,7 @@ fn sums(totals: &Totals) -> String {
 impl Sentence for ExhaustedCause {
     fn text(&self) -> String {
         match self {
-            Self::NoCandidates => {
-                "no huge page has enough bloat and may be split now".to_owned()
-            }
+            Self::NoCandidates => "no huge page has enough bloat and may be split now".to_owned(),
             Self::AllTried { candidates } => format!("all {candidates} candidates were tried"),
             Self::BrokenMemory { corrupted_bytes } => format!(
                 "{corrupted_bytes} of memory are broken (HardwareCorrupted in /proc/meminfo), and \
@@ -173,9 +171,9 @@ impl Sentence for ExhaustedCause {
     }
     fn help(&self) -> Vec<String> {
         match self {
-            Self::BrokenMemory { .. } => vec![
-                "find the module, and replace it: sudo dmesg | grep -iE 'edac|mce'".to_owned(),
-            ],
+            Self::BrokenMemory { .. } => {
+                vec!["find the module, and replace it: sudo dmesg | grep -iE 'edac|mce'".to_owned()]
+            }
             _ => Vec::new(),
         }
     }
@@ -326,7 +324,12 @@ mod tests {
             Event::Stopped(totals),
         ];
         events
-            .map(|event| Line { schema: SCHEMA.into(), unix_seconds: 1.25, event, memory: memory() })
+            .map(|event| Line {
+                schema: SCHEMA.into(),
+                unix_seconds: 1.25,
+                event,
+                memory: memory(),
+            })
             .into()
     }
 

@@ -51,9 +51,9 @@ fn verdict(report: &DebloatReport) -> String {
     let split = grouped_count(report.huge_pages_split);
     let (freed, seconds) = (report.freed_bytes, report.split_seconds);
     match report.stopped {
-        Some(stop) if report.dry_run || report.huge_pages_split == 0 => format!(
-            "{stop} before all huge pages were read; at least {bloat}; nothing was split"
-        ),
+        Some(stop) if report.dry_run || report.huge_pages_split == 0 => {
+            format!("{stop} before all huge pages were read; at least {bloat}; nothing was split")
+        }
         _ if report.dry_run => {
             let about = if error.get() > 0 { "about " } else { "" };
             format!(
@@ -61,7 +61,9 @@ fn verdict(report: &DebloatReport) -> String {
                  them{slowdown}; nothing was changed"
             )
         }
-        Some(stop) => format!("{bounded}; freed {freed} by splitting {split} of them, then: {stop}"),
+        Some(stop) => {
+            format!("{bounded}; freed {freed} by splitting {split} of them, then: {stop}")
+        }
         None if report.huge_pages_split == 0 => format!("{bounded}; nothing was split"),
         None => format!(
             "{bounded}; freed {freed} by splitting {split} of them in {seconds:.2} s{slowdown}"
@@ -123,8 +125,8 @@ fn grouped_count(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::debloat::{DebloatWarning, SCHEMA};
-    use hugepilot_record::{Pid, Stop};
     use hugepilot_record::tune::Prediction;
+    use hugepilot_record::{Pid, Stop};
     use hugepilot_testkit::assert_golden;
     use hugepilot_units::Bytes;
 

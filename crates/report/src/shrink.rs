@@ -43,7 +43,9 @@ impl Sentence for ShrinkWarning {
                 "{reclaimed_bytes} of the cgroup's page cache were reclaimed as well; its pages \
                  are read from disk when needed"
             ),
-            Self::NothingFound { max_ptes_none, was_off } => nothing_found(*max_ptes_none, *was_off),
+            Self::NothingFound { max_ptes_none, was_off } => {
+                nothing_found(*max_ptes_none, *was_off)
+            }
             Self::RecollapseRisk(risk) => risk.text(),
             Self::Excluded(count) => count.text(),
             Self::Setting(setting) => setting.text(),

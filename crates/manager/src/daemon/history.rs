@@ -116,7 +116,8 @@ impl History {
         if self.0.len() >= MAX_REGIONS && !self.0.contains_key(&(key, region)) {
             self.forget_old();
         }
-        let past = self.0.entry((key, region)).or_insert(RegionHistory { at: now, recollapses: 0, split });
+        let past =
+            self.0.entry((key, region)).or_insert(RegionHistory { at: now, recollapses: 0, split });
         (past.at, past.split) = (now, split);
     }
 

@@ -263,10 +263,7 @@ impl Config {
 }
 
 /// Parses `text` over the defaults; also returns the line of each key.
-fn parse(
-    text: &str,
-    file: &str,
-) -> Result<(Config, BTreeMap<&'static str, usize>), ConfigError> {
+fn parse(text: &str, file: &str) -> Result<(Config, BTreeMap<&'static str, usize>), ConfigError> {
     let line_at = |at: usize| text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1;
     let error = |at: usize, key: &str, found: String, allowed: String| ConfigError {
         place: Some((file.to_owned(), line_at(at))),

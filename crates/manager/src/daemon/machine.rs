@@ -231,7 +231,8 @@ impl World for Machine<'_> {
             |process: &&Process| targets.iter().any(|target| target.id() == process.id());
         let processes: Vec<&Process> =
             processes.iter().map(|process| &**process).filter(is_target).collect();
-        let samples = stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
+        let samples =
+            stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
         Ok(samples.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
     }
 

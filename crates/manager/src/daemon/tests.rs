@@ -162,8 +162,7 @@ impl World for Sim {
 }
 
 /// Risk for advised memory of a [`Sim`] with `risk`.
-const RISK: RecollapseRisk =
-    RecollapseRisk { thp_enabled: ThpScope::Madvise, max_ptes_none: 511 };
+const RISK: RecollapseRisk = RecollapseRisk { thp_enabled: ThpScope::Madvise, max_ptes_none: 511 };
 
 /// Process with `huge` huge pages, each with `zeros` zero-filled base pages.
 fn bloated(pid: i32, huge: u64, zeros: u64) -> FakeTarget {

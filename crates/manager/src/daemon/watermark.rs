@@ -259,7 +259,10 @@ mod tests {
         let interval = Nanos::seconds(1);
         let second = |first, then| {
             let mut gate = Gate::new();
-            assert_eq!(gate.next_reading(&marks(), &reading(first), Nanos::ZERO, interval), interval);
+            assert_eq!(
+                gate.next_reading(&marks(), &reading(first), Nanos::ZERO, interval),
+                interval
+            );
             gate.next_reading(&marks(), &reading(then), interval, interval)
         };
         assert_eq!(second(50, 50), interval);

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::Priority;
-use hugepilot_record::debloat::{
-    BACKEND, DebloatReport, DebloatWarning, ProcessDebloat, SCHEMA,
-};
+use hugepilot_record::debloat::{BACKEND, DebloatReport, DebloatWarning, ProcessDebloat, SCHEMA};
 use hugepilot_record::{Mapping, Split, SplitOutcome, Stop};
 use hugepilot_units::{Bytes, Region};
 

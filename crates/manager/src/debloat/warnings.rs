@@ -1,6 +1,6 @@
 //! Warnings about re-collapse, shortfalls and huge pages without an effect.
 
-use hugepilot_kernel::{Target, recollapse_risk};
+use hugepilot_kernel::recollapse_risk;
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_record::{RecollapseRisk, SkipReason};
 use hugepilot_units::Share;
@@ -10,9 +10,8 @@ use super::{DebloatOptions, DebloatProcess};
 /// Reads whether khugepaged re-collapses bloated regions of `processes`.
 pub(super) fn risk_for(processes: &[DebloatProcess]) -> Option<RecollapseRisk> {
     let advised = |process: &DebloatProcess| {
-        let mapping_of = |start| {
-            process.scan.mappings.iter().find(|mapping| mapping.range.contains(start))
-        };
+        let mapping_of =
+            |start| process.scan.mappings.iter().find(|mapping| mapping.range.contains(start));
         let census = &process.scan.census;
         let mut starts = census.bloated.iter().map(|page| page.region.range(census.sizes).start);
         starts.any(|start| mapping_of(start).is_some_and(|mapping| mapping.flags.has("hg")))

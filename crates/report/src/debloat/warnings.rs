@@ -17,9 +17,11 @@ impl Sentence for DebloatWarning {
                  (PROT_NONE) or their memory is broken; their bloat is unknown, so the total is a \
                  lower bound"
             ),
-            Self::Sampled { .. } => "only a sample of the huge pages was read; bloat, freed bytes, \
+            Self::Sampled { .. } => {
+                "only a sample of the huge pages was read; bloat, freed bytes, \
                                      splits and slowdown are estimates for all"
-                .to_owned(),
+                    .to_owned()
+            }
             Self::Shortfall { .. } => shortfall(self),
             Self::StillHuge { huge_pages } => format!(
                 "{huge_pages} huge pages were not split, although the kernel reported success; \
@@ -97,6 +99,8 @@ mod tests {
         );
         assert!(shortfall(0, 16).ends_with(": 16 huge pages with bloat are protected"));
         assert!(shortfall(2, 0).ends_with(": 2 processes were excluded before the end"));
-        assert!(shortfall(2, 16).ends_with("before the end, 16 huge pages with bloat are protected"));
+        assert!(
+            shortfall(2, 16).ends_with("before the end, 16 huge pages with bloat are protected")
+        );
     }
 }

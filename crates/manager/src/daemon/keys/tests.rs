@@ -56,10 +56,7 @@ fn every_key_is_explained_with_its_default() {
 #[test]
 fn errors_name_line_key_found_and_allowed() {
     let table = [
-        (
-            "\nhihg = \"80%\"",
-            "d.toml:2: hihg: found an unknown key, allowed: cgroup, high, low",
-        ),
+        ("\nhihg = \"80%\"", "d.toml:2: hihg: found an unknown key, allowed: cgroup, high, low"),
         (
             "high = 80",
             "d.toml:1: high: found 80, allowed: a share, 1% to 100%, above low and not above critical",

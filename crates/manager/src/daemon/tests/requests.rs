@@ -8,8 +8,7 @@ fn the_configuration_is_read_again_or_kept() {
     let lower = Config { high: Share::percent(60.0), low: Share::percent(50.0), ..config() };
     let elsewhere = Config { cgroup: Some("/sys/fs/cgroup/x".into()), ..lower.clone() };
     let broken = ReloadError::Config { error: "d.toml:1: high: found 80".to_owned() };
-    let reloads =
-        RefCell::new(VecDeque::from([Err(broken.clone()), Ok(elsewhere), Ok(lower)]));
+    let reloads = RefCell::new(VecDeque::from([Err(broken.clone()), Ok(elsewhere), Ok(lower)]));
     sim.meanwhile = Box::new(move |sim| {
         if sim.elapsed() > Nanos::seconds(10) {
             sim.reloads.borrow_mut().extend(reloads.borrow_mut().pop_front());
@@ -24,7 +23,7 @@ fn the_configuration_is_read_again_or_kept() {
         })
         .collect();
     assert_eq!(errors, [Some(broken), Some(ReloadError::CgroupChanged), None]);
-    assert_eq!(lines[2].seen.high_ratio, Share::percent(80.0), "the old one is kept");
+    assert_eq!(lines[2].memory.high_ratio, Share::percent(80.0), "the old one is kept");
     let used = sim.memory().unwrap().use_ratio();
     assert!((0.49..0.5).contains(&used), "the new watermarks apply: {used}");
 }
@@ -41,6 +40,10 @@ fn a_stop_is_immediate_and_logs_the_totals() {
     let lines = sim.run(config());
     let done = sim.tried()[0];
     assert!((100..900).contains(&done), "{done}");
-    assert_eq!(freed(&lines), Bytes::kib(400).times(done as u64), "the totals are of the splits done");
+    assert_eq!(
+        freed(&lines),
+        Bytes::kib(400).times(done as u64),
+        "the totals are of the splits done"
+    );
     assert!(sim.elapsed() < Nanos::millis(1010), "{}", sim.elapsed());
 }

@@ -19,9 +19,7 @@ fn a_recollapsed_region_is_split_a_few_times_and_then_excluded() {
     }
     assert_eq!(times.values().max(), Some(&3), "{times:?}");
     let recollapses = lines.iter().filter_map(|line| match &line.event {
-        Event::Recollapsed { regions, excluded, cause, .. } => {
-            Some((*regions, *excluded, *cause))
-        }
+        Event::Recollapsed { regions, excluded, cause, .. } => Some((*regions, *excluded, *cause)),
         _ => None,
     });
     let recollapses: Vec<_> = recollapses.collect();
@@ -88,9 +86,7 @@ fn a_failure_is_logged_and_not_repeated_soon() {
     let sim = Sim::new(vec![denied, bloated(8, 100, 400)], |_| 250.0);
     let lines = sim.run(config());
     let denied = ExclusionCause::Stopped { stop: Stop::NotPermitted };
-    let is_denied = |line: &Line| {
-        matches!(&line.event, Event::Skipped { pid: Pid(7), cause, .. } if *cause == denied)
-    };
+    let is_denied = |line: &Line| matches!(&line.event, Event::Skipped { pid: Pid(7), cause, .. } if *cause == denied);
     assert!(lines.iter().any(is_denied), "{lines:?}");
     let mut regions = sim.fakes[0].asked.borrow().clone();
     let tried = regions.len();
