@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
-use hugepilot_kernel::ExcludedProcesses;
-use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe, rights};
+use hugepilot_kernel::{
+    ExcludedProcesses, KernelError, Root, Target, Unsupported, cgroup, descriptors, memory, probe,
+    rights,
+};
 use hugepilot_manager::debloat::{
     DebloatOptions, DebloatTarget, Event, debloat, is_called, priority,
 };
@@ -206,16 +208,16 @@ pub(crate) fn unsupported() -> anyhow::Result<Option<Failure>> {
     }
     let tested = probe::demote_frees_zero_pages()?;
     // The test requires a free huge page, and memory may be short. Then the first split shows it.
-    if tested.supported || tested.why == probe::NO_HUGE_PAGE {
+    let Some(reason) = tested.reason().filter(|reason| **reason != Unsupported::NoHugePage) else {
         return Ok(None);
-    }
-    // The test splits its own memory. Reading other processes requires one capability more.
-    let help = tested.fix.map(|fix| match fix.starts_with("sudo setcap") {
-        true => rights::fix(true),
-        false => fix,
-    });
+    };
+    let help = match reason {
+        // The test splits its own memory. Reading other processes requires one capability more.
+        Unsupported::CapabilityMissing { .. } => vec![rights::fix(true)],
+        reason => reason.help(),
+    };
     let failure = Failure::new("cannot free memory by splitting huge pages", Exit::Unsupported);
-    Ok(Some(failure.because(tested.why).with_help(help)))
+    Ok(Some(failure.because(reason.to_string()).with_help(help)))
 }
 
 /// Fails if memory is broken: a split reads every page, and reading broken memory kills.

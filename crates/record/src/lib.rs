@@ -28,6 +28,7 @@ pub mod shrink;
 mod split;
 pub mod status;
 pub mod tune;
+mod unsupported;
 
 pub use census::{BloatedPage, Census};
 pub use exclusion::{AccessError, ExcludedCount};
@@ -40,3 +41,4 @@ pub use process::{Pid, ProcessId, Tid};
 pub use recollapse::{RecollapseCause, RecollapseRisk, ThpScope};
 pub use sample::{Pattern, Provenance, ProvenanceCounts, Sample};
 pub use split::{Split, SplitAct, SplitOutcome, SplitPlan};
+pub use unsupported::Unsupported;

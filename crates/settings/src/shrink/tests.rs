@@ -59,7 +59,7 @@ impl Machine {
         for dry_run in [true, false] {
             match self.run(dry_run, None) {
                 Err(SettingsError::Refused(error)) => {
-                    assert!(error.cause.contains(words), "{error}")
+                    assert!(error.to_string().contains(words), "{error}")
                 }
                 other => panic!("{other:?}"),
             }
