@@ -241,34 +241,33 @@ mod tests {
 
     const RISK: RecollapseRisk =
         RecollapseRisk { thp_enabled: ThpScope::Always, max_ptes_none: 511 };
+    const PID: Pid = Pid(4711);
+    const COMMAND: &str = "redis-server";
+    const TOTALS: Totals = Totals {
+        freed_bytes: Bytes::gib(3),
+        huge_pages_split: 2000,
+        recollapses: 3,
+        seconds: 4.5,
+        cpu_seconds: 0.4375,
+    };
 
-    fn lines() -> Vec<Line> {
-        let totals = Totals {
-            freed_bytes: Bytes::gib(3),
-            huge_pages_split: 2000,
-            recollapses: 3,
-            seconds: 4.5,
-            cpu_seconds: 0.4375,
-        };
-        let (pid, command) = (Pid(4711), "redis-server".to_owned());
-        let counts = |why: &str| BTreeMap::from([(why.to_owned(), 2)]);
-        let freed = |over_budget| Event::Freed {
-            freed_bytes: Bytes::gib(3),
-            huge_pages_split: 2000,
-            skipped: counts("changed"),
-            failed: counts("still_huge"),
-            processes: vec![ProcessFreed {
-                pid,
-                command: command.clone(),
-                freed_bytes: Bytes::gib(3),
-                huge_pages_split: 2000,
-            }],
-            seconds: 1.0,
-            cpu_seconds: 0.25,
-            over_budget,
-            recollapse_risk: over_budget.then_some(RISK),
-        };
-        let planned = Event::Planned {
+    fn counts(reason: &str) -> BTreeMap<String, u64> {
+        BTreeMap::from([(reason.to_owned(), 2)])
+    }
+
+    fn started() -> Event {
+        Event::Started {
+            scope: "system".into(),
+            order: "heat".into(),
+            interval_seconds: 1.0,
+            cpu_budget_ratio: Share::percent(10.0),
+            cool_down_seconds: 600.0,
+            max_recollapses: 3,
+        }
+    }
+
+    fn planned() -> Event {
+        Event::Planned {
             order: "heat".into(),
             processes: 2,
             not_sampled: 1,
@@ -280,20 +279,42 @@ mod tests {
             skipped: counts("cooling_down"),
             seconds: 3.5,
             over_budget: false,
+        }
+    }
+
+    fn freed(over_budget: bool) -> Event {
+        let process = ProcessFreed {
+            pid: PID,
+            command: COMMAND.into(),
+            freed_bytes: Bytes::gib(3),
+            huge_pages_split: 2000,
         };
-        let started = Event::Started {
-            scope: "system".into(),
-            order: "heat".into(),
-            interval_seconds: 1.0,
-            cpu_budget_ratio: Share::percent(10.0),
-            cool_down_seconds: 600.0,
-            max_recollapses: 3,
-        };
-        let skipped = |cause| Event::Skipped { pid, command: command.clone(), cause };
+        Event::Freed {
+            freed_bytes: Bytes::gib(3),
+            huge_pages_split: 2000,
+            skipped: counts("changed"),
+            failed: counts("still_huge"),
+            processes: vec![process],
+            seconds: 1.0,
+            cpu_seconds: 0.25,
+            over_budget,
+            recollapse_risk: over_budget.then_some(RISK),
+        }
+    }
+
+    fn events() -> Vec<Event> {
+        let skipped = |cause| Event::Skipped { pid: PID, command: COMMAND.into(), cause };
         let exhausted = |cause| Event::Exhausted { cause, retry_seconds: 10.0 };
         let rejected = |error| Event::Reloaded { error: Some(error) };
-        let events = [
-            started,
+        let recollapsed = Event::Recollapsed {
+            pid: PID,
+            command: COMMAND.into(),
+            regions: 3,
+            excluded: 1,
+            cause: RecollapseCause::KhugepagedOrProgram(RISK),
+        };
+        vec![
+            started(),
             Event::Working { cause: WorkCause::High },
             Event::Working { cause: WorkCause::Pressure },
             skipped(ExclusionCause::Protected),
@@ -302,17 +323,11 @@ mod tests {
                 error: "cannot read /proc/4711/smaps: EACCES".into(),
                 help: vec!["run as root".into()],
             })),
-            Event::Recollapsed {
-                pid,
-                command: command.clone(),
-                regions: 3,
-                excluded: 1,
-                cause: RecollapseCause::KhugepagedOrProgram(RISK),
-            },
-            planned,
+            recollapsed,
+            planned(),
             freed(false),
             freed(true),
-            Event::Idle(totals),
+            Event::Idle(TOTALS),
             exhausted(ExhaustedCause::NoCandidates),
             exhausted(ExhaustedCause::AllTried { candidates: 3000 }),
             exhausted(ExhaustedCause::BrokenMemory { corrupted_bytes: Bytes::kib(8) }),
@@ -321,16 +336,16 @@ mod tests {
             Event::Reloaded { error: None },
             rejected(ReloadError::Config { error: "d.toml:1: high: found 80".into() }),
             rejected(ReloadError::CgroupChanged),
-            Event::Stopped(totals),
-        ];
-        events
-            .map(|event| Line {
-                schema: SCHEMA.into(),
-                unix_seconds: 1.25,
-                event,
-                memory: memory(),
-            })
-            .into()
+            Event::Stopped(TOTALS),
+        ]
+    }
+
+    fn lines() -> Vec<Line> {
+        let line = |event| {
+            let (schema, unix_seconds) = (SCHEMA.into(), 1.25);
+            Line { schema, unix_seconds, event, memory: memory() }
+        };
+        events().into_iter().map(line).collect()
     }
 
     #[test]

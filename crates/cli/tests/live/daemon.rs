@@ -243,10 +243,7 @@ fn regions_made_huge_again_rest_and_are_told() {
     let cause = cause.expect("a cause");
     let is_advised = matches!(
         cause,
-        RecollapseCause::KhugepagedOrProgram(RecollapseRisk {
-            thp_enabled: ThpScope::Madvise,
-            ..
-        })
+        RecollapseCause::KhugepagedOrProgram(RecollapseRisk { thp_enabled: ThpScope::Madvise, .. })
     );
     assert!(is_advised, "{cause:?}");
     assert!(victim.finish(SOON).success());
