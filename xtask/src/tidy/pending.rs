@@ -8,7 +8,6 @@ pub(super) const PENDING: &[&str] = &[
     "crates/lab/",
     "crates/launch/",
     "crates/manager/",
-    "crates/profiler/",
     "crates/record/",
     "crates/report/",
     "crates/settings/",

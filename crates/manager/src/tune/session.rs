@@ -6,7 +6,7 @@ mod spaces;
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported};
 use hugepilot_policy::{HeatPolicy, Policy, PredictionInput, predict, sampled_speedup};
-use hugepilot_profiler::{Chosen, Observation, choose};
+use hugepilot_profiler::{Observation, SamplerChoice, choose};
 use hugepilot_record::tune::{Activity, Prediction, TuneReport};
 use hugepilot_record::{Budget, Journal, Pid, Plan, ProcessId, ProvenanceCounts, Snapshot, Stop};
 use hugepilot_units::{Bytes, HugePages, Nanos};
@@ -41,7 +41,7 @@ pub struct Session<'a> {
     process: Process,
     /// Held from the beginning where a running process was attached to.
     claim: Option<Claim>,
-    chosen: Chosen,
+    chosen: SamplerChoice,
     counters: Result<Counters, Unsupported>,
     counted: CounterReading,
     observation: Observation,
