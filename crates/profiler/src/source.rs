@@ -39,12 +39,9 @@ pub struct UnavailableSampler {
 /// Cause why a sampler cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum UnavailableCause {
-    /// The processor, its hypervisor or the kernel does not offer it.
-    #[error("{0}")]
-    Hardware(String),
-    /// The trial on a child process fails.
+    /// The processor, its hypervisor or the kernel does not support it.
     #[error(transparent)]
-    Trial(Unsupported),
+    Unsupported(Unsupported),
     /// Attaching to the target fails.
     #[error(transparent)]
     Attach(#[from] KernelError),
@@ -95,12 +92,13 @@ pub fn choose(process: &Process, rate_hz: u32) -> Result<SamplerChoice, KernelEr
     let mut unavailable: Vec<_> = candidates
         .skipped
         .into_iter()
-        .map(|(name, cause)| UnavailableSampler { name, cause: UnavailableCause::Hardware(cause) })
+        .map(|(name, cause)| (name, UnavailableCause::Unsupported(cause)))
+        .map(|(name, cause)| UnavailableSampler { name, cause })
         .collect();
     for hardware in candidates.sources {
         let opened = hardware
             .try_open(root, &rights)
-            .map_err(UnavailableCause::Trial)
+            .map_err(UnavailableCause::Unsupported)
             .and_then(|_| Ok(HardwareSampler::attach(process, hardware)?));
         match opened {
             Ok(source) => {
