@@ -1,10 +1,10 @@
-//! Processes of a cgroup that a command excludes, reported in one line.
+//! Processes of a cgroup that cannot be read, reported together.
 
-use hugepilot_record::Errno;
+use hugepilot_record::{AccessError, Errno, ExcludedCount};
 
 use crate::{KernelError, rights};
 
-/// Number of excluded processes, and the error of the first.
+/// Collects the processes that a command excludes, and the error of the first.
 #[derive(Debug, Default)]
 pub struct ExcludedProcesses {
     count: usize,
@@ -18,27 +18,30 @@ impl ExcludedProcesses {
         self.first.get_or_insert(error);
     }
 
-    /// Returns the warning beside `others` processes; `None` if none was excluded.
+    /// Counts the excluded processes beside the `others`; `None` if there are none.
     ///
     /// # Errors
     /// The first error, if there are no others.
-    pub fn warning(self, others: usize) -> Result<Option<String>, KernelError> {
+    pub fn count(self, others: usize) -> Result<Option<ExcludedCount>, KernelError> {
         let Some(error) = self.first else { return Ok(None) };
         if others == 0 {
             return Err(error);
         }
-        let all = self.count + others;
-        Ok(Some(format!("{} of {all} processes were excluded: {}", self.count, describe(&error))))
+        Ok(Some(ExcludedCount {
+            excluded: self.count as u64,
+            processes: (self.count + others) as u64,
+            first: access_error(&error),
+        }))
     }
 }
 
-/// Returns `error` with help, if any is known.
-pub fn describe(error: &KernelError) -> String {
-    match error.errno() {
-        Some(Errno::EMFILE) => format!("{error}; help: ulimit -n 65536"),
-        _ if error.is_denied() => format!("{error}; help: {}", rights::fix(true)),
-        _ => error.to_string(),
-    }
+/// Records `error` with suggested actions.
+pub fn access_error(error: &KernelError) -> AccessError {
+    let help = match error.errno() {
+        Some(Errno::EMFILE) => Some("raise the limit of open files: ulimit -n 65536".to_owned()),
+        _ => error.is_denied().then(|| rights::fix(true)),
+    };
+    AccessError { error: error.to_string(), help: help.into_iter().collect() }
 }
 
 #[cfg(test)]
@@ -48,16 +51,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_help_names_the_missing_capability() {
+    fn a_missing_permission_is_named() {
         let denied =
             KernelError::Syscall { call: "process_vm_readv", pid: Pid(7), errno: Errno::EPERM };
-        assert!(describe(&denied).to_lowercase().contains("sys_ptrace"), "{}", describe(&denied));
-        assert_eq!(describe(&KernelError::NoProcess { pid: Pid(7) }), "no process 7");
+        let help = access_error(&denied).help;
+        assert!(help[0].to_lowercase().contains("sys_ptrace"), "{help:?}");
+        let gone = access_error(&KernelError::NoProcess { pid: Pid(7) });
+        assert_eq!(gone, AccessError { error: "no process 7".to_owned(), help: Vec::new() });
     }
 
     #[test]
-    fn the_first_error_is_the_warning_and_the_error_without_others() {
-        assert_eq!(ExcludedProcesses::default().warning(0).unwrap(), None);
+    fn the_first_error_stands_for_all_and_is_returned_if_no_process_is_left() {
+        assert_eq!(ExcludedProcesses::default().count(0).unwrap(), None);
         let two = || {
             let mut excluded = ExcludedProcesses::default();
             for (pid, errno) in [(7, Errno::EMFILE), (8, Errno::EPERM)] {
@@ -65,12 +70,10 @@ mod tests {
             }
             excluded
         };
-        assert_eq!(two().warning(0).unwrap_err().errno(), Some(Errno::EMFILE));
-        let warning = two().warning(3).unwrap().unwrap();
-        assert!(
-            warning.starts_with("2 of 5 processes were excluded: pidfd_open on process 7"),
-            "{warning}"
-        );
-        assert!(warning.ends_with("ulimit -n 65536"), "{warning}");
+        assert_eq!(two().count(0).unwrap_err().errno(), Some(Errno::EMFILE));
+        let count = two().count(3).unwrap().unwrap();
+        assert_eq!((count.excluded, count.processes), (2, 5));
+        assert!(count.first.error.starts_with("pidfd_open on process 7"), "{count:?}");
+        assert!(count.first.help[0].ends_with("ulimit -n 65536"), "{count:?}");
     }
 }

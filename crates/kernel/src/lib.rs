@@ -62,9 +62,9 @@ pub mod wait;
 mod warm;
 
 pub use error::KernelError;
-pub use excluded::{ExcludedProcesses, describe};
+pub use excluded::{ExcludedProcesses, access_error};
 pub use hugepilot_record::Unsupported;
-pub use khugepaged::KhugepagedRisk;
+pub use khugepaged::recollapse_risk;
 pub use path::find_program;
 pub use process::{Claim, Process};
 pub use root::Root;
