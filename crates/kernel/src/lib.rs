@@ -6,6 +6,7 @@
 //! runs through the same code, and [`Target`] is the seam where a scripted [`fake::FakeTarget`] can stand for a process.
 
 pub mod cgroup;
+pub mod clock;
 pub mod cpu;
 pub mod descriptors;
 mod error;
@@ -16,6 +17,7 @@ pub mod file;
 pub mod hugetlb;
 mod khugepaged;
 pub mod memory;
+mod path;
 pub mod perf;
 pub mod privilege;
 pub mod probe;
@@ -29,11 +31,13 @@ mod target;
 pub mod thp;
 mod unsupported;
 pub mod usage;
+pub mod wait;
 mod warm;
 
 pub use error::KernelError;
 pub use excluded::{ExcludedProcesses, describe};
 pub use khugepaged::KhugepagedRisk;
+pub use path::find_program;
 pub use process::{Claim, Process};
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};

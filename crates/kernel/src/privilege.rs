@@ -10,7 +10,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
+use rustix::process::{
+    DumpableBehavior, dumpable_behavior, getegid, geteuid, getgid, getuid, set_dumpable_behavior,
+};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set, set_capabilities,
 };
@@ -96,6 +98,17 @@ impl Purpose {
 /// for root, and without capabilities: then nothing needs raising.
 static PERMITTED: AtomicU64 = AtomicU64::new(0);
 
+/// Whether this process runs with the rights of another user or group: from a set-uid or set-gid
+/// binary.
+pub fn is_set_id() -> bool {
+    getuid() != geteuid() || getgid() != getegid()
+}
+
+/// Returns the user and the group that started this process.
+pub fn own_ids() -> (u32, u32) {
+    (getuid().as_raw(), getgid().as_raw())
+}
+
 /// Takes all capabilities out of the effective set and keeps them permitted. For the start of the program, before the
 /// first thread; does nothing for root.
 ///
@@ -103,8 +116,7 @@ static PERMITTED: AtomicU64 = AtomicU64::new(0);
 /// For a set-uid or set-gid binary, which would open files with the rights of the owner of the binary; if the kernel
 /// refuses the call, as with a seccomp filter.
 pub fn lower() -> Result<(), Unsupported> {
-    use rustix::process::{getegid, geteuid, getgid, getuid};
-    if getuid() != geteuid() || getgid() != getegid() {
+    if is_set_id() {
         let why =
             "the binary is set-uid or set-gid, which opens the files of its owner to every user";
         return Err(

@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, PipeReader};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -239,9 +239,9 @@ impl WorkloadCopy {
 }
 
 /// Starts it, with its output to read. Ctrl-C is for us, so it gets a process group of its own.
-fn started(command: &[OsString]) -> io::Result<(Started, File)> {
+fn started(command: &[OsString]) -> io::Result<(Started, PipeReader)> {
     let nothing = File::open("/dev/null")?;
-    let (output, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (output, end) = io::pipe()?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let mut child = Started::bound(&Program {
         path: Path::new(&command[0]),
@@ -252,7 +252,7 @@ fn started(command: &[OsString]) -> io::Result<(Started, File)> {
         own_group: true,
     })?;
     child.release()?;
-    Ok((child, File::from(output)))
+    Ok((child, output))
 }
 
 fn huge_page(pid: Pid) -> Option<u64> {

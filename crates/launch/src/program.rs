@@ -1,14 +1,12 @@
 //! A program that is held until it can be watched from its first instruction, and whose output is read.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, Program, Started, Thp};
+use hugepilot_kernel::{Change, Program, Started, Thp, find_program};
 use hugepilot_record::Pid;
 use hugepilot_record::run::Ending;
 
@@ -35,11 +33,11 @@ impl Launched {
     /// [`LaunchError::Start`].
     pub fn start(command: &[OsString]) -> Result<Self, LaunchError> {
         let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
-        let path = find(program).map_err(|source| cannot_start(program, source))?;
+        let path = find_program(program).map_err(|source| cannot_start(program, source))?;
         let name = path.file_name().unwrap_or_default();
         let name = hugepilot_kernel::proc::printable(name.as_encoded_bytes());
         let start = || {
-            let (output, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+            let (output, end) = io::pipe()?;
             let environment: Vec<_> = std::env::vars_os().collect();
             let standard = [None, Some(end.as_fd()), None];
             let program = Program {
@@ -50,7 +48,7 @@ impl Launched {
                 standard,
                 own_group: false,
             };
-            Ok((Started::bound(&program)?, File::from(output)))
+            Ok((Started::bound(&program)?, output))
         };
         let (child, output) = start().map_err(|source| cannot_start(program, source))?;
         Ok(Self { name, child, ended: None, lines: Some(pass_on(output)) })
@@ -125,28 +123,7 @@ fn cannot_start(program: &OsStr, source: io::Error) -> LaunchError {
 /// # Errors
 /// [`LaunchError::Start`]: ENOENT, EACCES.
 pub fn check(program: &OsStr) -> Result<(), LaunchError> {
-    find(program).map(drop).map_err(|source| cannot_start(program, source))
-}
-
-/// The file that `program` names, looked for as a shell does: as a path when it holds a slash, else along `PATH`.
-pub(crate) fn find(program: &OsStr) -> io::Result<PathBuf> {
-    use rustix::fs::{Access, access};
-    let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
-    let not_found = || rustix::io::Errno::NOENT.into();
-    if program.as_encoded_bytes().contains(&b'/') {
-        let path = PathBuf::from(program);
-        return match path.try_exists() {
-            Ok(true) if runs(&path) => Ok(path),
-            Ok(true) => Err(rustix::io::Errno::ACCESS.into()),
-            Ok(false) => Err(not_found()),
-            Err(error) => Err(error),
-        };
-    }
-    let path = std::env::var_os("PATH").filter(|_| !program.is_empty()).unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|path| runs(path))
-        .ok_or_else(not_found)
+    find_program(program).map(drop).map_err(|source| cannot_start(program, source))
 }
 
 /// Copies lines to our standard error and into a channel, on a thread of its own that ends with the pipe.
@@ -168,25 +145,4 @@ fn pass_on(pipe: impl Read + Send + 'static) -> Receiver<String> {
         }
     });
     receiver
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_as_exec_finds_them() {
-        assert!(find(OsStr::new("sh")).unwrap().ends_with("sh"));
-        assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
-        assert_eq!(
-            find(OsStr::new("/no/such/program")).unwrap_err().kind(),
-            io::ErrorKind::NotFound
-        );
-        assert_eq!(
-            find(OsStr::new("no-such-program")).unwrap_err().kind(),
-            io::ErrorKind::NotFound
-        );
-        assert_eq!(find(OsStr::new("/")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        assert!(find(OsStr::new("")).is_err());
-    }
 }

@@ -16,12 +16,11 @@ use std::time::{Duration, Instant};
 use crate::{effect, pool_warning};
 use hugepilot_kernel::{
     Arrived, Change, GroupSignalProbe, Program, Root, Signals, Started, Unsupported, Used,
-    ending_signals, proc, schedstat, stop_with, was_ignored,
+    ending_signals, proc, schedstat, stop_with, wait, was_ignored,
 };
 use hugepilot_record::Pid;
 use hugepilot_record::run::{Ending, Mode, Obstacles, Run, RunReport, SCHEMA};
 use hugepilot_units::{Bytes, Nanos};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::LaunchError;
 use promote::Promoter;
@@ -58,11 +57,7 @@ pub(crate) struct Control<'a> {
 impl Control<'_> {
     /// Whether a signal waits to be passed on, or somebody asked to stop.
     pub(crate) fn is_wanted(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let signal = |signals| {
-            poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&now))
-                .is_ok_and(|ready| ready > 0)
-        };
+        let signal = |signals: &Signals| wait::readable(&[signals.as_fd()], Duration::ZERO);
         self.signals.is_some_and(signal)
             || self.interrupted.is_some_and(|interrupted| interrupted())
     }
@@ -272,20 +267,9 @@ impl Following<'_> {
             .map_or(self.watch.due(), |promoter| promoter.due().min(self.watch.due()));
         let begun = Instant::now();
         let nap = next.saturating_duration_since(begun).min(NAP);
-        let time = Nanos::from(nap).get();
-        let second = 1_000_000_000;
-        let time = Timespec {
-            tv_sec: (time / second).cast_signed(),
-            tv_nsec: (time % second).cast_signed(),
-        };
-        let end = PollFd::new(&self.child, PollFlags::IN);
         let signals = self.control.signals.map(AsFd::as_fd);
-        let mut wanted: Vec<PollFd<'_>> =
-            [Some(end), signals.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))]
-                .into_iter()
-                .flatten()
-                .collect();
-        let _ = poll(&mut wanted, Some(&time));
+        let files: Vec<_> = [Some(self.child.as_fd()), signals].into_iter().flatten().collect();
+        wait::readable(&files, nap);
         let waited = self.own_wait();
         self.stopped |= was_stopped(begun.elapsed(), nap, waited);
     }
@@ -339,11 +323,7 @@ impl Following<'_> {
         if let Some(promoter) =
             self.promoter.as_mut().filter(|promoter| promoter.due() <= Instant::now())
         {
-            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let ended = || {
-                poll(&mut [PollFd::new(child, PollFlags::IN)], Some(&now))
-                    .is_ok_and(|ready| ready > 0)
-            };
+            let ended = || wait::readable(&[child.as_fd()], Duration::ZERO);
             promoter.promote(child.pid(), &|| ended() || control.is_wanted());
         }
     }

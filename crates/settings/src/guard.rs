@@ -12,7 +12,6 @@ use hugepilot_kernel::{KernelError, Root, hugetlb, thp};
 use hugepilot_record::Pid;
 use hugepilot_record::settings::{ChangedSetting, Restored, SCHEMA, SCHEMA_1, SettingsJournal};
 use hugepilot_units::Bytes;
-use rustix::fs::{FlockOperation, flock};
 
 use crate::SettingsError;
 
@@ -283,13 +282,12 @@ pub fn recover(root: &Root) -> Result<Option<Recovery>> {
 
 fn lock(directory: &OwnDirectory) -> Result<File> {
     let path = directory.join(LOCK);
-    let file = directory.lock_file(LOCK).map_err(|source| KernelError::write(&path, source))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
+    match directory.lock(LOCK) {
+        Ok(file) => Ok(file),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
             Err(SettingsError::Busy { lock: path.display().to_string() })
         }
-        Err(errno) => Err(KernelError::write(&path, errno).into()),
+        Err(error) => Err(KernelError::write(&path, error).into()),
     }
 }
 

@@ -7,7 +7,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use hugepilot_units::Bytes;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, fstat, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat, renameat, unlinkat,
+};
 
 use super::{READ, read_open, regular};
 
@@ -71,15 +73,16 @@ impl OwnDirectory {
         read_open(file, limit)
     }
 
-    /// Opens a file for a lock, and makes it with mode 0600 if there is none.
+    /// Locks a file until the returned one is closed, and makes it with mode 0600 if there is none.
     ///
     /// # Errors
-    /// As [`OwnDirectory::read`].
-    pub fn lock_file(&self, name: &str) -> io::Result<File> {
+    /// `WouldBlock` if another process holds the lock; as [`OwnDirectory::read`].
+    pub fn lock(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = regular(openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?)?;
         self.check(name, &file)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
     }
 
@@ -163,7 +166,7 @@ mod tests {
         for name in ["file", "lock"] {
             symlink(&secret, own.join(name)).unwrap();
         }
-        assert!(own.read("file", LIMIT).is_err() && own.lock_file("lock").is_err());
+        assert!(own.read("file", LIMIT).is_err() && own.lock("lock").is_err());
         own.replace("file", b"new").unwrap();
         assert_eq!(own.read("file", LIMIT).unwrap(), b"new");
         assert_eq!(fs::read(&secret).unwrap(), b"secret");

@@ -4,9 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use hugepilot_kernel::Root;
 use hugepilot_kernel::proc::printable;
-use rustix::process::{getegid, geteuid, getgid, getuid};
+use hugepilot_kernel::{Root, privilege};
 
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const PRELOAD: &str = "LD_PRELOAD";
@@ -32,7 +31,7 @@ impl Environment {
     /// (`ld.so(8)`, secure-execution mode). What we start has no such rights, so it gets them as they stand in
     /// `/proc/self/environ`; where we may not read that, or run as another user, it is told that they may be missing.
     pub(crate) fn ours(root: &Root) -> Self {
-        let same_user = geteuid() == getuid() && getegid() == getgid();
+        let same_user = !privilege::is_set_id();
         match root.read("proc/self/environ").ok().filter(|_| same_user) {
             Some(first) => Self::of(entries(&first)),
             None => Self { kept: vec![MAY_BE_MISSING.to_owned()], ..Self::of(std::env::vars_os()) },

@@ -5,13 +5,11 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use hugepilot_kernel::file;
+use hugepilot_kernel::{file, find_program, privilege};
 use hugepilot_record::run::Obstacles;
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
-
-use crate::program::find;
 
 /// A script may be run by a script, and so on.
 const MAX_SCRIPTS: usize = 4;
@@ -69,7 +67,7 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
     let program = words.next()?;
     let started = words.find(|word| !word.starts_with('-'));
     match started.filter(|_| program.ends_with("/env")) {
-        Some(name) => find(name.as_ref()).ok(),
+        Some(name) => find_program(name.as_ref()).ok(),
         None => Some(program.into()),
     }
 }
@@ -79,7 +77,7 @@ fn runs_with_others_rights(path: &Path) -> Option<String> {
     const SETUID: u32 = 0o4000;
     const SETGID: u32 = 0o2010;
     let meta = fs::metadata(path).ok()?;
-    let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let (user, group) = privilege::own_ids();
     let other_user = meta.mode() & SETUID == SETUID && meta.uid() != user;
     let other_group = meta.mode() & SETGID == SETGID && meta.gid() != group;
     (other_user || other_group).then(|| {
@@ -218,7 +216,7 @@ mod tests {
         let second = files.put("second", &line(script.to_str().unwrap()));
         assert_eq!(obstacles(&second).out_of_reach.unwrap(), "it is linked statically");
         let by_env = files.put("by-env", &line("/usr/bin/env -S sh -e"));
-        assert_eq!(interpreter_of_scripts(by_env), find("sh".as_ref()).unwrap());
+        assert_eq!(interpreter_of_scripts(by_env), find_program("sh".as_ref()).unwrap());
         let endless = files.put("endless", b"");
         fs::write(&endless, line(endless.to_str().unwrap())).unwrap();
         let _ = obstacles(&endless);

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use hugepilot_alloc::Chain;
 use hugepilot_kernel::rights::{Capability, Rights};
 use hugepilot_kernel::thp::ThpSettings;
-use hugepilot_kernel::{Program, Root, Started, Thp, Unsupported, hugetlb, memory};
+use hugepilot_kernel::{Program, Root, Started, Thp, Unsupported, find_program, hugetlb, memory};
 use hugepilot_record::run::{Mode, Obstacles};
 use hugepilot_units::Bytes;
 
 use super::environment::Environment;
 use super::{RunOptions, library, program};
 use crate::LaunchError;
-use crate::program::find;
 use hugepilot_settings::lent_pool;
 
 const HUGETLB_TUNABLE: &str = "glibc.malloc.hugetlb";
@@ -63,7 +62,7 @@ impl Setup {
     ) -> Result<Self, LaunchError> {
         let mode = options.mode;
         let name = command.first().cloned().unwrap_or_default();
-        let path = find(&name).map_err(|source| LaunchError::Start {
+        let path = find_program(&name).map_err(|source| LaunchError::Start {
             program: name.to_string_lossy().into_owned(),
             source,
         })?;

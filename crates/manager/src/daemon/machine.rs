@@ -8,11 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
 use hugepilot_kernel::proc::{parse_stat, pids, resident};
-use hugepilot_kernel::{KernelError, Process, Root, Target, cpu, memory};
+use hugepilot_kernel::{KernelError, Process, Root, Target, clock, cpu, memory};
 use hugepilot_policy::{Priority, mapping_split_skip};
 use hugepilot_record::{Pid, ProcessId};
 use hugepilot_units::{Bytes, Nanos, Region};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::config::Config;
 use super::history::{Key, by_start};
@@ -140,21 +139,15 @@ fn who_collapses(cause: Option<String>) -> String {
     }
 }
 
-fn nanos_of(clock: ClockId) -> Nanos {
-    let time = clock_gettime(clock);
-    Nanos::seconds(u64::try_from(time.tv_sec).unwrap_or(0))
-        + Nanos::new(u64::try_from(time.tv_nsec).unwrap_or(0))
-}
-
 impl World for Machine<'_> {
     fn now(&self) -> Nanos {
-        nanos_of(ClockId::Monotonic)
+        clock::monotonic()
     }
     fn unix_seconds(&self) -> f64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
     }
     fn cpu_time(&self) -> Nanos {
-        nanos_of(ClockId::ProcessCPUTime)
+        clock::own_cpu_time()
     }
     fn wait(&self, time: Nanos) {
         (self.control.wait)(time);

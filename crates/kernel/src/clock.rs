@@ -1,0 +1,32 @@
+//! Clocks of the machine and of this process.
+
+use hugepilot_units::Nanos;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Returns the time since an arbitrary start, without the time that the machine slept.
+pub fn monotonic() -> Nanos {
+    read(ClockId::Monotonic)
+}
+
+/// Returns the CPU time that all threads of this process have used.
+pub fn own_cpu_time() -> Nanos {
+    read(ClockId::ProcessCPUTime)
+}
+
+fn read(clock: ClockId) -> Nanos {
+    let time = clock_gettime(clock);
+    Nanos::seconds(u64::try_from(time.tv_sec).unwrap_or(0))
+        + Nanos::new(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_do_not_run_backwards() {
+        let (time, used) = (monotonic(), own_cpu_time());
+        assert!(time > Nanos::ZERO && monotonic() >= time);
+        assert!(used > Nanos::ZERO && own_cpu_time() >= used);
+    }
+}
