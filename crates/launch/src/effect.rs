@@ -118,10 +118,8 @@ fn known_cause(mode: Mode, peak: &Peak, obstacles: &Obstacles) -> Option<EffectC
         if obstacles.libc_thp_bug && mode == Mode::GlibcThp && enough {
             return Some(EffectCause::LibcThpBug);
         }
-        let needs_blocks = !matches!(
-            mode,
-            Mode::Hugetlb | Mode::Hugetlb1g | Mode::Mimalloc1g | Mode::Advised
-        );
+        let needs_blocks =
+            !matches!(mode, Mode::Hugetlb | Mode::Hugetlb1g | Mode::Mimalloc1g | Mode::Advised);
         let fragmented = obstacles.fragmented.filter(|_| needs_blocks && enough);
         fragmented.map(|free_bytes| EffectCause::Fragmented { free_bytes })
     })

@@ -1,10 +1,7 @@
 //! One JSON object, as `--json` prints it.
 
-use hugepilot_record::compare::CompareReport;
 use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::doctor::DoctorReport;
-use hugepilot_record::pool::{PoolChange, PoolReport};
-use hugepilot_record::run::RunReport;
 use hugepilot_record::shrink::ShrinkReport;
 use hugepilot_record::status::StatusReport;
 use hugepilot_record::tune::TuneReport;
@@ -21,12 +18,8 @@ pub trait JsonReport: Serialize {
     }
 }
 
-impl JsonReport for CompareReport {}
 impl JsonReport for DebloatReport {}
 impl JsonReport for DoctorReport {}
-impl JsonReport for PoolChange {}
-impl JsonReport for PoolReport {}
-impl JsonReport for RunReport {}
 impl JsonReport for ShrinkReport {}
 impl JsonReport for StatusReport {}
 impl JsonReport for TuneReport {}

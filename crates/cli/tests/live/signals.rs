@@ -244,7 +244,7 @@ fn compare_that_is_interrupted_before_it_knows_anything_says_so_by_its_status() 
     tool.signal(Signal::INT);
     let done = tool.wait(LIMIT);
     assert_eq!(done.status.signal(), Some(Signal::INT.as_raw()), "{done:?}");
-    done.says(&["interrupted before there was anything to report"]);
+    done.says(&["interrupted before the first result"]);
 }
 
 #[test]

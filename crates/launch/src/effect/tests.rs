@@ -38,8 +38,7 @@ fn of_pool(small: Bytes, large: Bytes) -> Peak {
 #[test]
 fn sampled_memory_decides() {
     let nothing = Peak::default();
-    let (small, large) =
-        (of_pool(Bytes::mib(4), Bytes::ZERO), of_pool(Bytes::ZERO, Bytes::gib(1)));
+    let (small, large) = (of_pool(Bytes::mib(4), Bytes::ZERO), of_pool(Bytes::ZERO, Bytes::gib(1)));
     // Mode; its effect with nothing, THP, 2 MiB and 1 GiB hugetlb pages.
     let table = [
         (Mode::Base, [true, false, true, true]),
@@ -213,10 +212,8 @@ fn pages_of_a_script_that_starts_the_program_do_not_count() {
         };
         effect(Mode::Hugetlb, &run, &obstacles)
     };
-    let (script, server) = (
-        holder("sh", Bytes::mib(6), four),
-        holder("redis-server", Bytes::mib(300), Bytes::ZERO),
-    );
+    let (script, server) =
+        (holder("sh", Bytes::mib(6), four), holder("redis-server", Bytes::mib(300), Bytes::ZERO));
     let found = of(&[script.clone(), server.clone()]);
     let owner = PageOwner {
         process: "sh".to_owned(),
@@ -227,12 +224,8 @@ fn pages_of_a_script_that_starts_the_program_do_not_count() {
     assert_eq!((found.took_effect, found.owner), (Some(false), Some(owner)));
     assert_eq!(found.cause, EffectCause::OwnAllocator { library: "jemalloc".to_owned() });
     let worker = holder("redis-server", Bytes::mib(90), four);
-    let with_effect = [
-        vec![],
-        vec![script.clone()],
-        vec![script.clone(), worker.clone()],
-        vec![server, worker],
-    ];
+    let with_effect =
+        [vec![], vec![script.clone()], vec![script.clone(), worker.clone()], vec![server, worker]];
     for holders in with_effect {
         assert_eq!(of(&holders).took_effect, Some(true), "{holders:?}");
     }

@@ -94,8 +94,7 @@ mod tests {
 
     #[test]
     fn verdicts_read_back_what_they_write() {
-        let speedup =
-            PairedRatio { low: 1.0, median: 1.5, high: 2.0, rounds: 5, faster_rounds: 5 };
+        let speedup = PairedRatio { low: 1.0, median: 1.5, high: 2.0, rounds: 5, faster_rounds: 5 };
         let best = BestMode { mode: Mode::Thp, speedup, cpu_speedup: None };
         let verdict = Verdict {
             gain: Some(GainSource::Pages),
