@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use hugepilot_launch::compare::{CompareOptions, Event, RoundProgress, prepare};
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::run::Mode;
-use hugepilot_report::{compare_text, json};
+use hugepilot_report::{Sentence, compare_text, json};
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
@@ -106,7 +106,7 @@ fn tell(progress: &Progress, event: &Event<'_>) {
         }
         Event::Round(done) => progress.round(&round_line(*done)),
         Event::Unavailable(mode) => {
-            progress.keep(&format!("{} is unavailable: {}", mode.mode, mode.reason));
+            progress.keep(&format!("{} is unavailable: {}", mode.mode, mode.effect.cause.text()));
         }
     }
 }

@@ -7,6 +7,7 @@ use hugepilot_kernel::{KernelError, Unsupported, rights};
 use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
 use hugepilot_record::{Errno, Pid};
+use hugepilot_report::Sentence;
 use hugepilot_settings::SettingsError;
 use serde::Serialize;
 
@@ -202,6 +203,13 @@ impl<'a> Parts<'a> {
             return failure(Exit::Unsupported).with_help(refused.fix.clone());
         }
         match (self.launch, self.settings) {
+            (Some(LaunchError::EmptyPool { warnings, .. }), _) => {
+                let warnings: Vec<String> = warnings.iter().map(Sentence::text).collect();
+                let help = ["a smaller --pool", "read what a pool needs: hugepilot pool explain"];
+                return Failure::new(message, Exit::Unsupported)
+                    .because(warnings.join("; "))
+                    .with_help(help.map(str::to_owned));
+            }
             (Some(LaunchError::Interrupted | LaunchError::Signalled(_)), _)
             | (_, Some(SettingsError::Interrupted)) => return failure(Exit::Interrupted),
             (_, Some(SettingsError::Busy { .. })) => {
