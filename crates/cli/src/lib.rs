@@ -102,7 +102,7 @@ fn confine() -> Result<(), Unsupported> {
 /// Runs the command that the arguments of the process name.
 pub fn main() -> ExitCode {
     if let Err(refusal) = confine() {
-        let failure = Failure::new(refusal.to_string(), Exit::Error).with_help(refusal.fix);
+        let failure = Failure::new(refusal.to_string(), Exit::Error).with_help(refusal.help());
         return failure.print().into();
     }
     let cli = parse();

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hugepilot_kernel::proc::printable;
-use hugepilot_kernel::{KernelError, Root, Unsupported, cpu, memory};
+use hugepilot_kernel::{KernelError, Root, cpu, memory};
 use hugepilot_record::compare::{CompareReport, DecidingTime, ModeReport, Reach, SCHEMA, Verdict};
 use hugepilot_record::run::{EffectCause, Mode};
 use hugepilot_units::Bytes;
@@ -99,7 +99,7 @@ pub fn prepare<'a>(
     let mut contenders = Vec::new();
     for mode in modes(&options.modes) {
         let setup = match setup(&root, mode, command, options) {
-            Err(LaunchError::Refused(error)) => Err(unavailable(error)),
+            Err(LaunchError::Refused(reason)) => Err(EffectCause::Unavailable { reason }),
             setup => with_pages(setup?, options),
         };
         match setup {
@@ -173,10 +173,6 @@ fn with_pages(setup: Setup, options: &CompareOptions) -> Result<Setup, EffectCau
         Some(page_bytes) => Err(EffectCause::EmptyPool { page_bytes }),
         None => Ok(setup),
     }
-}
-
-fn unavailable(error: Unsupported) -> EffectCause {
-    EffectCause::Unavailable { text: error.cause, help: error.fix.into_iter().collect() }
 }
 
 fn empty(

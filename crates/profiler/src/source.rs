@@ -47,11 +47,14 @@ pub fn choose(process: &Process, rate_hz: u32) -> Result<Chosen, KernelError> {
     let root = process.root();
     let rights = Rights::read(root);
     let candidates = cpu::read(root).map(|cpu| candidates(root, &cpu)).unwrap_or_default();
-    let mut unavailable: BTreeMap<String, String> =
-        candidates.skipped.into_iter().map(|(name, why)| (name.to_owned(), why)).collect();
+    let mut unavailable: BTreeMap<String, String> = candidates
+        .skipped
+        .into_iter()
+        .map(|(name, reason)| (name.to_owned(), reason.to_string()))
+        .collect();
     for hardware in candidates.sources {
         let opened =
-            hardware.try_open(root, &rights).map_err(|refusal| refusal.cause).and_then(|_| {
+            hardware.try_open(root, &rights).map_err(|reason| reason.to_string()).and_then(|_| {
                 HardwareSampler::attach(process, hardware).map_err(|error| error.to_string())
             });
         match opened {

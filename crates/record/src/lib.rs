@@ -26,6 +26,7 @@ pub mod shrink;
 mod split;
 pub mod status;
 pub mod tune;
+mod unsupported;
 
 pub use census::{BloatedPage, Census};
 pub use heat::{Heat, HeatConfig, RegionHeat};
@@ -36,3 +37,4 @@ pub use plan::{Budget, Headroom, Pick, Plan, SkipReason, Skips, Snapshot};
 pub use process::{Pid, ProcessId, Tid};
 pub use sample::{Pattern, Provenance, ProvenanceCounts, Sample};
 pub use split::{Split, SplitAct, SplitOutcome, SplitPlan};
+pub use unsupported::Unsupported;

@@ -24,8 +24,8 @@ pub struct PairedRatio {
 }
 
 impl PairedRatio {
-    /// Speedup from pairs `(time of the baseline, time of the variant)`; `None` if there are no pairs
-    /// or a ratio is not finite.
+    /// Speedup from pairs `(time of the baseline, time of the variant)`; `None` without pairs, or
+    /// if a ratio is not finite.
     pub fn of(times: impl IntoIterator<Item = (f64, f64)>) -> Option<Self> {
         let ratios: Vec<f64> = times.into_iter().map(|(base, variant)| base / variant).collect();
         let Spread { median, min, max } = Spread::of(&ratios)?;

@@ -23,7 +23,7 @@ impl Spread {
     }
 }
 
-/// Median of `values`, the mean of the middle two if their number is even; `None` if there are none.
+/// Median of `values`: the mean of the middle two if their number is even. `None` if empty.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let sorted = sorted(values);
     (!sorted.is_empty()).then(|| middle(&sorted))

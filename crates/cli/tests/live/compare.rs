@@ -28,7 +28,10 @@ fn report(done: &Done) -> CompareReport {
 
 /// Whether the mode is unavailable, with an error about `what`.
 fn is_unavailable(mode: &ModeReport, what: &str) -> bool {
-    matches!(&mode.effect.cause, EffectCause::Unavailable { text, .. } if text.contains(what))
+    matches!(
+        &mode.effect.cause,
+        EffectCause::Unavailable { reason } if reason.to_string().contains(what)
+    )
 }
 
 #[test]

@@ -159,11 +159,7 @@ impl Setup {
     /// Notes an empty pool.
     fn inspect_pool(&mut self, root: &Root) -> Result<(), Unsupported> {
         let Some(size) = self.mode.needs_pool() else { return Ok(()) };
-        let free = free_pages(root, size).ok_or_else(|| {
-            Unsupported::because(format!(
-                "the processor or the kernel does not support hugetlb pages of {size}"
-            ))
-        })?;
+        let free = free_pages(root, size).ok_or(Unsupported::NoHugetlb { size_bytes: size })?;
         self.obstacles.empty_pool = (free == 0).then_some(size);
         Ok(())
     }
@@ -275,7 +271,8 @@ mod tests {
         }
         let error = check("huge").unwrap_err();
         assert!(
-            error.cause.starts_with("HUGEPILOT_PAGES: ") && error.cause.contains("huge"),
+            error.to_string().starts_with("HUGEPILOT_PAGES: ")
+                && error.to_string().contains("huge"),
             "{error:?}"
         );
     }
@@ -307,7 +304,7 @@ mod tests {
     #[test]
     fn an_unsupported_mode_is_an_error_and_a_missing_permission_an_obstacle() {
         let error = chosen(Mode::Advised, "always", false, true).unwrap_err();
-        assert!(error.cause.contains("6.18") && error.fix.is_some());
+        assert!(error.to_string().contains("6.18") && !error.help().is_empty());
         assert!(chosen(Mode::Advised, "madvise", false, true).is_ok());
         assert!(!chosen(Mode::Thp, "madvise", true, false).unwrap().1);
     }

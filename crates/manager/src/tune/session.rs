@@ -58,8 +58,8 @@ pub struct Session<'a> {
     /// How long to look before the next round.
     pause: Nanos,
     report: TuneReport,
-    /// That a limit of the target cannot be seen.
-    unseen_limit: Option<String>,
+    /// Cgroup with a memory limit of the target that is invisible from here.
+    hidden_limit: Option<String>,
     /// Share of all samples that the target had.
     share: f64,
 }
@@ -127,7 +127,7 @@ impl<'a> Session<'a> {
             idle_rounds: 0,
             pause: Nanos::ZERO,
             report,
-            unseen_limit: None,
+            hidden_limit: None,
             share: 1.0,
         })
     }

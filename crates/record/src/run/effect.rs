@@ -3,7 +3,7 @@
 use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::Stop;
+use crate::{Stop, Unsupported};
 
 /// Effect of a page mode, judged by sampled memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,11 +120,8 @@ pub enum EffectCause {
     NotMeasured,
     /// The mode is unavailable on this machine.
     Unavailable {
-        /// Error.
-        text: String,
-        /// Suggested actions.
-        #[serde(default)]
-        help: Vec<String>,
+        /// Reason.
+        reason: Unsupported,
     },
 }
 

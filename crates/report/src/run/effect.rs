@@ -77,7 +77,7 @@ impl Sentence for EffectCause {
                 vec!["echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned()]
             }
             Self::PromotionNotPermitted => vec!["run it as root".to_owned()],
-            Self::Unavailable { help, .. } => help.clone(),
+            Self::Unavailable { reason } => reason.help(),
             _ => Vec::new(),
         }
     }
@@ -148,7 +148,7 @@ fn obstacle(cause: &EffectCause) -> String {
             "memory is fragmented or full: at the start, {free_bytes} were free in blocks of \
              huge-page size"
         ),
-        EffectCause::Unavailable { text, .. } => text.clone(),
+        EffectCause::Unavailable { reason } => reason.to_string(),
         _ => String::new(),
     }
 }

@@ -83,7 +83,7 @@ impl Fake {
     /// Cause and fix of an error.
     fn error(&mut self, request: PoolRequest) -> (String, String) {
         match set(self, &request, &|| false) {
-            Err(SettingsError::Refused(error)) => (error.cause, error.fix.unwrap()),
+            Err(SettingsError::Refused(error)) => (error.to_string(), error.help().remove(0)),
             other => panic!("{other:?}"),
         }
     }
