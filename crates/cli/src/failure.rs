@@ -205,7 +205,7 @@ impl<'a> Parts<'a> {
             (Some(LaunchError::EmptyPool { warnings, .. }), _) => {
                 let warnings: Vec<String> = warnings.iter().map(Sentence::text).collect();
                 let help = ["a smaller --pool", "read what a pool needs: hugepilot pool explain"];
-                return Failure::new(message, Exit::Unsupported)
+                return failure(Exit::Unsupported)
                     .because(warnings.join("; "))
                     .with_help(help.map(str::to_owned));
             }

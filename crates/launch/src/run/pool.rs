@@ -71,7 +71,7 @@ pub(crate) fn raise(
 fn shortage(change: PoolChange, requested: u64) -> Option<RunWarning> {
     let PoolChange { page_bytes, causes, .. } = change;
     let is_short = !causes.is_empty();
-    is_short.then(|| RunWarning::PoolTooSmall(PoolShortage { page_bytes, requested, causes }))
+    is_short.then_some(RunWarning::PoolTooSmall(PoolShortage { page_bytes, requested, causes }))
 }
 
 /// Restores the pool, and warns of settings without their former values.

@@ -69,8 +69,9 @@ fn confirmed_report(others: &[ModeReport], best: Mode) -> CompareReport {
 
 #[test]
 fn a_single_mode_pays_if_it_is_faster_in_more_rounds_than_chance_and_by_enough() {
-    let table: [(_, _, _, fn(BestMode) -> Conclusion); 8] = [
-        ((1.10, 1.20, 1.30), 5, 5, Conclusion::Pays),
+    type Wrap = fn(BestMode) -> Conclusion;
+    let table = [
+        ((1.10, 1.20, 1.30), 5, 5, Conclusion::Pays as Wrap),
         ((0.99, 1.20, 1.30), 4, 5, Conclusion::WithinNoise),
         // With more rounds an outlier is more likely.
         ((0.80, 1.20, 1.30), 14, 15, Conclusion::Pays),
@@ -249,12 +250,12 @@ fn a_command_that_fails_and_a_missing_base_give_no_verdict() {
 #[test]
 fn if_base_waits_for_a_processor_cpu_time_decides() {
     let mut report = report(&[mode(Mode::Thp, HUGE, (0.5, 0.9, 1.6))]);
-    let cpu = Some(ratio((1.1, 1.2, 1.3)));
-    report.modes[1].cpu_speedup_over_base = cpu;
+    let cpu = ratio((1.1, 1.2, 1.3));
+    report.modes[1].cpu_speedup_over_base = Some(cpu);
     report.modes[0].processor_wait_ratio = Some(0.63);
     assert!(!verdict(&report).pays());
     report.decided_by = DecidingTime::of(&report.modes[0]);
-    let best = BestMode { mode: Mode::Thp, speedup: cpu.unwrap(), cpu_speedup: cpu };
+    let best = BestMode { mode: Mode::Thp, speedup: cpu, cpu_speedup: Some(cpu) };
     assert_eq!(verdict(&report).conclusion, Conclusion::Pays(best));
     report.modes[0].processor_wait_ratio = Some(0.1);
     assert_eq!(DecidingTime::of(&report.modes[0]), DecidingTime::Wall);
