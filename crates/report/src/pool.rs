@@ -56,10 +56,9 @@ impl Sentence for PoolWarning {
                 "no visible process uses {bytes} of the pages in use; files on a hugetlbfs, shared \
                  memory segments (ipcs -m) or processes of other containers hold them"
             ),
-            Self::Unused { page_bytes, bytes } => format!(
-                "{bytes} in pages of {page_bytes} are reserved for the pool, but unused; nothing \
-                 else can use them"
-            ),
+            Self::Unused { page_bytes, bytes } => {
+                format!("{bytes} in pages of {page_bytes} are unused, and serve nothing else")
+            }
         }
     }
 }

@@ -172,8 +172,8 @@ fn result(change: &PoolChange) -> String {
         surplus => format!(" and {surplus} surplus pages"),
     };
     format!(
-        "{persistent} of {requested} pages of {size}{place}{surplus}, {was} before: {memory}, {} \
-         pages free; took {seconds:.2} s{compacted}",
+        "{persistent} of {requested} pages of {size}{place}{surplus}, {was} before: {memory}, \
+         free pages: {}; took {seconds:.2} s{compacted}",
         after.free
     )
 }
