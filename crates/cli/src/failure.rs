@@ -6,16 +6,13 @@ use std::io::{self, Write as _};
 use hugepilot_kernel::{KernelError, Unsupported, rights};
 use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
+use hugepilot_record::error::{ErrorReport, SCHEMA};
 use hugepilot_record::{Errno, Pid};
 use hugepilot_report::Sentence;
 use hugepilot_settings::SettingsError;
-use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::interrupt;
-
-/// Schema of [`Failure`] as JSON.
-const SCHEMA: &str = "hugepilot.error/1";
 
 /// One failure: `hugepilot: <error>: <cause>`, then a `help:` line for each suggestion.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,18 +75,14 @@ impl Failure {
     }
 
     fn json(&self) -> String {
-        #[derive(Serialize)]
-        struct Json<'a> {
-            schema: &'a str,
-            error: &'a str,
-            cause: Option<&'a str>,
-            help: &'a [String],
-            exit: u8,
-        }
-        let Self { error, cause, help, exit } = self;
-        let cause = cause.as_deref();
-        let json = Json { schema: SCHEMA, error, cause, help, exit: *exit as u8 };
-        serde_json::to_string_pretty(&json).unwrap_or_default()
+        let report = ErrorReport {
+            schema: SCHEMA.to_owned(),
+            error: self.error.clone(),
+            cause: self.cause.clone(),
+            help: self.help.clone(),
+            exit: self.exit as u8,
+        };
+        serde_json::to_string_pretty(&report).unwrap_or_default()
     }
 }
 

@@ -11,6 +11,7 @@ pub mod compare;
 pub mod daemon;
 pub mod debloat;
 pub mod doctor;
+pub mod error;
 pub mod graph;
 mod heat;
 mod journal;

@@ -1,5 +1,6 @@
 //! Ratio of two variants, taken within each round.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Spread;
@@ -7,7 +8,7 @@ use crate::Spread;
 /// Speedup of one variant over another in interleaved rounds; above 1 is faster.
 ///
 /// The ratio is taken within each round, so drift of the machine affects both variants alike.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairedRatio {
     /// Smallest ratio.
     pub low: f64,

@@ -1,9 +1,10 @@
 //! Median and range.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Median and range of repeated measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// Median.
     pub median: f64,

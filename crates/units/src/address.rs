@@ -10,6 +10,7 @@ use crate::Bytes;
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct VirtAddr(u64);
 
@@ -58,6 +59,7 @@ impl fmt::Display for VirtAddr {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AddrRange {
     /// First address.
     pub start: VirtAddr,

@@ -12,6 +12,7 @@ const EXPECTED_AMOUNT: &str = "an amount such as 512MiB, or a share such as 4%";
 
 /// Share of a whole, 0 to 1. Printed in percent; a ratio in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Share(f64);
 

@@ -15,6 +15,7 @@ const EXPECTED: &str = "a size such as 512MiB, 1.5GiB or 4096";
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Bytes(u64);
 

@@ -15,6 +15,7 @@ const EXPECTED: &str = "a time such as 30ms, 5s, 2min or 1h";
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Nanos(u64);
 

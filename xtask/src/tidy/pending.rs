@@ -14,7 +14,6 @@ pub(super) const PENDING: &[&str] = &[
     "crates/report/",
     "crates/settings/",
     "crates/sim/",
-    "crates/testkit/",
     "docs/",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
