@@ -194,7 +194,7 @@ fn what_its_user_had_set_stays() {
     command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0");
     let done = Running::start(command).wait(LIMIT);
     assert_eq!(String::from_utf8_lossy(&done.stdout), "glibc.malloc.hugetlb=0\n");
-    done.says(&["glibc.malloc.hugetlb=0 in GLIBC_TUNABLES was kept"]);
+    done.says(&["glibc.malloc.hugetlb=0 in GLIBC_TUNABLES is set by the user"]);
 }
 
 #[test]
