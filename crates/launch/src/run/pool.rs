@@ -3,9 +3,8 @@
 use hugepilot_kernel::{Root, Unsupported, hugetlb};
 use hugepilot_record::pool::PoolChange;
 use hugepilot_record::run::{PoolShortage, RunWarning};
-use hugepilot_record::settings::{ChangedSetting, Restored};
 use hugepilot_settings::pool::{PoolRequest, set};
-use hugepilot_settings::{Recovery, SettingsGuard};
+use hugepilot_settings::{SettingsGuard, setting_warning};
 use hugepilot_units::{Amount, Bytes, Share};
 
 use super::Control;
@@ -47,7 +46,8 @@ pub(crate) fn raise(
     // A signal that arrived earlier, such as SIGCHLD, must not end the change half-way.
     control.check()?;
     let (mut guard, recovery) = SettingsGuard::take(root)?;
-    let mut warnings = recovery.map(recovered).unwrap_or_default();
+    let recovered = recovery.map(|recovery| recovery.warnings()).unwrap_or_default();
+    let mut warnings: Vec<_> = recovered.into_iter().map(RunWarning::Setting).collect();
     let floor = Amount::Share(Share::percent(FLOOR));
     let request = PoolRequest {
         size,
@@ -74,24 +74,10 @@ fn shortage(change: PoolChange, requested: u64) -> Option<RunWarning> {
     is_short.then_some(RunWarning::PoolTooSmall(PoolShortage { page_bytes, requested, causes }))
 }
 
-/// Restores the pool, and warns of settings without their former values.
+/// Restores the pool, and warns about settings without their former values.
 pub(crate) fn restore(guard: SettingsGuard) -> Vec<RunWarning> {
-    guard.put_back().into_iter().filter_map(|(setting, outcome)| failed(setting, outcome)).collect()
-}
-
-fn recovered(recovery: Recovery) -> Vec<RunWarning> {
-    let Recovery { pid, outcomes } = recovery;
-    let warning = |(setting, outcome)| match (setting, outcome) {
-        (ChangedSetting { name, before, set_to, .. }, Restored::Yes) => {
-            Some(RunWarning::SettingRecovered { pid, name, before, set_to })
-        }
-        (setting, outcome) => failed(setting, outcome),
-    };
-    outcomes.into_iter().filter_map(warning).collect()
-}
-
-fn failed(setting: ChangedSetting, restored: Restored) -> Option<RunWarning> {
-    let ChangedSetting { name, before, set_to, .. } = setting;
-    let is_restored = restored == Restored::Yes;
-    (!is_restored).then_some(RunWarning::SettingNotRestored { name, before, set_to, restored })
+    let outcomes = guard.put_back();
+    let warnings =
+        outcomes.iter().filter_map(|(setting, outcome)| setting_warning(setting, outcome));
+    warnings.map(RunWarning::Setting).collect()
 }

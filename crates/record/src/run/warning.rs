@@ -4,9 +4,8 @@ use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::Mode;
-use crate::Pid;
 use crate::pool::PoolShortfall;
-use crate::settings::Restored;
+use crate::settings::SettingWarning;
 
 /// Warning of `run` and `compare`. JSON carries the variant as `code`, and the sentence as `text`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,28 +34,6 @@ pub enum RunWarning {
     },
     /// The hugetlb pool has fewer free pages than requested.
     PoolTooSmall(PoolShortage),
-    /// A killed run had changed a kernel setting; it has its former value again.
-    SettingRecovered {
-        /// Process of that run.
-        pid: Pid,
-        /// Name of the setting.
-        name: String,
-        /// Its value, before that run and now.
-        before: String,
-        /// Value that the run set.
-        set_to: String,
-    },
-    /// A kernel setting does not have its former value.
-    SettingNotRestored {
-        /// Name of the setting.
-        name: String,
-        /// Former value.
-        before: String,
-        /// Value that hugepilot set.
-        set_to: String,
-        /// Outcome.
-        restored: Restored,
-    },
     /// A run was stopped for a while; it was discarded and repeated.
     RunRepeated,
     /// The repeated run was stopped, too.
@@ -70,6 +47,9 @@ pub enum RunWarning {
         /// All runs.
         runs: u32,
     },
+    /// A kernel setting that this command, or a killed one, changed.
+    #[serde(untagged)]
+    Setting(SettingWarning),
 }
 
 /// Hugetlb pool with fewer free pages than requested.
@@ -91,4 +71,30 @@ pub struct CompareWarning {
     /// Warning.
     #[serde(flatten)]
     pub warning: RunWarning,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_read_back_what_they_write() {
+        let setting = SettingWarning::SettingChangedSince {
+            name: "a".to_owned(),
+            set_to: "1".to_owned(),
+            before: "2".to_owned(),
+            now: "3".to_owned(),
+        };
+        let warnings = [
+            (RunWarning::Setting(setting), "setting_changed_since"),
+            (RunWarning::RunsFailed { failed_runs: 1, runs: 2 }, "runs_failed"),
+            (RunWarning::KilledBySigbus, "killed_by_sigbus"),
+        ];
+        for (warning, code) in warnings {
+            let warning = CompareWarning { mode: Some(Mode::Thp), warning };
+            let json = serde_json::to_value(&warning).unwrap();
+            assert_eq!((&json["code"], &json["mode"]), (&code.into(), &"thp".into()));
+            assert_eq!(serde_json::from_value::<CompareWarning>(json).unwrap(), warning);
+        }
+    }
 }

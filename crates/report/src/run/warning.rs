@@ -1,7 +1,6 @@
 //! Sentences for the warnings of `run` and `compare`.
 
 use hugepilot_record::run::{CompareWarning, PoolShortage, RunWarning};
-use hugepilot_record::settings::Restored;
 
 use crate::Sentence;
 
@@ -38,13 +37,7 @@ impl Sentence for RunWarning {
                 let causes = causes.join("; ");
                 format!("the pool has fewer than {requested} free pages of {page_bytes}: {causes}")
             }
-            Self::SettingRecovered { pid, name, before, set_to } => format!(
-                "hugepilot (pid {pid}) was killed after it had set {name} to {set_to}; it is \
-                 {before} again"
-            ),
-            Self::SettingNotRestored { name, before, set_to, restored } => {
-                not_restored(name, before, set_to, restored)
-            }
+            Self::Setting(warning) => warning.text(),
             Self::RunRepeated => {
                 "a run was stopped for a while; it was discarded and repeated".to_owned()
             }
@@ -68,9 +61,7 @@ impl Sentence for RunWarning {
             Self::KilledBySigbus | Self::ForkOnPool { .. } => {
                 vec!["a larger pool: --pool AMOUNT".to_owned(), "--pages thp".to_owned()]
             }
-            Self::SettingNotRestored { name, before, restored: Restored::Failed(_), .. } => {
-                vec![format!("echo {before} | sudo tee {}", setting_path(name))]
-            }
+            Self::Setting(warning) => warning.help(),
             _ => Vec::new(),
         }
     }
@@ -79,27 +70,8 @@ impl Sentence for RunWarning {
 const FORK: &str = "a child made by fork that writes to hugetlb pages of its parent takes free \
                     pages of the pool, and SIGBUS kills it if there are none";
 
-fn not_restored(name: &str, before: &str, set_to: &str, restored: &Restored) -> String {
-    match restored {
-        Restored::Yes => format!("{name} is {before} again"),
-        Restored::ChangedSince(now) => format!(
-            "{name} stays {now}: it was changed after hugepilot had set it to {set_to}; the \
-             former value was {before}"
-        ),
-        Restored::Failed(error) => format!("cannot restore {name} to {before}: {error}"),
-    }
-}
-
-/// File of a setting, by its name in the journal.
-fn setting_path(name: &str) -> String {
-    let directory =
-        if name.starts_with("hugepages-") { "hugepages" } else { "transparent_hugepage" };
-    format!("/sys/kernel/mm/{directory}/{name}")
-}
-
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::Pid;
     use hugepilot_record::pool::PoolShortfall;
     use hugepilot_record::run::Mode;
     use hugepilot_units::Bytes;
@@ -122,34 +94,6 @@ mod tests {
         assert!(
             text.starts_with("the pool has fewer than 9 free pages of 2MiB: a signal"),
             "{text}"
-        );
-    }
-
-    #[test]
-    fn a_setting_that_is_not_restored_has_the_command() {
-        let of = |name: &str, restored| RunWarning::SettingNotRestored {
-            name: name.to_owned(),
-            before: "511".to_owned(),
-            set_to: "409".to_owned(),
-            restored,
-        };
-        let failed = of("khugepaged/max_ptes_none", Restored::Failed("EPERM".to_owned()));
-        let command = "echo 511 | sudo tee \
-                       /sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none";
-        assert_eq!(failed.help(), [command]);
-        let pool = of("hugepages-2048kB/nr_hugepages", Restored::Failed("EPERM".to_owned()));
-        assert!(pool.help()[0].ends_with("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"));
-        let changed = of("a", Restored::ChangedSince("7".to_owned()));
-        assert!(changed.text().starts_with("a stays 7") && changed.help().is_empty());
-        let recovered = RunWarning::SettingRecovered {
-            pid: Pid(7),
-            name: "a".to_owned(),
-            before: "1".to_owned(),
-            set_to: "2".to_owned(),
-        };
-        assert_eq!(
-            recovered.text(),
-            "hugepilot (pid 7) was killed after it had set a to 2; it is 1 again"
         );
     }
 }
