@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, lines};
-use crate::table::table;
+use crate::table::{Width, table};
 
 pub use change::pool_change_text;
 pub use explain::pool_explained;
@@ -23,12 +23,12 @@ pub use explain::pool_explained;
 const SHOWN: usize = 30;
 
 /// Prints each pool, the memory that pools allocate from, and their users.
-pub fn pool_text(report: &PoolReport) -> String {
-    let mut text = pools(&report.pools);
+pub fn pool_text(report: &PoolReport, width: Width) -> String {
+    let mut text = pools(&report.pools, width);
     text.push('\n');
-    text.push_str(&memory(&report.memory, &page_sizes(&report.pools)));
+    text.push_str(&memory(&report.memory, &page_sizes(&report.pools), width));
     text.push('\n');
-    text.push_str(&users(&report.processes));
+    text.push_str(&users(&report.processes, width));
     for mount in &report.mounts {
         let _ = writeln!(text, "hugetlbfs on {} ({})", mount.path, mount.options);
     }
@@ -67,7 +67,7 @@ fn page_sizes(pools: &[Pool]) -> Vec<Bytes> {
     pools.iter().map(|pool| pool.page_bytes).collect()
 }
 
-fn pools(pools: &[Pool]) -> String {
+fn pools(pools: &[Pool], width: Width) -> String {
     if pools.is_empty() {
         return "This kernel has no hugetlb pools.\n".to_owned();
     }
@@ -88,7 +88,7 @@ fn pools(pools: &[Pool]) -> String {
             rows.extend(pool.nodes.iter().map(of_node));
         }
     }
-    table(rows, &[1, 2, 3, 4, 5, 6, 7, 8])
+    table(rows, &[1, 2, 3, 4, 5, 6, 7, 8], width)
 }
 
 fn row(
@@ -113,7 +113,7 @@ fn row(
 }
 
 /// Free blocks by size, and free memory in blocks large enough for each of `sizes`.
-fn memory(memory: &PoolMemory, sizes: &[Bytes]) -> String {
+fn memory(memory: &PoolMemory, sizes: &[Bytes], width: Width) -> String {
     let mut text = format!(
         "memory: {} total, {} available, {} free; free blocks by size:\n",
         memory.total_bytes, memory.available_bytes, memory.free_bytes
@@ -124,7 +124,7 @@ fn memory(memory: &PoolMemory, sizes: &[Bytes]) -> String {
     let mut rows = vec![header];
     rows.extend(memory.zones.iter().map(|zone| blocks(zone, orders)));
     let right: Vec<usize> = (2..orders + 2).collect();
-    text.push_str(&table(rows, &right));
+    text.push_str(&table(rows, &right, width));
     for &size in sizes.iter().filter(|&&size| size <= memory.largest_block()) {
         let free = memory.free_in_blocks_of(size);
         let _ = writeln!(text, "free in blocks of at least {size}: {free}");
@@ -139,7 +139,7 @@ fn blocks(zone: &ZoneBlocks, orders: usize) -> Vec<String> {
     row
 }
 
-fn users(users: &[PoolUser]) -> String {
+fn users(users: &[PoolUser], width: Width) -> String {
     if users.is_empty() {
         return "no process uses hugetlb pages\n".to_owned();
     }
@@ -155,7 +155,7 @@ fn users(users: &[PoolUser]) -> String {
             size(user.shared_bytes),
         ]
     }));
-    let mut text = table(rows, &[0, 2, 3, 4]);
+    let mut text = table(rows, &[0, 2, 3, 4], width);
     if users.len() > SHOWN {
         let _ = writeln!(text, "and {} more processes (--json has all)", users.len() - SHOWN);
     }

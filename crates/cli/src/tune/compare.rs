@@ -1,4 +1,4 @@
-//! `tune -- CMD`: interleaved runs of a program: untouched, tuned, and all huge.
+//! `tune -- CMD`: interleaved runs, tuned, untuned and with all memory promoted.
 
 use hugepilot_launch::baseline::{Kinds, compare};
 use hugepilot_manager::tune::{Event, TuneOptions};

@@ -9,16 +9,17 @@ use super::memory;
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, lines};
+use crate::table::Width;
 
 /// Prints the result, the causes of a shortfall, and how to undo the change or make it permanent.
-pub fn pool_change_text(change: &PoolChange) -> String {
+pub fn pool_change_text(change: &PoolChange, width: Width) -> String {
     let mut text = format!("{}\n", result(change));
     for cause in &change.causes {
         text.push_str(&lines("cause", cause));
     }
     let is_short = change.after.is_some_and(|after| after.persistent() < change.requested);
     if is_short && !change.interrupted {
-        text.push_str(&memory(&change.memory, &[change.page_bytes]));
+        text.push_str(&memory(&change.memory, &[change.page_bytes], width));
     }
     for note in &change.warnings {
         text.push_str(&lines("note", note));
