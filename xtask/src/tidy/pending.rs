@@ -4,7 +4,6 @@
 pub(super) const PENDING: &[&str] = &[
     "crates/cli/",
     "crates/lab/",
-    "crates/launch/",
     "crates/manager/",
     "crates/settings/",
     "crates/sim/",
