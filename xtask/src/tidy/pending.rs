@@ -3,13 +3,10 @@
 /// Prefixes of paths. The first that fits a path counts.
 pub(super) const PENDING: &[&str] = &[
     "crates/cli/",
-    "crates/graph/",
     "crates/kernel/",
     "crates/lab/",
     "crates/launch/",
     "crates/manager/",
-    "crates/policy/",
-    "crates/profiler/",
     "crates/record/",
     "crates/report/",
     "crates/settings/",
