@@ -202,7 +202,7 @@ impl Sentence for TuneWarning {
     }
 }
 
-/// That the memory limit of `cgroup` is invisible from here.
+/// States that the memory limit of `cgroup` is invisible from here.
 pub(crate) fn hidden_limit(cgroup: &str) -> String {
     format!(
         "the memory limit of cgroup {cgroup} is not visible here; only the available memory of \
