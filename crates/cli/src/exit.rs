@@ -9,9 +9,9 @@ use clap::Command;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Success: the answer is yes.
+    /// Success with a positive answer.
     Yes = 0,
-    /// Success: the answer is no, such as nothing to gain.
+    /// Success with a negative answer, such as nothing to gain.
     No = 1,
     /// Bad usage, bad input, or an I/O error.
     Error = 2,

@@ -34,8 +34,8 @@ impl Interrupt {
         Ok(interrupt)
     }
     /// Lets every signal that would end the program only request an end, until [`over`]. For work
-    /// that must restore settings first. Signals other than SIGINT, SIGTERM and SIGHUP end the program
-    /// in [`end`].
+    /// that must restore settings first. Signals other than SIGINT, SIGTERM and SIGHUP end the
+    /// program in [`end`].
     pub(crate) fn only_ask() -> std::io::Result<Self> {
         let interrupt = Self::default();
         let signals = ending_signals().into_iter().filter(is_heard);
@@ -43,7 +43,7 @@ impl Interrupt {
         Ok(interrupt)
     }
     fn ask(&self, signal: i32, at_once: &Arc<AtomicBool>) -> std::io::Result<()> {
-        // Actions run in order of registration. signal-hook has no default for real-time signals.
+        // Actions run in this order. signal-hook has no default for real-time signals.
         let _ = flag::register_conditional_default(signal, at_once.clone());
         let _ = flag::register_conditional_default(signal, is_over().clone());
         flag::register_usize(signal, heard().clone(), signal.unsigned_abs() as usize)?;

@@ -2,8 +2,8 @@
 //! one at a time, and verifies each.
 //!
 //! A successful return alone never counts: the kernel also returns it for ranges that it did not
-//! change. Plans grow old, so the target, its memory limits and its pages are read again before each
-//! region. The first sign of harm to a process ends the action; [`Stop`] lists the signs.
+//! change. Plans grow old, so the target, its memory limits and its pages are read again before
+//! each region. The first sign of harm to a process ends the action; [`Stop`] lists the signs.
 
 pub mod split;
 

@@ -4,8 +4,8 @@ use hugepilot_kernel::{Result, Target};
 use hugepilot_profiler::ProcessView;
 use hugepilot_record::{RegionHeat, Snapshot};
 
-/// Reads `target` and joins the result with its samples. Counts only the pages of hot regions, a few
-/// microseconds each. Reading the mappings costs a walk over all page tables.
+/// Reads `target` and joins the result with its samples. Counts only the pages of hot regions, a
+/// few microseconds each. Reading the mappings costs a walk over all page tables.
 ///
 /// # Errors
 /// The target has ended or cannot be read: EACCES for the pagemap of another user without

@@ -24,7 +24,8 @@ use crate::progress::ProgressReader;
 /// `interrupted`.
 ///
 /// # Errors
-/// The process cannot be sampled or read, or another run of hugepilot changes it. If it ends later, the report covers the time until then.
+/// The process cannot be sampled or read, or another run of hugepilot changes it. If it ends later,
+/// the report covers the time until then.
 pub fn tune_attached(
     process: Process,
     options: TuneOptions,

@@ -26,7 +26,7 @@ impl Pair {
         Self { victim, memory: ready.memory, child }
     }
 
-    /// What the two use together.
+    /// Memory of both together.
     fn used(&self) -> Bytes {
         total(self.victim.pid(), "Pss") + total(self.child, "Pss")
     }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::tool::{HUGEPILOT, LIMIT, Running, hugepilot};
 
-/// A shell script that hugepilot runs, with its number in a file.
+/// Shell script that hugepilot runs; it writes its pid to a file.
 struct Script {
     folder: tempfile::TempDir,
     tool: Running,
@@ -56,7 +56,8 @@ fn state(pid: Pid) -> Option<char> {
 
 /// Until a file is there.
 const WAITS: &str = "while ! test -e $D/go; do sleep 0.02; done; exit 9";
-/// The same, starting nothing: a shell waits for what it starts by `vfork`, unstoppable, while that is stopped with the group.
+/// Same script without children: a shell that starts a child by `vfork` cannot be stopped while the
+/// child is stopped with the group.
 const SPINS: &str = "while ! test -e $D/go; do :; done; exit 9";
 
 #[test]

@@ -1,8 +1,8 @@
 //! Splits of huge pages of another process, each verified by the pagemap.
 //!
 //! On a split, the kernel checks each base page under the page lock and frees it only if it is
-//! zero-filled, so no write of the program is lost. The call also succeeds without a change, so only
-//! the pagemap before and after counts.
+//! zero-filled, so no write of the program is lost. The call also succeeds without a change, so
+//! only the pagemap before and after counts.
 
 use std::collections::BTreeMap;
 
@@ -319,11 +319,7 @@ mod tests {
             "a split that frees nothing is no use"
         );
         let changed = [SplitOutcome::Skipped(SkipReason::AlreadySplit); 1000];
-        assert_eq!(
-            ends(&changed),
-            None,
-            "memory that the program freed itself"
-        );
+        assert_eq!(ends(&changed), None, "memory that the program freed itself");
         let between = [SplitOutcome::StillHuge, changed[0]].repeat(MAX_FUTILE);
         assert_eq!(ends(&between), Some(Stop::RepeatedFailure));
     }

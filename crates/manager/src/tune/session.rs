@@ -62,12 +62,12 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Attaches to `process` and starts sampling. `name` is the name of a program that has not started
-    /// yet. A running process is read first, so that a missing permission is an error before anything
-    /// else, and is claimed unless this is a dry run.
+    /// Attaches to `process` and starts sampling. `name` is the name of a program that has not
+    /// started yet. A running process is read first, so that a missing permission is an error
+    /// before anything else, and is claimed unless this is a dry run.
     ///
     /// # Errors
-    /// [`ManagerError::Sample`]; [`ManagerError::Promote`] if its memory may not be promoted, unless
+    /// [`ManagerError::Sample`]; [`ManagerError::Promote`] if its memory cannot be promoted, unless
     /// this is a dry run; [`ManagerError::Kernel`] if it may not be read, or if another run of
     /// hugepilot changes it.
     pub fn attach(
@@ -318,8 +318,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends a round without promotions. Two of them end the tune, unless regions were promoted before:
-    /// such a program can allocate hot memory at any time.
+    /// Ends a round without promotions. Two of them end the tune, unless regions were promoted
+    /// before: such a program can allocate hot memory at any time.
     fn idle(&mut self) -> bool {
         self.idle_rounds += 1;
         (self.idle_rounds < 2 || self.first_act.is_some()) && self.has_time()

@@ -46,8 +46,8 @@ impl SpaceState {
             (self.huge_before, self.untouched) = (huge, samples);
         }
     }
-    /// Remainder of `budget` with `huge` bytes on huge pages now. Huge pages from before the tune do
-    /// not count, and those that the program has freed since can be spent again.
+    /// Remainder of `budget` with `huge` bytes on huge pages now. Huge pages from before the tune
+    /// do not count, and those that the program has freed since can be spent again.
     pub(super) fn left_of(&self, budget: Bytes, huge: Bytes) -> Bytes {
         budget - (huge - self.huge_before)
     }
@@ -70,8 +70,8 @@ impl SpaceState {
     pub(super) fn verified(&self) -> u64 {
         self.picked.values().filter(|picked| picked.verified).count() as u64
     }
-    /// Share of the samples of their plans, of all selected regions together. It is at most 1: later
-    /// plans have more samples, so the shares can add up to more.
+    /// Share of the samples of their plans, of all selected regions together. It is at most 1:
+    /// later plans have more samples, so the shares can add up to more.
     pub(super) fn heat_ratio(&self) -> f64 {
         self.picked.values().fold(0.0_f64, |sum, picked| sum + picked.heat_ratio).min(1.0)
     }
@@ -126,11 +126,7 @@ mod tests {
         tuned.note_before(Bytes::mib(100), Share { scattered: 1, all: 2 });
         tuned.note(&pick(1, 0.5), Some(Outcome::Verified));
         tuned.note_before(Bytes::mib(106), Share { scattered: 9, all: 9 });
-        assert_eq!(
-            tuned.untouched,
-            Share { scattered: 1, all: 2 },
-            "before the first promotion"
-        );
+        assert_eq!(tuned.untouched, Share { scattered: 1, all: 2 }, "before the first promotion");
         assert_eq!(tuned.left_of(Bytes::mib(10), Bytes::mib(106)), Bytes::mib(4));
         assert_eq!(
             tuned.left_of(Bytes::mib(10), Bytes::mib(90)),
@@ -144,16 +140,16 @@ mod tests {
         let mut tuned = SpaceState::default();
         tuned.note(&pick(1, 0.1), Some(Outcome::Verified));
         assert!(!tuned.may_pick(Region::new(1), Some(&pages(1, true))));
-        assert!(
-            tuned.may_pick(Region::new(1), Some(&pages(1, false))),
-            "the program split it"
-        );
+        assert!(tuned.may_pick(Region::new(1), Some(&pages(1, false))), "the program split it");
         for _ in 0..3 {
             assert!(tuned.may_pick(Region::new(2), Some(&pages(2, false))));
             tuned.note(&pick(2, 0.1), Some(Outcome::Failed(Errno::EAGAIN)));
         }
         assert!(!tuned.may_pick(Region::new(2), Some(&pages(2, false))));
-        assert!(tuned.may_pick(Region::new(3), Some(&pages(3, true))), "promoted by another process");
+        assert!(
+            tuned.may_pick(Region::new(3), Some(&pages(3, true))),
+            "promoted by another process"
+        );
         assert_eq!(tuned.verified(), 1);
     }
 
