@@ -83,7 +83,8 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
         ["compare"] => vec![
             plain("--json --no-stalls --modes glibc-thp --rounds 1 -- true", Printing),
             plain(
-                "--json --no-stalls --modes glibc-thp --rounds 1000 -- sh -c 'echo x >>$D/lines; sleep 0.01'",
+                "--json --no-stalls --modes glibc-thp --rounds 1000 -- \
+                 sh -c 'echo x >>$D/lines; sleep 0.01'",
                 Lines(6),
             ),
         ],
@@ -142,9 +143,9 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
                 ),
             ]
         }
-        _ => panic!(
-            "nobody has tried what signals do to `{command}`: say here how to have it at work"
-        ),
+        _ => {
+            panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
+        }
     }
 }
 

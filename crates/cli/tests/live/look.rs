@@ -105,7 +105,7 @@ fn pagemap(pid: u32, memory: AddrRange) -> Vec<u64> {
         .collect()
 }
 
-/// Base pages of `memory` that are resident or in swap: those that were ever touched, also by reads.
+/// Base pages of `memory` that are resident or in swap: all pages ever touched, also by reads.
 #[track_caller]
 pub(crate) fn touched(pid: u32, memory: AddrRange) -> usize {
     pagemap(pid, memory).iter().filter(|&word| word >> 62 != 0).count()

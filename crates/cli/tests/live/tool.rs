@@ -32,8 +32,8 @@ pub(crate) fn hugepilot<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item 
     Running::start(command).wait(LIMIT)
 }
 
-/// Runs `hugepilot tune -p PID --json` with the words of `more`: quick, and without a prediction, so
-/// that every selected region is promoted.
+/// Runs `hugepilot tune -p PID --json` with the words of `more`: quick, and without a prediction,
+/// so that every selected region is promoted.
 #[track_caller]
 pub(crate) fn tune(pid: u32, more: &str) -> Done {
     hugepilot(tune_args(pid, more))
