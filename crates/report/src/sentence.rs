@@ -2,7 +2,7 @@
 //!
 //! A record holds a warning, a verdict or a skip reason as an enum with its facts, serialised with
 //! a stable `code` (`#[serde(tag = "code", rename_all = "snake_case")]`). Only this crate turns it
-//! into words. JSON carries all of them:
+//! into words. JSON carries all three:
 //! `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`.
 
 use serde::Serialize;
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 /// A fact that reports put into words.
 pub trait Sentence {
-    /// Sentence in lower case, without a period.
+    /// Returns one sentence, lower case, without a period.
     fn text(&self) -> String;
-    /// Suggested actions, as commands if possible; the likeliest first.
+    /// Returns suggested actions, as commands if possible; the likeliest first.
     fn help(&self) -> Vec<String> {
         Vec::new()
     }
