@@ -45,7 +45,7 @@ pub enum Restored {
     Yes,
     /// Another program set it to this value since, so it was kept.
     ChangedSince(String),
-    /// It could not be restored; the cause.
+    /// The setting could not be restored; the cause.
     Failed(String),
 }
 
@@ -75,7 +75,7 @@ pub enum SettingWarning {
         /// Value now.
         now: String,
     },
-    /// It could not be restored.
+    /// The setting could not be restored.
     SettingNotRestored {
         /// Name of the setting.
         name: String,

@@ -101,7 +101,7 @@ pub struct Shrinker {
     pub cache_bytes_after: Option<Bytes>,
 }
 
-/// One changed setting.
+/// Changed setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingReport {
     /// Name and both values.
@@ -111,7 +111,7 @@ pub struct SettingReport {
     pub restored: Option<Restored>,
 }
 
-/// One process in the report.
+/// Process in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessShrink {
     /// The process.

@@ -87,7 +87,7 @@ pub struct SettingsGuard {
     changed: Vec<ChangedSetting>,
 }
 
-/// One setting, and the outcome of restoring it.
+/// A setting, and the outcome of restoring it.
 pub type Outcome = (ChangedSetting, Restored);
 
 /// Settings that a killed command left changed, with the outcomes of restoring them.
@@ -118,8 +118,8 @@ impl SettingsGuard {
     ///
     /// # Errors
     /// [`KernelError`] of the first setting that cannot be read or written, or
-    /// [`SettingsError::NotTaken`]; drop the guard to restore the others. [`SettingsError::Journal`]
-    /// if settings of an earlier command could not be restored.
+    /// [`SettingsError::NotTaken`]; drop the guard to restore the others.
+    /// [`SettingsError::Journal`] if settings of an earlier command could not be restored.
     pub fn change(&mut self, wanted: &[(&str, String)]) -> Result<()> {
         let changes = changes(&self.root, wanted)?;
         if changes.is_empty() {
@@ -224,14 +224,15 @@ impl Recovery {
         self.outcomes.iter().map(warning).collect()
     }
 
-    /// What was found and done, in sentences.
+    /// Describes each setting.
     pub fn told(&self) -> Vec<String> {
         let mut told = Vec::new();
         for (setting, outcome) in &self.outcomes {
             let ChangedSetting { name, before, set_to, .. } = setting;
             told.push(match outcome {
                 Restored::Yes => format!(
-                    "a run of hugepilot (pid {}) was killed while it had {name} changed to {set_to}: it is {before} again",
+                    "hugepilot (pid {}) was killed while {name} was changed to {set_to}; it is \
+                     restored to {before}",
                     self.pid
                 ),
                 other => not_restored(setting, other).unwrap_or_default(),
@@ -256,16 +257,17 @@ pub fn setting_warning(setting: &ChangedSetting, outcome: &Restored) -> Option<S
     }
 }
 
-/// What the user must know of a setting that is not as it was; `None` when it is.
+/// Describes a setting that does not have its former value; `None` if it has.
 pub fn not_restored(setting: &ChangedSetting, outcome: &Restored) -> Option<String> {
     let ChangedSetting { name, before, set_to, .. } = setting;
     match outcome {
         Restored::Yes => None,
         Restored::ChangedSince(now) => Some(format!(
-            "{name} was left at {now}: somebody changed it since we had set it to {set_to}; before us it was {before}"
+            "{name} stays at {now}: another program changed it after hugepilot had set it to \
+             {set_to}; before, it was {before}"
         )),
         Restored::Failed(why) => Some(format!(
-            "{name} could not be put back to {before}: {why}; do it by hand: echo {before} | sudo tee /{}",
+            "cannot restore {name} to {before}: {why}; restore it: echo {before} | sudo tee /{}",
             file(name)
         )),
     }
@@ -276,18 +278,18 @@ pub fn is_pending(root: &Root) -> bool {
     root.join(DIRECTORY).join(JOURNAL).exists()
 }
 
-/// A pool that another run of ours has raised, and sets as it was when it ends.
+/// A pool that another hugepilot process has raised, and restores at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentPool {
-    /// Its process.
+    /// The process.
     pub pid: Pid,
-    /// How many pages the pool had.
+    /// Pages of the pool before.
     pub before: u64,
-    /// How many it was raised to.
+    /// Pages that it was raised to.
     pub raised: u64,
 }
 
-/// Whether the pool of `size` is so. Only root sees that.
+/// Finds the process that has the pool of `size` raised; `None` without root.
 pub fn lent_pool(root: &Root, size: Bytes) -> Option<LentPool> {
     let directory = OwnDirectory::open(root.join(DIRECTORY)).ok()?;
     let journal = load(&directory).ok().flatten()?;

@@ -1,4 +1,4 @@
-//! What cannot be told is said so, and not reported as zero, gone, or nothing to gain.
+//! Unknown facts are reported as unknown, and not as zero, gone, or nothing to gain.
 
 use std::process::Command;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn a_stopped_target_has_memory_and_no_verdict() {
 #[test]
 fn an_unreadable_target_is_refused_before_it_is_sampled() {
     requires!(can_be_nobody());
-    // It sleeps, so there would be no samples to show that it may not be looked at.
+    // It sleeps, so no sample would show that it cannot be read.
     let victim = Victim::spawn(Command::new("cat"));
     let nobody = Nobody::new();
     for more in ["", "--dry-run"] {
@@ -65,7 +65,7 @@ fn an_unreadable_target_is_refused_before_it_is_sampled() {
     }
 }
 
-/// Runs `hugepilot` with `words` and so many descriptors, of which it has three already.
+/// Runs `hugepilot` with `words` and `limit` descriptors, three of which are open.
 fn with_descriptors(limit: u32, words: &str) -> Done {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {limit}; exec {HUGEPILOT} {words}")]);
@@ -110,7 +110,7 @@ fn a_target_that_ends_after_it_was_tuned_is_said_to_have() {
     command.args(tune_args(pid, "--observe 1s --for 20s --budget 50%"));
     let mut tool = Running::start(command);
     let mut last = Bytes::ZERO;
-    // No more are made: this round is over.
+    // Promotions stop: this round is over.
     tool.until("promotions", || {
         std::thread::sleep(Duration::from_millis(200));
         let before = std::mem::replace(&mut last, huge_now(pid));
@@ -150,7 +150,7 @@ fn a_second_tune_of_a_process_is_refused_and_names_the_first() {
     );
     let debloat = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
     hugepilot(debloat).exits(2).says(&["another run of hugepilot", &named]);
-    // What changes nothing is in nobody's way.
+    // A command that changes nothing is not refused.
     let looks = tune(bloated.pid(), "--dry-run --observe 100ms --for 100ms");
     assert!(!looks.err().contains("another run"), "{looks:?}");
     hugepilot(debloat.iter().copied().chain(["--dry-run"])).exits(0);
@@ -186,7 +186,7 @@ fn huge_pages_that_may_not_be_read_are_not_without_bloat() {
     for more in [&["--dry-run"][..], &[]] {
         let words = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
         let text = hugepilot(words.iter().chain(more));
-        text.exits(3).says(&["cannot tell", "16 huge pages could not be read"]);
+        text.exits(3).says(&["cannot determine", "16 huge pages could not be read"]);
         assert!(text.out().starts_with("at least 0B of bloat"), "{text:?}");
     }
     assert!(hidden.finish(SOON).success());
