@@ -283,9 +283,9 @@ pub fn is_pending(root: &Root) -> bool {
 pub struct LentPool {
     /// The process.
     pub pid: Pid,
-    /// Pages of the pool before.
+    /// Pool pages before.
     pub before: u64,
-    /// Pages that it was raised to.
+    /// Pool pages after the raise.
     pub raised: u64,
 }
 

@@ -38,8 +38,8 @@ fn ready(victim: &Victim) -> Result<AddrRange, String> {
     Ok(AddrRange::at(VirtAddr::new(start), Bytes::new(len.parse().map_err(|_| line.clone())?)))
 }
 
-/// Debloats `victim` repeatedly until `enough` was tried; then it verifies all its bytes. Returns its
-/// words after `ok`.
+/// Debloats `victim` repeatedly until `enough` was tried; then it verifies all its bytes. Returns
+/// its words after `ok`.
 #[track_caller]
 fn tried(mut victim: Victim, enough: fn(&Tally) -> bool) -> (Tally, Vec<u64>) {
     let mut tally = Tally::default();

@@ -11,8 +11,8 @@ use crate::injected::{Injected, calls, under_strace};
 use crate::tool::{Done, LIMIT};
 use crate::unprivileged::Nobody;
 
-/// Debloats `victim` with `inject` applied to each split; the first is the probe's. Also returns the
-/// number of splits.
+/// Debloats `victim` with `inject` applied to each split; the first is the probe's. Also returns
+/// the number of splits.
 #[track_caller]
 fn faulty(victim: &Bloat, inject: &str, more: &str) -> (Done, usize) {
     let Injected { tool, log } = under_strace(&args(&[victim.pid()], more), inject);
