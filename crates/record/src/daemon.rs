@@ -213,7 +213,7 @@ pub enum ExclusionCause {
         /// Its `oom_score_adj`.
         oom_score_adj: i32,
     },
-    /// Reading it failed.
+    /// A failed read.
     Unreadable(AccessError),
     /// Splitting it ended early.
     Stopped {

@@ -165,7 +165,7 @@ pub enum DebloatWarning {
         /// The error of one of them.
         error: String,
     },
-    /// The limit of open files is too low to sample all processes. The smallest were not sampled.
+    /// The limit of open files was too low to sample all processes; the smallest were skipped.
     TooManyToSample {
         /// Processes not sampled.
         not_sampled: u64,

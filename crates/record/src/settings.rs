@@ -45,7 +45,7 @@ pub enum Restored {
     Yes,
     /// Another program set it to this value since, so it was kept.
     ChangedSince(String),
-    /// The setting could not be restored; the cause.
+    /// Not restored; the cause.
     Failed(String),
 }
 
@@ -75,7 +75,7 @@ pub enum SettingWarning {
         /// Value now.
         now: String,
     },
-    /// The setting could not be restored.
+    /// A setting that could not be restored.
     SettingNotRestored {
         /// Name of the setting.
         name: String,

@@ -223,23 +223,6 @@ impl Recovery {
         };
         self.outcomes.iter().map(warning).collect()
     }
-
-    /// Describes each setting.
-    pub fn told(&self) -> Vec<String> {
-        let mut told = Vec::new();
-        for (setting, outcome) in &self.outcomes {
-            let ChangedSetting { name, before, set_to, .. } = setting;
-            told.push(match outcome {
-                Restored::Yes => format!(
-                    "hugepilot (pid {}) was killed while {name} was changed to {set_to}; it is \
-                     restored to {before}",
-                    self.pid
-                ),
-                other => not_restored(setting, other).unwrap_or_default(),
-            });
-        }
-        told
-    }
 }
 
 /// Warns about a setting that does not have its former value; `None` if it has.
@@ -257,39 +240,23 @@ pub fn setting_warning(setting: &ChangedSetting, outcome: &Restored) -> Option<S
     }
 }
 
-/// Describes a setting that does not have its former value; `None` if it has.
-pub fn not_restored(setting: &ChangedSetting, outcome: &Restored) -> Option<String> {
-    let ChangedSetting { name, before, set_to, .. } = setting;
-    match outcome {
-        Restored::Yes => None,
-        Restored::ChangedSince(now) => Some(format!(
-            "{name} stays at {now}: another program changed it after hugepilot had set it to \
-             {set_to}; before, it was {before}"
-        )),
-        Restored::Failed(why) => Some(format!(
-            "cannot restore {name} to {before}: {why}; restore it: echo {before} | sudo tee /{}",
-            file(name)
-        )),
-    }
-}
-
 /// Whether a command has settings changed, or left them changed. Always false without root.
 pub fn is_pending(root: &Root) -> bool {
     root.join(DIRECTORY).join(JOURNAL).exists()
 }
 
-/// A pool that another hugepilot process has raised, and restores at its end.
+/// A pool that another run has raised, and restores when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentPool {
-    /// The process.
+    /// Process of the run.
     pub pid: Pid,
-    /// Pool pages before.
+    /// Pages before the run.
     pub before: u64,
-    /// Pool pages after the raise.
+    /// Pages during the run.
     pub raised: u64,
 }
 
-/// Finds the process that has the pool of `size` raised; `None` without root.
+/// Returns the run that has raised the pool of `size`; always `None` without root.
 pub fn lent_pool(root: &Root, size: Bytes) -> Option<LentPool> {
     let directory = OwnDirectory::open(root.join(DIRECTORY)).ok()?;
     let journal = load(&directory).ok().flatten()?;

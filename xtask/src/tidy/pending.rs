@@ -7,8 +7,6 @@ pub(super) const PENDING: &[&str] = &[
     "crates/lab/",
     "crates/launch/",
     "crates/manager/",
-    "crates/record/",
-    "crates/report/",
     "crates/settings/",
     "crates/sim/",
     "docs/",
