@@ -4,6 +4,7 @@
 
 use hugepilot_stats::{PairedRatio, Spread, lower_median, median};
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Mode, Run};
@@ -12,7 +13,7 @@ use crate::run::{Mode, Run};
 pub const SCHEMA: &str = "hugepilot.compare/2";
 
 /// What one mode gave.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModeReport {
     /// Which.
     pub mode: Mode,
@@ -166,7 +167,7 @@ pub fn speedup(time: DecidingTime, base: &[Run], ours: &[Run]) -> Option<PairedR
 const MUCH_WAIT: f64 = 0.2;
 
 /// The time by which modes are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidingTime {
     /// From the first instruction to the end.
@@ -192,7 +193,7 @@ fn count(number: usize) -> u32 {
 
 /// Further rounds of the mode alone that looked best in the first ones, which say nothing of these; of `base`, and of the same
 /// allocator without huge pages where that was run at first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Confirmation {
     /// Which.
     pub mode: Mode,
@@ -216,7 +217,7 @@ pub struct Confirmation {
 }
 
 /// An allocator without huge pages beside itself with them, by the deciding time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SameAllocator {
     /// Which mode.
     pub mode: Mode,
@@ -272,7 +273,7 @@ impl SameAllocator {
 }
 
 /// What the data TLB maps on this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reach {
     /// With base pages.
     pub base_bytes: Bytes,
@@ -283,7 +284,7 @@ pub struct Reach {
 }
 
 /// The whole report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareReport {
     /// [`SCHEMA`].
     pub schema: String,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_units::{Bytes, Share};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
@@ -13,7 +14,7 @@ use crate::Pid;
 pub const SCHEMA: &str = "hugepilot.daemon/2";
 
 /// One line of the log: what happened, and what was known when it was decided.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// [`SCHEMA`].
     pub schema: String,
@@ -28,7 +29,7 @@ pub struct Line {
 }
 
 /// Memory in use, and the marks that it is held against.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Seen {
     /// `used_bytes` of `limit_bytes`.
     pub use_ratio: f64,
@@ -53,7 +54,7 @@ pub struct Seen {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// The daemon watches from now on.
@@ -171,7 +172,7 @@ pub enum Event {
 }
 
 /// What began a stretch of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     /// Use reached the high mark.
@@ -181,7 +182,7 @@ pub enum Why {
 }
 
 /// What was freed of one process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessFreed {
     /// Its number.
     pub pid: Pid,
@@ -194,7 +195,7 @@ pub struct ProcessFreed {
 }
 
 /// Sums over a stretch of work, or over the life of the daemon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// What the page map showed freed; where `dry_run`, what would be.
     pub freed_bytes: Bytes,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
@@ -21,7 +22,7 @@ fn backend() -> String {
 }
 
 /// What was found, done and seen.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DebloatReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -82,7 +83,7 @@ pub struct DebloatReport {
 }
 
 /// One process in the report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessDebloat {
     /// Its number.
     pub pid: Pid,

@@ -3,6 +3,7 @@
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
@@ -11,7 +12,7 @@ use crate::Pid;
 pub const SCHEMA: &str = "hugepilot.pool/1";
 
 /// What is there, and who uses it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -30,7 +31,7 @@ pub struct PoolReport {
 }
 
 /// All pages of one size.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
     /// The size of a page.
     pub page_bytes: Bytes,
@@ -46,7 +47,7 @@ pub struct Pool {
 }
 
 /// The part of a pool that is on one NUMA node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodePool {
     /// Which node.
     pub node: u32,
@@ -56,7 +57,7 @@ pub struct NodePool {
 }
 
 /// Counts of pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolPages {
     /// All pages, surplus ones included (`nr_hugepages`).
     pub total: u64,
@@ -84,7 +85,7 @@ impl PoolPages {
 }
 
 /// The memory that pools are made of.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolMemory {
     /// All of it.
     pub total_bytes: Bytes,
@@ -125,7 +126,7 @@ impl PoolMemory {
 }
 
 /// Free blocks of one zone, as `/proc/buddyinfo` has them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ZoneBlocks {
     /// On which node.
     pub node: u32,
@@ -136,7 +137,7 @@ pub struct ZoneBlocks {
 }
 
 /// A process with huge pages from a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolUser {
     /// Its number.
     pub pid: Pid,
@@ -151,7 +152,7 @@ pub struct PoolUser {
 }
 
 /// A mounted hugetlbfs. Its files hold pages also while no process has them mapped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugetlbMount {
     /// Where, control characters escaped.
     pub path: String,
@@ -162,7 +163,7 @@ pub struct HugetlbMount {
 }
 
 /// What came of `pool set`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolChange {
     /// [`SCHEMA`].
     pub schema: String,
@@ -210,7 +211,7 @@ impl PoolChange {
 }
 
 /// How to have a pool after each boot: one of the two.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Permanent {
     /// The file that the line goes into.
     pub file: String,

@@ -2,10 +2,12 @@
 //!
 //! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use hugepilot_units::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// The value of `schema`.
@@ -124,6 +126,17 @@ impl FromStr for Mode {
     }
 }
 
+impl JsonSchema for Mode {
+    fn schema_name() -> Cow<'static, str> {
+        "Mode".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Page mode.", "type": "string", "enum": Self::ALL.map(Self::name)
+        })
+    }
+}
+
 impl From<Mode> for String {
     fn from(mode: Mode) -> Self {
         mode.name().to_owned()
@@ -183,7 +196,7 @@ pub struct Holder {
 }
 
 /// Memory at its peak, of the program and all that it started.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Peak {
     /// Resident; hugetlb pages are not in it.
     pub rss_peak_bytes: Bytes,
@@ -213,7 +226,7 @@ impl Peak {
 }
 
 /// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// With this exit status.
@@ -246,7 +259,7 @@ impl fmt::Display for Ending {
 }
 
 /// What a run took.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// How it ended.
     pub ending: Ending,
@@ -284,7 +297,7 @@ impl Run {
 }
 
 /// Whether a mode did what it is for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
     /// Whether memory was on the pages that the mode is for; of `base`: on none. `None` where it ended too soon to look, or may
     /// not be looked at.
@@ -296,7 +309,7 @@ pub struct Effect {
 }
 
 /// The whole report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunReport {
     /// [`SCHEMA`].
     pub schema: String,

@@ -1,6 +1,7 @@
 //! Kernel settings that we changed for a while, and what they were before: the file from which they are put back after a
 //! crash.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
@@ -23,7 +24,7 @@ pub struct SettingsJournal {
 }
 
 /// One file of `/sys/kernel/mm/transparent_hugepage`, or the count of a hugetlb pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedSetting {
     /// Such as `khugepaged/max_ptes_none` or `hugepages-2048kB/nr_hugepages`.
     pub name: String,
@@ -34,11 +35,12 @@ pub struct ChangedSetting {
     pub set_to: String,
     /// A count that was being raised: it may be anything between the two.
     #[serde(alias = "under_way", default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)] // only in the journal
     pub in_progress: bool,
 }
 
 /// What came of putting one back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Restored {
     /// It has its old value, as a look showed: put back, or never changed.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
@@ -19,7 +20,7 @@ pub const BACKEND: &str = "shrinker";
 type Unknown = ();
 
 /// What was asked of the kernel, and what was seen to come of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShrinkReport {
     /// [`crate::debloat::SCHEMA`].
     pub schema: String,
@@ -80,7 +81,7 @@ pub struct ShrinkReport {
 }
 
 /// The request, and the cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shrinker {
     /// The directory of the cgroup.
     pub cgroup: String,
@@ -101,7 +102,7 @@ pub struct Shrinker {
 }
 
 /// One setting.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingReport {
     /// Which, and both its values.
     #[serde(flatten)]
@@ -111,7 +112,7 @@ pub struct SettingReport {
 }
 
 /// One process in the report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessShrink {
     /// Its number.
     pub pid: Pid,
