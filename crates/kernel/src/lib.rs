@@ -37,8 +37,8 @@ mod warm;
 pub use hugepilot_record::Unsupported;
 
 pub use error::KernelError;
-pub use excluded::{ExcludedProcesses, describe};
-pub use khugepaged::KhugepagedRisk;
+pub use excluded::{ExcludedProcesses, access_error};
+pub use khugepaged::recollapse_risk;
 pub use path::find_program;
 pub use process::{Claim, Process};
 pub use root::Root;

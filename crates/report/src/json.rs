@@ -1,10 +1,8 @@
 //! JSON of records, as `--json` prints it.
 
 use hugepilot_record::compare::CompareReport;
-use hugepilot_record::debloat::DebloatReport;
 use hugepilot_record::pool::{PoolChange, PoolReport};
 use hugepilot_record::run::RunReport;
-use hugepilot_record::shrink::ShrinkReport;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -30,11 +28,9 @@ pub trait JsonReport: Serialize {
 }
 
 impl JsonReport for CompareReport {}
-impl JsonReport for DebloatReport {}
 impl JsonReport for PoolChange {}
 impl JsonReport for PoolReport {}
 impl JsonReport for RunReport {}
-impl JsonReport for ShrinkReport {}
 
 /// `record` as indented JSON with a newline at its end. Fields keep their order. A record with a
 /// number beyond 64 bits, which [`Value`] cannot hold, has no sentences.

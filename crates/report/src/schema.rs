@@ -96,10 +96,13 @@ fn fix<'a>(schema: &'a mut Schema, field: &str, value: &str) -> Option<&'a mut M
     is_text.then_some(field)
 }
 
-/// Adds the sentences of [`crate::Sentence`] to an object with a `code`.
+/// Adds the sentences of [`crate::Sentence`] to an object with a `code`, and to one whose type has
+/// the attribute `#[schemars(extend("sentence" = true))]`.
 fn add_sentences(schema: &mut Schema) {
+    let is_marked = schema.remove("sentence").is_some();
     let Some(properties) = properties(schema) else { return };
-    if properties.get("code").and_then(|code| code.get("const")).is_none() {
+    let has_code = properties.get("code").is_some_and(|code| code.get("const").is_some());
+    if !is_marked && !has_code {
         return;
     }
     let text = "The facts in one sentence; absent if an enclosing object has one.";
@@ -145,6 +148,7 @@ mod tests {
     }
 
     #[derive(JsonSchema)]
+    #[schemars(extend("sentence" = true))]
     struct Other {
         schema: String,
         kind: String,
@@ -208,6 +212,8 @@ mod tests {
         assert_eq!(ids, ["hugepilot.x/1"; 2]);
         assert_eq!(schema["oneOf"][1]["properties"]["kind"]["const"], "other");
         assert_eq!(schema["oneOf"][1]["required"], json!(["schema", "kind", "fact"]));
+        assert_eq!(schema["oneOf"][1]["properties"]["text"]["type"], "string");
+        assert_eq!(schema["oneOf"][1]["sentence"], Value::Null);
         assert_eq!(schema["$defs"].as_object().unwrap().len(), 1);
     }
 }

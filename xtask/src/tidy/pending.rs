@@ -8,8 +8,6 @@ pub(super) const PENDING: &[&str] = &[
     "crates/lab/",
     "crates/launch/",
     "crates/manager/",
-    "crates/policy/",
-    "crates/profiler/",
     "crates/record/",
     "crates/report/",
     "crates/settings/",

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::Target;
-use hugepilot_record::Pid;
-use hugepilot_record::daemon::{Event, Line, Totals};
+use hugepilot_record::daemon::{Event, ExclusionCause, Line, ReloadError, Totals};
+use hugepilot_record::{Pid, RecollapseCause, RecollapseRisk, ThpScope};
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, Share};
 use rustix::process::Signal;
@@ -132,7 +132,7 @@ fn beside_a_bloated_program_one_that_grows_completes_with_it_and_is_killed_witho
     let ends = grow_beside(&group);
     let (lines, totals) = daemon.stop(Signal::TERM);
     assert_eq!(ends, [true, true], "{lines:#?}");
-    let most = lines.iter().map(|line| line.seen.use_ratio).fold(0.0, f64::max);
+    let most = lines.iter().map(|line| line.memory.use_ratio).fold(0.0, f64::max);
     eprintln!(
         "complete without it: {without:?}, with it: {ends:?}; most in use {most:.3}, {totals:?}"
     );
@@ -183,7 +183,8 @@ fn a_dry_run_and_a_protected_process_change_nothing() {
     assert!(totals.freed_bytes > Bytes::mib(150), "{lines:#?}");
     let mut other = Daemon::start(&group, &format!("--high 50% --low 40% --protect {pid}"));
     other.until("the protected one", |event| {
-        matches!(event, Event::Skipped { pid: Pid(skipped), why, .. } if skipped.unsigned_abs() == pid && why.contains("protected"))
+        matches!(event, Event::Skipped { pid: Pid(skipped), cause: ExclusionCause::Protected, .. }
+            if skipped.unsigned_abs() == pid)
     });
     other.until("the end of what it can do", |event| matches!(event, Event::Exhausted { .. }));
     let (_, totals) = other.stop(Signal::TERM);
@@ -236,11 +237,15 @@ fn regions_made_huge_again_rest_and_are_told() {
     let (lines, totals) = daemon.stop(Signal::TERM);
     assert!(totals.recollapses > 0 && totals.huge_pages_split <= 2 * 200, "{totals:?}");
     let cause = lines.iter().find_map(|line| match &line.event {
-        Event::Recollapsed { cause, .. } => Some(cause.clone()),
+        Event::Recollapsed { cause, .. } => Some(*cause),
         _ => None,
     });
     let cause = cause.expect("a cause");
-    assert!(cause.contains("khugepaged") && cause.contains("MADV_HUGEPAGE"), "{cause}");
+    let is_advised = matches!(
+        cause,
+        RecollapseCause::KhugepagedOrProgram(RecollapseRisk { thp_enabled: ThpScope::Madvise, .. })
+    );
+    assert!(is_advised, "{cause:?}");
     assert!(victim.finish(SOON).success());
 }
 
@@ -263,18 +268,18 @@ fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
     fs::write(&config, "high = \"99%\"\nlow = \"97%\"\ncritical = \"100%\"\n")
         .expect("our own file");
     daemon.running.signal(Signal::HUP);
-    daemon
-        .until("the new configuration", |event| matches!(event, Event::Reloaded { refused: None }));
+    daemon.until("the new configuration", |event| matches!(event, Event::Reloaded { error: None }));
     fs::write(&config, "high = \"99%\"\nlow = 5\n").expect("our own file");
     daemon.running.signal(Signal::HUP);
-    daemon.until("the refusal", |event| matches!(event, Event::Reloaded { refused: Some(_) }));
+    daemon.until("the error", |event| matches!(event, Event::Reloaded { error: Some(_) }));
     let (lines, totals) = daemon.stop(Signal::TERM);
     assert!(
-        lines.iter().skip(1).all(|line| line.seen.high_ratio == Share::percent(99.0)),
+        lines.iter().skip(1).all(|line| line.memory.high_ratio == Share::percent(99.0)),
         "{lines:#?}"
     );
     assert!(lines.iter().any(|line| {
-        matches!(&line.event, Event::Reloaded { refused: Some(why) } if why.contains("daemon.toml:2: low: found 5"))
+        matches!(&line.event, Event::Reloaded { error: Some(ReloadError::Config { error }) }
+            if error.contains("daemon.toml:2: low: found 5"))
     }));
     assert_eq!(totals.huge_pages_split, 0);
 }

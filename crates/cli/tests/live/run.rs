@@ -313,7 +313,7 @@ fn a_run_that_was_killed_is_repaired_by_the_next_command() {
     tool.wait(LIMIT);
     assert_eq!(count("nr"), before + 32, "nobody is left to give it back");
     let done = hugepilot(["pool", "show"]);
-    done.exits(0).says(&["was killed while it had hugepages-2048kB/nr_hugepages changed"]);
+    done.exits(0).says(&["was killed while hugepages-2048kB/nr_hugepages was changed"]);
     // The program goes on, and what it has touched goes back when it ends.
     assert_eq!(count("nr") - count("surplus"), before);
     let left: i32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();

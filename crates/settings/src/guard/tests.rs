@@ -345,13 +345,16 @@ fn a_pool_that_another_run_has_raised_is_lent_and_ours_is_not() {
 
 #[test]
 fn only_names_that_we_write_ourselves_are_known() {
-    assert_eq!(Known::named(&pool_setting(Bytes::gib(1))), Some(Known::Pool(Bytes::gib(1))));
+    assert_eq!(
+        GuardedSetting::named(&pool_setting(Bytes::gib(1))),
+        Some(GuardedSetting::Pool(Bytes::gib(1)))
+    );
     for name in [
         "hugepages-02048kB/nr_hugepages",
         "hugepages-2048kB/nr_overcommit_hugepages",
         "enabled",
         "",
     ] {
-        assert_eq!(Known::named(name), None, "{name}");
+        assert_eq!(GuardedSetting::named(name), None, "{name}");
     }
 }

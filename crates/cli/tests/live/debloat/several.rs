@@ -4,7 +4,7 @@ use std::fs::read_to_string;
 use std::process::Command;
 use std::time::Duration;
 
-use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};
+use hugepilot_record::debloat::{DebloatReport, DebloatWarning, ProcessDebloat};
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 
@@ -47,7 +47,9 @@ fn the_protected_keep_all_and_the_preferred_give_first() {
 
     let done = debloat(&pids, "--protect kept --amount 1GiB");
     let short = report(done.exits(1));
-    assert!(short.warnings.iter().any(|warning| warning.contains("are protected")), "{done:?}");
+    let protected =
+        |warning: &_| matches!(warning, DebloatWarning::Shortfall { protected_huge_pages: 16, .. });
+    assert!(short.warnings.iter().any(protected), "{done:?}");
 
     let nobody = debloat(&pids, "--protect nobody");
     nobody.exits(2).says(&["nobody"]);

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use hugepilot_record::shrink::ShrinkReport;
+use hugepilot_record::Stop;
+use hugepilot_record::shrink::{ShrinkReport, ShrinkWarning};
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;
@@ -178,7 +179,8 @@ fn what_the_kernel_has_looked_at_once_it_does_not_look_at_again_and_the_report_s
             (Some(Bytes::ZERO), Some(0)),
             "{done:?}"
         );
-        assert!(report.warnings.iter().any(|warning| warning.contains("only once")), "{done:?}");
+        let nothing = |warning: &_| matches!(warning, ShrinkWarning::NothingFound { .. });
+        assert!(report.warnings.iter().any(nothing), "{done:?}");
     }
     assert_eq!(patient.huge(), Bytes::mib(256));
 }
@@ -197,7 +199,7 @@ fn a_signal_leaves_the_settings_as_they_were_and_a_complete_report() {
         // As the table of docs/cli.md has it.
         let killed = (signal == Signal::USR1).then_some(signal.as_raw());
         assert_eq!(done.status.signal(), killed, "{done:?}");
-        assert_eq!(report(&done).stopped.as_deref(), Some("interrupted"), "{done:?}");
+        assert_eq!(report(&done).stopped, Some(Stop::Interrupted), "{done:?}");
         assert!(!Path::new(JOURNAL).exists(), "{done:?}");
     }
 }
@@ -215,7 +217,7 @@ fn after_a_kill_the_next_run_and_doctor_put_the_settings_back() {
             _ => patient.shrink(""),
         };
         done.sane().says(&[&format!(
-            "killed while it had khugepaged/max_ptes_none changed to 409: it is {max} again"
+            "killed while khugepaged/max_ptes_none was changed to 409; it is restored to {max}"
         )]);
         assert_eq!(thp_settings(), settings, "{next}: {done:?}");
         assert!(!Path::new(JOURNAL).exists(), "{next}");
@@ -226,7 +228,7 @@ fn after_a_kill_the_next_run_and_doctor_put_the_settings_back() {
     let mut doctor = Command::new(HUGEPILOT);
     let output = doctor.arg("doctor").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("max_ptes_none was left at 64"), "{said}");
+    assert!(said.contains("max_ptes_none stays at 64"), "{said}");
     assert_eq!(fs::read_to_string(MAX_PTES_NONE).unwrap().trim(), "64");
     assert!(!Path::new(JOURNAL).exists(), "said once");
 }
@@ -252,14 +254,14 @@ fn what_cannot_be_is_refused_with_the_reason() {
     requires!(need::all([possible(), need::program("setpriv")]));
     let patient = Patient::start();
     let nobody = Nobody::new().runs(patient.args(""));
-    nobody.exits(3).says(&["settings of the kernel may not be changed", "help: run as root"]);
+    nobody.exits(3).says(&["kernel settings cannot be changed here", "help: run as root"]);
     assert!(nobody.out().contains("hugepilot.error"), "{nobody:?}");
     let run = |line: &str| hugepilot(line.split(' '));
     run("debloat --cgroup /tmp --backend shrinker")
         .exits(3)
         .says(&["no memory is accounted to /tmp", "help:"]);
     run("debloat -p 1 --backend shrinker").exits(2).says(&["--cgroup"]);
-    patient.shrink("--order emd").exits(2).says(&["--order", "from the oldest on"]);
+    patient.shrink("--order emd").exits(2).says(&["--order", "starts with the oldest huge page"]);
     patient.shrink("--min-bloat 100%").exits(3).says(&["no huge page counts as underused"]);
     assert_eq!(patient.huge(), Bytes::mib(256));
 }

@@ -71,11 +71,13 @@ impl Session<'_> {
     }
 
     fn sampler_report(&self) -> SamplerReport {
-        // Measured for the CPU clock only.
+        // MachineCalibration for the CPU clock only.
         let cost = Some(self.options.sample_cost)
             .filter(|&cost| cost > Nanos::ZERO && self.chosen.samples_time);
         let counts = self.chosen.source.counts();
-        let mut unavailable = self.chosen.unavailable.clone();
+        let better = self.chosen.unavailable.iter();
+        let mut unavailable: BTreeMap<_, _> =
+            better.map(|sampler| (sampler.name.to_owned(), sampler.cause.to_string())).collect();
         if let Err(reason) = &self.counters {
             unavailable.insert("hardware counters".to_owned(), reason.to_string());
         }
