@@ -12,7 +12,7 @@ use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish};
+use crate::output::{Progress, finish, width};
 use crate::recover;
 use crate::run::MODES;
 
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::only_ask()?;
     let report = comparison.run(&|| interrupt.is_asked(), &mut say)?;
     drop(progress);
-    finish(&if args.json { json(&report) } else { compare_text(&report) })?;
+    finish(&if args.json { json(&report) } else { compare_text(&report, width()) })?;
     Ok(exit_of(&report))
 }
 

@@ -24,7 +24,7 @@ use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish};
+use crate::output::{Progress, finish, width};
 use crate::target::open;
 
 const EXAMPLES: &str = "\
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
         debloat(targets, options, &|| interrupt.is_asked(), &mut |event| show(&progress, event))?;
     report.warnings.extend(excluded.map(DebloatWarning::Excluded));
     drop(progress);
-    finish(&if args.json { json(&report) } else { debloat_text(&report) })?;
+    finish(&if args.json { json(&report) } else { debloat_text(&report, width()) })?;
     Ok(exit_of(&report))
 }
 

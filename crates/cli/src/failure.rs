@@ -12,6 +12,7 @@ use hugepilot_settings::SettingsError;
 
 use crate::exit::Exit;
 use crate::interrupt;
+use crate::target::shrinker_command;
 
 /// One failure: `hugepilot: <error>: <cause>`, then a `help:` line for each suggestion.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,9 +92,8 @@ pub(crate) fn wants_json(arguments: impl Iterator<Item = std::ffi::OsString>) ->
     own.any(|argument| argument == "--json")
 }
 
-/// Prints an error that ended a command, and returns the exit status.
-///
-/// `reads_memory`: whether the command reads memory of other processes, which takes one capability more.
+/// Prints an error that ended a command, and returns the exit status. `reads_memory`: whether the
+/// command reads memory of other processes, which requires one capability more.
 pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
     let parts = Parts::of(error);
     match (parts.launch, parts.settings) {
@@ -110,9 +110,8 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
     parts.failure(message(error), reads_memory).print()
 }
 
-/// The failure of an action on other processes: `what` is not permitted, or the kernel lacks the call.
-///
-/// `failed` counts errors by name. `reads_memory` as in [`fail`].
+/// Prints that `what`, an action on other processes, is not permitted or that the kernel lacks the
+/// call. `failed` counts errors by name; `reads_memory` as in [`fail`].
 pub(crate) fn refused(what: &str, failed: &BTreeMap<String, u64>, reads_memory: bool) -> Exit {
     let (call, errno) = ("process_madvise", Errno::ENOSYS);
     let missing = KernelError::Syscall { call, pid: Pid(0), errno };
@@ -228,8 +227,10 @@ fn denied(kernel: &KernelError, reads_memory: bool) -> Vec<String> {
         _ => None,
     };
     let shrinker = unreadable.map(|pid| {
-        let command = crate::debloat::shrinker::command(pid);
-        format!("if no user may read its memory, let the kernel split its underused huge pages: {command}")
+        let command = shrinker_command(pid);
+        format!(
+            "if no user may read its memory, let the kernel split its underused huge pages: {command}"
+        )
     });
     std::iter::once(rights::fix(unreadable.is_some() || reads_memory)).chain(shrinker).collect()
 }

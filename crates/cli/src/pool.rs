@@ -8,7 +8,7 @@ use hugepilot_units::{Amount, Bytes};
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{finish, print};
+use crate::output::{finish, print, width};
 use crate::recover;
 
 /// Show the hugetlb pools, set how many pages they have, or explain them
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &PoolArgs) -> anyhow::Result<Exit> {
 
 fn show(root: &Root, args: &ShowArgs) -> anyhow::Result<Exit> {
     let report = pool::show(root)?;
-    print(&if args.json { json(&report) } else { pool_text(&report) })?;
+    print(&if args.json { json(&report) } else { pool_text(&report, width()) })?;
     Ok(if report.pools.is_empty() { Exit::Unsupported } else { Exit::Yes })
 }
 
@@ -109,7 +109,7 @@ fn set(root: &mut Root, args: &SetArgs) -> anyhow::Result<Exit> {
     // A second signal ends only the request that is under way: what was got must be told.
     let interrupt = Interrupt::only_ask()?;
     let change = pool::set(root, &args.request(), &|| interrupt.is_asked())?;
-    finish(&if args.json { json(&change) } else { pool_change_text(&change) })?;
+    finish(&if args.json { json(&change) } else { pool_change_text(&change, width()) })?;
     Ok(if change.is_complete() { Exit::Yes } else { Exit::No })
 }
 

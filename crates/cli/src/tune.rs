@@ -21,7 +21,7 @@ use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish};
+use crate::output::{Progress, finish, width};
 use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         compare::run(args, &options, &interrupted, &mut show)?
     };
     drop(progress);
-    finish(&if args.json { json(&report) } else { tune_text(&report) })?;
+    finish(&if args.json { json(&report) } else { tune_text(&report, width(), args.verbose) })?;
     Ok(exit_of(&report))
 }
 

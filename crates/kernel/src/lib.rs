@@ -28,6 +28,7 @@ mod root;
 pub mod schedstat;
 mod sys;
 mod target;
+pub mod terminal;
 pub mod thp;
 mod unsupported;
 pub mod usage;

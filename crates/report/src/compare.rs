@@ -6,10 +6,10 @@ use hugepilot_record::compare::{CompareReport, ModeReport};
 use hugepilot_stats::Spread;
 use hugepilot_units::Bytes;
 
-use crate::table::{grouped, percent, table};
+use crate::table::{Width, grouped, percent, table};
 
 /// The table, the reasons and the verdict.
-pub fn compare_text(report: &CompareReport) -> String {
+pub fn compare_text(report: &CompareReport, width: Width) -> String {
     let counted = report.modes.iter().any(|mode| mode.dtlb_miss_ratio.is_some());
     let waits = if counted { "TLB_MISSES" } else { "STALLS" };
     let header = [
@@ -32,7 +32,7 @@ pub fn compare_text(report: &CompareReport) -> String {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let ran = report.modes.iter().filter(|mode| mode.runs > 0);
     rows.extend(ran.map(|mode| row(mode, counted)));
-    let mut text = table(rows, &(1..header.len()).collect::<Vec<_>>());
+    let mut text = table(rows, &(1..header.len()).collect::<Vec<_>>(), width);
     text.push('\n');
     for mode in &report.modes {
         text.push_str(&effect(mode));
@@ -158,10 +158,10 @@ mod tests {
 
     #[test]
     fn the_text_has_a_row_for_each_that_ran_and_a_reason_for_all() {
-        assert_golden("testdata/compare.txt", &compare_text(&report()));
+        assert_golden("testdata/compare.txt", &compare_text(&report(), Width::UNLIMITED));
         let mut counted = report();
         counted.modes[0].dtlb_miss_ratio = Some(0.93);
-        let text = compare_text(&counted);
+        let text = compare_text(&counted, Width::UNLIMITED);
         assert!(
             text.contains("TLB_MISSES") && text.contains("93.0 %") && !text.contains("STALLS"),
             "{text}"

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, warning_lines};
-use crate::table::{grouped, percent, table};
+use crate::table::{Width, grouped, percent, table};
 
 /// Limit on the rows of the table of processes; `--json` has all.
 const SHOWN: usize = 30;
@@ -24,9 +24,9 @@ impl JsonReport for DebloatReport {
 }
 
 /// Prints the verdict, the table of processes, the method, and the warnings.
-pub fn debloat_text(report: &DebloatReport) -> String {
+pub fn debloat_text(report: &DebloatReport, width: Width) -> String {
     let mut text = format!("{}\n", verdict(report));
-    text.push_str(&processes(report));
+    text.push_str(&processes(report, width));
     text.push_str(&method(report));
     text.push_str(&counts("skipped", &report.skipped));
     text.push_str(&counts("failed", &report.failed));
@@ -71,7 +71,7 @@ fn verdict(report: &DebloatReport) -> String {
     }
 }
 
-fn processes(report: &DebloatReport) -> String {
+fn processes(report: &DebloatReport, width: Width) -> String {
     let header =
         ["PID", "COMMAND", "BLOAT", "FREED", "SPLIT", "THP_BEFORE", "THP_AFTER", "SPLIT_HEAT"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
@@ -88,7 +88,7 @@ fn processes(report: &DebloatReport) -> String {
         ]
     };
     rows.extend(report.processes.iter().take(SHOWN).map(row));
-    let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7]));
+    let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7], width));
     if report.processes.len() > SHOWN {
         let _ = writeln!(
             text,
@@ -170,27 +170,26 @@ mod tests {
     #[test]
     fn the_text_of_a_whole_report() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/debloat.txt");
-        assert_golden(path, &debloat_text(&report()));
+        assert_golden(path, &debloat_text(&report(), Width::UNLIMITED));
     }
 
     #[test]
     fn a_dry_run_states_that_nothing_changed() {
-        let text = debloat_text(&DebloatReport { dry_run: true, ..report() });
+        let text = debloat_text(&DebloatReport { dry_run: true, ..report() }, Width::UNLIMITED);
         assert!(text.lines().next().unwrap().ends_with("nothing was changed"), "{text}");
         assert!(text.contains("would free 2GiB"), "{text}");
     }
 
     #[test]
     fn unread_huge_pages_make_the_bloat_a_lower_bound() {
-        let text = debloat_text(&DebloatReport { unread_huge_pages: 32, ..report() });
+        let text =
+            debloat_text(&DebloatReport { unread_huge_pages: 32, ..report() }, Width::UNLIMITED);
         assert!(text.starts_with("at least 4GiB of bloat in"), "{text}");
         let stopped = Some(Stop::Interrupted);
-        let text = debloat_text(&DebloatReport {
-            unread_huge_pages: 32,
-            stopped,
-            dry_run: true,
-            ..report()
-        });
+        let text = debloat_text(
+            &DebloatReport { unread_huge_pages: 32, stopped, dry_run: true, ..report() },
+            Width::UNLIMITED,
+        );
         assert_eq!(text.lines().next().unwrap().matches("at least").count(), 1, "{text}");
     }
 
@@ -206,10 +205,16 @@ mod tests {
 
     #[test]
     fn an_estimate_shows_its_error() {
-        let text = debloat_text(&DebloatReport { bloat_error_bytes: Bytes::mib(512), ..report() });
+        let text = debloat_text(
+            &DebloatReport { bloat_error_bytes: Bytes::mib(512), ..report() },
+            Width::UNLIMITED,
+        );
         assert!(text.contains("4GiB ± 512MiB of bloat"), "{text}");
         let bloat_error_bytes = Bytes::mib(512);
-        let text = debloat_text(&DebloatReport { bloat_error_bytes, dry_run: true, ..report() });
+        let text = debloat_text(
+            &DebloatReport { bloat_error_bytes, dry_run: true, ..report() },
+            Width::UNLIMITED,
+        );
         assert!(text.contains("would free about 2GiB by splitting about 1,380 of them"), "{text}");
     }
 }

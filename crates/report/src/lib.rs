@@ -33,4 +33,5 @@ pub use sentence::Sentence;
 pub use settings::setting_warnings_text;
 pub use shrink::shrink_text;
 pub use status::status_text;
+pub use table::Width;
 pub use tune::tune_text;

@@ -9,7 +9,7 @@ use hugepilot_record::pool::{
 };
 use hugepilot_units::Bytes;
 
-use crate::table::table;
+use crate::table::{Width, table};
 
 pub use explain::pool_explained;
 
@@ -17,12 +17,12 @@ pub use explain::pool_explained;
 const SHOWN: usize = 30;
 
 /// What is there for people: each pool, the memory they are made of, and who uses them.
-pub fn pool_text(report: &PoolReport) -> String {
-    let mut text = pools(&report.pools);
+pub fn pool_text(report: &PoolReport, width: Width) -> String {
+    let mut text = pools(&report.pools, width);
     text.push('\n');
-    text.push_str(&memory(&report.memory, &page_sizes(&report.pools)));
+    text.push_str(&memory(&report.memory, &page_sizes(&report.pools), width));
     text.push('\n');
-    text.push_str(&users(&report.processes));
+    text.push_str(&users(&report.processes, width));
     for mount in &report.mounts {
         let _ = writeln!(text, "hugetlbfs on {} ({})", mount.path, mount.options);
     }
@@ -39,7 +39,7 @@ fn page_sizes(pools: &[Pool]) -> Vec<Bytes> {
     pools.iter().map(|pool| pool.page_bytes).collect()
 }
 
-fn pools(pools: &[Pool]) -> String {
+fn pools(pools: &[Pool], width: Width) -> String {
     if pools.is_empty() {
         return "This kernel has no hugetlb pools.\n".to_owned();
     }
@@ -60,7 +60,7 @@ fn pools(pools: &[Pool]) -> String {
             rows.extend(pool.nodes.iter().map(of_node));
         }
     }
-    table(rows, &[1, 2, 3, 4, 5, 6, 7, 8])
+    table(rows, &[1, 2, 3, 4, 5, 6, 7, 8], width)
 }
 
 fn row(
@@ -85,7 +85,7 @@ fn row(
 }
 
 /// Free blocks by size, and what of them is large enough for each of `sizes` that blocks can hold.
-fn memory(memory: &PoolMemory, sizes: &[Bytes]) -> String {
+fn memory(memory: &PoolMemory, sizes: &[Bytes], width: Width) -> String {
     let mut text = format!(
         "memory: {} in all, {} available, {} free; free blocks by size:\n",
         memory.total_bytes, memory.available_bytes, memory.free_bytes
@@ -96,7 +96,7 @@ fn memory(memory: &PoolMemory, sizes: &[Bytes]) -> String {
     let mut rows = vec![header];
     rows.extend(memory.zones.iter().map(|zone| blocks(zone, orders)));
     let right: Vec<usize> = (2..orders + 2).collect();
-    text.push_str(&table(rows, &right));
+    text.push_str(&table(rows, &right, width));
     for &size in sizes.iter().filter(|&&size| size <= memory.largest_block()) {
         let free = memory.free_in_blocks_of(size);
         let _ = writeln!(text, "free in blocks of {size} and more: {free}");
@@ -111,7 +111,7 @@ fn blocks(zone: &ZoneBlocks, orders: usize) -> Vec<String> {
     row
 }
 
-fn users(users: &[PoolUser]) -> String {
+fn users(users: &[PoolUser], width: Width) -> String {
     if users.is_empty() {
         return "no process has pages of a pool\n".to_owned();
     }
@@ -127,7 +127,7 @@ fn users(users: &[PoolUser]) -> String {
             size(user.shared_bytes),
         ]
     }));
-    let mut text = table(rows, &[0, 2, 3, 4]);
+    let mut text = table(rows, &[0, 2, 3, 4], width);
     if users.len() > SHOWN {
         let _ = writeln!(text, "and {} more processes (--json has all)", users.len() - SHOWN);
     }
@@ -139,7 +139,7 @@ fn unknown() -> String {
 }
 
 /// What came of setting a pool, for people: the result, why it is not more, how to keep it and how to undo it.
-pub fn pool_change_text(change: &PoolChange) -> String {
+pub fn pool_change_text(change: &PoolChange, width: Width) -> String {
     let mut text = format!("{}\n", result(change));
     for why in &change.why {
         let _ = writeln!(text, "why: {why}");
@@ -149,7 +149,7 @@ pub fn pool_change_text(change: &PoolChange) -> String {
     }
     let is_short = change.after.is_some_and(|after| after.persistent() < change.requested);
     if is_short && !change.interrupted {
-        text.push_str(&memory(&change.memory, &[change.page_bytes]));
+        text.push_str(&memory(&change.memory, &[change.page_bytes], width));
     }
     for warning in &change.warnings {
         let _ = writeln!(text, "note: {warning}");

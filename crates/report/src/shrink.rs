@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain_all, warning_lines};
-use crate::table::{grouped, table};
+use crate::table::{Width, grouped, table};
 
 /// Limit on the rows of the table of processes; `--json` has all.
 const SHOWN: usize = 30;
@@ -78,9 +78,9 @@ fn nothing_found(max_ptes_none: u64, was_off: bool) -> String {
 }
 
 /// Prints the verdict, the table of processes, the request, and the warnings.
-pub fn shrink_text(report: &ShrinkReport) -> String {
+pub fn shrink_text(report: &ShrinkReport, width: Width) -> String {
     let mut text = format!("{}\n\n", verdict(report));
-    text.push_str(&processes(report));
+    text.push_str(&processes(report, width));
     text.push_str(&method(report));
     text + &warning_lines(&report.warnings)
 }
@@ -107,7 +107,7 @@ fn verdict(report: &ShrinkReport) -> String {
     )
 }
 
-fn processes(report: &ShrinkReport) -> String {
+fn processes(report: &ShrinkReport, width: Width) -> String {
     let header =
         ["PID", "COMMAND", "FREED", "ANON_BEFORE", "ANON_AFTER", "THP_BEFORE", "THP_AFTER"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
@@ -123,7 +123,7 @@ fn processes(report: &ShrinkReport) -> String {
         ]
     };
     rows.extend(report.processes.iter().take(SHOWN).map(row));
-    let mut text = table(rows, &[0, 2, 3, 4, 5, 6]);
+    let mut text = table(rows, &[0, 2, 3, 4, 5, 6], width);
     if report.processes.len() > SHOWN {
         let _ = writeln!(
             text,
@@ -225,14 +225,14 @@ mod tests {
     #[test]
     fn the_text_of_a_whole_report() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/shrink.txt");
-        assert_golden(path, &shrink_text(&report()));
+        assert_golden(path, &shrink_text(&report(), Width::UNLIMITED));
     }
 
     #[test]
     fn a_dry_run_states_no_number() {
         let mut report = ShrinkReport { dry_run: true, freed_bytes: None, ..report() };
         report.shrinker.usage_bytes_after = None;
-        let text = shrink_text(&report);
+        let text = shrink_text(&report, Width::UNLIMITED);
         assert!(text.lines().next().unwrap().ends_with("nothing was changed"), "{text}");
         assert!(text.contains("would set") && text.contains("would request"), "{text}");
         assert!(!text.contains("freed"), "{text}");

@@ -14,19 +14,23 @@ use sentence::{size, verdict};
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines, warning_lines};
-use crate::table::{grouped, percent, table};
+use crate::table::{Width, grouped, percent, table};
 
 /// Selected regions that the text shows.
 const SHOWN: usize = 8;
 
 /// The report as text: the verdict, the performance, selected and skipped regions, the method.
-pub fn tune_text(report: &TuneReport) -> String {
+/// `verbose` adds what is unavailable on this machine.
+pub fn tune_text(report: &TuneReport, width: Width, verbose: bool) -> String {
     let mut text =
         format!("{} (pid {}): {}\n", report.target.command, report.target.pid, verdict(report));
-    text.push_str(&performance(report));
-    text.push_str(&selected(report));
+    text.push_str(&performance(report, width));
+    text.push_str(&selected(report, width));
     text.push_str(&not_promoted(report));
     text.push_str(&method(report));
+    if verbose {
+        text.push_str(&unavailable(report));
+    }
     text.push_str(&warning_lines(&report.warnings));
     text
 }
@@ -52,7 +56,7 @@ fn share(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "unknown".to_owned(), percent)
 }
 
-fn performance(report: &TuneReport) -> String {
+fn performance(report: &TuneReport, width: Width) -> String {
     let variants = [
         ("baseline", report.baseline, None),
         ("tuned", report.tuned, report.speedup),
@@ -79,7 +83,7 @@ fn performance(report: &TuneReport) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4]));
+    let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
     if let Some(share) = report.all_huge_gain_ratio {
         let _ = writeln!(text, "share of the all-huge gain: {}", percent(share));
     }
@@ -99,7 +103,7 @@ fn number(value: f64) -> String {
     if value.abs() >= 1000.0 { grouped(value) } else { format!("{value:.4}") }
 }
 
-fn selected(report: &TuneReport) -> String {
+fn selected(report: &TuneReport, width: Width) -> String {
     if report.selected.is_empty() {
         return String::new();
     }
@@ -110,7 +114,7 @@ fn selected(report: &TuneReport) -> String {
         "\n{} selected regions with {} of the target's stalls; the hottest:\n{}",
         report.selected.len(),
         share(report.coverage_ratio),
-        table(rows, &[1, 2])
+        table(rows, &[1, 2], width)
     );
     if let Some(truth) = report.ground_truth {
         let _ = writeln!(
@@ -189,6 +193,12 @@ fn method(report: &TuneReport) -> String {
         );
     }
     text.push_str(&samples(report));
+    text
+}
+
+/// Samplers and counters that are unavailable, by cause.
+fn unavailable(report: &TuneReport) -> String {
+    let mut text = String::new();
     let mut by_cause: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (source, cause) in &report.sampler.unavailable {
         by_cause.entry(cause).or_default().push(source);
@@ -262,7 +272,7 @@ mod tests {
     #[test]
     fn a_run_that_stopped_early_has_its_cause_and_help() {
         let mut report = stopped();
-        let text = tune_text(&report);
+        let text = tune_text(&report, Width::UNLIMITED, false);
         for part in [
             "0x7f0159200000",
             "95.7 %",
@@ -271,13 +281,13 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         report.stopped = None;
-        let text = tune_text(&report);
+        let text = tune_text(&report, Width::UNLIMITED, false);
         assert!(!text.contains("stopped") && !text.contains("help:"), "{text}");
     }
 
     #[test]
     fn zeros_are_not_printed() {
-        let text = tune_text(&stopped());
+        let text = tune_text(&stopped(), Width::UNLIMITED, false);
         assert!(text.contains("address exact 97.5 %, none 2.5 %; overhead"), "{text}");
     }
 
@@ -291,7 +301,7 @@ mod tests {
             (None, None, None);
         (report.stopped, report.huge_bytes_after, report.budget_bytes) = (None, None, None);
         report.no_verdict = Some(NoVerdict::TargetStopped { pid: Pid(4711) });
-        let text = tune_text(&report);
+        let text = tune_text(&report, Width::UNLIMITED, false);
         let first = text.lines().next().unwrap();
         assert!(first.contains("no verdict: no samples: the process is stopped"), "{first}");
         assert!(
@@ -301,6 +311,15 @@ mod tests {
         assert!(text.contains("scattered memory: unknown\n") && !text.contains("exact"), "{text}");
         assert!(!text.contains("nothing to gain") && !text.contains("0.0 %"), "{text}");
         assert!(text.contains("help: continue it: kill -CONT 4711\n"), "{text}");
+    }
+
+    #[test]
+    fn unavailable_samplers_are_shown_on_request() {
+        let mut report = stopped();
+        report.sampler.unavailable.insert("ibs_op".to_owned(), "no such device".to_owned());
+        let text = |verbose| tune_text(&report, Width::UNLIMITED, verbose);
+        assert!(text(true).contains("not available: ibs_op: no such device\n"), "{}", text(true));
+        assert!(!text(false).contains("not available"), "{}", text(false));
     }
 
     #[test]

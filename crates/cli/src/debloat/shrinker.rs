@@ -1,21 +1,16 @@
 //! `hugepilot debloat --backend shrinker`: the kernel debloats a cgroup whose memory cannot be read.
 
-use std::path::PathBuf;
-
 use anyhow::bail;
-use clap::ValueEnum;
 use hugepilot_kernel::Root;
-use hugepilot_kernel::cgroup::MemoryCgroup;
-use hugepilot_record::Pid;
 use hugepilot_record::shrink::ShrinkReport;
 use hugepilot_report::{json, setting_warnings_text, shrink_text};
 use hugepilot_settings::shrink::{ShrinkOptions, shrink};
 use hugepilot_units::{Amount, Bytes, Share};
 
-use super::{BackendArg, DebloatArgs, broken_memory};
+use super::{DebloatArgs, broken_memory};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::finish;
+use crate::output::{finish, width};
 
 /// Default `--min-bloat` in percent: Meta's threshold, 409 of 512 base pages.
 const MIN_BLOAT: f64 = 80.0;
@@ -32,7 +27,7 @@ pub(super) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
         eprint!("{}", setting_warnings_text(&recovery.warnings()));
     };
     let report = shrink(&Root::live(), options, &|| interrupt.is_asked(), &mut recovered)?;
-    finish(&if args.json { json(&report) } else { shrink_text(&report) })?;
+    finish(&if args.json { json(&report) } else { shrink_text(&report, width()) })?;
     Ok(exit_of(&report))
 }
 
@@ -89,25 +84,6 @@ impl DebloatArgs {
         ];
         flags.into_iter().find_map(|(flag, given, cause)| given.then_some((flag, cause)))
     }
-}
-
-/// Returns the command that debloats the cgroup of process `pid` without reading memory.
-pub(crate) fn command(pid: Pid) -> String {
-    let cgroup =
-        cgroup_of(pid).map_or_else(|| "DIRECTORY".to_owned(), |path| path.display().to_string());
-    let backend = BackendArg::Shrinker
-        .to_possible_value()
-        .map_or_else(String::new, |v| v.get_name().to_owned());
-    format!("sudo hugepilot debloat --cgroup {cgroup} --backend {backend}")
-}
-
-/// Finds the directory of its cgroup; `None` if it is not visible, or is the root, which does not
-/// support reclaim.
-fn cgroup_of(pid: Pid) -> Option<PathBuf> {
-    let root = Root::live();
-    let group = MemoryCgroup::find(&root, &root.read_text(format!("proc/{pid}/cgroup")).ok()?)?;
-    let visible = group.is_visible(&root) && group.path() != "/";
-    group.directory().filter(|_| visible).map(|directory| root.join(directory))
 }
 
 #[cfg(test)]

@@ -398,6 +398,6 @@ fn a_calibration_is_not_kept_by_dry_runs_nor_in_the_cache_of_another_user() {
     };
     tune(&own, "--dry-run").sane();
     assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
-    tune(&capped.path("theirs"), "").sane().says(&["not kept", "another user"]);
+    tune(&capped.path("theirs"), "").sane().says(&["not stored", "another user"]);
     assert_eq!(fs::read_dir(capped.path("theirs")).unwrap().count(), 0);
 }

@@ -154,7 +154,7 @@ fn use_falls_below_the_low_mark_and_no_further() {
     let idle =
         lines.iter().find(|line| matches!(line.event, Event::Idle(_))).expect("it was waited for");
     // The kernel accounts in batches of some hundred KiB.
-    assert!((0.39..0.40).contains(&idle.seen.use_ratio), "{lines:#?}");
+    assert!((0.39..0.40).contains(&idle.memory.use_ratio), "{lines:#?}");
     let freed = Bytes::mib(400) - total(victim.pid(), "Rss");
     assert!(
         totals.freed_bytes.ratio_of(freed) > 0.95 && totals.freed_bytes.ratio_of(freed) < 1.1,

@@ -134,7 +134,7 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
         ["tune"] => {
             let calibrating = format!("XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
             vec![
-                work(format!("env {calibrating}"), Begins("measuring what huge pages save")),
+                work(format!("env {calibrating}"), Begins("calibrating: gain of huge pages")),
                 plain(
                     &format!("--json --pid {pid} --calibration off --observe 60s"),
                     Wrote("sampling "),

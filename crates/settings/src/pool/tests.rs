@@ -1,6 +1,6 @@
 use std::fs;
 
-use hugepilot_report::{pool_change_text, pool_explained, pool_text};
+use hugepilot_report::{Width, pool_change_text, pool_explained, pool_text};
 use hugepilot_testkit::assert_golden;
 use hugepilot_units::Share;
 
@@ -147,7 +147,7 @@ fn golden(name: &str, text: &str) {
 fn golden_change(name: &str, change: &PoolChange) {
     // How long it took is another each time.
     let change = PoolChange { seconds: change.seconds.and(Some(0.25)), ..change.clone() };
-    golden(name, &pool_change_text(&change));
+    golden(name, &pool_change_text(&change, Width::UNLIMITED));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn two_nodes_and_both_sizes_are_shown_with_their_users() {
         "hugetlbfs /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n",
     );
     let report = show(&fake.root).unwrap();
-    golden("show", &pool_text(&report));
+    golden("show", &pool_text(&report, Width::UNLIMITED));
     golden("explain", &pool_explained(&report));
     assert_eq!(serde_json::to_value(&report).unwrap()["pools"][0]["nodes"][1]["total"], 10);
 }
@@ -178,7 +178,7 @@ fn two_nodes_and_both_sizes_are_shown_with_their_users() {
 fn a_kernel_without_pools_says_so() {
     let mut fake = Fake::new(1, &[], ROOMY);
     let report = show(&fake.root).unwrap();
-    golden("none", &pool_text(&report));
+    golden("none", &pool_text(&report, Width::UNLIMITED));
     assert!(pool_explained(&report).contains("CONFIG_HUGETLBFS"));
     let refused = set(&mut fake, &ask(M2, 1), &|| false).unwrap_err();
     let SettingsError::Refused(refusal) = refused else { panic!("{refused}") };
