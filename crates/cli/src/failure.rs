@@ -8,6 +8,7 @@ use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
 use hugepilot_record::error::{ErrorReport, SCHEMA};
 use hugepilot_record::{Errno, Pid};
+use hugepilot_report::Sentence;
 use hugepilot_settings::SettingsError;
 
 use crate::exit::Exit;
@@ -193,6 +194,13 @@ impl<'a> Parts<'a> {
             return failure(Exit::Unsupported).with_help(refused.help());
         }
         match (self.launch, self.settings) {
+            (Some(LaunchError::EmptyPool { warnings, .. }), _) => {
+                let warnings: Vec<String> = warnings.iter().map(Sentence::text).collect();
+                let help = ["a smaller --pool", "read what a pool needs: hugepilot pool explain"];
+                return failure(Exit::Unsupported)
+                    .because(warnings.join("; "))
+                    .with_help(help.map(str::to_owned));
+            }
             (Some(LaunchError::Interrupted | LaunchError::Signalled(_)), _)
             | (_, Some(SettingsError::Interrupted)) => return failure(Exit::Interrupted),
             (_, Some(SettingsError::Busy { .. })) => {

@@ -1,8 +1,5 @@
 //! JSON of records, as `--json` prints it.
 
-use hugepilot_record::compare::CompareReport;
-use hugepilot_record::pool::{PoolChange, PoolReport};
-use hugepilot_record::run::RunReport;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -26,11 +23,6 @@ pub trait JsonReport: Serialize {
         serde_json::to_string_pretty(&value)
     }
 }
-
-impl JsonReport for CompareReport {}
-impl JsonReport for PoolChange {}
-impl JsonReport for PoolReport {}
-impl JsonReport for RunReport {}
 
 /// `record` as indented JSON with a newline at its end. Fields keep their order. A record with a
 /// number beyond 64 bits, which [`Value`] cannot hold, has no sentences.

@@ -223,22 +223,6 @@ impl Recovery {
         };
         self.outcomes.iter().map(warning).collect()
     }
-
-    /// What was found and done, in sentences.
-    pub fn told(&self) -> Vec<String> {
-        let mut told = Vec::new();
-        for (setting, outcome) in &self.outcomes {
-            let ChangedSetting { name, before, set_to, .. } = setting;
-            told.push(match outcome {
-                Restored::Yes => format!(
-                    "a run of hugepilot (pid {}) was killed while it had {name} changed to {set_to}: it is {before} again",
-                    self.pid
-                ),
-                other => not_restored(setting, other).unwrap_or_default(),
-            });
-        }
-        told
-    }
 }
 
 /// Warns about a setting that does not have its former value; `None` if it has.
@@ -256,38 +240,23 @@ pub fn setting_warning(setting: &ChangedSetting, outcome: &Restored) -> Option<S
     }
 }
 
-/// What the user must know of a setting that is not as it was; `None` when it is.
-pub fn not_restored(setting: &ChangedSetting, outcome: &Restored) -> Option<String> {
-    let ChangedSetting { name, before, set_to, .. } = setting;
-    match outcome {
-        Restored::Yes => None,
-        Restored::ChangedSince(now) => Some(format!(
-            "{name} was left at {now}: somebody changed it since we had set it to {set_to}; before us it was {before}"
-        )),
-        Restored::Failed(why) => Some(format!(
-            "{name} could not be put back to {before}: {why}; do it by hand: echo {before} | sudo tee /{}",
-            file(name)
-        )),
-    }
-}
-
 /// Whether a command has settings changed, or left them changed. Always false without root.
 pub fn is_pending(root: &Root) -> bool {
     root.join(DIRECTORY).join(JOURNAL).exists()
 }
 
-/// A pool that another run of ours has raised, and sets as it was when it ends.
+/// A pool that another run has raised, and restores when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentPool {
-    /// Its process.
+    /// Process of the run.
     pub pid: Pid,
-    /// How many pages the pool had.
+    /// Pages before the run.
     pub before: u64,
-    /// How many it was raised to.
+    /// Pages during the run.
     pub raised: u64,
 }
 
-/// Whether the pool of `size` is so. Only root sees that.
+/// Returns the run that has raised the pool of `size`; always `None` without root.
 pub fn lent_pool(root: &Root, size: Bytes) -> Option<LentPool> {
     let directory = OwnDirectory::open(root.join(DIRECTORY)).ok()?;
     let journal = load(&directory).ok().flatten()?;

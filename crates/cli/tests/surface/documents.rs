@@ -137,13 +137,15 @@ impl Fields {
         self.paths.insert(path.trim_end_matches("[]").to_owned());
     }
 
-    /// Whether `path` is documented: itself, or a field below it.
+    /// Whether `path` is documented: itself, a field below it, or the object that it is in, such
+    /// as one that is the same elsewhere.
     fn has(&self, path: &str) -> bool {
-        let is_below = |field: &String| {
-            field.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']))
+        let is_inside = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with(['.', '[']))
         };
+        let is_near = |field: &String| is_inside(field, path) || is_inside(path, field);
         let is_end = |end: &String| path.ends_with(&**end);
-        self.paths.contains(path) || self.paths.iter().any(is_below) || self.ends.iter().any(is_end)
+        self.paths.contains(path) || self.paths.iter().any(is_near) || self.ends.iter().any(is_end)
     }
 }
 
@@ -186,7 +188,7 @@ struct Paths<'a> {
     root: &'a Value,
     open: Vec<&'a str>,
     found: BTreeSet<String>,
-    /// Those beside a `code`, which documents may leave to the schema.
+    /// Sentences, and facts beside a `code`, which documents may leave to the schema.
     facts: BTreeSet<String>,
 }
 
@@ -215,7 +217,7 @@ impl<'a> Paths<'a> {
             let dot = if prefix.is_empty() { "" } else { "." };
             let path = format!("{prefix}{dot}{name}");
             self.add(field, &path, is_fact);
-            if is_fact {
+            if is_fact || !prefix.is_empty() && matches!(&**name, "text" | "help") {
                 self.facts.insert(path.clone());
             }
             self.found.insert(path);
