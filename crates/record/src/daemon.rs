@@ -1,7 +1,7 @@
 //! The log of `hugepilot daemon`, schema `hugepilot.daemon/2`: one JSON object per event and line.
 //!
-//! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise the
-//! number in [`SCHEMA`].
+//! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise
+//! the number in [`SCHEMA`].
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{AccessError, Pid, RecollapseCause, RecollapseRisk, Stop};
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.daemon/2";
 
-/// One line of the log: an event and the memory use at its decision.
+/// Line of the log: an event and the memory use at its decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// [`SCHEMA`].
@@ -214,7 +214,7 @@ pub enum ExclusionCause {
         /// Its `oom_score_adj`.
         oom_score_adj: i32,
     },
-    /// It cannot be read.
+    /// A failed read.
     Unreadable(AccessError),
     /// Splitting it ended early.
     Stopped {

@@ -1,7 +1,7 @@
 //! The report of `hugepilot debloat`, schema `hugepilot.debloat/2`.
 //!
-//! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise the
-//! number in [`SCHEMA`].
+//! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise
+//! the number in [`SCHEMA`].
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ pub struct DebloatReport {
     pub warnings: Vec<DebloatWarning>,
 }
 
-/// One process in the report.
+/// Process in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessDebloat {
     /// The process.
@@ -166,7 +166,7 @@ pub enum DebloatWarning {
         /// The error of one of them.
         error: String,
     },
-    /// The limit of open files was too low to sample all processes, so the smallest were not sampled.
+    /// The limit of open files was too low to sample all processes; the smallest were skipped.
     TooManyToSample {
         /// Processes not sampled.
         not_sampled: u64,

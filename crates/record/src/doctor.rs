@@ -64,7 +64,7 @@ impl DoctorReport {
 /// Result of one probe. In JSON, `code` names the finding, and its facts stand beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Probe {
-    /// One of the names below.
+    /// Name, from the list below.
     pub name: String,
     /// Whether the feature worked, as verified afterwards.
     pub supported: bool,
@@ -191,7 +191,7 @@ pub enum Detail {
     ChildrenOnly,
     /// State of a hugetlb pool.
     Pool {
-        /// Pages of the pool.
+        /// All pages.
         total_pages: u64,
         /// Free pages, reserved ones included.
         free_pages: u64,

@@ -1,8 +1,7 @@
-//! What a measurement is: samples, heat, mappings, page states, plans, journals, and the reports made of them.
+//! Records of measurements: samples, heat, mappings, pages, plans, journals, reports of commands.
 //!
-//! These are the words in which the crates above talk to each other and to files. Everything here is plain data
-//! with its arithmetic: nothing opens a path, reads a clock or prints, so a recording made on another machine can
-//! be studied on any.
+//! The crates above exchange these records and store them in files. They are plain data with its
+//! arithmetic: no path, clock or output. So a recording of one machine can be studied on another.
 
 #![forbid(unsafe_code)]
 

@@ -47,7 +47,7 @@ pub enum Restored {
     Yes,
     /// Another program set it to this value since, so it was kept.
     ChangedSince(String),
-    /// It could not be restored; the cause.
+    /// Not restored; the cause.
     Failed(String),
 }
 
@@ -77,7 +77,7 @@ pub enum SettingWarning {
         /// Value now.
         now: String,
     },
-    /// It could not be restored.
+    /// A setting that could not be restored.
     SettingNotRestored {
         /// Name of the setting.
         name: String,

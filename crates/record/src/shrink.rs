@@ -102,7 +102,7 @@ pub struct Shrinker {
     pub cache_bytes_after: Option<Bytes>,
 }
 
-/// One changed setting.
+/// Changed setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingReport {
     /// Name and both values.
@@ -112,7 +112,7 @@ pub struct SettingReport {
     pub restored: Option<Restored>,
 }
 
-/// One process in the report.
+/// Process in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessShrink {
     /// The process.

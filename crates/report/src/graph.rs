@@ -346,7 +346,8 @@ mod tests {
         for line in [
             "kronecker:22: 4,194,304 vertices, 64,155,735 undirected edges\n",
             "\nisolated vertices 1,797,566\n",
-            "\nbfs from 7, last of 3 trials\n2,396,738 vertices reached, largest distance 2 edges\n",
+            "\nbfs from 7, last of 3 trials\n",
+            "\n2,396,738 vertices reached, largest distance 2 edges\n",
             "time 0.5000 s, median of 3 trials (0.2500–1.0000)\n",
             "file: 300MiB, el, zstd, --load drop\n",
             "64 bits, 2 threads, pages property=thp, property-first\n",

@@ -15,8 +15,8 @@ use crate::sentence::{explain, explain_all, lines};
 use effect::by_kind;
 pub(crate) use effect::effect_text;
 
-/// Prints the effect, peak memory, times and warnings. Each line starts with `hugepilot:`, because the
-/// program shares stderr.
+/// Prints the effect, peak memory, times and warnings. Each line starts with `hugepilot:`, because
+/// the program shares stderr.
 pub fn run_text(report: &RunReport) -> String {
     let (mode, effect, run) = (report.mode, &report.effect, &report.run);
     let reason = effect_text(effect);
@@ -60,7 +60,8 @@ impl JsonReport for RunReport {
 fn peak(peak: &Peak) -> String {
     if peak.rss_samples == 0 {
         return format!(
-            "peak memory of one process: {} resident; it ended before the first sample of its pages",
+            "peak memory of one process: {} resident; it ended before the first sample of its \
+             pages",
             peak.rss_peak_bytes
         );
     }

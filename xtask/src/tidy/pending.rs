@@ -3,12 +3,9 @@
 /// Prefixes of paths. The first that fits a path counts.
 pub(super) const PENDING: &[&str] = &[
     "crates/cli/",
-    "crates/kernel/",
     "crates/lab/",
     "crates/launch/",
     "crates/manager/",
-    "crates/record/",
-    "crates/report/",
     "crates/settings/",
     "crates/sim/",
     "docs/",

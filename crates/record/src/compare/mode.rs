@@ -54,8 +54,8 @@ pub struct ModeReport {
     /// The same by CPU time.
     #[serde(default)]
     pub cpu_speedup_over_base: Option<PairedRatio>,
-    /// Speedup over the same allocator without huge pages ([`Mode::without_huge_pages`]) in the same
-    /// round; `None` if there is none, or it was not run.
+    /// Speedup over the same allocator without huge pages ([`Mode::without_huge_pages`]) in the
+    /// same round; `None` if there is none, or it was not run.
     #[serde(default)]
     pub speedup_over_same_allocator: Option<PairedRatio>,
     /// The same by CPU time.

@@ -68,7 +68,7 @@ impl Sentence for RunWarning {
 }
 
 const FORK: &str = "a child made by fork that writes to hugetlb pages of its parent takes free \
-                    pages of the pool, and SIGBUS kills it if there are none";
+                    pool pages, and SIGBUS kills it if there are none";
 
 #[cfg(test)]
 mod tests {

@@ -202,7 +202,7 @@ impl Sentence for TuneWarning {
     }
 }
 
-/// That the memory limit of `cgroup` is invisible from here.
+/// Returns the sentence for an invisible memory limit of `cgroup`.
 pub(crate) fn hidden_limit(cgroup: &str) -> String {
     format!(
         "the memory limit of cgroup {cgroup} is not visible here; only the available memory of \
