@@ -9,6 +9,8 @@
 // what the tests are made of
 mod look; // the kernel's view of a process: the oracle
 mod tool; // runs the command, with a limit on its time
+#[path = "../validation/mod.rs"]
+mod validation; // JSON by its schema
 mod workload; // the lab's workloads as targets
 
 // what it is tried on
