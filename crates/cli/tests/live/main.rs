@@ -1,8 +1,8 @@
 //! Tests of the program on the running kernel, with processes that a test owns.
 //!
-//! Run as root: `HUGEPILOT_LIVE=1 cargo test -p hugepilot-cli --test live -- --test-threads=1`. Each
-//! test prints its unmet needs and then skips itself. Tests run one at a time, because they measure,
-//! and share the huge pages of the machine.
+//! Run as root: `HUGEPILOT_LIVE=1 cargo test -p hugepilot-cli --test live -- --test-threads=1`.
+//! Each test prints its unmet needs and then skips itself. Tests run one at a time, because they
+//! measure, and share the huge pages of the machine.
 
 #![forbid(unsafe_code)]
 
