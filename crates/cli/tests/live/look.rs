@@ -1,5 +1,5 @@
-//! What the kernel itself says, read as plainly as can be: the oracle that the command's answers are held against. None of
-//! it goes through the code under test.
+//! Plain readers of the kernel's files: the oracle for the reports of the commands, without the
+//! code under test.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use hugepilot_units::{AddrRange, Bytes};
 
 use crate::workload::sizes;
 
-/// One mapping in smaps: its sizes by label.
+/// Mapping in smaps: its sizes by label.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Area {
     pub(crate) start: u64,
@@ -105,13 +105,13 @@ fn pagemap(pid: u32, memory: AddrRange) -> Vec<u64> {
         .collect()
 }
 
-/// How many base pages of `memory` are there or swapped out: those that were ever touched, if only by reading.
+/// Base pages of `memory` that are resident or in swap: all pages ever touched, also by reads.
 #[track_caller]
 pub(crate) fn touched(pid: u32, memory: AddrRange) -> usize {
     pagemap(pid, memory).iter().filter(|&word| word >> 62 != 0).count()
 }
 
-/// Which regions of `memory` are on huge pages, by their page frames. Only root sees these.
+/// Regions of `memory` on huge pages, by their page frames, which only root can read.
 #[track_caller]
 pub(crate) fn huge_map(pid: u32, memory: AddrRange) -> Vec<bool> {
     const IS_HUGE: u64 = 1 << 22;
@@ -157,7 +157,7 @@ pub(crate) fn peak(pid: u32) -> Option<Bytes> {
     line.split_whitespace().next()?.parse().ok().map(Bytes::kib)
 }
 
-/// Every setting under `transparent_hugepage`, khugepaged's and those of each size too; not its statistics.
+/// Settings under `transparent_hugepage`, also of khugepaged and of each size, without statistics.
 pub(crate) fn thp_settings() -> Vec<(String, String)> {
     const STATISTICS: [&str; 2] = ["pages_collapsed", "full_scans"];
     let mut settings = Vec::new();
@@ -187,7 +187,7 @@ pub(crate) fn base_pages_by_default() -> Need {
     if enabled.contains("[always]") { Need::Err("THP is always on".to_owned()) } else { Need::Ok }
 }
 
-/// `tune` can show what it does: a live test, with the rights to sample and to promote, and something left to promote.
+/// Needs of a test that tunes: permissions to sample and to promote, and memory to promote.
 pub(crate) fn tunable() -> Need {
     need::all([need::live(), need::cap_sys_nice(), need::cap_perfmon(), base_pages_by_default()])
 }

@@ -33,8 +33,8 @@ pub(crate) fn hugepilot<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item 
     Running::start(command).wait(LIMIT)
 }
 
-/// `hugepilot tune -p PID --json`, quick and without a prediction, so that nothing stands between a pick and its
-/// promotion; and the words of `more`.
+/// Runs `hugepilot tune -p PID --json` with the words of `more`: quick, and without a prediction,
+/// so that every selected region is promoted.
 #[track_caller]
 pub(crate) fn tune(pid: u32, more: &str) -> Done {
     hugepilot(tune_args(pid, more))
@@ -44,7 +44,7 @@ pub(crate) fn tune(pid: u32, more: &str) -> Done {
 pub(crate) fn tune_args(pid: u32, more: &str) -> Vec<String> {
     let line = format!("tune -p {pid} --json --calibration off {more}");
     let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    // On a busy machine a collapse may be slow; rounds that end for it would make the counts a matter of luck.
+    // On a busy machine a collapse can be slow; rounds that end early would make the counts random.
     for (flag, value) in [("--observe", "1s"), ("--for", "3s"), ("--max-collapse", "2s")] {
         if !words.iter().any(|word| word == flag) {
             words.extend([flag.to_owned(), value.to_owned()]);
@@ -62,7 +62,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command` with nothing on stdin; what it prints goes to files, so it never waits for us.
+    /// Starts `command` with empty stdin and with files for its output, so that it never blocks.
     #[track_caller]
     pub(crate) fn start(mut command: Command) -> Self {
         settings_before();
@@ -117,7 +117,7 @@ impl Running {
     pub(crate) fn wait(mut self, limit: Duration) -> Done {
         let begin = Instant::now();
         loop {
-            // The peak only grows, so a look now and then misses at most what the last moments added.
+            // The peak only grows, so a poll misses at most the growth of the last moments.
             self.peak = look::peak(self.pid()).unwrap_or(Bytes::ZERO).max(self.peak);
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 let mut done = self.done(status);
@@ -187,7 +187,7 @@ impl Done {
         self.sane()
     }
 
-    /// It ended by itself, with one of its four answers, and did not panic.
+    /// Checks that it ended by itself with one of four statuses, and did not panic.
     #[track_caller]
     pub(crate) fn sane(&self) -> &Self {
         assert!(matches!(self.status.code(), Some(0..=3)), "{self:?}");
@@ -215,7 +215,7 @@ impl Done {
         self.json()
     }
 
-    /// It says each of `words` on stderr.
+    /// Checks that its stderr contains each of `words`.
     #[track_caller]
     pub(crate) fn says(&self, words: &[&str]) -> &Self {
         let err = self.err();

@@ -1,4 +1,4 @@
-//! What cannot be told is said so, and not reported as zero, gone, or nothing to gain.
+//! Unknown values: reported as unknown, not as zero, ended, or nothing to gain.
 
 use std::process::Command;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn a_stopped_target_has_memory_and_no_verdict() {
 #[test]
 fn an_unreadable_target_is_refused_before_it_is_sampled() {
     requires!(can_be_nobody());
-    // It sleeps, so there would be no samples to show that it may not be looked at.
+    // It sleeps, so there would be no samples, and the missing permission would not show.
     let victim = Victim::spawn(Command::new("cat"));
     let nobody = Nobody::new();
     for more in ["", "--dry-run"] {
@@ -65,7 +65,7 @@ fn an_unreadable_target_is_refused_before_it_is_sampled() {
     }
 }
 
-/// Runs `hugepilot` with `words` and so many descriptors, of which it has three already.
+/// Runs `hugepilot` with `words` and a limit of descriptors, three of which it has already.
 fn with_descriptors(limit: u32, words: &str) -> Done {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {limit}; exec {HUGEPILOT} {words}")]);
@@ -150,7 +150,7 @@ fn a_second_tune_of_a_process_is_refused_and_names_the_first() {
     );
     let debloat = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
     hugepilot(debloat).exits(2).says(&["another run of hugepilot", &named]);
-    // What changes nothing is in nobody's way.
+    // Commands that change nothing do not conflict.
     let looks = tune(bloated.pid(), "--dry-run --observe 100ms --for 100ms");
     assert!(!looks.err().contains("another run"), "{looks:?}");
     hugepilot(debloat.iter().copied().chain(["--dry-run"])).exits(0);
@@ -186,7 +186,7 @@ fn huge_pages_that_may_not_be_read_are_not_without_bloat() {
     for more in [&["--dry-run"][..], &[]] {
         let words = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
         let text = hugepilot(words.iter().chain(more));
-        text.exits(3).says(&["cannot tell", "16 huge pages could not be read"]);
+        text.exits(3).says(&["cannot determine", "16 huge pages could not be read"]);
         assert!(text.out().starts_with("at least 0B of bloat"), "{text:?}");
     }
     assert!(hidden.finish(SOON).success());

@@ -1,4 +1,5 @@
-//! Another user without any rights: what is theirs can be looked at, and every refusal names its cause and the way out.
+//! Users without capabilities: their own processes can be inspected, and every error has its cause
+//! and help.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,7 @@ use crate::workload::{HOT_SET, Workload};
 
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
-/// Somebody without rights, and a copy of the command that they may run.
+/// User without capabilities, and a copy of the command that this user can run.
 pub(crate) struct Nobody {
     program: PathBuf,
     folder: tempfile::TempDir,
@@ -74,14 +75,14 @@ impl Nobody {
     }
 }
 
-/// Somebody, and a workload of theirs.
+/// User without capabilities, and a workload of this user.
 fn own_workload() -> (Nobody, Workload) {
     let nobody = Nobody::new();
     let workload = Workload::by(nobody.command(), HOT_SET);
     (nobody, workload)
 }
 
-/// We can become nobody.
+/// Need to change to the user nobody.
 pub(crate) fn can_be_nobody() -> Need {
     need::all([need::live(), need::root(), need::program("setpriv")])
 }
@@ -128,7 +129,7 @@ fn another_users_process_is_refused_with_the_cause() {
     let status = nobody.runs(["status", "-p", &pid]);
     status.exits(3).says(&[&format!("/proc/{pid}/"), "ermission denied", "setcap", "doctor"]);
     let tune = nobody.runs(tune_args(workload.pid(), ""));
-    // Its memory is looked at before it is sampled.
+    // Its memory is read before it is sampled.
     tune.exits(3).says(&[&format!("/proc/{pid}/"), "ermission denied", "cap_perfmon", "doctor"]);
     for done in [&status, &tune] {
         assert!(done.out().is_empty() || done.out().contains("hugepilot.error"), "{done:?}");
@@ -146,7 +147,7 @@ fn a_graph_is_written_where_the_directory_lets_them() {
     let (nobody, folder) = (Nobody::new(), tempfile::tempdir().unwrap());
     let lets = |mode| set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
     let file = folder.path().join("g.sg").display().to_string();
-    // Told before the graph is looked for.
+    // Reported before the graph is loaded.
     lets(0o755);
     let done = nobody.runs(["graph", "convert", "/nowhere.el", &file]);
     done.exits(2).says(&["g.sg: Permission denied", "help:", "directory"]);
