@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
 
 use crate::look;
+use crate::validation::validate;
 
 /// Command under test.
 pub(crate) const HUGEPILOT: &str = env!("CARGO_BIN_EXE_hugepilot");
@@ -204,9 +205,10 @@ impl Done {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Parses its stdout, which holds one complete JSON object and nothing else.
+    /// Parses its stdout, which holds one complete JSON object that follows its schema.
     #[track_caller]
     pub(crate) fn json<T: DeserializeOwned>(&self) -> T {
+        validate(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
