@@ -23,7 +23,7 @@ const SECRET: &str = "7391 4242 secret-of-root";
 /// Errors for a file of root: it may not be opened; it exists and would be replaced; the argument
 /// is not a file.
 const FILE_ERRORS: [&str; 4] =
-    ["ermission denied", "EACCES", "is there already", "no graph that numbers make"];
+    ["ermission denied", "EACCES", "the file exists", "is not a generated graph"];
 /// Time limit, far longer than a failing run and shorter than a daemon.
 const AT_MOST: Duration = Duration::from_secs(20);
 
@@ -120,7 +120,7 @@ fn minimum(
             ("--observe", "1ms"),
             ("--for", "1ms"),
         ]),
-        ("doctor" | "pool show" | "pool explain", _) => Vec::new(),
+        ("completions" | "doctor" | "pool show" | "pool explain" | "schema", _) => Vec::new(),
         (lab, _) if lab.starts_with("lab workload") => own(&[("--seconds", "0.01")]),
         _ => panic!("`{text}` has no entry here for a short run"),
     }
@@ -209,7 +209,7 @@ fn no_option_opens_files_that_its_user_may_not_open() {
 }
 
 /// Commands of the trace test, each with whether it may raise capabilities.
-const TRACED: [(&str, bool); 10] = [
+const TRACED: [(&str, bool); 12] = [
     ("doctor", true),
     ("status --pid PID", true),
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
@@ -220,6 +220,8 @@ const TRACED: [(&str, bool); 10] = [
     ("run --pages base -- /bin/true", false),
     ("compare --modes thp --rounds 1 -- /bin/true", false),
     ("pool show", false),
+    ("completions bash", false),
+    ("schema error", false),
 ];
 
 #[test]
