@@ -8,6 +8,7 @@ mod verdict;
 
 use hugepilot_stats::PairedRatio;
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{CompareWarning, Effect, Mode, Run};
@@ -19,7 +20,7 @@ pub use verdict::{BestMode, Conclusion, GainSource, Verdict};
 pub const SCHEMA: &str = "hugepilot.compare/2";
 
 /// Report of one comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -60,7 +61,7 @@ impl CompareReport {
 }
 
 /// Reach of the data TLB on this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reach {
     /// Memory that it maps with base pages.
     pub base_bytes: Bytes,
@@ -82,7 +83,7 @@ pub struct Counts {
 }
 
 /// Cause of missing stall samples. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum StallsUnavailable {
     /// `--no-stalls`.
@@ -108,7 +109,7 @@ pub enum StallsUnavailable {
 const MAX_WAIT: f64 = 0.2;
 
 /// Time by which modes are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidingTime {
     /// Time from the first instruction to the end.
@@ -143,7 +144,7 @@ pub fn speedup(time: DecidingTime, base: &[Run], other: &[Run]) -> Option<Paired
 
 /// Further rounds of the best mode, of `base`, and of the same allocator without huge pages if that
 /// was run before. The first rounds say nothing about these.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Confirmation {
     /// Mode.
     pub mode: Mode,
@@ -192,7 +193,7 @@ impl Confirmation {
 }
 
 /// An allocator without huge pages, beside the same with them, by the deciding time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SameAllocator {
     /// Mode without huge pages.
     pub mode: Mode,

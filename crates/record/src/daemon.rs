@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_units::{Bytes, Share};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{AccessError, Pid, RecollapseCause, RecollapseRisk, Stop};
@@ -14,7 +15,7 @@ use crate::{AccessError, Pid, RecollapseCause, RecollapseRisk, Stop};
 pub const SCHEMA: &str = "hugepilot.daemon/2";
 
 /// Line of the log: an event and the memory use at its decision.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// [`SCHEMA`].
     pub schema: String,
@@ -29,7 +30,7 @@ pub struct Line {
 }
 
 /// Memory use and the watermarks.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryUse {
     /// `used_bytes` of `limit_bytes`.
     pub use_ratio: f64,
@@ -54,7 +55,7 @@ pub struct MemoryUse {
 }
 
 /// An event with its facts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// The daemon starts to watch.
@@ -175,7 +176,7 @@ pub enum Event {
 }
 
 /// Cause of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkCause {
     /// Use reached the high watermark.
@@ -185,7 +186,7 @@ pub enum WorkCause {
 }
 
 /// Cause for which nothing is left to free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum ExhaustedCause {
     /// No huge page has enough bloat and may be split now.
@@ -203,7 +204,7 @@ pub enum ExhaustedCause {
 }
 
 /// Cause for which a process is excluded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum ExclusionCause {
     /// The configuration protects it.
@@ -223,7 +224,7 @@ pub enum ExclusionCause {
 }
 
 /// Cause for which a new configuration is rejected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum ReloadError {
     /// The file cannot be read, or has an error.
@@ -236,7 +237,7 @@ pub enum ReloadError {
 }
 
 /// Memory freed of one process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessFreed {
     /// The process.
     pub pid: Pid,
@@ -249,7 +250,7 @@ pub struct ProcessFreed {
 }
 
 /// Sums since work started, or since the daemon started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Bytes freed, according to the pagemap; with `dry_run`, bytes that would be freed.
     pub freed_bytes: Bytes,

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_units::{Bytes, Share};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tune::Prediction;
@@ -22,7 +23,7 @@ fn backend() -> String {
 }
 
 /// Report of one debloating.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DebloatReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -85,7 +86,7 @@ pub struct DebloatReport {
 }
 
 /// Process in the report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessDebloat {
     /// The process.
     pub pid: Pid,
@@ -109,7 +110,7 @@ pub struct ProcessDebloat {
 }
 
 /// Warning of a debloating. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum DebloatWarning {
     /// khugepaged, as it is set now, collapses the split huge pages again.

@@ -1,9 +1,10 @@
 //! Processes that a command excludes, with causes and help.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Failure to read a process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccessError {
     /// The error, with the object and the errno.
     pub error: String,
@@ -13,7 +14,7 @@ pub struct AccessError {
 }
 
 /// Processes of a cgroup that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExcludedCount {
     /// Excluded processes.
     pub excluded: u64,

@@ -6,6 +6,7 @@
 mod change;
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
@@ -16,7 +17,7 @@ pub use change::{Permanent, PoolChange, PoolNote, PoolShortfall};
 pub const SCHEMA: &str = "hugepilot.pool/2";
 
 /// Hugetlb pools and their users.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -35,7 +36,7 @@ pub struct PoolReport {
 }
 
 /// Fact about the use of the pools. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum PoolWarning {
     /// Pages in use by no visible process.
@@ -53,7 +54,7 @@ pub enum PoolWarning {
 }
 
 /// Hugetlb pool of one page size.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
     /// Page size.
     pub page_bytes: Bytes,
@@ -69,7 +70,7 @@ pub struct Pool {
 }
 
 /// Part of a pool on one NUMA node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodePool {
     /// Node.
     pub node: u32,
@@ -79,7 +80,7 @@ pub struct NodePool {
 }
 
 /// Page counts of a pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolPages {
     /// All pages, including surplus (`nr_hugepages`).
     pub total: u64,
@@ -108,7 +109,7 @@ impl PoolPages {
 }
 
 /// Memory that pools allocate from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolMemory {
     /// Total memory.
     pub total_bytes: Bytes,
@@ -149,7 +150,7 @@ impl PoolMemory {
 }
 
 /// Free blocks of one zone, from `/proc/buddyinfo`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ZoneBlocks {
     /// NUMA node.
     pub node: u32,
@@ -160,7 +161,7 @@ pub struct ZoneBlocks {
 }
 
 /// Process with hugetlb pages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolUser {
     /// Process.
     pub pid: Pid,
@@ -175,7 +176,7 @@ pub struct PoolUser {
 }
 
 /// Mounted hugetlbfs. Its files hold pages even if no process maps them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugetlbMount {
     /// Mount point, control characters escaped.
     pub path: String,

@@ -10,6 +10,7 @@ mod warning;
 use std::fmt;
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use effect::{Effect, EffectCause, HugeMemory, Libc, PageOwner, ProgramKind};
@@ -20,7 +21,7 @@ pub use warning::{CompareWarning, PoolShortage, RunWarning};
 pub const SCHEMA: &str = "hugepilot.run/2";
 
 /// Report of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -41,7 +42,7 @@ pub struct RunReport {
 }
 
 /// Time and memory of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// How it ended.
     pub ending: Ending,
@@ -80,7 +81,7 @@ impl Run {
 }
 
 /// Peak memory of a program and its descendants.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Peak {
     /// Resident set, without hugetlb pages.
     pub rss_peak_bytes: Bytes,
@@ -123,7 +124,7 @@ impl Peak {
 }
 
 /// End of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// Exit with this status.

@@ -1,5 +1,6 @@
 //! Temporarily changed kernel settings: the journal that restores them, and warnings about them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
@@ -23,7 +24,7 @@ pub struct SettingsJournal {
 }
 
 /// A file of `/sys/kernel/mm/transparent_hugepage`, or the page count of a hugetlb pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedSetting {
     /// Name, such as `khugepaged/max_ptes_none` or `hugepages-2048kB/nr_hugepages`.
     pub name: String,
@@ -34,11 +35,12 @@ pub struct ChangedSetting {
     pub set_to: String,
     /// Whether a page count was being raised: any value between the two is then the command's.
     #[serde(alias = "under_way", default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)] // only in the journal
     pub in_progress: bool,
 }
 
 /// Outcome of restoring one setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Restored {
     /// The setting has its former value, read back: restored, or never changed.
@@ -50,7 +52,7 @@ pub enum Restored {
 }
 
 /// Warning about a setting that a command changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum SettingWarning {
     /// A killed command left it changed. It has its former value now.

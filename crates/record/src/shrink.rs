@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{ChangedSetting, Restored, SettingWarning};
@@ -19,7 +20,7 @@ pub const BACKEND: &str = "shrinker";
 type Unknown = ();
 
 /// Request to the kernel, and its effect.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShrinkReport {
     /// [`crate::debloat::SCHEMA`].
     pub schema: String,
@@ -81,7 +82,7 @@ pub struct ShrinkReport {
 }
 
 /// The request and the cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shrinker {
     /// Directory of the cgroup.
     pub cgroup: String,
@@ -102,7 +103,7 @@ pub struct Shrinker {
 }
 
 /// Changed setting.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingReport {
     /// Name and both values.
     #[serde(flatten)]
@@ -112,7 +113,7 @@ pub struct SettingReport {
 }
 
 /// Process in the report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessShrink {
     /// The process.
     pub pid: Pid,
@@ -137,7 +138,7 @@ pub struct ProcessShrink {
 }
 
 /// Warning of the shrinker. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum ShrinkWarning {
     /// Dry run: the freed bytes cannot be predicted without reading memory.

@@ -3,6 +3,7 @@
 mod help;
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Errno;
@@ -10,7 +11,7 @@ use crate::Errno;
 /// Reason why a feature does not work here, with the facts that its sentence and its help need.
 ///
 /// In JSON, `code` names the variant.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Unsupported {

@@ -8,6 +8,8 @@
 // what the tests are made of
 mod look; // what the kernel itself says of a process: the oracle
 mod tool; // runs the command, with a limit on its time
+#[path = "../validation/mod.rs"]
+mod validation; // JSON by its schema
 mod workload; // the lab's workloads as targets
 
 // what it is tried on

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
 
 use crate::look;
+use crate::validation::validate;
 
 /// The command under test.
 pub(crate) const HUGEPILOT: &str = env!("CARGO_BIN_EXE_hugepilot");
@@ -202,9 +203,10 @@ impl Done {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Its stdout as one JSON object, complete, and nothing besides.
+    /// Its stdout as one JSON object, complete, and nothing besides, which follows its schema.
     #[track_caller]
     pub(crate) fn json<T: DeserializeOwned>(&self) -> T {
+        validate(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 

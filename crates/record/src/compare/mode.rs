@@ -2,13 +2,14 @@
 
 use hugepilot_stats::{PairedRatio, Spread, lower_median, median};
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Counts, DecidingTime, count};
 use crate::run::{Effect, EffectCause, Mode, Run};
 
 /// Runs of one mode.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModeReport {
     /// Mode.
     pub mode: Mode,

@@ -1,13 +1,14 @@
 //! Verdict of a comparison.
 
 use hugepilot_stats::PairedRatio;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::SameAllocator;
 use crate::run::Mode;
 
 /// Verdict: the conclusion, and the source of the gain.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Conclusion.
     #[serde(flatten)]
@@ -37,7 +38,7 @@ impl Default for Verdict {
 }
 
 /// Conclusion of a comparison. JSON carries the variant as `code`, and the whole verdict as `text`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Conclusion {
     /// `base` was not run.
@@ -66,7 +67,7 @@ pub enum Conclusion {
 }
 
 /// Mode with the best median.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BestMode {
     /// Mode.
     pub mode: Mode,
@@ -77,7 +78,7 @@ pub struct BestMode {
 }
 
 /// Source of a gain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GainSource {
     /// Huge pages.

@@ -1,12 +1,13 @@
 //! Report of `hugepilot pool set`.
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PoolMemory, PoolPages};
 
 /// Outcome of `pool set`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolChange {
     /// [`SCHEMA`](super::SCHEMA).
     pub schema: String,
@@ -53,7 +54,7 @@ impl PoolChange {
 
 /// Cause of a difference between the requested and the actual count. JSON carries the variant as
 /// `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum PoolShortfall {
     /// The request exceeds total memory; nothing was changed.
@@ -152,7 +153,7 @@ pub enum PoolShortfall {
 }
 
 /// Further fact about a change. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum PoolNote {
     /// Memory was not compacted.
@@ -186,7 +187,7 @@ pub enum PoolNote {
 }
 
 /// Configuration that sets a pool at each boot: the file with the line, or the boot parameters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Permanent {
     /// File for the line.
     pub file: String,

@@ -1,12 +1,13 @@
 //! Effect of a page mode: the evidence, or the cause of its absence.
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Stop, Unsupported};
 
 /// Effect of a page mode, judged by sampled memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
     /// Whether memory was on the pages of the mode; of `base`: whether none was on transparent huge
     /// pages. `None` if memory was never sampled.
@@ -27,7 +28,7 @@ impl Effect {
 }
 
 /// Evidence of an effect, or the most likely cause of its absence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum EffectCause {
     /// Memory was on pages of the mode.
@@ -126,7 +127,7 @@ pub enum EffectCause {
 }
 
 /// Peak memory on huge pages, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugeMemory {
     /// Anonymous memory on transparent huge pages.
     pub anonymous_thp_bytes: Bytes,
@@ -139,7 +140,8 @@ pub struct HugeMemory {
 }
 
 /// Process with pages of a mode that the largest process has not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("sentence" = true))]
 pub struct PageOwner {
     /// Name of the process, control characters escaped.
     pub process: String,
@@ -152,7 +154,7 @@ pub struct PageOwner {
 }
 
 /// Kind of program that ignores `LD_PRELOAD` and `GLIBC_TUNABLES`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgramKind {
     /// Statically linked.
@@ -164,7 +166,7 @@ pub enum ProgramKind {
 }
 
 /// C library without `glibc.malloc.hugetlb`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Libc {
     /// musl.

@@ -1,9 +1,11 @@
 //! Page modes of `run` and `compare`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use hugepilot_units::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// Pages and allocator that a program runs with.
@@ -115,6 +117,17 @@ impl FromStr for Mode {
         Self::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             format!("no such mode: {text:?}; one of {names}")
+        })
+    }
+}
+
+impl JsonSchema for Mode {
+    fn schema_name() -> Cow<'static, str> {
+        "Mode".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Page mode.", "type": "string", "enum": Self::ALL.map(Self::name)
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Warnings of `run` and `compare`.
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Mode;
@@ -8,7 +9,7 @@ use crate::pool::PoolShortfall;
 use crate::settings::SettingWarning;
 
 /// Warning of `run` and `compare`. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum RunWarning {
     /// The user's value of a variable was kept.
@@ -53,7 +54,7 @@ pub enum RunWarning {
 }
 
 /// Hugetlb pool with fewer free pages than requested.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolShortage {
     /// Page size of the pool.
     pub page_bytes: Bytes,
@@ -64,7 +65,7 @@ pub struct PoolShortage {
 }
 
 /// Warning of `compare`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareWarning {
     /// Mode; `null` if the warning is not about one.
     pub mode: Option<Mode>,
