@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, Program, Started, Target, Thp};
+use hugepilot_kernel::{Change, Program, StartedProgram, Target, Thp};
 use hugepilot_record::Pid;
 use hugepilot_record::tune::{GroundTruth, Performance, TuneReport, TuneWarning};
 use hugepilot_stats::Spread;
@@ -127,7 +127,7 @@ fn turns(
 
 /// One copy of the workload. Killed on drop.
 struct WorkloadCopy {
-    child: Started,
+    child: StartedProgram,
     lines: Receiver<String>,
     hot: Vec<AddrRange>,
 }
@@ -239,11 +239,11 @@ impl WorkloadCopy {
 }
 
 /// Starts it, with its output to read. Ctrl-C is for us, so it gets a process group of its own.
-fn started(command: &[OsString]) -> io::Result<(Started, PipeReader)> {
+fn started(command: &[OsString]) -> io::Result<(StartedProgram, PipeReader)> {
     let nothing = File::open("/dev/null")?;
     let (output, end) = io::pipe()?;
     let environment: Vec<_> = std::env::vars_os().collect();
-    let mut child = Started::bound(&Program {
+    let mut child = StartedProgram::bound(&Program {
         path: Path::new(&command[0]),
         arguments: command,
         environment: &environment,

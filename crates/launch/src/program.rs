@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, Program, Started, Thp, find_program};
+use hugepilot_kernel::{Change, Program, StartedProgram, Thp, find_program};
 use hugepilot_record::Pid;
 use hugepilot_record::run::Ending;
 
@@ -19,7 +19,7 @@ const MAX_LINE: u64 = 64 << 10;
 /// A started program, held until released. It and all that it starts are killed on drop, and when we are.
 pub struct Launched {
     name: String,
-    child: Started,
+    child: StartedProgram,
     ended: Option<Ending>,
     /// What it prints, line by line.
     pub lines: Option<Receiver<String>>,
@@ -48,7 +48,7 @@ impl Launched {
                 standard,
                 own_group: false,
             };
-            Ok((Started::bound(&program)?, output))
+            Ok((StartedProgram::bound(&program)?, output))
         };
         let (child, output) = start().map_err(|source| cannot_start(program, source))?;
         Ok(Self { name, child, ended: None, lines: Some(pass_on(output)) })

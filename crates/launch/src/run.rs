@@ -14,7 +14,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hugepilot_kernel::{Arrived, Root, Signals, Started, ending_signals, proc, wait, was_ignored};
+use hugepilot_kernel::{
+    ReceivedSignal, Root, Signals, StartedProgram, ending_signals, proc, wait, was_ignored,
+};
 use hugepilot_record::run::{Mode, RunReport, SCHEMA};
 use hugepilot_units::Bytes;
 
@@ -58,8 +60,9 @@ impl Control<'_> {
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
         let ends = ending_signals();
         let arrived = std::iter::from_fn(|| self.signals?.next()).collect::<Vec<_>>();
-        let ending =
-            |arrived: &&Arrived| ends.contains(&arrived.signal) && !was_ignored(arrived.signal);
+        let ending = |arrived: &&ReceivedSignal| {
+            ends.contains(&arrived.signal) && !was_ignored(arrived.signal)
+        };
         match arrived.iter().find(ending) {
             Some(arrived) => Err(LaunchError::Signalled(arrived.signal)),
             None if self.interrupted.is_some_and(|interrupted| interrupted()) => {
@@ -73,14 +76,14 @@ impl Control<'_> {
 /// Observer of a run besides the sampling of its memory.
 pub(crate) trait Observer {
     /// Attaches to the program before its first instruction.
-    fn attach(&mut self, child: &Started);
+    fn attach(&mut self, child: &StartedProgram);
     /// Runs at least ten times a second.
     fn meanwhile(&mut self) {}
 }
 
 /// No observer.
 impl Observer for () {
-    fn attach(&mut self, _: &Started) {}
+    fn attach(&mut self, _: &StartedProgram) {}
 }
 
 /// Runs `command` to its end, and forwards `signals` to it. For a process without a second thread.

@@ -3,7 +3,6 @@
 /// Prefixes of paths. The first that fits a path counts.
 pub(super) const PENDING: &[&str] = &[
     "crates/cli/",
-    "crates/kernel/",
     "crates/lab/",
     "crates/launch/",
     "crates/manager/",

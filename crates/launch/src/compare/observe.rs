@@ -1,7 +1,7 @@
 //! Observers of one run: counters of the processor, and stall samples.
 
 use hugepilot_kernel::perf::counters::Counters;
-use hugepilot_kernel::{KernelError, Process, Root, Started, Target};
+use hugepilot_kernel::{KernelError, Process, Root, StartedProgram, Target};
 use hugepilot_profiler::{SamplerChoice, choose};
 use hugepilot_record::compare::{Counts, StallsUnavailable};
 use hugepilot_record::{Pattern, Sample};
@@ -38,7 +38,7 @@ impl Counting {
 }
 
 impl Observer for Counting {
-    fn attach(&mut self, child: &Started) {
+    fn attach(&mut self, child: &StartedProgram) {
         let counters = process(child)
             .map_err(|error| error.to_string())
             .and_then(|process| Counters::of_tlb(&process).map_err(|error| error.to_string()));
@@ -89,7 +89,7 @@ impl Sampling {
 }
 
 impl Observer for Sampling {
-    fn attach(&mut self, child: &Started) {
+    fn attach(&mut self, child: &StartedProgram) {
         match process(child).and_then(|process| Ok((choose(&process, RATE_HZ)?, process))) {
             Ok((chosen, process)) if chosen.samples_time => {
                 self.rescanned = process.now();
@@ -109,6 +109,6 @@ impl Observer for Sampling {
     }
 }
 
-fn process(child: &Started) -> Result<Process, KernelError> {
+fn process(child: &StartedProgram) -> Result<Process, KernelError> {
     Process::open(&Root::live(), child.pid())
 }

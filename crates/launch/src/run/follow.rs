@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{
-    Arrived, Change, GroupSignalProbe, Program, Root, Started, Used, proc, schedstat, stop_with,
-    wait,
+    Change, GroupSignalProbe, Program, ReceivedSignal, ResourceUsage, Root, StartedProgram, proc,
+    schedstat, stop_with, wait,
 };
 use hugepilot_record::Pid;
 use hugepilot_record::run::{Ending, Run};
@@ -66,7 +66,7 @@ pub(crate) fn follow(
 
 /// A running program.
 struct Followed<'a> {
-    child: Started,
+    child: StartedProgram,
     watch: Watch,
     promoter: Option<Promoter>,
     control: Control<'a>,
@@ -107,8 +107,8 @@ impl<'a> Followed<'a> {
         };
         let witness = control.signals.map(|_| GroupSignalProbe::new()).transpose()?;
         let child = match control.signals {
-            Some(signals) => Started::held(&program, Some(signals)),
-            None => Started::bound(&program),
+            Some(signals) => StartedProgram::held(&program, Some(signals)),
+            None => StartedProgram::bound(&program),
         }?;
         observer.attach(&child);
         Ok(Self {
@@ -131,7 +131,10 @@ impl<'a> Followed<'a> {
         Ok(())
     }
 
-    fn until_end(&mut self, observer: &mut dyn Observer) -> std::io::Result<(Ending, Used)> {
+    fn until_end(
+        &mut self,
+        observer: &mut dyn Observer,
+    ) -> std::io::Result<(Ending, ResourceUsage)> {
         loop {
             self.sleep();
             observer.meanwhile();
@@ -193,7 +196,7 @@ impl<'a> Followed<'a> {
         let Some(witness) = self.witness.as_mut().filter(|_| !arrived.is_empty()) else { return };
         let grouped =
             witness.saw(&arrived.iter().map(|arrived| arrived.signal).collect::<Vec<_>>());
-        for (Arrived { signal, sender }, grouped) in arrived.into_iter().zip(grouped) {
+        for (ReceivedSignal { signal, sender }, grouped) in arrived.into_iter().zip(grouped) {
             let has_received = match signal {
                 // The sender continued the program, too; if it has stopped since, it stays so.
                 CONT if continued_by == Some(sender) => true,

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use hugepilot_alloc::Chain;
 use hugepilot_kernel::rights::{Capability, Rights};
 use hugepilot_kernel::thp::ThpSettings;
-use hugepilot_kernel::{Program, Root, Started, Thp, Unsupported, find_program, hugetlb, memory};
+use hugepilot_kernel::{
+    Program, Root, StartedProgram, Thp, Unsupported, find_program, hugetlb, memory,
+};
 use hugepilot_record::run::Mode;
 use hugepilot_settings::lent_pool;
 use hugepilot_units::Bytes;
@@ -209,7 +211,7 @@ fn supports_advised_only() -> bool {
         standard: [None, Some(sink.as_fd()), Some(sink.as_fd())],
         own_group: false,
     };
-    Started::held(&probe, None).is_ok_and(|mut child| child.release().is_ok())
+    StartedProgram::held(&probe, None).is_ok_and(|mut child| child.release().is_ok())
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::usage::{self, Member, Usage};
-use hugepilot_kernel::{Root, Used, schedstat};
+use hugepilot_kernel::usage::{self, ProcessUsage, Usage};
+use hugepilot_kernel::{ResourceUsage, Root, schedstat};
 use hugepilot_record::Pid;
 use hugepilot_record::run::Peak;
 use hugepilot_units::{Bytes, Nanos};
@@ -109,8 +109,8 @@ impl Watch {
     }
 
     /// Raises the peaks of each process. A process that executes another program counts as another.
-    fn remember(&mut self, members: &[Member]) {
-        for Member { pid, name, usage, .. } in
+    fn remember(&mut self, members: &[ProcessUsage]) {
+        for ProcessUsage { pid, name, usage, .. } in
             members.iter().filter(|member| member.usage.hidden == 0)
         {
             let known = self
@@ -145,7 +145,7 @@ impl Watch {
     }
 
     /// Returns the peaks; the resident set at least that of the largest process by the kernel.
-    pub(super) fn peak(&self, used: &Used) -> Peak {
+    pub(super) fn peak(&self, used: &ResourceUsage) -> Peak {
         let Usage { resident, thp, thp_shared, .. } = self.peak;
         let of_pool = |size| self.peak.hugetlb.get(&size).copied().unwrap_or(Bytes::ZERO);
         Peak {
@@ -175,14 +175,14 @@ impl Watch {
 mod tests {
     use super::*;
 
-    fn member(pid: i32, parent: i32, name: &str, mib: u64, pool_mib: u64) -> Member {
+    fn member(pid: i32, parent: i32, name: &str, mib: u64, pool_mib: u64) -> ProcessUsage {
         let hugetlb =
             [(Bytes::mib(2), Bytes::mib(pool_mib))].into_iter().filter(|_| pool_mib > 0).collect();
         let usage = Usage { resident: Bytes::mib(mib), hugetlb, ..Usage::default() };
-        Member { pid: Pid(pid), parent: Pid(parent), name: name.to_owned(), usage }
+        ProcessUsage { pid: Pid(pid), parent: Pid(parent), name: name.to_owned(), usage }
     }
 
-    fn noted(samples: &[&[Member]]) -> Obstacles {
+    fn noted(samples: &[&[ProcessUsage]]) -> Obstacles {
         let mut watch = Watch::new(&Root::live(), None);
         samples.iter().for_each(|members| watch.remember(members));
         let mut obstacles = Obstacles::default();
@@ -215,7 +215,7 @@ mod tests {
             noted(&[&[member(7, 1, "sh", 9, 0), member(8, 7, "server", 9, 4)]]).pool_parent,
             None
         );
-        let many: Vec<Member> =
+        let many: Vec<ProcessUsage> =
             (0..200).map(|pid| member(pid, 1, "cc", pid.unsigned_abs().into(), 0)).collect();
         let holders = noted(&[&many]).holders;
         assert_eq!((holders.len(), holders[0].memory), (MAX_HOLDERS, Bytes::mib(199)));
