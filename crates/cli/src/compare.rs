@@ -18,9 +18,9 @@ use crate::run::MODES;
 
 /// Run a program in several page modes and compare run times
 ///
-/// Each mode is compared with `base` in the same round; the best of several modes and `base` run again
-/// for the same number of rounds, at least 5, and these decide. Only `--pool` changes a kernel
-/// setting, until each run ends, and requires root.
+/// Each mode is compared with `base` in the same round; the best of several modes and `base` run
+/// again for the same number of rounds, at least 5, and these decide. Only `--pool` changes a
+/// kernel setting, until each run ends, and requires root.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{MODES}\n\n\
 Examples:\n  \
@@ -52,7 +52,7 @@ pub(crate) struct CompareArgs {
     /// Output of the program on stderr instead of /dev/null
     #[arg(long)]
     show_output: bool,
-    /// One JSON object on stdout (schema hugepilot.compare/2)
+    /// JSON on stdout (schema hugepilot.compare/2)
     #[arg(long)]
     json: bool,
     /// Program and arguments

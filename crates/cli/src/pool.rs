@@ -21,8 +21,8 @@ Exit status: see the commands";
 
 /// Show, resize or explain hugetlb pools
 ///
-/// A hugetlb pool is memory reserved in huge pages for programs that request them. Only `set` changes
-/// a pool, and requires root.
+/// A hugetlb pool is memory reserved in huge pages for programs that request them. Only `set`
+/// changes a pool, and requires root.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct PoolArgs {
@@ -50,7 +50,7 @@ Exit status: 0, or 2 error, 3 this kernel has no pools";
 #[derive(Debug, Args)]
 #[command(after_help = SHOW_EXAMPLES)]
 struct ShowArgs {
-    /// One JSON object on stdout (schema hugepilot.pool/2)
+    /// JSON on stdout (schema hugepilot.pool/2)
     #[arg(long)]
     json: bool,
 }
@@ -67,8 +67,9 @@ pages here";
 
 /// Set the number of pages of a hugetlb pool, and report the result
 ///
-/// The count lasts until the next change or boot; the report has the command that restores the former
-/// one, and the configuration that makes it permanent. Requires root, except with `--dry-run`.
+/// The count lasts until the next change or boot; the report has the command that restores the
+/// former one, and the configuration that makes it permanent. Requires root, except with
+/// `--dry-run`.
 #[derive(Debug, Args)]
 #[command(after_help = SET_EXAMPLES)]
 struct SetArgs {
@@ -93,7 +94,7 @@ struct SetArgs {
     /// No change: only the request and known obstacles
     #[arg(long)]
     dry_run: bool,
-    /// One JSON object on stdout (schema hugepilot.pool/2)
+    /// JSON on stdout (schema hugepilot.pool/2)
     #[arg(long)]
     json: bool,
 }

@@ -39,8 +39,8 @@ Modes:
 
 /// Run a program on chosen pages and report whether it got them
 ///
-/// The program gets the standard streams, the signals and the terminal; the report goes to stderr at
-/// its end. Only `--pool` changes a kernel setting, until the program ends, and requires root.
+/// The program gets the standard streams, the signals and the terminal; the report goes to stderr
+/// at its end. Only `--pool` changes a kernel setting, until the program ends, and requires root.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{MODES}\n\n\
 Examples:\n  \
@@ -82,7 +82,8 @@ fn new_report(path: &Path) -> anyhow::Result<NewFile> {
     {
         bail!("cannot write {}: not a regular file", path.display());
     }
-    // Only the text: with the error itself, the help would name capabilities, which do not help here.
+    // Only the text: with the error itself, the help would name capabilities, which do not help
+    // here.
     NewFile::create(path, true).map_err(|error| anyhow!("{error}"))
 }
 

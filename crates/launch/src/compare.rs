@@ -1,5 +1,5 @@
-//! Comparison of a program in several page modes, in interleaved runs: each round has one run of each
-//! mode, and starts with a different one.
+//! Comparison of a program in several page modes, in interleaved runs: each round has one run of
+//! each mode, and starts with a different one.
 
 mod contender;
 mod observe;
@@ -29,7 +29,8 @@ pub struct CompareOptions {
     pub modes: Vec<Mode>,
     /// Rounds.
     pub rounds: u32,
-    /// Libraries to preload instead of the installed ones: mimalloc by its name, hugepilot's otherwise.
+    /// Libraries to preload instead of the installed ones: mimalloc by its name, hugepilot's
+    /// otherwise.
     pub libraries: Vec<PathBuf>,
     /// Free memory in a mode's hugetlb pool during each of its runs.
     pub pool: Option<Bytes>,
@@ -115,9 +116,9 @@ pub fn prepare<'a>(
 }
 
 impl Comparison<'_> {
-    /// Runs the program in each mode [`CompareOptions::rounds`] times, then runs the best of several
-    /// modes and `base` again. `interrupted` ends it after the last complete round. Processes that a
-    /// run leaves behind are ended.
+    /// Runs the program in each mode [`CompareOptions::rounds`] times, then runs the best of
+    /// several modes and `base` again. `interrupted` ends it after the last complete round.
+    /// Processes that a run leaves behind are ended.
     ///
     /// # Errors
     /// [`LaunchError::Start`]; [`LaunchError::Interrupted`] before the first complete round.

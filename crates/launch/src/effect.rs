@@ -85,8 +85,8 @@ fn pages_of_mode(mode: Mode, [thp, small, large]: Kinds) -> Bytes {
     }
 }
 
-/// The process with pages of `mode`, if the one with the most memory has none, such as a script that
-/// starts the program.
+/// The process with pages of `mode`, if the one with the most memory has none, such as a script
+/// that starts the program.
 fn page_owner(mode: Mode, holders: &[Holder]) -> Option<PageOwner> {
     let pages = |holder: &Holder| pages_of_mode(mode, of_one(holder));
     let largest = holders.iter().max_by_key(|holder| holder.memory)?;

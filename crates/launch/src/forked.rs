@@ -1,7 +1,7 @@
 //! Fork and hugetlb pools: children that SIGBUS has killed, or may kill, for lack of free pages.
 //!
-//! A mapping of private hugetlb pages reserves its pages; a child made by fork has none reserved. It
-//! shares the pages of its parent until one of the two writes. Then it takes a free page of the
+//! A mapping of private hugetlb pages reserves its pages; a child made by fork has none reserved.
+//! It shares the pages of its parent until one of the two writes. Then it takes a free page of the
 //! pool, or SIGBUS kills it (`Documentation/mm/hugetlbfs_reserv.rst`).
 
 use hugepilot_record::run::{Ending, Mode, Run, RunWarning};
@@ -11,8 +11,8 @@ use crate::effect::Obstacles;
 
 const SIGBUS: i32 = 7;
 
-/// Returns a warning if a mode on a pool killed a process, or may do so. `None` if the program had no
-/// page of the pool.
+/// Returns a warning if a mode on a pool killed a process, or may do so. `None` if the program had
+/// no page of the pool.
 pub fn pool_warning(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<RunWarning> {
     let on_pool = run.peak.hugetlb_peak_bytes > Bytes::ZERO || run.peak.rss_samples == 0;
     if mode.uses_pool().is_none() || !on_pool {

@@ -1,8 +1,8 @@
 //! Verdict of a comparison: whether huge pages pay, from interleaved runs.
 //!
-//! Measured time decides, by the rule in `worth/rule.rs`. The report adds the rule of thumb of Zheng
-//! (*Using Huge Pages on Linux*), because it predicts the effect of larger inputs: data-TLB misses
-//! above 5 to 10 % of loads, and a working set beyond TLB reach.
+//! Measured time decides, by the rule in `worth/rule.rs`. The report adds the rule of thumb of
+//! Zheng (*Using Huge Pages on Linux*), because it predicts the effect of larger inputs: data-TLB
+//! misses above 5 to 10 % of loads, and a working set beyond TLB reach.
 
 mod attribution;
 mod rule;
@@ -37,8 +37,8 @@ pub fn verdict(report: &CompareReport) -> Verdict {
     Verdict { conclusion, gain: Some(gain.source()), same_allocator: gain.same_allocator() }
 }
 
-/// Lists the modes of the confirmation rounds: `base`, the best of several modes if it seems to pay,
-/// and the same allocator without huge pages if that was run. Otherwise none.
+/// Lists the modes of the confirmation rounds: `base`, the best of several modes if it seems to
+/// pay, and the same allocator without huge pages if that was run. Otherwise none.
 pub fn to_confirm(report: &CompareReport) -> Vec<Mode> {
     let Some(base) = report.base().filter(|base| base.failed_runs < base.runs) else {
         return Vec::new();

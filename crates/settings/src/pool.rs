@@ -1,8 +1,8 @@
 //! Hugetlb pools: their state, and changes of their size.
 //!
 //! The kernel accepts any count and allocates as many pages as it can, so the result is read back.
-//! Growth is requested one gigabyte at a time. Between two requests, signals and the memory left are
-//! checked. A signal also ends the current request, and the pages allocated by then stay.
+//! Growth is requested one gigabyte at a time. Between two requests, signals and the memory left
+//! are checked. A signal also ends the current request, and the pages allocated by then stay.
 
 mod advice;
 mod setter;
@@ -82,8 +82,8 @@ pub fn show(root: &Root) -> Result<PoolReport> {
 /// requests.
 ///
 /// # Errors
-/// [`SettingsError::Refused`] for an unknown size or node, or without permission; [`KernelError`] of
-/// unreadable files. A shortfall is not an error; the report has its causes.
+/// [`SettingsError::Refused`] for an unknown size or node, or without permission; [`KernelError`]
+/// of unreadable files. A shortfall is not an error; the report has its causes.
 pub fn set(
     kernel: &mut dyn PoolKernel,
     request: &PoolRequest,

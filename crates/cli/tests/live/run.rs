@@ -1,4 +1,4 @@
-//! `run`: the program is as if nobody had started it, and what is said of its pages is so.
+//! `run`: the program behaves as without hugepilot, and the report of its pages is true.
 
 use std::fs;
 use std::io::Write;
@@ -65,7 +65,7 @@ fn hash_insert(flags: &str) -> RunReport {
     file.read()
 }
 
-/// Memory in blocks to make huge pages of.
+/// Free memory in blocks of huge-page size.
 fn huge_blocks() -> Need {
     let sizes = hugepilot_units::PageSizes::X86_64;
     let free = hugepilot_kernel::memory::free_huge(&hugepilot_kernel::Root::live(), sizes)
@@ -147,7 +147,8 @@ fn bytes_on_standard_input_and_output_pass_untouched() {
 #[test]
 fn signals_reach_the_program_once_and_only_it_decides() {
     requires!(need::live());
-    let script = "n=0; trap 'n=$((n+1))' USR1; trap 'exit $((40+n))' TERM; echo ready; while :; do sleep 0.02; done";
+    let script = "n=0; trap 'n=$((n+1))' USR1; trap 'exit $((40+n))' TERM; echo ready; \
+                  while :; do sleep 0.02; done";
     let folder = tempfile::tempdir().unwrap();
     let ready = folder.path().join("ready");
     let script = script.replace("echo ready", &format!("echo >{}", ready.display()));
@@ -166,7 +167,7 @@ fn a_program_that_is_stopped_stops_us_and_goes_on_with_us() {
     requires!(need::live());
     let folder = tempfile::tempdir().unwrap();
     let go = folder.path().join("go");
-    // By itself: Ctrl-Z is heeded only where there is somebody to continue it.
+    // The program stops itself: Ctrl-Z works only with a shell that can continue it.
     let script =
         format!("kill -STOP $$; while ! test -e {}; do sleep 0.02; done; exit 9", go.display());
     let mut tool = Running::start(shell("--pages base", &script));
@@ -216,7 +217,7 @@ fn page_faults_drop_where_huge_pages_take_effect() {
         took_effect
     });
     let glibc = glibc.expect("once in twelve runs");
-    // It runs for a third of a second, and may have been looked at last when it had not all of it.
+    // It runs for a third of a second; the last sample may precede its peak.
     assert!(glibc.run.peak.anonymous_thp_peak_bytes > Bytes::mib(16), "{glibc:?}");
     assert!(
         glibc.run.page_faults * 10 < base.run.page_faults,
@@ -234,15 +235,16 @@ fn page_faults_drop_where_huge_pages_take_effect() {
 }
 
 #[test]
-fn a_static_program_and_a_missing_library_are_told() {
+fn a_static_program_is_a_warning_and_a_missing_library_an_error() {
     requires!(need::live());
     requires!(need::c_compiler());
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("static");
     let source = folder.path().join("static.c");
-    // 64 MiB, touched, and time to be looked at.
+    // Touches 64 MiB, and leaves time to sample it.
     let text = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
-                int main(void) { char *p = malloc(64 << 20); memset(p, 1, 64 << 20); usleep(300000); return p[5] - 1; }\n";
+                int main(void) { char *p = malloc(64 << 20); memset(p, 1, 64 << 20);\n\
+                usleep(300000); return p[5] - 1; }\n";
     fs::write(&source, text).unwrap();
     let built = Command::new("cc")
         .args(["-O0", "-static", "-o"])
@@ -268,7 +270,7 @@ fn a_static_program_and_a_missing_library_are_told() {
 }
 
 #[test]
-fn an_empty_pool_is_told_with_the_line_that_fills_it() {
+fn an_empty_pool_is_reported_with_the_command_that_fills_it() {
     requires!(empty_pool());
     let report = Report::new();
     let line = format!("run --pages hugetlb --report {} -- sleep 0.1", report.path().display());
@@ -282,7 +284,7 @@ fn an_empty_pool_is_told_with_the_line_that_fills_it() {
 }
 
 #[test]
-fn a_pool_is_there_for_the_run_and_given_back_also_after_ctrl_c() {
+fn a_pool_is_raised_for_the_run_and_restored_also_after_ctrl_c() {
     requires!(empty_pool());
     let before = count("nr");
     let report = hash_insert("--pages hugetlb --pool 128MiB");

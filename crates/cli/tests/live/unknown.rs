@@ -187,7 +187,7 @@ fn huge_pages_that_may_not_be_read_are_not_without_bloat() {
     for more in [&["--dry-run"][..], &[]] {
         let words = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
         let text = hugepilot(words.iter().chain(more));
-        text.exits(3).says(&["cannot tell", "16 huge pages could not be read"]);
+        text.exits(3).says(&["cannot determine", "16 huge pages could not be read"]);
         assert!(text.out().starts_with("at least 0B of bloat"), "{text:?}");
     }
     assert!(hidden.finish(SOON).success());

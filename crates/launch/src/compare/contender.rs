@@ -5,7 +5,7 @@ use hugepilot_record::run::{Effect, EffectCause, Mode, Run};
 
 use crate::run::setup::Setup;
 
-/// One mode of a comparison, with its runs.
+/// Mode of a comparison, with its runs.
 pub(super) struct Contender {
     pub(super) setup: Setup,
     pub(super) runs: Vec<Run>,

@@ -85,8 +85,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Runs the program once. A run that was stopped meanwhile is discarded and repeated, because its
-    /// time includes the stop.
+    /// Runs the program once. A run that was stopped meanwhile is discarded and repeated, because
+    /// its time includes the stop.
     fn run_unstopped(
         &mut self,
         contender: &mut Contender,

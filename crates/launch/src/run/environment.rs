@@ -27,8 +27,8 @@ impl Environment {
     ///
     /// The loader removes or empties variables such as `LD_PRELOAD` for an executable with file
     /// capabilities (`ld.so(8)`, secure-execution mode). The program has none, so it gets the
-    /// variables from `/proc/self/environ`. If that is unreadable, or hugepilot runs as another user,
-    /// a warning says that variables may be missing.
+    /// variables from `/proc/self/environ`. If that is unreadable, or hugepilot runs as another
+    /// user, a warning says that variables may be missing.
     pub(crate) fn inherited(root: &Root) -> Self {
         let same_user = !privilege::is_set_id();
         match root.read("proc/self/environ").ok().filter(|_| same_user) {
@@ -78,8 +78,8 @@ impl Environment {
         self.put(TUNABLES, joined(list.chain([new.as_bytes()])));
     }
 
-    /// Puts a library in front of the user's preloaded ones: the loader uses the first that defines a
-    /// function.
+    /// Puts a library in front of the user's preloaded ones: the loader uses the first that defines
+    /// a function.
     pub(crate) fn preload(&mut self, library: &Path) {
         let own = self.get(PRELOAD).unwrap_or_default().to_owned();
         // The loader also splits at blanks.

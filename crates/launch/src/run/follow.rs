@@ -183,9 +183,9 @@ impl<'a> Followed<'a> {
         Some(self.own_wait? - before?)
     }
 
-    /// Forwards signals that did not reach the program directly. A signal to the whole process group
-    /// did, unless the program left the group. A signal that hugepilot caused itself, such as by
-    /// writing too large a file, is not forwarded.
+    /// Forwards signals that did not reach the program directly. A signal to the whole process
+    /// group did, unless the program left the group. A signal that hugepilot caused itself, such as
+    /// by writing too large a file, is not forwarded.
     fn forward_signals(&mut self) {
         use rustix::process::{Signal, getpid};
         const CHLD: i32 = Signal::CHILD.as_raw();

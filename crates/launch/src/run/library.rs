@@ -120,15 +120,15 @@ fn version(name: &OsStr) -> Option<Vec<u32>> {
     (rest.is_empty() || rest.starts_with('.')).then_some(numbers)?
 }
 
-/// Returns variables that set `mode` in this version of mimalloc. The names of its options are texts
-/// in the library, each with a NUL at its end: `src/options.c` of v2.0.9, v2.1.2, v2.2.4, v3.1.5,
-/// v3.2.6 and v3.4.3.
+/// Returns variables that set `mode` in this version of mimalloc. The names of its options are
+/// texts in the library, each with a NUL at its end: `src/options.c` of v2.0.9, v2.1.2, v2.2.4,
+/// v3.1.5, v3.2.6 and v3.4.3.
 ///
 /// | option | in | meaning |
 /// |---|---|---|
 /// | `large_os_pages` | up to 2.0 | 2 MiB pages: hugetlb, otherwise advised transparent ones |
-/// | `allow_large_os_pages` | from 2.1 | its new name; up to 3.1, THP is off for the process without it |
-/// | `eager_commit_delay` | up to 3.1 | segments of a thread that start on base pages: 1 by default |
+/// | `allow_large_os_pages` | from 2.1 | the new name; up to 3.1, no THP without it |
+/// | `eager_commit_delay` | up to 3.1 | first segments of a thread on base pages; default 1 |
 /// | `reserve_huge_os_pages` | all | 1 GiB hugetlb pages to reserve at the start |
 pub(super) fn mimalloc_options(
     mode: Mode,
@@ -186,8 +186,8 @@ mod tests {
     fn each_version_has_its_options() {
         const V2_0: &[u8] = b"\0large_os_pages\0reserve_huge_os_pages\0eager_commit_delay\0";
         const V2_2: &[u8] = b"\0allow_large_os_pages\0reserve_huge_os_pages\0eager_commit_delay\0";
-        const V3_2: &[u8] =
-            b"allow_large_os_pages\0reserve_huge_os_pages\0deprecated_eager_commit_delay\0allow_thp\0";
+        const V3_2: &[u8] = b"allow_large_os_pages\0reserve_huge_os_pages\0\
+                              deprecated_eager_commit_delay\0allow_thp\0";
         let variables = |library: &[u8], mode| {
             let options = options(mode, &|option| knows(library, option), 3)?;
             Some(

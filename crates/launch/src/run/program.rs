@@ -31,8 +31,8 @@ const MAX_LOADER: u64 = 64 << 20;
 const ALLOCATORS: [&str; 6] =
     ["jemalloc", "tcmalloc", "mimalloc", "snmalloc", "libhoard", "hugepilot_preload"];
 
-/// Inspects the file of a program, or of the interpreter if it is a script. An unreadable file is not
-/// an obstacle.
+/// Inspects the file of a program, or of the interpreter if it is a script. An unreadable file is
+/// not an obstacle.
 pub(super) fn obstacles(path: &Path) -> Obstacles {
     let path = interpreter_of_scripts(path.to_owned());
     let set_id = is_set_id(&path).then_some(ProgramKind::SetId);
@@ -107,8 +107,8 @@ fn other_kind(path: &Path) -> Option<ProgramKind> {
     (start == *b"\x7fELF\x01").then_some(ProgramKind::ThirtyTwoBit)
 }
 
-/// Detects a C library without the tunable, or with the THP defect. Its tunables and its version are
-/// texts in the loader.
+/// Detects a C library without the tunable, or with the THP defect. Its tunables and its version
+/// are texts in the loader.
 fn inspect_libc(loader: &Path, obstacles: &mut Obstacles) -> Option<()> {
     let file = file::open(loader).ok()?;
     let mut bytes = Vec::new();

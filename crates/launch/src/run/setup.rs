@@ -24,7 +24,7 @@ const PAGES: &str = "HUGEPILOT_PAGES";
 /// Backings of hugepilot's allocator, in order of preference.
 const CHAIN: &str = "thp,base";
 /// Backings with `--pool`. Not the default: a child made by fork that writes to hugetlb pages takes
-/// free pages of the pool, and SIGBUS kills it if there are none.
+/// free pool pages, and SIGBUS kills it if there are none.
 const CHAIN_WITH_POOL: &str = "hugetlb-2m,thp,base";
 /// Free memory in blocks of huge-page size below which huge pages are unlikely.
 const FEW_BLOCKS: Bytes = Bytes::mib(64);
@@ -119,8 +119,8 @@ impl Setup {
         Ok(())
     }
 
-    /// Chooses the settings of [`Mode::Thp`]. With `madvise`, the C library advises its heap, so that
-    /// it has huge pages from the start; hugepilot promotes other memory.
+    /// Chooses the settings of [`Mode::Thp`]. With `madvise`, the C library advises its heap, so
+    /// that it has huge pages from the start; hugepilot promotes other memory.
     fn choose_thp(&mut self, machine: &Machine) {
         self.thp = Thp::Allowed;
         if machine.thp == "always" {

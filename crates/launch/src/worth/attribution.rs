@@ -20,7 +20,8 @@ pub(super) enum Gain {
 }
 
 impl Gain {
-    /// Returns the gain of `best` from its confirmation rounds if they have it, else from the first.
+    /// Returns the gain of `best` from its confirmation rounds if they have it, else from the
+    /// first.
     pub(super) fn of(report: &CompareReport, best: &ModeReport) -> Self {
         if best.mode.without_huge_pages().is_none() {
             return Self::OfPages;
@@ -42,8 +43,8 @@ impl Gain {
         }
     }
 
-    /// Pages if their gain is significant; the allocator if it alone is significantly faster and the
-    /// pages add nothing; else unknown.
+    /// Pages if their gain is significant; the allocator if it alone is significantly faster and
+    /// the pages add nothing; else unknown.
     pub(super) fn source(self) -> GainSource {
         match self {
             Self::OfPages => GainSource::Pages,

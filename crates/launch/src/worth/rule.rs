@@ -1,10 +1,11 @@
 //! Rule that separates a gain from noise.
 //!
-//! With nine modes and five rounds of noise, some mode often beats `base` in each round, and that one
-//! becomes the best. So these rounds only choose the best, and further rounds of its own judge it
-//! (Cox, *A note on data-dependent significance levels*, Biometrika 1975). There the sign test counts
-//! the rounds in which it was faster (Conover, *Practical Nonparametric Statistics*, 3.4): without an
-//! effect each round is the toss of a coin, whatever the size and the shape of the noise.
+//! With nine modes and five rounds of noise, some mode often beats `base` in each round, and that
+//! one becomes the best. So these rounds only choose the best, and further rounds of its own judge
+//! it (Cox, *A note on data-dependent significance levels*, Biometrika 1975). There the sign test
+//! counts the rounds in which it was faster (Conover, *Practical Nonparametric Statistics*, 3.4):
+//! without an effect each round is the toss of a coin, whatever the size and the shape of the
+//! noise.
 
 use hugepilot_record::compare::{Confirmation, DecidingTime};
 use hugepilot_stats::{MIN_ROUNDS, PairedRatio, is_significant};

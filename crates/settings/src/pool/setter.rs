@@ -125,7 +125,8 @@ impl<'a> Setter<'a> {
         }
     }
 
-    /// Requests a little more at a time until the pool is complete, or the kernel has no more memory.
+    /// Requests a little more at a time until the pool is complete, or the kernel has no more
+    /// memory.
     fn grow(&mut self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         let step = (STEP.get() / self.request.size.get()).max(1);
         let mut now = self.change.before;

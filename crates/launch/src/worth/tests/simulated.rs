@@ -1,4 +1,5 @@
-//! Simulated comparisons of modes that differ by noise, or by a gain: the rate of positive verdicts.
+//! Simulated comparisons of modes that differ by noise, or by a gain: the rate of positive
+//! verdicts.
 
 use hugepilot_record::compare::{Confirmation, DecidingTime, speedup};
 use hugepilot_record::run::{Ending, Peak, Run};
