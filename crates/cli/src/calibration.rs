@@ -25,7 +25,7 @@ pub(crate) enum CalibrationMode {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     Yes,
-    /// For `--dry-run`, which changes nothing.
+    /// Not stored: `--dry-run` changes nothing.
     No,
 }
 
@@ -73,7 +73,7 @@ impl Machine {
         }
     }
 
-    /// Rate at which sampling costs the target 0.5 % of its time, in samples per second. It is at most
+    /// Rate at which sampling costs the target 0.5 % of its time, in samples per second; at most
     /// 500, as the cost can be twice the measured one.
     pub(crate) fn affordable_rate(&self) -> u32 {
         /// Rate if the cost is unknown.
@@ -87,8 +87,8 @@ impl Machine {
 /// years' servers.
 const DEFAULT_TLB_ENTRIES: u32 = 1536;
 
-/// Stored calibration of this machine, or a new one. `None` if none is wanted or possible; the report
-/// then has no prediction.
+/// Stored calibration of this machine, or a new one. `None` if none is wanted or possible; the
+/// report then has no prediction.
 fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<MachineCalibration> {
     if mode == CalibrationMode::Off {
         // Reports always have the cost of sampling. Measuring it takes half a second.

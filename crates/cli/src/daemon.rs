@@ -33,8 +33,8 @@ Exit status: 0 stopped by a signal, or configuration printed; 2 error; 3 unsuppo
 
 /// Keep memory use between two watermarks by splitting huge pages
 ///
-/// At the high watermark it starts to split bloated huge pages, and below the low watermark it stops.
-/// It requires the permissions of `debloat`, and prints one JSON object per event.
+/// At the high watermark it starts to split bloated huge pages, and below the low watermark it
+/// stops. It requires the permissions of `debloat`, and prints one JSON object per event.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DaemonArgs {

@@ -139,7 +139,7 @@ impl OrderArg {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FairnessArg {
-    /// One process after the other
+    /// Processes one after the other
     Off,
     /// Processes alternate
     RoundRobin,

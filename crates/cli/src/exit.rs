@@ -9,9 +9,9 @@ use clap::Command;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Success: the answer is yes.
+    /// Success with a positive answer.
     Yes = 0,
-    /// Success: the answer is no, such as nothing to gain.
+    /// Success with a negative answer, such as nothing to gain.
     No = 1,
     /// Bad usage, bad input, or an I/O error.
     Error = 2,
@@ -32,14 +32,14 @@ impl From<Exit> for ExitCode {
 enum Effect {
     /// The signal ends it.
     Ends,
-    /// It ends with a complete report and its exit status. If there is nothing to report yet, the
-    /// signal ends it.
+    /// The command ends with a complete report and its exit status. If there is nothing to report
+    /// yet, the signal ends it.
     Reports,
-    /// It restores kernel settings and reports; then the signal ends it.
+    /// The command restores kernel settings and reports; then the signal ends it.
     Restores,
-    /// It ends with 0.
+    /// The command ends with 0.
     Stops,
-    /// It reloads its configuration.
+    /// The command reloads its configuration.
     Reloads,
     /// The program gets the signal, and its exit status counts.
     Passes,
@@ -105,7 +105,7 @@ impl Effect {
         match self {
             Self::Ends => "end it with 128 + signal",
             Self::Reports => {
-                "end it with a report and its exit status; with 128 + signal if there is no report yet"
+                "end it with a report and its exit status; without a report yet, with 128 + signal"
             }
             Self::Restores => "restore kernel settings and report, then 128 + signal",
             Self::Stops => "stop it with 0, after the current split",

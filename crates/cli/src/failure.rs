@@ -1,4 +1,4 @@
-//! Failures as users see them: one line with the cause, `help:` lines, JSON with `--json`, exit status.
+//! Failures of commands: a line with the cause, `help:` lines, JSON, and the exit status.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::interrupt;
 use crate::target::shrinker_command;
 
-/// One failure: `hugepilot: <error>: <cause>`, then a `help:` line for each suggestion.
+/// Failure of a command: `hugepilot: <error>: <cause>`, then a `help:` line for each suggestion.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     error: String,
@@ -45,7 +45,8 @@ impl Failure {
         self
     }
 
-    /// Prints the failure of a command that printed no report: with `--json`, also as JSON on stdout.
+    /// Prints the failure of a command that printed no report; with `--json`, also as JSON on
+    /// stdout.
     pub(crate) fn print(self) -> Exit {
         if wants_json(std::env::args_os()) {
             self.print_json();
@@ -237,7 +238,7 @@ fn denied(kernel: &KernelError, reads_memory: bool) -> Vec<String> {
     let shrinker = unreadable.map(|pid| {
         let command = shrinker_command(pid);
         format!(
-            "if no user may read its memory, let the kernel split its underused huge pages: {command}"
+            "if its memory cannot be read, let the kernel split underused huge pages: {command}"
         )
     });
     std::iter::once(rights::fix(unreadable.is_some() || reads_memory)).chain(shrinker).collect()

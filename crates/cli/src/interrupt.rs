@@ -1,5 +1,5 @@
-//! Signals. After the first one that requests an end, a command ends at the next safe moment, with a
-//! complete report or restored kernel settings. [`crate::exit`] lists the effects by command.
+//! Signals. After the first request to end, a command ends at the next safe moment, with a complete
+//! report or restored kernel settings. [`crate::exit`] lists the effects by command.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -23,8 +23,8 @@ const ASKING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Lets the first SIGINT, SIGTERM or SIGHUP request an end, and a second one end the program. For
-    /// commands that have something to report from now on.
+    /// Lets the first SIGINT, SIGTERM or SIGHUP request an end, and a second one end the program.
+    /// For commands that have something to report from now on.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let interrupt = Self::default();
         ASKING
@@ -33,9 +33,9 @@ impl Interrupt {
             .try_for_each(|signal| interrupt.ask(signal, &interrupt.0))?;
         Ok(interrupt)
     }
-    /// Lets every signal that would end the program only request an end, until [`over`]. For work that
-    /// must restore settings first. Signals other than SIGINT, SIGTERM and SIGHUP end the program
-    /// in [`end`].
+    /// Lets every signal that would end the program only request an end, until [`over`]. For work
+    /// that must restore settings first. Signals other than SIGINT, SIGTERM and SIGHUP end the
+    /// program in [`end`].
     pub(crate) fn only_ask() -> std::io::Result<Self> {
         let interrupt = Self::default();
         let signals = ending_signals().into_iter().filter(is_heard);
@@ -43,7 +43,7 @@ impl Interrupt {
         Ok(interrupt)
     }
     fn ask(&self, signal: i32, at_once: &Arc<AtomicBool>) -> std::io::Result<()> {
-        // Actions run in the order of registration. signal-hook knows no default of real-time signals.
+        // Actions run in this order. signal-hook has no default for real-time signals.
         let _ = flag::register_conditional_default(signal, at_once.clone());
         let _ = flag::register_conditional_default(signal, is_over().clone());
         flag::register_usize(signal, heard().clone(), signal.unsigned_abs() as usize)?;
@@ -82,8 +82,8 @@ pub(crate) fn ended_by(signal: i32) {
     heard().store(signal.unsigned_abs() as usize, Ordering::Relaxed);
 }
 
-/// Ends the program by the requesting signal if there was nothing to report, or if it is not SIGINT,
-/// SIGTERM or SIGHUP; otherwise with the status of the report.
+/// Ends the program: by the signal, if there was nothing to report or it is not SIGINT, SIGTERM or
+/// SIGHUP; otherwise with the status of the report.
 pub(crate) fn end(exit: Exit) -> ExitCode {
     let signal = i32::try_from(heard().load(Ordering::Relaxed)).unwrap_or(0);
     if signal != 0 && (exit == Exit::Interrupted || !ASKING.contains(&signal)) {

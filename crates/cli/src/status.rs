@@ -40,8 +40,8 @@ Exit status: 0, 2 error, 3 unsupported here";
 
 /// Show huge-page use per mapping and why the rest is not huge
 ///
-/// Changes nothing. To count zero-filled pages, it reads the huge pages of the process, 0.1 to 0.5 s
-/// per GiB; this requires permission to read its memory.
+/// Changes nothing. To count zero-filled pages, it reads the huge pages of the process, 0.1 to
+/// 0.5 s per GiB; this requires permission to read its memory.
 #[derive(Args)]
 #[command(after_help = LEGEND)]
 pub(crate) struct StatusArgs {
@@ -50,7 +50,7 @@ pub(crate) struct StatusArgs {
     /// Do not read huge pages: zero-filled bytes stay unknown
     #[arg(long)]
     no_contents: bool,
-    /// One line per mapping; by default, the 40 largest, and the sum of the rest
+    /// Every mapping; by default the 40 largest, and the sum of the rest
     #[arg(long)]
     all: bool,
     /// Print one JSON object (schema hugepilot.status/2)

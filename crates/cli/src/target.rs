@@ -29,8 +29,8 @@ pub(crate) fn shrinker_command(pid: Pid) -> String {
     format!("sudo hugepilot debloat --cgroup {cgroup} --backend shrinker")
 }
 
-/// Directory of the cgroup of process `pid`; `None` if it is invisible from here, or the root cgroup,
-/// from which nothing can be reclaimed.
+/// Directory of the cgroup of process `pid`; `None` if it is invisible from here, or the root
+/// cgroup, from which nothing can be reclaimed.
 fn cgroup_of(pid: Pid) -> Option<PathBuf> {
     let root = Root::live();
     let group = MemoryCgroup::find(&root, &root.read_text(format!("proc/{pid}/cgroup")).ok()?)?;

@@ -106,7 +106,7 @@ fn show(progress: &Progress, event: &Event<'_>) {
             ));
         }
         Event::Acted { done, all } => progress.now(format!("promoting {done}/{all} regions")),
-        Event::AwaitingFigures { found, after } => {
+        Event::AwaitingMetric { found, after } => {
             let when = if *after { "after" } else { "before" };
             progress.now(format!("waiting for the progress metric {when} tuning: {found} values"));
         }

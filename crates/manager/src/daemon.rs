@@ -84,8 +84,8 @@ pub trait World {
     ) -> Result<ProcessList, KernelError>;
     /// Whether this process still runs.
     fn lives(&self, key: Key) -> bool;
-    /// Samples the processes for `time`. Returns the stall samples of each by region; `None` for one
-    /// that could not be sampled. `each` returns whether to continue.
+    /// Samples the processes for `time`. Returns the stall samples of each by region; `None` for a
+    /// process that could not be sampled. `each` returns whether to continue.
     ///
     /// # Errors
     /// [`ManagerError::Sample`].

@@ -92,7 +92,7 @@ pub enum Event {
     },
 }
 
-/// One process of a run with its samples, census and splits.
+/// Process of a run with its samples, census and splits.
 struct DebloatProcess {
     target: DebloatTarget,
     /// `None` without samples.
@@ -212,7 +212,7 @@ fn not_sampled(stalls: &[Option<Stalls>], error: &KernelError) -> DebloatWarning
     }
 }
 
-/// Takes the census of each of `targets` that still runs. A process that cannot be read is excluded,
+/// Takes the census of each of `targets` that still runs. Excludes a process that cannot be read,
 /// unless the user named it.
 fn scan(
     targets: Vec<DebloatTarget>,

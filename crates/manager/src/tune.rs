@@ -1,4 +1,4 @@
-//! `tune`: observe → plan → act → look again, for a while, and then the proof.
+//! Tuning of a process: observe, plan, act and verify in rounds, then measure the gain.
 
 mod no_verdict;
 mod options;
@@ -20,11 +20,12 @@ use crate::ManagerError;
 use crate::act::{Guard, promote};
 use crate::progress::ProgressReader;
 
-/// Tunes a running process: for [`TuneOptions::total`], or until there is nothing more to do, or until `interrupted`.
+/// Tunes a running process: for [`TuneOptions::total`], until there is nothing more to do, or until
+/// `interrupted`.
 ///
 /// # Errors
-/// When the process cannot be sampled or looked at, or another run of hugepilot changes it. A process that ends after the first
-/// look is no error: the report is complete as far as it goes, and says so.
+/// The process cannot be sampled or read, or another run of hugepilot changes it. If it ends later,
+/// the report covers the time until then.
 pub fn tune_attached(
     process: Process,
     options: TuneOptions,
@@ -37,15 +38,15 @@ pub fn tune_attached(
     while session.round()? {
         session.observe(session.pause());
     }
-    session.look_again();
+    session.measure_after();
     session.note_end();
     Ok(session.report())
 }
 
-/// Puts everything on huge pages that may be: the ideal to compare with. Slow collapses do not end it.
+/// Promotes all eligible memory, for comparison. Slow collapses do not end it.
 ///
 /// # Errors
-/// When the process may not be looked at.
+/// The process cannot be read.
 pub fn promote_all(
     process: &Process,
     guard: &Guard,
@@ -79,12 +80,12 @@ pub fn promote_all(
 /// Opens a process of the running system.
 ///
 /// # Errors
-/// When there is none of that number, or it has no memory.
+/// There is no such process, or it has no memory.
 pub fn open(pid: Pid) -> Result<Process, ManagerError> {
     Ok(Process::open(&hugepilot_kernel::Root::live(), pid)?)
 }
 
-/// Whether `process` is still there, as far as can be told: what cannot be read is not gone.
+/// Whether `process` has not ended. A process that cannot be read counts as alive.
 fn is_alive(process: &Process) -> bool {
     !matches!(process.state(), Ok(hugepilot_kernel::TargetState::Gone))
 }

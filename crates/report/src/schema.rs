@@ -105,7 +105,7 @@ fn add_sentences(schema: &mut Schema) {
     if !is_marked && !has_code {
         return;
     }
-    let text = "Facts in one sentence, unless an enclosing object has one.";
+    let text = "One sentence; absent if an enclosing object has one.";
     let help = "Suggested actions, if any; the likeliest first.";
     properties.insert("text".to_owned(), json!({ "description": text, "type": "string" }));
     let items = json!({ "type": "string" });
@@ -185,7 +185,7 @@ mod tests {
                             "code": { "type": "string", "const": "few_samples" },
                             "text": {
                                 "description":
-                                    "Facts in one sentence, unless an enclosing object has one.",
+                                    "One sentence; absent if an enclosing object has one.",
                                 "type": "string",
                             },
                             "help": {

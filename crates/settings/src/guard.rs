@@ -87,7 +87,7 @@ pub struct SettingsGuard {
     changed: Vec<ChangedSetting>,
 }
 
-/// One setting, and the outcome of restoring it.
+/// A setting, and the outcome of restoring it.
 pub type Outcome = (ChangedSetting, Restored);
 
 /// Settings that a killed command left changed, with the outcomes of restoring them.
@@ -118,8 +118,8 @@ impl SettingsGuard {
     ///
     /// # Errors
     /// [`KernelError`] of the first setting that cannot be read or written, or
-    /// [`SettingsError::NotTaken`]; drop the guard to restore the others. [`SettingsError::Journal`]
-    /// if settings of an earlier command could not be restored.
+    /// [`SettingsError::NotTaken`]; drop the guard to restore the others.
+    /// [`SettingsError::Journal`] if settings of an earlier command could not be restored.
     pub fn change(&mut self, wanted: &[(&str, String)]) -> Result<()> {
         let changes = changes(&self.root, wanted)?;
         if changes.is_empty() {

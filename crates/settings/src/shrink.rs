@@ -2,8 +2,8 @@
 //!
 //! A reclaim of a cgroup calls it. A huge page is underused if it has more zero-filled base pages
 //! than `khugepaged/max_ptes_none` (Linux 6.12, Usama Arif, "mm: split underused THPs"). The kernel
-//! queues a huge page when it is allocated, and removes it from the queue at the first reclaim, split
-//! or not. So a huge page that was kept once is never examined again.
+//! queues a huge page when it is allocated, and removes it from the queue at the first reclaim,
+//! split or not. So a huge page that was kept once is never examined again.
 
 mod report;
 mod usage;
@@ -160,8 +160,8 @@ fn require_shrinker(root: &Root) -> Result<(), Unsupported> {
 fn max_ptes_none(min_bloat: Share, sizes: PageSizes) -> Result<u64, Unsupported> {
     let all = sizes.base_per_huge();
     let least = (min_bloat.get() * all as f64).ceil() as u64;
-    // All but one is the kernel's default. It is documented as "never", but some kernels still split
-    // wholly zero-filled pages.
+    // All but one is the kernel's default. It is documented as "never", but some kernels still
+    // split wholly zero-filled pages.
     if least >= all {
         let cause = format!("with --min-bloat {min_bloat} no huge page counts as underused");
         return Err(Unsupported::because(cause).fixed_by("use --min-bloat 99% or less"));

@@ -1,4 +1,4 @@
-//! `hugepilot debloat --backend shrinker`: the kernel debloats a cgroup whose memory cannot be read.
+//! `hugepilot debloat --backend shrinker`: the kernel debloats a cgroup without reading memory.
 
 use anyhow::bail;
 use hugepilot_kernel::Root;
@@ -56,8 +56,8 @@ impl DebloatArgs {
             None => None,
             Some(Amount::Bytes(bytes)) => Some(bytes),
             Some(Amount::Share(share)) => bail!(
-                "--backend shrinker does not support --amount {share}: the bloat is unknown without \
-                 reading memory; use bytes, or omit it"
+                "--backend shrinker does not support --amount {share}: the bloat is unknown \
+                 without reading memory; use bytes, or omit it"
             ),
         };
         let min_bloat = self.min_bloat.unwrap_or(Share::percent(MIN_BLOAT));

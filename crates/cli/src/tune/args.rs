@@ -173,8 +173,8 @@ impl TuneArgs {
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if self.pid.is_some() && self.progress_regex.is_some() && self.progress_file.is_none() {
             bail!(
-                "--progress-regex with -p requires --progress-file: the output of a running process \
-                 cannot be read"
+                "--progress-regex with -p requires --progress-file: the output of a running \
+                 process cannot be read"
             );
         }
         if self.pid.is_none() && self.command.is_empty() && self.progress_regex.is_some() {

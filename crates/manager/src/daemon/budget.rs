@@ -78,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        /// Work in pieces with the returned pauses: CPU time stays within share, savings and one piece.
+        /// With the returned pauses, CPU time stays within share, savings and one piece.
         #[test]
         fn the_share_is_kept(
             percent in 1.0..50.0_f64,
@@ -91,7 +91,8 @@ mod tests {
                 now = now + budget.pause(now, cpu) + Nanos::millis(idle);
                 (now, cpu) = (now + Nanos::millis(work), cpu + Nanos::millis(work));
                 let allowed = share.get() * (now.as_seconds() + SAVED_FOR) + 0.05;
-                prop_assert!(cpu.as_seconds() <= allowed + 1e-6, "{} of {allowed}", cpu.as_seconds());
+                let spent = cpu.as_seconds();
+                prop_assert!(spent <= allowed + 1e-6, "{spent} of {allowed}");
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Earlier splits: the cool-down of regions and their re-collapses. Pure.
 //!
 //! A split region that is huge and bloated again was *re-collapsed*: khugepaged or the program
-//! collapsed it, or the program mapped new memory there. An immediate split could repeat for ever, so
-//! the region rests for the cool-down, twice as long after each re-collapse. After
+//! collapsed it, or the program mapped new memory there. An immediate split could repeat for ever,
+//! so the region rests for the cool-down, twice as long after each re-collapse. After
 //! `max_recollapses`, it is excluded for the life of its process.
 
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub(super) struct Recollapses {
     pub(super) regions: u64,
     /// Number of these that are excluded from now on.
     pub(super) excluded: u64,
-    /// One of these, to determine possible causes.
+    /// Example of these, to determine possible causes.
     pub(super) example: Option<Region>,
 }
 
@@ -89,7 +89,7 @@ impl History {
         });
     }
 
-    /// Removes regions to skip from `census`, counts them there by reason, and returns re-collapses.
+    /// Removes regions to skip from `census`, counts them by reason, and returns re-collapses.
     pub(super) fn filter(&mut self, census: &mut Census, now: Nanos, rules: Rules) -> Recollapses {
         let key = key_of(&census.process);
         let (mut recollapses, skipped) = (Recollapses::default(), &mut census.skipped);
@@ -121,7 +121,7 @@ impl History {
         (past.at, past.split) = (now, split);
     }
 
-    /// Drops the older half of the regions that were never re-collapsed; without any, of all regions.
+    /// Drops the older half of the regions that were never re-collapsed; without any, of all.
     fn forget_old(&mut self) {
         let calm = self.0.values().any(|past| past.recollapses == 0);
         let goes = |past: &RegionHistory| !calm || past.recollapses == 0;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     proptest! {
-        /// However often regions are re-collapsed: none is split more often than the limit, or too soon.
+        /// However often regions are re-collapsed, none is split too often or too soon.
         #[test]
         fn no_region_is_split_too_often(
             steps in prop::collection::vec((0_u64..4, 0_u64..30, any::<bool>()), 1..300),

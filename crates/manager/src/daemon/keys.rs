@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::config::Config;
 
-/// One key of the file.
+/// Key of the file.
 struct Key {
     name: &'static str,
     /// Meaning.
@@ -227,8 +227,8 @@ const KEYS: [Key; 19] = [
 ];
 
 impl Config {
-    /// Reads `text`, the contents of `file`, over the defaults, then applies `change` (the flags), then
-    /// checks the values.
+    /// Reads `text`, the contents of `file`, over the defaults, then applies `change` (the flags),
+    /// then checks the values.
     ///
     /// # Errors
     /// [`ConfigError`] with the line, the key, the value and the allowed values.

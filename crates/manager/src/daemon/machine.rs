@@ -174,8 +174,8 @@ impl World for Machine<'_> {
     }
 
     fn forbidden(&self) -> Option<ExhaustedCause> {
-        // That a split frees memory was tested at the start, and each split verifies it. Another test
-        // on a child requires a free huge page, and memory is short now.
+        // Each split verifies that it frees memory. Another test on a child process would require a
+        // free huge page, and memory is short now.
         let corrupted_bytes = memory::mem_info(&self.root).ok()?.corrupted;
         (corrupted_bytes > Bytes::ZERO).then_some(ExhaustedCause::BrokenMemory { corrupted_bytes })
     }

@@ -44,7 +44,7 @@ struct Sim {
     readings: RefCell<Vec<TimedReading>>,
 }
 
-/// One read of memory use by the daemon.
+/// Memory use as the daemon read it.
 #[derive(Clone, Copy)]
 struct TimedReading {
     at: Nanos,

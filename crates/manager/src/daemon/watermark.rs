@@ -164,8 +164,8 @@ impl Gate {
         self.pause > Nanos::ZERO
     }
 
-    /// Returns the time until the next reading: `interval`, or half the time in which use would reach
-    /// the next watermark at its current rise.
+    /// Returns the time until the next reading: `interval`, or half the time in which use would
+    /// reach the next watermark at its current rise.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(super) fn next_reading(
         &mut self,

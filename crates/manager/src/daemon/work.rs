@@ -30,8 +30,8 @@ enum Pace {
 }
 
 impl Daemon<'_> {
-    /// Splits until use is below the low watermark, nothing is left to split, or there is a request.
-    /// Returns the last reading.
+    /// Splits until use is below the low watermark, nothing is left to split, or a request is
+    /// pending. Returns the last reading.
     pub(super) fn work(&mut self, reading: Reading) -> Result<Reading, ManagerError> {
         if let Some(cause) = self.world.forbidden() {
             return Ok(self.give_up(reading, cause));

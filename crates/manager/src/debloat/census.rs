@@ -12,7 +12,7 @@ pub(crate) struct ProcessScan {
     pub(crate) mappings: Vec<Mapping>,
 }
 
-/// Counts zero-filled base pages in `part` of the huge pages of `target`, chosen by their addresses.
+/// Counts zero-filled base pages in `part` of the huge pages of `target`, chosen by address.
 ///
 /// Costs 0.3 ms per huge page. Without `exact`, huge pages that seem full cost 0.06 ms, and a bloat
 /// of a few percent can be missed. `each` receives the number of pages done and of all pages, and
@@ -45,7 +45,7 @@ pub(crate) fn take(
     for &region in &drawn {
         let done = read_pages + unread_pages + skipped_pages;
         if !each(done, drawn.len() as u64) {
-            // The first pages are no sample of all.
+            // The first pages are not a sample of all.
             huge_pages = done;
             break;
         }
@@ -83,13 +83,13 @@ pub(crate) fn take(
     Ok(ProcessScan { census, mappings })
 }
 
-/// Lists regions that one huge page maps entirely, in address order.
+/// Lists regions that are entirely on one huge page, in address order.
 fn huge_regions(runs: &[PageRun], sizes: PageSizes) -> Vec<Region> {
     let huge = runs.iter().filter(|run| run.huge && run.present && !run.zero && !run.file);
     huge.flat_map(|run| sizes.regions_inside(run.range)).collect()
 }
 
-/// Minimum huge pages of a sample, unless there are fewer: the error of smaller samples is too large.
+/// Minimum huge pages of a sample, unless there are fewer. Smaller samples have large errors.
 const LEAST_SAMPLE: f64 = 30.0;
 
 #[allow(clippy::cast_precision_loss)]
@@ -98,8 +98,8 @@ fn enough(part: Share, huge_pages: u64) -> Share {
     Share::ratio(part.get().max(least).min(1.0))
 }
 
-/// Whether `region` belongs to a sample of `part` of all. Multiplication by the golden ratio spreads
-/// neighbours evenly.
+/// Whether `region` belongs to a sample of `part` of all. Multiplication by the golden ratio
+/// spreads neighbours evenly.
 #[allow(clippy::cast_precision_loss)]
 fn is_drawn(region: Region, part: Share) -> bool {
     let spread = region.get().wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -42,8 +42,8 @@ pub(crate) struct StallSamples {
 /// Samples all of `processes` for `time`, at `rate_hz` samples per second of CPU time each, through
 /// shared rings. If there are too many processes, it samples the largest.
 ///
-/// It samples by the clock even if the hardware could sample page walks: memory on huge pages causes
-/// few walks, so its hottest regions would seem cold.
+/// It samples by the clock even if the hardware could sample page walks: memory on huge pages
+/// causes few walks, so its hottest regions would seem cold.
 ///
 /// # Errors
 /// [`ManagerError::Sample`] if no process can be sampled.

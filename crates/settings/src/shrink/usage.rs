@@ -21,7 +21,7 @@ pub(super) struct GroupUsage {
     pub(super) excluded: Option<ExcludedCount>,
 }
 
-/// One process and its memory.
+/// A process and its memory.
 pub(super) struct ProcessUsage {
     pub(super) process: Process,
     pub(super) memory: AnonMemory,

@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn use_stays_between_the_watermarks() {
-    // 300 huge pages, 80 % empty: 120 MiB used, 480 MiB of bloat. Others grow from 100 to 600 MiB in
-    // four minutes.
+    // 300 huge pages, 80 % empty: 120 MiB used, 480 MiB of bloat. Others grow from 100 to 600 MiB
+    // in four minutes.
     let sim = Sim::new(vec![bloated(7, 300, 410)], |second| 100.0 + (second * 2.0).min(500.0));
     let lines = sim.run(config());
     assert_eq!(names(&lines)[..4], ["started", "working", "skipped", "planned"]);
@@ -82,7 +82,8 @@ fn a_process_with_little_bloat_at_a_time_does_not_keep_scans_frequent() {
 
 #[test]
 fn the_budget_holds_until_use_is_critical() {
-    // Splitting 1000 huge pages costs 2 s of CPU; with 1 % of a core and 0.1 s saved that takes minutes.
+    // Splitting 1000 huge pages costs 2 s of CPU time. With 1 % of a core and 0.1 s saved, that
+    // takes minutes.
     let fakes = || vec![bloated(7, 1000, 100)];
     let slow = Config { cpu: Share::percent(1.0), ..config() };
     let run = |others: f64| {
@@ -120,7 +121,7 @@ fn samples_are_taken_unless_use_is_critical() {
     // Use would be critical before sampling ends.
     let (name, seconds) = order(|second| 250.0 + 20.0 * second);
     assert!(name == "exact" && seconds < 1.0, "{name} {seconds}");
-    // A small jump is no trend.
+    // A small jump is not a trend.
     let (name, seconds) = order(|second| if second < 0.02 { 250.0 } else { 255.0 });
     assert!(name == "heat" && seconds > 3.0, "{name} {seconds}");
     // Use becomes critical during sampling.
