@@ -90,11 +90,9 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
         ],
         ["daemon"] => vec![plain("--debloat --dry-run --interval 60s", Wrote("\"started\""))],
         ["debloat"] => {
+            let census = format!("--json --pid {pid} --order exact --observe 0s --dry-run");
             vec![
-                plain(
-                    &format!("--json --pid {pid} --order exact --observe 0s --dry-run"),
-                    Printing,
-                ),
+                plain(&census, Printing),
                 plain(&format!("--json --pid {pid} --calibration off --observe 60s"), Listening),
             ]
         }
@@ -108,20 +106,9 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
             work(format!("{} lab collapse --pid {pid}", slow("process_madvise", 200)), Listening),
             plain(&format!("--pid {pid}"), Printing),
         ],
-        ["lab", "workload", name] => {
-            let size = match name {
-                "hash-insert" => "--entries 1000",
-                "memcached" => "--size 64MiB",
-                "hot-set" => "--size 16MiB --hot 4MiB",
-                "tlb-friendly" => "--size 16MiB --scan 8MiB",
-                _ => "--size 16MiB",
-            };
-            vec![plain(size, Printing)]
-        }
+        ["lab", "workload", name] => vec![plain(size_of(name), Printing)],
         ["pool", "set"] => {
-            let pages: u64 =
-                fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number");
-            let line = format!("--json --size 2MiB --count {}", pages + 1);
+            let line = format!("--json --size 2MiB --count {}", pool_pages() + 1);
             vec![
                 plain(&format!("{line} --dry-run"), Printing),
                 work(format!("{} pool set {line}", slow("write", 500)), Listening),
@@ -135,18 +122,31 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
         ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
         ["tune"] => {
             let calibrating = format!("XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
+            let sampling = format!("--json --pid {pid} --calibration off --observe 60s");
             vec![
                 work(format!("env {calibrating}"), Begins("calibrating: gain of huge pages")),
-                plain(
-                    &format!("--json --pid {pid} --calibration off --observe 60s"),
-                    Wrote("sampling "),
-                ),
+                plain(&sampling, Wrote("sampling ")),
             ]
         }
         _ => {
             panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
         }
     }
+}
+
+/// A small size of a workload.
+fn size_of(workload: &str) -> &'static str {
+    match workload {
+        "hash-insert" => "--entries 1000",
+        "memcached" => "--size 64MiB",
+        "hot-set" => "--size 16MiB --hot 4MiB",
+        "tlb-friendly" => "--size 16MiB --scan 8MiB",
+        _ => "--size 16MiB",
+    }
+}
+
+fn pool_pages() -> u64 {
+    fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number")
 }
 
 /// A command at work.
