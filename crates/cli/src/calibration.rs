@@ -116,7 +116,10 @@ fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Machine
     if let Some(directory) = directory.filter(|_| keep == Keep::Yes)
         && let Err(error) = measured.save(&directory)
     {
-        progress.keep(&format!("note: the calibration is not stored for the next run: {error}"));
+        progress.keep(&format!(
+            "note: the calibration is not stored for the next run in {}: {error}",
+            directory.display()
+        ));
     }
     Some(measured)
 }

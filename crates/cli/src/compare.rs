@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use hugepilot_launch::compare::{CompareOptions, Event, RoundProgress, prepare};
+use hugepilot_launch::compare::{CompareOptions, ComparisonSize, Event, RoundProgress, prepare};
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::run::Mode;
 use hugepilot_report::{Sentence, compare_text, json};
@@ -94,12 +94,33 @@ fn exit_of(report: &CompareReport) -> Exit {
 
 fn round_line(done: RoundProgress) -> String {
     let what = if done.confirming { "confirming: round" } else { "round" };
-    let RoundProgress { round, rounds, left, .. } = done;
-    format!("{what} {round} of {rounds} complete, about {:.0} s left", left.as_secs_f64().ceil())
+    let RoundProgress { round, rounds, left, may_confirm, .. } = done;
+    let left = left.as_secs_f64().ceil();
+    let left = if may_confirm {
+        format!("up to {left:.0} s left with confirmation")
+    } else {
+        format!("about {left:.0} s left")
+    };
+    format!("{what} {round} of {rounds} complete, {left}")
+}
+
+fn size_line(size: ComparisonSize) -> String {
+    let ComparisonSize { modes, rounds, confirming_rounds } = size;
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let mut line = format!(
+        "{modes} mode{}, {rounds} round{}",
+        plural(modes),
+        plural(rounds.try_into().unwrap_or(usize::MAX))
+    );
+    if confirming_rounds > 0 {
+        line += &format!("; {confirming_rounds} confirmation rounds may follow");
+    }
+    line
 }
 
 fn show(progress: &Progress, event: &Event<'_>) {
     match event {
+        Event::Start(size) => progress.round(&size_line(*size)),
         Event::WarmingUp(mode) => progress.now(format!("warming up: {mode}")),
         Event::Running(mode, round, rounds) => {
             progress.now(format!("round {round} of {rounds}: {mode}"))
@@ -111,5 +132,31 @@ fn show(progress: &Progress, event: &Event<'_>) {
         Event::Unavailable(mode) => {
             progress.keep(&format!("{} is unavailable: {}", mode.mode, mode.effect.cause.text()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_size_names_confirmation_only_if_it_may_follow() {
+        let line = |modes, rounds, confirming_rounds| {
+            size_line(ComparisonSize { modes, rounds, confirming_rounds })
+        };
+        assert_eq!(line(4, 5, 5), "4 modes, 5 rounds; 5 confirmation rounds may follow");
+        assert_eq!(line(2, 1, 0), "2 modes, 1 round");
+    }
+
+    #[test]
+    fn a_round_line_has_the_time_left() {
+        let left = Duration::from_millis(11_500);
+        let done =
+            RoundProgress { confirming: false, round: 2, rounds: 5, left, may_confirm: false };
+        assert_eq!(round_line(done), "round 2 of 5 complete, about 12 s left");
+        let done = RoundProgress { may_confirm: true, ..done };
+        assert_eq!(round_line(done), "round 2 of 5 complete, up to 12 s left with confirmation");
     }
 }

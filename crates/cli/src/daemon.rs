@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
 use hugepilot_kernel::{descriptors, file};
 use hugepilot_manager::daemon::{Config, Control, ControlRequest, Machine, daemon};
@@ -14,6 +13,7 @@ use hugepilot_units::{Bytes, Nanos, Share};
 
 use crate::debloat::{OrderArg, unsupported};
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::interrupt::Signals;
 use crate::output::print;
 
@@ -47,16 +47,16 @@ pub(crate) struct DaemonArgs {
     /// Cgroup to watch and debloat; it must have a memory limit [default: the system]
     #[arg(long, value_name = "DIRECTORY")]
     cgroup: Option<PathBuf>,
-    /// Memory use that starts work [default: 80%]
+    /// Memory use that starts splitting [default: 80%]
     #[arg(long, value_name = "SHARE")]
     high: Option<Share>,
-    /// Memory use below which work ends [default: 65%]
+    /// Memory use below which splitting ends [default: 65%]
     #[arg(long, value_name = "SHARE")]
     low: Option<Share>,
-    /// Use of the hard limit from which the CPU budget may be exceeded [default: 92%]
+    /// At this use of the hard limit, the CPU budget no longer applies [default: 92%]
     #[arg(long, value_name = "SHARE")]
     critical: Option<Share>,
-    /// Memory pressure (PSI some, 10 s) that starts work above --low [default: 20%]
+    /// Memory pressure (PSI some, 10 s) that starts splitting above --low [default: 20%]
     #[arg(long, value_name = "SHARE")]
     psi: Option<Share>,
     /// Interval between reads of memory use [default: 1s]
@@ -65,7 +65,7 @@ pub(crate) struct DaemonArgs {
     /// CPU budget, as a share of one core [default: 10%]
     #[arg(long, value_name = "SHARE")]
     cpu: Option<Share>,
-    /// Order of huge pages [default: heat]
+    /// Order in which huge pages are split [default: heat]
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
     /// Process to exclude, by pid or name; repeatable
@@ -79,6 +79,16 @@ pub(crate) struct DaemonArgs {
     print_config: bool,
 }
 
+/// The error that the configuration `name` cannot be read.
+fn unreadable(name: &str, error: io::Error) -> anyhow::Error {
+    let what = format!("cannot read {name}");
+    if error.kind() != ErrorKind::NotFound {
+        return anyhow::Error::new(error).context(what);
+    }
+    let help = "write a configuration: hugepilot daemon --print-config > FILE".to_owned();
+    Failure::new(what, Exit::Error).because(error.to_string()).with_help([help]).into()
+}
+
 impl DaemonArgs {
     /// Reads the file, and applies the flags.
     fn read(&self) -> anyhow::Result<Config> {
@@ -88,7 +98,7 @@ impl DaemonArgs {
                 let text = file::read(path, MAX_CONFIG).and_then(|bytes| {
                     String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into())
                 });
-                (text.with_context(|| format!("cannot read {name}"))?, name)
+                (text.map_err(|error| unreadable(&name, error))?, name)
             }
             None => (String::new(), String::new()),
         };

@@ -2,9 +2,9 @@
 
 pub(crate) mod shrinker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use hugepilot_kernel::{
     ExcludedProcesses, KernelError, Root, Target, Unsupported, cgroup, descriptors, memory, probe,
@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
-use crate::target::open;
+use crate::target::{open, parse_pid};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,7 +49,7 @@ Exit status: 0 memory was freed (or would be), 1 nothing to free, 2 error, 3 uns
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DebloatArgs {
     /// Process to debloat; repeatable
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
     pid: Vec<i32>,
     /// Cgroup whose processes to debloat, including those of its descendants
     #[arg(long, value_name = "DIRECTORY")]
@@ -60,7 +60,7 @@ pub(crate) struct DebloatArgs {
     /// Memory to free: a share of the bloat, or bytes [default: 40%]
     #[arg(long, value_name = "AMOUNT")]
     amount: Option<Amount>,
-    /// Order of huge pages [default: heat]
+    /// Order in which huge pages are split [default: heat]
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
     /// Huge pages of one process in a row [default: 100 for hawkeye and emd, 8 for exact and heat]
@@ -147,6 +147,17 @@ enum FairnessArg {
     Bloat,
     /// In proportion to --weight
     Weight,
+}
+
+/// The error that `directory` cannot be read as a cgroup.
+fn no_cgroup(directory: &Path, error: KernelError) -> anyhow::Error {
+    let what = format!("no cgroup at {}", directory.display());
+    if error.is_denied() {
+        return anyhow::Error::new(error).context(what);
+    }
+    let help = "name a cgroup by its directory, such as /sys/fs/cgroup/db.slice; systemd-cgls \
+                lists cgroups";
+    Failure::new(what, Exit::Error).because(error.to_string()).with_help([help.to_owned()]).into()
 }
 
 fn parse_weight(text: &str) -> Result<(String, f64), String> {
@@ -305,9 +316,8 @@ impl DebloatArgs {
     fn pids(&self) -> anyhow::Result<Vec<i32>> {
         let mut pids = self.pid.clone();
         if let Some(directory) = &self.cgroup {
-            let inside = cgroup::processes(&Root::live(), directory).with_context(|| {
-                format!("no cgroup at {} (such as /sys/fs/cgroup/db.slice)", directory.display())
-            })?;
+            let inside = cgroup::processes(&Root::live(), directory)
+                .map_err(|error| no_cgroup(directory, error))?;
             // This process may be in the cgroup, too.
             let others = inside.iter().map(|&Pid(pid)| pid);
             pids.extend(others.filter(|&pid| pid.unsigned_abs() != std::process::id()));

@@ -103,12 +103,12 @@ impl Effect {
     /// Sentence of `--help`.
     const fn sentence(self) -> &'static str {
         match self {
-            Self::Ends => "end it with 128 + signal",
+            Self::Ends => "end the command with status 128 + n",
             Self::Reports => {
-                "end it with a report and its exit status; without a report yet, with 128 + signal"
+                "end the command with its report and exit status; before a report, status 128 + n"
             }
-            Self::Restores => "restore kernel settings and report, then 128 + signal",
-            Self::Stops => "stop it with 0, after the current split",
+            Self::Restores => "restore kernel settings, report, then end with status 128 + n",
+            Self::Stops => "end the command with status 0, after the current split",
             Self::Reloads => "reloads the configuration",
             Self::Passes => "go to the program, whose exit status counts",
         }
@@ -130,9 +130,11 @@ impl Row {
                 None => lines.push((names.to_owned(), effect)),
             }
         }
-        let mut text = "Signals:".to_owned();
+        if let [(_, effect)] = lines[..] {
+            return format!("All signals {}", effect.sentence());
+        }
+        let mut text = "Signals (n is the signal number):".to_owned();
         for (names, effect) in lines {
-            let names = if names == "INT, TERM, HUP, others" { "all" } else { &names };
             let _ = write!(text, "\n  {names}: {}", effect.sentence());
         }
         text
@@ -216,10 +218,13 @@ mod tests {
             assert!(help.contains(&words(row_of(&name).unwrap().help())), "{name}: {help}");
         }
         let reporting = row_of("tune").unwrap().help();
-        assert!(reporting.contains("\n  INT, TERM, HUP: end it with a report"), "{reporting}");
+        assert!(
+            reporting.contains("\n  INT, TERM, HUP: end the command with its report"),
+            "{reporting}"
+        );
         assert_eq!(
             row_of("run").unwrap().help(),
-            format!("Signals:\n  all: {}", Effect::Passes.sentence())
+            format!("All signals {}", Effect::Passes.sentence())
         );
     }
 }

@@ -1,6 +1,7 @@
 //! Failures of commands: a line with the cause, `help:` lines, JSON, and the exit status.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write as _};
 
 use hugepilot_kernel::{KernelError, Unsupported, rights};
@@ -23,6 +24,16 @@ pub(crate) struct Failure {
     help: Vec<String>,
     exit: Exit,
 }
+
+/// The error with its cause, without help.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error)?;
+        self.cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}
+
+impl std::error::Error for Failure {}
 
 impl Failure {
     /// A failure with this sentence and exit status.
@@ -66,14 +77,8 @@ impl Failure {
     }
 
     fn text(&self) -> String {
-        let cause = self.cause.iter().map(|cause| format!(": {cause}"));
         let help = self.help.iter().map(|help| format!("help: {help}\n"));
-        format!(
-            "hugepilot: {}{}\n{}",
-            self.error,
-            cause.collect::<String>(),
-            help.collect::<String>()
-        )
+        format!("hugepilot: {self}\n{}", help.collect::<String>())
     }
 
     fn json(&self) -> String {
@@ -97,6 +102,9 @@ pub(crate) fn wants_json(arguments: impl Iterator<Item = std::ffi::OsString>) ->
 /// Prints an error that ended a command, and returns the exit status. `reads_memory`: whether the
 /// command reads memory of other processes, which requires one capability more.
 pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return failure.clone().print();
+    }
     let parts = Parts::of(error);
     match (parts.launch, parts.settings) {
         (Some(LaunchError::Signalled(signal)), _) => interrupt::ended_by(*signal),

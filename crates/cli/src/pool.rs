@@ -17,7 +17,7 @@ Examples:
   sudo hugepilot pool set --size 2MiB --count 512      1 GiB of huge pages
   hugepilot pool explain                               how a program uses them
 
-Exit status: see the commands";
+Exit status: 0 done, 1 not as requested (set), 2 error, 3 unsupported here";
 
 /// Show, resize or explain hugetlb pools
 ///
@@ -42,7 +42,7 @@ Examples:
   hugepilot pool show                                  pools, free blocks, users
   hugepilot pool show --json | jq '.pools[] | .free'   free pages by size
 
-Exit status: 0, or 2 error, 3 this kernel has no pools";
+Exit status: 0 printed, 2 error, 3 this kernel has no pools";
 
 /// Show hugetlb pools, free memory by block size, and users of pages
 ///
@@ -104,7 +104,7 @@ Examples:
   hugepilot pool explain          terms, pools of this machine, usage
   hugepilot pool explain | less   page by page
 
-Exit status: 0, or 2 error";
+Exit status: 0 printed, 2 error";
 
 /// Explain hugetlb pools, and how a program uses them
 #[derive(Debug, Args)]

@@ -11,9 +11,14 @@ use hugepilot_record::Pid;
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct PidArg {
     /// Process to show
-    #[arg(short, long, value_name = "PID",
-          value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
     pub(crate) pid: i32,
+}
+
+/// Parses a pid, 1 or above.
+pub(crate) fn parse_pid(text: &str) -> Result<i32, &'static str> {
+    let pid = text.parse().ok().filter(|&pid| pid > 0);
+    pid.ok_or("expected a pid, such as 4711")
 }
 
 /// Opens process `pid` of the running system.
@@ -36,4 +41,17 @@ fn cgroup_of(pid: Pid) -> Option<PathBuf> {
     let group = MemoryCgroup::find(&root, &root.read_text(format!("proc/{pid}/cgroup")).ok()?)?;
     let usable = group.is_visible(&root) && group.path() != "/";
     group.directory().filter(|_| usable).map(|directory| root.join(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_is_a_number_above_0() {
+        assert_eq!(parse_pid("4711"), Ok(4711));
+        for text in ["abc", "", "0", "-3", "4711x", "2147483648"] {
+            assert_eq!(parse_pid(text), Err("expected a pid, such as 4711"), "{text}");
+        }
+    }
 }

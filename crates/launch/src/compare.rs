@@ -16,9 +16,9 @@ use hugepilot_record::compare::{CompareReport, DecidingTime, ModeReport, Reach, 
 use hugepilot_record::run::{EffectCause, Mode};
 use hugepilot_units::Bytes;
 
-use crate::LaunchError;
 use crate::run::setup::Setup;
 use crate::run::{Control, RunOptions};
+use crate::{LaunchError, confirming_rounds};
 use contender::Contender;
 use session::Session;
 
@@ -43,6 +43,8 @@ pub struct CompareOptions {
 /// Progress of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
+    /// Size of the comparison, before its first run.
+    Start(ComparisonSize),
     /// An untimed run, for warm-up and sampling.
     WarmingUp(Mode),
     /// A timed run: its round, from 1, and all rounds.
@@ -55,6 +57,34 @@ pub enum Event<'a> {
     Unavailable(&'a ModeReport),
 }
 
+/// Size of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComparisonSize {
+    /// Modes, `base` included.
+    pub modes: usize,
+    /// Rounds.
+    pub rounds: u32,
+    /// Confirmation rounds that may follow; 0 if none can.
+    pub confirming_rounds: u32,
+}
+
+impl ComparisonSize {
+    /// Most modes of a confirmation round: `base`, the best mode, and its allocator alone.
+    const CONFIRMED_MODES: u32 = 3;
+
+    /// Only the best of several modes is confirmed.
+    fn new(modes: usize, rounds: u32) -> Self {
+        let confirming_rounds = if modes > 2 { confirming_rounds(rounds) } else { 0 };
+        Self { modes, rounds, confirming_rounds }
+    }
+
+    /// Estimates the longest confirmation, if `rounds` of all modes took the `spent` time.
+    fn confirmation(self, rounds: u32, spent: Duration) -> Duration {
+        let modes = u32::try_from(self.modes).unwrap_or(u32::MAX).max(1);
+        spent / rounds.max(1) * self.confirming_rounds * Self::CONFIRMED_MODES.min(modes) / modes
+    }
+}
+
 /// Progress after a complete round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoundProgress {
@@ -64,15 +94,29 @@ pub struct RoundProgress {
     pub round: u32,
     /// All rounds.
     pub rounds: u32,
-    /// Estimated time left for these rounds.
+    /// Estimated time left, confirmation rounds that may follow included.
     pub left: Duration,
+    /// Whether confirmation rounds may follow.
+    pub may_confirm: bool,
 }
 
 impl RoundProgress {
     /// Estimates the time left from the `spent` time.
-    fn new(confirming: bool, round: u32, rounds: u32, spent: Duration) -> Self {
-        let left = spent / round.max(1) * rounds.saturating_sub(round);
-        Self { confirming, round, rounds, left }
+    fn new(size: ComparisonSize, round: u32, spent: Duration) -> Self {
+        let left = spent / round.max(1) * size.rounds.saturating_sub(round);
+        Self {
+            confirming: false,
+            round,
+            rounds: size.rounds,
+            left: left + size.confirmation(round, spent),
+            may_confirm: size.confirming_rounds > 0,
+        }
+    }
+
+    /// Estimates the time left of `rounds` confirmation rounds.
+    fn confirming(round: u32, rounds: u32, spent: Duration) -> Self {
+        let size = ComparisonSize { modes: 0, rounds, confirming_rounds: 0 };
+        Self { confirming: true, ..Self::new(size, round, spent) }
     }
 }
 
@@ -131,6 +175,7 @@ impl Comparison<'_> {
         let files = Files::open(options.show_output)?;
         let control =
             Control { signals: None, interrupted: Some(interrupted), standard: files.standard() };
+        say(Event::Start(ComparisonSize::new(contenders.len(), options.rounds)));
         let mut session = Session { root, command, options, control, report, say };
         session.warm_up(&mut contenders)?;
         session.rounds(&mut contenders, options.rounds, Event::Running)?;
@@ -230,9 +275,18 @@ mod tests {
 
     #[test]
     fn the_time_left_is_that_of_the_rounds_left() {
-        let progress = RoundProgress::new(false, 2, 5, Duration::from_secs(8));
-        assert_eq!(progress.left, Duration::from_secs(12));
-        assert_eq!(RoundProgress::new(true, 5, 5, Duration::from_secs(8)).left, Duration::ZERO);
+        let spent = Duration::from_secs(8);
+        let two = RoundProgress::new(ComparisonSize::new(2, 5), 2, spent);
+        assert_eq!((two.left, two.may_confirm), (Duration::from_secs(12), false));
+        assert_eq!(RoundProgress::confirming(5, 5, spent).left, Duration::ZERO);
+    }
+
+    #[test]
+    fn the_time_left_includes_confirmation_of_three_modes() {
+        let size = ComparisonSize::new(6, 3);
+        assert_eq!(size.confirming_rounds, 5);
+        let first = RoundProgress::new(size, 1, Duration::from_secs(6));
+        assert_eq!((first.left, first.may_confirm), (Duration::from_secs(12 + 15), true));
     }
 
     #[test]

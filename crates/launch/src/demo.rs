@@ -3,7 +3,7 @@
 //! For a comparison the copies run interleaved (SIGSTOP and SIGCONT), so that the load of a shared
 //! machine affects both alike: first both untouched, then one tuned, then the other with all memory
 //! promoted, which is the ideal. Each copy is compared with its own start, with the other as the
-//! yardstick, so that the placement of their memory does not matter.
+//! reference, so that the placement of their memory does not matter.
 
 use std::ffi::OsString;
 use std::fs::File;

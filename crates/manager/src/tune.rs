@@ -7,10 +7,10 @@ mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_kernel::{Process, Target};
+use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::{AllPolicy, Policy, mapping_skip};
 use hugepilot_record::tune::TuneReport;
-use hugepilot_record::{Budget, Journal, Pid, Snapshot, Stop};
+use hugepilot_record::{Budget, Journal, Mapping, Pid, Snapshot, Stop};
 use hugepilot_units::{Bytes, Nanos};
 
 pub use options::{Event, TuneOptions};
@@ -75,6 +75,25 @@ pub fn promote_all(
     let plan = AllPolicy { limits: guard.limits }.plan(&seen, endless);
     let patient = Guard { max_collapse: Nanos::seconds(5), ..*guard };
     Ok(promote(process, &plan.picks, &patient, interrupted, &mut |_| {}))
+}
+
+/// Tests whether a tune of `process` may read its pagemap and, unless it is a dry run, promote its
+/// memory.
+///
+/// # Errors
+/// [`ManagerError::Kernel`] if it may not be read; [`ManagerError::Promote`] if its memory cannot
+/// be promoted.
+pub fn check_permissions(process: &Process, dry_run: bool) -> Result<(), ManagerError> {
+    check_pagemap(process, &process.mappings()?)?;
+    if dry_run { Ok(()) } else { process.check_promotable().map_err(ManagerError::Promote) }
+}
+
+/// Tests whether the pagemap of `process` can be read.
+fn check_pagemap(process: &Process, mappings: &[Mapping]) -> Result<(), KernelError> {
+    if let Some(mapping) = mappings.iter().find(|mapping| mapping.resident > Bytes::ZERO) {
+        process.region_pages(process.sizes().region_of(mapping.range.start))?;
+    }
+    Ok(())
 }
 
 /// Opens a process of the running system.

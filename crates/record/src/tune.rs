@@ -199,7 +199,7 @@ pub struct TuneReport {
     pub coverage_ratio: Option<f64>,
     /// Estimated gain; `None` without a calibration.
     pub predicted_speedup: Option<Prediction>,
-    /// Gain estimated from samples before and after. The yardstick is the program's other work,
+    /// Gain estimated from samples before and after. The reference is the program's other work,
     /// besides stalls on scattered memory. `None` with too little of that, or if the sampler counts
     /// page walks.
     pub sampled_speedup: Option<Prediction>,

@@ -10,7 +10,7 @@ use hugepilot_stats::Spread;
 use serde_json::Value;
 
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
-use sentence::{size, verdict};
+use sentence::{size, unmeasured, verdict};
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines, warning_lines};
@@ -27,7 +27,7 @@ pub fn tune_text(report: &TuneReport, width: Width, verbose: bool) -> String {
     text.push_str(&performance(report, width));
     text.push_str(&selected(report, width));
     text.push_str(&not_promoted(report));
-    text.push_str(&method(report));
+    text.push_str(&method(report, verbose));
     if verbose {
         text.push_str(&unavailable(report));
     }
@@ -169,7 +169,7 @@ fn help_lines(sentence: &impl Sentence) -> String {
     sentence.help().iter().map(|help| format!("help: {help}\n")).collect()
 }
 
-fn method(report: &TuneReport) -> String {
+fn method(report: &TuneReport, verbose: bool) -> String {
     let mut text = format!(
         "\nmemory: {} resident, {} huge before, {} after, budget {}\n",
         size(report.footprint_bytes),
@@ -184,7 +184,14 @@ fn method(report: &TuneReport) -> String {
     let after = report
         .after
         .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
-    let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
+    let unmeasured = unmeasured(report);
+    // Beside an unknown gain, the two shares would look like its measurement.
+    if unmeasured.is_none() || report.after.is_none() {
+        let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
+    }
+    if let Some(cause) = unmeasured {
+        let _ = writeln!(text, "gain: not measured: {cause}");
+    }
     if let Some(sampled) = report.sampled_speedup {
         let _ = writeln!(
             text,
@@ -192,7 +199,7 @@ fn method(report: &TuneReport) -> String {
             sampled.median, sampled.low, sampled.high
         );
     }
-    text.push_str(&samples(report));
+    text.push_str(&samples(report, verbose));
     text
 }
 
@@ -210,7 +217,7 @@ fn unavailable(report: &TuneReport) -> String {
 }
 
 /// The sampler, its samples, the provenance of their addresses, and what sampling cost.
-fn samples(report: &TuneReport) -> String {
+fn samples(report: &TuneReport, verbose: bool) -> String {
     let sampler = &report.sampler;
     let mut text = format!("samples: {} by {}", sampler.samples, sampler.source);
     let provenance: Vec<_> = [
@@ -230,14 +237,17 @@ fn samples(report: &TuneReport) -> String {
     if sampler.lost > 0 {
         let _ = write!(text, "; lost {}", sampler.lost);
     }
-    let overhead = sampler.overhead_ratio.map_or_else(|| "not measured".to_owned(), percent);
-    let _ = writeln!(text, "; overhead {overhead}");
+    let overhead = sampler.overhead_ratio.map(percent);
+    if let Some(overhead) = overhead.or_else(|| verbose.then(|| "not measured".to_owned())) {
+        let _ = write!(text, "; overhead {overhead}");
+    }
+    text.push('\n');
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::tune::{NoVerdict, SamplerReport, TuneWarning};
+    use hugepilot_record::tune::{Activity, NoVerdict, SamplerReport, TuneWarning};
     use hugepilot_record::{Pid, Stop};
 
     use super::*;
@@ -289,7 +299,43 @@ mod tests {
     #[test]
     fn zeros_are_not_printed() {
         let text = tune_text(&stopped(), Width::UNLIMITED, false);
-        assert!(text.contains("address exact 97.5 %, none 2.5 %; overhead"), "{text}");
+        assert!(text.contains("address exact 97.5 %, none 2.5 %\n"), "{text}");
+        let text = tune_text(&stopped(), Width::UNLIMITED, true);
+        assert!(text.contains("none 2.5 %; overhead not measured\n"), "{text}");
+    }
+
+    #[test]
+    fn an_unmeasured_gain_has_its_cause() {
+        let mut report = stopped();
+        let text = |report: &TuneReport| tune_text(report, Width::UNLIMITED, false);
+        let cause = |report: &TuneReport| {
+            let text = text(report);
+            let line = text.lines().find_map(|line| line.strip_prefix("gain: not measured: "));
+            line.map(str::to_owned)
+        };
+        assert_eq!(cause(&report).unwrap(), "no samples after the last promotion");
+        assert!(text(&report).contains("scattered memory: 97.9 % of samples before\n"));
+        report.after = Some(Activity { stall_ratio: Some(0.986), ..Activity::default() });
+        let few = "too few samples outside scattered stalls; use --progress-file";
+        assert_eq!(cause(&report).unwrap(), few);
+        assert!(!text(&report).contains("scattered memory:"), "{}", text(&report));
+        report.warnings = vec![TuneWarning::SamplesAreNotTime];
+        assert!(cause(&report).unwrap().starts_with("the sampler counts page walks"));
+        report.speedup = Some(1.2);
+        assert_eq!(cause(&report), None);
+        assert!(text(&report).contains("before, 98.6 % after\n"), "{}", text(&report));
+        report.speedup = None;
+        report.verified_regions = 0;
+        assert_eq!(cause(&report), None, "nothing was promoted");
+    }
+
+    #[test]
+    fn a_program_that_ran_tuned_only_has_no_gain() {
+        let mut report = stopped();
+        let seconds = Spread::of(&[4.0]);
+        report.tuned = Some(Performance { seconds, ..Performance::default() });
+        let text = tune_text(&report, Width::UNLIMITED, false);
+        assert!(text.contains("gain: not measured: no untuned run; use --baseline\n"), "{text}");
     }
 
     /// A report on a process that was stopped: its memory was read, and nothing was sampled.

@@ -12,12 +12,15 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use regex::Regex;
 
 use crate::calibration::{CalibrationMode, Machine};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::target::parse_pid;
 
 /// Promote the hottest regions of a process and measure the gain
 ///
 /// Without a target it demonstrates itself on a test workload, in under two minutes. Sampling
-/// processes of other users requires CAP_PERFMON, promoting any CAP_SYS_NICE; `--dry-run` on a
-/// process of your own requires nothing.
+/// processes of other users requires CAP_PERFMON. Promoting memory of any process requires
+/// CAP_SYS_NICE. `--dry-run` on a process of your own requires nothing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +37,7 @@ or no verdict")]
 pub(crate) struct TuneArgs {
     /// Running process to tune
     #[arg(short, long, value_name = "PID", conflicts_with = "command",
-          value_parser = clap::value_parser!(i32).range(1..))]
+          value_parser = parse_pid)]
     pub(crate) pid: Option<i32>,
     /// Program to start and tune; its output goes to stderr
     #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
@@ -48,7 +51,7 @@ pub(crate) struct TuneArgs {
     /// Sampling time before the first plan, and after the last promotion
     #[arg(long, default_value = "3s", value_name = "TIME")]
     observe: Nanos,
-    /// Total time of rounds; with `-- CMD`, rounds last until the program ends
+    /// How long to repeat sampling and promoting; with `-- CMD`, until the program ends
     #[arg(long = "for", default_value = "10s", value_name = "TIME")]
     total: Nanos,
     /// Samples per second of CPU time per thread [default: 100 to 500, for 0.5 % overhead]
@@ -172,10 +175,14 @@ impl TuneArgs {
     /// Checks what clap cannot.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if self.pid.is_some() && self.progress_regex.is_some() && self.progress_file.is_none() {
-            bail!(
-                "--progress-regex with -p requires --progress-file: the output of a running \
-                 process cannot be read"
-            );
+            let help = "name the file to which the process writes it: --progress-file FILE";
+            return Err(Failure::new(
+                "--progress-regex with -p requires --progress-file",
+                Exit::Error,
+            )
+            .because("the output of a running process cannot be read")
+            .with_help([help.to_owned()])
+            .into());
         }
         if self.pid.is_none() && self.command.is_empty() && self.progress_regex.is_some() {
             bail!("--progress-regex requires a target: -p PID with --progress-file, or -- CMD");

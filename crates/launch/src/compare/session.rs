@@ -11,7 +11,7 @@ use hugepilot_record::run::{CompareWarning, Effect, Mode, Run, RunWarning};
 
 use super::contender::{Contender, complete_rounds, order, summary};
 use super::observe::{Counting, Sampling};
-use super::{CompareOptions, Event, RoundProgress};
+use super::{CompareOptions, ComparisonSize, Event, RoundProgress};
 use crate::run::{Control, FollowedRun, Observer, follow, pool};
 use crate::{LaunchError, confirming_rounds, effect, pool_warning, to_confirm, verdict};
 
@@ -78,8 +78,14 @@ impl Session<'_> {
                 contender.runs.push(run);
                 contender.effects.push(effect);
             }
-            let confirming = matches!(event(Mode::Base, 0, 0), Event::Confirming(..));
-            let progress = RoundProgress::new(confirming, round + 1, rounds, started.elapsed());
+            let spent = started.elapsed();
+            let progress = match event(Mode::Base, 0, 0) {
+                Event::Confirming(..) => RoundProgress::confirming(round + 1, rounds, spent),
+                _ => {
+                    let size = ComparisonSize::new(contenders.len(), rounds);
+                    RoundProgress::new(size, round + 1, spent)
+                }
+            };
             (self.say)(Event::Round(progress));
         }
         Ok(())
@@ -157,6 +163,9 @@ impl Session<'_> {
         let known = |mode| contenders.iter().find(|contender| contender.setup.mode == mode);
         let mut again: Vec<_> =
             modes.filter_map(known).map(|known| Contender::new(known.setup.clone())).collect();
+        if again.is_empty() {
+            return Ok(());
+        }
         self.rounds(&mut again, confirming_rounds(self.options.rounds), Event::Confirming)?;
         if let ([_, best, plain @ ..], [base, repeated, ..]) = (&summary(&again)[..], &again[..]) {
             let rounds = complete_rounds(&again);

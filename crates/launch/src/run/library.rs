@@ -36,19 +36,12 @@ pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Unsuppor
         let beside = std::env::current_exe()
             .ok()
             .and_then(|exe| Some(fs::canonicalize(exe).ok()?.parent()?.to_owned()));
-        let folders = beside
-            .map(|beside| [beside.clone(), beside.join("../lib/hugepilot")])
-            .into_iter()
-            .flatten();
-        return folders
-            .filter_map(|folder| fs::canonicalize(folder.join(HUGEPILOT)).ok())
-            .next()
-            .ok_or_else(|| {
-                Unsupported::because(format!(
-                    "no {HUGEPILOT} beside the hugepilot executable or in ../lib/hugepilot"
-                ))
-                .fixed_by("cargo build --release -p hugepilot-preload, or name it with --library")
-            });
+        return beside.and_then(|beside| installed(&beside)).ok_or_else(|| {
+            Unsupported::because(format!(
+                "no {HUGEPILOT} beside the hugepilot executable, in ../lib or in ../lib/hugepilot"
+            ))
+            .fixed_by("install it: cargo xtask install PREFIX; or name it: --library FILE")
+        });
     }
     // The path under which the maps of the program list it.
     newest_in(&folders()).and_then(|path| fs::canonicalize(path).ok()).ok_or_else(|| {
@@ -57,6 +50,12 @@ pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Unsuppor
              --library",
         )
     })
+}
+
+/// Returns hugepilot's library, if it is installed with the executable in the folder `beside`.
+fn installed(beside: &Path) -> Option<PathBuf> {
+    let folders = ["", "../lib", "../lib/hugepilot"].map(|folder| beside.join(folder));
+    folders.iter().find_map(|folder| fs::canonicalize(folder.join(HUGEPILOT)).ok())
 }
 
 /// Returns why the loader would not load that file. The loader itself only prints an error, and
@@ -278,6 +277,20 @@ mod tests {
         let named = find(Mode::Mimalloc, Some(Path::new("/no/such.so"))).unwrap_err();
         assert!(named.to_string().contains("/no/such.so"), "{named}");
         let own = find(Mode::Hugepilot, None);
-        assert!(own.is_ok() || own.unwrap_err().help()[0].contains("hugepilot-preload"));
+        assert!(own.is_ok() || own.unwrap_err().help()[0].contains("cargo xtask install"));
+    }
+
+    #[test]
+    fn the_library_of_an_installation_is_found() {
+        for folder in ["bin", "lib", "lib/hugepilot"] {
+            let prefix = tempfile::tempdir().unwrap();
+            let bin = prefix.path().join("bin");
+            fs::create_dir_all(&bin).unwrap();
+            assert_eq!(installed(&bin), None);
+            let library = prefix.path().join(folder).join(HUGEPILOT);
+            fs::create_dir_all(library.parent().unwrap()).unwrap();
+            fs::write(&library, b"").unwrap();
+            assert_eq!(installed(&bin), Some(fs::canonicalize(library).unwrap()), "{folder}");
+        }
     }
 }

@@ -64,14 +64,14 @@ const KEYS: [Key; 19] = [
     },
     Key {
         name: "high",
-        about: "High watermark: memory use that starts work.",
+        about: "High watermark: memory use that starts splitting.",
         allowed: "a share, 1% to 100%, above low and not above critical",
         set: |config, value| parsed(value, &mut config.high),
         get: |config| Some(quoted(&config.high)),
     },
     Key {
         name: "low",
-        about: "Low watermark: work ends below this memory use.",
+        about: "Low watermark: splitting ends below this memory use.",
         allowed: "a share, 1% to 100% and below high",
         set: |config, value| parsed(value, &mut config.low),
         get: |config| Some(quoted(&config.low)),
@@ -86,7 +86,7 @@ const KEYS: [Key; 19] = [
     },
     Key {
         name: "psi",
-        about: "Memory pressure that starts work between low and high: share of the last ten \
+        about: "Memory pressure that starts splitting between low and high: share of the last ten \
                 seconds in which tasks stalled on memory (PSI some).",
         allowed: "a share, 0.1% to 100%",
         set: |config, value| parsed(value, &mut config.psi),
@@ -108,7 +108,8 @@ const KEYS: [Key; 19] = [
     },
     Key {
         name: "order",
-        about: "Order of huge pages. heat requires samples; if sampling is impossible: exact.",
+        about: "Order in which huge pages are split. heat requires samples; if sampling is \
+                impossible: exact.",
         allowed: "text: \"heat\", \"exact\", \"emd\" or \"hawkeye\"",
         set: |config, value| {
             config.order = order(value.as_str()?)?;

@@ -16,7 +16,7 @@ use report::{empty_report, share};
 use spaces::{AddressSpaces, SpaceState};
 
 use super::options::{Event, TuneOptions};
-use super::{is_alive, open};
+use super::{check_pagemap, is_alive, open};
 use crate::ManagerError;
 use crate::act::promote;
 use crate::progress::ProgressReader;
@@ -338,9 +338,7 @@ fn read_first(
     report: &mut TuneReport,
 ) -> Result<(), KernelError> {
     let mappings = process.mappings()?;
-    if let Some(mapping) = mappings.iter().find(|mapping| mapping.resident > Bytes::ZERO) {
-        process.region_pages(process.sizes().region_of(mapping.range.start))?;
-    }
+    check_pagemap(process, &mappings)?;
     let resident = mappings.iter().map(|mapping| mapping.resident).sum();
     let huge = mappings.iter().map(|mapping| mapping.huge).sum();
     report.footprint_bytes = Some(resident);

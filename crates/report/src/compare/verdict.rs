@@ -118,10 +118,9 @@ fn range(ratio: PairedRatio, time: DecidingTime, cpu: Option<PairedRatio>) -> St
     };
     let PairedRatio { low, median, high, faster_rounds, .. } = ratio;
     let all = rounds(ratio.rounds);
-    format!(
-        "{median:.2}x as fast as base{by_cpu}, {low:.2} to {high:.2}, faster in {faster_rounds} \
-         of {all}"
-    )
+    let (low, high) = (format!("{low:.2}"), format!("{high:.2}"));
+    let spread = if low == high { String::new() } else { format!(", {low} to {high}") };
+    format!("{median:.2}x as fast as base{by_cpu}{spread}, faster in {faster_rounds} of {all}")
 }
 
 /// Shares of the allocator and of the pages in the gain of the best mode.
