@@ -88,6 +88,7 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
                 Lines(6),
             ),
         ],
+        ["completions"] => vec![plain("bash", Printing)],
         ["daemon"] => vec![plain("--debloat --dry-run --interval 60s", Wrote("\"started\""))],
         ["debloat"] => {
             let census = format!("--json --pid {pid} --order exact --observe 0s --dry-run");
@@ -119,6 +120,7 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
                 "trap \"exit 40\" HUP INT QUIT TERM USR1; echo ready; while :; do sleep 0.02; done";
             vec![plain(&format!("--quiet --pages base -- sh -c '{script}'"), Wrote("ready"))]
         }
+        ["schema"] => vec![plain("tune", Printing)],
         ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
         ["tune"] => {
             let calibrating = format!("XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
