@@ -130,9 +130,7 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
                 plain(&sampling, Wrote("sampling ")),
             ]
         }
-        _ => {
-            panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
-        }
+        _ => panic!("`{command}` has no command line here that keeps it at work: add one"),
     }
 }
 
