@@ -120,9 +120,7 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
             vec![plain(size, Printing)]
         }
         ["pool", "set"] => {
-            let pages: u64 =
-                fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number");
-            let line = format!("--json --size 2MiB --count {}", pages + 1);
+            let line = format!("--json --size 2MiB --count {}", pool_pages() + 1);
             vec![
                 plain(&format!("{line} --dry-run"), Printing),
                 work(format!("{} pool set {line}", slow("write", 500)), Listening),
@@ -149,6 +147,11 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
             panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
         }
     }
+}
+
+/// Pages of the 2 MiB pool.
+fn pool_pages() -> u64 {
+    fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number")
 }
 
 /// A command at work.
