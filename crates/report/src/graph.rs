@@ -29,7 +29,7 @@ pub fn graph_text(report: &GraphReport) -> String {
     if let Some(cause) = &report.widened {
         let _ = writeln!(text, "64 bits, because 32 are too few: {cause}");
     }
-    let _ = writeln!(text, "memory to make the graph: at most {}", report.peak_bytes);
+    let _ = writeln!(text, "memory to build the graph: at most {}", report.peak_bytes);
     if let (Some(kernel), Some(result)) = (&report.kernel, &report.result) {
         let _ = writeln!(text, "\n{kernel}{}\n{}", origin(&report.trials), result_text(result));
         text.push_str(&ranking(result));
@@ -352,7 +352,7 @@ mod tests {
             "file: 300MiB, el, zstd, --load drop\n",
             "64 bits, 2 threads, pages property=thp, property-first\n",
             "64 bits, because 32 are too few: cannot load k.el:7: too large",
-            "memory to make the graph: at most 2GiB",
+            "memory to build the graph: at most 2GiB",
             "result of each vertex: distances.txt",
             "k.sg: 490MiB, sg; map of vertex IDs: k.sg.map",
             "verified",

@@ -72,7 +72,7 @@ fn work(line: impl Into<String>, moment: Moment) -> Work {
 
 /// Command lines that keep `command` at work; `pid` is a process for it alone, and `$D` a folder.
 fn works(command: &str, pid: u32) -> Vec<Work> {
-    use Moment::{Begins, Lines, Listening, Printing, Wrote};
+    use Moment::{Lines, Listening, Printing, Wrote};
     let slow = |call: &str, milliseconds: u32| {
         let delay = format!("inject={call}:delay_enter={milliseconds}000");
         format!("strace -D -f -qq -o /dev/null -e trace={call} -e {delay} {HUGEPILOT}")
@@ -90,13 +90,7 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
         ],
         ["completions"] => vec![plain("bash", Printing)],
         ["daemon"] => vec![plain("--debloat --dry-run --interval 60s", Wrote("\"started\""))],
-        ["debloat"] => {
-            let census = format!("--json --pid {pid} --order exact --observe 0s --dry-run");
-            vec![
-                plain(&census, Printing),
-                plain(&format!("--json --pid {pid} --calibration off --observe 60s"), Listening),
-            ]
-        }
+        ["debloat"] => debloat_works(pid),
         ["doctor"] | ["pool", "show" | "explain"] => vec![plain("", Printing)],
         ["graph", "info"] => vec![plain("uniform:8", Printing)],
         ["graph", "run"] => vec![plain("bfs uniform:8", Printing)],
@@ -107,7 +101,16 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
             work(format!("{} lab collapse --pid {pid}", slow("process_madvise", 200)), Listening),
             plain(&format!("--pid {pid}"), Printing),
         ],
-        ["lab", "workload", name] => vec![plain(size_of(name), Printing)],
+        ["lab", "workload", name] => {
+            let size = match name {
+                "hash-insert" => "--entries 1000",
+                "memcached" => "--size 64MiB",
+                "hot-set" => "--size 16MiB --hot 4MiB",
+                "tlb-friendly" => "--size 16MiB --scan 8MiB",
+                _ => "--size 16MiB",
+            };
+            vec![plain(size, Printing)]
+        }
         ["pool", "set"] => {
             let line = format!("--json --size 2MiB --count {}", pool_pages() + 1);
             vec![
@@ -122,29 +125,31 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
         }
         ["schema"] => vec![plain("tune", Printing)],
         ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
-        ["tune"] => {
-            let calibrating = format!("XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
-            let sampling = format!("--json --pid {pid} --calibration off --observe 60s");
-            vec![
-                work(format!("env {calibrating}"), Begins("calibrating: gain of huge pages")),
-                plain(&sampling, Wrote("sampling ")),
-            ]
+        ["tune"] => tune_works(pid),
+        _ => {
+            panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
         }
-        _ => panic!("`{command}` has no command line here that keeps it at work: add one"),
     }
 }
 
-/// A small size of a workload.
-fn size_of(workload: &str) -> &'static str {
-    match workload {
-        "hash-insert" => "--entries 1000",
-        "memcached" => "--size 64MiB",
-        "hot-set" => "--size 16MiB --hot 4MiB",
-        "tlb-friendly" => "--size 16MiB --scan 8MiB",
-        _ => "--size 16MiB",
-    }
+fn debloat_works(pid: u32) -> Vec<Work> {
+    let debloat = format!("{HUGEPILOT} debloat --json --pid {pid}");
+    vec![
+        work(format!("{debloat} --order exact --observe 0s --dry-run"), Moment::Printing),
+        work(format!("{debloat} --calibration off --observe 60s"), Moment::Listening),
+    ]
 }
 
+fn tune_works(pid: u32) -> Vec<Work> {
+    let calibrating = format!("env XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
+    let tune = format!("{HUGEPILOT} tune --json --pid {pid} --calibration off --observe 60s");
+    vec![
+        work(calibrating, Moment::Begins("calibrating: gain of huge pages")),
+        work(tune, Moment::Wrote("sampling ")),
+    ]
+}
+
+/// Pages of the 2 MiB pool.
 fn pool_pages() -> u64 {
     fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number")
 }
