@@ -165,7 +165,7 @@ impl Process {
     /// Reads its mappings without sizes. Cheap: the kernel walks no page tables.
     ///
     /// # Errors
-    /// As for [`Target::mappings`].
+    /// As for [`crate::Target::mappings`].
     pub fn layout(&self) -> Result<Vec<Mapping>> {
         self.parse_mappings("maps")
     }

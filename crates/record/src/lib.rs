@@ -41,4 +41,4 @@ pub use process::{Pid, ProcessId, Tid};
 pub use recollapse::{RecollapseCause, RecollapseRisk, ThpScope};
 pub use sample::{Pattern, Provenance, ProvenanceCounts, Sample};
 pub use split::{Split, SplitAct, SplitOutcome, SplitPlan};
-pub use unsupported::Unsupported;
+pub use unsupported::{ModeUnsupported, PoolUnsupported, ShrinkUnsupported, Unsupported};

@@ -8,8 +8,8 @@ mod advice;
 mod setter;
 
 use hugepilot_kernel::{KernelError, Root, Unsupported, hugetlb};
-use hugepilot_record::Errno;
 use hugepilot_record::pool::{Pool, PoolChange, PoolReport, SCHEMA};
+use hugepilot_record::{Errno, PoolUnsupported};
 use hugepilot_units::{Amount, Bytes};
 
 use crate::{SettingsError, lent_pool};
@@ -103,19 +103,15 @@ pub fn set(
 
 fn find(root: &Root, request: &PoolRequest) -> Result<Pool> {
     let pools = hugetlb::pools(root)?;
-    let sizes: Vec<String> = pools.iter().map(|pool| pool.page_bytes.to_string()).collect();
+    let sizes: Vec<Bytes> = pools.iter().map(|pool| pool.page_bytes).collect();
     let Some(pool) = pools.into_iter().find(|pool| pool.page_bytes == request.size) else {
-        return Err(advice::no_such_size(root, request.size, &sizes).into());
+        return Err(Unsupported::from(advice::no_such_size(root, request.size, sizes)).into());
     };
-    let nodes: Vec<String> = pool.nodes.iter().map(|node| node.node.to_string()).collect();
     match request.node {
         Some(node) if !pool.nodes.iter().any(|part| part.node == node) => {
-            Err(Unsupported::because(format!(
-                "there is no NUMA node {node} with pages of {}",
-                request.size
-            ))
-            .fixed_by(format!("one of --node {}, or omit --node", nodes.join(", ")))
-            .into())
+            let nodes = pool.nodes.iter().map(|part| part.node).collect();
+            let cause = PoolUnsupported::NoSuchNode { node, size_bytes: request.size, nodes };
+            Err(Unsupported::from(cause).into())
         }
         _ => Ok(pool),
     }
@@ -123,19 +119,18 @@ fn find(root: &Root, request: &PoolRequest) -> Result<Pool> {
 
 fn may_set(root: &Root, request: &PoolRequest) -> Result<()> {
     if let Some(lent) = lent_pool(root, request.size) {
-        return Err(advice::raised_by_run(request, lent).into());
+        return Err(Unsupported::from(advice::raised_by_run(request, lent)).into());
     }
     match hugetlb::may_set(root, request.size, request.node) {
         Ok(()) => Ok(()),
         Err(error) if error.is_denied() => {
-            Err(Unsupported::because(format!("only root may resize a pool: {error}"))
-                .fixed_by(advice::command(request, request.count))
-                .into())
+            let command = advice::command(request, request.count);
+            let cause = PoolUnsupported::RootRequired { error: error.to_string(), command };
+            Err(Unsupported::from(cause).into())
         }
         Err(error) if error.errno() == Some(EROFS) => {
-            Err(Unsupported::because(format!("the pools are read-only here: {error}"))
-                .fixed_by("run it on the host: containers mount /sys read-only")
-                .into())
+            let cause = PoolUnsupported::ReadOnly { error: error.to_string() };
+            Err(Unsupported::from(cause).into())
         }
         Err(error) => Err(error.into()),
     }

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use hugepilot_kernel::cgroup::{MemoryCgroup, Reclaim};
 use hugepilot_kernel::{KernelError, Root, Unsupported, memory, thp};
-use hugepilot_record::Errno;
 use hugepilot_record::shrink::ShrinkReport;
+use hugepilot_record::{Errno, ShrinkUnsupported};
 use hugepilot_units::{Bytes, PageSizes, Share};
 
 use crate::SettingsError;
@@ -109,10 +109,8 @@ impl ReclaimOutcome {
             Some(INTERRUPTED) => self.interrupted = true,
             Some(errno @ Errno::EAGAIN) => self.failed = Some(errno),
             Some(Errno::EINVAL) => {
-                let cause = format!("the kernel rejects the request: {error}");
-                let help = "use Linux 6.9 or newer, where reclaim can exclude swapping, or disable \
-                            swap: swapoff -a";
-                return Err(Unsupported::because(cause).fixed_by(help).into());
+                let cause = ShrinkUnsupported::ReclaimRejected { error: error.to_string() };
+                return Err(Unsupported::from(cause).into());
             }
             _ => return Err(denied(error.into())),
         }
@@ -125,11 +123,8 @@ impl Request {
         let sizes = memory::page_sizes(root)?;
         let max_ptes_none = max_ptes_none(options.min_bloat, sizes)?;
         let group = MemoryCgroup::of_directory(root, &options.cgroup).ok_or_else(|| {
-            let cause = format!("no memory is accounted to {}", options.cgroup.display());
-            Unsupported::because(cause).fixed_by(
-                "name a cgroup of the memory controller, such as /sys/fs/cgroup/db.slice (version \
-                 2) or /sys/fs/cgroup/memory/db (version 1)",
-            )
+            let cgroup = options.cgroup.display().to_string();
+            Unsupported::from(ShrinkUnsupported::NoMemoryController { cgroup })
         })?;
         let reclaim = group.reclaim_by(root, options.amount)?;
         let before = GroupUsage::new(root, &group, &options.cgroup)?;
@@ -148,10 +143,7 @@ fn require_shrinker(root: &Root) -> Result<(), Unsupported> {
     if root.join(thp::file(thp::SHRINK_UNDERUSED)).exists() {
         return Ok(());
     }
-    Err(Unsupported::because(
-        "this kernel does not split underused huge pages: it has no shrink_underused",
-    )
-    .fixed_by("use Linux 6.12 or newer with transparent huge pages"))
+    Err(ShrinkUnsupported::NoShrinker.into())
 }
 
 /// Returns the largest `max_ptes_none` by which a huge page with a zero-filled share of `min_bloat`
@@ -163,8 +155,7 @@ fn max_ptes_none(min_bloat: Share, sizes: PageSizes) -> Result<u64, Unsupported>
     // All but one is the kernel's default. It is documented as "never", but some kernels still
     // split wholly zero-filled pages.
     if least >= all {
-        let cause = format!("with --min-bloat {min_bloat} no huge page counts as underused");
-        return Err(Unsupported::because(cause).fixed_by("use --min-bloat 99% or less"));
+        return Err(ShrinkUnsupported::MinBloat { min_bloat: min_bloat.to_string() }.into());
     }
     Ok(least.saturating_sub(1))
 }
@@ -177,9 +168,8 @@ fn denied(error: SettingsError) -> SettingsError {
         SettingsError::Kernel(kernel @ KernelError::Write { .. })
             if kernel.is_denied() || kernel.errno() == Some(READ_ONLY) =>
         {
-            Unsupported::because(format!("kernel settings cannot be changed here: {kernel}"))
-                .fixed_by("run as root, on the host or in a container that may write /sys")
-                .into()
+            let cause = ShrinkUnsupported::SettingsForbidden { error: kernel.to_string() };
+            Unsupported::from(cause).into()
         }
         _ => error,
     }

@@ -41,6 +41,6 @@ fn as_root(error: ManagerError) -> ManagerError {
     }
 }
 
-fn root_required(cause: String) -> Unsupported {
-    Unsupported::because(cause).fixed_by(rights::fix_without_capabilities())
+fn root_required(error: String) -> Unsupported {
+    Unsupported::LabRootRequired { error, advice: rights::fix_without_capabilities() }
 }

@@ -91,7 +91,7 @@ impl MemoryCgroup {
         root: &Root,
         amount: Option<Bytes>,
     ) -> std::result::Result<Reclaim, Unsupported> {
-        let directory = self.visible().map_err(|error| Unsupported::because(error.to_string()))?;
+        let directory = self.visible().map_err(|error| Unsupported::because(&error))?;
         let swap = memory::has_swap(root).unwrap_or(true);
         let reclaim = match self.version {
             Version::V1 if self.path == "/" => {

@@ -139,7 +139,7 @@ impl Counters {
     }
 
     fn of(process: &Process, countables: fn(&Cpu) -> Vec<Countable>) -> Result<Self, Unsupported> {
-        let other = |error: KernelError| Unsupported::because(error.to_string());
+        let other = |error: KernelError| Unsupported::because(&error);
         let cpu = cpu::read(process.root()).map_err(other)?;
         let threads = process.threads().map_err(other)?;
         let countables = countables(&cpu);

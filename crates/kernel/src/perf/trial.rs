@@ -28,7 +28,7 @@ pub(crate) fn samples_of(
     rights: &Rights,
     fits: impl Fn(&Record) -> bool,
 ) -> Result<u64, Unsupported> {
-    let other = |error: KernelError| Unsupported::because(error.to_string());
+    let other = |error: KernelError| Unsupported::because(&error);
     let sizes = memory::page_sizes(root).map_err(other)?;
     let mut map = AnonMap::new(memory, Pages::Base, sizes)
         .map_err(|errno| Unsupported::NoProbeMemory { errno })?;

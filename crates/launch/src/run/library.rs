@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use hugepilot_kernel::{Unsupported, file};
+use hugepilot_record::ModeUnsupported;
 use hugepilot_record::run::Mode;
 use hugepilot_units::Bytes;
 use object::elf::{ET_DYN, FileHeader64};
@@ -23,13 +24,14 @@ const MIMALLOC: &str = "libmimalloc.so";
 /// If there is none, or the loader cannot load it.
 pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Unsupported> {
     if let Some(path) = named {
-        let library = fs::canonicalize(path).map_err(|error| {
-            Unsupported::because(format!("no library {}: {error}", path.display()))
+        let name = path.display().to_string();
+        let library = fs::canonicalize(path).map_err(|error| ModeUnsupported::LibraryMissing {
+            path: name.clone(),
+            error: error.to_string(),
         })?;
         return match load_error(&library) {
             None => Ok(library),
-            Some(error) => Err(Unsupported::because(format!("{} {error}", path.display()))
-                .fixed_by("name the shared library itself, such as libmimalloc.so.2")),
+            Some(error) => Err(ModeUnsupported::LibraryNotLoadable { path: name, error }.into()),
         };
     }
     if mode.is_hugepilot() {
@@ -37,19 +39,13 @@ pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Unsuppor
             .ok()
             .and_then(|exe| Some(fs::canonicalize(exe).ok()?.parent()?.to_owned()));
         return beside.and_then(|beside| installed(&beside)).ok_or_else(|| {
-            Unsupported::because(format!(
-                "no {HUGEPILOT} beside the hugepilot executable, in ../lib or in ../lib/hugepilot"
-            ))
-            .fixed_by("install it: cargo xtask install PREFIX; or name it: --library FILE")
+            ModeUnsupported::LibraryNotInstalled { name: HUGEPILOT.to_owned() }.into()
         });
     }
     // The path under which the maps of the program list it.
-    newest_in(&folders()).and_then(|path| fs::canonicalize(path).ok()).ok_or_else(|| {
-        Unsupported::because("no mimalloc in the directories that the loader searches").fixed_by(
-            "sudo apt install libmimalloc2.0 (libmimalloc3 on newer systems), or name it with \
-             --library",
-        )
-    })
+    newest_in(&folders())
+        .and_then(|path| fs::canonicalize(path).ok())
+        .ok_or_else(|| ModeUnsupported::NoMimalloc.into())
 }
 
 /// Returns hugepilot's library, if it is installed with the executable in the folder `beside`.
@@ -134,15 +130,14 @@ pub(super) fn mimalloc_options(
     library: &Path,
     free_gib: u64,
 ) -> Result<Vec<(&'static str, String)>, Unsupported> {
-    let unreadable =
-        |error| Unsupported::because(format!("cannot read {}: {error}", library.display()));
+    let path = || library.display().to_string();
+    let unreadable = |error: std::io::Error| ModeUnsupported::LibraryUnreadable {
+        path: path(),
+        error: error.to_string(),
+    };
     let bytes = file::read(library, MAX_LIBRARY).map_err(unreadable)?;
-    options(mode, &|option| knows(&bytes, option), free_gib).ok_or_else(|| {
-        Unsupported::because(format!(
-            "{} has no option for such pages; it may not be mimalloc",
-            library.display()
-        ))
-    })
+    options(mode, &|option| knows(&bytes, option), free_gib)
+        .ok_or_else(|| ModeUnsupported::NoMimallocOption { path: path() }.into())
 }
 
 fn options(

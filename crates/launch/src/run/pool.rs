@@ -1,6 +1,7 @@
 //! Hugetlb pool of a run, raised while the run takes.
 
 use hugepilot_kernel::{Root, Unsupported, hugetlb};
+use hugepilot_record::ModeUnsupported;
 use hugepilot_record::pool::PoolChange;
 use hugepilot_record::run::{PoolShortage, RunWarning};
 use hugepilot_settings::pool::{PoolRequest, set};
@@ -29,9 +30,7 @@ pub(crate) fn raise(
     control: Control<'_>,
 ) -> Result<RaisedPool, LaunchError> {
     let Some(size) = setup.mode.uses_pool() else {
-        return Err(Unsupported::because(format!("mode {} does not use a pool", setup.mode))
-            .fixed_by("omit --pool")
-            .into());
+        return Err(Unsupported::from(ModeUnsupported::NoPool { mode: setup.mode }).into());
     };
     let requested = bytes.get().div_ceil(size.get());
     let missing = requested.saturating_sub(free_pages(root, size).unwrap_or(0));
@@ -39,8 +38,7 @@ pub(crate) fn raise(
         return Ok((None, Vec::new()));
     }
     hugetlb::may_set(root, size, None).map_err(|error| {
-        Unsupported::because(format!("only root may resize a pool: {error}"))
-            .fixed_by("run it as root, or resize the pool as root: hugepilot pool set --help")
+        Unsupported::from(ModeUnsupported::PoolRootRequired { error: error.to_string() })
     })?;
     let count = hugetlb::pages(root, size, None)?.persistent() + missing;
     // A signal that arrived earlier, such as SIGCHLD, must not end the change half-way.

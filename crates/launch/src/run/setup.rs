@@ -10,6 +10,7 @@ use hugepilot_kernel::thp::ThpSettings;
 use hugepilot_kernel::{
     Program, Root, StartedProgram, Thp, Unsupported, find_program, hugetlb, memory,
 };
+use hugepilot_record::ModeUnsupported;
 use hugepilot_record::run::Mode;
 use hugepilot_settings::lent_pool;
 use hugepilot_units::Bytes;
@@ -94,11 +95,7 @@ impl Setup {
         match self.mode {
             Mode::Base | Mode::HugepilotBase => self.thp = Thp::Never,
             Mode::Advised if always && !machine.advised_only => {
-                return Err(Unsupported::because(
-                    "the system's THP setting is always, and this kernel cannot restrict THP to \
-                     advised memory (PR_THP_DISABLE_EXCEPT_ADVISED, Linux 6.18)",
-                )
-                .fixed_by("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"));
+                return Err(ModeUnsupported::ThpAlways.into());
             }
             Mode::Advised => self.thp = if always { Thp::Advised } else { Thp::Allowed },
             Mode::Thp => self.choose_thp(machine),
@@ -172,8 +169,8 @@ fn check_pages(environment: &Environment) -> Result<(), Unsupported> {
     let text = environment.get(PAGES).unwrap_or_default().to_string_lossy();
     let read = if text.trim().is_empty() { Ok(Chain::THP_OR_BASE) } else { text.trim().parse() };
     read.map(|_| ()).map_err(|error| {
-        Unsupported::because(format!("{PAGES}: {error}"))
-            .fixed_by(format!("unset {PAGES}, or {PAGES}={CHAIN}"))
+        let (variable, error) = (PAGES.to_owned(), error.to_string());
+        ModeUnsupported::InvalidPages { variable, error, usual: CHAIN.to_string() }.into()
     })
 }
 

@@ -1,10 +1,10 @@
 //! Causes of a shortfall, and commands that help.
 
-use hugepilot_kernel::{KernelError, Root, Unsupported};
-use hugepilot_record::Errno;
+use hugepilot_kernel::{KernelError, Root};
 use hugepilot_record::pool::{
     Permanent, PoolChange, PoolNote, PoolPages, PoolReport, PoolShortfall, PoolWarning,
 };
+use hugepilot_record::{Errno, PoolUnsupported};
 use hugepilot_units::Bytes;
 
 use super::PoolRequest;
@@ -32,36 +32,20 @@ pub(super) fn warnings(report: &PoolReport) -> Vec<PoolWarning> {
 }
 
 /// The error for a page size that this machine does not have.
-pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: &[String]) -> Unsupported {
+pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: Vec<Bytes>) -> PoolUnsupported {
     if sizes.is_empty() {
-        return Unsupported::because(
-            "this kernel has no hugetlb pools: /sys/kernel/mm/hugepages has none",
-        )
-        .fixed_by("a kernel with CONFIG_HUGETLBFS; or use transparent huge pages (MADV_HUGEPAGE)");
+        return PoolUnsupported::NoPools;
     }
-    let error = Unsupported::because(format!(
-        "this machine has no huge pages of {size}, only {}",
-        sizes.join(", ")
-    ));
     let flags = root.read_text("proc/cpuinfo").unwrap_or_default();
-    if size == Bytes::gib(1) && flags.contains("flags") && !flags.contains(" pdpe1gb") {
-        return error.fixed_by(
-            "a processor with the flag pdpe1gb; in a virtual machine, a CPU model with it \
-             (QEMU: -cpu host)",
-        );
-    }
-    error.fixed_by(format!("one of --size {}", sizes.join(", ")))
+    let lacks_pdpe1gb =
+        size == Bytes::gib(1) && flags.contains("flags") && !flags.contains(" pdpe1gb");
+    PoolUnsupported::NoSuchSize { size_bytes: size, sizes_bytes: sizes, lacks_pdpe1gb }
 }
 
 /// The error while a run has raised the pool: at its end it would undo the change.
-pub(super) fn raised_by_run(request: &PoolRequest, lent: LentPool) -> Unsupported {
+pub(super) fn raised_by_run(request: &PoolRequest, lent: LentPool) -> PoolUnsupported {
     let LentPool { pid, before, raised } = lent;
-    Unsupported::because(format!(
-        "hugepilot (pid {pid}) has raised the pool of {} pages from {before} to {raised} until \
-         its program ends",
-        request.size
-    ))
-    .fixed_by("wait until it ends; if it was killed: sudo hugepilot doctor")
+    PoolUnsupported::RaisedByRun { pid, size_bytes: request.size, before, raised }
 }
 
 /// The command that sets the pool of `request` to `count`.
