@@ -28,5 +28,5 @@ fn the_program_of_the_readme_runs() {
     fs::write(&file, &programs[0]).unwrap();
     run(gxx.command().arg(&file).arg("-o").arg(&built).args(Link::Shared.args()));
     let printed = run(&mut Command::new(&built));
-    assert!(printed.contains("bytes of it on huge pages"), "{printed}");
+    assert!(printed.contains("bytes on huge pages"), "{printed}");
 }
