@@ -72,7 +72,7 @@ fn pool(page: Bytes, count: u64) -> Result<Setting, String> {
     if usage == count {
         Ok(setting)
     } else {
-        Err(format!("{count} free pages of {page} are not to be had"))
+        Err(format!("no free hugetlb pages: {count} of {page}"))
     }
 }
 

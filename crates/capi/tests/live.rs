@@ -40,7 +40,7 @@ impl Pool {
         if spare()? == count {
             Ok(pool)
         } else {
-            Err(format!("{count} free pages of 2MiB are not to be had"))
+            Err(format!("no free hugetlb pages: {count} of 2MiB"))
         }
     }
 }
