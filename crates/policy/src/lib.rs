@@ -10,6 +10,7 @@ mod debloat;
 mod eligible;
 mod heat;
 mod predict;
+pub mod trial;
 
 pub use all::AllPolicy;
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
