@@ -142,7 +142,7 @@ fn the_bracket_holds_the_middle() {
     for estimate in trials(0.7) {
         let bracket = TrialRules::default().bracket(&estimate, SHARES);
         assert!(bracket.low <= bracket.median && bracket.median <= bracket.high);
-        assert!(bracket.low > 1.0 && bracket.high < 2.5, "{bracket:?}");
+        assert!((0.98..1.6).contains(&bracket.low) && bracket.high < 2.5, "{bracket:?}");
     }
 }
 
