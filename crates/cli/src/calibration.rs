@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use hugepilot_kernel::{Root, cpu};
 use hugepilot_policy::{Calibration, CalibrationPoint};
-use hugepilot_profiler::calibrate::{Measured, Point};
+use hugepilot_profiler::calibrate::{MachineCalibration, Point};
 use hugepilot_units::Nanos;
 
 use crate::output::Progress;
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// Measured, where `mode` allows.
+    /// MachineCalibration, where `mode` allows.
     pub(crate) fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Self {
         let measured = get(mode, keep, progress);
         let point = |point: Point| CalibrationPoint {
@@ -87,22 +87,28 @@ const DEFAULT_TLB_ENTRIES: u32 = 1536;
 
 /// The kept calibration of this machine, or a new one. `None` when none is wanted or none can be made; then nothing is
 /// predicted, which the report says.
-fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Measured> {
+fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<MachineCalibration> {
     if mode == CalibrationMode::Off {
         // What sampling costs the target is always told; that takes half a second.
         let sample_cost_ns = hugepilot_profiler::sample_cost().ok()?;
-        return Some(Measured { machine: String::new(), points: Vec::new(), sample_cost_ns });
+        return Some(MachineCalibration {
+            machine: String::new(),
+            points: Vec::new(),
+            sample_cost_ns,
+        });
     }
     let directory = directory();
-    let machine = Measured::machine(&Root::live());
-    let kept = directory.as_ref().and_then(|directory| Measured::load(directory, &machine));
+    let machine = MachineCalibration::machine(&Root::live());
+    let kept =
+        directory.as_ref().and_then(|directory| MachineCalibration::load(directory, &machine));
     if kept.is_some() && mode == CalibrationMode::Auto {
         return kept;
     }
     let often = if keep == Keep::Yes { ", once" } else { "" };
     progress
         .keep(&format!("measuring what huge pages save on this machine (a few seconds{often})"));
-    let measured = Measured::measure(|hot| progress.now(format!("calibrating at {hot}"))).ok()?;
+    let measured =
+        MachineCalibration::measure(|hot| progress.now(format!("calibrating at {hot}"))).ok()?;
     if let Some(directory) = directory.filter(|_| keep == Keep::Yes)
         && let Err(error) = measured.save(&directory)
     {

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
-use hugepilot_kernel::ExcludedProcesses;
-use hugepilot_kernel::{KernelError, Root, Target, cgroup, descriptors, memory, probe, rights};
+use hugepilot_kernel::{
+    ExcludedProcesses, KernelError, Root, Target, Unsupported, cgroup, descriptors, memory, probe,
+    rights,
+};
 use hugepilot_manager::debloat::{
     DebloatOptions, DebloatTarget, Event, debloat, is_called, priority,
 };
@@ -213,16 +215,16 @@ pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
     }
     let tried = probe::demote_frees_zero_pages()?;
     // Without a free huge page nothing could be tried, and that is when memory is short: then the first split tells.
-    if tried.supported || tried.why == probe::NO_HUGE_PAGE {
+    let Some(reason) = tried.reason().filter(|reason| **reason != Unsupported::NoHugePage) else {
         return Ok(None);
-    }
-    // The probe splits its own memory; that of others must be read, too.
-    let enough = |fix: String| if fix.starts_with("sudo setcap") { rights::fix(true) } else { fix };
-    let fix = tried.fix.map_or_else(String::new, |fix| format!("\nfix: {}", enough(fix)));
-    Ok(Some(format!(
-        "hugepilot: splitting frees nothing here: {}; nothing was split{fix}",
-        tried.why
-    )))
+    };
+    let help = match reason {
+        // The probe splits its own memory; that of others must be read, too.
+        Unsupported::CapabilityMissing { .. } => vec![rights::fix(true)],
+        reason => reason.help(),
+    };
+    let help: String = help.iter().map(|help| format!("\nhelp: {help}")).collect();
+    Ok(Some(format!("hugepilot: splitting frees nothing here: {reason}; nothing was split{help}")))
 }
 
 /// That memory is broken, which no huge page survives being read through; `None` when it is not.

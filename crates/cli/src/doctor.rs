@@ -1,4 +1,4 @@
-//! `hugepilot doctor`: what this machine lets us do, why not the rest, and what to change.
+//! `hugepilot doctor`: tests of features and permissions of this machine.
 
 use anyhow::Context as _;
 use hugepilot_kernel::probe;
@@ -9,24 +9,23 @@ use crate::output::print;
 use crate::recover;
 
 const EXAMPLES: &str = "\
-EXIT STATUS:
-  0  live processes can be tuned here (promote, and one sampler)
-  3  they cannot; the report says why, and what to change
+Examples:
+  hugepilot doctor                  test this machine as this user
+  sudo hugepilot doctor             test it as root
+  hugepilot doctor --json | jq '.probes[] | select(.supported | not) | {name, text, help}'
+                                    list failures with causes and help
 
-EXAMPLES:
-  hugepilot doctor                what works for this user, on this kernel
-  sudo hugepilot doctor           the same for root
-  hugepilot doctor --json | jq '.probes[] | select(.supported | not) | {name, why, fix}'
-                                  what does not work, and the fixes";
+Exit status: 0 live processes can be tuned here, 2 error, 3 they cannot";
 
-/// Say what works on this machine, why the rest does not, and what to change
+/// Test kernel features and permissions, and suggest fixes
 ///
-/// Tries everything hugepilot needs on a child process of its own. Takes about a tenth of a second and changes nothing, but
-/// for settings of the kernel that a killed `debloat --backend shrinker` or `run --pool` left changed: as root, it puts them back.
+/// Tests each feature on a child process of its own, in about a tenth of a second, with the
+/// permissions of this user. As root, also restores kernel settings that a killed `debloat
+/// --backend shrinker`, `run --pool` or `compare --pool` left changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// Print one JSON object (schema hugepilot.doctor/1)
+    /// Print one JSON object (schema hugepilot.doctor/2)
     #[arg(long)]
     json: bool,
 }

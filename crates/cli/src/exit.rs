@@ -66,7 +66,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// The shrinker is a back end of `debloat`, and no command of its own.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 15] = [
+const TABLE: [Row; 16] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -80,6 +80,7 @@ const TABLE: [Row; 15] = [
     row("pool set", RESTORING),
     row("pool show", AT_ONCE),
     row("run", [Effect::Passes; 3]),
+    row("schema", AT_ONCE),
     row("status", AT_ONCE),
     row("tune", REPORTING),
 ];

@@ -6,15 +6,12 @@ use std::io::{self, Write as _};
 use hugepilot_kernel::{KernelError, Unsupported, rights};
 use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
+use hugepilot_record::error::{ErrorReport, SCHEMA};
 use hugepilot_record::{Errno, Pid};
 use hugepilot_settings::SettingsError;
-use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::interrupt;
-
-/// Schema of [`Failure`] as JSON.
-const SCHEMA: &str = "hugepilot.error/1";
 
 /// One failure: `hugepilot: <error>: <cause>`, then a `help:` line for each suggestion.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,18 +74,14 @@ impl Failure {
     }
 
     fn json(&self) -> String {
-        #[derive(Serialize)]
-        struct Json<'a> {
-            schema: &'a str,
-            error: &'a str,
-            cause: Option<&'a str>,
-            help: &'a [String],
-            exit: u8,
-        }
-        let Self { error, cause, help, exit } = self;
-        let cause = cause.as_deref();
-        let json = Json { schema: SCHEMA, error, cause, help, exit: *exit as u8 };
-        serde_json::to_string_pretty(&json).unwrap_or_default()
+        let report = ErrorReport {
+            schema: SCHEMA.to_owned(),
+            error: self.error.clone(),
+            cause: self.cause.clone(),
+            help: self.help.clone(),
+            exit: self.exit as u8,
+        };
+        serde_json::to_string_pretty(&report).unwrap_or_default()
     }
 }
 
@@ -123,12 +116,11 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
 pub(crate) fn refused(what: &str, failed: &BTreeMap<String, u64>, reads_memory: bool) -> Exit {
     let (call, errno) = ("process_madvise", Errno::ENOSYS);
     let missing = KernelError::Syscall { call, pid: Pid(0), errno };
-    let failure = match Unsupported::of(&missing)
-        .filter(|_| failed.contains_key(&errno.to_string()))
-    {
-        Some(refusal) => Failure::new(format!("{what} is not possible"), Exit::Unsupported)
-            .because(format!("{refusal} ({errno})"))
-            .with_help(refusal.fix),
+    let is_missing = failed.contains_key(&errno.to_string());
+    let failure = match missing.unsupported().filter(|_| is_missing) {
+        Some(reason) => Failure::new(format!("{what} is not possible"), Exit::Unsupported)
+            .because(format!("{reason} ({errno})"))
+            .with_help(reason.help()),
         None => Failure::new(format!("{what} is not permitted"), Exit::Unsupported)
             .because("it requires CAP_SYS_NICE")
             .with_help([
@@ -195,11 +187,11 @@ impl<'a> Parts<'a> {
 
     /// The failure with its cause, its help and its exit status.
     fn failure(&self, message: String, reads_memory: bool) -> Failure {
-        let refusal = self.kernel.and_then(Unsupported::of);
-        let cause = refusal.as_ref().map(ToString::to_string).unwrap_or_default();
+        let reason = self.kernel.and_then(KernelError::unsupported);
+        let cause = reason.as_ref().map(ToString::to_string).unwrap_or_default();
         let failure = |exit| Failure::new(message, exit).because(cause);
         if let Some(refused) = self.refused {
-            return failure(Exit::Unsupported).with_help(refused.fix.clone());
+            return failure(Exit::Unsupported).with_help(refused.help());
         }
         match (self.launch, self.settings) {
             (Some(LaunchError::Interrupted | LaunchError::Signalled(_)), _)
@@ -219,8 +211,8 @@ impl<'a> Parts<'a> {
         let Some(kernel) = self.kernel else { return failure(Exit::Error) };
         let unsupported = kernel.is_denied() || kernel.is_unsupported();
         let exit = if unsupported { Exit::Unsupported } else { Exit::Error };
-        match refusal.and_then(|refusal| refusal.fix) {
-            Some(fix) => failure(exit).with_help([fix]),
+        match reason.map(|reason| reason.help()).filter(|help| !help.is_empty()) {
+            Some(help) => failure(exit).with_help(help),
             None if kernel.is_denied() => {
                 failure(Exit::Unsupported).with_help(denied(kernel, reads_memory))
             }

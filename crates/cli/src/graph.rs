@@ -17,7 +17,7 @@ use hugepilot_record::graph::AllocOrder;
 use hugepilot_report::{graph_text, graph_warnings_text, json};
 
 use self::convert::ConvertArgs;
-use self::error::{fail, usage};
+use self::error::{failure, usage};
 use self::kernel::KernelArgs;
 use self::source::SourceArgs;
 use crate::exit::Exit;
@@ -192,12 +192,12 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
     drop(progress);
     let JobResult { report, output_error } = match result {
         Ok(result) => result,
-        Err(error) => return Ok(fail(&error)),
+        Err(error) => return Ok(failure(&error).print()),
     };
     eprint!("{}", graph_warnings_text(&report));
     print(&if common.json { json(&report) } else { graph_text(&report) })?;
     if let Some(error) = output_error {
-        return Ok(fail(&error));
+        return Ok(failure(&error).note());
     }
     Ok(if report.verified == Some(false) { Exit::No } else { Exit::Yes })
 }

@@ -20,6 +20,7 @@ mod output;
 mod pool;
 mod recover;
 mod run;
+pub mod schema;
 mod status;
 mod target;
 mod tune;
@@ -63,6 +64,7 @@ enum Verb {
     Lab(lab::LabArgs),
     Pool(pool::PoolArgs),
     Run(Box<run::RunArgs>),
+    Schema(schema::SchemaArgs),
     Status(status::StatusArgs),
     Tune(Box<tune::TuneArgs>),
 }
@@ -102,7 +104,7 @@ fn confine() -> Result<(), Unsupported> {
 /// Runs the command that the arguments of the process name.
 pub fn main() -> ExitCode {
     if let Err(refusal) = confine() {
-        let failure = Failure::new(refusal.to_string(), Exit::Error).with_help(refusal.fix);
+        let failure = Failure::new(refusal.to_string(), Exit::Error).with_help(refusal.help());
         return failure.print().into();
     }
     let cli = parse();
@@ -120,6 +122,7 @@ pub fn main() -> ExitCode {
             return run::run(&args)
                 .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));
         }
+        Verb::Schema(args) => schema::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Tune(args) => tune::run(&args),
     };
@@ -135,7 +138,7 @@ fn parse() -> Cli {
 }
 
 /// Prints a usage error, with `--json` also as JSON; or the help or the version that was requested.
-fn refuse_usage(error: &clap::Error) -> ! {
+pub(crate) fn refuse_usage(error: &clap::Error) -> ! {
     if error.use_stderr() && wants_json(std::env::args_os()) {
         let text = error.to_string();
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

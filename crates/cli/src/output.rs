@@ -66,7 +66,8 @@ impl Progress {
     pub(crate) fn keep(&self, message: &str) {
         match &self.bar {
             Some(bar) => bar.println(message),
-            None => eprintln!("{message}"),
+            // A closed stderr loses the line, and is not an error.
+            None => _ = writeln!(io::stderr(), "{message}"),
         }
     }
 }

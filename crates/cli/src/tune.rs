@@ -11,15 +11,15 @@ use hugepilot_launch::program;
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, tune_attached};
 use hugepilot_record::Stop;
-use hugepilot_record::tune::{TuneReport, Unknown};
-use hugepilot_report::{json, tune_text};
-use hugepilot_units::Share;
+use hugepilot_record::tune::TuneReport;
+use hugepilot_report::{Sentence, json, tune_text};
+use hugepilot_units::{Nanos, Share};
 
 pub(crate) use args::TuneArgs;
 
 use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
-use crate::failure::refused;
+use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish};
 use crate::target::open;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     // A wrong pid, file or program is an error at once, not after seconds of calibration.
     let process = args.pid.map(open).transpose()?;
-    let figures =
+    let reader =
         process.as_ref().map(|process| args.progress_reader(process.now())).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| program::check(program))?;
     let options =
@@ -37,13 +37,13 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
-    let mut say = |event: Event<'_>| tell(&progress, &event);
+    let mut show = |event: Event<'_>| show(&progress, &event);
     let report = if let Some(process) = process {
-        tune_attached(process, options, figures, &interrupted, &mut say)?
+        tune_attached(process, options, reader, &interrupted, &mut show)?
     } else if args.command.is_empty() {
-        run_demo(args, options, &interrupted, &mut say)?
+        run_demo(args, options, &progress, &interrupted, &mut show)?
     } else {
-        compare::run(args, &options, &interrupted, &mut say)?
+        compare::run(args, &options, &interrupted, &mut show)?
     };
     drop(progress);
     finish(&if args.json { json(&report) } else { tune_text(&report) })?;
@@ -51,80 +51,71 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
 }
 
 fn exit_of(report: &TuneReport) -> Exit {
-    match report.stopped {
-        Some(Stop::NotPermitted) => {
-            refused("promoting another process's memory", &report.failed, false)
-        }
-        _ if report.target_ended => {
-            eprintln!(
-                "hugepilot: process {} ({}) ended before the tune did",
-                report.target.pid, report.target.command
-            );
-            Exit::Error
-        }
-        _ if report.cannot_tell.is_some() => {
-            if let Some(Unknown { reason, fix }) = &report.cannot_tell {
-                eprintln!("hugepilot: cannot tell whether huge pages help: {reason}\nfix: {fix}");
-            }
-            Exit::Unsupported
-        }
-        _ if report.verified_regions > 0 => Exit::Yes,
-        _ if report.dry_run && !report.selected.is_empty() => Exit::Yes,
-        _ => Exit::No,
+    let (pid, command) = (report.target.pid, &report.target.command);
+    if report.stopped == Some(Stop::NotPermitted) {
+        return refused("promoting another process's memory", &report.failed, false);
     }
+    if report.target_ended {
+        let ended = format!("process {pid} ({command}) ended before the tune did");
+        return Failure::new(ended, Exit::Error).note();
+    }
+    if let Some(cause) = &report.no_verdict {
+        let failure = Failure::new(format!("no verdict on process {pid}"), Exit::Unsupported);
+        return failure.because(cause.text()).with_help(cause.help()).note();
+    }
+    let planned = report.dry_run && !report.selected.is_empty();
+    if planned || report.verified_regions > 0 { Exit::Yes } else { Exit::No }
 }
 
 fn run_demo(
     args: &TuneArgs,
     options: TuneOptions,
+    progress: &Progress,
     interrupted: &dyn Fn() -> bool,
-    say: &mut dyn FnMut(Event<'_>),
+    show: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<TuneReport> {
     let arguments = args.demo.workload_arguments()?;
     let executable = std::env::current_exe()?.into_os_string();
     let command: Vec<OsString> =
         std::iter::once(executable).chain(arguments.iter().map(OsString::from)).collect();
-    eprintln!(
-        "no target given: two copies of our own workload `{}`, one of them tuned",
-        arguments[1..].join(" ")
-    );
-    Ok(demo(&command, options, interrupted, say)?)
+    progress.keep(&format!(
+        "no target: running two copies of `hugepilot {}`, tuning one",
+        arguments.join(" ")
+    ));
+    Ok(demo(&command, options, interrupted, show)?)
 }
 
-fn tell(progress: &Progress, event: &Event<'_>) {
+/// Shows an event of the session as progress.
+fn show(progress: &Progress, event: &Event<'_>) {
     match event {
         Event::Attached { source, pid, command, rate_hz } => {
             let rate = rate_hz.map_or_else(String::new, |hz| format!(" at {hz} Hz"));
-            progress.keep(&format!("sampling {command} (pid {pid}) by {source}{rate}"));
+            progress.keep(&format!("sampling {command} (pid {pid}) with {source}{rate}"));
         }
-        Event::Observing { samples } => progress.now(format!("looking: {samples} samples")),
+        Event::Observing { samples } => progress.now(format!("sampling: {samples} samples")),
+        Event::Planned { plan, .. } if plan.picks.is_empty() => {
+            progress.keep("plan: no more regions to promote");
+        }
         Event::Planned { plan, prediction } => {
-            if plan.picks.is_empty() {
-                return progress.keep("plan: nothing (more) to promote");
-            }
-            let expected = prediction
-                .map_or_else(String::new, |p| format!(", predicted speed-up {:.2}x", p.median));
+            let predicted = prediction
+                .map_or_else(String::new, |p| format!(", predicted speedup {:.2}x", p.median));
             progress.keep(&format!(
-                "plan: {} regions with {} of the stalls{expected}",
+                "plan: {} regions, coverage {} of stalls{predicted}",
                 plan.picks.len(),
                 Share::ratio(plan.heat_ratio())
             ));
         }
-        Event::Acted { done, all } => progress.now(format!("promoting: {done} of {all}")),
+        Event::Acted { done, all } => progress.now(format!("promoting {done}/{all} regions")),
         Event::AwaitingFigures { found, after } => {
             let when = if *after { "after" } else { "before" };
-            progress
-                .now(format!("waiting for the program's figures {when} tuning: {found} so far"));
+            progress.now(format!("waiting for the progress metric {when} tuning: {found} values"));
         }
     }
 }
 
-/// Follows the file of figures, when there is one.
 impl TuneArgs {
-    fn progress_reader(
-        &self,
-        now: hugepilot_units::Nanos,
-    ) -> anyhow::Result<Option<ProgressReader>> {
+    /// Opens the file with the progress metric, if the user named one.
+    fn progress_reader(&self, now: Nanos) -> anyhow::Result<Option<ProgressReader>> {
         let (Some(pattern), Some(path)) = (&self.progress_regex, &self.progress_file) else {
             return Ok(None);
         };

@@ -47,7 +47,7 @@ fn all_algorithms_of_a_kernel_agree() {
             found
         });
         assert_eq!(*few.labels, *all.labels);
-        assert_eq!(few.largest(), up.iter().sum());
+        assert_eq!(few.largest(), up.iter().sum::<usize>());
         let [narrow, wide, none] =
             [SsspAlgorithm::Delta(2), SsspAlgorithm::Delta(1000), SsspAlgorithm::BellmanFord].map(
                 |algorithm| {

@@ -34,6 +34,8 @@ pub mod usage;
 pub mod wait;
 mod warm;
 
+pub use hugepilot_record::Unsupported;
+
 pub use error::KernelError;
 pub use excluded::{ExcludedProcesses, describe};
 pub use khugepaged::KhugepagedRisk;
@@ -47,7 +49,6 @@ pub use sys::signals::{Arrived, Signals, ending_signals, fault_signals};
 pub use sys::start::{Change, Program, Started, Thp, Used};
 pub use sys::stop::stop_with;
 pub use target::{Target, TargetState};
-pub use unsupported::Unsupported;
 
 /// This crate's result.
 pub type Result<T> = std::result::Result<T, KernelError>;

@@ -117,11 +117,7 @@ pub fn own_ids() -> (u32, u32) {
 /// refuses the call, as with a seccomp filter.
 pub fn lower() -> Result<(), Unsupported> {
     if is_set_id() {
-        let why =
-            "the binary is set-uid or set-gid, which opens the files of its owner to every user";
-        return Err(
-            Unsupported::because(why).fixed_by(format!("sudo chmod ug-s {}", executable::quoted()))
-        );
+        return Err(Unsupported::SetUid { binary: executable::quoted() });
     }
     if getuid().is_root() {
         return Ok(());
@@ -160,13 +156,8 @@ pub fn renounce() -> Result<(), Unsupported> {
 
 /// The kernel lets every process lower its own rights: something else refused.
 fn stopped(call: &str, errno: Errno) -> Unsupported {
-    Unsupported::because(format!(
-        "cannot lower capabilities: {call}: {errno}; a seccomp filter or a security module refuses it"
-    ))
-    .fixed_by(format!(
-        "allow {call} in the filter (docker run --security-opt seccomp=PROFILE.json; systemd SystemCallFilter={call}), \
-         or run a copy of hugepilot without file capabilities"
-    ))
+    let errno = hugepilot_record::Errno(errno.raw_os_error());
+    Unsupported::CannotLower { call: call.to_owned(), errno }
 }
 
 fn is_ambient(one: CapabilitySet) -> bool {
@@ -234,13 +225,11 @@ mod tests {
 
     #[test]
     fn a_filter_that_refuses_is_not_taken_for_a_set_uid_bit() {
-        let refusal = stopped("capset", Errno::PERM);
-        assert!(
-            refusal.cause.contains("seccomp") && !refusal.cause.contains("set-uid"),
-            "{refusal}"
-        );
-        let fix = refusal.fix.unwrap();
-        assert!(fix.contains("SystemCallFilter=capset") && !fix.contains("chmod"), "{fix}");
+        let reason = stopped("capset", Errno::PERM);
+        let text = reason.to_string();
+        assert!(text.contains("seccomp") && !text.contains("set-uid"), "{text}");
+        let help = &reason.help()[0];
+        assert!(help.contains("SystemCallFilter=capset") && !help.contains("chmod"), "{help}");
     }
 
     #[test]

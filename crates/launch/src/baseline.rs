@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use hugepilot_record::run::Ending;
-use hugepilot_record::tune::{Figure, TuneReport};
+use hugepilot_record::tune::{Performance, TuneReport, TuneWarning, Variant};
 use hugepilot_stats::Spread;
 use hugepilot_units::Nanos;
 use regex::Regex;
@@ -35,9 +35,9 @@ const PROMOTE_EVERY: Duration = Duration::from_millis(500);
 struct Runs {
     seconds: Vec<f64>,
     figures: Vec<f64>,
-    failed: usize,
+    failed: u64,
     /// Processes that the runs left running.
-    left: usize,
+    left: u64,
 }
 
 impl Runs {
@@ -47,24 +47,23 @@ impl Runs {
         self.figures.extend(Spread::of(figures).map(|spread| spread.median));
     }
     fn note_end(&mut self, launched: &mut Launched, interrupted: bool) {
-        self.failed += usize::from(!launched.ended().is_some_and(Ending::is_success));
+        self.failed += u64::from(!launched.ended().is_some_and(Ending::is_success));
         let left = launched.end_rest();
-        self.left += if interrupted { 0 } else { left };
+        self.left += if interrupted { 0 } else { left as u64 };
     }
-    fn warnings(&self, kind: &str) -> impl Iterator<Item = String> {
-        let (failed, all, left) = (self.failed, self.seconds.len(), self.left);
-        let failed = (failed > 0).then(|| {
-            format!(
-                "{failed} of {all} {kind} runs did not end with success: their times say little"
-            )
-        });
-        let left = (left > 0)
-            .then(|| format!("{kind} runs left {left} processes running: they were ended"));
+    fn warnings(&self, variant: Variant) -> impl Iterator<Item = TuneWarning> {
+        let (failed, runs, processes) = (self.failed, self.seconds.len() as u64, self.left);
+        let failed = (failed > 0).then_some(TuneWarning::RunsFailed { variant, failed, runs });
+        let left = (processes > 0).then_some(TuneWarning::ProcessesLeft { variant, processes });
         failed.into_iter().chain(left)
     }
-    fn figure(&self) -> Option<Figure> {
+    fn figure(&self) -> Option<Performance> {
         let (seconds, progress) = (Spread::of(&self.seconds), Spread::of(&self.figures));
-        (!self.seconds.is_empty()).then_some(Figure { seconds, progress, ..Figure::default() })
+        (!self.seconds.is_empty()).then_some(Performance {
+            seconds,
+            progress,
+            ..Performance::default()
+        })
     }
 }
 
@@ -117,7 +116,9 @@ pub fn compare(
     report.baseline = base.figure().or(report.baseline);
     report.conclude(options.larger_is_better);
     report.warnings.extend(
-        base.warnings("baseline").chain(tuned.warnings("tuned")).chain(huge.warnings("all-huge")),
+        base.warnings(Variant::Baseline)
+            .chain(tuned.warnings(Variant::Tuned))
+            .chain(huge.warnings(Variant::AllHuge)),
     );
     Ok(report)
 }

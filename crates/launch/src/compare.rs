@@ -107,8 +107,9 @@ pub fn prepare<'a>(
     for mode in modes(&options.modes) {
         match contender(&root, mode, command, options) {
             Ok(contender) => contenders.push(contender),
-            Err(LaunchError::Refused(Unsupported { cause: why, fix })) => {
-                let absent = ModeReport::unavailable(mode, why, fix);
+            Err(LaunchError::Refused(reason)) => {
+                let help = reason.help().into_iter().next();
+                let absent = ModeReport::unavailable(mode, reason.to_string(), help);
                 say(Event::Unavailable(&absent));
                 report.modes.push(absent);
             }
@@ -179,7 +180,7 @@ fn contender(
     // Without the pages it would only be base under another name.
     if let Some(why) = setup.obstacles.empty_pool.as_ref().filter(|_| options.pool.is_none()) {
         let fix = setup.obstacles.pool_fix.clone();
-        return Err(Unsupported { cause: why.clone(), fix }.into());
+        return Err(Unsupported::Other { cause: why.clone(), advice: fix }.into());
     }
     Ok(Contender::new(setup))
 }

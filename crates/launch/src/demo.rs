@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Change, Program, Started, Target, Thp};
 use hugepilot_record::Pid;
-use hugepilot_record::tune::{Figure, GroundTruth, TuneReport};
+use hugepilot_record::tune::{GroundTruth, Performance, TuneReport, TuneWarning};
 use hugepilot_stats::Spread;
 use hugepilot_units::{AddrRange, Nanos, VirtAddr};
 use rustix::process::Signal;
@@ -67,7 +67,7 @@ pub fn demo(
     let all = promote_all(&open(control.pid())?, &guard, interrupted)?;
     control.signal(Signal::STOP);
     let second = turns(&mut control, &mut tuned, interrupted)?;
-    let figure = |spread| Figure { ops_per_second: spread, ..Figure::default() };
+    let figure = |spread| Performance { ops_per_second: spread, ..Performance::default() };
     report.baseline = Some(figure(Spread::of(&first.control)));
     report.tuned = Some(figure(Spread::of(&first.tuned)));
     report.all_huge = Some(figure(Spread::of(&second.control)));
@@ -79,10 +79,10 @@ pub fn demo(
         // What is not all huge is no ideal to compare with.
         report.all_huge = None;
         report.set_speedups(report.speedup, None);
-        report.warnings.push(format!("no comparison with all memory on huge pages: {stop}"));
+        report.warnings.push(TuneWarning::NoAllHuge { stopped: stop });
     }
     if settled.elapsed() > READY_WITHIN {
-        report.warnings.push("the machine was very slow or busy; repeat the run".to_owned());
+        report.warnings.push(TuneWarning::MachineBusy);
     }
     Ok(report)
 }
@@ -231,7 +231,7 @@ impl WorkloadCopy {
         let ratio = |of: u64| if of == 0 { 0.0 } else { picked as f64 / of as f64 };
         Some(GroundTruth {
             hot_regions,
-            picked_hot_regions: picked,
+            selected_hot_regions: picked,
             recall_ratio: ratio(hot_regions),
             precision_ratio: ratio(report.selected.len() as u64),
         })

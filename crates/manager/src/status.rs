@@ -1,4 +1,4 @@
-//! `status`: where a process's memory stands, and why the rest is not on huge pages. Only looks.
+//! Huge-page use of a process, and why its other memory is on base pages. Only reads.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,20 @@ use hugepilot_kernel::memory::free_huge;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::{Limits, mapping_skip, region_skip};
 use hugepilot_profiler::{ZeroFilled, zero_filled};
-use hugepilot_record::status::{MappingStatus, SCHEMA, Sizes, StatusReport};
+use hugepilot_record::status::{MappingStatus, SCHEMA, Sizes, StatusReport, StatusWarning};
 use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{Mapping, PageRun, RegionPages, SkipReason};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
 
-/// Looks at every mapping of `process`. `read_contents` also reads the huge pages, for zero-filled pages: 0.1 to 0.5 s per
-/// GiB of huge pages. Nothing is faulted in: only pages that the page map shows present are read.
+/// Reads the state of every mapping of `process`. With `read_contents`, also reads the huge pages
+/// to count zero-filled pages: 0.1 to 0.5 s per GiB of huge pages. Faults nothing in: it reads only
+/// pages that the pagemap shows as present.
 ///
 /// # Errors
-/// When the process is gone or may not be looked at. What is merely not allowed is said in the report's warnings.
+/// If the process has ended or its mappings cannot be read. Other missing permissions are warnings
+/// of the report.
 pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, KernelError> {
-    let mut looker = Looker {
+    let mut reader = Reader {
         process,
         sizes: process.sizes(),
         read_contents,
@@ -25,19 +27,17 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
         thp_disabled: process.thp_disabled(),
     };
     let mappings: Vec<MappingStatus> =
-        process.mappings()?.iter().map(|mapping| looker.mapping(mapping)).collect();
+        process.mappings()?.iter().map(|mapping| reader.mapping(mapping)).collect();
     let mut totals = Sizes { zero_filled_bytes: Some(Bytes::ZERO), ..Sizes::default() };
     for mapping in &mappings {
         totals.add(&mapping.sizes);
     }
-    let free_huge_bytes = free_huge(process.root(), looker.sizes).unwrap_or(Bytes::ZERO);
-    if free_huge_bytes < looker.sizes.huge && totals.eligible_bytes > Bytes::ZERO {
-        looker.warnings.push(
-            "no free block is large enough for a huge page: the kernel must compact memory first"
-                .into(),
-        );
+    let free_huge_bytes = free_huge(process.root(), reader.sizes).unwrap_or(Bytes::ZERO);
+    if free_huge_bytes < reader.sizes.huge && totals.eligible_bytes > Bytes::ZERO {
+        reader.warnings.push(StatusWarning::NoFreeBlock);
     }
-    looker.warnings.extend(unseen_limit(process));
+    let hidden = process.unseen_cgroup().map(|cgroup| StatusWarning::HiddenMemoryLimit { cgroup });
+    reader.warnings.extend(hidden);
     let id = process.id();
     Ok(StatusReport {
         schema: SCHEMA.to_owned(),
@@ -45,28 +45,20 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
         totals,
         mappings,
         free_huge_bytes,
-        warnings: looker.warnings,
+        warnings: reader.warnings,
     })
 }
 
-/// That a memory limit of `process` cannot be seen, and what to do about it.
-pub(crate) fn unseen_limit(process: &Process) -> Option<String> {
-    let path = process.unseen_cgroup()?;
-    Some(format!(
-        "the memory limit of its cgroup {path} cannot be seen from here, so only the memory left on the system is heeded: \
-         run on the host, or mount its cgroup hierarchy under /sys/fs/cgroup"
-    ))
-}
-
-struct Looker<'a> {
+/// Reader of the mappings of one process.
+struct Reader<'a> {
     process: &'a Process,
     sizes: PageSizes,
     read_contents: bool,
     thp_disabled: bool,
-    warnings: Vec<String>,
+    warnings: Vec<StatusWarning>,
 }
 
-impl Looker<'_> {
+impl Reader<'_> {
     fn mapping(&mut self, mapping: &Mapping) -> MappingStatus {
         let mut sizes = Sizes {
             size_bytes: mapping.range.len(),
@@ -80,9 +72,7 @@ impl Looker<'_> {
                 Ok(runs) => self.regions(mapping, &runs, &mut sizes),
                 Err(error) => {
                     sizes.zero_filled_bytes = None;
-                    self.warn(format!(
-                        "the page map cannot be read, so only sizes are known: {error}"
-                    ));
+                    self.warn(StatusWarning::PagemapUnreadable { error: error.to_string() });
                 }
             }
         }
@@ -105,20 +95,17 @@ impl Looker<'_> {
                 Some(reason) => *not_huge.entry(reason).or_default() += resident,
             }
         }
-        sizes.not_huge_bytes = not_huge
-            .into_iter()
-            .filter(|&(_, bytes)| bytes > Bytes::ZERO)
-            .map(|(reason, bytes)| (reason.to_string(), bytes))
-            .collect();
+        sizes.not_huge_bytes =
+            not_huge.into_iter().filter(|&(_, bytes)| bytes > Bytes::ZERO).collect();
         sizes.zero_filled_bytes = self.zero_filled(runs);
     }
 
-    /// Why a region that is not huge cannot become so now.
+    /// Reason why a region on base pages cannot be promoted now; `None` if it can.
     fn region_reason(&self, mapping: &Mapping, pages: &RegionPages) -> Option<SkipReason> {
         if !mapping.range.covers(pages.region.range(self.sizes)) {
             return Some(SkipReason::Unaligned);
         }
-        // Only where smaps shows shared pages is it worth asking for each region.
+        // Reading each region costs a call, so only mappings with shared pages are read.
         let exact = (mapping.shared > Bytes::ZERO)
             .then(|| self.process.region_pages(pages.region).ok())
             .flatten();
@@ -129,31 +116,27 @@ impl Looker<'_> {
         if !self.read_contents {
             return None;
         }
-        let why = match zero_filled(self.process, runs) {
+        self.warn(match zero_filled(self.process, runs) {
             Ok(ZeroFilled { bytes, unread: 0 }) => return Some(bytes),
-            Ok(ZeroFilled { unread, .. }) => format!(
-                "{unread} huge pages of a mapping could not be read: the program forbids it (PROT_NONE), or their memory is \
-                 broken"
-            ),
-            Err(error) if error.is_denied() => {
-                format!("{error}; it needs CAP_SYS_PTRACE or the same user")
+            Ok(ZeroFilled { unread, .. }) => {
+                StatusWarning::HugePagesUnreadable { huge_pages: unread }
             }
-            Err(error) => error.to_string(),
-        };
-        self.warn(format!(
-            "zero-filled pages inside huge pages are not all counted, because {why}"
-        ));
+            Err(error) => StatusWarning::ContentsUnreadable {
+                error: error.to_string(),
+                denied: error.is_denied(),
+            },
+        });
         None
     }
 
-    fn warn(&mut self, warning: String) {
+    fn warn(&mut self, warning: StatusWarning) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
     }
 }
 
-/// The pages of every region that `runs` touch. Shared pages are not known from runs.
+/// Counts the pages of every region that `runs` touch. Runs do not show shared pages.
 fn count_regions(runs: &[PageRun], sizes: PageSizes) -> BTreeMap<Region, RegionPages> {
     let mut regions = BTreeMap::new();
     for run in runs {
@@ -171,7 +154,7 @@ fn count_regions(runs: &[PageRun], sizes: PageSizes) -> BTreeMap<Region, RegionP
             let count = part.len().get() / sizes.base.get();
             pages.resident += if run.present && !run.zero { count } else { 0 };
             pages.swapped += if run.swapped { count } else { 0 };
-            // A huge page of another size (hugetlb) counts where it lies.
+            // A huge page of another size (hugetlb) counts in the regions that it covers.
             pages.huge |= run.huge && !run.zero;
             rest = AddrRange::new(part.end, rest.end);
         }

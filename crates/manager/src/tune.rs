@@ -1,8 +1,8 @@
 //! `tune`: observe → plan → act → look again, for a while, and then the proof.
 
+mod no_verdict;
 mod options;
 mod session;
-mod unknown;
 mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
-//! Policy `all`: every region that may be put on a huge page, in address order.
+//! Policy `all`: every eligible region, in address order.
 //!
-//! The ideal that other policies are measured against (all-huge), not one to run with: it spends memory on regions that
-//! nobody waits for.
+//! The baseline that other policies are compared with (all huge). It spends memory on regions
+//! without stalls.
 
 use hugepilot_record::{Budget, Pick, Plan, SkipReason, Snapshot};
 
@@ -20,7 +20,7 @@ impl Policy for AllPolicy {
         "all"
     }
 
-    /// Needs the pages of every region in `seen`; those without are left out.
+    /// Plans every region in `seen` whose pages are known.
     fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan {
         let mut plan = Plan::default();
         for mapping in &seen.mappings {

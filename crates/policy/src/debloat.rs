@@ -1,18 +1,19 @@
-//! Which huge pages to split so that their zero-filled base pages come back, and in what order.
+//! Huge pages to split so that the kernel frees their zero-filled base pages, and their order.
 //!
-//! Every order is two steps. A *class* for each huge page says how soon it goes, higher first: that is the order's idea of
-//! cost and gain. Then processes that have pages in the same class share it fairly. HawkEye, EMD and ours differ only in
-//! the class:
+//! Every order has two steps. First, each huge page gets a *class*; a higher class is split first.
+//! The class is the order's estimate of cost and gain. Second, processes with huge pages in the
+//! same class share it fairly. The orders differ only in the class:
 //!
 //! | order | class | from |
 //! |---|---|---|
-//! | `hawkeye` | none: address order, process by process | HawkEye (ASPLOS'19), as in EMD section 3 |
+//! | `hawkeye` | none: address order, process by process | HawkEye (ASPLOS'19), as in EMD section 3
+//! |
 //! | `emd` | one of ten buckets of bloat density | EMD (ISMM'25), sections 4.2 and 4.3 |
 //! | `exact` | the density itself | the ideal that EMD section 4.2 approximates |
-//! | `heat` | freed bytes per lost time, alike within a factor of two | ours |
+//! | `heat` | freed bytes per lost time, equal within a factor of two | hugepilot |
 //!
-//! A plan lists everything that could be split. Whoever works through it stops when enough is freed; so a process that
-//! gives less than the census promised is made up for by the next in line.
+//! A plan lists every candidate. The caller stops when enough memory is free, so the next
+//! candidates make up for a process that frees less than the census promised.
 
 mod fairness;
 mod order;
@@ -26,54 +27,82 @@ use hugepilot_units::{Region, Share};
 pub use fairness::Fairness;
 pub use order::Order;
 
-/// Whether a process is asked first, like all others, or never.
+/// Priority of a process among those that free memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// All that it can give is taken before anything of the others.
+    /// All its candidates come before those of other processes.
     Preferred,
-    /// Like all others.
+    /// No preference.
     #[default]
     Normal,
-    /// Left alone.
+    /// No huge page of it is split.
     Protected,
 }
 
-/// One process, as the policy sees it.
+/// A process, as the policy sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct DebloatView<'a> {
     /// Its huge pages.
     pub census: &'a Census,
-    /// Stall samples on its regions that a huge page helps; `None` where nobody looked. All views were observed for the
-    /// same time.
+    /// Stall samples per region that huge pages help; `None` if it was not sampled. All views have
+    /// the same observation time.
     pub stalls: Option<&'a BTreeMap<Region, u32>>,
-    /// How the user wants it treated.
+    /// Priority set by the user.
     pub priority: Priority,
-    /// Its weight, where shares go by weight: twice the weight gives twice the bytes.
+    /// Weight for [`Fairness::Weight`]: twice the weight frees twice the bytes.
     pub weight: f64,
 }
 
-/// The policy and its knobs.
+/// The policy and its parameters.
+///
+/// ```
+/// use hugepilot_policy::{DebloatPolicy, DebloatView, Order, Priority};
+/// use hugepilot_record::{BloatedPage, Census, Pid, ProcessId, Skips};
+/// use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
+///
+/// let sizes = PageSizes::X86_64;
+/// // Two huge pages: all but 100 and all but 400 of their 512 base pages are zero-filled.
+/// let zeros = |used: u32| (used..512).collect::<Vec<_>>();
+/// let bloated = [(Region::new(7), 400), (Region::new(9), 100)]
+///     .map(|(region, used)| BloatedPage::of(region, &zeros(used), sizes).expect("zeros"));
+/// let census = Census {
+///     process: ProcessId { pid: Pid(4711), start_ticks: 1, command: "db".into() },
+///     sizes,
+///     bloated: bloated.to_vec(),
+///     huge_pages: 2,
+///     read_pages: 2,
+///     unread_pages: 0,
+///     skipped: Skips::new(),
+///     took: Nanos::ZERO,
+/// };
+/// let view =
+///     DebloatView { census: &census, stalls: None, priority: Priority::Normal, weight: 1.0 };
+/// let plan = DebloatPolicy::new(Order::EMD).plan(&[view]);
+/// let order: Vec<u64> = plan.splits.iter().map(|split| split.region.get()).collect();
+/// assert_eq!(order, [9, 7], "the higher bloat density first");
+/// assert_eq!(plan.enough_for(Bytes::mib(1)), 1, "one split frees 1.6 MiB");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DebloatPolicy {
     /// The order.
     pub order: Order,
-    /// How processes share.
+    /// Fairness among processes.
     pub fairness: Fairness,
-    /// Huge pages taken from one process before it is the next one's turn.
+    /// Huge pages of one process in a row before the next one's turn.
     pub quantum: usize,
-    /// Huge pages with a smaller part zero-filled are worth more than what they would free.
+    /// Smallest zero-filled part of a huge page; with less, the huge page is worth more.
     pub min_bloat: Share,
 }
 
 impl DebloatPolicy {
-    /// `order` with the knobs that suit it.
+    /// Policy with the default parameters of `order`.
     pub fn new(order: Order) -> Self {
         Self {
             order,
             fairness: order.fairness(),
             quantum: order.quantum(),
-            // HawkEye and EMD take a huge page with a single zero page as well.
-            min_bloat: if order.is_of_the_paper() {
+            // HawkEye and EMD also split a huge page with a single zero-filled page.
+            min_bloat: if order.is_from_the_paper() {
                 Share::percent(0.0)
             } else {
                 Share::percent(5.0)
@@ -81,17 +110,18 @@ impl DebloatPolicy {
         }
     }
 
-    /// Whether huge pages with a bloat of less than 5 % matter, so that a census may not overlook any.
+    /// Whether a census must detect every zero-filled page, because bloat below 5 % counts.
     pub fn needs_exact_census(&self) -> bool {
         self.min_bloat < Share::percent(5.0)
     }
 
-    /// Everything that could be split, best first. Costs a sort of all huge pages.
+    /// Returns every candidate, best first. Costs a sort of all huge pages.
     pub fn plan(&self, views: &[DebloatView<'_>]) -> SplitPlan {
         let mut plan = SplitPlan::default();
         let mut candidates = Vec::new();
-        // One that was not sampled beside others that were is taken to be cold: else its cost would be in another unit.
-        let (cold, looked) = (BTreeMap::new(), views.iter().any(|view| view.stalls.is_some()));
+        // A process without samples beside sampled ones counts as cold: its cost would have another
+        // unit.
+        let (cold, sampled) = (BTreeMap::new(), views.iter().any(|view| view.stalls.is_some()));
         for (process, view) in views.iter().enumerate() {
             for (&reason, &count) in &view.census.skipped {
                 *plan.skipped.entry(reason).or_insert(0) += count;
@@ -101,13 +131,13 @@ impl DebloatPolicy {
                     view.census.bloated.len() as u64;
                 continue;
             }
-            let view = DebloatView { stalls: view.stalls.or(looked.then_some(&cold)), ..*view };
+            let view = DebloatView { stalls: view.stalls.or(sampled.then_some(&cold)), ..*view };
             candidates.extend(self.candidates(process, &view, &mut plan));
         }
-        if self.order.needs_heat() && looked {
+        if self.order.needs_heat() && sampled {
             order::by_worth(&mut candidates);
         }
-        plan.splits = fairness::shared(candidates, views, self.fairness, self.quantum);
+        plan.splits = fairness::ordered(candidates, views, self.fairness, self.quantum);
         plan
     }
 
@@ -136,7 +166,7 @@ impl DebloatPolicy {
                     region: page.region,
                     page: page.zero_address(census.sizes),
                     frees: page.bloat(census.sizes),
-                    // Without samples nothing is known, and a guess must not be shown as a figure.
+                    // Without samples the expected stalls are a guess, which must not be reported.
                     stalls: if view.stalls.is_some() { stalls } else { 0.0 },
                 },
             });
@@ -145,14 +175,14 @@ impl DebloatPolicy {
     }
 }
 
-/// A huge page that may be split, and how soon.
+/// A huge page that may be split, with its rank.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     priority: Priority,
     class: i64,
-    /// Freed pages per cost, in any unit: known where somebody looked.
+    /// Freed pages per cost, in any unit; valid if a process was sampled.
     worth: f64,
-    /// Within a process and class, higher first; then by address.
+    /// Rank within a process and class, higher first; then by address.
     within: u32,
     split: Split,
 }

@@ -1,19 +1,19 @@
-//! What may be put on a huge page at all, whatever its heat: the rules that keep a target unharmed.
+//! Safety rules: regions that may be promoted or split, whatever their heat.
 
 use hugepilot_record::{Headroom, Mapping, MappingKind, RegionPages, SkipReason};
 use hugepilot_units::{Bytes, PageSizes, Share};
 
-/// Where the line is drawn.
+/// Limits of the safety rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Least part of a region that must be resident: the rest is memory the huge page adds. Half, so that a promotion
-    /// at most doubles what a region costs.
+    /// Smallest resident part of a region; a huge page adds the rest. At half, a promotion at most
+    /// doubles the memory of a region.
     pub min_resident: Share,
-    /// Most part of a region that may be swapped out: it would all be read back.
+    /// Largest part of a region that may be swapped out; a promotion would read all of it back.
     pub max_swapped: Share,
-    /// Part of a cgroup's limit that stays free, so that the target can still grow while we act.
+    /// Part of a cgroup's limit that stays free, so that the target can grow during promotion.
     pub cgroup_reserve: Share,
-    /// At least this much stays free under a cgroup limit.
+    /// Smallest reserve under a cgroup limit.
     pub cgroup_reserve_min: Bytes,
     /// Part of the system's memory that stays available.
     pub system_reserve: Share,
@@ -32,15 +32,15 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What must stay free under a cgroup limit of `limit`.
+    /// Returns the reserve under a cgroup limit.
     pub fn cgroup_reserve_of(&self, limit: Bytes) -> Bytes {
         self.cgroup_reserve.of(limit).max(self.cgroup_reserve_min)
     }
 
-    /// Returns the limit that forbids to take `needed` bytes of `headroom`; `None` if both allow it.
+    /// Returns the limit that forbids using `needed` bytes of `headroom`; `None` if both allow it.
     ///
-    /// The caller adds the size of one huge page to what stays allocated: while a huge page is made,
-    /// the base pages that it replaces are still there.
+    /// The caller adds the size of one huge page to `needed`: while the kernel collapses a region,
+    /// the base pages that the huge page replaces stay allocated.
     pub fn headroom_skip(&self, headroom: Headroom, needed: Bytes) -> Option<SkipReason> {
         let limited = headroom.cgroup_limit < Bytes::MAX;
         let cgroup_reserve = self.cgroup_reserve_of(headroom.cgroup_limit);
@@ -52,7 +52,7 @@ impl Limits {
     }
 }
 
-/// Why nothing in this mapping may be promoted; `None` when it may.
+/// Returns the reason to skip this mapping; `None` if it may be promoted.
 pub fn mapping_skip(mapping: &Mapping) -> Option<SkipReason> {
     if mapping.is_stack() {
         Some(SkipReason::Stack)
@@ -63,7 +63,19 @@ pub fn mapping_skip(mapping: &Mapping) -> Option<SkipReason> {
     }
 }
 
-/// Why a region with these pages may not be promoted; `None` when it may.
+/// Returns the reason to skip a region with these pages; `None` if it may be promoted.
+///
+/// ```
+/// use hugepilot_policy::{Limits, region_skip};
+/// use hugepilot_record::{RegionPages, SkipReason};
+/// use hugepilot_units::{PageSizes, Region};
+///
+/// let region = Region::new(7);
+/// let pages = RegionPages { region, resident: 100, swapped: 0, huge: false, shared: 0 };
+/// // A huge page would add 412 base pages to the 100 resident ones.
+/// let skip = region_skip(&pages, PageSizes::X86_64, &Limits::default());
+/// assert_eq!(skip, Some(SkipReason::TooFewResident));
+/// ```
 pub fn region_skip(pages: &RegionPages, sizes: PageSizes, limits: &Limits) -> Option<SkipReason> {
     let whole = sizes.base_per_huge();
     let part = |share: Share| share.of(Bytes::new(whole)).get();
@@ -80,8 +92,10 @@ pub fn region_skip(pages: &RegionPages, sizes: PageSizes, limits: &Limits) -> Op
     }
 }
 
-/// Why no huge page of this mapping may be split; `None` when they may. A split of what is locked would fail, of a file or
-/// shared memory free nothing, and userfaultfd could miss a page (a bug of kernels before 6.18).
+/// Returns the reason to split no huge page of this mapping; `None` if they may be split.
+///
+/// A split of locked memory would fail. A split of a file or of shared memory would free nothing.
+/// With userfaultfd, a page could be lost (a bug of kernels before 6.18).
 pub fn mapping_split_skip(mapping: &Mapping) -> Option<SkipReason> {
     match mapping.kind {
         MappingKind::Special | MappingKind::Hugetlb => return Some(SkipReason::Special),
@@ -94,12 +108,12 @@ pub fn mapping_split_skip(mapping: &Mapping) -> Option<SkipReason> {
     mapping.is_userfaultfd().then_some(SkipReason::Userfaultfd)
 }
 
-/// Why the huge page with these pages may not be split; `None` when it may.
+/// Returns the reason not to split the huge page with these pages; `None` if it may be split.
 pub const fn split_skip(pages: &RegionPages) -> Option<SkipReason> {
     if !pages.huge {
         Some(SkipReason::AlreadySplit)
     } else if pages.shared > 0 {
-        // The kernel would say yes and do nothing.
+        // The kernel would report success without an effect.
         Some(SkipReason::SharedAfterFork)
     } else {
         None

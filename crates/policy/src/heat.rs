@@ -1,9 +1,10 @@
-//! Policy `heat`: the regions that stall the program most, hottest first, within a budget.
+//! Policy `heat`: the regions with the most stalls, hottest first, within a budget.
 //!
-//! The rule of the promotion candidate cache (Manocha et al., MICRO'23, sections 3.2–3.3): rank regions by how often
-//! they were waited for, promote the top ones. The paper counts TLB misses, so TLB-friendly regions never enter its
-//! table. We count stalls, so they are filtered here: regions that are streamed through, and regions whose stalls fall
-//! on so few pages that the TLB would hold them. What is left is the paper's HUBs, high-reuse TLB-sensitive regions.
+//! The rule of the promotion candidate cache (Manocha et al., MICRO'23, sections 3.2–3.3): rank
+//! regions by page walks, promote the top ones. The paper counts TLB misses, so TLB-friendly
+//! regions never enter its table. hugepilot counts stalls and filters two kinds here: streamed
+//! regions, and regions whose stalls fall on few enough pages for the TLB. The others are the
+//! paper's HUBs, high-reuse TLB-sensitive regions.
 
 use std::cmp::Reverse;
 
@@ -13,21 +14,56 @@ use hugepilot_units::Bytes;
 use crate::Policy;
 use crate::eligible::{Limits, mapping_skip, region_skip};
 
-/// The policy and its knobs.
+/// The policy and its parameters.
+///
+/// ```
+/// use std::collections::{BTreeMap, BTreeSet};
+///
+/// use hugepilot_policy::{HeatPolicy, Policy};
+/// use hugepilot_record::*;
+/// use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
+///
+/// let sizes = PageSizes::X86_64;
+/// let (hot, cold) = (Region::new(10), Region::new(11));
+/// let heat = |region, samples| RegionHeat {
+///     region,
+///     samples,
+///     streamed: 0,
+///     tlb_held: 0,
+///     sampled_pages: samples,
+/// };
+/// let pages =
+///     |region| RegionPages { region, resident: 512, swapped: 0, huge: false, shared: 0 };
+/// let snapshot = Snapshot {
+///     sizes,
+///     mappings: vec![Mapping::anonymous(AddrRange::at(hot.range(sizes).start, Bytes::mib(4)))],
+///     heat: vec![heat(hot, 90), heat(cold, 1)],
+///     stacks: BTreeSet::new(),
+///     pages: BTreeMap::from([(hot, pages(hot)), (cold, pages(cold))]),
+///     thp_disabled: false,
+///     headroom: Headroom::UNLIMITED,
+/// };
+/// let budget = Budget { huge: Bytes::mib(64), regions: usize::MAX };
+/// let plan = HeatPolicy::new(100).plan(&snapshot, budget);
+/// assert_eq!(plan.picks.len(), 1);
+/// assert_eq!((plan.picks[0].region, plan.picks[0].heat_ratio), (hot, 0.9));
+/// assert_eq!(plan.skipped[&SkipReason::TooCold], 1);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct HeatPolicy {
-    /// Samples of all kinds in the window, those without an address too: what shares are measured against.
+    /// Samples in the window, also those without an address: the denominator of shares.
     pub samples: u64,
-    /// Samples a region needs before it is believed. Two, because one may be a stray.
+    /// Samples that a region needs. Two, because one may be a stray.
     pub min_samples: u32,
-    /// Whether this program was seen to have hot memory: then the next sample is hardly a stray, and one is enough.
+    /// Whether the program is known to have hot memory. Then a stray is unlikely, and one sample is
+    /// enough.
     pub proven: bool,
     /// The safety rules.
     pub limits: Limits,
 }
 
 impl HeatPolicy {
-    /// With the default knobs, for a window of `samples`.
+    /// Policy with the default parameters, for a window of `samples`.
     pub fn new(samples: u64) -> Self {
         Self { samples, min_samples: 2, proven: false, limits: Limits::default() }
     }
@@ -37,7 +73,7 @@ impl HeatPolicy {
         f64::from(samples) / self.samples.max(1) as f64
     }
 
-    /// One region, judged apart from all others.
+    /// Judges one region, independent of all others.
     fn judge(&self, seen: &Snapshot, heat: &RegionHeat) -> Result<Pick, SkipReason> {
         let mapping = seen.mapping_of(heat.region).ok_or(SkipReason::Unaligned)?;
         if let Some(reason) = mapping_skip(mapping) {
@@ -65,7 +101,8 @@ impl HeatPolicy {
     }
 
     fn judge_heat(&self, heat: &RegionHeat) -> Result<(), SkipReason> {
-        // All on one page may be one page's heat, which the TLB holds; one sample more shows how hot that page is.
+        // Stalls on one page only may be heat that the TLB holds; one more sample shows how hot the
+        // page is.
         let enough =
             if self.proven { 1 } else { self.min_samples + u32::from(heat.sampled_pages < 2) };
         if heat.streamed > heat.samples / 2 {

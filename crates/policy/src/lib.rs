@@ -1,7 +1,10 @@
 //! Pure decisions: which regions to promote, the predicted gain, and which huge pages to split.
 //!
-//! Same snapshot and budget in, same plan out: no clock, no I/O, no randomness. What a simulator evaluates is what the
-//! manager runs.
+//! The same snapshot and budget always give the same plan: there is no clock, no I/O, no
+//! randomness. A simulator and the manager run the same code.
+//!
+//! [`HeatPolicy`] decides what to promote, [`DebloatPolicy`] what to split. [`predict`] estimates
+//! the gain of a plan, [`sampled_speedup`] the gain that was achieved.
 
 #![forbid(unsafe_code)]
 
@@ -17,15 +20,16 @@ pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
 pub use heat::HeatPolicy;
 pub use predict::{
-    Calibration, CalibrationPoint, Expected, Share, predict, predict_slowdown, sampled_speedup,
+    Calibration, CalibrationPoint, PredictionInput, Share, predict, predict_slowdown,
+    sampled_speedup,
 };
 
 use hugepilot_record::{Budget, Plan, Snapshot};
 
-/// Decides which regions to promote. Never touches the kernel.
+/// Choice of the regions to promote. Never changes the system.
 pub trait Policy {
-    /// The name used on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     fn name(&self) -> &'static str;
-    /// What to do now.
+    /// Returns the regions to promote now.
     fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan;
 }

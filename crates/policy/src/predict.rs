@@ -1,12 +1,14 @@
-//! What a plan should gain, from the sampled share of time and a calibration of this machine.
+//! Predicted gain of a plan, from the sampled share of time and a calibration of this machine.
 //!
-//! Amdahl's law: when a share `s` of the time is spent waiting on regions that become huge, and such a wait then takes
-//! `r` of its former time, the program is faster by 1 / (1 − s·(1 − r)). `s` comes from the samples; `r` was measured on
-//! this machine at the size of the hot set, with dependent and with independent loads that do nothing else.
+//! Amdahl's law: if a share `s` of the time is stalls on regions that become huge, and such a stall
+//! then takes `r` of its former time, the speedup is 1 / (1 − s·(1 − r)). `s` comes from the
+//! samples. `r` was measured on this machine at the size of the hot set, for dependent and for
+//! independent loads without other work.
 //!
-//! A real program does something else, and its page walks overlap with other work and other misses. A sample tells where
-//! it waits, not how much of the wait is the walk. So the measured saving is the *most* there can be, and what part of it
-//! is exposed is an assumption, stated here: nearly all in a pointer chase, anything down to a tenth elsewhere.
+//! Page walks of a real program overlap with other work and other misses. A sample shows where the
+//! program stalls, not which part of the stall is the page walk. So the measured saving is an upper
+//! bound. The exposed part of it is an assumption, stated here: nearly all in a pointer chase, down
+//! to a tenth elsewhere.
 
 use hugepilot_record::tune::Prediction;
 use hugepilot_stats::share_margin;
@@ -23,12 +25,13 @@ pub struct CalibrationPoint {
     pub gather_ratio: f64,
 }
 
-/// The points of one machine, by size.
+/// Calibration of one machine, ordered by size.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calibration(pub Vec<CalibrationPoint>);
 
 impl Calibration {
-    /// The point at `hot`, interpolated over the logarithm of the size; beyond the ends, the end.
+    /// Returns the point at `hot`, interpolated over the logarithm of the size; beyond the ends,
+    /// the end.
     fn at(&self, hot: Bytes) -> Option<CalibrationPoint> {
         let after = self.0.partition_point(|point| point.hot < hot);
         let (Some(low), Some(high)) = (self.0.get(after.saturating_sub(1)), self.0.get(after))
@@ -51,8 +54,8 @@ impl Calibration {
 }
 
 impl Calibration {
-    /// The smallest ratio at `hot` or any larger size: other traffic drives a small hot set out of the caches, and then
-    /// it behaves like a larger one.
+    /// Returns the smallest ratio at `hot` or any larger size: other traffic evicts a small hot set
+    /// from the caches, and then it behaves like a larger one.
     fn best_from(&self, hot: Bytes) -> Option<f64> {
         let larger = self.0.iter().filter(|point| point.hot >= hot).copied();
         let ratios =
@@ -61,26 +64,40 @@ impl Calibration {
     }
 }
 
-/// What is known of a plan's effect before it is done.
+/// Known facts about a plan, from which its effect is predicted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expected {
-    /// The picks' share of all samples.
+pub struct PredictionInput {
+    /// Share of all samples in the selected regions.
     pub heat_ratio: f64,
-    /// The samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Memory that is accessed at random, picked or not.
+    /// Memory that is accessed at random, selected or not.
     pub hot: Bytes,
-    /// The share of addressed samples that are pointer chases.
+    /// Share of addressed samples that are pointer chases.
     pub chased_ratio: f64,
 }
 
-/// What the plan should gain. `None` without a calibration or samples.
-pub fn predict(expected: Expected, calibration: &Calibration) -> Option<Prediction> {
-    let Expected { heat_ratio, samples, .. } = expected;
+/// Predicts the speedup of a plan. `None` without a calibration or samples.
+///
+/// ```
+/// use hugepilot_policy::{Calibration, CalibrationPoint, PredictionInput, predict};
+/// use hugepilot_units::Bytes;
+///
+/// // On this machine, random accesses to 1 GiB take 0.6 to 0.8 of their time on huge pages.
+/// let point = CalibrationPoint { hot: Bytes::gib(1), chase_ratio: 0.8, gather_ratio: 0.6 };
+/// // Half of 4,000 samples are stalls in the regions to promote.
+/// let input =
+///     PredictionInput { heat_ratio: 0.5, samples: 4000, hot: Bytes::gib(1), chased_ratio: 0.0 };
+/// let speedup = predict(input, &Calibration(vec![point])).expect("there are samples");
+/// assert!(1.0 < speedup.low && speedup.low < speedup.median);
+/// assert!(speedup.high < 1.27, "at most about 1 / (1 - 0.5 * 0.4)");
+/// ```
+pub fn predict(input: PredictionInput, calibration: &Calibration) -> Option<Prediction> {
+    let PredictionInput { heat_ratio, samples, .. } = input;
     if samples == 0 {
         return None;
     }
-    let range = Range::of(expected, calibration)?;
+    let range = SavingRange::of(input, calibration)?;
     let error = share_margin(heat_ratio, samples);
     let speedup = |share: f64, (ratio, exposed): (f64, f64)| {
         1.0 / (1.0 - share.clamp(0.0, 1.0) * (1.0 - ratio) * exposed).max(0.01)
@@ -92,14 +109,14 @@ pub fn predict(expected: Expected, calibration: &Calibration) -> Option<Predicti
     })
 }
 
-/// By what factor it should take longer when the regions of that share are put on base pages again: the reverse of
-/// [`predict`], with the same assumptions. `None` without a calibration or samples.
-pub fn predict_slowdown(expected: Expected, calibration: &Calibration) -> Option<Prediction> {
-    let Expected { heat_ratio, samples, .. } = expected;
+/// Predicts the slowdown if the regions of that share are split: the reverse of [`predict`], with
+/// the same assumptions. `None` without a calibration or samples.
+pub fn predict_slowdown(input: PredictionInput, calibration: &Calibration) -> Option<Prediction> {
+    let PredictionInput { heat_ratio, samples, .. } = input;
     if samples == 0 {
         return None;
     }
-    let range = Range::of(expected, calibration)?;
+    let range = SavingRange::of(input, calibration)?;
     let error = share_margin(heat_ratio, samples);
     let slowdown = |share: f64, (ratio, exposed): (f64, f64)| {
         1.0 + share.clamp(0.0, 1.0) * (1.0 / ratio.max(0.01) - 1.0).max(0.0) * exposed
@@ -111,21 +128,21 @@ pub fn predict_slowdown(expected: Expected, calibration: &Calibration) -> Option
     })
 }
 
-/// Time of an access on huge pages over its time on base pages, and what part of the difference is exposed: at least, about
-/// and at most.
-struct Range {
+/// Ratio of access times on huge pages and on base pages, and the exposed part of the difference:
+/// smallest, middle and largest.
+struct SavingRange {
     low: (f64, f64),
     median: (f64, f64),
     high: (f64, f64),
 }
 
-impl Range {
-    fn of(expected: Expected, calibration: &Calibration) -> Option<Self> {
-        let point = calibration.at(expected.hot)?;
-        let chased = expected.chased_ratio.clamp(0.0, 1.0);
+impl SavingRange {
+    fn of(input: PredictionInput, calibration: &Calibration) -> Option<Self> {
+        let point = calibration.at(input.hot)?;
+        let chased = input.chased_ratio.clamp(0.0, 1.0);
         let exposed = |elsewhere: f64, in_chase: f64| elsewhere + (in_chase - elsewhere) * chased;
         let (less, more) =
-            (point.chase_ratio.max(point.gather_ratio), calibration.best_from(expected.hot)?);
+            (point.chase_ratio.max(point.gather_ratio), calibration.best_from(input.hot)?);
         Some(Self {
             low: (less, exposed(0.1, 0.7)),
             median: (f64::midpoint(less, more), exposed(0.5, 0.9)),
@@ -134,31 +151,42 @@ impl Range {
     }
 }
 
-/// Samples in one stretch of time, and how many of them waited for scattered memory.
+/// Samples in one interval, and those that stalled on scattered memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Waiting for scattered memory.
+    /// Samples that stalled on scattered memory.
     pub scattered: u64,
-    /// All.
+    /// All samples.
     pub all: u64,
 }
 
 impl Share {
-    /// The scattered ones' share, from 0 to 1; `None` of no samples.
+    /// Returns the share of scattered stalls, from 0 to 1; `None` without samples.
     #[allow(clippy::cast_precision_loss)]
     pub fn ratio(self) -> Option<f64> {
         (self.all > 0).then(|| self.scattered as f64 / self.all as f64)
     }
 }
 
-/// Fewer samples elsewhere are no yardstick.
+/// Fewest samples outside scattered stalls for a comparison.
 const MIN_YARDSTICK: u64 = 40;
 
-/// What promotion did gain, from samples before and after alone.
+/// Estimates the achieved speedup from samples before and after promotion.
 ///
-/// What a program does besides waiting for scattered memory is the yardstick: huge pages change little of it, so when its
-/// share of the time grows from `a` to `b`, the whole became faster by b / a. Holds for a program that does the same
-/// before and after. `None` with too little of a yardstick.
+/// The yardstick is the rest of the program: its time outside scattered stalls, which huge pages
+/// hardly change. If its share of the time grows from `a` to `b`, the program became faster by b /
+/// a. This holds if the program does the same work before and after. `None` if there are too few
+/// samples of the rest.
+///
+/// ```
+/// use hugepilot_policy::{Share, sampled_speedup};
+///
+/// let before = Share { scattered: 2000, all: 4000 };
+/// let after = Share { scattered: 1000, all: 3000 };
+/// // The rest of the program grew from 1/2 to 2/3 of the time.
+/// let speedup = sampled_speedup(before, after).expect("enough samples of the rest");
+/// assert!((speedup.median - 4.0 / 3.0).abs() < 1e-9);
+/// ```
 #[allow(clippy::cast_precision_loss)]
 pub fn sampled_speedup(before: Share, after: Share) -> Option<Prediction> {
     let rest = |share: Share| (share.all - share.scattered.min(share.all)) as f64;
@@ -187,7 +215,11 @@ mod tests {
     }
 
     fn expect(heat_ratio: f64, samples: u64, hot: Bytes) -> Option<Prediction> {
-        predict(Expected { heat_ratio, samples, hot, chased_ratio: 1.0 }, &calibration())
+        predict(PredictionInput { heat_ratio, samples, hot, chased_ratio: 1.0 }, &calibration())
+    }
+
+    fn input(heat_ratio: f64, chased_ratio: f64) -> PredictionInput {
+        PredictionInput { heat_ratio, samples: 1000, hot: Bytes::gib(4), chased_ratio }
     }
 
     #[test]
@@ -202,20 +234,18 @@ mod tests {
 
     #[test]
     fn a_slowdown_undoes_the_speedup() {
-        let all =
-            Expected { heat_ratio: 1.0, samples: 1000, hot: Bytes::gib(4), chased_ratio: 1.0 };
+        let all = input(1.0, 1.0);
         let (up, down) =
             (predict(all, &calibration()).unwrap(), predict_slowdown(all, &calibration()).unwrap());
-        assert!((up.high - down.high).abs() < 1e-9, "all of the time waits, all of it is exposed");
+        assert!((up.high - down.high).abs() < 1e-9, "all of the time is stalls, all of it exposed");
         assert!(down.low > 1.0 && down.low < down.median && down.median < down.high);
-        let none = Expected { heat_ratio: 0.0, ..all };
+        let none = PredictionInput { heat_ratio: 0.0, ..all };
         assert_eq!(predict_slowdown(none, &calibration()).unwrap().median, 1.0);
     }
 
     #[test]
     fn overlapped_walks_save_less() {
-        let other =
-            Expected { heat_ratio: 1.0, samples: 1000, hot: Bytes::gib(4), chased_ratio: 0.0 };
+        let other = input(1.0, 0.0);
         let (other, chase) =
             (predict(other, &calibration()).unwrap(), expect(1.0, 1000, Bytes::gib(4)).unwrap());
         assert!(other.low < chase.low && other.median < chase.median);
@@ -223,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn between_two_sizes_it_interpolates() {
+    fn ratios_between_two_sizes_are_interpolated() {
         let half = expect(1.0, 1000, Bytes::mib(128)).unwrap();
         assert!((half.low - 1.0 / (1.0 - 0.1 * 0.7)).abs() < 1e-9, "{half:?}");
         let small = expect(1.0, 1000, Bytes::mib(1)).unwrap();
         assert_eq!(small.low, 1.0, "a small hot set alone gains nothing");
         assert!(
             (small.high - 1.0 / 0.6).abs() < 1e-9,
-            "driven out of the caches it gains as a large one"
+            "evicted from the caches, it gains as a large one"
         );
     }
 
@@ -245,22 +275,22 @@ mod tests {
 
     #[test]
     fn without_measurements_there_is_no_prediction() {
-        let some =
-            Expected { heat_ratio: 0.5, samples: 1000, hot: Bytes::mib(256), chased_ratio: 0.0 };
+        let some = input(0.5, 0.0);
         assert_eq!(predict(some, &Calibration::default()), None);
-        assert_eq!(predict(Expected { samples: 0, ..some }, &calibration()), None);
+        assert_eq!(predict(PredictionInput { samples: 0, ..some }, &calibration()), None);
     }
 
-    /// A program of 100 units of work elsewhere and 900 of waits that then take `r` of the time.
+    /// A program with 100 units of other work and 900 units of stalls, which then take `r` of their
+    /// time.
     #[test]
     fn the_rest_of_the_program_is_the_yardstick() {
         for r in [1.0, 0.75, 0.5, 0.1] {
             let truth = 1000.0 / (100.0 + 900.0 * r);
             let after =
                 Share { scattered: (9_000.0 * r) as u64, all: (1_000.0 + 9_000.0 * r) as u64 };
-            let found = sampled_speedup(Share { scattered: 9_000, all: 10_000 }, after).unwrap();
-            assert!((found.median - truth).abs() < 0.01 * truth, "{r}: {found:?}");
-            assert!(found.low < truth && truth < found.high);
+            let estimate = sampled_speedup(Share { scattered: 9_000, all: 10_000 }, after).unwrap();
+            assert!((estimate.median - truth).abs() < 0.01 * truth, "{r}: {estimate:?}");
+            assert!(estimate.low < truth && truth < estimate.high);
         }
         assert_eq!(
             sampled_speedup(

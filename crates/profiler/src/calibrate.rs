@@ -1,7 +1,8 @@
-//! What a huge page saves on this machine: random accesses over base pages against huge pages.
+//! Calibration: the saving by huge pages on this machine, for random accesses.
 //!
-//! The two memories stand side by side and are measured in turns, so that a shared machine's moods hit both. Takes one
-//! to a few seconds and at most 2 GiB, once per machine: the caller keeps the result ([`Measured::load`]).
+//! Base pages and huge pages are measured interleaved, so that the noise of a shared machine
+//! affects both. Takes one to a few seconds and at most 2 GiB, once per machine: the caller stores
+//! the result ([`MachineCalibration::save`]).
 
 use std::hint::black_box;
 use std::path::Path;
@@ -14,44 +15,45 @@ use hugepilot_stats::median;
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 use serde::{Deserialize, Serialize};
 
-/// Sizes of the hot set that are measured.
+/// MachineCalibration sizes of the hot set.
 const SIZES: [Bytes; 4] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256), Bytes::gib(1)];
 const PAIRS: usize = 5;
-/// Memory that stays free while calibrating.
+/// Memory that stays free during calibration.
 const RESERVE: Bytes = Bytes::gib(2);
-/// One word per cache line is used, so that every access can miss.
+/// Words per cache line. One is used, so that every access can miss.
 const WORDS_PER_LINE: usize = 8;
 const STEPS: usize = 400_000;
-/// The file in which a calibration is kept, and its largest size: a whole one has less than 1 KiB.
+/// File that stores a calibration.
 const FILE: &str = "calibration.json";
+/// Size limit of that file; a valid one has less than 1 KiB.
 const MAX_FILE: Bytes = Bytes::kib(64);
-/// No sample costs the target more.
+/// Largest plausible cost of a sample.
 const MAX_SAMPLE_COST: Nanos = Nanos::millis(10);
 
-/// Time per access at one size.
+/// Ratios at one size of the hot set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Memory accessed at random.
     pub hot_bytes: Bytes,
-    /// Time on huge pages over time on base pages, each load depending on the one before; median of pairs.
+    /// Time on huge pages over time on base pages for dependent loads; median of pairs.
     pub chase_ratio: f64,
-    /// The same for independent loads.
+    /// Time on huge pages over time on base pages for independent loads; median of pairs.
     pub gather_ratio: f64,
 }
 
-/// A machine's calibration.
+/// Calibration of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// Whose it is; another machine's is not used.
+pub struct MachineCalibration {
+    /// The machine, as in [`MachineCalibration::machine`]; other machines do not use it.
     pub machine: String,
-    /// By size.
+    /// Points ordered by size.
     pub points: Vec<Point>,
-    /// What one sample of the CPU clock costs the sampled thread.
+    /// Cost of one sample of the CPU clock for the sampled thread.
     pub sample_cost_ns: Nanos,
 }
 
-impl Measured {
-    /// What tells machines apart: CPU, kernel, memory.
+impl MachineCalibration {
+    /// Returns a text that identifies the machine: CPU, kernel, memory.
     pub fn machine(root: &Root) -> String {
         let cpu = root.read_text("proc/cpuinfo").unwrap_or_default();
         let model = cpu
@@ -64,24 +66,25 @@ impl Measured {
         format!("{model}; Linux {kernel}; {memory}")
     }
 
-    /// Reads the calibration in `directory`; `None` if there is none for this machine, if another user wrote it, or if a
-    /// value is out of range.
+    /// Reads the calibration in `directory`; `None` if there is none for this machine, if another
+    /// user wrote it, or if a value is out of range.
     pub fn load(directory: &Path, machine: &str) -> Option<Self> {
         let bytes = OwnDirectory::open(directory).ok()?.read(FILE, MAX_FILE).ok()?;
         let measured: Self = serde_json::from_slice(&bytes).ok()?;
-        (measured.machine == machine && measured.is_sane()).then_some(measured)
+        (measured.machine == machine && measured.is_plausible()).then_some(measured)
     }
 
-    /// Writes it into `directory`, which is made if it is missing.
+    /// Writes the calibration into `directory`, which is created if it is missing.
     ///
     /// # Errors
-    /// `PermissionDenied` if the directory, or one on the way to it, belongs to another user; those of `open` and `write`.
+    /// `PermissionDenied` if the directory, or one of its parents, belongs to another user; errors
+    /// of `open` and `write`.
     pub fn save(&self, directory: &Path) -> std::io::Result<()> {
         OwnDirectory::make(directory)?.replace(FILE, &serde_json::to_vec_pretty(self)?)
     }
 
     /// Whether a measurement can have given these values.
-    fn is_sane(&self) -> bool {
+    fn is_plausible(&self) -> bool {
         let ratio = |ratio: f64| (0.01..=100.0).contains(&ratio);
         let point = |point: &Point| {
             SIZES.contains(&point.hot_bytes)
@@ -93,11 +96,11 @@ impl Measured {
             && self.sample_cost_ns <= MAX_SAMPLE_COST
     }
 
-    /// Measures every size there is memory for, calling `progress` before each. Sizes whose huge pages could not be had
-    /// are left out: a ratio of base pages to base pages would say that huge pages gain nothing.
+    /// Measures every size that fits into memory, calling `progress` before each. Sizes without
+    /// available huge pages are skipped: comparing base pages with base pages would show no gain.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn measure(progress: impl Fn(Bytes)) -> Result<Self, KernelError> {
         let root = Root::live();
         let sizes = page_sizes(&root)?;
@@ -121,7 +124,7 @@ fn point(hot: Bytes, sizes: PageSizes) -> Option<Point> {
     let mut huge = AnonMap::new(hot, Pages::Huge, sizes).ok()?;
     link(base.words_mut());
     link(huge.words_mut());
-    // Where THP is switched off, ask for each page; where none is to be had, there is nothing to compare.
+    // Collapse works also if THP is off; without free huge pages there is nothing to compare.
     huge.collapse(huge.range()).ok()?;
     let ratio = |walk: fn(&[u64]) -> u64| {
         let pair =
@@ -131,8 +134,8 @@ fn point(hot: Bytes, sizes: PageSizes) -> Option<Point> {
     Some(Point { hot_bytes: hot, chase_ratio: ratio(chase), gather_ratio: ratio(gather) })
 }
 
-/// Links all lines into one cycle of full length (a linear congruential sequence modulo a power of two, Knuth 3.2.1.2),
-/// in one pass in address order, so that filling is as fast as the first touch.
+/// Links all lines into one cycle of full length (a linear congruential sequence modulo a power of
+/// two, Knuth 3.2.1.2), in one pass in address order, as fast as the first touch.
 fn link(words: &mut [u64]) {
     let lines = (words.len() / WORDS_PER_LINE) as u64;
     debug_assert!(lines.is_power_of_two());
@@ -149,7 +152,7 @@ fn time(walk: fn(&[u64]) -> u64, words: &[u64]) -> Nanos {
     start.elapsed().into()
 }
 
-/// Each load gives the address of the next.
+/// Walks the cycle: each load yields the address of the next.
 #[allow(clippy::cast_possible_truncation)]
 fn chase(words: &[u64]) -> u64 {
     let mut at = 0;
@@ -159,7 +162,7 @@ fn chase(words: &[u64]) -> u64 {
     at
 }
 
-/// Addresses come from arithmetic, so many loads are under way at once.
+/// Sums words at computed addresses, so that many loads overlap.
 #[allow(clippy::cast_possible_truncation)]
 fn gather(words: &[u64]) -> u64 {
     let mask = words.len() - 1;
@@ -181,45 +184,45 @@ mod tests {
     fn the_cycle_visits_every_line_once() {
         let mut words = vec![0_u64; 1024 * WORDS_PER_LINE];
         link(&mut words);
-        let mut seen = vec![false; 1024];
+        let mut visited = vec![false; 1024];
         let mut at = 0;
         for _ in 0..1024 {
             at = usize::try_from(words[at]).unwrap();
-            assert!(!std::mem::replace(&mut seen[at / WORDS_PER_LINE], true));
+            assert!(!std::mem::replace(&mut visited[at / WORDS_PER_LINE], true));
         }
         assert_eq!(at, 0, "the cycle closes");
     }
 
     #[test]
-    fn a_calibration_of_another_machine_is_not_used() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("hugepilot");
+    fn calibrations_of_other_machines_are_ignored() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hugepilot");
         let point = Point { hot_bytes: Bytes::mib(64), chase_ratio: 0.8, gather_ratio: 0.5 };
-        let kept = Measured {
+        let stored = MachineCalibration {
             machine: "A".into(),
             points: vec![point],
             sample_cost_ns: Nanos::new(9_000),
         };
-        kept.save(&path).unwrap();
-        assert_eq!(Measured::load(&path, "A"), Some(kept));
-        assert_eq!(Measured::load(&path, "B"), None);
+        stored.save(&path).unwrap();
+        assert_eq!(MachineCalibration::load(&path, "A"), Some(stored));
+        assert_eq!(MachineCalibration::load(&path, "B"), None);
         std::fs::write(path.join(FILE), b"{ torn").unwrap();
-        assert_eq!(Measured::load(&path, "A"), None);
+        assert_eq!(MachineCalibration::load(&path, "A"), None);
     }
 
     #[test]
-    fn values_that_no_measurement_gives_are_not_used() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("hugepilot");
+    fn impossible_values_are_rejected() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hugepilot");
         let point = Point { hot_bytes: Bytes::mib(64), chase_ratio: 0.8, gather_ratio: 0.5 };
-        let whole = Measured {
+        let whole = MachineCalibration {
             machine: "A".into(),
             points: vec![point],
             sample_cost_ns: Nanos::new(9_000),
         };
-        let loads = |measured: &Measured| {
+        let loads = |measured: &MachineCalibration| {
             measured.save(&path).unwrap();
-            Measured::load(&path, "A").is_some()
+            MachineCalibration::load(&path, "A").is_some()
         };
         assert!(loads(&whole));
         for point in [
@@ -227,10 +230,11 @@ mod tests {
             Point { gather_ratio: 1e300, ..point },
             Point { hot_bytes: Bytes::MAX, ..point },
         ] {
-            assert!(!loads(&Measured { points: vec![point], ..whole.clone() }), "{point:?}");
+            let changed = MachineCalibration { points: vec![point], ..whole.clone() };
+            assert!(!loads(&changed), "{point:?}");
         }
-        assert!(!loads(&Measured { points: Vec::new(), ..whole.clone() }));
-        assert!(!loads(&Measured { points: vec![point; 5], ..whole.clone() }));
-        assert!(!loads(&Measured { sample_cost_ns: Nanos::seconds(1), ..whole.clone() }));
+        assert!(!loads(&MachineCalibration { points: Vec::new(), ..whole.clone() }));
+        assert!(!loads(&MachineCalibration { points: vec![point; 5], ..whole.clone() }));
+        assert!(!loads(&MachineCalibration { sample_cost_ns: Nanos::seconds(1), ..whole.clone() }));
     }
 }

@@ -1,56 +1,77 @@
-//! Zero-filled base pages inside huge pages: memory that nobody uses.
+//! Census: zero-filled base pages inside huge pages.
 //!
-//! HawkEye (ASPLOS'19) observed that a page in use shows it in its first bytes. So some first lines are read first, and only
-//! where one of them is zero the huge page is read whole. What a look at a line costs is the call's piece, not its bytes:
-//! 0.4 µs, for which the same call copies 2.5 KiB in one piece. So it does not pay to go on line by line. Only huge pages are
-//! read: they are resident, so nothing is faulted in.
+//! HawkEye (ASPLOS'19) observed that a page in use shows it in its first bytes. So some first lines
+//! are read first, and the huge page is read whole only if one of them is zero. A line costs 0.4 µs
+//! because it is a separate part of the call, not because of its bytes: in the same time the call
+//! copies 2.5 KiB in one part. So reading further lines one by one does not help. Only huge pages
+//! are read: they are resident, so no page is faulted in.
 //!
-//! Memory that is shared after fork must not be read: `process_vm_readv` pins each page, and the kernel gives a page that is
-//! to be pinned to its reader alone. It would split the huge page and copy.
+//! Memory shared after fork must not be read. `process_vm_readv` pins each page, and the kernel
+//! copies a shared page before it pins it, which would split the huge page.
 
 use hugepilot_kernel::{KernelError, Target};
 use hugepilot_record::{Errno, PageRun};
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
-/// One line of the processor's cache.
+/// A line of the processor's cache.
 const LINE: Bytes = Bytes::new(64);
-/// One of so many base pages is looked at first.
+/// Distance of the lines that are read first, in base pages.
 const STRIDE: u64 = 4;
-/// So many lines are read in one call: the first of them already tell of most huge pages that they are not full.
+/// Lines per call. The first call shows for most full huge pages that they are full.
 const LINES: usize = 32;
-/// So much is read in one call: what stays in the second-level cache until it is looked at. Reading 64 KiB or 2 MiB at once is
-/// slower by a fifth.
+/// Bytes per call: they stay in the second-level cache until they are compared. Calls of 64 KiB or
+/// 2 MiB are slower by a fifth.
 const CHUNK: Bytes = Bytes::kib(256);
 
-/// Zero-filled bytes of huge pages, as far as these could be read.
+/// Zero-filled bytes of huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroFilled {
-    /// In those that were read.
+    /// Zero-filled bytes in the huge pages that were read.
     pub bytes: Bytes,
     /// Huge pages that could not be read.
     pub unread: u64,
 }
 
-/// The zero-filled bytes in the huge pages among `runs`, less those that another process maps too.
+/// Counts the zero-filled bytes in the huge pages among `runs`, without those that another process
+/// maps.
 ///
 /// # Errors
-/// EPERM where the memory may not be read; [`KernelError::NoProcess`].
+/// EPERM if the memory may not be read; [`KernelError::NoProcess`].
 pub fn zero_filled(target: &dyn Target, runs: &[PageRun]) -> Result<ZeroFilled, KernelError> {
-    let (mut found, sizes) = (ZeroFilled::default(), target.sizes());
+    let (mut sum, sizes) = (ZeroFilled::default(), target.sizes());
     let mut scanner = Scanner::new(target);
     for run in runs.iter().filter(|run| run.huge && run.present && !run.zero) {
         for region in sizes.regions_inside(run.range) {
             if target.region_pages(region)?.shared == 0 {
                 let zero = scanner.zero_pages(region.range(sizes))?.len() as u64;
-                found.bytes += sizes.base.times(zero);
-                found.unread += u64::from(!scanner.was_read() && target.region_pages(region)?.huge);
+                sum.bytes += sizes.base.times(zero);
+                sum.unread += u64::from(!scanner.was_read() && target.region_pages(region)?.huge);
             }
         }
     }
-    Ok(found)
+    Ok(sum)
 }
 
-/// Finds the zero-filled base pages of one huge page after the other. Its buffers are those of the first.
+/// Scanner for zero-filled base pages, one huge page after the other, with buffers that it reuses.
+///
+/// ```
+/// use hugepilot_kernel::{AnonMap, Pages, Process, Root, Target};
+/// use hugepilot_profiler::Scanner;
+/// use hugepilot_record::Pid;
+///
+/// let pid = Pid(std::process::id().cast_signed());
+/// let process = Process::open(&Root::live(), pid).expect("this process");
+/// let sizes = process.sizes();
+/// let mut map = AnonMap::new(sizes.huge, Pages::Base, sizes).expect("memory");
+/// map.words_mut().fill(0);
+/// map.words_mut()[700] = 1;
+/// let words_per_page = sizes.base.as_usize() / 8;
+///
+/// let mut scanner = Scanner::new(&process);
+/// let zero_pages = scanner.zero_pages(map.range()).expect("its own memory");
+/// assert_eq!(zero_pages.len() as u64, sizes.base_per_huge() - 1);
+/// assert!(!zero_pages.contains(&((700 / words_per_page) as u32)));
+/// ```
 pub struct Scanner<'a> {
     target: &'a dyn Target,
     page: Bytes,
@@ -61,7 +82,7 @@ pub struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// For the memory of `target`.
+    /// Creates a scanner of the memory of `target`.
     pub fn new(target: &'a dyn Target) -> Self {
         let page = target.sizes().base;
         Self {
@@ -74,17 +95,18 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether all that the last call looked at could be read. If not, the memory was unmapped meanwhile, or its protection
-    /// forbids to read it (`PROT_NONE`).
+    /// Whether the last call could read all memory. If not, the memory was unmapped meanwhile, or
+    /// its protection forbids reading (`PROT_NONE`).
     pub const fn was_read(&self) -> bool {
         self.was_read
     }
 
-    /// The numbers of the zero-filled base pages in `range`, which should be resident, in order. What cannot be read counts
-    /// as used, and [`Scanner::was_read`] says so. All of it is read: 0.3 ms for 2 MiB. No other process may map it.
+    /// Returns the indices of the zero-filled base pages in `range`, ascending. The range should be
+    /// resident, and no other process may map it. Unreadable pages count as used, and
+    /// [`Scanner::was_read`] returns false. Reads all of it: 0.3 ms for 2 MiB.
     ///
     /// # Errors
-    /// EPERM where the memory may not be read; [`KernelError::NoProcess`].
+    /// EPERM if the memory may not be read; [`KernelError::NoProcess`].
     pub fn zero_pages(&mut self, range: AddrRange) -> Result<&[u32], KernelError> {
         self.zero_pages.clear();
         self.was_read = true;
@@ -103,22 +125,23 @@ impl<'a> Scanner<'a> {
         Ok(&self.zero_pages)
     }
 
-    /// The same, except that a `range` that looks full at first is not read whole: none of one page in four, drawn anew for
-    /// each range, begins with a line of zeros. So `z` zero-filled pages are overlooked with a chance of 0.75^z at most: 6 %
-    /// for 10, 0.06 % for 26 (a bloat of 5 %). 0.06 ms for 2 MiB in use.
+    /// Returns the same as [`Scanner::zero_pages`], but skips a `range` that seems full: one page
+    /// in four is drawn at random, and none starts with a zero line. So the chance to miss `z`
+    /// zero-filled pages is at most 0.75^z: 6 % for 10, 0.06 % for 26 (5 % bloat). Costs 0.06 ms
+    /// for 2 MiB in use.
     ///
     /// # Errors
-    /// As [`Scanner::zero_pages`].
+    /// Those of [`Scanner::zero_pages`].
     pub fn zero_pages_unless_full(&mut self, range: AddrRange) -> Result<&[u32], KernelError> {
         self.was_read = true;
-        if self.looks_full(range)? {
+        if self.seems_full(range)? {
             self.zero_pages.clear();
             return Ok(&self.zero_pages);
         }
         self.zero_pages(range)
     }
 
-    fn looks_full(&mut self, range: AddrRange) -> Result<bool, KernelError> {
+    fn seems_full(&mut self, range: AddrRange) -> Result<bool, KernelError> {
         let pages = range.len().get() / self.page.get();
         for first in (0..pages).step_by(LINES * STRIDE as usize) {
             let strides = (first..pages).step_by(STRIDE as usize).take(LINES);
@@ -134,7 +157,7 @@ impl<'a> Scanner<'a> {
         Ok(true)
     }
 
-    /// Fills `bytes` with what `pieces` hold, as far as it can be read.
+    /// Fills `bytes` with the contents of `pieces`, as far as they can be read.
     fn read(&mut self) -> Result<(), KernelError> {
         let wanted = self.pieces.iter().map(|piece| piece.len()).sum::<Bytes>();
         self.bytes.resize(wanted.as_usize(), 0);
@@ -148,8 +171,9 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// One of the pages that begin with number `stride`, among `pages`. Each stride draws for itself, so that no pattern of the
-/// owner's stays hidden: SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA'14), of which all bits depend on all.
+/// Draws one of the pages from `stride` on, among `pages`. Each stride draws independently, so no
+/// pattern of the program stays hidden. The finalizer of SplitMix64 (Steele, Lea and Flood,
+/// OOPSLA'14): each result bit depends on all input bits.
 const fn draw(seed: VirtAddr, stride: u64, pages: u64) -> u64 {
     let mut mixed = seed.get().wrapping_add((stride + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -158,10 +182,10 @@ const fn draw(seed: VirtAddr, stride: u64, pages: u64) -> u64 {
     stride + (mixed >> 33) % if left < STRIDE { left } else { STRIDE }
 }
 
-/// Whether `bytes` are all `len` bytes long, and zero.
+/// Whether `bytes` has `len` bytes, all zero.
 fn is_zero(bytes: &[u8], len: Bytes) -> bool {
-    // Slices are compared by the C library, which uses the widest registers there are: twice as fast as a loop of ours,
-    // compiled for any processor. The zeros stay in the first-level cache.
+    // The C library compares slices with the widest registers: twice as fast as a loop compiled for
+    // any processor. The zeros stay in the first-level cache.
     static ZEROS: [u8; 4096] = [0; 4096];
     bytes.len() == len.as_usize()
         && bytes.chunks(ZEROS.len()).all(|part| *part == ZEROS[..part.len()])
@@ -176,11 +200,11 @@ mod tests {
 
     use super::*;
 
-    fn ourselves() -> Process {
+    fn this_process() -> Process {
         Process::open(&Root::live(), Pid(i32::try_from(std::process::id()).unwrap())).unwrap()
     }
 
-    /// What reading every byte finds.
+    /// Reads every byte.
     fn by_brute_force(words: &[u64], words_per_page: usize) -> Vec<u32> {
         let pages = words.chunks(words_per_page).enumerate();
         let zero = pages.filter(|(_, page)| page.iter().all(|&word| word == 0));
@@ -190,13 +214,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Wherever a page holds its only byte that is not zero, it is found in use, and no other is.
+        /// A page with a single nonzero byte, anywhere, counts as used, and no other page does.
         #[test]
-        fn finds_what_brute_force_finds(
+        fn agrees_with_brute_force(
             used in prop::collection::vec((0_usize..512, 0_usize..4096), 0..600),
             odd in any::<bool>(),
         ) {
-            let process = ourselves();
+            let process = this_process();
             let sizes = process.sizes();
             let mut map = AnonMap::new(sizes.huge, Pages::Base, sizes).unwrap();
             let per_page = sizes.base.as_usize() / 8;
@@ -212,22 +236,24 @@ mod tests {
             let expected = by_brute_force(&map.words_mut()[..pages * per_page], per_page);
             let mut scanner = Scanner::new(&process);
             prop_assert_eq!(scanner.zero_pages(range).unwrap(), &expected[..]);
-            // In one stride in four a page is zero-filled as a whole, so it cannot be overlooked.
+            // If all four pages of a stride are zero-filled, the range cannot seem full.
             let unless_full = scanner.zero_pages_unless_full(range).unwrap();
             let stride = STRIDE as usize;
-            let shows = expected.windows(2 * stride - 1).any(|run| run[2 * stride - 2] - run[0] == 2 * stride as u32 - 2);
-            prop_assert!(unless_full == expected || unless_full.is_empty() && !shows);
+            let last = 2 * stride - 2;
+            let is_certain =
+                expected.windows(last + 1).any(|run| run[last] - run[0] == last as u32);
+            prop_assert!(unless_full == expected || unless_full.is_empty() && !is_certain);
         }
     }
 
-    /// Of 4000 huge pages whose base pages are zero-filled where `is_zero` says so, the share that looks full; and what chance
-    /// makes of it, when each stride of four pages draws for itself.
-    fn overlooked(is_zero: fn(u64) -> bool) -> (f64, f64) {
+    /// Returns the share of 4000 huge pages that seem full if `is_zero` gives their zero-filled
+    /// base pages, and the expected share if each stride of four pages draws independently.
+    fn missed_shares(is_zero: fn(u64) -> bool) -> (f64, f64) {
         let huge_page = |n: u64| VirtAddr::new((1000 + n) << 21);
         let strides = || (0..512).step_by(STRIDE as usize);
-        let looks_full =
+        let seems_full =
             |&n: &u64| !strides().any(|stride| is_zero(draw(huge_page(n), stride, 512)));
-        let missed = (0..4000).filter(looks_full).count();
+        let missed = (0..4000).filter(seems_full).count();
         let shown =
             |stride: u64| (stride..stride + STRIDE).filter(|&page| is_zero(page)).count() as f64;
         let chance = strides().map(|stride| 1.0 - shown(stride) / STRIDE as f64).product();
@@ -235,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overlooked_is_as_rare_as_chance_makes_it() {
+    fn pages_are_missed_as_rarely_as_expected() {
         let patterns: [fn(u64) -> bool; 6] = [
             |page| page == 100 || page == 300,
             |page| page % 64 == 7,
@@ -245,18 +271,18 @@ mod tests {
             |page| page % 59 < 3,
         ];
         for (number, pattern) in patterns.into_iter().enumerate() {
-            let (found, chance) = overlooked(pattern);
+            let (missed, chance) = missed_shares(pattern);
             let error = (chance * (1.0 - chance) / 4000.0).sqrt();
             assert!(
-                (found - chance).abs() < 4.0 * error + 0.0005,
-                "{number}: {found} for {chance}"
+                (missed - chance).abs() < 4.0 * error + 0.0005,
+                "{number}: {missed} for {chance}"
             );
         }
     }
 
     #[test]
-    fn what_cannot_be_read_counts_as_used() {
-        let process = ourselves();
+    fn unreadable_pages_count_as_used() {
+        let process = this_process();
         let nowhere = AddrRange::at(hugepilot_units::VirtAddr::new(0), PageSizes::X86_64.huge);
         let mut scanner = Scanner::new(&process);
         assert!(scanner.zero_pages(nowhere).unwrap().is_empty() && !scanner.was_read());

@@ -1,4 +1,4 @@
-//! The code of one process: which bytes lie around an instruction pointer, and what a sample there means.
+//! Code of one process: the bytes around an instruction pointer, and the recipe of a sample there.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -10,15 +10,15 @@ use hugepilot_units::{AddrRange, Bytes, Nanos, VirtAddr};
 
 use crate::code::{Boundary, ElfCode, Recipe, analyse};
 
-/// Recipes kept; then all are forgotten and made again.
+/// Limit of stored recipes; above it, all are dropped.
 const MAX_RECIPES: usize = 16_384;
-/// Of code made at run time we see this much before and after the instruction pointer.
+/// Bytes of run-time code that are read before the instruction pointer.
 const WINDOW_BEFORE: u64 = 1024;
 const WINDOW_AFTER: u64 = 384;
-/// Code made at run time is looked at again after this long: it may have been replaced.
-const FRESH_FOR: Nanos = Nanos::seconds(5);
-/// Least time between two looks at the list of mappings.
-const LAYOUT_EVERY: Nanos = Nanos::seconds(1);
+/// Time after which run-time code is read again, because it may have been replaced.
+const MAX_RECIPE_AGE: Nanos = Nanos::seconds(5);
+/// Shortest time between two reads of the mappings.
+const LAYOUT_INTERVAL: Nanos = Nanos::seconds(1);
 
 /// Executable memory of a process.
 struct CodeRange {
@@ -29,7 +29,7 @@ struct CodeRange {
     kind: MappingKind,
 }
 
-/// What the samples of one process mean, found out once per instruction pointer.
+/// Recipes of one process, found once per instruction pointer.
 pub(crate) struct CodeMap {
     process: Option<Process>,
     ranges: Vec<CodeRange>,
@@ -43,7 +43,7 @@ pub(crate) struct CodeMap {
 }
 
 impl CodeMap {
-    /// For process `pid`. When it may not be looked at, or is gone, every sample is without an address.
+    /// Creates the map of process `pid`. If it cannot be opened, no sample has an address.
     pub(crate) fn new(root: &Root, pid: Pid) -> Self {
         Self {
             process: Process::open(root, pid).ok(),
@@ -58,14 +58,14 @@ impl CodeMap {
         }
     }
 
-    /// New executable memory appeared, or code was replaced.
+    /// Marks the mappings as outdated: new executable memory appeared, or code was replaced.
     pub(crate) fn invalidate(&mut self) {
         self.layout_stale = true;
     }
 
-    /// What a sample at `ip` means.
+    /// Returns the recipe of a sample at `ip`.
     pub(crate) fn recipe(&mut self, ip: VirtAddr, now: Nanos) -> Rc<Recipe> {
-        let stale = self.has_runtime_code && now > self.recipes_made + FRESH_FOR;
+        let stale = self.has_runtime_code && now > self.recipes_made + MAX_RECIPE_AGE;
         if stale || self.recipes.len() >= MAX_RECIPES {
             self.recipes.clear();
             self.recipes_made = now;
@@ -96,7 +96,7 @@ impl CodeMap {
         ));
         let mut bytes = std::mem::take(&mut self.bytes);
         let read = if &*name == "[vdso]" {
-            read_own_vdso(window, range, &mut bytes)
+            read_vdso(window, range, &mut bytes)
         } else {
             self.read_memory(window, &mut bytes)
         };
@@ -107,14 +107,15 @@ impl CodeMap {
         recipe
     }
 
-    /// From the file: works without the right to read the process's memory, and functions are known.
+    /// Analyses code of a file: needs no permission to read the process's memory, and knows
+    /// functions.
     fn analyse_file(&mut self, at: usize, name: &Rc<str>, ip: VirtAddr) -> Option<Recipe> {
         let CodeRange { range, offset, inode, .. } = self.ranges[at];
         let elf = self.file(name, inode)?;
         let file_offset = ip.since(range.start) + offset;
         let ip_in_file = elf.vaddr_of_file_offset(file_offset.get())?;
         let bias = ip.get().wrapping_sub(ip_in_file);
-        // The IP follows the waiting instruction, which is what must lie in the function.
+        // The IP follows the stalled instruction, which must be in the function.
         let (window, boundary) = match elf.function_at(ip_in_file.checked_sub(1)?) {
             Some(function) => (function, Boundary::Function),
             None => (
@@ -155,7 +156,7 @@ impl CodeMap {
         if known.is_some() && !self.layout_stale {
             return known;
         }
-        if self.layout_read.is_none_or(|read| now > read + LAYOUT_EVERY) {
+        if self.layout_read.is_none_or(|read| now > read + LAYOUT_INTERVAL) {
             self.layout_read = Some(now);
             self.layout_stale = false;
             let layout =
@@ -184,12 +185,13 @@ impl From<Mapping> for CodeRange {
     }
 }
 
-/// The vdso is the kernel's, and the same in every 64-bit process: ours can be read without any right.
-fn read_own_vdso(window: AddrRange, theirs: AddrRange, bytes: &mut Vec<u8>) -> Option<()> {
+/// Reads the vdso. It is the kernel's, and the same in every 64-bit process, so that of this
+/// process needs no permission.
+fn read_vdso(window: AddrRange, target: AddrRange, bytes: &mut Vec<u8>) -> Option<()> {
     let own = Process::open(&Root::live(), Pid(std::process::id().cast_signed())).ok()?;
     let vdso = own.layout().ok()?.into_iter().find(|mapping| mapping.name == "[vdso]")?;
     bytes.clear();
     bytes.resize(window.len().as_usize(), 0);
-    let at = AddrRange::at(vdso.range.start.plus(window.start.since(theirs.start)), window.len());
+    let at = AddrRange::at(vdso.range.start.plus(window.start.since(target.start)), window.len());
     (own.read_memory(&[at], bytes).ok()? == bytes.len()).then_some(())
 }

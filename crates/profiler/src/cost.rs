@@ -1,4 +1,4 @@
-//! What one sample costs the thread that is sampled, measured on ourselves.
+//! Cost of one sample for the sampled thread, measured on this process.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,15 +9,15 @@ use hugepilot_record::Pid;
 use hugepilot_units::Nanos;
 
 const PAIRS: usize = 11;
-/// Sampling ten times as fast as usual makes the cost stand out of the noise.
+/// Ten times the usual rate, so that the cost exceeds the noise.
 const PERIOD: Nanos = Nanos::new(200_003);
 const SPINS: u64 = 12_000_000;
 
-/// The median cost of one sample: an interrupt, on a virtual machine some exits to the host, and a record. Takes about
-/// half a second.
+/// Measures the median cost of one sample: an interrupt, on a virtual machine some exits to the
+/// host, and a record. Takes about half a second.
 ///
 /// # Errors
-/// When even our own process may not be sampled.
+/// If this process may not be sampled.
 pub fn sample_cost() -> Result<Nanos, KernelError> {
     let own = Process::open(&Root::live(), Pid(std::process::id().cast_signed()))?;
     let options = SamplerOptions { event: Event::cpu_clock(PERIOD), per_thread: false };
@@ -39,7 +39,7 @@ pub fn sample_cost() -> Result<Nanos, KernelError> {
     Ok(costs.get(costs.len() / 2).copied().map_or(Nanos::ZERO, Nanos::new))
 }
 
-/// A fixed piece of work without memory.
+/// Does a fixed amount of work without memory accesses, and returns its time.
 fn spin() -> Nanos {
     let start = Instant::now();
     let mut state = black_box(1_u64);

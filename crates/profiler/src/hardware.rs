@@ -1,4 +1,4 @@
-//! Samples whose address the processor gives: nothing to decode, the rest of the path is the same.
+//! Sampler whose addresses come from the processor, without decoding.
 
 use hugepilot_kernel::perf::hardware::HardwareSource;
 use hugepilot_kernel::perf::{PerfSampler, Record, SamplerOptions};
@@ -8,7 +8,7 @@ use hugepilot_units::Nanos;
 
 use crate::source::AddressSource;
 
-/// Samples page walks of a process, its threads, and what they start.
+/// Samples page walks of a process, its threads and its children.
 pub(crate) struct HardwareSampler {
     perf: PerfSampler,
     source: HardwareSource,
@@ -37,7 +37,7 @@ impl AddressSource for HardwareSampler {
             Record::Lost(lost) => counts.lost += lost,
             Record::Throttled => counts.throttled += 1,
             Record::Exec(pid) => execs.push(pid),
-            // Accesses that the TLB served are no page walks, and no part of the whole.
+            // Accesses that the TLB served are not page walks; they do not count.
             record => {
                 if let Some(sample) = source.sample(&record) {
                     counts.count(sample.provenance);

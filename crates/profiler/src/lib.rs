@@ -1,4 +1,8 @@
-//! Measures a live process: which addresses it waits for, and how hot that makes each 2 MiB region.
+//! Measurement of a live process: the addresses on which it stalls, and the heat of each region.
+//!
+//! [`choose`] attaches the best sampler to a process, [`Observation`] collects its samples per
+//! process, and [`Scanner`] counts zero-filled base pages of huge pages. [`code`] recomputes data
+//! addresses from instructions and registers.
 
 #![forbid(unsafe_code)]
 
@@ -16,5 +20,5 @@ mod streams;
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use observe::{Observation, ProcessView};
-pub use source::{AddressSource, Chosen, choose};
-pub use stall::{Attached, StallSampler};
+pub use source::{AddressSource, SamplerChoice, UnavailableCause, UnavailableSampler, choose};
+pub use stall::{AttachResults, StallSampler};

@@ -1,29 +1,53 @@
-//! What a stretch of sampling showed, per process.
+//! Samples of an interval, collected per process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::{Heat, HeatConfig, Pattern, Pid, ProvenanceCounts, Sample};
 use hugepilot_units::{PageSizes, Region};
 
-/// Processes that have a heat table of their own; the one with the fewest samples makes room for the next.
+/// Processes with a heat table. The one with the fewest samples is dropped for a new one.
 const MAX_TABLES: usize = 8;
-/// Stack regions remembered per process.
+/// Limit of stack regions per process.
 const MAX_STACKS: usize = 4096;
 
-/// What was seen of one process.
+/// Samples of one process.
 #[derive(Debug)]
 pub struct ProcessView {
-    /// Where its stalls fell.
+    /// Heat of its regions.
     pub heat: Heat,
-    /// Its samples by provenance; losses are not known per process.
+    /// Samples by provenance; losses are not known per process.
     pub counts: ProvenanceCounts,
-    /// Samples that waited for scattered memory.
+    /// Samples that stalled on scattered memory.
     pub scattered: u64,
-    /// Regions that a stack pointer fell into.
+    /// Regions that contain a sampled stack pointer.
     pub stacks: BTreeSet<Region>,
 }
 
-/// All samples of a stretch of time, sorted by process. Bounded in memory.
+/// All samples of an interval, per process. Bounded in memory.
+///
+/// ```
+/// use hugepilot_profiler::Observation;
+/// use hugepilot_record::{Pattern, Pid, Provenance, Sample, Tid};
+/// use hugepilot_units::{Nanos, PageSizes, VirtAddr};
+///
+/// let mut observation = Observation::new(PageSizes::X86_64);
+/// for page in 0..3 {
+///     observation.add(&Sample {
+///         time: Nanos::millis(page),
+///         pid: Pid(4711),
+///         tid: Tid(4711),
+///         ip: VirtAddr::new(0x40_1000),
+///         address: Some(VirtAddr::new(0x7f00_0020_0000 + page * 4096)),
+///         provenance: Provenance::Exact,
+///         pattern: Pattern::Scattered,
+///         stack: None,
+///     });
+/// }
+/// let (pid, share) = observation.busiest().expect("a process with samples");
+/// let view = observation.of(pid).expect("its samples");
+/// let hottest = view.heat.regions(1536)[0];
+/// assert_eq!((share, hottest.samples, hottest.sampled_pages), (1.0, 3, 3));
+/// ```
 #[derive(Debug)]
 pub struct Observation {
     sizes: PageSizes,
@@ -32,15 +56,15 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Nothing seen yet.
+    /// Creates an empty observation.
     pub const fn new(sizes: PageSizes) -> Self {
         Self { sizes, processes: BTreeMap::new(), uncounted: 0 }
     }
 
-    /// Takes in one sample.
+    /// Adds one sample.
     pub fn add(&mut self, sample: &Sample) {
         if !self.processes.contains_key(&sample.pid) && self.processes.len() >= MAX_TABLES {
-            // Mostly one that has ended, as in a script that starts many.
+            // Usually a process that ended, as in a script that starts many.
             let least = self
                 .processes
                 .iter()
@@ -66,17 +90,17 @@ impl Observation {
         }
     }
 
-    /// Forgets a process: it started another program, and its addresses mean nothing now.
+    /// Removes a process that started another program: its addresses are invalid.
     pub fn forget(&mut self, pid: Pid) {
         self.processes.remove(&pid);
     }
 
-    /// What was seen of `pid`.
+    /// Returns the samples of `pid`.
     pub fn of(&self, pid: Pid) -> Option<&ProcessView> {
         self.processes.get(&pid)
     }
 
-    /// The process with the most samples, and how many of all samples are its own, 0 to 1.
+    /// Returns the process with the most samples, and its share of all samples, 0 to 1.
     #[allow(clippy::cast_precision_loss)]
     pub fn busiest(&self) -> Option<(Pid, f64)> {
         let all: u64 =

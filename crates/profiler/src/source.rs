@@ -1,66 +1,113 @@
-//! Where addressed samples come from: one trait over hardware and software.
-
-use std::collections::BTreeMap;
+//! Choice of a sampler: one trait over hardware and software.
 
 use hugepilot_kernel::perf::hardware::candidates;
 use hugepilot_kernel::rights::Rights;
-use hugepilot_kernel::{KernelError, Process, cpu};
+use hugepilot_kernel::{KernelError, Process, Unsupported, cpu};
 use hugepilot_record::{ProvenanceCounts, Sample};
 use hugepilot_units::Nanos;
 
 use crate::hardware::HardwareSampler;
 use crate::stall::StallSampler;
 
-/// A running source of samples of one process, its threads and its children.
+/// A running sampler of one process, its threads and its children.
 pub trait AddressSource {
     /// Its name in reports, such as `cpu-clock`.
     fn name(&self) -> &str;
-    /// Waits at most `wait`, then gives each sample to `each`.
+    /// Waits at most `wait`, then passes each sample to `each`.
     fn drain(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample));
-    /// Attaches to threads that came since. For about once a second.
+    /// Attaches to new threads. Call it about once a second.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// If the process ended.
     fn rescan(&mut self, process: &Process) -> Result<(), KernelError>;
-    /// Samples so far, by provenance, and losses.
+    /// Returns the samples by provenance, and the losses.
     fn counts(&self) -> ProvenanceCounts;
-    /// Processes that started another program since the last call: what is known of their addresses is void.
+    /// Returns the processes that started another program since the last call: their known
+    /// addresses are invalid.
     fn execs(&mut self) -> Vec<hugepilot_record::Pid>;
 }
 
-/// The best source that works here, and why better ones do not.
-pub struct Chosen {
-    /// The source, enabled.
-    pub source: Box<dyn AddressSource>,
-    /// Whether each sample stands for the same time. Where each is a page walk, shares of samples are no shares of time.
-    pub samples_time: bool,
-    /// Better sources and what is missing for them.
-    pub unavailable: BTreeMap<String, String>,
+/// A sampler that cannot be used here.
+#[derive(Debug)]
+pub struct UnavailableSampler {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// The cause.
+    pub cause: UnavailableCause,
 }
 
-/// Attaches the best source to `process`: hardware that samples TLB misses, then load latency, then IBS, then the CPU
-/// clock at `rate_hz` samples a second of CPU time. Hardware is tried on a child of our own first.
+/// Cause why a sampler cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UnavailableCause {
+    /// The processor, its hypervisor or the kernel does not support it.
+    #[error(transparent)]
+    Unsupported(Unsupported),
+    /// Attaching to the target fails.
+    #[error(transparent)]
+    Attach(#[from] KernelError),
+}
+
+/// The best sampler that works here, and the better ones that do not.
+pub struct SamplerChoice {
+    /// The sampler, enabled.
+    pub source: Box<dyn AddressSource>,
+    /// Whether each sample represents the same time. If samples are page walks, their shares are
+    /// not shares of time.
+    pub samples_time: bool,
+    /// Better samplers, each with its cause.
+    pub unavailable: Vec<UnavailableSampler>,
+}
+
+/// Attaches the best sampler to `process`: hardware that samples TLB misses, then load latency,
+/// then IBS, then the CPU clock at `rate_hz` samples per second of CPU time. Hardware is tried on a
+/// child process first.
 ///
 /// # Errors
-/// The CPU clock's: EACCES without rights (another user's process, or `perf_event_paranoid`), or no such process.
-pub fn choose(process: &Process, rate_hz: u32) -> Result<Chosen, KernelError> {
+/// That of the CPU clock: EACCES without permission (another user's process, or
+/// `perf_event_paranoid`), or no such process.
+///
+/// ```no_run
+/// use hugepilot_kernel::{Process, Root, Target};
+/// use hugepilot_profiler::{Observation, choose};
+/// use hugepilot_record::Pid;
+/// use hugepilot_units::Nanos;
+///
+/// # fn main() -> Result<(), hugepilot_kernel::KernelError> {
+/// let process = Process::open(&Root::live(), Pid(4711))?;
+/// let mut chosen = choose(&process, 500)?;
+/// let mut observation = Observation::new(process.sizes());
+/// chosen.source.drain(Nanos::seconds(1), &mut |sample| observation.add(&sample));
+/// if let Some(view) = observation.of(Pid(4711)) {
+///     for heat in view.heat.regions(1536).iter().take(10) {
+///         println!("{}: {} stalls", heat.region.range(process.sizes()), heat.scattered());
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn choose(process: &Process, rate_hz: u32) -> Result<SamplerChoice, KernelError> {
     let root = process.root();
     let rights = Rights::read(root);
     let candidates = cpu::read(root).map(|cpu| candidates(root, &cpu)).unwrap_or_default();
-    let mut unavailable: BTreeMap<String, String> =
-        candidates.skipped.into_iter().map(|(name, why)| (name.to_owned(), why)).collect();
+    let mut unavailable: Vec<_> = candidates
+        .skipped
+        .into_iter()
+        .map(|(name, cause)| (name, UnavailableCause::Unsupported(cause)))
+        .map(|(name, cause)| UnavailableSampler { name, cause })
+        .collect();
     for hardware in candidates.sources {
-        let opened =
-            hardware.try_open(root, &rights).map_err(|refusal| refusal.cause).and_then(|_| {
-                HardwareSampler::attach(process, hardware).map_err(|error| error.to_string())
-            });
+        let opened = hardware
+            .try_open(root, &rights)
+            .map_err(UnavailableCause::Unsupported)
+            .and_then(|_| Ok(HardwareSampler::attach(process, hardware)?));
         match opened {
             Ok(source) => {
-                return Ok(Chosen { source: Box::new(source), samples_time: false, unavailable });
+                let source = Box::new(source);
+                return Ok(SamplerChoice { source, samples_time: false, unavailable });
             }
-            Err(why) => _ = unavailable.insert(hardware.name.to_owned(), why),
+            Err(cause) => unavailable.push(UnavailableSampler { name: hardware.name, cause }),
         }
     }
     let source = Box::new(StallSampler::attach(process, rate_hz)?);
-    Ok(Chosen { source, samples_time: true, unavailable })
+    Ok(SamplerChoice { source, samples_time: true, unavailable })
 }

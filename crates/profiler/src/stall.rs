@@ -1,9 +1,10 @@
-//! The stall-address sampler: finds, without hardware counters, the addresses a process waits for.
+//! Stall-address sampler: finds the addresses on which a process stalls, without hardware counters.
 //!
-//! A timer interrupt arrives when the instruction at the head of the pipeline has finished, and a processor that waits
-//! for memory has the waiting instruction there. So the sampled IP is the instruction right after it, and the sampled
-//! registers are those it left: enough to recompute the address it used (see [`crate::code`]). Sun's dataspace
-//! profiling did this with clock samples on SPARC (Itzkowitz et al., SC'03).
+//! A timer interrupt arrives when the instruction at the head of the pipeline has finished. If the
+//! processor stalls on memory, that is the stalled instruction. So the sampled IP is the
+//! instruction right after it, and the sampled registers are its results: enough to recompute the
+//! address that it used (see [`crate::code`]). Sun's dataspace profiling did this with clock
+//! samples on SPARC (Itzkowitz et al., SC'03).
 
 use hashbrown::{HashMap, HashSet};
 use hugepilot_kernel::perf::{Event, PerfSampler, Record, SamplerOptions};
@@ -16,51 +17,53 @@ use crate::codemap::CodeMap;
 use crate::source::AddressSource;
 use crate::streams::Streams;
 
-/// Processes whose code is known at one time, where all are wanted; then all is forgotten and found out again.
+/// Limit of processes with known code, if all are sampled. Above it, all code maps are dropped.
 const MAX_PROCESSES: usize = 32;
-/// Above are no user addresses, below nobody maps anything.
+/// Addresses that a process can map.
 const USER_ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 56;
 
-/// Samples a process, its threads, and what they start, by the CPU clock; or just some processes.
+/// Samples a process, its threads and its children by the CPU clock, or a set of processes.
 pub struct StallSampler {
     perf: PerfSampler,
     resolver: Resolver,
 }
 
-/// For each process whether it is sampled, or why not.
-pub type Attached = Vec<Result<(), KernelError>>;
+/// Result of attaching to each process, in order.
+pub type AttachResults = Vec<Result<(), KernelError>>;
 
-/// Turns records into samples. Apart from the ring, so that the ring can lend its records.
+/// Converts records to samples. Separate from the ring buffer, which lends its records.
 struct Resolver {
     root: Root,
     codes: HashMap<Pid, CodeMap>,
     streams: Streams,
     counts: ProvenanceCounts,
     execs: Vec<Pid>,
-    /// Whose samples are wanted; `None` for all that come.
+    /// Processes whose samples are wanted; `None` for all.
     wanted: Option<HashSet<Pid>>,
 }
 
 impl StallSampler {
-    /// Attaches to `process` and starts, with `rate_hz` samples per second of each thread's CPU time.
+    /// Attaches to `process` and starts, with `rate_hz` samples per second of each thread's CPU
+    /// time.
     ///
     /// # Errors
-    /// EACCES or EPERM without the right to sample it; [`KernelError::NoProcess`].
+    /// EACCES or EPERM without permission to sample it; [`KernelError::NoProcess`].
     pub fn attach(process: &Process, rate_hz: u32) -> Result<Self, KernelError> {
         let mut perf = PerfSampler::attach(process, options(rate_hz))?;
         perf.enable()?;
         Ok(Self { perf, resolver: Resolver::new(process, None) })
     }
 
-    /// The same for all of `processes`, which share the rings, without what they start. Says for each whether it is sampled;
-    /// the first ones are where not all can be.
+    /// Attaches to all of `processes`, which share the ring buffers, without their children.
+    /// Returns a result for each; if only some can be attached, these are the first.
     ///
     /// # Errors
-    /// [`KernelError::Read`] when the system does not say which CPUs it has; [`KernelError::NoProcess`] without any process.
+    /// [`KernelError::Read`] if the system does not list its CPUs; [`KernelError::NoProcess`]
+    /// without processes.
     pub fn attach_all(
         processes: &[&Process],
         rate_hz: u32,
-    ) -> Result<(Self, Attached), KernelError> {
+    ) -> Result<(Self, AttachResults), KernelError> {
         let first = processes.first().ok_or(KernelError::NoProcess { pid: Pid(0) })?;
         let (mut perf, attached) = PerfSampler::attach_all(processes, options(rate_hz))?;
         perf.enable()?;
@@ -73,7 +76,7 @@ fn options(rate_hz: u32) -> SamplerOptions {
     SamplerOptions { event: Event::cpu_clock(period_of(rate_hz)), per_thread: false }
 }
 
-/// The time between samples: odd, so that it keeps step with nothing in the program.
+/// Returns the time between samples: odd, so that it is in step with no loop of the program.
 fn period_of(rate_hz: u32) -> Nanos {
     Nanos::new((1_000_000_000 / u64::from(rate_hz.max(1))) | 1)
 }
@@ -155,11 +158,11 @@ impl Resolver {
             pattern: Pattern::Scattered,
             stack: registers.and_then(|regs| regs.get(iced_x86::Register::RSP)).map(VirtAddr::new),
         };
-        // Code that is not 64-bit code comes without registers that the decoder knows.
+        // Code other than 64-bit code has no registers that the decoder knows.
         let mut decoded = false;
         if let (Some(registers), Some(code)) = (registers, self.code(pid)) {
             let recipe = code.recipe(ip, time);
-            decoded = recipe.refusal != Some(NoAddress::UnknownCode);
+            decoded = recipe.no_address != Some(NoAddress::UnknownCode);
             sample.ip = VirtAddr::new(recipe.accessing_ip);
             sample.address =
                 recipe.address(&registers).filter(|a| USER_ADDRESSES.contains(&a.get()));
@@ -176,7 +179,7 @@ impl Resolver {
 
     fn code(&mut self, pid: Pid) -> Option<&mut CodeMap> {
         if !self.codes.contains_key(&pid) {
-            // Wanted ones are no more than was asked for.
+            // A set of processes is already bounded by the caller.
             if self.wanted.is_none() && self.codes.len() >= MAX_PROCESSES {
                 self.codes.clear();
             }

@@ -1,21 +1,23 @@
-//! Tells streams from scattered accesses by how the sampled addresses of one instruction move.
+//! Distinction of streamed from scattered accesses by the steps between an instruction's sampled
+//! addresses.
 //!
-//! Between two samples of one thread at one instruction, a stream has moved on by its speed times the time between
-//! them; a random access may be anywhere. Counting how many steps land just ahead separates the two, once the memory is
-//! larger than what a stream passes between samples; for smaller loops the instruction's own stride decides.
+//! Between two samples of one thread at one instruction, a stream advances by its speed times the
+//! time between them; a random access may be anywhere. The number of steps that land just ahead
+//! separates the two, if the memory is larger than the distance between samples. For smaller loops,
+//! the instruction's stride decides.
 
 use hugepilot_record::{Pattern, Pid, Tid};
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use crate::code::Stride;
 
-/// Faster than one core streams through memory: 64 bytes per nanosecond.
+/// Bytes per nanosecond, more than one core streams.
 const MAX_BYTES_PER_NANO: u64 = 64;
-/// Steps after which the count is believed.
+/// Steps before the count decides.
 const MIN_STEPS: u32 = 12;
-/// Counts are halved here, so that a program may change.
+/// Steps at which counts are halved, so that a program may change.
 const MAX_STEPS: u32 = 512;
-/// Slots of each table; a power of two. A collision costs evidence, never truth.
+/// Slots of each table; a power of two. A collision costs evidence, not correctness.
 const SLOTS: usize = 4096;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +36,7 @@ struct Steps {
     behind: u32,
 }
 
-/// What is known of each instruction's steps. Fixed in size.
+/// Steps of each instruction. Fixed in size.
 #[derive(Debug)]
 pub(crate) struct Streams {
     last: Vec<Last>,
@@ -47,7 +49,8 @@ impl Streams {
         Self { last: vec![Last::default(); SLOTS], steps: vec![Steps::default(); SLOTS], page }
     }
 
-    /// Takes one sample in and says how its instruction walks. Processes may have different ones at the same `ip`.
+    /// Adds one sample and returns the pattern of its instruction. Processes may have different
+    /// code at the same `ip`.
     pub(crate) fn classify(
         &mut self,
         pid: Pid,
@@ -57,7 +60,7 @@ impl Streams {
         time: Nanos,
         stride: Stride,
     ) -> Pattern {
-        // Addresses of code leave the upper 17 bits free.
+        // Code addresses leave the upper 17 bits free.
         let ip = ip.get() ^ u64::from(pid.0.cast_unsigned()).rotate_right(17);
         let (address, time) = (address.get(), time.get());
         let last = &mut self.last[slot(ip ^ u64::from(thread.0.cast_unsigned()) << 40)];
@@ -85,7 +88,8 @@ impl Steps {
     }
 
     fn pattern(&self, stride: Stride, page: Bytes) -> Pattern {
-        // A constant step of half a page or more needs a new translation every time or two, however regular.
+        // A constant step of half a page or more needs a new translation at every access or two,
+        // however regular.
         let small_step = match stride {
             Stride::Bytes(step) if step.unsigned_abs() >= page.get() / 2 => {
                 return Pattern::Scattered;
@@ -94,8 +98,9 @@ impl Steps {
             Stride::Constant | Stride::Unknown => false,
         };
         let near = f64::from(self.ahead.max(self.behind)) / f64::from(self.all.max(1));
-        // Steps within a loop smaller than a stream's reach look random; then a small constant stride tips the scale.
-        // Far fewer mean short runs at random places, such as the edge lists of a graph.
+        // Steps within a loop smaller than a stream's reach seem random; then a small constant
+        // stride decides. Far fewer steps ahead mean short runs at random places, such as the edge
+        // lists of a graph.
         let streamed = if self.all < MIN_STEPS {
             small_step
         } else {
@@ -116,7 +121,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// The pattern after `n` samples 2 ms apart at the addresses that `address` gives for each time.
+    /// Returns the pattern after `n` samples 2 ms apart, at addresses that depend on the time.
     fn after(n: u64, stride: Stride, mut address: impl FnMut(u64) -> u64) -> Pattern {
         let mut streams = Streams::new(Bytes::kib(4));
         let mut pattern = Pattern::Scattered;
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_stream_is_seen_without_knowing_the_code() {
+    fn a_long_stream_is_detected_without_its_code() {
         for bytes_per_nano in [1, 8, 20] {
             let forward = |nanos: u64| nanos * bytes_per_nano % (2 * GIB);
             assert_eq!(after(200, Stride::Unknown, forward), Pattern::Streamed);
@@ -167,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_array_streamed_many_times_between_samples_is_told_by_its_stride() {
+    fn a_small_array_streamed_repeatedly_is_detected_by_its_stride() {
         let size = 64 << 20;
         let walk = |nanos: u64| nanos * 11 % size;
         assert_eq!(after(200, Stride::Bytes(8), walk), Pattern::Streamed);
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stride_of_pages_is_no_stream() {
+    fn a_stride_of_pages_is_not_a_stream() {
         assert_eq!(after(200, Stride::Bytes(8192), |nanos| nanos * 8), Pattern::Scattered);
     }
 

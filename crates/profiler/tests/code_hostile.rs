@@ -1,5 +1,5 @@
-//! Damaged and foreign input gives an error or no address, never a panic; and the code of a real program makes
-//! sense.
+//! Damaged and foreign input: an error or no address, never a panic. The code of a real program
+//! gives addresses.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use hugepilot_record::{Provenance, ProvenanceCounts};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
 use proptest::prelude::*;
 
-/// The bytes of this very program.
+/// Bytes of this program.
 static SELF: LazyLock<Vec<u8>> = LazyLock::new(|| fs::read("/proc/self/exe").unwrap());
 
 fn open_bytes(bytes: &[u8]) -> Result<ElfCode, CodeError> {
@@ -19,7 +19,7 @@ fn open_bytes(bytes: &[u8]) -> Result<ElfCode, CodeError> {
     ElfCode::open(file.path())
 }
 
-/// Opens damaged bytes and uses whatever comes of them.
+/// Opens damaged bytes and uses all functions of the result.
 fn use_all(bytes: &[u8]) {
     let Ok(elf) = open_bytes(bytes) else { return };
     let mut code = Vec::new();
@@ -35,7 +35,12 @@ fn use_all(bytes: &[u8]) {
     let _ = elf.name_at(elf.functions().next().map_or(0, |function| function.start));
 }
 
-/// Offsets where a flipped bit matters: the file header, the program and section headers.
+/// Random cases that are not stored.
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
+}
+
+/// Offsets where an inverted bit has an effect: the file header, the program and section headers.
 fn header_offset() -> impl Strategy<Value = usize> {
     let number = |at: usize| u64::from_le_bytes(SELF[at..at + 8].try_into().unwrap()) as usize;
     let (programs, sections) = (number(0x20), number(0x28));
@@ -49,7 +54,7 @@ fn header_offset() -> impl Strategy<Value = usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4000) })]
+    #![proptest_config(config(4000))]
 
     #[test]
     fn any_bytes_at_any_ip_are_survived(
@@ -62,12 +67,12 @@ proptest! {
         let recipe = analyse(&code, start, boundary, start.wrapping_add(offset));
         let address = recipe.address(&Regs::default());
         prop_assert_eq!(address.is_none(), recipe.provenance == Provenance::None);
-        prop_assert_eq!(address.is_none(), recipe.refusal.is_some());
+        prop_assert_eq!(address.is_none(), recipe.no_address.is_some());
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+    #![proptest_config(config(60))]
 
     #[test]
     fn a_truncated_file_is_survived(len in prop_oneof![0..5000_usize, 0..SELF.len()]) {
@@ -76,16 +81,21 @@ proptest! {
     }
 
     #[test]
-    fn flipped_bits_are_survived(flips in prop::collection::vec((header_offset(), 0..8_u32), 1..4)) {
+    fn inverted_bits_are_survived(
+        bits in prop::collection::vec((header_offset(), 0..8_u32), 1..4),
+    ) {
         let mut bytes = SELF.clone();
-        for (at, bit) in flips {
+        for (at, bit) in bits {
             bytes[at] ^= 1 << bit;
         }
         use_all(&bytes);
     }
 
     #[test]
-    fn an_extreme_header_field_is_survived(at in header_offset(), value in prop_oneof![Just(u64::MAX), any::<u64>()]) {
+    fn an_extreme_header_field_is_survived(
+        at in header_offset(),
+        value in prop_oneof![Just(u64::MAX), any::<u64>()],
+    ) {
         let mut bytes = SELF.clone();
         let at = (at & !7).min(bytes.len() - 8);
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
@@ -94,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_no_x86_64_elf_is_named() {
+fn the_format_of_other_files_is_named() {
     let found = |bytes: &[u8]| match open_bytes(bytes) {
         Err(CodeError::Foreign { found, .. }) => found,
         other => panic!("{other:?}"),
@@ -109,14 +119,14 @@ fn what_is_no_x86_64_elf_is_named() {
     assert_eq!(found(&with(4, 1)), "32-bit");
     assert_eq!(found(&with(5, 2)), "big-endian");
     assert_eq!(found(&with(18, 183)), "for another processor");
-    // A header and no tables behind it.
+    // A header without tables.
     assert!(matches!(open_bytes(&SELF[..4096]), Err(CodeError::Malformed { .. })));
     assert!(matches!(ElfCode::open("/proc/self"), Err(CodeError::Read { .. })));
     assert!(matches!(ElfCode::open("/nonexistent"), Err(CodeError::Read { .. })));
 }
 
-/// What is said about a sparse file of a terabyte that begins with these bytes.
-fn said_of_sparse(bytes: &[u8]) -> String {
+/// Returns the error of a sparse file of a terabyte that starts with these bytes.
+fn error_of_sparse(bytes: &[u8]) -> String {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     file.as_file().set_len(1 << 40).unwrap();
@@ -135,12 +145,12 @@ fn tables_without_end_are_not_read() {
         let size = sections + section * 64 + 0x20;
         large[size..size + 8].copy_from_slice(&(2_u64 << 30).to_le_bytes());
     }
-    assert_eq!(said_of_sparse(&large), "a table of more than 1 GiB");
-    // The number of sections is in the size of the first when the header says zero.
+    assert_eq!(error_of_sparse(&large), "a table of more than 1 GiB");
+    // If the header has zero sections, the size of the first one is their number.
     let mut many = SELF.clone();
     many[0x3c..0x3e].fill(0);
     many[sections + 0x20..sections + 0x28].copy_from_slice(&(1_u64 << 24).to_le_bytes());
-    assert_eq!(said_of_sparse(&many), "more than a million headers");
+    assert_eq!(error_of_sparse(&many), "more than a million headers");
 }
 
 #[inline(never)]
@@ -152,7 +162,7 @@ fn known_function(values: &[u64]) -> u64 {
 fn this_program_knows_its_own_functions() {
     assert_ne!(known_function(&[1, 2, 3]), 0);
     let address = known_function as *const () as u64;
-    // Where it is in the file: the mapping that has it says.
+    // The offset in the file comes from the mapping that contains it.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let (start, offset) = maps
         .lines()
@@ -174,7 +184,7 @@ fn this_program_knows_its_own_functions() {
     assert_eq!(elf.read(function.clone(), &mut code).unwrap(), function);
     let at = usize::try_from(address - start + offset).unwrap();
     assert_eq!(code, SELF[at..at + code.len()]);
-    // A window is cut at the end of the mapping that has it.
+    // A window is truncated at the end of its mapping.
     let window = elf.read(vaddr..vaddr + (1 << 40), &mut code).unwrap();
     assert!(
         window.start == vaddr && window.end - vaddr == code.len() as u64 && code.len() <= 2 << 20
@@ -185,7 +195,7 @@ fn this_program_knows_its_own_functions() {
     ));
 }
 
-/// Analyses the place after every `step`th instruction with a memory operand, and counts.
+/// Analyses the IP after every `step`th instruction with a memory operand, and counts.
 fn count_provenance(elf: &ElfCode, functions: usize, step: usize) -> ProvenanceCounts {
     let mut counts = ProvenanceCounts::default();
     let mut largest: Vec<_> =
@@ -218,7 +228,7 @@ fn a_real_program_gives_addresses() {
     assert!(counts.ratio(counts.exact + counts.recomputed) > Some(0.6), "{counts:?}");
 }
 
-/// What voting makes of bytes whose boundaries are known: it may refuse, but not contradict.
+/// Voting on bytes with known boundaries may give no result, but no wrong one.
 #[test]
 fn voting_agrees_with_known_boundaries() {
     let elf = ElfCode::open("/proc/self/exe").unwrap();

@@ -1,6 +1,6 @@
-//! Recipes against the truth: random programs are run by an interpreter that knows what each instruction does from
-//! the processor manual and shares nothing with the module, and every address a recipe claims is compared with the
-//! one that was accessed.
+//! Recipes against an oracle. An interpreter that follows the processor manual and shares no code
+//! with the module runs random programs. Every address of a recipe is compared with the accessed
+//! one.
 
 #[path = "machine/mod.rs"]
 mod machine;
@@ -16,12 +16,16 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-/// Registers at the start, one seed for what memory holds, and the way a branch goes when it is met.
+fn config() -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8000) }
+}
+
+/// Initial registers, a seed for the contents of memory, and the direction of each branch.
 fn machine_state() -> impl Strategy<Value = Machine> {
     (any::<[u64; 16]>(), any::<u64>()).prop_map(|(regs, seed)| Machine::new(regs, seed))
 }
 
-/// Instructions, a load, perhaps one more and a consumer of what was loaded. The sample comes at the end.
+/// Instructions, a load, perhaps one more and a consumer of the load. The sample is at the end.
 fn straight_line() -> impl Strategy<Value = Vec<Op>> {
     let after = prop_oneof![3 => Just(Vec::new()), 2 => prop::collection::vec(op(), 0..2)];
     (prop::collection::vec(op(), 0..14), load(), after, any::<bool>()).prop_map(
@@ -35,7 +39,8 @@ fn straight_line() -> impl Strategy<Value = Vec<Op>> {
     )
 }
 
-/// Instructions that can be followed, and a load into its own base or index: only what came before can tell.
+/// Instructions that can be followed, and a load into its own base or index: only earlier ones
+/// determine its address.
 fn clobbering_line() -> impl Strategy<Value = Vec<Op>> {
     let loads = (load(), any::<bool>()).prop_map(|(load, index)| load.into_own_address(index));
     (prop::collection::vec(followable(), 2..12), loads).prop_map(|(mut ops, load)| {
@@ -44,7 +49,8 @@ fn clobbering_line() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// A load, a change of its base, and a consumer of what was loaded: only undoing the change can tell.
+/// A load, a change of its base, and a consumer of the load: only the inverse of the change gives
+/// its address.
 fn changed_line() -> impl Strategy<Value = Vec<Op>> {
     let loads = (0..16_usize, 0..16_usize)
         .prop_flat_map(|(base, to)| (load_through(base, to), changing(base)));
@@ -54,7 +60,7 @@ fn changed_line() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// What the recipe says at the end of a straight line; an error when it is wrong.
+/// Returns the provenance at the end of a straight line; an error if the address is wrong.
 fn check_line(ops: &[Op], mut machine: Machine) -> Result<Provenance, TestCaseError> {
     let program = Program::assemble(ops);
     let mut accessed = HashMap::new();
@@ -73,8 +79,8 @@ fn check_line(ops: &[Op], mut machine: Machine) -> Result<Provenance, TestCaseEr
     Ok(recipe.provenance)
 }
 
-/// Runs a loop that ends in a branch to its start, and checks every claim made after any execution of the load
-/// number `at`. Returns the provenance.
+/// Runs a loop that ends in a branch to its start, and checks every address after an execution of
+/// the load with index `at`. Returns the provenance.
 fn check_loop(
     ops: &[Op],
     at: usize,
@@ -116,7 +122,8 @@ fn check_loop(
     Ok(recipe.provenance)
 }
 
-/// A loop body with branches that skip forward within the part before or after its load, closed by a branch back.
+/// A loop body with forward branches within the part before or after its load, closed by a backward
+/// branch.
 fn structured_loop() -> impl Strategy<Value = (Vec<Op>, usize)> {
     let part = || {
         (
@@ -131,7 +138,8 @@ fn structured_loop() -> impl Strategy<Value = (Vec<Op>, usize)> {
         let at = before.len();
         before.push(load);
         let (mut tail, base) = (after, at + 1);
-        // Not right after the load: the sample would be at a branch, which is as good, but the skip could end there.
+        // Not right after the load: the sample would be at a branch, which is equally good, but the
+        // skip could end there.
         if let Some((from, by)) = skip_after.filter(|_| !tail.is_empty()) {
             skip_within(&mut tail, from, by, base);
         }
@@ -166,7 +174,7 @@ fn tangle() -> impl Strategy<Value = (Vec<Op>, usize)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8000) })]
+    #![proptest_config(config())]
 
     #[test]
     fn claims_about_straight_lines_are_true(ops in straight_line(), machine in machine_state()) {
@@ -174,7 +182,10 @@ proptest! {
     }
 
     #[test]
-    fn claims_about_overwritten_addresses_are_true(ops in clobbering_line(), machine in machine_state()) {
+    fn claims_about_overwritten_addresses_are_true(
+        ops in clobbering_line(),
+        machine in machine_state(),
+    ) {
         check_line(&ops, machine)?;
     }
 
@@ -194,7 +205,7 @@ proptest! {
     }
 }
 
-/// Per cent of `cases` programs whose outcome is one of `wanted`.
+/// Returns the share of `cases` programs, in percent, whose outcome is in `wanted`.
 fn share<T>(
     cases: u32,
     programs: impl Strategy<Value = T>,
@@ -211,7 +222,7 @@ fn share<T>(
     found * 100 / cases
 }
 
-/// A module that refused everything would tell no lies.
+/// Most programs give addresses: a module that never gives one is never wrong.
 #[test]
 fn most_addresses_are_found() {
     use Provenance::{Exact, Next, Recomputed};
@@ -222,10 +233,10 @@ fn most_addresses_are_found() {
     let in_loop = |(ops, at): &(Vec<Op>, usize), machine| check_loop(ops, *at, machine, true);
     let looped = share(2000, structured_loop(), &[Exact, Recomputed], in_loop);
     let next = share(2000, structured_loop(), &[Next], in_loop);
-    let told = format!(
-        "lines: {exact} % exact, {recomputed} % of overwritten and {undone} % of changed addresses recomputed; \
-         loops: {looped} % found, {next} % next"
+    let summary = format!(
+        "lines: {exact} % exact, {recomputed} % of overwritten and {undone} % of changed addresses \
+         recomputed; loops: {looped} % found, {next} % next"
     );
-    assert!(exact >= 65 && recomputed >= 20 && undone >= 50, "{told}");
-    assert!(looped >= 75 && next >= 7, "{told}");
+    assert!(exact >= 65 && recomputed >= 20 && undone >= 50, "{summary}");
+    assert!(looped >= 75 && next >= 7, "{summary}");
 }

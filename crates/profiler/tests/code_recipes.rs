@@ -1,4 +1,4 @@
-//! Recipes for short pieces of machine code, as GNU as assembled them.
+//! Recipes for short pieces of machine code, assembled by GNU as.
 
 use hugepilot_profiler::code::{Boundary, NoAddress, Recipe, Regs, Stride, analyse};
 use hugepilot_record::Provenance;
@@ -6,14 +6,14 @@ use iced_x86::Register::{self, RAX, RBX, RCX, RDI, RDX, RSI, RSP};
 
 const START: u64 = 0x40_0000;
 
-/// The recipe for the sample at offset `ip` of a function with these instructions.
+/// Returns the recipe of a sample at offset `ip` of a function with these instructions.
 fn recipe(ip: u64, instructions: &[&str]) -> Recipe {
     let bytes = instructions.iter().flat_map(|one| one.split(' '));
     let code: Vec<u8> = bytes.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
     analyse(&code, START, Boundary::Function, START + ip)
 }
 
-/// Registers that all differ, in both halves.
+/// Returns registers that all differ, in both halves.
 fn regs() -> Regs {
     Regs::new(START, std::array::from_fn(|at| 0x0123_4567_9abc_def1_u64.rotate_left(4 * at as u32)))
 }
@@ -24,14 +24,14 @@ fn reg(register: Register) -> u64 {
 
 #[track_caller]
 fn assert_address(recipe: &Recipe, provenance: Provenance, address: u64) {
-    assert_eq!((recipe.provenance, recipe.refusal), (provenance, None));
+    assert_eq!((recipe.provenance, recipe.no_address), (provenance, None));
     let found = recipe.address(&regs()).unwrap().get();
-    assert!(found == address, "found {found:#x}, is {address:#x}");
+    assert!(found == address, "found {found:#x}, expected {address:#x}");
 }
 
 #[track_caller]
-fn assert_refused(recipe: &Recipe, refusal: NoAddress) {
-    assert_eq!((recipe.provenance, recipe.refusal), (Provenance::None, Some(refusal)));
+fn assert_no_address(recipe: &Recipe, reason: NoAddress) {
+    assert_eq!((recipe.provenance, recipe.no_address), (Provenance::None, Some(reason)));
     assert_eq!(recipe.address(&regs()), None);
 }
 
@@ -53,7 +53,7 @@ fn a_store_is_a_write() {
 }
 
 #[test]
-fn an_index_that_the_load_overwrote_is_computed_anew() {
+fn an_index_that_the_load_overwrote_is_recomputed() {
     // mov rdx, rax; shr rdx, 33; and rdx, 0xfffffff; mov edx, [rbx+rdx*4]; add rsi, rdx; ret
     let code = ["48 89 c2", "48 c1 ea 21", "48 81 e2 ff ff ff 0f", "8b 14 93", "48 01 d6", "c3"];
     let found = recipe(17, &code);
@@ -68,7 +68,7 @@ fn a_branch_into_the_slice_stops_it() {
     let code =
         ["48 89 c2", "48 81 e2 ff ff ff 0f", "8b 14 93", "48 01 d6", "48 ff c9", "75 ee", "c3"];
     assert_ne!(recipe(13, &code).provenance, Provenance::Recomputed);
-    // The same with the branch not going there (jne to the ret).
+    // The same with the branch to the ret, not into the slice.
     let code =
         ["48 89 c2", "48 81 e2 ff ff ff 0f", "8b 14 93", "48 01 d6", "48 ff c9", "75 00", "c3"];
     let address = reg(RBX).wrapping_add((reg(RAX) & 0x0fff_ffff) * 4);
@@ -76,7 +76,7 @@ fn a_branch_into_the_slice_stops_it() {
 }
 
 #[test]
-fn a_copy_of_an_overwritten_register_serves() {
+fn a_copy_of_an_overwritten_register_is_used() {
     // mov rdx, rax; mov rax, [rax+8]; ret
     let found = recipe(7, &["48 89 c2", "48 8b 40 08", "c3"]);
     assert_address(&found, Provenance::Recomputed, reg(RDX).wrapping_add(8));
@@ -99,86 +99,90 @@ fn an_index_chase_is_run_on_to_its_next_access() {
 }
 
 #[test]
-fn what_a_skipped_instruction_would_change_is_not_known_next() {
+fn a_register_that_a_skipped_instruction_changes_is_unknown() {
     // l: mov rax, [rax+8]; cmp rax, rcx; jne m; mov rax, rbx; m: dec rdx; jne l; ret
     let found =
         recipe(4, &["48 8b 40 08", "48 39 c8", "75 03", "48 89 d8", "48 ff ca", "75 ef", "c3"]);
-    assert_refused(&found, NoAddress::Overwritten);
+    assert_no_address(&found, NoAddress::Overwritten);
     assert_eq!(found.accessing_ip, START);
 }
 
 #[test]
 fn the_way_to_the_next_access_must_be_certain() {
-    // h: add rdx, rsi; jne m; mov rdx, [rbx+rdx*8]; nop; m: dec rcx; jne h; ret. It may be skipped next time.
+    // h: add rdx, rsi; jne m; mov rdx, [rbx+rdx*8]; nop; m: dec rcx; jne h; ret
+    // The next iteration may skip the load.
     let skipped = ["48 01 f2", "75 05", "48 8b 14 d3", "90", "48 ff c9", "75 f1", "c3"];
-    assert_refused(&recipe(9, &skipped), NoAddress::Overwritten);
-    // l: mov rcx, [rbx+rcx*8]; loop l; ret. The branch itself counts rcx down.
-    assert_refused(&recipe(4, &["48 8b 0c cb", "e2 fa", "c3"]), NoAddress::Overwritten);
-    // l: mov rax, [rax+8]; nop; i: add rax, 8; dec rdx; jne i; dec rcx; jne l; ret. Added who knows how often.
+    assert_no_address(&recipe(9, &skipped), NoAddress::Overwritten);
+    // l: mov rcx, [rbx+rcx*8]; loop l; ret. The branch itself decrements rcx.
+    assert_no_address(&recipe(4, &["48 8b 0c cb", "e2 fa", "c3"]), NoAddress::Overwritten);
+    // l: mov rax, [rax+8]; nop; i: add rax, 8; dec rdx; jne i; dec rcx; jne l; ret
+    // The number of additions is unknown.
     let inner =
         ["48 8b 40 08", "90", "48 83 c0 08", "48 ff ca", "75 f7", "48 ff c9", "75 ed", "c3"];
-    assert_refused(&recipe(4, &inner), NoAddress::Overwritten);
+    assert_no_address(&recipe(4, &inner), NoAddress::Overwritten);
 }
 
 #[test]
 fn an_overwritten_pointer_outside_a_loop_is_gone() {
     // mov rdx, [rbx]; mov rdx, [rdx]; ret
-    assert_refused(&recipe(6, &["48 8b 13", "48 8b 12", "c3"]), NoAddress::Overwritten);
+    assert_no_address(&recipe(6, &["48 8b 13", "48 8b 12", "c3"]), NoAddress::Overwritten);
 }
 
 #[test]
 fn an_ip_that_is_branched_to_is_ambiguous() {
     // mov rdx, [rbx]; l: inc rdx; cmp rdx, rsi; jne l; ret
     let code = ["48 8b 13", "48 ff c2", "48 39 f2", "75 f8", "c3"];
-    assert_refused(&recipe(3, &code), NoAddress::BranchTarget);
+    assert_no_address(&recipe(3, &code), NoAddress::BranchTarget);
 }
 
 #[test]
 fn a_target_with_one_way_in_is_not_ambiguous() {
-    // cmp rax, [rbx+rcx*8]; je m; inc rdx; ret; m: inc rsi; ret. The fused compare and branch waited.
+    // cmp rax, [rbx+rcx*8]; je m; inc rdx; ret; m: inc rsi; ret
+    // The fused compare and branch stalled.
     let one_way = ["48 3b 04 cb", "74 04", "48 ff c2", "c3", "48 ff c6", "c3"];
     let found = recipe(10, &one_way);
     assert_eq!((found.provenance, found.accessing_ip), (Provenance::Exact, START));
     let mut gpr = [0; 16];
     (gpr[3], gpr[1]) = (0x10_0000, 5);
     assert_eq!(found.address(&Regs::new(START + 10, gpr)).unwrap().get(), 0x10_0028);
-    // Running on into m, a second branch to m, or a jump that computes its target: two ways in.
+    // Code that continues into m, a second branch to m, or a computed jump: two entries.
     let runs_on = ["48 3b 04 cb", "74 04", "48 ff c2", "90", "48 ff c6", "c3"];
-    assert_refused(&recipe(10, &runs_on), NoAddress::BranchTarget);
+    assert_no_address(&recipe(10, &runs_on), NoAddress::BranchTarget);
     let two_branches = ["48 3b 04 cb", "74 04", "48 ff c2", "c3", "48 ff c6", "74 fb", "c3"];
-    assert_refused(&recipe(10, &two_branches), NoAddress::BranchTarget);
+    assert_no_address(&recipe(10, &two_branches), NoAddress::BranchTarget);
     let computed = ["48 3b 04 cb", "74 04", "90", "ff e2", "c3", "48 ff c6", "c3"];
-    assert_refused(&recipe(10, &computed), NoAddress::BranchTarget);
+    assert_no_address(&recipe(10, &computed), NoAddress::BranchTarget);
 }
 
 #[test]
 fn the_target_of_indirect_branches_is_ambiguous() {
     // mov rdx, [rbx]; endbr64; ret
-    assert_refused(&recipe(3, &["48 8b 13", "f3 0f 1e fa", "c3"]), NoAddress::BranchTarget);
+    assert_no_address(&recipe(3, &["48 8b 13", "f3 0f 1e fa", "c3"]), NoAddress::BranchTarget);
     // mov rdx, rax; endbr64; mov edx, [rbx+rdx*4]; ret
     let code = ["48 89 c2", "f3 0f 1e fa", "8b 14 93", "c3"];
-    assert_refused(&recipe(10, &code), NoAddress::Overwritten);
+    assert_no_address(&recipe(10, &code), NoAddress::Overwritten);
 }
 
 #[test]
-fn after_a_call_something_else_ran_last() {
+fn after_a_call_another_instruction_ran_last() {
     // call f; ret; f: ret
-    assert_refused(&recipe(5, &["e8 01 00 00 00", "c3", "c3"]), NoAddress::AfterTransfer);
+    assert_no_address(&recipe(5, &["e8 01 00 00 00", "c3", "c3"]), NoAddress::AfterTransfer);
     // hlt; ret
-    assert_refused(&recipe(1, &["f4", "c3"]), NoAddress::AfterTransfer);
-    // mov rdx, rax; jmp z; mov edx, [rbx+rdx*4]; inc rcx; z: ret. Who loads did not come from the first line.
+    assert_no_address(&recipe(1, &["f4", "c3"]), NoAddress::AfterTransfer);
+    // mov rdx, rax; jmp z; mov edx, [rbx+rdx*4]; inc rcx; z: ret
+    // The load does not follow the first line.
     let jumped = recipe(8, &["48 89 c2", "eb 06", "8b 14 93", "48 ff c1", "c3"]);
-    assert_refused(&jumped, NoAddress::Overwritten);
+    assert_no_address(&jumped, NoAddress::Overwritten);
 }
 
 #[test]
-fn what_only_looks_like_an_access_does_not_count() {
+fn instructions_that_only_name_memory_do_not_count() {
     // nop; lea rdx, [rbx+rcx*8]; ret
-    assert_refused(&recipe(5, &["90", "48 8d 14 cb", "c3"]), NoAddress::NoMemoryOperand);
+    assert_no_address(&recipe(5, &["90", "48 8d 14 cb", "c3"]), NoAddress::NoMemoryOperand);
     // prefetcht0 [rax]; ret
-    assert_refused(&recipe(3, &["0f 18 08", "c3"]), NoAddress::NoMemoryOperand);
+    assert_no_address(&recipe(3, &["0f 18 08", "c3"]), NoAddress::NoMemoryOperand);
     // nop dword ptr [rax]; ret
-    assert_refused(&recipe(3, &["0f 1f 00", "c3"]), NoAddress::NoMemoryOperand);
+    assert_no_address(&recipe(3, &["0f 1f 00", "c3"]), NoAddress::NoMemoryOperand);
 }
 
 #[test]
@@ -195,7 +199,7 @@ fn push_and_pop_access_the_stack() {
     let pop = recipe(1, &["58", "c3"]);
     assert_address(&pop, Provenance::Recomputed, reg(RSP).wrapping_sub(8));
     assert!(!pop.writes);
-    // push [rax+8]; ret: the load is what waits
+    // push [rax+8]; ret: the load stalls
     let memory = recipe(3, &["ff 70 08", "c3"]);
     assert_address(&memory, Provenance::Exact, reg(RAX).wrapping_add(8));
     assert!(!memory.writes);
@@ -211,7 +215,7 @@ fn string_instructions_walk_their_registers() {
     let stos = recipe(3, &["f3 48 ab", "c3"]);
     assert_address(&stos, Provenance::Exact, reg(RDI).wrapping_sub(8));
     assert_eq!((stos.stride, stos.writes), (Stride::Bytes(8), true));
-    // mov rcx, rdx; rep movsb; ret: interrupted half way
+    // mov rcx, rdx; rep movsb; ret: interrupted half-way
     let within = recipe(3, &["48 89 d1", "f3 a4", "c3"]);
     assert_address(&within, Provenance::Exact, reg(RSI));
     assert_eq!(within.accessing_ip, START + 3);
@@ -220,7 +224,7 @@ fn string_instructions_walk_their_registers() {
 }
 
 #[test]
-fn an_addition_after_the_access_is_taken_back() {
+fn an_addition_after_the_access_is_inverted() {
     // mov rdx, [rdi+rcx*8]; add rcx, 1; add rax, rdx; ret
     let found = recipe(11, &["48 8b 14 cf", "48 83 c1 01", "48 01 d0", "c3"]);
     let address = reg(RDI).wrapping_add(reg(RCX).wrapping_sub(1).wrapping_mul(8));
@@ -233,20 +237,20 @@ fn an_addition_after_the_access_is_taken_back() {
 }
 
 #[test]
-fn what_consumed_a_load_retired_with_it() {
+fn a_consumer_retires_with_its_load() {
     // mov rdx, [rdi]; inc rcx; add rax, rdx; ret
     let found = recipe(9, &["48 8b 17", "48 ff c1", "48 01 d0", "c3"]);
     assert_address(&found, Provenance::Exact, reg(RDI));
-    // mov rdx, [rdi]; add rax, rcx; ret: it did not wait for the load
-    assert_refused(&recipe(6, &["48 8b 17", "48 01 c8", "c3"]), NoAddress::NoMemoryOperand);
-    // mov rdx, [rdi]; mov edx, ecx; add rax, rdx; ret: nor did this
-    assert_refused(
+    // mov rdx, [rdi]; add rax, rcx; ret: does not depend on the load
+    assert_no_address(&recipe(6, &["48 8b 17", "48 01 c8", "c3"]), NoAddress::NoMemoryOperand);
+    // mov rdx, [rdi]; mov edx, ecx; add rax, rdx; ret: nor does this
+    assert_no_address(
         &recipe(8, &["48 8b 17", "89 ca", "48 01 d0", "c3"]),
         NoAddress::NoMemoryOperand,
     );
-    // mov rdx, [rdi]; l: add rax, rdx; dec rcx; jne l; ret: whoever came by the branch did not load
+    // mov rdx, [rdi]; l: add rax, rdx; dec rcx; jne l; ret: the branch skips the load
     let entered = ["48 8b 17", "48 01 d0", "48 ff c9", "75 f8", "c3"];
-    assert_refused(&recipe(6, &entered), NoAddress::NoMemoryOperand);
+    assert_no_address(&recipe(6, &entered), NoAddress::NoMemoryOperand);
     // cmp dword ptr [rdi+rcx*4], -1; je x; inc rcx; x: ret
     let fused = recipe(6, &["83 3c 8f ff", "74 03", "48 ff c1", "c3"]);
     assert_address(&fused, Provenance::Exact, reg(RDI).wrapping_add(reg(RCX).wrapping_mul(4)));
@@ -258,15 +262,15 @@ fn what_consumed_a_load_retired_with_it() {
 #[test]
 fn addresses_out_of_reach_are_refused() {
     // mov rax, fs:[0x28]; ret
-    assert_refused(&recipe(9, &["64 48 8b 04 25 28 00 00 00", "c3"]), NoAddress::Segment);
+    assert_no_address(&recipe(9, &["64 48 8b 04 25 28 00 00 00", "c3"]), NoAddress::Segment);
     // vpgatherdd ymm0, [rax+ymm1*4], ymm2; ret
-    assert_refused(&recipe(6, &["c4 e2 6d 90 04 88", "c3"]), NoAddress::Unaddressable);
+    assert_no_address(&recipe(6, &["c4 e2 6d 90 04 88", "c3"]), NoAddress::Unaddressable);
     // bt [rdi], rax; ret
-    assert_refused(&recipe(4, &["48 0f a3 07", "c3"]), NoAddress::Unaddressable);
+    assert_no_address(&recipe(4, &["48 0f a3 07", "c3"]), NoAddress::Unaddressable);
 }
 
 #[test]
-fn an_address_of_32_bits_is_cut() {
+fn an_address_of_32_bits_is_truncated() {
     // mov eax, [ebx+ecx*4-4]; ret
     let found = recipe(5, &["67 8b 44 8b fc", "c3"]);
     let address = reg(RBX).wrapping_add(reg(RCX).wrapping_mul(4)).wrapping_sub(4) & 0xffff_ffff;
@@ -274,7 +278,7 @@ fn an_address_of_32_bits_is_cut() {
 }
 
 #[test]
-fn strides_are_read_off_the_loop() {
+fn strides_come_from_the_loop() {
     // l: mov rdx, [rdi+rcx*8]; add rax, rdx; add rcx, 1; cmp rcx, rsi; jne l; ret
     let forward = ["48 8b 14 cf", "48 01 d0", "48 83 c1 01", "48 39 f1", "75 f0", "c3"];
     assert_eq!(recipe(4, &forward).stride, Stride::Bytes(8));
@@ -284,10 +288,12 @@ fn strides_are_read_off_the_loop() {
     // l: mov rax, [rdi]; add rdx, rax; lea rdi, [rdi+64]; cmp rdi, rsi; jb l; ret
     let pointer = ["48 8b 07", "48 01 c2", "48 8d 7f 40", "48 39 f7", "72 f1", "c3"];
     assert_eq!(recipe(3, &pointer).stride, Stride::Bytes(64));
-    // l: mov [r12+rbx*4-4], eax; call f; sub rbx, 1; jne l; ret; f: ret. A callee keeps rbx and r12.
+    // l: mov [r12+rbx*4-4], eax; call f; sub rbx, 1; jne l; ret; f: ret
+    // A callee preserves rbx and r12.
     let backward = ["41 89 44 9c fc", "e8 06 00 00 00", "48 83 eb 01", "75 f0", "c3", "c3"];
     assert_eq!(recipe(5, &backward).stride, Stride::Bytes(-4));
-    // l: mov rdx, [rdi]; call f; add rbx, 8; jne l; ret; f: ret. A callee need not keep rdi.
+    // l: mov rdx, [rdi]; call f; add rbx, 8; jne l; ret; f: ret
+    // A callee may change rdi.
     let clobbered = ["48 8b 17", "e8 06 00 00 00", "48 83 c3 08", "75 f2", "c3", "c3"];
     assert_eq!(recipe(3, &clobbered).stride, Stride::Unknown);
 }
@@ -298,28 +304,31 @@ fn the_innermost_loop_counts() {
     let inner =
         ["4c 89 c7", "48 8b 17", "48 83 c7 08", "48 39 f7", "75 f4", "48 ff c9", "75 ec", "c3"];
     assert_eq!(recipe(6, &inner).stride, Stride::Bytes(8));
-    // l: mov rdx, [rdi]; nop; i: add rdi, 8; dec rsi; jne i; dec rcx; jne l; ret. Added who knows how often.
+    // l: mov rdx, [rdi]; nop; i: add rdi, 8; dec rsi; jne i; dec rcx; jne l; ret
+    // The number of additions is unknown.
     let outer = ["48 8b 17", "90", "48 83 c7 08", "48 ff ce", "75 f7", "48 ff c9", "75 ee", "c3"];
     assert_eq!(recipe(3, &outer).stride, Stride::Unknown);
 }
 
 #[test]
 fn data_among_the_code_does_not_mislead() {
-    // jmp x; two bytes that begin a ten-byte instruction; x: mov rax, [rdi]; ret
+    // jmp x; two bytes that start a ten-byte instruction; x: mov rax, [rdi]; ret
     let found = recipe(7, &["eb 02", "48 b8", "48 8b 07", "c3"]);
-    assert_refused(&found, NoAddress::UnknownCode);
-    // jmp x; a byte that begins no instruction; x: mov rax, [rdi]; ret. Rightly read, but by luck.
+    assert_no_address(&found, NoAddress::UnknownCode);
+    // jmp x; a byte that starts no instruction; x: mov rax, [rdi]; ret
+    // The correct decoding is chance.
     let found = recipe(6, &["eb 01", "06", "48 8b 07", "c3"]);
-    assert_refused(&found, NoAddress::UnknownCode);
-    // With enough code after the data, all readings that begin there agree.
+    assert_no_address(&found, NoAddress::UnknownCode);
+    // With enough code after the data, all decodings agree.
     let padding = ["90"; 40];
     let found = recipe(46, &[&["eb 01", "06"], &padding[..], &["48 8b 07", "c3"]].concat());
     assert_eq!(found.accessing_ip, START + 43);
 }
 
 #[test]
-fn code_of_unknown_bounds_is_read_when_all_readings_agree() {
-    // A loop of: mov rdx, rax; shr rdx, 33; and rdx, 0xfffffff; mov edx, [rbx+rdx*4]; add rsi, rdx; inc rax
+fn code_of_unknown_bounds_is_decoded_if_all_decodings_agree() {
+    // A loop of:
+    // mov rdx, rax; shr rdx, 33; and rdx, 0xfffffff; mov edx, [rbx+rdx*4]; add rsi, rdx; inc rax
     let body = "48 89 c2 48 c1 ea 21 48 81 e2 ff ff ff 0f 8b 14 93 48 01 d6 48 ff c0";
     let once: Vec<u8> = body.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
     let code = once.repeat(20);
@@ -329,27 +338,27 @@ fn code_of_unknown_bounds_is_read_when_all_readings_agree() {
         let index = reg(RAX) >> 33 & 0x0fff_ffff;
         assert_address(&found, Provenance::Recomputed, reg(RBX).wrapping_add(index * 4));
     }
-    // Inside an instruction: readings that end there disagree or are few.
+    // Inside an instruction: decodings that end there disagree or are few.
     let inside = analyse(&code, START, Boundary::Unknown, ip - 1);
     assert_eq!(inside.provenance, Provenance::None);
-    // Pairs of b0 are the same instruction from any byte. From every other one, the last takes the 48 of
-    // mov rax, [rdi] for its own and leaves mov eax, [rdi].
+    // Pairs of b0 are the same instruction from any byte. From every second byte, the last one
+    // includes the 48 of mov rax, [rdi] and leaves mov eax, [rdi].
     let mut divided = vec![0xb0; 300];
     divided.extend([0x48, 0x8b, 0x07, 0xc3]);
-    assert_refused(
+    assert_no_address(
         &analyse(&divided, START, Boundary::Unknown, START + 303),
         NoAddress::UnknownCode,
     );
-    // Too little before the IP to be sure of anything.
+    // Too little code before the IP.
     let short = analyse(&code[10 * once.len()..], START, Boundary::Unknown, START + 17);
-    assert_refused(&short, NoAddress::UnknownCode);
+    assert_no_address(&short, NoAddress::UnknownCode);
 }
 
 #[test]
 fn an_ip_outside_the_code_is_unknown() {
     for ip in [0, START - 1, START, START + 6, u64::MAX] {
         for boundary in [Boundary::Function, Boundary::Unknown] {
-            assert_refused(
+            assert_no_address(
                 &analyse(&[0x48, 0x8b, 0x07], START, boundary, ip),
                 NoAddress::UnknownCode,
             );
@@ -359,5 +368,5 @@ fn an_ip_outside_the_code_is_unknown() {
     let last = analyse(&[0x48, 0x8b, 0x07], START, Boundary::Function, START + 3);
     assert_address(&last, Provenance::Exact, reg(RDI));
     let wrapping = analyse(&[0x90; 64], u64::MAX - 10, Boundary::Function, 5);
-    assert_refused(&wrapping, NoAddress::UnknownCode);
+    assert_no_address(&wrapping, NoAddress::UnknownCode);
 }

@@ -1,30 +1,31 @@
-//! The census of a process: each of its huge pages, and how many of its base pages hold only zeros.
+//! Census: the zero-filled base pages in each huge page of a process.
 
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::{ProcessId, Skips};
 
-/// One huge page that holds zero-filled base pages. Their number is its bloat density (Gangar et al., ISMM'25,
-/// section 4.2).
+/// A huge page with zero-filled base pages. Their number is its bloat density (Gangar et al.,
+/// ISMM'25, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BloatedPage {
-    /// Where.
+    /// Its region.
     pub region: Region,
-    /// Base pages that hold only zeros, at least one.
+    /// Number of zero-filled base pages, at least one.
     pub zero_pages: u32,
-    /// Which of its base pages is one of them, counted from 0.
+    /// Index of the first of them.
     pub first_zero_page: u32,
-    /// Lines of the page table, of eight entries each, that map its other base pages once it is split: what page walks then
-    /// need in the cache.
+    /// Cache lines of the page table, eight entries each, that map its other base pages after a
+    /// split: the lines that page walks need.
     pub table_lines: u32,
 }
 
-/// Entries of a page table in one line of the cache: 8 bytes each, of 64.
+/// Page-table entries in a cache line: 8 of 64 bytes.
 const ENTRIES_PER_LINE: u32 = 8;
 
 impl BloatedPage {
-    /// Of the zero-filled base pages of a huge page, by number and in order; `None` when there are none.
+    /// Counts the zero-filled base pages of a huge page, given by ascending index; `None` if there
+    /// are none.
     pub fn of(region: Region, zero_pages: &[u32], sizes: PageSizes) -> Option<Self> {
         let &first_zero_page = zero_pages.first()?;
         let lines = zero_pages.chunk_by(|a, b| a / ENTRIES_PER_LINE == b / ENTRIES_PER_LINE);
@@ -40,50 +41,50 @@ impl BloatedPage {
         })
     }
 
-    /// The address of one of its zero-filled base pages.
+    /// Returns the address of its first zero-filled base page.
     pub fn zero_address(&self, sizes: PageSizes) -> VirtAddr {
         self.region.range(sizes).start.plus(sizes.base.times(self.first_zero_page.into()))
     }
-    /// What it wastes.
+    /// Returns its zero-filled bytes.
     pub fn bloat(&self, sizes: PageSizes) -> Bytes {
         sizes.base.times(self.zero_pages.into())
     }
 }
 
-/// What was found in one process, at one moment.
+/// Result of a census of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Census {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
     /// The system's page sizes.
     pub sizes: PageSizes,
     /// Huge pages with bloat that may be split, in address order.
     pub bloated: Vec<BloatedPage>,
-    /// Huge pages that the page map showed where something may be split, bloated or not.
+    /// Huge pages in mappings that may be split, bloated or not.
     pub huge_pages: u64,
-    /// Of these, the ones whose contents were looked at: fewer for a sample.
+    /// Huge pages whose contents were read: fewer for a sample.
     pub read_pages: u64,
-    /// Huge pages that could not be read, as where the program forbids it (`PROT_NONE`): their bloat is unknown, and they are not
-    /// among `huge_pages`.
+    /// Huge pages that cannot be read, for example with `PROT_NONE`: their bloat is unknown, and
+    /// `huge_pages` does not include them.
     #[serde(default)]
     pub unread_pages: u64,
-    /// Huge pages passed over.
+    /// Skipped huge pages.
     pub skipped: Skips,
-    /// How long it took.
+    /// Duration of the census.
     pub took: Nanos,
 }
 
 impl Census {
-    /// Zero-filled bytes in the huge pages that were looked at.
+    /// Returns the zero-filled bytes in the huge pages that were read.
     pub fn bloat(&self) -> Bytes {
         self.bloated.iter().map(|page| page.bloat(self.sizes)).sum()
     }
-    /// The bytes of the huge pages that were looked at.
+    /// Returns the bytes of the huge pages that were read.
     pub fn scanned(&self) -> Bytes {
         self.sizes.huge.times(self.read_pages)
     }
-    /// The bloat of all huge pages, and twice its standard error, as the pages that were looked at let expect it. Exact,
-    /// with no error, when all were. Huge pages are drawn without replacement.
+    /// Estimates the bloat of all huge pages, with twice its standard error, from those that were
+    /// read (drawn without replacement). Exact, with no error, if all were read.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn estimate(&self) -> (Bytes, Bytes) {
         let (all, read) = (self.huge_pages as f64, self.read_pages as f64);
@@ -92,7 +93,7 @@ impl Census {
         }
         let bytes = |pages: f64| Bytes::new((pages * self.sizes.base.as_f64()) as u64);
         if self.read_pages < 2 {
-            // One tells nothing.
+            // The variance of a single page is unknown.
             let all = self.sizes.huge.times(self.huge_pages);
             return (Bytes::new(self.bloat().get() * self.huge_pages).min(all), all);
         }
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_page_table_are_needed_for_used_pages_only() {
+    fn only_used_pages_need_lines_of_the_page_table() {
         let of = |zero: Vec<u32>| BloatedPage::of(Region::new(1), &zero, PageSizes::X86_64);
         assert_eq!(of(vec![]), None);
         let tail = of((103..512).collect()).unwrap();
@@ -151,14 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_scaled_up_and_says_how_far_it_may_be_off() {
-        // Pages of 0 and 512 zeros in turn: mean 256, deviation 256 (273.7 of 8 drawn ones).
+    fn a_sample_is_scaled_up_and_has_an_error() {
+        // Alternating pages of 0 and 512 zeros: mean 256, deviation 256 (273.7 of 8 drawn ones).
         let sample = census(&[512; 4], 8, 80);
         let (bloat, error) = sample.estimate();
         assert_eq!(bloat, Bytes::mib(80));
         // 2 · 273.7 / √8 · √(1 − 1/10) · 80 base pages
         let expected = 2.0 * 273.694 / 8_f64.sqrt() * 0.9_f64.sqrt() * 80.0 * 4096.0;
         assert!((error.as_f64() / expected - 1.0).abs() < 1e-4, "{error}");
-        assert!(census(&[7], 1, 5).estimate().1 >= Bytes::mib(10), "one page tells nothing");
+        assert!(
+            census(&[7], 1, 5).estimate().1 >= Bytes::mib(10),
+            "the variance of one page is unknown"
+        );
     }
 }

@@ -1,39 +1,42 @@
-//! What a machine lets us do, and why not the rest: the report of `hugepilot doctor`.
+//! The report of `hugepilot doctor`: features and permissions of a machine.
 
 use std::collections::BTreeMap;
 
-use hugepilot_units::Bytes;
+use hugepilot_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// The value of [`DoctorReport::schema`]. A new one when a field changes its meaning or goes.
-pub const SCHEMA: &str = "hugepilot.doctor/1";
+use crate::Unsupported;
 
-/// Everything `doctor` found out.
+/// Value of [`DoctorReport::schema`]. It changes when a field changes its meaning or goes.
+pub const SCHEMA: &str = "hugepilot.doctor/2";
+
+/// Features, permissions and settings of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorReport {
     /// [`SCHEMA`].
     pub schema: String,
-    /// As `uname -r` says it.
+    /// Release of the kernel, as `uname -r` prints it.
     pub kernel_release: String,
-    /// The processor and what it can hold in its TLBs.
+    /// Processor and its TLBs.
     pub cpu: CpuReport,
-    /// The smallest page.
+    /// Smallest page.
     pub base_page_bytes: Bytes,
-    /// The page that THP makes.
+    /// Page of THP.
     pub huge_page_bytes: Bytes,
-    /// What was tried, in a fixed order.
+    /// Results of the probes, in a fixed order.
     pub probes: Vec<Probe>,
-    /// Files of `/sys/kernel/mm/transparent_hugepage`, as they are; empty on a kernel without THP.
+    /// Files of `/sys/kernel/mm/transparent_hugepage` and their contents; empty on a kernel
+    /// without THP.
     pub thp: BTreeMap<String, String>,
-    /// The cgroup that accounts our memory; none when nothing does.
+    /// Cgroup that accounts the memory of this process; none without one.
     pub cgroup: Option<CgroupReport>,
-    /// Whether the kernel tells how much tasks wait for memory.
+    /// Whether the kernel reports memory pressure.
     pub psi: bool,
-    /// Our effective capabilities, such as `cap_sys_nice`.
+    /// Permitted capabilities, such as `cap_sys_nice`.
     pub capabilities: Vec<String>,
     /// 0 none, 1 strict, 2 a filter of system calls.
     pub seccomp_mode: u32,
-    /// Whether starting a program can no longer give rights, file capabilities among them.
+    /// Whether starting a program can no longer grant privileges, file capabilities among them.
     pub no_new_privs: bool,
     /// `kernel.perf_event_paranoid`; null on a kernel without perf events.
     pub perf_event_paranoid: Option<i32>,
@@ -42,42 +45,41 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
-    /// The probe of that name.
+    /// Returns the probe named `name`.
     pub fn probe(&self, name: &str) -> Option<&Probe> {
         self.probes.iter().find(|probe| probe.name == name)
     }
-    /// Whether the probe of that name found support.
+    /// Whether the probe named `name` found support.
     pub fn supports(&self, name: &str) -> bool {
         self.probe(name).is_some_and(|probe| probe.supported)
     }
-    /// Whether a live process can be tuned here: promotion, and some way to see where it waits.
+    /// Whether a live process can be tuned here, which takes promotion and one sampler.
     pub fn can_tune(&self) -> bool {
         self.supports(Probe::PROMOTE)
             && (self.supports(Probe::SAMPLER_CPU_CLOCK) || self.supports(Probe::SAMPLER_HARDWARE))
     }
 }
 
-/// One thing that was tried, and what came of it.
+/// Result of one probe. In JSON, `code` names the finding, and its facts stand beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// One of the names below.
     pub name: String,
-    /// Whether a look afterwards showed that it worked.
+    /// Whether the feature worked, as verified afterwards.
     pub supported: bool,
-    /// What was seen, or what stood in the way.
-    pub why: String,
-    /// What to change, as a command where there is one; null when nothing need or can be done.
-    pub fix: Option<String>,
-    /// More for those who want to know.
-    pub detail: Option<String>,
+    /// Evidence, or the reason of the failure.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// Further facts.
+    pub details: Vec<Detail>,
 }
 
 impl Probe {
     /// `MADV_COLLAPSE` on another process.
     pub const PROMOTE: &str = "promote";
-    /// `MADV_COLD` on one page of another process's huge page frees its zero pages.
+    /// `MADV_COLD` on one page of another process's huge page, which frees its zero-filled pages.
     pub const DEMOTE_FREES_ZERO_PAGES: &str = "demote_frees_zero_pages";
-    /// The `PAGEMAP_SCAN` ioctl on another process.
+    /// `PAGEMAP_SCAN` ioctl on another process.
     pub const PAGEMAP_SCAN: &str = "pagemap_scan";
     /// `process_vm_readv` on another process.
     pub const READ_TARGET_MEMORY: &str = "read_target_memory";
@@ -85,83 +87,190 @@ impl Probe {
     pub const SAMPLER_CPU_CLOCK: &str = "sampler_cpu_clock";
     /// Samples with data addresses from the processor.
     pub const SAMPLER_HARDWARE: &str = "sampler_hardware";
-    /// A free hugetlb page of 2 MiB.
+    /// Free hugetlb page of 2 MiB.
     pub const HUGETLB_2M: &str = "hugetlb_2m";
-    /// A free hugetlb page of 1 GiB.
+    /// Free hugetlb page of 1 GiB.
     pub const HUGETLB_1G: &str = "hugetlb_1g";
 
-    /// A probe that worked.
-    pub fn yes(name: &str, why: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), supported: true, why: why.into(), fix: None, detail: None }
+    /// A probe that found support.
+    pub fn yes(name: &str, evidence: Evidence) -> Self {
+        let finding = Finding::Evidence(evidence);
+        Self { name: name.to_owned(), supported: true, finding, details: Vec::new() }
     }
-    /// A probe that did not.
-    pub fn no(name: &str, why: impl Into<String>, fix: Option<String>) -> Self {
-        Self { name: name.to_owned(), supported: false, why: why.into(), fix, detail: None }
+    /// A probe that found none.
+    pub fn no(name: &str, reason: Unsupported) -> Self {
+        let finding = Finding::Unsupported(reason);
+        Self { name: name.to_owned(), supported: false, finding, details: Vec::new() }
     }
-    /// Whether every verb does without it: hugetlb pools are looked at for those who use them.
+    /// Adds further facts.
+    #[must_use]
+    pub fn with_details(mut self, details: impl IntoIterator<Item = Detail>) -> Self {
+        self.details.extend(details);
+        self
+    }
+    /// Whether no command requires the feature, as for hugetlb pools.
     pub fn is_optional(&self) -> bool {
         self.name == Self::HUGETLB_2M || self.name == Self::HUGETLB_1G
     }
-    /// The same with more to tell.
-    #[must_use]
-    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
-        self
+    /// Returns the reason of a failure; `None` if the feature works.
+    pub const fn reason(&self) -> Option<&Unsupported> {
+        match &self.finding {
+            Finding::Unsupported(reason) => Some(reason),
+            Finding::Evidence(_) => None,
+        }
     }
 }
 
-/// Which processor it is, as `/proc/cpuinfo` says.
+/// Finding of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Finding {
+    /// The feature worked.
+    Evidence(Evidence),
+    /// The feature did not work.
+    Unsupported(Unsupported),
+}
+
+/// Observation that shows that a feature works.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum Evidence {
+    /// Memory of a child was promoted.
+    Promoted {
+        /// Memory that was promoted.
+        promoted_bytes: Bytes,
+    },
+    /// A split freed zero-filled pages of a child.
+    ZeroPagesFreed {
+        /// Base pages that the kernel freed.
+        freed_pages: u64,
+        /// Base pages that were zero-filled.
+        zero_pages: u64,
+    },
+    /// The pagemap of a child shows its pages.
+    PagemapRead {
+        /// Base pages in the pagemap.
+        pages: u64,
+    },
+    /// Memory of a child was read.
+    MemoryRead,
+    /// Samples of a child arrived.
+    Sampled,
+    /// Page walks of a child arrived.
+    PageWalksSampled {
+        /// Source of the samples.
+        source: String,
+    },
+    /// A hugetlb page was free.
+    PageFree {
+        /// Page size.
+        size_bytes: Bytes,
+    },
+}
+
+/// Further fact of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum Detail {
+    /// Duration of the call.
+    Duration {
+        /// Wall time.
+        duration_ns: Nanos,
+    },
+    /// The feature works on processes of other users.
+    OtherUsers,
+    /// The feature works on processes of other users of this user namespace.
+    OtherUsersOfNamespace,
+    /// The feature works on processes of this user.
+    OwnUser {
+        /// Capability that other users' processes require.
+        missing: String,
+    },
+    /// `kernel.yama.ptrace_scope=1` limits the feature to children.
+    ChildrenOnly,
+    /// State of a hugetlb pool.
+    Pool {
+        /// Pages of the pool.
+        total_pages: u64,
+        /// Free pages, reserved ones included.
+        free_pages: u64,
+        /// Free pages that mappings have reserved.
+        reserved_pages: u64,
+    },
+    /// Perf event of the source.
+    Event {
+        /// Type of the PMU.
+        kind: u32,
+        /// First word of the event.
+        config: u64,
+        /// Second word.
+        config1: u64,
+        /// Third word.
+        config2: u64,
+        /// Requested limit on skid, 0 to 3.
+        precise_ip: u8,
+    },
+    /// Source of samples that does not work.
+    Source {
+        /// Name of the source.
+        source: String,
+        /// Reason of the failure.
+        reason: Unsupported,
+    },
+}
+
+/// Processor, from `/proc/cpuinfo`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// `GenuineIntel`, `AuthenticAMD`; for ARM's own designs `ARM`, for other ARM makers their code.
+    /// `GenuineIntel`, `AuthenticAMD`; `ARM` for designs of ARM, the code of other ARM makers.
     pub vendor: String,
-    /// The name it was sold under; empty where the kernel has none.
+    /// Name of the product; empty if the kernel has none.
     pub model_name: String,
-    /// The family; for ARM the architecture version.
+    /// Family; for ARM the architecture version.
     pub family: u32,
-    /// The model; for ARM the part number.
+    /// Model; for ARM the part number.
     pub model: u32,
-    /// Whether it is a virtual machine's.
+    /// Whether this is a virtual machine.
     pub hypervisor: bool,
 }
 
-/// A processor with its TLBs.
+/// Processor and its TLBs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuReport {
-    /// Which one.
+    /// Processor.
     #[serde(flatten)]
     pub cpu: Cpu,
-    /// What its TLBs hold.
+    /// Sizes of its TLBs.
     pub tlb: TlbSizes,
 }
 
-/// How many translations of data a core can hold.
+/// Data translations that the TLBs of a core hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlbSizes {
     /// First level, base pages.
     pub l1d_4k_entries: u32,
     /// Second level, base pages.
     pub l2_4k_entries: u32,
-    /// Second level, 2 MiB pages; 0 where only base pages have one.
+    /// Second level, 2 MiB pages; 0 if it holds base pages only.
     pub l2_2m_entries: u32,
-    /// Where these numbers come from.
+    /// Origin of these numbers.
     pub source: String,
-    /// Whether some of them are a guess.
+    /// Whether some of them are assumed.
     pub assumed: bool,
 }
 
-/// The cgroup that accounts our memory.
+/// Cgroup that accounts the memory of this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupReport {
-    /// 1 or 2.
+    /// Version of cgroups, 1 or 2.
     pub version: u8,
-    /// Its path in the hierarchy, from `/`.
+    /// Path in the hierarchy, from `/`.
     pub path: String,
-    /// Whether its limits can be seen from here; not where a container is shown another part of the hierarchy.
+    /// Whether its limits are visible. Containers may show another part of the hierarchy.
     pub visible: bool,
-    /// The tightest limit of it and all above it; null for none.
+    /// Tightest limit of the cgroup and its ancestors; null for none.
     pub limit_bytes: Option<Bytes>,
-    /// What is left of that limit; null for no limit.
+    /// Headroom below that limit; null for no limit.
     pub left_bytes: Option<Bytes>,
 }
 
@@ -204,19 +313,37 @@ mod tests {
 
     #[test]
     fn tuning_needs_promotion_and_one_sampler() {
-        let yes = |name| Probe::yes(name, "seen");
+        let yes = |name| Probe::yes(name, Evidence::Sampled);
         let clock = yes(Probe::SAMPLER_CPU_CLOCK);
         assert!(report(vec![yes(Probe::PROMOTE), clock.clone()]).can_tune());
         assert!(report(vec![yes(Probe::PROMOTE), yes(Probe::SAMPLER_HARDWARE)]).can_tune());
         assert!(!report(vec![yes(Probe::PROMOTE)]).can_tune());
-        assert!(!report(vec![Probe::no(Probe::PROMOTE, "no", None), clock]).can_tune());
+        assert!(
+            !report(vec![Probe::no(Probe::PROMOTE, Unsupported::NotPromoted), clock]).can_tune()
+        );
     }
 
     #[test]
-    fn json_is_flat_where_a_reader_expects_it_and_comes_back_whole() {
-        let report = report(vec![Probe::yes(Probe::PROMOTE, "seen").with_detail("1 ms")]);
+    fn json_is_flat_and_can_be_read_again() {
+        let evidence = Evidence::Promoted { promoted_bytes: Bytes::mib(2) };
+        let took = Detail::Duration { duration_ns: Nanos::millis(1) };
+        let promote = Probe::yes(Probe::PROMOTE, evidence).with_details([took]);
+        let reason = Unsupported::PoolEmpty { size_bytes: Bytes::gib(1) };
+        let report = report(vec![promote, Probe::no(Probe::HUGETLB_1G, reason)]);
         let json = serde_json::to_value(&report).unwrap();
-        assert_eq!(json["schema"], "hugepilot.doctor/1");
+        assert_eq!(json["schema"], "hugepilot.doctor/2");
+        let probes = serde_json::json!([
+            {
+                "name": "promote", "supported": true,
+                "code": "promoted", "promoted_bytes": 2 << 20,
+                "details": [{ "code": "duration", "duration_ns": 1_000_000 }],
+            },
+            {
+                "name": "hugetlb_1g", "supported": false,
+                "code": "pool_empty", "size_bytes": 1 << 30, "details": [],
+            },
+        ]);
+        assert_eq!(json["probes"], probes);
         assert_eq!(json["cpu"]["model"], 207);
         assert_eq!(json["cpu"]["tlb"]["l2_4k_entries"], 2048);
         assert_eq!(json["huge_page_bytes"], 2 << 20);

@@ -6,13 +6,14 @@
 use std::fmt;
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "hugepilot.graph/2";
 
 /// Report of one graph command. Kernel fields are empty or `null` if no kernel ran.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -60,7 +61,7 @@ pub struct GraphReport {
 }
 
 /// Memory that is mapped and touched first, and so gets scarce huge pages first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AllocOrder {
     /// The arrays of the graph.
@@ -80,7 +81,7 @@ impl fmt::Display for AllocOrder {
 }
 
 /// File that a graph was read from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InputFile {
     /// File size; the sum if the graph is in several files.
     pub bytes: Bytes,
@@ -95,7 +96,7 @@ pub struct InputFile {
 }
 
 /// File that a graph was written to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputFile {
     /// Path.
     pub path: String,
@@ -108,7 +109,7 @@ pub struct OutputFile {
 }
 
 /// Size and shape of a graph.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphFacts {
     /// Vertices.
     pub vertices: u64,
@@ -133,7 +134,7 @@ pub struct GraphFacts {
 }
 
 /// Seconds of each phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Phases {
     /// Reading the file; `null` for a generated graph, whose edges are made during the build.
     pub load_seconds: Option<f64>,
@@ -152,7 +153,7 @@ pub struct Phases {
 }
 
 /// One run of a kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Source vertex, by its ID in the input; `null` for kernels without one.
     pub source: Option<u64>,
@@ -161,7 +162,7 @@ pub struct Trial {
 }
 
 /// Pages of all arrays of one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArrayPages {
     /// Name, as in `--pages`.
     pub name: String,
@@ -172,7 +173,7 @@ pub struct ArrayPages {
 }
 
 /// Vertex with a high rank or score.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankedVertex {
     /// Vertex ID in the input.
     pub vertex: u64,
@@ -181,7 +182,7 @@ pub struct RankedVertex {
 }
 
 /// Result of a kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelResult {
     /// Breadth-first search.
@@ -239,7 +240,7 @@ pub enum KernelResult {
 }
 
 /// Warning of a graph command. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum GraphWarning {
     /// Many vertices have no edge because their IDs do not occur in the edge list.

@@ -1,9 +1,10 @@
-//! Heat: which regions the samples fell on, in a bounded table that ages.
+//! Heat: samples per region, in a bounded table that ages.
 //!
-//! This is the promotion candidate cache (Manocha et al., MICRO'23, section 3.2) in software: one counter per
-//! region, least-frequently-used replacement, and all counters halved when one saturates, which keeps their order
-//! and lets old phases fade. Unlike the paper's table it also counts per base page, because our samples are stalls
-//! and not TLB misses: a region whose stalls fall on few pages would be held by the TLB, and no huge page helps it.
+//! The promotion candidate cache (Manocha et al., MICRO'23, section 3.2) in software: one counter
+//! per region, least-frequently-used replacement, and all counters halved when one saturates, which
+//! keeps their order and lets old phases fade. Unlike the paper's table it also counts per base
+//! page, because samples are stalls, not TLB misses. If the stalls of a region are on few pages,
+//! the TLB holds them, and a huge page does not help.
 
 use std::collections::HashMap;
 
@@ -12,48 +13,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::Pattern;
 
-/// Memory the page counters may take; 16 MiB tell 32,768 regions (64 GiB of hot memory) apart on x86-64.
+/// Memory of the page counters; 16 MiB hold 32,768 regions (64 GiB of hot memory) on x86-64.
 const PAGE_COUNTER_BYTES: usize = 16 << 20;
-/// Entries looked at for a victim. A full scan would find the true minimum at a cost per sample.
+/// Entries compared for replacement. A full scan would find the true minimum, at a cost per sample.
 const VICTIM_CANDIDATES: usize = 16;
-/// Samples on one page before its share is believed.
+/// Samples on a page before its share counts.
 const MIN_SAMPLES_ON_PAGE: u8 = 3;
 
-/// The shape of a [`Heat`] table.
+/// Size of a [`Heat`] table.
 #[derive(Clone, Copy, Debug)]
 pub struct HeatConfig {
     /// The system's page sizes.
     pub sizes: PageSizes,
-    /// Regions it can tell apart.
+    /// Number of regions in the table.
     pub regions: usize,
 }
 
 impl HeatConfig {
-    /// As many regions as the memory bound allows.
+    /// Returns the largest table within the memory bound.
     pub fn bounded(sizes: PageSizes) -> Self {
         let per_region = usize::try_from(sizes.base_per_huge()).unwrap_or(usize::MAX).max(1);
         Self { sizes, regions: (PAGE_COUNTER_BYTES / per_region).max(64) }
     }
 }
 
-/// One region's heat.
+/// Heat of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionHeat {
-    /// Which region.
+    /// The region.
     pub region: Region,
     /// Samples on it.
     pub samples: u32,
-    /// Of these, from instructions that stream through memory.
+    /// Samples from instructions that stream through memory.
     pub streamed: u32,
-    /// Of these, on base pages hot enough that the TLB would hold them.
+    /// Samples on base pages hot enough that the TLB holds them.
     pub tlb_held: u32,
-    /// Distinct base pages seen.
+    /// Distinct base pages with samples.
     pub sampled_pages: u32,
 }
 
 impl RegionHeat {
-    /// Samples a huge page could help: neither streamed nor held by the TLB already. A sample may be both, so
-    /// this is a lower bound.
+    /// Returns the samples that a huge page could help: neither streamed nor held by the TLB. A
+    /// sample may be both, so this is a lower bound.
     pub const fn scattered(&self) -> u32 {
         self.samples.saturating_sub(self.streamed).saturating_sub(self.tlb_held)
     }
@@ -68,13 +69,14 @@ struct Entry {
     last_tick: u64,
 }
 
-/// A bounded table of region heat. All memory is taken at the start; adding a sample allocates nothing.
+/// A bounded table of region heat. All memory is allocated at the start; adding a sample allocates
+/// nothing.
 #[derive(Debug)]
 pub struct Heat {
     config: HeatConfig,
     slots: HashMap<Region, usize>,
     entries: Vec<Entry>,
-    /// One counter per base page of each entry, `base_per_huge` to an entry.
+    /// Counters of the base pages of each entry, `base_per_huge` to an entry.
     pages: Vec<u8>,
     addressed: u64,
     ticks: u64,
@@ -83,7 +85,7 @@ pub struct Heat {
 }
 
 impl Heat {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(config: HeatConfig) -> Self {
         let per_region = usize::try_from(config.sizes.base_per_huge()).unwrap_or(usize::MAX);
         Self {
@@ -118,7 +120,8 @@ impl Heat {
         }
     }
 
-    /// Halves every counter, and forgets what falls to nothing. Order is kept (MICRO'23, section 3.2.1).
+    /// Halves every counter, and removes entries without samples. The order is kept (MICRO'23,
+    /// section 3.2.1).
     pub fn age(&mut self) {
         for count in
             &mut self.pages[..self.entries.len() * self.config.sizes.base_per_huge() as usize]
@@ -135,8 +138,9 @@ impl Heat {
         self.addressed = self.entries.iter().map(|entry| u64::from(entry.samples)).sum();
     }
 
-    /// Every region with its heat, hottest first, ties by address. `tlb_entries` says how many base pages the TLB
-    /// holds: a page with more than that part of all samples is used again before it could be driven out.
+    /// Returns every region with its heat, hottest first, ties by address. `tlb_entries` is the
+    /// number of base pages that the TLB holds: a page with more than that share of all samples is
+    /// used again before its eviction.
     pub fn regions(&self, tlb_entries: u32) -> Vec<RegionHeat> {
         let mut regions: Vec<_> =
             (0..self.entries.len()).map(|slot| self.region_heat(slot, tlb_entries)).collect();
@@ -144,11 +148,11 @@ impl Heat {
         regions
     }
 
-    /// Samples counted and not aged away.
+    /// Returns the samples that were counted and have not aged away.
     pub const fn addressed(&self) -> u64 {
         self.addressed
     }
-    /// Regions driven out of a full table.
+    /// Returns the number of regions evicted from the full table.
     pub const fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -190,7 +194,7 @@ impl Heat {
         slot
     }
 
-    /// The coldest of the next few entries under the clock hand.
+    /// Returns the coldest of the next entries under the clock hand.
     fn victim(&self) -> usize {
         (0..VICTIM_CANDIDATES)
             .map(|step| (self.hand + step) % self.entries.len())
@@ -198,7 +202,7 @@ impl Heat {
             .unwrap_or(0)
     }
 
-    /// Takes an entry out; the last one moves into its place.
+    /// Removes an entry; the last one moves into its place.
     fn remove(&mut self, slot: usize) {
         let per_region = self.per_region();
         let last = self.entries.len() - 1;
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_drives_out_the_cold() {
+    fn a_full_table_evicts_cold_regions() {
         let mut heat = table(64);
         for round in 0..20 {
             for hot in 0..32 {
@@ -287,7 +291,7 @@ mod tests {
         let kept = heat.regions(TLB).iter().filter(|r| r.region.get() < 32).count();
         assert!(
             kept >= 29,
-            "replacement looks at {VICTIM_CANDIDATES} entries, so nearly all hot ones stay: {kept}"
+            "replacement compares {VICTIM_CANDIDATES} entries, so nearly all hot ones stay: {kept}"
         );
         assert_eq!(heat.evicted(), 3000 - 32);
     }
@@ -302,26 +306,29 @@ mod tests {
                 heat.add(address(region, page), Pattern::Scattered);
                 truth.entry(region).or_default().push(page);
             }
-            for found in heat.regions(TLB) {
-                let mut pages = truth.remove(&found.region.get()).unwrap();
-                prop_assert_eq!(found.samples as usize, pages.len());
+            for counted in heat.regions(TLB) {
+                let mut pages = truth.remove(&counted.region.get()).unwrap();
+                prop_assert_eq!(counted.samples as usize, pages.len());
                 pages.sort_unstable();
                 pages.dedup();
-                prop_assert_eq!(found.sampled_pages as usize, pages.len());
+                prop_assert_eq!(counted.sampled_pages as usize, pages.len());
             }
             prop_assert!(truth.is_empty());
         }
 
-        /// Page counters never leak from an evicted entry into its successor.
+        /// Page counters of an evicted entry never leak into its successor.
         #[test]
-        fn pages_never_exceed_samples(samples in prop::collection::vec((0_u64..300, 0_u64..512), 0..2000)) {
+        fn pages_never_exceed_samples(
+            samples in prop::collection::vec((0_u64..300, 0_u64..512), 0..2000),
+        ) {
             let mut heat = table(64);
             for &(region, page) in &samples {
                 heat.add(address(region, page), Pattern::Scattered);
             }
             let regions = heat.regions(TLB);
             prop_assert!(regions.iter().all(|r| r.sampled_pages <= r.samples));
-            prop_assert_eq!(regions.iter().map(|r| u64::from(r.samples)).sum::<u64>(), heat.addressed());
+            let total = regions.iter().map(|r| u64::from(r.samples)).sum::<u64>();
+            prop_assert_eq!(total, heat.addressed());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What was done to a process: asked, answered, seen.
+//! Journal of promotions: requests, results of the calls, and outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Skips;
 
-/// An error number of the kernel. Any value is allowed: kernels invent new uses.
+/// An error number of the kernel. Any value is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Errno(pub i32);
@@ -18,11 +18,11 @@ impl Errno {
     pub const EPERM: Self = Self(1);
     /// No such file, or no such perf event.
     pub const ENOENT: Self = Self(2);
-    /// A read or write failed.
+    /// Failed read or write.
     pub const EIO: Self = Self(5);
     /// No such process.
     pub const ESRCH: Self = Self(3);
-    /// Try again: the page was pinned or locked for a moment.
+    /// Page pinned or locked for a moment; try again.
     pub const EAGAIN: Self = Self(11);
     /// No huge page free, or a hole in the range.
     pub const ENOMEM: Self = Self(12);
@@ -50,28 +50,30 @@ impl Errno {
     pub const EOPNOTSUPP: Self = Self(95);
 }
 
-/// The names of the error numbers 0 to 133, as in `asm-generic/errno.h`, which x86-64 and ARM64 use; empty where there is none.
+/// Names of the error numbers 0 to 133, as in `asm-generic/errno.h`, which x86-64 and ARM64 use;
+/// empty if undefined.
 #[rustfmt::skip]
 const NAMES: [&str; 134] = [
     "", "EPERM", "ENOENT", "ESRCH", "EINTR", "EIO", "ENXIO", "E2BIG", "ENOEXEC", "EBADF", "ECHILD",
-    "EAGAIN", "ENOMEM", "EACCES", "EFAULT", "ENOTBLK", "EBUSY", "EEXIST", "EXDEV", "ENODEV", "ENOTDIR",
-    "EISDIR", "EINVAL", "ENFILE", "EMFILE", "ENOTTY", "ETXTBSY", "EFBIG", "ENOSPC", "ESPIPE", "EROFS",
-    "EMLINK", "EPIPE", "EDOM", "ERANGE", "EDEADLK", "ENAMETOOLONG", "ENOLCK", "ENOSYS", "ENOTEMPTY",
-    "ELOOP", "", "ENOMSG", "EIDRM", "ECHRNG", "EL2NSYNC", "EL3HLT", "EL3RST", "ELNRNG", "EUNATCH",
-    "ENOCSI", "EL2HLT", "EBADE", "EBADR", "EXFULL", "ENOANO", "EBADRQC", "EBADSLT", "", "EBFONT", "ENOSTR",
-    "ENODATA", "ETIME", "ENOSR", "ENONET", "ENOPKG", "EREMOTE", "ENOLINK", "EADV", "ESRMNT", "ECOMM",
-    "EPROTO", "EMULTIHOP", "EDOTDOT", "EBADMSG", "EOVERFLOW", "ENOTUNIQ", "EBADFD", "EREMCHG", "ELIBACC",
-    "ELIBBAD", "ELIBSCN", "ELIBMAX", "ELIBEXEC", "EILSEQ", "ERESTART", "ESTRPIPE", "EUSERS", "ENOTSOCK",
-    "EDESTADDRREQ", "EMSGSIZE", "EPROTOTYPE", "ENOPROTOOPT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT",
-    "EOPNOTSUPP", "EPFNOSUPPORT", "EAFNOSUPPORT", "EADDRINUSE", "EADDRNOTAVAIL", "ENETDOWN", "ENETUNREACH",
-    "ENETRESET", "ECONNABORTED", "ECONNRESET", "ENOBUFS", "EISCONN", "ENOTCONN", "ESHUTDOWN",
-    "ETOOMANYREFS", "ETIMEDOUT", "ECONNREFUSED", "EHOSTDOWN", "EHOSTUNREACH", "EALREADY", "EINPROGRESS",
-    "ESTALE", "EUCLEAN", "ENOTNAM", "ENAVAIL", "EISNAM", "EREMOTEIO", "EDQUOT", "ENOMEDIUM", "EMEDIUMTYPE",
-    "ECANCELED", "ENOKEY", "EKEYEXPIRED", "EKEYREVOKED", "EKEYREJECTED", "EOWNERDEAD", "ENOTRECOVERABLE",
-    "ERFKILL", "EHWPOISON",
+    "EAGAIN", "ENOMEM", "EACCES", "EFAULT", "ENOTBLK", "EBUSY", "EEXIST", "EXDEV", "ENODEV",
+    "ENOTDIR", "EISDIR", "EINVAL", "ENFILE", "EMFILE", "ENOTTY", "ETXTBSY", "EFBIG", "ENOSPC",
+    "ESPIPE", "EROFS", "EMLINK", "EPIPE", "EDOM", "ERANGE", "EDEADLK", "ENAMETOOLONG", "ENOLCK",
+    "ENOSYS", "ENOTEMPTY", "ELOOP", "", "ENOMSG", "EIDRM", "ECHRNG", "EL2NSYNC", "EL3HLT", "EL3RST",
+    "ELNRNG", "EUNATCH", "ENOCSI", "EL2HLT", "EBADE", "EBADR", "EXFULL", "ENOANO", "EBADRQC",
+    "EBADSLT", "", "EBFONT", "ENOSTR", "ENODATA", "ETIME", "ENOSR", "ENONET", "ENOPKG", "EREMOTE",
+    "ENOLINK", "EADV", "ESRMNT", "ECOMM", "EPROTO", "EMULTIHOP", "EDOTDOT", "EBADMSG", "EOVERFLOW",
+    "ENOTUNIQ", "EBADFD", "EREMCHG", "ELIBACC", "ELIBBAD", "ELIBSCN", "ELIBMAX", "ELIBEXEC",
+    "EILSEQ", "ERESTART", "ESTRPIPE", "EUSERS", "ENOTSOCK", "EDESTADDRREQ", "EMSGSIZE",
+    "EPROTOTYPE", "ENOPROTOOPT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "EOPNOTSUPP", "EPFNOSUPPORT",
+    "EAFNOSUPPORT", "EADDRINUSE", "EADDRNOTAVAIL", "ENETDOWN", "ENETUNREACH", "ENETRESET",
+    "ECONNABORTED", "ECONNRESET", "ENOBUFS", "EISCONN", "ENOTCONN", "ESHUTDOWN", "ETOOMANYREFS",
+    "ETIMEDOUT", "ECONNREFUSED", "EHOSTDOWN", "EHOSTUNREACH", "EALREADY", "EINPROGRESS", "ESTALE",
+    "EUCLEAN", "ENOTNAM", "ENAVAIL", "EISNAM", "EREMOTEIO", "EDQUOT", "ENOMEDIUM", "EMEDIUMTYPE",
+    "ECANCELED", "ENOKEY", "EKEYEXPIRED", "EKEYREVOKED", "EKEYREJECTED", "EOWNERDEAD",
+    "ENOTRECOVERABLE", "ERFKILL", "EHWPOISON",
 ];
 
-/// The symbolic name, or the number where we know none.
+/// Writes the symbolic name, or the number if undefined.
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = usize::try_from(self.0)
@@ -85,56 +87,56 @@ impl fmt::Display for Errno {
     }
 }
 
-/// What came of one act. The return value alone never makes it `Verified`.
+/// Outcome of a promotion. A return value alone never makes it `Verified`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// A look afterwards showed a huge page.
+    /// The pagemap shows a huge page afterwards.
     Verified,
-    /// The kernel said yes, and a look showed no huge page.
+    /// The kernel reported success, and the pagemap shows no huge page.
     NotVerified,
-    /// The kernel said no.
+    /// The call failed.
     Failed(Errno),
 }
 
-/// One promotion that was tried.
+/// A promotion that was attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
     /// The region.
     pub region: Region,
-    /// How long the calls took, without waiting for a processor.
+    /// Time of the calls, without time in the run queue.
     pub took: Nanos,
-    /// Calls made: 2 when the first said EAGAIN.
+    /// Number of calls: 2 if the first failed with EAGAIN.
     pub calls: u32,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// Why acting ended before the plan did.
+/// Reason why promotion ended before the end of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// The user asked (Ctrl-C, SIGTERM).
+    /// Interrupted by the user (Ctrl-C, SIGTERM).
     Interrupted,
     /// The target ended.
     TargetGone,
-    /// The target started another program (exec): the plan is not about it.
+    /// The target started another program (exec), for which the plan does not hold.
     TargetExeced,
-    /// One collapse took longer than allowed.
+    /// A collapse took longer than allowed.
     SlowCollapse,
     /// Memory is short on the system or in the cgroup (PSI, headroom).
     MemoryPressure,
     /// The cgroup reached its limit (EBUSY).
     CgroupFull,
-    /// No huge pages are to be had (ENOMEM several times in a row).
+    /// The kernel has no free huge pages (ENOMEM several times in a row).
     NoHugePages,
     /// The kernel forbids it (EPERM, EACCES, ENOSYS).
     NotPermitted,
     /// Many regions in a row failed in the same way.
     RepeatedFailure,
-    /// Its state, its pages or its mappings cannot be read, so it is unknown what may be changed.
+    /// Its state, pages or mappings cannot be read, so safe changes are unknown.
     Unreadable,
-    /// Another run of hugepilot changes it.
+    /// Another hugepilot process changes it.
     InUse,
 }
 
@@ -156,27 +158,27 @@ impl fmt::Display for Stop {
     }
 }
 
-/// Everything that was tried, in order.
+/// All attempted promotions, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Journal {
-    /// The acts.
+    /// The promotions.
     pub acts: Vec<Act>,
-    /// Regions that were passed over because they changed since the plan.
+    /// Regions skipped because they changed after the plan.
     pub skipped: Skips,
-    /// Why it ended early, if it did.
+    /// Reason of an early end; `None` if the plan is complete.
     pub stopped: Option<Stop>,
 }
 
 impl Journal {
-    /// Regions that were tried.
+    /// Returns the number of attempted regions.
     pub fn attempted(&self) -> u64 {
         self.acts.len() as u64
     }
-    /// Regions seen on a huge page afterwards.
+    /// Returns the number of regions verified on huge pages.
     pub fn verified(&self) -> u64 {
         self.acts.iter().filter(|act| act.outcome == Outcome::Verified).count() as u64
     }
-    /// Failures by errno name; `not_verified` counts successes that a look did not confirm.
+    /// Returns the failures by errno name; `not_verified` counts unverified successes.
     pub fn failed(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for act in &self.acts {
@@ -189,7 +191,7 @@ impl Journal {
         }
         counts
     }
-    /// Time spent in the calls.
+    /// Returns the total time of the calls.
     pub fn took(&self) -> Nanos {
         self.acts.iter().fold(Nanos::ZERO, |sum, act| sum + act.took)
     }
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_errno_that_linux_has_is_named() {
+    fn every_errno_of_linux_has_a_name() {
         let named = [
             (Errno::ENOENT, "ENOENT"),
             (Errno::EMFILE, "EMFILE"),
@@ -215,7 +217,7 @@ mod tests {
         for (errno, name) in named {
             assert_eq!(errno.to_string(), name);
         }
-        // Linux leaves out 41 and 58.
+        // Linux skips 41 and 58.
         let unnamed: Vec<i32> =
             (1..=133).filter(|&n| Errno(n).to_string().starts_with("errno")).collect();
         assert_eq!(unnamed, [41, 58]);

@@ -1,49 +1,49 @@
-//! One mapping of a process: a line of `/proc/PID/maps` with what smaps adds.
+//! Mappings of a process: `/proc/PID/maps` with the fields of smaps.
 
 use std::fmt;
 
 use hugepilot_units::{AddrRange, Bytes};
 use serde::{Deserialize, Serialize};
 
-/// What may be done with the memory, and who sees it.
+/// Access permissions of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protection {
-    /// Readable.
+    /// Whether it is readable.
     pub read: bool,
-    /// Writable.
+    /// Whether it is writable.
     pub write: bool,
-    /// Executable.
+    /// Whether it is executable.
     pub execute: bool,
-    /// Shared with other processes on purpose (`MAP_SHARED`).
+    /// Whether writes are shared with other processes (`MAP_SHARED`).
     pub shared: bool,
 }
 
-/// What stands behind a mapping.
+/// Backing of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MappingKind {
-    /// Private anonymous memory, the brk heap among it.
+    /// Private anonymous memory, including the brk heap.
     Anonymous,
-    /// A stack the kernel marks as one (the main thread's).
+    /// A stack that the kernel marks as one (that of the main thread).
     Stack,
     /// A file.
     File,
     /// Shared anonymous memory, memfd, SysV or tmpfs.
     SharedMemory,
-    /// A hugetlb mapping: huge by birth.
+    /// A hugetlb mapping, always huge.
     Hugetlb,
     /// vdso, vvar, vsyscall, and device mappings.
     Special,
 }
 
-/// The two-letter flags of the `VmFlags:` line, kept as one text: kernels add new ones, and a process may have
-/// 100,000 mappings.
+/// The two-letter flags of the `VmFlags:` line, kept as one text: kernels add new flags, and a
+/// process may have 100,000 mappings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VmFlags(Box<str>);
 
 impl VmFlags {
-    /// Reads the rest of a `VmFlags:` line.
+    /// Parses the rest of a `VmFlags:` line.
     pub fn parse(line: &str) -> Self {
         Self(line.trim().into())
     }
@@ -59,41 +59,60 @@ impl fmt::Display for VmFlags {
     }
 }
 
-/// One mapping. Sizes are what the kernel's smaps says, in bytes.
+/// A mapping. Sizes are in bytes, from smaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mapping {
-    /// Its addresses.
+    /// Address range.
     pub range: AddrRange,
-    /// Its rights.
+    /// Access permissions.
     pub protection: Protection,
-    /// What stands behind it.
+    /// Backing.
     pub kind: MappingKind,
     /// Offset into the file.
     pub offset: Bytes,
     /// Inode of the file; 0 for none.
     pub inode: u64,
-    /// The path or the kernel's label, control characters escaped; empty for plain anonymous memory.
+    /// Path or kernel label, control characters escaped; empty for plain anonymous memory.
     pub name: String,
-    /// Resident.
+    /// Resident memory.
     pub resident: Bytes,
-    /// Resident, each page divided by the number of processes that map it.
+    /// Resident memory, each page divided by the number of processes that map it.
     pub proportional: Bytes,
-    /// Resident pages that other processes map too.
+    /// Resident memory that other processes also map.
     pub shared: Bytes,
-    /// Mapped by huge page-table entries: THP of any backing, and hugetlb.
+    /// Memory mapped by huge page-table entries: THP of any backing, and hugetlb.
     pub huge: Bytes,
-    /// Swapped out.
+    /// Memory swapped out.
     pub swapped: Bytes,
-    /// Locked into memory.
+    /// Locked memory.
     pub locked: Bytes,
-    /// Whether the kernel, as it is set now, would use huge pages here (`THPeligible`).
+    /// Whether the kernel would use huge pages here with its present settings (`THPeligible`).
     pub thp_eligible: bool,
-    /// The kernel's flags.
+    /// Kernel flags.
     pub flags: VmFlags,
 }
 
 impl Mapping {
-    /// The name to print: the label, or what kind of memory it is.
+    /// Creates a private, readable and writable anonymous mapping, all of it resident.
+    pub fn anonymous(range: AddrRange) -> Self {
+        Self {
+            range,
+            protection: Protection { read: true, write: true, execute: false, shared: false },
+            kind: MappingKind::Anonymous,
+            offset: Bytes::ZERO,
+            inode: 0,
+            name: String::new(),
+            resident: range.len(),
+            proportional: range.len(),
+            shared: Bytes::ZERO,
+            huge: Bytes::ZERO,
+            swapped: Bytes::ZERO,
+            locked: Bytes::ZERO,
+            thp_eligible: true,
+            flags: VmFlags::default(),
+        }
+    }
+    /// Returns the name, or the kind of memory if it has none.
     pub fn label(&self) -> &str {
         match self.kind {
             _ if !self.name.is_empty() => &self.name,
@@ -102,8 +121,9 @@ impl Mapping {
             _ => "[unnamed]",
         }
     }
-    /// Whether a stack lies here: the kernel's mark, a mapping that grows down, or an allocator's label. Thread
-    /// stacks that carry none of these are known by the sampled stack pointers ([`crate::Snapshot::stacks`]).
+    /// Whether it is a stack: the kernel's mark, a mapping that grows down, or an allocator's
+    /// label. Thread stacks without these are known by sampled stack pointers
+    /// ([`crate::Snapshot::stacks`]).
     pub fn is_stack(&self) -> bool {
         self.kind == MappingKind::Stack
             || self.flags.has("gd")

@@ -1,36 +1,36 @@
-//! The state of pages, as `PAGEMAP_SCAN` and `/proc/PID/pagemap` show it.
+//! State of pages, from `PAGEMAP_SCAN` and `/proc/PID/pagemap`.
 
 use hugepilot_units::{AddrRange, Region};
 use serde::{Deserialize, Serialize};
 
-/// Neighbouring pages in the same state.
+/// Adjacent pages in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageRun {
-    /// Their addresses.
+    /// Address range.
     pub range: AddrRange,
-    /// In memory (the shared zero page counts too).
+    /// Whether they are in memory, including the shared zero page.
     pub present: bool,
-    /// Swapped out.
+    /// Whether they are swapped out.
     pub swapped: bool,
-    /// Mapped to the shared zero page: present, but using no memory.
+    /// Whether they map to the shared zero page: present, but without memory.
     pub zero: bool,
-    /// Mapped by a huge page-table entry.
+    /// Whether a huge page-table entry maps them.
     pub huge: bool,
-    /// Backed by a file or shared memory.
+    /// Whether a file or shared memory backs them.
     pub file: bool,
 }
 
-/// The pages of one region, counted.
+/// Page counts of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionPages {
-    /// Which region.
+    /// The region.
     pub region: Region,
-    /// Base pages with memory of their own (not the zero page).
+    /// Base pages with memory, without the shared zero page.
     pub resident: u64,
     /// Base pages in swap.
     pub swapped: u64,
-    /// Whether one huge page maps all of it.
+    /// Whether the whole region is on a huge page.
     pub huge: bool,
-    /// Resident base pages that another process maps too (after fork, or shared memory).
+    /// Resident base pages that another process also maps (after fork, or shared memory).
     pub shared: u64,
 }

@@ -1,4 +1,4 @@
-//! What a policy sees, what it may spend, and what it decides.
+//! Input of a policy, its budget, and its plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,111 +8,121 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Mapping, RegionHeat, RegionPages};
 
-/// All that a policy knows about a process at one moment. Mappings are in address order; `heat` in any order.
+/// State of a process at one moment. Mappings are in address order; `heat` is in any order.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The system's page sizes.
     pub sizes: PageSizes,
     /// The mappings.
     pub mappings: Vec<Mapping>,
-    /// Hot regions, as sampled.
+    /// Heat of the sampled regions.
     pub heat: Vec<RegionHeat>,
-    /// Regions that a sampled stack pointer fell into.
+    /// Regions that contain a sampled stack pointer.
     pub stacks: BTreeSet<Region>,
-    /// The pages of the hot regions, by region.
+    /// Pages of the hot regions.
     pub pages: BTreeMap<Region, RegionPages>,
     /// Whether the process forbade huge pages for itself (`PR_SET_THP_DISABLE`).
     pub thp_disabled: bool,
-    /// What memory is left around the process.
+    /// Memory available to the process.
     pub headroom: Headroom,
 }
 
 impl Snapshot {
-    /// The mapping that holds all of `region`.
+    /// Returns the mapping that contains all of `region`.
     pub fn mapping_of(&self, region: Region) -> Option<&Mapping> {
         let range = region.range(self.sizes);
         let after = self.mappings.partition_point(|m| m.range.start <= range.start);
         self.mappings[..after].last().filter(|m| m.range.covers(range))
     }
-    /// Resident bytes of all mappings.
+    /// Returns the resident bytes of all mappings.
     pub fn resident(&self) -> Bytes {
         self.mappings.iter().map(|m| m.resident).sum()
     }
 }
 
-/// Memory that may still be taken before somebody is harmed.
+/// Memory left under the cgroup limit and on the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headroom {
-    /// Under the tightest memory limit of the process's cgroups; `Bytes::MAX` without a limit.
+    /// Memory left under the tightest limit of the process's cgroups; `Bytes::MAX` without a limit.
     pub cgroup: Bytes,
-    /// That limit itself; `Bytes::MAX` without one.
+    /// The limit itself; `Bytes::MAX` without one.
     pub cgroup_limit: Bytes,
-    /// Available on the whole system (`MemAvailable`).
+    /// Available memory of the system (`MemAvailable`).
     pub system: Bytes,
-    /// All memory of the system.
+    /// Total memory of the system.
     pub system_total: Bytes,
 }
 
-/// What a policy may spend.
+impl Headroom {
+    /// No limit by a cgroup or by the system.
+    pub const UNLIMITED: Self = Self {
+        cgroup: Bytes::MAX,
+        cgroup_limit: Bytes::MAX,
+        system: Bytes::MAX,
+        system_total: Bytes::ZERO,
+    };
+}
+
+/// Memory and regions that a plan may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// Huge pages it may make, in bytes.
+    /// Huge pages that it may allocate, in bytes.
     pub huge: Bytes,
-    /// Regions it may pick at most; the rest waits for the next round.
+    /// Limit of regions; further ones are for the next round.
     pub regions: usize,
 }
 
-/// Why a region was passed over. The text form is the key in JSON.
+/// Reason to skip a region. The text form is the key in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
-    /// It is on a huge page already.
+    /// Already on a huge page.
     AlreadyHuge,
     /// A stack: huge pages there multiply idle threads' memory.
     Stack,
-    /// The program said `MADV_NOHUGEPAGE`.
+    /// The program advised `MADV_NOHUGEPAGE`.
     Nohugepage,
-    /// The process forbade huge pages for itself.
+    /// The process disabled huge pages for itself (`PR_SET_THP_DISABLE`).
     ThpDisabled,
     /// Locked into memory.
     Mlocked,
     /// Shared with another process after fork; a huge page would copy it.
     SharedAfterFork,
-    /// A file or shared memory, which this policy leaves alone.
+    /// A file or shared memory, which policies exclude.
     FileOrShared,
     /// Watched by userfaultfd.
     Userfaultfd,
     /// Mostly swapped out.
     MostlySwapped,
-    /// Too few of its pages are resident: a huge page would be mostly waste.
+    /// Too few resident pages: a huge page would be mostly bloat.
     TooFewResident,
-    /// No whole aligned region of one mapping (too small, at an edge, or unmapped meanwhile).
+    /// Not an aligned region inside one mapping (too small, at an edge, or unmapped meanwhile).
     Unaligned,
-    /// Device or kernel memory, hugetlb, or pages nobody counted.
+    /// Device or kernel memory, hugetlb, or unknown pages.
     Special,
-    /// Few hot pages: the TLB holds them already.
+    /// Few hot pages, which the TLB holds.
     TlbFriendly,
-    /// Walked through in order: one translation serves many accesses.
+    /// Sequential accesses: one translation serves many of them.
     Streamed,
-    /// Too few samples to tell.
+    /// Too few samples.
     TooCold,
-    /// The cgroup has not enough memory left for a huge page to be made safely.
+    /// Too little memory left in the cgroup for a safe promotion.
     CgroupHeadroom,
-    /// The system has not enough memory left.
+    /// Too little memory left on the system.
     SystemHeadroom,
     /// The budget was spent on hotter regions.
     OverBudget,
-    /// The user said to leave this process alone.
+    /// The user protects this process.
     Protected,
-    /// So little of it is zero-filled that its huge page is worth more.
+    /// Too few zero-filled pages to split its huge page.
     LittleBloat,
-    /// It was split already when its turn came.
+    /// Split already before its turn.
     AlreadySplit,
-    /// It is being used by now: the page that was to be named holds no zeros any more.
+    /// In use by now: the zero-filled page that the split would name has contents.
     Changed,
-    /// It was split before, and not long ago.
+    /// Split recently.
     CoolingDown,
-    /// It was split several times, and made huge again by somebody each time.
+    /// Split several times, and re-collapsed each time.
     RecollapsesRepeatedly,
 }
 
@@ -147,37 +157,37 @@ impl fmt::Display for SkipReason {
     }
 }
 
-/// How many regions were passed over for which reason.
+/// Number of skipped regions by reason.
 pub type Skips = BTreeMap<SkipReason, u64>;
 
-/// One region to be put on a huge page.
+/// Region to promote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pick {
-    /// Which.
+    /// The region.
     pub region: Region,
-    /// Its share of all stall samples.
+    /// Share of all stall samples.
     pub heat_ratio: f64,
-    /// Distinct base pages seen hot in it.
+    /// Distinct base pages with samples.
     pub sampled_pages: u32,
-    /// Memory the huge page adds: its pages that were not resident.
+    /// Memory that the huge page adds: its base pages that are not resident.
     pub added: Bytes,
-    /// Label of the mapping it lies in.
+    /// Label of its mapping.
     pub mapping: String,
 }
 
-/// What a policy decided: picks, hottest first, and why the rest was passed over.
+/// Decision of a policy: the selected regions and the skipped ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// To be done, in this order.
+    /// Selected regions, in the order of promotion.
     pub picks: Vec<Pick>,
-    /// Passed over.
+    /// Skipped regions.
     pub skipped: Skips,
-    /// Regions that could have been picked, had the budget been endless.
+    /// Number of regions that an unlimited budget would allow.
     pub eligible: u64,
 }
 
 impl Plan {
-    /// The picks' share of all stall samples.
+    /// Returns the share of all stall samples in the selected regions.
     pub fn heat_ratio(&self) -> f64 {
         self.picks.iter().fold(0.0, |sum, pick| sum + pick.heat_ratio)
     }

@@ -1,10 +1,10 @@
-//! Who is measured.
+//! Process and thread IDs.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A process number.
+/// A process ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pid(pub i32);
@@ -15,18 +15,18 @@ impl fmt::Display for Pid {
     }
 }
 
-/// A thread number.
+/// A thread ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tid(pub i32);
 
-/// A process, told apart from a later one with the same number.
+/// A process, distinct from a later one with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// Its number.
+    /// Its pid.
     pub pid: Pid,
-    /// When it started, in clock ticks since boot (`/proc/PID/stat`, field 22).
+    /// Start time, in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_ticks: u64,
-    /// Its name as the kernel keeps it, with control characters escaped.
+    /// Command name of the kernel (`comm`), control characters escaped.
     pub command: String,
 }

@@ -1,56 +1,57 @@
-//! One moment of one thread: where it was, and which address it was waiting for.
+//! A sample: a thread's instruction, and the address on which it stalled.
 
 use hugepilot_units::{Nanos, VirtAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::{Pid, Tid};
 
-/// How the data address of a sample was found. Every report prints the shares.
+/// Origin of a sample's data address. Every report prints the shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
-    /// Base and index registers still held what they held, or the hardware gave the address.
+    /// Base and index registers were unchanged, or the hardware gave the address.
     Exact,
     /// An overwritten register was rebuilt from intact ones within the basic block.
     Recomputed,
-    /// The load overwrote its own address (a pointer chase); the new value is the address used next.
+    /// The load overwrote its own address (a pointer chase); the new value is the address used
+    /// next.
     Next,
     /// No address: no memory operand, an ambiguous branch target, or unknown code.
     None,
 }
 
-/// How an instruction walks through memory.
+/// Access pattern of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// Nothing says that its next address is near: each access may need its own translation.
+    /// The next address is not known to be near: each access may need its own translation.
     Scattered,
-    /// It moves on by less than a page at a time: one translation serves many accesses.
+    /// The address advances by less than a page at a time: one translation serves many accesses.
     Streamed,
 }
 
-/// One sample of the stall-address sampler.
+/// Sample of the stall-address sampler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When, on the perf clock (`CLOCK_MONOTONIC`).
+    /// Time on the perf clock (`CLOCK_MONOTONIC`).
     pub time: Nanos,
     /// The process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// The instruction that was waiting; where that is unknown, the one after it.
+    /// The instruction that stalled; if unknown, the one after it.
     pub ip: VirtAddr,
-    /// The data address it waited for.
+    /// The data address on which it stalled.
     pub address: Option<VirtAddr>,
-    /// How that address was found.
+    /// Origin of that address.
     pub provenance: Provenance,
-    /// How the instruction walks through memory.
+    /// Access pattern of the instruction.
     pub pattern: Pattern,
-    /// Where the thread's stack was; `None` when the source does not tell.
+    /// Stack pointer of the thread; `None` if the sampler does not report it.
     pub stack: Option<VirtAddr>,
 }
 
-/// How many samples had which provenance, and how many were lost on the way.
+/// Samples by provenance, and lost samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProvenanceCounts {
     /// [`Provenance::Exact`].
@@ -61,9 +62,9 @@ pub struct ProvenanceCounts {
     pub next: u64,
     /// [`Provenance::None`].
     pub none: u64,
-    /// Of `none`, those whose code could not be read or is not 64-bit code: nothing is known of them.
+    /// Samples in `none` whose code could not be read or is not 64-bit code.
     pub undecoded: u64,
-    /// Samples the kernel could not put into the ring.
+    /// Samples that did not fit into the ring buffer.
     pub lost: u64,
     /// Times the kernel throttled the event.
     pub throttled: u64,
@@ -79,20 +80,20 @@ impl ProvenanceCounts {
             Provenance::None => self.none += 1,
         }
     }
-    /// All samples that arrived.
+    /// Returns all samples that arrived.
     pub const fn total(&self) -> u64 {
         self.exact + self.recomputed + self.next + self.none
     }
-    /// Samples with an address.
+    /// Returns the samples with an address.
     pub const fn addressed(&self) -> u64 {
         self.exact + self.recomputed + self.next
     }
-    /// What part of all samples `part` is; `None` when there are none.
+    /// Returns `part` as a share of all samples; `None` without samples.
     #[allow(clippy::cast_precision_loss)]
     pub fn ratio(&self, part: u64) -> Option<f64> {
         (self.total() > 0).then(|| part as f64 / self.total() as f64)
     }
-    /// What came since `earlier`, a copy of these counts.
+    /// Returns the counts since `earlier`, a copy of these counts.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

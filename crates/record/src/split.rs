@@ -1,36 +1,36 @@
-//! Huge pages to be split, and what came of it.
+//! Splits of huge pages: plan and outcomes.
 
 use hugepilot_units::{Bytes, Nanos, Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::{Errno, SkipReason, Skips};
 
-/// One huge page to be split.
+/// Huge page to split.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Split {
-    /// Index of the process among those that were planned for.
+    /// Index of the process among those of the plan.
     pub process: usize,
-    /// Which huge page.
+    /// The region of the huge page.
     pub region: Region,
-    /// A zero-filled base page of it: the one to name, because the named page is aged.
+    /// A zero-filled base page of it, which the call names, because the kernel ages the named page.
     pub page: VirtAddr,
-    /// What that should free.
+    /// Memory that the split should free.
     pub frees: Bytes,
-    /// Stall samples expected on it in a stretch as long as the one observed; 0 where nobody looked.
+    /// Expected stall samples in an interval as long as the observation; 0 without samples.
     pub stalls: f64,
 }
 
-/// What a de-bloating policy decided: everything that could be split, best first. Work through it until enough is freed.
+/// Plan of a debloat policy: every candidate, best first. The caller stops when enough is free.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SplitPlan {
-    /// In this order.
+    /// Splits in order.
     pub splits: Vec<Split>,
-    /// Passed over.
+    /// Skipped huge pages.
     pub skipped: Skips,
 }
 
 impl SplitPlan {
-    /// How many of the first splits it should take to free `wanted`.
+    /// Returns the number of splits, from the first, that should free `wanted`.
     pub fn enough_for(&self, wanted: Bytes) -> usize {
         let mut freed = Bytes::ZERO;
         let enough = self.splits.iter().take_while(|split| {
@@ -42,28 +42,28 @@ impl SplitPlan {
     }
 }
 
-/// What came of one split. The return value of the kernel alone never makes it `Freed`.
+/// Outcome of a split. A return value alone never makes it `Freed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SplitOutcome {
-    /// A look afterwards showed base pages, and so much less memory in use.
+    /// The pagemap shows base pages afterwards, and this much memory was freed.
     Freed(Bytes),
-    /// The kernel said yes, and the huge page is still there: it is pinned, or shared.
+    /// The kernel reported success, and the huge page still exists: it is pinned or shared.
     StillHuge,
-    /// The kernel said no.
+    /// The call failed.
     Failed(Errno),
-    /// It was not tried.
+    /// Not attempted.
     Skipped(SkipReason),
 }
 
-/// One split that was tried, or passed over when its turn came.
+/// A split that was attempted, or skipped at its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitAct {
     /// The region.
     pub region: Region,
-    /// How long the call took, without waiting for a processor.
+    /// Time of the call, without time in the run queue.
     pub took: Nanos,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: SplitOutcome,
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_worked_off_until_enough_is_freed() {
+    fn a_plan_ends_when_enough_is_free() {
         let split = |mib| Split {
             process: 0,
             region: Region::new(mib),

@@ -1,6 +1,10 @@
-//! The report of `hugepilot tune`, schema `hugepilot.tune/3`.
+//! Report of `hugepilot tune`, schema `hugepilot.tune/3`.
 //!
-//! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
+//! A change of a field belongs in CHANGELOG.md. Removing or redefining one raises the number in
+//! [`SCHEMA`].
+
+mod verdict;
+mod warning;
 
 use std::collections::BTreeMap;
 
@@ -8,32 +12,35 @@ use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::{Pid, ProvenanceCounts, Stop};
+pub use verdict::TuneVerdict;
+pub use warning::{NoVerdict, TuneWarning, Variant};
 
-/// The value of `schema`.
+use crate::{Pid, ProvenanceCounts, Skips, Stop};
+
+/// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.tune/3";
 
-/// What was measured of one way to run, in each unit it was measured in.
+/// Speed of one variant, in each unit in which it was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figure {
+pub struct Performance {
     /// Wall time of whole runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<Spread>,
-    /// Throughput that a workload of ours printed.
+    /// Throughput that the demonstration's workload prints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ops_per_second: Option<Spread>,
-    /// The program's own figure of merit, as `--progress-regex` found it, in its own unit.
+    /// Progress metric, as matched by `--progress-regex`, in the unit of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Spread>,
 }
 
-impl Figure {
-    /// How many times as fast this is as `base`, by medians in the first unit that both have: the program's own figure,
-    /// then throughput, then time.
+impl Performance {
+    /// Speedup over `base`, by medians in the first unit that both have: the progress metric, then
+    /// throughput, then time.
     pub fn speedup_over(&self, base: Self, larger_is_better: bool) -> Option<f64> {
-        let ratio = |ours: Option<Spread>, theirs: Option<Spread>, larger: bool| {
-            let (ours, theirs) = (ours?.median, theirs?.median);
-            Some(if larger { ours / theirs } else { theirs / ours })
+        let ratio = |this: Option<Spread>, base: Option<Spread>, larger: bool| {
+            let (this, base) = (this?.median, base?.median);
+            Some(if larger { this / base } else { base / this })
         };
         ratio(self.progress, base.progress, larger_is_better)
             .or_else(|| ratio(self.ops_per_second, base.ops_per_second, true))
@@ -42,32 +49,32 @@ impl Figure {
     }
 }
 
-/// A speed-up that is expected or estimated: 1.25 means a quarter more work in the same time.
+/// Estimated speedup: 1.25 means 25 % more work in the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The least.
+    /// Lower bound.
     pub low: f64,
-    /// The best guess.
+    /// Best estimate.
     pub median: f64,
-    /// The most.
+    /// Upper bound.
     pub high: f64,
 }
 
-/// Whom it was about.
+/// Process that a report is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetInfo {
-    /// Process number.
+    /// Process ID.
     pub pid: Pid,
     /// Name, control characters escaped.
     pub command: String,
 }
 
-/// How the addresses were found, and how far they can be trusted.
+/// Sampler, its samples, and the provenance of their addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SamplerReport {
-    /// Name of the source, such as `cpu-clock`.
+    /// Name of the sampler, such as `cpu-clock`.
     pub source: String,
-    /// Samples that arrived.
+    /// Samples.
     pub samples: u64,
     /// Share of [`crate::Provenance::Exact`]; `None` without samples, as are the next three.
     pub exact_ratio: Option<f64>,
@@ -79,21 +86,21 @@ pub struct SamplerReport {
     pub none_ratio: Option<f64>,
     /// Share of samples whose code could not be read or is not 64-bit code, part of `none_ratio`.
     pub undecoded_ratio: Option<f64>,
-    /// Samples the kernel could not deliver.
+    /// Samples that the kernel could not deliver.
     pub lost: u64,
-    /// Times the kernel slowed the event down.
+    /// Times that the kernel slowed the event down.
     pub throttled: u64,
-    /// Part of the target's CPU time that sampling cost, from the measured cost of one sample; `None` where that was not
-    /// measured.
+    /// Share of the target's CPU time that sampling cost, from the measured cost of one sample;
+    /// `None` if that was not measured.
     pub overhead_ratio: Option<f64>,
-    /// Measured cost of one sample to the target; `None` where it was not measured.
+    /// Measured cost of one sample to the target; `None` if it was not measured.
     pub sample_cost_ns: Option<Nanos>,
-    /// Why better sources were not used.
+    /// Better samplers, and hardware counters, that are unavailable, each with its cause.
     pub unavailable: BTreeMap<String, String>,
 }
 
 impl SamplerReport {
-    /// With the shares of `counts`.
+    /// Sets the shares of `counts`.
     #[must_use]
     pub fn with_counts(mut self, counts: &ProvenanceCounts) -> Self {
         self.samples = counts.total();
@@ -108,138 +115,135 @@ impl SamplerReport {
     }
 }
 
-/// A region that was picked.
+/// Region that a plan selected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SelectedRegion {
-    /// Its first address.
+    /// First address.
     pub start: VirtAddr,
     /// Label of its mapping.
     pub mapping: String,
-    /// Its share of all stall samples.
+    /// Share of all stall samples.
     pub heat_ratio: f64,
-    /// Distinct base pages seen hot in it.
+    /// Distinct base pages with samples.
     pub sampled_pages: u32,
-    /// Whether it was seen on a huge page afterwards; `None` when nothing was done.
+    /// Whether the pagemap showed a huge page afterwards; `None` if nothing was done.
     pub verified: Option<bool>,
 }
 
-/// What sampling and counters said over one stretch of time.
+/// Samples and hardware counters over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// Share of samples that waited for scattered memory (streams left out); `None` without samples.
+    /// Share of samples that stall on scattered memory, streams excluded; `None` without samples.
     pub stall_ratio: Option<f64>,
-    /// Instructions per cycle, where counters exist.
+    /// Instructions per cycle; `None` without counters.
     pub instructions_per_cycle: Option<f64>,
-    /// Page walks per thousand instructions, where counters exist.
+    /// Page walks per thousand instructions; `None` without counters.
     pub walks_per_kiloinstruction: Option<f64>,
 }
 
-/// Picks against the truth.
+/// Comparison of the selected regions with the announced hot regions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroundTruth {
-    /// Regions that are truly hot.
+    /// Hot regions.
     pub hot_regions: u64,
-    /// Picks that are.
-    pub picked_hot_regions: u64,
-    /// Hot regions picked, of all that are hot.
+    /// Selected regions that are hot.
+    pub selected_hot_regions: u64,
+    /// Share of the hot regions that was selected.
     pub recall_ratio: f64,
-    /// Hot regions picked, of all picked.
+    /// Share of the selected regions that is hot.
     pub precision_ratio: f64,
 }
 
-/// Why there is no verdict.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unknown {
-    /// The cause.
-    pub reason: String,
-    /// What to change.
-    pub fix: String,
-}
-
-/// The whole report.
+/// Report of one tune.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneReport {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Whom: the process last acted on, or else last planned for.
+    /// Process last acted on, otherwise last planned for.
     pub target: TargetInfo,
-    /// How.
+    /// Sampler.
     pub sampler: SamplerReport,
-    /// How well the picks met the hot regions that the workload announced; `None` where nobody announced any.
+    /// Comparison with the hot regions that the workload announced; `None` if it announced none.
     pub ground_truth: Option<GroundTruth>,
-    /// Whether this was a dry run: nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Resident memory of the target at the last plan, or else when it was first looked at; `None` if nobody could look.
+    /// Resident memory of the target at the last plan, otherwise when it was first read; `None` if
+    /// it was never read.
     pub footprint_bytes: Option<Bytes>,
-    /// Huge pages that might be made; `None` if `footprint_bytes` is.
+    /// Limit of huge pages; `None` with `footprint_bytes`.
     pub budget_bytes: Option<Bytes>,
-    /// What was picked, hottest first, all rounds together.
+    /// Selected regions of all rounds, hottest first.
     pub selected: Vec<SelectedRegion>,
-    /// What was passed over, and why; as of the last plan, without what we promoted.
-    pub skipped: BTreeMap<String, u64>,
-    /// Regions of the target that could have been picked, had the budget been endless; `None` without a plan.
+    /// Skipped regions by reason, at the last plan, without those promoted in this run.
+    pub skipped: Skips,
+    /// Regions of the target that an unlimited budget would have selected; `None` without a plan.
     pub eligible_regions: Option<u64>,
-    /// Regions tried, in all processes together; so with the next two.
+    /// Regions tried, of all processes together, as are the next two.
     pub attempted_regions: u64,
-    /// Regions seen on a huge page afterwards.
+    /// Regions verified on huge pages.
     pub verified_regions: u64,
-    /// Failures by errno name; `not_verified` for successes that a look did not confirm.
+    /// Failures by errno name; `not_verified` for calls that succeeded without a huge page.
     pub failed: BTreeMap<String, u64>,
-    /// Bytes of the target on huge pages before; `None` if nobody could look.
+    /// Memory of the target on huge pages before; `None` if it was never read.
     pub huge_bytes_before: Option<Bytes>,
-    /// The same after; as last seen if it ended.
+    /// Memory of the target on huge pages after; the last value read, if it ended.
     pub huge_bytes_after: Option<Bytes>,
-    /// Time spent promoting.
+    /// Time in promotion calls.
     pub promotion_seconds: f64,
     /// Time from attaching to the last promotion; `None` without one.
     pub last_promotion_seconds: Option<f64>,
-    /// The picks' share of the target's samples, as planned: the sum of what each had when its last plan was made, at most
-    /// 1. Samples from after a promotion do not count: they would show what it changed. `None` without a plan.
+    /// Selected regions' share of the target's samples, each as its last plan counted it, together
+    /// at most 1. Samples after a promotion do not count: they show its effect. `None` without a
+    /// plan.
     pub coverage_ratio: Option<f64>,
-    /// What it should gain; `None` without a calibration.
+    /// Estimated gain; `None` without a calibration.
     pub predicted_speedup: Option<Prediction>,
-    /// What it did gain, from samples before and after alone: what the program does besides waiting for scattered memory
-    /// is the yardstick. `None` with too little of that, or when the source samples page walks.
+    /// Gain estimated from samples before and after. The yardstick is the program's other work,
+    /// besides stalls on scattered memory. `None` with too little of that, or if the sampler counts
+    /// page walks.
     pub sampled_speedup: Option<Prediction>,
-    /// Before, as sampled.
+    /// Activity before the first plan.
     pub before: Activity,
-    /// After, as sampled; `None` when nothing was done.
+    /// Activity after the last promotion; `None` if nothing was done.
     pub after: Option<Activity>,
-    /// Without us.
-    pub baseline: Option<Figure>,
-    /// With us.
-    pub tuned: Option<Figure>,
-    /// With everything on huge pages.
-    pub all_huge: Option<Figure>,
-    /// Tuned over baseline, above 1 is faster; `None` where no figure was measured.
+    /// Performance untuned.
+    pub baseline: Option<Performance>,
+    /// Performance tuned.
+    pub tuned: Option<Performance>,
+    /// Performance with all memory on huge pages.
+    pub all_huge: Option<Performance>,
+    /// Tuned over baseline, above 1 is faster; `None` if not measured.
     pub speedup: Option<f64>,
-    /// All-huge over baseline.
+    /// All huge over baseline.
     pub all_huge_speedup: Option<f64>,
-    /// (speedup − 1) / (all-huge speedup − 1): 1 means as good as all memory on huge pages.
+    /// (speedup − 1) / (all-huge speedup − 1): 1 means as fast as with all memory on huge pages.
     pub all_huge_gain_ratio: Option<f64>,
-    /// Why acting ended early, if it did.
+    /// Cause of an early end of the last round; `None` if it was complete.
     pub stopped: Option<Stop>,
-    /// Why nothing is known of the target's stalls, with what to change; `None` if enough is known for a verdict.
-    pub cannot_tell: Option<Unknown>,
-    /// Whether the process that was attached to (`-p PID`) ended before the tune did.
+    /// Cause, if nothing is known of the target's stalls.
+    pub no_verdict: Option<NoVerdict>,
+    /// Whether the process given by `-p` ended before the tune did.
     pub target_ended: bool,
-    /// What makes this report less trustworthy, and what to do about it.
-    pub warnings: Vec<String>,
+    /// Doubts about this report.
+    pub warnings: Vec<TuneWarning>,
 }
 
 impl TuneReport {
-    /// Fills in the ratios from the figures. `larger_is_better` says which way the program's own figures point.
+    /// Sets the speedups that follow from the performance. `larger_is_better`: whether a larger
+    /// progress metric is better.
     pub fn conclude(&mut self, larger_is_better: bool) {
-        let faster = |figure: Option<Figure>, base| figure?.speedup_over(base?, larger_is_better);
-        self.set_speedups(faster(self.tuned, self.baseline), faster(self.all_huge, self.baseline));
+        let over = |this: Option<Performance>, base| this?.speedup_over(base?, larger_is_better);
+        self.set_speedups(over(self.tuned, self.baseline), over(self.all_huge, self.baseline));
     }
 
-    /// Sets both speed-ups, and the share of the ideal that follows from them.
+    /// Sets both speedups, and the share of the all-huge gain that follows from them.
     pub fn set_speedups(&mut self, tuned: Option<f64>, all_huge: Option<f64>) {
         (self.speedup, self.all_huge_speedup) = (tuned, all_huge);
         self.all_huge_gain_ratio = match (self.speedup, self.all_huge_speedup) {
-            // Below 2 % there is no ideal to have a share of: the quotient would be noise.
-            (Some(tuned), Some(ideal)) if ideal > 1.02 => Some((tuned - 1.0) / (ideal - 1.0)),
+            // Below 2 %, the quotient would be noise.
+            (Some(tuned), Some(all_huge)) if all_huge > 1.02 => {
+                Some((tuned - 1.0) / (all_huge - 1.0))
+            }
             _ => None,
         };
     }
@@ -250,18 +254,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_compared_in_a_unit_that_both_have() {
+    fn performance_is_compared_in_a_unit_that_both_have() {
         let spread = |value| Spread::of(&[value]);
-        let base = Figure { seconds: spread(10.0), progress: spread(4.0), ..Figure::default() };
-        let both = Figure { seconds: spread(5.0), progress: spread(1.0), ..Figure::default() };
-        assert_eq!(
-            both.speedup_over(base, false),
-            Some(4.0),
-            "a trial takes a quarter of the time"
-        );
-        assert_eq!(both.speedup_over(base, true), Some(0.25));
-        let only_time = Figure { seconds: spread(5.0), ..Figure::default() };
-        assert_eq!(only_time.speedup_over(base, true), Some(2.0), "of seconds, fewer are better");
-        assert_eq!(only_time.speedup_over(Figure::default(), false), None);
+        let base =
+            Performance { seconds: spread(10.0), progress: spread(4.0), ..Performance::default() };
+        let both =
+            Performance { seconds: spread(5.0), progress: spread(1.0), ..Performance::default() };
+        assert_eq!(both.speedup_over(base, false), Some(4.0), "a metric that is a time");
+        assert_eq!(both.speedup_over(base, true), Some(0.25), "a metric that is a throughput");
+        let only_time = Performance { seconds: spread(5.0), ..Performance::default() };
+        assert_eq!(only_time.speedup_over(base, true), Some(2.0), "less time is better");
+        assert_eq!(only_time.speedup_over(Performance::default(), false), None);
     }
 }

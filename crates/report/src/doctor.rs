@@ -1,12 +1,88 @@
-//! The report of `hugepilot doctor` for people.
+//! Text of the report of `hugepilot doctor`.
 
 use std::fmt::Write as _;
 
-use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport, Probe};
+use hugepilot_record::doctor::{
+    CgroupReport, CpuReport, Detail, DoctorReport, Evidence, Finding, Probe,
+};
+use serde_json::Value;
 use tabled::builder::Builder;
 use tabled::settings::{Padding, Style};
 
-/// The report as text: what works and why not, what to do about it, and the settings it was found under.
+use crate::JsonReport;
+use crate::sentence::{Sentence, explain, explain_all};
+
+impl JsonReport for DoctorReport {
+    const EXPLAINS: bool = true;
+    fn explain(&self, json: &mut Value) {
+        for (index, probe) in self.probes.iter().enumerate() {
+            explain(json, &format!("/probes/{index}"), probe);
+            explain_all(json, &format!("/probes/{index}/details"), &probe.details);
+        }
+    }
+}
+
+impl Sentence for Probe {
+    fn text(&self) -> String {
+        match &self.finding {
+            Finding::Evidence(evidence) => evidence_text(evidence),
+            Finding::Unsupported(reason) => reason.to_string(),
+        }
+    }
+    fn help(&self) -> Vec<String> {
+        self.reason().map_or_else(Vec::new, |reason| reason.help())
+    }
+}
+
+fn evidence_text(evidence: &Evidence) -> String {
+    match evidence {
+        Evidence::Promoted { promoted_bytes } => {
+            format!("MADV_COLLAPSE promoted {promoted_bytes} of a child")
+        }
+        Evidence::ZeroPagesFreed { freed_pages, zero_pages } => format!(
+            "MADV_COLD on one page split a huge page and freed {freed_pages} of {zero_pages} \
+             zero-filled pages"
+        ),
+        Evidence::PagemapRead { pages } => {
+            format!("the pagemap of a child shows its {pages} pages")
+        }
+        Evidence::MemoryRead => "process_vm_readv read the memory of a child".to_owned(),
+        Evidence::Sampled => "samples of a child arrived, with registers".to_owned(),
+        Evidence::PageWalksSampled { source } => {
+            format!("{source}: page walks with addresses arrived")
+        }
+        Evidence::PageFree { size_bytes } => format!("a page of {size_bytes} was free"),
+    }
+}
+
+impl Sentence for Detail {
+    fn text(&self) -> String {
+        match self {
+            Self::Duration { duration_ns } => format!("took {} µs", duration_ns.get() / 1000),
+            Self::OtherUsers => "other users' processes, too".to_owned(),
+            Self::OtherUsersOfNamespace => {
+                "other users' processes, too, but only of this user namespace".to_owned()
+            }
+            Self::OwnUser { missing } => {
+                format!("processes of this user only: {missing} is missing")
+            }
+            Self::ChildrenOnly => {
+                "children only: kernel.yama.ptrace_scope=1, and cap_sys_ptrace is missing"
+                    .to_owned()
+            }
+            Self::Pool { total_pages, free_pages, reserved_pages } => format!(
+                "pool of {total_pages} pages: {free_pages} free, {reserved_pages} of them reserved"
+            ),
+            Self::Event { kind, config, config1, config2, precise_ip } => format!(
+                "type {kind} config {config:#x} config1 {config1:#x} config2 {config2:#x} \
+                 precise_ip {precise_ip}"
+            ),
+            Self::Source { source, reason } => format!("{source}: {reason}"),
+        }
+    }
+}
+
+/// Returns the report as text: the probes, the help for failures, and the settings.
 pub fn doctor_text(report: &DoctorReport) -> String {
     let mut text = format!("Linux {}\n{}\n\n", report.kernel_release, cpu_line(&report.cpu));
     text += &probes(report);
@@ -34,8 +110,8 @@ fn cpu_line(report: &CpuReport) -> String {
     let machine = if cpu.hypervisor { ", virtual machine" } else { "" };
     let assumed = if tlb.assumed { " (assumed)" } else { "" };
     format!(
-        "{name} ({} family {} model {:#x}{machine})\nData TLB: {} entries, second level {} for 4KiB pages, {} for \
-         2MiB{assumed}\n          {}",
+        "{name} ({} family {} model {:#x}{machine})\nData TLB: {} entries, second level {} for 4KiB \
+         pages, {} for 2MiB{assumed}\n          {}",
         cpu.vendor,
         cpu.family,
         cpu.model,
@@ -50,28 +126,28 @@ fn probes(report: &DoctorReport) -> String {
     let mut rows = Vec::new();
     for probe in &report.probes {
         let answer = if probe.supported { "yes" } else { "no" };
-        rows.push([answer, &probe.name, &probe.why]);
-        // A reason of several parts is one to a line.
-        let details = probe.detail.iter().flat_map(|detail| detail.split("; "));
-        rows.extend(details.map(|detail| ["", "", detail]));
+        rows.push([answer.to_owned(), probe.name.clone(), probe.text()]);
+        let mut detail = |text| rows.push([String::new(), String::new(), text]);
+        probe.details.iter().map(Sentence::text).for_each(&mut detail);
         if probe.is_optional() && !probe.supported {
-            rows.push(["", "", "not needed by tune"]);
+            detail("not needed by tune".to_owned());
         }
     }
     table(rows)
 }
 
-/// Each remedy once, with the probes it would help; none for what nobody needs.
+/// Returns each help once, with the probes that it is for, without those that no command requires.
 fn fixes(report: &DoctorReport) -> String {
-    let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut fixes: Vec<(String, Vec<&str>)> = Vec::new();
     for probe in report.probes.iter().filter(|probe| !probe.supported && !probe.is_optional()) {
-        let Some(fix) = probe.fix.as_deref() else { continue };
-        match fixes.iter_mut().find(|(known, _)| *known == fix) {
-            Some((_, names)) => names.push(&probe.name),
-            None => fixes.push((fix, vec![&probe.name])),
+        for help in probe.help() {
+            match fixes.iter_mut().find(|(known, _)| *known == help) {
+                Some((_, names)) => names.push(&probe.name),
+                None => fixes.push((help, vec![&probe.name])),
+            }
         }
     }
-    let lines = fixes.iter().map(|(fix, names)| format!("  {}:\n    {fix}\n", names.join(", ")));
+    let lines = fixes.iter().map(|(help, names)| format!("  {}:\n    {help}\n", names.join(", ")));
     lines.collect()
 }
 
@@ -137,15 +213,14 @@ fn cgroup_line(cgroup: &CgroupReport) -> String {
     let limit = match (cgroup.limit_bytes, cgroup.left_bytes) {
         (Some(limit), Some(left)) => format!("limit {limit}, {left} left"),
         _ if !cgroup.visible => {
-            "whose limits cannot be seen from here: run on the host, or mount its hierarchy"
-                .to_owned()
+            "whose limits are not visible here: run on the host, or mount its hierarchy".to_owned()
         }
         _ => "no limit".to_owned(),
     };
     format!("v{} {}, {limit}", cgroup.version, cgroup.path)
 }
 
-/// Those that hugepilot has a use for; the rest is only counted.
+/// Names the capabilities that hugepilot uses, and counts the others.
 fn capabilities(held: &[String]) -> String {
     let useful =
         ["cap_sys_nice", "cap_perfmon", "cap_dac_read_search", "cap_sys_ptrace", "cap_sys_admin"];
@@ -168,7 +243,7 @@ fn seccomp(mode: u32) -> String {
     }
 }
 
-/// Columns of equal width, two blanks apart, and none at the end of a line.
+/// Returns columns of equal width, two blanks apart, without blanks at the end of a line.
 fn table<const COLUMNS: usize, Cell: Into<String>>(rows: Vec<[Cell; COLUMNS]>) -> String {
     let mut builder = Builder::default();
     for row in rows {
@@ -184,6 +259,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use hugepilot_record::doctor::{Cpu, SCHEMA, TlbSizes};
+    use hugepilot_record::{Errno, Unsupported};
     use hugepilot_units::Bytes;
 
     use super::*;
@@ -203,7 +279,21 @@ mod tests {
             source: "a table".into(),
             assumed: false,
         };
-        let denied = |name| Probe::no(name, "it needs cap_sys_nice", Some("sudo setcap it".into()));
+        let denied = |name| {
+            let reason = Unsupported::CapabilityMissing {
+                call: "process_madvise".into(),
+                capability: "cap_sys_nice".into(),
+                errno: Errno::EPERM,
+                setcap: "sudo setcap it".into(),
+            };
+            Probe::no(name, reason)
+        };
+        let absent = |source: &str| Detail::Source {
+            source: source.into(),
+            reason: Unsupported::NoSuchEvent { errno: Errno::ENOENT },
+        };
+        let no_counters = Unsupported::NoWorkingSource { reason: None };
+        let size_bytes = Bytes::mib(2);
         DoctorReport {
             schema: SCHEMA.into(),
             kernel_release: "6.12.0".into(),
@@ -213,10 +303,11 @@ mod tests {
             probes: vec![
                 denied(Probe::PROMOTE),
                 denied(Probe::DEMOTE_FREES_ZERO_PAGES),
-                Probe::yes(Probe::SAMPLER_CPU_CLOCK, "samples came"),
-                Probe::no(Probe::SAMPLER_HARDWARE, "no PMU", None)
-                    .with_detail("PEBS: ENOENT; IBS: hidden"),
-                Probe::no(Probe::HUGETLB_2M, "no pages are set aside", Some("echo N".into())),
+                Probe::yes(Probe::SAMPLER_CPU_CLOCK, Evidence::Sampled)
+                    .with_details([Detail::OtherUsers]),
+                Probe::no(Probe::SAMPLER_HARDWARE, no_counters)
+                    .with_details([absent("PEBS"), absent("IBS")]),
+                Probe::no(Probe::HUGETLB_2M, Unsupported::PoolEmpty { size_bytes }),
             ],
             thp: BTreeMap::from([("enabled".into(), "always [madvise] never".into())]),
             cgroup: Some(CgroupReport {
@@ -241,13 +332,14 @@ AMD EPYC 9B45 (AuthenticAMD family 26 model 0x2, virtual machine)
 Data TLB: 96 entries, second level 4096 for 4KiB pages, 4096 for 2MiB
           a table
 
-no   promote                  it needs cap_sys_nice
-no   demote_frees_zero_pages  it needs cap_sys_nice
-yes  sampler_cpu_clock        samples came
-no   sampler_hardware         no PMU
-                              PEBS: ENOENT
-                              IBS: hidden
-no   hugetlb_2m               no pages are set aside
+no   promote                  process_madvise requires cap_sys_nice, which hugepilot lacks (EPERM)
+no   demote_frees_zero_pages  process_madvise requires cap_sys_nice, which hugepilot lacks (EPERM)
+yes  sampler_cpu_clock        samples of a child arrived, with registers
+                              other users' processes, too
+no   sampler_hardware         no source gave page walks with addresses
+                              PEBS: no such event here (ENOENT)
+                              IBS: no such event here (ENOENT)
+no   hugetlb_2m               the pool of 2MiB pages is empty
                               not needed by tune
 
 What to do
@@ -272,14 +364,36 @@ Live processes cannot be tuned here: that takes promote and one sampler.
 ";
 
     #[test]
-    fn the_whole_page_as_it_is_read() {
+    fn the_text_has_each_fact() {
         assert_eq!(doctor_text(&report()), TEXT);
+    }
+
+    #[test]
+    fn json_has_a_code_a_text_and_help_for_each_probe() {
+        let json: Value = serde_json::from_str(&crate::json(&report())).unwrap();
+        let promote = serde_json::json!({
+            "name": "promote",
+            "supported": false,
+            "code": "capability_missing",
+            "call": "process_madvise",
+            "capability": "cap_sys_nice",
+            "errno": 1,
+            "setcap": "sudo setcap it",
+            "details": [],
+            "text": "process_madvise requires cap_sys_nice, which hugepilot lacks (EPERM)",
+            "help": ["sudo setcap it"],
+        });
+        assert_eq!(json["probes"][0], promote);
+        let users =
+            serde_json::json!({ "code": "other_users", "text": "other users' processes, too" });
+        assert_eq!(json["probes"][2]["details"][0], users);
     }
 
     #[test]
     fn a_user_without_capabilities_reads_what_works() {
         let mut report = report();
-        report.probes.push(Probe::yes(Probe::PAGEMAP_SCAN, "seen"));
+        let evidence = Evidence::PagemapRead { pages: 512 };
+        report.probes.push(Probe::yes(Probe::PAGEMAP_SCAN, evidence));
         let text = doctor_text(&report);
         assert!(text.contains("  status          your own processes\n"), "{text}");
         assert!(text.contains("  tune --dry-run  your own processes: plan"), "{text}");
@@ -297,10 +411,10 @@ Live processes cannot be tuned here: that takes promote and one sampler.
     }
 
     #[test]
-    fn a_machine_where_all_works_has_nothing_to_do() {
+    fn a_machine_where_all_works_needs_no_help() {
         let mut report = report();
         for probe in &mut report.probes {
-            (probe.supported, probe.fix) = (true, None);
+            *probe = Probe::yes(&probe.name, Evidence::MemoryRead);
         }
         report.thp.clear();
         let unseen = report.cgroup.as_ref().map(|cgroup| CgroupReport {
@@ -309,7 +423,7 @@ Live processes cannot be tuned here: that takes promote and one sampler.
             left_bytes: None,
             ..cgroup.clone()
         });
-        assert!(cgroup_line(&unseen.unwrap()).contains("cannot be seen from here"));
+        assert!(cgroup_line(&unseen.unwrap()).contains("are not visible here"));
         report.cgroup = None;
         report.cpu.tlb.assumed = true;
         let text = doctor_text(&report);

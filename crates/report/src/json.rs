@@ -1,13 +1,10 @@
-//! One JSON object, as `--json` prints it.
+//! JSON of records, as `--json` prints it.
 
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::debloat::DebloatReport;
-use hugepilot_record::doctor::DoctorReport;
 use hugepilot_record::pool::{PoolChange, PoolReport};
 use hugepilot_record::run::RunReport;
 use hugepilot_record::shrink::ShrinkReport;
-use hugepilot_record::status::StatusReport;
-use hugepilot_record::tune::TuneReport;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -19,17 +16,25 @@ pub trait JsonReport: Serialize {
     fn explain(&self, json: &mut Value) {
         let _ = json;
     }
+    /// The record as indented JSON, with its sentences.
+    ///
+    /// # Errors
+    /// Never for a record of plain data.
+    fn pretty(&self) -> serde_json::Result<String> {
+        // A copy of a record with 100,000 mappings takes 200 MiB.
+        let explained = Self::EXPLAINS.then(|| serde_json::to_value(self).ok()).flatten();
+        let Some(mut value) = explained else { return serde_json::to_string_pretty(self) };
+        self.explain(&mut value);
+        serde_json::to_string_pretty(&value)
+    }
 }
 
 impl JsonReport for CompareReport {}
 impl JsonReport for DebloatReport {}
-impl JsonReport for DoctorReport {}
 impl JsonReport for PoolChange {}
 impl JsonReport for PoolReport {}
 impl JsonReport for RunReport {}
 impl JsonReport for ShrinkReport {}
-impl JsonReport for StatusReport {}
-impl JsonReport for TuneReport {}
 
 /// `record` as indented JSON with a newline at its end. Fields keep their order. A record with a
 /// number beyond 64 bits, which [`Value`] cannot hold, has no sentences.
@@ -37,16 +42,7 @@ impl JsonReport for TuneReport {}
 /// # Panics
 /// Never: records hold only numbers, texts, lists and maps with text keys.
 pub fn json<R: JsonReport>(record: &R) -> String {
-    // A copy of a record with 100,000 mappings takes 200 MiB.
-    let explained = R::EXPLAINS.then(|| serde_json::to_value(record).ok()).flatten();
-    let text = match explained {
-        Some(mut value) => {
-            record.explain(&mut value);
-            serde_json::to_string_pretty(&value)
-        }
-        None => serde_json::to_string_pretty(record),
-    };
-    let mut text = text.expect("records are plain data");
+    let mut text = record.pretty().expect("records are plain data");
     text.push('\n');
     text
 }

@@ -4,8 +4,7 @@
 //! stable `code` (`#[serde(tag = "code", rename_all = "snake_case")]`). Only this crate turns it into
 //! words. JSON carries all three: `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`.
 
-#![allow(dead_code, reason = "records still hold sentences; they become facts one by one")]
-
+use serde::Serialize;
 use serde_json::Value;
 
 /// A fact that reports put into words.
@@ -47,9 +46,18 @@ pub(crate) fn explain_all(json: &mut Value, pointer: &str, sentences: &[impl Sen
     }
 }
 
+/// `sentences` serialised, each with its text and help.
+pub(crate) fn explained(sentences: &[impl Sentence + Serialize]) -> serde_json::Result<Vec<Value>> {
+    let explained = |sentence| {
+        let mut value = serde_json::to_value(sentence)?;
+        explain(&mut value, "", sentence);
+        Ok(value)
+    };
+    sentences.iter().map(explained).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use serde::Serialize;
     use serde_json::json;
 
     use super::*;

@@ -1,19 +1,26 @@
-//! `status` as text.
+//! Text and JSON of `status`.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-use hugepilot_record::status::{Sizes, StatusReport};
+use hugepilot_record::status::{MappingStatus, Sizes, StatusReport, StatusWarning};
+use hugepilot_record::tune::TargetInfo;
 use hugepilot_units::Bytes;
+use serde::Serialize;
+use serde_json::Value;
 
+use crate::json::JsonReport;
+use crate::sentence::{Sentence, explained, warning_lines};
 use crate::table::table;
+use crate::tune::{HIDDEN_LIMIT_HELP, hidden_limit};
 
-/// Mappings shown; the rest is summed up in one line.
+/// Mappings that the text shows; the others share one line.
 const SHOWN: usize = 40;
-/// A mapping with less resident memory, none of it huge, is summed up with the rest: no huge page would pay for it.
+/// Resident memory below which a mapping without huge pages shares that line: a huge page would not
+/// help it.
 const SMALL: Bytes = Bytes::mib(1);
 
-/// The report for people: the largest mappings, or with `all` each of them, the totals, and why what is not huge is not.
+/// The report as text: the largest mappings, or with `all` every mapping, then the totals.
 pub fn status_text(report: &StatusReport, all: bool) -> String {
     let mut text = format!("{} (pid {})\n\n", report.target.command, report.target.pid);
     let (mut mappings, mut rest): (Vec<_>, Vec<_>) =
@@ -35,10 +42,65 @@ pub fn status_text(report: &StatusReport, all: bool) -> String {
     text.push_str(&table(rows, &[1, 2, 3, 4, 5]));
     let _ =
         writeln!(text, "\nfree blocks large enough for a huge page: {}", report.free_huge_bytes);
-    for warning in &report.warnings {
-        let _ = writeln!(text, "note: {warning}");
-    }
+    text.push_str(&warning_lines(&report.warnings));
     text
+}
+
+impl JsonReport for StatusReport {
+    /// Without a copy of the mappings: 100,000 of them would take 200 MiB.
+    fn pretty(&self) -> serde_json::Result<String> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            schema: &'a str,
+            target: &'a TargetInfo,
+            totals: &'a Sizes,
+            mappings: &'a [MappingStatus],
+            free_huge_bytes: Bytes,
+            warnings: Vec<Value>,
+        }
+        let Self { schema, target, totals, mappings, free_huge_bytes, warnings } = self;
+        let free_huge_bytes = *free_huge_bytes;
+        let warnings = explained(warnings)?;
+        let json = Json { schema, target, totals, mappings, free_huge_bytes, warnings };
+        serde_json::to_string_pretty(&json)
+    }
+}
+
+impl Sentence for StatusWarning {
+    fn text(&self) -> String {
+        match self {
+            Self::NoFreeBlock => "no free block is large enough for a huge page; the kernel must \
+                                  compact memory first"
+                .to_owned(),
+            Self::HiddenMemoryLimit { cgroup } => hidden_limit(cgroup),
+            Self::PagemapUnreadable { error } => {
+                format!("the pagemap cannot be read: {error}; only sizes are known")
+            }
+            Self::HugePagesUnreadable { huge_pages } => format!(
+                "{huge_pages} huge pages of a mapping cannot be read, because the program forbids \
+                 it (PROT_NONE) or their memory is broken; zero-filled pages are not all counted"
+            ),
+            Self::ContentsUnreadable { error, .. } => format!(
+                "the contents of huge pages cannot be read: {error}; zero-filled pages are not all \
+                 counted"
+            ),
+        }
+    }
+
+    fn help(&self) -> Vec<String> {
+        let help = match self {
+            Self::NoFreeBlock => {
+                "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory"
+            }
+            Self::HiddenMemoryLimit { .. } => HIDDEN_LIMIT_HELP,
+            Self::ContentsUnreadable { denied: true, .. } => {
+                "run as root or as the user of the process, or grant CAP_SYS_PTRACE"
+            }
+            Self::PagemapUnreadable { .. } => "test the permissions: hugepilot doctor",
+            _ => return Vec::new(),
+        };
+        vec![help.to_owned()]
+    }
 }
 
 fn is_small(sizes: &Sizes) -> bool {
@@ -70,9 +132,8 @@ fn row(addresses: &str, name: &str, sizes: &Sizes) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::status::{MappingStatus, SCHEMA};
-    use hugepilot_record::tune::TargetInfo;
-    use hugepilot_record::{MappingKind, Pid};
+    use hugepilot_record::status::SCHEMA;
+    use hugepilot_record::{MappingKind, Pid, SkipReason};
     use hugepilot_units::{AddrRange, VirtAddr};
 
     use super::*;
@@ -120,6 +181,24 @@ mod tests {
         let text = status_text(&report(&sizes), false);
         assert!(
             text.contains("10 smaller mappings") && !text.contains("m9 ") && text.contains("m10"),
+            "{text}"
+        );
+    }
+    #[test]
+    fn json_has_the_sentences_of_warnings_and_reads_back() {
+        let mut report = report(&[(Bytes::mib(4), Bytes::ZERO)]);
+        report.totals.not_huge_bytes.insert(SkipReason::Mlocked, Bytes::mib(4));
+        report.warnings =
+            vec![StatusWarning::NoFreeBlock, StatusWarning::HugePagesUnreadable { huge_pages: 16 }];
+        let value: Value = serde_json::from_str(&crate::json(&report)).unwrap();
+        assert_eq!(value["warnings"][0]["code"], "no_free_block");
+        assert!(value["warnings"][0]["help"][0].is_string());
+        assert_eq!(value["warnings"][1]["huge_pages"], 16);
+        assert_eq!(value["totals"]["not_huge_bytes"]["mlocked"], Bytes::mib(4).get());
+        assert_eq!(serde_json::from_value::<StatusReport>(value).unwrap(), report);
+        let text = status_text(&report, false);
+        assert!(
+            text.contains("warning: no free block") && text.contains("help: compact"),
             "{text}"
         );
     }

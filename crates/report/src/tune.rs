@@ -1,114 +1,79 @@
-//! `tune` as text.
+//! Text and JSON of `tune`.
+
+mod sentence;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hugepilot_record::Stop;
-use hugepilot_record::tune::{Figure, TuneReport};
+use hugepilot_record::tune::{Performance, SelectedRegion, TuneReport};
 use hugepilot_stats::Spread;
-use hugepilot_units::Bytes;
+use serde_json::Value;
 
+pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
+use sentence::{size, verdict};
+
+use crate::json::JsonReport;
+use crate::sentence::{Sentence, explain, explain_all, lines, warning_lines};
 use crate::table::{grouped, percent, table};
 
-/// Picks shown.
+/// Selected regions that the text shows.
 const SHOWN: usize = 8;
 
-/// The report for people: the verdict first, then the figures, what was picked and passed over, and how it was measured.
+/// The report as text: the verdict, the performance, selected and skipped regions, the method.
 pub fn tune_text(report: &TuneReport) -> String {
     let mut text =
         format!("{} (pid {}): {}\n", report.target.command, report.target.pid, verdict(report));
-    text.push_str(&figures(report));
-    text.push_str(&picks(report));
-    text.push_str(&passed_over(report));
+    text.push_str(&performance(report));
+    text.push_str(&selected(report));
+    text.push_str(&not_promoted(report));
     text.push_str(&method(report));
-    for warning in &report.warnings {
-        let _ = writeln!(text, "note: {warning}");
-    }
+    text.push_str(&warning_lines(&report.warnings));
     text
 }
 
-fn verdict(report: &TuneReport) -> String {
-    let expected = report.predicted_speedup.map_or_else(String::new, |p| {
-        format!(", predicted {:.2}x ({:.2}–{:.2})", p.median, p.low, p.high)
-    });
-    if let Some(unknown) = &report.cannot_tell {
-        return format!("cannot tell: {}; nothing was changed", unknown.reason);
-    }
-    if report.dry_run {
-        let count = report.selected.len();
-        return format!("would promote {count} regions{expected}; nothing was changed");
-    }
-    if let Some(stop) = report.stopped.filter(|_| report.attempted_regions == 0) {
-        return format!("stopped before anything was done: {stop}");
-    }
-    if report.attempted_regions == 0 && report.skipped.contains_key("over_budget") {
-        return format!(
-            "the budget of {} allows nothing; nothing was changed",
-            known(report.budget_bytes)
-        );
-    }
-    if report.attempted_regions == 0 {
-        return format!("nothing to gain from huge pages here{expected}; nothing was changed");
-    }
-    let done = format!(
-        "{} of {} regions verified on huge pages in {:.2} s",
-        report.verified_regions, report.attempted_regions, report.promotion_seconds
-    );
-    let gain = match (report.speedup, report.sampled_speedup) {
-        (Some(speedup), _) => format!(", {speedup:.2}x as fast"),
-        (None, Some(sampled)) if sampled.low < 1.0 => {
-            format!(
-                ", a gain is not certain by the samples ({:.2}–{:.2})",
-                sampled.low, sampled.high
-            )
+impl JsonReport for TuneReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        if let Some(no_verdict) = &self.no_verdict {
+            explain(json, "/no_verdict", no_verdict);
         }
-        (None, Some(sampled)) => {
-            format!(
-                ", {:.2}x as fast by the samples ({:.2}–{:.2})",
-                sampled.median, sampled.low, sampled.high
-            )
+        explain_all(json, "/warnings", &self.warnings);
+        let Ok(Value::Object(mut code)) = serde_json::to_value(self.verdict()) else { return };
+        code.insert("text".to_owned(), verdict(self).into());
+        if let Some(object) = json.as_object_mut() {
+            object.insert("verdict".to_owned(), code.into());
         }
-        (None, None) => String::new(),
-    };
-    format!("{done}{gain}{expected}")
+    }
 }
 
-/// A share, or that it cannot be told.
+/// A share, or that it is unknown.
 fn share(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "unknown".to_owned(), percent)
 }
 
-/// A size, or that it cannot be told.
-fn known(bytes: Option<Bytes>) -> String {
-    bytes.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string())
-}
-
-fn figures(report: &TuneReport) -> String {
-    let mut rows = Vec::new();
-    let named = [
+fn performance(report: &TuneReport) -> String {
+    let variants = [
         ("baseline", report.baseline, None),
         ("tuned", report.tuned, report.speedup),
         ("all huge", report.all_huge, report.all_huge_speedup),
     ];
-    for (name, figure, speedup) in named {
-        let Some((unit, spread)) = figure.and_then(|figure| unit(&figure)) else { continue };
+    let mut rows = Vec::new();
+    for (name, performance, speedup) in variants {
+        let Some((unit, spread)) = performance.and_then(|performance| unit(&performance)) else {
+            continue;
+        };
         if rows.is_empty() {
-            rows.push(
-                ["", &format!("MEDIAN_{unit}"), "MIN", "MAX", "SPEEDUP"]
-                    .map(str::to_owned)
-                    .to_vec(),
-            );
+            let header = ["", &format!("MEDIAN_{unit}"), "MIN", "MAX", "SPEEDUP"];
+            rows.push(header.map(str::to_owned).to_vec());
         }
+        let speedup = speedup.or((name == "baseline").then_some(1.0));
         rows.push(vec![
             name.to_owned(),
-            figure_text(spread.median),
-            figure_text(spread.min),
-            figure_text(spread.max),
-            match speedup {
-                Some(speedup) => format!("{speedup:.2}x"),
-                None if name == "baseline" => "1.00x".to_owned(),
-                None => "-".to_owned(),
-            },
+            number(spread.median),
+            number(spread.min),
+            number(spread.max),
+            speedup.map_or_else(|| "-".to_owned(), |speedup| format!("{speedup:.2}x")),
         ]);
     }
     if rows.is_empty() {
@@ -121,41 +86,28 @@ fn figures(report: &TuneReport) -> String {
     text
 }
 
-fn unit(figure: &Figure) -> Option<(&'static str, Spread)> {
-    let found = [
-        ("FIGURE", figure.progress),
-        ("OPS_PER_SECOND", figure.ops_per_second),
-        ("SECONDS", figure.seconds),
+fn unit(performance: &Performance) -> Option<(&'static str, Spread)> {
+    let units = [
+        ("METRIC", performance.progress),
+        ("OPS_PER_SECOND", performance.ops_per_second),
+        ("SECONDS", performance.seconds),
     ];
-    found.into_iter().find_map(|(unit, spread)| Some((unit, spread?)))
+    units.into_iter().find_map(|(unit, spread)| Some((unit, spread?)))
 }
 
-fn figure_text(value: f64) -> String {
+fn number(value: f64) -> String {
     if value.abs() >= 1000.0 { grouped(value) } else { format!("{value:.4}") }
 }
 
-fn picks(report: &TuneReport) -> String {
+fn selected(report: &TuneReport) -> String {
     if report.selected.is_empty() {
         return String::new();
     }
-    let mut rows =
-        vec![["REGION", "STALL_%", "SAMPLED_PAGES", "DONE", "MAPPING"].map(str::to_owned).to_vec()];
-    rows.extend(report.selected.iter().take(SHOWN).map(|pick| {
-        let done = match pick.verified {
-            None => "-",
-            Some(true) => "yes",
-            Some(false) => "no",
-        };
-        vec![
-            pick.start.to_string(),
-            format!("{:.2}", pick.heat_ratio * 100.0),
-            pick.sampled_pages.to_string(),
-            done.to_owned(),
-            pick.mapping.clone(),
-        ]
-    }));
+    let header = ["REGION", "STALL_%", "SAMPLED_PAGES", "VERIFIED", "MAPPING"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(report.selected.iter().take(SHOWN).map(row));
     let mut text = format!(
-        "\n{} picks held {} of the target's stalls; the hottest:\n{}",
+        "\n{} selected regions with {} of the target's stalls; the hottest:\n{}",
         report.selected.len(),
         share(report.coverage_ratio),
         table(rows, &[1, 2])
@@ -163,8 +115,8 @@ fn picks(report: &TuneReport) -> String {
     if let Some(truth) = report.ground_truth {
         let _ = writeln!(
             text,
-            "against the truth: {} of {} hot regions picked, {} of the picks are hot",
-            truth.picked_hot_regions,
+            "ground truth: {} of {} hot regions selected, {} of selected regions are hot",
+            truth.selected_hot_regions,
             truth.hot_regions,
             percent(truth.precision_ratio)
         );
@@ -172,135 +124,197 @@ fn picks(report: &TuneReport) -> String {
     text
 }
 
-fn passed_over(report: &TuneReport) -> String {
-    let list = |map: &BTreeMap<String, u64>| {
-        map.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+fn row(region: &SelectedRegion) -> Vec<String> {
+    let verified = match region.verified {
+        None => "-",
+        Some(true) => "yes",
+        Some(false) => "no",
     };
-    let mut text = String::new();
-    if !report.skipped.is_empty() {
-        let _ = writeln!(text, "passed over: {}", list(&report.skipped));
-    }
-    if !report.failed.is_empty() {
-        let _ = writeln!(text, "failed: {}", list(&report.failed));
+    vec![
+        region.start.to_string(),
+        format!("{:.2}", region.heat_ratio * 100.0),
+        region.sampled_pages.to_string(),
+        verified.to_owned(),
+        region.mapping.clone(),
+    ]
+}
+
+/// Skipped regions, failures, and the cause of an early end.
+fn not_promoted(report: &TuneReport) -> String {
+    let mut text = counts("skipped", report.skipped.iter().map(|(reason, &count)| (reason, count)))
+        + &counts("failed", report.failed.iter().map(|(errno, &count)| (errno, count)));
+    if let Some(no_verdict) = &report.no_verdict {
+        text.push_str(&help_lines(no_verdict));
     }
     if let Some(stop) = report.stopped {
-        let _ = writeln!(text, "stopped early: {stop}");
-        if stop == Stop::NoHugePages {
-            text.push_str("fix: free memory is in pieces; to put it together: echo 1 | sudo tee /proc/sys/vm/compact_memory\n");
-        }
+        text.push_str(&lines("stopped early", &stop));
     }
     text
 }
 
+/// `label: NAME COUNT, …` without zeros; empty if all are zero.
+fn counts(label: &str, counts: impl Iterator<Item = (impl ToString, u64)>) -> String {
+    let named: Vec<_> = counts
+        .filter(|&(_, count)| count > 0)
+        .map(|(name, count)| format!("{} {count}", name.to_string()))
+        .collect();
+    if named.is_empty() { String::new() } else { format!("{label}: {}\n", named.join(", ")) }
+}
+
+fn help_lines(sentence: &impl Sentence) -> String {
+    sentence.help().iter().map(|help| format!("help: {help}\n")).collect()
+}
+
 fn method(report: &TuneReport) -> String {
-    let sampler = &report.sampler;
     let mut text = format!(
         "\nmemory: {} resident, {} huge before, {} after, budget {}\n",
-        known(report.footprint_bytes),
-        known(report.huge_bytes_before),
-        known(report.huge_bytes_after),
-        known(report.budget_bytes)
+        size(report.footprint_bytes),
+        size(report.huge_bytes_before),
+        size(report.huge_bytes_after),
+        size(report.budget_bytes)
     );
-    let after = report
-        .after
-        .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
     let before = report.before.stall_ratio.map_or_else(
         || "unknown".to_owned(),
         |ratio| format!("{} of samples before", percent(ratio)),
     );
+    let after = report
+        .after
+        .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
     let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
     if let Some(sampled) = report.sampled_speedup {
         let _ = writeln!(
             text,
-            "gain by the samples alone: {:.2}x ({:.2}–{:.2})",
+            "gain by samples alone: {:.2}x ({:.2}–{:.2})",
             sampled.median, sampled.low, sampled.high
         );
     }
-    let addresses = sampler.exact_ratio.map_or_else(String::new, |exact| {
-        format!(
-            "; address exact {}, recomputed {}, next {}, none {}",
-            percent(exact),
-            share(sampler.recomputed_ratio),
-            share(sampler.next_ratio),
-            share(sampler.none_ratio)
-        )
-    });
-    let _ = writeln!(
-        text,
-        "samples: {} by {}{addresses}; lost {}; cost to the target {}",
-        sampler.samples,
-        sampler.source,
-        sampler.lost,
-        sampler.overhead_ratio.map_or_else(|| "not measured".to_owned(), percent),
-    );
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (source, why) in &sampler.unavailable {
-        by_reason.entry(why).or_default().push(source);
+    text.push_str(&samples(report));
+    let mut by_cause: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (source, cause) in &report.sampler.unavailable {
+        by_cause.entry(cause).or_default().push(source);
     }
-    for (why, sources) in by_reason {
-        let _ = writeln!(text, "not available: {}, because {why}", sources.join(", "));
+    for (cause, sources) in by_cause {
+        let _ = writeln!(text, "not available: {}: {cause}", sources.join(", "));
     }
+    text
+}
+
+/// The sampler, its samples, the provenance of their addresses, and what sampling cost.
+fn samples(report: &TuneReport) -> String {
+    let sampler = &report.sampler;
+    let mut text = format!("samples: {} by {}", sampler.samples, sampler.source);
+    let provenance: Vec<_> = [
+        ("exact", sampler.exact_ratio),
+        ("recomputed", sampler.recomputed_ratio),
+        ("next", sampler.next_ratio),
+        ("none", sampler.none_ratio),
+    ]
+    .into_iter()
+    .filter_map(|(name, ratio)| {
+        Some(format!("{name} {}", percent(ratio.filter(|&r| r >= 0.0005)?)))
+    })
+    .collect();
+    if !provenance.is_empty() {
+        let _ = write!(text, "; address {}", provenance.join(", "));
+    }
+    if sampler.lost > 0 {
+        let _ = write!(text, "; lost {}", sampler.lost);
+    }
+    let overhead = sampler.overhead_ratio.map_or_else(|| "not measured".to_owned(), percent);
+    let _ = writeln!(text, "; overhead {overhead}");
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::tune::Unknown;
+    use hugepilot_record::tune::{NoVerdict, SamplerReport, TuneWarning};
+    use hugepilot_record::{Pid, Stop};
 
     use super::*;
+    use crate::json;
 
-    /// A run that found no free huge page after three, in the fields that a reader looks for first.
+    /// A run without a free huge page after the third.
     const STOPPED: &str = r#"{
         "schema": "hugepilot.tune/3", "target": {"pid": 4711, "command": "db"},
-        "sampler": {"source": "cpu-clock", "samples": 3217, "exact_ratio": 0.975, "recomputed_ratio": 0.0,
-            "next_ratio": 0.0, "none_ratio": 0.025, "undecoded_ratio": 0.001, "lost": 0, "throttled": 0, "overhead_ratio": null,
+        "sampler": {"source": "cpu-clock", "samples": 3217, "exact_ratio": 0.975,
+            "recomputed_ratio": 0.0, "next_ratio": 0.0, "none_ratio": 0.025,
+            "undecoded_ratio": 0.001, "lost": 0, "throttled": 0, "overhead_ratio": null,
             "sample_cost_ns": null, "unavailable": {}},
-        "ground_truth": null, "dry_run": false, "footprint_bytes": 4294967296, "budget_bytes": 645004492,
-        "selected": [{"start": 139643766964224, "mapping": "[anon]", "heat_ratio": 0.0127, "sampled_pages": 19,
-            "verified": true}],
-        "skipped": {"too_cold": 8}, "eligible_regions": 4, "attempted_regions": 4, "verified_regions": 3,
-        "failed": {"ENOMEM": 1}, "huge_bytes_before": 0, "huge_bytes_after": 6291456, "promotion_seconds": 0.01,
-        "last_promotion_seconds": 3.0, "coverage_ratio": 0.957, "predicted_speedup": null, "sampled_speedup": null,
-        "before": {"stall_ratio": 0.979, "instructions_per_cycle": null, "walks_per_kiloinstruction": null},
+        "ground_truth": null, "dry_run": false,
+        "footprint_bytes": 4294967296, "budget_bytes": 645004492,
+        "selected": [{"start": 139643766964224, "mapping": "[anon]", "heat_ratio": 0.0127,
+            "sampled_pages": 19, "verified": true}],
+        "skipped": {"too_cold": 8}, "eligible_regions": 4, "attempted_regions": 4,
+        "verified_regions": 3, "failed": {"ENOMEM": 1}, "huge_bytes_before": 0,
+        "huge_bytes_after": 6291456, "promotion_seconds": 0.01, "last_promotion_seconds": 3.0,
+        "coverage_ratio": 0.957, "predicted_speedup": null, "sampled_speedup": null,
+        "before": {"stall_ratio": 0.979, "instructions_per_cycle": null,
+            "walks_per_kiloinstruction": null},
         "after": null, "baseline": null, "tuned": null, "all_huge": null, "speedup": null,
-        "all_huge_speedup": null, "all_huge_gain_ratio": null, "stopped": "no_huge_pages", "cannot_tell": null,
-        "target_ended": false, "warnings": []
+        "all_huge_speedup": null, "all_huge_gain_ratio": null, "stopped": "no_huge_pages",
+        "no_verdict": null, "target_ended": false, "warnings": []
     }"#;
 
+    fn stopped() -> TuneReport {
+        serde_json::from_str(STOPPED).unwrap()
+    }
+
     #[test]
-    fn a_run_that_stopped_early_says_why_and_what_to_do() {
-        let text = tune_text(&serde_json::from_str(STOPPED).unwrap());
+    fn a_run_that_stopped_early_has_its_cause_and_help() {
+        let mut report = stopped();
+        let text = tune_text(&report);
         for part in [
             "0x7f0159200000",
             "95.7 %",
-            "failed: ENOMEM 1\nstopped early: no free huge pages\nfix: free memory",
+            "skipped: too_cold 8\nfailed: ENOMEM 1\nstopped early: no free huge pages\nhelp: compact",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let finished = STOPPED.replace("\"no_huge_pages\"", "null");
-        let text = tune_text(&serde_json::from_str(&finished).unwrap());
-        assert!(!text.contains("stopped") && !text.contains("fix:"), "{text}");
+        report.stopped = None;
+        let text = tune_text(&report);
+        assert!(!text.contains("stopped") && !text.contains("help:"), "{text}");
     }
 
-    /// A report on a process that was stopped: its memory was looked at, and nothing was sampled.
     #[test]
-    fn what_is_not_known_is_neither_zero_nor_nothing_to_gain() {
-        let mut report: TuneReport = serde_json::from_str(STOPPED).unwrap();
-        report.sampler = hugepilot_record::tune::SamplerReport::default();
+    fn zeros_are_not_printed() {
+        let text = tune_text(&stopped());
+        assert!(text.contains("address exact 97.5 %, none 2.5 %; overhead"), "{text}");
+    }
+
+    /// A report on a process that was stopped: its memory was read, and nothing was sampled.
+    #[test]
+    fn unknown_values_are_neither_zero_nor_nothing_to_gain() {
+        let mut report = stopped();
+        report.sampler = SamplerReport::default();
         (report.selected, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
         (report.eligible_regions, report.coverage_ratio, report.before.stall_ratio) =
             (None, None, None);
         (report.stopped, report.huge_bytes_after, report.budget_bytes) = (None, None, None);
-        report.cannot_tell =
-            Some(Unknown { reason: "no samples: stopped".into(), fix: "kill -CONT 4711".into() });
+        report.no_verdict = Some(NoVerdict::TargetStopped { pid: Pid(4711) });
         let text = tune_text(&report);
         let first = text.lines().next().unwrap();
-        assert!(first.contains("cannot tell: no samples: stopped"), "{first}");
+        assert!(first.contains("no verdict: no samples: the process is stopped"), "{first}");
         assert!(
             text.contains("memory: 4GiB resident, 0B huge before, unknown after, budget unknown"),
             "{text}"
         );
         assert!(text.contains("scattered memory: unknown\n") && !text.contains("exact"), "{text}");
         assert!(!text.contains("nothing to gain") && !text.contains("0.0 %"), "{text}");
+        assert!(text.contains("help: continue it: kill -CONT 4711\n"), "{text}");
+    }
+
+    #[test]
+    fn json_has_the_verdict_and_the_sentences_of_warnings() {
+        let mut report = stopped();
+        report.warnings = vec![TuneWarning::FewSamples { samples: 12 }];
+        let value: Value = serde_json::from_str(&json(&report)).unwrap();
+        assert_eq!(value["verdict"]["code"], "promoted");
+        let text = value["verdict"]["text"].as_str().unwrap();
+        assert!(text.starts_with("3 of 4 regions verified"), "{text}");
+        let warning = &value["warnings"][0];
+        assert_eq!((&warning["code"], &warning["samples"]), (&"few_samples".into(), &12.into()));
+        assert!(warning["text"].is_string() && warning["help"][0].is_string(), "{warning}");
+        assert_eq!(serde_json::from_value::<TuneReport>(value.clone()).unwrap(), report);
+        assert_eq!(value["stopped"], serde_json::to_value(Stop::NoHugePages).unwrap());
     }
 }

@@ -48,8 +48,8 @@ mod tests {
 
     #[test]
     fn two_of_four_slowed_down_are_not_fair() {
-        // EMD, section 5.3.2, at 40 %. By hand: μ = 4.51/4; the deviations .1325, .1225, −.1275, −.1275 have the squares
-        // .01755625, .01500625, .01625625, .01625625, whose mean is .01626875.
+        // EMD, section 5.3.2, at 40 %. By hand: μ = 4.51/4; the deviations .1325, .1225, −.1275,
+        // −.1275 have the squares .01755625, .01500625, .01625625, .01625625, with mean .01626875.
         let fair = fairness(&[1.26, 1.25, 1.0, 1.0]).unwrap();
         assert!(close(fair.mean_slowdown, 1.1275));
         assert!(close(fair.deviation, 0.127_549_020));

@@ -1,5 +1,6 @@
 //! Ratio of two variants, taken within each round.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Spread;
@@ -7,7 +8,7 @@ use crate::Spread;
 /// Speedup of one variant over another in interleaved rounds; above 1 is faster.
 ///
 /// The ratio is taken within each round, so drift of the machine affects both variants alike.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairedRatio {
     /// Smallest ratio.
     pub low: f64,
@@ -24,8 +25,8 @@ pub struct PairedRatio {
 }
 
 impl PairedRatio {
-    /// Speedup from pairs `(time of the baseline, time of the variant)`; `None` if there are no pairs
-    /// or a ratio is not finite.
+    /// Speedup from pairs `(time of the baseline, time of the variant)`; `None` without pairs, or
+    /// if a ratio is not finite.
     pub fn of(times: impl IntoIterator<Item = (f64, f64)>) -> Option<Self> {
         let ratios: Vec<f64> = times.into_iter().map(|(base, variant)| base / variant).collect();
         let Spread { median, min, max } = Spread::of(&ratios)?;

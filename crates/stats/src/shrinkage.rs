@@ -1,9 +1,9 @@
 //! Shrinkage of counts towards the mean of their group.
 //!
 //! With few samples most differences between counts are chance. Empirical Bayes with a gamma prior
-//! (Robbins 1956) draws each count towards the mean of its group. The method of moments gives the two
-//! parameters: if counts scatter no more than Poisson's law, every member gets the mean; the more they
-//! scatter, the more each count is believed.
+//! (Robbins 1956) draws each count towards the mean of its group. The method of moments gives the
+//! two parameters. If counts scatter no more than Poisson's law, every member gets the mean; the
+//! more they scatter, the more weight each count has.
 
 /// Sum of a group whose members were all counted as zero: half an event in the whole group.
 const UNSEEN: f64 = 0.5;
@@ -62,7 +62,8 @@ mod tests {
     #[test]
     fn differences_beyond_chance_are_believed() {
         let uneven = group((0..100).map(|page| if page < 90 { 0.0 } else { 40.0 }));
-        // Mean 4, variance 144: shape 16/140, so 0 becomes 4·0.114/4.114 and 40 becomes 4·40.114/4.114.
+        // Mean 4, variance 144: shape 16/140. So 0 becomes 4·0.114/4.114, and 40 becomes
+        // 4·40.114/4.114.
         assert!((uneven.expected(0.0, &uneven) - 0.1111).abs() < 1e-3);
         assert!((uneven.expected(40.0, &uneven) - 39.0).abs() < 0.01);
     }

@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn required_wins_match_the_published_table() {
-        // Conover's table of the binomial distribution, p = 0.5: the least k with P(X >= k) <= 0.05.
+        // Conover's table of the binomial distribution, p = 0.5: least k with P(X >= k) <= 0.05.
         let table = [
             (0, None),
             (4, None),

@@ -1,9 +1,10 @@
 //! Median and range.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Median and range of repeated measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// Median.
     pub median: f64,
@@ -23,7 +24,7 @@ impl Spread {
     }
 }
 
-/// Median of `values`, the mean of the middle two if their number is even; `None` if there are none.
+/// Median of `values`: the mean of the middle two if their number is even. `None` if empty.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let sorted = sorted(values);
     (!sorted.is_empty()).then(|| middle(&sorted))

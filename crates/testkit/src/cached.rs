@@ -1,12 +1,14 @@
-//! What is in the page cache.
+//! Page cache residency of a file.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Bytes of a file in the page cache, as another program counts them: `fincore`, which the test requires.
+/// Returns the bytes of a file in the page cache, counted by `fincore`.
+///
+/// The test begins with `requires!(need::program("fincore"))`.
 ///
 /// # Panics
-/// Without it, or for no file.
+/// If `fincore` is missing or cannot read the file.
 pub fn cached(path: &Path) -> u64 {
     let output = Command::new("fincore")
         .args(["--bytes", "--noheadings", "--output", "RES"])

@@ -8,29 +8,31 @@ use std::{fs, process, thread};
 
 use hugepilot_units::Bytes;
 
-/// Where memory cgroups may be, and the file that limits one.
+/// Possible mount points of memory cgroups, each with the name of its limit file.
 const HOMES: [(&str, &str); 3] = [
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
     ("/sys/fs/cgroup", "memory.max"),
     ("/sys/fs/cgroup/unified", "memory.max"),
 ];
 
-/// A memory cgroup. Removed when dropped; drop what runs in it first.
+/// A memory cgroup. Dropping it removes it; drop its processes first.
 #[derive(Debug)]
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes one with a limit of `limit` on all memory.
+    /// Creates a cgroup that limits all memory to `limit`.
+    ///
+    /// The test begins with `requires!(need::cgroup_memory())`.
     ///
     /// # Panics
-    /// Where none can be made; the test begins with `requires!(need::cgroup_memory())`.
+    /// If no memory cgroup can be created.
     #[track_caller]
     pub fn new(limit: Bytes) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("hugepilot-test-{}-{}", process::id(), NEXT.fetch_add(1, Relaxed));
         for (home, file) in HOMES {
             let group = Self(Path::new(home).join(&name));
-            // Only where there are cgroups may a folder be made.
+            // On a file system without cgroups this would create an ordinary folder.
             if !Path::new(home).join("cgroup.procs").exists() || fs::create_dir(&group.0).is_err() {
                 continue;
             }
@@ -40,14 +42,14 @@ impl Cgroup {
             }
         }
         panic!(
-            "no memory cgroup can be made; the test begins with requires!(need::cgroup_memory())"
+            "cannot create a memory cgroup; begin the test with requires!(need::cgroup_memory())"
         );
     }
 
-    /// Makes another one below it. Drop it first.
+    /// Creates a child cgroup. Drop the child first.
     ///
     /// # Panics
-    /// Where that fails.
+    /// If it cannot be created.
     #[track_caller]
     pub fn inside(&self) -> Self {
         let group = Self(self.0.join("inside"));
@@ -55,12 +57,14 @@ impl Cgroup {
         group
     }
 
-    /// Its directory.
+    /// The directory of the cgroup.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// A command that enters the cgroup and then becomes `program`, so that all its memory counts.
+    /// Returns a command that enters the cgroup and then executes `program`.
+    ///
+    /// The cgroup thus accounts all memory of the program.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", r#"echo $$ > "$1" && shift && exec "$@""#, "sh"]);
@@ -71,13 +75,13 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Busy for a moment after its last process has ended.
+        // The cgroup stays busy for a moment after its last process has ended.
         let removed = (0..200).any(|_| {
             thread::sleep(Duration::from_millis(5));
             fs::remove_dir(&self.0).is_ok()
         });
         if !removed {
-            eprintln!("{} could not be removed", self.0.display());
+            eprintln!("cannot remove {}", self.0.display());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Victims written in C: compiled once per content, with the system's compiler.
+//! Compilation of victims written in C, once per content, with the system's compiler.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
@@ -8,17 +8,19 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::{env, fs, process};
 
-/// -O1: quick to run, and still every access in the source is one in the program.
+/// Compiler flags. -O1 is fast and keeps every access of the source.
 const FLAGS: [&str; 6] = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-pthread"];
 
-/// The program made of the C file at `source`; a bare name is looked for among this crate's victims. For a victim that
-/// another program must start, such as a shell that enters a cgroup first; else [`Victim::c`](crate::Victim::c).
+/// Compiles the C file at `source` and returns the path of the program.
 ///
-/// Safe to call from many test programs at once: each compiles to a name of its own and renames, and whichever
-/// comes last puts the same program in place again.
+/// A bare name is one of this crate's victims. Use [`Victim::c`](crate::Victim::c) unless another
+/// program must start the victim, such as a shell that enters a cgroup first.
+///
+/// Many test programs may call it at the same time. Each compiles to a unique name and renames the
+/// result; the last one puts the same program in place again.
 ///
 /// # Panics
-/// Where there is no compiler or it refuses the source, with what it said.
+/// If there is no compiler or it reports an error.
 pub fn compiled(source: &Path) -> PathBuf {
     let victims = Path::new(env!("CARGO_MANIFEST_DIR")).join("victims");
     let source =
@@ -46,14 +48,14 @@ fn compile(source: &Path, include: &Path, program: &Path) {
     let mut cc = Command::new("cc");
     cc.args(FLAGS).arg("-I").arg(include).arg("-o").arg(&draft).arg(source);
     let output = cc.output().unwrap_or_else(|error| {
-        panic!("cc: {error}; a test with a victim in C begins with requires!(need::c_compiler())")
+        panic!("cc: {error}; begin the test with requires!(need::c_compiler())")
     });
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cc cannot compile {}:\n{said}", source.display());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cc cannot compile {}:\n{errors}", source.display());
     fs::rename(&draft, program).unwrap_or_else(|error| panic!("{}: {error}", program.display()));
 }
 
-/// Beside the test programs, so that `cargo clean` takes the victims with it.
+/// The folder of compiled victims: beside the test programs, so that `cargo clean` removes it.
 fn folder() -> PathBuf {
     let beside =
         env::current_exe().ok().and_then(|test| Some(test.parent()?.parent()?.join("victims")));

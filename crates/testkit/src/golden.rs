@@ -1,37 +1,37 @@
-//! Expected output, kept in files.
+//! Golden files: expected output of tests.
 
 use std::path::Path;
 use std::{env, fs};
 
-/// Compares `got` with the golden file at `path`, or rewrites the file when `BLESS=1`.
+/// Compares `got` with the golden file at `path`; rewrites the file if `BLESS=1`.
 ///
-/// A relative path starts at the package of the test that runs, as cargo sets its working directory.
+/// A relative path starts at the package of the test, the working directory that cargo sets.
 ///
 /// # Panics
-/// Where they differ; the message shows the first line that does.
+/// If they differ. The message shows the first line that differs.
 #[track_caller]
 pub fn assert_golden(path: impl AsRef<Path>, got: &str) {
     let path = path.as_ref();
     if env::var_os("BLESS").is_some_and(|value| value == "1") {
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).expect("the folder of the golden file can be made");
+            fs::create_dir_all(folder).expect("the golden file's folder is writable");
         }
         fs::write(path, got).expect("the golden file is writable");
         return;
     }
     let want = match fs::read_to_string(path) {
         Ok(want) => want,
-        Err(error) => panic!("{}: {error}; BLESS=1 writes it", path.display()),
+        Err(error) => panic!("{}: {error}; to write it, rerun with BLESS=1", path.display()),
     };
     if let Some(difference) = first_difference(&want, got) {
         panic!(
-            "{} differs: {difference}\nlook, then rerun with BLESS=1; got all of:\n{got}",
+            "{} differs: {difference}\nif it is right, rerun with BLESS=1; whole output:\n{got}",
             path.display()
         );
     }
 }
 
-/// Where `want` and `got` part, in words; `None` when they are the same.
+/// Describes the first line in which `want` and `got` differ; `None` if they are equal.
 fn first_difference(want: &str, got: &str) -> Option<String> {
     if want == got {
         return None;

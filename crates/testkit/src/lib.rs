@@ -1,11 +1,11 @@
-//! For tests only: golden files, loud skips, victim processes.
+//! Test support: golden files, reported skips, victim processes.
 //!
 //! - [`assert_golden`] compares a text with a file; `BLESS=1` rewrites the file.
-//! - [`requires!`] ends a test early where the machine lacks something, and says so: on stderr, and as a line in the
-//!   file that `HUGEPILOT_SKIP_LOG` names, because cargo hides the output of a test that passes. `cargo xtask test`
-//!   prints all of them. A skip that nobody sees is a hole in the tests.
+//! - [`requires!`] ends a test early if the machine lacks something. It reports the skip on stderr
+//!   and appends a line to the file in `HUGEPILOT_SKIP_LOG`, because cargo hides the output of a
+//!   test that passes. `cargo xtask test` prints all skips.
 //! - [`Victim`] is a process that a test owns. It dies with the test.
-//! - [`make_room`] sees to it that huge pages are to be had.
+//! - [`make_room`] compacts memory so that huge pages are available.
 
 #![forbid(unsafe_code)]
 

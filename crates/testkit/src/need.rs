@@ -1,4 +1,4 @@
-//! What a test may need of the machine. Each is found out by looking or trying, never by a version.
+//! Requirements of tests on the machine, probed by trying, never inferred from a version.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -6,12 +6,12 @@ use std::{env, fs, process};
 
 use hugepilot_units::Bytes;
 
-/// Whether the machine has what a test needs; made for [`requires!`](crate::requires).
+/// Result of a probe, for [`requires!`](crate::requires).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It has.
+    /// The machine meets the requirement.
     Ok,
-    /// It has not; the text says what is missing.
+    /// The machine lacks what the text names.
     Err(String),
 }
 
@@ -21,57 +21,61 @@ impl Need {
     }
 }
 
-/// All of `needs`; what is missing is the first that is not met.
+/// Returns the first of `needs` that is not met.
 pub fn all(needs: impl IntoIterator<Item = Need>) -> Need {
     needs.into_iter().find(|need| *need != Need::Ok).unwrap_or(Need::Ok)
 }
 
-/// The tests that change the live kernel were asked for (`HUGEPILOT_LIVE=1`), as `cargo xtask test` does.
+/// Requires `HUGEPILOT_LIVE=1`, which permits tests to change the running kernel.
+///
+/// `cargo xtask test` sets it.
 pub fn live() -> Need {
-    let asked = env::var_os("HUGEPILOT_LIVE").is_some_and(|value| value == "1");
-    Need::when(asked, || "live tests run with HUGEPILOT_LIVE=1".to_owned())
+    let is_set = env::var_os("HUGEPILOT_LIVE").is_some_and(|value| value == "1");
+    Need::when(is_set, || "live tests run with HUGEPILOT_LIVE=1".to_owned())
 }
 
-/// The effective user is root.
+/// Requires that the effective user is root.
 pub fn root() -> Need {
     Need::when(rustix::process::geteuid().is_root(), || "not root".to_owned())
 }
 
-/// `CAP_SYS_NICE`, without which `process_madvise` on another process is refused.
+/// Requires `CAP_SYS_NICE`, which `process_madvise` on another process needs.
 pub fn cap_sys_nice() -> Need {
     capability("CAP_SYS_NICE", 23)
 }
 
-/// `CAP_PERFMON`, which opens perf events on other users' processes and on whole CPUs.
+/// Requires `CAP_PERFMON`, which opens perf events on other users' processes and on whole CPUs.
 pub fn cap_perfmon() -> Need {
     capability("CAP_PERFMON", 38)
 }
 
-/// The effective capability of that number in `linux/capability.h`.
+/// Requires the effective capability with this number in `linux/capability.h`.
 pub fn capability(name: &str, number: u32) -> Need {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let has = effective_capabilities(&status).is_some_and(|set| set >> number & 1 == 1);
     Need::when(has, || format!("no {name}"))
 }
 
-/// At least `wanted` of memory is available without swapping.
+/// Requires `wanted` of memory to be available without swapping.
 pub fn memory(wanted: Bytes) -> Need {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = available_memory(&meminfo).unwrap_or(Bytes::ZERO);
     Need::when(available >= wanted, || format!("needs {wanted} of memory, {available} available"))
 }
 
-/// A program of that name is in `PATH`.
+/// Requires a program in `PATH`.
 pub fn program(name: &str) -> Need {
     Need::when(in_path(name).is_some(), || format!("no {name} in PATH"))
 }
 
-/// A C compiler, for the victims written in C.
+/// Requires a C compiler, for the victims written in C.
 pub fn c_compiler() -> Need {
     program("cc")
 }
 
-/// A memory cgroup can be made: in cgroup v1's memory controller, or in a v2 tree that delegates memory.
+/// Requires that a memory cgroup can be created.
+///
+/// Either in cgroup v1's memory controller, or in a v2 tree that delegates memory.
 pub fn cgroup_memory() -> Need {
     let homes = [
         ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
@@ -79,15 +83,15 @@ pub fn cgroup_memory() -> Need {
         ("/sys/fs/cgroup/unified", "memory.max"),
     ];
     let met = homes.into_iter().any(|(home, limit)| makes_cgroup(Path::new(home), limit));
-    Need::when(met, || "no memory cgroup can be made".to_owned())
+    Need::when(met, || "cannot create a memory cgroup".to_owned())
 }
 
-/// Tries: makes a cgroup in `home`, looks whether it can be limited, removes it again.
+/// Creates a cgroup in `home`, checks that it can be limited, and removes it.
 fn makes_cgroup(home: &Path, limit: &str) -> bool {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Relaxed);
     let probe = home.join(format!("hugepilot-probe-{}-{number}", process::id()));
-    // Only where a limit is in sight may a directory be made: a plain tmpfs would take one too.
+    // A tmpfs accepts a new directory too, so check for cgroups first.
     if !home.join("cgroup.procs").exists() || fs::create_dir(&probe).is_err() {
         return false;
     }
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_looked_for_in_path() {
+    fn programs_are_searched_in_path() {
         assert_eq!(program("sh"), Need::Ok);
         assert_eq!(program("no-such-program"), Need::Err("no no-such-program in PATH".to_owned()));
     }

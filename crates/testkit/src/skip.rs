@@ -1,4 +1,4 @@
-//! Skips that are seen and counted.
+//! Skipped tests, reported and counted.
 
 use std::any::type_name_of_val;
 use std::env;
@@ -8,9 +8,9 @@ use std::path::Path;
 
 use crate::Need;
 
-/// Ends the test here, out loud, where a need is not met.
+/// Ends the test here and reports the skip if a need is not met.
 ///
-/// Takes a [`Need`], or any `Result` whose error says what is missing.
+/// Takes a [`Need`], or any `Result` whose error names what is missing.
 ///
 /// ```
 /// use hugepilot_testkit::{need, requires};
@@ -32,7 +32,7 @@ macro_rules! requires {
     };
 }
 
-/// The path of the function in which `here` is defined, as the test runner names it.
+/// Returns the path of the function that defines `here`, as the test runner prints it.
 #[doc(hidden)]
 pub fn test_of<T>(here: &T) -> String {
     let path = type_name_of_val(here);
@@ -42,7 +42,7 @@ pub fn test_of<T>(here: &T) -> String {
 /// Reports that `test` did not run.
 ///
 /// # Panics
-/// Where the log that `HUGEPILOT_SKIP_LOG` names cannot be written: a lost skip is what it is there to prevent.
+/// If the log in `HUGEPILOT_SKIP_LOG` cannot be written, since a skip must not be lost.
 #[doc(hidden)]
 pub fn skip(test: &str, why: &str) {
     let line = log_line(test, why);
@@ -52,19 +52,21 @@ pub fn skip(test: &str, why: &str) {
     }
 }
 
-/// `test: why` on one line. A test's path holds no `: `, so the first one parts the two again.
+/// Formats `test: why` on one line.
+///
+/// A test's path holds no `: `, so the first one separates the two.
 fn log_line(test: &str, why: &str) -> String {
     let why: Vec<&str> = why.split_whitespace().collect();
     format!("{test}: {}", why.join(" "))
 }
 
-/// One write in append mode, so that lines of parallel tests do not mix.
+/// Appends a line in a single write, so that lines of parallel tests do not mix.
 fn append(log: &Path, line: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).open(log)?;
     file.write_all(format!("{line}\n").as_bytes())
 }
 
-/// Lets `requires!` take a probe's own answer: `Ok` of anything is met, an error is the reason.
+/// Lets `requires!` take the result of a probe: `Ok` is met, an error is the reason.
 impl<T, E: std::fmt::Display> From<Result<T, E>> for Need {
     fn from(result: Result<T, E>) -> Self {
         result.map_or_else(|error| Self::Err(error.to_string()), |_| Self::Ok)
@@ -89,7 +91,7 @@ mod tests {
         assert!(reached);
     }
 
-    /// Runs itself in another process, so that its skip goes to a log of its own and is not counted.
+    /// Runs itself in another process, so that its skip goes to a separate log and is not counted.
     #[test]
     fn a_missing_need_ends_the_test_and_is_logged() {
         const INNER: &str = "HUGEPILOT_TEST_OF_SKIPPING";
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_stay_on_their_line() {
+    fn a_reason_is_one_line() {
         assert_eq!(log_line("a::b", "no PMU\n(perf: ENOENT)"), "a::b: no PMU (perf: ENOENT)");
     }
 

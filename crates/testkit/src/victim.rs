@@ -1,4 +1,4 @@
-//! Processes that a test owns, and may do anything to.
+//! Victims: processes that a test starts and may promote, stop or damage.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,10 +13,10 @@ use rustix::process::{Pid, Signal};
 use crate::compile::compiled;
 use crate::room::make_room;
 
-/// A child process with its lines. Killed, and waited for, when dropped.
+/// A child process and the lines that it prints. Dropping it kills and reaps the process.
 ///
-/// Its stderr is the test's. The victims in C end by themselves when their stdin ends, so even a test program that
-/// is killed leaves none behind.
+/// It shares the test's stderr. Victims in C exit at the end of stdin, so none survives a test
+/// program that is killed.
 #[derive(Debug)]
 pub struct Victim {
     child: Child,
@@ -25,23 +25,24 @@ pub struct Victim {
     name: String,
 }
 
-/// What a victim says first: `ready ADDR LEN …`.
+/// First line of a victim: `ready ADDR LEN …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The memory to look at.
+    /// The memory under test.
     pub memory: AddrRange,
-    /// The words after it: the PID, for most.
+    /// The following words; usually the pid.
     pub rest: Vec<String>,
 }
 
 impl Victim {
-    /// Starts the C program at `source`, compiled when needed; a bare name such as `pattern.c` is one of this
-    /// crate's victims, whose first comment says what it takes and prints.
+    /// Starts the C program at `source`, compiling it if necessary.
     ///
-    /// Begin the test with `requires!(need::c_compiler())`.
+    /// A bare name such as `pattern.c` is one of this crate's victims; the comment at the top of
+    /// its source describes its arguments and output. Begin the test with
+    /// `requires!(need::c_compiler())`.
     ///
     /// # Panics
-    /// Where it cannot be compiled or started.
+    /// If it cannot be compiled or started.
     #[track_caller]
     pub fn c(source: impl AsRef<Path>, args: &[&str]) -> Self {
         let mut command = Command::new(compiled(source.as_ref()));
@@ -52,7 +53,7 @@ impl Victim {
     /// Starts `command` with stdin and stdout piped to the test.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     #[track_caller]
     pub fn spawn(mut command: Command) -> Self {
         make_room();
@@ -64,15 +65,15 @@ impl Victim {
         Self { child, stdin, lines, name }
     }
 
-    /// Its process number.
+    /// The pid.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line it prints, without the line break; `None` when there will be no more.
+    /// Returns the next line without its line break; `None` at the end of output.
     ///
     /// # Panics
-    /// Where none comes within `limit`.
+    /// If it prints no line within `limit`.
     #[track_caller]
     pub fn line(&self, limit: Duration) -> Option<String> {
         match self.lines.recv_timeout(limit) {
@@ -82,15 +83,17 @@ impl Victim {
         }
     }
 
-    /// A line that is there already; does not wait.
+    /// Returns the next line if it has already been printed; does not block.
     pub fn line_now(&self) -> Option<String> {
         self.lines.try_recv().ok()
     }
 
-    /// Waits for the line that begins with the word `first`, skipping others, and gives the words after it.
+    /// Waits for a line that begins with the word `first` and returns the words after it.
+    ///
+    /// Skips other lines.
     ///
     /// # Panics
-    /// Where it ends first, or does not say so within `limit`.
+    /// If no such line comes before the end of output or within `limit`.
     #[track_caller]
     pub fn says(&self, first: &str, limit: Duration) -> Vec<String> {
         let mut seen = Vec::new();
@@ -102,64 +105,64 @@ impl Victim {
             }
             seen.push(line);
         }
-        panic!("{} ended without saying {first:?}; it said {seen:?}", self.name);
+        panic!("{} ended without a line {first:?}; it printed {seen:?}", self.name);
     }
 
     /// Waits for `ready ADDR LEN …`.
     ///
     /// # Panics
-    /// Where it does not come within `limit`.
+    /// If no such line comes within `limit`.
     #[track_caller]
     pub fn ready(&self, limit: Duration) -> Ready {
         let words = self.says("ready", limit);
         Ready::read(&words)
-            .unwrap_or_else(|| panic!("{} is ready, but where? {words:?}", self.name))
+            .unwrap_or_else(|| panic!("{}: no address in its ready line: {words:?}", self.name))
     }
 
-    /// Writes a line to its stdin. That it may have ended is no error: its exit status will tell.
+    /// Writes a line to its stdin. Ignores errors: if it has ended, its exit status shows that.
     pub fn send(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}");
         }
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     ///
     /// # Panics
-    /// Where that fails, though it is our child and not yet waited for.
+    /// If the signal cannot be sent. A child that has not been reaped always accepts one.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).expect("a child can be signalled");
     }
 
-    /// Its exit status, if it has ended; does not wait.
+    /// Returns the exit status if it has ended; does not block.
     ///
     /// # Panics
-    /// Where its state cannot be read, though it is our child.
+    /// If its state cannot be read.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
     }
 
-    /// Ends its stdin, which the victims in C take as the sign to finish. [`finish`](Self::finish) also waits.
+    /// Closes its stdin, on which victims in C exit. [`finish`](Self::finish) also waits.
     pub fn end_input(&mut self) {
         self.stdin = None;
     }
 
-    /// Ends its stdin, which the victims in C take as the sign to finish, and waits for it.
+    /// Closes its stdin, on which victims in C exit, and waits for the exit.
     ///
     /// # Panics
-    /// Where it does not end within `limit`.
+    /// If it does not end within `limit`.
     #[track_caller]
     pub fn finish(&mut self, limit: Duration) -> ExitStatus {
         self.end_input();
         self.wait(limit)
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for it to end.
     ///
     /// # Panics
-    /// Where it does not end within `limit`.
+    /// If it does not end within `limit`.
     #[track_caller]
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let until = Instant::now() + limit;
@@ -175,14 +178,14 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It may have ended: then there is nothing to kill, and nothing to report.
+        // Both fail if it has already been reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Ready {
-    /// Reads `0xADDR LEN …`, as C's `%p %zu` prints them.
+    /// Parses `0xADDR LEN …`, the output of C's `%p %zu`.
     fn read(words: &[String]) -> Option<Self> {
         let [start, len, rest @ ..] = words else { return None };
         let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;
@@ -191,8 +194,9 @@ impl Ready {
     }
 }
 
-/// Reads lines on a thread of their own, so that a test can wait for one with a limit and a victim never blocks on
-/// a full pipe. The thread ends with the pipe.
+/// Reads lines on a separate thread, which ends with the pipe.
+///
+/// A test can thus wait for a line with a limit, and a victim never blocks on a full pipe.
 fn follow(stdout: ChildStdout) -> Receiver<String> {
     let (send, lines) = mpsc::channel();
     thread::spawn(move || {

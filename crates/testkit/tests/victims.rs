@@ -1,4 +1,4 @@
-//! The victims do what their comments say; above all, `pattern` notices damage.
+//! Victims behave as documented; above all, `pattern` detects damage.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -28,25 +28,25 @@ fn pattern_runs_until_asked_to_end() {
 }
 
 #[test]
-fn pattern_notices_a_single_wrong_byte() {
+fn pattern_detects_a_single_wrong_byte() {
     requires!(need::c_compiler());
     let mut victim = Victim::c("pattern.c", &["4", "2"]);
     let ready = victim.ready(SOON);
     let memory = File::options().write(true).open(format!("/proc/{}/mem", victim.pid()));
     requires!(memory.as_ref().map_err(|error| format!("another process's memory: {error}")));
     let memory = memory.unwrap();
-    // A byte that falls between a check and the next rewriting is overwritten unseen: try until one is not.
+    // A rewrite can overwrite the byte before the next check: write until it is detected.
     let until = Instant::now() + SOON;
     let address = ready.memory.start.get() + 12_345;
-    let said = loop {
-        assert!(Instant::now() < until, "no damage was noticed");
-        // Fails once the victim has ended, which is what we wait for.
+    let line = loop {
+        assert!(Instant::now() < until, "no damage was detected");
+        // Fails once the victim has ended.
         let _ = memory.write_at(&[0x5a], address);
         if let Some(line) = victim.line_now() {
             break line;
         }
     };
-    assert!(said.starts_with("mismatch 0x"), "{said}");
+    assert!(line.starts_with("mismatch 0x"), "{line}");
     assert_eq!(victim.wait(SOON).code(), Some(1));
 }
 
@@ -80,7 +80,7 @@ fn forkpair_writes_in_both_and_reads_what_each_wrote() {
 }
 
 #[test]
-fn storm_changes_its_mappings_and_is_right() {
+fn storm_changes_its_mappings_without_damage() {
     requires!(need::c_compiler());
     let mut victim = Victim::c("storm.c", &["64", "2", "7"]);
     assert_eq!(victim.ready(SOON).memory.len().get(), 64 << 20);
@@ -93,7 +93,7 @@ fn storm_changes_its_mappings_and_is_right() {
 }
 
 #[test]
-fn storm_notices_damage() {
+fn storm_detects_damage() {
     requires!(need::c_compiler());
     let mut victim = Victim::c("storm.c", &["32", "1", "7"]);
     let memory = victim.ready(SOON).memory;
@@ -101,8 +101,8 @@ fn storm_notices_damage() {
     requires!(file.as_ref().map_err(|error| format!("another process's memory: {error}")));
     let file = file.unwrap();
     let until = Instant::now() + SOON;
-    let said = loop {
-        assert!(Instant::now() < until, "no damage was noticed");
+    let line = loop {
+        assert!(Instant::now() < until, "no damage was detected");
         // Pages spread over the arena, which moves now and then.
         for page in (0..8192).step_by(61) {
             let _ = file.write_at(&[0x5a; 8], memory.start.get() + page * 4096 + 64);
@@ -112,12 +112,12 @@ fn storm_notices_damage() {
             line => break line.unwrap_or_default(),
         }
     };
-    assert!(said.starts_with("damaged 0x") && said.contains("5a5a5a5a5a5a5a5a"), "{said}");
+    assert!(line.starts_with("damaged 0x") && line.contains("5a5a5a5a5a5a5a5a"), "{line}");
     assert_eq!(victim.wait(SOON).code(), Some(1));
 }
 
 #[test]
-fn tight_grows_when_told() {
+fn tight_grows_on_command() {
     requires!(need::c_compiler());
     let mut victim = Victim::c("tight.c", &["2", "64", "2"]);
     victim.ready(SOON);
@@ -129,7 +129,7 @@ fn tight_grows_when_told() {
 }
 
 #[test]
-fn manymaps_has_as_many_as_it_says() {
+fn manymaps_has_the_reported_number_of_mappings() {
     requires!(need::c_compiler());
     let mut victim = Victim::c("manymaps.c", &["500"]);
     let ready = victim.ready(SOON);

@@ -2,20 +2,20 @@
  *
  * usage: bloat USED[,USED...] [TAIL=0] [NAME] [HOT=0]
  *
- *   USED   base pages used of each huge page, such as 16 or, for 40 of the same, 16x40
- *   TAIL   so many more huge pages' worth of the same mapping are never touched
- *   NAME   what it calls itself
- *   HOT    it reads the used pages of the first HOT huge pages at random, all the time
+ *   USED   base pages used of each huge page: 16, or 16x40 for 40 such huge pages
+ *   TAIL   untouched huge-page-sized regions at the end of the mapping
+ *   NAME   name of the process (comm)
+ *   HOT    huge pages from the start whose used pages it reads at random until a line on stdin
  *
- *   ready ADDR LEN PID   without the tail; khugepaged leaves it alone
+ *   ready ADDR LEN PID   LEN excludes the tail; khugepaged does not collapse the memory
  *
- * and on lines of stdin:
+ * Commands on stdin, with their output:
  *
- *   check    intact | damaged ADDR   is every byte as it was written?
+ *   check    intact | damaged ADDR   checks every byte
  *   lock N   locked                  mlock of the last N huge pages
- *   fork     forked PID              a child that sleeps
- *   reap     reaped                  the child ends
- *   exec     execed ADDR LEN PID     it becomes a new program with memory like its first */
+ *   fork     forked PID              starts a child that sleeps
+ *   reap     reaped                  ends the child
+ *   exec     execed ADDR LEN PID     executes the program again, with equal memory */
 #include "victim.h"
 
 #include <poll.h>
@@ -26,11 +26,11 @@ static size_t *used, regions, per_huge, page_size, huge_size, tail;
 
 static int is_used(size_t page)
 {
-    /* An odd factor goes through all pages of a huge page, whose number is a power of two. */
+    /* An odd factor permutes the pages of a huge page, whose number is a power of two. */
     return (page * 37 + page / per_huge * 11) % per_huge < used[page / per_huge];
 }
 
-/* Of some used pages all words are set, of others one byte only, anywhere. */
+/* Offset of the only non-zero byte in a used even page. All words of a used odd page are set. */
 static size_t lone_byte(size_t page)
 {
     return pattern_at((void *)(page << 12), 1) % page_size;
@@ -53,7 +53,7 @@ static void make(void)
     memory = map_aligned((regions + tail) * huge_size, 1);
     for (size_t page = 0; page < regions * per_huge; page++) {
         uint64_t *words = (uint64_t *)(memory + page * page_size);
-        *(volatile uint64_t *)words = 0; /* resident in any case, and not the shared zero page */
+        *(volatile uint64_t *)words = 0; /* a write maps a page other than the shared zero page */
         for (size_t i = 0; is_used(page) && i < page_size / sizeof *words; i++)
             words[i] = word_of(page, i);
     }
@@ -80,7 +80,8 @@ static void read_list(char *list)
         die("calloc");
     for (char *item = strtok(list, ","); item; item = strtok(NULL, ",")) {
         char *end;
-        size_t value = strtoul(item, &end, 10), times = *end == 'x' ? strtoul(end + 1, NULL, 10) : 1;
+        size_t value = strtoul(item, &end, 10);
+        size_t times = *end == 'x' ? strtoul(end + 1, NULL, 10) : 1;
         while (times-- && regions < 1000)
             used[regions++] = value;
     }
@@ -100,8 +101,7 @@ static pid_t sleeping_child(void)
     return child;
 }
 
-/* Does what `line` says. */
-static void obey(const char *line, char **argv)
+static void execute(const char *line, char **argv)
 {
     static pid_t child;
     if (!strcmp(line, "check")) {
@@ -127,8 +127,8 @@ static void obey(const char *line, char **argv)
     }
 }
 
-/* Reads words of used pages of the first `hot` huge pages, at random, until there is something on stdin. */
-static void read_until_told(size_t hot)
+/* Reads used pages of the first `hot` huge pages at random until stdin has input. */
+static void read_until_input(size_t hot)
 {
     size_t *all = calloc(hot * per_huge, sizeof *all), count = 0;
     if (!all)
@@ -157,22 +157,23 @@ int main(int argc, char **argv)
     huge_size = huge_page_size();
     per_huge = huge_size / page_size;
     tail = number_arg(argc, argv, 2, 0, 0);
-    char *list = strdup(argv[1]); /* strtok cuts it, and exec gives it on */
+    char *list = strdup(argv[1]); /* strtok cuts it, and `exec` passes on the original */
     if (!list)
         die("strdup");
     read_list(list);
     if (argc > 3 && prctl(PR_SET_NAME, argv[3], 0, 0, 0))
         die("PR_SET_NAME");
     make();
-    say("%s %p %zu %d", getenv("BLOAT_EXECED") ? "execed" : "ready", (void *)memory, regions * huge_size, (int)getpid());
+    const char *first = getenv("BLOAT_EXECED") ? "execed" : "ready";
+    say("%s %p %zu %d", first, (void *)memory, regions * huge_size, (int)getpid());
 
     size_t hot = number_arg(argc, argv, 4, 0, 0);
     if (hot > 0)
-        read_until_told(hot < regions ? hot : regions);
+        read_until_input(hot < regions ? hot : regions);
     char line[64];
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\n")] = 0;
-        obey(line, argv);
+        execute(line, argv);
     }
     return 0;
 }

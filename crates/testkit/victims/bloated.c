@@ -1,14 +1,14 @@
-/* A program whose huge pages are mostly zeros, and that checks what it reads of them: what it wrote, and zeros elsewhere.
+/* A program whose huge pages are mostly zeros. It checks the written words and the zeros.
  *
  * usage: bloated [REGIONS=64] [EVERY=5] [busy|advised|hidden]
  *
  *   ready ADDR LEN PID   one base page of EVERY is written in each of REGIONS huge pages
- *                        with `busy` it checks the written pages from then on, else all of them at the end
  *   ok ROUNDS            at the end of stdin, after a last check of every page; exit 0
- *   wrong ADDR           a word is not what it should be; exit 1
+ *   wrong ADDR           a word is wrong; exit 1
  *
- * Huge pages are forbidden once they are there, so nobody makes new ones; with `advised` they go on being asked for. With
- * `hidden` nobody may read them (PROT_NONE) until the last check. */
+ *   busy      checks the written pages all the time, not only at the end
+ *   advised   keeps MADV_HUGEPAGE; otherwise MADV_NOHUGEPAGE prevents new huge pages
+ *   hidden    forbids access to the memory (PROT_NONE) until the last check */
 #include "victim.h"
 
 #include <poll.h>

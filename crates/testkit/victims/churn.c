@@ -1,13 +1,14 @@
-/* A program whose pages come and go: it zeroes them, writes them again, makes them huge again, and notices when one is
- * damaged.
+/* A program that zeroes, rewrites and collapses its pages, and detects damage to them.
  *
  * usage: churn threads|mprotect|fork|mlock|userfaultfd [MIB=64]
  *
- *   threads       two threads, each with every second base page, so that both write to each huge page
- *   mprotect      two threads, each with every second huge page, whose protection they change all the time
- *   fork          one thread, and child after child that checks all pages while the parent goes on writing
+ *   threads       two threads, each with every second base page, so that both write to each huge
+ *                 page
+ *   mprotect      two threads, each with every second huge page; they change its protection
+ *   fork          one thread, and a sequence of children that check all pages while it writes
  *   mlock         like threads, in locked memory
- *   userfaultfd   like threads, in memory watched for missing pages, of which some are thrown away
+ *   userfaultfd   like threads, in memory with a userfaultfd for missing pages; the threads
+ *                 discard some pages
  *
  *   ready ADDR LEN PID | unable WHY
  *   damaged ADDR want WORD got WORD version N        then exit 1
@@ -19,8 +20,8 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
-static size_t threads = 2, unit = 1; /* base pages in a row that belong to the same thread */
-static int protects, forks, throws_away;
+static size_t threads = 2, unit = 1; /* consecutive base pages of the same thread */
+static int protects, forks, discards;
 
 static void protect(size_t page, size_t count, int protection)
 {
@@ -28,15 +29,15 @@ static void protect(size_t page, size_t count, int protection)
         die("mprotect");
 }
 
-/* Takes the rights on a huge page away, checks it as far as it may, and gives them back. */
-static void change_rights(size_t page, uint64_t *state)
+/* Removes the permissions of a huge page step by step, checks it, and restores them. */
+static void change_protection(size_t page, uint64_t *state)
 {
     protect(page, per_huge, PROT_READ);
     for (size_t i = 0; i < per_huge; i++)
         check(page + i);
     protect(page, per_huge, PROT_NONE);
     protect(page, per_huge, PROT_READ | PROT_WRITE);
-    /* One base page differs from its neighbours: the mapping is cut into pieces. */
+    /* The protection of a single base page splits the mapping. */
     if (next_random(state) % 8 == 0) {
         size_t one = page + next_random(state) % per_huge;
         protect(one, 1, PROT_READ);
@@ -45,7 +46,7 @@ static void change_rights(size_t page, uint64_t *state)
     }
 }
 
-static void throw_away(size_t page)
+static void discard(size_t page)
 {
     if (madvise(words_of(page), page_size, MADV_DONTNEED))
         die("MADV_DONTNEED");
@@ -81,15 +82,15 @@ static void one_round(size_t thread, uint64_t *state, int last)
         if (page / unit % threads != thread)
             continue;
         if (protects && !last && page % per_huge == 0)
-            change_rights(page, state);
+            change_protection(page, state);
         check(page);
         if (!last)
             churn_page(page, state);
-        if (throws_away && !last && next_random(state) % 8192 == 0)
-            throw_away(page);
+        if (discards && !last && next_random(state) % 8192 == 0)
+            discard(page);
     }
     if (!last)
-        make_huge(thread, threads);
+        collapse(thread, threads);
 }
 
 static void *work(void *arg)
@@ -107,7 +108,7 @@ static void *work(void *arg)
     return (void *)(uintptr_t)rounds;
 }
 
-/* Fills what was thrown away with zeros, for ever. */
+/* Fills discarded pages with zeros, for ever. */
 static void *fill_missing(void *arg)
 {
     int fd = (int)(uintptr_t)arg;
@@ -115,7 +116,9 @@ static void *fill_missing(void *arg)
     while (read(fd, &message, sizeof message) == sizeof message) {
         uint64_t start = message.arg.pagefault.address / page_size * page_size;
         struct uffdio_zeropage zero = {.range = {.start = start, .len = page_size}};
-        if (message.event == UFFD_EVENT_PAGEFAULT && ioctl(fd, UFFDIO_ZEROPAGE, &zero) && errno != EEXIST)
+        if (message.event != UFFD_EVENT_PAGEFAULT)
+            continue;
+        if (ioctl(fd, UFFDIO_ZEROPAGE, &zero) && errno != EEXIST)
             die("UFFDIO_ZEROPAGE");
     }
     die("userfaultfd");
@@ -141,10 +144,10 @@ int main(int argc, char **argv)
     make_pages(number_arg(argc, argv, 2, 4, 64) * MIB);
     protects = !strcmp(mode, "mprotect");
     forks = !strcmp(mode, "fork");
-    throws_away = !strcmp(mode, "userfaultfd");
+    discards = !strcmp(mode, "userfaultfd");
     unit = protects ? per_huge : 1;
     threads = forks ? 1 : 2;
-    if (throws_away)
+    if (discards)
         watch_for_missing();
     if (!strcmp(mode, "mlock") && mlock(memory, pages * page_size))
         unable("mlock");

@@ -1,14 +1,18 @@
-/* A parent and a child that share every page copy-on-write, as a pre-forking server does, until one of them writes to it.
+/* A parent and a child that share pages copy-on-write until either writes, as a pre-forking
+ * server does.
  *
  * usage: forkpair [MIB=16] [huge] [busy] [sparse]
  *
- *   ready ADDR LEN PARENT CHILD   neither has written since the fork; both sleep, or with `busy` read at random
- *   wrote N                       for each line on stdin, up to 16: N sixteenths of the pages were written again, half of these by
- *                                 the child; each region has some
- *   ok | mismatch                 when stdin ends: do both read what they should?
+ *   ready ADDR LEN PARENT CHILD   neither has written since the fork
+ *   wrote N                       after each line on stdin, at most 16: N sixteenths of the pages
+ *                                 are rewritten in each region, half of them by the child
+ *   ok | mismatch                 at the end of stdin: whether both read the right words
  *
- * With `huge` it has huge pages before the fork, made by MADV_COLLAPSE, so that khugepaged does not come. With `sparse` three
- * pages of four are zeros, also where they are written again. Exits 0 on ok, 1 on mismatch. */
+ *   huge     collapses the memory before the fork by MADV_COLLAPSE, without khugepaged
+ *   busy     both read at random; otherwise they sleep
+ *   sparse   three of four pages are zero-filled, also after a rewrite
+ *
+ * Exits 0 on ok, 1 on mismatch. */
 #include "victim.h"
 
 #include <poll.h>
@@ -19,9 +23,9 @@
 #endif
 #define STEPS 16
 
-/* What the two agree on. */
+/* Progress of both processes, in shared memory. */
 struct steps {
-    _Atomic size_t asked, done;
+    _Atomic size_t requested, done;
 };
 
 static uint8_t *memory;
@@ -34,7 +38,7 @@ static int is_zeros(size_t page)
     return sparse && page % 4;
 }
 
-/* Whether the parent (0) or the child (1) writes to a page when its step comes. */
+/* The writer of a page in its step: the parent (0) or the child (1). */
 static int writer_of(size_t page)
 {
     return page / STEPS % 2 != 0;
@@ -61,25 +65,25 @@ static int is_right(size_t page, uint64_t version)
     return 1;
 }
 
-/* Whether `who` reads its own new pages, and the old ones otherwise. */
-static int intact(int who)
+/* Whether `process` reads the new words of its own rewritten pages, and the old words elsewhere. */
+static int intact(int process)
 {
     for (size_t page = 0; page < len / page_size; page++) {
-        int is_new = writer_of(page) == who && page % STEPS < steps->done;
+        int is_new = writer_of(page) == process && page % STEPS < steps->done;
         if (!is_right(page, is_new ? 2 : 1))
             return 0;
     }
     return 1;
 }
 
-static void write_step(int who, size_t step)
+static void write_step(int process, size_t step)
 {
     for (size_t page = step; page < len / page_size; page += STEPS)
-        if (writer_of(page) == who)
+        if (writer_of(page) == process)
             write_page(page, 2);
 }
 
-/* Waits until there is something to read, or for `ms`; meanwhile reads memory where busy, which leaves shared pages shared. */
+/* Waits at most `ms` for input. If busy, it also reads memory, which keeps shared pages shared. */
 static int wait_on(int input, int ms)
 {
     static uint64_t x = 1;
@@ -94,7 +98,7 @@ static int wait_on(int input, int ms)
 static int child_lives(int leash)
 {
     while (!wait_on(leash, 10))
-        if (steps->asked > steps->done) {
+        if (steps->requested > steps->done) {
             write_step(1, steps->done);
             steps->done++;
         }
@@ -103,11 +107,11 @@ static int child_lives(int leash)
 
 static void parent_writes(void)
 {
-    if (steps->asked == STEPS)
+    if (steps->requested == STEPS)
         return;
-    write_step(0, steps->asked);
-    steps->asked++;
-    while (steps->done < steps->asked)
+    write_step(0, steps->requested);
+    steps->requested++;
+    while (steps->done < steps->requested)
         sleep_ms(1);
     say("wrote %zu", steps->done);
 }
@@ -119,7 +123,7 @@ static void make_memory(int huge)
     for (size_t page = 0; page < len / page_size; page++)
         write_page(page, 1);
     base_pages_only(0);
-    /* The kernel may be short of huge pages for a moment, while others collapse. */
+    /* Huge pages can be short for a moment while other processes collapse. */
     for (int tries = 0; huge && madvise(memory, len, MADV_COLLAPSE); tries++) {
         if (errno != EAGAIN || tries == 1000)
             die("MADV_COLLAPSE");
@@ -143,7 +147,7 @@ int main(int argc, char **argv)
     }
     make_memory(huge);
 
-    /* The parent holds the only writing end: when it ends, for whatever reason, the child's read returns. */
+    /* The parent holds the only write end. However it ends, the child's read then returns. */
     int leash[2];
     if (pipe(leash))
         die("pipe");

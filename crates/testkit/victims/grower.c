@@ -1,11 +1,11 @@
-/* A program that takes memory steadily, keeps it, and checks it in the end.
+/* A program whose memory grows at a constant rate and is checked at the end.
  *
  * usage: grower [MIB=256] [MIB_PER_SECOND=64]
  *
- *   ready ADDR LEN PID   LEN bytes are mapped, and nothing of them is touched
- *   grown MIB            once all is there, after a line came on stdin; on base pages
- *   ok                   all is as it was written; exit 0
- *   wrong ADDR           or not; exit 1 */
+ *   ready ADDR LEN PID   LEN bytes are mapped and untouched; it waits for a line on stdin
+ *   grown MIB            all memory is written, on base pages
+ *   ok                   every word is right; exit 0
+ *   wrong ADDR           a word is wrong; exit 1 */
 #include "victim.h"
 
 int main(int argc, char **argv)

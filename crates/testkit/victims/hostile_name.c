@@ -1,20 +1,20 @@
-/* A process whose every name is an attack on whoever prints it: line breaks, terminal escapes, HTML, bytes
- * that are no UTF-8.
+/* A process whose names attack programs that print them: line breaks, terminal escapes, HTML,
+ * invalid UTF-8.
  *
  * usage: hostile_name
  *
  *   ready ADDR LEN PID   ADDR is the start of the mapping with the bad name
  *
- * Its comm would end the field of /proc/PID/stat early, its /proc/PID/exe, cmdline and maps would break a line,
- * colour a terminal and close a script. Then it waits for the end of stdin. */
+ * Its comm can end the field of /proc/PID/stat early. Its /proc/PID/exe, cmdline and maps can break
+ * a line, colour a terminal and close a script. It then waits for the end of stdin. */
 #include "victim.h"
 
 #include <fcntl.h>
 
 #define HOSTILE "x</script>\n\033[31mred\xff"
 
-/* Runs this program again from a memory file of a bad name. Nothing is left on disk. Where the system forbids
- * to execute such files it returns, and only `exe` and `cmdline` stay harmless. */
+/* Executes this program from a memory file with a bad name, without a file on disk. Returns if the
+ * system does not permit that; then only `exe` and `cmdline` are harmless. */
 static void run_again_from_memory(void)
 {
     int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);

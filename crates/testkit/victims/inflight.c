@@ -1,16 +1,16 @@
-/* A program into whose pages the disk writes, while they come and go: it zeroes them, writes them, reads a file into
- * them past the page cache, makes them huge again, and notices when one is damaged.
+/* A program that zeroes, writes and collapses its pages while the disk writes to them, and detects
+ * damage. It reads a file into the pages past the page cache.
  *
  * usage: inflight direct|uring FILE [MIB=64]
  *
  *   direct   two threads read with O_DIRECT
- *   uring    16 reads in flight, with O_DIRECT; those into the lower half of the memory use registered buffers, which pin it
+ *   uring    16 reads in flight, with O_DIRECT; registered buffers pin the lower half of the memory
  *
  *   ready ADDR LEN PID | unable WHY
  *   damaged ADDR want WORD got WORD version N        then exit 1
  *   ok ROUNDS READS      when stdin ends, after one last check of every page; exit 0
  *
- * FILE is made, and removed at once. */
+ * FILE is created and removed at once. */
 #include "pages.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static const uint64_t FILE_VERSION = 7;
 static int file;
 static atomic_size_t reads;
 
-/* What belongs into a page read from `block`; every second one is zeros. */
+/* Expected content of a page read from `block`; every second block is zeros. */
 static struct content content_of(size_t block)
 {
     return (struct content){.from = block * page_size, .version = block % 2 ? FILE_VERSION : 0};
@@ -51,7 +51,7 @@ static void make_file(const char *name)
         unable("O_DIRECT");
 }
 
-/* `count` pages from `page` on were read from `block` on. */
+/* Records and checks `count` pages, from `page` on, that were read from `block` on. */
 static void arrived(size_t page, size_t block, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -82,18 +82,19 @@ static void *read_directly(void *arg)
             if (last || next_random(&state) % 4)
                 continue;
             size_t count = 1 + next_random(&state) % GROUP, block = next_random(&state) % BLOCKS;
-            ssize_t got = pread(file, words_of(group * GROUP), count * page_size, (off_t)(block * page_size));
-            if (got != (ssize_t)(count * page_size))
+            size_t len = count * page_size;
+            off_t offset = (off_t)(block * page_size);
+            if (pread(file, words_of(group * GROUP), len, offset) != (ssize_t)len)
                 die("pread");
             arrived(group * GROUP, block, count);
         }
         if (!last)
-            make_huge(thread, 2);
+            collapse(thread, 2);
     }
     return (void *)(uintptr_t)rounds;
 }
 
-/* The two rings, as the kernel lays them out. */
+/* The submission and completion rings of io_uring. */
 static struct {
     int fd;
     _Atomic unsigned *sq_tail, *cq_head, *cq_tail;
@@ -102,7 +103,7 @@ static struct {
     struct io_uring_cqe *completions;
 } ring;
 
-/* Reads in flight; `count` is 0 where a slot is free. */
+/* Reads in flight; `count` is 0 in a free slot. */
 static struct {
     size_t page, block, count;
 } slots[DEPTH];
@@ -110,7 +111,8 @@ static uint8_t *in_flight; /* by group */
 
 static void *map_ring(size_t len, uint64_t offset)
 {
-    void *mapped = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring.fd, (off_t)offset);
+    int flags = MAP_SHARED | MAP_POPULATE;
+    void *mapped = mmap(NULL, len, PROT_READ | PROT_WRITE, flags, ring.fd, (off_t)offset);
     if (mapped == MAP_FAILED)
         die("mmap of a ring");
     return mapped;
@@ -123,7 +125,8 @@ static void make_ring(void)
     if (ring.fd < 0)
         unable("io_uring_setup");
     uint8_t *sq = map_ring(p.sq_off.array + p.sq_entries * sizeof(unsigned), IORING_OFF_SQ_RING);
-    uint8_t *cq = map_ring(p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe), IORING_OFF_CQ_RING);
+    size_t cq_len = p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe);
+    uint8_t *cq = map_ring(cq_len, IORING_OFF_CQ_RING);
     ring.entries = map_ring(p.sq_entries * sizeof(struct io_uring_sqe), IORING_OFF_SQES);
     ring.sq_tail = (_Atomic unsigned *)(sq + p.sq_off.tail);
     ring.sq_mask = (unsigned *)(sq + p.sq_off.ring_mask);
@@ -139,8 +142,10 @@ static void make_ring(void)
 
 static void submit(size_t slot, size_t group, uint64_t *state)
 {
-    size_t page = group * GROUP, count = 1 + next_random(state) % GROUP, block = next_random(state) % BLOCKS;
-    unsigned tail = atomic_load_explicit(ring.sq_tail, memory_order_relaxed), index = tail & *ring.sq_mask;
+    size_t page = group * GROUP;
+    size_t count = 1 + next_random(state) % GROUP, block = next_random(state) % BLOCKS;
+    unsigned tail = atomic_load_explicit(ring.sq_tail, memory_order_relaxed);
+    unsigned index = tail & *ring.sq_mask;
     ring.entries[index] = (struct io_uring_sqe){
         .opcode = page < pages / 2 ? IORING_OP_READ_FIXED : IORING_OP_READ,
         .fd = file,
@@ -159,7 +164,7 @@ static void submit(size_t slot, size_t group, uint64_t *state)
         die("io_uring_enter");
 }
 
-/* Takes what has arrived; waits for one where `wait`. */
+/* Handles completed reads; if `wait`, waits for at least one. */
 static void reap(int wait)
 {
     if (wait && syscall(SYS_io_uring_enter, ring.fd, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
@@ -189,7 +194,7 @@ static size_t free_slot(void)
     }
 }
 
-/* `uring`: one thread, which goes on elsewhere while reads are under way. */
+/* `uring`: one thread, which uses other groups while reads are in flight. */
 static void *read_by_ring(void *arg)
 {
     size_t rounds = 0;
@@ -205,7 +210,7 @@ static void *read_by_ring(void *arg)
             if (next_random(&state) % 4 == 0 && !in_flight[target])
                 submit(slot, target, &state);
         }
-        make_huge(0, 1);
+        collapse(0, 1);
     }
     for (size_t slot = 0; slot < DEPTH; slot++)
         while (slots[slot].count)
@@ -231,7 +236,8 @@ int main(int argc, char **argv)
         make_ring();
     say("ready %p %zu %d", (void *)memory, pages * page_size, (int)getpid());
 
-    size_t least = uring ? rounds_of(1, read_by_ring, wait_for_end) : rounds_of(2, read_directly, wait_for_end);
+    size_t least = uring ? rounds_of(1, read_by_ring, wait_for_end)
+                         : rounds_of(2, read_directly, wait_for_end);
     say("ok %zu %zu", least, atomic_load(&reads));
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Memory of every kind that a status tells apart, still as it lies.
+/* Mappings of every kind that `status` distinguishes. They do not change.
  *
  * usage: layout
  *
@@ -7,18 +7,19 @@
  *     sparse       1 region, 16 base pages of it written
  *     nohugepage   1 region, filled, with MADV_NOHUGEPAGE
  *     small        half a region, filled
- *     untouched    1 region that nobody ever touched
+ *     untouched    1 region, never touched
  *   ready ADDR LEN PID   ADDR and LEN of `filled`
  *
- * Between the mappings lie pages that may not be touched, so that the kernel merges none. Then it waits for the end of
- * stdin, without touching anything. */
+ * PROT_NONE pages between the mappings prevent the kernel from merging them. It then waits for the
+ * end of stdin without touching memory. */
 #include "victim.h"
 
 static uint8_t *part(const char *name, size_t len)
 {
     size_t page = base_page_size();
     uint8_t *memory = map_aligned(len + huge_page_size(), 0);
-    if (mprotect(memory + len, page, PROT_NONE) || munmap(memory + len + page, huge_page_size() - page))
+    uint8_t *fence = memory + len;
+    if (mprotect(fence, page, PROT_NONE) || munmap(fence + page, huge_page_size() - page))
         die("fence");
     say("part %s %p %zu", name, (void *)memory, len);
     return memory;

@@ -1,7 +1,6 @@
-/* For victims that know what belongs on every page of their memory, which is filled with zeros or with a pattern, and
- * whose threads check and change it in rounds.
+/* Pages with known content, zeros or a pattern, which threads check and change in rounds.
  *
- * Each page belongs to one thread; nobody else may write or check it. */
+ * Each page belongs to one thread; no other thread may write or check it. */
 #ifndef PAGES_H
 #define PAGES_H
 
@@ -14,7 +13,7 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* What belongs on a page: as if it lay at `from`, in this version; version 0 is zeros. */
+/* Expected content of a page: the pattern of address `from` in a version; version 0 is zeros. */
 struct content {
     uint64_t from, version;
 };
@@ -47,15 +46,15 @@ static inline uint64_t word_in(struct content content, size_t word)
     return content.version ? pattern_at(address, content.version) : 0;
 }
 
-/* Whether all words of `page` are as they should be; says so if not. */
+/* Whether all words of `page` are right; reports the first that is not. */
 static inline int is_right(size_t page)
 {
     const uint64_t *words = words_of(page);
     for (size_t i = 0; i < page_size / sizeof *words; i++) {
         uint64_t want = word_in(contents[page], i), got = words[i];
         if (got != want) {
-            say("damaged %p want %016" PRIx64 " got %016" PRIx64 " version %" PRIu64, (const void *)(words + i), want, got,
-                contents[page].version);
+            say("damaged %p want %016" PRIx64 " got %016" PRIx64 " version %" PRIu64,
+                (const void *)(words + i), want, got, contents[page].version);
             return 0;
         }
     }
@@ -82,7 +81,7 @@ static inline uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-/* Half the time zeros, else something new, and sometimes nothing. */
+/* Zeroes `page` with probability 1/2, rewrites it with 3/8, and leaves it with 1/8. */
 static inline void churn_page(size_t page, uint64_t *state)
 {
     uint64_t choice = next_random(state);
@@ -92,16 +91,16 @@ static inline void churn_page(size_t page, uint64_t *state)
         rewrite(page, choice | 1);
 }
 
-/* Asks for the huge page at every `step`-th region from `first` on; the kernel may refuse. */
-static inline void make_huge(size_t first, size_t step)
+/* Collapses every `step`-th region from `first` on, ignoring failures. */
+static inline void collapse(size_t first, size_t step)
 {
     size_t huge = per_huge * page_size;
     for (size_t region = first; region < pages / per_huge; region += step)
         madvise(memory + region * huge, huge, MADV_COLLAPSE);
 }
 
-/* Has each of `threads` threads do `work` with its number, until `wait` returns and `stopping` is set; `work` returns how
- * many rounds that were. Returns the fewest. */
+/* Runs `work` on each of `threads` threads, with the thread's index, until `wait` returns and
+ * `stopping` is set. `work` returns its rounds. Returns the fewest. */
 static inline size_t rounds_of(size_t threads, void *(*work)(void *), void (*wait)(void))
 {
     size_t least = SIZE_MAX;
@@ -123,7 +122,7 @@ static inline size_t rounds_of(size_t threads, void *(*work)(void *), void (*wai
     return least;
 }
 
-/* Ends a victim that lacks something here, before it is ready. */
+/* Ends a victim, before its ready line, if the machine lacks something. */
 static inline void unable(const char *what)
 {
     say("unable %s: %s", what, strerror(errno));

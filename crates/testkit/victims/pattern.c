@@ -1,4 +1,4 @@
-/* A program that notices when its memory is damaged.
+/* A program that detects damage to its memory.
  *
  * usage: pattern [MIB=64] [THREADS=2] [huge|random]
  *
@@ -6,28 +6,28 @@
  *   mismatch ADDR want WORD got WORD version N page-of-thread T    then exit 1
  *   ok ROUNDS            on SIGTERM or the end of stdin, after one last check of every page; exit 0
  *
- * Each page belongs to one thread, in turn (page p to thread p mod THREADS), so every huge page is written by
- * all threads at once while it is collapsed or split, and no lock hides a race. With `random` it also checks words at
- * random places, most of the time: then it waits for memory, and a sampler finds all of it hot. */
+ * Page p belongs to thread p mod THREADS. All threads thus write to each huge page at once while it
+ * is collapsed or split, and no lock hides a race. With `random` it mostly checks words at random
+ * addresses. It then stalls on memory, and a sampler finds all of the memory hot. */
 #include "pages.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 
-static uint64_t *versions; /* of each page; touched by its owner only */
+static uint64_t *versions; /* of each page; used by its thread only */
 static size_t threads;
 static sigset_t term;
 static int at_random;
 
 static void damaged(const uint64_t *word, uint64_t version, size_t thread)
 {
-    say("mismatch %p want %016" PRIx64 " got %016" PRIx64 " version %" PRIu64 " page-of-thread %zu", (const void *)word,
-        pattern_at(word, version), *word, version, thread);
+    say("mismatch %p want %016" PRIx64 " got %016" PRIx64 " version %" PRIu64 " page-of-thread %zu",
+        (const void *)word, pattern_at(word, version), *word, version, thread);
     _exit(1);
 }
 
-/* Checks some words on pages of `thread`, each at a random place. */
+/* Checks words at random addresses in pages of `thread`. */
 static void check_at_random(size_t thread, uint64_t *state)
 {
     size_t words = page_size / sizeof(uint64_t), own = pages / threads;
@@ -73,7 +73,10 @@ static void wait_for_stop(void)
     int signal_fd = signalfd(-1, &term, SFD_CLOEXEC);
     if (signal_fd < 0)
         die("signalfd");
-    struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
+    struct pollfd fds[] = {
+        {.fd = STDIN_FILENO, .events = POLLIN},
+        {.fd = signal_fd, .events = POLLIN},
+    };
     for (;;) {
         if (poll(fds, 2, -1) < 0 && errno != EINTR)
             die("poll");

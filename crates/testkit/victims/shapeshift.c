@@ -1,12 +1,12 @@
-/* A process that is no longer what it was when it was looked at.
+/* A process that exits, executes a program or unmaps memory after a test has inspected it.
  *
  * usage: shapeshift exit|exec|zombie|unmap [MS=100]
  *
  *   ready ADDR LEN PID     8 huge pages' worth of filled memory; MS milliseconds later:
  *   exit                   it exits 0
- *   exec                   it becomes a fresh program under the same PID:   execed ADDR LEN PID
- *   zombie                 PID was a child of this program; it has exited and nobody waits:   zombie PID
- *   unmap                  the upper half of its memory is gone:   unmapped ADDR LEN
+ *   exec                   it executes itself, with the same PID:         execed ADDR LEN PID
+ *   zombie                 PID, a child, has exited and is not reaped:    zombie PID
+ *   unmap                  it unmaps the upper half of its memory:        unmapped ADDR LEN
  *
  * After the change it waits for the end of stdin. */
 #include "victim.h"
@@ -31,7 +31,7 @@ static void become_zombie(size_t len, size_t ms)
         sleep_ms(ms);
         _exit(0);
     }
-    /* Looks without reaping: the zombie stays. */
+    /* WNOWAIT keeps the zombie. */
     siginfo_t info;
     if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT))
         die("waitid");
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 
     if (!strcmp(mode, "zombie")) {
         become_zombie(len, ms);
-    } else if (!strcmp(mode, "execed")) { /* the second life of `exec` */
+    } else if (!strcmp(mode, "execed")) { /* after `exec` */
         say("execed %p %zu %d", (void *)fill(len), len, (int)getpid());
     } else {
         uint8_t *memory = fill(len);

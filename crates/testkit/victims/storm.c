@@ -1,17 +1,18 @@
-/* A program whose threads check and rewrite every page of memory that is all the while mapped anew, moved, protected, thrown
- * away and shared with children.
+/* A program whose threads check and rewrite their memory while they also remap, move, protect,
+ * discard and fork it.
  *
  * usage: storm [MIB=512] [THREADS=4] [SEED=1]
  *
- *   ready ADDR LEN PID                       where its first arena lies now, and how much memory there is in all
- *   did WORDS PAGES CHANGES CHILDREN         once a second: words and whole pages checked, changes of mappings, children that
- *                                            checked what they share
- *   damaged ADDR want WORD got WORD ...      then exit 1
- *   ok WORDS PAGES CHANGES CHILDREN          when stdin ends, after one last check of every page; exit 0
+ *   ready ADDR LEN PID                    ADDR of the first arena at the start, LEN of all arenas
+ *   did WORDS PAGES CHANGES CHILDREN      once a second: checked words and whole pages, changes of
+ *                                         mappings, children that checked their shared pages
+ *   damaged ADDR want WORD got WORD ...   then exit 1
+ *   ok WORDS PAGES CHANGES CHILDREN       when stdin ends, after a last check of every page; exit 0
  *
- * Memory is made of arenas. A page may be checked and changed by whoever holds its lock, and the layout of an arena by whoever
- * holds that of the arena. A word is the pattern of the address where and the version in which it was written, so that a page
- * that moved, stayed behind, is old or came back as zeros is found out. Half of what is written is zeros. */
+ * Memory consists of arenas. The lock of a page permits checking and changing the page, the lock of
+ * an arena changing its layout. A word is the pattern of its address and version at the time of the
+ * write, so a check detects pages that moved, are old or became zeros. Half of the writes are
+ * zeros. */
 #include "victim.h"
 
 #include <poll.h>
@@ -19,15 +20,15 @@
 #include <stdatomic.h>
 
 #define ARENA (32 * MIB)
-/* One in so many turns of a thread changes the layout of an arena. */
+/* Steps of a thread between two changes of an arena's layout, on average. */
 #define CHANGE_EVERY 3000
-#define WORDS_A_TURN 192
-#define PAGES_A_TURN 6
+#define WORDS_PER_STEP 192
+#define PAGES_PER_STEP 6
 
 struct page {
     uint64_t from;    /* the address it was written at */
     uint32_t version; /* 0: zeros */
-    uint8_t lazy;     /* MADV_FREE: it may become zeros as a whole, at any time */
+    uint8_t lazy;     /* MADV_FREE: the whole page may become zeros at any time */
     atomic_flag lock;
 };
 
@@ -35,7 +36,7 @@ struct arena {
     pthread_rwlock_t layout;
     uint8_t *start;
     struct page *pages;
-    const char *last; /* what was done to it last */
+    const char *last; /* its last change */
 };
 
 struct thread {
@@ -65,23 +66,25 @@ static uint64_t word_in(const struct page *page, size_t word)
     return page->version ? pattern_at(address, page->version) : 0;
 }
 
-/* Not by stdio, whose lock a thread may hold that a child does not have. */
-static void damaged(const struct arena *arena, size_t page, size_t word, uint64_t want, uint64_t got)
+/* Avoids stdio: a thread that does not exist in a child may hold its lock. */
+static void damaged(const struct arena *arena, size_t page, size_t word, uint64_t want,
+                    uint64_t got)
 {
     const struct page *state = &arena->pages[page];
     char text[512];
     int length = snprintf(text, sizeof text,
-                          "damaged %p want %016" PRIx64 " got %016" PRIx64 " written at 0x%" PRIx64 " in version %" PRIu32
-                          "%s, arena %zu at %p, last change %s, pid %d\n",
-                          (void *)(words_of(arena, page) + word), want, got, state->from + word * sizeof(uint64_t),
-                          state->version, state->lazy ? ", lazily freed" : "", (size_t)(arena - arenas), (void *)arena->start,
-                          arena->last, (int)getpid());
+                          "damaged %p want %016" PRIx64 " got %016" PRIx64 " written at 0x%" PRIx64
+                          " in version %" PRIu32 "%s, arena %zu at %p, last change %s, pid %d\n",
+                          (void *)(words_of(arena, page) + word), want, got,
+                          state->from + word * sizeof(uint64_t), state->version,
+                          state->lazy ? ", lazily freed" : "", (size_t)(arena - arenas),
+                          (void *)arena->start, arena->last, (int)getpid());
     if (write(STDOUT_FILENO, text, (size_t)length) < 0)
         _exit(3);
     _exit(1);
 }
 
-/* Checks one word; 0 where the page was found to have become zeros, as it may, and must be checked again from its start. */
+/* Checks one word. Returns 0 if a lazily freed page became zeros: the caller starts it again. */
 static int check_word(const struct arena *arena, size_t page, size_t word)
 {
     struct page *state = &arena->pages[page];
@@ -118,7 +121,7 @@ static uint32_t some_version(struct thread *self)
     return random % 2 ? (uint32_t)random | 1 : 0;
 }
 
-/* For whoever holds the layout: every page is checked. */
+/* Checks every page. The caller holds the layout's lock. */
 static void check_arena(struct thread *self, const struct arena *arena)
 {
     for (size_t page = 0; page < pages_each; page++)
@@ -126,7 +129,8 @@ static void check_arena(struct thread *self, const struct arena *arena)
     atomic_fetch_add(&self->whole, pages_each);
 }
 
-static void advise(const struct arena *arena, size_t page, size_t count, int advice, const char *name)
+static void advise(const struct arena *arena, size_t page, size_t count, int advice,
+                   const char *name)
 {
     if (madvise(words_of(arena, page), count * page_size, advice))
         die(name);
@@ -146,7 +150,8 @@ static void fill(struct thread *self, const struct arena *arena)
         rewrite(arena, page, some_version(self));
 }
 
-static void change_rights(struct thread *self, const struct arena *arena, size_t page, size_t count)
+static void change_protection(struct thread *self, const struct arena *arena, size_t page,
+                              size_t count)
 {
     uint8_t *start = (uint8_t *)words_of(arena, page);
     if (mprotect(start, count * page_size, PROT_READ))
@@ -154,11 +159,12 @@ static void change_rights(struct thread *self, const struct arena *arena, size_t
     for (size_t i = page; i < page + count; i++)
         check_page(arena, i);
     atomic_fetch_add(&self->whole, count);
-    if (mprotect(start, count * page_size, PROT_NONE) || mprotect(start, count * page_size, PROT_READ | PROT_WRITE))
+    if (mprotect(start, count * page_size, PROT_NONE) ||
+        mprotect(start, count * page_size, PROT_READ | PROT_WRITE))
         die("mprotect");
 }
 
-/* Another mapping for a moment, and then a new one. Never none, or another thread's could come to lie there. */
+/* Replaces a mapping twice, never unmapping: another thread's mapping could take the address. */
 static void map_again(const struct arena *arena, size_t page, size_t count)
 {
     uint8_t *start = (uint8_t *)words_of(arena, page);
@@ -177,7 +183,8 @@ static void move(struct arena *arena)
     arena->start = to;
 }
 
-/* A child that checks what it shares, changes some of it, and checks again. Its parent goes on meanwhile. */
+/* Starts a child that checks the shared pages, changes some, and checks again while the parent
+ * continues. */
 static pid_t share(struct thread *self, const struct arena *arena)
 {
     pid_t child = fork();
@@ -205,7 +212,8 @@ static void end_child(struct thread *self, pid_t child)
     atomic_fetch_add(&self->children, 1);
 }
 
-/* Changes how an arena is mapped. Its layout is held, and let go of before a child is waited for. */
+/* Changes the mapping of an arena. The caller holds the layout's lock; this function releases it
+ * before it waits for a child. */
 static void change(struct thread *self, struct arena *arena)
 {
     size_t page = next_random(self) % pages_each;
@@ -215,7 +223,7 @@ static void change(struct thread *self, struct arena *arena)
         count = pages_each - page;
     pid_t child = 0;
     check_arena(self, arena);
-    /* A fork splits every huge page that is then written to, so it is the rarest. */
+    /* After a fork, each write splits a huge page, so forks are rarest. */
     switch (next_random(self) % 22 / 3) {
     case 0:
         arena->last = "munmap, mmap";
@@ -229,7 +237,7 @@ static void change(struct thread *self, struct arena *arena)
         break;
     case 2:
         arena->last = "mprotect";
-        change_rights(self, arena, page, count);
+        change_protection(self, arena, page, count);
         break;
     case 3:
         arena->last = "MADV_DONTNEED";
@@ -261,7 +269,7 @@ static void change(struct thread *self, struct arena *arena)
     atomic_fetch_add(&self->changes, 1);
 }
 
-/* The lock of a page, if nobody has it. */
+/* Takes the lock of a page if it is free. */
 static int try_lock(const struct arena *arena, size_t page)
 {
     return !atomic_flag_test_and_set_explicit(&arena->pages[page].lock, memory_order_acquire);
@@ -272,11 +280,11 @@ static void unlock(const struct arena *arena, size_t page)
     atomic_flag_clear_explicit(&arena->pages[page].lock, memory_order_release);
 }
 
-/* Many words at random, which is what a sampler finds hot, and some whole pages, most of which are rewritten. */
-static void turn(struct thread *self, const struct arena *arena)
+/* Checks random words, which a sampler finds hot, and whole pages, most of which it rewrites. */
+static void step(struct thread *self, const struct arena *arena)
 {
     uint64_t words = 0, whole = 0;
-    for (int n = 0; n < WORDS_A_TURN; n++) {
+    for (int n = 0; n < WORDS_PER_STEP; n++) {
         uint64_t random = next_random(self);
         size_t page = random % pages_each;
         if (!try_lock(arena, page))
@@ -284,7 +292,7 @@ static void turn(struct thread *self, const struct arena *arena)
         words += (uint64_t)check_word(arena, page, (random >> 20) % (page_size / sizeof(uint64_t)));
         unlock(arena, page);
     }
-    for (int n = 0; n < PAGES_A_TURN; n++) {
+    for (int n = 0; n < PAGES_PER_STEP; n++) {
         size_t page = next_random(self) % pages_each;
         if (!try_lock(arena, page))
             continue;
@@ -307,7 +315,7 @@ static void *work(void *arg)
             if (pthread_rwlock_trywrlock(&arena->layout) == 0)
                 change(self, arena);
         } else if (pthread_rwlock_tryrdlock(&arena->layout) == 0) {
-            turn(self, arena);
+            step(self, arena);
             pthread_rwlock_unlock(&arena->layout);
         }
     }
@@ -323,7 +331,8 @@ static void say_sums(const char *first)
         sums[2] += threads[t].changes;
         sums[3] += threads[t].children;
     }
-    say("%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, first, sums[0], sums[1], sums[2], sums[3]);
+    say("%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, first, sums[0], sums[1], sums[2],
+        sums[3]);
 }
 
 static void make_arenas(size_t len)

@@ -1,5 +1,5 @@
-/* A 32-bit program that waits for memory. It needs no 32-bit C library, only a compiler that can make 32-bit code and a
- * kernel that runs it: compile with -m32 -static -nostdlib -ffreestanding.
+/* A 32-bit program that stalls on memory. It needs no 32-bit C library, only a compiler for 32-bit
+ * code and a kernel that runs it. Compile with -m32 -static -nostdlib -ffreestanding.
  *
  * usage: thirtytwo
  *
@@ -11,7 +11,7 @@ enum { LEN = 64 << 20, HUGE = 2 << 20, PAGE = 4096 };
 static long call(long number, long a, long b, long c, long d, long e)
 {
     long result;
-    /* The sixth argument goes in ebp and is 0 for all we call; it is saved by hand, for it may be the frame. */
+    /* ebp holds the sixth argument, 0 in all calls. It is saved by hand, as it can be the frame. */
     __asm__ volatile("push %%ebp; xor %%ebp, %%ebp; int $0x80; pop %%ebp"
                      : "=a"(result)
                      : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d), "D"(e)
@@ -38,7 +38,8 @@ static void say_ready(unsigned long address)
 void _start(void)
 {
     enum { READ_WRITE = 3, PRIVATE_ANONYMOUS = 0x22 };
-    unsigned long raw = (unsigned long)call(MMAP2, 0, LEN + HUGE, READ_WRITE, PRIVATE_ANONYMOUS, -1);
+    long mapped = call(MMAP2, 0, LEN + HUGE, READ_WRITE, PRIVATE_ANONYMOUS, -1);
+    unsigned long raw = (unsigned long)mapped;
     if (raw > -4096ul)
         call(EXIT, 2, 0, 0, 0, 0);
     volatile unsigned char *memory = (unsigned char *)((raw + HUGE - 1) & -(unsigned long)HUGE);

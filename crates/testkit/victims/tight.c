@@ -1,20 +1,20 @@
-/* A program with sparse memory that will need a little more later: in a tight cgroup, huge pages made of its
- * holes leave no room for that, and it is killed.
+/* A program with sparse memory that later allocates a little more. In a tight cgroup, huge pages
+ * in place of its holes use up the limit, and the kernel kills it.
  *
  * usage: tight [REGIONS=16] [EVERY=32] [GROW_MIB=3] [busy]
  *
- *   ready ADDR LEN PID   one base page of EVERY is touched in each of REGIONS huge-page-sized regions
+ *   ready ADDR LEN PID   one base page of EVERY is touched in each of REGIONS regions
  *                        with `busy` it reads them at random until it grows
- *   grown MIB            after each MiB, once a line came on stdin
- *   done                 all of GROW_MIB is there; exit 0
+ *   grown MIB            after each MiB, once it has read a line from stdin
+ *   done                 GROW_MIB are allocated; exit 0
  *
- * Exits 0 too when stdin ends before a line came. */
+ * Exits 0 as well if stdin ends without a line. */
 #include "victim.h"
 
 #include <poll.h>
 
-/* Reads one byte of the touched pages after the other, at random, until there is something on stdin. */
-static void read_until_told(const volatile uint8_t *memory, size_t touched, size_t step)
+/* Reads the touched pages at random until stdin has input. */
+static void read_until_input(const volatile uint8_t *memory, size_t touched, size_t step)
 {
     struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
     uint64_t x = 1;
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     say("ready %p %zu %d", (void *)memory, len, (int)getpid());
 
     if (argc > 4 && !strcmp(argv[4], "busy"))
-        read_until_told(memory, len / (every * page), every * page);
+        read_until_input(memory, len / (every * page), every * page);
     if (!next_line())
         return 0;
     for (size_t mib = 1; mib <= grow; mib++) {

@@ -1,9 +1,9 @@
-/* What all victims share.
+/* Shared parts of all victims.
  *
- * Rules of the house for a victim:
- *   - its first line on stdout is `ready ...`, when the memory is as it should be;
- *   - it ends when its stdin ends, so that none outlives the test that started it;
- *   - it starts on base pages whatever the system's THP setting, unless asked for `huge`. */
+ * A victim
+ *   - prints `ready ...` as its first line when its memory is set up;
+ *   - exits at the end of stdin, so that none outlives its test;
+ *   - starts on base pages whatever the system's THP setting, unless its argument is `huge`. */
 #ifndef VICTIM_H
 #define VICTIM_H
 
@@ -26,14 +26,14 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Says why on stderr, with errno, and exits 2 (1 is for a victim that found damage). */
+/* Prints `what` and errno on stderr and exits 2. Exit status 1 means damage. */
 static inline void die(const char *what)
 {
     fprintf(stderr, "victim: %s: %s\n", what, strerror(errno));
     exit(2);
 }
 
-/* Prints one line now: a pipe is block-buffered otherwise. */
+/* Prints one line and flushes it; stdio buffers a pipe by blocks. */
 __attribute__((format(printf, 1, 2))) static inline void say(const char *format, ...)
 {
     va_list args;
@@ -44,7 +44,7 @@ __attribute__((format(printf, 1, 2))) static inline void say(const char *format,
     fflush(stdout);
 }
 
-/* The n-th argument as a number from `least` up; `otherwise` where it is not given. */
+/* The n-th argument as a number of at least `least`; `otherwise` if it is missing. */
 static inline size_t number_arg(int argc, char **argv, int n, size_t least, size_t otherwise)
 {
     if (argc <= n)
@@ -64,7 +64,7 @@ static inline size_t base_page_size(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The size of a transparent huge page; 2 MiB where the kernel has none. */
+/* The size of a transparent huge page; 2 MiB if the kernel has none. */
 static inline size_t huge_page_size(void)
 {
     size_t size = 2 * MIB;
@@ -77,12 +77,13 @@ static inline size_t huge_page_size(void)
     return size;
 }
 
-/* Private anonymous memory that starts on a huge page boundary. The slack around it is unmapped again, so
- * the mapping is exactly [result, result + len). */
+/* Maps private anonymous memory that starts on a huge page boundary. The mapping is exactly
+ * [result, result + len). */
 static inline void *map_aligned(size_t len, int huge)
 {
     size_t align = huge_page_size();
-    uint8_t *raw = mmap(NULL, len + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    uint8_t *raw = mmap(NULL, len + align, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (raw == MAP_FAILED)
         die("mmap");
     uint8_t *start = (uint8_t *)(((uintptr_t)raw + align - 1) / align * align);
@@ -94,16 +95,16 @@ static inline void *map_aligned(size_t len, int huge)
     return start;
 }
 
-/* Between these two calls first touches give base pages. Unlike MADV_NOHUGEPAGE it leaves no mark on the
- * mapping, so a later MADV_COLLAPSE is free to work. */
+/* Starts (1) or ends (0) a phase in which first touches allocate base pages. Unlike MADV_NOHUGEPAGE
+ * it does not mark the mapping, so that a later MADV_COLLAPSE works. */
 static inline void base_pages_only(int on)
 {
     if (prctl(PR_SET_THP_DISABLE, on, 0, 0, 0))
         die("PR_SET_THP_DISABLE");
 }
 
-/* The word that belongs at `address` in `version`: mixes both, so a page that moved, stayed behind or came
- * back as zeros is told from the right one. */
+/* The expected word at `address` in `version`. It mixes both, so a check detects pages that moved,
+ * are old or became zeros. */
 static inline uint64_t pattern_at(const void *address, uint64_t version)
 {
     uint64_t x = (uint64_t)(uintptr_t)address + version * UINT64_C(0x9e3779b97f4a7c15);
@@ -117,7 +118,7 @@ static inline void fill_page(uint64_t *page, size_t bytes, uint64_t version)
         page[i] = pattern_at(page + i, version);
 }
 
-/* The first word that is wrong, or NULL. */
+/* The first wrong word, or NULL. */
 static inline uint64_t *wrong_word(uint64_t *page, size_t bytes, uint64_t version)
 {
     for (size_t i = 0; i < bytes / sizeof *page; i++)
@@ -126,7 +127,7 @@ static inline uint64_t *wrong_word(uint64_t *page, size_t bytes, uint64_t versio
     return NULL;
 }
 
-/* Fills all of [start, start + len) page by page. */
+/* Fills [start, start + len) page by page. */
 static inline void fill_all(void *start, size_t len, uint64_t version)
 {
     size_t page = base_page_size();
@@ -134,7 +135,7 @@ static inline void fill_all(void *start, size_t len, uint64_t version)
         fill_page((uint64_t *)((uint8_t *)start + at), page, version);
 }
 
-/* One line from stdin has been read (1) or stdin has ended (0). */
+/* Reads one line from stdin. Returns 1, or 0 at the end of stdin. */
 static inline int next_line(void)
 {
     char byte;

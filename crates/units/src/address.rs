@@ -6,43 +6,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::Bytes;
 
-/// A virtual address of some process. Not a pointer: it is never followed.
+/// Virtual address in a process. Never dereferenced.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct VirtAddr(u64);
 
 impl VirtAddr {
-    /// That address.
+    /// Makes an address from a number.
     pub const fn new(address: u64) -> Self {
         Self(address)
     }
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// This address and `bytes` more, held at the end of the address space.
+    /// Adds `bytes`, saturating at the end of the address space.
     #[must_use]
     pub const fn plus(self, bytes: Bytes) -> Self {
         Self(self.0.saturating_add(bytes.get()))
     }
-    /// This address less `bytes`, held at 0.
+    /// Subtracts `bytes`, saturating at 0.
     #[must_use]
     pub const fn minus(self, bytes: Bytes) -> Self {
         Self(self.0.saturating_sub(bytes.get()))
     }
-    /// The multiple of `unit` (a power of two) at or below.
+    /// Rounds down to a multiple of `unit`, a power of two.
     #[must_use]
     pub const fn align_down(self, unit: Bytes) -> Self {
         Self(self.0 & !(unit.get() - 1))
     }
-    /// The multiple of `unit` (a power of two) at or above.
+    /// Rounds up to a multiple of `unit`, a power of two.
     #[must_use]
     pub const fn align_up(self, unit: Bytes) -> Self {
         Self(self.0.saturating_add(unit.get() - 1) & !(unit.get() - 1))
     }
-    /// Bytes from `other` up to here; 0 when `other` is above.
+    /// Returns the distance from `other`; 0 if `other` is above.
     pub const fn since(self, other: Self) -> Bytes {
         Bytes::new(self.0.saturating_sub(other.0))
     }
@@ -54,48 +55,49 @@ impl fmt::Display for VirtAddr {
     }
 }
 
-/// Addresses from `start` up to, not including, `end`.
+/// Half-open range of addresses, from `start` to `end`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AddrRange {
-    /// The first address.
+    /// First address.
     pub start: VirtAddr,
-    /// The first address after.
+    /// First address after the range.
     pub end: VirtAddr,
 }
 
 impl AddrRange {
-    /// From `start` to `end`; empty when `end` is not above `start`.
+    /// Makes a range; empty if `end` is not above `start`.
     pub fn new(start: VirtAddr, end: VirtAddr) -> Self {
         Self { start, end: end.max(start) }
     }
-    /// `len` bytes from `start`.
+    /// Makes a range of `len` bytes.
     pub fn at(start: VirtAddr, len: Bytes) -> Self {
         Self { start, end: start.plus(len) }
     }
-    /// How many bytes lie in it.
+    /// Returns the length in bytes.
     pub const fn len(self) -> Bytes {
         self.end.since(self.start)
     }
-    /// Whether nothing lies in it.
+    /// Whether the range is empty.
     pub const fn is_empty(self) -> bool {
         self.len().get() == 0
     }
-    /// Whether `address` lies in it.
+    /// Whether the range holds `address`.
     pub fn contains(self, address: VirtAddr) -> bool {
         self.start <= address && address < self.end
     }
-    /// Whether all of `other` lies in it.
+    /// Whether the range holds all of `other`.
     pub fn covers(self, other: Self) -> bool {
         self.start <= other.start && other.end <= self.end
     }
-    /// What lies in both.
+    /// Returns the intersection of both ranges.
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
-    /// The part made of whole, aligned units (a power of two); empty when none fits.
+    /// Returns the part of whole, aligned units (a power of two); empty if none fits.
     #[must_use]
     pub fn aligned_inside(self, unit: Bytes) -> Self {
         Self::new(self.start.align_up(unit), self.end.align_down(unit))

@@ -1,4 +1,4 @@
-//! A part of something, or an amount of it: `4%` or `2GiB`.
+//! Shares of a whole, and amounts: `4%` or `2GiB`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,28 +10,29 @@ use crate::{Bytes, ParseError};
 const EXPECTED_SHARE: &str = "a share such as 4% or 0.5%";
 const EXPECTED_AMOUNT: &str = "an amount such as 512MiB, or a share such as 4%";
 
-/// A part of a whole, 0 to 1; written in percent, in JSON a ratio.
+/// Share of a whole, 0 to 1. Printed in percent; a ratio in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Share(f64);
 
 impl Share {
-    /// All of it.
+    /// The whole.
     pub const ALL: Self = Self(1.0);
 
-    /// `percent` of a hundred, held to 0–100.
+    /// Makes a share from a percentage, clamped to 0–100.
     pub fn percent(percent: f64) -> Self {
         Self((percent / 100.0).clamp(0.0, 1.0))
     }
-    /// `ratio` held to 0–1.
+    /// Makes a share from a ratio, clamped to 0–1.
     pub fn ratio(ratio: f64) -> Self {
         Self(ratio.clamp(0.0, 1.0))
     }
-    /// Between 0 and 1.
+    /// Returns the ratio, 0 to 1.
     pub const fn get(self) -> f64 {
         self.0
     }
-    /// This share of `whole`, rounded down.
+    /// Returns this share of `whole`, rounded down.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn of(self, whole: Bytes) -> Bytes {
         Bytes::new((whole.as_f64() * self.0) as u64)
@@ -58,17 +59,17 @@ impl FromStr for Share {
     }
 }
 
-/// What a user allows or asks for: so many bytes, or a share of a whole known later.
+/// Number of bytes, or a share of a whole that is known later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(Bytes),
-    /// A share of whatever it is measured against.
+    /// Share of the whole.
     Share(Share),
 }
 
 impl Amount {
-    /// The bytes this comes to, of `whole`.
+    /// Returns the bytes, for this `whole`.
     pub fn of(self, whole: Bytes) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! A number of bytes.
+//! Numbers of bytes.
 
 use std::fmt;
 use std::iter::Sum;
@@ -11,57 +11,58 @@ use crate::ParseError;
 
 const EXPECTED: &str = "a size such as 512MiB, 1.5GiB or 4096";
 
-/// A number of bytes. Sums saturate: a report must not panic on a kernel's odd figure.
+/// Number of bytes. Sums and differences saturate, so that no value from the kernel can panic.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// No bytes.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
-    /// The most there can be; stands for "no limit".
+    /// Largest number; stands for "no limit".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// That many bytes.
+    /// Makes a number of bytes.
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
-    /// That many KiB.
+    /// Makes a number of KiB.
     pub const fn kib(kib: u64) -> Self {
         Self(kib.saturating_mul(1 << 10))
     }
-    /// That many MiB.
+    /// Makes a number of MiB.
     pub const fn mib(mib: u64) -> Self {
         Self(mib.saturating_mul(1 << 20))
     }
-    /// That many GiB.
+    /// Makes a number of GiB.
     pub const fn gib(gib: u64) -> Self {
         Self(gib.saturating_mul(1 << 30))
     }
-    /// The number itself.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The number as an index or a length of this machine.
+    /// Returns the number as an index or a length.
     ///
     /// # Panics
-    /// On a 32-bit machine, for sizes it cannot address.
+    /// If the number exceeds the address space, on a 32-bit machine.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).expect("sizes fit the address space")
     }
-    /// As a floating point number, for ratios; exact below 2^53.
+    /// Converts to floating point, for ratios; exact below 2^53.
     #[allow(clippy::cast_precision_loss)]
     pub const fn as_f64(self) -> f64 {
         self.0 as f64
     }
-    /// This much times `count`.
+    /// Multiplies by `count`.
     #[must_use]
     pub const fn times(self, count: u64) -> Self {
         Self(self.0.saturating_mul(count))
     }
-    /// What part of `whole` this is; 0 of nothing is 0.
+    /// Returns the ratio to `whole`; 0 if that is 0.
     pub fn ratio_of(self, whole: Self) -> f64 {
         if whole.0 == 0 { 0.0 } else { self.as_f64() / whole.as_f64() }
     }
@@ -98,7 +99,7 @@ impl Sum for Bytes {
 const UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Prints in the largest unit that leaves at least 1, with up to two decimals and no trailing zeros.
+/// Prints the largest unit that leaves at least 1, with at most two decimals.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, unit) = UNITS.into_iter().find(|&(_, unit)| self.0 >= unit).unwrap_or(("B", 1));
@@ -109,8 +110,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Reads a number with an optional unit: `B`, `K`, `KB`, `KiB`, `M` … `T`, in any case. All are powers of
-/// 1024, because page sizes are.
+/// Parses a number with an optional unit: `B`, `K`, `KB`, `KiB`, `M` … `T`, in any case. All are
+/// powers of 1024, because page sizes are.
 impl FromStr for Bytes {
     type Err = ParseError;
     fn from_str(text: &str) -> Result<Self, ParseError> {
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_as_a_person_writes() {
+    fn prints_as_users_write() {
         let table = [
             (Bytes::ZERO, "0B"),
             (Bytes::new(1023), "1023B"),
@@ -164,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_units_people_use() {
+    fn parses_usual_units() {
         for text in ["2097152", "2048k", "2048 KiB", "2m", "2MB", "0.001953125g"] {
             assert_eq!(text.parse::<Bytes>().unwrap(), Bytes::mib(2), "{text}");
         }
     }
 
     #[test]
-    fn refuses_what_is_no_size() {
+    fn refuses_other_text() {
         for text in ["", "GiB", "-1", "1.2.3", "4%", "1e3", "99999999T", "nan", "1 0"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }

@@ -1,10 +1,20 @@
-//! The nouns every other crate counts in: sizes, page sizes, addresses, regions, times.
+//! Quantities: sizes, page sizes, addresses, regions, times.
 //!
-//! Each is a type, so that a byte is never added to a page and an address never to a size. Each prints as a
-//! person writes it (`1.5GiB`, `4%`, `0x7f10_0000_0000`), parses what it prints, and travels in JSON as the plain
-//! number of its unit.
+//! Each quantity is a type, so that a size is never added to an address. Each prints as users write
+//! it (`1.5GiB`, `4%`, `0x7f1000000000`) and parses its own output. In JSON it is a number in the
+//! unit of the type.
 //!
-//! This crate opens no file, reads no clock and asks nothing of the system: page sizes come in as values.
+//! This crate opens no file, reads no clock and makes no system call: page sizes are arguments.
+//!
+//! ```
+//! use hugepilot_units::{Bytes, PageSizes, Share, VirtAddr};
+//!
+//! let budget: Share = "4%".parse()?;
+//! assert_eq!(budget.of(Bytes::gib(8)).to_string(), "327.68MiB");
+//! let region = PageSizes::X86_64.region_of(VirtAddr::new(0x7f10_0020_1000));
+//! assert_eq!(region.range(PageSizes::X86_64).to_string(), "7f1000200000-7f1000400000");
+//! # Ok::<(), hugepilot_units::ParseError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -20,13 +30,13 @@ pub use bytes::Bytes;
 pub use page::{HugePages, PageSizes, Region};
 pub use time::Nanos;
 
-/// A text that is not the quantity it should be.
+/// Text that does not parse as a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found:?}")]
 pub struct ParseError {
-    /// What would have been right, with an example.
+    /// Expected form, with an example.
     pub expected: &'static str,
-    /// What was there.
+    /// Text found.
     pub found: String,
 }
 

@@ -1,4 +1,4 @@
-//! Page sizes, counts of huge pages, and the regions a huge page can cover.
+//! Page sizes, numbers of huge pages, and regions.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AddrRange, Bytes, VirtAddr};
 
-/// The page sizes of a system: 4 KiB and 2 MiB on x86-64, but 64 KiB and 512 MiB elsewhere.
+/// Page sizes of a system: 4 KiB and 2 MiB on x86-64, 64 KiB and 512 MiB on some others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageSizes {
-    /// The smallest page.
+    /// Size of a base page.
     pub base: Bytes,
-    /// The page one upper-level page-table entry maps (PMD size), which THP makes.
+    /// Size of a huge page: the memory that a PMD entry maps.
     pub huge: Bytes,
 }
 
@@ -19,24 +19,24 @@ impl PageSizes {
     /// 4 KiB and 2 MiB, for tests and recordings of x86-64.
     pub const X86_64: Self = Self { base: Bytes::kib(4), huge: Bytes::mib(2) };
 
-    /// Both sizes, when they are powers of two and the huge one is larger.
+    /// Makes page sizes; `None` unless both are powers of two and `huge` is larger.
     pub const fn new(base: Bytes, huge: Bytes) -> Option<Self> {
         let sound = base.get().is_power_of_two() && huge.get().is_power_of_two();
         if sound && huge.get() > base.get() { Some(Self { base, huge }) } else { None }
     }
-    /// Base pages in one huge page: 512 on x86-64.
+    /// Returns the base pages per huge page: 512 on x86-64.
     pub const fn base_per_huge(self) -> u64 {
         self.huge.get() / self.base.get()
     }
-    /// The region that `address` lies in.
+    /// Returns the region of `address`.
     pub const fn region_of(self, address: VirtAddr) -> Region {
         Region(address.get() / self.huge.get())
     }
-    /// Which base page of its region `address` lies in, from 0.
+    /// Returns the index of the base page of `address` within its region.
     pub const fn page_in_region(self, address: VirtAddr) -> u64 {
         address.get() % self.huge.get() / self.base.get()
     }
-    /// The regions that lie wholly inside `range`, in address order.
+    /// Returns the regions wholly inside `range`, in address order.
     pub fn regions_inside(self, range: AddrRange) -> impl ExactSizeIterator<Item = Region> + Clone {
         let inside = range.aligned_inside(self.huge);
         let first = self.region_of(inside.start).0;
@@ -45,25 +45,25 @@ impl PageSizes {
     }
 }
 
-/// A count of huge pages.
+/// Number of huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HugePages(u64);
 
 impl HugePages {
-    /// That many.
+    /// Makes a number of huge pages.
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
-    /// Rounds down: whole huge pages that fit in `len`.
+    /// Returns the whole huge pages that fit in `len`.
     pub const fn fitting_in(len: Bytes, sizes: PageSizes) -> Self {
         Self(len.get() / sizes.huge.get())
     }
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// Their size together.
+    /// Returns their total size.
     pub const fn bytes(self, sizes: PageSizes) -> Bytes {
         sizes.huge.times(self.0)
     }
@@ -75,22 +75,22 @@ impl fmt::Display for HugePages {
     }
 }
 
-/// One aligned stretch of address space that one huge page can cover, by number: its start address divided
-/// by the huge page size.
+/// Aligned address range that a huge page can map. The number is the start address divided by the
+/// huge page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Region(u64);
 
 impl Region {
-    /// The region of that number.
+    /// Makes the region with this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The addresses it covers.
+    /// Returns its addresses.
     pub fn range(self, sizes: PageSizes) -> AddrRange {
         AddrRange::at(VirtAddr::new(self.0.saturating_mul(sizes.huge.get())), sizes.huge)
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_none_are_refused() {
+    fn impossible_sizes_are_refused() {
         assert!(PageSizes::new(Bytes::kib(4), Bytes::kib(4)).is_none());
         assert!(PageSizes::new(Bytes::ZERO, Bytes::mib(2)).is_none());
         assert!(PageSizes::new(Bytes::kib(64), Bytes::mib(512)).is_some());

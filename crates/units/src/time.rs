@@ -11,39 +11,40 @@ use crate::ParseError;
 
 const EXPECTED: &str = "a time such as 30ms, 5s, 2min or 1h";
 
-/// A number of nanoseconds: a duration, or a point on a clock whose start is stated where it is used.
+/// Number of nanoseconds: a duration, or a time on a clock that its user states.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// No time.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// That many nanoseconds.
+    /// Makes a number of nanoseconds.
     pub const fn new(nanos: u64) -> Self {
         Self(nanos)
     }
-    /// That many milliseconds.
+    /// Makes a number of milliseconds.
     pub const fn millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
-    /// That many seconds.
+    /// Makes a number of seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))
     }
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// In seconds, for ratios and printing.
+    /// Converts to seconds, for ratios and printing.
     #[allow(clippy::cast_precision_loss)]
     pub const fn as_seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// What part of `whole` this is; 0 of nothing is 0.
+    /// Returns the ratio to `whole`; 0 if that is 0.
     pub fn ratio_of(self, whole: Self) -> f64 {
         if whole.0 == 0 { 0.0 } else { self.as_seconds() / whole.as_seconds() }
     }
@@ -72,7 +73,7 @@ impl From<Nanos> for Duration {
     }
 }
 
-/// Nanoseconds of 0.01 hours, the smallest step that hours are printed in.
+/// Nanoseconds of 0.01 hours, the smallest printed step of hours.
 const HOUR_STEP: u64 = 36_000_000_000;
 
 const UNITS: [(&str, u64); 6] = [
@@ -97,7 +98,7 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// Reads a number with a unit: `ns`, `us`, `ms`, `s`, `min` or `m`, `h`; a bare number is seconds.
+/// Parses a number with a unit: `ns`, `us`, `ms`, `s`, `min` or `m`, `h`. Without one: seconds.
 impl FromStr for Nanos {
     type Err = ParseError;
     fn from_str(text: &str) -> Result<Self, ParseError> {
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_time() {
+    fn refuses_other_text() {
         for text in ["", "s", "-1s", "5 parsecs", "1e99s", "999999999999999999999s"] {
             assert!(text.parse::<Nanos>().is_err(), "{text}");
         }

@@ -1,19 +1,21 @@
-//! `btree`: random look-ups in a B+-tree whose nodes are reserved for growth.
+//! `btree`: random lookups in a B+-tree whose nodes are reserved for growth.
 //!
-//! The benchmark BTree of EMD (Gangar et al., ISMM 2025, figure 4b and table 4): an index that maps 44 GB for 10 GB of
-//! nodes, with three kinds of huge pages: nearly all bloat, about half, none.
+//! The benchmark BTree of EMD (Gangar et al., ISMM 2025, figure 4b and table 4): an index that maps
+//! 44 GB for 10 GB of nodes, with three kinds of huge pages: nearly all bloat, about half, none.
 //!
-//! The cause here is that of full CSB+-trees (Rao and Ross, *Making B+-Trees Cache Conscious in Main Memory*, SIGMOD
-//! 2000): the children of a node lie side by side, so that it needs no pointers to them, and the room for all children
-//! that it can have is reserved with it. A node and its 511 leaves of 4 KiB make 2 MiB. Each such group covers the same
-//! range of keys, and keys are not spread evenly: of ten groups two are half full, seven have few leaves yet, one is full,
-//! in this order of the address space. What has no leaf yet was never written: 78 % of the memory is zero where it came
-//! as huge pages, and not there at all where it came as base pages.
+//! The bloat comes from full CSB+-trees (Rao and Ross, *Making B+-Trees Cache Conscious in Main
+//! Memory*, SIGMOD 2000). The children of a node are adjacent, so it needs no pointers to them, and
+//! room for all its children is reserved with it. A node and its 511 leaves of 4 KiB take 2 MiB.
+//! Each such group covers the same range of keys, but keys are not spread evenly. Of ten groups,
+//! two are half full, seven have few leaves, one is full, in this order of the address space.
+//! Leaves that do not exist yet were never written: 78 % of the memory is zero-filled on huge
+//! pages, and not resident on base pages.
 //!
-//! A look-up goes through the root, which the caches hold, to the inner node and the leaf of a random key: on base pages
-//! two page walks, on huge pages one. Nodes are searched by interpolation, which takes a cache line or two of each: a
-//! binary search would wait for so many lines that pages hardly matter. All keys are equally hot, so of the look-ups 45 % end in half full groups, 10 % in
-//! nearly empty ones, 45 % in full ones. Its value shows whether the right one was found.
+//! A lookup reads the root, which the caches hold, then the inner node and the leaf of a random
+//! key: two page walks on base pages, one on huge pages. Nodes are searched by interpolation, which
+//! reads one or two cache lines of each. A binary search would stall on more lines and hide the
+//! effect of pages. All keys are equally hot: 45 % of the lookups end in half-full groups, 10 % in
+//! nearly empty ones, 45 % in full ones. Every value is checked.
 
 use std::ops::Range;
 
@@ -30,36 +32,38 @@ pub(super) const NAME: &str = "btree";
 
 const NODE: Bytes = Bytes::kib(4);
 const NODE_WORDS: usize = 512;
-/// An inner node and its leaves. An inner node holds their number, then the first key of each.
+/// An inner node and its leaves. The inner node holds the number of leaves, then the first key of
+/// each.
 const GROUP: Bytes = Bytes::mib(2);
 const GROUP_WORDS: usize = NODE_WORDS * NODE_WORDS;
-const MOST_LEAVES: usize = NODE_WORDS - 1;
-/// A leaf holds the number of its entries, a word of nothing, then each key with its value.
-const MOST_KEYS: usize = 255;
+const MAX_LEAVES: usize = NODE_WORDS - 1;
+/// Entries of a leaf. It holds their number, an unused word, then each key with its value.
+const MAX_KEYS: usize = 255;
 
-/// Leaves of the groups of each kind, in address order, so that a group uses 1/2, 1/32 and all of its memory.
-const LEAVES: [usize; 3] = [255, 15, MOST_LEAVES];
-/// Each group covers so many keys.
+/// Leaves of the groups of each kind, in address order: a group uses 1/2, 1/32 or all of its
+/// memory.
+const LEAVES: [usize; 3] = [255, 15, MAX_LEAVES];
+/// Size of a group's key range.
 const KEYS_PER_GROUP: u64 = 1 << 32;
 
-/// Groups with equally many leaves, neighbours in the arena.
+/// Adjacent groups with the same number of leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
     groups: usize,
     leaves: usize,
-    /// Entries of the groups before.
+    /// Entries of all groups before these.
     before: usize,
 }
 
 impl Kind {
     const fn per_group(self) -> usize {
-        self.leaves * MOST_KEYS
+        self.leaves * MAX_KEYS
     }
 }
 
 pub(super) struct BTree {
     arena: AnonMap,
-    /// The first key of each group: the root.
+    /// First key of each group, used as the root.
     root: Vec<u64>,
     kinds: [Kind; 3],
     entries: usize,
@@ -67,7 +71,8 @@ pub(super) struct BTree {
     sizes: PageSizes,
 }
 
-/// Two of ten groups half full, one full, the rest nearly empty; at least one of each.
+/// Kinds of `groups` groups: two of ten half full, one full, the others nearly empty; at least one
+/// each.
 fn kinds(groups: usize) -> [Kind; 3] {
     let (half, full) = (((groups * 2 + 5) / 10).max(1), ((groups + 5) / 10).max(1));
     let mut before = 0;
@@ -80,23 +85,23 @@ fn kinds(groups: usize) -> [Kind; 3] {
     [kind(half, a), kind(groups - half - full, b), kind(full, c)]
 }
 
-/// Entry number `at` of the `entries` of `group` has this key: in order, and spread over the group's range.
+/// Returns the key of entry `at` of the `entries` of `group`: ascending, and spread over its range.
 #[inline]
 const fn key(group: usize, at: usize, entries: usize) -> u64 {
     group as u64 * KEYS_PER_GROUP + at as u64 * (KEYS_PER_GROUP / entries as u64)
 }
 
 impl BTree {
-    /// Reserves as many groups as fit into the footprint, and loads all keys in order.
+    /// Reserves the groups that fit into the footprint, and loads all keys in order.
     pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
         let footprint = config.fitting(NAME, 100, machine)?;
         let groups = (footprint.get() / GROUP.get()) as usize;
         if groups < LEAVES.len() {
-            let least = GROUP.times(LEAVES.len() as u64);
+            let min = GROUP.times(LEAVES.len() as u64);
             return Err(WorkloadError::TooSmall {
                 flag: "--footprint",
-                found: config.footprint,
-                least,
+                value: config.footprint,
+                min,
             });
         }
         let mut arena = reserve(NAME, footprint, config.pages, machine.sizes)?;
@@ -107,29 +112,29 @@ impl BTree {
             arena.words_mut().chunks_exact_mut(GROUP_WORDS).enumerate().zip(leaves)
         {
             load(group, number, leaves);
-            root.push(key(number, 0, leaves * MOST_KEYS));
+            root.push(key(number, 0, leaves * MAX_KEYS));
         }
         let entries = kinds.iter().map(|kind| kind.groups * kind.per_group()).sum();
         Ok(Self { arena, root, kinds, entries, seed: config.seed, sizes: machine.sizes })
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     #[inline]
     fn get(&self, key: u64) -> Option<u64> {
         let all = self.root.len() as u64 * KEYS_PER_GROUP;
         let (group, keys) = last_not_above(key, self.root.len(), |i| self.root[i], 0..all)?;
         let group = self.arena.words()[group * GROUP_WORDS..].first_chunk::<GROUP_WORDS>()?;
         let (leaf, keys) =
-            last_not_above(key, (group[0] as usize).min(MOST_LEAVES), |i| group[1 + i], keys)?;
+            last_not_above(key, (group[0] as usize).min(MAX_LEAVES), |i| group[1 + i], keys)?;
         let leaf = group[(leaf + 1) * NODE_WORDS..].first_chunk::<NODE_WORDS>()?;
         let (at, keys) =
-            last_not_above(key, (leaf[0] as usize).min(MOST_KEYS), |i| leaf[2 + 2 * i], keys)?;
+            last_not_above(key, (leaf[0] as usize).min(MAX_KEYS), |i| leaf[2 + 2 * i], keys)?;
         (keys.start == key).then(|| leaf[3 + 2 * at])
     }
 }
 
-/// The last of `count` ordered keys that is not above `key`, and the keys from it up to the next; `None` when all are
-/// above. Begins where it would be if they were spread evenly over `range`, and walks from there.
+/// Returns the last of `count` ordered keys that is not above `key`, and the range up to the next
+/// key; `None` if all are above. Starts at the position that evenly spread keys would have.
 #[inline]
 fn last_not_above(
     key: u64,
@@ -155,15 +160,15 @@ fn last_not_above(
     }
 }
 
-/// Writes the inner node and the `leaves` of group `number`.
+/// Writes the inner node and the `leaves` of a group.
 fn load(group: &mut [u64], number: usize, leaves: usize) {
-    let entries = leaves * MOST_KEYS;
+    let entries = leaves * MAX_KEYS;
     let (inner, children) = group.split_at_mut(NODE_WORDS);
     inner[0] = leaves as u64;
     for (child, leaf) in children.chunks_exact_mut(NODE_WORDS).take(leaves).enumerate() {
-        leaf[0] = MOST_KEYS as u64;
-        for at in 0..MOST_KEYS {
-            let key = key(number, child * MOST_KEYS + at, entries);
+        leaf[0] = MAX_KEYS as u64;
+        for at in 0..MAX_KEYS {
+            let key = key(number, child * MAX_KEYS + at, entries);
             leaf[2 + 2 * at] = key;
             leaf[3 + 2 * at] = mix(key);
         }
@@ -197,9 +202,9 @@ impl Workload for BTree {
 }
 
 impl BTree {
-    /// The key of entry `number`, counted in key order.
+    /// Returns the key of an entry, by its index in key order.
     #[inline]
-    fn numbered(&self, number: usize) -> u64 {
+    fn key_of(&self, number: usize) -> u64 {
         let [_, second, third] = self.kinds;
         let kind = usize::from(number >= second.before) + usize::from(number >= third.before);
         let Kind { before, .. } = self.kinds[kind];
@@ -219,11 +224,11 @@ impl Index for BTree {
     }
     #[inline]
     fn look_up(&self, number: usize) -> Option<u64> {
-        self.get(self.numbered(number))
+        self.get(self.key_of(number))
     }
     #[inline]
     fn expected(&self, number: usize) -> u64 {
-        mix(self.numbered(number))
+        mix(self.key_of(number))
     }
 }
 
@@ -247,7 +252,7 @@ mod tests {
         let tree = tree(8);
         let mut last = None;
         for number in 0..tree.entries() {
-            let key = tree.numbered(number);
+            let key = tree.key_of(number);
             assert!(last < Some(key), "keys are in order");
             last = Some(key);
             assert_eq!(tree.get(key), Some(mix(key)));
@@ -284,7 +289,7 @@ mod tests {
 
     #[test]
     fn bloat_is_about_that_of_the_paper() {
-        // 34 of 44 GB, table 4: 77 %
+        // EMD, table 4: 34 of 44 GB are bloat, 77 %.
         for mib in [128, 512] {
             let tree = tree(mib);
             let percent = tree.bloat_bytes().unwrap() * 100 / tree.footprint_bytes();

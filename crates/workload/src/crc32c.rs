@@ -1,16 +1,16 @@
-//! CRC-32C of a word, as the instruction `crc32` of SSE 4.2 computes it from a state of 0: the hash of the benchmark that
-//! [`hash_insert`](super::hash_insert) is.
+//! CRC-32C of a word, from a state of 0, as the instruction `crc32` of SSE 4.2 computes it.
 //!
-//! The crate `crc32c` has the instruction behind a safe function, and costs a call; without it, eight look-ups in tables
-//! of 8 KiB together give the same.
+//! The crate `crc32c` has the instruction behind a safe function, at the cost of a call. Without
+//! the instruction, eight lookups in tables of 8 KiB together give the same. The hash of
+//! [`hash_insert`](super::hash_insert).
 
 const POLYNOMIAL: u32 = 0x82f6_3b78; // Castagnoli's, bits reversed
 
-/// `TABLES[k][byte]`: what a byte with `k` bytes after it adds.
+/// `TABLES[k][byte]`: the contribution of a byte that `k` bytes follow.
 static TABLES: [[u32; 256]; 8] = tables();
 
-/// The CRC-32C of the eight bytes of `word`, the lowest first, without the two complements that the checksum of a message
-/// has: `_mm_crc32_u64(0, word)`.
+/// Returns the CRC-32C of the eight bytes of `word`, the lowest first, without the two complements
+/// of a message's checksum: `_mm_crc32_u64(0, word)`.
 #[inline]
 pub(super) fn of_word(word: u64) -> u32 {
     if has_instruction() { by_instruction(word) } else { by_tables(word) }
@@ -24,7 +24,7 @@ fn has_instruction() -> bool {
     return false;
 }
 
-/// Lies so that the crate takes it as one word, and not byte by byte.
+/// Alignment with which the crate reads it as one word, not byte by byte.
 #[repr(align(8))]
 struct Aligned([u8; 8]);
 
@@ -73,7 +73,7 @@ mod tests {
     use super::super::rng::Rng;
     use super::*;
 
-    /// Bit by bit, as the polynomial says.
+    /// Bit by bit, from the polynomial.
     fn by_definition(state: u32, bytes: &[u8]) -> u32 {
         bytes.iter().fold(state, |crc, &byte| {
             (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (POLYNOMIAL * (crc & 1)))
@@ -100,7 +100,7 @@ mod tests {
         let mut rng = Rng::new(3, 0);
         for word in (0..300).chain([u64::MAX, 1 << 63]).chain((0..3000).map(|_| rng.bits())) {
             let crc = by_definition(0, &word.to_le_bytes());
-            // Where the processor has no instruction, the crate computes it in software.
+            // The crate computes it in software if the processor lacks the instruction.
             assert_eq!(
                 (by_instruction(word), by_tables(word), of_word(word)),
                 (crc, crc, crc),
@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn a_state_carries_from_word_to_word() {
-        // The published message of 32 bytes, word by word: the CRC is linear, so the state joins the first bytes.
+        // The published message of 32 bytes, word by word. The CRC is linear, so the state is added
+        // to the first bytes.
         let step = |state: u32, word: u64| by_tables(word ^ u64::from(state));
         let words = [
             0x0706_0504_0302_0100,

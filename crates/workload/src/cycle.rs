@@ -1,29 +1,31 @@
-//! One cycle through cache lines: each holds the word index of the next, so each load waits for the one before.
+//! A random cycle through cache lines: each load yields the address of the next.
 //!
-//! The order is Sattolo's shuffle (S. Sattolo, "An algorithm to generate a random cyclic permutation", 1986): a random
-//! permutation that is a single cycle, so a walk from anywhere comes through all lines before it repeats.
+//! The order is Sattolo's shuffle (S. Sattolo, "An algorithm to generate a random cyclic
+//! permutation", 1986): a random permutation that is a single cycle, so a walk from any line visits
+//! all lines before it repeats.
 
 use super::rng::Rng;
 
-/// Words in a cache line of 64 bytes. Larger lines are visited more than once per walk, which harms nothing.
+/// Words in a cache line of 64 bytes. Larger lines are visited more than once per walk, which is
+/// harmless.
 const WORDS_PER_LINE: usize = 8;
 
-/// The cache lines of some equally large pieces of memory, numbered through.
+/// Cache lines of several blocks of memory of equal size, numbered in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
-    /// Where each piece starts, in words.
+    /// First word of each block.
     pub(crate) starts: Vec<usize>,
-    /// Words of each piece.
+    /// Words of each block.
     pub(crate) words: usize,
 }
 
 impl Lines {
-    /// How many there are.
+    /// Returns the number of lines.
     pub(crate) fn len(&self) -> usize {
         self.starts.len() * (self.words / WORDS_PER_LINE)
     }
 
-    /// The word that line `number` uses: its first.
+    /// Returns the first word of a line, by its index.
     pub(crate) fn word(&self, number: usize) -> usize {
         let per_piece = self.words / WORDS_PER_LINE;
         self.starts[number / per_piece] + number % per_piece * WORDS_PER_LINE
@@ -39,13 +41,13 @@ impl Lines {
         }
     }
 
-    /// Where walker `index` of `count` starts.
+    /// Returns the first word of walker `index` of `count`.
     pub(crate) fn start(&self, index: usize, count: usize) -> usize {
         self.word(self.len() / count * index)
     }
 }
 
-/// Walks `steps` lines on from word `at`, and says where it ended. Latency-bound: about 100 ns a step from DRAM.
+/// Walks `steps` lines from word `at` and returns the last word: about 100 ns a step from DRAM.
 #[inline(never)]
 pub(crate) fn chase(memory: &[u64], mut at: usize, steps: u64) -> usize {
     for _ in 0..steps {

@@ -1,157 +1,253 @@
-//! What can go wrong in the laboratory: the cause, then the fix.
+//! Errors of workloads, each with a suggestion.
 
 use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use hugepilot_kernel::KernelError;
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
-/// So much; a sum that is full is more than it says.
-fn or_more(need: Bytes) -> String {
-    if need == Bytes::MAX { "more than 16777215TiB".to_owned() } else { need.to_string() }
-}
-
-/// Why a workload did not run.
+/// Failure to run a workload. [`WorkloadError::help`] suggests what to change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// The machine has not enough memory, and the workload must not make it swap or kill.
+    /// Not enough memory: a workload must cause neither swapping nor an OOM kill.
     #[error(
-        "{workload} needs {need}, but {available} of memory is available and {reserve} of it must stay free; \
-         ask for a --footprint of at most {most}"
+        "cannot run {workload}: {required} required, {available} available of which {reserve} must \
+         stay free"
     )]
     TooLarge {
-        /// Which workload.
+        /// The workload.
         workload: &'static str,
-        /// What it would take, at its peak.
-        need: Bytes,
-        /// What is there (`MemAvailable`).
+        /// Its peak memory use.
+        required: Bytes,
+        /// `MemAvailable`.
         available: Bytes,
-        /// What must be left.
+        /// Memory that must stay available.
         reserve: Bytes,
-        /// The largest footprint that would do.
-        most: Bytes,
+        /// The largest footprint that fits.
+        max_footprint: Bytes,
     },
-    /// The same for a workload that is told how many entries it gets.
+    /// Not enough memory for the entries of a table.
     #[error(
-        "{workload} needs {}, but {available} of memory is available and {reserve} of it must stay free; \
-         ask for --entries of at most {most}",
-        or_more(*need)
+        "cannot run {workload}: {} required, {available} available of which {reserve} must stay \
+         free",
+        or_more(*required)
     )]
     TooManyEntries {
-        /// Which workload.
+        /// The workload.
         workload: &'static str,
-        /// What it would take; [`Bytes::MAX`] for more.
-        need: Bytes,
-        /// What is there (`MemAvailable`).
+        /// Its peak memory use; [`Bytes::MAX`] if the sum overflows.
+        required: Bytes,
+        /// `MemAvailable`.
         available: Bytes,
-        /// What must be left.
+        /// Memory that must stay available.
         reserve: Bytes,
-        /// The most entries that would do.
-        most: u64,
+        /// The largest number of entries that fits.
+        max_entries: u64,
     },
-    /// No entries.
-    #[error("--entries must be at least 1; leave it out for ten million")]
+    /// A table without entries.
+    #[error("--entries is 0")]
     NoEntries,
-    /// The global allocator did not give the memory.
-    #[error(
-        "the allocator has no memory for the table of {workload}; ask for fewer --entries or raise the limit on \
-         address space"
-    )]
-    Refused {
-        /// Which workload.
+    /// An allocation of the global allocator failed.
+    #[error("cannot allocate the table of {workload}: out of memory")]
+    NoMemory {
+        /// The workload.
         workload: &'static str,
     },
-    /// A size that leaves nothing to do.
-    #[error("{flag} {found} is too small; ask for at least {least}")]
+    /// A size that leaves no work.
+    #[error("{flag} {value} is too small")]
     TooSmall {
         /// The flag that set it.
         flag: &'static str,
-        /// What it was set to.
-        found: Bytes,
-        /// The least that works here.
-        least: Bytes,
+        /// Its value.
+        value: Bytes,
+        /// The smallest accepted value.
+        min: Bytes,
     },
-    /// A part that is larger than the whole.
-    #[error(
-        "{flag} {found} does not fit into the footprint; ask for at most {most}, or for a larger --footprint"
-    )]
+    /// A part larger than the footprint.
+    #[error("{flag} {value} exceeds the footprint")]
     PartTooLarge {
         /// The flag that set it.
         flag: &'static str,
-        /// What it was set to.
-        found: Bytes,
-        /// The most that works with this footprint.
-        most: Bytes,
+        /// Its value.
+        value: Bytes,
+        /// The largest value for this footprint.
+        max: Bytes,
     },
-    /// Page control for memory that the global allocator hands out.
-    #[error(
-        "{workload} takes its memory from the global allocator, so --pages cannot choose its pages; \
-         leave --pages out and set transparent huge pages for the whole system or process"
-    )]
-    PagesNotOurs {
-        /// Which workload.
+    /// A number of hot pages that is 0 or does not fit beside the scan.
+    #[error("cannot use {value} hot pages")]
+    HotPages {
+        /// The requested number.
+        value: usize,
+        /// The largest number for this footprint.
+        max: u64,
+    },
+    /// A choice of pages for memory that an allocator hands out.
+    #[error("cannot choose the pages of {workload}: an allocator hands out its memory")]
+    PagesUnsupported {
+        /// The workload.
         workload: &'static str,
     },
-    /// No threads, or more than there is work to share.
-    #[error("{found} threads cannot share this; ask for --threads between 1 and {most}")]
+    /// No threads, or more than the work can be divided among.
+    #[error("cannot divide the work among {threads} threads")]
     Threads {
-        /// How many were asked for.
-        found: usize,
-        /// The most that can run.
-        most: usize,
+        /// The requested number.
+        threads: usize,
+        /// The largest accepted number.
+        max: usize,
     },
-    /// Shares of bloat that cannot be.
-    #[error("--bloat {what}; 80,20 bloats half of the buffer by 80 % and half by 20 %")]
-    Bloat {
-        /// What is wrong with them.
-        what: &'static str,
-    },
+    /// Invalid shares of bloat.
+    #[error("invalid --bloat: {0}")]
+    Bloat(BloatFault),
     /// A zero interval between lines.
-    #[error("--interval must be longer than 0; leave it out for one line per second")]
+    #[error("--interval is 0")]
     NoInterval,
-    /// The kernel did not give the memory.
-    #[error(
-        "cannot reserve {len}: {errno}; ask for a smaller --footprint or raise the limit on address space"
-    )]
+    /// The kernel did not map the memory.
+    #[error("cannot reserve {len}: {errno}")]
     Map {
-        /// How much.
+        /// The length of the mapping.
         len: Bytes,
-        /// The kernel's answer.
+        /// The error of `mmap`.
         errno: Errno,
     },
-    /// With [`RunConfig::wait`](crate::RunConfig::wait), something else came than was waited for.
-    #[error(
-        "waited for a line `go` on stdin and got {found}; send it once the work may begin, or leave out --wait"
-    )]
-    NotTold {
-        /// What came.
+    /// Input other than the line `go` with [`RunConfig::wait`](crate::RunConfig::wait).
+    #[error("expected a line `go` on stdin, got {found}")]
+    NotGo {
+        /// The input: a quoted line, the end of the input, or an error.
         found: String,
     },
-    /// What was computed or read back is not what it must be: memory was lost or changed.
-    #[error("the memory of {workload} is damaged: what it holds is not what was written")]
+    /// A wrong result: memory was lost or changed.
+    #[error("{workload} read other values than it wrote: its memory is damaged")]
     Damaged {
-        /// Which workload.
+        /// The workload.
         workload: &'static str,
     },
-    /// A program that a workload runs is not there.
-    #[error("no {program} in PATH; install the package {package}")]
+    /// A required program is not installed.
+    #[error("cannot find {program} in PATH")]
     NoProgram {
         /// The program.
         program: &'static str,
-        /// The package that brings it, on Debian.
+        /// Its Debian package.
         package: &'static str,
     },
-    /// A server that a workload runs does not do what it should.
-    #[error("memcached {what}; what it printed itself, above, may say why")]
-    Server {
-        /// What it did.
-        what: String,
-    },
-    /// The machine could not be looked at.
+    /// Failure of the memcached server.
+    #[error("memcached {0}")]
+    Server(ServerFault),
+    /// The machine's memory or page sizes cannot be read.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The lines could not be written. A closed pipe is no error: it ends the run.
+    /// A line cannot be written. A closed pipe is not an error: it ends the run.
     #[error("cannot write the measurements")]
     Output(#[from] io::Error),
+}
+
+/// Fault of the shares of bloat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BloatFault {
+    /// No share, or more shares than a buffer is divided into.
+    #[error("{count} shares")]
+    Count {
+        /// The number of shares.
+        count: usize,
+    },
+    /// A share, or that of the hot updates, above 100 %.
+    #[error("a share or --skew exceeds 100 %")]
+    Percent,
+    /// Shares that leave no page for the work.
+    #[error("no page is left to use")]
+    NoUsedPage,
+}
+
+/// Fault of the memcached server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerFault {
+    /// The directory of its socket cannot be created.
+    #[error("has no directory for its socket: {0}")]
+    Directory(io::Error),
+    /// A failed start.
+    #[error("cannot be started: {0}")]
+    Start(io::Error),
+    /// An end before it listened.
+    #[error("ended at its start: {0}")]
+    Ended(ExitStatus),
+    /// No socket within the time limit.
+    #[error("does not listen after {0:?}")]
+    NotListening(Duration),
+    /// A refused connection.
+    #[error("refused a connection: {0}")]
+    Refused(io::Error),
+    /// Missing or evicted items.
+    #[error(
+        "stored {} of {count} items and evicted {}",
+        or_unknown(*.stored),
+        or_unknown(*.evicted)
+    )]
+    Stored {
+        /// The number of items sent.
+        count: usize,
+        /// The number of items that it reports; `None` if it does not.
+        stored: Option<usize>,
+        /// The number of evictions that it reports; `None` if it does not.
+        evicted: Option<usize>,
+    },
+    /// A failed connection.
+    #[error("does not answer: {0}")]
+    Connection(io::Error),
+    /// A closed connection.
+    #[error("closed the connection")]
+    Closed,
+    /// An answer outside the protocol.
+    #[error("answered {0:?}")]
+    Answer(String),
+}
+
+impl WorkloadError {
+    /// The suggestion, if there is one.
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::TooLarge { max_footprint, .. } => {
+                format!("reduce --footprint to {max_footprint} or less")
+            }
+            Self::TooManyEntries { max_entries, .. } => {
+                format!("reduce --entries to {max_entries} or less")
+            }
+            Self::NoEntries => "omit --entries for ten million, or use at least 1".to_owned(),
+            Self::NoMemory { .. } => {
+                "reduce --entries, or raise the limit on address space: ulimit -v".to_owned()
+            }
+            Self::TooSmall { flag, min, .. } => format!("use {flag} {min} or more"),
+            Self::PartTooLarge { flag, max, .. } => {
+                format!("use {flag} {max} or less, or a larger --footprint")
+            }
+            Self::HotPages { max, .. } => {
+                format!("use --hot-pages between 1 and {max}, or a larger --footprint")
+            }
+            Self::PagesUnsupported { .. } => {
+                "omit --pages, and set transparent huge pages for the system or the process"
+                    .to_owned()
+            }
+            Self::Threads { max, .. } => format!("use --threads between 1 and {max}"),
+            Self::Bloat(_) => "use 1 to 64 shares from 0 to 100, such as --bloat 80,20".to_owned(),
+            Self::NoInterval => "omit --interval for one line per second".to_owned(),
+            Self::Map { .. } => {
+                "reduce --footprint, or raise the limit on address space: ulimit -v".to_owned()
+            }
+            Self::NotGo { .. } => "send `go` after `ready`, or omit --wait".to_owned(),
+            Self::NoProgram { package, .. } => {
+                format!("install it: sudo apt-get install {package}")
+            }
+            Self::Server(_) => "read its messages above".to_owned(),
+            Self::Damaged { .. } | Self::Kernel(_) | Self::Output(_) => return None,
+        })
+    }
+}
+
+fn or_more(required: Bytes) -> String {
+    if required == Bytes::MAX { "more than 16777215TiB".to_owned() } else { required.to_string() }
+}
+
+fn or_unknown(count: Option<usize>) -> String {
+    count.map_or_else(|| "an unknown number".to_owned(), |count| count.to_string())
 }

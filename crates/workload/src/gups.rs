@@ -1,8 +1,8 @@
 //! `gups`: giga-updates per second, random read-modify-writes of a table.
 //!
-//! Models scatter phases: histograms, counting sorts, hash builds. Each thread updates random words of its own part of
-//! the table, so there is no race. Updates are independent and overlap; each dirties a line and, on base pages, needs a
-//! page walk. All regions are equally hot, and a huge page serves reads and writes alike.
+//! Models scatter phases: histograms, counting sorts, hash builds. Each thread updates random words
+//! of its own part of the table, so there is no race. Updates are independent and overlap. Each
+//! dirties a line and, on base pages, takes a page walk. All regions are equally hot.
 
 use hugepilot_kernel::AnonMap;
 use hugepilot_units::AddrRange;
@@ -59,7 +59,7 @@ impl Worker for Updater<'_> {
     }
 }
 
-/// Flips random bits in `updates` random words.
+/// Inverts random bits in `updates` random words.
 #[inline(never)]
 fn update(part: &mut [u64], rng: &mut Rng, updates: u64) {
     let mut random = *rng;

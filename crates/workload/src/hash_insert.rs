@@ -1,10 +1,11 @@
-//! `hash-insert`: fills a hash table from the global allocator, entry by entry.
+//! `hash-insert`: filling of a hash table from the global allocator.
 //!
-//! The benchmark of Zheng, *Using Huge Pages on Linux*: a SwissTable of `u64` to `u64` whose hash is a CRC-32C, room for
-//! all entries reserved first, then `entries` keys from 0 on. Neighbouring keys land far apart, so each insertion reads a
-//! control group and writes a bucket somewhere in the table: on base pages a page walk for each, and a page fault for each
-//! page once. It is fixed work, for comparing whole runs. The memory comes from the ordinary allocator on purpose: a
-//! launcher that puts `malloc` on other pages must show an effect here.
+//! The benchmark of Zheng, *Using Huge Pages on Linux*: a SwissTable of `u64` to `u64`, hashed by
+//! CRC-32C. It reserves room for all entries, then inserts `entries` keys, starting at 0. Adjacent
+//! keys land far apart, so each insertion reads a control group and writes a bucket elsewhere in
+//! the table: on base pages one page walk each, and one page fault per page. The work is fixed, to
+//! compare whole runs. The memory comes from the ordinary allocator on purpose: a launcher that
+//! puts `malloc` on other pages must have an effect here.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
@@ -23,63 +24,65 @@ pub(super) const NAME: &str = "hash-insert";
 
 /// A key, a value and a control byte.
 const BYTES_PER_BUCKET: u64 = 2 * size_of::<u64>() as u64 + 1;
-/// The control bytes of the first group are repeated at the end.
-const BYTES_MORE: u64 = 16;
-/// More buckets than a CRC of 32 bits can tell apart.
-const MOST_BUCKETS: u64 = 1 << 32;
+/// Copy of the control bytes of the first group, at the end.
+const EXTRA_BYTES: u64 = 16;
+/// More buckets than a CRC of 32 bits distinguishes.
+const MAX_BUCKETS: u64 = 1 << 32;
 
 /// Parameters of `hash-insert`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashInsertConfig {
-    /// How many entries a table gets.
+    /// Entries of each table.
     pub entries: u64,
-    /// Only [`Pages::Default`] can be had: the allocator chooses.
+    /// Only [`Pages::Default`] is accepted: the allocator chooses.
     pub pages: Pages,
 }
 
 impl HashInsertConfig {
-    /// Ten million, as in the article: 272 MiB.
+    /// Ten million entries as in the article: 272 MiB.
     pub const DEFAULT: Self = Self { entries: 10_000_000, pages: Pages::Default };
 
-    /// Buckets of a table for so many entries: at most seven of eight are used, and their number is a power of two.
+    /// Returns the buckets of a table of `entries`: a power of two, of which at most seven eighths
+    /// are used.
     const fn buckets(entries: u64) -> u128 {
         let buckets = (entries as u128 * 8).div_ceil(7).next_power_of_two();
         if buckets < 16 { 16 } else { buckets }
     }
 
-    /// What that many tables take; [`Bytes::MAX`] for more.
+    /// Returns the size of `tables` tables; [`Bytes::MAX`] on overflow.
     fn tables_bytes(entries: u64, tables: u64) -> Bytes {
-        let one = Self::buckets(entries) * u128::from(BYTES_PER_BUCKET) + u128::from(BYTES_MORE);
+        let one = Self::buckets(entries) * u128::from(BYTES_PER_BUCKET) + u128::from(EXTRA_BYTES);
         u64::try_from(one).map_or(Bytes::MAX, Bytes::new).times(tables)
     }
 
-    /// The entries, checked: at least one, and a table of them for each thread can be spared.
+    /// Returns the entries, checked: at least one, with memory for a table of each thread.
     fn fitting(self, machine: &Machine, threads: usize) -> Result<usize> {
         if self.entries == 0 {
             return Err(WorkloadError::NoEntries);
         }
-        let need = |entries| Self::tables_bytes(entries, threads as u64);
+        let required = |entries| Self::tables_bytes(entries, threads as u64);
         let spare = machine.available - RESERVE;
-        if need(self.entries) <= spare && Self::buckets(self.entries) <= u128::from(MOST_BUCKETS) {
+        let fits = required(self.entries) <= spare;
+        if fits && Self::buckets(self.entries) <= u128::from(MAX_BUCKETS) {
             return usize::try_from(self.entries).map_err(|_| WorkloadError::NoEntries);
         }
         // Seven eighths of a power of two fill a table.
-        let full = (4..=MOST_BUCKETS.ilog2()).map(|bits| (1_u64 << bits) / 8 * 7);
-        let most = full.filter(|&entries| need(entries) <= spare).max().unwrap_or(0);
-        let need = need(self.entries);
+        let full = (4..=MAX_BUCKETS.ilog2()).map(|bits| (1_u64 << bits) / 8 * 7);
+        let max_entries = full.filter(|&entries| required(entries) <= spare).max().unwrap_or(0);
         Err(WorkloadError::TooManyEntries {
             workload: NAME,
-            need,
+            required: required(self.entries),
             available: machine.available,
             reserve: RESERVE,
-            most,
+            max_entries,
         })
     }
 }
 
-/// Spreads a CRC over 64 bits as Abseil's table reads it, for which the benchmark was written: the lowest seven bits tell
-/// entries of a group apart, the bits above say where the group is. `hashbrown` takes the former from the upper end and
-/// the latter from the lower. Beyond 2^25 buckets the seven bits serve twice, where Abseil's would run out.
+/// Hash that spreads a CRC over 64 bits as Abseil's table reads it, for which the benchmark was
+/// written. The lowest seven bits distinguish entries of a group, the bits above select the group.
+/// `hashbrown` takes the former from the upper end and the latter from the lower. Above 2^25
+/// buckets the seven bits are used for both, where Abseil would lack bits.
 #[derive(Default)]
 struct CrcOfKey(u64);
 
@@ -99,18 +102,18 @@ impl Hasher for CrcOfKey {
 
 type Map = HashMap<u64, u64, BuildHasherDefault<CrcOfKey>>;
 
-/// Room for `entries`; of it, only the control bytes are touched.
+/// Returns a table with room for `entries`; only its control bytes are touched.
 fn reserved(entries: usize) -> Result<Map> {
     let mut map = Map::default();
     match map.try_reserve(entries) {
         Ok(()) => Ok(map),
-        Err(_) => Err(WorkloadError::Refused { workload: NAME }),
+        Err(_) => Err(WorkloadError::NoMemory { workload: NAME }),
     }
 }
 
 pub(super) struct HashInsert {
     entries: usize,
-    /// One for each thread.
+    /// Tables, one for each thread.
     tables: Vec<Map>,
 }
 
@@ -128,7 +131,7 @@ impl HashInsert {
 }
 
 impl Workload for HashInsert {
-    /// None: an empty table does not tell where it is.
+    /// No region: the address of an empty table is unknown.
     fn hot(&self) -> Vec<AddrRange> {
         Vec::new()
     }
@@ -137,7 +140,7 @@ impl Workload for HashInsert {
         self.tables.iter().map(|table| table.allocation_size() as u64).sum()
     }
 
-    /// Each fills a table of its own; as many as there were threads in [`HashInsert::prepare`].
+    /// Returns one worker for each table, as many as threads in [`HashInsert::prepare`].
     fn workers(&mut self, _threads: usize) -> Vec<Box<dyn Worker + '_>> {
         let entries = self.entries;
         let inserter = |map| Box::new(Inserter { map, entries, next: 0 }) as Box<dyn Worker + '_>;
@@ -148,17 +151,18 @@ impl Workload for HashInsert {
 struct Inserter<'a> {
     map: &'a mut Map,
     entries: usize,
-    /// The key that comes next: all below are in the table.
+    /// Next key; all smaller ones are in the table.
     next: usize,
 }
 
 impl Worker for Inserter<'_> {
-    /// Once the table is full, begins with a new one: its memory is got and touched anew.
+    /// Inserts keys. A full table is replaced by a new one, whose memory is allocated and touched
+    /// again.
     fn step(&mut self, ops: u64) -> Result<()> {
         let mut left = ops;
         while left > 0 {
             if self.next == self.entries {
-                self.begin_anew()?;
+                self.restart()?;
             }
             let now = (self.entries - self.next).min(usize::try_from(left).unwrap_or(usize::MAX));
             insert(black_box(self.map), self.next, now);
@@ -168,8 +172,9 @@ impl Worker for Inserter<'_> {
         Ok(())
     }
 
-    /// Goes through the whole table: each key from 0 on must be there once, with its value. That takes a small part of the
-    /// time of filling it, because it goes in the order of memory, and no part of the time reported.
+    /// Checks the whole table: every key from 0 must be present once, with its value. It follows
+    /// the order of memory, so it takes a small part of the time of filling, and none of the
+    /// reported time.
     fn checksum(&self) -> Result<u64> {
         let damaged = Err(WorkloadError::Damaged { workload: NAME });
         let mut sum = 0_u64;
@@ -179,18 +184,18 @@ impl Worker for Inserter<'_> {
             }
             sum = sum.wrapping_add(mix(key));
         }
-        // A key that is there twice leaves another one out, and that shows in the sum.
+        // A duplicate key displaces another one, which shows in the sum.
         let expected = (0..self.next as u64).map(mix).fold(0, u64::wrapping_add);
         if self.map.len() == self.next && sum == expected { Ok(sum) } else { damaged }
     }
 }
 
 impl Inserter<'_> {
-    fn begin_anew(&mut self) -> Result<()> {
+    fn restart(&mut self) -> Result<()> {
         if self.map.len() != self.next {
             return Err(WorkloadError::Damaged { workload: NAME });
         }
-        // The old one goes first: there is memory for one.
+        // Frees the old table first: there is memory for one.
         *self.map = Map::default();
         *self.map = reserved(self.entries)?;
         self.next = 0;
@@ -198,7 +203,7 @@ impl Inserter<'_> {
     }
 }
 
-/// Inserts `count` keys from `first` on where they are not there yet.
+/// Inserts `count` keys from `first` unless present.
 #[inline(never)]
 fn insert(map: &mut Map, first: usize, count: usize) {
     for key in first as u64..(first + count) as u64 {
@@ -241,11 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_known_beforehand() {
+    fn the_size_is_computed_exactly() {
         for entries in [1, 2, 7, 14, 15, 28, 29, 56, 57, 112, 113, 1000, 7 << 10, (7 << 10) + 1] {
             let size = reserved(entries).unwrap().allocation_size() as u64;
             let computed = HashInsertConfig::tables_bytes(entries as u64, 1).get();
-            // Tables of less than 16 buckets are counted as one of 16.
+            // Smaller tables count as tables of 16 buckets.
             assert!(
                 size == computed || entries <= 14 && size < computed,
                 "{entries}: {size}, {computed}"
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_a_changed_and_a_doubled_entry_are_each_found() {
+    fn a_lost_a_changed_and_a_doubled_entry_are_each_detected() {
         let damages: [fn(&mut Map); 4] = [
             |map| {
                 map.remove(&17);
@@ -289,7 +294,7 @@ mod tests {
         let mut worker = Inserter { map: &mut map, entries: 1000, next: 1000 };
         assert!(
             matches!(worker.step(1), Err(WorkloadError::Damaged { .. })),
-            "before it is thrown away, too"
+            "also before it is replaced"
         );
     }
 
@@ -302,30 +307,34 @@ mod tests {
             groups[(hash & 0xfff) as usize] += 1;
             tags[(hash >> 57) as usize] += 1;
         }
-        assert!(groups.iter().all(|&count| count == 16), "a CRC of so few keys is even");
+        assert!(groups.iter().all(|&count| count == 16), "a CRC of few keys is even");
         assert!(tags.iter().all(|&count| count == 512));
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_what_would() {
+    fn too_many_entries_are_an_error_with_the_largest_possible() {
         let refused = |entries, machine: &Machine, threads| {
             let config = HashInsertConfig { entries, ..SMALL };
-            HashInsert::prepare(config, machine, threads).err().unwrap().to_string()
+            let error = HashInsert::prepare(config, machine, threads).err().unwrap();
+            format!("{error}; {}", error.help().unwrap())
         };
         assert!(refused(0, &ROOMY, 1).contains("--entries"));
         let tight = Machine { available: Bytes::mib(1024 + 300), ..ROOMY };
         let refusal = refused(100_000_000, &tight, 1);
         assert!(
-            refusal.contains("at most 14680064") && refusal.contains("needs 2.13GiB"),
+            refusal.contains("to 14680064 or less") && refusal.contains("2.13GiB required"),
             "{refusal}"
         );
         assert!(
-            refused(14_680_064, &tight, 2).contains("at most 7340032"),
+            refused(14_680_064, &tight, 2).contains("to 7340032 or less"),
             "a table for each thread"
         );
-        let much = refused(99_999_999_999, &tight, 1);
-        assert!(much.contains("needs 2.13TiB") && much.contains("at most 14680064"), "{much}");
-        assert!(refused(u64::MAX, &ROOMY, 1).contains("needs more than 16777215TiB"));
+        let large = refused(99_999_999_999, &tight, 1);
+        assert!(
+            large.contains("2.13TiB required") && large.contains("to 14680064 or less"),
+            "{large}"
+        );
+        assert!(refused(u64::MAX, &ROOMY, 1).contains("more than 16777215TiB required"));
         assert_eq!(
             HashInsertConfig { entries: 14_680_064, ..SMALL }.fitting(&tight, 1).unwrap(),
             14_680_064
@@ -336,7 +345,7 @@ mod tests {
     fn pages_cannot_be_chosen() {
         for pages in [Pages::Huge, Pages::Base] {
             let refused = HashInsert::prepare(HashInsertConfig { pages, ..SMALL }, &ROOMY, 1);
-            assert!(matches!(refused, Err(WorkloadError::PagesNotOurs { workload: NAME })));
+            assert!(matches!(refused, Err(WorkloadError::PagesUnsupported { workload: NAME })));
         }
     }
 }

@@ -1,8 +1,9 @@
-//! `hash-map`: random look-ups in a hash map from the global allocator.
+//! `hash-map`: random lookups in a hash map from the global allocator.
 //!
-//! Models an in-memory index or cache. A look-up reads a group of control bytes and then one bucket, at two unrelated
-//! addresses of the same large table, so on base pages it takes two page walks; look-ups overlap. All of the table is
-//! equally hot. Nothing of this program asks for huge pages: only the system's setting or someone outside can give them.
+//! Models an in-memory index or cache. A lookup reads a group of control bytes and one bucket, at
+//! two unrelated addresses of the same table, so it takes two page walks on base pages. Lookups
+//! overlap. All of the table is equally hot. The program requests no huge pages: only the system's
+//! setting or another process can promote it.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -20,7 +21,8 @@ pub(super) const NAME: &str = "hash-map";
 /// A key, a value and a control byte.
 const BYTES_PER_BUCKET: usize = 2 * size_of::<u64>() + 1;
 
-/// Takes keys as they are: they look random already, and the layout stays the same for the same seed.
+/// Hash that returns the key itself: keys are random already, and the layout depends on the seed
+/// only.
 #[derive(Default)]
 struct KeyItself(u64);
 
@@ -45,11 +47,11 @@ pub(super) struct HashMapLookups {
 }
 
 impl HashMapLookups {
-    /// Fills as many buckets as fit in the footprint; their number is a power of two, so it may use half of it only.
+    /// Fills the largest table, a power of two of buckets, that fits into the footprint.
     pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
         config.refuse_pages(NAME)?;
-        let most = config.fitting(NAME, 100, machine)?.as_usize() / BYTES_PER_BUCKET;
-        let buckets = 1_usize << most.ilog2();
+        let max = config.fitting(NAME, 100, machine)?.as_usize() / BYTES_PER_BUCKET;
+        let buckets = 1_usize << max.ilog2();
         let entries = buckets / 8 * 7;
         let mut map = Map::with_capacity_and_hasher(entries, BuildHasherDefault::default());
         for number in 0..entries {
@@ -59,7 +61,7 @@ impl HashMapLookups {
     }
 }
 
-/// The key of entry `number`; all differ.
+/// Returns the key of an entry; all keys differ.
 #[inline]
 fn key(seed: u64, number: usize) -> u64 {
     mix(seed ^ ((number as u64) << 8))
@@ -67,7 +69,7 @@ fn key(seed: u64, number: usize) -> u64 {
 
 impl Workload for HashMapLookups {
     fn hot(&self) -> Vec<AddrRange> {
-        // The buckets come first, then a control byte for each.
+        // The buckets come first, then one control byte for each.
         let first = self.map.values().map(|value| std::ptr::from_ref(value).addr() as u64).min();
         let table = first
             .map(|first| AddrRange::at(VirtAddr::new(first), Bytes::new(self.footprint_bytes())));
@@ -122,10 +124,10 @@ mod tests {
 
     #[test]
     fn pages_cannot_be_chosen() {
-        let asked = MemoryConfig { pages: Pages::Huge, ..SMALL };
+        let config = MemoryConfig { pages: Pages::Huge, ..SMALL };
         assert!(matches!(
-            HashMapLookups::prepare(asked, &ROOMY),
-            Err(WorkloadError::PagesNotOurs { workload: NAME })
+            HashMapLookups::prepare(config, &ROOMY),
+            Err(WorkloadError::PagesUnsupported { workload: NAME })
         ));
     }
 }

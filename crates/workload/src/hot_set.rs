@@ -1,11 +1,12 @@
 //! `hot-set`: hot regions scattered in a large footprint.
 //!
-//! Models a server whose heap is large and whose busy objects lie in some regions of it. All of the footprint is
-//! resident; only the hot regions, chosen at random, are read: in pattern `gather` at independent random words, in
-//! pattern `chase` along one random cycle through all their cache lines.
+//! Models a server with a large heap whose busy objects lie in some of its regions. All of the
+//! footprint is resident. Only the hot regions, chosen at random, are read: in pattern `gather` at
+//! independent random words, in pattern `chase` along one random cycle through all their cache
+//! lines.
 //!
-//! A huge page on each hot region takes the page walk out of every access; on any other region it gains nothing. So a
-//! budget of exactly the hot bytes gains all there is, if it is spent well.
+//! A huge page on a hot region removes the page walk from every access there; on any other region
+//! it gains nothing. A budget of exactly the hot bytes, spent well, gains everything.
 
 use std::hint::black_box;
 
@@ -20,18 +21,18 @@ use crate::{Result, WorkloadError};
 
 pub(super) const NAME: &str = "hot-set";
 
-/// How the hot regions are read.
+/// Access pattern of the hot regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
-    /// Independent random reads: many are under way at once, as in hash joins and graph pulls.
+    /// Independent random reads, several at once, as in hash joins and graph pulls.
     #[default]
     Gather,
-    /// Each read says where the next one is: one at a time, as in lists and trees.
+    /// Dependent reads: each yields the next address, as in lists and trees.
     Chase,
 }
 
 impl Pattern {
-    /// The name on the command line and in the output.
+    /// Returns the name on the command line and in the output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gather => "gather",
@@ -43,11 +44,11 @@ impl Pattern {
 /// Parameters of `hot-set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotSetConfig {
-    /// The footprint, its pages, the seed.
+    /// Footprint, pages and seed.
     pub memory: MemoryConfig,
-    /// How much of the footprint is hot. Rounded down to huge pages.
+    /// Hot part of the footprint. Rounded down to huge pages.
     pub hot: Bytes,
-    /// How it is read.
+    /// Access pattern.
     pub pattern: Pattern,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct HotSet {
     map: AnonMap,
     config: HotSetConfig,
     sizes: PageSizes,
-    /// The hot regions, by first word, in address order.
+    /// Hot regions by first word, in address order.
     hot: Lines,
 }
 
@@ -75,15 +76,15 @@ impl HotSet {
         if config.hot < sizes.huge {
             return Err(WorkloadError::TooSmall {
                 flag: "--hot",
-                found: config.hot,
-                least: sizes.huge,
+                value: config.hot,
+                min: sizes.huge,
             });
         }
         if config.hot > footprint {
             return Err(WorkloadError::PartTooLarge {
                 flag: "--hot",
-                found: config.hot,
-                most: footprint,
+                value: config.hot,
+                max: footprint,
             });
         }
         let mut map = config.memory.resident(NAME, machine)?;
@@ -126,7 +127,8 @@ impl Workload for HotSet {
     }
 }
 
-/// `count` different numbers below `total`, in order: the first steps of a Fisher-Yates shuffle.
+/// Returns `count` distinct numbers below `total`, ascending: the first steps of a Fisher-Yates
+/// shuffle.
 fn choose(total: usize, count: usize, rng: &mut Rng) -> Vec<usize> {
     let mut all: Vec<usize> = (0..total).collect();
     for i in 0..count {
@@ -155,10 +157,10 @@ impl Worker for Gatherer<'_> {
     }
 }
 
-/// Sums `reads` random words of the pieces of `piece` words (a power of two) that begin at `starts`.
+/// Sums `reads` random words of the blocks of `piece` words (a power of two) at `starts`.
 ///
-/// One random number gives both choices: its upper half the piece, its lower bits the word. The table of starts stays
-/// in the cache, so the one load that waits is that of the word.
+/// One random number gives both choices: its upper half the block, its lower bits the word. The
+/// table of starts stays in the cache, so only the load of the word stalls.
 #[inline(never)]
 pub(super) fn gather(
     words: &[u64],
@@ -177,7 +179,7 @@ pub(super) fn gather(
     sum
 }
 
-/// Follows a cycle; `pointer-chase` uses it, too.
+/// Walker on a cycle, also for `pointer-chase`.
 pub(super) struct Chaser<'a> {
     words: &'a [u64],
     at: usize,
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn hot_regions_are_distinct_aligned_inside_and_as_many_as_asked() {
+    fn hot_regions_are_distinct_aligned_inside_and_of_the_requested_size() {
         for seed in 0..8 {
             let mut config = config(32, 13, Pattern::Gather);
             config.memory.seed = seed;
@@ -261,9 +263,9 @@ mod tests {
     fn a_chase_visits_each_hot_line_once_and_nothing_else() {
         let set = HotSet::prepare(config(16, 4, Pattern::Chase), &ROOMY).unwrap();
         let start = set.hot.start(0, 1);
-        let (mut at, mut seen) = (start, vec![false; set.map.words().len()]);
+        let (mut at, mut visited) = (start, vec![false; set.map.words().len()]);
         for _ in 0..set.hot.len() {
-            assert!(!std::mem::replace(&mut seen[at], true) && at % 8 == 0);
+            assert!(!std::mem::replace(&mut visited[at], true) && at % 8 == 0);
             assert!(
                 set.hot.starts.iter().any(|&start| (start..start + set.hot.words).contains(&at))
             );

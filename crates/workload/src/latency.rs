@@ -1,34 +1,34 @@
-//! How long batches of operations took: counted in buckets, so that millions of them cost 30 KiB and a few cycles each.
+//! Times of batches of operations, counted in buckets: 30 KiB and a few cycles per batch.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Buckets per doubling: a time is known to 1.6 %.
+/// Buckets per doubling: a resolution of 1.6 %.
 const PER_DOUBLING: u64 = 64;
 const BITS: u32 = PER_DOUBLING.trailing_zeros();
 
 /// Times of batches of one size, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies {
-    /// How many fell into each bucket; grows to the longest time seen.
+    /// Batches in each bucket; grows to the longest time.
     buckets: Vec<u64>,
     count: u64,
     longest_ns: u64,
 }
 
-/// The times of batches of [`RunConfig::steps`](super::RunConfig::steps) operations, over all threads.
+/// Times of batches of [`RunConfig::steps`](super::RunConfig::steps) operations, over all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Latency {
     /// Operations in a batch.
     pub batch_ops: u64,
-    /// How many batches were timed: whole ones only.
+    /// Number of timed batches; only whole batches are timed.
     pub batches: u64,
-    /// Half of them took no longer; 1.6 % too high at most.
+    /// Median, in nanoseconds; at most 1.6 % too high.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer; 1.6 % too high at most.
+    /// 99th percentile, in nanoseconds; at most 1.6 % too high.
     pub p99_ns: u64,
-    /// The longest, exactly.
+    /// Maximum, in nanoseconds; exact.
     pub max_ns: u64,
 }
 
@@ -45,7 +45,7 @@ impl Latencies {
         self.longest_ns = self.longest_ns.max(ns);
     }
 
-    /// Adds what another thread counted.
+    /// Adds the counts of another thread.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.buckets.resize(self.buckets.len().max(other.buckets.len()), 0);
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
@@ -55,13 +55,13 @@ impl Latencies {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
-    /// The figures, for batches of `batch_ops`; all zero when nothing was timed.
+    /// Returns the percentiles for batches of `batch_ops`; zero if no batch was timed.
     pub(crate) fn summary(&self, batch_ops: u64) -> Latency {
         let (p50_ns, p99_ns) = (self.percentile(50), self.percentile(99));
         Latency { batch_ops, batches: self.count, p50_ns, p99_ns, max_ns: self.longest_ns }
     }
 
-    /// The upper end of the bucket that holds the batch of rank `percent`.
+    /// Returns the upper end of the bucket that holds the batch of rank `percent`.
     fn percentile(&self, percent: u64) -> u64 {
         let rank = (self.count * percent).div_ceil(100);
         let mut seen = 0;
@@ -73,13 +73,14 @@ impl Latencies {
     }
 }
 
-/// Times below [`PER_DOUBLING`] have a bucket each; above, each doubling is split evenly.
+/// Returns the bucket of a time: times below [`PER_DOUBLING`] have a bucket each, doublings above
+/// are divided evenly.
 fn bucket_of(ns: u64) -> usize {
     let shift = (ns | PER_DOUBLING).ilog2() - BITS;
     (u64::from(shift) * PER_DOUBLING + (ns >> shift)) as usize
 }
 
-/// The longest time that falls into `bucket`.
+/// Returns the longest time of a bucket.
 fn end_of(bucket: usize) -> u64 {
     let doubling = (bucket as u64 / PER_DOUBLING).saturating_sub(1);
     ((bucket as u64 - doubling * PER_DOUBLING + 1) << doubling) - 1

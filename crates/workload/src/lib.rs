@@ -1,24 +1,27 @@
-//! Workloads: programs whose memory behaviour is known, each a process of its own.
+//! Workloads with known memory behaviour, each in its own process.
 //!
-//! A [`Spec`] names a workload and its sizes, [`run`] prepares it, runs it on some threads and prints what it reached:
+//! A [`Spec`] names a workload and its sizes. [`run`] prepares it, runs it on some threads and
+//! prints:
 //!
 //! ```text
-//! hot 7f2a40000000-7f2a40400000      with `announce`: regions that a huge page pays for, as in /proc/PID/maps
-//! ready 4711                         memory is filled; the process. Measuring starts, with `wait` after a line `go`
-//! 1.000 83420160                     seconds since the start, operations per second since the line before
+//! hot 7f2a40000000-7f2a40400000      with `announce`: memory that huge pages help, as in maps
+//! ready 4711                         memory is filled; the pid. With `wait`, work starts at `go`
+//! 1.000 83420160                     seconds since the start, operations per second
 //! 2.000 83510272
-//! latency p50_ns 195 p99_ns 240 max_ns 90112   with `steps`: how long batches of so many operations took
+//! latency p50_ns 195 p99_ns 240 max_ns 90112   with `steps`: times of batches
 //! {"schema":"hugepilot.workload/1","workload":"hot-set",…}
 //! ```
 //!
-//! A closed pipe ends a run quietly. The inner loops are functions of their own, so that a profile names them.
+//! A closed pipe ends a run without an error. The inner loops are separate functions, so profiles
+//! name them.
 //!
 //! ```
 //! use hugepilot_workload::{Machine, MemoryConfig, RunConfig, Spec, run};
 //! use hugepilot_units::{Bytes, Nanos};
 //!
 //! # fn main() -> Result<(), hugepilot_workload::WorkloadError> {
-//! let spec = Spec::PointerChase(MemoryConfig { footprint: Bytes::mib(4), ..MemoryConfig::DEFAULT });
+//! let memory = MemoryConfig { footprint: Bytes::mib(4), ..MemoryConfig::DEFAULT };
+//! let spec = Spec::PointerChase(memory);
 //! let config = RunConfig { seconds: Some(Nanos::millis(20)), ..RunConfig::DEFAULT };
 //! let (mut stdin, mut out) = (std::io::empty(), std::io::sink());
 //! let summary = run(&spec, &config, &Machine::live()?, &mut stdin, &mut out)?;
@@ -55,7 +58,7 @@ use std::process;
 use hugepilot_kernel::Pages;
 use hugepilot_units::AddrRange;
 
-pub use error::WorkloadError;
+pub use error::{BloatFault, ServerFault, WorkloadError};
 pub use hash_insert::HashInsertConfig;
 pub use hot_set::{HotSetConfig, Pattern};
 pub use latency::Latency;
@@ -68,39 +71,39 @@ pub use tlb_friendly::TlbFriendlyConfig;
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, WorkloadError>;
 
-/// A workload, its memory filled.
+/// A workload with filled memory.
 trait Workload {
-    /// The regions that it waits for and a huge page pays for: whole huge-page regions in address order, neighbours
-    /// merged. Empty when a huge page would gain nothing. May read all of its memory.
+    /// Regions on which it stalls and that huge pages help: whole regions in address order,
+    /// adjacent ones merged. Empty if huge pages gain nothing. May read all memory.
     fn hot(&self) -> Vec<AddrRange>;
-    /// How much is resident because of it, in bytes, bloat included.
+    /// Resident memory in bytes, including bloat.
     fn footprint_bytes(&self) -> u64;
-    /// How much of that is bloat by design; `None` for workloads that are about something else.
+    /// Bloat by design, in bytes; `None` if the workload is not about bloat.
     fn bloat_bytes(&self) -> Option<u64> {
         None
     }
-    /// The process whose memory it is.
+    /// Pid of the process with the memory.
     fn pid(&self) -> u32 {
         process::id()
     }
-    /// One worker for each of `threads` threads. Their random choices start from the seed and their number.
+    /// Returns one worker for each thread, seeded by the seed and its index.
     fn workers(&mut self, threads: usize) -> Vec<Box<dyn Worker + '_>>;
 }
 
-/// One thread's part of a workload.
+/// A thread's part of a workload.
 trait Worker: Send {
-    /// Does exactly `ops` operations. Fails where it depends on somebody else.
+    /// Does exactly `ops` operations. Fails if the server fails.
     fn step(&mut self, ops: u64) -> Result<()>;
-    /// What it computed, so that two runs of the same work can be compared; an error when it is known to be wrong. May
-    /// read all of its memory.
+    /// Returns the result, to compare runs of the same work; an error if it is wrong. May read all
+    /// memory.
     fn checksum(&self) -> Result<u64>;
-    /// Operations between two looks at the clock: a millisecond's worth or less.
+    /// Operations between two reads of the clock: at most about a millisecond.
     fn batch(&self) -> u64 {
         1 << 14
     }
 }
 
-/// Which workload, and how large.
+/// A workload and its sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
     /// Random reads or a pointer chase over hot regions scattered in a large footprint.
@@ -109,26 +112,26 @@ pub enum Spec {
     PointerChase(MemoryConfig),
     /// Random updates of a table.
     Gups(MemoryConfig),
-    /// Random look-ups in a hash map.
+    /// Random lookups in a hash map.
     HashMap(MemoryConfig),
     /// Insertions into a hash map, from nothing to full.
     HashInsert(HashInsertConfig),
-    /// Random look-ups in a B-tree.
+    /// Random lookups in a B-tree.
     Tree(MemoryConfig),
     /// `a = b + s·c` over three arrays.
     Stream(MemoryConfig),
-    /// A few very hot pages and a scan: must attract no huge page.
+    /// A few very hot pages and a scan; huge pages gain nothing.
     TlbFriendly(TlbFriendlyConfig),
     /// Random updates of a buffer with known bloat.
     RandomAccess(RandomAccessConfig),
-    /// Random look-ups in a B+-tree with room for growth.
+    /// Random lookups in a B+-tree with room for growth.
     BTree(MemoryConfig),
     /// Random GETs from a memcached server.
     Memcached(MemoryConfig),
 }
 
 impl Spec {
-    /// The name on the command line and in the output.
+    /// Returns the name on the command line and in the output.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::HotSet(_) => hot_set::NAME,
@@ -145,7 +148,7 @@ impl Spec {
         }
     }
 
-    /// How it reads, where there is a choice.
+    /// Returns the access pattern; `None` if there is only one.
     pub const fn pattern(&self) -> Option<&'static str> {
         match self {
             Self::HotSet(config) => Some(config.pattern.name()),
@@ -153,7 +156,7 @@ impl Spec {
         }
     }
 
-    /// Which pages the kernel is asked for.
+    /// Returns the requested pages.
     pub const fn pages(&self) -> Pages {
         match (self, self.memory()) {
             (_, Some(memory)) => memory.pages,
@@ -162,7 +165,7 @@ impl Spec {
         }
     }
 
-    /// What its random choices start from; 0 where nothing is left to chance.
+    /// Returns the seed of the random accesses; 0 if there are none.
     pub const fn seed(&self) -> u64 {
         match self.memory() {
             Some(memory) => memory.seed,
@@ -170,7 +173,7 @@ impl Spec {
         }
     }
 
-    /// What it is told about its memory, where that is a footprint.
+    /// Returns the parameters of the memory; `None` without a footprint.
     const fn memory(&self) -> Option<&MemoryConfig> {
         Some(match self {
             Self::HashInsert(_) => return None,
@@ -187,7 +190,7 @@ impl Spec {
         })
     }
 
-    /// Reserves and fills its memory, for so many threads: seconds for gigabytes.
+    /// Reserves and fills the memory for `threads` threads: seconds for gigabytes.
     fn prepare(&self, machine: &Machine, threads: usize) -> Result<Box<dyn Workload>> {
         Ok(match self {
             Self::HotSet(config) => Box::new(hot_set::HotSet::prepare(*config, machine)?),

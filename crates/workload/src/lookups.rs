@@ -1,4 +1,4 @@
-//! Random look-ups by number: the loop that the indexes share. Each answer is compared with what it must be.
+//! Random lookups by index, with each value checked: the loop of all index workloads.
 
 use std::hint::black_box;
 
@@ -8,19 +8,19 @@ use crate::{Result, WorkloadError};
 
 /// An index with numbered entries.
 pub(super) trait Index: Sync {
-    /// The workload's name.
+    /// Name of the workload.
     const NAME: &'static str;
-    /// Look-ups between two looks at the clock.
+    /// Lookups between two reads of the clock.
     const BATCH: u64;
-    /// How many entries there are.
+    /// Returns the number of entries.
     fn entries(&self) -> usize;
     /// Makes the key of entry `number` and looks it up.
     fn look_up(&self, number: usize) -> Option<u64>;
-    /// The value that must be found there.
+    /// Returns the value of entry `number`.
     fn expected(&self, number: usize) -> u64;
 }
 
-/// A reader of `index` for each of `threads` threads.
+/// Returns a reader of `index` for each thread.
 pub(super) fn readers<I: Index>(index: &I, seed: u64, threads: usize) -> Vec<Box<dyn Worker + '_>> {
     let reader = |thread| {
         Box::new(Reader { index, rng: Rng::new(seed, thread), sum: 0, wrong: 0 }) as Box<_>
@@ -32,7 +32,7 @@ struct Reader<'a, I> {
     index: &'a I,
     rng: Rng,
     sum: u64,
-    /// Look-ups that found nothing, or something else.
+    /// Lookups that returned no value, or a wrong one.
     wrong: u64,
 }
 
@@ -55,11 +55,11 @@ impl<I: Index> Worker for Reader<'_, I> {
     }
 }
 
-/// The sum of what `look_ups` random look-ups found, and how many found the wrong thing.
+/// Returns the sum of `lookups` random lookups, and the number of wrong ones.
 #[inline(never)]
-fn look_up<I: Index>(index: &I, rng: &mut Rng, look_ups: u64) -> (u64, u64) {
+fn look_up<I: Index>(index: &I, rng: &mut Rng, lookups: u64) -> (u64, u64) {
     let (mut random, mut sum, mut wrong) = (*rng, 0_u64, 0);
-    for _ in 0..look_ups {
+    for _ in 0..lookups {
         let number = random.below(index.entries());
         let found = index.look_up(number);
         sum = sum.wrapping_add(found.unwrap_or(0));
@@ -73,7 +73,7 @@ fn look_up<I: Index>(index: &I, rng: &mut Rng, look_ups: u64) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    /// Ten entries whose value is their number, one of them damaged.
+    /// Ten entries whose value is their index, one of them damaged.
     struct Ten(Option<u64>);
 
     impl Index for Ten {

@@ -1,20 +1,24 @@
-//! `memcached`: random GETs from a real memcached server, a child of this process.
+//! `memcached`: random GETs from a memcached server, a child of this process.
 //!
-//! The benchmark Memcached of EMD (Gangar et al., ISMM 2025, figure 4a and table 4): a server that takes 50 GB for 19 GB
-//! of data, with three kinds of huge pages: nearly all bloat, about half, and none, these towards the end of the address
-//! space. The server does this here by what it is told on its command line and by nothing else, in address order:
+//! The benchmark Memcached of EMD (Gangar et al., ISMM 2025, figure 4a and table 4): a server that
+//! takes 50 GB for 19 GB of data, with three kinds of huge pages: nearly all bloat, about half, and
+//! none, towards the end of the address space. Here the server's flags alone produce this, in
+//! address order:
 //!
-//! - half of the memory is its pool of free slab pages. A server with a flash tier (extstore) takes all of its memory at
-//!   the start, a touch per MiB; with `-L`, which asks for huge pages with `MADV_HUGEPAGE`, all of that is resident;
-//! - a quarter holds records of 4,060 bytes in a slab class whose chunks, 8 KiB, are made for the largest record. The
-//!   server zeroes a slab page when it gives it to a class, so the other half of each chunk is zero;
-//! - a quarter holds items of 246 bytes in chunks of 256: no base page of it is zero.
+//! - Half of the memory is the pool of free slab pages. A server with a flash tier (extstore) takes
+//!   all of its memory at its start and touches it once per MiB. With `-L`, which requests huge
+//!   pages by `MADV_HUGEPAGE`, all of it is resident.
+//! - A quarter has records of 4,060 bytes in a slab class with chunks of 8 KiB, made for the
+//!   largest record. The server clears a slab page when a class gets it, so the other half of each
+//!   chunk is zero.
+//! - A quarter has items of 246 bytes in chunks of 256: none of its base pages is zero.
 //!
-//! So 62.5 % is bloat, as in the paper. (Keys that are deleted make none: memcached does not zero what it frees.) Nothing
-//! is ever evicted, moved to the flash tier, which is an unlinked sparse file, or written again.
+//! So 62.5 % is bloat, as in the paper. Deleted keys add none: memcached does not clear freed
+//! chunks. No item is evicted, written again, or moved to the flash tier, which is an unlinked
+//! sparse file.
 //!
-//! All keys are asked for equally often: 97 % of the GETs are for small items. Each answer is compared with what was
-//! stored. Half of the time goes into system calls and copying, so a huge page gains less here than elsewhere.
+//! All keys are equally likely: 97 % of the GETs are for small items. Each answer is checked. Half
+//! of the time goes into system calls and copies, so a huge page gains less than elsewhere.
 
 mod client;
 mod server;
@@ -32,21 +36,22 @@ use server::{Connection, Server};
 
 pub(super) const NAME: &str = "memcached";
 
-/// Its tables and buffers come on top of what it is told to take.
+/// Memory limit of the server with its tables and buffers, in percent.
 const PEAK_PERCENT: u64 = 110;
-/// The size of memcached's slab pages.
+/// Size of memcached's slab pages.
 const SLAB_PAGE: Bytes = Bytes::mib(1);
-/// Less makes the one slab page that the server keeps for large items count.
-const LEAST: Bytes = Bytes::mib(64);
-/// Keys in a GET, and GETs under way at once per connection: so that the server works while the client does.
+/// Smallest limit: below it, the slab page that the server keeps for large items counts.
+const MIN_LIMIT: Bytes = Bytes::mib(64);
+/// Keys in a GET, and GETs under way per connection, so that server and client work at the same
+/// time.
 const KEYS_PER_GET: usize = 32;
 const GETS_UNDER_WAY: usize = 4;
 
-/// Items of one size. With its key and the server's header of 48 bytes, one fits closely into a chunk, or into the
+/// Items of one size. With its key and the server's header of 48 bytes, one fills a chunk, or the
 /// first base page of a chunk of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class {
-    /// The first letter of the keys.
+    /// First letter of the keys.
     letter: u8,
     chunk: usize,
     value: usize,
@@ -55,7 +60,7 @@ pub(super) struct Class {
 const SMALL: Class = Class { letter: b's', chunk: 256, value: 184 };
 const RECORD: Class = Class { letter: b'r', chunk: 8192, value: 4000 };
 
-/// All that is stored, by number: first the small items, then the records.
+/// All stored items, by index: first the small ones, then the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Items {
     small: usize,
@@ -64,7 +69,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// A quarter of the slab pages of each.
+    /// Returns items for a quarter of the slab pages of each class.
     fn filling(limit: Bytes, seed: u64) -> Self {
         let pages = (limit.get() / SLAB_PAGE.get()) as usize / 4;
         let in_pages = |class: Class| pages * (SLAB_PAGE.as_usize() / class.chunk);
@@ -75,12 +80,13 @@ impl Items {
         self.small + self.records
     }
 
-    /// The class of item `number`, and its number there.
+    /// Returns the class of item `number`, and its index in it.
     fn of(self, number: usize) -> (Class, usize) {
         if number < self.small { (SMALL, number) } else { (RECORD, number - self.small) }
     }
 
-    /// The pool, less what is left of it for large items, and half of each record's chunk.
+    /// Returns the bloat: the pool, without its rest for large items, and half of each record's
+    /// chunk.
     fn bloat(self, limit: Bytes) -> Bytes {
         let records = Bytes::new((self.records * RECORD.chunk) as u64);
         limit - records - records - SLAB_PAGE + Bytes::new(records.get() / 2)
@@ -98,16 +104,16 @@ impl Memcached {
     /// Starts the server with a connection for each thread, and fills it.
     pub(super) fn prepare(config: MemoryConfig, machine: &Machine, threads: usize) -> Result<Self> {
         let limit = config.fitting(NAME, PEAK_PERCENT, machine)?;
-        if limit < LEAST {
+        if limit < MIN_LIMIT {
             return Err(WorkloadError::TooSmall {
                 flag: "--footprint",
-                found: config.footprint,
-                least: LEAST,
+                value: config.footprint,
+                min: MIN_LIMIT,
             });
         }
         let always = ThpSettings::read(&Root::live()).chosen("enabled") == Some("always");
         if config.pages == Pages::Base && always {
-            return Err(WorkloadError::PagesNotOurs { workload: NAME });
+            return Err(WorkloadError::PagesUnsupported { workload: NAME });
         }
         let items = Items::filling(limit, config.seed);
         let (server, connections) =
@@ -121,7 +127,7 @@ impl Memcached {
 }
 
 impl Workload for Memcached {
-    /// Nothing is known of the server's addresses.
+    /// No region: the server's addresses are unknown.
     fn hot(&self) -> Vec<AddrRange> {
         Vec::new()
     }
@@ -140,23 +146,23 @@ impl Workload for Memcached {
 
     fn workers(&mut self, _threads: usize) -> Vec<Box<dyn Worker + '_>> {
         let items = self.items;
-        let asker = |(thread, client)| {
-            Box::new(Asker { client, items, rng: Rng::new(items.seed, thread), sum: 0 }) as Box<_>
+        let getter = |(thread, client)| {
+            Box::new(Getter { client, items, rng: Rng::new(items.seed, thread), sum: 0 }) as Box<_>
         };
-        self.clients.iter_mut().enumerate().map(asker).collect()
+        self.clients.iter_mut().enumerate().map(getter).collect()
     }
 }
 
-/// One thread's GETs.
-struct Asker<'a> {
+/// A thread's GETs.
+struct Getter<'a> {
     client: &'a mut Client<Connection>,
     items: Items,
     rng: Rng,
     sum: u64,
 }
 
-impl Worker for Asker<'_> {
-    /// An operation is one key.
+impl Worker for Getter<'_> {
+    /// Gets `ops` keys.
     fn step(&mut self, ops: u64) -> Result<()> {
         let (mut left, mut under_way) = (ops as usize, VecDeque::with_capacity(GETS_UNDER_WAY));
         while left > 0 || !under_way.is_empty() {
@@ -164,7 +170,7 @@ impl Worker for Asker<'_> {
                 let count = left.min(KEYS_PER_GET);
                 let numbers: Vec<usize> =
                     (0..count).map(|_| self.rng.below(self.items.count())).collect();
-                self.client.ask(self.items, &numbers)?;
+                self.client.request(self.items, &numbers)?;
                 under_way.push_back(numbers);
                 left -= count;
             }
@@ -198,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_fits_as_documented() {
+    fn items_fit_into_their_chunks() {
         const HEADER: usize = 48;
         let size = |class: Class| HEADER + client::KEY_LEN + 1 + class.value + 2;
         assert!((SMALL.chunk - 16..=SMALL.chunk).contains(&size(SMALL)));

@@ -1,4 +1,4 @@
-//! The memory of a workload: what the machine can spare, and pages that are really there.
+//! Memory of a workload: limits of the machine, and reserved or resident mappings.
 
 use hugepilot_kernel::{AnonMap, Pages, Root, memory};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
@@ -6,20 +6,20 @@ use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 use super::rng::mix;
 use crate::{Result, WorkloadError};
 
-/// What every workload leaves free, so that it is neither swapped nor killed, nor anyone else.
+/// Memory that every workload leaves free, so that no process is swapped or killed.
 pub(crate) const RESERVE: Bytes = Bytes::gib(1);
 
-/// What a workload needs to know of the machine.
+/// Page sizes and available memory of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Its page sizes.
+    /// Page sizes.
     pub sizes: PageSizes,
-    /// Memory that can be had without swapping.
+    /// Memory available without swapping (`MemAvailable`).
     pub available: Bytes,
 }
 
 impl Machine {
-    /// The machine this runs on, now.
+    /// Reads the state of this machine.
     ///
     /// # Errors
     /// [`WorkloadError::Kernel`] when `/proc/meminfo` or the page sizes cannot be read.
@@ -30,22 +30,23 @@ impl Machine {
     }
 }
 
-/// What all workloads are told about their memory.
+/// Memory parameters of all workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// How much to make resident. Rounded up to huge pages.
+    /// Resident memory. Rounded up to huge pages.
     pub footprint: Bytes,
-    /// Which pages to ask the kernel for.
+    /// Pages to request from the kernel.
     pub pages: Pages,
-    /// What the random choices start from: the same seed makes the same accesses.
+    /// Seed of the random accesses.
     pub seed: u64,
 }
 
 impl MemoryConfig {
-    /// 1 GiB, the pages the system gives, seed 1.
+    /// 1 GiB, default pages, seed 1.
     pub const DEFAULT: Self = Self { footprint: Bytes::gib(1), pages: Pages::Default, seed: 1 };
 
-    /// The footprint, checked: at least one huge page, and `peak_percent` of it can be spared.
+    /// Returns the footprint, checked: at least one huge page, and `peak_percent` of it fits into
+    /// memory.
     pub(crate) fn fitting(
         self,
         name: &'static str,
@@ -56,31 +57,31 @@ impl MemoryConfig {
         if self.footprint < huge {
             return Err(WorkloadError::TooSmall {
                 flag: "--footprint",
-                found: self.footprint,
-                least: huge,
+                value: self.footprint,
+                min: huge,
             });
         }
         let footprint = Bytes::new(
             self.footprint.get().checked_next_multiple_of(huge.get()).unwrap_or(u64::MAX),
         );
-        let need = Bytes::new(footprint.times(peak_percent).get() / 100);
+        let required = Bytes::new(footprint.times(peak_percent).get() / 100);
         let spare = machine.available - RESERVE;
-        if need > spare {
-            let most = Bytes::new(spare.times(100).get() / peak_percent);
-            let most = VirtAddr::new(most.get()).align_down(huge).since(VirtAddr::new(0));
+        if required > spare {
+            let max = Bytes::new(spare.times(100).get() / peak_percent);
+            let max_footprint = VirtAddr::new(max.get()).align_down(huge).since(VirtAddr::new(0));
             let available = machine.available;
             return Err(WorkloadError::TooLarge {
                 workload: name,
-                need,
+                required,
                 available,
                 reserve: RESERVE,
-                most,
+                max_footprint,
             });
         }
         Ok(footprint)
     }
 
-    /// Reserves the footprint under `name` and touches every base page of it.
+    /// Reserves the footprint under `name` and touches every base page.
     pub(crate) fn resident(self, name: &'static str, machine: &Machine) -> Result<AnonMap> {
         let footprint = self.fitting(name, 100, machine)?;
         let mut map = reserve(name, footprint, self.pages, machine.sizes)?;
@@ -88,25 +89,25 @@ impl MemoryConfig {
         Ok(map)
     }
 
-    /// Refuses a choice of pages, for workloads that live in the global allocator.
+    /// Rejects a choice of pages, for workloads in the global allocator.
     pub(crate) fn refuse_pages(self, workload: &'static str) -> Result<()> {
         refuse_pages(self.pages, workload)
     }
 }
 
-/// As [`MemoryConfig::refuse_pages`].
+/// Rejects other pages than the default.
 pub(crate) fn refuse_pages(pages: Pages, workload: &'static str) -> Result<()> {
-    if pages == Pages::Default { Ok(()) } else { Err(WorkloadError::PagesNotOurs { workload }) }
+    if pages == Pages::Default { Ok(()) } else { Err(WorkloadError::PagesUnsupported { workload }) }
 }
 
-/// Reserves `len` bytes, named after the workload in `/proc/PID/maps`. Nothing is resident yet.
+/// Reserves `len` bytes, named after the workload in `/proc/PID/maps`. No page is resident yet.
 pub(crate) fn reserve(name: &str, len: Bytes, pages: Pages, sizes: PageSizes) -> Result<AnonMap> {
     let map = AnonMap::new(len, pages, sizes).map_err(|errno| WorkloadError::Map { len, errno })?;
     map.name(&format!("lab-{name}"));
     Ok(map)
 }
 
-/// Writes one word into every base page, never 0: such a page is resident, and no zero page to be given back.
+/// Writes a word other than 0 into every base page, so that none is zero-filled.
 pub(crate) fn touch(words: &mut [u64], base: Bytes) {
     let step = base.as_usize() / size_of::<u64>();
     for (page, word) in words.iter_mut().step_by(step).enumerate() {
@@ -114,7 +115,7 @@ pub(crate) fn touch(words: &mut [u64], base: Bytes) {
     }
 }
 
-/// The addresses in `parts`, widened to whole regions; neighbours become one range.
+/// Returns the address ranges in `parts`, widened to whole regions; adjacent ones are merged.
 pub(crate) fn whole_regions(
     parts: impl IntoIterator<Item = AddrRange>,
     sizes: PageSizes,
@@ -134,7 +135,7 @@ pub(crate) fn whole_regions(
     merged
 }
 
-/// The regions that hold any of `items`, wherever the allocator put them.
+/// Returns the regions that hold any of `items`.
 pub(crate) fn regions_of<'a, T: 'a>(
     items: impl Iterator<Item = &'a T>,
     sizes: PageSizes,
@@ -155,22 +156,24 @@ pub(crate) fn regions_of<'a, T: 'a>(
 pub(crate) mod tests {
     use super::*;
 
-    /// A machine with plenty of memory: tests use little of it.
+    /// A machine with more memory than tests use.
     pub(crate) const ROOMY: Machine =
         Machine { sizes: PageSizes::X86_64, available: Bytes::gib(64) };
 
     #[test]
-    fn refuses_what_the_machine_cannot_spare_and_names_what_would_do() {
+    fn too_large_a_footprint_is_an_error_with_the_largest_possible() {
         let machine = Machine { available: Bytes::gib(4) + Bytes::kib(5), ..ROOMY };
-        let ask = |footprint| MemoryConfig { footprint, ..MemoryConfig::DEFAULT };
-        assert_eq!(ask(Bytes::gib(3)).fitting("gups", 100, &machine).unwrap(), Bytes::gib(3));
-        let refusal = ask(Bytes::gib(8)).fitting("gups", 100, &machine).unwrap_err().to_string();
-        assert!(refusal.contains("needs 8GiB") && refusal.contains("at most 3GiB"), "{refusal}");
-        let refusal = ask(Bytes::gib(2)).fitting("tree", 200, &machine).unwrap_err().to_string();
-        assert!(refusal.contains("needs 4GiB") && refusal.contains("at most 1.5GiB"), "{refusal}");
-        assert!(ask(Bytes::MAX).fitting("gups", 100, &machine).is_err());
+        let config = |footprint| MemoryConfig { footprint, ..MemoryConfig::DEFAULT };
+        assert_eq!(config(Bytes::gib(3)).fitting("gups", 100, &machine).unwrap(), Bytes::gib(3));
+        let error = config(Bytes::gib(8)).fitting("gups", 100, &machine).unwrap_err();
+        assert!(error.to_string().contains("8GiB required"), "{error}");
+        assert_eq!(error.help().unwrap(), "reduce --footprint to 3GiB or less");
+        let error = config(Bytes::gib(2)).fitting("tree", 200, &machine).unwrap_err();
+        assert!(error.to_string().contains("4GiB required"), "{error}");
+        assert_eq!(error.help().unwrap(), "reduce --footprint to 1.5GiB or less");
+        assert!(config(Bytes::MAX).fitting("gups", 100, &machine).is_err());
         assert!(matches!(
-            ask(Bytes::kib(4)).fitting("gups", 100, &machine),
+            config(Bytes::kib(4)).fitting("gups", 100, &machine),
             Err(WorkloadError::TooSmall { .. })
         ));
     }

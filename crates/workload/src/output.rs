@@ -1,4 +1,4 @@
-//! What a workload prints.
+//! Output of a workload: lines, and the summary as JSON.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,32 +8,32 @@ use serde::Serialize;
 
 use super::latency::Latency;
 
-/// The `schema` of [`Summary`]. If you change a field's meaning or take one away, raise the number.
+/// Schema of [`Summary`]. Raise the number if a field is removed or changes its meaning.
 pub const SCHEMA: &str = "hugepilot.workload/1";
 
-/// What a run did: the last line, as JSON.
+/// Summary of a run: the last line, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Its name.
+    /// Name of the workload.
     pub workload: &'static str,
-    /// How it reads, where there is a choice.
+    /// Access pattern; `None` if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<&'static str>,
-    /// What it made resident, its bloat included.
+    /// Resident memory, including bloat.
     pub footprint_bytes: u64,
-    /// The part of it that a huge page pays for.
+    /// Part of it that huge pages help.
     pub hot_bytes: u64,
-    /// The part of it that is bloat by design, where there is any: never written, so zero where it is on huge pages, and
-    /// not resident where it is not.
+    /// Part of it that is bloat by design: never written, so zero on huge pages and not resident on
+    /// base pages. `None` if the workload is not about bloat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bloat_bytes: Option<u64>,
-    /// Threads that worked.
+    /// Worker threads.
     pub threads: usize,
-    /// `default`, `base` or `huge`: what the kernel was asked for, not what it gave.
+    /// `default`, `base` or `huge`: the request to the kernel, not its result.
     pub pages: &'static str,
-    /// What the random choices started from.
+    /// Seed of the random accesses.
     pub seed: u64,
     /// Time to reserve and fill the memory.
     pub prepare_seconds: f64,
@@ -43,14 +43,14 @@ pub struct Summary {
     pub ops: u64,
     /// `ops / seconds`.
     pub ops_per_second: f64,
-    /// How long batches took, if they were timed.
+    /// Times of batches, if timed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// What was computed, in hex: equal for the same workload, sizes, seed, threads and fixed `ops`.
+    /// Result in hexadecimal: equal for the same workload, sizes, seed, threads and fixed `ops`.
     pub checksum: String,
 }
 
-/// The word for `pages` in [`Summary`] and on the command line.
+/// Returns the name of `pages` in [`Summary`] and on the command line.
 pub(crate) const fn pages_name(pages: Pages) -> &'static str {
     match pages {
         Pages::Default => "default",
@@ -59,7 +59,7 @@ pub(crate) const fn pages_name(pages: Pages) -> &'static str {
     }
 }
 
-/// Writes lines, each at once. When the reader has gone it writes nothing more, and that is no error.
+/// Writer of lines, each flushed. A closed pipe is not an error; later lines are dropped.
 pub(crate) struct Lines<'a> {
     out: &'a mut dyn Write,
     open: bool,
@@ -70,7 +70,7 @@ impl<'a> Lines<'a> {
         Self { out, open: true }
     }
 
-    /// Whether somebody still reads.
+    /// Whether the reader still reads.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }

@@ -1,8 +1,8 @@
 //! `pointer-chase`: one random cycle through every cache line of the memory.
 //!
-//! Models linked data without locality. Each read waits for the one before, so the time per step is the whole latency:
-//! memory plus page walk. All regions are equally hot; each huge page gains as much as any other, until the TLB covers
-//! the footprint.
+//! Models linked data without locality. Each read depends on the one before, so the time per step
+//! is the whole latency: memory plus page walk. All regions are equally hot; each huge page gains
+//! the same, until the TLB covers the footprint.
 
 use hugepilot_kernel::AnonMap;
 use hugepilot_units::AddrRange;

@@ -1,14 +1,15 @@
-//! `random-access`: random updates of a buffer whose huge pages are bloated to known shares.
+//! `random-access`: random updates of a buffer whose huge pages have known bloat.
 //!
-//! The micro-benchmarks RandomAccess-L and RandomAccess-R of EMD (Gangar et al., ISMM 2025, section 3.1, figure 4c-d):
-//! the buffer is divided into equal parts, and in each huge page of a part a fixed share of the base pages is bloat, zero
-//! because nobody ever writes it. All updates fall on the other base pages. With `80,20` half of the buffer is bloat,
-//! and `left` or `right` says which half of the address space holds most of it: one that splits huge pages in address
-//! order breaks few of `left` and many of `right` for the same gain.
+//! The micro-benchmarks RandomAccess-L and RandomAccess-R of EMD (Gangar et al., ISMM 2025, section
+//! 3.1, figure 4c-d). The buffer is divided into equal parts. In each huge page of a part, a fixed
+//! share of the base pages is bloat: zero-filled, because they are never written. All updates go to
+//! the other base pages. With `80,20`, half of the buffer is bloat, and `left` or `right` is the
+//! half of the address space with most of it. A policy that splits huge pages in address order
+//! splits few of `left` and many of `right` for the same gain.
 //!
-//! An update flips bits of one word and leaves bit 0, which is set, as it is, so no used page becomes all zero. After
-//! the run the parity of the used pages must be the one they began with, changed by all updates: memory that somebody
-//! lost or zeroed in between shows.
+//! An update inverts bits of one word except bit 0, which is set, so no used page becomes
+//! zero-filled. At the end, the parity of the used pages must be the initial one, changed by all
+//! updates, so memory that was lost or cleared is detected.
 
 use hugepilot_kernel::{AnonMap, Pages};
 use hugepilot_units::{AddrRange, Bytes, HugePages, PageSizes};
@@ -16,40 +17,41 @@ use hugepilot_units::{AddrRange, Bytes, HugePages, PageSizes};
 use super::memory::{reserve, whole_regions};
 use super::rng::{Rng, mix};
 use super::{Machine, MemoryConfig, Worker, Workload};
-use crate::{Result, WorkloadError};
+use crate::{BloatFault, Result, WorkloadError};
 
 pub(super) const NAME: &str = "random-access";
 
-/// More parts than that make no clearer picture, and the choice among them would cost more than the access.
-const MOST_PARTS: usize = 64;
+/// Limit of parts. More do not change the picture, and choosing a part would cost more than the
+/// access.
+const MAX_PARTS: usize = 64;
 
-/// Which end of the buffer the first share of `bloat` belongs to.
+/// End of the buffer with the first share of `bloat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
-    /// The low addresses: RandomAccess-L.
+    /// Low addresses: RandomAccess-L.
     #[default]
     Left,
-    /// The high addresses: RandomAccess-R.
+    /// High addresses: RandomAccess-R.
     Right,
 }
 
-/// Where the used base pages of a huge page lie.
+/// Position of the used base pages in a huge page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// At its start.
+    /// At the start.
     #[default]
     Contiguous,
-    /// All over it, differently in each huge page.
+    /// Everywhere, differently in each huge page.
     Scattered,
 }
 
-/// Which used pages get more than their share of the updates.
+/// Used pages that get more updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hot {
-    /// None: all are equally hot, so the emptiest huge pages are the coldest.
+    /// None: all are equally hot, so the most bloated huge pages are the coldest.
     #[default]
     Uniform,
-    /// Those of the most bloated part: the emptiest huge pages are the hottest.
+    /// Those of the most bloated part, so the most bloated huge pages are the hottest.
     Bloated,
     /// Those of the least bloated part.
     Dense,
@@ -58,26 +60,32 @@ pub enum Hot {
 /// Parameters of `random-access`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RandomAccessConfig {
-    /// The buffer, its pages, the seed.
+    /// Size of the buffer, pages and seed.
     pub memory: MemoryConfig,
-    /// Percent of bloat in each huge page, part by part.
+    /// Bloat in each huge page, in percent, for each part.
     pub bloat: Vec<u8>,
-    /// Which end the first of them is for.
+    /// End of the buffer with the first part.
     pub side: Side,
-    /// Where the used pages lie.
+    /// Position of the used pages.
     pub layout: Layout,
-    /// Which of them are updated more often.
+    /// Used pages that get more updates.
     pub hot: Hot,
-    /// Percent of the updates that fall on the hot part, unless all are equally hot.
+    /// Share of the updates that go to the hot part, in percent; unused with [`Hot::Uniform`].
     pub skew_percent: u8,
 }
 
+impl RandomAccessConfig {
+    /// Size of the buffer in the paper.
+    pub const FOOTPRINT: Bytes = Bytes::gib(8);
+}
+
 impl Default for RandomAccessConfig {
-    /// RandomAccess-L of the paper: 8 GiB on huge pages, 80 % of the first half and 20 % of the second are bloat.
+    /// RandomAccess-L of the paper: 8 GiB on huge pages; 80 % of the first half and 20 % of the
+    /// second are bloat.
     fn default() -> Self {
         Self {
             memory: MemoryConfig {
-                footprint: Bytes::gib(8),
+                footprint: Self::FOOTPRINT,
                 pages: Pages::Huge,
                 ..MemoryConfig::DEFAULT
             },
@@ -90,21 +98,22 @@ impl Default for RandomAccessConfig {
     }
 }
 
-/// Huge pages with the same share of bloat, neighbours in the buffer.
+/// Adjacent huge pages with the same share of bloat.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Its huge pages, by number in the buffer.
+    /// First huge page, by index in the buffer.
     first: usize,
     end: usize,
-    /// Base pages of each that are used.
+    /// Used base pages of each huge page.
     used: usize,
 }
 
-/// Which base pages of a huge page are used: the first so many of an order, turned by a random number in each huge page.
+/// Used base pages of a huge page: the first ones of an order, rotated by a random number in each
+/// huge page.
 struct Places {
-    /// Where each page begins, in words.
+    /// First word of each page, in the order of use.
     order: Vec<usize>,
-    /// Cuts a random number to a turn, in words; 0 where nothing is turned.
+    /// Mask that makes a random number a rotation, in words; 0 without rotation.
     turns: usize,
     page_words: usize,
     seed: u64,
@@ -128,12 +137,12 @@ impl Places {
         self.order.len() * self.page_words
     }
 
-    /// How far the order is turned in huge page `region`, in words.
+    /// Returns the rotation of huge page `region`, in words.
     fn turn(&self, region: usize) -> usize {
         mix(self.seed ^ region as u64) as usize & self.turns
     }
 
-    /// The word of a huge page turned by `turn` at which its used page number `page` begins.
+    /// Returns the first word of used page `page` in a huge page rotated by `turn`.
     #[inline]
     fn word(&self, turn: usize, page: usize) -> usize {
         (self.order[page] + turn) & (self.region_words() - 1)
@@ -158,9 +167,9 @@ impl RandomAccess {
         let (sizes, memory) = (machine.sizes, config.memory);
         let footprint = memory.fitting(NAME, 100, machine)?;
         let parts = parts(&config, HugePages::fitting_in(footprint, sizes).get() as usize, sizes)?;
-        let most = parts.iter().map(|part| part.end - part.first).min().unwrap_or(0);
-        if threads > most {
-            return Err(WorkloadError::Threads { found: threads, most });
+        let max = parts.iter().map(|part| part.end - part.first).min().unwrap_or(0);
+        if threads > max {
+            return Err(WorkloadError::Threads { threads, max });
         }
         let places = Places::new(config.layout, sizes, memory.seed);
         let mut this = Self {
@@ -182,7 +191,8 @@ impl RandomAccess {
             for region in part.first..part.end {
                 let words = &mut words[region * region_words..][..region_words];
                 if part.used == 0 && touch_empty {
-                    words[0] = 0; // makes it resident, and leaves it all bloat
+                    // Makes it resident; all of it stays bloat.
+                    words[0] = 0;
                 }
                 let turn = self.places.turn(region);
                 for page in 0..part.used {
@@ -190,13 +200,13 @@ impl RandomAccess {
                     let page = &mut words[start..start + self.places.page_words];
                     page.iter_mut()
                         .enumerate()
-                        .for_each(|(i, word)| *word = first(region, start + i));
+                        .for_each(|(i, word)| *word = initial(region, start + i));
                 }
             }
         }
     }
 
-    /// The parts that `--hot` means; all that have used pages, when they are equally hot.
+    /// Returns the hot parts; if all are equally hot, all that have used pages.
     fn hot_parts(&self) -> Vec<Part> {
         let mut parts: Vec<Part> =
             self.parts.iter().filter(|part| part.used > 0).copied().collect();
@@ -211,22 +221,21 @@ impl RandomAccess {
     }
 }
 
-/// What the word `at` of huge page `region` is before any update: its bit 0 is set.
+/// Returns the initial value of word `at` of huge page `region`. Its bit 0 is set.
 #[inline]
-fn first(region: usize, at: usize) -> u64 {
+fn initial(region: usize, at: usize) -> u64 {
     mix((region as u64) << 32 | at as u64) | 1
 }
 
-/// Divides `regions` huge pages into as many parts as `config` has shares.
+/// Divides `regions` huge pages into one part for each share of bloat.
 fn parts(config: &RandomAccessConfig, regions: usize, sizes: PageSizes) -> Result<Vec<Part>> {
     let mut bloat: Vec<usize> = config.bloat.iter().map(|&percent| usize::from(percent)).collect();
     let count = bloat.len();
-    let senseless = |what| Err(WorkloadError::Bloat { what });
-    if !(1..=MOST_PARTS).contains(&count) {
-        return senseless("needs between 1 and 64 shares");
+    if !(1..=MAX_PARTS).contains(&count) {
+        return Err(WorkloadError::Bloat(BloatFault::Count { count }));
     }
     if bloat.iter().any(|&percent| percent > 100) || config.skew_percent > 100 {
-        return senseless("and --skew go from 0 to 100 percent");
+        return Err(WorkloadError::Bloat(BloatFault::Percent));
     }
     if config.side == Side::Right {
         bloat.reverse();
@@ -234,11 +243,11 @@ fn parts(config: &RandomAccessConfig, regions: usize, sizes: PageSizes) -> Resul
     let pages = sizes.base_per_huge() as usize;
     let used = |percent: usize| (pages * (100 - percent) + 50) / 100;
     if bloat.iter().all(|&percent| used(percent) == 0) {
-        return senseless("leaves no page to use; make one share less than 100");
+        return Err(WorkloadError::Bloat(BloatFault::NoUsedPage));
     }
     if regions < count {
-        let (found, least) = (config.memory.footprint, sizes.huge.times(count as u64));
-        return Err(WorkloadError::TooSmall { flag: "--footprint", found, least });
+        let (value, min) = (config.memory.footprint, sizes.huge.times(count as u64));
+        return Err(WorkloadError::TooSmall { flag: "--footprint", value, min });
     }
     let cut = |i: usize| regions * i / count;
     let part = |(i, &percent)| Part { first: cut(i), end: cut(i + 1), used: used(percent) };
@@ -262,7 +271,8 @@ impl Workload for RandomAccess {
         Some(self.sizes.base.times(pages as u64).get())
     }
 
-    /// Each thread has every so-many-th huge page for itself, so there is no race and all see the same mix.
+    /// Returns workers that each own every `threads`-th huge page: without races, and all with the
+    /// same mix.
     fn workers(&mut self, threads: usize) -> Vec<Box<dyn Worker + '_>> {
         let hot = self.hot_parts();
         let is_hot = |part: &Part| hot.iter().any(|hot| hot.first == part.first);
@@ -297,25 +307,25 @@ impl Workload for RandomAccess {
     }
 }
 
-/// A huge page's worth.
+/// The words of a huge page.
 struct Region<'a> {
-    /// Its number in the buffer.
+    /// Index in the buffer.
     number: usize,
     turn: usize,
     words: &'a mut [u64],
 }
 
-/// What one thread has of a part.
+/// A thread's huge pages of one part.
 struct Share<'a> {
     regions: Vec<Region<'a>>,
     used: usize,
     hot: bool,
 }
 
-/// The bits of a random number that choose a share: its lowest, since the others choose a place in it.
+/// Bits of a random number that choose a share: the lowest, since the others choose a place in it.
 const CHOICE: u64 = 0xffff;
 
-/// Below which [`CHOICE`] the shares end, the last one's end left out.
+/// Returns the upper bound of each share among the values of [`CHOICE`], except that of the last.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn bounds(shares: &[Share<'_>], skew: Option<f64>) -> Vec<u64> {
     let pages = |share: &Share<'_>| (share.regions.len() * share.used) as f64;
@@ -335,7 +345,7 @@ struct Updater<'a> {
     bounds: Vec<u64>,
     places: &'a Places,
     rng: Rng,
-    /// The parity of all updates.
+    /// Parity of all updates.
     flipped: u64,
 }
 
@@ -354,7 +364,7 @@ impl Worker for Updater<'_> {
                         region.words.iter().enumerate().skip(start).take(self.places.page_words)
                     {
                         sum = sum.wrapping_add(*word);
-                        parity ^= word ^ first(region.number, at);
+                        parity ^= word ^ initial(region.number, at);
                     }
                 }
             }
@@ -363,9 +373,9 @@ impl Worker for Updater<'_> {
     }
 }
 
-/// Flips random bits, but never bit 0, in `updates` random words of used pages; gives the parity of what it flipped.
+/// Inverts random bits except bit 0 in `updates` random words of used pages; returns their parity.
 ///
-/// One random number makes all choices: few instructions, so that the memory is what it waits for.
+/// One random number makes all choices: few instructions, so it stalls on memory.
 #[inline(never)]
 fn update(
     shares: &mut [Share<'_>],
@@ -394,7 +404,7 @@ fn update(
     flipped
 }
 
-/// A number below `limit` made from the upper bits of a random number, and the rest of it.
+/// Returns a number below `limit` from the upper bits of a random number, and the rest of it.
 #[inline]
 fn draw(bits: u64, limit: usize) -> (usize, u64) {
     let wide = u128::from(bits) * limit as u128;

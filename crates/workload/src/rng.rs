@@ -1,21 +1,21 @@
-//! Random numbers fast enough not to be what a workload waits for.
+//! Random numbers, fast enough that workloads stall on memory only.
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / golden ratio, so the states spread evenly
 const TWIST: u64 = 0xd1b5_4a32_d192_ed03;
 
-/// A counter whose value is mixed by one wide multiplication. The counter is the only dependence from one number to
-/// the next (one cycle), so the loads of a gather loop overlap as far as the memory allows. For placing accesses only:
-/// neither a statistical nor a secret-keeping generator.
+/// A counter mixed by one wide multiplication. Only the counter links one number to the next (one
+/// cycle), so the loads of a gather loop overlap as far as the memory allows. Only for placing
+/// accesses: it is neither a statistical nor a cryptographic generator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// Stream number `stream` (a thread, or the set-up) of `seed`.
+    /// Returns stream number `stream` (a thread, or the set-up) of `seed`.
     pub(crate) fn new(seed: u64, stream: usize) -> Self {
         Self(mix(seed) ^ mix(!(stream as u64)))
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     #[inline]
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
@@ -23,14 +23,14 @@ impl Rng {
         (wide >> 64) as u64 ^ wide as u64
     }
 
-    /// A number below `limit`, which must not be 0.
+    /// Returns a number below `limit`, which must not be 0.
     #[inline]
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         ((u128::from(self.bits()) * limit as u128) >> 64) as usize
     }
 }
 
-/// A number that looks random for each `n`, and a different one for each.
+/// Returns a random-looking number, different for each `n`.
 #[inline]
 pub(crate) fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 32)).wrapping_mul(STEP);

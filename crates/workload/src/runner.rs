@@ -1,7 +1,7 @@
-//! Runs the workers of a workload and reports how fast they are.
+//! Execution of a workload's threads, and reports of their throughput.
 //!
-//! Each worker counts in a cache line of its own, once per batch, so that counting costs nothing; the main thread
-//! sleeps between lines.
+//! Each worker counts in its own cache line, once per batch, so counting costs nothing. The main
+//! thread sleeps between lines.
 
 use std::io::{self, BufRead, Read, Write};
 use std::num::NonZeroU64;
@@ -18,31 +18,32 @@ use super::output::{Lines, SCHEMA, Summary, pages_name};
 use super::{Machine, Spec, Worker};
 use crate::{Result, WorkloadError};
 
-const MOST_THREADS: usize = 1024;
-/// The longest line that is read, in bytes.
-const MOST_LINE: u64 = 256;
+const MAX_THREADS: usize = 1024;
+/// Length limit of an input line, in bytes.
+const MAX_LINE: u64 = 256;
 
-/// How long to run, on what, and what to print.
+/// Duration, threads and output of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunConfig {
-    /// Threads that work.
+    /// Worker threads.
     pub threads: usize,
-    /// Stop after this time; `None` runs until killed, or until nobody reads the output.
+    /// Run time; `None` runs until killed or until the reader closes the output.
     pub seconds: Option<Nanos>,
-    /// Stop each thread after so many operations: fixed work, to compare times.
+    /// Operations of each thread, after which it ends: fixed work, to compare times.
     pub ops: Option<u64>,
-    /// Time between two lines.
+    /// Interval between lines.
     pub interval: Nanos,
-    /// Print the addresses of the hot regions first.
+    /// Whether to print the addresses of the hot regions first.
     pub announce: bool,
-    /// Begin to work only when a line `go` comes after `ready`, so that memory can be changed in between.
+    /// Whether to start the work only at a line `go` after `ready`, so that memory can be changed
+    /// before.
     pub wait: bool,
-    /// Time batches of so many operations, instead of the workload's own, and report the times.
+    /// Operations per timed batch, instead of the workload's own; reports the times.
     pub steps: Option<NonZeroU64>,
 }
 
 impl RunConfig {
-    /// One thread for ten seconds, a line per second.
+    /// Default: one thread for ten seconds, a line per second.
     pub const DEFAULT: Self = Self {
         threads: 1,
         seconds: Some(Nanos::seconds(10)),
@@ -54,19 +55,19 @@ impl RunConfig {
     };
 
     fn check(&self) -> Result<()> {
-        if !(1..=MOST_THREADS).contains(&self.threads) {
-            return Err(WorkloadError::Threads { found: self.threads, most: MOST_THREADS });
+        if !(1..=MAX_THREADS).contains(&self.threads) {
+            return Err(WorkloadError::Threads { threads: self.threads, max: MAX_THREADS });
         }
         if self.interval == Nanos::ZERO { Err(WorkloadError::NoInterval) } else { Ok(()) }
     }
 }
 
-/// Prepares and runs a workload, printing to `out` as the [module](super) says. A closed `out` ends it quietly. `stdin` is
-/// read only to wait for `go`.
+/// Prepares and runs a workload, printing to `out` as described in the [crate](crate). A closed
+/// `out` ends it without an error. `stdin` is read only for `go`.
 ///
 /// # Errors
-/// Sizes and threads that cannot be ([`WorkloadError::TooLarge`] before any memory is taken), memory the kernel refused,
-/// a result that is wrong ([`WorkloadError::Damaged`]), an `out` that cannot be written.
+/// Invalid sizes and threads ([`WorkloadError::TooLarge`] before memory is allocated), failed
+/// allocations, a wrong result ([`WorkloadError::Damaged`]), an `out` that cannot be written.
 pub fn run(
     spec: &Spec,
     config: &RunConfig,
@@ -125,16 +126,16 @@ pub fn run(
     Ok(summary)
 }
 
-/// Reads one line, and wants it to be `go`.
+/// Reads one line, which must be `go`.
 fn wait_for_go(stdin: &mut dyn BufRead) -> Result<()> {
     let mut line = String::new();
-    let found = match stdin.take(MOST_LINE).read_line(&mut line) {
-        Ok(0) => "the end of it".to_owned(),
+    let found = match stdin.take(MAX_LINE).read_line(&mut line) {
+        Ok(0) => "the end of the input".to_owned(),
         Ok(_) if line.trim() == "go" => return Ok(()),
         Ok(_) => format!("{:?}", line.trim()),
         Err(error) => error.to_string(),
     };
-    Err(WorkloadError::NotTold { found })
+    Err(WorkloadError::NotGo { found })
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -142,29 +143,29 @@ fn rate(ops: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { ops as f64 / seconds } else { 0.0 }
 }
 
-/// What one worker did.
-struct Done {
+/// Result of one worker.
+struct WorkerResult {
     ops: u64,
     checksum: u64,
-    /// From the common start to its own end.
+    /// Time from the common start to this worker's end.
     time: Duration,
     /// Empty unless batches are timed.
     latencies: Latencies,
 }
 
-/// A worker's count, alone in its cache lines: two, because processors fetch lines in pairs.
+/// A worker's count, alone in two cache lines, because processors fetch lines in pairs.
 ///
-/// ATOMICS: one writer, and readers that only want a recent value; relaxed is enough.
+/// ATOMICS: one writer, and readers that need only a recent value; relaxed is enough.
 #[derive(Default)]
 #[repr(align(128))]
 struct Counter(AtomicU64);
 
-/// Runs the workers until the time is up, their work is done, or nobody reads.
+/// Runs the workers until the time is up, their work is done, or the output is closed.
 fn measure(
     workers: Vec<Box<dyn Worker + '_>>,
     config: &RunConfig,
     lines: &mut Lines<'_>,
-) -> Result<Vec<Done>> {
+) -> Result<Vec<WorkerResult>> {
     let counters: Vec<Counter> = workers.iter().map(|_| Counter::default()).collect();
     let stop = AtomicBool::new(false);
     let barrier = Arc::new(Barrier::new(workers.len() + 1));
@@ -181,7 +182,7 @@ fn measure(
         drop(report);
         barrier.wait();
         let watched = watch(&reports, &counters, config, lines);
-        // ATOMICS: nothing but the flag itself is communicated.
+        // ATOMICS: only the flag itself is communicated.
         stop.store(true, Relaxed);
         let mut done = watched?;
         for report in &reports {
@@ -191,13 +192,13 @@ fn measure(
     })
 }
 
-/// One thread: batches until its operations are done or `stop` is set. Only whole batches are timed.
+/// Runs batches until the operations are done or `stop` is set. Only whole batches are timed.
 fn work(
     mut worker: Box<dyn Worker + '_>,
     config: &RunConfig,
     counter: &Counter,
     stop: &AtomicBool,
-) -> Result<Done> {
+) -> Result<WorkerResult> {
     let target = config.ops.unwrap_or(u64::MAX);
     let whole = config.steps.map_or_else(|| worker.batch(), NonZeroU64::get);
     let mut latencies = Latencies::default();
@@ -215,16 +216,17 @@ fn work(
         }
     }
     let time = start.elapsed();
-    Ok(Done { ops, checksum: worker.checksum()?, time, latencies })
+    Ok(WorkerResult { ops, checksum: worker.checksum()?, time, latencies })
 }
 
-/// Prints a line per interval until it is time to stop; gives what came from workers that had finished by then.
+/// Prints a line per interval until it is time to stop; returns the results of workers that ended
+/// before.
 fn watch(
-    reports: &Receiver<Result<Done>>,
+    reports: &Receiver<Result<WorkerResult>>,
     counters: &[Counter],
     config: &RunConfig,
     lines: &mut Lines<'_>,
-) -> Result<Vec<Done>> {
+) -> Result<Vec<WorkerResult>> {
     let start = Instant::now();
     let interval = Duration::from_nanos(config.interval.get());
     let end = config.seconds.map(|seconds| Duration::from_nanos(seconds.get()));
@@ -243,7 +245,7 @@ fn watch(
             let per_second = rate(ops - last_ops, (now - last).as_secs_f64());
             lines.print(format_args!("{:.3} {per_second:.0}", now.as_secs_f64()))?;
             (last, last_ops) = (now, ops);
-            // Late by a whole interval: begin anew from here, rather than print lines of no length.
+            // A whole interval late: continue from here, instead of printing lines of no length.
             tick = Some(tick.saturating_add(interval))
                 .filter(|&next| next > now)
                 .unwrap_or(now + interval);
@@ -258,7 +260,7 @@ fn watch(
 mod tests {
     use super::*;
 
-    /// Counts what it is asked to do.
+    /// Worker that counts its operations.
     struct Counting(u64);
 
     impl Worker for Counting {
@@ -275,12 +277,12 @@ mod tests {
         }
     }
 
-    fn measured(threads: usize, config: &RunConfig, out: &mut dyn Write) -> Vec<Done> {
+    fn measured(threads: usize, config: &RunConfig, out: &mut dyn Write) -> Vec<WorkerResult> {
         let workers = (0..threads).map(|_| Box::new(Counting(0)) as Box<dyn Worker>).collect();
         measure(workers, config, &mut Lines::new(out)).unwrap()
     }
 
-    /// A reader that goes away after some lines.
+    /// Output whose reader closes it after some lines.
     struct Closing(usize);
 
     impl Write for Closing {
@@ -294,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn fixed_work_is_done_exactly_by_every_thread() {
+    fn every_thread_does_exactly_the_fixed_work() {
         let config = RunConfig { ops: Some(100), seconds: None, ..RunConfig::DEFAULT };
         let done = measured(3, &config, &mut io::sink());
         assert_eq!(done.len(), 3);
         assert!(done.iter().all(|worker| worker.ops == 100 && worker.checksum == 100));
     }
 
-    /// Fails in its second step.
+    /// Worker that fails in its second step.
     struct Failing(bool);
 
     impl Worker for Failing {
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_steps_are_timed_and_no_others() {
+    fn only_whole_steps_are_timed() {
         let steps = NonZeroU64::new(30);
         let config = RunConfig { ops: Some(100), seconds: None, steps, ..RunConfig::DEFAULT };
         let latency = measured(1, &config, &mut io::sink())[0].latencies.summary(30);
@@ -338,17 +340,18 @@ mod tests {
     }
 
     #[test]
-    fn work_waits_for_go_and_takes_nothing_else() {
-        let told = |text: &str| wait_for_go(&mut text.as_bytes());
-        assert!(told("go\nmore").is_ok() && told(" go \r\n").is_ok());
+    fn work_starts_at_go_and_at_no_other_line() {
+        let read = |text: &str| wait_for_go(&mut text.as_bytes());
+        assert!(read("go\nmore").is_ok() && read(" go \r\n").is_ok());
         for (text, found) in [("", "the end"), ("gone\n", "\"gone\""), ("\n", "\"\"")] {
-            let error = told(text).unwrap_err().to_string();
-            assert!(error.contains(found) && error.contains("--wait"), "{error}");
+            let error = read(text).unwrap_err();
+            assert!(error.to_string().contains(found), "{error}");
+            assert!(error.help().unwrap().contains("--wait"), "{error}");
         }
     }
 
     #[test]
-    fn counts_equal_what_was_done_when_the_time_is_up() {
+    fn counts_are_complete_when_the_time_is_up() {
         let config = RunConfig { seconds: Some(Nanos::millis(50)), ..RunConfig::DEFAULT };
         let done = measured(2, &config, &mut io::sink());
         assert_eq!(done.len(), 2);

@@ -1,8 +1,9 @@
-//! `stream`: the triad `a = b + s·c` over three arrays, end to end, again and again.
+//! `stream`: the triad `a = b + s·c` over three arrays, repeated.
 //!
-//! Models dense numerical code. It is bound by memory bandwidth: one page walk serves 512 elements of an array and the
-//! prefetchers hide it, so huge pages gain a few percent at most. It names no hot regions: a sampler that counts misses
-//! without asking what they cost would put all its huge pages here. An operation is one element.
+//! Models dense numerical code. It is bound by memory bandwidth: one page walk serves 512 elements
+//! of an array and the prefetchers hide it, so huge pages gain a few percent at most. It has no hot
+//! regions: a sampler that counts misses without their cost would spend all its huge pages here. An
+//! operation is one element.
 
 use hugepilot_kernel::AnonMap;
 use hugepilot_units::{AddrRange, Bytes};
@@ -22,7 +23,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Each array takes a third of the footprint, rounded up to huge pages.
+    /// Reserves three arrays, each a third of the footprint, rounded up to huge pages.
     pub(super) fn prepare(config: MemoryConfig, machine: &Machine) -> Result<Self> {
         let third = Bytes::new(config.fitting(NAME, 100, machine)?.get() / 3);
         let array = |name: &str| reserve(name, third, config.pages, machine.sizes);
@@ -67,7 +68,7 @@ struct Triad<'a> {
     a: &'a mut [u64],
     b: &'a [u64],
     c: &'a [u64],
-    /// The next element.
+    /// Next element.
     at: usize,
 }
 
@@ -90,7 +91,7 @@ impl Worker for Triad<'_> {
     }
 }
 
-/// `a = b + s·c`, element by element.
+/// Computes `a = b + s·c`, element by element.
 #[inline(never)]
 fn triad(a: &mut [u64], b: &[u64], c: &[u64]) {
     for ((a, b), c) in a.iter_mut().zip(b).zip(c) {

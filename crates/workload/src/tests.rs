@@ -1,4 +1,4 @@
-//! Every workload, from its configuration to its last line, in a few MiB.
+//! Runs of every workload, from its configuration to its last line, in a few MiB.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -64,7 +64,7 @@ fn prints_regions_then_ready_then_rates_then_json() {
         assert!(seconds.parse::<f64>().unwrap() > 0.0);
         fastest = fastest.max(per_second.parse::<u64>().unwrap());
     }
-    // In one interval of a busy machine nothing may be done, but not in all.
+    // A busy machine may do no work in one interval, but not in all.
     assert!(fastest > 0, "{rates:?}");
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!(json["schema"], SCHEMA);
@@ -86,7 +86,7 @@ fn hot_bytes(line: &str) -> u64 {
 }
 
 #[test]
-fn only_asked_for_are_regions_announced() {
+fn regions_are_announced_only_on_request() {
     let config = RunConfig { ops: Some(1), ..RunConfig::DEFAULT };
     let (_, lines) = printed(&all()[0], &config);
     assert!(
@@ -96,7 +96,7 @@ fn only_asked_for_are_regions_announced() {
 }
 
 #[test]
-fn what_bloat_there_is_by_design_is_reported() {
+fn bloat_by_design_is_reported() {
     let config = RunConfig { ops: Some(1), ..RunConfig::DEFAULT };
     for spec in all() {
         let bloat = printed(&spec, &config).0.bloat_bytes;
@@ -123,25 +123,25 @@ fn timed_steps_are_a_line_before_the_json_and_in_it() {
 }
 
 #[test]
-fn waiting_work_begins_with_go_and_not_without() {
+fn waiting_work_starts_only_at_go() {
     let config = RunConfig { ops: Some(1), wait: true, ..RunConfig::DEFAULT };
-    let told = |mut stdin: &[u8]| {
+    let with_input = |mut stdin: &[u8]| {
         let mut out = Vec::new();
         let summary = run(&all()[0], &config, &ROOMY, &mut stdin, &mut out);
         (summary, String::from_utf8(out).unwrap())
     };
-    assert_eq!(told(b"go\n").0.unwrap().ops, 1);
-    let (refused, out) = told(b"");
-    assert!(matches!(refused, Err(crate::WorkloadError::NotTold { .. })));
+    assert_eq!(with_input(b"go\n").0.unwrap().ops, 1);
+    let (refused, out) = with_input(b"");
+    assert!(matches!(refused, Err(crate::WorkloadError::NotGo { .. })));
     assert!(out.starts_with("ready ") && out.lines().count() == 1, "{out}");
 }
 
 #[test]
-fn hot_is_what_a_huge_page_pays_for() {
+fn hot_memory_is_what_huge_pages_help() {
     let config = RunConfig { ops: Some(1), ..RunConfig::DEFAULT };
     for spec in all() {
         let hot = printed(&spec, &config).0.hot_bytes;
-        // An empty table does not tell where it is.
+        // The address of an empty table is unknown.
         let pays = !matches!(spec, Spec::Stream(_) | Spec::TlbFriendly(_) | Spec::HashInsert(_));
         assert_eq!(hot > 0, pays, "{}", spec.name());
     }
@@ -158,12 +158,12 @@ fn every_choice_of_pages_is_granted_and_named() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_before_memory_is_taken() {
+fn invalid_runs_are_refused_before_memory_is_reserved() {
     let refused = |spec: &Spec, config: &RunConfig| {
         run(spec, config, &ROOMY, &mut io::empty(), &mut io::sink()).unwrap_err()
     };
     let none = RunConfig { threads: 0, ..RunConfig::DEFAULT };
-    assert!(refused(&all()[0], &none).to_string().contains("--threads"));
+    assert!(refused(&all()[0], &none).help().unwrap().contains("--threads"));
     let never = RunConfig { interval: Nanos::ZERO, ..RunConfig::DEFAULT };
     assert!(refused(&all()[0], &never).to_string().contains("--interval"));
     for spec in [
@@ -176,10 +176,7 @@ fn what_cannot_run_is_refused_before_memory_is_taken() {
         Spec::Memcached,
     ] {
         let spec = spec(MemoryConfig { footprint: Bytes::gib(1 << 20), ..SMALL });
-        assert!(
-            refused(&spec, &RunConfig::DEFAULT).to_string().contains("at most"),
-            "{}",
-            spec.name()
-        );
+        let error = refused(&spec, &RunConfig::DEFAULT);
+        assert!(error.help().unwrap().contains("reduce --footprint"), "{}", spec.name());
     }
 }

@@ -1,8 +1,9 @@
-//! `tlb-friendly`: a few very hot pages, a scan, and a lot of resident memory that is never read.
+//! `tlb-friendly`: a few very hot pages, a scan, and much resident memory that is never read.
 //!
-//! The negative control. Half of the operations read random words of a few hot base pages, each in a region of its own
-//! as far as there are regions: many samples may fall there, but the TLB holds all these pages. The other half scan an
-//! array in order, where one page walk serves 512 reads. Huge pages gain nothing anywhere, so nothing may be promoted.
+//! The negative control. Half of the operations read random words of a few hot base pages, each in
+//! its own region as far as there are regions. Many samples may be there, but the TLB holds all
+//! these pages. The other half scan an array in order, where one page walk serves 512 reads. Huge
+//! pages gain nothing anywhere, so no page should be promoted.
 
 use std::hint::black_box;
 
@@ -19,11 +20,11 @@ pub(super) const NAME: &str = "tlb-friendly";
 /// Parameters of `tlb-friendly`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlbFriendlyConfig {
-    /// The footprint, its pages, the seed.
+    /// Footprint, pages and seed.
     pub memory: MemoryConfig,
-    /// How much is scanned, from the start of the memory. Rounded up to huge pages.
+    /// Scanned memory, from the start. Rounded up to huge pages.
     pub scan: Bytes,
-    /// How many base pages are hot, in the memory after that. 64 of them fit in the first-level TLB of any server.
+    /// Hot base pages in the memory after the scan. 64 fit in the first-level TLB of any server.
     pub hot_pages: usize,
 }
 
@@ -35,9 +36,9 @@ impl TlbFriendlyConfig {
 
 pub(super) struct TlbFriendly {
     map: AnonMap,
-    /// Words that are scanned.
+    /// Scanned words.
     scan: usize,
-    /// The first words of the hot pages.
+    /// First words of the hot pages.
     hot: Vec<usize>,
     /// Words in a base page.
     page: usize,
@@ -51,27 +52,20 @@ impl TlbFriendly {
         let scan =
             Bytes::new(config.scan.get().checked_next_multiple_of(huge.get()).unwrap_or(u64::MAX));
         if scan < huge {
-            return Err(WorkloadError::TooSmall {
-                flag: "--scan",
-                found: config.scan,
-                least: huge,
-            });
+            return Err(WorkloadError::TooSmall { flag: "--scan", value: config.scan, min: huge });
         }
         if scan >= footprint {
             return Err(WorkloadError::PartTooLarge {
                 flag: "--scan",
-                found: scan,
-                most: footprint - huge,
+                value: scan,
+                max: footprint - huge,
             });
         }
         let room = footprint - scan;
         let hot = base.times(config.hot_pages as u64);
         if hot < base || hot > room {
-            return Err(WorkloadError::PartTooLarge {
-                flag: "hot pages of",
-                found: hot,
-                most: room,
-            });
+            let max = room.get() / base.get();
+            return Err(WorkloadError::HotPages { value: config.hot_pages, max });
         }
         let map = config.memory.resident(NAME, machine)?;
         let words = |bytes: Bytes| bytes.as_usize() / size_of::<u64>();
@@ -82,13 +76,13 @@ impl TlbFriendly {
     }
 }
 
-/// `count` different pages of `page` words within `room`, as starts: round-robin over its regions of `region` words,
-/// each time at a random place.
+/// Returns the starts of `count` distinct pages of `page` words within `room`: round-robin over its
+/// regions of `region` words, each at a random place.
 fn spread(count: usize, room: usize, region: usize, page: usize, seed: u64) -> Vec<usize> {
     let mut rng = Rng::new(seed, usize::MAX);
     let (regions, per_region) = (room / region, region / page);
     let offset = rng.below(per_region);
-    // Odd, so that multiples of it run through all pages of a region before they repeat.
+    // Odd, so that its multiples visit all pages of a region before they repeat.
     let stride = rng.below(per_region) | 1;
     let place = |i: usize| (offset + i * stride) % per_region;
     (0..count).map(|i| i % regions * region + place(i / regions + i % regions) * page).collect()
@@ -120,7 +114,7 @@ struct Reader<'a> {
     hot: &'a [usize],
     page: usize,
     scan: &'a [u64],
-    /// The next word of the scan.
+    /// Next word of the scan.
     at: usize,
     rng: Rng,
     sum: u64,
@@ -144,7 +138,7 @@ impl Worker for Reader<'_> {
     }
 }
 
-/// Sums consecutive words, mixed: the work on each word gives the prefetchers time to hide the page walks, too.
+/// Sums consecutive words, mixed: the work on each word lets the prefetchers hide the page walks.
 #[inline(never)]
 fn scan(words: &[u64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(mix(*word)))
@@ -196,6 +190,6 @@ mod tests {
             |scan, pages| TlbFriendly::prepare(config(16, scan, pages), &ROOMY).err().unwrap();
         assert!(matches!(fails(16, 64), WorkloadError::PartTooLarge { flag: "--scan", .. }));
         assert!(matches!(fails(0, 64), WorkloadError::TooSmall { .. }));
-        assert!(matches!(fails(8, 4096), WorkloadError::PartTooLarge { .. }));
+        assert!(matches!(fails(8, 4096), WorkloadError::HotPages { .. }));
     }
 }

@@ -1,8 +1,9 @@
-//! `tree`: random look-ups in a B-tree from the global allocator.
+//! `tree`: random lookups in a B-tree from the global allocator.
 //!
-//! Models an ordered index. A look-up walks from the root to a leaf: the upper levels stay in the caches, the lower two
-//! or three are each a dependent read of a node of some 200 bytes, somewhere in the heap. All leaves are equally hot. A
-//! huge page takes the page walk out of the last, slowest steps.
+//! Models an ordered index. A lookup walks from the root to a leaf. The upper levels stay in the
+//! caches; each of the lower two or three is a dependent read of a node of about 200 bytes,
+//! somewhere in the heap. All leaves are equally hot. A huge page removes the page walk from the
+//! last, slowest steps.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +17,11 @@ use crate::Result;
 
 pub(super) const NAME: &str = "tree";
 
-/// A full leaf holds 11 entries in 192 bytes, its inner node a twelfth more, the allocator's headers the rest.
+/// Memory per entry: a full leaf holds 11 entries in 192 bytes, its inner node adds a twelfth, the
+/// allocator's headers the rest.
 const BYTES_PER_ENTRY: usize = 21;
 
-/// Building sorts the entries in a list of 16 bytes each before the tree takes them.
+/// Peak memory in percent: building sorts the entries in a list of 16 bytes each.
 const PEAK_PERCENT: u64 = 180;
 
 pub(super) struct TreeLookups {
@@ -90,7 +92,7 @@ mod tests {
     #[test]
     fn nodes_take_about_the_footprint() {
         let lookups = TreeLookups::prepare(SMALL, &ROOMY).unwrap();
-        // Pages and not regions: other tests leave holes in the heap, and nodes may fill these.
+        // Pages, not regions: other tests leave holes in the heap that nodes may fill.
         let page = |value: &u64| std::ptr::from_ref(value).addr() >> 12;
         let pages: BTreeSet<usize> = lookups.tree.values().map(page).collect();
         let taken = Bytes::kib(4).times(pages.len() as u64);
@@ -101,10 +103,10 @@ mod tests {
 
     #[test]
     fn pages_cannot_be_chosen() {
-        let asked = MemoryConfig { pages: Pages::Base, ..SMALL };
+        let config = MemoryConfig { pages: Pages::Base, ..SMALL };
         assert!(matches!(
-            TreeLookups::prepare(asked, &ROOMY),
-            Err(WorkloadError::PagesNotOurs { workload: NAME })
+            TreeLookups::prepare(config, &ROOMY),
+            Err(WorkloadError::PagesUnsupported { workload: NAME })
         ));
     }
 }

@@ -1,5 +1,5 @@
-//! Pure crates: they never open a path, read a clock, spawn a process or print, so a recording of one
-//! machine can be studied on any. Their tests may do all of this.
+//! Pure crates: they never open a path, read a clock, spawn a process or print. So a recording of
+//! one machine can be studied on any other. Their tests may do all of this.
 
 use std::collections::BTreeSet;
 

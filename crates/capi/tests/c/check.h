@@ -15,6 +15,16 @@
         }                                                                        \
     } while (0)
 
+#define CHECK_BYTES(left, right)                                                 \
+    do {                                                                         \
+        unsigned long long l = (left), r = (right);                              \
+        if (l != r) {                                                            \
+            fprintf(stderr, "%s:%d: check failed: %s == %s: %llu, %llu\n", __FILE__,  \
+                    __LINE__, #left, #right, l, r);                              \
+            exit(1);                                                             \
+        }                                                                        \
+    } while (0)
+
 /* Entry of /proc/self/smaps for the mapping at an address. */
 struct smaps {
     int found;

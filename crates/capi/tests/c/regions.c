@@ -124,8 +124,10 @@ static void the_usage_equals_smaps(const char *chain) {
     hugepilot_usage usage;
     CHECK(hugepilot_region_usage(region, &usage) == HUGEPILOT_OK);
     smaps = smaps_at(data);
-    CHECK(usage.thp_bytes == smaps.thp_bytes && smaps.rss_bytes == 8 * MIB);
-    CHECK(usage.base_bytes + usage.thp_bytes == 8 * MIB && usage.untouched_bytes == 0);
+    CHECK_BYTES(usage.thp_bytes, smaps.thp_bytes);
+    CHECK_BYTES(smaps.rss_bytes, 8 * MIB);
+    CHECK_BYTES(usage.base_bytes + usage.thp_bytes, 8 * MIB);
+    CHECK_BYTES(usage.untouched_bytes, 0);
     char backing[32];
     CHECK(hugepilot_region_backing(region, backing, sizeof backing) < sizeof backing);
     CHECK(strcmp(backing, "base") != 0 || smaps.thp_bytes == 0);

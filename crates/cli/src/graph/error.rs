@@ -4,20 +4,18 @@ use clap::error::ErrorKind::InvalidValue;
 use hugepilot_graph::GraphError;
 
 use crate::exit::Exit;
+use crate::failure::Failure;
 
 /// Exits with a usage error.
 pub(super) fn usage(message: &str) -> ! {
-    clap::Error::raw(InvalidValue, format!("{message}\n")).exit()
+    crate::refuse_usage(&clap::Error::raw(InvalidValue, format!("{message}\n")))
 }
 
-/// Prints an error and its fixes. Returns the exit status.
-pub(super) fn fail(error: &GraphError) -> Exit {
-    eprintln!("hugepilot: {error}");
-    for help in error.help() {
-        eprintln!("help: {help}");
-    }
-    match error {
+/// Error with its fixes and exit status.
+pub(super) fn failure(error: &GraphError) -> Failure {
+    let exit = match error {
         GraphError::Memory(_) => Exit::Unsupported,
         _ => Exit::Error,
-    }
+    };
+    Failure::new(error.to_string(), exit).with_help(error.help().iter().map(ToString::to_string))
 }

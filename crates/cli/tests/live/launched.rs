@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use hugepilot_record::tune::Figure;
+use hugepilot_record::tune::Performance;
 use hugepilot_testkit::{need, requires};
 
 use crate::look::tunable;
@@ -32,18 +32,20 @@ fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
 }
 
 #[test]
-fn a_comparison_gives_all_three_figures() {
+fn a_comparison_measures_all_three_variants() {
     requires!(tunable());
     let done =
         tune_command("--budget 50% --baseline --all-huge", &format!("{WORK} --ops 150000000"));
     let report = done.exits(0).report();
-    let seconds = |figure: Option<Figure>| figure.and_then(|figure| figure.seconds).unwrap().median;
+    let seconds = |performance: Option<Performance>| {
+        performance.and_then(|performance| performance.seconds).unwrap().median
+    };
     let times = [report.baseline, report.tuned, report.all_huge].map(seconds);
     assert!(times.iter().all(|time| (0.5..60.0).contains(time)), "{times:?}");
     assert!((report.speedup.unwrap() - times[0] / times[1]).abs() < 1e-6, "{done:?}");
     assert!((report.all_huge_speedup.unwrap() - times[0] / times[2]).abs() < 1e-6, "{done:?}");
     assert!(report.verified_regions > 30, "{done:?}");
-    eprintln!("seconds untouched, tuned, all huge: {times:?}");
+    eprintln!("seconds untuned, tuned, all huge: {times:?}");
 }
 
 #[test]

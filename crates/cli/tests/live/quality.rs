@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::Target;
+use hugepilot_record::SkipReason;
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 
@@ -35,7 +36,7 @@ fn the_hot_regions_are_promoted_and_no_others() {
         let off = (report.coverage_ratio.unwrap() - planned.min(1.0)).abs();
         assert!(off < 1e-9 || !report.failed.is_empty(), "{off} {done:?}");
         assert!(
-            !report.skipped.contains_key("already_huge"),
+            !report.skipped.contains_key(&SkipReason::AlreadyHuge),
             "nobody else made huge pages: {done:?}"
         );
         // The report says what the kernel says.
@@ -49,14 +50,14 @@ fn the_hot_regions_are_promoted_and_no_others() {
 }
 
 /// Runs `tune` on a workload that gains nothing; gives why regions were passed over.
-fn gains_nothing(line: &str, reasons: &[&str]) {
+fn gains_nothing(line: &str, reasons: &[SkipReason]) {
     let workload = Workload::start(line);
     let done = tune(workload.pid(), "--budget 100%");
     let report = done.exits(1).report();
     assert_eq!((report.verified_regions, report.attempted_regions), (0, 0), "{done:?}");
     for reason in reasons {
         assert!(
-            report.skipped.get(*reason).is_some_and(|&count| count > 0),
+            report.skipped.get(reason).is_some_and(|&count| count > 0),
             "no {reason}: {:?}",
             report.skipped
         );
@@ -69,7 +70,10 @@ fn a_few_hot_pages_and_a_scan_attract_no_huge_page() {
     requires!(need::live());
     requires!(need::cap_perfmon());
     requires!(base_pages_by_default());
-    gains_nothing("tlb-friendly --footprint 512MiB", &["tlb_friendly", "streamed"]);
+    gains_nothing(
+        "tlb-friendly --footprint 512MiB",
+        &[SkipReason::TlbFriendly, SkipReason::Streamed],
+    );
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn a_stream_attracts_no_huge_page() {
     requires!(need::live());
     requires!(need::cap_perfmon());
     requires!(base_pages_by_default());
-    gains_nothing("stream --footprint 512MiB", &["streamed"]);
+    gains_nothing("stream --footprint 512MiB", &[SkipReason::Streamed]);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use hugepilot_kernel::Target;
-use hugepilot_record::status::{Sizes, StatusReport};
+use hugepilot_record::SkipReason;
+use hugepilot_record::status::{Sizes, StatusReport, StatusWarning};
+use hugepilot_record::tune::TuneWarning;
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::Bytes;
 
@@ -91,23 +93,26 @@ fn every_number_is_what_the_kernel_says_and_looking_changes_none() {
             .sizes
             .clone()
     };
-    let expected =
-        |resident: Bytes, huge: Bytes, zero: Bytes, eligible: Bytes, why: &[(&str, Bytes)]| Sizes {
-            size_bytes: Bytes::ZERO,
-            resident_bytes: resident,
-            huge_bytes: huge,
-            eligible_bytes: eligible,
-            zero_filled_bytes: Some(zero),
-            not_huge_bytes: why.iter().map(|&(reason, bytes)| (reason.to_owned(), bytes)).collect(),
-        };
+    let expected = |resident: Bytes,
+                    huge: Bytes,
+                    zero: Bytes,
+                    eligible: Bytes,
+                    why: &[(SkipReason, Bytes)]| Sizes {
+        size_bytes: Bytes::ZERO,
+        resident_bytes: resident,
+        huge_bytes: huge,
+        eligible_bytes: eligible,
+        zero_filled_bytes: Some(zero),
+        not_huge_bytes: why.iter().copied().collect(),
+    };
     let none = Bytes::ZERO;
     let half = Bytes::new(huge.get() / 2);
     let zeros = base.times(sizes().base_per_huge() - 16);
     for (name, expected) in [
         ("filled", expected(huge.times(4), none, none, huge.times(4), &[])),
         ("sparse", expected(huge, huge, zeros, none, &[])),
-        ("nohugepage", expected(huge, none, none, none, &[("nohugepage", huge)])),
-        ("small", expected(half, none, none, none, &[("unaligned", half)])),
+        ("nohugepage", expected(huge, none, none, none, &[(SkipReason::Nohugepage, huge)])),
+        ("small", expected(half, none, none, none, &[(SkipReason::Unaligned, half)])),
         ("untouched", expected(none, none, none, none, &[])),
     ] {
         let said = Sizes { size_bytes: Bytes::ZERO, ..part(name) };
@@ -169,12 +174,17 @@ fn a_memory_limit_that_cannot_be_seen_is_warned_of() {
         Running::start(command).wait(LIMIT)
     };
     let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let (pid, warned) = (workload.pid(), "limit of its cgroup");
-    assert!(!status(pid, &[]).warnings.iter().any(|text| text.contains(warned)));
+    let pid = workload.pid();
+    let warned = |report: &StatusReport| {
+        let is_hidden = |w: &StatusWarning| matches!(w, StatusWarning::HiddenMemoryLimit { .. });
+        report.warnings.iter().any(is_hidden)
+    };
+    assert!(!warned(&status(pid, &[])));
     let report: StatusReport = hidden(words(format!("status -p {pid} --json"))).exits(0).json();
-    assert!(report.warnings.iter().any(|text| text.contains(warned)), "{:?}", report.warnings);
+    assert!(warned(&report), "{:?}", report.warnings);
     let report = hidden(tune_args(pid, "")).sane().report();
-    assert!(report.warnings.iter().any(|text| text.contains(warned)), "{:?}", report.warnings);
+    let is_hidden = |w: &TuneWarning| matches!(w, TuneWarning::HiddenMemoryLimit { .. });
+    assert!(report.warnings.iter().any(is_hidden), "{:?}", report.warnings);
     let report: serde_json::Value = hidden(words("doctor --json".to_owned())).sane().json();
     assert_eq!(report["cgroup"]["visible"], false, "{report}");
 }

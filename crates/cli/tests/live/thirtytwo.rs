@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hugepilot_record::status::StatusReport;
+use hugepilot_record::tune::{NoVerdict, TuneWarning};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::Bytes;
 
@@ -48,15 +49,15 @@ fn a_32_bit_program_is_understood_as_far_as_can_be() {
     assert!(memory.sizes.resident_bytes >= Bytes::mib(64), "{memory:?}");
 
     let done = tune(victim.pid(), "--budget 100% --observe 4s");
-    let report = done.exits(3).says(&["cannot tell", "32-bit code", "fix:"]).report();
+    let report = done.exits(3).says(&["no verdict", "32-bit code", "help:"]).report();
     assert!(report.sampler.samples > 100, "{done:?}");
     assert!(report.sampler.none_ratio > Some(0.95), "{done:?}");
     assert!(report.sampler.undecoded_ratio > Some(0.95), "{done:?}");
+    assert!(matches!(report.no_verdict, Some(NoVerdict::Code32Bit { .. })), "{done:?}");
+    assert_eq!(report.attempted_regions, 0);
     assert!(
-        report.cannot_tell.is_some_and(|unknown| unknown.reason.contains("32-bit")),
+        report.warnings.iter().any(|warning| matches!(warning, TuneWarning::FewAddresses { .. })),
         "{done:?}"
     );
-    assert_eq!(report.attempted_regions, 0);
-    assert!(report.warnings.iter().any(|warning| warning.contains("gave no address")), "{done:?}");
     assert!(victim.finish(SOON).success());
 }

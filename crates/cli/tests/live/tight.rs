@@ -5,8 +5,8 @@ use std::process::ExitStatus;
 
 use hugepilot_kernel::{Process, Target};
 use hugepilot_manager::act::promote;
-use hugepilot_record::Stop;
 use hugepilot_record::tune::TuneReport;
+use hugepilot_record::{SkipReason, Stop};
 use hugepilot_testkit::{Ready, Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 
@@ -69,7 +69,8 @@ fn it_survives_tune() {
             // 100 % of what is resident would be half of these regions; as much as it likes is more dangerous.
             let reports = (0..3).map(|_| tune(pid, "--budget 1GiB").sane().report());
             let seen = |report: &TuneReport| {
-                report.skipped.contains_key("too_few_resident") || report.eligible_regions > Some(0)
+                report.skipped.contains_key(&SkipReason::TooFewResident)
+                    || report.eligible_regions > Some(0)
             };
             // On a busy machine the victim may get too little time to be sampled in one run.
             let report = reports.into_iter().find(seen).expect("the victim is seen to be busy");

@@ -4,7 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use hugepilot_record::Stop;
-use hugepilot_record::status::StatusReport;
+use hugepilot_record::status::{StatusReport, StatusWarning};
+use hugepilot_record::tune::{NoVerdict, TuneWarning};
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,16 +30,13 @@ fn a_stopped_target_has_memory_and_no_verdict() {
     signal(workload.pid(), Signal::STOP);
     let done = tune(workload.pid(), "--observe 300ms --for 300ms");
     let continues = format!("kill -CONT {}", workload.pid());
-    let report = done.exits(3).says(&["cannot tell", "stopped", &continues]).report();
+    let report = done.exits(3).says(&["no verdict", "stopped", &continues]).report();
     assert!(report.footprint_bytes > Some(Bytes::mib(64)), "{done:?}");
     assert!(
         report.budget_bytes > Some(Bytes::ZERO) && report.huge_bytes_after.is_some(),
         "{done:?}"
     );
-    assert!(
-        report.cannot_tell.is_some_and(|unknown| unknown.reason.contains("stopped")),
-        "{done:?}"
-    );
+    assert!(matches!(report.no_verdict, Some(NoVerdict::TargetStopped { .. })), "{done:?}");
     let unknown = (report.eligible_regions, report.coverage_ratio, report.last_promotion_seconds);
     assert_eq!(unknown, (None, None, None), "{done:?}");
     assert_eq!((report.sampler.exact_ratio, report.before.stall_ratio), (None, None), "{done:?}");
@@ -46,7 +44,7 @@ fn a_stopped_target_has_memory_and_no_verdict() {
     let words = format!("tune --calibration off --observe 300ms --for 300ms -p {}", workload.pid());
     let text = hugepilot(words.split(' '));
     let out = text.exits(3).out();
-    assert!(out.contains("cannot tell") && !out.contains("0B resident"), "{out}");
+    assert!(out.contains("no verdict") && !out.contains("0B resident"), "{out}");
     assert!(!out.contains("nothing to gain"), "{out}");
     signal(workload.pid(), Signal::CONT);
 }
@@ -123,7 +121,10 @@ fn a_target_that_ends_after_it_was_tuned_is_said_to_have() {
     let report = done.exits(2).says(&["ended before the tune did"]).report();
     assert!(report.verified_regions > 10 && report.target_ended, "{done:?}");
     assert_eq!(report.stopped, Some(Stop::TargetGone), "{done:?}");
-    assert!(report.warnings.iter().any(|warning| warning.contains("ended before")), "{done:?}");
+    assert!(
+        report.warnings.iter().any(|warning| matches!(warning, TuneWarning::TargetEnded { .. })),
+        "{done:?}"
+    );
 }
 
 #[test]
@@ -179,7 +180,8 @@ fn huge_pages_that_may_not_be_read_are_not_without_bloat() {
         status.mappings.iter().find(|mapping| mapping.range.contains(memory.start)).unwrap();
     assert_eq!(mapping.sizes.zero_filled_bytes, None, "{done:?}");
     assert_eq!(status.totals.zero_filled_bytes, None, "{done:?}");
-    assert!(status.warnings.iter().any(|warning| warning.contains("16 huge pages")), "{done:?}");
+    let unread = StatusWarning::HugePagesUnreadable { huge_pages: 16 };
+    assert!(status.warnings.contains(&unread), "{done:?}");
 
     for more in [&["--dry-run"][..], &[]] {
         let words = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];

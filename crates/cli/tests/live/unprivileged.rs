@@ -168,6 +168,7 @@ fn doctor_tells_what_nobody_may() {
         .find(|probe| probe["name"] == "promote")
         .unwrap();
     assert_eq!(promote["supported"], false);
-    assert!(promote["why"].as_str().unwrap().contains("cap_sys_nice"), "{promote}");
-    assert!(promote["fix"].as_str().unwrap().contains("setcap"), "{promote}");
+    assert_eq!(promote["code"], "capability_missing", "{promote}");
+    assert!(promote["text"].as_str().unwrap().contains("cap_sys_nice"), "{promote}");
+    assert!(promote["help"][0].as_str().unwrap().contains("setcap"), "{promote}");
 }

@@ -152,7 +152,10 @@ fn narrow_widths_are_distinguished_from_faults() {
     save(&path, true, Format::Native, &graph, None).unwrap();
     let error = load::<u32>(&path, &options(true)).unwrap_err();
     assert!(error.is_too_narrow(), "{error}");
-    assert_eq!(load::<u64>(&path, &options(true)).unwrap().graph.out.weights(0), [u32::MAX.into()]);
+    assert_eq!(
+        load::<u64>(&path, &options(true)).unwrap().graph.out.weights(0),
+        [u64::from(u32::MAX)]
+    );
 }
 
 #[test]

@@ -93,22 +93,13 @@ impl MemoryCgroup {
         let swap = memory::has_swap(root).unwrap_or(true);
         let reclaim = match self.version {
             Version::V1 if self.path == "/" => {
-                return Err(Unsupported::because(
-                    "the kernel reclaims nothing from the root of all cgroups",
-                )
-                .fixed_by("name a cgroup below it"));
+                return Err(Unsupported::RootCgroup);
             }
-            Version::V1 if amount.is_some() => {
-                let why = "memory.force_empty takes no amount: of cgroups of version 1 all that can be had is reclaimed";
-                return Err(Unsupported::because(why).fixed_by("leave --amount out"));
-            }
+            Version::V1 if amount.is_some() => return Err(Unsupported::ReclaimAmount),
             Version::V1 => {
                 if let Some(group) = self.swapping(root).filter(|_| swap) {
                     let file = root.join(group).join("memory.swappiness");
-                    return Err(Unsupported::because(
-                        "there is swap space, and memory.force_empty would swap out all memory of the cgroup",
-                    )
-                    .fixed_by(format!("echo 0 | sudo tee {}; or swapoff -a", file.display())));
+                    return Err(Unsupported::ReclaimSwaps { file: file.display().to_string() });
                 }
                 Reclaim::ForceEmpty
             }
@@ -119,8 +110,8 @@ impl MemoryCgroup {
             }
         };
         if !root.join(&directory).join(reclaim.file()).exists() {
-            let why = format!("the cgroup {} has no {}", self.path(), reclaim.file());
-            return Err(Unsupported::because(why).fixed_by("a kernel of Linux 5.19 or newer"));
+            let file = reclaim.file().to_owned();
+            return Err(Unsupported::NoReclaimFile { cgroup: self.path(), file });
         }
         Ok(reclaim)
     }
@@ -190,11 +181,10 @@ mod tests {
         let (_dir, root) = fixture(&v1(NO_SWAP, "60\n"));
         let a = group(&root, "/sys/fs/cgroup/memory/a");
         assert_eq!(a.reclaim_by(&root, None).unwrap(), Reclaim::ForceEmpty);
-        assert!(
-            a.reclaim_by(&root, Some(Bytes::new(9))).unwrap_err().cause.contains("takes no amount")
-        );
+        let amount = Some(Bytes::new(9));
+        assert_eq!(a.reclaim_by(&root, amount).unwrap_err(), Unsupported::ReclaimAmount);
         let top = group(&root, "/sys/fs/cgroup/memory");
-        assert!(top.reclaim_by(&root, None).unwrap_err().cause.contains("root of all cgroups"));
+        assert_eq!(top.reclaim_by(&root, None).unwrap_err(), Unsupported::RootCgroup);
         a.reclaim(&root, Reclaim::ForceEmpty).unwrap();
         assert_eq!(root.read_text("sys/fs/cgroup/memory/a/memory.force_empty").unwrap(), "0");
     }
@@ -203,10 +193,8 @@ mod tests {
     fn nothing_is_asked_for_that_would_swap() {
         let (_dir, root) = fixture(&v1(SWAP, "60\n"));
         let refused = group(&root, "/sys/fs/cgroup/memory/a").reclaim_by(&root, None).unwrap_err();
-        assert!(
-            refused.fix.unwrap().contains("a/b/memory.swappiness"),
-            "one below it would be swapped"
-        );
+        let help = &refused.help()[0];
+        assert!(help.contains("a/b/memory.swappiness"), "{help}: a cgroup below would swap");
         let (_dir, root) = fixture(&v1(SWAP, "0\n"));
         assert!(group(&root, "/sys/fs/cgroup/memory/a").reclaim_by(&root, None).is_ok());
     }
@@ -246,6 +234,6 @@ mod tests {
             ("sys/fs/cgroup/a/memory.current", "8000\n"),
         ]);
         let refused = group(&root, "/sys/fs/cgroup/a").reclaim_by(&root, None).unwrap_err();
-        assert!(refused.cause.contains("memory.reclaim"), "{refused}");
+        assert!(refused.to_string().contains("memory.reclaim"), "{refused}");
     }
 }

@@ -15,8 +15,7 @@ use crate::cpu::{self, AMD, ARM, INTEL};
 use crate::rights::Rights;
 use crate::sys::perf::EventFd;
 use crate::sys::reach::{self, Call};
-use crate::unsupported::Unsupported;
-use crate::{KernelError, Process};
+use crate::{KernelError, Process, Unsupported, unsupported};
 
 /// What was counted since the counters were opened, in user mode, over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,18 +141,15 @@ impl Counters {
         let countables = countables(&cpu);
         let needed = threads.len() * countables.len();
         if needed > descriptors_allowed() {
-            return Err(Unsupported::because(format!(
-                "{} threads need too many open files",
-                threads.len()
-            ))
-            .fixed_by(format!("ulimit -n {}", needed + 1024)));
+            let limit = needed + 1024;
+            return Err(Unsupported::ThreadsNeedFiles { threads: threads.len(), limit });
         }
         let mut refused = None;
         let mut events = Vec::new();
         for countable in countables {
             match open_in_all(countable, &threads) {
                 Ok(descriptors) if descriptors.is_empty() => {
-                    return Err(Unsupported::because("the process is gone"));
+                    return Err(Unsupported::ProcessGone);
                 }
                 Ok(descriptors) => events.push((countable, descriptors)),
                 Err(errno) => refused = refused.or(Some(errno)),
@@ -162,7 +158,7 @@ impl Counters {
         match refused {
             Some(errno) if events.is_empty() => {
                 let rights = Rights::read(process.root());
-                Err(Unsupported::of_event(errno, reach::answer(Call::PerfEventOpen), &rights))
+                Err(unsupported::of_event(errno, reach::answer(Call::PerfEventOpen), &rights))
             }
             _ => Ok(Self { events }),
         }
@@ -366,7 +362,7 @@ mod tests {
             }
             Err(refusal) => {
                 eprintln!("skipped: no counters here: {refusal}");
-                assert!(!refusal.cause.is_empty());
+                assert!(!refusal.to_string().is_empty());
             }
         }
     }

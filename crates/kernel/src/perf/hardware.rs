@@ -11,10 +11,9 @@ use perf_event_open_sys::bindings as sys;
 
 use super::pmu::{Pmu, Words};
 use super::{Event, Record, SampleFormat, trial};
-use crate::Root;
 use crate::cpu::{AMD, ARM, INTEL};
 use crate::rights::Rights;
-use crate::unsupported::Unsupported;
+use crate::{Root, Unsupported};
 
 /// One kind of hardware sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +41,7 @@ pub struct Candidates {
     /// Worth opening. Only [`HardwareSource::try_open`] shows whether one works.
     pub sources: Vec<HardwareSource>,
     /// What this processor has in principle, and why it cannot be used: name and reason.
-    pub skipped: Vec<(&'static str, String)>,
+    pub skipped: Vec<(&'static str, Unsupported)>,
 }
 
 const STLB_LOADS: &str = "PEBS loads that missed the STLB";
@@ -68,10 +67,9 @@ pub fn candidates(root: &Root, cpu: &Cpu) -> Candidates {
     match cpu.vendor.as_str() {
         INTEL => intel(root),
         AMD => amd(root),
-        ARM => Candidates {
-            skipped: vec![(SPE, "its trace buffer is not decoded by this version".to_owned())],
-            ..Candidates::default()
-        },
+        ARM => {
+            Candidates { skipped: vec![(SPE, Unsupported::SpeNotDecoded)], ..Candidates::default() }
+        }
         _ => Candidates::default(),
     }
 }
@@ -100,34 +98,29 @@ fn intel(root: &Root) -> Candidates {
     found
 }
 
-fn load_latency(root: &Root, pmu: Option<&Pmu>) -> Result<Event, String> {
-    let pmu = pmu.ok_or("the kernel shows no counters of the processor (no cpu unit in sysfs)")?;
+fn load_latency(root: &Root, pmu: Option<&Pmu>) -> Result<Event, Unsupported> {
+    let pmu = pmu.ok_or(Unsupported::NoCpuUnit)?;
     if pmu.event(root, "mem-loads-aux").is_some() {
-        return Err(
-            "this core wants the event in a group with mem-loads-aux, which is not supported"
-                .into(),
-        );
+        return Err(Unsupported::MemLoadsAux);
     }
-    let text = pmu.event(root, "mem-loads").ok_or("the cpu unit has no event mem-loads")?;
+    let text = pmu.event(root, "mem-loads").ok_or(Unsupported::NoMemLoads)?;
     let terms = text.split(',').filter(|term| !term.trim().starts_with("ldlat"));
     let text: Vec<&str> = terms.collect();
     let words = pmu
         .encode(&format!("{},ldlat={SLOW_LOAD_CYCLES}", text.join(",")))
-        .ok_or("the cpu unit does not know its own event mem-loads")?;
+        .ok_or(Unsupported::MemLoadsUnknown)?;
     Ok(hardware(pmu.kind, words, 2, SLOW_LOAD_PERIOD, ADDRESS_AND_COST))
 }
 
 fn amd(root: &Root) -> Candidates {
-    let skip = |why: &str| Candidates { sources: Vec::new(), skipped: vec![(IBS, why.to_owned())] };
+    let skip = |reason| Candidates { sources: Vec::new(), skipped: vec![(IBS, reason)] };
     let Some(pmu) = Pmu::read(root, "ibs_op") else {
-        return skip(
-            "the kernel shows no ibs_op unit: the processor has none, or the hypervisor hides it",
-        );
+        return skip(Unsupported::NoIbs);
     };
     // The hardware cannot leave the kernel out; newer kernels can throw such samples away, and then let everybody in.
     let filtered = pmu.knows("swfilt");
     let Some(words) = pmu.encode(if filtered { "cnt_ctl=1,swfilt=1" } else { "cnt_ctl=1" }) else {
-        return skip("the ibs_op unit cannot count micro-ops (no cnt_ctl)");
+        return skip(Unsupported::IbsMicroOps);
     };
     let mut event = hardware(pmu.kind, words, 0, IBS_PERIOD, ADDRESS_AND_COST);
     event.exclude_kernel = filtered;
@@ -158,9 +151,7 @@ impl HardwareSource {
     pub fn try_open(&self, root: &Root, rights: &Rights) -> Result<u64, Unsupported> {
         let is_walk = |record: &Record| self.sample(record).is_some();
         match trial::samples_of(root, TRIAL_MEMORY, self.event, rights, is_walk)? {
-            0 => {
-                Err(Unsupported::because("the event opened, but no page walk with an address came"))
-            }
+            0 => Err(Unsupported::NoPageWalks),
             count => Ok(count),
         }
     }
@@ -341,7 +332,7 @@ mod tests {
         let newer = source(AMD, &[("ibs_op", &newer)], IBS).unwrap().event;
         assert_eq!((newer.config2, newer.exclude_kernel), (1, true));
         let found = candidates(&Root::at("/nowhere"), &cpu(AMD));
-        assert!(found.sources.is_empty() && found.skipped[0].1.contains("ibs_op"));
+        assert!(found.sources.is_empty() && found.skipped[0].1 == Unsupported::NoIbs);
         assert_eq!(candidates(&Root::at("/nowhere"), &cpu(ARM)).skipped[0].0, SPE);
         assert_eq!(candidates(&Root::at("/nowhere"), &cpu("Other")), Candidates::default());
     }

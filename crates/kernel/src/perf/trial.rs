@@ -9,8 +9,7 @@ use crate::rights::Rights;
 use crate::sys::anon::{AnonMap, Pages};
 use crate::sys::fork::{Child, Task};
 use crate::sys::reach::{self, Call};
-use crate::unsupported::Unsupported;
-use crate::{KernelError, Process, Root, memory};
+use crate::{KernelError, Process, Root, Unsupported, memory, unsupported};
 
 /// Enough samples to believe in a source.
 const ENOUGH: u64 = 4;
@@ -30,15 +29,14 @@ pub(crate) fn samples_of(
     fits: impl Fn(&Record) -> bool,
 ) -> Result<u64, Unsupported> {
     let other = |error: KernelError| Unsupported::because(error.to_string());
-    let failed = |what: &str, errno| Unsupported::because(format!("{what} to try it on: {errno}"));
     let sizes = memory::page_sizes(root).map_err(other)?;
     let mut map = AnonMap::new(memory, Pages::Base, sizes)
-        .map_err(|errno| failed("no memory could be mapped", errno))?;
+        .map_err(|errno| Unsupported::NoProbeMemory { errno })?;
     let child = Child::start(&mut map, sizes.base, Task::Wander, sizes)
-        .map_err(|errno| failed("no child process could be made", errno))?;
+        .map_err(|errno| Unsupported::NoProbeChild { errno })?;
     let process = Process::open(root, child.pid()).map_err(other)?;
     let refused = |error: KernelError| match error.errno() {
-        Some(errno) => Unsupported::of_event(errno, reach::answer(Call::PerfEventOpen), rights),
+        Some(errno) => unsupported::of_event(errno, reach::answer(Call::PerfEventOpen), rights),
         None => other(error),
     };
     let options = SamplerOptions { event, per_thread: false };

@@ -1,13 +1,13 @@
-//! Whether a page of the hugetlb pools is free.
+//! Probes of the hugetlb pools.
 
 use hugepilot_record::Errno;
-use hugepilot_record::doctor::Probe;
+use hugepilot_record::doctor::{Detail, Evidence, Probe};
 use hugepilot_units::Bytes;
 
-use crate::Root;
 use crate::sys::hugetlb::reserve_one;
+use crate::{Root, Unsupported};
 
-/// Tries both sizes.
+/// Reserves a page of each size.
 pub(super) fn probes(root: &Root) -> Vec<Probe> {
     vec![
         probe(Probe::HUGETLB_2M, Bytes::mib(2), root, reserve_one(Bytes::mib(2))),
@@ -15,39 +15,25 @@ pub(super) fn probes(root: &Root) -> Vec<Probe> {
     ]
 }
 
-/// Puts into words what came of reserving a page of `size`.
+/// Returns the probe for the result of reserving a page of `size`.
 fn probe(name: &str, size: Bytes, root: &Root, reserved: Result<(), Errno>) -> Probe {
     let directory = format!("sys/kernel/mm/hugepages/hugepages-{}kB", size.get() >> 10);
     let number =
         |file: &str| root.read_text(format!("{directory}/{file}")).ok()?.parse::<u64>().ok();
-    let (Some(total), Some(free)) = (number("nr_hugepages"), number("free_hugepages")) else {
-        return Probe::no(
-            name,
-            format!("the processor or the kernel has no hugetlb pages of {size}"),
-            None,
-        );
+    let (Some(total_pages), Some(free_pages)) = (number("nr_hugepages"), number("free_hugepages"))
+    else {
+        return Probe::no(name, Unsupported::NoHugetlb { size_bytes: size });
     };
-    let reserved_by_others = number("resv_hugepages").unwrap_or(0);
-    let pool = format!("pool of {total}: {free} free, {reserved_by_others} of them reserved");
-    let mut fix = format!("sudo hugepilot pool set --size {size} --count N");
-    if size > Bytes::mib(512) {
-        fix += &format!(
-            ", soon after boot; surest with hugepagesz={}G hugepages=N at boot",
-            size.get() >> 30
-        );
-    }
-    match reserved {
-        Ok(()) => Probe::yes(name, format!("a page of {size} was free")).with_detail(pool),
-        Err(Errno::ENOMEM) if total == 0 => {
-            Probe::no(name, format!("no pages of {size} are set aside"), Some(fix))
-                .with_detail(pool)
+    let reserved_pages = number("resv_hugepages").unwrap_or(0);
+    let probe = match reserved {
+        Ok(()) => Probe::yes(name, Evidence::PageFree { size_bytes: size }),
+        Err(Errno::ENOMEM) if total_pages == 0 => {
+            Probe::no(name, Unsupported::PoolEmpty { size_bytes: size })
         }
-        Err(Errno::ENOMEM) => {
-            Probe::no(name, format!("no page of {size} is free"), Some(fix)).with_detail(pool)
-        }
-        Err(errno) => Probe::no(name, format!("mmap of a {size} page failed: {errno}"), None)
-            .with_detail(pool),
-    }
+        Err(Errno::ENOMEM) => Probe::no(name, Unsupported::PoolExhausted { size_bytes: size }),
+        Err(errno) => Probe::no(name, Unsupported::PoolMmap { size_bytes: size, errno }),
+    };
+    probe.with_details([Detail::Pool { total_pages, free_pages, reserved_pages }])
 }
 
 #[cfg(test)]
@@ -68,24 +54,25 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_pool_a_used_up_one_and_none_are_told_apart() {
+    fn an_empty_pool_an_exhausted_one_and_none_have_their_own_reasons() {
         let size = Bytes::gib(1);
         let (_dir, root) = pool(0, 0);
         let empty = probe(Probe::HUGETLB_1G, size, &root, Err(Errno::ENOMEM));
-        assert_eq!(empty.why, "no pages of 1GiB are set aside");
-        let fix = empty.fix.unwrap();
+        let reason = empty.reason().unwrap();
+        assert_eq!(*reason, Unsupported::PoolEmpty { size_bytes: size });
+        let help = &reason.help()[0];
         assert!(
-            fix.starts_with("sudo hugepilot pool set --size 1GiB --count N")
-                && fix.contains("hugepagesz=1G"),
-            "{fix}"
+            help.starts_with("sudo hugepilot pool set --size 1GiB --count N")
+                && help.contains("hugepagesz=1G"),
+            "{help}"
         );
         let (_dir, root) = pool(3, 0);
-        assert_eq!(
-            probe(Probe::HUGETLB_1G, size, &root, Err(Errno::ENOMEM)).why,
-            "no page of 1GiB is free"
-        );
+        let exhausted = probe(Probe::HUGETLB_1G, size, &root, Err(Errno::ENOMEM));
+        assert_eq!(exhausted.reason(), Some(&Unsupported::PoolExhausted { size_bytes: size }));
         assert!(probe(Probe::HUGETLB_1G, size, &root, Ok(())).supported);
-        let absent = probe(Probe::HUGETLB_2M, Bytes::mib(2), &root, Err(Errno::EINVAL));
-        assert!(!absent.supported && absent.why.contains("2MiB") && absent.fix.is_none());
+        let size = Bytes::mib(2);
+        let absent = probe(Probe::HUGETLB_2M, size, &root, Err(Errno::EINVAL));
+        assert_eq!(absent.reason(), Some(&Unsupported::NoHugetlb { size_bytes: size }));
+        assert_eq!(absent.reason().unwrap().help(), [""; 0]);
     }
 }

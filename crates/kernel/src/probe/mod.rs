@@ -1,15 +1,13 @@
-//! What this machine lets us do, found out by doing it: to a child of ours, and looking afterwards.
+//! Probes of kernel features, each tried on a child process and verified afterwards.
 //!
-//! Nothing is concluded from a version, and nothing from a return value. Every probe ends its child and gives back what
-//! it took before the next one starts.
+//! No probe infers a feature from a version, or success from a return value. Each ends its child and
+//! frees its memory before the next one starts.
 
 mod hugetlb;
 mod pages;
 mod samplers;
 
-pub use pages::NO_HUGE_PAGE;
-
-use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport, Probe, SCHEMA};
+use hugepilot_record::doctor::{CgroupReport, CpuReport, Detail, DoctorReport, Probe, SCHEMA};
 use hugepilot_units::Bytes;
 
 use crate::cgroup::{MemoryCgroup, Version};
@@ -17,10 +15,10 @@ use crate::rights::{Capability, Rights};
 use crate::thp::ThpSettings;
 use crate::{Result, Root, cpu, memory};
 
-/// Runs all probes on the running system and reads its settings. Takes well under a second where nothing is broken.
+/// Runs all probes on the running system and reads its settings, in about a tenth of a second.
 ///
 /// # Errors
-/// When `/proc` does not even tell the page size or the processor.
+/// If `/proc` does not show the page size or the processor.
 pub fn examine() -> Result<DoctorReport> {
     let root = &Root::live();
     let (cpu, sizes, rights) = (cpu::read(root)?, memory::page_sizes(root)?, Rights::read(root));
@@ -46,31 +44,31 @@ pub fn examine() -> Result<DoctorReport> {
     })
 }
 
-/// Whether splitting a huge page gives its zero-filled pages back here: tried on a child of ours, in a few milliseconds.
+/// Probes whether splitting a huge page frees its zero-filled pages, in a few milliseconds.
 ///
 /// # Errors
-/// When `/proc` does not even tell the page size.
+/// If `/proc` does not show the page size.
 pub fn demote_frees_zero_pages() -> Result<Probe> {
     let root = &Root::live();
     Ok(pages::demote_frees_zero_pages(root, memory::page_sizes(root)?, &Rights::read(root)))
 }
 
-/// On whose processes a thing that worked on our child would work, too, by the capabilities that other users' take: one of
-/// each group.
-fn whose(groups: &[&[Capability]], rights: &Rights) -> String {
+/// Returns the users on whose processes a feature works that worked on a child. Processes of other
+/// users require one capability of each group.
+fn users(groups: &[&[Capability]], rights: &Rights) -> Detail {
     let held = |group: &[Capability]| group.iter().any(|&capability| rights.has(capability));
     match groups.iter().find(|group| !held(group)) {
-        Some(lacking) => format!("our own user's processes only: {} is missing", lacking[0].name()),
-        None if rights.initial_user_namespace => "other users' processes, too".to_owned(),
-        None => "other users' processes, too, but only of this user namespace".to_owned(),
+        Some(group) => Detail::OwnUser { missing: group[0].name().to_owned() },
+        None if rights.initial_user_namespace => Detail::OtherUsers,
+        None => Detail::OtherUsersOfNamespace,
     }
 }
 
-/// Our own cgroup and the room in it.
+/// Returns the cgroup of this process and its headroom.
 fn cgroup(root: &Root) -> Option<CgroupReport> {
     let group = MemoryCgroup::find(root, &root.read_text("proc/self/cgroup").ok()?)?;
-    let room = group.headroom(root);
-    let limited = |bytes: Bytes| (room.limit != Bytes::MAX).then_some(bytes);
+    let headroom = group.headroom(root);
+    let limited = |bytes: Bytes| (headroom.limit != Bytes::MAX).then_some(bytes);
     Some(CgroupReport {
         version: match group.version() {
             Version::V1 => 1,
@@ -78,8 +76,8 @@ fn cgroup(root: &Root) -> Option<CgroupReport> {
         },
         path: group.path(),
         visible: group.is_visible(root),
-        limit_bytes: limited(room.limit),
-        left_bytes: limited(room.left),
+        limit_bytes: limited(headroom.limit),
+        left_bytes: limited(headroom.left),
     })
 }
 
@@ -88,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_probe_answers_and_every_no_has_a_reason() {
+    fn every_probe_runs_and_every_failure_has_a_reason() {
         let report = examine().unwrap();
         let names: Vec<&str> = report.probes.iter().map(|probe| probe.name.as_str()).collect();
         let wanted = [
@@ -102,7 +100,7 @@ mod tests {
             Probe::HUGETLB_1G,
         ];
         assert_eq!(names, wanted);
-        assert!(report.probes.iter().all(|probe| !probe.why.is_empty()));
+        assert!(report.probes.iter().all(|probe| probe.supported == probe.reason().is_none()));
     }
 
     #[test]
@@ -115,30 +113,26 @@ mod tests {
         };
         use Capability::{DacReadSearch, Perfmon, SysPtrace};
         let groups: [&[Capability]; 2] = [&[DacReadSearch], &[Perfmon, SysPtrace]];
-        assert_eq!(
-            whose(&groups, &rights(&[DacReadSearch, SysPtrace], true)),
-            "other users' processes, too"
-        );
-        let lacking = whose(&groups, &rights(&[Perfmon], true));
-        assert!(lacking.ends_with("cap_dac_read_search is missing"), "{lacking}");
-        let rootless = whose(&groups, &rights(&[DacReadSearch, Perfmon], false));
-        assert!(rootless.ends_with("of this user namespace"), "{rootless}");
+        let all = users(&groups, &rights(&[DacReadSearch, SysPtrace], true));
+        assert_eq!(all, Detail::OtherUsers);
+        let lacking = users(&groups, &rights(&[Perfmon], true));
+        assert_eq!(lacking, Detail::OwnUser { missing: "cap_dac_read_search".into() });
+        let rootless = users(&groups, &rights(&[DacReadSearch, Perfmon], false));
+        assert_eq!(rootless, Detail::OtherUsersOfNamespace);
     }
 
     #[test]
-    fn without_cap_sys_nice_the_fix_is_named() {
+    fn without_cap_sys_nice_the_help_names_it() {
         if Rights::read(&Root::live()).has(Capability::SysNice) {
-            eprintln!("skipped: we have cap_sys_nice");
+            eprintln!("skipped: this process has cap_sys_nice");
             return;
         }
         let report = examine().unwrap();
         let promote = report.probe(Probe::PROMOTE).unwrap();
         assert!(!promote.supported && !report.can_tune());
-        assert!(
-            promote.why.contains("cap_sys_nice") || promote.why.contains("seccomp"),
-            "{}",
-            promote.why
-        );
-        assert!(promote.fix.is_some());
+        let reason = promote.reason().unwrap();
+        let text = reason.to_string();
+        assert!(text.contains("cap_sys_nice") || text.contains("seccomp"), "{text}");
+        assert!(!reason.help().is_empty());
     }
 }

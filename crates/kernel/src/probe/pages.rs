@@ -1,45 +1,40 @@
-//! Promotion, demotion, and looking: tried on a child of ours.
+//! Probes of promotion, demotion, and reads of pagemap and memory.
 
 use std::time::Instant;
 
 use hugepilot_record::Errno;
-use hugepilot_record::doctor::Probe;
-use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
+use hugepilot_record::doctor::{Detail, Evidence, Probe};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
 
-use super::whose;
+use super::users;
 use crate::rights::{Capability, Rights};
 use crate::sys::anon::{AnonMap, Pages};
 use crate::sys::fork::{Child, Task};
 use crate::sys::reach::{self, Call};
-use crate::unsupported::Unsupported;
-use crate::{KernelError, Process, Root, Target};
+use crate::{KernelError, Process, Root, Target, Unsupported, unsupported};
 
-/// Either lets one look at the memory of other users' processes; before Linux 6.15 only the latter.
-const LOOK: &[Capability] = &[Capability::Perfmon, Capability::SysPtrace];
-/// Why the demotion probe can tell nothing where there is no free huge page.
-pub const NO_HUGE_PAGE: &str =
-    "the child got no huge page to try it on: memory is fragmented, or THP is not to be had";
+/// Capabilities of which one permits advice on the memory of other users' processes and reads of
+/// their pagemap; before Linux 6.15 only the latter.
+const INSPECT: &[Capability] = &[Capability::Perfmon, Capability::SysPtrace];
 
 /// Base pages that the child of the demotion probe uses of its huge page.
 const USED: u64 = 16;
 
-/// One huge page's worth of memory in a child, and the child opened as any target is.
-struct Patient {
+/// Child with memory of one huge page, opened as any target is.
+struct ProbeChild {
     _child: Child,
     process: Process,
     region: Region,
     sizes: PageSizes,
 }
 
-impl Patient {
+impl ProbeChild {
     fn new(root: &Root, sizes: PageSizes, stride: Bytes, task: Task) -> Result<Self, Unsupported> {
-        let failed =
-            |what: &str, errno| Unsupported::because(format!("{what} to try it on: {errno}"));
         let mut map = AnonMap::new(sizes.huge, Pages::Default, sizes)
-            .map_err(|errno| failed("no memory could be mapped", errno))?;
+            .map_err(|errno| Unsupported::NoProbeMemory { errno })?;
         let region = sizes.region_of(map.range().start);
         let child = Child::start(&mut map, stride, task, sizes)
-            .map_err(|errno| failed("no child process could be made", errno))?;
+            .map_err(|errno| Unsupported::NoProbeChild { errno })?;
         let process = Process::open(root, child.pid())
             .map_err(|error| Unsupported::because(error.to_string()))?;
         Ok(Self { _child: child, process, region, sizes })
@@ -47,8 +42,9 @@ impl Patient {
     fn range(&self) -> AddrRange {
         self.region.range(self.sizes)
     }
-    /// Whether it is on a huge page, and how many base pages it has. Kernels before PAGEMAP_SCAN tell by smaps.
-    fn look(&self) -> Result<(bool, u64), KernelError> {
+    /// Returns whether its memory is a huge page, and the number of its base pages. Kernels without
+    /// PAGEMAP_SCAN show this in smaps.
+    fn pages(&self) -> Result<(bool, u64), KernelError> {
         if let Ok(pages) = self.process.region_pages(self.region) {
             return Ok((pages.huge, pages.resident));
         }
@@ -62,166 +58,135 @@ impl Patient {
 /// Runs the four probes.
 pub(super) fn probes(root: &Root, sizes: PageSizes, rights: &Rights) -> Vec<Probe> {
     let (promote, scan, read) = match on_base_pages(root, sizes) {
-        Ok(patient) => {
-            let scan = pagemap_scan(&patient, rights);
-            let read = read_target_memory(&patient, rights);
-            (promote(&patient, rights), scan, read)
+        Ok(child) => {
+            let scan = pagemap_scan(&child, rights);
+            let read = read_target_memory(&child, rights);
+            (promote(&child, rights), scan, read)
         }
-        Err(refusal) => (
-            refusal.clone().probe(Probe::PROMOTE),
-            refusal.clone().probe(Probe::PAGEMAP_SCAN),
-            refusal.probe(Probe::READ_TARGET_MEMORY),
+        Err(reason) => (
+            Probe::no(Probe::PROMOTE, reason.clone()),
+            Probe::no(Probe::PAGEMAP_SCAN, reason.clone()),
+            Probe::no(Probe::READ_TARGET_MEMORY, reason),
         ),
     };
     vec![promote, demote_frees_zero_pages(root, sizes, rights), scan, read]
 }
 
-/// Whether a split gives zero-filled pages back.
+/// Probes whether a split frees zero-filled pages.
 pub(super) fn demote_frees_zero_pages(root: &Root, sizes: PageSizes, rights: &Rights) -> Probe {
+    let name = Probe::DEMOTE_FREES_ZERO_PAGES;
     let stride = Bytes::new(sizes.huge.get() / USED);
-    match Patient::new(root, sizes, stride, Task::HoldHuge) {
-        Ok(patient) => demote(&patient, rights),
-        Err(refusal) => refusal.probe(Probe::DEMOTE_FREES_ZERO_PAGES),
+    let child = ProbeChild::new(root, sizes, stride, Task::HoldHuge);
+    match child.and_then(|child| demote(&child, rights)) {
+        Ok(evidence) => Probe::yes(name, evidence),
+        Err(reason) => Probe::no(name, reason),
     }
 }
 
-/// A child on base pages. Where THP is always on, khugepaged may be faster than we look.
-fn on_base_pages(root: &Root, sizes: PageSizes) -> Result<Patient, Unsupported> {
+/// Starts a child on base pages. If THP is `always`, khugepaged may promote it first.
+fn on_base_pages(root: &Root, sizes: PageSizes) -> Result<ProbeChild, Unsupported> {
     const TRIES: usize = 3;
-    let mut patient = Patient::new(root, sizes, sizes.base, Task::Hold)?;
+    let mut child = ProbeChild::new(root, sizes, sizes.base, Task::Hold)?;
     for _ in 1..TRIES {
-        if matches!(patient.look(), Ok((true, _))) {
-            patient = Patient::new(root, sizes, sizes.base, Task::Hold)?;
+        if matches!(child.pages(), Ok((true, _))) {
+            child = ProbeChild::new(root, sizes, sizes.base, Task::Hold)?;
         }
     }
-    Ok(patient)
+    Ok(child)
 }
 
-fn promote(patient: &Patient, rights: &Rights) -> Probe {
+fn promote(child: &ProbeChild, rights: &Rights) -> Probe {
     let name = Probe::PROMOTE;
-    if matches!(patient.look(), Ok((true, _))) {
-        let why = "khugepaged put the child on a huge page before we could, so nothing was shown";
-        return Probe::no(name, why, Some("hugepilot doctor, once more".to_owned()));
+    if matches!(child.pages(), Ok((true, _))) {
+        return Probe::no(name, Unsupported::KhugepagedFirst);
     }
     let started = Instant::now();
     // A page may be locked for a moment: the kernel's own tests try twice, too.
-    let answer = patient.process.collapse(patient.region).or_else(|errno| match errno {
-        Errno::EAGAIN => patient.process.collapse(patient.region),
+    let result = child.process.collapse(child.region).or_else(|errno| match errno {
+        Errno::EAGAIN => child.process.collapse(child.region),
         errno => Err(errno),
     });
-    let took = started.elapsed();
-    match (answer, patient.look()) {
+    let duration_ns = Nanos::from(started.elapsed());
+    let reason = match (result, child.pages()) {
         (Ok(_), Ok((true, _))) => {
-            let why = format!("MADV_COLLAPSE put {} of a child on a huge page", patient.sizes.huge);
-            let whose = whose(&[LOOK], rights);
-            Probe::yes(name, why).with_detail(format!("took {} µs; {whose}", took.as_micros()))
+            let evidence = Evidence::Promoted { promoted_bytes: child.sizes.huge };
+            let details = [Detail::Duration { duration_ns }, users(&[INSPECT], rights)];
+            return Probe::yes(name, evidence).with_details(details);
         }
-        (Ok(_), Ok(_)) => {
-            Probe::no(name, "the kernel said yes, but no huge page was seen afterwards", None)
-        }
-        (Ok(_), Err(error)) => Probe::no(name, format!("the kernel said yes, but: {error}"), None),
-        (Err(Errno::EINVAL), _) if patient.process.thp_disabled() => thp_disabled().probe(name),
+        (Ok(_), Ok(_)) => Unsupported::NotPromoted,
+        (Ok(_), Err(error)) => Unsupported::NotVerified { error: error.to_string() },
+        (Err(Errno::EINVAL), _) if child.process.thp_disabled() => Unsupported::ThpDisabled,
         (Err(errno), _) => {
-            Unsupported::of_advice(errno, reach::answer(Call::ProcessMadvise), rights).probe(name)
+            unsupported::of_advice(errno, reach::answer(Call::ProcessMadvise), rights)
         }
-    }
-}
-
-fn thp_disabled() -> Unsupported {
-    Unsupported::because(
-        "THP is disabled for us by prctl(PR_SET_THP_DISABLE), which children inherit",
-    )
-    .fixed_by("start hugepilot from a shell that is not under it")
-}
-
-fn demote(patient: &Patient, rights: &Rights) -> Probe {
-    let name = Probe::DEMOTE_FREES_ZERO_PAGES;
-    let before = match patient.look() {
-        Ok((true, resident)) => resident,
-        Ok((false, _)) if patient.process.thp_disabled() => return thp_disabled().probe(name),
-        Ok((false, _)) => {
-            return Probe::no(
-                name,
-                NO_HUGE_PAGE,
-                Some("echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned()),
-            );
-        }
-        Err(error) => return Probe::no(name, format!("cannot look: {error}"), None),
     };
-    // A page that was never written: nothing that is used gets old.
-    let zero_page = patient.range().start.plus(patient.sizes.base);
-    if let Err(errno) = patient.process.split(zero_page) {
-        return Unsupported::of_advice(errno, reach::answer(Call::ProcessMadvise), rights)
-            .probe(name);
+    Probe::no(name, reason)
+}
+
+fn demote(child: &ProbeChild, rights: &Rights) -> Result<Evidence, Unsupported> {
+    let unread = |error: KernelError| Unsupported::NotVerified { error: error.to_string() };
+    let (is_huge, before) = child.pages().map_err(unread)?;
+    if !is_huge {
+        return Err(if child.process.thp_disabled() {
+            Unsupported::ThpDisabled
+        } else {
+            Unsupported::NoHugePage
+        });
     }
-    match patient.look() {
-        Ok((true, _)) => {
-            Probe::no(name, "MADV_COLD on one page was accepted, but split nothing", None)
-        }
-        Ok((false, after)) if after >= before => {
-            let why = "the huge page was split, but its zero pages were not freed";
-            Probe::no(name, why, Some("a kernel of Linux 6.12 or newer".to_owned()))
-        }
-        Ok((false, after)) => {
-            let (freed, zero) = (before - after, before.saturating_sub(USED));
-            Probe::yes(
-                name,
-                format!(
-                    "MADV_COLD on one page split a huge page and freed {freed} of {zero} zero pages"
-                ),
-            )
-        }
-        Err(error) => Probe::no(name, format!("cannot look: {error}"), None),
+    // This page was never written, so MADV_COLD ages no page in use.
+    let zero_page = child.range().start.plus(child.sizes.base);
+    child.process.split(zero_page).map_err(|errno| {
+        unsupported::of_advice(errno, reach::answer(Call::ProcessMadvise), rights)
+    })?;
+    match child.pages().map_err(unread)? {
+        (true, _) => Err(Unsupported::NotSplit),
+        (false, after) if after >= before => Err(Unsupported::ZeroPagesKept),
+        (false, after) => Ok(Evidence::ZeroPagesFreed {
+            freed_pages: before - after,
+            zero_pages: before.saturating_sub(USED),
+        }),
     }
 }
 
-fn pagemap_scan(patient: &Patient, rights: &Rights) -> Probe {
+fn pagemap_scan(child: &ProbeChild, rights: &Rights) -> Probe {
     let name = Probe::PAGEMAP_SCAN;
-    let runs = match patient.process.page_runs(patient.range()) {
+    let runs = match child.process.page_runs(child.range()) {
         Ok(runs) => runs,
         Err(error) => {
             let errno = error.errno().unwrap_or(Errno(0));
-            return Unsupported::of_look("PAGEMAP_SCAN", errno, None, rights).probe(name);
+            return Probe::no(name, unsupported::of_read("PAGEMAP_SCAN", errno, None, rights));
         }
     };
     let present = runs.iter().filter(|run| run.present).map(|run| run.range.len()).sum::<Bytes>();
-    let (seen, base) = (present.get() / patient.sizes.base.get(), patient.sizes.base_per_huge());
-    if seen == base {
-        Probe::yes(name, format!("the page map of a child shows its {seen} pages"))
-            .with_detail(whose(&[&[Capability::DacReadSearch], LOOK], rights))
+    let pages = present.get() / child.sizes.base.get();
+    let expected = child.sizes.base_per_huge();
+    if pages == expected {
+        Probe::yes(name, Evidence::PagemapRead { pages })
+            .with_details([users(&[&[Capability::DacReadSearch], INSPECT], rights)])
     } else {
-        Probe::no(name, format!("the page map of a child shows {seen} pages of {base}"), None)
+        Probe::no(name, Unsupported::PagesMissing { pages, expected })
     }
 }
 
-fn read_target_memory(patient: &Patient, rights: &Rights) -> Probe {
+fn read_target_memory(child: &ProbeChild, rights: &Rights) -> Probe {
     let name = Probe::READ_TARGET_MEMORY;
     let mut word = [0_u8; 8];
-    let first = AddrRange::at(patient.range().start, Bytes::new(8));
-    match patient.process.read_memory(&[first], &mut word) {
+    let first = AddrRange::at(child.range().start, Bytes::new(8));
+    match child.process.read_memory(&[first], &mut word) {
         Ok(8) if u64::from_ne_bytes(word) == Child::MARK => {
-            let children_only = rights.yama_ptrace_scope.is_some_and(|scope| scope == 1);
-            let probe = Probe::yes(name, "process_vm_readv read what a child had written");
-            if children_only && !rights.has(Capability::SysPtrace) {
-                probe.with_detail(
-                    "children only: kernel.yama.ptrace_scope=1, and cap_sys_ptrace is missing",
-                )
+            let is_limited = rights.yama_ptrace_scope == Some(1);
+            let detail = if is_limited && !rights.has(Capability::SysPtrace) {
+                Detail::ChildrenOnly
             } else {
-                probe.with_detail(whose(&[&[Capability::SysPtrace]], rights))
-            }
+                users(&[&[Capability::SysPtrace]], rights)
+            };
+            Probe::yes(name, Evidence::MemoryRead).with_details([detail])
         }
-        Ok(_) => {
-            Probe::no(name, "process_vm_readv read something else than the child had written", None)
-        }
+        Ok(_) => Probe::no(name, Unsupported::WrongMemory),
         Err(error) => {
             let errno = error.errno().unwrap_or(Errno(0));
-            Unsupported::of_look(
-                "process_vm_readv",
-                errno,
-                Some(reach::answer(Call::ProcessVmReadv)),
-                rights,
-            )
-            .probe(name)
+            let answer = Some(reach::answer(Call::ProcessVmReadv));
+            Probe::no(name, unsupported::of_read("process_vm_readv", errno, answer, rights))
         }
     }
 }

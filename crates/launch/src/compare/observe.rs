@@ -2,7 +2,7 @@
 
 use hugepilot_kernel::perf::counters::Counters;
 use hugepilot_kernel::{KernelError, Process, Root, Started, Target};
-use hugepilot_profiler::{Chosen, choose};
+use hugepilot_profiler::{SamplerChoice, choose};
 use hugepilot_record::compare::Counts;
 use hugepilot_record::{Pattern, Sample};
 use hugepilot_units::Nanos;
@@ -52,7 +52,7 @@ impl Observer for Counting {
 /// Samples where a run waits.
 #[derive(Default)]
 pub(super) struct Sampling {
-    source: Option<(Chosen, Process)>,
+    source: Option<(SamplerChoice, Process)>,
     rescanned: Nanos,
     samples: u64,
     scattered: u64,

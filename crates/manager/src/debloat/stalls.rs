@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::proc::resident;
 use hugepilot_kernel::{KernelError, Process, Target};
-use hugepilot_policy::Expected;
+use hugepilot_policy::PredictionInput;
 use hugepilot_profiler::{AddressSource, Observation, StallSampler};
 use hugepilot_units::{Bytes, Nanos, Region};
 
@@ -114,12 +114,12 @@ fn stalls(process: &Process, observation: &Observation, tlb_entries: u32) -> Sta
 
 /// What to expect of a plan that takes huge pages with `lost` stalls away, over all processes.
 #[allow(clippy::cast_precision_loss)]
-pub(super) fn expected(all: &[&Stalls], lost: f64, huge: Bytes) -> Expected {
+pub(super) fn expected(all: &[&Stalls], lost: f64, huge: Bytes) -> PredictionInput {
     let sum = |of: fn(&Stalls) -> u64| all.iter().map(|one| of(one)).sum::<u64>();
     let (samples, addressed) = (sum(|one| one.samples), sum(|one| one.addressed));
     let hot =
         all.iter().map(|one| one.regions.values().filter(|&&count| count > 0).count() as u64).max();
-    Expected {
+    PredictionInput {
         heat_ratio: lost / samples.max(1) as f64,
         samples,
         hot: huge.times(hot.unwrap_or(0)),

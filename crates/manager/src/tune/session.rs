@@ -5,8 +5,8 @@ mod spaces;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported};
-use hugepilot_policy::{Expected, HeatPolicy, Policy, predict, sampled_speedup};
-use hugepilot_profiler::{Chosen, Observation, choose};
+use hugepilot_policy::{HeatPolicy, Policy, PredictionInput, predict, sampled_speedup};
+use hugepilot_profiler::{Observation, SamplerChoice, choose};
 use hugepilot_record::tune::{Activity, Prediction, TuneReport};
 use hugepilot_record::{Budget, Journal, Pid, Plan, ProcessId, ProvenanceCounts, Snapshot, Stop};
 use hugepilot_units::{Bytes, HugePages, Nanos};
@@ -41,7 +41,7 @@ pub struct Session<'a> {
     process: Process,
     /// Held from the beginning where a running process was attached to.
     claim: Option<Claim>,
-    chosen: Chosen,
+    chosen: SamplerChoice,
     counters: Result<Counters, Unsupported>,
     counted: CounterReading,
     observation: Observation,
@@ -58,8 +58,8 @@ pub struct Session<'a> {
     /// How long to look before the next round.
     pause: Nanos,
     report: TuneReport,
-    /// That a limit of the target cannot be seen.
-    unseen_limit: Option<String>,
+    /// Cgroup with a memory limit of the target that is invisible from here.
+    hidden_limit: Option<String>,
     /// Share of all samples that the target had.
     share: f64,
 }
@@ -127,7 +127,7 @@ impl<'a> Session<'a> {
             idle_rounds: 0,
             pause: Nanos::ZERO,
             report,
-            unseen_limit: None,
+            hidden_limit: None,
             share: 1.0,
         })
     }
@@ -319,8 +319,12 @@ impl<'a> Session<'a> {
         }
         #[allow(clippy::cast_precision_loss)]
         let chased_ratio = counts.next as f64 / counts.addressed().max(1) as f64;
-        let expected =
-            Expected { heat_ratio: plan.heat_ratio(), samples: counts.total(), hot, chased_ratio };
+        let expected = PredictionInput {
+            heat_ratio: plan.heat_ratio(),
+            samples: counts.total(),
+            hot,
+            chased_ratio,
+        };
         predict(expected, &self.options.calibration)
     }
 

@@ -1,65 +1,48 @@
-//! What makes a tune report less trustworthy, in words, with what to do about it.
+//! Warnings that follow from the facts of a report.
 
-use hugepilot_record::tune::TuneReport;
+use hugepilot_record::tune::{TuneReport, TuneWarning};
 
-/// Fewer samples say little about a share.
+/// Samples below which shares are rough.
 const FEW_SAMPLES: u64 = 200;
+/// Share of samples without an address above which a report is in doubt.
+const MOST: f64 = 0.5;
+/// Share of the target in all samples below which a report is in doubt.
+const MOSTLY_TARGET: f64 = 0.8;
 
-/// The warnings that follow from the report. `share` is the part of all samples that the target had; `samples_time` says
-/// whether samples stand for time.
-pub(super) fn warnings(report: &TuneReport, share: f64, samples_time: bool) -> Vec<String> {
-    let mut warnings = Vec::new();
+/// Warnings about `report`. `target_ratio` is the share of the target in all samples;
+/// `samples_time`: whether the sampler samples time.
+pub(super) fn warnings(
+    report: &TuneReport,
+    target_ratio: f64,
+    samples_time: bool,
+) -> Vec<TuneWarning> {
     let sampler = &report.sampler;
-    if report.target_ended {
-        let gone = if report.verified_regions > 0 { ", and its huge pages with it" } else { "" };
-        warnings.push(format!(
-            "process {} ended before the tune did{gone}: what could be measured until then is reported",
-            report.target.pid
-        ));
-    }
-    if (1..FEW_SAMPLES).contains(&sampler.samples) {
-        warnings.push(format!(
-            "only {} samples: the target was mostly idle, so shares are rough; look longer with --observe",
-            sampler.samples
-        ));
-    }
-    if let Some(none) =
-        sampler.none_ratio.filter(|&ratio| ratio > 0.5 && sampler.samples >= FEW_SAMPLES)
-    {
-        warnings.push(format!(
-            "{:.0} % of the samples gave no address: the program computes more than it waits, or its code could not be \
-             read",
-            none * 100.0
-        ));
-    }
-    if sampler.lost > 0 {
-        warnings
-            .push(format!("{} samples were lost; sample more slowly with --rate", sampler.lost));
-    }
-    if sampler.throttled > 0 {
-        warnings.push(format!(
-            "the kernel throttled sampling {} times (perf_cpu_time_max_percent); shares still hold",
-            sampler.throttled
-        ));
-    }
-    if share < 0.8 && sampler.samples > 0 {
-        warnings.push(format!(
-            "the target had {:.0} % of the samples; the rest fell on other processes that it started",
-            share * 100.0
-        ));
-    }
-    if report.predicted_speedup.is_none() && !report.selected.is_empty() {
-        let why = if samples_time {
-            "this machine is not calibrated (--calibration off, too little free memory, or no huge pages to be had)"
+    let has_samples = sampler.samples > 0;
+    let is_unpredicted = report.predicted_speedup.is_none() && !report.selected.is_empty();
+    let none_ratio =
+        sampler.none_ratio.filter(|&none| none > MOST && sampler.samples >= FEW_SAMPLES);
+    let warnings = [
+        report.target_ended.then_some(TuneWarning::TargetEnded {
+            pid: report.target.pid,
+            verified_regions: report.verified_regions,
+        }),
+        (has_samples && sampler.samples < FEW_SAMPLES)
+            .then_some(TuneWarning::FewSamples { samples: sampler.samples }),
+        none_ratio.map(|none_ratio| TuneWarning::FewAddresses { none_ratio }),
+        (sampler.lost > 0).then_some(TuneWarning::SamplesLost { samples: sampler.lost }),
+        (sampler.throttled > 0)
+            .then_some(TuneWarning::SamplingThrottled { times: sampler.throttled }),
+        (has_samples && target_ratio < MOSTLY_TARGET)
+            .then_some(TuneWarning::OtherProcesses { target_ratio }),
+        is_unpredicted.then_some(if samples_time {
+            TuneWarning::NotCalibrated
         } else {
-            "this source samples page walks, and their share is no share of time"
-        };
-        warnings.push(format!("no prediction: {why}"));
-    }
-    if let Some(&unseen) = report.failed.get("not_verified") {
-        warnings.push(format!(
-            "{unseen} promotions were reported as done by the kernel, and no huge page was there: not counted"
-        ));
-    }
-    warnings
+            TuneWarning::SamplesAreNotTime
+        }),
+        report
+            .failed
+            .get("not_verified")
+            .map(|&promotions| TuneWarning::NotVerified { promotions }),
+    ];
+    warnings.into_iter().flatten().collect()
 }

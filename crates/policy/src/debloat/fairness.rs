@@ -1,4 +1,4 @@
-//! Fairness: whose huge page is next, among several processes.
+//! Fairness: the process whose huge page is split next.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -7,21 +7,21 @@ use hugepilot_record::Split;
 
 use super::{Candidate, DebloatView};
 
-/// How processes share what is to be given back.
+/// Fairness among processes that free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fairness {
-    /// Not at all: within a class, one process after the other.
+    /// None: within a class, one process after the other.
     Off,
-    /// In turns within each class (EMD, section 4.3).
+    /// Round-robin within each class (EMD, section 4.3).
     RoundRobin,
-    /// Each gives bytes in proportion to its bloat.
+    /// Bytes in proportion to each process's bloat.
     Bloat,
-    /// Each gives bytes in proportion to its weight.
+    /// Bytes in proportion to each process's weight.
     Weight,
 }
 
 impl Fairness {
-    /// The name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -32,20 +32,20 @@ impl Fairness {
     }
 }
 
-/// Puts `candidates` in order: preferred processes first, then by class, and within a class as `fairness` says.
-pub(super) fn shared(
+/// Orders `candidates`: preferred processes first, then by class, and within a class by `fairness`.
+pub(super) fn ordered(
     mut candidates: Vec<Candidate>,
     views: &[DebloatView<'_>],
     fairness: Fairness,
     quantum: usize,
 ) -> Vec<Split> {
-    candidates.sort_by_key(|one| {
-        let Split { process, region, .. } = one.split;
-        (one.priority, Reverse(one.class), process, Reverse(one.within), region)
+    candidates.sort_by_key(|candidate| {
+        let Split { process, region, .. } = candidate.split;
+        (candidate.priority, Reverse(candidate.class), process, Reverse(candidate.within), region)
     });
     let mut splits = Vec::with_capacity(candidates.len());
     match fairness {
-        Fairness::Off => splits.extend(candidates.iter().map(|one| one.split)),
+        Fairness::Off => splits.extend(candidates.iter().map(|candidate| candidate.split)),
         Fairness::RoundRobin => {
             for class in candidates.chunk_by(|a, b| (a.priority, a.class) == (b.priority, b.class))
             {
@@ -65,13 +65,13 @@ pub(super) fn shared(
     splits
 }
 
-/// The candidates of each process, in the order they came.
+/// Returns the candidates of each process, in their order.
 fn by_process(candidates: &[Candidate]) -> Vec<VecDeque<Split>> {
     let mut queues: Vec<VecDeque<Split>> = Vec::new();
-    for one in candidates {
-        match queues.iter_mut().find(|queue| queue[0].process == one.split.process) {
-            Some(queue) => queue.push_back(one.split),
-            None => queues.push(VecDeque::from([one.split])),
+    for candidate in candidates {
+        match queues.iter_mut().find(|queue| queue[0].process == candidate.split.process) {
+            Some(queue) => queue.push_back(candidate.split),
+            None => queues.push(VecDeque::from([candidate.split])),
         }
     }
     queues
@@ -87,14 +87,15 @@ fn round_robin(class: &[Candidate], quantum: usize, splits: &mut Vec<Split>) {
     }
 }
 
-/// Always the process that has given least for its weight; so every beginning of the plan is in proportion.
+/// Always continues with the process that freed least for its weight, so every prefix of the plan
+/// is in proportion.
 fn in_proportion(candidates: &[Candidate], weight: &dyn Fn(usize) -> f64, splits: &mut Vec<Split>) {
     let mut queues: Vec<(f64, VecDeque<Split>)> =
         by_process(candidates).into_iter().map(|queue| (0.0, queue)).collect();
     while let Some(next) = queues.iter_mut().min_by(|(a, _), (b, _)| a.total_cmp(b)) {
-        let (given, queue) = next;
+        let (freed, queue) = next;
         if let Some(split) = queue.pop_front() {
-            *given += split.frees.as_f64() / weight(split.process).max(f64::MIN_POSITIVE);
+            *freed += split.frees.as_f64() / weight(split.process).max(f64::MIN_POSITIVE);
             splits.push(split);
         }
         queues.retain(|(_, queue)| !queue.is_empty());

@@ -1,10 +1,11 @@
-//! How many stalls to expect on each huge page, from a few samples, and what they will cost once it is split.
+//! Expected stalls on each huge page, from few samples, and their cost after a split.
 //!
-//! A region sampled twice is not twice as hot as one sampled once: with so few samples most differences are chance, and an
-//! order that believed them would split dense huge pages that were lucky. So each count is drawn towards the mean of its
-//! likes, the huge pages of the same process with about the same bloat density, as far as the counts of these look like
-//! chance. This is empirical Bayes with a gamma prior (Robbins 1956), moments for its two parameters: if counts scatter no
-//! more than Poisson's law lets them, all of the group get the mean; the more they do, the more each count is believed.
+//! A region with two samples is not twice as hot as one with one. With few samples most differences
+//! are chance, and an order that trusted them would split dense huge pages at random. So each count
+//! shrinks towards the mean of similar huge pages, those of the same process with about the same
+//! bloat density. This is empirical Bayes with a gamma prior (Robbins 1956), whose two parameters
+//! come from moments. If the counts vary no more than Poisson's law predicts, each huge page gets
+//! the mean. The more they vary, the more each count is trusted.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use hugepilot_units::Region;
 
 /// Groups by bloat density.
 const GROUPS: usize = 10;
-/// Expected stalls on each of the bloated pages of `census`, in their order; positive. All alike where nobody looked.
+/// Returns the expected stalls on each bloated page of `census`, in its order; positive. Equal if
+/// the process was not sampled.
 pub(super) fn expected(census: &Census, stalls: Option<&BTreeMap<Region, u32>>) -> Vec<f64> {
     let Some(stalls) = stalls else { return vec![1.0; census.bloated.len()] };
     let base_pages = usize::try_from(census.sizes.base_per_huge()).unwrap_or(usize::MAX);
@@ -33,12 +35,14 @@ pub(super) fn expected(census: &Census, stalls: Option<&BTreeMap<Region, u32>>) 
     expected.collect()
 }
 
-/// What it costs to split a huge page with so many stalls, in any unit, when walks then need `table_lines` of the page table.
+/// Returns the cost of a split, in any unit, if page walks then need `table_lines` of the page
+/// table.
 ///
-/// A stall becomes dear when its walk finds no entry in the caches. A line of the page table that is used twice as often is
-/// the likelier to be there: misses fall with the root of what a cache offers each line (the rule of thumb of Chow 1974;
-/// Hartstein et al., JILP 2008). So the few used pages of an empty huge page cost less than their stalls say, and cold pages
-/// cost more: `stalls · √(lines / stalls)`.
+/// A stall becomes expensive if its walk finds no entry in the caches. A line of the page table
+/// that is used twice as often is more likely in a cache: misses fall with the square root of the
+/// cache space per line (the rule of thumb of Chow 1974; Hartstein et al., JILP 2008). So the few
+/// used pages of a bloated huge page cost less than their stalls suggest, and cold pages cost more:
+/// `stalls · √(lines / stalls)`.
 pub(super) fn cost(stalls: f64, table_lines: u32) -> f64 {
     (stalls * f64::from(table_lines.max(1))).sqrt()
 }
@@ -47,8 +51,9 @@ pub(super) fn cost(stalls: f64, table_lines: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// What was measured of `random-access --bloat 80,20 --hot bloated` at 8 GiB: nine of ten updates fall on the emptier half;
-    /// to split it cost 0.66 of the time scattered and 0.22 contiguous, the other half 0.21 and 0.09.
+    /// Measured with `random-access --bloat 80,20 --hot bloated` at 8 GiB. Nine of ten updates go
+    /// to the more bloated half. A split of that half cost 0.66 of the time scattered and 0.22
+    /// contiguous, a split of the other half 0.21 and 0.09.
     #[test]
     fn the_cost_is_about_what_was_measured() {
         let scattered = cost(9.0, 57) / cost(1.0, 64);

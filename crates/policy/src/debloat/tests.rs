@@ -1,3 +1,5 @@
+//! Tests of the orders and of fairness.
+
 use std::collections::BTreeMap;
 
 use hugepilot_record::{BloatedPage, Census, Pid, ProcessId, SkipReason, Skips, SplitPlan};
@@ -6,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A process whose huge pages have these bloat densities, in address order.
+/// Returns a process whose huge pages have these bloat densities, in address order.
 fn census(zero_pages: &[u32]) -> Census {
     let pages = zero_pages.iter().enumerate().filter(|&(_, &zero_pages)| zero_pages > 0);
     Census {
@@ -32,7 +34,7 @@ const fn view(census: &Census) -> DebloatView<'_> {
     DebloatView { census, stalls: None, priority: Priority::Normal, weight: 1.0 }
 }
 
-/// `A1 B1 …`: the process by letter, the region by number.
+/// Returns `A1 B1 …`: a letter for the process, the index of the region.
 fn names(plan: &SplitPlan) -> String {
     let name =
         |split: &Split| format!("{}{}", (b'A' + split.process as u8) as char, split.region.get());
@@ -43,7 +45,7 @@ fn plan(policy: DebloatPolicy, views: &[DebloatView<'_>]) -> String {
     names(&policy.plan(views))
 }
 
-/// The three processes of Figure 5 of the EMD paper: the sequence is its section 4.3.
+/// Returns the three processes of Figure 5 of the EMD paper; section 4.3 has the sequence.
 fn figure_5() -> [Census; 3] {
     [census(&[470, 370, 220, 60]), census(&[455, 355, 390, 210]), census(&[512, 360, 350])]
 }
@@ -57,7 +59,7 @@ fn emd_gives_the_sequence_of_figure_5() {
 }
 
 #[test]
-fn the_quantum_says_how_many_in_a_row() {
+fn the_quantum_is_the_number_in_a_row() {
     let (a, b) = (census(&[500; 5]), census(&[500; 3]));
     let emd = DebloatPolicy { quantum: 2, ..DebloatPolicy::new(Order::EMD) };
     assert_eq!(plan(emd, &[view(&a), view(&b)]), "A1 A2 B1 B2 A3 A4 B3 A5");
@@ -65,7 +67,7 @@ fn the_quantum_says_how_many_in_a_row() {
     assert_eq!(
         plan(zero, &[view(&a), view(&b)]),
         "A1 B1 A2 B2 A3 B3 A4 A5",
-        "none in a row is one"
+        "a quantum of 0 is one"
     );
 }
 
@@ -92,11 +94,11 @@ fn emds_buckets_are_the_papers() {
     let bucket = |zero_pages| Order::EMD.class(zero_pages, 512);
     assert_eq!([1, 49, 50, 99, 100, 449, 450, 512].map(bucket), [0, 0, 1, 1, 2, 8, 9, 9]);
     let many = Order::Emd { buckets: 100_000 };
-    assert_eq!(many.class(512, 512), 512, "no finer than a page");
+    assert_eq!(many.class(512, 512), 512, "not finer than a page");
     assert_eq!(Order::Emd { buckets: 0 }.class(512, 512), 0);
 }
 
-/// Four huge pages of the first density and four of the second, with so many stalls on each.
+/// Plans four huge pages of the first density and four of the second, with these stalls on each.
 fn heat_of(densities: [u32; 2], stalls: [u32; 2]) -> String {
     let a = census(&densities.map(|density| [density; 4]).concat());
     let stalls: BTreeMap<_, _> =
@@ -105,25 +107,25 @@ fn heat_of(densities: [u32; 2], stalls: [u32; 2]) -> String {
 }
 
 #[test]
-fn heat_splits_what_is_cold_for_what_it_frees() {
-    let (emptiest_first, coldest_first) = ("A1 A2 A3 A4 A5 A6 A7 A8", "A5 A6 A7 A8 A1 A2 A3 A4");
-    // The emptiest are the hottest, and free hardly more.
+fn heat_splits_cold_pages_that_free_much() {
+    let (densest_first, coldest_first) = ("A1 A2 A3 A4 A5 A6 A7 A8", "A5 A6 A7 A8 A1 A2 A3 A4");
+    // The first are the hottest, and free hardly more.
     assert_eq!(heat_of([300, 250], [97, 3]), coldest_first);
-    // They free four times as much for three times the cost, as measured with nine times the stalls.
-    assert_eq!(heat_of([410, 102], [90, 10]), emptiest_first);
-    assert_eq!(heat_of([300, 250], [5, 5]), emptiest_first);
+    // They free four times as much for three times the cost, measured with nine times the stalls.
+    assert_eq!(heat_of([410, 102], [90, 10]), densest_first);
+    assert_eq!(heat_of([300, 250], [5, 5]), densest_first);
 }
 
 #[test]
-fn who_was_not_sampled_beside_others_is_taken_to_be_cold() {
+fn a_process_without_samples_beside_sampled_ones_is_cold() {
     let (a, b) = (census(&[300, 300]), census(&[250, 250]));
     let hot: BTreeMap<_, _> = (1..=2).map(|region| (Region::new(region), 50)).collect();
     let views = [DebloatView { stalls: Some(&hot), ..view(&a) }, view(&b)];
     let cold = BTreeMap::new();
-    let told = [views[0], DebloatView { stalls: Some(&cold), ..views[1] }];
+    let with_samples = [views[0], DebloatView { stalls: Some(&cold), ..views[1] }];
     let heat = DebloatPolicy::new(Order::Heat);
     assert_eq!(plan(heat, &views), "B1 B2 A1 A2");
-    assert_eq!(heat.plan(&views), heat.plan(&told));
+    assert_eq!(heat.plan(&views), heat.plan(&with_samples));
 }
 
 #[test]
@@ -131,16 +133,13 @@ fn heat_without_samples_is_exact() {
     let [a, b, c] = figure_5();
     let views = [view(&a), view(&b), view(&c)];
     let heat = DebloatPolicy::new(Order::Heat).plan(&views);
-    assert!(
-        heat.splits.iter().all(|split| split.stalls == 0.0),
-        "a guess is not shown as a figure"
-    );
+    assert!(heat.splits.iter().all(|split| split.stalls == 0.0), "a guess is not reported");
     assert_eq!(heat.splits, DebloatPolicy::new(Order::Exact).plan(&views).splits);
 }
 
-/// Counts that differ by chance must not decide who gives.
+/// Counts that differ by chance must not decide.
 #[test]
-fn heat_takes_as_much_from_each_of_equal_processes() {
+fn heat_splits_equal_processes_equally() {
     let same = census(&[[410; 100], [102; 100]].concat());
     let samples = |process: u32| -> BTreeMap<Region, u32> {
         (1..=200).map(|n| (Region::new(n), (8 + process) * if n > 100 { 4 } else { 1 })).collect()
@@ -150,9 +149,9 @@ fn heat_takes_as_much_from_each_of_equal_processes() {
         stalls.iter().map(|stalls| DebloatView { stalls: Some(stalls), ..view(&same) }).collect();
     let splits = DebloatPolicy::new(Order::Heat).plan(&views).splits;
     for upto in [64, 200, 390] {
-        let given =
+        let split_of =
             |process| splits[..upto].iter().filter(|split| split.process == process).count();
-        let counts: Vec<_> = (0..4).map(given).collect();
+        let counts: Vec<_> = (0..4).map(split_of).collect();
         assert!(
             counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 8,
             "{upto}: {counts:?}"
@@ -161,7 +160,7 @@ fn heat_takes_as_much_from_each_of_equal_processes() {
 }
 
 #[test]
-fn little_bloat_is_left_to_its_huge_page() {
+fn huge_pages_with_little_bloat_are_skipped() {
     let a = census(&[25, 26, 512]);
     let seen = DebloatPolicy::new(Order::Exact).plan(&[view(&a)]);
     assert_eq!(names(&seen), "A3 A2");
@@ -171,7 +170,7 @@ fn little_bloat_is_left_to_its_huge_page() {
 }
 
 #[test]
-fn the_protected_give_nothing_and_the_preferred_give_first() {
+fn protected_processes_are_skipped_and_preferred_ones_come_first() {
     let (a, b, c) = (census(&[512, 512]), census(&[100]), census(&[300]));
     let b = DebloatView { priority: Priority::Preferred, ..view(&b) };
     let protected = DebloatView { priority: Priority::Protected, ..view(&a) };
@@ -181,14 +180,14 @@ fn the_protected_give_nothing_and_the_preferred_give_first() {
 }
 
 #[test]
-fn shares_by_bloat_and_by_weight_hold_at_every_moment() {
+fn shares_by_bloat_and_by_weight_hold_for_every_prefix() {
     let (a, b) = (census(&[400; 30]), census(&[400; 10]));
     let by_bloat = DebloatPolicy { fairness: Fairness::Bloat, ..DebloatPolicy::new(Order::Exact) };
     let first: String =
         plan(by_bloat, &[view(&a), view(&b)]).replace(|c: char| c.is_ascii_digit(), "");
-    // Three of A for one of B, all along.
-    for (given, window) in first.split(' ').collect::<Vec<_>>().chunks(4).enumerate() {
-        assert_eq!(window.iter().filter(|&&name| name == "A").count(), 3, "after {}", given * 4);
+    // Three of A for one of B, throughout.
+    for (index, window) in first.split(' ').collect::<Vec<_>>().chunks(4).enumerate() {
+        assert_eq!(window.iter().filter(|&&name| name == "A").count(), 3, "after {}", index * 4);
     }
     let by_weight = DebloatPolicy { fairness: Fairness::Weight, ..by_bloat };
     let heavy = DebloatView { weight: 4.0, ..view(&b) };
@@ -197,7 +196,7 @@ fn shares_by_bloat_and_by_weight_hold_at_every_moment() {
     assert_eq!(of_b, 8);
 }
 
-/// The least splits that free `wanted` from these densities: by brute force over all subsets.
+/// Returns the fewest splits that free `wanted` pages, by brute force over all subsets.
 fn fewest(densities: &[u32], wanted: u32) -> usize {
     let subsets = (0_u32..1 << densities.len()).filter(|subset| {
         let freed: u32 =
@@ -208,34 +207,40 @@ fn fewest(densities: &[u32], wanted: u32) -> usize {
 }
 
 proptest! {
-    /// Every order gives each candidate once, whatever the knobs.
+    /// Every order plans each candidate once, with all parameters.
     #[test]
-    fn nothing_is_lost_or_done_twice(
+    fn every_candidate_is_planned_once(
         densities in prop::collection::vec(prop::collection::vec(0_u32..=512, 0..40), 1..5),
         quantum in 0_usize..10,
         which in 0_usize..4,
         fair in 0_usize..4,
     ) {
         let order = [Order::Hawkeye, Order::EMD, Order::Exact, Order::Heat][which];
-        let fairness = [Fairness::Off, Fairness::RoundRobin, Fairness::Bloat, Fairness::Weight][fair];
+        let fairness =
+            [Fairness::Off, Fairness::RoundRobin, Fairness::Bloat, Fairness::Weight][fair];
         let all: Vec<Census> = densities.iter().map(|zeros| census(zeros)).collect();
         let views: Vec<_> = all.iter().map(view).collect();
-        let policy = DebloatPolicy { quantum, fairness, min_bloat: Share::percent(0.0), ..DebloatPolicy::new(order) };
-        let mut seen: Vec<_> = policy.plan(&views).splits.iter().map(|s| (s.process, s.region)).collect();
-        seen.sort_unstable();
-        let expected: Vec<_> = all
-            .iter()
-            .enumerate()
-            .flat_map(|(process, census)| census.bloated.iter().map(move |page| (process, page.region)))
-            .collect();
-        prop_assert_eq!(seen, expected);
+        let min_bloat = Share::percent(0.0);
+        let policy = DebloatPolicy { quantum, fairness, min_bloat, ..DebloatPolicy::new(order) };
+        let splits = policy.plan(&views).splits;
+        let mut planned: Vec<_> = splits.iter().map(|s| (s.process, s.region)).collect();
+        planned.sort_unstable();
+        let regions = |(process, census): (usize, &Census)| -> Vec<(usize, Region)> {
+            census.bloated.iter().map(|page| (process, page.region)).collect()
+        };
+        let expected: Vec<_> = all.iter().enumerate().flat_map(regions).collect();
+        prop_assert_eq!(planned, expected);
     }
 
-    /// Density order needs the fewest splits there can be, to free any amount.
+    /// Density order needs the fewest possible splits to free any amount.
     #[test]
-    fn exact_splits_the_fewest(densities in prop::collection::vec(1_u32..=512, 1..10), part in 0.0..1.0_f64) {
+    fn exact_splits_the_fewest(
+        densities in prop::collection::vec(1_u32..=512, 1..10),
+        part in 0.0..1.0_f64,
+    ) {
         let one = census(&densities);
-        let policy = DebloatPolicy { min_bloat: Share::percent(0.0), ..DebloatPolicy::new(Order::Exact) };
+        let min_bloat = Share::percent(0.0);
+        let policy = DebloatPolicy { min_bloat, ..DebloatPolicy::new(Order::Exact) };
         let wanted = Share::ratio(part).of(one.bloat());
         let pages = u32::try_from(wanted.get().div_ceil(4096)).unwrap();
         prop_assert_eq!(policy.plan(&[view(&one)]).enough_for(wanted), fewest(&densities, pages));
@@ -243,12 +248,19 @@ proptest! {
 
     /// Equal processes never differ by more than one quantum in a class.
     #[test]
-    fn turns_are_fair(pages in 1_usize..60, quantum in 1_usize..12, processes in 2_usize..5, stop in 0_usize..200) {
+    fn round_robin_is_fair(
+        pages in 1_usize..60,
+        quantum in 1_usize..12,
+        processes in 2_usize..5,
+        stop in 0_usize..200,
+    ) {
         let same = census(&vec![300; pages]);
         let views = vec![view(&same); processes];
-        let splits = DebloatPolicy { quantum, ..DebloatPolicy::new(Order::EMD) }.plan(&views).splits;
-        let given = |process| splits.iter().take(stop).filter(|split| split.process == process).count();
-        let counts: Vec<_> = (0..processes).map(given).collect();
+        let policy = DebloatPolicy { quantum, ..DebloatPolicy::new(Order::EMD) };
+        let splits = policy.plan(&views).splits;
+        let split_of =
+            |process| splits.iter().take(stop).filter(|split| split.process == process).count();
+        let counts: Vec<_> = (0..processes).map(split_of).collect();
         prop_assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= quantum);
     }
 }

@@ -1,8 +1,8 @@
+//! Tests of the policy `heat`.
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_record::{
-    Headroom, Mapping, MappingKind, Protection, RegionPages, SkipReason as Skip, VmFlags,
-};
+use hugepilot_record::{Headroom, Mapping, MappingKind, RegionPages, SkipReason as Skip, VmFlags};
 use hugepilot_units::{AddrRange, PageSizes, Region, VirtAddr};
 use proptest::prelude::*;
 
@@ -12,22 +12,7 @@ const SIZES: PageSizes = PageSizes::X86_64;
 
 fn mapping(first: u64, regions: u64) -> Mapping {
     let start = VirtAddr::new(first << 21);
-    Mapping {
-        range: AddrRange::at(start, SIZES.huge.times(regions)),
-        protection: Protection { read: true, write: true, execute: false, shared: false },
-        kind: MappingKind::Anonymous,
-        offset: Bytes::ZERO,
-        inode: 0,
-        name: String::new(),
-        resident: SIZES.huge.times(regions),
-        proportional: SIZES.huge.times(regions),
-        shared: Bytes::ZERO,
-        huge: Bytes::ZERO,
-        swapped: Bytes::ZERO,
-        locked: Bytes::ZERO,
-        thp_eligible: true,
-        flags: VmFlags::default(),
-    }
+    Mapping::anonymous(AddrRange::at(start, SIZES.huge.times(regions)))
 }
 
 fn heat(region: u64, samples: u32) -> RegionHeat {
@@ -40,7 +25,7 @@ fn heat(region: u64, samples: u32) -> RegionHeat {
     }
 }
 
-/// Regions 10..10+n, fully resident; region i has the i-th heat.
+/// Returns regions 10..10+n, fully resident; region i has the i-th heat.
 fn snapshot(heats: &[u32]) -> Snapshot {
     let count = heats.len() as u64;
     let regions = (0..count).map(|i| Region::new(10 + i));
@@ -82,7 +67,7 @@ fn hottest_first_within_the_budget() {
 }
 
 #[test]
-fn every_reason_to_keep_away_is_named() {
+fn every_reason_to_skip_a_region_is_reported() {
     type Change = fn(&mut Snapshot);
     let cases: Vec<(Skip, Change)> = vec![
         (Skip::AlreadyHuge, |s| s.pages.values_mut().for_each(|p| p.huge = true)),
@@ -121,7 +106,7 @@ fn every_reason_to_keep_away_is_named() {
 }
 
 #[test]
-fn one_sample_is_enough_where_there_is_hot_memory() {
+fn one_sample_is_enough_for_a_program_with_hot_memory() {
     let seen = snapshot(&[1, 50]);
     assert_eq!(picked(&plan(&seen, 9)), [11]);
     let budget = Budget { huge: SIZES.huge.times(9), regions: usize::MAX };
@@ -140,7 +125,7 @@ fn pages_that_were_not_resident_are_added_memory() {
 fn a_tight_cgroup_is_filled_only_to_its_reserve() {
     let mut seen = snapshot(&[50; 40]);
     seen.pages.values_mut().for_each(|pages| pages.resident = 256);
-    // 30 MiB are left of 64; 8 stay reserved, 2 are needed while a page is made; each promotion adds 1 MiB.
+    // 30 of 64 MiB are free. 8 stay reserved, a collapse needs 2; each promotion adds 1 MiB.
     (seen.headroom.cgroup, seen.headroom.cgroup_limit) = (Bytes::mib(30), Bytes::mib(64));
     assert_eq!(plan(&seen, 40).picks.len(), 20);
 }
@@ -148,16 +133,17 @@ fn a_tight_cgroup_is_filled_only_to_its_reserve() {
 proptest! {
     #[test]
     fn a_plan_keeps_its_budget_and_is_pure(
-        heats in prop::collection::vec(0_u32..100, 1..60), pages in 0_u64..80, most in 0_usize..80,
+        heats in prop::collection::vec(0_u32..100, 1..60), pages in 0_u64..80, max in 0_usize..80,
     ) {
         let seen = snapshot(&heats);
-        let budget = Budget { huge: SIZES.huge.times(pages), regions: most };
+        let budget = Budget { huge: SIZES.huge.times(pages), regions: max };
         let policy = HeatPolicy::new(1000);
         let plan = policy.plan(&seen, budget);
-        prop_assert!(plan.picks.len() as u64 <= pages && plan.picks.len() <= most);
+        prop_assert!(plan.picks.len() as u64 <= pages && plan.picks.len() <= max);
         prop_assert!(plan.picks.is_sorted_by(|a, b| a.heat_ratio >= b.heat_ratio));
-        prop_assert_eq!(plan.picks.len() as u64 + plan.skipped.values().sum::<u64>(), heats.len() as u64);
-        // Nothing that was passed over for lack of budget is hotter than what was picked.
+        let skipped = plan.skipped.values().sum::<u64>();
+        prop_assert_eq!(plan.picks.len() as u64 + skipped, heats.len() as u64);
+        // No region that the budget excluded is hotter than a selected one.
         let coldest = plan.picks.iter().map(|p| p.heat_ratio).fold(f64::INFINITY, f64::min);
         let hotter = heats.iter().filter(|&&h| f64::from(h) / 1000.0 > coldest).count();
         prop_assert!(hotter <= plan.picks.len());
@@ -166,7 +152,7 @@ proptest! {
 }
 
 #[test]
-fn two_samples_on_one_page_are_no_hot_region() {
+fn two_samples_on_one_page_are_not_a_hot_region() {
     let mut seen = snapshot(&[2, 2, 3]);
     seen.heat[0].sampled_pages = 1;
     seen.heat[2].sampled_pages = 1;
@@ -176,7 +162,7 @@ fn two_samples_on_one_page_are_no_hot_region() {
 }
 
 #[test]
-fn a_stream_is_called_one_though_nobody_counted_its_pages() {
+fn a_stream_is_reported_as_one_even_if_its_pages_are_unknown() {
     let mut seen = snapshot(&[50]);
     seen.heat[0].streamed = 50;
     seen.pages.clear();

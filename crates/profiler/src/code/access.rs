@@ -1,4 +1,4 @@
-//! Which memory an instruction accesses, and which instruction a sample waited for.
+//! Memory accesses of instructions, and the access on which a sample stalled.
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register, UsedMemory};
 
@@ -9,22 +9,22 @@ use super::expression::{Binary, NodeId, Unary};
 use super::listing::Listing;
 use super::regs::Gpr;
 
-/// How many instructions back from the last one the waiting load may be.
+/// Largest distance of the stalled load from the last instruction, in instructions.
 const MAX_SKID: usize = 2;
 
-/// A place in memory as an instruction names it: `base + index * scale + displacement`.
+/// Memory operand: `base + index * scale + displacement`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) base: Option<Gpr>,
     pub(super) index: Option<Gpr>,
     pub(super) scale: u32,
     displacement: u64,
-    /// Whether the address is cut to 32 bits.
+    /// Whether the address is truncated to 32 bits.
     narrow: bool,
 }
 
 impl Place {
-    /// What the explicit memory operand names, without its segment.
+    /// Returns the explicit memory operand, without its segment.
     pub(super) fn of_operand(instruction: &Instruction) -> Result<Self, NoAddress> {
         if instruction.is_ip_rel_memory_operand() {
             let displacement = instruction.ip_rel_memory_address();
@@ -50,12 +50,12 @@ impl Place {
         Ok(Self { base: gpr(base)?, index: gpr(index)?, scale, displacement, narrow })
     }
 
-    /// The registers it needs.
+    /// Returns the registers of the address.
     pub(super) fn registers(&self) -> u16 {
         [self.base, self.index].into_iter().flatten().fold(0, |set, register| set | register.bit())
     }
 
-    /// What it adds to `register` when that is all it does: `[register + 8]`.
+    /// Returns the constant added to `register` if the address is only that: `[register + 8]`.
     pub(super) fn offset_from(&self, register: Gpr) -> Option<u64> {
         let alone = match (self.base, self.index) {
             (Some(only), None) => only == register,
@@ -65,7 +65,7 @@ impl Place {
         alone.then_some(self.displacement)
     }
 
-    /// The address, given the registers.
+    /// Computes the address from the registers.
     pub(super) fn address(&self, source: &mut impl Source) -> Option<NodeId> {
         let mut sum = source.exprs().constant(self.displacement)?;
         if let Some(base) = self.base {
@@ -89,27 +89,30 @@ impl Place {
     }
 }
 
-/// The memory access a sample is about.
+/// Memory access of a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
-    /// Which instruction makes it.
+    /// Index of the accessing instruction.
     pub(super) at: usize,
-    /// Before which instruction the registers of `place` are to be read.
+    /// Index of the instruction before which the registers of `place` are read.
     pub(super) registers_at: usize,
     pub(super) place: Place,
     pub(super) reads: bool,
     pub(super) writes: bool,
-    /// Bytes that a string instruction moves on by.
+    /// Step of a string instruction, in bytes.
     pub(super) string_step: Option<i64>,
 }
 
-/// Finds the access that a sample at `listing.here` waited for.
-pub(super) fn waiting(listing: &Listing, effects: &mut Effects) -> Result<Access, NoAddress> {
+/// Finds the access on which a sample at `listing.here` stalled.
+pub(super) fn stalled_access(
+    listing: &Listing,
+    effects: &mut Effects,
+) -> Result<Access, NoAddress> {
     let here = listing.here;
     if let Some(interrupted) =
         listing.instructions.get(here).filter(|next| is_repeated_string(next))
     {
-        // It can be interrupted half way, and then is the next instruction to run again.
+        // It can be interrupted half-way, and is then also the next instruction.
         return string_access(interrupted, here, here, 0);
     }
     let last = here - 1;
@@ -126,18 +129,19 @@ pub(super) fn waiting(listing: &Listing, effects: &mut Effects) -> Result<Access
     }
 }
 
-/// Finds the access of the compare that is fused with the branch before `listing.here`, a branch that was taken: the
-/// straight line ends there.
-pub(super) fn waiting_before_branch(
+/// Finds the access of the compare that is fused with the taken branch before `listing.here`. The
+/// straight line ends at the branch.
+pub(super) fn stalled_before_branch(
     listing: &Listing,
     effects: &mut Effects,
 ) -> Result<Access, NoAddress> {
     retired_together(listing, listing.here - 1, effects)
 }
 
-/// A wide machine retires a load and the instructions that waited for it at once: when the last instruction has no
-/// memory operand but consumes what a load just before it produced, the load is what was waited for. A compare
-/// fused with its branch is one such case.
+/// Finds a load that retired together with the last instruction. A wide processor retires a load
+/// and its dependent instructions at once. If the last instruction has no memory operand but uses
+/// the result of a load just before it, the load stalled. A compare fused with its branch is one
+/// such case.
 fn retired_together(
     listing: &Listing,
     last: usize,
@@ -167,7 +171,7 @@ fn retired_together(
     Err(NoAddress::NoMemoryOperand)
 }
 
-/// What one instruction accesses.
+/// Returns the memory access of one instruction.
 fn access(
     instruction: &Instruction,
     at: usize,
@@ -187,7 +191,7 @@ fn access(
         }
         let place = Place::of_operand(instruction)?;
         let segment = instruction.memory_segment();
-        // Of push and pop, which also access the stack, the operand that is not on the stack.
+        // The operand of push or pop that is not the stack slot.
         let operand =
             used.iter().find(|used| used.segment() == segment && !is_stack_slot(instruction, used));
         (segment, place, operand.or(used.first()).map(|used| used.access()))
@@ -203,18 +207,19 @@ fn access(
     Ok(Access { at, registers_at: at, place, reads, writes, string_step: None })
 }
 
-/// The stack slot that a push or pop with a memory operand accesses besides.
+/// Whether it is the stack slot that a push or pop with a memory operand also accesses.
 fn is_stack_slot(instruction: &Instruction, used: &UsedMemory) -> bool {
     instruction.stack_pointer_increment() != 0 && used.base() == Register::RSP
 }
 
-/// The address of `bt` and its kin with a register is not what the operand says: bits are counted from there.
+/// Whether the operand of `bt` or a similar instruction is a bit string: its register counts bits
+/// from the operand's address.
 fn is_bit_string(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc)
         && instruction.op1_kind() == OpKind::Register
 }
 
-/// `pop` computes the address of a memory operand after it moved the stack pointer.
+/// Whether it is a `pop` to memory, which computes the address after it moves the stack pointer.
 fn pops_beside_stack(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Pop
         && instruction.memory_base().full_register() == Register::RSP
@@ -225,8 +230,9 @@ fn is_repeated_string(instruction: &Instruction) -> bool {
         && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
-/// A string instruction walks rsi, rdi or both; where it has a source, that is what it waits for. `passed` elements
-/// lie between the sampled register and the element meant (the direction flag is clear, as everywhere).
+/// Returns the access of a string instruction, which uses rsi, rdi or both; the source if it has
+/// one. `passed` elements are between the sampled register and the accessed element. The direction
+/// flag is clear, as the calling convention requires.
 fn string_access(
     instruction: &Instruction,
     at: usize,

@@ -1,9 +1,9 @@
-//! What can be known about one IP, found out once.
+//! Analysis of one IP: its recipe.
 
 use hugepilot_record::Provenance;
 use hugepilot_units::VirtAddr;
 
-use super::access::{Access, waiting, waiting_before_branch};
+use super::access::{Access, stalled_access, stalled_before_branch};
 use super::effects::Effects;
 use super::expression::Expression;
 use super::listing::{Boundary, Listing};
@@ -12,15 +12,17 @@ use super::regs::Regs;
 use super::rewind::Rewind;
 use super::stride::{Stride, stride};
 
-/// Why an IP gives no address.
+/// Reason why an IP gives no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoAddress {
-    /// It is not certain which instruction ends at the IP.
+    /// The instruction that ends at the IP is not certain.
     UnknownCode,
-    /// A branch leads to the IP, so the instruction before it need not be the one that ran.
+    /// A branch leads to the IP, so the instruction before it is not necessarily the last one
+    /// executed.
     BranchTarget,
-    /// The instruction before the IP is a jump, call, return or trap: another one ran last.
+    /// The instruction before the IP is a jump, call, return or trap, so another one was executed
+    /// last.
     AfterTransfer,
     /// The instruction accesses no memory.
     NoMemoryOperand,
@@ -32,84 +34,106 @@ pub enum NoAddress {
     Overwritten,
 }
 
-/// How to get the data address of a sample at one IP. Made once by [`analyse`], used for every sample there.
+/// Computation of the data address of samples at one IP. Made once by [`analyse`], used for every
+/// sample there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// How the address is found.
+    /// Provenance of the address.
     pub provenance: Provenance,
-    /// The instruction that was waiting; the IP itself when that is unknown.
+    /// The instruction that stalled; the IP itself if unknown.
     pub accessing_ip: u64,
-    /// How that instruction walks through memory.
+    /// Stride of that instruction through memory.
     pub stride: Stride,
-    /// Whether it writes there.
+    /// Whether it writes to memory.
     pub writes: bool,
-    /// Why there is no address; `None` when there is one.
-    pub refusal: Option<NoAddress>,
+    /// Reason why there is no address; `None` if there is one.
+    pub no_address: Option<NoAddress>,
     address: Option<Expression>,
 }
 
 impl Recipe {
-    /// The address that a sample with these registers waited for. Costs a few nanoseconds and no memory.
+    /// Returns the address on which a sample with these registers stalled. Costs a few nanoseconds,
+    /// without allocation.
     pub fn address(&self, regs: &Regs) -> Option<VirtAddr> {
         self.address.as_ref().map(|address| VirtAddr::new(address.value(regs)))
     }
 
-    fn refused(ip: u64, refusal: NoAddress) -> Self {
+    fn without_address(ip: u64, no_address: NoAddress) -> Self {
         Self {
             provenance: Provenance::None,
             accessing_ip: ip,
             stride: Stride::Unknown,
             writes: false,
-            refusal: Some(refusal),
+            no_address: Some(no_address),
             address: None,
         }
     }
 }
 
-/// Finds the instruction that a sample at `ip` waited for, and how its address follows from the registers.
+/// Finds the instruction that stalled before a sample at `ip`, and how its address follows from the
+/// registers.
 ///
-/// `code` is what lies in memory from `code_start`; whether that is a whole function or just a window is said by
-/// `boundary`. A window should reach back 1 KiB and forward a few hundred bytes. Costs about 50 ns per instruction
-/// of `code`, so keep the recipe. Any bytes will do: what makes no sense gives a recipe without an address.
+/// `code` is the memory from `code_start`; `boundary` states whether that is a whole function or a
+/// window. A window should include 1 KiB before and a few hundred bytes after. Costs about 50 ns
+/// per instruction of `code`, so keep the recipe. Any bytes are accepted: invalid code gives a
+/// recipe without an address.
+///
+/// ```
+/// use hugepilot_profiler::code::{Boundary, Regs, analyse};
+/// use hugepilot_record::Provenance;
+///
+/// // mov rax, [rdi + rcx*8]; ret
+/// let code = [0x48, 0x8b, 0x04, 0xcf, 0xc3];
+/// // The load stalled, so the sample has the IP of `ret`.
+/// let recipe = analyse(&code, 0x1000, Boundary::Function, 0x1004);
+/// assert_eq!((recipe.accessing_ip, recipe.provenance), (0x1000, Provenance::Exact));
+///
+/// let (mut registers, rcx, rdi) = ([0; 16], 1, 7);
+/// (registers[rcx], registers[rdi]) = (3, 0x7000);
+/// let address = recipe.address(&Regs::new(0x1004, registers)).expect("an address");
+/// assert_eq!(address.get(), 0x7018);
+/// ```
 pub fn analyse(code: &[u8], code_start: u64, boundary: Boundary, ip: u64) -> Recipe {
     let Some(mut listing) = Listing::around(ip, code, code_start, boundary) else {
-        return Recipe::refused(ip, NoAddress::UnknownCode);
+        return Recipe::without_address(ip, NoAddress::UnknownCode);
     };
     let mut effects = Effects::new();
-    let mut waited = waiting(&listing, &mut effects);
+    let mut stalled = stalled_access(&listing, &mut effects);
     let mut jumped = false;
-    if waited.err().is_some_and(|refusal| {
-        matches!(refusal, NoAddress::BranchTarget | NoAddress::AfterTransfer)
-    }) && let Some(branch) = listing.only_branch_here()
+    if stalled
+        .err()
+        .is_some_and(|reason| matches!(reason, NoAddress::BranchTarget | NoAddress::AfterTransfer))
+        && let Some(branch) = listing.only_branch_here()
     {
-        // There is one way here only, and nothing ran since: the line that leads to the branch goes on at the IP.
+        // The branch is the only way to the IP, and no instruction ran since. The code before the
+        // branch continues at the IP.
         listing.here = branch + 1;
         jumped = true;
-        waited = waiting_before_branch(&listing, &mut effects);
+        stalled = stalled_before_branch(&listing, &mut effects);
     }
-    let access = match waited {
+    let access = match stalled {
         Ok(access) => access,
-        Err(refusal) => return Recipe::refused(ip, refusal),
+        Err(reason) => return Recipe::without_address(ip, reason),
     };
-    let found = past_address(&listing, &access, &mut effects).or_else(|| {
+    let computed = past_address(&listing, &access, &mut effects).or_else(|| {
         if access.string_step.is_some() || jumped {
             return None;
         }
         let address = next_address(&listing, &access, &mut effects)?;
         Some((Provenance::Next, address))
     });
-    let (provenance, address) = found.unzip();
+    let (provenance, address) = computed.unzip();
     Recipe {
         provenance: provenance.unwrap_or(Provenance::None),
         accessing_ip: listing.instructions[access.at].ip(),
         stride: stride(&listing, &access, &mut effects),
         writes: access.writes,
-        refusal: address.is_none().then_some(NoAddress::Overwritten),
+        no_address: address.is_none().then_some(NoAddress::Overwritten),
         address,
     }
 }
 
-/// The address that was accessed, as far as the registers still tell.
+/// Returns the accessed address, as far as registers still hold it.
 fn past_address(
     listing: &Listing,
     access: &Access,

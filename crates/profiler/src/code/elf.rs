@@ -1,4 +1,4 @@
-//! Where the functions of an ELF file begin and end, and their bytes.
+//! Functions of an ELF file, and their bytes.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,60 +17,60 @@ use object::{LittleEndian, ReadCache, ReadRef};
 
 use super::functions::{FunctionTable, frame_spans};
 
-/// Symbol and frame tables larger than this are no real ones.
+/// Size limit of symbol and frame tables; larger ones are invalid.
 const MAX_TABLE_BYTES: u64 = 1 << 30;
-/// The most that [`ElfCode::read`] reads at once.
+/// Size limit of [`ElfCode::read`].
 const MAX_READ_BYTES: u64 = 2 << 20;
-/// Program or section headers that a file may have.
+/// Limit of program or section headers.
 const MAX_HEADERS: usize = 1 << 20;
 const EH_FRAME: &[u8] = b".eh_frame";
 
-/// Why a file gives no code.
+/// Reason why a file gives no code.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodeError {
-    /// It could not be opened or read.
+    /// The file cannot be opened or read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It is something else.
-    #[error("{} is no 64-bit x86-64 ELF file: {found}", path.display())]
+    /// The file has another format.
+    #[error("{} is not a 64-bit x86-64 ELF file: {found}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The actual format.
         found: &'static str,
     },
-    /// Its tables contradict themselves or the length of the file.
+    /// Its tables contradict each other or the length of the file.
     #[error("{} is damaged", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The contradiction.
         source: Damage,
     },
-    /// The address is not one of the file's.
+    /// The file does not map the address.
     #[error("{} has no code at {address:#x}", path.display())]
     NotMapped {
         /// The file.
         path: PathBuf,
-        /// The file's own virtual address.
+        /// The virtual address in the file.
         address: u64,
     },
 }
 
 type Damage = Box<dyn Error + Send + Sync>;
 
-/// A stretch of the file that the loader maps.
+/// A part of the file that the loader maps.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     address: u64,
     offset: u64,
-    /// Bytes that come from the file; what lies beyond is zero.
+    /// Bytes from the file; the memory after them is zero.
     bytes: u64,
     executable: bool,
 }
@@ -84,9 +84,9 @@ impl Segment {
     }
 }
 
-/// The functions of one ELF file, by the file's own virtual addresses, which are those of its symbols.
+/// Functions of one ELF file, by the virtual addresses of its symbols.
 ///
-/// Holds the file open and 12 bytes per function; the tables it was made from are let go.
+/// Keeps the file open and 12 bytes per function; its tables are freed.
 #[derive(Debug)]
 pub struct ElfCode {
     path: PathBuf,
@@ -96,10 +96,10 @@ pub struct ElfCode {
 }
 
 impl ElfCode {
-    /// Reads the tables of the file: functions come from `.symtab`, `.dynsym` and `.eh_frame`.
+    /// Reads the tables of the file. Functions come from `.symtab`, `.dynsym` and `.eh_frame`.
     ///
     /// # Errors
-    /// When it cannot be read, is no 64-bit x86-64 ELF file, or is damaged.
+    /// If the file cannot be read, is not a 64-bit x86-64 ELF file, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CodeError> {
         let path = path.as_ref();
         let file =
@@ -107,14 +107,14 @@ impl ElfCode {
         Self::read_from(file, path)
     }
 
-    /// Reads the tables of an open file, which errors call `path`.
+    /// Reads the tables of an open file; `path` is its name in errors.
     ///
     /// # Errors
-    /// As [`ElfCode::open`].
+    /// Those of [`ElfCode::open`].
     pub fn read_from(file: File, path: &Path) -> Result<Self, CodeError> {
         let path = path.to_owned();
         let cache = ReadCache::new(&file);
-        if let Some(found) = foreign(&cache) {
+        if let Some(found) = other_format(&cache) {
             return Err(CodeError::Foreign { path, found });
         }
         match tables(&cache) {
@@ -123,29 +123,31 @@ impl ElfCode {
         }
     }
 
-    /// The function that contains the address, from its first instruction to its end. Of several, one in another,
-    /// it is the outermost, because it may branch into the others. `None` when no table has it, and when it is too
-    /// large to be one function.
+    /// Returns the range of the function that contains the address. If functions are nested, it is
+    /// the outermost, which may branch into the others. `None` if no table has it, or if it is too
+    /// large for a function.
     pub fn function_at(&self, address: u64) -> Option<Range<u64>> {
         self.functions.containing(address)
     }
 
-    /// The functions, in the order of their addresses.
+    /// Returns the functions, by ascending address.
     pub fn functions(&self) -> impl Iterator<Item = Range<u64>> {
         self.functions.iter()
     }
 
-    /// Where a byte of the file is in its address space; its executable mapping when there are several.
+    /// Returns the virtual address of a byte of the file; the executable one if it is mapped
+    /// several times.
     pub fn vaddr_of_file_offset(&self, offset: u64) -> Option<u64> {
         let segment = self.segment(|segment| segment.offsets().contains(&offset))?;
         segment.address.checked_add(offset - segment.offset)
     }
 
-    /// Reads the bytes at these addresses into `bytes`, as far as they lie in the mapping that has the first of
-    /// them (or, when none has, in the one that the range runs into), at most 2 MiB. Returns what was read.
+    /// Reads the bytes at these addresses into `bytes`, at most 2 MiB, as far as they are in the
+    /// mapping of the first one (or, if that is unmapped, in the first mapping of the range).
+    /// Returns the range that was read.
     ///
     /// # Errors
-    /// When the file maps none of these addresses, or cannot be read.
+    /// If the file maps none of these addresses, or cannot be read.
     pub fn read(
         &self,
         addresses: Range<u64>,
@@ -178,8 +180,8 @@ impl ElfCode {
         }
     }
 
-    /// The name of the function at an address, as the linker knows it. Reads the symbol tables again, which takes
-    /// milliseconds for a large file.
+    /// Returns the linker's name of the function at an address. Reads the symbol tables again,
+    /// which takes milliseconds for a large file.
     pub fn name_at(&self, address: u64) -> Option<String> {
         let cache = ReadCache::new(&self.file);
         let header = FileHeader64::<LittleEndian>::parse(&cache).ok()?;
@@ -206,8 +208,8 @@ impl ElfCode {
 
 type Sections<'d> = SectionTable<'d, FileHeader64<LittleEndian>, &'d ReadCache<&'d File>>;
 
-/// What the file is, when it is not what we read.
-fn foreign<'d>(data: impl ReadRef<'d>) -> Option<&'static str> {
+/// Returns the format of a file that is not 64-bit x86-64 ELF.
+fn other_format<'d>(data: impl ReadRef<'d>) -> Option<&'static str> {
     const CLASS_64: u8 = 2;
     const LITTLE: u8 = 1;
     let Ok(ident) = data.read_bytes_at(0, 20) else {
@@ -226,7 +228,7 @@ fn foreign<'d>(data: impl ReadRef<'d>) -> Option<&'static str> {
 fn tables<'d>(data: &'d ReadCache<&'d File>) -> Result<(Vec<Segment>, FunctionTable), Damage> {
     let endian = LittleEndian;
     let header = FileHeader64::<LittleEndian>::parse(data)?;
-    // A sparse file can be of any length, so its length alone does not bound what its tables claim.
+    // The length of a sparse file does not bound what its tables claim.
     if header.phnum(endian, data)?.max(header.shnum(endian, data)?) > MAX_HEADERS {
         return Err("more than a million headers".into());
     }
@@ -253,7 +255,7 @@ fn tables<'d>(data: &'d ReadCache<&'d File>) -> Result<(Vec<Segment>, FunctionTa
     Ok((segments, FunctionTable::new(spans, &code)))
 }
 
-/// What the symbol tables call functions. A span without length is one whose end is not said.
+/// Returns the functions of the symbol tables. A symbol without size has an empty range.
 fn symbol_spans<'d>(
     sections: &Sections<'d>,
     data: &'d ReadCache<&'d File>,
@@ -273,7 +275,7 @@ fn function_span(symbol: &Sym64<LittleEndian>) -> Option<Range<u64>> {
         .then(|| start..start.saturating_add(symbol.st_size(LittleEndian)))
 }
 
-/// Whether a section that would be read is too large to be a real one.
+/// Whether a section is too large to be valid.
 fn oversized(sections: &Sections<'_>) -> bool {
     let read = |kind| !matches!(kind, SHT_NULL | SHT_NOBITS);
     let size = |section: &SectionHeader64<LittleEndian>| section.sh_size(LittleEndian);

@@ -1,4 +1,4 @@
-//! What simple integer instructions compute, as expressions, and how to undo them.
+//! Results of simple integer instructions as expressions, and their inverses.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -6,15 +6,15 @@ use super::access::Place;
 use super::expression::{Binary, Exprs, NodeId, Unary};
 use super::regs::{Gpr, is_high_byte};
 
-/// Where the inputs of an instruction come from.
+/// Source of the inputs of an instruction.
 pub(super) trait Source {
-    /// The value of a register before the instruction; `None` when it cannot be told.
+    /// Returns the value of a register before the instruction; `None` if unknown.
     fn read(&mut self, register: Gpr) -> Option<NodeId>;
-    /// Where expressions are built.
+    /// Returns the expressions under construction.
     fn exprs(&mut self) -> &mut Exprs;
 }
 
-/// The value `instruction` leaves in `target`, one of the registers it writes.
+/// Returns the value that `instruction` writes to `target`, one of its destination registers.
 pub(super) fn result(
     instruction: &Instruction,
     target: Gpr,
@@ -35,7 +35,8 @@ pub(super) fn result(
     if width == 4 { source.exprs().one(Unary::Zero32, value) } else { Some(value) }
 }
 
-/// The value `target` had before `instruction`, which left `after` in it. `source` gives the other registers.
+/// Returns the value of `target` before `instruction`, which left `after` in it. `source` has the
+/// other registers.
 pub(super) fn undo(
     instruction: &Instruction,
     target: Gpr,
@@ -79,7 +80,7 @@ pub(super) fn undo(
     }
 }
 
-/// `lea` added something to its own target: takes that off again.
+/// Inverts a `lea` that added to its own target.
 fn undo_lea(
     instruction: &Instruction,
     target: Gpr,
@@ -101,7 +102,7 @@ fn undo_lea(
     source.exprs().two(Binary::Sub, after, added)
 }
 
-/// The second operand, which must not involve `target`.
+/// Returns the second operand, which must not involve `target`.
 fn foreign_operand(
     instruction: &Instruction,
     target: Gpr,
@@ -114,7 +115,7 @@ fn foreign_operand(
     operand(instruction, 1, source)
 }
 
-/// What the instruction computes in its first operand, not yet cut to its width of 4 or 8 bytes.
+/// Returns the result in the first operand, not yet truncated to its width of 4 or 8 bytes.
 fn operation(instruction: &Instruction, width: usize, source: &mut impl Source) -> Option<NodeId> {
     use Binary as B;
     use Mnemonic as M;
@@ -216,7 +217,8 @@ fn rotate(
     source.exprs().two(op, value, by)
 }
 
-/// The sign extensions within rax, and from rax into rdx. The outer `None`: it is none of them.
+/// Returns the result of a sign extension within rax, or from rax into rdx. The outer `None`:
+/// another instruction.
 #[allow(clippy::option_option)]
 fn from_accumulator(
     instruction: &Instruction,
@@ -245,7 +247,7 @@ fn from_accumulator(
     Some(compute())
 }
 
-/// An operand that is a register or a number, zero-extended from its own width.
+/// Returns the value of a register or immediate operand, zero-extended from its width.
 fn operand(instruction: &Instruction, number: u32, source: &mut impl Source) -> Option<NodeId> {
     if number >= instruction.op_count() {
         return None;
@@ -260,7 +262,7 @@ fn operand(instruction: &Instruction, number: u32, source: &mut impl Source) -> 
     }
 }
 
-/// The value of a register or of a part of one, zero-extended.
+/// Returns the value of a register or of a part of one, zero-extended.
 fn part(register: Register, source: &mut impl Source) -> Option<NodeId> {
     let whole = source.read(Gpr::of(register)?)?;
     if is_high_byte(register) {
@@ -285,7 +287,7 @@ fn sign_extension(bytes: usize) -> Option<Unary> {
     }
 }
 
-/// What push, pop and their like add to the stack pointer.
+/// Returns the change of the stack pointer by push, pop and similar instructions.
 pub(super) fn stack_step(instruction: &Instruction, target: Gpr) -> Option<u64> {
     use Mnemonic::{Pop, Popfq, Push, Pushfq};
     let moves = matches!(instruction.mnemonic(), Push | Pop | Pushfq | Popfq);
@@ -299,7 +301,7 @@ fn plus(register: Gpr, by: u64, source: &mut impl Source) -> Option<NodeId> {
     source.exprs().two(Binary::Add, value, by)
 }
 
-/// The register an operand is, when it is a whole one of 64 bits.
+/// Returns the register of an operand, if it is a whole one of 64 bits.
 pub(super) fn whole_register(instruction: &Instruction, number: u32) -> Option<Gpr> {
     let is_register =
         number < instruction.op_count() && instruction.op_kind(number) == OpKind::Register;
@@ -309,7 +311,8 @@ pub(super) fn whole_register(instruction: &Instruction, number: u32) -> Option<G
         .and_then(Gpr::of)
 }
 
-/// 4 or 8 when the first operand is `target` in that width: a write that leaves nothing of the old value.
+/// Returns 4 or 8 if the first operand is `target` in that width: a write that replaces the whole
+/// old value.
 pub(super) fn written_width(instruction: &Instruction, target: Gpr) -> Option<usize> {
     let is_register = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register;
     let register = is_register.then(|| instruction.op0_register())?;

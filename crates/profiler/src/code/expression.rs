@@ -2,7 +2,7 @@
 
 use super::regs::{Gpr, Regs};
 
-/// Nodes one expression may have; real address computations need a handful.
+/// Limit of nodes in an expression; real address computations need a handful.
 const MAX_NODES: usize = 64;
 
 /// A node of an [`Exprs`].
@@ -14,11 +14,11 @@ pub(super) struct NodeId(u8);
 pub(super) enum Unary {
     Not,
     Neg,
-    /// Keeps the low 8, 16, 32 bits.
+    /// Keeps the low 8, 16 or 32 bits.
     Zero8,
     Zero16,
     Zero32,
-    /// Widens the low 8, 16, 32 bits with their sign.
+    /// Sign-extends the low 8, 16 or 32 bits.
     Sign8,
     Sign16,
     Sign32,
@@ -26,7 +26,8 @@ pub(super) enum Unary {
     Swap64,
 }
 
-/// An operation with two inputs, on 64 bits unless its name says 32. Shift counts are taken modulo the width.
+/// An operation with two inputs, on 64 bits unless its name has 32. Shift counts are taken modulo
+/// the width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Binary {
     Add,
@@ -57,22 +58,22 @@ pub(super) struct Exprs {
 }
 
 impl Exprs {
-    /// The sampled value of a register.
+    /// Adds the sampled value of a register.
     pub(super) fn register(&mut self, register: Gpr) -> Option<NodeId> {
         self.push(Node::Register(register))
     }
-    /// That number.
+    /// Adds a constant.
     pub(super) fn constant(&mut self, value: u64) -> Option<NodeId> {
         self.push(Node::Constant(value))
     }
-    /// `op(a)`.
+    /// Adds `op(a)`.
     pub(super) fn one(&mut self, op: Unary, a: NodeId) -> Option<NodeId> {
         self.push(match self.known(a) {
             Some(a) => Node::Constant(op.apply(a)),
             None => Node::One(op, a),
         })
     }
-    /// `op(a, b)`.
+    /// Adds `op(a, b)`.
     pub(super) fn two(&mut self, op: Binary, a: NodeId, b: NodeId) -> Option<NodeId> {
         self.push(match (self.known(a), self.known(b)) {
             (Some(a), Some(b)) => Node::Constant(op.apply(a, b)),
@@ -80,16 +81,16 @@ impl Exprs {
         })
     }
 
-    /// How many nodes there are, to come back to with [`Exprs::forget`].
+    /// Returns the number of nodes, for [`Exprs::forget`].
     pub(super) fn mark(&self) -> usize {
         self.nodes.len()
     }
-    /// Drops all nodes made since `mark`: an attempt that failed should not eat the room of the next.
+    /// Drops all nodes after `mark`, so that a failed attempt takes no room from the next.
     pub(super) fn forget(&mut self, mark: usize) {
         self.nodes.truncate(mark);
     }
 
-    /// The expression that ends in `root`, without what it does not use.
+    /// Returns the expression with root `root`, without unused nodes.
     pub(super) fn finish(&self, root: NodeId) -> Expression {
         let last = usize::from(root.0);
         let mut used = [false; MAX_NODES];
@@ -131,12 +132,12 @@ impl Exprs {
 /// A finished expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expression {
-    /// Inputs before users; the last one is the value.
+    /// Inputs before their users; the last node is the value.
     nodes: Vec<Node>,
 }
 
 impl Expression {
-    /// Its value for these registers. Allocates nothing.
+    /// Returns the value for these registers. Allocates nothing.
     pub(super) fn value(&self, regs: &Regs) -> u64 {
         let mut values = [0_u64; MAX_NODES];
         let mut last = 0;
@@ -172,7 +173,7 @@ impl Node {
     }
 }
 
-// Cutting a value to its low bits is what these operations are for.
+// These operations truncate values on purpose.
 #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 impl Unary {
     fn apply(self, a: u64) -> u64 {

@@ -1,27 +1,27 @@
-//! A compact table of the functions of a file.
+//! Compact table of the functions of a file.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 
-/// Functions of more code than this are not believed, and too slow to decode.
+/// Size limit of a function: larger ones are implausible, and too slow to decode.
 const MAX_FUNCTION_BYTES: u32 = 1 << 20;
-/// Functions that may begin within another one, before the address that is looked up.
+/// Limit of functions that start within another one, before the address.
 const MAX_NESTED: usize = 16;
 
 /// Functions by start address.
 #[derive(Debug)]
 pub(super) struct FunctionTable {
-    /// Ascending, all different.
+    /// Ascending and distinct.
     starts: Vec<u64>,
-    /// How long each is, in bytes.
+    /// Length of each, in bytes.
     lengths: Vec<u32>,
 }
 
 impl FunctionTable {
-    /// Of these spans, keeps those that begin in `code`, the longest from each start. A span without length runs
-    /// to the next one.
+    /// Builds the table from the spans that start in `code`, with the longest span of each start. A
+    /// span without length extends to the next one.
     pub(super) fn new(mut spans: Vec<Range<u64>>, code: &[Range<u64>]) -> Self {
         spans.retain(|span| code.iter().any(|part| part.contains(&span.start)));
         spans.sort_unstable_by_key(|span| (span.start, Reverse(span.end)));
@@ -41,7 +41,7 @@ impl FunctionTable {
         Self { starts: spans.iter().map(|span| span.start).collect(), lengths }
     }
 
-    /// The widest believable function that contains the address.
+    /// Returns the widest plausible function that contains the address.
     pub(super) fn containing(&self, address: u64) -> Option<Range<u64>> {
         let after = self.starts.partition_point(|&start| start <= address);
         let near = (after.saturating_sub(MAX_NESTED)..after).filter_map(|at| self.get(at));
@@ -51,7 +51,7 @@ impl FunctionTable {
         .max_by_key(|span| span.end - span.start)
     }
 
-    /// All functions.
+    /// Returns all functions.
     pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         (0..self.starts.len()).filter_map(|at| self.get(at))
     }
@@ -62,8 +62,8 @@ impl FunctionTable {
     }
 }
 
-/// The address ranges of an `.eh_frame` section that lies at `address`. Damage ends the list: what came before it
-/// stands for itself.
+/// Returns the address ranges of an `.eh_frame` section at `address`. Damage ends the list; the
+/// ranges before it remain valid.
 pub(super) fn frame_spans(bytes: &[u8], address: u64) -> Vec<Range<u64>> {
     let mut section = EhFrame::new(bytes, LittleEndian);
     section.set_address_size(8);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_too_large_is_not_believed() {
+    fn a_function_that_is_too_large_is_rejected() {
         let table = FunctionTable::new(vec![0..(1 << 20) + 1, 0x100..0x200], &[0..1 << 40]);
         assert_eq!(table.containing(0x10), None);
         assert_eq!(table.containing(0x180), Some(0x100..0x200));

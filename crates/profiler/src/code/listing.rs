@@ -1,52 +1,54 @@
-//! The instructions around an IP, and what is branched to.
+//! Instructions around an IP, and branch targets among them.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use super::effects::{entry, is_barrier};
 use super::vote;
 
-/// Instructions further than this from the IP are looked at for their branch targets only.
+/// Instructions further than this from the IP are decoded only for their branch targets.
 const KEEP_BYTES: u64 = 8 << 10;
-/// Instructions that a straight line may have.
+/// Limit of instructions in a straight line.
 const MAX_LINE: usize = 128;
 
-/// What is known about where instructions begin.
+/// Knowledge of instruction boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boundary {
     /// The code is one whole function, from its first instruction to its end.
     Function,
-    /// The code is a window around the IP that may begin and end inside an instruction, as in code made at run
-    /// time.
+    /// The code is a window around the IP that may start and end inside an instruction, as in
+    /// run-time code.
     Unknown,
 }
 
 /// Decoded instructions in address order without gaps, as far as they are certain.
 pub(super) struct Listing {
     pub(super) instructions: Vec<Instruction>,
-    /// Index of the instruction at the IP; the number of instructions when none could be decoded there.
+    /// Index of the instruction at the IP; the number of instructions if none could be decoded
+    /// there.
     pub(super) here: usize,
-    /// Where control can enter from elsewhere, ascending.
+    /// Addresses that control can enter from elsewhere, ascending.
     targets: Vec<u64>,
-    /// Whether all ways into each place are known: a whole function, and no jump that computes its target.
+    /// Whether all entries are known: a whole function, without computed jumps.
     closed: bool,
     /// Branches to the instruction at the IP.
     branches_here: usize,
 }
 
 impl Listing {
-    /// `None` when it is not certain that an instruction ends at `ip`.
+    /// Decodes the code; `None` if it is not certain that an instruction ends at `ip`.
     pub(super) fn around(ip: u64, code: &[u8], start: u64, boundary: Boundary) -> Option<Self> {
         start.checked_add(code.len() as u64).filter(|&end| start < ip && ip <= end)?;
         let (swept, clean) = Self::swept(ip, code, start);
         if boundary == Boundary::Function && clean && swept.here > 0 {
             return Some(swept);
         }
-        // The sweep began, or data among the code put it, out of step. It falls into step again soon, so the
-        // branches it saw are mostly true ones, and false ones only add doubt: they stay.
+        // The sweep started at a wrong byte, or data among the code desynchronised it. It
+        // resynchronises soon, so most of its branches are correct. Wrong ones only add doubt, so
+        // all stay.
         Self::voted(ip, code, start, swept.targets)
     }
 
-    /// Decodes one after the other from `start`. False when something before `ip` is no instruction, or none
+    /// Decodes from `start` on. Returns false if bytes before `ip` are not an instruction, or none
     /// ends there.
     fn swept(ip: u64, code: &[u8], start: u64) -> (Self, bool) {
         let (mut instructions, mut targets) = (Vec::new(), Vec::new());
@@ -75,7 +77,7 @@ impl Listing {
         (listing, clean && here.is_some())
     }
 
-    /// Takes the instructions before `ip` that nearly all ways to read the bytes agree on.
+    /// Uses the instructions before `ip` on which nearly all decodings agree.
     fn voted(ip: u64, code: &[u8], start: u64, mut targets: Vec<u64>) -> Option<Self> {
         let at = usize::try_from(ip - start).ok()?;
         let first = vote::first_agreed(code, at)?;
@@ -96,13 +98,13 @@ impl Listing {
         Some(Self { instructions, here, targets, closed: false, branches_here: 0 })
     }
 
-    /// Whether a branch leads there.
+    /// Whether a branch leads to `ip`.
     pub(super) fn is_target(&self, ip: u64) -> bool {
         self.targets.binary_search(&ip).is_ok()
     }
 
-    /// The index of the conditional branch that is the only way to the IP: nothing else in the function jumps there,
-    /// and what lies before it (padding aside) never runs on into it.
+    /// Returns the index of the conditional branch that is the only way to the IP: no other jump of
+    /// the function leads there, and the code before it (except padding) does not continue there.
     pub(super) fn only_branch_here(&self) -> Option<usize> {
         let ip = self.instructions.get(self.here)?.ip();
         let before = self.instructions[..self.here].iter().rev();
@@ -122,13 +124,13 @@ impl Listing {
         })
     }
 
-    /// The instruction that begins there.
+    /// Returns the index of the instruction at `ip`.
     pub(super) fn index_of(&self, ip: u64) -> Option<usize> {
         self.instructions.binary_search_by_key(&ip, Instruction::ip).ok()
     }
 
-    /// The index of the first instruction of the straight line that leads to `end`: whoever is at `end` ran all
-    /// instructions from there, in that order.
+    /// Returns the index of the first instruction of the straight line to `end`: execution at `end`
+    /// implies that all instructions from there ran, in order.
     pub(super) fn line_start(&self, end: usize) -> usize {
         let mut first = end;
         while first > 0 && end - first < MAX_LINE {

@@ -1,13 +1,14 @@
-//! From an instruction pointer to the address that was waited for.
+//! Data addresses of samples, recomputed from instructions and registers.
 //!
-//! A timer sample arrives between two instructions: its IP is the instruction *after* the one that was waiting for
-//! memory, and its registers are those the waiting instruction left behind. [`analyse`] finds that instruction and
-//! works out, once per IP, how its address follows from the sampled registers; [`Recipe::address`] then does so
-//! for every sample without decoding or allocating again. [`ElfCode`] says where the functions of a file begin,
-//! because x86 code can only be read forward from a known boundary.
+//! A timer sample arrives between two instructions: its IP is the instruction *after* the one that
+//! stalled on memory, and its registers are the results of the stalled instruction. [`analyse`]
+//! finds that instruction and, once per IP, how its address follows from the sampled registers.
+//! [`Recipe::address`] then computes it for every sample without decoding or allocation.
+//! [`ElfCode`] finds the functions of a file, because x86 code can be decoded only forward from a
+//! known boundary.
 //!
-//! What cannot be known is not guessed: the recipe says [`NoAddress`] instead, and the sample has no address.
-//! Nothing here makes a system call but to read ELF files.
+//! Unknown addresses are not guessed: the recipe has a [`NoAddress`] instead, and the sample has no
+//! address. Only reading ELF files makes system calls.
 
 mod access;
 mod analyse;

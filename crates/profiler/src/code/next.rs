@@ -1,7 +1,8 @@
-//! The address an instruction of a loop will use next.
+//! Address that an instruction of a loop accesses next.
 //!
-//! A pointer chase overwrites its own address: `mov rax, [rax]` leaves no trace of where it loaded from, but it
-//! leaves where it will load from next. So the loop is run on, symbolically, until it comes back to the access.
+//! A pointer chase overwrites its own address: after `mov rax, [rax]` the old address is lost, but
+//! the next one is known. So the loop is continued, symbolically, until it reaches the access
+//! again.
 
 use iced_x86::{FlowControl, Instruction};
 
@@ -12,10 +13,10 @@ use super::expression::{Expression, Exprs, NodeId};
 use super::listing::Listing;
 use super::regs::Gpr;
 
-/// Instructions that are run at most.
+/// Limit of executed instructions.
 const MAX_STEPS: u32 = 200;
 
-/// The address of the next execution of `access`, in the registers of the sample.
+/// Returns the address of the next execution of `access`, from the registers of the sample.
 pub(super) fn next_address(
     listing: &Listing,
     access: &Access,
@@ -28,7 +29,7 @@ pub(super) fn next_address(
     Some(run.state.exprs.finish(root))
 }
 
-/// Register values as far as they are known.
+/// Register values, as far as known.
 struct State {
     exprs: Exprs,
     known: [Option<NodeId>; 16],
@@ -47,11 +48,11 @@ struct Run<'a> {
     listing: &'a Listing,
     effects: &'a mut Effects,
     state: State,
-    /// Index of the instruction to run next.
+    /// Index of the next instruction.
     at: usize,
     steps_left: u32,
-    /// Branches passed that may skip ahead: where to, and which registers were written since. One that skips gets
-    /// there with the old values, so on arrival none of these registers is known.
+    /// Untaken branches that may skip ahead: their targets, and the registers written since. A skip
+    /// arrives with the old values, so none of these registers is known at the target.
     skips: Vec<(u64, u16)>,
 }
 
@@ -66,8 +67,9 @@ impl<'a> Run<'a> {
         Some(Self { listing, effects, state, at, steps_left: MAX_STEPS, skips: Vec::new() })
     }
 
-    /// Runs from the sample to the branch that goes back to or before the access, and takes it. Conditional
-    /// branches forward are not taken: they leave the loop, or what they skip is forgotten.
+    /// Runs from the sample to the branch that goes back to or before the access, and takes it.
+    /// Conditional forward branches are not taken: they leave the loop, or the registers that they
+    /// skip become unknown.
     fn until_closing_branch(&mut self, access: usize) -> Option<usize> {
         let access_ip = self.listing.instructions[access].ip();
         loop {
@@ -95,7 +97,7 @@ impl<'a> Run<'a> {
         while self.at < access {
             let instruction = self.arrive()?;
             match jump_target(instruction) {
-                // Whether the access comes next, or not this time, depends on data.
+                // Data decides whether the access is next.
                 Some(target) if target > access_ip && target <= closing_ip => return None,
                 Some(target) => self.pass(instruction, target, head)?,
                 None => self.execute(instruction),
@@ -105,7 +107,7 @@ impl<'a> Run<'a> {
         self.arrive().map(drop)
     }
 
-    /// The instruction at `at`, after forgetting what those who skip to it do not have.
+    /// Returns the instruction at `at`, after dropping registers that a skip to it leaves unknown.
     fn arrive(&mut self) -> Option<&'a Instruction> {
         self.steps_left = self.steps_left.checked_sub(1)?;
         let instruction = self.listing.instructions.get(self.at).filter(|ins| !ins.is_invalid())?;
@@ -120,8 +122,9 @@ impl<'a> Run<'a> {
         runs_on.then_some(instruction)
     }
 
-    /// Passes a conditional branch that is not taken. One that goes back, but not before `first`, closes an inner
-    /// loop that may run any number of times: what it writes is forgotten.
+    /// Continues after a conditional branch that is not taken. A backward branch, not before
+    /// `first`, closes an inner loop with an unknown number of iterations, so the registers that it
+    /// writes become unknown.
     fn pass(&mut self, instruction: &Instruction, target: u64, first: usize) -> Option<()> {
         if instruction.flow_control() != FlowControl::ConditionalBranch {
             return None;

@@ -1,22 +1,24 @@
-//! The sampled registers.
+//! Registers of a sample.
 
 use iced_x86::Register;
 
 /// User registers of one sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Regs {
-    /// The next instruction to run.
+    /// Address of the next instruction.
     pub ip: u64,
     gpr: [u64; 16],
 }
 
 impl Regs {
-    /// From the general registers in hardware encoding order (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15).
+    /// Creates them from the general registers in hardware encoding order (rax, rcx, rdx, rbx, rsp,
+    /// rbp, rsi, rdi, r8 to r15).
     pub const fn new(ip: u64, gpr: [u64; 16]) -> Self {
         Self { ip, gpr }
     }
 
-    /// The value of a general register, of a part of one (zero-extended), or of the instruction pointer.
+    /// Returns the value of a general register, of a part of one (zero-extended), or of the
+    /// instruction pointer.
     pub fn get(&self, register: Register) -> Option<u64> {
         if register.full_register() == Register::RIP {
             return Some(self.ip);
@@ -36,7 +38,7 @@ impl Regs {
     }
 }
 
-/// One of the sixteen general registers, by its hardware encoding.
+/// A general register, by its hardware encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gpr(u8);
 
@@ -47,7 +49,7 @@ impl Gpr {
     pub(super) const RSI: Self = Self(6);
     pub(super) const RDI: Self = Self(7);
 
-    /// The general register that `register` is, or is a part of.
+    /// Returns the general register that contains `register`.
     pub(super) fn of(register: Register) -> Option<Self> {
         let number = register.is_gpr().then(|| register.full_register().number())?;
         u8::try_from(number).ok().filter(|&number| number < 16).map(Self)
@@ -55,17 +57,17 @@ impl Gpr {
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
-    /// This register as a set of one.
+    /// Returns this register as a set.
     pub(super) const fn bit(self) -> u16 {
         1 << self.0
     }
-    /// The members of a set of registers.
+    /// Returns the members of a set of registers.
     pub(super) fn in_set(set: u16) -> impl Iterator<Item = Self> {
         (0..16).map(Self).filter(move |register| set & register.bit() != 0)
     }
 }
 
-/// Whether it is one of the four registers that lie above the low byte.
+/// Whether it is ah, bh, ch or dh.
 pub(super) fn is_high_byte(register: Register) -> bool {
     matches!(register, Register::AH | Register::BH | Register::CH | Register::DH)
 }

@@ -1,4 +1,4 @@
-//! Register values at an earlier point of the straight line that led to the sample.
+//! Register values at an earlier point of the straight line to the sample.
 
 use iced_x86::{Instruction, Mnemonic};
 
@@ -8,35 +8,37 @@ use super::expression::{Exprs, NodeId};
 use super::listing::Listing;
 use super::regs::Gpr;
 
-/// How many values may depend on one another.
+/// Depth limit of values that depend on each other.
 const MAX_DEPTH: u32 = 12;
-/// How many values may be looked into for one address.
+/// Limit of values examined for one address.
 const MAX_LOOKS: u32 = 200;
 
-/// Finds values before an instruction of the line from the registers after its last one.
+/// Values before an instruction of the line, from the registers after its last one.
 pub(super) struct Rewind<'a> {
-    /// The instructions that surely ran, in order, up to the sample.
+    /// Instructions that certainly ran, in order, up to the sample.
     line: &'a [Instruction],
-    /// The registers each of them may change.
+    /// Registers that each of them may change.
     written: Vec<u16>,
     exprs: Exprs,
     looks: u32,
 }
 
 impl<'a> Rewind<'a> {
-    /// For the straight line that ends at the sample, whose first instruction is number `first` of the listing.
+    /// Starts at the sample and covers its straight line, whose first instruction has index `first`
+    /// in the listing.
     pub(super) fn new(listing: &'a Listing, first: usize, effects: &mut Effects) -> Self {
         let line = &listing.instructions[first..listing.here];
         let written = line.iter().map(|instruction| effects.written(instruction)).collect();
         Self { line, written, exprs: Exprs::default(), looks: MAX_LOOKS }
     }
 
-    /// Whether all of these registers still have the value they had before instruction `at` of the line.
+    /// Whether all of these registers still have their values from before instruction `at` of the
+    /// line.
     pub(super) fn intact(&self, registers: u16, at: usize) -> bool {
         self.written.iter().skip(at).all(|written| written & registers == 0)
     }
 
-    /// What the registers were before instruction `at` of the line.
+    /// Returns the registers before instruction `at` of the line.
     pub(super) fn at(&mut self, at: usize) -> Past<'_, 'a> {
         Past { rewind: self, at, depth: MAX_DEPTH }
     }
@@ -67,12 +69,12 @@ impl<'a> Rewind<'a> {
         self.written[at] & register.bit() != 0
     }
 
-    /// The last instruction before `at` that wrote the register.
+    /// Returns the last instruction before `at` that wrote the register.
     fn definition(&self, register: Gpr, at: usize) -> Option<usize> {
         (0..at).rev().find(|&earlier| self.writes(earlier, register))
     }
 
-    /// A register that the value was copied to, and that still holds it. The value lives from its definition to
+    /// Returns a register that holds a copy of the value. The value exists from its definition to
     /// its next `writer`.
     fn copy_of(&self, register: Gpr, at: usize, writer: usize) -> Option<Gpr> {
         let born = self.definition(register, at).map_or(0, |definition| definition + 1);
@@ -85,14 +87,14 @@ impl<'a> Rewind<'a> {
         })
     }
 
-    /// Computes the value anew, as the instruction did that defined it.
+    /// Computes the value again from the inputs of the instruction that defined it.
     fn rematerialised(&mut self, register: Gpr, at: usize, depth: u32) -> Option<NodeId> {
         let definition = self.definition(register, at)?;
         let line = self.line;
         result(&line[definition], register, &mut Past { rewind: self, at: definition, depth })
     }
 
-    /// Takes the value from after its next `writer`, and takes back what that one did to it.
+    /// Returns the value after its next `writer`, with the operation of that one inverted.
     fn undone(&mut self, register: Gpr, writer: usize, depth: u32) -> Option<NodeId> {
         let line = self.line;
         let instruction = &line[writer];
@@ -104,13 +106,13 @@ impl<'a> Rewind<'a> {
         undo(instruction, register, after, &mut Past { rewind: self, at: writer, depth })
     }
 
-    /// Where the expressions are.
+    /// Returns the expressions.
     pub(super) fn into_exprs(self) -> Exprs {
         self.exprs
     }
 }
 
-/// The registers before one instruction of the line.
+/// Registers before one instruction of the line.
 pub(super) struct Past<'r, 'a> {
     rewind: &'r mut Rewind<'a>,
     at: usize,

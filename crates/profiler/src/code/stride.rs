@@ -1,4 +1,4 @@
-//! How an instruction walks through memory from one iteration of its loop to the next.
+//! Stride of an instruction through memory, per iteration of its loop.
 
 use iced_x86::{Instruction, Mnemonic, OpKind};
 
@@ -8,21 +8,21 @@ use super::emulate::{stack_step, written_width};
 use super::listing::Listing;
 use super::regs::Gpr;
 
-/// Loops of more code than this are not looked at.
+/// Size limit of a loop.
 const MAX_LOOP_BYTES: u64 = 4 << 10;
 
-/// How the accessing instruction walks through memory inside its innermost loop.
+/// Stride of the accessing instruction in its innermost loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stride {
-    /// It moves on by so many bytes per iteration: only constants are added to its address registers.
+    /// A constant number of bytes per iteration: only constants are added to its address registers.
     Bytes(i64),
-    /// Its address is the same in every iteration.
+    /// The same address in every iteration.
     Constant,
-    /// It depends on data, or there is no loop.
+    /// Unknown: the address depends on data, or there is no loop.
     Unknown,
 }
 
-/// The stride of `access`.
+/// Returns the stride of `access`.
 pub(super) fn stride(listing: &Listing, access: &Access, effects: &mut Effects) -> Stride {
     if let Some(step) = access.string_step {
         return Stride::Bytes(step);
@@ -36,8 +36,8 @@ pub(super) fn stride(listing: &Listing, access: &Access, effects: &mut Effects) 
     }
 }
 
-/// The first and last instruction of the smallest stretch that contains `at` and that a direct jump at its end
-/// repeats.
+/// Returns the first and last instruction of the smallest range that contains `at` and that a
+/// direct jump at its end repeats.
 fn innermost_loop(listing: &Listing, at: usize) -> Option<(usize, usize)> {
     let ip = listing.instructions[at].ip();
     let repeats =
@@ -50,7 +50,7 @@ fn innermost_loop(listing: &Listing, at: usize) -> Option<(usize, usize)> {
     repeats.min().map(|(_, head, end)| (head, end))
 }
 
-/// What one run through the loop adds to the address; `None` when that depends on more than constants.
+/// Returns the change of the address by one iteration; `None` if it depends on more than constants.
 fn net_step(
     listing: &Listing,
     head: usize,
@@ -73,20 +73,21 @@ fn net_step(
     Some(net)
 }
 
-/// Whether instruction `at` lies in a loop within this loop.
+/// Whether instruction `at` is in a loop within this loop.
 fn repeats_inside(body: &[Instruction], at: usize) -> bool {
     let (head, ip) = (body[0].ip(), body[at].ip());
     body[at..].iter().filter_map(jump_target).any(|target| head < target && target <= ip)
 }
 
-/// How often the register counts in the address.
+/// Returns the factor of the register in the address.
 fn factor(place: Place, register: Gpr) -> i64 {
     let as_base = i64::from(place.base == Some(register));
     let as_index = if place.index == Some(register) { i64::from(place.scale) } else { 0 };
     as_base + as_index
 }
 
-/// What the instruction adds to the register, when that is all it does to it and it is a constant.
+/// Returns the constant that the instruction adds to the register, if that is its only effect on
+/// it.
 fn constant_step(instruction: &Instruction, register: Gpr) -> Option<i64> {
     if let Some(step) = stack_step(instruction, register) {
         return Some(step.cast_signed());

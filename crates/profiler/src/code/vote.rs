@@ -1,24 +1,24 @@
-//! Where instructions begin in bytes without a known boundary.
+//! Instruction boundaries in bytes without a known boundary.
 //!
-//! Read from a wrong byte, x86 code falls into step with the true instructions after a few of them. So the code is
-//! read from every byte of a stretch before the place in question, and what nearly all readings that end there
-//! agree on is taken for true.
+//! Decoded from a wrong byte, x86 code synchronises with the true instructions after a few of them.
+//! So the code is decoded from every byte of a range before the address, and instructions on which
+//! nearly all decodings agree are taken as true.
 
 use iced_x86::{Decoder, DecoderOptions};
 
-/// Readings begin this far before the place at most ...
+/// Largest distance between the start of a decoding and the address.
 const FURTHEST: usize = 192;
-/// ... and this far at least, so that they had time to fall into step.
+/// Smallest distance, so that decodings have time to synchronise.
 const NEAREST: usize = 24;
-/// Readings that must end at the place.
+/// Fewest decodings that must end at the address.
 const MIN_VOTES: usize = 8;
-/// Of these, how many of ten must agree.
+/// Decodings of ten that must agree.
 const AGREEING_TENTHS: usize = 9;
-/// How far back instructions are looked for.
+/// Distance over which instructions are searched.
 const REACH: usize = 1024;
 
-/// The offset of the earliest instruction from which all up to offset `end` are agreed upon; `None` when not even
-/// the one that ends at `end` is.
+/// Returns the offset of the earliest instruction from which all instructions up to offset `end`
+/// are agreed on; `None` if not even the one that ends at `end` is.
 pub(super) fn first_agreed(code: &[u8], end: usize) -> Option<usize> {
     let base = end.saturating_sub(REACH + FURTHEST);
     let lengths = lengths(code.get(base..end)?);
@@ -29,7 +29,7 @@ pub(super) fn first_agreed(code: &[u8], end: usize) -> Option<usize> {
     Some(base + first)
 }
 
-/// For every byte, how long the instruction is that begins there; 0 for none.
+/// Returns the length of the instruction at every byte; 0 for none.
 fn lengths(code: &[u8]) -> Vec<usize> {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     let mut length_at = |at: usize| {
@@ -40,10 +40,11 @@ fn lengths(code: &[u8]) -> Vec<usize> {
     (0..code.len()).map(|at| length_at(at).unwrap_or(0)).collect()
 }
 
-/// Where the instruction that ends at `end` begins, by vote.
+/// Returns the start of the instruction that ends at `end`, by vote.
 fn previous(lengths: &[usize], end: usize) -> Option<usize> {
     let first = end.saturating_sub(FURTHEST);
-    // For each byte from `first`: where the last instruction before `end` begins in the reading from that byte.
+    // For each byte from `first`: the start of the last instruction before `end` in the decoding
+    // from that byte.
     let mut lasts: Vec<Option<usize>> = vec![None; end - first];
     for at in (first..end).rev() {
         let next = at + lengths[at];
@@ -55,7 +56,7 @@ fn previous(lengths: &[usize], end: usize) -> Option<usize> {
     }
     let mut votes: Vec<usize> =
         lasts.iter().take((end - first).saturating_sub(NEAREST)).flatten().copied().collect();
-    // Whoever has nine of ten votes also has the one in the middle.
+    // A start with nine of ten votes also has the median one.
     votes.sort_unstable();
     let winner = *votes.get(votes.len() / 2)?;
     let agreeing = votes.iter().filter(|&&vote| vote == winner).count();

@@ -1,19 +1,19 @@
-//! The machine code of the instructions.
+//! Machine code of the instructions.
 
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 
 use super::{Arith, Memory, One, Op, START, Shift};
 
-/// Machine code, and where each instruction of it is.
+/// Machine code, with the position of each instruction.
 pub(crate) struct Program {
     pub(crate) code: Vec<u8>,
     ips: Vec<u64>,
 }
 
 impl Program {
-    /// Ends in a `ret`.
+    /// Assembles the instructions and a final `ret`.
     pub(crate) fn assemble(ops: &[Op]) -> Self {
-        // Branches are as long to anywhere, so a first pass with any targets gives all places.
+        // All branches have the same length, so a first pass with any targets gives all positions.
         let mut ips = vec![START; ops.len() + 1];
         let mut code = Vec::new();
         for _ in 0..2 {
@@ -24,7 +24,7 @@ impl Program {
                 let instruction = ops[at].instruction(&ips);
                 ip += encoder
                     .encode(&instruction, ip)
-                    .unwrap_or_else(|why| panic!("{:?}: {why}", ops[at]))
+                    .unwrap_or_else(|error| panic!("{:?}: {error}", ops[at]))
                     as u64;
             }
             ips[ops.len()] = ip;
@@ -34,7 +34,7 @@ impl Program {
         Self { code, ips }
     }
 
-    /// Where instruction number `at` is.
+    /// Returns the address of an instruction, by its index.
     pub(crate) fn ip(&self, at: usize) -> u64 {
         self.ips[at]
     }
@@ -52,7 +52,7 @@ fn sized(wide: bool, number: usize) -> Register {
     if wide { r64(number) } else { r32(number) }
 }
 
-/// The low part of a register.
+/// Returns the low part of a register.
 fn part(bytes: u8, number: usize) -> Register {
     const LOW: [Register; 8] = {
         use Register::{AL, BL, BPL, CL, DIL, DL, SIL, SPL};
@@ -80,7 +80,7 @@ impl Op {
     #[allow(clippy::too_many_lines)]
     fn instruction(&self, ips: &[u64]) -> Instruction {
         let code = self.code();
-        let made = match *self {
+        let instruction = match *self {
             Self::Mov { wide, to, from } | Self::Arith { wide, to, from, .. } => {
                 Instruction::with2(code, sized(wide, to), sized(wide, from))
             }
@@ -130,7 +130,7 @@ impl Op {
             Self::Cdqe | Self::Cwde | Self::Cdq | Self::Cqo => Ok(Instruction::with(code)),
             Self::Branch { to } => Instruction::with_branch(code, ips[to]),
         };
-        made.unwrap_or_else(|why| panic!("{self:?}: {why}"))
+        instruction.unwrap_or_else(|error| panic!("{self:?}: {error}"))
     }
 
     fn code(&self) -> Code {
@@ -205,7 +205,7 @@ impl Arith {
             Self::Imul => [Code::Imul_r32_rm32, Code::Imul_r64_rm64],
         }
     }
-    /// In the short form where the number fits.
+    /// Returns the codes, in the short form if the number fits.
     fn number_codes(self, number: i32) -> [Code; 2] {
         let short = i8::try_from(number).is_ok();
         match self {

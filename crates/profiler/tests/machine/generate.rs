@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Arith, Memory, One, Op, RDX, RSP, Shift};
 
-/// Few registers, so that they meet; now and then any.
+/// Few registers, so that instructions share them; sometimes any.
 fn register() -> impl Strategy<Value = usize> {
     prop_oneof![8 => prop::sample::select(vec![0_usize, 1, 2, 3, 6, 7, 13]), 1 => 0..16_usize]
 }
@@ -32,7 +32,7 @@ pub(crate) fn followable() -> impl Strategy<Value = Op> {
     prop_oneof![computing(), simple()]
 }
 
-/// A load from what `base` points to into `to`.
+/// A load into `to` from the address in `base`.
 pub(crate) fn load_through(base: usize, to: usize) -> impl Strategy<Value = Op> {
     let direct = move |place: Memory| Memory { base: Some(base), index: None, scale: 1, ..place };
     (any::<bool>(), place()).prop_map(move |(wide, place)| Op::Load {
@@ -42,7 +42,7 @@ pub(crate) fn load_through(base: usize, to: usize) -> impl Strategy<Value = Op> 
     })
 }
 
-/// An instruction that changes `to`, mostly so that it can be undone.
+/// An instruction that changes `to`, mostly with an inverse.
 pub(crate) fn changing(to: usize) -> impl Strategy<Value = Op> {
     let kinds = (
         0..6_usize,
@@ -64,7 +64,7 @@ pub(crate) fn changing(to: usize) -> impl Strategy<Value = Op> {
     )
 }
 
-/// Any instruction but a branch.
+/// Any instruction except a branch.
 pub(crate) fn op() -> impl Strategy<Value = Op> {
     prop_oneof![5 => computing(), 4 => simple(), 1 => load(), 1 => unknowable()]
 }
@@ -135,7 +135,7 @@ fn computing() -> impl Strategy<Value = Op> {
         })
 }
 
-/// What cannot be followed: partial and conditional writes; and the stack.
+/// Instructions that cannot be followed: partial and conditional writes, and the stack.
 fn unknowable() -> impl Strategy<Value = Op> {
     (0..6_usize, register(), register(), place()).prop_map(|(kind, to, from, place)| match kind {
         0 => Op::MovPart { bytes: 1, to, from },

@@ -1,11 +1,11 @@
-//! A tiny x86-64: the integer instructions that addresses are made with, each as the processor manual has it.
+//! A tiny x86-64: the integer instructions that compute addresses, each as in the processor manual.
 
 pub(crate) mod assemble;
 pub(crate) mod generate;
 
 use hugepilot_profiler::code::Regs;
 
-/// Where programs begin.
+/// Address of programs.
 pub(crate) const START: u64 = 0x7f00_0040_1000;
 
 const RAX: usize = 0;
@@ -22,7 +22,7 @@ pub(crate) struct Memory {
     displacement: i32,
 }
 
-/// One instruction. `wide` is 64 bits, otherwise 32.
+/// An instruction. `wide` is 64 bits, otherwise 32.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Mov {
@@ -140,7 +140,7 @@ pub(crate) enum Op {
         from: usize,
         place: Memory,
     },
-    /// Sets the flags from a sum that is not kept.
+    /// Sets the flags from a sum without storing it.
     Compare {
         a: usize,
         b: usize,
@@ -149,7 +149,7 @@ pub(crate) enum Op {
         to: usize,
         from: usize,
     },
-    /// Goes there or not, as it happens.
+    /// Branches or not, at random.
     Branch {
         to: usize,
     },
@@ -184,7 +184,7 @@ pub(crate) enum Shift {
 }
 
 impl Op {
-    /// An instruction that waits for what this load loads.
+    /// Returns an instruction that uses the result of this load.
     pub(crate) fn consumer(&self) -> Self {
         match *self {
             Self::Load { to, .. } => Self::Compare { a: to, b: to },
@@ -192,7 +192,7 @@ impl Op {
         }
     }
 
-    /// This load, but into its own index, where it has one and `index` says so, or base.
+    /// Returns this load, but into its own index, if it has one and `index` is set, or its base.
     pub(crate) fn into_own_address(self, index: bool) -> Self {
         match self {
             Self::Load { wide, place, to } => {
@@ -205,7 +205,7 @@ impl Op {
     }
 }
 
-/// Registers, and memory that holds something else at every look.
+/// Registers, and memory that has another value at every read.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     regs: [u64; 16],
@@ -217,12 +217,12 @@ impl Machine {
         Self { regs, random: seed }
     }
 
-    /// What perf would sample.
+    /// Returns the registers that perf would sample.
     pub(crate) fn sample(&self, ip: u64) -> Regs {
         Regs::new(ip, self.regs)
     }
 
-    /// Which instruction runs after `op`, which is number `pc`.
+    /// Returns the index of the instruction after `op`, which has index `pc`.
     pub(crate) fn next_pc(&mut self, op: &Op, pc: usize) -> usize {
         match op {
             Op::Branch { to } if self.toss() => *to,
@@ -230,7 +230,7 @@ impl Machine {
         }
     }
 
-    /// Runs one instruction; returns the address it accessed.
+    /// Runs one instruction; returns the address that it accessed.
     pub(crate) fn run(&mut self, op: &Op) -> Option<u64> {
         match *op {
             Op::Load { wide, to, place } => {
@@ -325,14 +325,15 @@ impl Machine {
     }
 }
 
-/// The low `bits` of a value, widened by copying the sign bit or by zeros.
+/// Returns the low `bits` of a value, extended with the sign bit or with zeros.
 fn extended(value: u64, bits: u32, signed: bool) -> u64 {
     let low = value % (1 << bits);
     if signed && low >> (bits - 1) == 1 { low.wrapping_sub(1 << bits) } else { low }
 }
 
 impl Arith {
-    /// The low half of each result does not depend on the upper halves of the inputs, so 64 bits serve for both.
+    /// The low half of each result does not depend on the upper halves of the inputs, so 64 bits
+    /// serve both widths.
     fn of(self, a: u64, b: u64) -> u64 {
         match self {
             Self::Add => (u128::from(a) + u128::from(b)) as u64,

@@ -182,14 +182,14 @@ fn a_kernel_without_pools_says_so() {
     assert!(pool_explained(&report).contains("CONFIG_HUGETLBFS"));
     let refused = set(&mut fake, &ask(M2, 1), &|| false).unwrap_err();
     let SettingsError::Refused(refusal) = refused else { panic!("{refused}") };
-    assert!(refusal.fix.unwrap().contains("CONFIG_HUGETLBFS"));
+    assert!(refusal.help()[0].contains("CONFIG_HUGETLBFS"));
 }
 
 #[test]
 fn a_size_or_node_that_is_not_there_is_refused_with_what_there_is() {
     let mut fake = Fake::new(1, &[M2], ROOMY);
     let mut refused = |request: PoolRequest| match set(&mut fake, &request, &|| false) {
-        Err(SettingsError::Refused(refusal)) => (refusal.cause, refusal.fix.unwrap()),
+        Err(SettingsError::Refused(refusal)) => (refusal.to_string(), refusal.help().remove(0)),
         other => panic!("{other:?}"),
     };
     let (why, fix) = refused(ask(G1, 1));
@@ -203,7 +203,7 @@ fn a_size_or_node_that_is_not_there_is_refused_with_what_there_is() {
     let Err(SettingsError::Refused(refusal)) = set(&mut fake, &ask(G1, 1), &|| false) else {
         panic!()
     };
-    assert!(refusal.fix.unwrap().contains("pdpe1gb"));
+    assert!(refusal.help()[0].contains("pdpe1gb"));
     assert_eq!(fake.written, []);
 }
 
@@ -384,7 +384,7 @@ fn a_pool_that_a_run_gives_back_at_its_end_is_not_set_meanwhile() {
         panic!("another error")
     };
     assert!(
-        refusal.cause.contains("(pid 1) has the pool of 2MiB pages raised from 7 to 300"),
+        refusal.to_string().contains("(pid 1) has the pool of 2MiB pages raised from 7 to 300"),
         "{refusal:?}"
     );
     assert_eq!(fake.counts_written(), [""; 0]);

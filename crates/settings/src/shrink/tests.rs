@@ -56,7 +56,7 @@ impl Machine {
         for dry_run in [true, false] {
             match self.run(dry_run, None) {
                 Err(SettingsError::Refused(refusal)) => {
-                    assert!(refusal.cause.contains(words), "{refusal}")
+                    assert!(refusal.to_string().contains(words), "{refusal}")
                 }
                 other => panic!("{other:?}"),
             }

@@ -1,19 +1,19 @@
-//! The client: memcached's text protocol, as far as filling and reading take it.
+//! Client of memcached's text protocol, as far as filling and reading need it.
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
 
 use super::super::rng::mix;
 use super::{Class, Items, NAME};
-use crate::{Result, WorkloadError};
+use crate::{Result, ServerFault, WorkloadError};
 
-/// A letter and the item's number in hex.
+/// Length of a key: a letter and the item's index in hexadecimal.
 pub(super) const KEY_LEN: usize = 9;
-/// Items are sent in pieces of about this many bytes.
+/// Bytes sent at once.
 const PIECE: usize = 1 << 20;
-/// The longest line that an answer may have.
-const MOST_LINE: u64 = 1 << 10;
+/// Length limit of a line of an answer.
+const MAX_LINE: u64 = 1 << 10;
 
-/// One connection. `S` is read and written, in tests a script.
+/// A connection. `S` is the stream, in tests a script.
 pub(super) struct Client<S> {
     stream: S,
     out: Vec<u8>,
@@ -26,7 +26,7 @@ impl<S: BufRead + Write> Client<S> {
         Self { stream, out: Vec::new(), line: Vec::new(), value: Vec::new() }
     }
 
-    /// Stores all `items` in order, and makes sure that each is there.
+    /// Stores all `items` in order, and checks the server's count.
     pub(super) fn fill(&mut self, items: Items) -> Result<()> {
         for number in 0..items.count() {
             set(&mut self.out, items, number);
@@ -51,12 +51,12 @@ impl<S: BufRead + Write> Client<S> {
         if stored == Some(items.count()) && evicted == Some(0) {
             return Ok(());
         }
-        let what = format!("took {stored:?} of {} items and evicted {evicted:?}", items.count());
-        Err(WorkloadError::Server { what })
+        let count = items.count();
+        Err(WorkloadError::Server(ServerFault::Stored { count, stored, evicted }))
     }
 
-    /// Asks for the items of these numbers; [`Client::answer`] takes what comes.
-    pub(super) fn ask(&mut self, items: Items, numbers: &[usize]) -> Result<()> {
+    /// Requests the items with these indices; [`Client::answer`] reads the answer.
+    pub(super) fn request(&mut self, items: Items, numbers: &[usize]) -> Result<()> {
         self.out.extend(b"get");
         for &number in numbers {
             self.out.push(b' ');
@@ -66,10 +66,12 @@ impl<S: BufRead + Write> Client<S> {
         self.send()
     }
 
-    /// Reads the answer to the oldest question, compares each value, and gives the sum of their first words.
+    /// Reads the answer to the oldest request, checks each value, and returns the sum of their
+    /// first words.
     ///
     /// # Errors
-    /// [`WorkloadError::Damaged`] when one is missing or not what was stored; [`WorkloadError::Server`] when the server is gone.
+    /// [`WorkloadError::Damaged`] if a value is missing or wrong, [`WorkloadError::Server`] if the
+    /// server fails.
     pub(super) fn answer(&mut self, items: Items, numbers: &[usize]) -> Result<u64> {
         let mut sum = 0_u64;
         for &number in numbers {
@@ -79,18 +81,18 @@ impl<S: BufRead + Write> Client<S> {
                 return Err(WorkloadError::Damaged { workload: NAME });
             }
             let mut words = line.split(|&byte| byte == b' ');
-            let said = (words.next(), words.next(), words.nth(1).and_then(number_of));
-            if said != (Some(b"VALUE"), Some(&key(items, number)), Some(class.value)) {
+            let header = (words.next(), words.next(), words.nth(1).and_then(number_of));
+            if header != (Some(b"VALUE"), Some(&key(items, number)), Some(class.value)) {
                 return Err(unexpected(line));
             }
             self.value.resize(class.value + 2, 0);
-            self.stream.read_exact(&mut self.value).map_err(|error| gone(&error))?;
+            self.stream.read_exact(&mut self.value).map_err(lost)?;
             sum = sum.wrapping_add(self.checked(items, number, class)?);
         }
         if self.line()? == b"END" { Ok(sum) } else { Err(unexpected(&self.line)) }
     }
 
-    /// The first word of the value that was read, if its ends are those of item `number`.
+    /// Returns the first word of the value, if its ends are those of item `number`.
     fn checked(&self, items: Items, number: usize, class: Class) -> Result<u64> {
         let word = |at: usize| {
             self.value[at * 8..]
@@ -109,40 +111,40 @@ impl<S: BufRead + Write> Client<S> {
     fn send(&mut self) -> Result<()> {
         let sent = self.stream.write_all(&self.out);
         self.out.clear();
-        sent.map_err(|error| gone(&error))
+        sent.map_err(lost)
     }
 
-    /// The next line, without its end.
+    /// Reads the next line, without its end.
     fn line(&mut self) -> Result<&[u8]> {
         self.line.clear();
-        let mut limited = std::io::Read::take(&mut self.stream, MOST_LINE);
-        limited.read_until(b'\n', &mut self.line).map_err(|error| gone(&error))?;
+        let mut limited = io::Read::take(&mut self.stream, MAX_LINE);
+        limited.read_until(b'\n', &mut self.line).map_err(lost)?;
         if let Some(text) = self.line.strip_suffix(b"\r\n") {
             let len = text.len();
             self.line.truncate(len);
             return Ok(&self.line);
         }
         Err(if self.line.is_empty() {
-            gone(&"it closed the connection")
+            WorkloadError::Server(ServerFault::Closed)
         } else {
             unexpected(&self.line)
         })
     }
 }
 
-fn gone(why: &dyn std::fmt::Display) -> WorkloadError {
-    WorkloadError::Server { what: format!("does not answer: {why}") }
+fn lost(error: io::Error) -> WorkloadError {
+    WorkloadError::Server(ServerFault::Connection(error))
 }
 
 fn unexpected(line: &[u8]) -> WorkloadError {
-    WorkloadError::Server { what: format!("said {:?}", String::from_utf8_lossy(line)) }
+    WorkloadError::Server(ServerFault::Answer(String::from_utf8_lossy(line).into_owned()))
 }
 
 fn number_of(word: &[u8]) -> Option<usize> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// The key of item `number`.
+/// Returns the key of item `number`.
 fn key(items: Items, number: usize) -> [u8; KEY_LEN] {
     let (class, number) = items.of(number);
     let mut key = [class.letter; KEY_LEN];
@@ -152,12 +154,12 @@ fn key(items: Items, number: usize) -> [u8; KEY_LEN] {
     key
 }
 
-/// Word `at` of the value of item `number`, never 0.
+/// Returns word `at` of the value of item `number`, never 0.
 fn value_word(items: Items, number: usize, at: usize) -> u64 {
     mix(items.seed ^ ((number as u64) << 16 | at as u64)) | 1
 }
 
-/// Appends what stores item `number`. The server answers nothing.
+/// Appends the command that stores item `number`. The server does not answer it.
 fn set(out: &mut Vec<u8>, items: Items, number: usize) {
     let (class, _) = items.of(number);
     out.extend(b"set ");
@@ -169,16 +171,16 @@ fn set(out: &mut Vec<u8>, items: Items, number: usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Cursor, Read};
+    use std::io::{Cursor, Read};
 
     use super::*;
 
     const ITEMS: Items = Items { small: 3, records: 2, seed: 1 };
 
-    /// Answers from a script, and keeps what it was told.
+    /// Server that answers from a script and records its input.
     struct Script {
         answers: Cursor<Vec<u8>>,
-        told: Vec<u8>,
+        input: Vec<u8>,
     }
 
     impl Read for Script {
@@ -196,7 +198,7 @@ mod tests {
     }
     impl Write for Script {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.told.write(bytes)
+            self.input.write(bytes)
         }
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
@@ -204,10 +206,10 @@ mod tests {
     }
 
     fn client(answers: &[u8]) -> Client<Script> {
-        Client::new(Script { answers: Cursor::new(answers.to_vec()), told: Vec::new() })
+        Client::new(Script { answers: Cursor::new(answers.to_vec()), input: Vec::new() })
     }
 
-    /// What the server says to a GET of `numbers`.
+    /// Returns the server's answer to a GET of `numbers`.
     fn answer(numbers: &[usize]) -> Vec<u8> {
         let mut answer = Vec::new();
         for &number in numbers {
@@ -225,11 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers_are_those_of_the_protocol() {
+    fn requests_and_answers_follow_the_protocol() {
         let mut client = client(&[answer(&[1, 4]), answer(&[0])].concat());
-        client.ask(ITEMS, &[1, 4]).unwrap();
-        client.ask(ITEMS, &[0]).unwrap();
-        assert_eq!(client.stream.told, b"get s00000001 r00000001\r\nget s00000000\r\n");
+        client.request(ITEMS, &[1, 4]).unwrap();
+        client.request(ITEMS, &[0]).unwrap();
+        assert_eq!(client.stream.input, b"get s00000001 r00000001\r\nget s00000000\r\n");
         let first = |number| value_word(ITEMS, number, 0);
         assert_eq!(client.answer(ITEMS, &[1, 4]).unwrap(), first(1).wrapping_add(first(4)));
         assert_eq!(client.answer(ITEMS, &[0]).unwrap(), first(0));
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_changed_value_is_noticed() {
+    fn a_missing_or_changed_value_is_detected() {
         let refused = |answer: &[u8]| client(answer).answer(ITEMS, &[1, 4]).unwrap_err();
         assert!(matches!(refused(&answer(&[1])), WorkloadError::Damaged { .. }));
         let whole = answer(&[1, 4]);
@@ -249,28 +251,28 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_comes_is_the_servers_fault() {
+    fn any_other_answer_is_a_fault_of_the_server() {
         let whole = answer(&[1, 4]);
         let cut = &whole[..whole.len() / 2];
         for answer in [&b""[..], b"SERVER_ERROR out of memory\r\n", b"VALUE", &answer(&[4, 1]), cut]
         {
             let error = client(answer).answer(ITEMS, &[1, 4]).unwrap_err();
-            assert!(matches!(error, WorkloadError::Server { .. }), "{error}");
+            assert!(matches!(error, WorkloadError::Server(_)), "{error}");
         }
     }
 
     #[test]
-    fn a_fill_stores_all_and_believes_only_the_servers_count() {
+    fn a_fill_stores_all_and_checks_the_servers_count() {
         let stats = |stored, evicted| {
             format!("STAT pid 1\r\nSTAT curr_items {stored}\r\nSTAT evictions {evicted}\r\nEND\r\n")
         };
         let mut full = client(stats(5, 0).as_bytes());
         full.fill(ITEMS).unwrap();
-        let told = String::from_utf8_lossy(&full.stream.told).into_owned();
-        assert_eq!(told.matches(" noreply\r\n").count(), 5);
+        let input = String::from_utf8_lossy(&full.stream.input).into_owned();
+        assert_eq!(input.matches(" noreply\r\n").count(), 5);
         assert!(
-            told.starts_with("set s00000000 0 0 184 noreply\r\n")
-                && told.ends_with("\r\nstats\r\n")
+            input.starts_with("set s00000000 0 0 184 noreply\r\n")
+                && input.ends_with("\r\nstats\r\n")
         );
         for (stored, evicted) in [(4, 0), (5, 1)] {
             assert!(client(stats(stored, evicted).as_bytes()).fill(ITEMS).is_err());

@@ -1,4 +1,4 @@
-//! The server: started with its memory laid out as the workload says, and gone with us.
+//! The server process: its flags, its start, its end with this process.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -16,19 +16,19 @@ use std::{env, process};
 use hugepilot_units::Bytes;
 
 use super::{RECORD, SLAB_PAGE, SMALL};
-use crate::{Result, WorkloadError};
+use crate::{Result, ServerFault, WorkloadError};
 
-/// Taking its memory costs the server about a third of a second per GiB.
-const STARTS_WITHIN: Duration = Duration::from_secs(120);
-/// A server that says nothing for so long is stuck.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
+/// Time limit of the start. The server takes about a third of a second per GiB.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time limit of an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running server. Killed when dropped, and by the kernel when the thread that started it is gone.
+/// A running server. Killed when dropped, and by the kernel when the thread that started it ends.
 pub(super) struct Server {
     child: Child,
 }
 
-/// A connection to it.
+/// A connection to the server.
 pub(super) struct Connection(BufReader<UnixStream>);
 
 impl Read for Connection {
@@ -56,11 +56,12 @@ impl Write for Connection {
 }
 
 impl Server {
-    /// Starts a server that takes `limit` and expects `items`, on large pages if so asked, and connects to it as often
-    /// as it has `threads` to talk to. It keeps no files: its socket and its sparse file lose their names here.
+    /// Starts a server with a memory limit for `items`, with large pages if requested, and connects
+    /// to it `threads` times. It keeps no files: its socket and its sparse file are unlinked here.
     ///
     /// # Errors
-    /// [`WorkloadError::NoProgram`], or [`WorkloadError::Server`] when it ends or does not listen within two minutes.
+    /// [`WorkloadError::NoProgram`], or [`WorkloadError::Server`] if it ends or does not listen
+    /// within two minutes.
     pub(super) fn start(
         limit: Bytes,
         items: usize,
@@ -72,38 +73,34 @@ impl Server {
                 return Err(WorkloadError::NoProgram { program, package });
             }
         }
-        let folder = Folder::new().map_err(|error| failed("no folder for its socket", &error))?;
-        let socket = folder.0.join("socket");
-        let mut command = command(&folder.0, &socket, limit, items, large_pages, threads);
-        let child = command.spawn().map_err(|error| failed("cannot be started", &error))?;
+        let directory = TempDir::new().map_err(failed(ServerFault::Directory))?;
+        let socket = directory.0.join("socket");
+        let mut command = command(&directory.0, &socket, limit, items, large_pages, threads);
+        let child = command.spawn().map_err(failed(ServerFault::Start))?;
         let mut server = Self { child };
-        server.wait_for(&socket)?;
+        server.wait_until_listening(&socket)?;
         let connect = |_| {
             let stream = UnixStream::connect(&socket)?;
-            stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
-            stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             Ok(Connection(BufReader::with_capacity(64 << 10, stream)))
         };
         let connections: io::Result<Vec<_>> = (0..threads).map(connect).collect();
-        Ok((server, connections.map_err(|error| failed("takes no connection", &error))?))
+        Ok((server, connections.map_err(failed(ServerFault::Refused))?))
     }
 
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    fn wait_for(&mut self, socket: &Path) -> Result<()> {
+    fn wait_until_listening(&mut self, socket: &Path) -> Result<()> {
         let start = Instant::now();
         while UnixStream::connect(socket).is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(WorkloadError::Server {
-                    what: format!("ended when it was started: {status}"),
-                });
+                return Err(WorkloadError::Server(ServerFault::Ended(status)));
             }
-            if start.elapsed() > STARTS_WITHIN {
-                return Err(WorkloadError::Server {
-                    what: format!("does not listen after {STARTS_WITHIN:?}"),
-                });
+            if start.elapsed() > START_TIMEOUT {
+                return Err(WorkloadError::Server(ServerFault::NotListening(START_TIMEOUT)));
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -113,19 +110,19 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended: then there is nothing to kill.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn failed(what: &str, error: &io::Error) -> WorkloadError {
-    WorkloadError::Server { what: format!("{what}: {error}") }
+fn failed(fault: fn(io::Error) -> ServerFault) -> impl Fn(io::Error) -> WorkloadError {
+    move |error| WorkloadError::Server(fault(error))
 }
 
-/// The server's command line. `setpriv` becomes the server, after it has told the kernel to kill it when we end.
+/// Returns the command line. `setpriv` sets the parent-death signal, then executes the server.
 fn command(
-    folder: &Path,
+    directory: &Path,
     socket: &Path,
     limit: Bytes,
     items: usize,
@@ -138,17 +135,18 @@ fn command(
     command.arg("--conn-limit").arg((threads + 64).to_string());
     command.arg("--unix-socket").arg(socket);
     let mut options = format!("slab_sizes={}-{}", SMALL.chunk, RECORD.chunk).into_bytes();
-    // Slab pages stay with their class, and the hash table is as large from the start as it would become.
+    // Slab pages stay with their class, and the hash table has its final size from the start.
     options.extend(format!(",slab_automove=0,hashpower={}", hash_power(items)).bytes());
-    // A flash tier makes the server take all its memory at once; items that it may move there do not exist.
+    // A flash tier makes the server take all its memory at once; no item is large enough to move
+    // there.
     options.extend(b",ext_item_size=1000000,ext_path=");
-    options.extend(folder.join("flash").into_os_string().into_vec());
+    options.extend(directory.join("flash").into_os_string().into_vec());
     options.extend(b":64M");
     command.arg("-o").arg(OsString::from_vec(options));
     if large_pages {
         command.arg("--enable-largepages");
     }
-    // It refuses to run as root without being told so.
+    // The server refuses to run as root without this flag.
     if fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
         command.args(["--user", "root"]);
     }
@@ -156,20 +154,20 @@ fn command(
     command
 }
 
-/// The binary logarithm of the buckets that memcached would have for so many `items`: one for one and a half.
+/// Returns the binary logarithm of memcached's buckets for `items`: one for one and a half items.
 fn hash_power(items: usize) -> u32 {
     (items / 3 * 2).next_power_of_two().ilog2().clamp(12, 32)
 }
 
 fn in_path(program: &str) -> bool {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+    let directories = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&directories).any(|directory| directory.join(program).is_file())
 }
 
-/// A folder of our own for a moment: the server keeps what it opened there.
-struct Folder(PathBuf);
+/// A private temporary directory. The server keeps the files open that it opened there.
+struct TempDir(PathBuf);
 
-impl Folder {
+impl TempDir {
     fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("hugepilot-memcached-{}-{}", process::id(), NEXT.fetch_add(1, Relaxed));
@@ -179,9 +177,9 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
-        // A folder that stays is empty but for two names, and harms nobody.
+        // A directory that stays holds two names only.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -191,25 +189,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_table_is_as_large_as_it_would_become() {
-        // memcached doubles it beyond 1.5 items a bucket.
+    fn the_hash_table_has_its_final_size() {
+        // memcached doubles the table above 1.5 items per bucket.
         for (items, power) in [(1, 12), (3 << 16, 17), ((3 << 16) + 6, 18), (270_336, 18)] {
             assert_eq!(hash_power(items), power, "{items}");
         }
     }
 
     #[test]
-    fn the_folder_is_private_and_does_not_stay() {
-        let folder = Folder::new().unwrap();
-        let path = folder.0.clone();
+    fn the_directory_is_private_and_removed() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.0.clone();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
-        drop(folder);
+        drop(directory);
         assert!(!path.exists());
     }
 
     #[test]
-    fn large_pages_are_asked_for_only_when_wanted() {
-        let asked = |large| {
+    fn large_pages_are_requested_only_on_request() {
+        let flags = |large| {
             let command =
                 command(Path::new("/f"), Path::new("/f/s"), Bytes::mib(64), 1000, large, 2);
             let words: Vec<_> =
@@ -217,11 +215,11 @@ mod tests {
             words.join(" ")
         };
         assert!(
-            asked(true).contains("--enable-largepages") && !asked(false).contains("largepages")
+            flags(true).contains("--enable-largepages") && !flags(false).contains("largepages")
         );
         assert!(
-            asked(true).contains("--memory-limit 64 ")
-                && asked(true).contains("slab_sizes=256-8192,")
+            flags(true).contains("--memory-limit 64 ")
+                && flags(true).contains("slab_sizes=256-8192,")
         );
     }
 }

@@ -1,3 +1,5 @@
+//! Tests of `random-access`.
+
 use super::super::memory::tests::ROOMY;
 use super::*;
 
@@ -23,7 +25,7 @@ fn used(access: &RandomAccess) -> Vec<Vec<usize>> {
     access.map.words().chunks(REGION).map(pages).collect()
 }
 
-/// Does `ops` updates on two threads' workers, and says how many words of each huge page they changed.
+/// Does `ops` updates on two threads and returns the changed words of each huge page.
 fn changed(access: &mut RandomAccess, ops: u64) -> Vec<usize> {
     let before = access.map.words().to_vec();
     for mut worker in access.workers(2) {
@@ -35,7 +37,7 @@ fn changed(access: &mut RandomAccess, ops: u64) -> Vec<usize> {
 }
 
 #[test]
-fn each_part_is_bloated_as_asked_and_the_sides_mirror_each_other() {
+fn each_part_has_its_bloat_and_the_sides_mirror_each_other() {
     let left = prepared(config(16, &[80, 20]));
     let counts: Vec<usize> = used(&left).iter().map(Vec::len).collect();
     assert_eq!(counts, [102, 102, 102, 102, 410, 410, 410, 410]);
@@ -50,7 +52,7 @@ fn each_part_is_bloated_as_asked_and_the_sides_mirror_each_other() {
 }
 
 #[test]
-fn used_pages_come_first_or_lie_scattered_and_updates_touch_no_other() {
+fn used_pages_are_contiguous_or_scattered_and_updates_touch_no_other() {
     let contiguous = prepared(config(8, &[80]));
     assert!(used(&contiguous).iter().all(|pages| pages.iter().copied().eq(0..102)));
     let scattered = RandomAccessConfig { layout: Layout::Scattered, ..config(8, &[80]) };
@@ -94,7 +96,7 @@ fn no_word_of_a_used_page_can_become_zero() {
 }
 
 #[test]
-fn a_word_that_is_lost_is_noticed() {
+fn a_lost_word_is_detected() {
     for lost in [false, true] {
         let mut access = prepared(config(8, &[50, 0]));
         if lost {
@@ -110,7 +112,7 @@ fn a_word_that_is_lost_is_noticed() {
 }
 
 #[test]
-fn hot_is_the_part_that_gets_most_updates() {
+fn the_hot_part_gets_most_updates() {
     let hot = |hot| {
         let access = prepared(RandomAccessConfig { hot, ..config(16, &[80, 20]) });
         let start = access.map.range().start;
@@ -122,12 +124,14 @@ fn hot_is_the_part_that_gets_most_updates() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
-    let refused =
-        |config| RandomAccess::prepare(config, &ROOMY, 2).err().map(|error| error.to_string());
+fn invalid_shares_and_threads_are_refused() {
+    let refused = |config| {
+        let error = RandomAccess::prepare(config, &ROOMY, 2).err();
+        error.map(|error| format!("{error}; {}", error.help().unwrap()))
+    };
     for bloat in [&[][..], &[101], &[100, 100], &[50; 65]] {
         assert!(refused(config(256, bloat)).unwrap().contains("--bloat"), "{bloat:?}");
     }
-    assert!(refused(config(4, &[1, 2, 3])).unwrap().contains("at least 6MiB"));
+    assert!(refused(config(4, &[1, 2, 3])).unwrap().contains("6MiB or more"));
     assert!(refused(config(4, &[80, 20])).unwrap().contains("--threads between 1 and 1"));
 }

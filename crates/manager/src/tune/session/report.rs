@@ -7,15 +7,15 @@ use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::Share;
 use hugepilot_profiler::ProcessView;
 use hugepilot_record::tune::{
-    Activity, Figure, SCHEMA, SamplerReport, SelectedRegion, TargetInfo, TuneReport,
+    Activity, Performance, SCHEMA, SamplerReport, SelectedRegion, TargetInfo, TuneReport,
+    TuneWarning,
 };
 use hugepilot_record::{Journal, Outcome, Plan, Snapshot, Stop};
 use hugepilot_stats::Spread;
 use hugepilot_units::Nanos;
 
 use super::{FIGURES, Session};
-use crate::status::unseen_limit;
-use crate::tune::{TuneOptions, is_alive, unknown, warnings};
+use crate::tune::{TuneOptions, is_alive, no_verdict, warnings};
 
 impl Session<'_> {
     /// Figures between two times; `None` when nobody reads any.
@@ -47,7 +47,7 @@ impl Session<'_> {
         let first_act = self.first_act.unwrap_or(self.now());
         let figure = |found: Option<Vec<f64>>| {
             let progress = Spread::of(&found?)?;
-            Some(Figure { progress: Some(progress), ..Figure::default() })
+            Some(Performance { progress: Some(progress), ..Performance::default() })
         };
         let before = self.figures(Nanos::ZERO, first_act);
         self.report.baseline =
@@ -61,22 +61,25 @@ impl Session<'_> {
         if (self.interrupted)() && self.report.selected.is_empty() {
             self.report.stopped.get_or_insert(Stop::Interrupted);
         }
-        self.report.cannot_tell = unknown::cannot_tell(&self.report, &self.process);
+        self.report.no_verdict = no_verdict::no_verdict(&self.report, &self.process);
         self.report.conclude(self.options.larger_is_better);
         self.report.warnings =
             warnings::warnings(&self.report, self.share, self.chosen.samples_time);
-        self.report.warnings.extend(self.unseen_limit);
+        let hidden = self.hidden_limit.map(|cgroup| TuneWarning::HiddenMemoryLimit { cgroup });
+        self.report.warnings.extend(hidden);
         self.report
     }
 
     fn sampler_report(&self) -> SamplerReport {
-        // Measured for the CPU clock only.
+        // MachineCalibration for the CPU clock only.
         let cost = Some(self.options.sample_cost)
             .filter(|&cost| cost > Nanos::ZERO && self.chosen.samples_time);
         let counts = self.chosen.source.counts();
-        let mut unavailable = self.chosen.unavailable.clone();
-        if let Err(refusal) = &self.counters {
-            unavailable.insert("hardware counters".to_owned(), refusal.cause.clone());
+        let better = self.chosen.unavailable.iter();
+        let mut unavailable: BTreeMap<_, _> =
+            better.map(|sampler| (sampler.name.to_owned(), sampler.cause.to_string())).collect();
+        if let Err(reason) = &self.counters {
+            unavailable.insert("hardware counters".to_owned(), reason.to_string());
         }
         SamplerReport {
             source: self.chosen.source.name().to_owned(),
@@ -92,14 +95,13 @@ impl Session<'_> {
 
     /// Makes the report one about `target`, but for the sums over all that was tuned.
     pub(super) fn note_plan(&mut self, target: &Process, seen: &Snapshot, plan: &Plan) {
-        self.unseen_limit = unseen_limit(target);
+        self.hidden_limit = target.unseen_cgroup();
         let tuned = self.spaces.of(target.id());
         let report = &mut self.report;
         report.target = TargetInfo { pid: target.id().pid, command: target.id().command.clone() };
         report.footprint_bytes = Some(seen.resident());
         report.budget_bytes = Some(self.options.budget.of(seen.resident()));
-        report.skipped =
-            plan.skipped.iter().map(|(reason, &count)| (reason.to_string(), count)).collect();
+        report.skipped = plan.skipped.clone();
         report.eligible_regions = Some(tuned.verified() + plan.eligible);
         report.huge_bytes_before = Some(tuned.huge_before);
         report.huge_bytes_after = Some(super::huge_bytes(seen));
@@ -153,8 +155,8 @@ impl Session<'_> {
         for (errno, count) in journal.failed() {
             *report.failed.entry(errno).or_insert(0) += count;
         }
-        for (reason, &count) in &journal.skipped {
-            *report.skipped.entry(reason.to_string()).or_insert(0) += count;
+        for (&reason, &count) in &journal.skipped {
+            *report.skipped.entry(reason).or_insert(0) += count;
         }
     }
 }
@@ -211,7 +213,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         all_huge_speedup: None,
         all_huge_gain_ratio: None,
         stopped: None,
-        cannot_tell: None,
+        no_verdict: None,
         target_ended: false,
         warnings: Vec::new(),
     }

@@ -1,0 +1,95 @@
+//! JSON Schemas of everything that hugepilot prints as JSON.
+
+use std::fmt::Write as _;
+
+use clap::builder::PossibleValuesParser;
+use hugepilot_record::{error, graph};
+use hugepilot_report::{Shape, json_schema};
+
+use crate::exit::Exit;
+use crate::output::print;
+
+const EXAMPLES: &str = "\
+Examples:
+  hugepilot schema                           list the schemas
+  hugepilot schema graph                     fields of graph --json
+  hugepilot schema error                     errors with --json
+
+Exit status: 0 printed, 2 unknown schema";
+
+/// Print the JSON Schema of a command's JSON
+///
+/// The schemas follow draft 2020-12. Without NAME, lists them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SchemaArgs {
+    /// Name in the list: a command with JSON output, or `error`
+    #[arg(value_parser = PossibleValuesParser::new(OUTPUTS.iter().map(|output| output.name)))]
+    name: Option<String>,
+}
+
+/// Something that hugepilot prints as JSON.
+struct Output {
+    name: &'static str,
+    /// Value of its field `schema`.
+    id: &'static str,
+    /// Command that prints it.
+    command: &'static str,
+    shapes: &'static [Shape],
+}
+
+/// All outputs, sorted by name. The name is that in [`Output::id`].
+const OUTPUTS: &[Output] = &[
+    Output {
+        name: "error",
+        id: error::SCHEMA,
+        command: "a command with --json that fails",
+        shapes: &[Shape::of::<error::ErrorReport>()],
+    },
+    Output {
+        name: "graph",
+        id: graph::SCHEMA,
+        command: "hugepilot graph COMMAND --json",
+        shapes: &[Shape::of::<graph::GraphReport>()],
+    },
+];
+
+/// Names of all schemas, sorted.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    OUTPUTS.iter().map(|output| output.name)
+}
+
+/// Text that `hugepilot schema NAME` prints; `None` for an unknown name.
+pub fn text(name: &str) -> Option<String> {
+    let Output { id, command, shapes, .. } = OUTPUTS.iter().find(|output| output.name == name)?;
+    let schema = json_schema(id, &format!("Output of {command}."), shapes);
+    Some(format!("{schema:#}\n"))
+}
+
+pub(crate) fn run(args: &SchemaArgs) -> anyhow::Result<Exit> {
+    let text = args.name.as_deref().and_then(text).unwrap_or_else(list);
+    print(&text)?;
+    Ok(Exit::Yes)
+}
+
+fn list() -> String {
+    OUTPUTS.iter().fold(String::new(), |mut list, Output { name, id, command, .. }| {
+        let _ = writeln!(list, "{name:<8}  {id:<20}  {command}");
+        list
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_and_those_of_the_schemas() {
+        assert!(OUTPUTS.is_sorted_by_key(|output| output.name));
+        for Output { name, id, .. } in OUTPUTS {
+            let (prefix, version) = id.split_once('/').unwrap();
+            assert_eq!(prefix, format!("hugepilot.{name}"));
+            assert!(version.parse::<u32>().is_ok(), "{id}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Verdict of a report of `tune`.
+
+use serde::{Deserialize, Serialize};
+
+use super::TuneReport;
+use crate::SkipReason;
+
+/// Result of a tune in a word. JSON carries it as `verdict`: the `code`, and a sentence with the
+/// facts as `text`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum TuneVerdict {
+    /// Nothing is known of the target's stalls; `no_verdict` has the cause.
+    Unknown,
+    /// A dry run selected regions.
+    WouldPromote,
+    /// The tune stopped before the first promotion; `stopped` has the cause.
+    Stopped,
+    /// The budget allows no huge page.
+    BudgetTooSmall,
+    /// No region is worth a huge page.
+    NothingToGain,
+    /// Regions were tried.
+    Promoted,
+}
+
+impl TuneReport {
+    /// The verdict that follows from the facts.
+    pub fn verdict(&self) -> TuneVerdict {
+        if self.no_verdict.is_some() {
+            TuneVerdict::Unknown
+        } else if self.attempted_regions > 0 {
+            TuneVerdict::Promoted
+        } else if self.dry_run && !self.selected.is_empty() {
+            TuneVerdict::WouldPromote
+        } else if self.stopped.is_some() {
+            TuneVerdict::Stopped
+        } else if self.skipped.contains_key(&SkipReason::OverBudget) {
+            TuneVerdict::BudgetTooSmall
+        } else {
+            TuneVerdict::NothingToGain
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Warnings and missing verdicts of `tune`, as facts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Pid, Stop};
+
+/// Cause of a missing verdict: nothing is known of the target's stalls. JSON carries the variant as
+/// `code`, and the sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum NoVerdict {
+    /// The process is stopped, by SIGSTOP or a debugger.
+    TargetStopped {
+        /// The process.
+        pid: Pid,
+    },
+    /// The process did not run in user mode.
+    TargetIdle,
+    /// The program ended before it was sampled.
+    EndedTooSoon,
+    /// The sampled code is 32-bit code, which the sampler does not decode.
+    #[serde(rename = "code_32_bit")]
+    Code32Bit {
+        /// Share of samples without decoded code.
+        undecoded_ratio: f64,
+    },
+    /// The sampled code could not be read or decoded.
+    CodeNotDecoded {
+        /// Share of samples without decoded code.
+        undecoded_ratio: f64,
+    },
+}
+
+/// Way to run a program when `tune -- CMD` compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Variant {
+    /// Untuned.
+    Baseline,
+    /// Tuned.
+    Tuned,
+    /// All memory promoted.
+    AllHuge,
+}
+
+/// Doubt about a report of `tune`. JSON carries the variant as `code`, and the sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum TuneWarning {
+    /// The process given by `-p` ended during the tune.
+    TargetEnded {
+        /// The process.
+        pid: Pid,
+        /// Regions that were verified on huge pages; of all processes together.
+        verified_regions: u64,
+    },
+    /// Few samples: shares are rough.
+    FewSamples {
+        /// Samples.
+        samples: u64,
+    },
+    /// Most samples have no address.
+    FewAddresses {
+        /// Share of samples without an address.
+        none_ratio: f64,
+    },
+    /// The kernel could not deliver some samples.
+    SamplesLost {
+        /// Samples that were lost.
+        samples: u64,
+    },
+    /// The kernel slowed the sampling event down.
+    SamplingThrottled {
+        /// Times that it did.
+        times: u64,
+    },
+    /// Many samples are of other processes that the target started.
+    OtherProcesses {
+        /// Share of the target in all samples.
+        target_ratio: f64,
+    },
+    /// There is no prediction because this machine is not calibrated.
+    NotCalibrated,
+    /// There is no prediction because the sampling event counts page walks, not time.
+    SamplesAreNotTime,
+    /// Some promotion calls succeeded without a huge page.
+    NotVerified {
+        /// These calls.
+        promotions: u64,
+    },
+    /// A memory limit of the target is invisible from here.
+    HiddenMemoryLimit {
+        /// Path of its cgroup.
+        cgroup: String,
+    },
+    /// The comparison with all memory on huge pages is missing.
+    NoAllHuge {
+        /// Cause of the early end of its promotion.
+        stopped: Stop,
+    },
+    /// The comparison took far longer than planned.
+    MachineBusy,
+    /// Some runs did not end with success.
+    RunsFailed {
+        /// The variant.
+        variant: Variant,
+        /// Runs that failed.
+        failed: u64,
+        /// Runs of this variant.
+        runs: u64,
+    },
+    /// Runs left processes running, which were ended.
+    ProcessesLeft {
+        /// The variant.
+        variant: Variant,
+        /// These processes.
+        processes: u64,
+    },
+}

@@ -1,0 +1,215 @@
+//! Sentences of `tune`: its verdict, the cause of a missing one, and warnings.
+
+use hugepilot_record::Stop;
+use hugepilot_record::tune::{
+    NoVerdict, Prediction, TuneReport, TuneVerdict, TuneWarning, Variant,
+};
+use hugepilot_units::Bytes;
+
+use crate::sentence::Sentence;
+
+/// A share in whole percent: `34 %`.
+fn percent(ratio: f64) -> String {
+    format!("{:.0} %", ratio * 100.0)
+}
+
+/// A size, or that it is unknown.
+pub(super) fn size(bytes: Option<Bytes>) -> String {
+    bytes.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string())
+}
+
+/// The verdict of `report` as a sentence.
+pub(super) fn verdict(report: &TuneReport) -> String {
+    let predicted = report.predicted_speedup.map_or_else(String::new, |p| {
+        format!(", predicted {:.2}x ({:.2}–{:.2})", p.median, p.low, p.high)
+    });
+    match report.verdict() {
+        TuneVerdict::Unknown => {
+            let cause = report.no_verdict.as_ref().map(Sentence::text).unwrap_or_default();
+            format!("no verdict: {cause}; nothing was changed")
+        }
+        TuneVerdict::WouldPromote => {
+            format!(
+                "would promote {} regions{predicted}; nothing was changed",
+                report.selected.len()
+            )
+        }
+        TuneVerdict::Stopped => {
+            let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
+            format!("stopped before the first promotion: {cause}")
+        }
+        TuneVerdict::BudgetTooSmall => format!(
+            "the budget of {} allows no huge page; nothing was changed",
+            size(report.budget_bytes)
+        ),
+        TuneVerdict::NothingToGain => {
+            format!("nothing to gain from huge pages{predicted}; nothing was changed")
+        }
+        TuneVerdict::Promoted => format!(
+            "{} of {} regions verified on huge pages in {:.2} s{}{predicted}",
+            report.verified_regions,
+            report.attempted_regions,
+            report.promotion_seconds,
+            gain(report)
+        ),
+    }
+}
+
+/// The measured gain, otherwise the gain by samples, otherwise nothing.
+fn gain(report: &TuneReport) -> String {
+    match (report.speedup, report.sampled_speedup) {
+        (Some(speedup), _) => format!(", {speedup:.2}x as fast"),
+        (None, Some(Prediction { low, high, .. })) if low < 1.0 => {
+            format!(", gain by samples uncertain ({low:.2}–{high:.2})")
+        }
+        (None, Some(Prediction { low, median, high })) => {
+            format!(", {median:.2}x as fast by samples ({low:.2}–{high:.2})")
+        }
+        (None, None) => String::new(),
+    }
+}
+
+impl Sentence for NoVerdict {
+    fn text(&self) -> String {
+        match self {
+            Self::TargetStopped { .. } => {
+                "no samples: the process is stopped, by SIGSTOP or a debugger".to_owned()
+            }
+            Self::TargetIdle => "no samples: the process did not run in user mode, because it was \
+                                 idle or busy in the kernel"
+                .to_owned(),
+            Self::EndedTooSoon => "no samples: the program ended too soon".to_owned(),
+            Self::Code32Bit { undecoded_ratio } => format!(
+                "{} of the samples have no address: the process runs 32-bit code, which the \
+                 sampler does not decode",
+                percent(*undecoded_ratio)
+            ),
+            Self::CodeNotDecoded { undecoded_ratio } => format!(
+                "{} of the samples have no address: their code could not be read or decoded, such \
+                 as code made at run time (JIT)",
+                percent(*undecoded_ratio)
+            ),
+        }
+    }
+
+    fn help(&self) -> Vec<String> {
+        let help = match self {
+            Self::TargetStopped { pid } => return vec![format!("continue it: kill -CONT {pid}")],
+            Self::TargetIdle => &["sample while it works, or longer: --observe 30s"][..],
+            Self::EndedTooSoon => {
+                &["give the program more work", "sample more often: --rate 5000"][..]
+            }
+            Self::Code32Bit { .. } => &["run a 64-bit build of the program"][..],
+            Self::CodeNotDecoded { .. } => {
+                &["let hugepilot read the code: run it as root, or grant CAP_SYS_PTRACE"][..]
+            }
+        };
+        help.iter().map(|&help| help.to_owned()).collect()
+    }
+}
+
+impl Sentence for Stop {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::NoHugePages => {
+                vec![
+                    "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned(),
+                ]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The name of a variant in sentences.
+const fn name(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Baseline => "baseline",
+        Variant::Tuned => "tuned",
+        Variant::AllHuge => "all-huge",
+    }
+}
+
+impl Sentence for TuneWarning {
+    fn text(&self) -> String {
+        match self {
+            Self::TargetEnded { pid, verified_regions } => {
+                let freed = if *verified_regions > 0 { " and freed its huge pages" } else { "" };
+                format!(
+                    "process {pid} ended before the tune did{freed}; the report covers the time \
+                     until then"
+                )
+            }
+            Self::FewSamples { samples } => {
+                format!("only {samples} samples: the target was mostly idle; shares are rough")
+            }
+            Self::FewAddresses { none_ratio } => format!(
+                "{} of the samples have no address; the program computes more than it stalls, or \
+                 its code could not be read",
+                percent(*none_ratio)
+            ),
+            Self::SamplesLost { samples } => format!("the kernel lost {samples} samples"),
+            Self::SamplingThrottled { times } => format!(
+                "the kernel throttled sampling {times} times (perf_cpu_time_max_percent); shares \
+                 still hold"
+            ),
+            Self::OtherProcesses { target_ratio } => format!(
+                "only {} of the samples are of the target; the others are of processes that it \
+                 started",
+                percent(*target_ratio)
+            ),
+            Self::NotCalibrated => "no prediction: this machine is not calibrated (--calibration \
+                                    off, too little free memory, or no free huge pages)"
+                .to_owned(),
+            Self::SamplesAreNotTime => "no prediction: the sampler counts page walks, and their \
+                                        share is not a share of time"
+                .to_owned(),
+            Self::NotVerified { promotions } => format!(
+                "{promotions} promotion calls succeeded without a huge page; they are not counted"
+            ),
+            Self::HiddenMemoryLimit { cgroup } => hidden_limit(cgroup),
+            Self::NoAllHuge { stopped } => {
+                format!("no comparison with all memory on huge pages: {}", stopped.text())
+            }
+            Self::MachineBusy => {
+                "the machine was very slow or busy; the speedups are in doubt".to_owned()
+            }
+            Self::RunsFailed { variant, failed, runs } => format!(
+                "{failed} of {runs} {} runs did not end with success; their times mean little",
+                name(*variant)
+            ),
+            Self::ProcessesLeft { variant, processes } => format!(
+                "{} runs left {processes} processes running; hugepilot ended them",
+                name(*variant)
+            ),
+        }
+    }
+
+    fn help(&self) -> Vec<String> {
+        let help = match self {
+            Self::FewSamples { .. } => "sample longer: --observe 30s",
+            Self::SamplesLost { .. } => "sample less often: --rate 100",
+            Self::HiddenMemoryLimit { .. } => HIDDEN_LIMIT_HELP,
+            Self::MachineBusy => "repeat the run",
+            Self::NoAllHuge { stopped } => return stopped.help(),
+            _ => return Vec::new(),
+        };
+        vec![help.to_owned()]
+    }
+}
+
+/// That the memory limit of `cgroup` is invisible from here.
+pub(crate) fn hidden_limit(cgroup: &str) -> String {
+    format!(
+        "the memory limit of cgroup {cgroup} is not visible here; only the available memory of \
+         the system limits huge pages"
+    )
+}
+
+/// Help for [`hidden_limit`].
+pub(crate) const HIDDEN_LIMIT_HELP: &str =
+    "run hugepilot on the host, or mount the cgroup hierarchy under /sys/fs/cgroup";
