@@ -1,6 +1,7 @@
 //! One round of the goal.
 
 use hugepilot_record::SkipReason;
+use hugepilot_stats::share_margin;
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::{
@@ -138,7 +139,8 @@ impl<'a> Round<'a> {
 
     /// Promotes what pays by the model, if the gain of all is large enough.
     fn promote_if_gaining(&mut self, shares: StallShares) {
-        let gain = crate::trial::speedup(shares.eligible, USUAL_RATIO) - 1.0;
+        let share = shares.eligible - share_margin(shares.eligible, self.view.window.samples);
+        let gain = crate::trial::speedup(share, USUAL_RATIO) - 1.0;
         if gain >= self.goal.min_gain.get() {
             self.promote_what_pays(USUAL_RATIO, |_| true);
         }
