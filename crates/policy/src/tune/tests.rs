@@ -46,6 +46,10 @@ impl Rng {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
     fn poisson(&mut self, mean: f64) -> u32 {
+        // The product of a large mean underflows; sums of Poisson numbers are Poisson numbers.
+        if mean > 100.0 {
+            return self.poisson(100.0) + self.poisson(mean - 100.0);
+        }
         let (limit, mut product, mut count) = ((-mean).exp(), self.unit(), 0);
         while product > limit {
             product *= self.unit();
