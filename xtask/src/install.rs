@@ -3,6 +3,8 @@
 //!
 //! Installed files find each other relative to their own place, so the prefix may be moved.
 
+mod documents;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -17,18 +19,6 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/hugepilot"),
     ("fish", "share/fish/vendor_completions.d/hugepilot.fish"),
     ("zsh", "share/zsh/site-functions/_hugepilot"),
-];
-
-/// Files and folders of the repository that are installed as documents, at the same relative paths,
-/// so that their links hold.
-const DOCUMENTS: [&str; 7] = [
-    "README.md",
-    "CHANGELOG.md",
-    "SECURITY.md",
-    "LICENSE-APACHE",
-    "LICENSE-MIT",
-    "docs",
-    "examples",
 ];
 
 /// Parts that can be installed alone.
@@ -123,11 +113,13 @@ fn program(prefix: &Path, build: &Build) -> Result<()> {
         let script = output(Command::new(&built).args(["completions", shell]));
         put(&prefix.join(place), script.map_err(anyhow::Error::msg)?.as_bytes())?;
     }
-    let documents = prefix.join("share/doc/hugepilot");
-    for name in DOCUMENTS {
-        copy(&root().join(name), &documents.join(name))?;
-    }
-    println!("installed {}", program.display());
+    documents::install(&prefix.join("share/doc/hugepilot"))?;
+    let share = prefix.join("share");
+    println!(
+        "installed {0}, man pages in {1}/man, completions and documents in {1}",
+        program.display(),
+        share.display()
+    );
     Ok(())
 }
 

@@ -26,8 +26,6 @@ usage: cargo xtask COMMAND
                        tests. With CI=true, a skipped test fails unless its reason is accepted
   tidy [DIR]           Check project rules: words, line and file lengths, crate sizes, unsafe code,
                        pure crates, layers, links in documents
-  tidy --pending [PREFIX]
-                       Check also the pending parts, for paths that start with PREFIX
   install PREFIX [--only program|capi|preload] [--debug]
                        Build and install the program with man pages, completions and documents,
                        the library for C and C++, and the allocator to preload
@@ -59,8 +57,6 @@ fn dispatch(args: &[&str]) -> Result<()> {
             Ok(())
         }
         ["tidy"] => tidy::run(&run::root()),
-        ["tidy", "--pending"] => tidy::run_pending(&run::root(), ""),
-        ["tidy", "--pending", prefix] => tidy::run_pending(&run::root(), prefix),
         ["tidy", dir] => tidy::run(dir.as_ref()),
         ["install", args @ ..] => install::install(args),
         ["bench", name, args @ ..] => bench::run(name, args),

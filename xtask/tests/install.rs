@@ -106,3 +106,19 @@ fn libraries_and_documents_are_installed() {
     let preload = prefix().join("lib/libhugepilot_preload.so");
     run(Command::new("/bin/true").env("LD_PRELOAD", preload));
 }
+
+#[test]
+fn links_of_installed_documents_hold() {
+    let documents = prefix().join("share/doc/hugepilot");
+    for folder in [documents.clone(), documents.join("docs")] {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            for link in text.split("](").skip(1) {
+                let file = link.split([')', '#']).next().unwrap();
+                let is_file = !file.is_empty() && !file.contains("://");
+                assert!(!is_file || folder.join(file).exists(), "{}: {file}", path.display());
+            }
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The calibration kept for this machine, and what follows from it.
+//! Calibration of this machine, kept between runs, and the sampling rate that follows from it.
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ use hugepilot_units::Nanos;
 
 use crate::output::Progress;
 
-/// Whether to measure this machine.
+/// Source of the calibration.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CalibrationMode {
-    /// Use the kept one; measure where there is none (a few seconds, once per machine)
+    /// Stored calibration; if there is none, measure once per machine (a few seconds)
     Auto,
-    /// Measure anew and keep it
+    /// Measure again and store it
     Force,
-    /// Predict nothing
+    /// No prediction
     Off,
 }
 
-/// Whether a new calibration may be written to the disk.
+/// Permission to store a new calibration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     Yes,
-    /// For `--dry-run`, which changes nothing.
+    /// Not stored: `--dry-run` changes nothing.
     No,
 }
 
@@ -35,18 +35,18 @@ impl Keep {
     }
 }
 
-/// What sampling and prediction need to know of this machine.
+/// Facts about this machine for sampling and prediction.
 pub(crate) struct Machine {
-    /// What huge pages save.
+    /// Gain of huge pages by size of the hot memory.
     pub(crate) calibration: Calibration,
-    /// What one sample costs the target; zero where that is not known.
+    /// Cost of one sample to the target; zero if unknown.
     pub(crate) sample_cost: Nanos,
     /// Base pages that the TLB holds.
     pub(crate) tlb_entries: u32,
 }
 
 impl Machine {
-    /// Not measured: for whoever does not sample.
+    /// Unknown facts, for commands that do not sample.
     pub(crate) fn unknown() -> Self {
         Self {
             calibration: Calibration::default(),
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// MachineCalibration, where `mode` allows.
+    /// Facts as `mode` allows to measure them.
     pub(crate) fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Self {
         let measured = get(mode, keep, progress);
         let point = |point: Point| CalibrationPoint {
@@ -73,23 +73,25 @@ impl Machine {
         }
     }
 
-    /// The rate at which sampling costs the target 0.5 % of its time: seen from the target it can be twice what was measured, so there is a most.
+    /// Rate at which sampling costs the target 0.5 % of its time, in samples per second; at most
+    /// 500, as the cost can be twice the measured one.
     pub(crate) fn affordable_rate(&self) -> u32 {
-        /// Where the cost is not known.
+        /// Rate if the cost is unknown.
         const USUAL: u32 = 500;
         let per_second = 5_000_000_u64.checked_div(self.sample_cost.get());
         per_second.map_or(USUAL, |hz| u32::try_from(hz).unwrap_or(USUAL).clamp(100, 500))
     }
 }
 
-/// Where the processor says nothing of itself: Skylake's, the smallest of the last ten years' servers.
+/// Entries if the processor does not report its TLB: those of Skylake, the smallest of the last ten
+/// years' servers.
 const DEFAULT_TLB_ENTRIES: u32 = 1536;
 
-/// The kept calibration of this machine, or a new one. `None` when none is wanted or none can be made; then nothing is
-/// predicted, which the report says.
+/// Stored calibration of this machine, or a new one. `None` if none is wanted or possible; the
+/// report then has no prediction.
 fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<MachineCalibration> {
     if mode == CalibrationMode::Off {
-        // What sampling costs the target is always told; that takes half a second.
+        // Reports always have the cost of sampling. Measuring it takes half a second.
         let sample_cost_ns = hugepilot_profiler::sample_cost().ok()?;
         return Some(MachineCalibration {
             machine: String::new(),
@@ -106,18 +108,23 @@ fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Machine
     }
     let often = if keep == Keep::Yes { ", once" } else { "" };
     progress
-        .keep(&format!("measuring what huge pages save on this machine (a few seconds{often})"));
-    let measured =
-        MachineCalibration::measure(|hot| progress.now(format!("calibrating at {hot}"))).ok()?;
+        .keep(&format!("calibrating: gain of huge pages on this machine (a few seconds{often})"));
+    let measured = MachineCalibration::measure(|hot| {
+        progress.now(format!("calibrating: {hot} of hot memory"))
+    })
+    .ok()?;
     if let Some(directory) = directory.filter(|_| keep == Keep::Yes)
         && let Err(error) = measured.save(&directory)
     {
-        progress.keep(&format!("note: the calibration is not kept for the next run: {error}"));
+        progress.keep(&format!(
+            "note: the calibration is not stored for the next run in {}: {error}",
+            directory.display()
+        ));
     }
     Some(measured)
 }
 
-/// `$XDG_CACHE_HOME/hugepilot`, by default `~/.cache/hugepilot`.
+/// Directory of the calibration: `$XDG_CACHE_HOME/hugepilot`, by default `~/.cache/hugepilot`.
 fn directory() -> Option<PathBuf> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let cache = std::env::var_os("XDG_CACHE_HOME")

@@ -1,60 +1,63 @@
-//! `hugepilot compare`: a program in several modes, in turns.
+//! `hugepilot compare`: a program in several page modes, interleaved.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use hugepilot_launch::compare::{CompareOptions, Event, RoundProgress, prepare};
+use hugepilot_launch::compare::{CompareOptions, ComparisonSize, Event, RoundProgress, prepare};
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::run::Mode;
-use hugepilot_report::{compare_text, json};
+use hugepilot_report::{Sentence, compare_text, json};
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish};
+use crate::output::{Progress, finish, width};
 use crate::recover;
 use crate::run::MODES;
 
 /// Run a program in several page modes and compare run times
 ///
-/// One round runs each mode once; each mode is compared with `base` of the same round. The best of
-/// several modes and `base` then run again for as many rounds, at least 5, and these decide. Only
-/// `--pool` changes a kernel setting, for the time of each run; it needs root.
+/// Each mode is compared with `base` in the same round; the best of several modes and `base` run
+/// again for the same number of rounds, at least 5, and these decide. Only `--pool` changes a
+/// kernel setting, until each run ends, and requires root.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{MODES}\n\n\
 Examples:\n  \
-  hugepilot compare -- ./solve input.txt                                 all modes\n  \
-  sudo hugepilot compare --pool 2GiB --rounds 9 -- ./solve input.txt     with hugetlb pools\n  \
-  hugepilot compare --modes glibc-thp,mimalloc-2m -- python3 job.py      two modes\n  \
-  hugepilot compare --json -- ./solve | jq '.modes[] | {{mode, speedup_over_base}}'\n  \
-  hugepilot compare -- hugepilot lab workload hash-insert                a test workload\n\n\
-Exit status: 0 a mode pays, 1 none does, 2 error, 3 only base is available here"))]
+  hugepilot compare -- ./solve input.txt                              all modes\n  \
+  sudo hugepilot compare --pool 2GiB --rounds 9 -- ./solve input.txt  with hugetlb pools\n  \
+  hugepilot compare --modes glibc-thp,mimalloc-2m -- python3 job.py   two modes\n  \
+  hugepilot compare --json -- ./solve | jq .verdict                   verdict as JSON\n  \
+  hugepilot compare -- hugepilot lab workload hash-insert             a test workload\n\n\
+Exit status: 0 a mode pays, 1 none does, 2 error, 3 only base is available here\n\
+(see `hugepilot doctor`), 130 interrupted before the first complete round"))]
 pub(crate) struct CompareArgs {
-    /// Modes beside base, see Modes [default: all]
+    /// Page modes besides base, from the list below [default: all]
     #[arg(long, value_name = "MODE", value_delimiter = ',', num_args = 1)]
     modes: Vec<Mode>,
-    /// Rounds, each with one run of each mode
+    /// Rounds, each with one run of each mode, 1 to 1000
     #[arg(long, default_value_t = 5, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Library to preload: mimalloc if its name says so, else hugepilot's; repeatable
+    /// Library to preload: mimalloc by its name, otherwise hugepilot's; repeatable
+    /// [default: the installed ones]
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
-    /// Free memory in a mode's hugetlb pool during each of its runs; needs root
+    /// Free memory in a mode's hugetlb pool during each of its runs [default: unchanged]
     #[arg(long, value_name = "BYTES")]
     pool: Option<Bytes>,
-    /// No stall sampling: only base is warmed up
+    /// No stall sampling; warm-up of base only
     #[arg(long)]
     no_stalls: bool,
-    /// The program's output on standard error instead of nowhere
+    /// Output of the program on stderr instead of /dev/null
     #[arg(long)]
     show_output: bool,
-    /// One JSON object on standard output (schema hugepilot.compare/2)
+    /// JSON on stdout (schema hugepilot.compare/2)
     #[arg(long)]
     json: bool,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "CMD", num_args = 1..,
+          value_hint = ValueHint::ExecutablePath)]
     command: Vec<OsString>,
 }
 
@@ -70,13 +73,13 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         stalls: !args.no_stalls,
         show_output: args.show_output,
     };
-    let mut say = |event: Event<'_>| tell(&progress, &event);
+    let mut say = |event: Event<'_>| show(&progress, &event);
     let comparison = prepare(&args.command, &options, &mut say)?;
-    // A pool must be given back, also when the terminal goes away. Until here a signal ends us at once.
+    // A pool must be restored, also after a hangup. Until here a signal ends hugepilot at once.
     let interrupt = Interrupt::only_ask()?;
     let report = comparison.run(&|| interrupt.is_asked(), &mut say)?;
     drop(progress);
-    finish(&if args.json { json(&report) } else { compare_text(&report) })?;
+    finish(&if args.json { json(&report) } else { compare_text(&report, width()) })?;
     Ok(exit_of(&report))
 }
 
@@ -91,12 +94,33 @@ fn exit_of(report: &CompareReport) -> Exit {
 
 fn round_line(done: RoundProgress) -> String {
     let what = if done.confirming { "confirming: round" } else { "round" };
-    let RoundProgress { round, rounds, left, .. } = done;
-    format!("{what} {round} of {rounds} complete, about {:.0} s left", left.as_secs_f64().ceil())
+    let RoundProgress { round, rounds, left, may_confirm, .. } = done;
+    let left = left.as_secs_f64().ceil();
+    let left = if may_confirm {
+        format!("up to {left:.0} s left with confirmation")
+    } else {
+        format!("about {left:.0} s left")
+    };
+    format!("{what} {round} of {rounds} complete, {left}")
 }
 
-fn tell(progress: &Progress, event: &Event<'_>) {
+fn size_line(size: ComparisonSize) -> String {
+    let ComparisonSize { modes, rounds, confirming_rounds } = size;
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let mut line = format!(
+        "{modes} mode{}, {rounds} round{}",
+        plural(modes),
+        plural(rounds.try_into().unwrap_or(usize::MAX))
+    );
+    if confirming_rounds > 0 {
+        line += &format!("; {confirming_rounds} confirmation rounds may follow");
+    }
+    line
+}
+
+fn show(progress: &Progress, event: &Event<'_>) {
     match event {
+        Event::Start(size) => progress.round(&size_line(*size)),
         Event::WarmingUp(mode) => progress.now(format!("warming up: {mode}")),
         Event::Running(mode, round, rounds) => {
             progress.now(format!("round {round} of {rounds}: {mode}"))
@@ -106,7 +130,33 @@ fn tell(progress: &Progress, event: &Event<'_>) {
         }
         Event::Round(done) => progress.round(&round_line(*done)),
         Event::Unavailable(mode) => {
-            progress.keep(&format!("{} is unavailable: {}", mode.mode, mode.reason));
+            progress.keep(&format!("{} is unavailable: {}", mode.mode, mode.effect.cause.text()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_size_names_confirmation_only_if_it_may_follow() {
+        let line = |modes, rounds, confirming_rounds| {
+            size_line(ComparisonSize { modes, rounds, confirming_rounds })
+        };
+        assert_eq!(line(4, 5, 5), "4 modes, 5 rounds; 5 confirmation rounds may follow");
+        assert_eq!(line(2, 1, 0), "2 modes, 1 round");
+    }
+
+    #[test]
+    fn a_round_line_has_the_time_left() {
+        let left = Duration::from_millis(11_500);
+        let done =
+            RoundProgress { confirming: false, round: 2, rounds: 5, left, may_confirm: false };
+        assert_eq!(round_line(done), "round 2 of 5 complete, about 12 s left");
+        let done = RoundProgress { may_confirm: true, ..done };
+        assert_eq!(round_line(done), "round 2 of 5 complete, up to 12 s left with confirmation");
     }
 }

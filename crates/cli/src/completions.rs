@@ -6,10 +6,15 @@ use crate::exit::Exit;
 use crate::output::print;
 
 const EXAMPLES: &str = "\
-EXAMPLES:
+Examples:
   hugepilot completions bash > ~/.local/share/bash-completion/completions/hugepilot
+                                             for bash
   hugepilot completions zsh > ~/.zfunc/_hugepilot
-  hugepilot completions fish > ~/.config/fish/completions/hugepilot.fish";
+                                             for zsh, with ~/.zfunc in fpath
+  hugepilot completions fish > ~/.config/fish/completions/hugepilot.fish
+                                             for fish
+
+Exit status: 0 printed, 2 error";
 
 /// Print a completion script for a shell
 ///

@@ -4,79 +4,93 @@ use std::cell::Cell;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
 use hugepilot_kernel::{descriptors, file};
 use hugepilot_manager::daemon::{Config, Control, ControlRequest, Machine, daemon};
-use hugepilot_record::daemon::Line;
+use hugepilot_record::daemon::{Line, ReloadError};
 use hugepilot_report::{daemon_line, daemon_text};
 use hugepilot_units::{Bytes, Nanos, Share};
 
-use crate::debloat::{OrderArg, refusal};
+use crate::debloat::{OrderArg, unsupported};
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::interrupt::Signals;
 use crate::output::print;
 
-/// A configuration with every key and its comment has less than 8 KiB.
+/// Limit on the size of a configuration; one with all keys and comments has less than 8 KiB.
 const MAX_CONFIG: Bytes = Bytes::mib(1);
 
-/// Watch memory use, and take back what huge pages waste whenever memory gets short
+const EXAMPLES: &str = "\
+Examples:
+  sudo hugepilot daemon --debloat                      watch the whole system
+  sudo hugepilot daemon --debloat --dry-run            log decisions, split nothing
+  sudo hugepilot daemon --debloat --cgroup /sys/fs/cgroup/db.slice --high 90% --low 75%
+                                                       watch one cgroup
+  hugepilot daemon --print-config > daemon.toml        write a configuration
+  sudo hugepilot daemon --debloat --config daemon.toml use a configuration
+
+Exit status: 0 stopped by a signal, or configuration printed; 2 error; 3 unsupported here";
+
+/// Keep memory use between two watermarks by splitting huge pages
 ///
-/// Between two watermarks, as EMD (ISMM'25) has them: at the high one it begins to split the huge pages that waste most, and
-/// below the low one it stops. It stays within a share of one core unless use is critical, leaves a region alone for a while
-/// after it was split, and for good when somebody makes it huge again and again. One line of JSON for each event on stdout.
+/// At the high watermark it starts to split bloated huge pages, and below the low watermark it
+/// stops. It requires the permissions of `debloat`, and prints one JSON object per event.
 #[derive(Args)]
-#[command(after_help = "EXAMPLES:\n  \
-    sudo hugepilot daemon --debloat                    hold the system between 80 % and 65 %\n  \
-    sudo hugepilot daemon --debloat --dry-run          say what it would do\n  \
-    sudo hugepilot daemon --debloat --cgroup /sys/fs/cgroup/db.slice --high 90% --low 75% --protect postgres\n  \
-    hugepilot daemon --print-config > daemon.toml      every key with its meaning, range and default\n  \
-    sudo hugepilot daemon --debloat --config daemon.toml | tee -a daemon.ndjson\n\n\
-    EXIT STATUS: 0 stopped when asked to, 2 error, 3 not possible here")]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct DaemonArgs {
-    /// Give back what huge pages waste
+    /// Split bloated huge pages; required unless --print-config is given
     #[arg(long, required_unless_present = "print_config")]
     debloat: bool,
-    /// Read this file (TOML); other flags have the last word
+    /// Configuration (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Watch this cgroup, which must have a memory limit, and take from its processes [default: the system]
+    /// Cgroup to watch and debloat; it must have a memory limit [default: the system]
     #[arg(long, value_name = "DIRECTORY")]
     cgroup: Option<PathBuf>,
-    /// Begin when so much memory is in use [default: 80%]
+    /// Memory use that starts splitting [default: 80%]
     #[arg(long, value_name = "SHARE")]
     high: Option<Share>,
-    /// Stop when less than this is in use [default: 65%]
+    /// Memory use below which splitting ends [default: 65%]
     #[arg(long, value_name = "SHARE")]
     low: Option<Share>,
-    /// From this use on exceed the CPU budget [default: 92%]
+    /// At this use of the hard limit, the CPU budget no longer applies [default: 92%]
     #[arg(long, value_name = "SHARE")]
     critical: Option<Share>,
-    /// Above --low, begin too when tasks waited for memory so much of the last ten seconds [default: 20%]
+    /// Memory pressure (PSI some, 10 s) that starts splitting above --low [default: 20%]
     #[arg(long, value_name = "SHARE")]
     psi: Option<Share>,
-    /// Time between two looks at memory use [default: 1s]
+    /// Interval between reads of memory use [default: 1s]
     #[arg(long, value_name = "TIME")]
     interval: Option<Nanos>,
-    /// CPU time, in parts of one core [default: 10%]
+    /// CPU budget, as a share of one core [default: 10%]
     #[arg(long, value_name = "SHARE")]
     cpu: Option<Share>,
-    /// Which huge pages go first [default: heat]
+    /// Order in which huge pages are split [default: heat]
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
-    /// Leave this process alone too: its number or name; may be repeated
+    /// Process to exclude, by pid or name; repeatable
     #[arg(long, value_name = "WHO")]
     protect: Vec<String>,
     /// Decide and log, but split nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print the configuration that would be used, every key explained, and exit
+    /// Print the configuration, each key with meaning, range and default
     #[arg(long)]
     print_config: bool,
 }
 
+/// The error that the configuration `name` cannot be read.
+fn unreadable(name: &str, error: io::Error) -> anyhow::Error {
+    let what = format!("cannot read {name}");
+    if error.kind() != ErrorKind::NotFound {
+        return anyhow::Error::new(error).context(what);
+    }
+    let help = "write a configuration: hugepilot daemon --print-config > FILE".to_owned();
+    Failure::new(what, Exit::Error).because(error.to_string()).with_help([help]).into()
+}
+
 impl DaemonArgs {
-    /// The file, and the flags over it.
+    /// Reads the file, and applies the flags.
     fn read(&self) -> anyhow::Result<Config> {
         let (text, name) = match &self.config {
             Some(path) => {
@@ -84,7 +98,7 @@ impl DaemonArgs {
                 let text = file::read(path, MAX_CONFIG).and_then(|bytes| {
                     String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into())
                 });
-                (text.with_context(|| format!("cannot read {name}"))?, name)
+                (text.map_err(|error| unreadable(&name, error))?, name)
             }
             None => (String::new(), String::new()),
         };
@@ -127,30 +141,29 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     };
     let reload = || {
         signals.reloaded();
-        args.read().map_err(|error| format!("{error:#}"))
+        args.read().map_err(|error| ReloadError::Config { error: format!("{error:#}") })
     };
     let wait = |time| signals.wait(time);
     let machine = Machine::new(&config, Control { asked: &asked, wait: &wait, reload: &reload })?;
     if !config.dry_run
-        && let Some(refused) = refusal()?
+        && let Some(failure) = unsupported()?
     {
-        eprintln!("{refused}");
-        return Ok(Exit::Unsupported);
+        return Ok(failure.print());
     }
-    let for_people = io::stderr().is_terminal();
+    let is_terminal = io::stderr().is_terminal();
     let is_lost = Cell::new(false);
-    daemon(&machine, config, &mut |line| write(line, for_people, &is_lost))?;
+    daemon(&machine, config, &mut |line| write(line, is_terminal, &is_lost))?;
     Ok(Exit::Yes)
 }
 
-/// A log that cannot be written is told of once, and does not stop the work.
-fn write(line: &Line, for_people: bool, is_lost: &Cell<bool>) {
+/// Writes one line. A failure is reported once, and the daemon continues.
+fn write(line: &Line, is_terminal: bool, is_lost: &Cell<bool>) {
     if let Err(error) = print(&daemon_line(line))
         && !is_lost.replace(true)
     {
         eprintln!("hugepilot: cannot write the log: {error}");
     }
-    if for_people {
+    if is_terminal {
         eprint!("{}", daemon_text(line));
     }
 }

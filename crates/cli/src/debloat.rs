@@ -2,9 +2,9 @@
 
 pub(crate) mod shrinker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use hugepilot_kernel::{
     ExcludedProcesses, KernelError, Root, Target, Unsupported, cgroup, descriptors, memory, probe,
@@ -15,83 +15,89 @@ use hugepilot_manager::debloat::{
 };
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::{DebloatPolicy, Fairness, Order};
-use hugepilot_record::Pid;
-use hugepilot_record::debloat::DebloatReport;
+use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
+use hugepilot_record::{ExcludedCount, Pid};
 use hugepilot_report::{debloat_text, json};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
-use crate::failure::refused;
+use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish};
-use crate::target::open;
+use crate::output::{Progress, finish, width};
+use crate::target::{open, parse_pid};
 
-/// Split the huge pages that waste most, so that their zero-filled pages come back
+const EXAMPLES: &str = "\
+Examples:
+  sudo hugepilot debloat -p 4711 --dry-run            reclaimable memory and its cost
+  sudo hugepilot debloat -p 4711                      free 40 % of the bloat
+  sudo hugepilot debloat -p 4711 --amount 2GiB        free a fixed amount
+  sudo hugepilot debloat -p 4711 --sample 5%          a quick estimate of the bloat
+  sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --protect postgres
+                                                      all processes of a cgroup but one
+  sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --backend shrinker
+                                                      processes that may not be read
+
+Exit status: 0 memory was freed (or would be), 1 nothing to free, 2 error, 3 unsupported here";
+
+/// Split huge pages to free their zero-filled base pages
 ///
-/// What memory holds never changes: the kernel frees only base pages that it finds zero-filled itself (Linux 6.12 and newer).
-/// What a program does not use costs it nothing; what is split costs page walks, which is why the order matters.
+/// The kernel frees only base pages that it finds zero-filled, so memory contents never change.
+/// Requires Linux 6.12, CAP_SYS_NICE, and CAP_SYS_PTRACE for processes of other users.
 #[derive(Args)]
-#[command(group(ArgGroup::new("whom").args(["pid", "cgroup"]).required(true).multiple(true)))]
-#[command(after_help = "EXAMPLES:\n  \
-    sudo hugepilot debloat -p 4711 --dry-run           what could be freed, and what it should cost\n  \
-    sudo hugepilot debloat -p 4711                     free 40 % of the bloat, where it costs least\n  \
-    sudo hugepilot debloat -p 4711 -p 4712 --amount 2GiB --order emd\n  \
-    sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --protect postgres --amount 30%\n  \
-    sudo hugepilot debloat -p 4711 --sample 5% --json  a quick estimate of the bloat\n  \
-    sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --backend shrinker --min-bloat 80%\n  \
-                                                       where memory may not be read: the kernel does it\n\n\
-    EXIT STATUS: 0 memory was freed (or would be), 1 there is nothing to free, 2 error, 3 not possible here")]
+#[command(group(ArgGroup::new("target").args(["pid", "cgroup"]).required(true).multiple(true)))]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct DebloatArgs {
-    /// A process to take from; may be repeated
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    /// Process to debloat; repeatable
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
     pid: Vec<i32>,
-    /// All processes of this cgroup and those below it
+    /// Cgroup whose processes to debloat, including those of its descendants
     #[arg(long, value_name = "DIRECTORY")]
     cgroup: Option<PathBuf>,
-    /// Who finds and splits: we, or the kernel, which takes no right to read memory but sees less
+    /// Component that finds and splits huge pages
     #[arg(long, value_enum, default_value_t = BackendArg::Split)]
     backend: BackendArg,
-    /// How much to free: a share of the bloat, or bytes [default: 40%]
+    /// Memory to free: a share of the bloat, or bytes [default: 40%]
     #[arg(long, value_name = "AMOUNT")]
     amount: Option<Amount>,
-    /// Which huge pages go first [default: heat]
+    /// Order in which huge pages are split [default: heat]
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
-    /// Huge pages taken from one process in a row [default: 100 for hawkeye and emd, 8 for exact and heat]
+    /// Huge pages of one process in a row [default: 100 for hawkeye and emd, 8 for exact and heat]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     quantum: Option<u32>,
     /// Buckets of bloat density, for --order emd [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     buckets: Option<u32>,
-    /// How processes share [default: round-robin, but off for hawkeye]
+    /// How processes share [default: round-robin; off for hawkeye]
     #[arg(long, value_enum)]
     fairness: Option<FairnessArg>,
-    /// Weight of a process for --fairness weight, as PID=WEIGHT or NAME=WEIGHT; others weigh 1
+    /// Weight of a process by pid or name, for --fairness weight; repeatable [default: 1]
     #[arg(long, value_name = "WHO=WEIGHT", value_parser = parse_weight)]
     weight: Vec<(String, f64)>,
-    /// Leave this process alone: its number or name
+    /// Process to exclude, by pid or name; repeatable
     #[arg(long, value_name = "WHO", value_parser = parse_who)]
     protect: Vec<String>,
-    /// Take from this process before all others: its number or name
+    /// Process to debloat first, by pid or name; repeatable
     #[arg(long, value_name = "WHO", value_parser = parse_who)]
     prefer: Vec<String>,
-    /// Leave huge pages alone of which a smaller part is zero-filled [default: 0% for hawkeye and emd, 5% for exact and heat, 80% for --backend shrinker]
+    /// Minimum zero-filled share of a huge page to split [default: 0% for hawkeye and emd, 5% for
+    /// exact and heat, 80% for --backend shrinker]
     #[arg(long, value_name = "SHARE")]
     min_bloat: Option<Share>,
-    /// Print what would be freed and what it should cost; change nothing
+    /// Report the bytes to free and the predicted slowdown; change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Read only this part of the huge pages, for a quick estimate with its error; changes nothing
+    /// Share of the huge pages to read for an estimate with its error; changes nothing
     #[arg(long, value_name = "SHARE")]
     sample: Option<Share>,
-    /// Look so long which huge pages are hot [default: 3s for --order heat, --dry-run and --sample, else not at all]
+    /// Time to sample heat [default: 3s for --order heat, --dry-run and --sample, else 0s]
     #[arg(long, value_name = "TIME")]
     observe: Option<Nanos>,
-    /// Samples per second of each thread's CPU time [default: what costs the target 0.5 %, 100 to 500]
+    /// Samples per second of CPU time per thread [default: 0.5 % overhead, 100 to 500]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     rate: Option<u32>,
-    /// Where the predicted slow-down comes from [default: auto]
+    /// Source of the predicted slowdown [default: auto]
     #[arg(long, value_enum)]
     calibration: Option<CalibrationMode>,
     /// Print one JSON object (schema hugepilot.debloat/2)
@@ -101,26 +107,26 @@ pub(crate) struct DebloatArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BackendArg {
-    /// Read each huge page, choose, split, and look: needs the right to read memory
+    /// hugepilot reads, chooses, splits and verifies; requires permission to read memory
     Split,
-    /// Have the kernel's shrinker of underused huge pages do it, by a reclaim of the cgroup (Linux 6.12)
+    /// The kernel's shrinker of underused huge pages, by a reclaim of the cgroup
     Shrinker,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OrderArg {
-    /// Address order, process by process: the baseline of the EMD paper
+    /// Address order, process by process (baseline of EMD)
     Hawkeye,
-    /// Ten buckets of bloat density, processes in turns (EMD, ISMM'25)
+    /// Buckets of bloat density, processes alternating (EMD, ISMM'25)
     Emd,
     /// Exact bloat density
     Exact,
-    /// Most freed bytes for the time that the split should cost
+    /// Most bytes freed per predicted slowdown
     Heat,
 }
 
 impl OrderArg {
-    /// The order meant, with `buckets` for `emd`.
+    /// Returns the order, with `buckets` for `emd`.
     pub(crate) const fn with_buckets(self, buckets: u32) -> Order {
         match self {
             Self::Hawkeye => Order::Hawkeye,
@@ -133,25 +139,37 @@ impl OrderArg {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FairnessArg {
-    /// One process after the other
+    /// Processes one after the other
     Off,
-    /// In turns
+    /// Processes alternate
     RoundRobin,
-    /// In proportion to each one's bloat
+    /// In proportion to bloat
     Bloat,
     /// In proportion to --weight
     Weight,
 }
 
+/// The error that `directory` cannot be read as a cgroup.
+fn no_cgroup(directory: &Path, error: KernelError) -> anyhow::Error {
+    let what = format!("no cgroup at {}", directory.display());
+    if error.is_denied() {
+        return anyhow::Error::new(error).context(what);
+    }
+    let help = "name a cgroup by its directory, such as /sys/fs/cgroup/db.slice; systemd-cgls \
+                lists cgroups";
+    Failure::new(what, Exit::Error).because(error.to_string()).with_help([help.to_owned()]).into()
+}
+
 fn parse_weight(text: &str) -> Result<(String, f64), String> {
-    let wrong = || {
+    let error = || {
         format!(
-            "expected PID=WEIGHT or NAME=WEIGHT with a weight above 0, such as redis-server=2, found {text:?}"
+            "expected PID=WEIGHT or NAME=WEIGHT with a weight above 0, such as redis-server=2, \
+             found {text:?}"
         )
     };
-    let (who, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
-    let weight: f64 = weight.trim().parse().map_err(|_| wrong())?;
-    if weight.is_finite() && weight > 0.0 { Ok((parse_who(who)?, weight)) } else { Err(wrong()) }
+    let (who, weight) = text.rsplit_once('=').ok_or_else(error)?;
+    let weight: f64 = weight.trim().parse().map_err(|_| error())?;
+    if weight.is_finite() && weight > 0.0 { Ok((parse_who(who)?, weight)) } else { Err(error()) }
 }
 
 pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
@@ -159,35 +177,22 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     if args.backend == BackendArg::Shrinker {
         return shrinker::run(args);
     }
-    ensure!(
-        args.order() != OrderArg::Heat || args.observe() > Nanos::ZERO,
-        "--order heat must look which huge pages are hot: give --observe some time, or use --order exact"
-    );
-    ensure!(
-        args.weight.is_empty()
-            || args.fairness.is_none_or(|fairness| fairness == FairnessArg::Weight),
-        "--weight has no meaning with this --fairness: leave --fairness out, or give --fairness weight"
-    );
-    ensure!(
-        args.buckets.is_none() || args.order() == OrderArg::Emd,
-        "--buckets is for --order emd only: leave it out, or give --order emd"
-    );
-    let (targets, left_out) = args.targets()?;
-    if !args.only_looks()
-        && let Some(refused) = refusal()?
+    args.check_flags()?;
+    let (targets, excluded) = args.targets()?;
+    if !args.is_dry_run()
+        && let Some(failure) = unsupported()?
     {
-        eprintln!("{refused}");
-        return Ok(Exit::Unsupported);
+        return Ok(failure.print());
     }
     let progress = Progress::new();
     let options = args.options(args.machine(&progress));
-    // Until here a signal ends us at once: there is nothing to report.
+    // Before this line a signal ends the process: there is nothing to report.
     let interrupt = Interrupt::listen()?;
     let mut report =
-        debloat(targets, options, &|| interrupt.is_asked(), &mut |event| tell(&progress, event))?;
-    report.warnings.extend(left_out);
+        debloat(targets, options, &|| interrupt.is_asked(), &mut |event| show(&progress, event))?;
+    report.warnings.extend(excluded.map(DebloatWarning::Excluded));
     drop(progress);
-    finish(&if args.json { json(&report) } else { debloat_text(&report) })?;
+    finish(&if args.json { json(&report) } else { debloat_text(&report, width()) })?;
     Ok(exit_of(&report))
 }
 
@@ -198,87 +203,94 @@ fn exit_of(report: &DebloatReport) -> Exit {
         return refused("splitting another process's huge pages", &report.failed, true);
     }
     if report.huge_pages_split == 0 && report.unread_huge_pages > 0 {
-        eprintln!(
-            "hugepilot: cannot tell whether there is anything to free: {} huge pages could not be read\nfix: let the kernel split \
-             what is nearly empty: --backend shrinker",
-            report.unread_huge_pages
-        );
-        return Exit::Unsupported;
+        let cause = format!("{} huge pages could not be read", report.unread_huge_pages);
+        return Failure::new("cannot determine whether memory can be freed", Exit::Unsupported)
+            .because(cause)
+            .with_help(["let the kernel split underused pages: --backend shrinker".to_owned()])
+            .note();
     }
     if report.huge_pages_split > 0 { Exit::Yes } else { Exit::No }
 }
 
-/// Why nothing can be freed by splitting here; `None` when it can. Tried, not concluded.
-pub(crate) fn refusal() -> anyhow::Result<Option<String>> {
+/// Tests on a child process whether splits free memory here; `None` if they do.
+pub(crate) fn unsupported() -> anyhow::Result<Option<Failure>> {
     if let Some(broken) = broken_memory()? {
         return Ok(Some(broken));
     }
-    let tried = probe::demote_frees_zero_pages()?;
-    // Without a free huge page nothing could be tried, and that is when memory is short: then the first split tells.
-    let Some(reason) = tried.reason().filter(|reason| **reason != Unsupported::NoHugePage) else {
+    let tested = probe::demote_frees_zero_pages()?;
+    // The test requires a free huge page, and memory may be short. Then the first split shows it.
+    let Some(reason) = tested.reason().filter(|reason| **reason != Unsupported::NoHugePage) else {
         return Ok(None);
     };
     let help = match reason {
-        // The probe splits its own memory; that of others must be read, too.
+        // The test splits its own memory. Reading other processes requires one capability more.
         Unsupported::CapabilityMissing { .. } => vec![rights::fix(true)],
         reason => reason.help(),
     };
-    let help: String = help.iter().map(|help| format!("\nhelp: {help}")).collect();
-    Ok(Some(format!("hugepilot: splitting frees nothing here: {reason}; nothing was split{help}")))
+    let failure = Failure::new("cannot free memory by splitting huge pages", Exit::Unsupported);
+    Ok(Some(failure.because(reason.to_string()).with_help(help)))
 }
 
-/// That memory is broken, which no huge page survives being read through; `None` when it is not.
-fn broken_memory() -> anyhow::Result<Option<String>> {
+/// Fails if memory is broken: a split reads every page, and reading broken memory kills.
+fn broken_memory() -> anyhow::Result<Option<Failure>> {
     let corrupted = memory::mem_info(&Root::live())?.corrupted;
-    Ok((corrupted > Bytes::ZERO).then(|| {
-        format!(
-            "hugepilot: {corrupted} of memory are broken (HardwareCorrupted in /proc/meminfo), and a split reads every page: \
-             nothing was split\nfix: replace the memory; look at the kernel's log for EDAC or mce"
-        )
-    }))
+    let failure = || {
+        Failure::new("cannot split huge pages safely", Exit::Unsupported)
+            .because(format!(
+                "{corrupted} of memory are broken (HardwareCorrupted in /proc/meminfo), and a \
+                 split reads every page"
+            ))
+            .with_help([
+                "find the module, and replace it: sudo dmesg | grep -iE 'edac|mce'".to_owned()
+            ])
+    };
+    Ok((corrupted > Bytes::ZERO).then(failure))
 }
 
-fn tell(progress: &Progress, event: Event) {
+fn show(progress: &Progress, event: Event) {
     progress.now(match event {
-        Event::Observing { samples } => format!("looking: {samples} samples"),
+        Event::Observing { samples } => format!("sampling: {samples} samples"),
         Event::Scanning { pid, done, all } => {
-            format!("reading huge pages of {pid}: {done} of {all}")
+            format!("reading huge pages of process {pid}: {done}/{all}")
         }
         Event::Splitting { freed, wanted } => format!("splitting: freed {freed} of {wanted}"),
     });
 }
 
 impl DebloatArgs {
-    fn only_looks(&self) -> bool {
+    fn is_dry_run(&self) -> bool {
         self.dry_run || self.sample.is_some()
     }
 
-    /// The processes meant, each once, and that some of the cgroup could not be opened.
-    fn targets(&self) -> anyhow::Result<(Vec<DebloatTarget>, Option<String>)> {
-        let mut pids = self.pid.clone();
-        if let Some(directory) = &self.cgroup {
-            let inside = cgroup::processes(&Root::live(), directory).with_context(|| {
-                format!("no cgroup at {} (such as /sys/fs/cgroup/db.slice)", directory.display())
-            })?;
-            // We ourselves may well be in it.
-            pids.extend(
-                inside
-                    .iter()
-                    .map(|&Pid(pid)| pid)
-                    .filter(|&pid| pid.unsigned_abs() != std::process::id()),
-            );
-        }
-        pids.sort_unstable();
-        pids.dedup();
-        let (mut targets, mut left) = (Vec::new(), ExcludedProcesses::default());
-        for pid in pids {
+    /// Rejects flags that contradict each other.
+    fn check_flags(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.order() != OrderArg::Heat || self.observe() > Nanos::ZERO,
+            "--order heat requires samples: use --observe with a time above 0, or --order exact"
+        );
+        ensure!(
+            self.weight.is_empty()
+                || self.fairness.is_none_or(|fairness| fairness == FairnessArg::Weight),
+            "--weight requires --fairness weight: omit --fairness, or use --fairness weight"
+        );
+        ensure!(
+            self.buckets.is_none() || self.order() == OrderArg::Emd,
+            "--buckets requires --order emd: omit it, or use --order emd"
+        );
+        Ok(())
+    }
+
+    /// Opens each target once; also counts processes of the cgroup that cannot be opened.
+    fn targets(&self) -> anyhow::Result<(Vec<DebloatTarget>, Option<ExcludedCount>)> {
+        let (mut targets, mut excluded) = (Vec::new(), ExcludedProcesses::default());
+        for pid in self.pids()? {
             match open(pid) {
                 Ok(process) => targets.push(self.target(process)),
-                // Of a cgroup, what ended or has no memory is just not there.
+                // A process of a cgroup that ended or has no memory needs no warning.
                 Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. })
                     if !self.pid.contains(&pid) => {}
                 Err(error) if self.pid.contains(&pid) => return Err(error.into()),
-                Err(error) => left.add(error),
+                Err(error) => excluded.add(error),
             }
         }
         // Pids wrap around; start times do not.
@@ -286,19 +298,33 @@ impl DebloatArgs {
             let id = target.process.id();
             (id.start_ticks, id.pid)
         });
-        let left_out = left.warning(targets.len())?;
+        let excluded = excluded.count(targets.len())?;
         if targets.is_empty() {
-            bail!("there is no process to take from");
+            bail!("no process to debloat");
         }
-        for who in
-            self.protect.iter().chain(&self.prefer).chain(self.weight.iter().map(|(who, _)| who))
-        {
+        let weighted = self.weight.iter().map(|(who, _)| who);
+        for who in self.protect.iter().chain(&self.prefer).chain(weighted) {
             ensure!(
                 targets.iter().any(|target| is_called(target.process.id(), who)),
-                "none of the processes is called {who:?} or has that number"
+                "no target has the pid or name {who:?}"
             );
         }
-        Ok((targets, left_out))
+        Ok((targets, excluded))
+    }
+
+    /// Lists the pids of `--pid` and `--cgroup`, each once.
+    fn pids(&self) -> anyhow::Result<Vec<i32>> {
+        let mut pids = self.pid.clone();
+        if let Some(directory) = &self.cgroup {
+            let inside = cgroup::processes(&Root::live(), directory)
+                .map_err(|error| no_cgroup(directory, error))?;
+            // This process may be in the cgroup, too.
+            let others = inside.iter().map(|&Pid(pid)| pid);
+            pids.extend(others.filter(|&pid| pid.unsigned_abs() != std::process::id()));
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(pids)
     }
 
     fn target(&self, process: hugepilot_kernel::Process) -> DebloatTarget {
@@ -336,7 +362,7 @@ impl DebloatArgs {
     }
 
     fn observe(&self) -> Nanos {
-        let usual = if self.order() == OrderArg::Heat || self.only_looks() {
+        let usual = if self.order() == OrderArg::Heat || self.is_dry_run() {
             Nanos::seconds(3)
         } else {
             Nanos::ZERO
@@ -344,20 +370,20 @@ impl DebloatArgs {
         self.observe.unwrap_or(usual)
     }
 
-    /// Measured only where something follows from it.
+    /// Measures the machine, if the prediction requires it.
     fn machine(&self, progress: &Progress) -> Machine {
         if self.observe() == Nanos::ZERO {
             return Machine::unknown();
         }
         let mode = self.calibration.unwrap_or(CalibrationMode::Auto);
-        Machine::get(mode, Keep::unless(self.only_looks()), progress)
+        Machine::get(mode, Keep::unless(self.is_dry_run()), progress)
     }
 
     fn options(&self, machine: Machine) -> DebloatOptions {
         DebloatOptions {
             policy: self.policy(),
             amount: self.amount.unwrap_or(Amount::Share(Share::percent(40.0))),
-            dry_run: self.only_looks(),
+            dry_run: self.is_dry_run(),
             part: self.sample.unwrap_or(Share::ALL),
             observe: self.observe(),
             rate_hz: self.rate.unwrap_or_else(|| machine.affordable_rate()),
@@ -372,15 +398,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whom_to_take_from_must_be_said_and_both_ways_are_named() {
+    fn a_target_is_required_and_the_error_names_both_flags() {
         let parse = |args: &[&str]| {
             let command = DebloatArgs::augment_args(clap::Command::new("debloat"));
             command
                 .try_get_matches_from(["debloat"].iter().chain(args))
                 .map_err(|error| error.to_string())
         };
-        let told = parse(&["--dry-run"]).unwrap_err();
-        assert!(told.matches("<--pid <PID>|--cgroup <DIRECTORY>>").count() == 2, "{told}");
+        let error = parse(&["--dry-run"]).unwrap_err();
+        assert!(error.matches("<--pid <PID>|--cgroup <DIRECTORY>>").count() == 2, "{error}");
         for fine in
             [&["-p", "1", "-p", "2"][..], &["--cgroup", "/x"], &["-p", "1", "--cgroup", "/x"]]
         {
@@ -394,15 +420,15 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_read_or_refused() {
+    fn weights_are_positive_numbers() {
         assert_eq!(parse_weight("redis-server=2.5"), Ok(("redis-server".to_owned(), 2.5)));
         assert_eq!(
             parse_weight("a=b=3"),
             Ok(("a=b".to_owned(), 3.0)),
             "names may hold an equals sign"
         );
-        for wrong in ["redis", "x=", "x=0", "x=-1", "x=inf", "x=nan", "sixteen-bytes-xy=1"] {
-            assert!(parse_weight(wrong).is_err(), "{wrong}");
+        for text in ["redis", "x=", "x=0", "x=-1", "x=inf", "x=nan", "sixteen-bytes-xy=1"] {
+            assert!(parse_weight(text).is_err(), "{text}");
         }
     }
 }

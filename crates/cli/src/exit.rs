@@ -1,23 +1,23 @@
-//! Exit status, and what signals do to each command: one table, from which `--help` and docs/cli.md are made.
+//! Exit status, and the table of signal effects for `--help` and docs/cli.md.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Command;
 
-/// What the caller learns.
+/// Exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Done, and the answer is yes.
+    /// Success with a positive answer.
     Yes = 0,
-    /// Done, and the answer is no: nothing to gain, a check failed.
+    /// Success with a negative answer, such as nothing to gain.
     No = 1,
     /// Bad usage, bad input, or an I/O error.
     Error = 2,
-    /// This kernel or this user may not do that; `doctor` says why.
+    /// This kernel or this user cannot do it; `doctor` has the cause.
     Unsupported = 3,
-    /// A signal ended it before there was anything to report: 128 and the signal's number.
+    /// A signal ended it before there was anything to report: 128 plus the signal number.
     Interrupted = 128,
 }
 
@@ -27,31 +27,32 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What a signal does to a command at work.
+/// Effect of a signal on a running command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// It ends by the signal.
+    /// The signal ends it.
     Ends,
-    /// It ends with a complete report and that report's status. If there is nothing to report yet, it ends by the signal.
+    /// The command ends with a complete report and its exit status. If there is nothing to report
+    /// yet, the signal ends it.
     Reports,
-    /// It restores kernel settings and reports; then it ends by the signal.
+    /// The command restores kernel settings and reports; then the signal ends it.
     Restores,
-    /// It ends with 0.
+    /// The command ends with 0.
     Stops,
-    /// It reads its configuration again and goes on.
+    /// The command reloads its configuration.
     Reloads,
     /// The program gets the signal, and its exit status counts.
     Passes,
 }
 
-/// The effects on one command, or on all commands whose names begin so.
+/// Signal effects on the commands whose names start with `command`.
 struct Row {
     command: &'static str,
-    /// Of SIGINT and SIGTERM.
+    /// Effect of SIGINT and SIGTERM.
     asks: Effect,
-    /// Of SIGHUP.
+    /// Effect of SIGHUP.
     hangs_up: Effect,
-    /// Of all others that end a process by default, but SIGKILL and SIGPIPE.
+    /// Effect of all others that end a process by default, except SIGKILL and SIGPIPE.
     others: Effect,
 }
 
@@ -63,7 +64,7 @@ const AT_ONCE: [Effect; 3] = [Effect::Ends; 3];
 const REPORTING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Ends];
 const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restores];
 
-/// The shrinker is a back end of `debloat`, and no command of its own.
+/// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
 const TABLE: [Row; 16] = [
@@ -86,7 +87,7 @@ const TABLE: [Row; 16] = [
 ];
 
 impl Effect {
-    /// As docs/cli.md has it.
+    /// Word in the table of docs/cli.md.
     #[cfg(test)]
     const fn word(self) -> &'static str {
         match self {
@@ -99,16 +100,16 @@ impl Effect {
         }
     }
 
-    /// As `--help` has it.
+    /// Sentence of `--help`.
     const fn sentence(self) -> &'static str {
         match self {
-            Self::Ends => "end it with 128 + signal",
+            Self::Ends => "end the command with status 128 + n",
             Self::Reports => {
-                "end it with a report and its exit status, or with 128 + signal if there is nothing to report yet"
+                "end the command with its report and exit status; before a report, status 128 + n"
             }
-            Self::Restores => "the same report, then 128 + signal",
-            Self::Stops => "stop it with 0, after the split under way",
-            Self::Reloads => "reads the configuration again",
+            Self::Restores => "restore kernel settings, report, then end with status 128 + n",
+            Self::Stops => "end the command with status 0, after the current split",
+            Self::Reloads => "reloads the configuration",
             Self::Passes => "go to the program, whose exit status counts",
         }
     }
@@ -119,7 +120,7 @@ impl Row {
         path.strip_prefix(self.command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
     }
 
-    /// The lines of `--help`: signals of one effect share one.
+    /// Lines of `--help`, one per effect.
     fn help(&self) -> String {
         let all = [("INT, TERM", self.asks), ("HUP", self.hangs_up), ("others", self.others)];
         let mut lines: Vec<(String, Effect)> = Vec::new();
@@ -129,21 +130,23 @@ impl Row {
                 None => lines.push((names.to_owned(), effect)),
             }
         }
-        let mut text = "SIGNALS:".to_owned();
+        if let [(_, effect)] = lines[..] {
+            return format!("All signals {}", effect.sentence());
+        }
+        let mut text = "Signals (n is the signal number):".to_owned();
         for (names, effect) in lines {
-            let names = if names == "INT, TERM, HUP, others" { "all" } else { &names };
             let _ = write!(text, "\n  {names}: {}", effect.sentence());
         }
         text
     }
 }
 
-/// The row of a command, such as `pool set`.
+/// Row of a command, such as `pool set`.
 fn row_of(path: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.is_of(path))
 }
 
-/// The table of docs/cli.md.
+/// Table of docs/cli.md.
 #[cfg(test)]
 fn table() -> String {
     let mut text = "| command | INT, TERM | HUP | others |\n|---|---|---|---|\n".to_owned();
@@ -159,7 +162,7 @@ fn table() -> String {
     text
 }
 
-/// Adds to the help of each command what signals do to it.
+/// Adds the signal effects to the help of each command.
 pub(crate) fn explained(command: Command) -> Command {
     explain(command, "")
 }
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_of_every_command_says_what_signals_do() {
+    fn the_help_of_every_command_lists_signal_effects() {
         // Long lines are wrapped.
         let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         for (name, mut command) in leaves() {
@@ -215,10 +218,13 @@ mod tests {
             assert!(help.contains(&words(row_of(&name).unwrap().help())), "{name}: {help}");
         }
         let reporting = row_of("tune").unwrap().help();
-        assert!(reporting.contains("\n  INT, TERM, HUP: end it with a report"), "{reporting}");
+        assert!(
+            reporting.contains("\n  INT, TERM, HUP: end the command with its report"),
+            "{reporting}"
+        );
         assert_eq!(
             row_of("run").unwrap().help(),
-            format!("SIGNALS:\n  all: {}", Effect::Passes.sentence())
+            format!("All signals {}", Effect::Passes.sentence())
         );
     }
 }

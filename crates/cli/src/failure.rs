@@ -1,6 +1,7 @@
-//! Failures as users see them: one line with the cause, `help:` lines, JSON with `--json`, exit status.
+//! Failures of commands: a line with the cause, `help:` lines, JSON, and the exit status.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write as _};
 
 use hugepilot_kernel::{KernelError, Unsupported, rights};
@@ -8,12 +9,14 @@ use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
 use hugepilot_record::error::{ErrorReport, SCHEMA};
 use hugepilot_record::{Errno, Pid};
+use hugepilot_report::Sentence;
 use hugepilot_settings::SettingsError;
 
 use crate::exit::Exit;
 use crate::interrupt;
+use crate::target::shrinker_command;
 
-/// One failure: `hugepilot: <error>: <cause>`, then a `help:` line for each suggestion.
+/// Failure of a command: `hugepilot: <error>: <cause>`, then a `help:` line for each suggestion.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     error: String,
@@ -21,6 +24,16 @@ pub(crate) struct Failure {
     help: Vec<String>,
     exit: Exit,
 }
+
+/// The error with its cause, without help.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error)?;
+        self.cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}
+
+impl std::error::Error for Failure {}
 
 impl Failure {
     /// A failure with this sentence and exit status.
@@ -43,7 +56,8 @@ impl Failure {
         self
     }
 
-    /// Prints the failure of a command that printed no report: with `--json`, also as JSON on stdout.
+    /// Prints the failure of a command that printed no report; with `--json`, also as JSON on
+    /// stdout.
     pub(crate) fn print(self) -> Exit {
         if wants_json(std::env::args_os()) {
             self.print_json();
@@ -63,14 +77,8 @@ impl Failure {
     }
 
     fn text(&self) -> String {
-        let cause = self.cause.iter().map(|cause| format!(": {cause}"));
         let help = self.help.iter().map(|help| format!("help: {help}\n"));
-        format!(
-            "hugepilot: {}{}\n{}",
-            self.error,
-            cause.collect::<String>(),
-            help.collect::<String>()
-        )
+        format!("hugepilot: {self}\n{}", help.collect::<String>())
     }
 
     fn json(&self) -> String {
@@ -91,10 +99,12 @@ pub(crate) fn wants_json(arguments: impl Iterator<Item = std::ffi::OsString>) ->
     own.any(|argument| argument == "--json")
 }
 
-/// Prints an error that ended a command, and returns the exit status.
-///
-/// `reads_memory`: whether the command reads memory of other processes, which takes one capability more.
+/// Prints an error that ended a command, and returns the exit status. `reads_memory`: whether the
+/// command reads memory of other processes, which requires one capability more.
 pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return failure.clone().print();
+    }
     let parts = Parts::of(error);
     match (parts.launch, parts.settings) {
         (Some(LaunchError::Signalled(signal)), _) => interrupt::ended_by(*signal),
@@ -110,9 +120,8 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
     parts.failure(message(error), reads_memory).print()
 }
 
-/// The failure of an action on other processes: `what` is not permitted, or the kernel lacks the call.
-///
-/// `failed` counts errors by name. `reads_memory` as in [`fail`].
+/// Prints that `what`, an action on other processes, is not permitted or that the kernel lacks the
+/// call. `failed` counts errors by name; `reads_memory` as in [`fail`].
 pub(crate) fn refused(what: &str, failed: &BTreeMap<String, u64>, reads_memory: bool) -> Exit {
     let (call, errno) = ("process_madvise", Errno::ENOSYS);
     let missing = KernelError::Syscall { call, pid: Pid(0), errno };
@@ -194,6 +203,13 @@ impl<'a> Parts<'a> {
             return failure(Exit::Unsupported).with_help(refused.help());
         }
         match (self.launch, self.settings) {
+            (Some(LaunchError::EmptyPool { warnings, .. }), _) => {
+                let warnings: Vec<String> = warnings.iter().map(Sentence::text).collect();
+                let help = ["a smaller --pool", "read what a pool needs: hugepilot pool explain"];
+                return failure(Exit::Unsupported)
+                    .because(warnings.join("; "))
+                    .with_help(help.map(str::to_owned));
+            }
             (Some(LaunchError::Interrupted | LaunchError::Signalled(_)), _)
             | (_, Some(SettingsError::Interrupted)) => return failure(Exit::Interrupted),
             (_, Some(SettingsError::Busy { .. })) => {
@@ -228,8 +244,10 @@ fn denied(kernel: &KernelError, reads_memory: bool) -> Vec<String> {
         _ => None,
     };
     let shrinker = unreadable.map(|pid| {
-        let command = crate::debloat::shrinker::command(pid);
-        format!("if no user may read its memory, let the kernel split its underused huge pages: {command}")
+        let command = shrinker_command(pid);
+        format!(
+            "if its memory cannot be read, let the kernel split underused huge pages: {command}"
+        )
     });
     std::iter::once(rights::fix(unreadable.is_some() || reads_memory)).chain(shrinker).collect()
 }

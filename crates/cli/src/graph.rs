@@ -10,7 +10,7 @@ mod source;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Arg, Args, Subcommand, ValueEnum};
 use hugepilot_graph::run::{Job, JobResult, Output, SourceVertex};
 use hugepilot_graph::{Format, GraphError, PagePlan, ThreadPool, Width};
 use hugepilot_record::graph::AllocOrder;
@@ -18,6 +18,7 @@ use hugepilot_report::{graph_text, graph_warnings_text, json};
 
 use self::convert::ConvertArgs;
 use self::error::{failure, usage};
+use self::file::FILES;
 use self::kernel::KernelArgs;
 use self::source::SourceArgs;
 use crate::exit::Exit;
@@ -39,7 +40,7 @@ enum GraphCommand {
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert(Box<ConvertArgs>),
     /// Write a generated graph to a file
-    #[command(after_help = GENERATE_EXAMPLES)]
+    #[command(after_help = GENERATE_EXAMPLES, mut_args(without_files))]
     Generate(Box<ConvertArgs>),
     /// Write a relabelled graph to a file, with the map of vertex IDs
     #[command(after_help = REORDER_EXAMPLES, mut_arg("reorder", |arg| arg.required(true)))]
@@ -48,9 +49,9 @@ enum GraphCommand {
 
 const GRAPH_EXAMPLES: &str = "\
 Examples:
-  hugepilot graph info kronecker:20                         size and shape
-  hugepilot graph run bfs kronecker:22 --pages property=thp run a kernel
-  hugepilot graph convert lj.txt.gz lj.sg                   convert a file
+  hugepilot graph info kronecker:20                            size and shape
+  hugepilot graph run bfs kronecker:22 --pages property=thp    property arrays on THP
+  hugepilot graph convert lj.txt.gz lj.sg                      another file format
 
 Exit status: 0 done, 1 wrong result (--verify), 2 error, 3 requested pages unavailable";
 
@@ -124,10 +125,11 @@ struct RunArgs {
     #[arg(long, value_name = "ORDER", default_value = "natural", hide_possible_values = true)]
     alloc_order: AllocOrderArg,
     /// Number of runs; the report has each and the median
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..))]
     trials: u32,
-    /// Verification of each result, by one pass over the edges; bc and tc are recomputed on one
-    /// thread, and for diameter the length of its path is verified
+    /// Verification of each result by one pass over the edges; for bc and tc by recomputation on
+    /// one thread, for diameter by the length of its path
     #[arg(long)]
     verify: bool,
     /// File for the result of the last trial, ID VALUE on each line: bfs distance in edges, sssp
@@ -163,6 +165,20 @@ struct CommonArgs {
     /// Output as one JSON object (schema hugepilot.graph/2)
     #[arg(long)]
     json: bool,
+}
+
+/// Hides options of files, for a command without files.
+fn without_files(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "graph" => arg.help(
+            "Generated graph: kronecker:SCALE[:DEGREE], uniform:SCALE[:DEGREE] (2^SCALE vertices, \
+             DEGREE times as many edges, 16 by default), or grid:ROWSxCOLUMNS",
+        ),
+        "directed" => arg.help("Directed edges, with their transpose"),
+        "symmetrize" => arg.hide(true),
+        _ if arg.get_help_heading() == Some(FILES) => arg.hide(true),
+        _ => arg,
+    }
 }
 
 /// Use of a graph.

@@ -1,5 +1,5 @@
-//! Signals. The first one that asks a command to end is obeyed at the next safe moment, so that a complete report is left, or
-//! kernel settings are restored. [`crate::exit`] has what each signal does to each command.
+//! Signals. After the first request to end, a command ends at the next safe moment, with a complete
+//! report or restored kernel settings. [`crate::exit`] lists the effects by command.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -15,16 +15,16 @@ use signal_hook::low_level::{emulate_default_handler, pipe};
 
 use crate::exit::Exit;
 
-/// Ctrl-C, `kill`, and a terminal that went away: they ask for the report of what is done.
+/// Signals that request an end with a report: Ctrl-C, `kill`, a closed terminal.
 const ASKING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Whether the user asked to stop.
+/// Request of the user to stop.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on the first signal of SIGINT, SIGTERM and SIGHUP asks, and a second one ends the program at once. For a command that
-    /// has something to report from here on: before, the first one ends it.
+    /// Lets the first SIGINT, SIGTERM or SIGHUP request an end, and a second one end the program.
+    /// For commands that have something to report from now on.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let interrupt = Self::default();
         ASKING
@@ -33,8 +33,9 @@ impl Interrupt {
             .try_for_each(|signal| interrupt.ask(signal, &interrupt.0))?;
         Ok(interrupt)
     }
-    /// From now on every signal that would end us only asks, until [`over`]: for work that must restore settings before it ends.
-    /// Those other than SIGINT, SIGTERM and SIGHUP end us then, at [`end`].
+    /// Lets every signal that would end the program only request an end, until [`over`]. For work
+    /// that must restore settings first. Signals other than SIGINT, SIGTERM and SIGHUP end the
+    /// program in [`end`].
     pub(crate) fn only_ask() -> std::io::Result<Self> {
         let interrupt = Self::default();
         let signals = ending_signals().into_iter().filter(is_heard);
@@ -42,7 +43,7 @@ impl Interrupt {
         Ok(interrupt)
     }
     fn ask(&self, signal: i32, at_once: &Arc<AtomicBool>) -> std::io::Result<()> {
-        // The order of registration is that of the actions. Real-time signals have no default that it knows.
+        // Actions run in this order. signal-hook has no default for real-time signals.
         let _ = flag::register_conditional_default(signal, at_once.clone());
         let _ = flag::register_conditional_default(signal, is_over().clone());
         flag::register_usize(signal, heard().clone(), signal.unsigned_abs() as usize)?;
@@ -53,13 +54,13 @@ impl Interrupt {
     }
 }
 
-/// What was ignored when we were started, as SIGHUP is by nohup, still is; but SIGINT, as shells ignore it for background jobs
-/// of scripts.
+/// Whether `signal` has an effect. Signals ignored at the start, such as SIGHUP under nohup, stay
+/// ignored, except SIGINT, which shells ignore for background jobs of scripts.
 fn is_heard(signal: &i32) -> bool {
     [SIGINT, SIGTERM].contains(signal) || !was_ignored(*signal)
 }
 
-/// The last signal that asked; 0 for none.
+/// Last signal that requested an end; 0 for none.
 fn heard() -> &'static Arc<AtomicUsize> {
     static HEARD: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
     HEARD.get_or_init(Arc::default)
@@ -70,30 +71,30 @@ fn is_over() -> &'static Arc<AtomicBool> {
     OVER.get_or_init(Arc::default)
 }
 
-/// The work is done and nothing is left to restore: from now on every signal has its default action, so that no reader of a
-/// report can hold us.
+/// Gives every signal its default action, as the work is done and the settings are restored. A slow
+/// reader of the report then cannot block the program.
 pub(crate) fn over() {
     is_over().store(true, Ordering::Relaxed);
 }
 
-/// This signal ended a command before it began.
+/// Notes that `signal` ended a command before it started.
 pub(crate) fn ended_by(signal: i32) {
     heard().store(signal.unsigned_abs() as usize, Ordering::Relaxed);
 }
 
-/// Ends us: by the signal that asked, if there was nothing to report or it is none of SIGINT, SIGTERM and SIGHUP; else with the
-/// status of the report.
+/// Ends the program: by the signal, if there was nothing to report or it is not SIGINT, SIGTERM or
+/// SIGHUP; otherwise with the status of the report.
 pub(crate) fn end(exit: Exit) -> ExitCode {
     let signal = i32::try_from(heard().load(Ordering::Relaxed)).unwrap_or(0);
     if signal != 0 && (exit == Exit::Interrupted || !ASKING.contains(&signal)) {
-        // Of signals that it has no name for, it knows no default: shells say it so.
+        // signal-hook knows no default of unnamed signals; shells return this status for them.
         let _ = emulate_default_handler(signal);
         std::process::exit(Exit::Interrupted as i32 + signal);
     }
     exit.into()
 }
 
-/// Signals for what runs for ever: SIGHUP asks to read the configuration again, and any of the three ends a wait.
+/// Signals of the daemon: SIGHUP requests a reload; SIGINT, SIGTERM and SIGHUP end a wait.
 pub(crate) struct Signals {
     pub(crate) interrupt: Interrupt,
     reload: Arc<AtomicBool>,
@@ -106,28 +107,28 @@ impl Signals {
         [SIGINT, SIGTERM].into_iter().try_for_each(|signal| interrupt.ask(signal, &interrupt.0))?;
         let reload = Arc::new(AtomicBool::new(false));
         flag::register(SIGHUP, reload.clone())?;
-        // After the flags, so that whoever wakes up finds them set.
+        // After the flags, so that they are set when a wait ends.
         let (wake, end) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             pipe::register(signal, end.try_clone()?)?;
         }
         Ok(Self { interrupt, reload, wake })
     }
-    /// Whether SIGHUP came since the last [`Signals::reloaded`].
+    /// Whether SIGHUP arrived since the last [`Signals::reloaded`].
     pub(crate) fn is_reload_asked(&self) -> bool {
         self.reload.load(Ordering::Relaxed)
     }
     pub(crate) fn reloaded(&self) {
         self.reload.store(false, Ordering::Relaxed);
     }
-    /// Sleeps so long, or until a signal comes.
+    /// Sleeps for `time`, or until a signal arrives.
     pub(crate) fn wait(&self, time: Nanos) {
-        // No time at all would mean for ever.
+        // A timeout of zero would mean none.
         let time = time.max(Nanos::new(1000)).into();
         if self.wake.set_read_timeout(Some(time)).is_err() {
             return std::thread::sleep(time);
         }
-        // What is read says nothing; that it came is what counts. One read takes all signals so far.
+        // The arrival counts, not the content. One read takes all signals so far.
         let _ = (&self.wake).read(&mut [0; 64]);
     }
 }

@@ -14,7 +14,7 @@ use hugepilot_workload::{Machine, WorkloadError};
 use self::workload::Workload;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::PidArg;
+use crate::target::parse_pid;
 
 const LAB_EXAMPLES: &str = "\
 Examples:
@@ -68,7 +68,15 @@ enum LabCommand {
     /// Every region with at least one resident page becomes huge, so this can take much memory. It
     /// stays below the memory limits of the system and of the process's cgroup. Requires root.
     #[command(after_help = COLLAPSE_EXAMPLES)]
-    Collapse(PidArg),
+    Collapse(CollapseArgs),
+}
+
+/// Target of `lab collapse`.
+#[derive(Debug, Args)]
+struct CollapseArgs {
+    /// Process to promote
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
+    pid: i32,
 }
 
 /// Runs the command.

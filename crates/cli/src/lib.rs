@@ -1,6 +1,6 @@
-//! The `hugepilot` command: parse, dispatch, print, exit. No algorithm lives here.
+//! Command line of hugepilot: parse, dispatch, print, exit. It has no algorithms.
 //!
-//! A library, so that tests can walk [`command`], the definition of all commands and options.
+//! It is a library, so that tests can walk [`command`], the definition of all commands and options.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "the command's output is its stdout")]
@@ -33,28 +33,25 @@ use hugepilot_kernel::{Unsupported, privilege};
 use crate::exit::Exit;
 use crate::failure::{Failure, wants_json};
 
-/// Puts huge pages where they pay, for live processes on a stock Linux kernel.
+/// Put huge pages where they pay, for live processes on stock Linux
 #[derive(Parser)]
 #[command(name = "hugepilot", version, arg_required_else_help = true, propagate_version = true)]
-#[command(after_help = "EXAMPLES:\n  \
-    hugepilot tune                         a demonstration on a workload of ours, in under two minutes\n  \
-    sudo hugepilot tune -p 4711            tune a running process\n  \
-    hugepilot tune --dry-run -p 4711       what would be done, and what it should gain\n  \
-    sudo hugepilot debloat -p 4711         give back what its huge pages waste\n  \
-    sudo hugepilot daemon --debloat        do so whenever memory gets short\n  \
-    hugepilot compare -- ./solve input     whether huge pages pay for a program, and which\n  \
-    hugepilot run --pages thp -- ./solve   run it with them, and say whether it got them\n  \
-    hugepilot doctor                       what works here, and what to change\n  \
-    hugepilot status -p 4711               where its memory stands, and why it is not huge\n\n\
-    EXIT STATUS: 0 yes, 1 no (nothing to gain), 2 error, 3 not possible here (`hugepilot doctor` says why), 128 + signal ended by \
-    one before there was anything to report")]
+#[command(after_help = "\
+Examples:
+  hugepilot doctor                           check this machine
+  hugepilot tune -p 4711 --dry-run           plan and predicted speedup
+  sudo hugepilot tune -p 4711                tune a running process
+  sudo hugepilot debloat -p 4711 --dry-run   reclaimable memory and its cost
+  hugepilot compare -- ./solve input.txt     find the fastest page mode
+
+Exit status: 0 yes, 1 no (nothing to gain), 2 error, 3 unsupported here (see `hugepilot doctor`)")]
 struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    command: Commands,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum Commands {
     Compare(Box<compare::CompareArgs>),
     Completions(completions::CompletionsArgs),
     Daemon(Box<daemon::DaemonArgs>),
@@ -69,12 +66,12 @@ enum Verb {
     Tune(Box<tune::TuneArgs>),
 }
 
-/// The definition of the command line.
+/// Returns the definition of the command line.
 pub fn command() -> clap::Command {
     exit::explained(Cli::command())
 }
 
-/// Each command that does something, with its full name, such as `pool set`.
+/// Lists the commands without subcommands, each with its full name, such as `pool set`.
 pub fn leaves() -> Vec<(String, clap::Command)> {
     fn below(command: clap::Command, name: &str) -> Vec<(String, clap::Command)> {
         if !command.has_subcommands() {
@@ -87,10 +84,10 @@ pub fn leaves() -> Vec<(String, clap::Command)> {
     below(command(), "")
 }
 
-/// Commands that act on other processes or look into them. All others give up the capabilities of the binary.
+/// Commands that change or inspect other processes. All others drop the capabilities of the binary.
 const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
 
-/// Confines the capabilities of the binary before anything of the command line is looked at but the command's name.
+/// Confines the capabilities of the binary. Before that, only the name of the command is read.
 fn confine() -> Result<(), Unsupported> {
     privilege::lower()?;
     let name = std::env::args_os().nth(1).unwrap_or_default();
@@ -101,30 +98,30 @@ fn confine() -> Result<(), Unsupported> {
     }
 }
 
-/// Runs the command that the arguments of the process name.
+/// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
     if let Err(refusal) = confine() {
         let failure = Failure::new(refusal.to_string(), Exit::Error).with_help(refusal.help());
         return failure.print().into();
     }
     let cli = parse();
-    let reads_memory = matches!(cli.verb, Verb::Daemon(_) | Verb::Debloat(_));
-    let done = match cli.verb {
-        Verb::Compare(args) => compare::run(&args),
-        Verb::Completions(args) => completions::run(&args),
-        Verb::Daemon(args) => daemon::run(&args),
-        Verb::Debloat(args) => debloat::run(&args),
-        Verb::Doctor(args) => doctor::run(&args),
-        Verb::Graph(args) => graph::run(&args),
-        Verb::Lab(args) => lab::run(args),
-        Verb::Pool(args) => pool::run(&args),
-        Verb::Run(args) => {
+    let reads_memory = matches!(cli.command, Commands::Daemon(_) | Commands::Debloat(_));
+    let done = match cli.command {
+        Commands::Compare(args) => compare::run(&args),
+        Commands::Completions(args) => completions::run(&args),
+        Commands::Daemon(args) => daemon::run(&args),
+        Commands::Debloat(args) => debloat::run(&args),
+        Commands::Doctor(args) => doctor::run(&args),
+        Commands::Graph(args) => graph::run(&args),
+        Commands::Lab(args) => lab::run(args),
+        Commands::Pool(args) => pool::run(&args),
+        Commands::Run(args) => {
             return run::run(&args)
                 .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));
         }
-        Verb::Schema(args) => schema::run(&args),
-        Verb::Status(args) => status::run(&args),
-        Verb::Tune(args) => tune::run(&args),
+        Commands::Schema(args) => schema::run(&args),
+        Commands::Status(args) => status::run(&args),
+        Commands::Tune(args) => tune::run(&args),
     };
     interrupt::over();
     interrupt::end(done.unwrap_or_else(|error| failure::fail(&error, reads_memory)))
@@ -137,7 +134,7 @@ fn parse() -> Cli {
     cli.unwrap_or_else(|error| refuse_usage(&error.format(&mut command)))
 }
 
-/// Prints a usage error, with `--json` also as JSON; or the help or the version that was requested.
+/// Prints a usage error, with `--json` also as JSON. Also prints requested help or version.
 pub(crate) fn refuse_usage(error: &clap::Error) -> ! {
     if error.use_stderr() && wants_json(std::env::args_os()) {
         let text = error.to_string();

@@ -1,4 +1,4 @@
-//! The `hugepilot` program.
+//! Entry point of the `hugepilot` program.
 
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use hugepilot_kernel::terminal;
+use hugepilot_report::Width;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::interrupt;
@@ -14,13 +16,18 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Width of the terminal that stdout is; unlimited for files and pipes.
+pub(crate) fn width() -> Width {
+    terminal::columns(io::stdout()).map_or(Width::UNLIMITED, Width::columns)
+}
+
 /// Writes the report of finished work. From here on a signal ends the process at once.
 pub(crate) fn finish(text: &str) -> io::Result<()> {
     interrupt::over();
     print(text)
 }
 
-/// One line of progress on a terminal, rewritten in place; nothing when stderr is not one.
+/// Line of progress on stderr, rewritten in place; nothing if stderr is not a terminal.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
 }
@@ -34,7 +41,7 @@ impl Progress {
         });
         Self { bar }
     }
-    /// Says what is being done just now.
+    /// Shows the current step.
     pub(crate) fn now(&self, message: String) {
         if let Some(bar) = &self.bar {
             bar.set_style(ProgressStyle::default_spinner());
@@ -42,14 +49,14 @@ impl Progress {
             bar.set_message(message);
         }
     }
-    /// Prints a line that stays, as [`Progress::keep`]; its loss is no error.
+    /// Prints a line that stays, with the prefix `hugepilot: ` if stderr is not a terminal.
     pub(crate) fn round(&self, message: &str) {
         match &self.bar {
             Some(bar) => bar.println(message),
             None => _ = writeln!(io::stderr(), "hugepilot: {message}"),
         }
     }
-    /// Says how many bytes of it are done.
+    /// Shows the bytes done of the current step.
     pub(crate) fn of(&self, done: u64, all: u64) {
         if let Some(bar) = &self.bar {
             if bar.length() != Some(all) {
@@ -62,11 +69,10 @@ impl Progress {
             bar.set_position(done);
         }
     }
-    /// Says something that stays, terminal or not.
+    /// Prints a line that stays. A closed stderr loses it, which is not an error.
     pub(crate) fn keep(&self, message: &str) {
         match &self.bar {
             Some(bar) => bar.println(message),
-            // A closed stderr loses the line, and is not an error.
             None => _ = writeln!(io::stderr(), "{message}"),
         }
     }

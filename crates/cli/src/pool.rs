@@ -1,4 +1,4 @@
-//! `hugepilot pool`: the hugetlb pools.
+//! `hugepilot pool`: hugetlb pools.
 
 use clap::{Args, Subcommand};
 use hugepilot_kernel::Root;
@@ -8,91 +8,117 @@ use hugepilot_units::{Amount, Bytes};
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{finish, print};
+use crate::output::{finish, print, width};
 use crate::recover;
 
-/// Show the hugetlb pools, set how many pages they have, or explain them
+const EXAMPLES: &str = "\
+Examples:
+  hugepilot pool show                                  pools and their users
+  sudo hugepilot pool set --size 2MiB --count 512      1 GiB of huge pages
+  hugepilot pool explain                               how a program uses them
+
+Exit status: 0 done, 1 not as requested (set), 2 error, 3 unsupported here";
+
+/// Show, resize or explain hugetlb pools
+///
+/// A hugetlb pool is memory reserved in huge pages for programs that request them. Only `set`
+/// changes a pool, and requires root.
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct PoolArgs {
     #[command(subcommand)]
-    verb: PoolVerb,
+    command: PoolCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum PoolVerb {
+enum PoolCommand {
     Show(ShowArgs),
     Set(SetArgs),
-    /// Say what the pools are, what is there, and what a program must do to use them
-    Explain,
+    Explain(ExplainArgs),
 }
 
-/// Show every pool, free memory by the size of its blocks, and who uses the pages
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  hugepilot pool show                                  pools, free blocks, users
+  hugepilot pool show --json | jq '.pools[] | .free'   free pages by size
+
+Exit status: 0 printed, 2 error, 3 this kernel has no pools";
+
+/// Show hugetlb pools, free memory by block size, and users of pages
 ///
-/// It only looks, in a few milliseconds. How much of a process's pages is shared is known of one's own processes, and as root.
+/// Changes nothing. Private and shared parts of other users' processes require root.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "EXAMPLES:\n  hugepilot pool show\n  hugepilot pool show --json | jq '.pools[] | {page_bytes, total, free}'"
-)]
+#[command(after_help = SHOW_EXAMPLES)]
 struct ShowArgs {
-    /// Print one JSON object (schema hugepilot.pool/1)
+    /// JSON on stdout (schema hugepilot.pool/2)
     #[arg(long)]
     json: bool,
 }
 
 const SET_EXAMPLES: &str = "\
-EXIT STATUS:
-  0  the pool has as many pages as asked for
-  1  it has not: what it has, why, and what would help are said
-  3  no such pages here, or only root may
+Examples:
+  sudo hugepilot pool set --size 2MiB --count 512             1 GiB over all nodes
+  sudo hugepilot pool set --size 1GiB --count 2 --node 1 --compact  1 GiB pages of one node
+  sudo hugepilot pool set --size 2MiB --count 0               return all pages
+  hugepilot pool set --size 2MiB --count 4096 --dry-run       check the request
 
-EXAMPLES:
-  sudo hugepilot pool set --size 2MiB --count 512             1 GiB of pages, over all nodes
-  sudo hugepilot pool set --size 1GiB --count 2 --node 1 --compact
-  sudo hugepilot pool set --size 2MiB --count 0               give them back
-  hugepilot pool set --size 2MiB --count 4096 --dry-run       whether that leaves enough";
+Exit status: 0 as requested, 1 not (the report has the cause), 2 error, 3 not root, or no such
+pages here";
 
-/// Set how many pages a pool has, and say how many it really got, and why not more
+/// Set the number of pages of a hugetlb pool, and report the result
 ///
-/// What is asked for stays until it is set anew, or until the next boot. The command that restores the former count is printed,
-/// and the text that makes the new one last.
+/// The count lasts until the next change or boot; the report has the command that restores the
+/// former one, and the configuration that makes it permanent. Requires root, except with
+/// `--dry-run`.
 #[derive(Debug, Args)]
 #[command(after_help = SET_EXAMPLES)]
 struct SetArgs {
-    /// The size of a page; `pool show` has those of this machine
+    /// Page size, one of those that `pool show` lists
     #[arg(long, value_name = "SIZE")]
     size: Bytes,
-    /// How many pages; 0 gives all back
+    /// Persistent pages; 0 returns all
     #[arg(long, value_name = "N")]
     count: u64,
-    /// Only the part of this NUMA node: N pages on it, the others stay as they are
+    /// NUMA node [default: all nodes]
     #[arg(long, value_name = "K")]
     node: Option<u32>,
-    /// How much memory must stay available, of all or of the node
+    /// Memory that must stay available, in bytes or as a share of the total or of the node
     #[arg(long, value_name = "AMOUNT", default_value = "10%")]
     floor: Amount,
-    /// Go below the floor
+    /// No floor
     #[arg(long)]
     force: bool,
-    /// Have the kernel compact memory first: seconds of its work, and of waiting for others
+    /// Compaction of memory first: takes seconds, and other programs may stall
     #[arg(long)]
     compact: bool,
-    /// Say what would be asked for, and what is known to be in the way; change nothing
+    /// No change: only the request and known obstacles
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object (schema hugepilot.pool/1)
+    /// JSON on stdout (schema hugepilot.pool/2)
     #[arg(long)]
     json: bool,
 }
 
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  hugepilot pool explain          terms, pools of this machine, usage
+  hugepilot pool explain | less   page by page
+
+Exit status: 0 printed, 2 error";
+
+/// Explain hugetlb pools, and how a program uses them
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+struct ExplainArgs {}
+
 pub(crate) fn run(args: &PoolArgs) -> anyhow::Result<Exit> {
-    // A pool that a killed run had raised is no count to start from.
+    // The pool must not have the size that a killed run left.
     recover::pending();
     let root = Root::live();
-    match &args.verb {
-        PoolVerb::Show(args) => show(&root, args),
-        PoolVerb::Set(args) => set(&mut root.clone(), args),
-        PoolVerb::Explain => {
+    match &args.command {
+        PoolCommand::Show(args) => show(&root, args),
+        PoolCommand::Set(args) => set(&mut root.clone(), args),
+        PoolCommand::Explain(ExplainArgs {}) => {
             print(&pool_explained(&pool::show(&root)?))?;
             Ok(Exit::Yes)
         }
@@ -101,15 +127,15 @@ pub(crate) fn run(args: &PoolArgs) -> anyhow::Result<Exit> {
 
 fn show(root: &Root, args: &ShowArgs) -> anyhow::Result<Exit> {
     let report = pool::show(root)?;
-    print(&if args.json { json(&report) } else { pool_text(&report) })?;
+    print(&if args.json { json(&report) } else { pool_text(&report, width()) })?;
     Ok(if report.pools.is_empty() { Exit::Unsupported } else { Exit::Yes })
 }
 
 fn set(root: &mut Root, args: &SetArgs) -> anyhow::Result<Exit> {
-    // A second signal ends only the request that is under way: what was got must be told.
+    // A signal ends the current request, not hugepilot: the report must have the result.
     let interrupt = Interrupt::only_ask()?;
     let change = pool::set(root, &args.request(), &|| interrupt.is_asked())?;
-    finish(&if args.json { json(&change) } else { pool_change_text(&change) })?;
+    finish(&if args.json { json(&change) } else { pool_change_text(&change, width()) })?;
     Ok(if change.is_complete() { Exit::Yes } else { Exit::No })
 }
 

@@ -1,23 +1,25 @@
-//! Settings of the kernel that a run of ours left changed because it was killed.
+//! Recovery of kernel settings that a killed command left changed.
 
 use std::io::Write as _;
 
 use hugepilot_kernel::Root;
+use hugepilot_report::setting_warnings_text;
 use hugepilot_settings::{self as settings, SettingsError};
 
-/// Puts them back, and says so. Whether or not that can be done, or be said, the verb can go on.
+/// Restores the settings, and reports that on stderr. Failures do not stop the command.
 pub(crate) fn pending() {
-    let root = Root::live();
-    let say = |text: &str| _ = writeln!(std::io::stderr(), "hugepilot: {text}");
-    match settings::recover(&root) {
-        Ok(None) => {}
-        Ok(Some(recovery)) => recovery.told().iter().for_each(|told| say(told)),
+    let text = match settings::recover(&Root::live()) {
+        Ok(None) => return,
+        Ok(Some(recovery)) => setting_warnings_text(&recovery.warnings()),
         Err(SettingsError::Busy { .. }) => {
-            say("another run of hugepilot has settings of the kernel changed just now");
+            "note: another hugepilot process is changing kernel settings\n".to_owned()
         }
-        Err(error) => say(&format!(
-            "a run of hugepilot is under way, or was killed and left settings of the kernel changed: {error}\n\
-             fix: sudo hugepilot doctor"
-        )),
-    }
+        Err(error) => format!(
+            "warning: kernel settings that another command changed were not restored: {error}\n\
+             help: sudo hugepilot doctor\n"
+        ),
+    };
+    // A running program may share stderr.
+    let lines = text.lines().map(|line| format!("hugepilot: {line}\n"));
+    let _ = std::io::stderr().write_all(lines.collect::<String>().as_bytes());
 }

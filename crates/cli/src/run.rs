@@ -1,4 +1,4 @@
-//! `hugepilot run`: a program with chosen pages.
+//! `hugepilot run`: a program on chosen pages.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -17,8 +17,8 @@ use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use crate::recover;
 
-/// What is passed on to the program, and that it changed.
-fn passed_on() -> Vec<i32> {
+/// Signals to forward to the program, and SIGCHLD.
+fn forwarded_signals() -> Vec<i32> {
     const STOPS: [i32; 5] = [SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGCHLD];
     ending_signals().into_iter().chain(fault_signals()).chain(STOPS).collect()
 }
@@ -29,81 +29,85 @@ Modes:
   thp             THP for all memory, whatever the system's setting; as root also from outside
   advised         THP only for memory that the program advises (MADV_HUGEPAGE)
   glibc-thp       the C library's malloc advises THP (glibc 2.35)
-  hugetlb         the C library's malloc on 2 MiB pages of the hugetlb pool
-  hugetlb-1g      the C library's malloc on 1 GiB pages of the hugetlb pool
+  hugetlb         the C library's malloc on 2 MiB hugetlb pages
+  hugetlb-1g      the C library's malloc on 1 GiB hugetlb pages
   mimalloc        mimalloc with its defaults
-  mimalloc-2m     mimalloc on 2 MiB pages of the hugetlb pool, or else on THP
-  mimalloc-1g     mimalloc on 1 GiB pages of the hugetlb pool
-  hugepilot       hugepilot's allocator
-  hugepilot-base  hugepilot's allocator on base pages, to separate its gain from its pages'";
+  mimalloc-2m     mimalloc on 2 MiB pages: hugetlb, otherwise THP
+  mimalloc-1g     mimalloc on 1 GiB hugetlb pages
+  hugepilot       hugepilot's allocator on THP; with --pool, on hugetlb pages
+  hugepilot-base  hugepilot's allocator on base pages: separates its gain from that of its pages";
 
 /// Run a program on chosen pages and report whether it got them
 ///
-/// The program gets the standard streams, the signals and the terminal; its exit status is returned
-/// (128 plus the signal number if a signal killed it). The report goes to standard error at its end.
-/// Only `--pool` changes a kernel setting, for the time of the run; it needs root.
+/// The program gets the standard streams, the signals and the terminal; the report goes to stderr
+/// at its end. Only `--pool` changes a kernel setting, until the program ends, and requires root.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{MODES}\n\n\
 Examples:\n  \
   hugepilot run --pages glibc-thp -- ./server --port 80       THP by malloc\n  \
-  sudo hugepilot run --pages hugetlb --pool 4GiB -- ./server  2 MiB pages of a pool\n  \
-  hugepilot run --pages mimalloc-2m --library /opt/lib/libmimalloc.so -- python3 job.py\n  \
+  sudo hugepilot run --pages hugetlb --pool 4GiB -- ./server  hugetlb pages, pool raised\n  \
+  hugepilot run --pages mimalloc-2m -- python3 job.py         another allocator\n  \
   hugepilot run --pages base --report run.json -- make        report as JSON\n\n\
-Exit status: that of the program; 2 error, 3 unsupported here, if it was not started"))]
+Exit status: that of the program, or 128 + n if signal n killed it; 2 error, 3 unsupported here\n\
+(see `hugepilot doctor`), if it was not started"))]
 pub(crate) struct RunArgs {
-    /// Page mode, see Modes
+    /// Page mode, from the list below
     #[arg(long, value_name = "MODE")]
     pages: Mode,
     /// Library to preload [default: the installed one]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// Free memory in the mode's hugetlb pool during the run; needs root
+    /// Free memory in the mode's hugetlb pool during the run [default: unchanged]
     #[arg(long, value_name = "BYTES")]
     pool: Option<Bytes>,
-    /// File for the JSON report (schema hugepilot.run/2)
+    /// File for the report as JSON (schema hugepilot.run/2) [default: none]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// No report if the mode took effect without warnings
     #[arg(short, long)]
     quiet: bool,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "CMD", num_args = 1..,
+          value_hint = ValueHint::ExecutablePath)]
     command: Vec<OsString>,
 }
 
-/// The report's file, which gets its name when it is whole. A regular file of that name is replaced; a link, a FIFO or a
-/// device is refused, as root would write where the link of another user leads.
+/// Creates the file of the report; it gets its name when it is complete.
+///
+/// Replaces a regular file. Rejects a link, a FIFO or a device: root would write to the target of a
+/// link of another user.
 fn new_report(path: &Path) -> anyhow::Result<NewFile> {
     if let Ok(about) = path.symlink_metadata()
         && !about.is_file()
     {
-        bail!("cannot write {}: the name is taken by what is not a regular file", path.display());
+        bail!("cannot write {}: not a regular file", path.display());
     }
-    // The words alone: capabilities, which hugepilot names as the fix for calls of the kernel, would not help here.
+    // Only the text: with the error itself, the help would name capabilities, which do not help
+    // here.
     NewFile::create(path, true).map_err(|error| anyhow!("{error}"))
 }
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
-    let needless = args.library.is_some() && !args.pages.preloads();
+    let unused = args.library.is_some() && !args.pages.preloads();
     ensure!(
-        !needless,
-        "{} preloads nothing: leave --library out, or choose one of the modes that do",
+        !unused,
+        "mode {} preloads no library: omit --library, or choose a mode that does",
         args.pages
     );
-    // A pool that a killed run had raised is no matter of a mode without one.
+    // A mode without a pool does not depend on one that a killed run has raised.
     if args.pages.needs_pool().is_some() || args.pool.is_some() {
         recover::pending();
     }
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
-    // What cannot be written should be known before the program is started.
+    // An unwritable file is an error before the program starts.
     let file = args.report.as_deref().map(new_report).transpose()?;
-    let report = run_program(&args.command, &options, &passed_on())?;
-    // From here on the exit status is the program's, whoever listens to us or not.
+    let report = run_program(&args.command, &options, &forwarded_signals())?;
+    // From here on the exit status is that of the program, even if stderr is closed.
     let mut stderr = io::stderr();
     let write =
         |mut file: NewFile| file.write(json(&report).as_bytes()).and_then(|()| file.finish());
     if let Some(Err(error)) = file.map(write) {
-        let _ = writeln!(stderr, "hugepilot: no report: {error}");
+        let _ = writeln!(stderr, "hugepilot: cannot write the report: {error}");
     }
     if !args.quiet || report.effect.took_effect != Some(true) || !report.warnings.is_empty() {
         let _ = write!(stderr, "{}", run_text(&report));

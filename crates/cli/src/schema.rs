@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
-use hugepilot_record::{error, graph};
+use hugepilot_record::{
+    compare, daemon, debloat, doctor, error, graph, pool, run, shrink, status, tune,
+};
 use hugepilot_report::{Shape, json_schema};
 
 use crate::exit::Exit;
@@ -41,6 +43,33 @@ struct Output {
 /// All outputs, sorted by name. The name is that in [`Output::id`].
 const OUTPUTS: &[Output] = &[
     Output {
+        name: "compare",
+        id: compare::SCHEMA,
+        command: "hugepilot compare --json",
+        shapes: &[Shape::of::<compare::CompareReport>()],
+    },
+    Output {
+        name: "daemon",
+        id: daemon::SCHEMA,
+        command: "hugepilot daemon, each line",
+        shapes: &[Shape::of::<daemon::Line>()],
+    },
+    Output {
+        name: "debloat",
+        id: debloat::SCHEMA,
+        command: "hugepilot debloat --json",
+        shapes: &[
+            Shape::with::<debloat::DebloatReport>("backend", debloat::BACKEND),
+            Shape::with::<shrink::ShrinkReport>("backend", shrink::BACKEND),
+        ],
+    },
+    Output {
+        name: "doctor",
+        id: doctor::SCHEMA,
+        command: "hugepilot doctor --json",
+        shapes: &[Shape::of::<doctor::DoctorReport>()],
+    },
+    Output {
         name: "error",
         id: error::SCHEMA,
         command: "a command with --json that fails",
@@ -51,6 +80,39 @@ const OUTPUTS: &[Output] = &[
         id: graph::SCHEMA,
         command: "hugepilot graph COMMAND --json",
         shapes: &[Shape::of::<graph::GraphReport>()],
+    },
+    Output {
+        name: "pool",
+        id: pool::SCHEMA,
+        command: "hugepilot pool show --json, pool set --json",
+        shapes: &[
+            Shape::with::<pool::PoolReport>("action", "show"),
+            Shape::with::<pool::PoolChange>("action", "set"),
+        ],
+    },
+    Output {
+        name: "run",
+        id: run::SCHEMA,
+        command: "hugepilot run --report FILE",
+        shapes: &[Shape::of::<run::RunReport>()],
+    },
+    Output {
+        name: "status",
+        id: status::SCHEMA,
+        command: "hugepilot status --json",
+        shapes: &[Shape::of::<status::StatusReport>()],
+    },
+    Output {
+        name: "tune",
+        id: tune::SCHEMA,
+        command: "hugepilot tune --json",
+        shapes: &[Shape::of::<tune::TuneReport>().and::<tune::TuneVerdict>("verdict")],
+    },
+    Output {
+        name: "workload",
+        id: hugepilot_workload::SCHEMA,
+        command: "hugepilot lab workload, last line",
+        shapes: &[Shape::of::<hugepilot_workload::Summary>()],
     },
 ];
 

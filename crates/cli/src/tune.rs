@@ -9,7 +9,7 @@ use hugepilot_kernel::Target;
 use hugepilot_launch::demo::demo;
 use hugepilot_launch::program;
 use hugepilot_manager::progress::ProgressReader;
-use hugepilot_manager::tune::{Event, TuneOptions, tune_attached};
+use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, tune_attached};
 use hugepilot_record::Stop;
 use hugepilot_record::tune::TuneReport;
 use hugepilot_report::{Sentence, json, tune_text};
@@ -21,14 +21,18 @@ use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish};
+use crate::output::{Progress, finish, width};
 use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     args.check()?;
     let progress = Progress::new();
-    // A wrong pid, file or program is an error at once, not after seconds of calibration.
+    // A wrong pid, file or program, or a missing permission, is an error at once, not after seconds
+    // of calibration.
     let process = args.pid.map(open).transpose()?;
+    if let Some(process) = &process {
+        check_permissions(process, args.dry_run)?;
+    }
     let reader =
         process.as_ref().map(|process| args.progress_reader(process.now())).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| program::check(program))?;
@@ -37,7 +41,12 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
-    let mut show = |event: Event<'_>| show(&progress, &event);
+    let mut is_exhausted = false;
+    let mut show = |event: Event<'_>| {
+        if !repeats_exhaustion(&event, &mut is_exhausted) {
+            show(&progress, &event);
+        }
+    };
     let report = if let Some(process) = process {
         tune_attached(process, options, reader, &interrupted, &mut show)?
     } else if args.command.is_empty() {
@@ -46,7 +55,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         compare::run(args, &options, &interrupted, &mut show)?
     };
     drop(progress);
-    finish(&if args.json { json(&report) } else { tune_text(&report) })?;
+    finish(&if args.json { json(&report) } else { tune_text(&report, width(), args.verbose) })?;
     Ok(exit_of(&report))
 }
 
@@ -85,6 +94,14 @@ fn run_demo(
     Ok(demo(&command, options, interrupted, show)?)
 }
 
+/// Whether `event` is a plan without regions that follows another one. `is_exhausted`: whether the
+/// last plan had no regions.
+fn repeats_exhaustion(event: &Event<'_>, is_exhausted: &mut bool) -> bool {
+    let Event::Planned { plan, .. } = event else { return false };
+    let was_exhausted = std::mem::replace(is_exhausted, plan.picks.is_empty());
+    was_exhausted && *is_exhausted
+}
+
 /// Shows an event of the session as progress.
 fn show(progress: &Progress, event: &Event<'_>) {
     match event {
@@ -106,7 +123,7 @@ fn show(progress: &Progress, event: &Event<'_>) {
             ));
         }
         Event::Acted { done, all } => progress.now(format!("promoting {done}/{all} regions")),
-        Event::AwaitingFigures { found, after } => {
+        Event::AwaitingMetric { found, after } => {
             let when = if *after { "after" } else { "before" };
             progress.now(format!("waiting for the progress metric {when} tuning: {found} values"));
         }
@@ -120,5 +137,20 @@ impl TuneArgs {
             return Ok(None);
         };
         Ok(Some(ProgressReader::follow(path, pattern.clone(), now)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_without_regions_in_a_row_are_shown_once() {
+        let plan = hugepilot_record::Plan::default();
+        let mut is_exhausted = false;
+        let mut repeats = |event: Event<'_>| repeats_exhaustion(&event, &mut is_exhausted);
+        assert!(!repeats(Event::Planned { plan: &plan, prediction: None }));
+        assert!(!repeats(Event::Observing { samples: 7 }));
+        assert!(repeats(Event::Planned { plan: &plan, prediction: None }));
     }
 }

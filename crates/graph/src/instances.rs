@@ -21,7 +21,7 @@ pub fn instances() -> [usize; 2] {
 }
 
 fn of<V: Width>() -> usize {
-    type Built<V, S> = fn(&Build, &S) -> Result<Graph<V>>;
+    type BuildFn<V, S> = fn(&Build, &S) -> Result<Graph<V>>;
     let read: fn(&Path, &LoadOptions<'_>) -> Result<LoadedGraph<V>> =
         |path, options| load(path, options);
     let write: fn(&Path, Format, &Graph<V>) -> Result<_> =
@@ -30,10 +30,10 @@ fn of<V: Width>() -> usize {
         |job, graph| job.prepare(graph, Default::default(), None);
     let run: fn(PreparedGraph<V>, &Job) -> Result<JobResult> =
         |prepared, job| prepared.run(job, |_: &Trial| {});
-    let kronecker: Built<V, Kronecker> = |build, source| build.graph(source);
-    let uniform: Built<V, Uniform> = |build, source| build.graph(source);
-    let grid: Built<V, Grid> = |build, source| build.graph(source);
-    let list: Built<V, EdgeList> = |build, source| build.graph(source);
+    let kronecker: BuildFn<V, Kronecker> = |build, source| build.graph(source);
+    let uniform: BuildFn<V, Uniform> = |build, source| build.graph(source);
+    let grid: BuildFn<V, Grid> = |build, source| build.graph(source);
+    let list: BuildFn<V, EdgeList> = |build, source| build.graph(source);
     let all = [kronecker as usize, uniform as usize, grid as usize, list as usize];
     all.into_iter()
         .fold(read as usize ^ write as usize ^ prepare as usize ^ run as usize, |a, b| a ^ b)

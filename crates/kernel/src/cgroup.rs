@@ -12,7 +12,7 @@ use crate::{Result, Root};
 
 pub use reclaim::{GroupMemory, Reclaim};
 
-/// Which hierarchy limits memory.
+/// Version of the hierarchy that limits memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// The memory controller of cgroup v1.
@@ -21,39 +21,39 @@ pub enum Version {
     V2,
 }
 
-/// The cgroup of a process that accounts its memory.
+/// Cgroup that accounts the memory of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryCgroup {
     version: Version,
-    /// Under the root, such as `sys/fs/cgroup/memory`.
+    /// Mount point below the root, such as `sys/fs/cgroup/memory`.
     mount: PathBuf,
-    /// As the kernel tells it, from `/`.
+    /// Path in the hierarchy, from `/`.
     path: String,
-    /// Below the mount; `None` where the mount shows another part of the hierarchy.
+    /// Path below the mount; `None` if the mount shows another part of the hierarchy.
     inside: Option<PathBuf>,
 }
 
-/// What is left in the tightest of a process's cgroups, of those that can be seen from here.
+/// Headroom below the tightest visible limit of a process's cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitHeadroom {
-    /// Its limit; `Bytes::MAX` for none.
+    /// Limit; `Bytes::MAX` for none.
     pub limit: Bytes,
     /// Limit less usage; `Bytes::MAX` without a limit.
     pub left: Bytes,
 }
 
 impl LimitHeadroom {
-    /// No limit anywhere.
+    /// Headroom without a limit.
     pub const ENDLESS: Self = Self { limit: Bytes::MAX, left: Bytes::MAX };
 
-    /// The part of the limit in use, 0 to 1; nothing is in use of no limit.
+    /// Returns the share of the limit in use, 0 to 1; 0 without a limit.
     pub fn use_ratio(&self) -> f64 {
         if self.limit == Bytes::MAX { 0.0 } else { (self.limit - self.left).ratio_of(self.limit) }
     }
 }
 
 impl MemoryCgroup {
-    /// Finds the cgroup from the text of `/proc/PID/cgroup`; `None` when nothing accounts memory.
+    /// Finds the cgroup from the text of `/proc/PID/cgroup`; `None` if none accounts memory.
     pub fn find(root: &Root, text: &str) -> Option<Self> {
         let of = |wanted: fn(&str, &str) -> bool| {
             text.lines().find_map(|line| {
@@ -75,13 +75,14 @@ impl MemoryCgroup {
 
     fn at(root: &Root, version: Version, mount: &str, path: &str) -> Self {
         let inside = Path::new(path).strip_prefix(shown_at(root, mount)).ok().map(Path::to_owned);
-        // `/..` is outside of our cgroup namespace.
+        // `/..` is outside of this cgroup namespace.
         let inside = inside
             .filter(|path| path.components().all(|part| matches!(part, Component::Normal(_))));
         Self { version, mount: mount.into(), path: path.to_owned(), inside }
     }
 
-    /// The cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`; `None` when no memory is accounted there.
+    /// Returns the cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`; `None` if it accounts
+    /// no memory.
     pub fn of_directory(root: &Root, directory: &Path) -> Option<Self> {
         let inside = directory.strip_prefix("/").unwrap_or(directory);
         let has = |path: &Path, file: &str| root.join(path).join(file).exists();
@@ -97,41 +98,42 @@ impl MemoryCgroup {
         Some(Self { version, mount: mount.to_owned(), path, inside: Some(below.to_owned()) })
     }
 
-    /// Which version it is.
+    /// Version of the hierarchy.
     pub const fn version(&self) -> Version {
         self.version
     }
-    /// Its path in the hierarchy, from `/`, safe on a terminal.
+    /// Returns the path in the hierarchy, from `/`, safe on a terminal.
     pub fn path(&self) -> String {
         printable(self.path.as_bytes())
     }
-    /// Whether its limits can be seen from here: not in a container that is shown another part of the hierarchy, and not
-    /// once it was removed.
+    /// Whether its limits are visible: not in a container that shows another part of the hierarchy,
+    /// nor after the cgroup was removed.
     pub fn is_visible(&self, root: &Root) -> bool {
         self.inside
             .as_ref()
             .is_some_and(|path| root.join(&self.mount).join(path).join("cgroup.procs").exists())
     }
 
-    /// The tightest room of this cgroup and all above it; what cannot be seen counts as without limit. `memory.high` counts
-    /// as a limit: it throttles a program, which harms it as well.
+    /// Returns the headroom below the tightest limit of this cgroup and its ancestors. Invisible
+    /// limits do not count. `memory.high` counts: exceeding it throttles a program.
     pub fn headroom(&self, root: &Root) -> LimitHeadroom {
         self.tightest(root, &["memory.max", "memory.high"])
     }
-    /// The same under the limits at which processes are killed: without `memory.high`.
+    /// Returns the headroom below the limits at which the kernel kills processes: without
+    /// `memory.high`.
     pub fn hard_headroom(&self, root: &Root) -> LimitHeadroom {
         self.tightest(root, &["memory.max"])
     }
 
-    /// `limits`: the files of version 2 that count.
+    /// `limits`: files of version 2 that count.
     fn tightest(&self, root: &Root, limits: &[&str]) -> LimitHeadroom {
         let all = self.inside.iter().flat_map(|path| path.ancestors());
         all.filter_map(|path| self.headroom_at(root, &self.mount.join(path), limits))
-            .min_by_key(|room| room.left)
+            .min_by_key(|headroom| headroom.left)
             .unwrap_or(LimitHeadroom::ENDLESS)
     }
 
-    /// PSI of this cgroup; version 1 has none.
+    /// Returns the pressure file of this cgroup; `None` in version 1.
     pub fn pressure_file(&self) -> Option<String> {
         let file = self.mount.join(self.inside.as_ref()?).join("memory.pressure");
         (self.version == Version::V2).then(|| file.to_string_lossy().into_owned())
@@ -142,12 +144,13 @@ impl MemoryCgroup {
             |name: &str| root.read_text(directory.join(name)).ok()?.parse().ok().map(Bytes::new);
         let (limit, usage) = match self.version {
             Version::V1 => (number("memory.limit_in_bytes")?, number("memory.usage_in_bytes")?),
-            // `max` is no number, and no limit.
+            // `max` is not a number, and not a limit.
             Version::V2 => {
                 (limits.iter().filter_map(|name| number(name)).min()?, number("memory.current")?)
             }
         };
-        // Inactive file cache is given up before anybody is killed, so it counts as room (kubelet reckons the same).
+        // The kernel drops inactive file cache before it kills a process, so it counts as headroom
+        // (kubelet does the same).
         let stat = root.read_text(directory.join("memory.stat")).unwrap_or_default();
         let cache_key = match self.version {
             Version::V1 => "total_inactive_file ",
@@ -163,10 +166,11 @@ impl MemoryCgroup {
     }
 }
 
-/// The processes of the cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`, and of all below it.
+/// Lists the processes of the cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`, and of its
+/// descendants.
 ///
 /// # Errors
-/// `KernelError::Read` when there is no such cgroup, or it may not be read.
+/// [`crate::KernelError::Read`] if the cgroup does not exist or may not be read.
 pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
     let inside = directory.strip_prefix("/").unwrap_or(directory);
     let listed = root.read_text(inside.join("cgroup.procs"))?;
@@ -174,14 +178,15 @@ pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
         listed.lines().filter_map(|line| line.trim().parse().ok()).map(Pid).collect();
     let below = std::fs::read_dir(root.join(inside)).into_iter().flatten().flatten();
     for entry in below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-        // One that is removed while we look has no processes any more.
+        // A cgroup that is removed meanwhile has no processes.
         pids.extend(processes(root, &inside.join(entry.file_name())).unwrap_or_default());
     }
     pids.sort_unstable();
     Ok(pids)
 }
 
-/// Which part of the hierarchy is shown at `mount`; all of it, `/`, unless the list of mounts says otherwise.
+/// Returns the part of the hierarchy that `mount` shows: all of it, `/`, unless the list of mounts
+/// has another.
 fn shown_at(root: &Root, mount: &str) -> String {
     let text = root.read_text("proc/self/mountinfo").unwrap_or_default();
     let mut parts = text.lines().rev().filter_map(|line| {
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_knows_max_and_high() {
+    fn v2_reads_max_and_high() {
         let (_dir, root) = fixture(&[
             ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
             ("sys/fs/cgroup/s.slice/memory.max", "max\n"),
@@ -234,7 +239,7 @@ mod tests {
             LimitHeadroom { limit: Bytes::new(2_048_000), left: Bytes::new(48_000) }
         );
         let hard = LimitHeadroom { limit: Bytes::new(4_096_000), left: Bytes::new(2_096_000) };
-        assert_eq!(group.hard_headroom(&root), hard, "memory.high kills nobody");
+        assert_eq!(group.hard_headroom(&root), hard, "memory.high kills no process");
         assert_eq!(group.pressure_file().unwrap(), "sys/fs/cgroup/s.slice/x y/memory.pressure");
         let free = MemoryCgroup::find(&root, "0::/s.slice\n").unwrap();
         assert_eq!(free.headroom(&root), LimitHeadroom::ENDLESS);
@@ -264,17 +269,17 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_seen_is_told_from_one_without_limit() {
+    fn an_invisible_cgroup_differs_from_one_without_limit() {
         let (_dir, root) = fixture(&[
             ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
             ("sys/fs/cgroup/cgroup.procs", ""),
             ("sys/fs/cgroup/here/cgroup.procs", ""),
         ]);
-        let seen = |line: &str| MemoryCgroup::find(&root, line).unwrap().is_visible(&root);
-        assert!(seen("0::/") && seen("0::/here\n"));
-        assert!(!seen("0::/gone\n"), "removed, or of another container");
-        assert!(!seen("0::/../here\n"), "outside of our cgroup namespace");
-        assert!(!seen("4:memory:/\n"), "its hierarchy is not mounted");
+        let is_visible = |line: &str| MemoryCgroup::find(&root, line).unwrap().is_visible(&root);
+        assert!(is_visible("0::/") && is_visible("0::/here\n"));
+        assert!(!is_visible("0::/gone\n"), "removed, or of another container");
+        assert!(!is_visible("0::/../here\n"), "outside of this cgroup namespace");
+        assert!(!is_visible("4:memory:/\n"), "its hierarchy is not mounted");
         let above = MemoryCgroup::find(&root, "0::/../x\u{1b}[31m\n").unwrap();
         assert_eq!(above.path(), "/../x\\u{1b}[31m");
         assert_eq!((above.headroom(&root), above.pressure_file()), (LimitHeadroom::ENDLESS, None));
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_a_cgroup_are_those_below_it_too() {
+    fn processes_of_descendants_belong_to_a_cgroup() {
         let (_dir, root) = fixture(&[
             ("sys/fs/cgroup/db/cgroup.procs", "12\n7\n"),
             ("sys/fs/cgroup/db/a/cgroup.procs", ""),
@@ -294,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_shows_a_part_shows_just_that() {
+    fn a_mount_may_show_a_part_of_the_hierarchy() {
         let (_dir, root) = fixture(&[
             (
                 "proc/self/mountinfo",
@@ -304,15 +309,15 @@ mod tests {
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "900000\n"),
         ]);
-        let room = |line: &str| {
+        let headroom = |line: &str| {
             let group = MemoryCgroup::find(&root, line).unwrap();
             (group.is_visible(&root), group.headroom(&root).left)
         };
-        assert_eq!(room("4:memory:/docker/a\n"), (true, Bytes::new(100_000)));
+        assert_eq!(headroom("4:memory:/docker/a\n"), (true, Bytes::new(100_000)));
         assert_eq!(
-            room("4:memory:/docker/other\n"),
+            headroom("4:memory:/docker/other\n"),
             (false, Bytes::MAX),
-            "our own limit is not its"
+            "the limit of another cgroup"
         );
     }
 }

@@ -1,7 +1,8 @@
-//! Which processor this is, and how much its data TLBs hold.
+//! Processor, and the sizes of its data TLBs.
 //!
-//! The sizes come from a table, not from CPUID: hypervisors mask the leaves that tell, and some leaves are wrong on
-//! bare metal, too. What is not in the table is assumed, and says so.
+//! The sizes come from a table, not from CPUID: hypervisors mask the leaves with the sizes, and
+//! some leaves are wrong on bare metal, too. Sizes of processors beyond the table are assumed and
+//! marked so.
 
 use hugepilot_record::doctor::{Cpu, TlbSizes};
 
@@ -10,7 +11,7 @@ use crate::{KernelError, Result, Root};
 /// Reads `/proc/cpuinfo`.
 ///
 /// # Errors
-/// [`KernelError::Read`]; [`KernelError::Parse`] when no processor is described.
+/// [`KernelError::Read`]; [`KernelError::Parse`] if no processor is described.
 pub fn read(root: &Root) -> Result<Cpu> {
     let path = "proc/cpuinfo";
     let text = root.read_text(path)?;
@@ -18,7 +19,7 @@ pub fn read(root: &Root) -> Result<Cpu> {
         .ok_or_else(|| KernelError::parse(&root.join(path), 1, "a processor", text.as_bytes()))
 }
 
-/// The first processor described in `text`.
+/// Returns the first processor described in `text`.
 fn parse(text: &str) -> Option<Cpu> {
     let field = |name: &str| {
         text.lines().find_map(|line| {
@@ -58,7 +59,7 @@ pub(crate) const AMD: &str = "AuthenticAMD";
 pub(crate) const ARM: &str = "ARM";
 const ARM_IMPLEMENTER: u32 = 0x41;
 
-/// One core design. `models` are inclusive ranges.
+/// Core design. `models` are inclusive ranges.
 struct Row {
     vendor: &'static str,
     family: u32,
@@ -79,7 +80,7 @@ const fn row(
     Row { vendor, family, models, l1d_4k, l2_4k, l2_2m, assumed: false, source }
 }
 
-/// By vendor and family, oldest first. Every row says where its numbers come from.
+/// Core designs by vendor and family, oldest first, each with the source of its numbers.
 const TABLE: [Row; 14] = [
     row((INTEL, 6), &[(58, 58), (62, 62)], (64, 512, 0), "Ivy Bridge: CPUID leaf 2 (5A, CA)"),
     row(
@@ -98,7 +99,8 @@ const TABLE: [Row; 14] = [
         (INTEL, 6),
         &[(78, 78), (85, 85), (94, 94), (142, 142), (158, 158)],
         (64, 1536, 1536),
-        "Skylake, Cascade Lake: CPUID leaf 2 (63, C3), associativity from TLB;DR (USENIX Security 2022)",
+        "Skylake, Cascade Lake: CPUID leaf 2 (63, C3), associativity from TLB;DR (USENIX Security \
+         2022)",
     ),
     row(
         (INTEL, 6),
@@ -110,7 +112,8 @@ const TABLE: [Row; 14] = [
         (INTEL, 6),
         &[(143, 143), (207, 207)],
         (96, 2048, 1024),
-        "Sapphire and Emerald Rapids: CPUID leaf 0x18; first level from Intel's disclosures (CPUID says 64)",
+        "Sapphire and Emerald Rapids: CPUID leaf 0x18; first level from Intel's disclosures (CPUID \
+         says 64)",
     ),
     row((INTEL, 6), &[(173, 174)], (96, 2048, 1024), "Granite Rapids: CPUID leaf 0x18"),
     row((AMD, 23), &[(0x00, 0x2f)], (64, 1536, 1536), "Zen 1: CPUID leaves 0x80000005, 0x80000006"),
@@ -131,7 +134,8 @@ const TABLE: [Row; 14] = [
         (AMD, 26),
         &[(0x00, 0x2f), (0x40, 0x4f), (0x60, 0x7f)],
         (96, 4096, 4096),
-        "Zen 5: CPUID leaf 0x80000006 times 32 (leaf 0x80000021 bit 14, which virtual machines hide)",
+        "Zen 5: CPUID leaf 0x80000006 times 32 (leaf 0x80000021 bit 14, which virtual machines \
+         hide)",
     ),
     row(
         (ARM, 8),
@@ -151,8 +155,8 @@ const TABLE: [Row; 14] = [
     },
 ];
 
-/// What is assumed of a core that is not in the table: the second level of Intel's servers from 2014 to 2020, which
-/// later cores exceed.
+/// Sizes assumed for a core beyond the table: the second level of Intel's servers from 2014 to
+/// 2020, which later cores exceed.
 const UNKNOWN: Row = Row {
     vendor: "",
     family: 0,
@@ -164,7 +168,7 @@ const UNKNOWN: Row = Row {
     source: "not in the table of processors: assumed",
 };
 
-/// What its data TLBs hold.
+/// Returns the sizes of its data TLBs.
 pub fn tlb(cpu: &Cpu) -> TlbSizes {
     let fits = |row: &&Row| {
         row.vendor == cpu.vendor
@@ -188,7 +192,8 @@ mod tests {
     fn x86(vendor: &str, family: u32, model: u32) -> String {
         format!(
             "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n\
-             model name\t: A CPU @ 2.00GHz\nstepping\t: 2\nflags\t\t: fpu vme hypervisor pdpe1gb\n\n\
+             model name\t: A CPU @ 2.00GHz\nstepping\t: 2\n\
+             flags\t\t: fpu vme hypervisor pdpe1gb\n\n\
              processor\t: 1\nvendor_id\t: Other\n"
         )
     }
@@ -199,8 +204,9 @@ mod tests {
         assert_eq!((intel.vendor.as_str(), intel.family, intel.model), (INTEL, 6, 207));
         assert_eq!(intel.model_name, "A CPU @ 2.00GHz");
         assert!(intel.hypervisor);
-        let text = "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\n\
-                    CPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n";
+        let text = "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd\n\
+                    CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\n\
+                    CPU part\t: 0xd0c\nCPU revision\t: 1\n";
         let arm = parse(text).unwrap();
         assert_eq!((arm.vendor.as_str(), arm.family, arm.model), (ARM, 8, 0xd0c));
         assert_eq!((arm.model_name.as_str(), arm.hypervisor), ("", false));
@@ -209,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_knows_servers_of_the_last_ten_years() {
+    fn the_table_has_servers_of_the_last_ten_years() {
         let table = [
             (INTEL, 6, 62, [64, 512, 0]),
             (INTEL, 6, 63, [64, 1024, 1024]),
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_it_does_not_know_is_assumed_and_said_so() {
+    fn sizes_beyond_the_table_are_assumed() {
         for (vendor, family, model) in
             [(INTEL, 6, 1), (AMD, 27, 0), ("HygonGenuine", 24, 1), (INTEL, 26, 2)]
         {

@@ -1,8 +1,10 @@
-//! How many files we may have open: two are held for each process, and one for each of its threads while it is sampled.
+//! Limit on open files. Each process takes two, and while it is sampled, each of its threads takes
+//! one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises our limit on open files (`ulimit -n`) as far as it goes without a right. Where that fails, the old one holds.
+/// Raises the soft limit on open files (`ulimit -n`) to the hard one. If that fails, the old limit
+/// stays.
 pub fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

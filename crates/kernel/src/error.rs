@@ -1,83 +1,90 @@
-//! What can go wrong at the door to the kernel.
+//! Errors of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use hugepilot_record::{Errno, Pid};
 
-/// What went wrong, on what, and where. The command line adds what to do about it.
+/// Failure, with its object and cause. The command line adds help.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
     /// A file under `/proc` or `/sys` could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// File.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// A file could not be written: a setting, or what we keep of it.
+    /// A file could not be written: a setting, or a file of hugepilot.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// Which file.
+        /// File.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// A file was read but is not what this kernel interface promises.
+    /// A file does not have the format of its kernel interface.
     #[error("{}:{line}: expected {expected}, found {found:?}", path.display())]
     Parse {
-        /// Which file.
+        /// File.
         path: PathBuf,
-        /// Which line, from 1.
+        /// Line, from 1.
         line: usize,
-        /// What should be there.
+        /// Expected text.
         expected: &'static str,
-        /// What is there, shortened.
+        /// Text found, shortened.
         found: String,
     },
     /// A system call about a process failed.
     #[error("{call} on process {pid} failed: {errno}")]
     Syscall {
-        /// Which call.
+        /// Call, as its manual page names it.
         call: &'static str,
-        /// On which process; our own for calls that name none.
+        /// Process; the calling one for calls that name none.
         pid: Pid,
-        /// The kernel's answer.
+        /// Error number.
         errno: Errno,
     },
-    /// There is no such process.
+    /// The process does not exist.
     #[error("no process {pid}")]
     NoProcess {
-        /// The number asked for.
+        /// Requested process.
         pid: Pid,
     },
-    /// Another process holds the [`crate::Claim`] on it.
-    #[error("process {pid} is changed by another run of hugepilot, {}", holder.map_or_else(|| "whose process cannot be seen from here".to_owned(), |holder| format!("process {holder}")))]
+    /// Another process holds the [`crate::Claim`] on the process.
+    #[error("process {pid} is changed by another run of hugepilot, {}", describe_holder(*holder))]
     Claimed {
-        /// The process to change.
+        /// Process to change.
         pid: Pid,
-        /// The holder; `None` if it runs in another PID namespace.
+        /// Holder; `None` if it runs in another PID namespace.
         holder: Option<Pid>,
     },
-    /// A process without memory of its own.
-    #[error("process {pid} ({command}) has no memory to look at: it is {what}")]
+    /// The process has no memory.
+    #[error("process {pid} ({command}) has no memory: it is {what}")]
     NoMemory {
-        /// The number asked for.
+        /// Requested process.
         pid: Pid,
-        /// Its name.
+        /// Name.
         command: String,
-        /// A kernel thread, a zombie, …
+        /// Reason, such as a kernel thread or a zombie.
         what: &'static str,
     },
+}
+
+fn describe_holder(holder: Option<Pid>) -> String {
+    holder.map_or_else(
+        || "which is in another PID namespace".to_owned(),
+        |holder| format!("process {holder}"),
+    )
 }
 
 impl KernelError {
     pub(crate) fn read(path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Read { path: path.to_owned(), source: source.into() }
     }
-    /// Writing `path` failed.
+    /// Returns the error of writing `path`.
     pub fn write(path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Write { path: path.to_owned(), source: source.into() }
     }
@@ -88,7 +95,7 @@ impl KernelError {
     pub(crate) fn syscall(call: &'static str, pid: Pid, errno: Errno) -> Self {
         Self::Syscall { call, pid, errno }
     }
-    /// The error number behind it, where the kernel gave one.
+    /// Returns the error number, if the kernel returned one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Read { source, .. } | Self::Write { source, .. } => {
@@ -99,21 +106,21 @@ impl KernelError {
             Self::Parse { .. } | Self::NoMemory { .. } | Self::Claimed { .. } => None,
         }
     }
-    /// Whether it says that the process has ended (ENOENT or ESRCH). Every other error leaves open whether it has.
+    /// Whether the process has ended (ENOENT or ESRCH). After any other error it may be alive.
     pub fn is_gone(&self) -> bool {
         match self {
             Self::NoProcess { .. } => true,
             Self::Read { .. } => matches!(self.errno(), Some(Errno::ENOENT | Errno::ESRCH)),
-            // Of a perf event, ENOENT says that there is no such event.
+            // For a perf event, ENOENT means that the event does not exist.
             _ => self.errno() == Some(Errno::ESRCH),
         }
     }
-    /// Whether the kernel or the processor lacks what was asked for (ENOSYS, ENOTTY, ENODEV, EOPNOTSUPP).
+    /// Whether the kernel or the processor lacks the feature (ENOSYS, ENOTTY, ENODEV, EOPNOTSUPP).
     pub fn is_unsupported(&self) -> bool {
         let lacking = [Errno::ENOSYS, Errno::ENOTTY, Errno::ENODEV, Errno::EOPNOTSUPP];
         matches!(self, Self::Syscall { errno, .. } if lacking.contains(errno))
     }
-    /// Whether a right is missing (EPERM or EACCES).
+    /// Whether a permission is missing (EPERM or EACCES).
     pub fn is_denied(&self) -> bool {
         matches!(self.errno(), Some(Errno::EPERM | Errno::EACCES))
     }

@@ -1,10 +1,10 @@
-//! Processes of a cgroup that may not be looked at: told of in one line, however many they are.
+//! Processes of a cgroup that cannot be read, reported together.
 
-use hugepilot_record::Errno;
+use hugepilot_record::{AccessError, Errno, ExcludedCount};
 
 use crate::{KernelError, rights};
 
-/// Those left out of a run, and why the first was.
+/// Collects the processes that a command excludes, and the error of the first.
 #[derive(Debug, Default)]
 pub struct ExcludedProcesses {
     count: usize,
@@ -12,33 +12,36 @@ pub struct ExcludedProcesses {
 }
 
 impl ExcludedProcesses {
-    /// One more, because of `error`.
+    /// Adds a process that `error` excludes.
     pub fn add(&mut self, error: KernelError) {
         self.count += 1;
         self.first.get_or_insert(error);
     }
 
-    /// What to tell, beside the `others` that were looked at; `None` where nobody was left out.
+    /// Counts the excluded processes beside the `others`; `None` if there are none.
     ///
     /// # Errors
-    /// The first error, where there are no others.
-    pub fn warning(self, others: usize) -> Result<Option<String>, KernelError> {
+    /// The first error, if there are no others.
+    pub fn count(self, others: usize) -> Result<Option<ExcludedCount>, KernelError> {
         let Some(error) = self.first else { return Ok(None) };
         if others == 0 {
             return Err(error);
         }
-        let all = self.count + others;
-        Ok(Some(format!("{} of {all} processes were left out: {}", self.count, describe(&error))))
+        Ok(Some(ExcludedCount {
+            excluded: self.count as u64,
+            processes: (self.count + others) as u64,
+            first: access_error(&error),
+        }))
     }
 }
 
-/// `error`, and what to do about it, where we know.
-pub fn describe(error: &KernelError) -> String {
-    match error.errno() {
-        Some(Errno::EMFILE) => format!("{error}; fix: ulimit -n 65536"),
-        _ if error.is_denied() => format!("{error}; fix: {}", rights::fix(true)),
-        _ => error.to_string(),
-    }
+/// Records `error` with suggested actions.
+pub fn access_error(error: &KernelError) -> AccessError {
+    let help = match error.errno() {
+        Some(Errno::EMFILE) => Some("raise the limit of open files: ulimit -n 65536".to_owned()),
+        _ => error.is_denied().then(|| rights::fix(true)),
+    };
+    AccessError { error: error.to_string(), help: help.into_iter().collect() }
 }
 
 #[cfg(test)]
@@ -48,29 +51,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_right_would_change_names_it() {
+    fn a_missing_permission_is_named() {
         let denied =
             KernelError::Syscall { call: "process_vm_readv", pid: Pid(7), errno: Errno::EPERM };
-        assert!(describe(&denied).to_lowercase().contains("sys_ptrace"), "{}", describe(&denied));
-        assert_eq!(describe(&KernelError::NoProcess { pid: Pid(7) }), "no process 7");
+        let help = access_error(&denied).help;
+        assert!(help[0].to_lowercase().contains("sys_ptrace"), "{help:?}");
+        let gone = access_error(&KernelError::NoProcess { pid: Pid(7) });
+        assert_eq!(gone, AccessError { error: "no process 7".to_owned(), help: Vec::new() });
     }
 
     #[test]
-    fn the_first_of_many_is_told_and_is_an_error_where_it_is_all_there_is() {
-        assert_eq!(ExcludedProcesses::default().warning(0).unwrap(), None);
+    fn the_first_error_stands_for_all_and_is_returned_if_no_process_is_left() {
+        assert_eq!(ExcludedProcesses::default().count(0).unwrap(), None);
         let two = || {
-            let mut left = ExcludedProcesses::default();
+            let mut excluded = ExcludedProcesses::default();
             for (pid, errno) in [(7, Errno::EMFILE), (8, Errno::EPERM)] {
-                left.add(KernelError::Syscall { call: "pidfd_open", pid: Pid(pid), errno });
+                excluded.add(KernelError::Syscall { call: "pidfd_open", pid: Pid(pid), errno });
             }
-            left
+            excluded
         };
-        assert_eq!(two().warning(0).unwrap_err().errno(), Some(Errno::EMFILE));
-        let told = two().warning(3).unwrap().unwrap();
-        assert!(
-            told.starts_with("2 of 5 processes were left out: pidfd_open on process 7"),
-            "{told}"
-        );
-        assert!(told.ends_with("ulimit -n 65536"), "{told}");
+        assert_eq!(two().count(0).unwrap_err().errno(), Some(Errno::EMFILE));
+        let count = two().count(3).unwrap().unwrap();
+        assert_eq!((count.excluded, count.processes), (2, 5));
+        assert!(count.first.error.starts_with("pidfd_open on process 7"), "{count:?}");
+        assert!(count.first.help[0].ends_with("ulimit -n 65536"), "{count:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A scripted process for tests: which call fails, with which error number, and what time it is.
+//! Scripted process for tests: it decides which call fails, with which error, and what time it is.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,65 +10,77 @@ use crate::memory::Pressure;
 use crate::target::{Target, TargetState};
 use crate::{Claim, KernelError, Result};
 
-/// What the next collapse or split does.
+/// Effect of a collapse or split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// Makes the huge page, or splits it and frees its zero pages.
+    /// The region becomes huge, or is split and its zero-filled pages are freed.
     Succeed,
-    /// Returns success and does nothing, as the kernel does for some ranges.
+    /// The call succeeds without effect, as for some ranges in the kernel.
     FakeSuccess,
-    /// Fails.
+    /// The call fails.
     Fail(Errno),
-    /// Makes the huge page, slowly.
+    /// The region becomes huge after this time.
     Slow(Nanos),
-    /// Makes the huge page, while we wait so long for a processor.
+    /// The region becomes huge after this time, which the caller spends queued for a processor.
     Queued(Nanos),
-    /// Succeed, while the target ends: nobody can look any more.
+    /// The call succeeds, and the target ends, so its pages cannot be verified.
     SucceedAndDie,
-    /// The process is gone after this call, which fails with ESRCH.
+    /// The target ends, and the call fails with ESRCH.
     Die,
-    /// Fails, while somebody else makes the huge page.
+    /// The call fails, and another process promotes the region.
     FailAndHuge(Errno),
 }
 
-/// A process that exists only in its fields. Calls beyond the script succeed.
+/// Process that exists only in its fields. Calls beyond the script succeed.
+///
+/// ```
+/// use hugepilot_kernel::Target;
+/// use hugepilot_kernel::fake::{FakeTarget, Script};
+/// use hugepilot_record::Errno;
+/// use hugepilot_units::Region;
+///
+/// let fake = FakeTarget::with_regions([1]).scripted([Script::Fail(Errno::EAGAIN)]);
+/// assert_eq!(fake.collapse(Region::new(1)), Err(Errno::EAGAIN));
+/// assert!(fake.collapse(Region::new(1)).is_ok());
+/// assert!(fake.region_pages(Region::new(1)).unwrap().huge);
+/// ```
 #[derive(Debug)]
 pub struct FakeTarget {
-    /// Who it says it is.
+    /// Identity.
     pub id: ProcessId,
-    /// Its mappings.
+    /// Mappings.
     pub mappings: Vec<Mapping>,
-    /// Why its mappings cannot be read.
+    /// Error of reading its mappings.
     pub unreadable: Cell<Option<Errno>>,
-    /// Why nothing of it can be read but its mappings: its state, its pages, its memory limits.
+    /// Error of reading anything else: its state, its pages, its limits.
     pub unknown: Cell<Option<Errno>>,
-    /// A region that somebody else puts on a huge page while the next collapse is prepared.
+    /// Region that another process promotes while the next collapse is prepared.
     pub taken: Cell<Option<Region>>,
-    /// A region that it forbids to read (`PROT_NONE`).
+    /// Region that may not be read (`PROT_NONE`).
     pub hidden: Cell<Option<Region>>,
     /// Whether another run of hugepilot changes it.
     pub claimed: Cell<bool>,
-    /// How long reading its mappings takes.
+    /// Duration of reading its mappings.
     pub mappings_take: Cell<Nanos>,
-    /// Its regions; one that is missing has no pages.
+    /// Pages by region; a missing region has none.
     pub pages: RefCell<BTreeMap<Region, RegionPages>>,
-    /// What collapses do, in order.
+    /// Effects of collapses and splits, in order.
     pub script: RefCell<VecDeque<Script>>,
-    /// What it is now.
+    /// State.
     pub state: Cell<TargetState>,
-    /// The memory around it.
+    /// Headroom.
     pub headroom: Cell<Headroom>,
     /// Memory pressure.
     pub pressure: Cell<Option<Pressure>>,
-    /// The clock.
+    /// Clock.
     pub clock: Cell<Nanos>,
-    /// How long we waited for a processor.
+    /// Time that the caller was queued for a processor.
     pub queued: Cell<Nanos>,
-    /// Collapses and splits asked for, in order.
+    /// Requested collapses and splits, in order.
     pub asked: RefCell<Vec<Region>>,
-    /// Zero-filled pages of its regions.
+    /// Zero-filled pages by region.
     pub zeros: RefCell<BTreeMap<Region, u64>>,
-    /// The address of a page that is not zero-filled any more.
+    /// Address of a page that is no longer zero-filled.
     pub dirtied: Cell<Option<VirtAddr>>,
 }
 
@@ -104,7 +116,7 @@ impl Default for FakeTarget {
 }
 
 impl FakeTarget {
-    /// A process whose `regions` are fully resident on base pages.
+    /// Returns a process whose `regions` are resident on base pages.
     pub fn with_regions(regions: impl IntoIterator<Item = u64>) -> Self {
         let fake = Self::default();
         let full = PageSizes::X86_64.base_per_huge();
@@ -114,13 +126,13 @@ impl FakeTarget {
         }
         fake
     }
-    /// The same with a script.
+    /// Appends to the script.
     #[must_use]
     pub fn scripted(self, script: impl IntoIterator<Item = Script>) -> Self {
         self.script.borrow_mut().extend(script);
         self
     }
-    /// A process whose regions are huge pages with so many zero-filled base pages.
+    /// Returns a process with huge regions, each with its number of zero-filled base pages.
     pub fn with_bloat(regions: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let regions: Vec<_> = regions.into_iter().collect();
         let fake = Self::with_regions(regions.iter().map(|&(region, _)| region));
@@ -130,7 +142,7 @@ impl FakeTarget {
         }
         fake
     }
-    /// The first pages of a bloated region are its zero-filled ones.
+    /// Whether the page at `address` is zero-filled: the first pages of a bloated region are.
     fn is_zero(&self, address: VirtAddr) -> bool {
         let (sizes, zeros) = (PageSizes::X86_64, self.zeros.borrow());
         let page = |address: VirtAddr| address.align_down(sizes.base);
@@ -139,7 +151,7 @@ impl FakeTarget {
                 .get(&sizes.region_of(address))
                 .is_some_and(|&zeros| sizes.page_in_region(address) < zeros)
     }
-    /// Puts a region on a huge page again and says how many of its base pages are zero-filled, as khugepaged would.
+    /// Re-collapses a region, as khugepaged would, with `zeros` zero-filled base pages.
     pub fn make_huge_again(&self, region: Region, zeros: u64) {
         self.make_huge(region);
         self.zeros.borrow_mut().insert(region, zeros);
@@ -161,7 +173,7 @@ impl FakeTarget {
             .get()
             .map_or(Ok(()), |errno| Err(KernelError::syscall("read", self.id.pid, errno)))
     }
-    /// Does what the script says, `change` where it says so.
+    /// Plays the next step of the script; `change` is the effect of a success.
     fn play(&self, region: Region, change: &dyn Fn(Region)) -> std::result::Result<(), Errno> {
         self.asked.borrow_mut().push(region);
         self.sleep(Nanos::millis(2));
@@ -218,7 +230,7 @@ impl Target for FakeTarget {
         self.play(sizes.region_of(page), &|region| self.split_huge(region)).map(|()| sizes.base)
     }
     fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
-        // A look at a huge page takes about ten of these.
+        // Reading a huge page takes about ten calls.
         self.sleep(Nanos::new(20_000));
         let is_hidden =
             |range: &AddrRange| self.hidden.get() == Some(PageSizes::X86_64.region_of(range.start));
@@ -248,7 +260,7 @@ impl Target for FakeTarget {
             None => Ok(self.mappings.clone()),
         }
     }
-    /// A run for each region on a huge page; base pages are not shown.
+    /// Returns a run for each region on a huge page, and none for base pages.
     fn page_runs(&self, range: AddrRange) -> Result<Vec<PageRun>> {
         let run = |region: Region| PageRun {
             range: region.range(PageSizes::X86_64),

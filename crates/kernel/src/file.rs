@@ -1,7 +1,8 @@
-//! Files that a user names: regular files only, read within bounds, and written whole or not at all.
+//! Regular files that a user names: read within bounds, and written whole or not at all.
 //!
-//! Opening a FIFO waits for its other end, and opening a device can do anything. [`open`] neither waits nor accepts one.
-//! All files here are opened with the rights of the user ([`crate::privilege`]).
+//! Opening a FIFO waits for its other end, and opening a device can have any effect. [`open`]
+//! neither waits nor accepts one. All files here are opened with the permissions of the user
+//! ([`crate::privilege`]).
 
 mod new;
 mod own;
@@ -19,7 +20,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 pub use new::NewFile;
 pub use own::OwnDirectory;
 
-/// To open a FIFO or a terminal with these never waits, and changes nothing.
+/// Opening a FIFO or a terminal with these flags never waits and has no effect.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
@@ -31,14 +32,14 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     regular(openat(CWD, path.as_ref(), READ, Mode::empty())?)
 }
 
-/// What a user names the standard input.
+/// Name of the standard input on the command line.
 pub const STDIN: &str = "-";
 
-/// The standard input as a regular file: itself if it is one, else an unnamed temporary file with all that it gives. Reads
-/// a pipe to its end the first time.
+/// Returns the standard input as a regular file: itself if it is one, else an unnamed temporary
+/// file with all that it gives. Reads a pipe to its end on the first call.
 ///
 /// # Errors
-/// Those of reading, and of writing a temporary file (ENOSPC).
+/// The error of reading, or of writing a temporary file (ENOSPC).
 pub fn stdin() -> io::Result<File> {
     static WHOLE: OnceLock<File> = OnceLock::new();
     if let Some(file) = WHOLE.get() {
@@ -55,7 +56,7 @@ fn spooled(mut from: impl Read) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file below a directory: absolute paths, links and `..` do not leave it.
+/// Opens a regular file below a directory. Absolute paths, links and `..` do not leave it.
 ///
 /// # Errors
 /// As [`open`].
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_is_refused_at_once_and_named() {
+    fn other_files_than_regular_ones_are_rejected_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         rustix::fs::mkfifoat(CWD, &fifo, Mode::RWXU).unwrap();
@@ -125,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_longer_than_the_limit_is_refused() {
+    fn a_file_longer_than_the_limit_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "12345").unwrap();
         assert_eq!(read(&path, Bytes::new(5)).unwrap(), b"12345");
         assert_eq!(read(&path, Bytes::new(4)).unwrap_err().kind(), ErrorKind::FileTooLarge);
-        // It has no length, and no end.
+        // `/dev/zero` has no length and no end.
         assert!(read("/dev/zero", Bytes::new(4)).is_err());
     }
 

@@ -1,4 +1,4 @@
-//! The hugetlb pools: `/sys/kernel/mm/hugepages`, the part of each NUMA node, who uses them, and what they are made of.
+//! Hugetlb pools: `/sys/kernel/mm/hugepages`, their parts per NUMA node, their users and memory.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::{KernelError, Result, Root, memory};
 const POOLS: &str = "sys/kernel/mm/hugepages";
 const NODES: &str = "sys/devices/system/node";
 
-/// The directory of the pool of `size`: all of it, or the part of one node. Below a [`Root`].
+/// Returns the directory of the pool of `size`, or of its part on one node, below a [`Root`].
 pub fn directory(size: Bytes, node: Option<u32>) -> String {
     let pool = format!("hugepages-{}kB", size.get() >> 10);
     node.map_or_else(
@@ -21,12 +21,12 @@ pub fn directory(size: Bytes, node: Option<u32>) -> String {
     )
 }
 
-/// The file that says how many pages are in the pool, and takes how many there shall be.
+/// Returns the file that holds the size of a pool and takes a new one.
 pub fn count_file(size: Bytes, node: Option<u32>) -> String {
     format!("{}/nr_hugepages", directory(size, node))
 }
 
-/// The file at which memory is asked to be compacted, by writing 1: all of it, or that of one node.
+/// Returns the file that compacts memory, of all nodes or of one, when 1 is written to it.
 pub fn compact_file(node: Option<u32>) -> String {
     node.map_or_else(
         || "proc/sys/vm/compact_memory".to_owned(),
@@ -34,10 +34,10 @@ pub fn compact_file(node: Option<u32>) -> String {
     )
 }
 
-/// Every pool, the smallest pages first; empty on a kernel without hugetlb.
+/// Reads all pools, smallest page size first; empty on a kernel without hugetlb.
 ///
 /// # Errors
-/// [`KernelError::Read`] and [`KernelError::Parse`] of a pool that is there.
+/// [`KernelError::Read`] and [`KernelError::Parse`] of an existing pool.
 pub fn pools(root: &Root) -> Result<Vec<Pool>> {
     let mut sizes: Vec<Bytes> =
         names(root, POOLS).iter().filter_map(|name| size_of_pool(name)).collect();
@@ -60,10 +60,10 @@ pub fn pools(root: &Root) -> Result<Vec<Pool>> {
     sizes.into_iter().map(pool).collect()
 }
 
-/// The counts of one pool, or of one node's part of it.
+/// Reads the counts of one pool, or of its part on one node.
 ///
 /// # Errors
-/// [`KernelError::Read`] where there is no such pool, [`KernelError::Parse`].
+/// [`KernelError::Read`] if the pool does not exist; [`KernelError::Parse`].
 pub fn pages(root: &Root, size: Bytes, node: Option<u32>) -> Result<PoolPages> {
     let directory = directory(size, node);
     let count = |file: &str| number(root, &format!("{directory}/{file}"));
@@ -75,7 +75,7 @@ pub fn pages(root: &Root, size: Bytes, node: Option<u32>) -> Result<PoolPages> {
     })
 }
 
-/// The NUMA nodes, in order.
+/// Lists the NUMA nodes, in order.
 pub fn nodes(root: &Root) -> Vec<u32> {
     let names = names(root, NODES);
     let mut nodes: Vec<u32> =
@@ -84,15 +84,16 @@ pub fn nodes(root: &Root) -> Vec<u32> {
     nodes
 }
 
-/// The size that is meant where none is named (`Hugepagesize` of meminfo).
+/// Returns the default size (`Hugepagesize` of meminfo).
 fn default_size(root: &Root) -> Option<Bytes> {
     kib(&root.read_text("proc/meminfo").ok()?, "Hugepagesize:")
 }
 
-/// Whether we may set the count: the file is opened for writing, and nothing written.
+/// Tests whether this process may set the size of a pool: opens the file for writing.
 ///
 /// # Errors
-/// [`KernelError::Write`]: EACCES for all but root, EROFS where sysfs is mounted so, as in containers.
+/// [`KernelError::Write`]: EACCES for all users but root; EROFS if sysfs is mounted read-only, as
+/// in containers.
 pub fn may_set(root: &Root, size: Bytes, node: Option<u32>) -> Result<()> {
     let path = root.join(count_file(size, node));
     match fs::OpenOptions::new().write(true).open(&path) {
@@ -101,10 +102,10 @@ pub fn may_set(root: &Root, size: Bytes, node: Option<u32>) -> Result<()> {
     }
 }
 
-/// The memory that pools are made of: all of it, or that of one node.
+/// Reads the memory from which pools take pages: of all nodes, or of one.
 ///
 /// # Errors
-/// As [`memory::mem_info`]; [`KernelError::Read`] where there is no such node.
+/// As [`memory::mem_info`]; [`KernelError::Read`] if the node does not exist.
 pub fn memory_of(root: &Root, node: Option<u32>) -> Result<PoolMemory> {
     let base_page_bytes = Bytes::new(rustix::param::page_size() as u64);
     let mut zones = memory::free_blocks(root)?;
@@ -122,7 +123,8 @@ pub fn memory_of(root: &Root, node: Option<u32>) -> Result<PoolMemory> {
     zones.retain(|zone| zone.node == node);
     let path = format!("{NODES}/node{node}/meminfo");
     let text = root.read_text(&path)?;
-    // "Node 0 MemFree:  7458800 kB". Nobody says what of a node is available: page cache can be had, all but what is shared.
+    // "Node 0 MemFree:  7458800 kB". The kernel has no MemAvailable per node: page cache is
+    // available, except shared memory.
     let size = |name: &str| kib(&text, &format!("Node {node} {name}:")).unwrap_or(Bytes::ZERO);
     let free_bytes = size("MemFree");
     Ok(PoolMemory {
@@ -134,11 +136,12 @@ pub fn memory_of(root: &Root, node: Option<u32>) -> Result<PoolMemory> {
     })
 }
 
-/// Every process that has touched pages of a pool, most first. Which have takes no right (`HugetlbPages` of `status`); how
-/// much of it is shared takes the right to look at them (`smaps_rollup`, which holds their memory map for a moment).
+/// Lists the processes that have touched pages of a pool, largest first. This requires no
+/// permission (`HugetlbPages` of `status`). The shared part requires permission to read them
+/// (`smaps_rollup`, which locks their mappings for a moment).
 ///
 /// # Errors
-/// When `/proc` cannot be listed.
+/// If `/proc` cannot be listed.
 pub fn users(root: &Root) -> Result<Vec<PoolUser>> {
     let mut users: Vec<PoolUser> =
         pids(root)?.into_iter().filter_map(|pid| user(root, pid)).collect();
@@ -160,7 +163,7 @@ fn user(root: &Root, pid: Pid) -> Option<PoolUser> {
     })
 }
 
-/// Where hugetlbfs is mounted, as far as we see it.
+/// Lists the visible mounts of hugetlbfs.
 pub fn mounts(root: &Root) -> Vec<HugetlbMount> {
     let text = root
         .read_text("proc/self/mounts")
@@ -169,7 +172,7 @@ pub fn mounts(root: &Root) -> Vec<HugetlbMount> {
     text.lines().filter_map(mount).collect()
 }
 
-/// `hugetlbfs /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0`
+/// Parses `hugetlbfs /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0`.
 fn mount(line: &str) -> Option<HugetlbMount> {
     let mut fields = line.split(' ').skip(1);
     let (path, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
@@ -182,12 +185,12 @@ fn mount(line: &str) -> Option<HugetlbMount> {
     })
 }
 
-/// `hugepages-2048kB`
+/// Parses `hugepages-2048kB`.
 fn size_of_pool(name: &str) -> Option<Bytes> {
     name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok().map(Bytes::kib)
 }
 
-/// What is in a directory; nothing where there is none.
+/// Lists a directory; empty if it does not exist.
 fn names(root: &Root, directory: &str) -> Vec<String> {
     let entries = fs::read_dir(root.join(directory)).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_is_none_is_named() {
+    fn a_bad_count_is_quoted() {
         let (_dir, root) =
             fixture(&[("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "many\n")]);
         let error = pools(&root).unwrap_err().to_string();
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_those_with_pages_and_their_names_are_harmless() {
+    fn users_have_pages_and_harmless_names() {
         let of = |name: &str, kib: u32| {
             format!("Name:\t{name}\nVmRSS:\t 9 kB\nHugetlbPages:\t   {kib} kB\n")
         };
@@ -242,9 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn mounts_tell_their_size_or_not() {
-        let text = "proc /proc proc rw 0 0\nhugetlbfs /dev/hugepages hugetlbfs rw,pagesize=2M,size=1G 0 0\n\
-                    none /mnt/a\\040b hugetlbfs rw,pagesize=1024M 0 0\nx /y hugetlbfs rw 0 0\nbroken\n";
+    fn mounts_may_have_a_size() {
+        let text = "proc /proc proc rw 0 0\n\
+                    hugetlbfs /dev/hugepages hugetlbfs rw,pagesize=2M,size=1G 0 0\n\
+                    none /mnt/a\\040b hugetlbfs rw,pagesize=1024M 0 0\n\
+                    x /y hugetlbfs rw 0 0\nbroken\n";
         let (_dir, root) = fixture(&[("proc/self/mounts", text)]);
         let sizes: Vec<_> = mounts(&root).iter().map(|mount| mount.page_bytes).collect();
         assert_eq!(sizes, [Some(Bytes::mib(2)), Some(Bytes::gib(1)), None]);

@@ -1,47 +1,51 @@
-//! The risk that khugepaged collapses what was split.
+//! Settings by which khugepaged re-collapses split regions.
+
+use hugepilot_record::{RecollapseRisk, ThpScope};
 
 use crate::Root;
 use crate::thp::ThpSettings;
 
-/// khugepaged collapses a region again when no more of its pages are empty than `max_ptes_none`, and pages that a split gave
-/// back count as empty.
-#[derive(Debug)]
-pub struct KhugepagedRisk {
-    /// Mode of THP: `always`, `madvise` or `never`.
-    enabled: String,
-    max_ptes_none: Option<u64>,
-    /// Whether bloat lies in memory for which the program asked for huge pages.
-    advised: bool,
+/// Reads whether khugepaged, as it is set now, re-collapses split regions; `None` if it does not.
+///
+/// `advised`: whether the program requested huge pages for these regions (`MADV_HUGEPAGE`).
+pub fn recollapse_risk(root: &Root, advised: bool) -> Option<RecollapseRisk> {
+    let settings = ThpSettings::read(root);
+    let max_ptes_none = settings.chosen("khugepaged/max_ptes_none")?.parse().ok()?;
+    let thp_enabled = match settings.chosen("enabled")? {
+        "always" => ThpScope::Always,
+        "madvise" if advised => ThpScope::Madvise,
+        _ => return None,
+    };
+    // Pages that a split freed count as empty, and no region has fewer than 0 empty pages.
+    (max_ptes_none > 0).then_some(RecollapseRisk { thp_enabled, max_ptes_none })
 }
 
-impl KhugepagedRisk {
-    /// As set now, for memory for which huge pages were asked (`advised`) or not.
-    pub fn now(root: &Root, advised: bool) -> Self {
-        Self::of(&ThpSettings::read(root), advised)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// As `settings` say.
-    pub fn of(settings: &ThpSettings, advised: bool) -> Self {
-        Self {
-            enabled: settings.chosen("enabled").unwrap_or("never").to_owned(),
-            max_ptes_none: settings
-                .chosen("khugepaged/max_ptes_none")
-                .and_then(|text| text.parse().ok()),
-            advised,
-        }
-    }
-
-    /// Why khugepaged collapses what was split, and what to change; `None` where it does not.
-    pub fn cause(&self) -> Option<String> {
-        let max = self.max_ptes_none.filter(|&max| max > 0)?;
-        let why = match self.enabled.as_str() {
-            "always" => "transparent_hugepage/enabled is always",
-            "madvise" if self.advised => "the program asked for huge pages here (MADV_HUGEPAGE)",
-            _ => return None,
+    #[test]
+    fn the_risk_follows_from_both_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let set = |name: &str, text: &str| {
+            let path = root.join(crate::thp::file(name));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
         };
-        Some(format!(
-            "because {why} and khugepaged/max_ptes_none is {max}; to keep what is \
-             freed: echo 0 | sudo tee /sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none"
-        ))
+        assert_eq!(recollapse_risk(&root, true), None, "no such settings");
+        set("khugepaged/max_ptes_none", "511\n");
+        let risk = |thp_enabled| Some(RecollapseRisk { thp_enabled, max_ptes_none: 511 });
+        for (enabled, expected) in [
+            ("[always] madvise never", [risk(ThpScope::Always), risk(ThpScope::Always)]),
+            ("always [madvise] never", [None, risk(ThpScope::Madvise)]),
+            ("always madvise [never]", [None, None]),
+        ] {
+            set("enabled", enabled);
+            assert_eq!([false, true].map(|advised| recollapse_risk(&root, advised)), expected);
+        }
+        set("enabled", "[always] madvise never");
+        set("khugepaged/max_ptes_none", "0\n");
+        assert_eq!(recollapse_risk(&root, true), None);
     }
 }

@@ -1,9 +1,36 @@
-//! The only door to Linux.
+//! Access to Linux: `/proc`, `/sys`, the pagemap, `process_madvise` and perf events.
 //!
-//! Everything hugepilot asks of the kernel or tells it goes through here: `/proc` and `/sys` parsed into
-//! [`hugepilot_record`]'s words, the page map, `process_madvise`, perf events. Unsafe code lives in `sys`, file by
-//! file; all other crates forbid it. The root of `/proc` and `/sys` is an argument ([`Root`]), so a captured directory
-//! runs through the same code, and [`Target`] is the seam where a scripted [`fake::FakeTarget`] can stand for a process.
+//! No other crate reads or changes the state of the kernel. Unsafe code lives in `sys`, file by
+//! file. The root of `/proc` and `/sys` is an argument ([`Root`]), so a captured directory runs
+//! through the same code. [`Target`] is the interface to one process: [`Process`] is a live one,
+//! [`fake::FakeTarget`] a scripted one.
+//!
+//! # Huge pages of a live process
+//!
+//! [`Process::open`] holds a process by pid; [`Target::mappings`] reads its mappings with their
+//! resident and huge bytes. Processes of the same user need no permission.
+//!
+//! ```
+//! use hugepilot_kernel::{Process, Root, Target};
+//! use hugepilot_record::Pid;
+//! use hugepilot_units::Bytes;
+//!
+//! let pid = Pid(std::process::id().cast_signed());
+//! let process = Process::open(&Root::live(), pid)?;
+//! let mappings = process.mappings()?;
+//! let resident: Bytes = mappings.iter().map(|mapping| mapping.resident).sum();
+//! let huge: Bytes = mappings.iter().map(|mapping| mapping.huge).sum();
+//! println!("{}: {resident} resident, {huge} on huge pages", process.id().command);
+//! assert!(huge <= resident);
+//! # Ok::<(), hugepilot_kernel::KernelError>(())
+//! ```
+//!
+//! `cargo run -p hugepilot-kernel --example huge_pages_of_a_process -- PID` prints each mapping.
+//!
+//! # Features of a machine
+//!
+//! [`probe::examine`] tries each feature on a child process. [`Unsupported`] is the reason of a
+//! failure, with the help for it.
 
 pub mod cgroup;
 pub mod clock;
@@ -28,27 +55,27 @@ mod root;
 pub mod schedstat;
 mod sys;
 mod target;
+pub mod terminal;
 pub mod thp;
 mod unsupported;
 pub mod usage;
 pub mod wait;
 mod warm;
 
-pub use hugepilot_record::Unsupported;
-
 pub use error::KernelError;
-pub use excluded::{ExcludedProcesses, describe};
-pub use khugepaged::KhugepagedRisk;
+pub use excluded::{ExcludedProcesses, access_error};
+pub use hugepilot_record::Unsupported;
+pub use khugepaged::recollapse_risk;
 pub use path::find_program;
 pub use process::{Claim, Process};
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use sys::group_probe::GroupSignalProbe;
 pub use sys::inherited::was_ignored;
-pub use sys::signals::{Arrived, Signals, ending_signals, fault_signals};
-pub use sys::start::{Change, Program, Started, Thp, Used};
+pub use sys::signals::{ReceivedSignal, Signals, ending_signals, fault_signals};
+pub use sys::start::{Change, Program, ResourceUsage, StartedProgram, Thp};
 pub use sys::stop::stop_with;
 pub use target::{Target, TargetState};
 
-/// This crate's result.
+/// Result with the error of this crate.
 pub type Result<T> = std::result::Result<T, KernelError>;

@@ -1,4 +1,4 @@
-//! The memory of the whole system: `/proc/meminfo`, `/proc/buddyinfo`, pressure.
+//! Memory of the system: `/proc/meminfo`, `/proc/buddyinfo`, pressure.
 
 use hugepilot_record::Errno;
 use hugepilot_record::pool::{PoolMemory, ZoneBlocks};
@@ -7,23 +7,23 @@ use hugepilot_units::{Bytes, PageSizes};
 use crate::proc::kib;
 use crate::{KernelError, Result, Root};
 
-/// What we use of `/proc/meminfo`.
+/// Fields of `/proc/meminfo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemInfo {
     /// All memory (`MemTotal`).
     pub total: Bytes,
-    /// What could be had without swapping (`MemAvailable`).
+    /// Memory available without swapping (`MemAvailable`).
     pub available: Bytes,
-    /// What nothing is in (`MemFree`).
+    /// Unused memory (`MemFree`).
     pub free: Bytes,
-    /// Memory that the hardware lost (`HardwareCorrupted`).
+    /// Memory lost to hardware errors (`HardwareCorrupted`).
     pub corrupted: Bytes,
 }
 
 /// Reads `/proc/meminfo`.
 ///
 /// # Errors
-/// [`KernelError::Read`], or [`KernelError::Parse`] when `MemTotal` or `MemAvailable` is missing.
+/// [`KernelError::Read`]; [`KernelError::Parse`] if `MemTotal` or `MemAvailable` is missing.
 pub fn mem_info(root: &Root) -> Result<MemInfo> {
     let path = "proc/meminfo";
     let text = root.read_text(path)?;
@@ -39,7 +39,7 @@ pub fn mem_info(root: &Root) -> Result<MemInfo> {
     })
 }
 
-/// Whether memory can be swapped out here: some swap space is in use (`SwapTotal`).
+/// Whether the system has swap space (`SwapTotal`).
 ///
 /// # Errors
 /// [`KernelError::Read`].
@@ -49,14 +49,15 @@ pub fn has_swap(root: &Root) -> Result<bool> {
     Ok(total.is_some_and(|rest| rest.trim().split(' ').next() != Some("0")))
 }
 
-/// Huge pages that reclaim split on the whole system since it started because they were underused
-/// (`thp_underused_split_page`); `None` on a kernel that does not count them.
+/// Returns the underused huge pages that reclaim has split since boot (`thp_underused_split_page`);
+/// `None` if the kernel does not count them.
 pub fn underused_splits(root: &Root) -> Option<u64> {
     let text = root.read_text("proc/vmstat").ok()?;
     text.lines().find_map(|line| line.strip_prefix("thp_underused_split_page ")?.parse().ok())
 }
 
-/// Memory in free blocks large enough for a huge page, from `/proc/buddyinfo`. Compaction can make more.
+/// Returns the memory in free blocks of at least a huge page, from `/proc/buddyinfo`. Compaction
+/// can add more.
 ///
 /// # Errors
 /// [`KernelError::Read`].
@@ -66,7 +67,7 @@ pub fn free_huge(root: &Root, sizes: PageSizes) -> Result<Bytes> {
     Ok(memory.free_in_blocks_of(sizes.huge))
 }
 
-/// Free blocks of each zone by order, from `/proc/buddyinfo`.
+/// Returns the free blocks of each zone by order, from `/proc/buddyinfo`.
 ///
 /// # Errors
 /// [`KernelError::Read`].
@@ -85,16 +86,16 @@ pub fn free_blocks(root: &Root) -> Result<Vec<ZoneBlocks>> {
     Ok(root.read_text("proc/buddyinfo")?.lines().filter_map(zone).collect())
 }
 
-/// How much tasks waited for memory, in percent of the last ten seconds (PSI).
+/// Share of the last ten seconds in which tasks stalled on memory, in percent (PSI).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pressure {
-    /// At least one task waited.
+    /// At least one task stalled.
     pub some_avg10: f64,
-    /// All tasks waited.
+    /// All tasks stalled.
     pub full_avg10: f64,
 }
 
-/// Reads a pressure file such as `proc/pressure/memory`; `None` where the kernel keeps none.
+/// Reads a pressure file such as `proc/pressure/memory`; `None` if the kernel has none.
 pub fn pressure(root: &Root, path: &str) -> Option<Pressure> {
     let text = root.read_text(path).ok()?;
     let avg10 = |kind: &str| {
@@ -104,30 +105,28 @@ pub fn pressure(root: &Root, path: &str) -> Option<Pressure> {
     Some(Pressure { some_avg10: avg10("some")?, full_avg10: avg10("full").unwrap_or(0.0) })
 }
 
-/// The page sizes of the system: the base size from the C library, the huge one from THP's `hpage_pmd_size`, or, where
-/// the kernel has no THP, from `Hugepagesize` of meminfo.
+/// Returns the page sizes of the system: the base size from the C library, the huge one from
+/// `hpage_pmd_size` of THP, or without THP from `Hugepagesize` of meminfo.
 ///
 /// # Errors
-/// [`KernelError::Read`]; [`KernelError::Parse`] when neither names a huge page size.
+/// [`KernelError::Read`]; [`KernelError::Parse`] if neither has a huge page size.
 pub fn page_sizes(root: &Root) -> Result<PageSizes> {
     let base = Bytes::new(rustix::param::page_size() as u64);
     let path = "sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
-    let from_thp = read_if_there(root, path)?.and_then(|text| text.parse().ok()).map(Bytes::new);
+    let from_thp = read_optional(root, path)?.and_then(|text| text.parse().ok()).map(Bytes::new);
     let huge = match from_thp {
         Some(huge) => Some(huge),
-        None => read_if_there(root, "proc/meminfo")?.and_then(|text| kib(&text, "Hugepagesize:")),
+        None => read_optional(root, "proc/meminfo")?.and_then(|text| kib(&text, "Hugepagesize:")),
     };
     huge.and_then(|huge| PageSizes::new(base, huge))
         .ok_or_else(|| KernelError::parse(&root.join(path), 1, "a huge page size in bytes", b""))
 }
 
-/// The text of a file; `None` where there is none, or it is withheld.
-fn read_if_there(root: &Root, path: &str) -> Result<Option<String>> {
-    /// ENOENT
-    const NO_FILE: Errno = Errno(2);
+/// Returns the text of a file; `None` if it does not exist or may not be read.
+fn read_optional(root: &Root, path: &str) -> Result<Option<String>> {
     match root.read_text(path) {
         Ok(text) => Ok(Some(text)),
-        Err(error) if error.is_denied() || error.errno() == Some(NO_FILE) => Ok(None),
+        Err(error) if error.is_denied() || error.errno() == Some(Errno::ENOENT) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -138,7 +137,7 @@ mod tests {
     use crate::root::fixture;
 
     #[test]
-    fn a_page_size_that_cannot_be_read_is_told_with_its_errno_and_not_as_no_size() {
+    fn an_unreadable_page_size_is_an_error_with_its_errno() {
         let (_dir, root) = fixture(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")]);
         assert_eq!(page_sizes(&root).unwrap().huge, Bytes::mib(2), "a kernel without THP");
         // Reading a directory fails with EISDIR.
@@ -150,16 +149,17 @@ mod tests {
 
     #[test]
     fn free_huge_counts_blocks_of_order_nine_and_up() {
-        let text = "Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3\n\
-                    Node 0, zone   Normal    106    411    577    449    435    330    224    209    101     66    184\n";
+        let text = "Node 0, zone      DMA    0   0   0   0   0   0   0   0   1   1   3\n\
+                    Node 0, zone   Normal  106 411 577 449 435 330 224 209 101  66 184\n";
         let (_dir, root) = fixture(&[("proc/buddyinfo", text)]);
         let free = free_huge(&root, PageSizes::X86_64).unwrap();
         assert_eq!(free, Bytes::mib(2 * (1 + 66) + 4 * (3 + 184)));
     }
 
     #[test]
-    fn a_kernel_without_psi_says_nothing() {
-        let line = "some avg10=1.50 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.25 avg60=0.00 avg300=0.00 total=0\n";
+    fn a_kernel_without_psi_has_no_pressure() {
+        let line = "some avg10=1.50 avg60=0.00 avg300=0.00 total=0\n\
+                    full avg10=0.25 avg60=0.00 avg300=0.00 total=0\n";
         let (_dir, root) = fixture(&[("proc/pressure/memory", line)]);
         let found = pressure(&root, "proc/pressure/memory").unwrap();
         assert_eq!((found.some_avg10, found.full_avg10), (1.5, 0.25));

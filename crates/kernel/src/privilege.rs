@@ -1,9 +1,10 @@
 //! Capabilities of the binary, raised for one kind of call at a time.
 //!
-//! A binary with file capabilities (`setcap`) acts for users who do not hold these capabilities. [`lower`] therefore
-//! empties the effective set before anything else runs. The capabilities stay in the permitted set, and `raised`
-//! makes those that one [`Purpose`] needs effective for one call. Everything else, above all each file that a user
-//! names, is opened with the rights of the user. Commands that need no capability [`renounce`] them.
+//! A binary with file capabilities (`setcap`) acts for users who do not hold these capabilities.
+//! [`lower`] therefore empties the effective set before anything else runs. The capabilities stay
+//! in the permitted set, and `raised` makes those that one [`Purpose`] needs effective for one
+//! call. Everything else, above all each file that a user names, is opened with the permissions of
+//! the user. Commands that need no capability [`renounce`] them.
 //!
 //! Root is not confined: each of these capabilities is root's own.
 
@@ -20,10 +21,11 @@ use rustix::thread::{
 use crate::rights::Capability;
 use crate::{Unsupported, executable};
 
-/// Why a capability is raised. SECURITY.md lists these; a test compares both.
+/// Purpose for which a capability is raised. SECURITY.md lists these; a test compares both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Opens `/proc/PID` and the files there that every user may read, if `/proc` is mounted with `hidepid`.
+    /// Opens `/proc/PID` and the files there that every user may read, if `/proc` is mounted with
+    /// `hidepid`.
     OpenProcess,
     /// Opens `/proc/PID/pagemap`.
     OpenPageMap,
@@ -51,7 +53,8 @@ impl Purpose {
         Self::OpenEvent,
     ];
 
-    /// The capabilities that the kernel may ask for. Those that the binary lacks are not raised.
+    /// Returns the capabilities that the kernel may require. Those that the binary lacks are not
+    /// raised.
     pub const fn capabilities(self) -> &'static [Capability] {
         use Capability::{DacReadSearch, Perfmon, SysNice, SysPtrace};
         match self {
@@ -63,7 +66,7 @@ impl Purpose {
         }
     }
 
-    /// The system calls between raising and lowering, by name.
+    /// Returns the system calls between raising and lowering, by name.
     pub const fn calls(self) -> &'static [&'static str] {
         match self {
             Self::OpenProcess | Self::OpenPageMap | Self::OpenMappings => &["open", "openat"],
@@ -74,7 +77,7 @@ impl Purpose {
         }
     }
 
-    /// What is opened or called, as SECURITY.md has it.
+    /// Returns the object that is opened or called, as in SECURITY.md.
     pub const fn object(self) -> &'static str {
         match self {
             Self::OpenProcess => "`/proc/PID` and its world-readable files, for `hidepid`",
@@ -94,11 +97,11 @@ impl Purpose {
     }
 }
 
-/// The capabilities that [`raised`] may raise: the permitted set once [`lower`] has emptied the effective one. 0 before,
-/// for root, and without capabilities: then nothing needs raising.
+/// Capabilities that [`raised`] may raise: the permitted set once [`lower`] has emptied the
+/// effective one. 0 before, for root, and without capabilities: then no call needs raising.
 static PERMITTED: AtomicU64 = AtomicU64::new(0);
 
-/// Whether this process runs with the rights of another user or group: from a set-uid or set-gid
+/// Whether this process runs with the IDs of another user or group: from a set-uid or set-gid
 /// binary.
 pub fn is_set_id() -> bool {
     getuid() != geteuid() || getgid() != getegid()
@@ -109,12 +112,12 @@ pub fn own_ids() -> (u32, u32) {
     (getuid().as_raw(), getgid().as_raw())
 }
 
-/// Takes all capabilities out of the effective set and keeps them permitted. For the start of the program, before the
-/// first thread; does nothing for root.
+/// Empties the effective set and keeps the capabilities permitted. Call it at the start of the
+/// program, before the first thread. Does nothing for root.
 ///
 /// # Errors
-/// For a set-uid or set-gid binary, which would open files with the rights of the owner of the binary; if the kernel
-/// refuses the call, as with a seccomp filter.
+/// For a set-uid or set-gid binary, which would open files with the permissions of its owner; if
+/// the kernel rejects the call, as with a seccomp filter.
 pub fn lower() -> Result<(), Unsupported> {
     if is_set_id() {
         return Err(Unsupported::SetUid { binary: executable::quoted() });
@@ -122,40 +125,42 @@ pub fn lower() -> Result<(), Unsupported> {
     if getuid().is_root() {
         return Ok(());
     }
-    let sets = capabilities(None).map_err(|errno| stopped("capget", errno))?;
+    let sets = capabilities(None).map_err(|errno| lowering_failed("capget", errno))?;
     if sets.permitted.is_empty() {
         return Ok(());
     }
     let lowered = CapabilitySets { effective: CapabilitySet::empty(), ..sets };
-    set_capabilities(None, lowered).map_err(|errno| stopped("capset", errno))?;
+    set_capabilities(None, lowered).map_err(|errno| lowering_failed("capset", errno))?;
     PERMITTED.store(sets.permitted.bits(), Relaxed);
     Ok(())
 }
 
-/// Gives up the capabilities of the binary for good. The ambient ones, which the user hands to every program, stay
-/// permitted, so that a program that is started inherits them as without hugepilot. Then `/proc/self` belongs to the
-/// user again, as for a binary without file capabilities.
+/// Renounces the capabilities of the binary for good. The ambient ones, which the user hands to
+/// every program, stay permitted, so that a started program inherits them as without hugepilot.
+/// Then `/proc/self` belongs to the user again, as for a binary without file capabilities.
 ///
 /// # Errors
-/// If the kernel refuses one of the calls, as with a seccomp filter.
+/// If the kernel rejects a call, as with a seccomp filter.
 pub fn renounce() -> Result<(), Unsupported> {
     if PERMITTED.swap(0, Relaxed) == 0 {
         return Ok(());
     }
-    let sets = capabilities(None).map_err(|errno| stopped("capget", errno))?;
+    let sets = capabilities(None).map_err(|errno| lowering_failed("capget", errno))?;
     let ambient = sets.permitted.iter().filter(|&one| is_ambient(one)).collect();
     let kept = CapabilitySets { effective: CapabilitySet::empty(), permitted: ambient, ..sets };
-    set_capabilities(None, kept).map_err(|errno| stopped("capset", errno))?;
-    // The kernel hides a process that gained capabilities at its start from the user. Nothing is left to hide.
+    set_capabilities(None, kept).map_err(|errno| lowering_failed("capset", errno))?;
+    // The kernel hides a process that gained capabilities at its start from its user. Without
+    // capabilities, it need not stay hidden.
     let dumpable = || match dumpable_behavior()? {
         DumpableBehavior::Dumpable => Ok(()),
         _ => set_dumpable_behavior(DumpableBehavior::Dumpable),
     };
-    dumpable().map_err(|errno| stopped("prctl", errno))
+    dumpable().map_err(|errno| lowering_failed("prctl", errno))
 }
 
-/// The kernel lets every process lower its own rights: something else refused.
-fn stopped(call: &str, errno: Errno) -> Unsupported {
+/// Returns the error of lowering capabilities. The kernel permits it to every process, so a filter
+/// or a security module rejected it.
+fn lowering_failed(call: &str, errno: Errno) -> Unsupported {
     let errno = hugepilot_record::Errno(errno.raw_os_error());
     Unsupported::CannotLower { call: call.to_owned(), errno }
 }
@@ -164,7 +169,8 @@ fn is_ambient(one: CapabilitySet) -> bool {
     capability_is_in_ambient_set(one).unwrap_or(false)
 }
 
-/// Gives up all capabilities of a forked child, which then is an ordinary process of the user. Async-signal-safe.
+/// Renounces all capabilities of a forked child, which then is an ordinary process of the user.
+/// Async-signal-safe.
 pub(crate) fn renounce_in_child() {
     if PERMITTED.load(Relaxed) != 0 {
         let none = CapabilitySet::empty();
@@ -175,22 +181,23 @@ pub(crate) fn renounce_in_child() {
     }
 }
 
-/// Does `work` with the capabilities of `purpose` effective in this thread, as far as they are permitted. Costs
-/// three system calls for a binary with capabilities, and nothing for others.
+/// Runs `work` with the permitted capabilities of `purpose` effective in this thread. Costs three
+/// system calls for a binary with capabilities, and nothing for others.
 pub(crate) fn raised<T>(purpose: Purpose, work: impl FnOnce() -> T) -> T {
     let wanted = purpose.set() & PERMITTED.load(Relaxed);
-    let _lowered_on_drop = (wanted != 0).then(|| Raised::new(wanted)).flatten();
+    let _lowered_on_drop = (wanted != 0).then(|| RaisedCapabilities::new(wanted)).flatten();
     work()
 }
 
-/// Capabilities are effective while this lives, also through a panic. They belong to a thread, so this is not `Send`.
-struct Raised {
+/// Guard that keeps capabilities effective, also through a panic. They belong to a thread, so this
+/// is not `Send`.
+struct RaisedCapabilities {
     sets: CapabilitySets,
     _of_this_thread: std::marker::PhantomData<*const ()>,
 }
 
-impl Raised {
-    /// `None` if the kernel refuses: the call that follows then reports what is missing.
+impl RaisedCapabilities {
+    /// `None` if the kernel rejects it: the call that follows then reports the missing capability.
     fn new(wanted: u64) -> Option<Self> {
         let sets = capabilities(None).ok()?;
         let effective = CapabilitySet::from_bits_retain(wanted);
@@ -199,7 +206,7 @@ impl Raised {
     }
 }
 
-impl Drop for Raised {
+impl Drop for RaisedCapabilities {
     fn drop(&mut self) {
         if let Err(error) = set_capabilities(None, self.sets) {
             // A process that cannot lower a capability must not go on with it.
@@ -224,8 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_refuses_is_not_taken_for_a_set_uid_bit() {
-        let reason = stopped("capset", Errno::PERM);
+    fn a_filter_is_not_taken_for_a_set_uid_bit() {
+        let reason = lowering_failed("capset", Errno::PERM);
         let text = reason.to_string();
         assert!(text.contains("seccomp") && !text.contains("set-uid"), "{text}");
         let help = &reason.help()[0];

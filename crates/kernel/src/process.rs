@@ -1,47 +1,40 @@
-//! A live process, held so that its number cannot come to mean another.
+//! Live process, held so that its pid cannot come to mean another one.
 
 mod claim;
+mod files;
 mod sums;
+mod target;
 
 pub use claim::Claim;
 
 use std::fs::File;
 use std::io::BufReader;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pid, ProcessId, RegionPages, Tid};
-use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use hugepilot_record::{Errno, Mapping, Pid, ProcessId, Tid};
+use hugepilot_units::{AddrRange, PageSizes, VirtAddr};
 use rustix::fs::{Mode, OFlags};
 
-use crate::cgroup::{LimitHeadroom, MemoryCgroup};
-use crate::file;
-use crate::memory::{self, Pressure};
+use crate::cgroup::MemoryCgroup;
+use crate::memory;
 use crate::privilege::{Purpose, raised};
-use crate::proc::{Stat, parse_smaps, parse_stat};
+use crate::proc::{Stat, parse_stat};
 use crate::sys::madvise::{RemoteAdvice, process_madvise};
-use crate::sys::{pagemap, remote};
-use crate::target::{Target, TargetState};
-use crate::warm::warm_huge_page;
 use crate::{KernelError, Result, Root};
 
-const PAGEMAP_EXCLUSIVE: u64 = 1 << 56;
-const PAGEMAP_PRESENT: u64 = 1 << 63;
-
-/// A process opened by number. A pidfd and a handle on its `/proc` directory are taken first and everything goes
-/// through them, so a later process with the same number is never looked at or acted on.
+/// Process opened by pid. A pidfd and a handle on its `/proc` directory are opened first, and all
+/// access goes through them, so a later process with the same pid is never read or changed.
 #[derive(Debug)]
 pub struct Process {
     root: Root,
     id: ProcessId,
     sizes: PageSizes,
-    /// Missing when the root is a captured tree: then nothing can be done to it.
+    /// `None` if the root is a captured tree: then the process cannot be changed.
     pidfd: Option<OwnedFd>,
     directory: OwnedFd,
     path: PathBuf,
-    /// What changes when another program is started.
+    /// Mark that changes when another program is started.
     program: (u64, Vec<u8>),
     cgroup: Option<MemoryCgroup>,
 }
@@ -67,6 +60,17 @@ impl Process {
     }
 
     /// Opens process `pid`.
+    ///
+    /// ```
+    /// use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState};
+    /// use hugepilot_record::Pid;
+    ///
+    /// let own = Process::open(&Root::live(), Pid(std::process::id().cast_signed()))?;
+    /// assert_eq!(own.state()?, TargetState::Alive);
+    /// let error = Process::open(&Root::live(), Pid(-1)).unwrap_err();
+    /// assert!(matches!(error, KernelError::NoProcess { .. }));
+    /// # Ok::<(), KernelError>(())
+    /// ```
     ///
     /// # Errors
     /// [`KernelError::NoProcess`]; [`KernelError::NoMemory`] for a kernel thread or a zombie.
@@ -94,33 +98,33 @@ impl Process {
             return Err(no_memory("a kernel thread"));
         }
         if stat.is_zombie() {
-            return Err(no_memory("a zombie: it has ended and waits for its parent"));
+            return Err(no_memory("a zombie, which has ended"));
         }
         process.program = process.program_mark(&stat)?;
         process.cgroup = match process.text("cgroup") {
             Ok(text) => MemoryCgroup::find(root, &text),
             // A kernel without cgroups has no such file.
             Err(error) if error.is_gone() || error.is_denied() => None,
-            // Without it its memory limit would not be known.
+            // Without this file its memory limit would be unknown.
             Err(error) => return Err(error),
         };
         process.id = ProcessId { pid, start_ticks: stat.start_ticks, command: stat.command };
         Ok(process)
     }
 
-    /// The root it was opened under.
+    /// Returns the root under which it was opened.
     pub const fn root(&self) -> &Root {
         &self.root
     }
-    /// Its memory cgroup, by path, where the limits of that cannot be seen from here.
+    /// Returns the path of its memory cgroup, if the limits of that are not visible here.
     pub fn unseen_cgroup(&self) -> Option<String> {
         self.cgroup.as_ref().filter(|group| !group.is_visible(&self.root)).map(MemoryCgroup::path)
     }
 
-    /// Its `stat` line.
+    /// Reads its `stat` line.
     ///
     /// # Errors
-    /// [`KernelError::NoProcess`] when it is gone.
+    /// [`KernelError::NoProcess`] if it is gone.
     pub fn stat(&self) -> Result<Stat> {
         let bytes = self.bytes("stat")?;
         parse_stat(&bytes).ok_or_else(|| {
@@ -128,10 +132,10 @@ impl Process {
         })
     }
 
-    /// How readily the kernel kills it for lack of memory: −1000 for never, up to 1000.
+    /// Reads how readily the kernel kills it for lack of memory: −1000 for never, up to 1000.
     ///
     /// # Errors
-    /// When it is gone.
+    /// [`KernelError::NoProcess`] if it is gone.
     pub fn oom_score_adj(&self) -> Result<i32> {
         let text = self.text("oom_score_adj")?;
         text.trim().parse().map_err(|_| {
@@ -144,10 +148,10 @@ impl Process {
         })
     }
 
-    /// Its threads as they are now.
+    /// Lists its current threads.
     ///
     /// # Errors
-    /// When it is gone.
+    /// [`KernelError::NoProcess`] if it is gone.
     pub fn threads(&self) -> Result<Vec<Tid>> {
         let path = self.path.join("task");
         let listing = self.open_file("task", OFlags::DIRECTORY)?;
@@ -158,31 +162,15 @@ impl Process {
         Ok(tids.map(Tid).collect())
     }
 
-    /// Its mappings without sizes: cheap, no page tables are walked.
+    /// Reads its mappings without sizes. Cheap: the kernel walks no page tables.
     ///
     /// # Errors
-    /// As for [`Target::mappings`].
+    /// As for [`crate::Target::mappings`].
     pub fn layout(&self) -> Result<Vec<Mapping>> {
         self.parse_mappings("maps")
     }
 
-    /// Opens a file that the process has mapped as `name`, with the rights of the user. Goes through the root directory
-    /// of the process, so that containers work; if that may not be entered, takes the same path on the host, unless its
-    /// inode is another. `None` if the user may not read the file, or if it was replaced.
-    pub fn mapped_file(&self, name: &str, inode: u64) -> Option<File> {
-        let same = |file: &File| file.metadata().is_ok_and(|about| about.ino() == inode);
-        self.in_root(name).or_else(|| file::open(Path::new(name)).ok().filter(same))
-    }
-
-    /// Opens the file that is called `name` below the root directory of the process.
-    fn in_root(&self, name: &str) -> Option<File> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let enter = || rustix::fs::openat(&self.directory, "root", flags, Mode::empty());
-        let root = raised(Purpose::EnterRoot, enter).ok()?;
-        file::open_below(&root, Path::new(name)).ok()
-    }
-
-    /// Tells programs of one process apart: by the bottom of the stack, or, where only ptrace rights would show that, by
+    /// Returns the mark of its program: the bottom of the stack, or, if only a tracer may see that,
     /// the first mapping.
     fn program_mark(&self, stat: &Stat) -> Result<(u64, Vec<u8>)> {
         if stat.start_stack != 0 {
@@ -199,47 +187,6 @@ impl Process {
         }
         Ok((0, line))
     }
-
-    fn parse_mappings(&self, name: &str) -> Result<Vec<Mapping>> {
-        let file = File::from(self.open_file(name, OFlags::empty())?);
-        parse_smaps(BufReader::with_capacity(64 << 10, file), &self.path.join(name))
-            .map_err(|error| self.or_gone(error))
-    }
-
-    fn open_file(&self, name: &str, flags: OFlags) -> Result<OwnedFd> {
-        let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(&self.directory, name, flags, Mode::empty());
-        raised(purpose_of(name), open)
-            .map_err(|errno| self.or_gone(KernelError::read(&self.path.join(name), errno)))
-    }
-
-    fn bytes(&self, name: &str) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(
-            &mut File::from(self.open_file(name, OFlags::empty())?),
-            &mut bytes,
-        )
-        .map_err(|source| self.or_gone(KernelError::read(&self.path.join(name), source)))?;
-        Ok(bytes)
-    }
-
-    fn text(&self, name: &str) -> Result<String> {
-        Ok(String::from_utf8_lossy(&self.bytes(name)?).into_owned())
-    }
-
-    /// A read that failed because the process ended is not a broken file.
-    fn or_gone(&self, error: KernelError) -> KernelError {
-        if error.is_gone() { KernelError::NoProcess { pid: self.id.pid } } else { error }
-    }
-}
-
-/// Why a file of `/proc/PID` is opened.
-fn purpose_of(name: &str) -> Purpose {
-    match name {
-        "pagemap" => Purpose::OpenPageMap,
-        "maps" | "smaps" | "smaps_rollup" => Purpose::OpenMappings,
-        _ => Purpose::OpenProcess,
-    }
 }
 
 fn open_pidfd(pid: Pid) -> Result<OwnedFd> {
@@ -247,7 +194,7 @@ fn open_pidfd(pid: Pid) -> Result<OwnedFd> {
     let raw = rustix::process::Pid::from_raw(pid.0).ok_or(KernelError::NoProcess { pid })?;
     pidfd_open(raw, PidfdFlags::empty()).map_err(|errno| match Errno(errno.raw_os_error()) {
         Errno::ESRCH => KernelError::NoProcess { pid },
-        // A number that is a thread, but no process.
+        // A thread has such a number, too, but is not a process.
         Errno::EINVAL | Errno::ENOENT => KernelError::NoProcess { pid },
         errno => KernelError::syscall("pidfd_open", pid, errno),
     })
@@ -260,167 +207,20 @@ fn at_open(pid: Pid, path: &Path, errno: Errno) -> KernelError {
     }
 }
 
-impl Target for Process {
-    fn id(&self) -> &ProcessId {
-        &self.id
-    }
-
-    fn sizes(&self) -> PageSizes {
-        self.sizes
-    }
-
-    fn state(&self) -> Result<TargetState> {
-        if let Some(pidfd) = &self.pidfd {
-            let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-            if poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
-                .is_ok_and(|ready| ready > 0)
-            {
-                return Ok(TargetState::Gone);
-            }
-        }
-        let stat = match self.stat() {
-            Ok(stat) => stat,
-            Err(error) if error.is_gone() => return Ok(TargetState::Gone),
-            Err(error) => return Err(error),
-        };
-        // Its memory is being freed; the pidfd tells only when all is done.
-        if stat.start_stack == 0 && self.program.0 != 0 {
-            return Ok(TargetState::Gone);
-        }
-        match self.program_mark(&stat) {
-            Ok(mark) if mark == self.program => Ok(TargetState::Alive),
-            Ok(_) => Ok(TargetState::Execed),
-            Err(error) if error.is_gone() => Ok(TargetState::Gone),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn claim(&self) -> Result<Claim> {
-        self.take_claim(self.open_file("pagemap", OFlags::empty())?)
-    }
-
-    fn collapse(&self, region: Region) -> std::result::Result<Bytes, Errno> {
-        let pidfd = self.pidfd.as_ref().ok_or(Errno::ENOSYS)?;
-        process_madvise(pidfd.as_fd(), region.range(self.sizes), RemoteAdvice::Collapse)
-    }
-
-    fn prepare(&self) {
-        warm_huge_page(self.sizes);
-    }
-
-    fn split(&self, page: VirtAddr) -> std::result::Result<Bytes, Errno> {
-        let pidfd = self.pidfd.as_ref().ok_or(Errno::ENOSYS)?;
-        let base = self.sizes.base;
-        process_madvise(
-            pidfd.as_fd(),
-            AddrRange::at(page.align_down(base), base),
-            RemoteAdvice::Cold,
-        )
-    }
-
-    fn read_memory(&self, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize> {
-        remote::read_remote(self.id.pid, ranges, into)
-            .map_err(|errno| KernelError::syscall("process_vm_readv", self.id.pid, errno))
-    }
-
-    fn mappings(&self) -> Result<Vec<Mapping>> {
-        self.parse_mappings("smaps")
-    }
-
-    fn page_runs(&self, range: AddrRange) -> Result<Vec<PageRun>> {
-        let file = self.open_file("pagemap", OFlags::empty())?;
-        let mut runs = Vec::new();
-        pagemap::scan(file.as_fd(), range, &mut |run| runs.push(run)).map_err(|errno| {
-            self.or_gone(KernelError::syscall("PAGEMAP_SCAN", self.id.pid, errno))
-        })?;
-        Ok(runs)
-    }
-
-    fn region_pages(&self, region: Region) -> Result<RegionPages> {
-        let (range, base) = (region.range(self.sizes), self.sizes.base);
-        let file = self.open_file("pagemap", OFlags::empty())?;
-        let mut pages = RegionPages { region, resident: 0, swapped: 0, huge: false, shared: 0 };
-        let mut zero = Vec::new();
-        pagemap::scan(file.as_fd(), range, &mut |run| {
-            let count = run.range.len().get() / base.get();
-            pages.resident += if run.present && !run.zero { count } else { 0 };
-            pages.swapped += if run.swapped { count } else { 0 };
-            pages.huge |= run.huge && !run.zero && run.range.covers(range);
-            if run.zero {
-                zero.push(run.range);
-            }
-        })
-        .map_err(|errno| self.or_gone(KernelError::syscall("PAGEMAP_SCAN", self.id.pid, errno)))?;
-
-        let mut words = vec![0_u8; usize::try_from(self.sizes.base_per_huge() * 8).unwrap_or(0)];
-        let offset = range.start.get() / base.get() * 8;
-        File::from(file).read_exact_at(&mut words, offset).map_err(|source| {
-            self.or_gone(KernelError::read(&self.path.join("pagemap"), source))
-        })?;
-        for (page, word) in words.chunks_exact(8).enumerate() {
-            let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
-            let address = range.start.plus(base.times(page as u64));
-            let is_zero = zero.iter().any(|run| run.contains(address));
-            let present = word & PAGEMAP_PRESENT != 0;
-            pages.shared += u64::from(present && word & PAGEMAP_EXCLUSIVE == 0 && !is_zero);
-        }
-        Ok(pages)
-    }
-
-    fn thp_disabled(&self) -> bool {
-        let status = self.text("status").unwrap_or_default();
-        status
-            .lines()
-            .any(|line| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0"))
-    }
-
-    fn headroom(&self) -> Result<Headroom> {
-        let memory = memory::mem_info(&self.root)?;
-        let room =
-            self.cgroup.as_ref().map_or(LimitHeadroom::ENDLESS, |group| group.headroom(&self.root));
-        Ok(Headroom {
-            cgroup: room.left,
-            cgroup_limit: room.limit,
-            system: memory.available,
-            system_total: memory.total,
-        })
-    }
-
-    fn pressure(&self) -> Option<Pressure> {
-        let own = self.cgroup.as_ref().and_then(MemoryCgroup::pressure_file);
-        own.and_then(|file| memory::pressure(&self.root, &file))
-            .or_else(|| memory::pressure(&self.root, "proc/pressure/memory"))
-    }
-
-    fn now(&self) -> Nanos {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Nanos::seconds(u64::try_from(now.tv_sec).unwrap_or(0))
-            + Nanos::new(u64::try_from(now.tv_nsec).unwrap_or(0))
-    }
-
-    fn queued(&self) -> Nanos {
-        // Time on a processor, time waiting for one (both in nanoseconds), and how often.
-        let text = self.root.read_text("proc/thread-self/schedstat").unwrap_or_default();
-        Nanos::new(text.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
-    }
-
-    fn sleep(&self, time: Nanos) {
-        std::thread::sleep(time.into());
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{AnonMap, Pages};
+    use hugepilot_units::{Bytes, Nanos};
 
-    fn ourselves() -> Process {
+    use super::*;
+    use crate::{AnonMap, Pages, Target, TargetState};
+
+    fn this_process() -> Process {
         Process::open(&Root::live(), Pid(i32::try_from(std::process::id()).unwrap())).unwrap()
     }
 
     #[test]
-    fn we_are_alive_and_have_threads_and_memory() {
-        let process = ourselves();
+    fn this_process_is_alive_and_has_threads_and_memory() {
+        let process = this_process();
         assert_eq!(process.state().unwrap(), TargetState::Alive);
         assert!(!process.threads().unwrap().is_empty());
         assert!(process.mappings().unwrap().iter().any(|m| m.resident > Bytes::ZERO));
@@ -429,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_gone() {
+    fn an_unreadable_process_is_not_gone() {
         let line = format!("7 (db) S {}", "1 ".repeat(49));
         let thp = ("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152");
         let (_dir, root) = crate::root::fixture(&[thp, ("proc/7/stat", &line)]);
@@ -446,27 +246,27 @@ mod tests {
     }
 
     #[test]
-    fn regions_count_what_was_touched_and_looking_touches_nothing() {
+    fn regions_count_touched_pages_and_counting_touches_none() {
         let sizes = memory::page_sizes(&Root::live()).unwrap();
         let mut map = AnonMap::new(sizes.huge, Pages::Base, sizes).unwrap();
         let region = sizes.region_of(map.range().start);
-        let process = ourselves();
+        let process = this_process();
         assert_eq!(process.region_pages(region).unwrap().resident, 0);
         let words_per_page = sizes.base.as_usize() / 8;
         for page in 0..7 {
             map.words_mut()[page * words_per_page] = 1;
         }
-        // Reading maps the shared zero page, which is present and costs nothing.
+        // Reading maps the shared zero page, which is present and takes no memory.
         assert_eq!(map.words()[100 * words_per_page], 0);
         let pages = process.region_pages(region).unwrap();
         assert_eq!((pages.resident, pages.swapped, pages.huge, pages.shared), (7, 0, false, 0));
     }
 
     #[test]
-    fn every_run_is_found_once_however_many_there_are() {
+    fn every_run_is_found_once_for_any_number() {
         let sizes = memory::page_sizes(&Root::live()).unwrap();
         let words_per_page = sizes.base.as_usize() / 8;
-        let process = ourselves();
+        let process = this_process();
         for runs in [1_usize, 511, 512, 513, 700, 1023, 1024, 1025, 1600, 2500] {
             let len = sizes.base.times(2 * runs as u64);
             let mut map = AnonMap::new(len, Pages::Base, sizes).unwrap();
@@ -481,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_no_process_are_said_so() {
+    fn pids_without_a_process_are_an_error() {
         for pid in [Pid(0), Pid(-1), Pid(i32::MAX)] {
             assert!(
                 matches!(Process::open(&Root::live(), pid), Err(KernelError::NoProcess { .. })),
@@ -493,7 +293,7 @@ mod tests {
     #[test]
     fn a_kernel_thread_has_no_memory() {
         let kthreadd = Process::open(&Root::live(), Pid(2));
-        // In a container, number 2 is somebody else or nobody.
+        // In a container, pid 2 is another process or does not exist.
         if let Err(error @ KernelError::NoMemory { .. }) = kthreadd {
             assert!(error.to_string().contains("kernel thread"), "{error}");
         }

@@ -1,31 +1,31 @@
-//! What this process may do: capabilities, filters, and the settings that restrict everybody.
+//! Permissions of this process: capabilities, filters, and settings that restrict all users.
 
 use crate::{Root, executable};
 
-/// A capability that hugepilot has a use for.
+/// Capability that hugepilot uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Capability {
-    /// Opens any file for reading: the page map of other users' processes.
+    /// Opens any file for reading, such as the pagemap of other users' processes.
     DacReadSearch = 2,
-    /// Looks into any process.
+    /// Traces any process.
     SysPtrace = 19,
-    /// Everything that has no capability of its own.
+    /// Everything without a capability of its own.
     SysAdmin = 21,
     /// Advises about the memory of another process.
     SysNice = 23,
-    /// Perf events on any process; since Linux 6.15 also lets `process_madvise` look at it.
+    /// Perf events on any process; since Linux 6.15 it also permits `process_madvise` on it.
     Perfmon = 38,
 }
 
 impl Capability {
-    /// As it is written everywhere but in `docker run`.
+    /// Returns its name, as everywhere but in `docker run`.
     pub const fn name(self) -> &'static str {
         NAMES[self as usize]
     }
 }
 
-/// By number, as in `linux/capability.h`.
+/// Names by number, as in `linux/capability.h`.
 const NAMES: [&str; 41] = [
     "cap_chown",
     "cap_dac_override",
@@ -70,7 +70,7 @@ const NAMES: [&str; 41] = [
     "cap_checkpoint_restore",
 ];
 
-/// A set of capabilities, a bit for each.
+/// Set of capabilities, with a bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(pub u64);
 
@@ -79,7 +79,7 @@ impl Capabilities {
     pub const fn has(self, capability: Capability) -> bool {
         self.0 >> capability as u32 & 1 != 0
     }
-    /// Their names; one that is newer than we are is called by its number.
+    /// Returns their names; a newer one is named after its bit.
     pub fn names(self) -> Vec<String> {
         let held = (0..64_usize).filter(|bit| self.0 >> bit & 1 != 0);
         held.map(|bit| NAMES.get(bit).map_or_else(|| format!("cap_{bit}"), |&name| name.to_owned()))
@@ -87,16 +87,17 @@ impl Capabilities {
     }
 }
 
-/// What this process may do, as the kernel shows it.
+/// Permissions of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// What it may do (`CapPrm`): between calls nothing of it is effective, see [`crate::privilege`].
+    /// Permitted capabilities (`CapPrm`). Between calls none of them is effective, see
+    /// [`crate::privilege`].
     pub permitted: Capabilities,
-    /// What starting a program could at most give it (`CapBnd`).
+    /// Capabilities that starting a program can grant at most (`CapBnd`).
     pub bounding: Capabilities,
-    /// 0 none, 1 strict, 2 a filter.
+    /// Seccomp: 0 none, 1 strict, 2 a filter.
     pub seccomp_mode: u32,
-    /// Whether starting a program can no longer give rights.
+    /// Whether starting a program can no longer grant privileges.
     pub no_new_privs: bool,
     /// Whether its capabilities hold outside a user namespace.
     pub initial_user_namespace: bool,
@@ -106,11 +107,11 @@ pub struct Rights {
     pub yama_ptrace_scope: Option<i32>,
 }
 
-/// Fixed by the kernel (`PROC_USER_INIT_INO`).
+/// Link of the initial user namespace (`PROC_USER_INIT_INO` of the kernel).
 const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
 
 impl Rights {
-    /// Reads them for this process. What the kernel does not show counts as not held.
+    /// Reads them for this process. A permission that the kernel does not show counts as missing.
     pub fn read(root: &Root) -> Self {
         let status = root.read_text("proc/self/status").unwrap_or_default();
         let field = |name: &str| {
@@ -136,32 +137,33 @@ impl Rights {
             yama_ptrace_scope: setting("yama/ptrace_scope"),
         }
     }
-    /// Whether it has `capability` where the kernel asks for it.
+    /// Whether `capability` is permitted.
     pub const fn has(&self, capability: Capability) -> bool {
         self.permitted.has(capability)
     }
 }
 
-/// What to do where the kernel does not let us look at a process, for a verb that copies memory out of it (`reads_memory`) or
-/// only looks at its page tables.
+/// Returns the help for a process that may not be read, for a command that copies memory out of it
+/// (`reads_memory`) or only reads its page tables.
 pub fn fix(reads_memory: bool) -> String {
     fix_for(reads_memory, rustix::process::geteuid().is_root())
 }
 
-/// The same for a command that gave up the capabilities of the binary ([`crate::privilege::renounce`]).
+/// Returns the help for a command that renounces the capabilities of the binary
+/// ([`crate::privilege::renounce`]).
 pub fn fix_without_capabilities() -> String {
     if rustix::process::geteuid().is_root() { fix_for(true, true) } else { AS_ROOT.to_owned() }
 }
 
-const AS_ROOT: &str = "run it as root: this command gives up the capabilities of the binary";
+const AS_ROOT: &str = "run it as root: this command renounces the capabilities of the binary";
 
 fn fix_for(reads_memory: bool, is_root: bool) -> String {
     let how = if is_root {
-        "root lacks a right here, as in most containers: run hugepilot on the host, or docker run --cap-add SYS_NICE \
-         --cap-add PERFMON --cap-add DAC_READ_SEARCH --cap-add SYS_PTRACE …"
+        "root lacks a capability here, as in most containers: run hugepilot on the host, or docker \
+         run --cap-add SYS_NICE --cap-add PERFMON --cap-add DAC_READ_SEARCH --cap-add SYS_PTRACE …"
             .to_owned()
     } else {
-        // Only what copies memory out takes the right to trace on every kernel.
+        // Copying memory requires permission to trace on every kernel.
         let (more, older) = if reads_memory {
             (",cap_sys_ptrace", "")
         } else {
@@ -169,7 +171,7 @@ fn fix_for(reads_memory: bool, is_root: bool) -> String {
         };
         format!("run as root, or grant the capabilities once: {}{older}", executable::setcap(more))
     };
-    format!("{how}; `hugepilot doctor` says which one is missing")
+    format!("{how}; `hugepilot doctor` names the missing one")
 }
 
 #[cfg(test)]
@@ -186,8 +188,8 @@ mod tests {
         };
         file(
             "proc/self/status",
-            "Name:\tx\nCapPrm:\t0000004000800000\nCapBnd:\t000001ffffffffff\nNoNewPrivs:\t1\nSeccomp:\t2\n\
-             Seccomp_filters:\t3\n",
+            "Name:\tx\nCapPrm:\t0000004000800000\nCapBnd:\t000001ffffffffff\nNoNewPrivs:\t1\n\
+             Seccomp:\t2\nSeccomp_filters:\t3\n",
         );
         file("proc/sys/kernel/perf_event_paranoid", "-1\n");
         std::fs::create_dir_all(dir.path().join("proc/self/ns")).unwrap();
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_memory_needs_the_right_to_trace_and_root_is_not_told_to_become_root() {
+    fn reading_memory_requires_ptrace_and_root_need_not_become_root() {
         assert!(fix_for(true, false).contains("cap_dac_read_search,cap_sys_ptrace+ep"));
         assert!(fix_for(false, false).contains("cap_dac_read_search+ep"));
         for reads_memory in [true, false] {
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_at_their_numbers() {
+    fn names_are_ordered_by_number() {
         assert_eq!(Capability::DacReadSearch.name(), "cap_dac_read_search");
         assert_eq!(Capability::SysPtrace.name(), "cap_sys_ptrace");
         assert_eq!(Capability::SysAdmin.name(), "cap_sys_admin");

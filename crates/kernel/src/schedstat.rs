@@ -1,6 +1,7 @@
 //! Time that threads waited for a processor.
 //!
-//! `/proc/PID/task/TID/schedstat` counts it as run-queue wait (`Documentation/scheduler/sched-stats`).
+//! `/proc/PID/task/TID/schedstat` counts it as run-queue wait
+//! (`Documentation/scheduler/sched-stats`).
 
 use hugepilot_record::Pid;
 use hugepilot_units::Nanos;

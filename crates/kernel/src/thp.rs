@@ -4,18 +4,28 @@ use std::collections::BTreeMap;
 
 use crate::Root;
 
-/// The settings as they are. A setting the kernel lacks is missing, not empty.
+/// Settings by name. A setting that the kernel lacks is missing.
+///
+/// ```
+/// use hugepilot_kernel::Root;
+/// use hugepilot_kernel::thp::ThpSettings;
+///
+/// let settings = ThpSettings::read(&Root::live());
+/// if let Some(mode) = settings.chosen("enabled") {
+///     assert!(["always", "madvise", "never"].contains(&mode));
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThpSettings(pub BTreeMap<String, String>);
 
-/// Zero-filled or unmapped base pages that khugepaged takes into a huge page, and above which a huge page counts as
-/// underused.
+/// Limit on zero-filled or unmapped base pages of a collapse by khugepaged. A huge page with more
+/// of them is underused.
 pub const MAX_PTES_NONE: &str = "khugepaged/max_ptes_none";
-/// Whether reclaim splits huge pages that are underused: 0 or 1.
+/// Whether reclaim splits underused huge pages: 0 or 1.
 pub const SHRINK_UNDERUSED: &str = "shrink_underused";
 
 const DIRECTORY: &str = "sys/kernel/mm/transparent_hugepage";
-/// Those that decide what is made huge, what is given back, and by whom.
+/// Settings that affect promotion and reclaim of huge pages.
 const NAMES: [&str; 11] = [
     "enabled",
     "defrag",
@@ -30,18 +40,19 @@ const NAMES: [&str; 11] = [
     "khugepaged/scan_sleep_millisecs",
 ];
 
-/// The file of setting `name`, below a [`Root`].
+/// Returns the file of setting `name`, below a [`Root`].
 pub fn file(name: &str) -> String {
     format!("{DIRECTORY}/{name}")
 }
 
 impl ThpSettings {
-    /// Reads all that are there; empty on a kernel without THP.
+    /// Reads all settings; empty on a kernel without THP.
     pub fn read(root: &Root) -> Self {
         let read = |name: &str| Some((name.to_owned(), root.read_text(file(name)).ok()?));
         Self(NAMES.into_iter().filter_map(read).collect())
     }
-    /// The chosen word of a setting such as `always [madvise] never`; the whole text where none is bracketed.
+    /// Returns the chosen word of a setting such as `always [madvise] never`, or the whole text
+    /// without brackets.
     pub fn chosen(&self, name: &str) -> Option<&str> {
         let text = self.0.get(name)?;
         let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));

@@ -1,4 +1,4 @@
-//! What memory a process and all that it started use, by kind of page.
+//! Memory use of a process and its descendants, by kind of page.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,41 +9,41 @@ use hugepilot_units::Bytes;
 use crate::Root;
 use crate::proc::{kib, printable};
 
-/// Processes looked at together; the rest of a larger family is not.
+/// Limit on processes of one family; further ones are not counted.
 pub const MAX_FAMILY: usize = 256;
 
-/// Memory at one moment.
+/// Memory use at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Resident on pages of the system's own, hugetlb pages not among them.
+    /// Resident memory, without hugetlb pages.
     pub resident: Bytes,
-    /// What of it is on transparent huge pages: anonymous memory.
+    /// Anonymous memory on transparent huge pages.
     pub thp: Bytes,
-    /// The same of shared memory and files.
+    /// Shared memory and files on transparent huge pages.
     pub thp_shared: Bytes,
-    /// On pages of a hugetlb pool, by the size of a page.
+    /// Hugetlb memory by page size.
     pub hugetlb: BTreeMap<Bytes, Bytes>,
-    /// Processes that could not be looked at, for want of a right.
+    /// Processes that may not be read.
     pub hidden: usize,
 }
 
 impl Usage {
-    /// All bytes on huge pages of any kind.
+    /// Returns the bytes on huge pages of any kind.
     pub fn huge(&self) -> Bytes {
         self.thp + self.thp_shared + self.hugetlb()
     }
-    /// All bytes from pools.
+    /// Returns the bytes of hugetlb pools.
     pub fn hugetlb(&self) -> Bytes {
         self.hugetlb.values().copied().sum()
     }
-    /// The larger of each.
+    /// Raises each field to the one of `other`, if that is larger.
     pub fn raise_to(&mut self, other: &Self) {
         self.resident = self.resident.max(other.resident);
         self.thp = self.thp.max(other.thp);
         self.thp_shared = self.thp_shared.max(other.thp_shared);
         for (&size, &bytes) in &other.hugetlb {
-            let most = self.hugetlb.entry(size).or_default();
-            *most = bytes.max(*most);
+            let largest = self.hugetlb.entry(size).or_default();
+            *largest = bytes.max(*largest);
         }
         self.hidden = self.hidden.max(other.hidden);
     }
@@ -58,7 +58,8 @@ impl Usage {
     }
 }
 
-/// `pid` and what it started, as far as they live, at most [`MAX_FAMILY`]. One whose parent has ended is nobody's child.
+/// Lists `pid` and its living descendants, at most [`MAX_FAMILY`]. A process whose parent has ended
+/// does not count.
 pub fn family(root: &Root, pid: Pid) -> Vec<Pid> {
     let mut found = vec![pid];
     let mut next = 0;
@@ -85,38 +86,38 @@ fn children(root: &Root, pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// One process at that moment.
+/// Process and its memory use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its number.
+pub struct ProcessUsage {
+    /// Process.
     pub pid: Pid,
-    /// Its parent's.
+    /// Parent.
     pub parent: Pid,
-    /// Its name, control characters escaped.
+    /// Name, control characters escaped.
     pub name: String,
-    /// Its memory.
+    /// Memory use.
     pub usage: Usage,
 }
 
-/// The memory of each of `pids`, but of those that have ended. The kernel walks their page tables for it: some milliseconds for
-/// each GiB on base pages, in which they cannot map memory.
-pub fn each(root: &Root, pids: &[Pid]) -> Vec<Member> {
+/// Reads the memory use of each of `pids` that lives. The kernel walks their page tables: some
+/// milliseconds for each GiB on base pages, during which they cannot map memory.
+pub fn each(root: &Root, pids: &[Pid]) -> Vec<ProcessUsage> {
     pids.iter().filter_map(|&pid| member(root, pid)).collect()
 }
 
-/// All of it together.
-pub fn sum(members: &[Member]) -> Usage {
+/// Returns the sum over `members`.
+pub fn sum(members: &[ProcessUsage]) -> Usage {
     let mut all = Usage::default();
     members.iter().for_each(|member| all.add(&member.usage));
     all
 }
 
-fn member(root: &Root, pid: Pid) -> Option<Member> {
+fn member(root: &Root, pid: Pid) -> Option<ProcessUsage> {
     let status = root.read_text(format!("proc/{pid}/status")).ok()?;
     let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name).map(str::trim));
     let name = printable(field("Name:").unwrap_or_default().as_bytes());
     let parent = Pid(field("PPid:").and_then(|parent| parent.parse().ok()).unwrap_or(0));
-    Some(Member { pid, parent, name, usage: of_one(root, pid, &status)? })
+    Some(ProcessUsage { pid, parent, name, usage: of_one(root, pid, &status)? })
 }
 
 fn of_one(root: &Root, pid: Pid, status: &str) -> Option<Usage> {
@@ -131,7 +132,7 @@ fn of_one(root: &Root, pid: Pid, status: &str) -> Option<Usage> {
     let size = |name| kib(&rollup, name).unwrap_or(Bytes::ZERO);
     usage.thp = size("AnonHugePages:");
     usage.thp_shared = size("ShmemPmdMapped:") + size("FilePmdMapped:");
-    // By size only where there is something to part: smaps is long.
+    // smaps is long, so it is read only if there are hugetlb pages.
     if size("Private_Hugetlb:") + size("Shared_Hugetlb:") > Bytes::ZERO {
         usage.hugetlb =
             hugetlb_by_size(&root.read_text(format!("proc/{pid}/smaps")).unwrap_or_default());
@@ -139,7 +140,7 @@ fn of_one(root: &Root, pid: Pid, status: &str) -> Option<Usage> {
     Some(usage)
 }
 
-/// Sums the hugetlb pages of smaps by `KernelPageSize`, which comes before them in each mapping.
+/// Sums the hugetlb pages of smaps by `KernelPageSize`, which comes first in each mapping.
 fn hugetlb_by_size(smaps: &str) -> BTreeMap<Bytes, Bytes> {
     let mut sums = BTreeMap::new();
     let mut page = Bytes::ZERO;
@@ -155,7 +156,7 @@ fn hugetlb_by_size(smaps: &str) -> BTreeMap<Bytes, Bytes> {
     sums
 }
 
-/// The files that `pid` has mapped, each once, by path; empty when it may not be looked at.
+/// Lists the files that `pid` has mapped, each once, by path; empty if it may not be read.
 pub fn mapped_files(root: &Root, pid: Pid) -> Vec<String> {
     let maps = root.read(format!("proc/{pid}/maps")).unwrap_or_default();
     let path =
@@ -171,14 +172,27 @@ mod tests {
     use crate::root::fixture;
 
     const STATUS: &str = "Name:\tx y\nPPid:\t3\nVmRSS:\t    4096 kB\nHugetlbPages:\t 0 kB\n";
-    const ROLLUP: &str = "00-ff ---p 0 00:00 0 [rollup]\nAnonHugePages:      2048 kB\nShmemPmdMapped: 4096 kB\n\
-                          FilePmdMapped: 0 kB\nShared_Hugetlb: 2048 kB\nPrivate_Hugetlb:   1052672 kB\n";
-    const SMAPS: &str = "0-1 rw-p 0 00:00 0 /anon_hugepage\nKernelPageSize:     2048 kB\nShared_Hugetlb:     2048 kB\n\
-                         Private_Hugetlb:     4096 kB\n0-1 rw-p 0 00:00 0 /anon_hugepage\nKernelPageSize:  1048576 kB\n\
-                         Shared_Hugetlb: 0 kB\nPrivate_Hugetlb:  1048576 kB\n";
+    const ROLLUP: &str = "\
+00-ff ---p 0 00:00 0 [rollup]
+AnonHugePages:      2048 kB
+ShmemPmdMapped: 4096 kB
+FilePmdMapped: 0 kB
+Shared_Hugetlb: 2048 kB
+Private_Hugetlb:   1052672 kB
+";
+    const SMAPS: &str = "\
+0-1 rw-p 0 00:00 0 /anon_hugepage
+KernelPageSize:     2048 kB
+Shared_Hugetlb:     2048 kB
+Private_Hugetlb:     4096 kB
+0-1 rw-p 0 00:00 0 /anon_hugepage
+KernelPageSize:  1048576 kB
+Shared_Hugetlb: 0 kB
+Private_Hugetlb:  1048576 kB
+";
 
     #[test]
-    fn kinds_of_pages_are_told_apart_and_summed_over_a_family() {
+    fn pages_are_summed_by_kind_over_a_family() {
         let (_dir, root) = fixture(&[
             ("proc/7/status", STATUS),
             ("proc/7/smaps_rollup", ROLLUP),
@@ -209,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_memory_and_files_are_seen() {
+    fn the_memory_and_files_of_this_process_are_read() {
         let (root, pid) = (Root::live(), Pid(std::process::id().cast_signed()));
         assert!(sum(&each(&root, &[pid])).resident > Bytes::kib(100));
         let own = std::env::current_exe().unwrap();

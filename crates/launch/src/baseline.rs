@@ -1,4 +1,4 @@
-//! Whole runs of a program side by side: untouched, tuned, and with everything huge, in turns.
+//! Interleaved runs of a program: untouched, tuned, and with all memory promoted.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -10,27 +10,27 @@ use hugepilot_units::Nanos;
 use regex::Regex;
 
 use crate::LaunchError;
-use crate::program::Launched;
+use crate::program::LaunchedProgram;
 use crate::tune::tune_launched;
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all};
 
-/// Which runs to make.
+/// Kinds of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kinds {
-    /// Untouched ones.
+    /// Whether to run it untouched.
     pub baseline: bool,
-    /// Ones with everything promoted.
+    /// Whether to run it with all memory promoted.
     pub all_huge: bool,
-    /// How many of each kind.
+    /// Runs of each kind.
     pub runs: u32,
 }
 
-/// Between two looks for memory to promote in an all-huge run.
+/// Interval between promotions in an all-huge run.
 const PROMOTE_EVERY: Duration = Duration::from_millis(500);
 
-/// What one kind of run gave.
+/// Runs of one kind.
 #[derive(Default)]
 struct Runs {
     seconds: Vec<f64>,
@@ -43,10 +43,10 @@ struct Runs {
 impl Runs {
     fn add(&mut self, time: Nanos, figures: &[f64]) {
         self.seconds.push(time.as_seconds());
-        // Runs count alike, however many figures each printed.
+        // Each run counts once, whatever the number of its progress metrics.
         self.figures.extend(Spread::of(figures).map(|spread| spread.median));
     }
-    fn note_end(&mut self, launched: &mut Launched, interrupted: bool) {
+    fn note_end(&mut self, launched: &mut LaunchedProgram, interrupted: bool) {
         self.failed += u64::from(!launched.ended().is_some_and(Ending::is_success));
         let left = launched.end_rest();
         self.left += if interrupted { 0 } else { left as u64 };
@@ -67,11 +67,14 @@ impl Runs {
     }
 }
 
-/// Runs `command` and compares. The report of the last tuned run is given, with the figures of all. Where the program's
-/// own figures are read (`pattern`), they decide the speed-up; else wall time does.
+/// Runs `command` in each kind, and compares them.
+///
+/// Returns the report of the last tuned run, with the figures of all. Progress metrics read by
+/// `pattern` decide the speedup; without a pattern, wall time does.
 ///
 /// # Errors
-/// When the program cannot be started or sampled; [`LaunchError::Interrupted`] before there was a tuned run.
+/// If the program cannot be started or sampled; [`LaunchError::Interrupted`] before the end of the
+/// first tuned run.
 pub fn compare(
     command: &[OsString],
     kinds: Kinds,
@@ -89,7 +92,7 @@ pub fn compare(
             base.note_end(&mut run.launched, interrupted());
         }
         if !interrupted() {
-            let mut launched = Launched::start(command)?;
+            let mut launched = LaunchedProgram::start(command)?;
             let reader = reader(&mut launched, pattern);
             let (report, time) =
                 tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
@@ -123,29 +126,29 @@ pub fn compare(
     Ok(report)
 }
 
-fn reader(launched: &mut Launched, pattern: Option<&Regex>) -> Option<ProgressReader> {
-    // Where nobody reads the lines they must not pile up: without a receiver they are dropped.
+fn reader(launched: &mut LaunchedProgram, pattern: Option<&Regex>) -> Option<ProgressReader> {
+    // Without a pattern, dropping the receiver drops the lines, so that they do not accumulate.
     let lines = launched.lines.take()?;
     Some(ProgressReader::lines(pattern?.clone(), lines))
 }
 
 /// A run without a sampler.
 struct Run {
-    launched: Launched,
+    launched: LaunchedProgram,
     reader: Option<ProgressReader>,
     started: Instant,
 }
 
 impl Run {
     fn start(command: &[OsString], pattern: Option<&Regex>) -> Result<Self, LaunchError> {
-        let mut launched = Launched::start(command)?;
+        let mut launched = LaunchedProgram::start(command)?;
         let reader = reader(&mut launched, pattern);
         let started = Instant::now();
         launched.release()?;
         Ok(Self { launched, reader, started })
     }
 
-    /// Waits for its end, calling `meanwhile` now and then. Returns how long it ran.
+    /// Waits for its end, calling `meanwhile` at intervals. Returns its time.
     fn wait(&mut self, interrupted: &dyn Fn() -> bool, meanwhile: &mut dyn FnMut(&Self)) -> Nanos {
         let mut next = Instant::now() + PROMOTE_EVERY;
         loop {
@@ -167,7 +170,7 @@ impl Run {
     }
 
     fn promote(&self, guard: &Guard, interrupted: &dyn Fn() -> bool) {
-        // It may end, or not be there yet, at any moment: the next look tells.
+        // It may end, or not have started; the next promotion finds out.
         if let Ok(process) = open(self.launched.pid()) {
             let _ = promote_all(&process, guard, interrupted);
         }

@@ -1,56 +1,88 @@
-//! A program in several modes, in turns: each round has one run of each mode, and each begins with another one.
+//! Comparison of a program in several page modes, in interleaved runs: each round has one run of
+//! each mode, and starts with a different one.
 
+mod contender;
 mod observe;
+mod session;
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::{confirming_rounds, effect, pool_warning, to_confirm, verdict};
 use hugepilot_kernel::proc::printable;
-use hugepilot_kernel::{Root, Unsupported, cpu, memory};
-use hugepilot_record::compare::{
-    CompareReport, Confirmation, Counts, DecidingTime, ModeReport, Reach, SCHEMA, speedup,
-};
-use hugepilot_record::run::{Effect, Mode, Run};
+use hugepilot_kernel::{KernelError, Root, cpu, memory};
+use hugepilot_record::compare::{CompareReport, DecidingTime, ModeReport, Reach, SCHEMA, Verdict};
+use hugepilot_record::run::{EffectCause, Mode};
 use hugepilot_units::Bytes;
 
-use crate::LaunchError;
 use crate::run::setup::Setup;
-use crate::run::{Control, Observer, RunOptions, Watched, pool, watched};
-use observe::{Counting, Sampling};
+use crate::run::{Control, RunOptions};
+use crate::{LaunchError, confirming_rounds};
+use contender::Contender;
+use session::Session;
 
-/// What to compare.
+/// Modes and rounds of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// The modes; `base` is run in any case.
+    /// Modes besides `base`.
     pub modes: Vec<Mode>,
     /// Rounds.
     pub rounds: u32,
-    /// Libraries to preload, instead of those that are found: mimalloc by its name, another is ours.
+    /// Libraries to preload instead of the installed ones: mimalloc by its name, hugepilot's
+    /// otherwise.
     pub libraries: Vec<PathBuf>,
-    /// Memory that a mode's pool shall have free for the time of each of its runs.
+    /// Free memory in a mode's hugetlb pool during each of its runs.
     pub pool: Option<Bytes>,
-    /// Whether to look for stalls, in a run of each mode that is not timed.
+    /// Whether to sample stalls, in an untimed run of each mode.
     pub stalls: bool,
-    /// Whether the program's output goes to our standard error, and not nowhere.
+    /// Whether the program's output goes to stderr instead of `/dev/null`.
     pub show_output: bool,
 }
 
-/// What is being done.
+/// Progress of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// A run that is not timed, to warm up and to sample.
+    /// Size of the comparison, before its first run.
+    Start(ComparisonSize),
+    /// An untimed run, for warm-up and sampling.
     WarmingUp(Mode),
-    /// A timed run: the round, from 1, of how many.
+    /// A timed run: its round, from 1, and all rounds.
     Running(Mode, u32, u32),
-    /// A timed run of a confirmation round: the round, from 1, of how many.
+    /// A timed run of a confirmation round: its round, from 1, and all rounds.
     Confirming(Mode, u32, u32),
     /// A complete round.
     Round(RoundProgress),
-    /// A mode that is not to be had here, and why.
+    /// A mode that is unavailable on this machine.
     Unavailable(&'a ModeReport),
+}
+
+/// Size of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComparisonSize {
+    /// Modes, `base` included.
+    pub modes: usize,
+    /// Rounds.
+    pub rounds: u32,
+    /// Confirmation rounds that may follow; 0 if none can.
+    pub confirming_rounds: u32,
+}
+
+impl ComparisonSize {
+    /// Most modes of a confirmation round: `base`, the best mode, and its allocator alone.
+    const CONFIRMED_MODES: u32 = 3;
+
+    /// Only the best of several modes is confirmed.
+    fn new(modes: usize, rounds: u32) -> Self {
+        let confirming_rounds = if modes > 2 { confirming_rounds(rounds) } else { 0 };
+        Self { modes, rounds, confirming_rounds }
+    }
+
+    /// Estimates the longest confirmation, if `rounds` of all modes took the `spent` time.
+    fn confirmation(self, rounds: u32, spent: Duration) -> Duration {
+        let modes = u32::try_from(self.modes).unwrap_or(u32::MAX).max(1);
+        spent / rounds.max(1) * self.confirming_rounds * Self::CONFIRMED_MODES.min(modes) / modes
+    }
 }
 
 /// Progress after a complete round.
@@ -58,23 +90,37 @@ pub enum Event<'a> {
 pub struct RoundProgress {
     /// Whether the best mode is being confirmed.
     pub confirming: bool,
-    /// The round, from 1.
+    /// Round, from 1.
     pub round: u32,
-    /// Rounds in all.
+    /// All rounds.
     pub rounds: u32,
-    /// Estimated time left for these rounds.
+    /// Estimated time left, confirmation rounds that may follow included.
     pub left: Duration,
+    /// Whether confirmation rounds may follow.
+    pub may_confirm: bool,
 }
 
 impl RoundProgress {
     /// Estimates the time left from the `spent` time.
-    fn new(confirming: bool, round: u32, rounds: u32, spent: Duration) -> Self {
-        let left = spent / round.max(1) * rounds.saturating_sub(round);
-        Self { confirming, round, rounds, left }
+    fn new(size: ComparisonSize, round: u32, spent: Duration) -> Self {
+        let left = spent / round.max(1) * size.rounds.saturating_sub(round);
+        Self {
+            confirming: false,
+            round,
+            rounds: size.rounds,
+            left: left + size.confirmation(round, spent),
+            may_confirm: size.confirming_rounds > 0,
+        }
+    }
+
+    /// Estimates the time left of `rounds` confirmation rounds.
+    fn confirming(round: u32, rounds: u32, spent: Duration) -> Self {
+        let size = ComparisonSize { modes: 0, rounds, confirming_rounds: 0 };
+        Self { confirming: true, ..Self::new(size, round, spent) }
     }
 }
 
-/// A comparison whose files are read.
+/// Comparison, ready to run.
 pub struct Comparison<'a> {
     root: Root,
     command: &'a [OsString],
@@ -83,19 +129,11 @@ pub struct Comparison<'a> {
     report: CompareReport,
 }
 
-/// One mode under way.
-struct Contender {
-    setup: Setup,
-    runs: Vec<Run>,
-    effects: Vec<Effect>,
-    counts: Vec<Counts>,
-    stall_ratio: Option<f64>,
-}
-
-/// Reads the files of the program and the libraries, and says which modes there are. Starts and changes nothing.
+/// Reads the files of the program and of the libraries, and reports unavailable modes. Starts and
+/// changes nothing.
 ///
 /// # Errors
-/// [`LaunchError::Start`]; what cannot be read of `/proc`.
+/// [`LaunchError::Start`]; unreadable files of `/proc`.
 pub fn prepare<'a>(
     command: &'a [OsString],
     options: &'a CompareOptions,
@@ -105,26 +143,29 @@ pub fn prepare<'a>(
     let mut report = empty(command, options, &root)?;
     let mut contenders = Vec::new();
     for mode in modes(&options.modes) {
-        match contender(&root, mode, command, options) {
-            Ok(contender) => contenders.push(contender),
-            Err(LaunchError::Refused(reason)) => {
-                let help = reason.help().into_iter().next();
-                let absent = ModeReport::unavailable(mode, reason.to_string(), help);
+        let setup = match setup(&root, mode, command, options) {
+            Err(LaunchError::Refused(reason)) => Err(EffectCause::Unavailable { reason }),
+            setup => with_pages(setup?, options),
+        };
+        match setup {
+            Ok(setup) => contenders.push(Contender::new(setup)),
+            Err(cause) => {
+                let absent = ModeReport::unavailable(mode, cause);
                 say(Event::Unavailable(&absent));
                 report.modes.push(absent);
             }
-            Err(error) => return Err(error),
         }
     }
     Ok(Comparison { root, command, options, contenders, report })
 }
 
 impl Comparison<'_> {
-    /// Runs the program in each mode, [`CompareOptions::rounds`] times, and the best of several again, as often, with `base` in turns.
-    /// `interrupted` ends it after the last whole round. What a run leaves running is ended with it.
+    /// Runs the program in each mode [`CompareOptions::rounds`] times, then runs the best of
+    /// several modes and `base` again. `interrupted` ends it after the last complete round.
+    /// Processes that a run leaves behind are ended.
     ///
     /// # Errors
-    /// [`LaunchError::Start`]; [`LaunchError::Interrupted`] before the first round was whole.
+    /// [`LaunchError::Start`]; [`LaunchError::Interrupted`] before the first complete round.
     pub fn run(
         self,
         interrupted: &dyn Fn() -> bool,
@@ -134,10 +175,11 @@ impl Comparison<'_> {
         let files = Files::open(options.show_output)?;
         let control =
             Control { signals: None, interrupted: Some(interrupted), standard: files.standard() };
+        say(Event::Start(ComparisonSize::new(contenders.len(), options.rounds)));
         let mut session = Session { root, command, options, control, report, say };
         session.warm_up(&mut contenders)?;
         session.rounds(&mut contenders, options.rounds, Event::Running)?;
-        if whole(&contenders) == 0 {
+        if contender::complete_rounds(&contenders) == 0 {
             return Err(LaunchError::Interrupted);
         }
         session.sum_up(&contenders);
@@ -146,10 +188,10 @@ impl Comparison<'_> {
     }
 }
 
-/// `base` first, each once.
-fn modes(wanted: &[Mode]) -> Vec<Mode> {
+/// `base` first, each mode once.
+fn modes(requested: &[Mode]) -> Vec<Mode> {
     let mut modes = vec![Mode::Base];
-    for &mode in wanted {
+    for &mode in requested {
         if !modes.contains(&mode) {
             modes.push(mode);
         }
@@ -157,32 +199,26 @@ fn modes(wanted: &[Mode]) -> Vec<Mode> {
     modes
 }
 
-/// The order of `all` contenders in a round: each begins with the next one.
-fn order(round: usize, all: usize) -> impl Iterator<Item = usize> {
-    (0..all).map(move |turn| (round + turn) % all)
-}
-
-fn contender(
+fn setup(
     root: &Root,
     mode: Mode,
     command: &[OsString],
     options: &CompareOptions,
-) -> Result<Contender, LaunchError> {
+) -> Result<Setup, LaunchError> {
     let is_mimalloc = |path: &&PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().contains("mimalloc"))
     };
     let library = options.libraries.iter().find(|path| is_mimalloc(path) != mode.is_hugepilot());
-    let setup = Setup::new(
-        root,
-        command,
-        &RunOptions { mode, library: library.cloned(), pool: options.pool },
-    )?;
-    // Without the pages it would only be base under another name.
-    if let Some(why) = setup.obstacles.empty_pool.as_ref().filter(|_| options.pool.is_none()) {
-        let fix = setup.obstacles.pool_fix.clone();
-        return Err(Unsupported::Other { cause: why.clone(), advice: fix }.into());
+    let options = RunOptions { mode, library: library.cloned(), pool: options.pool };
+    Setup::new(root, command, &options)
+}
+
+/// The setup, unless its pool is empty and stays so: that would be `base` under another name.
+fn with_pages(setup: Setup, options: &CompareOptions) -> Result<Setup, EffectCause> {
+    match setup.obstacles.empty_pool.filter(|_| options.pool.is_none()) {
+        Some(page_bytes) => Err(EffectCause::EmptyPool { page_bytes }),
+        None => Ok(setup),
     }
-    Ok(Contender::new(setup))
 }
 
 fn empty(
@@ -208,261 +244,29 @@ fn empty(
         decided_by: DecidingTime::default(),
         interrupted: false,
         pays: false,
-        verdict: String::new(),
+        verdict: Verdict::default(),
         warnings: Vec::new(),
     })
 }
 
-/// Where the program reads and writes.
+/// Standard streams of the program.
 struct Files {
-    nothing: std::fs::File,
-    ours: std::io::Stderr,
-    shown: bool,
+    null: std::fs::File,
+    stderr: std::io::Stderr,
+    show_output: bool,
 }
 
 impl Files {
-    fn open(shown: bool) -> Result<Self, LaunchError> {
+    fn open(show_output: bool) -> Result<Self, LaunchError> {
         let path = "/dev/null";
-        let nothing = std::fs::File::options().read(true).write(true).open(path);
-        let nothing = nothing
-            .map_err(|source| hugepilot_kernel::KernelError::write(path.as_ref(), source))?;
-        Ok(Self { nothing, ours: std::io::stderr(), shown })
+        let null = std::fs::File::options().read(true).write(true).open(path);
+        let null = null.map_err(|source| KernelError::write(path.as_ref(), source))?;
+        Ok(Self { null, stderr: std::io::stderr(), show_output })
     }
-    fn standard(&self) -> [Option<std::os::fd::BorrowedFd<'_>>; 3] {
-        let nothing = self.nothing.as_fd();
-        if self.shown { [Some(nothing), Some(self.ours.as_fd()), None] } else { [Some(nothing); 3] }
+    fn standard(&self) -> [Option<BorrowedFd<'_>>; 3] {
+        let null = Some(self.null.as_fd());
+        if self.show_output { [null, Some(self.stderr.as_fd()), None] } else { [null; 3] }
     }
-}
-
-struct Session<'a> {
-    root: Root,
-    command: &'a [OsString],
-    options: &'a CompareOptions,
-    control: Control<'a>,
-    report: CompareReport,
-    say: &'a mut dyn FnMut(Event<'_>),
-}
-
-impl Session<'_> {
-    fn is_interrupted(&self) -> bool {
-        self.control.interrupted.is_some_and(|interrupted| interrupted())
-    }
-
-    /// Runs that are not timed: of `base` at least, so that files are read once, and of all where that is used for sampling.
-    fn warm_up(&mut self, contenders: &mut [Contender]) -> Result<(), LaunchError> {
-        let mut counting = Counting::default();
-        (self.say)(Event::WarmingUp(Mode::Base));
-        let first = if self.options.stalls { contenders.len() } else { 1 };
-        for (turn, contender) in contenders.iter_mut().take(first).enumerate() {
-            (self.say)(Event::WarmingUp(contender.setup.mode));
-            let mut sampling = Sampling::default();
-            if turn == 0 && !self.options.stalls {
-                self.once(contender, &mut counting)?;
-            } else {
-                self.once(contender, &mut sampling)?;
-                contender.stall_ratio = sampling.ratio();
-                self.report.stalls_unavailable =
-                    self.report.stalls_unavailable.take().or(sampling.unavailable);
-            }
-            if self.is_interrupted() {
-                return Err(LaunchError::Interrupted);
-            }
-        }
-        if !self.options.stalls {
-            self.report.stalls_unavailable = Some("not asked for".to_owned());
-        }
-        Ok(())
-    }
-
-    /// Rounds of these, until interrupted.
-    fn rounds(
-        &mut self,
-        contenders: &mut [Contender],
-        rounds: u32,
-        event: fn(Mode, u32, u32) -> Event<'static>,
-    ) -> Result<(), LaunchError> {
-        let begun = Instant::now();
-        for round in 0..rounds {
-            for turn in order(round as usize, contenders.len()) {
-                let contender = &mut contenders[turn];
-                (self.say)(event(contender.setup.mode, round + 1, rounds));
-                let mut counting = Counting::default();
-                let (run, effect) = self.once(contender, &mut counting)?;
-                if self.is_interrupted() {
-                    self.report.interrupted = true;
-                    return Ok(());
-                }
-                self.report.counters_unavailable = counting.unavailable.take();
-                contender.counts.extend(counting.counts());
-                contender.runs.push(run);
-                contender.effects.push(effect);
-            }
-            let confirming = matches!(event(Mode::Base, 0, 0), Event::Confirming(..));
-            let done = RoundProgress::new(confirming, round + 1, rounds, begun.elapsed());
-            (self.say)(Event::Round(done));
-        }
-        Ok(())
-    }
-
-    /// One run; and where it was stopped meanwhile, so that its time says nothing, another one instead.
-    fn once(
-        &mut self,
-        contender: &mut Contender,
-        observer: &mut dyn Observer,
-    ) -> Result<(Run, Effect), LaunchError> {
-        let done = self.run(contender, observer)?;
-        if !done.0.stopped || self.is_interrupted() {
-            return Ok(done);
-        }
-        let mode = contender.setup.mode;
-        self.warn(vec![format!(
-            "a run of {mode} was stopped for a while: it was dropped, and made again"
-        )]);
-        let done = self.run(contender, observer)?;
-        if done.0.stopped {
-            self.warn(vec![format!(
-                "a run of {mode} was stopped each time: its wall time holds that"
-            )]);
-        }
-        Ok(done)
-    }
-
-    /// With its pool where it has one.
-    fn run(
-        &mut self,
-        contender: &mut Contender,
-        observer: &mut dyn Observer,
-    ) -> Result<(Run, Effect), LaunchError> {
-        let mode = contender.setup.mode;
-        let wanted = self.options.pool.filter(|_| mode.uses_pool().is_some());
-        let raised = wanted
-            .map(|bytes| pool::raise(&self.root, &mut contender.setup, bytes, self.control))
-            .transpose()?;
-        let done = watched(self.command, &contender.setup, self.control, observer);
-        if let Some((guard, warnings)) = raised {
-            self.warn(warnings);
-            self.warn(guard.map(pool::give_back).unwrap_or_default());
-        }
-        let Watched { run, obstacles, left } = done?;
-        if left > 0 && !self.is_interrupted() {
-            self.warn(vec![format!("runs of {mode} left processes running: they were ended")]);
-        }
-        let effect = effect(mode, &run, &obstacles);
-        let told = pool_warning(mode, &run, &obstacles);
-        self.warn(told.map(|told| format!("{mode}: {told}")).into_iter().collect());
-        Ok((run, effect))
-    }
-
-    /// Each once.
-    fn warn(&mut self, warnings: Vec<String>) {
-        for warning in warnings {
-            if !self.report.warnings.contains(&warning) {
-                self.report.warnings.push(warning);
-            }
-        }
-    }
-
-    /// Runs what looks best again, with what it is held against, in turns, and nothing else.
-    fn confirm(&mut self, contenders: &[Contender]) -> Result<(), LaunchError> {
-        if self.report.interrupted {
-            return Ok(());
-        }
-        let wanted = to_confirm(&self.report).into_iter();
-        let known = |mode| contenders.iter().find(|contender| contender.setup.mode == mode);
-        let mut again: Vec<_> =
-            wanted.filter_map(known).map(|known| Contender::new(known.setup.clone())).collect();
-        self.rounds(&mut again, confirming_rounds(self.options.rounds), Event::Confirming)?;
-        if let ([_, best, plain @ ..], [base, ours, ..]) = (&summed(&again)[..], &again[..]) {
-            let time = self.report.decided_by;
-            let runs = [base, ours].map(|of| &of.runs[..whole(&again)]);
-            self.report.confirmation =
-                Some(Confirmation::of(time, best, plain.first(), runs[0], runs[1]));
-        }
-        Ok(())
-    }
-
-    /// The figures of each mode's rounds.
-    fn sum_up(&mut self, contenders: &[Contender]) {
-        let absent = std::mem::take(&mut self.report.modes);
-        self.report.modes = summed(contenders).into_iter().chain(absent).collect();
-        self.report.decided_by = self.report.base().map(DecidingTime::of).unwrap_or_default();
-        self.warn(
-            contenders
-                .iter()
-                .flat_map(|contender| contender.setup.environment.kept.clone())
-                .collect(),
-        );
-        let failures: Vec<String> = self.report.modes.iter().filter_map(failures).collect();
-        self.warn(failures);
-    }
-
-    fn conclude(mut self) -> CompareReport {
-        (self.report.pays, self.report.verdict) = verdict(&self.report);
-        self.report
-    }
-}
-
-/// Rounds in which each was run: of an unfinished one nothing counts.
-fn whole(contenders: &[Contender]) -> usize {
-    contenders.iter().map(|contender| contender.runs.len()).min().unwrap_or(0)
-}
-
-/// The figures of each, and those that hold it against others of the same round.
-fn summed(contenders: &[Contender]) -> Vec<ModeReport> {
-    let whole = whole(contenders);
-    let runs_of =
-        |mode| contenders.iter().find(|other| other.setup.mode == mode).map(|of| &of.runs[..whole]);
-    let sum_up = |contender: &Contender| {
-        let over = |time, mode| speedup(time, runs_of(mode)?, &contender.runs[..whole]);
-        let mode = contender.setup.mode;
-        let base = Some(Mode::Base).filter(|&base| base != mode);
-        let plain = mode.without_huge_pages();
-        ModeReport {
-            speedup_over_base: base.and_then(|base| over(DecidingTime::Wall, base)),
-            cpu_speedup_over_base: base.and_then(|base| over(DecidingTime::Cpu, base)),
-            speedup_over_same_allocator: plain.and_then(|plain| over(DecidingTime::Wall, plain)),
-            cpu_speedup_over_same_allocator: plain.and_then(|plain| over(DecidingTime::Cpu, plain)),
-            ..contender.report(whole)
-        }
-    };
-    contenders.iter().map(sum_up).collect()
-}
-
-impl Contender {
-    const fn new(setup: Setup) -> Self {
-        Self { setup, runs: Vec::new(), effects: Vec::new(), counts: Vec::new(), stall_ratio: None }
-    }
-
-    /// Of its first `whole` runs.
-    fn report(&self, whole: usize) -> ModeReport {
-        let effects = &self.effects[..whole];
-        let known = effects.iter().filter_map(|effect| effect.took_effect);
-        let (took, known) = (known.clone().filter(|&took| took).count(), known.count());
-        let took_effect = (known > 0).then_some(2 * took >= known);
-        let said = effects.iter().rfind(|effect| effect.took_effect == took_effect).cloned();
-        let said = said.unwrap_or(Effect { took_effect, reason: String::new(), fix: None });
-        let partly = match took {
-            0 => String::new(),
-            took if took == whole => String::new(),
-            took => format!("in {took} of {whole} runs it did; "),
-        };
-        let mut report = ModeReport::unavailable(self.setup.mode, partly + &said.reason, said.fix);
-        report.took_effect = took_effect;
-        report.measure(&self.runs[..whole].iter().collect::<Vec<_>>());
-        report.count(&self.counts[..whole.min(self.counts.len())]);
-        report.stall_ratio = self.stall_ratio;
-        report
-    }
-}
-
-fn failures(mode: &ModeReport) -> Option<String> {
-    let (failed, runs) = (mode.failed_runs, mode.runs);
-    (failed > 0).then(|| {
-        format!(
-            "{failed} of {runs} {} runs did not end with success: their rounds do not count for it",
-            mode.mode
-        )
-    })
 }
 
 #[cfg(test)]
@@ -471,30 +275,23 @@ mod tests {
 
     #[test]
     fn the_time_left_is_that_of_the_rounds_left() {
-        let progress = RoundProgress::new(false, 2, 5, Duration::from_secs(8));
-        assert_eq!(progress.left, Duration::from_secs(12));
-        assert_eq!(RoundProgress::new(true, 5, 5, Duration::from_secs(8)).left, Duration::ZERO);
+        let spent = Duration::from_secs(8);
+        let two = RoundProgress::new(ComparisonSize::new(2, 5), 2, spent);
+        assert_eq!((two.left, two.may_confirm), (Duration::from_secs(12), false));
+        assert_eq!(RoundProgress::confirming(5, 5, spent).left, Duration::ZERO);
+    }
+
+    #[test]
+    fn the_time_left_includes_confirmation_of_three_modes() {
+        let size = ComparisonSize::new(6, 3);
+        assert_eq!(size.confirming_rounds, 5);
+        let first = RoundProgress::new(size, 1, Duration::from_secs(6));
+        assert_eq!((first.left, first.may_confirm), (Duration::from_secs(12 + 15), true));
     }
 
     #[test]
     fn base_is_always_run_and_each_mode_once() {
         assert_eq!(modes(&[Mode::Thp, Mode::Base, Mode::Thp]), [Mode::Base, Mode::Thp]);
         assert_eq!(modes(&[]), [Mode::Base]);
-    }
-
-    #[test]
-    fn every_mode_is_first_in_some_round_and_runs_once_in_each() {
-        for all in 1..6 {
-            let rounds: Vec<Vec<usize>> =
-                (0..all).map(|round| order(round, all).collect()).collect();
-            for round in &rounds {
-                let mut sorted = round.clone();
-                sorted.sort_unstable();
-                assert_eq!(sorted, (0..all).collect::<Vec<_>>());
-            }
-            let mut firsts: Vec<usize> = rounds.iter().map(|round| round[0]).collect();
-            firsts.sort_unstable();
-            assert_eq!(firsts, (0..all).collect::<Vec<_>>());
-        }
     }
 }

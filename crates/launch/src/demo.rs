@@ -1,9 +1,9 @@
-//! `tune` without a target: our own `hot-set` workload, twice, side by side.
+//! `tune` without a target: two copies of hugepilot's `hot-set` workload, one of them tuned.
 //!
-//! To compare the copies they run in turns (SIGSTOP and SIGCONT), so that a shared machine's moods hit both alike: first
-//! as they are, then with one of them tuned, then with the other one all on huge pages, which is the ideal. Tuned and ideal
-//! thus run side by side; and each copy is measured against its own beginning, with the other as the yardstick, so that it
-//! does not matter which of them was given the better memory.
+//! For a comparison the copies run interleaved (SIGSTOP and SIGCONT), so that the load of a shared
+//! machine affects both alike: first both untouched, then one tuned, then the other with all memory
+//! promoted, which is the ideal. Each copy is compared with its own start, with the other as the
+//! reference, so that the placement of their memory does not matter.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, Program, Started, Target, Thp};
+use hugepilot_kernel::{Change, Program, StartedProgram, Target, Thp};
 use hugepilot_record::Pid;
 use hugepilot_record::tune::{GroundTruth, Performance, TuneReport, TuneWarning};
 use hugepilot_stats::Spread;
@@ -24,18 +24,20 @@ use crate::LaunchError;
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all, tune_attached};
 
-/// Turns of each copy.
+/// Intervals of each copy.
 const PAIRS: usize = 5;
-/// How long one turn is.
-const TURN: Nanos = Nanos::millis(1500);
-/// Filling memory that the machine had given back to its host is slow.
+/// Length of an interval.
+const INTERVAL: Nanos = Nanos::millis(1500);
+/// Longest time to fill memory: slow if a virtual machine had returned it to its host.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
-/// Runs the demonstration. `workload` is the command of one copy, a path and its arguments; it must announce its hot regions
-/// and print a line of throughput several times a second. The copies end with us, also when we are killed.
+/// Runs the demonstration.
+///
+/// `workload` is the command of one copy. It must announce its hot regions, and print a line of
+/// throughput several times a second. The copies end with hugepilot, also if it is killed.
 ///
 /// # Errors
-/// When a copy cannot be started or ends early, or cannot be sampled.
+/// If a copy cannot be started or sampled, or ends early.
 pub fn demo(
     workload: &[OsString],
     options: TuneOptions,
@@ -50,9 +52,9 @@ pub fn demo(
     let guard = options.guard;
     let options = TuneOptions { larger_is_better: true, ..options };
     let alike = if options.dry_run {
-        Turns::default()
+        Intervals::default()
     } else {
-        turns(&mut control, &mut tuned, interrupted)?
+        intervals(&mut control, &mut tuned, interrupted)?
     };
     tuned.signal(Signal::CONT);
     let mut report = tune_attached(open(tuned.pid())?, options, None, interrupted, say)?;
@@ -62,21 +64,21 @@ pub fn demo(
     if report.dry_run || report.verified_regions == 0 || interrupted() {
         return Ok(report);
     }
-    let first = turns(&mut control, &mut tuned, interrupted)?;
+    let first = intervals(&mut control, &mut tuned, interrupted)?;
     control.signal(Signal::CONT);
     let all = promote_all(&open(control.pid())?, &guard, interrupted)?;
     control.signal(Signal::STOP);
-    let second = turns(&mut control, &mut tuned, interrupted)?;
+    let second = intervals(&mut control, &mut tuned, interrupted)?;
     let figure = |spread| Performance { ops_per_second: spread, ..Performance::default() };
     report.baseline = Some(figure(Spread::of(&first.control)));
     report.tuned = Some(figure(Spread::of(&first.tuned)));
     report.all_huge = Some(figure(Spread::of(&second.control)));
     report.conclude(true);
-    // Ratios of neighbouring turns are less moved by drift than ratios of medians.
+    // Drift affects ratios of adjacent intervals less than ratios of medians.
     let by = |over: Option<f64>| Some(first.ratio()? / over?);
     report.set_speedups(by(alike.ratio()), by(second.ratio()));
     if let Some(stop) = all.stopped {
-        // What is not all huge is no ideal to compare with.
+        // A copy that is not all huge is not the ideal.
         report.all_huge = None;
         report.set_speedups(report.speedup, None);
         report.warnings.push(TuneWarning::NoAllHuge { stopped: stop });
@@ -87,15 +89,15 @@ pub fn demo(
     Ok(report)
 }
 
-/// Throughput of both copies, turn by turn.
+/// Throughput of both copies by interval.
 #[derive(Default)]
-struct Turns {
+struct Intervals {
     control: Vec<f64>,
     tuned: Vec<f64>,
 }
 
-impl Turns {
-    /// The median ratio of neighbouring turns: tuned over control.
+impl Intervals {
+    /// Median ratio of adjacent intervals: tuned over control.
     fn ratio(&self) -> Option<f64> {
         let pairs = self.tuned.iter().zip(&self.control);
         let ratios: Vec<f64> = pairs.map(|(tuned, control)| tuned / control).collect();
@@ -103,31 +105,32 @@ impl Turns {
     }
 }
 
-fn turns(
+fn intervals(
     control: &mut WorkloadCopy,
     tuned: &mut WorkloadCopy,
     interrupted: &dyn Fn() -> bool,
-) -> Result<Turns, LaunchError> {
-    let mut turns = Turns::default();
+) -> Result<Intervals, LaunchError> {
+    let mut intervals = Intervals::default();
     for _ in 0..PAIRS {
-        let pair =
-            control.turn(interrupted).and_then(|first| Ok((first, tuned.turn(interrupted)?)));
+        let pair = control
+            .interval(interrupted)
+            .and_then(|first| Ok((first, tuned.interval(interrupted)?)));
         match pair {
             Ok((control, tuned)) => {
-                turns.control.push(control);
-                turns.tuned.push(tuned);
+                intervals.control.push(control);
+                intervals.tuned.push(tuned);
             }
-            // What was measured until now counts.
+            // The intervals until then count.
             Err(LaunchError::Interrupted) => break,
             Err(error) => return Err(error),
         }
     }
-    Ok(turns)
+    Ok(intervals)
 }
 
-/// One copy of the workload. Killed on drop.
+/// Copy of the workload. Killed on drop.
 struct WorkloadCopy {
-    child: Started,
+    child: StartedProgram,
     lines: Receiver<String>,
     hot: Vec<AddrRange>,
 }
@@ -175,7 +178,7 @@ impl WorkloadCopy {
         self.child.signal(signal.as_raw());
     }
 
-    /// The next line that it prints.
+    /// Waits for the next line of its output.
     fn line(&mut self, interrupted: &dyn Fn() -> bool) -> Result<String, LaunchError> {
         let end = Instant::now() + READY_WITHIN;
         loop {
@@ -190,7 +193,7 @@ impl WorkloadCopy {
         Err(LaunchError::Ended { what: "the hot-set workload".to_owned(), status })
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended; `None` if it has not.
     fn ended(&mut self) -> Option<String> {
         loop {
             match self.child.changed().ok()??.0 {
@@ -201,12 +204,13 @@ impl WorkloadCopy {
         }
     }
 
-    /// Lets it run for one turn, and returns its mean throughput. The first line spans the pause and does not count.
-    fn turn(&mut self, interrupted: &dyn Fn() -> bool) -> Result<f64, LaunchError> {
+    /// Lets it run for one interval, and returns its mean throughput. The first line spans the
+    /// pause and does not count.
+    fn interval(&mut self, interrupted: &dyn Fn() -> bool) -> Result<f64, LaunchError> {
         self.lines.try_iter().for_each(drop);
         self.signal(Signal::CONT);
         let _ = self.line(interrupted)?;
-        let end = Instant::now() + Duration::from(TURN);
+        let end = Instant::now() + Duration::from(INTERVAL);
         let (mut sum, mut count) = (0.0, 0.0);
         while Instant::now() < end || count == 0.0 {
             let line = self.line(interrupted)?;
@@ -238,12 +242,12 @@ impl WorkloadCopy {
     }
 }
 
-/// Starts it, with its output to read. Ctrl-C is for us, so it gets a process group of its own.
-fn started(command: &[OsString]) -> io::Result<(Started, PipeReader)> {
+/// Starts it with its output in a pipe, in its own process group: Ctrl-C is for hugepilot.
+fn started(command: &[OsString]) -> io::Result<(StartedProgram, PipeReader)> {
     let nothing = File::open("/dev/null")?;
     let (output, end) = io::pipe()?;
     let environment: Vec<_> = std::env::vars_os().collect();
-    let mut child = Started::bound(&Program {
+    let mut child = StartedProgram::bound(&Program {
         path: Path::new(&command[0]),
         arguments: command,
         environment: &environment,
@@ -259,7 +263,7 @@ fn huge_page(pid: Pid) -> Option<u64> {
     open(pid).ok().map(|process| process.sizes().huge.get())
 }
 
-/// `start-end` in hexadecimal.
+/// Parses `start-end` in hexadecimal.
 fn parse_range(text: &str) -> Option<AddrRange> {
     let (start, end) = text.trim().split_once('-')?;
     let hex = |digits: &str| {

@@ -1,10 +1,13 @@
 //! Failures of this crate.
 
+use std::ffi::OsStr;
 use std::io;
 
 use hugepilot_kernel::{KernelError, Unsupported};
 use hugepilot_manager::ManagerError;
+use hugepilot_record::run::RunWarning;
 use hugepilot_settings::SettingsError;
+use hugepilot_units::Bytes;
 
 /// Failure to start, follow or tune a program.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +33,16 @@ pub enum LaunchError {
         /// Cause.
         source: io::Error,
     },
+    /// The hugetlb pool of the mode has no free page, although it was to be raised.
+    #[error("the hugetlb pool has no free page of {page_bytes}")]
+    EmptyPool {
+        /// Page size of the pool.
+        page_bytes: Bytes,
+        /// Warnings of raising it.
+        warnings: Vec<RunWarning>,
+    },
     /// The program ended before the first measurement.
-    #[error("{what} ended before it could be measured{}", status.as_deref().map(|s| format!(" ({s})")).unwrap_or_default())]
+    #[error("{what} ended before the first measurement{}", in_brackets(status))]
     Ended {
         /// The program.
         what: String,
@@ -39,9 +50,19 @@ pub enum LaunchError {
         status: Option<String>,
     },
     /// A signal arrived before there was a report.
-    #[error("interrupted before there was anything to report")]
+    #[error("interrupted before the first result")]
     Interrupted,
     /// This signal arrived before the program was started.
     #[error("interrupted before the program was started")]
     Signalled(i32),
+}
+
+impl LaunchError {
+    pub(crate) fn start(program: &OsStr, source: io::Error) -> Self {
+        Self::Start { program: program.to_string_lossy().into_owned(), source }
+    }
+}
+
+fn in_brackets(status: &Option<String>) -> String {
+    status.as_ref().map_or_else(String::new, |status| format!(" ({status})"))
 }

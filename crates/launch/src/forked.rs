@@ -1,29 +1,28 @@
-//! Whether children were, or may be, killed for want of pages of a pool.
+//! Fork and hugetlb pools: children that SIGBUS has killed, or may kill, for lack of free pages.
 //!
-//! A mapping of private hugetlb pages has its pages promised; a child made by fork has none promised. It shares its parent's pages
-//! until one of the two writes, and then takes one of its own from what the pool has free, or is killed by SIGBUS
-//! (`Documentation/mm/hugetlbfs_reserv.rst`).
+//! A mapping of private hugetlb pages reserves its pages; a child made by fork has none reserved.
+//! It shares the pages of its parent until one of the two writes. Then it takes a free page of the
+//! pool, or SIGBUS kills it (`Documentation/mm/hugetlbfs_reserv.rst`).
 
-use hugepilot_record::run::{Ending, Mode, Obstacles, Run};
+use hugepilot_record::run::{Ending, Mode, Run, RunWarning};
 use hugepilot_units::Bytes;
 
-const SIGBUS: i32 = 7;
-const WHY: &str = "a child made by fork that writes to its parent's pages of the pool takes pages of its own, and is killed by \
-                   SIGBUS where the pool has no more; fix: a larger pool (--pool), or --pages thp";
+use crate::effect::Obstacles;
 
-/// What to tell of it; nothing where the mode uses no pool, or the program had no page of one.
-pub fn pool_warning(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<String> {
+const SIGBUS: i32 = 7;
+
+/// Returns a warning if a mode on a pool killed a process, or may do so. `None` if the program had
+/// no page of the pool.
+pub fn pool_warning(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<RunWarning> {
     let on_pool = run.peak.hugetlb_peak_bytes > Bytes::ZERO || run.peak.rss_samples == 0;
     if mode.uses_pool().is_none() || !on_pool {
         return None;
     }
     if run.ending.code() == Ending::Killed(SIGBUS).code() {
-        return Some(format!("a process of it was killed by SIGBUS: {WHY}"));
+        return Some(RunWarning::KilledBySigbus);
     }
-    obstacles
-        .pool_parent
-        .as_ref()
-        .map(|name| format!("{name} had pages of the pool and started others: {WHY}"))
+    let process = obstacles.pool_parent.clone();
+    process.map(|process| RunWarning::ForkOnPool { process })
 }
 
 #[cfg(test)]
@@ -32,10 +31,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn parents_on_a_pool_and_deaths_by_sigbus_are_told_and_nothing_else() {
-        let parent = Obstacles { pool_parent: Some("make".to_owned()), ..Obstacles::default() };
-        let run = |ending, hugetlb_peak_bytes| Run {
+    fn run(ending: Ending, hugetlb_peak_bytes: Bytes) -> Run {
+        Run {
             ending,
             wall_seconds: 1.0,
             stopped: false,
@@ -44,36 +41,29 @@ mod tests {
             processor_wait_seconds: None,
             page_faults: 1,
             peak: Peak { hugetlb_peak_bytes, rss_samples: 3, ..Peak::default() },
-        };
+        }
+    }
+
+    #[test]
+    fn parents_on_a_pool_and_deaths_by_sigbus_are_warnings() {
+        let parent = Obstacles { pool_parent: Some("make".to_owned()), ..Obstacles::default() };
+        let other = Obstacles::default();
         let (some, none) = (Bytes::mib(4), Bytes::ZERO);
         let well = Ending::Exited(0);
+        let fork = Some(RunWarning::ForkOnPool { process: "make".to_owned() });
+        let killed = Some(RunWarning::KilledBySigbus);
         let table = [
-            (Mode::Hugetlb, run(well, some), &parent, Some("make had pages")),
-            (Mode::Hugepilot, run(well, some), &parent, Some("make had pages")),
-            (
-                Mode::Hugetlb,
-                run(Ending::Killed(7), some),
-                &parent,
-                Some("a process of it was killed by SIGBUS"),
-            ),
-            (
-                Mode::Hugetlb,
-                run(Ending::Exited(135), some),
-                &Obstacles::default(),
-                Some("a process of it was killed by SIGBUS"),
-            ),
-            (Mode::Hugetlb, run(Ending::Killed(11), some), &Obstacles::default(), None),
-            (Mode::Hugetlb, run(well, none), &parent, None),
-            (Mode::Hugepilot, run(Ending::Killed(7), none), &Obstacles::default(), None),
-            (Mode::Thp, run(Ending::Killed(7), some), &parent, None),
+            (Mode::Hugetlb, run(well, some), &parent, &fork),
+            (Mode::Hugepilot, run(well, some), &parent, &fork),
+            (Mode::Hugetlb, run(Ending::Killed(7), some), &parent, &killed),
+            (Mode::Hugetlb, run(Ending::Exited(135), some), &other, &killed),
+            (Mode::Hugetlb, run(Ending::Killed(11), some), &other, &None),
+            (Mode::Hugetlb, run(well, none), &parent, &None),
+            (Mode::Hugepilot, run(Ending::Killed(7), none), &other, &None),
+            (Mode::Thp, run(Ending::Killed(7), some), &parent, &None),
         ];
-        for (mode, run, obstacles, says) in table {
-            let told = pool_warning(mode, &run, obstacles);
-            assert_eq!(told.is_some(), says.is_some(), "{mode} {run:?}");
-            assert!(
-                told.is_none_or(|told| told.starts_with(says.unwrap_or_default())),
-                "{mode} {run:?}"
-            );
+        for (mode, run, obstacles, warning) in table {
+            assert_eq!(&pool_warning(mode, &run, obstacles), warning, "{mode} {run:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Programs that hugepilot starts: with chosen pages ([`run`]), in several page modes ([`compare`]),
+//! Programs that hugepilot starts: on chosen pages ([`run`]), in several page modes ([`compare`]),
 //! tuned from start to end ([`tune`]), or as the demonstration ([`demo`]).
 //!
 //! [`effect`], `worth` and `forked` judge finished runs; they are pure.
@@ -16,7 +16,7 @@ pub mod run;
 pub mod tune;
 mod worth;
 
-pub use effect::effect;
+pub use effect::{Holder, Obstacles, PromotionObstacle, effect};
 pub use error::LaunchError;
 pub use forked::pool_warning;
 pub use worth::{confirming_rounds, to_confirm, verdict};

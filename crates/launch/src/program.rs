@@ -1,4 +1,4 @@
-//! A program that is held until it can be watched from its first instruction, and whose output is read.
+//! A program that is held until it can be observed from its first instruction.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -6,34 +6,35 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, Program, Started, Thp, find_program};
+use hugepilot_kernel::{Change, Program, StartedProgram, Thp, find_program};
 use hugepilot_record::Pid;
 use hugepilot_record::run::Ending;
 
 use crate::LaunchError;
 
-/// Lines that wait to be read for figures, and the longest of them.
+/// Unread lines of output, and their longest length.
 const MAX_LINES: usize = 4096;
 const MAX_LINE: u64 = 64 << 10;
 
-/// A started program, held until released. It and all that it starts are killed on drop, and when we are.
-pub struct Launched {
+/// A started program, held until released. It and its descendants are killed on drop, and with
+/// hugepilot.
+pub struct LaunchedProgram {
     name: String,
-    child: Started,
+    child: StartedProgram,
     ended: Option<Ending>,
-    /// What it prints, line by line.
+    /// Its output, line by line.
     pub lines: Option<Receiver<String>>,
 }
 
-impl Launched {
-    /// Starts `command`, held. Its standard output is passed on to our standard error, because ours is for the report, and comes
-    /// line by line through [`Launched::lines`].
+impl LaunchedProgram {
+    /// Starts `command`, held. Its stdout goes to stderr, because stdout is for the report, and
+    /// line by line to [`LaunchedProgram::lines`].
     ///
     /// # Errors
     /// [`LaunchError::Start`].
     pub fn start(command: &[OsString]) -> Result<Self, LaunchError> {
         let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
-        let path = find_program(program).map_err(|source| cannot_start(program, source))?;
+        let path = find_program(program).map_err(|source| LaunchError::start(program, source))?;
         let name = path.file_name().unwrap_or_default();
         let name = hugepilot_kernel::proc::printable(name.as_encoded_bytes());
         let start = || {
@@ -48,31 +49,31 @@ impl Launched {
                 standard,
                 own_group: false,
             };
-            Ok((Started::bound(&program)?, output))
+            Ok((StartedProgram::bound(&program)?, output))
         };
-        let (child, output) = start().map_err(|source| cannot_start(program, source))?;
-        Ok(Self { name, child, ended: None, lines: Some(pass_on(output)) })
+        let (child, output) = start().map_err(|source| LaunchError::start(program, source))?;
+        Ok(Self { name, child, ended: None, lines: Some(copy_lines(output)) })
     }
 
-    /// The program's file name.
+    /// File name of the program.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its process number, held or released.
+    /// Its pid, held or released.
     pub const fn pid(&self) -> Pid {
         self.child.pid()
     }
 
-    /// Lets the program begin, and waits until it has: about a millisecond.
+    /// Lets the program start, and waits until it has: about a millisecond.
     ///
     /// # Errors
-    /// [`LaunchError::Start`] with the reason why the system cannot run it.
+    /// [`LaunchError::Start`] if the system cannot run it.
     pub fn release(&mut self) -> Result<(), LaunchError> {
-        self.child.release().map_err(|source| cannot_start(OsStr::new(&self.name), source))
+        self.child.release().map_err(|source| LaunchError::start(OsStr::new(&self.name), source))
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended; `None` if it has not.
     pub fn ended(&mut self) -> Option<Ending> {
         while self.ended.is_none() {
             match self.child.changed() {
@@ -85,7 +86,7 @@ impl Launched {
         self.ended
     }
 
-    /// Waits for its end, or until `interrupted`, and then stops it.
+    /// Waits for its end. If `interrupted`, ends it.
     pub fn wait(&mut self, interrupted: &dyn Fn() -> bool) {
         while self.ended().is_none() {
             if interrupted() {
@@ -95,51 +96,47 @@ impl Launched {
         }
     }
 
-    /// Asks it to stop (SIGTERM), and after a second makes it.
+    /// Ends it with SIGTERM, after a second with SIGKILL.
     pub fn stop(&mut self) {
         self.child.ask_to_end();
         let deadline = Instant::now() + Duration::from_secs(3);
         while self.ended().is_none() {
             if Instant::now() > deadline {
-                // It was killed, and waits in the kernel.
+                // It was killed, and is in an uninterruptible sleep.
                 self.ended = Some(Ending::Killed(rustix::process::Signal::KILL.as_raw()));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Ends what it left running, and says how many processes that was.
+    /// Ends the processes that it left running, and counts them.
     pub fn end_rest(&mut self) -> usize {
         self.child.end_rest()
     }
 }
 
-fn cannot_start(program: &OsStr, source: io::Error) -> LaunchError {
-    LaunchError::Start { program: program.to_string_lossy().into_owned(), source }
-}
-
-/// Whether `program` can be started, as far as its file says.
+/// Checks the file of `program`.
 ///
 /// # Errors
 /// [`LaunchError::Start`]: ENOENT, EACCES.
 pub fn check(program: &OsStr) -> Result<(), LaunchError> {
-    find_program(program).map(drop).map_err(|source| cannot_start(program, source))
+    find_program(program).map(drop).map_err(|source| LaunchError::start(program, source))
 }
 
-/// Copies lines to our standard error and into a channel, on a thread of its own that ends with the pipe.
-fn pass_on(pipe: impl Read + Send + 'static) -> Receiver<String> {
+/// Copies lines to stderr and to a channel, on a thread that ends with the pipe.
+fn copy_lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = sync_channel(MAX_LINES);
     std::thread::spawn(move || {
         let mut pipe = BufReader::new(pipe);
         let mut line = Vec::new();
         loop {
-            // A line without an end is passed on piece by piece.
+            // A line without an end is copied in parts.
             match pipe.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
             let _ = io::stderr().write_all(&line);
-            // Nobody may be reading figures; the program's output is passed on all the same.
+            // Without a reader of the channel, the output still goes to stderr.
             let _ = sender.try_send(String::from_utf8_lossy(line.trim_ascii_end()).into_owned());
             line.clear();
         }

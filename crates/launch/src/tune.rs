@@ -1,4 +1,4 @@
-//! A program tuned from its start to its end.
+//! Tuning of a program from its start to its end.
 
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, Session, TuneOptions, open};
@@ -6,14 +6,15 @@ use hugepilot_record::tune::TuneReport;
 use hugepilot_units::Nanos;
 
 use crate::LaunchError;
-use crate::program::Launched;
+use crate::program::LaunchedProgram;
 
-/// Tunes a program from its start to its end, and returns how long it ran besides.
+/// Tunes a program from its start to its end, and returns its time as well.
 ///
 /// # Errors
-/// When it cannot be started or sampled. Should it end before the first plan, the report says so in its warnings.
+/// If it cannot be started or sampled. If it ends before the first plan, a warning of the report
+/// says so.
 pub fn tune_launched(
-    launched: &mut Launched,
+    launched: &mut LaunchedProgram,
     options: TuneOptions,
     progress: Option<ProgressReader>,
     interrupted: &dyn Fn() -> bool,
@@ -27,11 +28,11 @@ pub fn tune_launched(
     session.observe_while(session.options().observe, &mut || launched.ended().is_none());
     let mut pause = session.options().round;
     while launched.ended().is_none() && !interrupted() {
-        // A program that has settled is looked at ever more rarely, at most every half minute.
+        // Once nothing is left to promote, pauses double up to half a minute.
         let more = match if session.is_over() { Ok(false) } else { session.round() } {
             Ok(more) => more,
             Err(error) => {
-                // The program is the user's, and goes on to its end without us.
+                // The program continues to its end without hugepilot.
                 launched.wait(interrupted);
                 return Err(error.into());
             }

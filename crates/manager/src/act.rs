@@ -1,9 +1,9 @@
-//! The only place that changes another process: promotes picked regions, or [splits](split) bloated huge pages, one at a
-//! time, and looks after each.
+//! Changes of other processes: promotes selected regions, or [splits](split) bloated huge pages,
+//! one at a time, and verifies each.
 //!
-//! What the kernel returns is never counted as success: it says so for ranges it did nothing to. Before each region the
-//! target, its memory limits and its pages are looked at again, because a plan grows old; and acting ends at the first
-//! sign that somebody is harmed. See [`Stop`] for the signs.
+//! A successful return alone never counts: the kernel also returns it for ranges that it did not
+//! change. Plans grow old, so the target, its memory limits and its pages are read again before
+//! each region. The first sign of harm to a process ends the action; [`Stop`] lists the signs.
 
 pub mod split;
 
@@ -12,18 +12,19 @@ use hugepilot_policy::{Limits, region_skip};
 use hugepilot_record::{Act, Errno, Journal, Outcome, Pick, SkipReason, Stop};
 use hugepilot_units::Nanos;
 
-/// When to stop.
+/// Limits that end a round of promotions.
 #[derive(Clone, Copy, Debug)]
 pub struct Guard {
-    /// A collapse that takes longer ends the round: the kernel is compacting or reclaiming for it, as tcmalloc found.
+    /// Longest collapse. During a longer one, the kernel compacts or reclaims memory (as tcmalloc
+    /// found).
     pub max_collapse: Nanos,
-    /// Memory pressure (PSI `some`, percent of ten seconds) from which on nothing is done.
+    /// Highest memory pressure (PSI `some`, percent of ten seconds).
     pub max_pressure: f64,
-    /// The same for PSI `full`.
+    /// Highest memory pressure by PSI `full`.
     pub max_full_pressure: f64,
-    /// So many regions failing in a row in the same way end the round.
+    /// Regions in a row with the same failure that end the round.
     pub max_failures: usize,
-    /// The safety rules of the policy, checked again.
+    /// Safety rules of the policy, which are checked again.
     pub limits: Limits,
 }
 
@@ -39,10 +40,11 @@ impl Default for Guard {
     }
 }
 
-/// Pressure changes in seconds, so it is read once in so many regions.
+/// Regions between two reads of the memory pressure, which changes within seconds.
 const PRESSURE_EVERY: usize = 16;
 
-/// Promotes `picks` in order and journals each. `interrupted` is asked before every region; `each` hears of every act.
+/// Promotes `picks` in order and journals each. Calls `interrupted` before every region, and `each`
+/// after every act.
 pub fn promote(
     target: &dyn Target,
     picks: &[Pick],
@@ -61,7 +63,7 @@ pub fn promote(
             break;
         }
         target.prepare();
-        // Right before the call: a region that somebody else made huge in the meantime is not ours.
+        // Right before the call: a region that khugepaged or the program promoted is not counted.
         match changed(target, pick, guard) {
             Ok(None) => {}
             Ok(Some(reason)) => {
@@ -84,22 +86,22 @@ pub fn promote(
     journal
 }
 
-/// Whether something forbids to go on at all.
-fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: bool) -> Option<Stop> {
+/// Cause to stop before `pick`; `None` if there is none.
+fn before(target: &dyn Target, pick: &Pick, guard: &Guard, reads_pressure: bool) -> Option<Stop> {
     match target.state() {
         Ok(TargetState::Alive) => {}
         Ok(TargetState::Gone) => return Some(Stop::TargetGone),
         Ok(TargetState::Execed) => return Some(Stop::TargetExeced),
         Err(error) => return Some(unreadable(&error)),
     }
-    if look_at_pressure {
+    if reads_pressure {
         let pressure = target.pressure().unwrap_or_default();
         if pressure.some_avg10 > guard.max_pressure || pressure.full_avg10 > guard.max_full_pressure
         {
             return Some(Stop::MemoryPressure);
         }
     }
-    // Until the base pages are freed, a huge page needs its full size on top of them.
+    // The kernel allocates the huge page before it frees the base pages.
     let needed = pick.added + target.sizes().huge;
     match target.headroom() {
         Ok(headroom) => guard.limits.headroom_skip(headroom, needed).map(|_| Stop::MemoryPressure),
@@ -107,16 +109,16 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, look_at_pressure: boo
     }
 }
 
-/// Why this region is no candidate any more; `None` when it still is.
+/// Reason why this region is not a candidate any more; `None` if it still is.
 ///
 /// # Errors
-/// Why nothing more may be done: its pages cannot be read.
+/// The cause to stop if its pages cannot be read.
 fn changed(target: &dyn Target, pick: &Pick, guard: &Guard) -> Result<Option<SkipReason>, Stop> {
     let pages = target.region_pages(pick.region).map_err(|error| unreadable(&error))?;
     Ok(region_skip(&pages, target.sizes(), &guard.limits))
 }
 
-/// What to call it that something of the target could not be read.
+/// Cause to stop after `error`, a failed read of the target.
 fn unreadable(error: &KernelError) -> Stop {
     match error {
         error if error.is_gone() => Stop::TargetGone,
@@ -126,7 +128,7 @@ fn unreadable(error: &KernelError) -> Stop {
     }
 }
 
-/// One promotion, with the one retry that EAGAIN deserves: a page was pinned or on its way between lists.
+/// Promotes one region. Retries once after EAGAIN: a page was pinned or isolated for a moment.
 fn collapse(target: &dyn Target, pick: &Pick) -> Act {
     let (start, queued) = (target.now(), target.queued());
     let mut answer = target.collapse(pick.region);
@@ -135,20 +137,20 @@ fn collapse(target: &dyn Target, pick: &Pick) -> Act {
         answer = target.collapse(pick.region);
         calls = 2;
     }
-    // Waiting for a processor is the machine's business, not the kernel's slowness.
+    // Time spent waiting for a processor does not make the collapse slow.
     let took = (target.now() - start) - (target.queued() - queued);
     let outcome = match (answer, target.region_pages(pick.region)) {
-        // Huge or not, it was not this call.
+        // Even if the region is huge, this call did not collapse it.
         (Err(errno), _) => Outcome::Failed(errno),
         (Ok(_), Ok(pages)) if pages.huge => Outcome::Verified,
         (Ok(_), Ok(_)) => Outcome::NotVerified,
-        // It ended under our hands: then nobody can tell, and nobody lied.
+        // The target ended: the outcome is unknown, so the call counts as failed.
         (Ok(_), Err(error)) => Outcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
     };
     Act { region: pick.region, took, calls, outcome }
 }
 
-/// Whether the last act was a sign to stop.
+/// Cause to stop after the last act; `None` if there is none.
 fn after(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
     let last = acts.last()?;
     match last.outcome {
@@ -165,7 +167,7 @@ fn after(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
     let same = acts.iter().rev().take_while(|act| act.outcome == last.outcome).count();
     match last.outcome {
         Outcome::Verified => None,
-        // Also the answer for a hole; a region that still has pages has none.
+        // A hole fails in the same way, but a region with resident pages is not one.
         Outcome::Failed(Errno::ENOMEM) if same >= 3 && has_pages(target, last) => {
             Some(Stop::NoHugePages)
         }

@@ -1,9 +1,10 @@
-//! `daemon --debloat`: holds memory use between two watermarks by splitting huge pages that waste memory.
+//! Daemon: keeps memory use between two watermarks by splitting bloated huge pages.
 //!
-//! Look at memory use → above high? → sample, take the census, plan → split until below low → rest. What decides is pure and
-//! in files of its own: the marks and the back-off (`watermark`), the CPU budget (`budget`), and what was split before
-//! (`history`). What it needs of the machine is a [`World`], so that a test owns the memory and the time. State is only
-//! memory of the past: whoever kills the daemon at any moment leaves nothing to be put right.
+//! It reads memory use. Above the high watermark it samples, takes the census and plans. Then it
+//! splits until use is below the low watermark. Decisions are pure: watermarks and back-off
+//! (`watermark`), CPU budget (`budget`), earlier splits (`history`). [`World`] is its access to the
+//! machine, so tests control memory and time. It can be killed at any moment: nothing then needs to
+//! be restored.
 
 mod budget;
 mod config;
@@ -19,8 +20,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
-use hugepilot_record::daemon::{Event, Line, SCHEMA, Seen, Totals};
-use hugepilot_record::{Pid, ProcessId};
+use hugepilot_record::daemon::{
+    Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
+};
+use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Nanos, Region};
 
 use crate::ManagerError;
@@ -29,59 +32,60 @@ use history::{History, Key};
 use watermark::{Gate, Step};
 
 pub use config::Config;
-pub use keys::Wrong;
+pub use keys::ConfigError;
 pub use machine::{Control, Machine};
-pub use watermark::{Marks, Reading};
+pub use watermark::{Reading, Watermarks};
 
-/// What the user wants by now.
+/// Request of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
-    /// Nothing new.
+    /// No new request.
     Nothing,
-    /// Read the configuration again. Told until [`World::reload`] is called.
+    /// Read the configuration again; pending until [`World::reload`] is called.
     Reload,
-    /// Stop. Told for ever.
+    /// Stop; pending for ever.
     Stop,
 }
 
-/// All that the daemon may ask of the machine. [`Machine`] is the real one; the tests simulate one.
+/// Access of the daemon to the machine. [`Machine`] is the real one; tests simulate one.
 pub trait World {
-    /// The clock: nanoseconds of `CLOCK_MONOTONIC`.
+    /// Returns the time of `CLOCK_MONOTONIC`.
     fn now(&self) -> Nanos;
-    /// Seconds since 1970, for the log.
+    /// Returns seconds since 1970, for the log.
     fn unix_seconds(&self) -> f64;
-    /// CPU time of our own process, all threads.
+    /// Returns the CPU time of this process, all threads.
     fn cpu_time(&self) -> Nanos;
-    /// Waits so long, or until the user wants something.
+    /// Waits for `time`, or until there is a request.
     fn wait(&self, time: Nanos);
-    /// What the user wants.
+    /// Returns the pending request.
     fn asked(&self) -> ControlRequest;
-    /// The configuration as it is by now.
+    /// Reads the configuration again.
     ///
     /// # Errors
-    /// Why it cannot be taken.
-    fn reload(&self) -> Result<Config, String>;
-    /// Memory in use. Well under a millisecond.
+    /// [`ReloadError`] if the file cannot be read, or has an error.
+    fn reload(&self) -> Result<Config, ReloadError>;
+    /// Reads memory use, in well under a millisecond.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// If the kernel does not report it.
     fn memory(&self) -> Result<Reading, KernelError>;
-    /// Why nothing may be split now, whatever the process; `None` when it may.
-    fn forbidden(&self) -> Option<String>;
-    /// The processes that may be worth a look now, and those that may not be looked at. `each` is asked before every process
-    /// and says whether to go on: one takes microseconds, but tens of milliseconds where there is much memory on base pages.
+    /// Returns the cause for which no huge page of any process may be split now.
+    fn forbidden(&self) -> Option<ExhaustedCause>;
+    /// Lists processes that may have enough bloat, and excluded ones. `each` is called before every
+    /// process and returns whether to continue. A process costs microseconds, or tens of
+    /// milliseconds if it has much memory on base pages.
     ///
     /// # Errors
-    /// When processes cannot be listed.
+    /// If processes cannot be listed.
     fn processes(
         &self,
         config: &Config,
         each: &mut dyn FnMut() -> bool,
     ) -> Result<ProcessList, KernelError>;
-    /// Whether this very process still runs.
+    /// Whether this process still runs.
     fn lives(&self, key: Key) -> bool;
-    /// Samples the processes for `time`, and says for each how often it waited for each of its regions; `None` for one that
-    /// could not be sampled. `each` says whether to go on.
+    /// Samples the processes for `time`. Returns the stall samples of each by region; `None` for a
+    /// process that could not be sampled. `each` returns whether to continue.
     ///
     /// # Errors
     /// [`ManagerError::Sample`].
@@ -91,53 +95,51 @@ pub trait World {
         time: Nanos,
         each: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError>;
-    /// Why khugepaged makes huge again what is split, and what to change; `None` where it does not. `advised`: the program asked
-    /// for huge pages there.
-    fn khugepaged(&self, advised: bool) -> Option<String>;
-    /// Who makes regions huge again, by which setting, and what to change. `advised`: the program asked for huge pages there.
-    fn who_collapses(&self, advised: bool) -> String;
+    /// Reads the settings by which khugepaged re-collapses split regions; `None` if it does not.
+    /// `advised`: whether the program requested huge pages there.
+    fn recollapse_risk(&self, advised: bool) -> Option<RecollapseRisk>;
 }
 
-/// What [`World::processes`] found.
+/// Processes of a scan.
 #[derive(Default)]
 pub struct ProcessList {
-    /// Processes to take from.
+    /// Processes to debloat.
     pub targets: Vec<Rc<dyn Target>>,
-    /// Processes left alone, and why.
-    pub left: Vec<(ProcessId, String)>,
+    /// Excluded processes with their causes.
+    pub excluded: Vec<(ProcessId, ExclusionCause)>,
 }
 
-/// Watches and works until asked to stop. `log` gets every line.
+/// Watches and works until a request to stop. `log` receives every line.
 ///
 /// # Errors
-/// When memory use cannot be read, or processes cannot be listed.
+/// If memory use cannot be read, or processes cannot be listed.
 pub fn daemon(
     world: &dyn World,
     config: Config,
     log: &mut dyn FnMut(&Line),
 ) -> Result<Totals, ManagerError> {
     let mut daemon = Daemon::new(world, config, log);
-    let mut seen = world.memory()?;
-    daemon.say_started(&seen);
+    let mut reading = world.memory()?;
+    daemon.log_started(&reading);
     loop {
         match world.asked() {
             ControlRequest::Stop => break,
-            ControlRequest::Reload => daemon.reload(&seen),
+            ControlRequest::Reload => daemon.reload(&reading),
             ControlRequest::Nothing => {}
         }
-        seen = daemon.step()?;
-        let (marks, now, interval) = (daemon.config.marks(), world.now(), daemon.config.interval);
-        let time = daemon.gate.next_look(&marks, &seen, now, interval);
+        reading = daemon.step()?;
+        let (marks, now) = (daemon.config.watermarks(), world.now());
+        let time = daemon.gate.next_reading(&marks, &reading, now, daemon.config.interval);
         if world.asked() == ControlRequest::Nothing {
             world.wait(time);
         }
     }
     let totals = daemon.totals();
-    daemon.say(&seen, Event::Stopped(totals));
+    daemon.log(&reading, Event::Stopped(totals));
     Ok(totals)
 }
 
-/// Where sums began, and what they are so far.
+/// Sums since a moment.
 #[derive(Clone, Copy)]
 struct Since {
     now: Nanos,
@@ -164,23 +166,24 @@ struct Daemon<'a> {
     gate: Gate,
     budget: Budget,
     history: History,
-    /// Whether there was a limit when last looked.
+    /// Whether the last reading had a limit.
     limited: bool,
-    /// Processes that were said to be left alone.
-    told: BTreeSet<Key>,
+    /// Processes whose exclusion was logged.
+    logged: BTreeSet<Key>,
     /// Start time and pid of the process whose huge page was split last: the next plan starts with
     /// the process after it.
     last_served: Option<(u64, Pid)>,
-    /// Whether it was said that khugepaged may undo the work.
+    /// Whether the risk of re-collapse was logged.
     warned: bool,
-    /// Since the start, and since the stretch of work under way began.
+    /// Sums since the start of the daemon.
     life: Since,
+    /// Sums since work started.
     stretch: Since,
-    log: &'a mut dyn FnMut(&Line),
+    write: &'a mut dyn FnMut(&Line),
 }
 
 impl<'a> Daemon<'a> {
-    fn new(world: &'a dyn World, config: Config, log: &'a mut dyn FnMut(&Line)) -> Self {
+    fn new(world: &'a dyn World, config: Config, write: &'a mut dyn FnMut(&Line)) -> Self {
         let budget = Budget::new(config.cpu, world.now(), world.cpu_time());
         let since = Since::begin(world);
         Self {
@@ -190,69 +193,66 @@ impl<'a> Daemon<'a> {
             budget,
             history: History::default(),
             limited: true,
-            told: BTreeSet::new(),
+            logged: BTreeSet::new(),
             last_served: None,
             warned: false,
             life: since,
             stretch: since,
-            log,
+            write,
         }
     }
 
-    /// Looks, and does what is to be done. Returns the last look.
+    /// Reads memory use, and works if necessary. Returns the last reading.
     fn step(&mut self) -> Result<Reading, ManagerError> {
-        let seen = self.world.memory()?;
-        if seen.is_limited() != self.limited {
-            self.limited = seen.is_limited();
-            self.say(&seen, Event::Limit { lifted: !self.limited });
+        let reading = self.world.memory()?;
+        if reading.is_limited() != self.limited {
+            self.limited = reading.is_limited();
+            self.log(&reading, Event::Limit { lifted: !self.limited });
         }
-        let marks = self.config.marks();
-        match self.gate.step(&marks, &seen, self.world.now()) {
-            Step::Rest => return Ok(seen),
+        let marks = self.config.watermarks();
+        match self.gate.step(&marks, &reading, self.world.now()) {
+            Step::Rest => return Ok(reading),
             Step::End => {
-                self.say_idle(&seen);
-                return Ok(seen);
+                self.log_idle(&reading);
+                return Ok(reading);
             }
-            Step::Begin(why) => {
+            Step::Begin(cause) => {
                 self.stretch = Since::begin(self.world);
-                self.say(&seen, Event::Working { why });
+                self.log(&reading, Event::Working { cause });
             }
             Step::GoOn => {}
         }
-        let seen = self.work(seen)?;
-        // Work that reached its end is over, also when use has risen again by the next look.
-        if marks.is_low(&seen) && self.gate.step(&marks, &seen, self.world.now()) == Step::End {
-            self.say_idle(&seen);
+        let reading = self.work(reading)?;
+        // Completed work is over even if use rises again before the next reading.
+        if marks.is_low(&reading) && self.gate.step(&marks, &reading, self.world.now()) == Step::End
+        {
+            self.log_idle(&reading);
         }
-        Ok(seen)
+        Ok(reading)
     }
 
-    /// Takes the new configuration, or says why not. Budget and history go on.
-    fn reload(&mut self, seen: &Reading) {
+    /// Accepts the new configuration, or logs why not. Budget and history stay.
+    fn reload(&mut self, reading: &Reading) {
         let read = self.world.reload().and_then(|config| {
-            if config.cgroup == self.config.cgroup {
-                Ok(config)
-            } else {
-                Err("cgroup cannot change while the daemon runs: stop it and start it again"
-                    .to_owned())
-            }
+            let same = config.cgroup == self.config.cgroup;
+            if same { Ok(config) } else { Err(ReloadError::CgroupChanged) }
         });
-        let refused = match read {
+        let error = match read {
             Ok(config) => {
                 self.budget.set_share(config.cpu);
                 self.config = config;
                 None
             }
-            Err(why) => Some(why),
+            Err(error) => Some(error),
         };
-        self.say(seen, Event::Reloaded { refused });
+        self.log(reading, Event::Reloaded { error });
     }
 
     fn totals(&self) -> Totals {
         self.life.totals(self.world)
     }
 
-    fn say_started(&mut self, seen: &Reading) {
+    fn log_started(&mut self, reading: &Reading) {
         let scope = self.config.cgroup.as_ref();
         let started = Event::Started {
             scope: scope
@@ -263,21 +263,21 @@ impl<'a> Daemon<'a> {
             cool_down_seconds: self.config.cool_down.as_seconds(),
             max_recollapses: self.config.max_recollapses,
         };
-        self.say(seen, started);
+        self.log(reading, started);
     }
 
-    fn say_idle(&mut self, seen: &Reading) {
-        self.say(seen, Event::Idle(self.stretch.totals(self.world)));
+    fn log_idle(&mut self, reading: &Reading) {
+        self.log(reading, Event::Idle(self.stretch.totals(self.world)));
     }
 
-    fn say(&mut self, seen: &Reading, event: Event) {
+    fn log(&mut self, reading: &Reading, event: Event) {
         let config = &self.config;
-        let seen = Seen {
-            use_ratio: seen.use_ratio(),
-            used_bytes: seen.used,
-            limit_bytes: seen.limit,
-            hard_limit_use_ratio: seen.hard_use,
-            psi_some_ratio: seen.psi,
+        let memory = MemoryUse {
+            use_ratio: reading.use_ratio(),
+            used_bytes: reading.used,
+            limit_bytes: reading.limit,
+            hard_limit_use_ratio: reading.hard_use,
+            psi_some_ratio: reading.psi,
             high_ratio: config.high,
             low_ratio: config.low,
             critical_ratio: config.critical,
@@ -285,6 +285,6 @@ impl<'a> Daemon<'a> {
             dry_run: config.dry_run,
         };
         let unix_seconds = self.world.unix_seconds();
-        (self.log)(&Line { schema: SCHEMA.to_owned(), unix_seconds, event, seen });
+        (self.write)(&Line { schema: SCHEMA.to_owned(), unix_seconds, event, memory });
     }
 }

@@ -1,63 +1,62 @@
-//! `debloat`: look how hot, count what is empty → plan → split until enough is freed → look again.
+//! Debloating: samples heat, takes the census, plans, splits until enough is freed, and verifies.
 
 pub(crate) mod census;
 mod report;
 pub(crate) mod stalls;
-pub(crate) mod warnings;
+mod warnings;
 
-use hugepilot_kernel::{KernelError, Process, Target, TargetState};
+use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Target, TargetState};
 use hugepilot_policy::{Calibration, DebloatPolicy, DebloatView, Priority, predict_slowdown};
-use hugepilot_record::debloat::DebloatReport;
+use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_record::tune::Prediction;
 use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitOutcome, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::ManagerError;
 use crate::act::split::Splits;
-use census::Found;
-use hugepilot_kernel::ExcludedProcesses;
-use stalls::{Seen, Stalls};
+use census::ProcessScan;
+use stalls::{StallSamples, Stalls};
 
-/// How to de-bloat.
+/// Options of one debloating.
 #[derive(Clone, Debug)]
 pub struct DebloatOptions {
-    /// The order, and how processes share.
+    /// Order of huge pages, and how processes share.
     pub policy: DebloatPolicy,
-    /// How much to free: bytes, or a share of the bloat.
+    /// Memory to free: bytes, or a share of the bloat.
     pub amount: Amount,
-    /// Plan, but change nothing.
+    /// Whether to plan only, and change nothing.
     pub dry_run: bool,
-    /// Part of the huge pages to read. Less than all is for an estimate, with `dry_run`.
+    /// Share of the huge pages to read. Less than all gives an estimate and requires `dry_run`.
     pub part: Share,
-    /// How long to sample before; zero for not at all.
+    /// Time to sample before the census; zero to sample nothing.
     pub observe: Nanos,
-    /// Samples per second of each thread's CPU time.
+    /// Samples per second of CPU time per thread.
     pub rate_hz: u32,
-    /// Base pages that the TLB of this machine holds.
+    /// Base pages that the TLB holds.
     pub tlb_entries: u32,
-    /// What huge pages save on this machine; without it nothing is predicted.
+    /// Costs measured on this machine. Without them no slowdown is predicted.
     pub calibration: Calibration,
 }
 
-/// A process to take from, and how the user wants it treated.
+/// A process to debloat, and its place in the order.
 #[derive(Debug)]
 pub struct DebloatTarget {
     /// The process.
     pub process: Process,
-    /// First, like others, or not at all.
+    /// Preferred, normal or protected.
     pub priority: Priority,
-    /// Its weight, where shares go by weight.
+    /// Weight, if shares go by weight.
     pub weight: f64,
-    /// Whether it is one that the user named: then not to be allowed to look at it is an error.
+    /// Whether the user named it, so that a failure to read it is an error.
     pub named: bool,
 }
 
-/// Whether `who` is the number of this process, or its name.
+/// Whether `who` is the pid or the name of this process.
 pub fn is_called(id: &ProcessId, who: &str) -> bool {
     id.command == who || id.pid.to_string() == who
 }
 
-/// How to treat this process, by numbers and names. Protection goes before preference.
+/// Determines the priority of a process from lists of pids and names. Protection takes precedence.
 pub fn priority(id: &ProcessId, protect: &[String], prefer: &[String]) -> Priority {
     let named = |list: &[String]| list.iter().any(|who| is_called(id, who));
     match () {
@@ -67,97 +66,98 @@ pub fn priority(id: &ProcessId, protect: &[String], prefer: &[String]) -> Priori
     }
 }
 
-/// What happens, for whoever shows progress.
+/// Progress of a debloating.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// Still sampling.
+    /// Sampling is in progress.
     Observing {
-        /// Samples so far.
+        /// Samples taken.
         samples: u64,
     },
     /// Huge pages are being read.
     Scanning {
-        /// Of this process.
+        /// The process.
         pid: Pid,
-        /// How many are done.
+        /// Huge pages read.
         done: u64,
-        /// Of how many.
+        /// Huge pages to read.
         all: u64,
     },
     /// A huge page was tried.
     Splitting {
-        /// Freed so far.
+        /// Bytes freed.
         freed: Bytes,
-        /// What is to be freed.
+        /// Bytes to free.
         wanted: Bytes,
     },
 }
 
-/// One process of a run, and all that is known of it.
+/// Process of a run with its samples, census and splits.
 struct DebloatProcess {
     target: DebloatTarget,
-    /// `None` where nobody looked.
+    /// `None` without samples.
     stalls: Option<Stalls>,
-    found: Found,
+    scan: ProcessScan,
     splits: Splits,
 }
 
-/// Everything that a report is made of.
+/// All facts of which a report is made.
 struct Run {
     options: DebloatOptions,
-    members: Vec<DebloatProcess>,
+    processes: Vec<DebloatProcess>,
     plan: SplitPlan,
     wanted: Bytes,
     split_time: Nanos,
     interrupted: bool,
-    warnings: Vec<String>,
+    warnings: Vec<DebloatWarning>,
 }
 
-/// Frees zero-filled pages of `targets`. A process that ends half-way is no error while others are left.
+/// Frees zero-filled pages of `targets`. If a process ends early, the others are still debloated.
 ///
 /// # Errors
-/// [`KernelError::Claimed`] when another run of hugepilot changes a process that the user named.
-/// When a process cannot be sampled (only where its heat decides), or its page map or memory may not be read: EACCES, EPERM;
-/// [`KernelError::NoProcess`] when none is left.
+/// [`KernelError::Claimed`] if another hugepilot process changes a process that the user named.
+/// EACCES or EPERM if a process cannot be sampled (only if the order requires heat), or its pagemap
+/// or memory cannot be read. [`KernelError::NoProcess`] if no process is left.
 pub fn debloat(
     targets: Vec<DebloatTarget>,
     options: DebloatOptions,
     interrupted: &dyn Fn() -> bool,
-    say: &mut dyn FnMut(Event),
+    progress: &mut dyn FnMut(Event),
 ) -> Result<DebloatReport, ManagerError> {
     let mut warnings = Vec::new();
     if !options.dry_run {
-        refuse_claimed(&targets)?;
+        require_unclaimed(&targets)?;
     }
-    let stalls = observe(&targets, &options, interrupted, say, &mut warnings)?;
-    let members = scan(targets, stalls, &options, interrupted, say, &mut warnings)?;
-    let views: Vec<DebloatView<'_>> = members.iter().map(DebloatProcess::view).collect();
+    let stalls = observe(&targets, &options, interrupted, progress, &mut warnings)?;
+    let processes = scan(targets, stalls, &options, interrupted, progress, &mut warnings)?;
+    let views: Vec<DebloatView<'_>> = processes.iter().map(DebloatProcess::view).collect();
     let mut plan = options.policy.plan(&views);
     if options.dry_run {
         plan.splits
             .iter_mut()
-            .for_each(|split| *split = scaled(split, members[split.process].stand_for()));
+            .for_each(|split| *split = scaled(split, processes[split.process].stand_for()));
     }
-    // A share is of what may be taken.
-    let giving = members.iter().filter(|member| member.target.priority != Priority::Protected);
-    let bloat = giving.map(|member| member.found.census.estimate().0).sum();
+    // Protected processes do not count towards a share.
+    let eligible = processes.iter().filter(|one| one.target.priority != Priority::Protected);
+    let bloat = eligible.map(|one| one.scan.census.estimate().0).sum();
     let mut run = Run {
         wanted: options.amount.of(bloat),
         plan,
-        members,
+        processes,
         split_time: Nanos::ZERO,
         interrupted: interrupted(),
         warnings,
         options,
     };
     if !run.options.dry_run && !run.interrupted {
-        run.act(interrupted, say);
+        run.act(interrupted, progress);
     }
     Ok(run.report())
 }
 
-/// Looks early whether another run of hugepilot changes one that the user named. Others are left alone when their turn comes.
-fn refuse_claimed(targets: &[DebloatTarget]) -> Result<(), KernelError> {
+/// Fails early if another hugepilot process changes a process that the user named. Other processes
+/// are excluded when their first split fails.
+fn require_unclaimed(targets: &[DebloatTarget]) -> Result<(), KernelError> {
     let claims = targets.iter().filter(|target| target.named).map(|target| target.process.claim());
     match claims.filter_map(Result::err).find(|error| matches!(error, KernelError::Claimed { .. }))
     {
@@ -166,21 +166,21 @@ fn refuse_claimed(targets: &[DebloatTarget]) -> Result<(), KernelError> {
     }
 }
 
-/// What sampling shows of each of `targets`; nothing for each where nobody looks.
+/// Samples each of `targets`; `None` for each if the options disable sampling.
 fn observe(
     targets: &[DebloatTarget],
     options: &DebloatOptions,
     interrupted: &dyn Fn() -> bool,
-    say: &mut dyn FnMut(Event),
-    warnings: &mut Vec<String>,
+    progress: &mut dyn FnMut(Event),
+    warnings: &mut Vec<DebloatWarning>,
 ) -> Result<Vec<Option<Stalls>>, ManagerError> {
-    let nothing = || targets.iter().map(|_| None).collect();
+    let none = || targets.iter().map(|_| None).collect();
     if options.observe == Nanos::ZERO {
-        return Ok(nothing());
+        return Ok(none());
     }
     let processes: Vec<&Process> = targets.iter().map(|target| &target.process).collect();
     let mut each = |samples| {
-        say(Event::Observing { samples });
+        progress(Event::Observing { samples });
         !interrupted()
     };
     match stalls::observe(
@@ -190,64 +190,66 @@ fn observe(
         options.tlb_entries,
         &mut each,
     ) {
-        Ok(Seen { stalls, refused }) => {
-            let unseen = stalls.iter().filter(|stalls| stalls.is_none()).count();
-            let of =
-                |why| format!("{unseen} of {} processes were not sampled: {why}", stalls.len());
-            warnings.extend(refused.map(|error| match error.errno() {
-                Some(Errno::EMFILE) => {
-                    of("there are more than can be, and they are the smallest".to_owned())
-                }
-                _ => of(error.to_string()),
-            }));
+        Ok(StallSamples { stalls, error }) => {
+            warnings.extend(error.map(|error| not_sampled(&stalls, &error)));
             Ok(stalls)
         }
-        // Only the order that is made of heat cannot do without.
+        // Only the order by heat requires samples.
         Err(error) if options.policy.order.needs_heat() => Err(error),
         Err(error) => {
-            warnings.push(format!("no slow-down is predicted: {error}"));
-            Ok(nothing())
+            warnings.push(DebloatWarning::NoPrediction { error: error.to_string() });
+            Ok(none())
         }
     }
 }
 
-/// Takes the census of each of `targets` that is still there. One that nobody named and that may not be looked at is left out.
+fn not_sampled(stalls: &[Option<Stalls>], error: &KernelError) -> DebloatWarning {
+    let not_sampled = stalls.iter().filter(|stalls| stalls.is_none()).count() as u64;
+    let processes = stalls.len() as u64;
+    match error.errno() {
+        Some(Errno::EMFILE) => DebloatWarning::TooManyToSample { not_sampled, processes },
+        _ => DebloatWarning::NotSampled { not_sampled, processes, error: error.to_string() },
+    }
+}
+
+/// Takes the census of each of `targets` that still runs. Excludes a process that cannot be read,
+/// unless the user named it.
 fn scan(
     targets: Vec<DebloatTarget>,
     stalls: Vec<Option<Stalls>>,
     options: &DebloatOptions,
     interrupted: &dyn Fn() -> bool,
-    say: &mut dyn FnMut(Event),
-    warnings: &mut Vec<String>,
+    progress: &mut dyn FnMut(Event),
+    warnings: &mut Vec<DebloatWarning>,
 ) -> Result<Vec<DebloatProcess>, ManagerError> {
     let exact = options.policy.needs_exact_census();
-    let mut members = Vec::new();
-    let (mut gone, mut left) = (None, ExcludedProcesses::default());
+    let mut processes = Vec::new();
+    let (mut gone, mut excluded) = (None, ExcludedProcesses::default());
     for (target, stalls) in targets.into_iter().zip(stalls) {
         let pid = target.process.id().pid;
         let mut each = |done, all| {
-            say(Event::Scanning { pid, done, all });
+            progress(Event::Scanning { pid, done, all });
             !interrupted()
         };
         match census::take(&target.process, options.part, exact, &mut each) {
-            Ok(found) => {
-                members.push(DebloatProcess { target, stalls, found, splits: Splits::default() })
+            Ok(scan) => {
+                processes.push(DebloatProcess { target, stalls, scan, splits: Splits::default() });
             }
             Err(error) if matches!(target.process.state(), Ok(TargetState::Gone)) => {
-                gone = Some(error)
+                gone = Some(error);
             }
             Err(error) if target.named => return Err(error.into()),
-            Err(error) => left.add(error),
+            Err(error) => excluded.add(error),
         }
     }
-    warnings.extend(left.warning(members.len())?);
+    warnings.extend(excluded.count(processes.len())?.map(DebloatWarning::Excluded));
     match gone {
-        Some(error) if members.is_empty() => Err(error.into()),
-        _ => Ok(members),
+        Some(error) if processes.is_empty() => Err(error.into()),
+        _ => Ok(processes),
     }
 }
 
-/// `split` and the others that it stands for.
+/// Scales `split` to all huge pages for which it stands.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn scaled(split: &Split, stands_for: f64) -> Split {
     let frees = Bytes::new((split.frees.as_f64() * stands_for) as u64);
@@ -255,16 +257,16 @@ fn scaled(split: &Split, stands_for: f64) -> Split {
 }
 
 impl DebloatProcess {
-    /// Of how many huge pages each that was read is a sample: 1 where all were.
+    /// Number of huge pages for which each read one stands: 1 for a full census.
     #[allow(clippy::cast_precision_loss)]
     fn stand_for(&self) -> f64 {
-        let Census { huge_pages, read_pages, .. } = self.found.census;
+        let Census { huge_pages, read_pages, .. } = self.scan.census;
         (huge_pages as f64 / read_pages.max(1) as f64).max(1.0)
     }
 
     fn view(&self) -> DebloatView<'_> {
         DebloatView {
-            census: &self.found.census,
+            census: &self.scan.census,
             stalls: self.stalls.as_ref().map(|stalls| &stalls.regions),
             priority: self.target.priority,
             weight: self.target.weight,
@@ -273,8 +275,8 @@ impl DebloatProcess {
 }
 
 impl Run {
-    fn act(&mut self, interrupted: &dyn Fn() -> bool, say: &mut dyn FnMut(Event)) {
-        let Some(clock) = self.members.first() else { return };
+    fn act(&mut self, interrupted: &dyn Fn() -> bool, progress: &mut dyn FnMut(Event)) {
+        let Some(clock) = self.processes.first() else { return };
         let begun = clock.target.process.now();
         let (mut freed, wanted) = (Bytes::ZERO, self.wanted);
         for planned in &self.plan.splits {
@@ -282,25 +284,25 @@ impl Run {
             if freed >= wanted || self.interrupted {
                 break;
             }
-            let DebloatProcess { target, splits, .. } = &mut self.members[planned.process];
+            let DebloatProcess { target, splits, .. } = &mut self.processes[planned.process];
             if let Some(SplitOutcome::Freed(bytes)) = splits.split(&target.process, planned) {
                 freed += bytes;
             }
-            say(Event::Splitting { freed, wanted });
+            progress(Event::Splitting { freed, wanted });
         }
-        self.split_time = self.members[0].target.process.now() - begun;
+        self.split_time = self.processes[0].target.process.now() - begun;
     }
 
-    /// By what factor all processes together should become slower by these splits; `None` without any, or where nobody
-    /// looked.
+    /// Predicts the slowdown of all processes together by `splits`; `None` without splits or
+    /// samples.
     fn slowdown(&self, splits: &[&Split]) -> Option<Prediction> {
         let all: Vec<&Stalls> =
-            self.members.iter().filter_map(|member| member.stalls.as_ref()).collect();
+            self.processes.iter().filter_map(|one| one.stalls.as_ref()).collect();
         if splits.is_empty() || all.is_empty() {
             return None;
         }
         let lost = splits.iter().map(|split| split.stalls).sum();
-        let huge = self.members.first()?.found.census.sizes.huge;
+        let huge = self.processes.first()?.scan.census.sizes.huge;
         predict_slowdown(stalls::expected(&all, lost, huge), &self.options.calibration)
     }
 }
@@ -313,13 +315,13 @@ mod tests {
 
     use super::*;
 
-    /// Process 7 can be looked at, and 8 cannot.
+    /// Opens a process of which 7 can be read and 8 cannot.
     fn target(root: &Root, pid: i32, named: bool) -> DebloatTarget {
         let process = Process::open(root, Pid(pid)).unwrap();
         DebloatTarget { process, priority: Priority::Normal, weight: 1.0, named }
     }
 
-    fn scanned(targets: Vec<DebloatTarget>) -> Result<(usize, Vec<String>), ManagerError> {
+    fn scanned(targets: Vec<DebloatTarget>) -> Result<(usize, Vec<DebloatWarning>), ManagerError> {
         let options = DebloatOptions {
             policy: DebloatPolicy::new(Order::Exact),
             amount: Amount::Share(Share::ALL),
@@ -331,12 +333,12 @@ mod tests {
             calibration: Calibration::default(),
         };
         let (stalls, mut warnings) = (targets.iter().map(|_| None).collect(), Vec::new());
-        let members = scan(targets, stalls, &options, &|| false, &mut |_| {}, &mut warnings)?;
-        Ok((members.len(), warnings))
+        let processes = scan(targets, stalls, &options, &|| false, &mut |_| {}, &mut warnings)?;
+        Ok((processes.len(), warnings))
     }
 
     #[test]
-    fn one_that_may_not_be_looked_at_stops_nobody_unless_it_was_named() {
+    fn an_unreadable_process_is_excluded_unless_the_user_named_it() {
         let dir = tempfile::tempdir().unwrap();
         let file = |path: &str, text: &str| {
             let path = dir.path().join(path);
@@ -351,19 +353,17 @@ mod tests {
         // Reading a directory fails.
         std::fs::create_dir_all(dir.path().join("proc/8/smaps")).unwrap();
         let root = Root::at(dir.path());
-        let (members, warnings) =
+        let (processes, warnings) =
             scanned(vec![target(&root, 8, false), target(&root, 7, false)]).unwrap();
-        assert_eq!((members, warnings.len()), (1, 1));
-        assert!(
-            warnings[0].contains("1 of 2 processes") && warnings[0].contains("proc/8/smaps"),
-            "{warnings:?}"
-        );
-        assert!(scanned(vec![target(&root, 8, false)]).is_err(), "nobody is left");
+        let [DebloatWarning::Excluded(count)] = &warnings[..] else { panic!("{warnings:?}") };
+        assert_eq!((processes, count.excluded, count.processes), (1, 1, 2));
+        assert!(count.first.error.contains("proc/8/smaps"), "{count:?}");
+        assert!(scanned(vec![target(&root, 8, false)]).is_err(), "no process is left");
         assert!(scanned(vec![target(&root, 7, false), target(&root, 8, true)]).is_err());
     }
 
     #[test]
-    fn what_is_planned_of_a_sample_stands_for_all() {
+    fn a_planned_split_of_a_sample_stands_for_all() {
         let (region, page) = (Region::new(1), VirtAddr::new(2 << 20));
         let split = Split { process: 0, region, page, frees: Bytes::mib(1), stalls: 0.5 };
         assert_eq!(scaled(&split, 1.0), split);

@@ -1,53 +1,57 @@
-//! What keeps a loop from doing its work.
+//! Errors of this crate.
 
 use std::io;
 
 use hugepilot_kernel::{KernelError, Unsupported};
 use hugepilot_record::Pid;
 
-/// What went wrong.
+/// Error of a tune, a debloat or the daemon.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// The kernel said no.
+    /// A call of the kernel failed.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// Sampling is not allowed or not possible.
+    /// Sampling is not permitted or not possible.
     #[error("cannot sample process {pid}: {source}")]
     Sample {
-        /// Which process.
+        /// The process.
         pid: Pid,
-        /// Why not.
+        /// Cause.
         source: KernelError,
     },
-    /// Memory of the process may not be promoted.
+    /// Promoting memory of the process is not permitted.
     #[error("cannot promote memory: {0}")]
     Promote(#[source] KernelError),
-    /// The file that the figure of merit should come from cannot be read.
+    /// The file with the progress metric cannot be read.
     #[error("cannot read {path}: {source}")]
     Progress {
         /// The file.
         path: String,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// A process ended before there was anything to measure.
-    #[error("{what} ended before it could be measured{}", status.as_deref().map(|s| format!(" ({s})")).unwrap_or_default())]
+    /// A process ended before it could be measured.
+    #[error("{what} ended before it could be measured{}", in_brackets(status.as_deref()))]
     Ended {
-        /// Which.
+        /// The process.
         what: String,
-        /// How, if known.
+        /// Exit status or signal, if known.
         status: Option<String>,
     },
-    /// A cgroup whose memory use cannot be held against a limit.
+    /// Memory use of a cgroup cannot be compared with a limit.
     #[error("cannot watch {directory}: {what}")]
     Cgroup {
-        /// Its directory.
+        /// Directory of the cgroup.
         directory: String,
-        /// Why not.
+        /// Cause.
         what: &'static str,
     },
-    /// It is not to be had here, and why.
+    /// The kernel or the machine does not support it.
     #[error(transparent)]
     Refused(#[from] Unsupported),
+}
+
+fn in_brackets(status: Option<&str>) -> String {
+    status.map(|status| format!(" ({status})")).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! Observe, plan, act, verify: the loops that change a process, and the guards around them.
+//! Loops that observe, plan, act and verify: `tune`, `debloat`, the daemon; and `status`.
 //!
-//! Only [`act`] changes anything in another process. Everything else here looks, decides by asking a
-//! [`hugepilot_policy::Policy`], or measures what came of it.
+//! Only [`act`] changes other processes. The other modules read, ask a
+//! [`hugepilot_policy::Policy`] for a plan, or measure the outcome.
 
 #![forbid(unsafe_code)]
 

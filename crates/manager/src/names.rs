@@ -1,18 +1,18 @@
-//! By which names a process can be meant.
+//! Names of processes in flags and configurations.
 
-/// Bytes that the kernel keeps of a name (`TASK_COMM_LEN`, less the zero at the end).
+/// Bytes of a name that the kernel stores (`TASK_COMM_LEN` without the terminating zero).
 const KEPT: usize = 15;
 
-/// Whether some process can be called `who`, by number or name. The kernel keeps only so much of a name; what we escape,
-/// for a terminal, is longer here.
+/// Whether `who` can be the pid or the name of a process. Names with escaped control characters are
+/// longer here than in the kernel.
 pub(crate) fn can_match(who: &str) -> bool {
     who.len() <= KEPT || who.contains('\\')
 }
 
-/// `who`, as a flag names a process.
+/// Parses `who`, a pid or a name in a flag.
 ///
 /// # Errors
-/// Why no process can ever be called so.
+/// No process can have this name.
 pub fn parse_who(who: &str) -> Result<String, String> {
     if can_match(who) {
         return Ok(who.to_owned());
@@ -23,7 +23,8 @@ pub fn parse_who(who: &str) -> Result<String, String> {
         .map(|(_, c)| c)
         .collect();
     Err(format!(
-        "no process is ever called so: the kernel keeps {KEPT} bytes of a name; did you mean {kept:?}? (`ps -o comm` shows it)"
+        "no process can have this name: the kernel stores {KEPT} bytes of a name; use {kept:?}, \
+         if that is its name (`ps -o comm`)"
     ))
 }
 
@@ -32,8 +33,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_no_process_can_have_is_refused_with_the_one_it_may_have() {
-        for fine in ["postgres", "4711", "fifteen-bytes-x", "\\u{1b}[31m-escaped-by-us"] {
+    fn a_name_that_no_process_can_have_is_refused_with_a_suggestion() {
+        for fine in ["postgres", "4711", "fifteen-bytes-x", "\\u{1b}[31m-escaped-here"] {
             assert_eq!(parse_who(fine).as_deref(), Ok(fine));
         }
         let refused = parse_who("a-very-long-process-name").unwrap_err();

@@ -1,4 +1,4 @@
-//! The program's own figure of merit, read from its output as it is written.
+//! Progress metric of a program, read from its output.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,30 +11,30 @@ use regex::Regex;
 
 use crate::ManagerError;
 
-/// Of a file that is there already, so much of its end is searched for figures.
+/// Bytes at the end of an existing file that are searched for values.
 const LOOK_BACK_BYTES: u64 = 1 << 20;
-/// A line longer than this is cut: a program that prints no newlines must not fill our memory.
+/// Longest line, so that a program without newlines does not fill memory.
 const MAX_LINE: usize = 64 << 10;
-/// Figures kept.
-const MAX_FIGURES: usize = 100_000;
+/// Most values that are stored.
+const MAX_VALUES: usize = 100_000;
 
 enum Source {
     File { file: File, partial: Vec<u8> },
     Lines(Receiver<String>),
 }
 
-/// Figures found so far, each with the time we saw it.
+/// Reader of a progress metric: all values so far, each with the time of its arrival.
 pub struct ProgressReader {
     pattern: Regex,
     source: Source,
-    figures: Vec<(Nanos, f64)>,
+    values: Vec<(Nanos, f64)>,
 }
 
 impl ProgressReader {
-    /// Follows a file that a program writes. Figures already in it count as seen at `now`.
+    /// Follows a file that a program writes. Values already in it get the time `now`.
     ///
     /// # Errors
-    /// [`ManagerError::Progress`] when it cannot be opened.
+    /// [`ManagerError::Progress`] if it cannot be opened.
     pub fn follow(path: &Path, pattern: Regex, now: Nanos) -> Result<Self, ManagerError> {
         let open = || {
             let mut file = file::open(path)?;
@@ -49,18 +49,18 @@ impl ProgressReader {
         let mut reader = Self {
             pattern,
             source: Source::File { file, partial: Vec::new() },
-            figures: Vec::new(),
+            values: Vec::new(),
         };
         reader.poll(now);
         Ok(reader)
     }
 
-    /// Reads lines that another thread receives.
+    /// Reads lines from a channel.
     pub const fn lines(pattern: Regex, lines: Receiver<String>) -> Self {
-        Self { pattern, source: Source::Lines(lines), figures: Vec::new() }
+        Self { pattern, source: Source::Lines(lines), values: Vec::new() }
     }
 
-    /// Takes in what was written since.
+    /// Reads the output since the last call.
     pub fn poll(&mut self, now: Nanos) {
         let mut lines = Vec::new();
         match &mut self.source {
@@ -79,25 +79,26 @@ impl ProgressReader {
             }
         }
         for line in lines {
-            if let Some(figure) = self.figure(&line)
-                && self.figures.len() < MAX_FIGURES
+            if let Some(value) = self.value(&line)
+                && self.values.len() < MAX_VALUES
             {
-                self.figures.push((now, figure));
+                self.values.push((now, value));
             }
         }
     }
 
-    /// Figures seen between `from` and `to`, in order.
+    /// Values that arrived from `from` until before `to`, in order.
     pub fn between(&self, from: Nanos, to: Nanos) -> Vec<f64> {
-        self.figures
+        self.values
             .iter()
             .filter(|(time, _)| (from..to).contains(time))
-            .map(|&(_, figure)| figure)
+            .map(|&(_, value)| value)
             .collect()
     }
 
-    /// The first group of the pattern, or all it matched, as a number. Thousands separators are taken out.
-    fn figure(&self, line: &str) -> Option<f64> {
+    /// Number in the first group of the pattern, otherwise in the whole match. Thousands separators
+    /// are removed.
+    fn value(&self, line: &str) -> Option<f64> {
         let found = self.pattern.captures(line)?;
         let text = found.get(1).or_else(|| found.get(0))?.as_str();
         let number: f64 = text.trim().replace(',', "").parse().ok()?;

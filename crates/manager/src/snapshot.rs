@@ -1,15 +1,15 @@
-//! What a policy gets to see of a live process.
+//! Snapshot of a live process for a policy.
 
 use hugepilot_kernel::{Result, Target};
 use hugepilot_profiler::ProcessView;
 use hugepilot_record::{RegionHeat, Snapshot};
 
-/// Looks at `target` now and joins it with what was sampled. The pages of hot regions only are counted, a few
-/// microseconds each; the mappings cost a walk over all page tables.
+/// Reads `target` and joins the result with its samples. Counts only the pages of hot regions, a
+/// few microseconds each. Reading the mappings costs a walk over all page tables.
 ///
 /// # Errors
-/// When the target is gone or may not be looked at: EACCES without CAP_DAC_READ_SEARCH for another user's page map,
-/// ENOTTY before Linux 6.7.
+/// The target has ended or cannot be read: EACCES for the pagemap of another user without
+/// CAP_DAC_READ_SEARCH, ENOTTY before Linux 6.7.
 pub fn snapshot(target: &dyn Target, view: &ProcessView, tlb_entries: u32) -> Result<Snapshot> {
     let heat = view.heat.regions(tlb_entries);
     let pages = heat

@@ -1,4 +1,4 @@
-//! `tune`: observe → plan → act → look again, for a while, and then the proof.
+//! Tuning of a process: observe, plan, act and verify in rounds, then measure the gain.
 
 mod no_verdict;
 mod options;
@@ -7,10 +7,10 @@ mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_kernel::{Process, Target};
+use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::{AllPolicy, Policy, mapping_skip};
 use hugepilot_record::tune::TuneReport;
-use hugepilot_record::{Budget, Journal, Pid, Snapshot, Stop};
+use hugepilot_record::{Budget, Journal, Mapping, Pid, Snapshot, Stop};
 use hugepilot_units::{Bytes, Nanos};
 
 pub use options::{Event, TuneOptions};
@@ -20,11 +20,12 @@ use crate::ManagerError;
 use crate::act::{Guard, promote};
 use crate::progress::ProgressReader;
 
-/// Tunes a running process: for [`TuneOptions::total`], or until there is nothing more to do, or until `interrupted`.
+/// Tunes a running process: for [`TuneOptions::total`], until there is nothing more to do, or until
+/// `interrupted`.
 ///
 /// # Errors
-/// When the process cannot be sampled or looked at, or another run of hugepilot changes it. A process that ends after the first
-/// look is no error: the report is complete as far as it goes, and says so.
+/// The process cannot be sampled or read, or another run of hugepilot changes it. If it ends later,
+/// the report covers the time until then.
 pub fn tune_attached(
     process: Process,
     options: TuneOptions,
@@ -37,15 +38,15 @@ pub fn tune_attached(
     while session.round()? {
         session.observe(session.pause());
     }
-    session.look_again();
+    session.measure_after();
     session.note_end();
     Ok(session.report())
 }
 
-/// Puts everything on huge pages that may be: the ideal to compare with. Slow collapses do not end it.
+/// Promotes all eligible memory, for comparison. Slow collapses do not end it.
 ///
 /// # Errors
-/// When the process may not be looked at.
+/// The process cannot be read.
 pub fn promote_all(
     process: &Process,
     guard: &Guard,
@@ -76,15 +77,34 @@ pub fn promote_all(
     Ok(promote(process, &plan.picks, &patient, interrupted, &mut |_| {}))
 }
 
+/// Tests whether a tune of `process` may read its pagemap and, unless it is a dry run, promote its
+/// memory.
+///
+/// # Errors
+/// [`ManagerError::Kernel`] if it may not be read; [`ManagerError::Promote`] if its memory cannot
+/// be promoted.
+pub fn check_permissions(process: &Process, dry_run: bool) -> Result<(), ManagerError> {
+    check_pagemap(process, &process.mappings()?)?;
+    if dry_run { Ok(()) } else { process.check_promotable().map_err(ManagerError::Promote) }
+}
+
+/// Tests whether the pagemap of `process` can be read.
+fn check_pagemap(process: &Process, mappings: &[Mapping]) -> Result<(), KernelError> {
+    if let Some(mapping) = mappings.iter().find(|mapping| mapping.resident > Bytes::ZERO) {
+        process.region_pages(process.sizes().region_of(mapping.range.start))?;
+    }
+    Ok(())
+}
+
 /// Opens a process of the running system.
 ///
 /// # Errors
-/// When there is none of that number, or it has no memory.
+/// There is no such process, or it has no memory.
 pub fn open(pid: Pid) -> Result<Process, ManagerError> {
     Ok(Process::open(&hugepilot_kernel::Root::live(), pid)?)
 }
 
-/// Whether `process` is still there, as far as can be told: what cannot be read is not gone.
+/// Whether `process` has not ended. A process that cannot be read counts as alive.
 fn is_alive(process: &Process) -> bool {
     !matches!(process.state(), Ok(hugepilot_kernel::TargetState::Gone))
 }

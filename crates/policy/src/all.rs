@@ -20,32 +20,36 @@ impl Policy for AllPolicy {
         "all"
     }
 
-    /// Plans every region in `seen` whose pages are known.
-    fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan {
+    /// Plans every region in `snapshot` whose pages are known.
+    fn plan(&self, snapshot: &Snapshot, budget: Budget) -> Plan {
         let mut plan = Plan::default();
-        for mapping in &seen.mappings {
+        for mapping in &snapshot.mappings {
             let skip =
-                mapping_skip(mapping).or(seen.thp_disabled.then_some(SkipReason::ThpDisabled));
-            for region in seen.sizes.regions_inside(mapping.range) {
+                mapping_skip(mapping).or(snapshot.thp_disabled.then_some(SkipReason::ThpDisabled));
+            for region in snapshot.sizes.regions_inside(mapping.range) {
                 let Some(pages) =
-                    seen.pages.get(&region).filter(|_| !seen.stacks.contains(&region))
+                    snapshot.pages.get(&region).filter(|_| !snapshot.stacks.contains(&region))
                 else {
                     continue;
                 };
-                if let Some(reason) = skip.or_else(|| region_skip(pages, seen.sizes, &self.limits))
+                if let Some(reason) =
+                    skip.or_else(|| region_skip(pages, snapshot.sizes, &self.limits))
                 {
                     *plan.skipped.entry(reason).or_insert(0) += 1;
                     continue;
                 }
                 plan.eligible += 1;
                 let within =
-                    (plan.picks.len() as u64 + 1) * seen.sizes.huge.get() <= budget.huge.get();
+                    (plan.picks.len() as u64 + 1) * snapshot.sizes.huge.get() <= budget.huge.get();
                 if within && plan.picks.len() < budget.regions {
                     plan.picks.push(Pick {
                         region,
                         heat_ratio: 0.0,
                         sampled_pages: 0,
-                        added: seen.sizes.base.times(seen.sizes.base_per_huge() - pages.resident),
+                        added: snapshot
+                            .sizes
+                            .base
+                            .times(snapshot.sizes.base_per_huge() - pages.resident),
                         mapping: mapping.label().to_owned(),
                     });
                 }

@@ -74,28 +74,28 @@ impl HeatPolicy {
     }
 
     /// Judges one region, independent of all others.
-    fn judge(&self, seen: &Snapshot, heat: &RegionHeat) -> Result<Pick, SkipReason> {
-        let mapping = seen.mapping_of(heat.region).ok_or(SkipReason::Unaligned)?;
+    fn judge(&self, snapshot: &Snapshot, heat: &RegionHeat) -> Result<Pick, SkipReason> {
+        let mapping = snapshot.mapping_of(heat.region).ok_or(SkipReason::Unaligned)?;
         if let Some(reason) = mapping_skip(mapping) {
             return Err(reason);
         }
-        if seen.thp_disabled {
+        if snapshot.thp_disabled {
             return Err(SkipReason::ThpDisabled);
         }
-        if seen.stacks.contains(&heat.region) {
+        if snapshot.stacks.contains(&heat.region) {
             return Err(SkipReason::Stack);
         }
         self.judge_heat(heat)?;
-        let pages = seen.pages.get(&heat.region).ok_or(SkipReason::Special)?;
-        if let Some(reason) = region_skip(pages, seen.sizes, &self.limits) {
+        let pages = snapshot.pages.get(&heat.region).ok_or(SkipReason::Special)?;
+        if let Some(reason) = region_skip(pages, snapshot.sizes, &self.limits) {
             return Err(reason);
         }
-        let missing = seen.sizes.base_per_huge().saturating_sub(pages.resident);
+        let missing = snapshot.sizes.base_per_huge().saturating_sub(pages.resident);
         Ok(Pick {
             region: heat.region,
             heat_ratio: self.heat_ratio(heat.scattered()),
             sampled_pages: heat.sampled_pages,
-            added: seen.sizes.base.times(missing),
+            added: snapshot.sizes.base.times(missing),
             mapping: mapping.label().to_owned(),
         })
     }
@@ -119,7 +119,7 @@ impl HeatPolicy {
 
 /// The memory that a plan may still take: budget and headroom.
 struct BudgetTracker<'a> {
-    seen: &'a Snapshot,
+    snapshot: &'a Snapshot,
     budget: Bytes,
     added: Bytes,
     limits: &'a Limits,
@@ -131,12 +131,12 @@ impl BudgetTracker<'_> {
     /// # Errors
     /// The limit that forbids it.
     fn take(&mut self, added: Bytes) -> Result<(), SkipReason> {
-        let huge = self.seen.sizes.huge;
+        let huge = self.snapshot.sizes.huge;
         if self.budget < huge {
             return Err(SkipReason::OverBudget);
         }
         let needed = self.added + added + huge;
-        if let Some(reason) = self.limits.headroom_skip(self.seen.headroom, needed) {
+        if let Some(reason) = self.limits.headroom_skip(self.snapshot.headroom, needed) {
             return Err(reason);
         }
         self.budget -= huge;
@@ -150,14 +150,18 @@ impl Policy for HeatPolicy {
         "heat"
     }
 
-    fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan {
+    fn plan(&self, snapshot: &Snapshot, budget: Budget) -> Plan {
         let mut plan = Plan::default();
-        let mut ranked: Vec<&RegionHeat> = seen.heat.iter().collect();
+        let mut ranked: Vec<&RegionHeat> = snapshot.heat.iter().collect();
         ranked.sort_by_key(|heat| (Reverse(heat.scattered()), heat.region));
-        let mut tracker =
-            BudgetTracker { seen, budget: budget.huge, added: Bytes::ZERO, limits: &self.limits };
+        let mut tracker = BudgetTracker {
+            snapshot,
+            budget: budget.huge,
+            added: Bytes::ZERO,
+            limits: &self.limits,
+        };
         for heat in ranked {
-            let judged = self.judge(seen, heat).inspect(|_| plan.eligible += 1);
+            let judged = self.judge(snapshot, heat).inspect(|_| plan.eligible += 1);
             let picked = judged.and_then(|pick| {
                 if plan.picks.len() == budget.regions {
                     return Err(SkipReason::OverBudget);

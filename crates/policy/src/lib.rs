@@ -32,5 +32,5 @@ pub trait Policy {
     /// Returns the name on the command line and in reports.
     fn name(&self) -> &'static str;
     /// Returns the regions to promote now.
-    fn plan(&self, seen: &Snapshot, budget: Budget) -> Plan;
+    fn plan(&self, snapshot: &Snapshot, budget: Budget) -> Plan;
 }

@@ -169,11 +169,11 @@ impl Share {
 }
 
 /// Fewest samples outside scattered stalls for a comparison.
-const MIN_YARDSTICK: u64 = 40;
+const MIN_REFERENCE: u64 = 40;
 
 /// Estimates the achieved speedup from samples before and after promotion.
 ///
-/// The yardstick is the rest of the program: its time outside scattered stalls, which huge pages
+/// The reference is the rest of the program: its time outside scattered stalls, which huge pages
 /// hardly change. If its share of the time grows from `a` to `b`, the program became faster by b /
 /// a. This holds if the program does the same work before and after. `None` if there are too few
 /// samples of the rest.
@@ -190,7 +190,7 @@ const MIN_YARDSTICK: u64 = 40;
 #[allow(clippy::cast_precision_loss)]
 pub fn sampled_speedup(before: Share, after: Share) -> Option<Prediction> {
     let rest = |share: Share| (share.all - share.scattered.min(share.all)) as f64;
-    if rest(before).min(rest(after)) < MIN_YARDSTICK as f64 {
+    if rest(before).min(rest(after)) < MIN_REFERENCE as f64 {
         return None;
     }
     let part = |share: Share| rest(share) / share.all as f64;
@@ -283,7 +283,7 @@ mod tests {
     /// A program with 100 units of other work and 900 units of stalls, which then take `r` of their
     /// time.
     #[test]
-    fn the_rest_of_the_program_is_the_yardstick() {
+    fn the_rest_of_the_program_is_the_reference() {
         for r in [1.0, 0.75, 0.5, 0.1] {
             let truth = 1000.0 / (100.0 + 900.0 * r);
             let after =

@@ -1,7 +1,7 @@
 //! `malloc` and related functions on huge pages, for unchanged programs:
 //!
 //! ```sh
-//! LD_PRELOAD=PREFIX/lib/hugepilot/libhugepilot_preload.so HUGEPILOT_PAGES=thp,base program
+//! LD_PRELOAD=PREFIX/lib/libhugepilot_preload.so HUGEPILOT_PAGES=thp,base program
 //! ```
 //!
 //! Environment:

@@ -1,210 +1,266 @@
-//! The log of `hugepilot daemon`, schema `hugepilot.daemon/2`: one JSON object for each event, one to a line.
+//! The log of `hugepilot daemon`, schema `hugepilot.daemon/2`: one JSON object per event and line.
 //!
-//! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
+//! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise
+//! the number in [`SCHEMA`].
 
 use std::collections::BTreeMap;
 
 use hugepilot_units::{Bytes, Share};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Pid;
+use crate::{AccessError, Pid, RecollapseCause, RecollapseRisk, Stop};
 
-/// The value of `schema`.
+/// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.daemon/2";
 
-/// One line of the log: what happened, and what was known when it was decided.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Line of the log: an event and the memory use at its decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// [`SCHEMA`].
     pub schema: String,
-    /// When, in seconds since 1970.
+    /// Time in seconds since 1970.
     pub unix_seconds: f64,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
-    /// What was seen of memory just before.
+    /// Memory use just before.
     #[serde(flatten)]
-    pub seen: Seen,
+    pub memory: MemoryUse,
 }
 
-/// Memory in use, and the marks that it is held against.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+/// Memory use and the watermarks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryUse {
     /// `used_bytes` of `limit_bytes`.
     pub use_ratio: f64,
-    /// Memory that could not be had without swapping or killing.
+    /// Memory that cannot be reclaimed without swapping or killing.
     pub used_bytes: Bytes,
-    /// All memory of the system, or the limit of the cgroup; 2^64 − 1 where there is none.
+    /// Memory of the system, or the limit of the cgroup; 2^64 − 1 without a limit.
     pub limit_bytes: Bytes,
-    /// The part in use of the limit at which processes are killed: of a cgroup, without `memory.high`.
+    /// Use of the limit at which processes are killed: of a cgroup, without `memory.high`.
     pub hard_limit_use_ratio: f64,
-    /// Part of the last ten seconds in which some task waited for memory; `None` where the kernel keeps no such account.
+    /// Share of the last ten seconds in which some task stalled on memory; `None` without PSI.
     pub psi_some_ratio: Option<f64>,
-    /// Work begins at this use.
+    /// High watermark: use that starts work.
     pub high_ratio: Share,
-    /// And ends below this.
+    /// Low watermark: work ends below this use.
     pub low_ratio: Share,
-    /// From this `hard_limit_use_ratio` on the CPU budget may be exceeded.
+    /// `hard_limit_use_ratio` from which the CPU budget may be exceeded.
     pub critical_ratio: Share,
-    /// From this `psi_some_ratio` on, work begins below `high_ratio` already.
+    /// `psi_some_ratio` from which work starts below `high_ratio` already.
     pub psi_start_ratio: Share,
-    /// Whether nothing is really split.
+    /// Whether splits are only simulated.
     pub dry_run: bool,
 }
 
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// An event with its facts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The daemon watches from now on.
+    /// The daemon starts to watch.
     Started {
         /// `system`, or the directory of the cgroup.
         scope: String,
-        /// The order, as on the command line.
+        /// Order of huge pages, as on the command line.
         order: String,
-        /// Time between two looks at memory use.
+        /// Interval between reads of memory use.
         interval_seconds: f64,
-        /// The CPU budget, in parts of one core.
+        /// CPU budget, as a share of one core.
         cpu_budget_ratio: Share,
-        /// How long a region is left alone after it was split.
+        /// Rest of a region after a split.
         cool_down_seconds: f64,
-        /// So many times may a region be made huge again before it is left alone for good.
+        /// Re-collapses after which a region is excluded.
         max_recollapses: u32,
     },
-    /// Memory is short: a stretch of work begins.
+    /// Work starts.
     Working {
-        /// What began it.
-        why: Why,
+        /// Cause.
+        cause: WorkCause,
     },
-    /// The huge pages of all processes were looked through.
+    /// The census of all processes is complete.
     Planned {
-        /// The order in use: `exact` instead of `heat` where there was no time to sample, or no right.
+        /// Order in use: `exact` instead of `heat` if sampling was impossible.
         order: String,
-        /// Processes that can give something.
+        /// Processes with something to free.
         processes: u64,
-        /// Of these, the smallest, which could not be sampled and count as cold: there are too many, or it may not be.
+        /// Number of these that were not sampled and count as cold: the smallest, or those without
+        /// permission.
         not_sampled: u64,
-        /// Their huge pages that could be read.
+        /// Huge pages that were read.
         huge_pages: u64,
-        /// Those that could not be read, so that their bloat is unknown.
+        /// Huge pages that could not be read, so that their bloat is unknown.
         #[serde(default)]
         unread_huge_pages: u64,
         /// Huge pages that could be split.
         candidates: u64,
-        /// What splitting all of these should free.
+        /// Bytes that splitting all of these would free.
         reclaimable_bytes: Bytes,
-        /// What must be freed to come below the low mark.
+        /// Bytes to free to reach the low watermark.
         requested_bytes: Bytes,
-        /// Huge pages passed over, by reason.
+        /// Skipped huge pages by reason.
         skipped: BTreeMap<String, u64>,
-        /// How long it took, pauses for the CPU budget included.
+        /// Duration, including pauses for the CPU budget.
         seconds: f64,
-        /// Whether the CPU budget was exceeded, because use was at or above the critical mark.
+        /// Whether the CPU budget was exceeded at the critical watermark.
         over_budget: bool,
     },
-    /// Huge pages were split since the last such line (or would be, where `dry_run`). At most one line a second.
+    /// Huge pages were split since the last such line; with `dry_run`, would be. At most one line a
+    /// second.
     Freed {
-        /// What the page map showed freed.
+        /// Bytes freed, according to the pagemap.
         freed_bytes: Bytes,
-        /// Huge pages seen to be split.
+        /// Verified splits.
         huge_pages_split: u64,
-        /// Not tried when their turn came, by reason.
+        /// Huge pages skipped after planning, by reason.
         skipped: BTreeMap<String, u64>,
-        /// Tried in vain, by errno; `still_huge` where the kernel said yes and did nothing.
+        /// Failed splits by errno; `still_huge` if the call succeeded and the page stayed huge.
         failed: BTreeMap<String, u64>,
-        /// Whose.
+        /// The processes.
         processes: Vec<ProcessFreed>,
-        /// How long it took, pauses included.
+        /// Duration, including pauses.
         seconds: f64,
-        /// CPU time of our own in it.
+        /// CPU time of the daemon.
         cpu_seconds: f64,
-        /// Whether the CPU budget was exceeded, because use was at or above the critical mark.
+        /// Whether the CPU budget was exceeded at the critical watermark.
         over_budget: bool,
-        /// Why khugepaged may make these huge pages again, and what to change; said once, `None` where it does not.
+        /// Settings by which khugepaged may re-collapse these huge pages: in the first such line
+        /// only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        recollapse_risk: Option<String>,
+        recollapse_risk: Option<RecollapseRisk>,
     },
-    /// Use is below the low mark: the stretch of work is over.
+    /// Use is below the low watermark.
     Idle(Totals),
-    /// There is nothing left to free that is worth it. Said once, until 1 % of what is wanted is freed or use falls below the low
-    /// mark.
+    /// Nothing is left to free that is worth a scan. Logged once, until 1 % of the requested bytes
+    /// are freed or use falls below the low watermark.
     Exhausted {
-        /// Why there is nothing.
-        why: String,
-        /// When we look again; each time in vain it is twice as long, up to five minutes.
+        /// Cause.
+        cause: ExhaustedCause,
+        /// Time until the next attempt; doubles with each failure, up to five minutes.
         retry_seconds: f64,
     },
-    /// Regions that were split are huge again.
+    /// Split regions were re-collapsed.
     Recollapsed {
-        /// Whose.
+        /// The process.
         pid: Pid,
-        /// Its name.
+        /// Name of the process.
         command: String,
-        /// How many regions.
+        /// Re-collapsed regions.
         regions: u64,
-        /// Of these, the ones that are left alone from now on.
+        /// Number of these that are excluded from now on.
         excluded: u64,
-        /// Who may have done it, by which setting, and what to change.
-        cause: String,
+        /// Possible causes.
+        cause: RecollapseCause,
     },
-    /// A process that is left alone, said once.
+    /// A process is excluded. Logged once for each process.
     Skipped {
-        /// Which.
+        /// The process.
         pid: Pid,
-        /// Its name, where it may be known.
+        /// Name of the process; empty if it cannot be read.
         command: String,
-        /// Why.
-        why: String,
+        /// Cause.
+        cause: ExclusionCause,
     },
-    /// The limit of the cgroup was lifted, or there is one again.
+    /// The limit of the cgroup was removed or set again.
     Limit {
-        /// Whether nothing limits its memory now, so that there is no watermark: the daemon rests.
+        /// Whether the cgroup has no limit now, so that the daemon rests.
         lifted: bool,
     },
     /// The configuration was read again.
     Reloaded {
-        /// Why it was not taken and the old one is kept; `None` when it was taken.
-        refused: Option<String>,
+        /// Cause for which it was rejected and the old one kept; `None` if it was accepted.
+        error: Option<ReloadError>,
     },
-    /// A clean stop.
+    /// The daemon ends.
     Stopped(Totals),
 }
 
-/// What began a stretch of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Cause of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
-    /// Use reached the high mark.
+pub enum WorkCause {
+    /// Use reached the high watermark.
     High,
-    /// Tasks wait for memory, and use is not below the low mark.
+    /// Tasks stall on memory, and use is not below the low watermark.
     Pressure,
 }
 
-/// What was freed of one process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Cause for which nothing is left to free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum ExhaustedCause {
+    /// No huge page has enough bloat and may be split now.
+    NoCandidates,
+    /// All candidates were tried.
+    AllTried {
+        /// Number of candidates.
+        candidates: u64,
+    },
+    /// The kernel reports broken memory, which a split would read.
+    BrokenMemory {
+        /// `HardwareCorrupted` of `/proc/meminfo`.
+        corrupted_bytes: Bytes,
+    },
+}
+
+/// Cause for which a process is excluded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum ExclusionCause {
+    /// The configuration protects it.
+    Protected,
+    /// The system needs it: its `oom_score_adj` forbids the kernel to kill it.
+    OomProtected {
+        /// Its `oom_score_adj`.
+        oom_score_adj: i32,
+    },
+    /// A failed read.
+    Unreadable(AccessError),
+    /// Splitting it ended early.
+    Stopped {
+        /// Cause.
+        stop: Stop,
+    },
+}
+
+/// Cause for which a new configuration is rejected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum ReloadError {
+    /// The file cannot be read, or has an error.
+    Config {
+        /// The error, with file, line and key.
+        error: String,
+    },
+    /// `cgroup` cannot change while the daemon runs.
+    CgroupChanged,
+}
+
+/// Memory freed of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessFreed {
-    /// Its number.
+    /// The process.
     pub pid: Pid,
-    /// Its name.
+    /// Name of the process.
     pub command: String,
-    /// What the page map showed freed.
+    /// Bytes freed, according to the pagemap.
     pub freed_bytes: Bytes,
-    /// Its huge pages that were split.
+    /// Verified splits.
     pub huge_pages_split: u64,
 }
 
-/// Sums over a stretch of work, or over the life of the daemon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Sums since work started, or since the daemon started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
-    /// What the page map showed freed; where `dry_run`, what would be.
+    /// Bytes freed, according to the pagemap; with `dry_run`, bytes that would be freed.
     pub freed_bytes: Bytes,
-    /// Huge pages seen to be split.
+    /// Verified splits.
     pub huge_pages_split: u64,
-    /// Regions that were split and then seen huge again.
+    /// Split regions that were re-collapsed.
     pub recollapses: u64,
-    /// How long.
+    /// Duration.
     pub seconds: f64,
-    /// CPU time of our own.
+    /// CPU time of the daemon.
     pub cpu_seconds: f64,
 }
 
@@ -213,7 +269,7 @@ mod tests {
     use super::*;
 
     fn line(event: Event) -> Line {
-        let seen = Seen {
+        let memory = MemoryUse {
             use_ratio: 0.81,
             used_bytes: Bytes::mib(810),
             limit_bytes: Bytes::mib(1000),
@@ -225,15 +281,15 @@ mod tests {
             psi_start_ratio: Share::percent(20.0),
             dry_run: false,
         };
-        Line { schema: SCHEMA.to_owned(), unix_seconds: 1.5, event, seen }
+        Line { schema: SCHEMA.to_owned(), unix_seconds: 1.5, event, memory }
     }
 
     #[test]
-    fn every_line_has_its_event_and_what_it_was_decided_from() {
-        let working = line(Event::Working { why: Why::High });
+    fn every_line_has_its_event_and_the_memory_use() {
+        let working = line(Event::Working { cause: WorkCause::High });
         let json = serde_json::to_value(&working).unwrap();
         assert_eq!(json["schema"], "hugepilot.daemon/2");
-        assert_eq!((&json["event"], &json["why"]), (&"working".into(), &"high".into()));
+        assert_eq!((&json["event"], &json["cause"]), (&"working".into(), &"high".into()));
         assert_eq!((&json["use_ratio"], &json["high_ratio"]), (&0.81.into(), &0.8.into()));
         assert!(json["psi_some_ratio"].is_null());
     }
@@ -246,9 +302,9 @@ mod tests {
             command: "x".into(),
             regions: 3,
             excluded: 1,
-            cause: "khugepaged".into(),
+            cause: RecollapseCause::NotKhugepaged,
         };
-        for event in [Event::Stopped(totals), recollapsed, Event::Reloaded { refused: None }] {
+        for event in [Event::Stopped(totals), recollapsed, Event::Reloaded { error: None }] {
             let line = line(event);
             let text = serde_json::to_string(&line).unwrap();
             assert!(!text.contains('\n'));

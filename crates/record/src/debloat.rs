@@ -1,106 +1,181 @@
 //! The report of `hugepilot debloat`, schema `hugepilot.debloat/2`.
 //!
-//! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in [`SCHEMA`].
+//! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise
+//! the number in [`SCHEMA`].
 
 use std::collections::BTreeMap;
 
-use hugepilot_units::Bytes;
+use hugepilot_units::{Bytes, Share};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Pid;
 use crate::tune::Prediction;
+use crate::{ExcludedCount, Pid, RecollapseRisk, Stop};
 
-/// The value of `schema`.
+/// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.debloat/2";
 
-/// The value of `backend`: we split each huge page ourselves.
+/// Value of `backend`: hugepilot itself splits each huge page.
 pub const BACKEND: &str = "split";
 
 fn backend() -> String {
     BACKEND.to_owned()
 }
 
-/// What was found, done and seen.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Report of one debloating.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DebloatReport {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What split: [`BACKEND`] in this report, [`crate::shrink::BACKEND`] in the other.
+    /// [`BACKEND`]; the report of the other backend has [`crate::shrink::BACKEND`].
     #[serde(default = "backend")]
     pub backend: String,
-    /// The order that decided, as on the command line.
+    /// Order of huge pages, as on the command line.
     pub order: String,
-    /// How shares of several processes were found.
+    /// How processes shared, as on the command line.
     pub fairness: String,
     /// Huge pages of one process in a row.
     pub quantum: u64,
-    /// Whether nothing was done; then `freed_bytes` and `huge_pages_split` of the processes say what would be. Where
-    /// `bloat_error_bytes` is above 0, these and the predicted slow-down are estimates for all huge pages, too.
+    /// Whether nothing was changed. `freed_bytes` and `huge_pages_split` of the processes are then
+    /// predictions. If `bloat_error_bytes` is above 0, these and the predicted slowdown are also
+    /// estimates for all huge pages.
     pub dry_run: bool,
-    /// Zero-filled bytes in all huge pages; of a sampled census, its estimate. At least, where `unread_huge_pages` is above 0.
+    /// Zero-filled bytes in all huge pages; an estimate if the census was sampled. A lower bound if
+    /// `unread_huge_pages` is above 0.
     pub bloat_bytes: Bytes,
     /// Twice the standard error of `bloat_bytes`; 0 for a full census.
     pub bloat_error_bytes: Bytes,
-    /// What was to be freed.
+    /// Bytes to free.
     pub requested_bytes: Bytes,
-    /// What the page map showed freed; with `dry_run`, what would be.
+    /// Bytes freed, according to the pagemap; with `dry_run`, bytes that would be freed.
     pub freed_bytes: Bytes,
-    /// By how much less memory the processes used at the end, as smaps says. They may have grown or shrunk by themselves.
+    /// Decrease of the resident sets, from smaps. Processes may also grow or shrink by themselves.
     pub rss_drop_bytes: i64,
-    /// Huge pages seen to be split; with `dry_run`, those that would be.
+    /// Verified splits; with `dry_run`, planned ones.
     pub huge_pages_split: u64,
-    /// Huge pages of all processes before, also those that may not be split.
+    /// Huge pages of all processes before, including those that may not be split.
     pub huge_pages_before: u64,
-    /// And after; of a process that ended, as we left it.
+    /// Huge pages after; of a process that ended, the number after the last split.
     pub huge_pages_after: u64,
-    /// Of those split, how many were huge again at the end.
+    /// Split huge pages that were re-collapsed by the end.
     pub recollapsed: u64,
     /// Huge pages that could not be read, so that their bloat is unknown.
     #[serde(default)]
     pub unread_huge_pages: u64,
-    /// Memory looked through, in bytes of huge pages.
+    /// Bytes of huge pages that the census covered.
     pub scanned_bytes: Bytes,
-    /// How long that took.
+    /// Time of the census.
     pub scan_seconds: f64,
-    /// How long splitting took, with the looks before and after each.
+    /// Time of splitting, including verification.
     pub split_seconds: f64,
-    /// Of this, what the kernel took for the splits themselves.
+    /// Part of `split_seconds` spent in the kernel's splits.
     pub split_call_seconds: f64,
-    /// By what factor the processes should become slower, together; `None` when nobody looked, or nothing is to be done.
+    /// Predicted slowdown of all processes together; `None` without samples, splits or calibration.
     pub predicted_slowdown: Option<Prediction>,
-    /// Huge pages passed over, by reason.
+    /// Skipped huge pages by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Splits that failed, by errno; `still_huge` where the kernel said yes and did nothing.
+    /// Failed splits by errno; `still_huge` if the call succeeded and the page stayed huge.
     pub failed: BTreeMap<String, u64>,
-    /// Each process.
+    /// The processes.
     pub processes: Vec<ProcessDebloat>,
-    /// Why it ended early, if it did.
+    /// Cause of an early end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stopped: Option<String>,
-    /// What the user should know.
-    pub warnings: Vec<String>,
+    pub stopped: Option<Stop>,
+    /// Risks, shortfalls and exclusions.
+    pub warnings: Vec<DebloatWarning>,
 }
 
-/// One process in the report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Process in the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessDebloat {
-    /// Its number.
+    /// The process.
     pub pid: Pid,
-    /// Its name.
+    /// Name of the process.
     pub command: String,
-    /// Zero-filled bytes in its huge pages before; of a sampled census, its estimate.
+    /// Zero-filled bytes in its huge pages before; an estimate if the census was sampled.
     pub bloat_bytes_before: Bytes,
-    /// The same, less that of the huge pages that were split.
+    /// The same, less the split huge pages.
     pub bloat_bytes_after: Bytes,
-    /// What was freed of it, as the page map showed.
+    /// Bytes freed, according to the pagemap.
     pub freed_bytes: Bytes,
-    /// Its huge pages that were split.
+    /// Huge pages split.
     pub huge_pages_split: u64,
-    /// Its huge pages before.
+    /// Huge pages before.
     pub huge_pages_before: u64,
-    /// And after.
+    /// Huge pages after.
     pub huge_pages_after: u64,
-    /// The part of its stall samples to be expected on what was split; `None` when nobody looked, or it had none.
+    /// Expected share of its stall samples on split huge pages; `None` without samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_heat_ratio: Option<f64>,
+}
+
+/// Warning of a debloating. JSON carries the variant as `code`, and the sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum DebloatWarning {
+    /// khugepaged, as it is set now, collapses the split huge pages again.
+    RecollapseRisk(RecollapseRisk),
+    /// Split huge pages were re-collapsed by the end.
+    Recollapsed {
+        /// Number of these huge pages.
+        huge_pages: u64,
+    },
+    /// Huge pages could not be read.
+    Unread {
+        /// Number of these huge pages.
+        huge_pages: u64,
+    },
+    /// The census read only a sample of the huge pages.
+    Sampled {
+        /// Requested share of the huge pages.
+        sample_ratio: Share,
+    },
+    /// Less was freed than requested.
+    Shortfall {
+        /// Bytes freed.
+        freed_bytes: Bytes,
+        /// Bytes to free.
+        requested_bytes: Bytes,
+        /// Processes that were excluded before the end.
+        excluded_processes: u64,
+        /// Huge pages with bloat of protected processes.
+        protected_huge_pages: u64,
+    },
+    /// The kernel reported success, but the huge pages stayed huge: they are pinned or shared.
+    StillHuge {
+        /// Number of these huge pages.
+        huge_pages: u64,
+    },
+    /// A process was excluded before the end.
+    ProcessExcluded {
+        /// The process.
+        pid: Pid,
+        /// Name of the process.
+        command: String,
+        /// Cause.
+        stop: Stop,
+    },
+    /// Processes of the cgroup could not be read.
+    Excluded(ExcludedCount),
+    /// Some processes could not be sampled.
+    NotSampled {
+        /// Number of these processes.
+        not_sampled: u64,
+        /// All processes.
+        processes: u64,
+        /// The error of one of them.
+        error: String,
+    },
+    /// The limit of open files was too low to sample all processes; the smallest were skipped.
+    TooManyToSample {
+        /// Processes not sampled.
+        not_sampled: u64,
+        /// All processes.
+        processes: u64,
+    },
+    /// Sampling failed, so no slowdown is predicted.
+    NoPrediction {
+        /// The error.
+        error: String,
+    },
 }

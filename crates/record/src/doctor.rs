@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Unsupported;
@@ -11,7 +12,7 @@ use crate::Unsupported;
 pub const SCHEMA: &str = "hugepilot.doctor/2";
 
 /// Features, permissions and settings of a machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -61,9 +62,9 @@ impl DoctorReport {
 }
 
 /// Result of one probe. In JSON, `code` names the finding, and its facts stand beside it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Probe {
-    /// One of the names below.
+    /// Name, from the list below.
     pub name: String,
     /// Whether the feature worked, as verified afterwards.
     pub supported: bool,
@@ -122,7 +123,7 @@ impl Probe {
 }
 
 /// Finding of a probe.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Finding {
     /// The feature worked.
@@ -132,7 +133,7 @@ pub enum Finding {
 }
 
 /// Observation that shows that a feature works.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Evidence {
     /// Memory of a child was promoted.
@@ -169,7 +170,7 @@ pub enum Evidence {
 }
 
 /// Further fact of a probe.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Detail {
     /// Duration of the call.
@@ -190,7 +191,7 @@ pub enum Detail {
     ChildrenOnly,
     /// State of a hugetlb pool.
     Pool {
-        /// Pages of the pool.
+        /// All pages.
         total_pages: u64,
         /// Free pages, reserved ones included.
         free_pages: u64,
@@ -220,7 +221,7 @@ pub enum Detail {
 }
 
 /// Processor, from `/proc/cpuinfo`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// `GenuineIntel`, `AuthenticAMD`; `ARM` for designs of ARM, the code of other ARM makers.
     pub vendor: String,
@@ -235,7 +236,7 @@ pub struct Cpu {
 }
 
 /// Processor and its TLBs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuReport {
     /// Processor.
     #[serde(flatten)]
@@ -245,7 +246,7 @@ pub struct CpuReport {
 }
 
 /// Data translations that the TLBs of a core hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TlbSizes {
     /// First level, base pages.
     pub l1d_4k_entries: u32,
@@ -260,7 +261,7 @@ pub struct TlbSizes {
 }
 
 /// Cgroup that accounts the memory of this process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupReport {
     /// Version of cgroups, 1 or 2.
     pub version: u8,

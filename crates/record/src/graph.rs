@@ -152,7 +152,7 @@ pub struct Phases {
     pub kernel_seconds: Option<f64>,
 }
 
-/// One run of a kernel.
+/// Run of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Source vertex, by its ID in the input; `null` for kernels without one.

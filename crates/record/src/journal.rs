@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use hugepilot_units::{Nanos, Region};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Skips;
 
 /// An error number of the kernel. Any value is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Errno(pub i32);
 
@@ -113,7 +116,7 @@ pub struct Act {
 }
 
 /// Reason why promotion ended before the end of the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// Interrupted by the user (Ctrl-C, SIGTERM).

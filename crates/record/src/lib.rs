@@ -1,8 +1,7 @@
-//! What a measurement is: samples, heat, mappings, page states, plans, journals, and the reports made of them.
+//! Records of measurements: samples, heat, mappings, pages, plans, journals, reports of commands.
 //!
-//! These are the words in which the crates above talk to each other and to files. Everything here is plain data
-//! with its arithmetic: nothing opens a path, reads a clock or prints, so a recording made on another machine can
-//! be studied on any.
+//! The crates above exchange these records and store them in files. They are plain data with its
+//! arithmetic: no path, clock or output. So a recording of one machine can be studied on another.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +11,7 @@ pub mod daemon;
 pub mod debloat;
 pub mod doctor;
 pub mod error;
+mod exclusion;
 pub mod graph;
 mod heat;
 mod journal;
@@ -20,6 +20,7 @@ mod pages;
 mod plan;
 pub mod pool;
 mod process;
+mod recollapse;
 pub mod run;
 mod sample;
 pub mod settings;
@@ -30,12 +31,14 @@ pub mod tune;
 mod unsupported;
 
 pub use census::{BloatedPage, Census};
+pub use exclusion::{AccessError, ExcludedCount};
 pub use heat::{Heat, HeatConfig, RegionHeat};
 pub use journal::{Act, Errno, Journal, Outcome, Stop};
 pub use mapping::{Mapping, MappingKind, Protection, VmFlags};
 pub use pages::{PageRun, RegionPages};
 pub use plan::{Budget, Headroom, Pick, Plan, SkipReason, Skips, Snapshot};
 pub use process::{Pid, ProcessId, Tid};
+pub use recollapse::{RecollapseCause, RecollapseRisk, ThpScope};
 pub use sample::{Pattern, Provenance, ProvenanceCounts, Sample};
 pub use split::{Split, SplitAct, SplitOutcome, SplitPlan};
-pub use unsupported::Unsupported;
+pub use unsupported::{ModeUnsupported, PoolUnsupported, ShrinkUnsupported, Unsupported};

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hugepilot_units::{AddrRange, Bytes};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Access permissions of a mapping.
@@ -19,7 +20,7 @@ pub struct Protection {
 }
 
 /// Backing of a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MappingKind {
     /// Private anonymous memory, including the brk heap.

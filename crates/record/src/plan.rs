@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hugepilot_units::{Bytes, PageSizes, Region};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Mapping, RegionHeat, RegionPages};
@@ -73,7 +74,9 @@ pub struct Budget {
 }
 
 /// Reason to skip a region. The text form is the key in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
     /// Already on a huge page.

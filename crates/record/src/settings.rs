@@ -1,50 +1,91 @@
-//! Kernel settings that we changed for a while, and what they were before: the file from which they are put back after a
-//! crash.
+//! Temporarily changed kernel settings: the journal that restores them, and warnings about them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
 
-/// The value of [`SettingsJournal::schema`].
+/// Value of [`SettingsJournal::schema`].
 pub const SCHEMA: &str = "hugepilot.settings/2";
 
-/// The schema before `ours` and `under_way` became `set_to` and `in_progress`; recovery reads it, too.
+/// The schema before `ours` and `under_way` became `set_to` and `in_progress`. Recovery reads both.
 pub const SCHEMA_1: &str = "hugepilot.settings/1";
 
-/// Who changed which settings. Written before the first change, removed after the last was put back.
+/// Settings that one command changed. Written before its first change, removed after the last
+/// setting is restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsJournal {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The run that changed them.
+    /// The command that changed them.
     pub pid: Pid,
-    /// In the order in which they are changed.
+    /// The settings, in order of their changes.
     pub settings: Vec<ChangedSetting>,
 }
 
-/// One file of `/sys/kernel/mm/transparent_hugepage`, or the count of a hugetlb pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A file of `/sys/kernel/mm/transparent_hugepage`, or the page count of a hugetlb pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedSetting {
-    /// Such as `khugepaged/max_ptes_none` or `hugepages-2048kB/nr_hugepages`.
+    /// Name, such as `khugepaged/max_ptes_none` or `hugepages-2048kB/nr_hugepages`.
     pub name: String,
-    /// What it was.
+    /// Former value.
     pub before: String,
-    /// What we set. Where it is something else now, somebody changed it since.
+    /// Value that the command set. Any other value is from another program.
     #[serde(alias = "ours")]
     pub set_to: String,
-    /// A count that was being raised: it may be anything between the two.
+    /// Whether a page count was being raised: any value between the two is then the command's.
     #[serde(alias = "under_way", default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)] // only in the journal
     pub in_progress: bool,
 }
 
-/// What came of putting one back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Outcome of restoring one setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Restored {
-    /// It has its old value, as a look showed: put back, or never changed.
+    /// The setting has its former value, read back: restored, or never changed.
     Yes,
-    /// Somebody set it to this since, so it was left alone.
+    /// Another program set it to this value since, so it was kept.
     ChangedSince(String),
-    /// It could not be put back: why.
+    /// Not restored; the cause.
     Failed(String),
+}
+
+/// Warning about a setting that a command changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum SettingWarning {
+    /// A killed command left it changed. It has its former value now.
+    SettingRecovered {
+        /// The killed command.
+        pid: Pid,
+        /// Name of the setting.
+        name: String,
+        /// Value that the command had set.
+        set_to: String,
+        /// Former value.
+        before: String,
+    },
+    /// Another program set it since, so it was kept.
+    SettingChangedSince {
+        /// Name of the setting.
+        name: String,
+        /// Value that the command had set.
+        set_to: String,
+        /// Former value.
+        before: String,
+        /// Value now.
+        now: String,
+    },
+    /// A setting that could not be restored.
+    SettingNotRestored {
+        /// Name of the setting.
+        name: String,
+        /// Path of its file.
+        path: String,
+        /// Former value.
+        before: String,
+        /// Cause.
+        cause: String,
+    },
 }

@@ -1,138 +1,177 @@
-//! The report of `hugepilot debloat --backend shrinker`: the schema of [`crate::debloat`], with null for what cannot be
-//! known without reading memory, and more in `shrinker`.
+//! The report of `hugepilot debloat --backend shrinker`.
 //!
-//! If you change a field here, say so in CHANGELOG.md; if you remove or redefine one, raise the number in
-//! [`crate::debloat::SCHEMA`].
+//! It has the schema of [`crate::debloat`], null for facts that require reading memory, and more in
+//! `shrinker`. If you change a field here, say so in CHANGELOG.md. If you remove or redefine one,
+//! also raise the number in [`crate::debloat::SCHEMA`].
 
 use std::collections::BTreeMap;
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Pid;
-use crate::settings::{ChangedSetting, Restored};
+use crate::settings::{ChangedSetting, Restored, SettingWarning};
+use crate::{ExcludedCount, Pid, RecollapseRisk, Stop};
 
-/// The value of `backend`.
+/// Value of `backend`.
 pub const BACKEND: &str = "shrinker";
 
-/// What never is known here: null in JSON.
+/// A fact that this backend never knows: null in JSON.
 type Unknown = ();
 
-/// What was asked of the kernel, and what was seen to come of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Request to the kernel, and its effect.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShrinkReport {
     /// [`crate::debloat::SCHEMA`].
     pub schema: String,
     /// [`BACKEND`].
     pub backend: String,
-    /// The kernel goes by the age of huge pages.
+    /// Null: the kernel starts with the oldest huge page.
     pub order: Unknown,
-    /// Nothing is shared out.
+    /// Null: the kernel does not distinguish processes.
     pub fairness: Unknown,
-    /// As `fairness`.
+    /// Null, as `fairness`.
     pub quantum: Unknown,
-    /// Whether nothing was done.
+    /// Whether nothing was changed.
     pub dry_run: bool,
-    /// Zero-filled pages were not counted.
+    /// Null: zero-filled pages were not counted.
     pub bloat_bytes: Unknown,
-    /// As `bloat_bytes`.
+    /// Null, as `bloat_bytes`.
     pub bloat_error_bytes: Unknown,
-    /// What `memory.reclaim` was asked for; `None` where no amount can be asked for.
+    /// Bytes requested from `memory.reclaim`; `None` if the request takes no amount.
     pub requested_bytes: Option<Bytes>,
-    /// By how much less anonymous memory the processes had afterwards, but no more than the splits that the kernel counted
+    /// Decrease of the processes' anonymous memory, but at most the bytes that the counted splits
     /// can have freed; `None` with `dry_run`.
     pub freed_bytes: Option<Bytes>,
-    /// The same as measured: negative when they grew.
+    /// The same decrease as measured; negative if the processes grew.
     pub rss_drop_bytes: Option<i64>,
-    /// Underused huge pages that the kernel counted as split meanwhile, on the whole system; `None` where it keeps no count.
+    /// Underused huge pages that the kernel split meanwhile, on the whole system; `None` if it does
+    /// not count them.
     pub huge_pages_split: Option<u64>,
-    /// Huge pages of the cgroup before, as its `memory.stat` says.
+    /// Huge pages of the cgroup before, from its `memory.stat`.
     pub huge_pages_before: Option<u64>,
-    /// And after.
+    /// Huge pages of the cgroup after.
     pub huge_pages_after: Option<u64>,
-    /// Single huge pages were not followed.
+    /// Null: single huge pages were not followed.
     pub recollapsed: Unknown,
-    /// No memory was read.
+    /// Null: no memory was read.
     pub unread_huge_pages: Unknown,
-    /// As `unread_huge_pages`.
+    /// Null, as `unread_huge_pages`.
     pub scanned_bytes: Unknown,
-    /// As `scanned_bytes`.
+    /// Null, as `scanned_bytes`.
     pub scan_seconds: Unknown,
-    /// How long the reclaim took.
+    /// Time of the reclaim.
     pub split_seconds: Option<f64>,
-    /// Nothing is known of single splits.
+    /// Null: single splits are not timed.
     pub split_call_seconds: Unknown,
-    /// Nobody looked what is hot.
+    /// Null: nothing was sampled.
     pub predicted_slowdown: Unknown,
     /// Always empty.
     pub skipped: BTreeMap<String, u64>,
-    /// What the kernel answered to the request, where that was no yes.
+    /// Error of the request, if it failed.
     pub failed: BTreeMap<String, u64>,
-    /// Each process of the cgroup that was there before.
+    /// The processes that were in the cgroup before.
     pub processes: Vec<ProcessShrink>,
-    /// Why it ended early, if it did.
+    /// Cause of an early end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stopped: Option<String>,
-    /// What was asked of the kernel.
+    pub stopped: Option<Stop>,
+    /// The request and the cgroup.
     pub shrinker: Shrinker,
-    /// What the user should know.
-    pub warnings: Vec<String>,
+    /// Side effects, risks and exclusions.
+    pub warnings: Vec<ShrinkWarning>,
 }
 
-/// The request, and the cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The request and the cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shrinker {
-    /// The directory of the cgroup.
+    /// Directory of the cgroup.
     pub cgroup: String,
-    /// The file that reclaim is asked for by: `memory.reclaim` or `memory.force_empty`.
+    /// File that takes the request: `memory.reclaim` or `memory.force_empty`.
     pub asked_by: String,
-    /// A huge page with more zero-filled base pages than this is split.
+    /// Huge pages with more zero-filled base pages than this are split.
     pub max_ptes_none: u64,
-    /// The settings that were changed for it, or would be.
+    /// Settings that were changed, or would be.
     pub settings: Vec<SettingReport>,
-    /// Memory use of the cgroup before, page cache included.
+    /// Memory use of the cgroup before, including page cache.
     pub usage_bytes_before: Option<Bytes>,
-    /// And after.
+    /// Memory use after.
     pub usage_bytes_after: Option<Bytes>,
     /// Page cache of the cgroup before.
     pub cache_bytes_before: Option<Bytes>,
-    /// And after.
+    /// Page cache after.
     pub cache_bytes_after: Option<Bytes>,
 }
 
-/// One setting.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Changed setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingReport {
-    /// Which, and both its values.
+    /// Name and both values.
     #[serde(flatten)]
     pub setting: ChangedSetting,
-    /// Whether it was put back; `None` with `dry_run`.
+    /// Whether it was restored; `None` with `dry_run`.
     pub restored: Option<Restored>,
 }
 
-/// One process in the report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Process in the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessShrink {
-    /// Its number.
+    /// The process.
     pub pid: Pid,
-    /// Its name.
+    /// Name of the process.
     pub command: String,
-    /// Its zero-filled pages were not counted.
+    /// Null: zero-filled pages were not counted.
     pub bloat_bytes_before: Unknown,
-    /// As before.
+    /// Null, as before.
     pub bloat_bytes_after: Unknown,
-    /// By how much less anonymous memory it had afterwards, at least 0; `None` with `dry_run`, and when it ended.
+    /// Decrease of its anonymous memory, at least 0; `None` with `dry_run`, or if it ended.
     pub freed_bytes: Option<Bytes>,
-    /// Not known of single processes.
+    /// Null: the kernel does not count splits by process.
     pub huge_pages_split: Unknown,
-    /// Its huge pages before; `None` where its smaps may not be read.
+    /// Huge pages before; `None` if its smaps may not be read.
     pub huge_pages_before: Option<u64>,
-    /// And after.
+    /// Huge pages after.
     pub huge_pages_after: Option<u64>,
-    /// Its anonymous memory before.
+    /// Anonymous memory before.
     pub anon_bytes_before: Bytes,
-    /// And after.
+    /// Anonymous memory after.
     pub anon_bytes_after: Option<Bytes>,
+}
+
+/// Warning of the shrinker. JSON carries the variant as `code`, and the sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum ShrinkWarning {
+    /// Dry run: the freed bytes cannot be predicted without reading memory.
+    FreedUnknown,
+    /// `max_ptes_none` is global, so other cgroups are affected.
+    GlobalThreshold {
+        /// How long it was changed; `None` in a dry run.
+        seconds: Option<f64>,
+    },
+    /// Dry run: page cache of the cgroup may be reclaimed.
+    CacheAtRisk {
+        /// Page cache of the cgroup.
+        cache_bytes: Bytes,
+    },
+    /// Page cache of the cgroup was reclaimed.
+    CacheReclaimed {
+        /// Decrease of the page cache.
+        reclaimed_bytes: Bytes,
+    },
+    /// The kernel found no underused huge page.
+    NothingFound {
+        /// Huge pages with more zero-filled base pages would have been split.
+        max_ptes_none: u64,
+        /// Whether `shrink_underused` was 0 before, so that older huge pages were never queued.
+        was_off: bool,
+    },
+    /// khugepaged, as it is set now, collapses the split huge pages again.
+    RecollapseRisk(RecollapseRisk),
+    /// Processes of the cgroup could not be read.
+    Excluded(ExcludedCount),
+    /// A setting does not have its former value.
+    #[serde(untagged)]
+    Setting(SettingWarning),
 }
 
 #[cfg(test)]
@@ -140,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_is_null_and_not_nothing() {
+    fn unknown_facts_are_null_and_not_absent() {
         let json = serde_json::to_value(ShrinkReport::default()).unwrap();
         for field in ["order", "bloat_bytes", "scanned_bytes", "freed_bytes", "predicted_slowdown"]
         {
@@ -150,11 +189,29 @@ mod tests {
     }
 
     #[test]
-    fn it_has_every_field_of_the_schema() {
+    fn the_report_has_every_field_of_the_schema() {
         let all = serde_json::to_value(crate::debloat::DebloatReport::default()).unwrap();
-        let ours = serde_json::to_value(ShrinkReport::default()).unwrap();
+        let shrink = serde_json::to_value(ShrinkReport::default()).unwrap();
         for field in all.as_object().unwrap().keys() {
-            assert!(ours.get(field).is_some(), "{field}");
+            assert!(shrink.get(field).is_some(), "{field}");
+        }
+    }
+
+    #[test]
+    fn warnings_about_settings_have_codes_beside_the_others() {
+        let setting = SettingWarning::SettingChangedSince {
+            name: "khugepaged/max_ptes_none".to_owned(),
+            set_to: "409".to_owned(),
+            before: "511".to_owned(),
+            now: "64".to_owned(),
+        };
+        for (warning, code) in [
+            (ShrinkWarning::Setting(setting), "setting_changed_since"),
+            (ShrinkWarning::FreedUnknown, "freed_unknown"),
+        ] {
+            let json = serde_json::to_value(&warning).unwrap();
+            assert_eq!(json["code"], code);
+            assert_eq!(serde_json::from_value::<ShrinkWarning>(json).unwrap(), warning);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_units::{AddrRange, Bytes};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tune::TargetInfo;
@@ -12,7 +13,7 @@ use crate::{MappingKind, SkipReason};
 pub const SCHEMA: &str = "hugepilot.status/2";
 
 /// Sizes of one mapping, or of all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sizes {
     /// Address space.
     pub size_bytes: Bytes,
@@ -46,7 +47,7 @@ impl Sizes {
 }
 
 /// State of one mapping.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MappingStatus {
     /// Addresses.
     pub range: AddrRange,
@@ -60,7 +61,7 @@ pub struct MappingStatus {
 }
 
 /// Gap in a report of `status`. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum StatusWarning {
     /// Memory could be promoted, but no free block is large enough for a huge page.
@@ -90,7 +91,7 @@ pub enum StatusWarning {
 }
 
 /// Report on one process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusReport {
     /// [`SCHEMA`].
     pub schema: String,

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use verdict::TuneVerdict;
@@ -21,7 +22,7 @@ use crate::{Pid, ProvenanceCounts, Skips, Stop};
 pub const SCHEMA: &str = "hugepilot.tune/3";
 
 /// Speed of one variant, in each unit in which it was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Performance {
     /// Wall time of whole runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +51,7 @@ impl Performance {
 }
 
 /// Estimated speedup: 1.25 means 25 % more work in the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prediction {
     /// Lower bound.
     pub low: f64,
@@ -61,7 +62,7 @@ pub struct Prediction {
 }
 
 /// Process that a report is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetInfo {
     /// Process ID.
     pub pid: Pid,
@@ -70,7 +71,7 @@ pub struct TargetInfo {
 }
 
 /// Sampler, its samples, and the provenance of their addresses.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SamplerReport {
     /// Name of the sampler, such as `cpu-clock`.
     pub source: String,
@@ -116,7 +117,7 @@ impl SamplerReport {
 }
 
 /// Region that a plan selected.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelectedRegion {
     /// First address.
     pub start: VirtAddr,
@@ -131,7 +132,7 @@ pub struct SelectedRegion {
 }
 
 /// Samples and hardware counters over a period.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Activity {
     /// Share of samples that stall on scattered memory, streams excluded; `None` without samples.
     pub stall_ratio: Option<f64>,
@@ -142,7 +143,7 @@ pub struct Activity {
 }
 
 /// Comparison of the selected regions with the announced hot regions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroundTruth {
     /// Hot regions.
     pub hot_regions: u64,
@@ -155,7 +156,7 @@ pub struct GroundTruth {
 }
 
 /// Report of one tune.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TuneReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -198,7 +199,7 @@ pub struct TuneReport {
     pub coverage_ratio: Option<f64>,
     /// Estimated gain; `None` without a calibration.
     pub predicted_speedup: Option<Prediction>,
-    /// Gain estimated from samples before and after. The yardstick is the program's other work,
+    /// Gain estimated from samples before and after. The reference is the program's other work,
     /// besides stalls on scattered memory. `None` with too little of that, or if the sampler counts
     /// page walks.
     pub sampled_speedup: Option<Prediction>,

@@ -1,16 +1,24 @@
 //! Reasons why a kernel, a machine or a user does not support a feature.
 
 mod help;
+mod mode;
+mod pool;
+mod shrink;
 
 use hugepilot_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use mode::ModeUnsupported;
+pub use pool::PoolUnsupported;
+pub use shrink::ShrinkUnsupported;
 
 use crate::Errno;
 
 /// Reason why a feature does not work here, with the facts that its sentence and its help need.
 ///
 /// In JSON, `code` names the variant.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Unsupported {
@@ -348,28 +356,38 @@ pub enum Unsupported {
         errno: Errno,
     },
 
-    /// Reason without a variant.
+    /// `lab` drops the capabilities of the binary, so only root may do this.
+    #[error("{error}")]
+    LabRootRequired {
+        /// Failed access.
+        error: String,
+        /// Way to become root.
+        advice: String,
+    },
+    /// Failure of a read, in its own words.
     #[error("{cause}")]
     Other {
         /// Sentence without a period.
         cause: String,
-        /// Suggested action.
-        advice: Option<String>,
     },
+    /// A hugetlb pool cannot be resized.
+    #[error(transparent)]
+    #[serde(untagged)]
+    Pool(#[from] PoolUnsupported),
+    /// The kernel's shrinker cannot debloat a cgroup.
+    #[error(transparent)]
+    #[serde(untagged)]
+    Shrink(#[from] ShrinkUnsupported),
+    /// A program cannot run in a page mode.
+    #[error(transparent)]
+    #[serde(untagged)]
+    Mode(#[from] ModeUnsupported),
 }
 
 impl Unsupported {
-    /// A reason without a variant and without help.
-    pub fn because(cause: impl Into<String>) -> Self {
-        Self::Other { cause: cause.into(), advice: None }
-    }
-    /// Sets the help of a reason without a variant; leaves others as they are.
-    #[must_use]
-    pub fn fixed_by(mut self, help: impl Into<String>) -> Self {
-        if let Self::Other { advice, .. } = &mut self {
-            *advice = Some(help.into());
-        }
-        self
+    /// Reason in the words of a failed read.
+    pub fn because(error: &impl ToString) -> Self {
+        Self::Other { cause: error.to_string() }
     }
 }
 
@@ -400,9 +418,12 @@ mod tests {
     }
 
     #[test]
-    fn only_a_reason_without_a_variant_takes_any_help() {
-        assert_eq!(Unsupported::because("no").fixed_by("yes").help(), ["yes"]);
-        assert_eq!(Unsupported::because("no").help(), [""; 0]);
-        assert_eq!(Unsupported::ProcessGone.fixed_by("yes"), Unsupported::ProcessGone);
+    fn parts_keep_their_codes() {
+        let pool = Unsupported::from(PoolUnsupported::ReadOnly { error: "EROFS".into() });
+        let json = serde_json::to_value(&pool).unwrap();
+        assert_eq!(json, serde_json::json!({ "code": "read_only", "error": "EROFS" }));
+        assert_eq!(serde_json::from_value::<Unsupported>(json).unwrap(), pool);
+        assert_eq!(pool.help(), ["run it on the host: containers mount /sys read-only"]);
+        assert_eq!(Unsupported::because(&"no").help(), [""; 0]);
     }
 }

@@ -1,17 +1,25 @@
-//! `compare` as text: a row for each mode, why each did or did not take effect, and what to make of it.
+//! Text and JSON of `hugepilot compare`: a row per mode, the effects, the verdict.
+
+mod verdict;
 
 use std::fmt::Write;
 
-use hugepilot_record::compare::{CompareReport, ModeReport};
+use hugepilot_record::compare::{CompareReport, ModeReport, StallsUnavailable};
 use hugepilot_stats::Spread;
 use hugepilot_units::Bytes;
+use serde_json::Value;
 
-use crate::table::{grouped, percent, table};
+use crate::Sentence;
+use crate::json::JsonReport;
+use crate::run::effect_text;
+use crate::sentence::{explain, explain_all, warning_lines};
+use crate::table::{Width, grouped, percent, table};
+use verdict::VerdictText;
 
-/// The table, the reasons and the verdict.
-pub fn compare_text(report: &CompareReport) -> String {
+/// Prints the table, the effect of each mode, warnings and the verdict.
+pub fn compare_text(report: &CompareReport, width: Width) -> String {
     let counted = report.modes.iter().any(|mode| mode.dtlb_miss_ratio.is_some());
-    let waits = if counted { "TLB_MISSES" } else { "STALLS" };
+    let stalls = if counted { "TLB_MISSES" } else { "STALLS" };
     let header = [
         "MODE",
         "WALL",
@@ -20,7 +28,7 @@ pub fn compare_text(report: &CompareReport) -> String {
         "USER",
         "SYSTEM",
         "FAULTS",
-        waits,
+        stalls,
         "RSS",
         "THP",
         "HUGETLB",
@@ -32,30 +40,62 @@ pub fn compare_text(report: &CompareReport) -> String {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let ran = report.modes.iter().filter(|mode| mode.runs > 0);
     rows.extend(ran.map(|mode| row(mode, counted)));
-    let mut text = table(rows, &(1..header.len()).collect::<Vec<_>>());
+    let mut text = table(rows, &(1..header.len()).collect::<Vec<_>>(), width);
     text.push('\n');
     for mode in &report.modes {
         text.push_str(&effect(mode));
     }
     text.push('\n');
-    for warning in &report.warnings {
-        let _ = writeln!(text, "warning: {warning}");
-    }
+    text.push_str(&warning_lines(&report.warnings));
     if report.interrupted {
-        text.push_str("warning: interrupted before all rounds were run\n");
+        text.push_str("warning: interrupted before all rounds were complete\n");
     }
-    if let Some(why) = report.stalls_unavailable.as_ref().filter(|_| !counted) {
-        let _ = writeln!(text, "stalls are not known: {why}");
+    if let Some(cause) = report.stalls_unavailable.as_ref().filter(|_| !counted) {
+        let _ = writeln!(text, "note: stalls were not sampled: {}", cause.text());
     }
-    let _ = writeln!(text, "{}", report.verdict);
+    let _ = writeln!(text, "{}", VerdictText(report).text());
     text
+}
+
+impl JsonReport for CompareReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        for (index, mode) in self.modes.iter().enumerate() {
+            explain(json, &format!("/modes/{index}/cause"), &mode.effect.cause);
+            if let Some(owner) = &mode.effect.owner {
+                explain(json, &format!("/modes/{index}/owner"), owner);
+            }
+        }
+        if let Some(confirmation) = &self.confirmation {
+            explain(json, "/confirmation/cause", &confirmation.effect.cause);
+        }
+        if let Some(cause) = &self.stalls_unavailable {
+            explain(json, "/stalls_unavailable", cause);
+        }
+        explain(json, "/verdict", &VerdictText(self));
+        explain_all(json, "/warnings", &self.warnings);
+    }
+}
+
+impl Sentence for StallsUnavailable {
+    fn text(&self) -> String {
+        match self {
+            Self::NotRequested => "--no-stalls".to_owned(),
+            Self::FewSamples { samples } => {
+                format!("{samples} samples are too few; the program takes too little CPU time")
+            }
+            Self::SamplesPageWalks { sampler } => format!("{sampler} samples page walks, not time"),
+            Self::Failed { error } => error.clone(),
+        }
+    }
 }
 
 fn row(mode: &ModeReport, counted: bool) -> Vec<String> {
     let median = |spread: Option<Spread>| seconds(spread.map(|spread| spread.median));
     let ratio = |ratio: Option<f64>| ratio.map_or_else(unknown, |ratio| format!("{ratio:.2}x"));
     let size = |bytes: Option<Bytes>| bytes.map_or_else(unknown, |bytes| bytes.to_string());
-    let waits = if counted { mode.dtlb_miss_ratio } else { mode.stall_ratio };
+    let stalls = if counted { mode.dtlb_miss_ratio } else { mode.stall_ratio };
     let over = mode.speedup_over_base;
     #[allow(clippy::cast_precision_loss)]
     let faults = mode.page_faults.map_or_else(unknown, |count| grouped(count as f64));
@@ -67,7 +107,7 @@ fn row(mode: &ModeReport, counted: bool) -> Vec<String> {
         median(mode.user_seconds),
         median(mode.system_seconds),
         faults,
-        waits.map_or_else(unknown, percent),
+        stalls.map_or_else(unknown, percent),
         size(mode.rss_peak_bytes),
         size(mode.thp_peak_bytes),
         size(mode.hugetlb_peak_bytes),
@@ -87,32 +127,43 @@ fn unknown() -> String {
 }
 
 fn effect(mode: &ModeReport) -> String {
-    let took = match (mode.runs, mode.took_effect) {
-        (0, _) => "was not run",
-        (_, Some(true)) => "took effect",
-        (_, Some(false)) => "took no effect",
-        (_, None) => "not known whether it took effect",
+    let (runs, effective) = (mode.runs, mode.effective_runs);
+    let outcome = match (runs, mode.effect.took_effect) {
+        (0, _) => "unavailable".to_owned(),
+        (_, Some(_)) if effective > 0 && effective < runs => {
+            format!("took effect in {effective} of {runs} runs")
+        }
+        (_, Some(true)) => "took effect".to_owned(),
+        (_, Some(false)) => "took no effect".to_owned(),
+        (_, None) => "effect unknown".to_owned(),
     };
-    let mut text = format!("{:<11}  {took}: {}\n", mode.mode.name(), mode.reason);
-    if let Some(fix) = &mode.fix {
-        let _ = writeln!(text, "{:<11}  fix: {fix}", "");
+    let mut text = format!("{:<14}  {outcome}: {}\n", mode.mode.name(), effect_text(&mode.effect));
+    for help in mode.effect.cause.help() {
+        let _ = writeln!(text, "{:<14}  help: {help}", "");
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::compare::{DecidingTime, Reach, SCHEMA};
-    use hugepilot_record::run::Mode;
+    use hugepilot_record::compare::{
+        BestMode, Conclusion, DecidingTime, GainSource, Reach, SCHEMA, Verdict,
+    };
+    use hugepilot_record::run::{CompareWarning, EffectCause, HugeMemory, Mode, RunWarning};
     use hugepilot_stats::PairedRatio;
     use hugepilot_testkit::assert_golden;
 
     use super::*;
 
-    fn report() -> CompareReport {
-        let mode = |mode, seconds: f64, faults, huge| ModeReport {
+    pub(super) fn mode(mode: Mode, seconds: f64, faults: u64, huge: Bytes) -> ModeReport {
+        let pages = HugeMemory { anonymous_thp_bytes: huge, ..HugeMemory::default() };
+        let cause = match huge {
+            Bytes::ZERO => EffectCause::NoHugePages,
+            _ => EffectCause::HugePages { pages, mode_bytes: huge, memory_bytes: Bytes::mib(300) },
+        };
+        let mut report = ModeReport {
             runs: 5,
-            took_effect: Some(true),
+            effective_runs: 5,
             wall_seconds: Some(Spread { median: seconds, min: seconds * 0.9, max: seconds * 1.1 }),
             user_seconds: Some(Spread { median: seconds / 2.0, min: 0.0, max: 1.0 }),
             system_seconds: Some(Spread { median: 0.25, min: 0.0, max: 1.0 }),
@@ -121,16 +172,22 @@ mod tests {
             thp_peak_bytes: Some(huge),
             hugetlb_peak_bytes: Some(Bytes::ZERO),
             stall_ratio: Some(0.5),
-            ..ModeReport::unavailable(mode, "what was seen".to_owned(), None)
+            ..ModeReport::unavailable(mode, cause)
         };
-        let ratio =
-            Some(PairedRatio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 });
+        report.effect.took_effect = Some(true);
+        report
+    }
+
+    pub(super) fn report() -> CompareReport {
+        let speedup = PairedRatio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 };
         let thp = ModeReport {
-            speedup_over_base: ratio,
-            cpu_speedup_over_base: ratio,
+            speedup_over_base: Some(speedup),
+            cpu_speedup_over_base: Some(speedup),
             ..mode(Mode::GlibcThp, 0.5, 642, Bytes::mib(256))
         };
-        let fix = Some("sudo hugepilot pool set --size 2MiB --count N".to_owned());
+        let best = BestMode { mode: Mode::GlibcThp, speedup, cpu_speedup: Some(speedup) };
+        let empty = EffectCause::EmptyPool { page_bytes: Bytes::mib(2) };
+        let warning = RunWarning::RunsFailed { failed_runs: 1, runs: 5 };
         CompareReport {
             schema: SCHEMA.to_owned(),
             command: vec!["x".to_owned()],
@@ -138,7 +195,7 @@ mod tests {
             modes: vec![
                 mode(Mode::Base, 1.0, 70_080, Bytes::ZERO),
                 thp,
-                ModeReport::unavailable(Mode::Hugetlb, "the pool is empty".to_owned(), fix),
+                ModeReport::unavailable(Mode::Hugetlb, empty),
             ],
             confirmation: None,
             tlb_reach: Reach {
@@ -151,46 +208,55 @@ mod tests {
             decided_by: DecidingTime::Wall,
             interrupted: false,
             pays: true,
-            verdict: "Huge pages pay.".to_owned(),
-            warnings: vec!["something".to_owned()],
+            verdict: Verdict {
+                gain: Some(GainSource::Pages),
+                ..Verdict::without_best(Conclusion::Pays(best))
+            },
+            warnings: vec![CompareWarning { mode: Some(Mode::GlibcThp), warning }],
         }
     }
 
     #[test]
-    fn the_text_has_a_row_for_each_that_ran_and_a_reason_for_all() {
-        assert_golden("testdata/compare.txt", &compare_text(&report()));
+    fn the_text_has_a_row_for_each_run_mode_and_an_effect_for_all() {
+        assert_golden("testdata/compare.txt", &compare_text(&report(), Width::UNLIMITED));
         let mut counted = report();
         counted.modes[0].dtlb_miss_ratio = Some(0.93);
-        let text = compare_text(&counted);
+        let text = compare_text(&counted, Width::UNLIMITED);
         assert!(
             text.contains("TLB_MISSES") && text.contains("93.0 %") && !text.contains("STALLS"),
             "{text}"
         );
+        counted.modes[1].effective_runs = 3;
+        let text = compare_text(&counted, Width::UNLIMITED);
+        assert!(text.contains("glibc-thp       took effect in 3 of 5 runs: 256MiB"), "{text}");
     }
 
     #[test]
-    fn the_json_has_the_fields_it_promises() {
+    fn the_json_has_facts_and_sentences() {
         let json: serde_json::Value = serde_json::from_str(&crate::json(&report())).unwrap();
         let thp = &json["modes"][1];
         assert_eq!(
             (&thp["mode"], &thp["speedup_over_base"]["median"]),
             (&"glibc-thp".into(), &2.0.into())
         );
-        assert!(
-            thp["dtlb_miss_ratio"].is_null()
-                && thp["stall_ratio"] == 0.5
-                && thp["wall_seconds"]["min"] == 0.45
-        );
-        for field in [
-            "took_effect",
-            "reason",
-            "page_faults",
-            "rss_peak_bytes",
-            "thp_peak_bytes",
-            "hugetlb_peak_bytes",
-        ] {
+        assert!(thp["dtlb_miss_ratio"].is_null() && thp["stall_ratio"] == 0.5);
+        assert_eq!(thp["wall_seconds"]["min"], 0.45);
+        for field in ["took_effect", "page_faults", "rss_peak_bytes", "thp_peak_bytes"] {
             assert!(!thp[field].is_null(), "{field}");
         }
+        let empty = &json["modes"][2]["cause"];
+        assert_eq!(
+            (&empty["code"], &empty["page_bytes"]),
+            (&"empty_pool".into(), &(2 << 20).into())
+        );
+        let command = "sudo hugepilot pool set --size 2MiB --count N";
+        assert_eq!(
+            (&empty["help"][0], json["verdict"]["code"].as_str()),
+            (&command.into(), Some("pays"))
+        );
+        assert!(json["verdict"]["text"].as_str().unwrap().starts_with("Huge pages pay: glibc-thp"));
+        assert_eq!(json["warnings"][0]["code"], "runs_failed");
         assert_eq!((&json["schema"], &json["rounds"]), (&SCHEMA.into(), &5.into()));
+        assert_eq!(serde_json::from_value::<CompareReport>(json).unwrap(), report());
     }
 }

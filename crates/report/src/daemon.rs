@@ -1,84 +1,137 @@
-//! The log of `daemon`: one line of JSON, and the same for people.
+//! Text and JSON lines of `hugepilot daemon`.
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::daemon::{Event, Line, ProcessFreed, Totals, Why};
+use hugepilot_record::daemon::{
+    Event, ExclusionCause, ExhaustedCause, Line, ProcessFreed, ReloadError, Totals, WorkCause,
+};
 
-/// `line` as one line of JSON.
+use crate::sentence::{Sentence, explain};
+
+/// Prints `line` as one line of JSON.
 ///
 /// # Panics
 /// Never: records hold only numbers, texts, lists and maps with text keys.
 pub fn daemon_line(line: &Line) -> String {
-    let mut text = serde_json::to_string(line).expect("records are plain data");
-    text.push('\n');
-    text
+    let mut json = serde_json::to_value(line).expect("records are plain data");
+    match &line.event {
+        Event::Freed { recollapse_risk: Some(risk), .. } => {
+            explain(&mut json, "/recollapse_risk", risk);
+        }
+        Event::Exhausted { cause, .. } => explain(&mut json, "/cause", cause),
+        Event::Recollapsed { cause, .. } => explain(&mut json, "/cause", cause),
+        Event::Skipped { cause, .. } => explain(&mut json, "/cause", cause),
+        Event::Reloaded { error: Some(error) } => explain(&mut json, "/error", error),
+        _ => {}
+    }
+    format!("{json}\n")
 }
 
-/// `line` for people.
+/// Prints `line` for people: `<event>: <values>`, and a `help:` line for each suggestion.
 pub fn daemon_text(line: &Line) -> String {
-    let seen = &line.seen;
-    let dry = if seen.dry_run { "would have " } else { "" };
-    let (used, high, low) = (100.0 * seen.use_ratio, seen.high_ratio, seen.low_ratio);
-    let what = match &line.event {
+    let use_percent = 100.0 * line.memory.use_ratio;
+    let dry_run = if line.memory.dry_run { ", dry run" } else { "" };
+    let (name, values) = name_and_values(line);
+    let help: String = help(&line.event).iter().map(|help| format!("help: {help}\n")).collect();
+    format!("{name}: use {use_percent:.1}%{dry_run}, {values}\n{help}")
+}
+
+fn name_and_values(line: &Line) -> (&'static str, String) {
+    let (high, low) = (line.memory.high_ratio, line.memory.low_ratio);
+    match &line.event {
         Event::Started { scope, order, .. } => {
-            format!("watching {scope}, from {high} down to {low}, order {order}")
+            ("started", format!("scope {scope}, high {high}, low {low}, order {order}"))
         }
-        Event::Working { why: Why::High } => format!("working: use is above {high}"),
-        Event::Working { why: Why::Pressure } => {
-            format!("working: tasks wait for memory, and use is above {low}")
+        Event::Working { cause: WorkCause::High } => ("working", format!("high {high}")),
+        Event::Working { cause: WorkCause::Pressure } => {
+            let psi = 100.0 * line.memory.psi_some_ratio.unwrap_or_default();
+            ("working", format!("memory pressure {psi:.1}%, low {low}"))
         }
-        Event::Planned {
-            processes,
-            not_sampled,
-            unread_huge_pages,
-            candidates,
-            reclaimable_bytes,
-            requested_bytes,
-            seconds,
-            ..
-        } => {
-            let unseen =
-                if *not_sampled == 0 { String::new() } else { format!(" ({not_sampled} not sampled)") };
-            let unread = match unread_huge_pages {
+        planned @ Event::Planned { .. } => ("planned", planned_values(planned)),
+        freed @ Event::Freed { .. } => ("freed", freed_values(freed)),
+        Event::Idle(totals) => ("idle", format!("low {low}, {}", sums(totals))),
+        Event::Exhausted { cause, retry_seconds } => {
+            ("exhausted", format!("{}, next attempt in {retry_seconds:.0} s", cause.text()))
+        }
+        Event::Recollapsed { pid, command, regions, excluded, cause } => {
+            let excluded = match excluded {
                 0 => String::new(),
-                count => format!("; {count} huge pages could not be read, and their bloat is unknown"),
+                excluded => format!(", {excluded} excluded from now on"),
             };
-            format!(
-                "{candidates} huge pages of {processes} processes{unseen} could free {reclaimable_bytes}, {requested_bytes} \
-                 wanted; found in {seconds:.1} s{unread}"
-            )
+            let cause = cause.text();
+            let regions = format!("{regions} split regions{excluded}");
+            ("recollapsed", format!("process {pid} ({command}), {regions}: {cause}"))
         }
-        Event::Freed {
-            freed_bytes, huge_pages_split, processes, failed, over_budget, recollapse_risk, ..
-        } => format!(
-            "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{}{}{}{}",
-            of(processes),
-            counts(", in vain ", failed),
-            if *over_budget { ", over the CPU budget because use is critical" } else { "" },
-            recollapse_risk.as_deref().map_or_else(String::new, |why| format!(
-                "; khugepaged may make these pages huge again, {why}"
-            ))
-        ),
-        Event::Idle(totals) => format!("done: use is below {low}; {}", sums(dry, totals)),
-        Event::Exhausted { why, retry_seconds } => {
-            format!("nothing left to free: {why}; again in {retry_seconds:.0} s")
+        Event::Skipped { pid, command, cause } => {
+            ("skipped", format!("process {pid} ({command}): {}", cause.text()))
         }
-        Event::Recollapsed { pid, command, regions, excluded, cause } => format!(
-            "{regions} split regions of {pid} ({command}) are huge again, {excluded} are left alone from now on: {cause}"
-        ),
-        Event::Skipped { pid, command, why } => format!("{pid} ({command}) is left alone: {why}"),
-        Event::Limit { lifted: true } => {
-            "resting: nothing limits this memory any more, so there is nothing to hold its use against"
-                .to_owned()
+        Event::Limit { lifted: true } => ("limit", "no limit on memory, resting".to_owned()),
+        Event::Limit { lifted: false } => ("limit", format!("limit {}", line.memory.limit_bytes)),
+        Event::Reloaded { error: None } => ("reloaded", format!("high {high}, low {low}")),
+        Event::Reloaded { error: Some(error) } => {
+            ("reloaded", format!("new configuration rejected: {}", error.text()))
         }
-        Event::Limit { lifted: false } => format!("memory is limited again, to {}", seen.limit_bytes),
-        Event::Reloaded { refused: None } => format!("configuration read again: from {high} down to {low}"),
-        Event::Reloaded { refused: Some(why) } => {
-            format!("configuration not taken, the old one is kept: {why}")
-        }
-        Event::Stopped(totals) => format!("stopped; {}", sums(dry, totals)),
+        Event::Stopped(totals) => ("stopped", sums(totals)),
+    }
+}
+
+fn help(event: &Event) -> Vec<String> {
+    match event {
+        Event::Freed { recollapse_risk: Some(risk), .. } => risk.help(),
+        Event::Recollapsed { cause, .. } => cause.help(),
+        Event::Skipped { cause, .. } => cause.help(),
+        Event::Exhausted { cause, .. } => cause.help(),
+        Event::Reloaded { error: Some(error) } => error.help(),
+        _ => Vec::new(),
+    }
+}
+
+fn planned_values(event: &Event) -> String {
+    let Event::Planned {
+        processes,
+        not_sampled,
+        unread_huge_pages,
+        candidates,
+        reclaimable_bytes,
+        requested_bytes,
+        seconds,
+        ..
+    } = event
+    else {
+        return String::new();
     };
-    format!("{used:5.1}% in use: {what}\n")
+    let part = |count: u64, what: &str| match count {
+        0 => String::new(),
+        count => format!(", {count} {what}"),
+    };
+    format!(
+        "{candidates} candidates of {processes} processes, {reclaimable_bytes} reclaimable, \
+         {requested_bytes} requested{}{}, {seconds:.1} s",
+        part(*not_sampled, "processes not sampled"),
+        part(*unread_huge_pages, "huge pages unread")
+    )
+}
+
+fn freed_values(event: &Event) -> String {
+    let Event::Freed {
+        freed_bytes,
+        huge_pages_split,
+        processes,
+        failed,
+        over_budget,
+        recollapse_risk,
+        ..
+    } = event
+    else {
+        return String::new();
+    };
+    let over_budget = if *over_budget { ", CPU budget exceeded (use is critical)" } else { "" };
+    let risk = recollapse_risk.map_or_else(String::new, |risk| format!("; {}", risk.text()));
+    format!(
+        "{freed_bytes} by {huge_pages_split} splits{}{}{over_budget}{risk}",
+        of(processes),
+        counts(", failed ", failed)
+    )
 }
 
 fn of(processes: &[ProcessFreed]) -> String {
@@ -88,36 +141,91 @@ fn of(processes: &[ProcessFreed]) -> String {
 }
 
 fn counts(what: &str, counts: &BTreeMap<String, u64>) -> String {
-    let some: Vec<String> = counts.iter().map(|(why, count)| format!("{why} {count}")).collect();
+    let some: Vec<String> =
+        counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
     if some.is_empty() { String::new() } else { format!("{what}{}", some.join(", ")) }
 }
 
-fn sums(dry: &str, totals: &Totals) -> String {
+fn sums(totals: &Totals) -> String {
     let Totals { freed_bytes, huge_pages_split, recollapses, seconds, cpu_seconds } = totals;
-    let recollapses = if *recollapses == 0 {
-        String::new()
-    } else {
-        format!(", {recollapses} made huge again by others")
+    let recollapses = match recollapses {
+        0 => String::new(),
+        count => format!(", {count} regions re-collapsed"),
     };
     format!(
-        "{dry}freed {freed_bytes} by splitting {huge_pages_split} huge pages{recollapses}, in {seconds:.1} s with {cpu_seconds:.2} s \
-         of CPU time"
+        "freed {freed_bytes} by {huge_pages_split} splits{recollapses}, {seconds:.1} s, CPU time \
+         {cpu_seconds:.2} s"
     )
+}
+
+impl Sentence for ExhaustedCause {
+    fn text(&self) -> String {
+        match self {
+            Self::NoCandidates => "no huge page has enough bloat and may be split now".to_owned(),
+            Self::AllTried { candidates } => format!("all {candidates} candidates were tried"),
+            Self::BrokenMemory { corrupted_bytes } => format!(
+                "{corrupted_bytes} of memory are broken (HardwareCorrupted in /proc/meminfo), and \
+                 a split reads every page"
+            ),
+        }
+    }
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::BrokenMemory { .. } => {
+                vec!["find the module, and replace it: sudo dmesg | grep -iE 'edac|mce'".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Sentence for ExclusionCause {
+    fn text(&self) -> String {
+        match self {
+            Self::Protected => "protected by the configuration".to_owned(),
+            Self::OomProtected { oom_score_adj } => {
+                format!("the system needs it (oom_score_adj {oom_score_adj})")
+            }
+            Self::Unreadable(error) => error.text(),
+            Self::Stopped { stop } => stop.to_string(),
+        }
+    }
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::Unreadable(error) => error.help(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Sentence for ReloadError {
+    fn text(&self) -> String {
+        match self {
+            Self::Config { error } => error.clone(),
+            Self::CgroupChanged => "cgroup cannot change while the daemon runs".to_owned(),
+        }
+    }
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::Config { .. } => Vec::new(),
+            Self::CgroupChanged => vec!["stop the daemon and start it again".to_owned()],
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::Pid;
-    use hugepilot_record::daemon::{SCHEMA, Seen};
+    use hugepilot_record::daemon::{MemoryUse, SCHEMA};
+    use hugepilot_record::{AccessError, Pid, RecollapseCause, RecollapseRisk, ThpScope};
     use hugepilot_testkit::assert_golden;
     use hugepilot_units::{Bytes, Share};
 
     use super::*;
 
-    fn seen() -> Seen {
+    fn memory() -> MemoryUse {
         let [high_ratio, low_ratio, critical_ratio, psi_start_ratio] =
             [80.0, 65.0, 92.0, 20.0].map(Share::percent);
-        Seen {
+        MemoryUse {
             use_ratio: 0.8125,
             used_bytes: Bytes::gib(13),
             limit_bytes: Bytes::gib(16),
@@ -131,33 +239,35 @@ mod tests {
         }
     }
 
-    fn lines() -> Vec<Line> {
-        let totals = Totals {
-            freed_bytes: Bytes::gib(3),
-            huge_pages_split: 2000,
-            recollapses: 3,
-            seconds: 4.5,
-            cpu_seconds: 0.4375,
-        };
-        let (pid, command) = (Pid(4711), "redis-server".to_owned());
-        let counts = |why: &str| BTreeMap::from([(why.to_owned(), 2)]);
-        let freed = |over_budget| Event::Freed {
-            freed_bytes: Bytes::gib(3),
-            huge_pages_split: 2000,
-            skipped: counts("changed"),
-            failed: counts("still_huge"),
-            processes: vec![ProcessFreed {
-                pid,
-                command: command.clone(),
-                freed_bytes: Bytes::gib(3),
-                huge_pages_split: 2000,
-            }],
-            seconds: 1.0,
-            cpu_seconds: 0.25,
-            over_budget,
-            recollapse_risk: over_budget.then(|| "because THP is always".to_owned()),
-        };
-        let planned = Event::Planned {
+    const RISK: RecollapseRisk =
+        RecollapseRisk { thp_enabled: ThpScope::Always, max_ptes_none: 511 };
+    const PID: Pid = Pid(4711);
+    const COMMAND: &str = "redis-server";
+    const TOTALS: Totals = Totals {
+        freed_bytes: Bytes::gib(3),
+        huge_pages_split: 2000,
+        recollapses: 3,
+        seconds: 4.5,
+        cpu_seconds: 0.4375,
+    };
+
+    fn counts(reason: &str) -> BTreeMap<String, u64> {
+        BTreeMap::from([(reason.to_owned(), 2)])
+    }
+
+    fn started() -> Event {
+        Event::Started {
+            scope: "system".into(),
+            order: "heat".into(),
+            interval_seconds: 1.0,
+            cpu_budget_ratio: Share::percent(10.0),
+            cool_down_seconds: 600.0,
+            max_recollapses: 3,
+        }
+    }
+
+    fn planned() -> Event {
+        Event::Planned {
             order: "heat".into(),
             processes: 2,
             not_sampled: 1,
@@ -169,41 +279,73 @@ mod tests {
             skipped: counts("cooling_down"),
             seconds: 3.5,
             over_budget: false,
+        }
+    }
+
+    fn freed(over_budget: bool) -> Event {
+        let process = ProcessFreed {
+            pid: PID,
+            command: COMMAND.into(),
+            freed_bytes: Bytes::gib(3),
+            huge_pages_split: 2000,
         };
-        let started = Event::Started {
-            scope: "system".into(),
-            order: "heat".into(),
-            interval_seconds: 1.0,
-            cpu_budget_ratio: Share::percent(10.0),
-            cool_down_seconds: 600.0,
-            max_recollapses: 3,
+        Event::Freed {
+            freed_bytes: Bytes::gib(3),
+            huge_pages_split: 2000,
+            skipped: counts("changed"),
+            failed: counts("still_huge"),
+            processes: vec![process],
+            seconds: 1.0,
+            cpu_seconds: 0.25,
+            over_budget,
+            recollapse_risk: over_budget.then_some(RISK),
+        }
+    }
+
+    fn events() -> Vec<Event> {
+        let skipped = |cause| Event::Skipped { pid: PID, command: COMMAND.into(), cause };
+        let exhausted = |cause| Event::Exhausted { cause, retry_seconds: 10.0 };
+        let rejected = |error| Event::Reloaded { error: Some(error) };
+        let recollapsed = Event::Recollapsed {
+            pid: PID,
+            command: COMMAND.into(),
+            regions: 3,
+            excluded: 1,
+            cause: RecollapseCause::KhugepagedOrProgram(RISK),
         };
-        let events = [
-            started,
-            Event::Working { why: Why::High },
-            Event::Working { why: Why::Pressure },
-            Event::Skipped { pid, command: command.clone(), why: "protected".into() },
-            Event::Recollapsed {
-                pid,
-                command: command.clone(),
-                regions: 3,
-                excluded: 1,
-                cause: "khugepaged".into(),
-            },
-            planned,
+        vec![
+            started(),
+            Event::Working { cause: WorkCause::High },
+            Event::Working { cause: WorkCause::Pressure },
+            skipped(ExclusionCause::Protected),
+            skipped(ExclusionCause::OomProtected { oom_score_adj: -1000 }),
+            skipped(ExclusionCause::Unreadable(AccessError {
+                error: "cannot read /proc/4711/smaps: EACCES".into(),
+                help: vec!["run as root".into()],
+            })),
+            recollapsed,
+            planned(),
             freed(false),
             freed(true),
-            Event::Idle(totals),
-            Event::Exhausted { why: "all were tried".into(), retry_seconds: 10.0 },
+            Event::Idle(TOTALS),
+            exhausted(ExhaustedCause::NoCandidates),
+            exhausted(ExhaustedCause::AllTried { candidates: 3000 }),
+            exhausted(ExhaustedCause::BrokenMemory { corrupted_bytes: Bytes::kib(8) }),
             Event::Limit { lifted: true },
             Event::Limit { lifted: false },
-            Event::Reloaded { refused: None },
-            Event::Reloaded { refused: Some("d.toml:1: high: found 80".into()) },
-            Event::Stopped(totals),
-        ];
-        events
-            .map(|event| Line { schema: SCHEMA.into(), unix_seconds: 1.25, event, seen: seen() })
-            .into()
+            Event::Reloaded { error: None },
+            rejected(ReloadError::Config { error: "d.toml:1: high: found 80".into() }),
+            rejected(ReloadError::CgroupChanged),
+            Event::Stopped(TOTALS),
+        ]
+    }
+
+    fn lines() -> Vec<Line> {
+        let line = |event| {
+            let (schema, unix_seconds) = (SCHEMA.into(), 1.25);
+            Line { schema, unix_seconds, event, memory: memory() }
+        };
+        events().into_iter().map(line).collect()
     }
 
     #[test]
@@ -214,14 +356,18 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_only_would_have() {
+    fn a_dry_run_is_marked() {
         for line in lines() {
-            let dry = Line {
-                seen: hugepilot_record::daemon::Seen { dry_run: true, ..line.seen },
-                ..line
-            };
-            let text = daemon_text(&dry);
-            assert_eq!(text.contains("freed "), text.contains("would have freed "), "{text}");
+            assert!(!daemon_text(&line).contains("dry run"));
+            let dry = Line { memory: MemoryUse { dry_run: true, ..line.memory }, ..line };
+            assert!(daemon_text(&dry).contains(": use 81.2%, dry run, "), "{dry:?}");
+        }
+    }
+
+    #[test]
+    fn lines_with_sentences_are_read_as_they_were_written() {
+        for line in lines() {
+            assert_eq!(serde_json::from_str::<Line>(&daemon_line(&line)).unwrap(), line);
         }
     }
 }

@@ -1,74 +1,79 @@
-//! `debloat` as text.
+//! Text and JSON of `hugepilot debloat`.
+
+mod warnings;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};
+use serde_json::Value;
 
-use crate::table::{grouped, percent, table};
+use crate::json::JsonReport;
+use crate::sentence::{explain_all, warning_lines};
+use crate::table::{Width, grouped, percent, table};
 
-/// Processes shown; of many more than these nobody reads the rest.
+/// Limit on the rows of the table of processes; `--json` has all.
 const SHOWN: usize = 30;
 
-/// The report for people: the verdict first, then each process, then how it was found and what stood in the way.
-pub fn debloat_text(report: &DebloatReport) -> String {
-    let mut text = format!("{}\n", verdict(report));
-    text.push_str(&processes(report));
-    text.push_str(&method(report));
-    text.push_str(&counts("passed over", &report.skipped));
-    text.push_str(&counts("failed", &report.failed));
-    for warning in &report.warnings {
-        let _ = writeln!(text, "note: {warning}");
+impl JsonReport for DebloatReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        explain_all(json, "/warnings", &self.warnings);
     }
-    text
+}
+
+/// Prints the verdict, the table of processes, the method, and the warnings.
+pub fn debloat_text(report: &DebloatReport, width: Width) -> String {
+    let mut text = format!("{}\n", verdict(report));
+    text.push_str(&processes(report, width));
+    text.push_str(&method(report));
+    text.push_str(&counts("skipped", &report.skipped));
+    text.push_str(&counts("failed", &report.failed));
+    text + &warning_lines(&report.warnings)
 }
 
 fn verdict(report: &DebloatReport) -> String {
     let error = report.bloat_error_bytes;
-    let give_or_take = if error.get() > 0 { format!(" ± {error}") } else { String::new() };
-    let at_least = if report.unread_huge_pages > 0 { "at least " } else { "" };
+    let margin = if error.get() > 0 { format!(" ± {error}") } else { String::new() };
     let bloat = format!(
-        "{at_least}{}{give_or_take} of bloat in {} huge pages",
+        "{}{margin} of bloat in {} huge pages",
         report.bloat_bytes,
         grouped_count(report.huge_pages_before)
     );
-    let slower = report.predicted_slowdown.map_or_else(String::new, |p| {
-        format!(", predicted slow-down {:.3}x ({:.3}–{:.3})", p.median, p.low, p.high)
+    let bounded = match report.unread_huge_pages {
+        0 => bloat.clone(),
+        _ => format!("at least {bloat}"),
+    };
+    let slowdown = report.predicted_slowdown.map_or_else(String::new, |p| {
+        format!(", predicted slowdown {:.3}x ({:.3}–{:.3})", p.median, p.low, p.high)
     });
     let split = grouped_count(report.huge_pages_split);
-    if let Some(stopped) =
-        report.stopped.as_ref().filter(|_| report.dry_run || report.huge_pages_split == 0)
-    {
-        let bloat = bloat.strip_prefix(at_least).unwrap_or(&bloat);
-        return format!(
-            "{stopped} before all huge pages were read; at least {bloat}; nothing was split"
-        );
+    let (freed, seconds) = (report.freed_bytes, report.split_seconds);
+    match report.stopped {
+        Some(stop) if report.dry_run || report.huge_pages_split == 0 => {
+            format!("{stop} before all huge pages were read; at least {bloat}; nothing was split")
+        }
+        _ if report.dry_run => {
+            let about = if error.get() > 0 { "about " } else { "" };
+            format!(
+                "{bounded}; would free {about}{freed} by splitting {about}{split} of \
+                 them{slowdown}; nothing was changed"
+            )
+        }
+        Some(stop) => {
+            format!("{bounded}; freed {freed} by splitting {split} of them, then: {stop}")
+        }
+        None if report.huge_pages_split == 0 => format!("{bounded}; nothing was split"),
+        None => format!(
+            "{bounded}; freed {freed} by splitting {split} of them in {seconds:.2} s{slowdown}"
+        ),
     }
-    if report.dry_run {
-        let about = if error.get() > 0 { "about " } else { "" };
-        return format!(
-            "{bloat}; would free {about}{} by splitting {about}{split} of them{slower}; nothing was changed",
-            report.freed_bytes
-        );
-    }
-    if let Some(stopped) = &report.stopped {
-        return format!(
-            "{bloat}; freed {} by splitting {split} of them, then: {stopped}",
-            report.freed_bytes
-        );
-    }
-    if report.huge_pages_split == 0 {
-        return format!("{bloat}; nothing was split");
-    }
-    format!(
-        "{bloat}; freed {} by splitting {split} of them in {:.2} s{slower}",
-        report.freed_bytes, report.split_seconds
-    )
 }
 
-fn processes(report: &DebloatReport) -> String {
+fn processes(report: &DebloatReport, width: Width) -> String {
     let header =
-        ["PID", "COMMAND", "BLOAT", "FREED", "SPLIT", "HUGE_BEFORE", "HUGE_AFTER", "HEAT_OF_SPLIT"];
+        ["PID", "COMMAND", "BLOAT", "FREED", "SPLIT", "THP_BEFORE", "THP_AFTER", "SPLIT_HEAT"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let row = |one: &ProcessDebloat| {
         vec![
@@ -83,7 +88,7 @@ fn processes(report: &DebloatReport) -> String {
         ]
     };
     rows.extend(report.processes.iter().take(SHOWN).map(row));
-    let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7]));
+    let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7], width));
     if report.processes.len() > SHOWN {
         let _ = writeln!(
             text,
@@ -97,11 +102,11 @@ fn processes(report: &DebloatReport) -> String {
 fn method(report: &DebloatReport) -> String {
     let rate = report.scanned_bytes.as_f64() / f64::from(1 << 30) / report.scan_seconds.max(1e-9);
     let quantum = match report.fairness.as_str() {
-        "round-robin" => format!(", {} huge pages in a row", report.quantum),
+        "round-robin" => format!(", quantum {}", report.quantum),
         _ => String::new(),
     };
     format!(
-        "\norder {}, shares {}{quantum}; read {} in {:.2} s ({rate:.1} GiB/s)\n",
+        "\norder {}, fairness {}{quantum}; read {} in {:.2} s ({rate:.1} GiB/s)\n",
         report.order, report.fairness, report.scanned_bytes, report.scan_seconds
     )
 }
@@ -119,9 +124,9 @@ fn grouped_count(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::Pid;
-    use hugepilot_record::debloat::SCHEMA;
+    use hugepilot_record::debloat::{DebloatWarning, SCHEMA};
     use hugepilot_record::tune::Prediction;
+    use hugepilot_record::{Pid, Stop};
     use hugepilot_testkit::assert_golden;
     use hugepilot_units::Bytes;
 
@@ -157,44 +162,59 @@ mod tests {
             skipped: BTreeMap::from([("mlocked".into(), 3), ("protected".into(), 0)]),
             failed: BTreeMap::from([("EINVAL".into(), 1)]),
             processes: vec![process(4711, "btree", 690), process(4712, "memcached", 690)],
-            warnings: vec!["something".into()],
+            warnings: vec![DebloatWarning::Unread { huge_pages: 32 }],
             ..DebloatReport::default()
         }
     }
 
     #[test]
-    fn done() {
+    fn the_text_of_a_whole_report() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/debloat.txt");
-        assert_golden(path, &debloat_text(&report()));
+        assert_golden(path, &debloat_text(&report(), Width::UNLIMITED));
     }
 
     #[test]
-    fn dry_run_says_that_nothing_changed() {
-        let text = debloat_text(&DebloatReport { dry_run: true, ..report() });
+    fn a_dry_run_states_that_nothing_changed() {
+        let text = debloat_text(&DebloatReport { dry_run: true, ..report() }, Width::UNLIMITED);
         assert!(text.lines().next().unwrap().ends_with("nothing was changed"), "{text}");
         assert!(text.contains("would free 2GiB"), "{text}");
     }
 
     #[test]
-    fn what_could_not_be_read_makes_the_bloat_a_least() {
-        let text = debloat_text(&DebloatReport { unread_huge_pages: 32, ..report() });
+    fn unread_huge_pages_make_the_bloat_a_lower_bound() {
+        let text =
+            debloat_text(&DebloatReport { unread_huge_pages: 32, ..report() }, Width::UNLIMITED);
         assert!(text.starts_with("at least 4GiB of bloat in"), "{text}");
-        let stopped = Some("interrupted".to_owned());
-        let text = debloat_text(&DebloatReport {
-            unread_huge_pages: 32,
-            stopped,
-            dry_run: true,
-            ..report()
-        });
+        let stopped = Some(Stop::Interrupted);
+        let text = debloat_text(
+            &DebloatReport { unread_huge_pages: 32, stopped, dry_run: true, ..report() },
+            Width::UNLIMITED,
+        );
         assert_eq!(text.lines().next().unwrap().matches("at least").count(), 1, "{text}");
     }
 
     #[test]
+    fn json_has_codes_facts_and_sentences_of_warnings() {
+        let value: Value = serde_json::from_str(&crate::json(&report())).unwrap();
+        assert_eq!(value["warnings"][0]["code"], "unread");
+        assert_eq!(value["warnings"][0]["huge_pages"], 32);
+        assert!(value["warnings"][0]["text"].as_str().unwrap().contains("PROT_NONE"));
+        let read: DebloatReport = serde_json::from_value(value).unwrap();
+        assert_eq!(read, report());
+    }
+
+    #[test]
     fn an_estimate_shows_its_error() {
-        let text = debloat_text(&DebloatReport { bloat_error_bytes: Bytes::mib(512), ..report() });
+        let text = debloat_text(
+            &DebloatReport { bloat_error_bytes: Bytes::mib(512), ..report() },
+            Width::UNLIMITED,
+        );
         assert!(text.contains("4GiB ± 512MiB of bloat"), "{text}");
         let bloat_error_bytes = Bytes::mib(512);
-        let text = debloat_text(&DebloatReport { bloat_error_bytes, dry_run: true, ..report() });
+        let text = debloat_text(
+            &DebloatReport { bloat_error_bytes, dry_run: true, ..report() },
+            Width::UNLIMITED,
+        );
         assert!(text.contains("would free about 2GiB by splitting about 1,380 of them"), "{text}");
     }
 }

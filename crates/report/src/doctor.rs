@@ -110,8 +110,8 @@ fn cpu_line(report: &CpuReport) -> String {
     let machine = if cpu.hypervisor { ", virtual machine" } else { "" };
     let assumed = if tlb.assumed { " (assumed)" } else { "" };
     format!(
-        "{name} ({} family {} model {:#x}{machine})\nData TLB: {} entries, second level {} for 4KiB \
-         pages, {} for 2MiB{assumed}\n          {}",
+        "{name} ({} family {} model {:#x}{machine})\nData TLB: {} entries, second level {} for \
+         4KiB pages, {} for 2MiB{assumed}\n          {}",
         cpu.vendor,
         cpu.family,
         cpu.model,

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain_all, warning_lines};
-use crate::table::{grouped, percent, table};
+use crate::table::{Width, grouped, percent, table};
 
 /// Prints the graph, the result of the kernel, phase times and array pages.
 pub fn graph_text(report: &GraphReport) -> String {
@@ -29,7 +29,7 @@ pub fn graph_text(report: &GraphReport) -> String {
     if let Some(cause) = &report.widened {
         let _ = writeln!(text, "64 bits, because 32 are too few: {cause}");
     }
-    let _ = writeln!(text, "memory to make the graph: at most {}", report.peak_bytes);
+    let _ = writeln!(text, "memory to build the graph: at most {}", report.peak_bytes);
     if let (Some(kernel), Some(result)) = (&report.kernel, &report.result) {
         let _ = writeln!(text, "\n{kernel}{}\n{}", origin(&report.trials), result_text(result));
         text.push_str(&ranking(result));
@@ -211,7 +211,7 @@ fn ranking(result: &KernelResult) -> String {
         |ranked: &RankedVertex| vec![ranked.vertex.to_string(), format!("{:.6e}", ranked.value)];
     let mut rows = vec![vec!["VERTEX".to_owned(), name.to_owned()]];
     rows.extend(top.iter().filter(|ranked| ranked.value != 0.0).map(row));
-    if rows.len() == 1 { String::new() } else { table(rows, &[0, 1]) }
+    if rows.len() == 1 { String::new() } else { table(rows, &[0, 1], Width::UNLIMITED) }
 }
 
 fn times(trials: &[Trial]) -> String {
@@ -245,7 +245,7 @@ fn degrees(graph: &GraphFacts) -> String {
             .filter(|&(_, &size)| size > 0)
             .map(|(group, &size)| vec![(*group).to_owned(), count(size)]),
     );
-    if rows.len() == 1 { String::new() } else { table(rows, &[1]) }
+    if rows.len() == 1 { String::new() } else { table(rows, &[1], Width::UNLIMITED) }
 }
 
 fn phases(phases: &Phases) -> String {
@@ -264,7 +264,7 @@ fn phases(phases: &Phases) -> String {
     };
     let mut rows = vec![vec!["PHASE".to_owned(), "TIME".to_owned()]];
     rows.extend(all.into_iter().filter_map(row));
-    if rows.len() == 1 { String::new() } else { table(rows, &[1]) }
+    if rows.len() == 1 { String::new() } else { table(rows, &[1], Width::UNLIMITED) }
 }
 
 fn arrays(report: &GraphReport) -> String {
@@ -280,7 +280,7 @@ fn arrays(report: &GraphReport) -> String {
         let share = array.huge_bytes.get() as f64 / array.bytes.get().max(1) as f64;
         vec![name, size, array.huge_bytes.to_string(), percent(share)]
     }));
-    table(rows, &[1, 2, 3])
+    table(rows, &[1, 2, 3], Width::UNLIMITED)
 }
 
 #[cfg(test)]
@@ -346,12 +346,13 @@ mod tests {
         for line in [
             "kronecker:22: 4,194,304 vertices, 64,155,735 undirected edges\n",
             "\nisolated vertices 1,797,566\n",
-            "\nbfs from 7, last of 3 trials\n2,396,738 vertices reached, largest distance 2 edges\n",
+            "\nbfs from 7, last of 3 trials\n",
+            "\n2,396,738 vertices reached, largest distance 2 edges\n",
             "time 0.5000 s, median of 3 trials (0.2500–1.0000)\n",
             "file: 300MiB, el, zstd, --load drop\n",
             "64 bits, 2 threads, pages property=thp, property-first\n",
             "64 bits, because 32 are too few: cannot load k.el:7: too large",
-            "memory to make the graph: at most 2GiB",
+            "memory to build the graph: at most 2GiB",
             "result of each vertex: distances.txt",
             "k.sg: 490MiB, sg; map of vertex IDs: k.sg.map",
             "verified",

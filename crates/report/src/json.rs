@@ -1,10 +1,5 @@
 //! JSON of records, as `--json` prints it.
 
-use hugepilot_record::compare::CompareReport;
-use hugepilot_record::debloat::DebloatReport;
-use hugepilot_record::pool::{PoolChange, PoolReport};
-use hugepilot_record::run::RunReport;
-use hugepilot_record::shrink::ShrinkReport;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,13 +23,6 @@ pub trait JsonReport: Serialize {
         serde_json::to_string_pretty(&value)
     }
 }
-
-impl JsonReport for CompareReport {}
-impl JsonReport for DebloatReport {}
-impl JsonReport for PoolChange {}
-impl JsonReport for PoolReport {}
-impl JsonReport for RunReport {}
-impl JsonReport for ShrinkReport {}
 
 /// `record` as indented JSON with a newline at its end. Fields keep their order. A record with a
 /// number beyond 64 bits, which [`Value`] cannot hold, has no sentences.

@@ -1,28 +1,34 @@
-//! `pool` as text.
+//! Text and JSON of `hugepilot pool`.
 
+mod change;
 mod explain;
 
 use std::fmt::Write;
 
 use hugepilot_record::pool::{
-    Pool, PoolChange, PoolMemory, PoolPages, PoolReport, PoolUser, ZoneBlocks,
+    NodePool, Pool, PoolMemory, PoolPages, PoolReport, PoolUser, PoolWarning, ZoneBlocks,
 };
 use hugepilot_units::Bytes;
+use serde_json::Value;
 
-use crate::table::table;
+use crate::Sentence;
+use crate::json::JsonReport;
+use crate::sentence::{explain_all, lines};
+use crate::table::{Width, table};
 
+pub use change::pool_change_text;
 pub use explain::pool_explained;
 
 /// Processes shown.
 const SHOWN: usize = 30;
 
-/// What is there for people: each pool, the memory they are made of, and who uses them.
-pub fn pool_text(report: &PoolReport) -> String {
-    let mut text = pools(&report.pools);
+/// Prints each pool, the memory that pools allocate from, and their users.
+pub fn pool_text(report: &PoolReport, width: Width) -> String {
+    let mut text = pools(&report.pools, width);
     text.push('\n');
-    text.push_str(&memory(&report.memory, &page_sizes(&report.pools)));
+    text.push_str(&memory(&report.memory, &page_sizes(&report.pools), width));
     text.push('\n');
-    text.push_str(&users(&report.processes));
+    text.push_str(&users(&report.processes, width));
     for mount in &report.mounts {
         let _ = writeln!(text, "hugetlbfs on {} ({})", mount.path, mount.options);
     }
@@ -30,16 +36,38 @@ pub fn pool_text(report: &PoolReport) -> String {
         text.push_str("no hugetlbfs is mounted\n");
     }
     for warning in &report.warnings {
-        let _ = writeln!(text, "note: {warning}");
+        text.push_str(&lines("note", warning));
     }
     text
+}
+
+impl JsonReport for PoolReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        explain_all(json, "/warnings", &self.warnings);
+    }
+}
+
+impl Sentence for PoolWarning {
+    fn text(&self) -> String {
+        match self {
+            Self::UnknownUser { bytes } => format!(
+                "no visible process uses {bytes} of the pages in use; files on a hugetlbfs, shared \
+                 memory segments (ipcs -m) or processes of other containers hold them"
+            ),
+            Self::Unused { page_bytes, bytes } => {
+                format!("{bytes} in pages of {page_bytes} are unused, and serve nothing else")
+            }
+        }
+    }
 }
 
 fn page_sizes(pools: &[Pool]) -> Vec<Bytes> {
     pools.iter().map(|pool| pool.page_bytes).collect()
 }
 
-fn pools(pools: &[Pool]) -> String {
+fn pools(pools: &[Pool], width: Width) -> String {
     if pools.is_empty() {
         return "This kernel has no hugetlb pools.\n".to_owned();
     }
@@ -54,13 +82,13 @@ fn pools(pools: &[Pool]) -> String {
         };
         rows.push(row(size, "all".to_owned(), &pool.pages, Some(pool.overcommit), pool.page_bytes));
         if pool.nodes.len() > 1 {
-            let of_node = |part: &hugepilot_record::pool::NodePool| {
+            let of_node = |part: &NodePool| {
                 row(String::new(), part.node.to_string(), &part.pages, None, pool.page_bytes)
             };
             rows.extend(pool.nodes.iter().map(of_node));
         }
     }
-    table(rows, &[1, 2, 3, 4, 5, 6, 7, 8])
+    table(rows, &[1, 2, 3, 4, 5, 6, 7, 8], width)
 }
 
 fn row(
@@ -84,10 +112,10 @@ fn row(
     ]
 }
 
-/// Free blocks by size, and what of them is large enough for each of `sizes` that blocks can hold.
-fn memory(memory: &PoolMemory, sizes: &[Bytes]) -> String {
+/// Free blocks by size, and free memory in blocks large enough for each of `sizes`.
+fn memory(memory: &PoolMemory, sizes: &[Bytes], width: Width) -> String {
     let mut text = format!(
-        "memory: {} in all, {} available, {} free; free blocks by size:\n",
+        "memory: {} total, {} available, {} free; free blocks by size:\n",
         memory.total_bytes, memory.available_bytes, memory.free_bytes
     );
     let orders = memory.zones.iter().map(|zone| zone.free_blocks.len()).max().unwrap_or(0);
@@ -96,10 +124,10 @@ fn memory(memory: &PoolMemory, sizes: &[Bytes]) -> String {
     let mut rows = vec![header];
     rows.extend(memory.zones.iter().map(|zone| blocks(zone, orders)));
     let right: Vec<usize> = (2..orders + 2).collect();
-    text.push_str(&table(rows, &right));
+    text.push_str(&table(rows, &right, width));
     for &size in sizes.iter().filter(|&&size| size <= memory.largest_block()) {
         let free = memory.free_in_blocks_of(size);
-        let _ = writeln!(text, "free in blocks of {size} and more: {free}");
+        let _ = writeln!(text, "free in blocks of at least {size}: {free}");
     }
     text
 }
@@ -111,9 +139,9 @@ fn blocks(zone: &ZoneBlocks, orders: usize) -> Vec<String> {
     row
 }
 
-fn users(users: &[PoolUser]) -> String {
+fn users(users: &[PoolUser], width: Width) -> String {
     if users.is_empty() {
-        return "no process has pages of a pool\n".to_owned();
+        return "no process uses hugetlb pages\n".to_owned();
     }
     let mut rows =
         vec![["PID", "COMMAND", "HUGETLB", "PRIVATE", "SHARED"].map(str::to_owned).to_vec()];
@@ -127,7 +155,7 @@ fn users(users: &[PoolUser]) -> String {
             size(user.shared_bytes),
         ]
     }));
-    let mut text = table(rows, &[0, 2, 3, 4]);
+    let mut text = table(rows, &[0, 2, 3, 4], width);
     if users.len() > SHOWN {
         let _ = writeln!(text, "and {} more processes (--json has all)", users.len() - SHOWN);
     }
@@ -136,70 +164,4 @@ fn users(users: &[PoolUser]) -> String {
 
 fn unknown() -> String {
     "-".to_owned()
-}
-
-/// What came of setting a pool, for people: the result, why it is not more, how to keep it and how to undo it.
-pub fn pool_change_text(change: &PoolChange) -> String {
-    let mut text = format!("{}\n", result(change));
-    for why in &change.why {
-        let _ = writeln!(text, "why: {why}");
-    }
-    for fix in &change.fixes {
-        let _ = writeln!(text, "fix: {fix}");
-    }
-    let is_short = change.after.is_some_and(|after| after.persistent() < change.requested);
-    if is_short && !change.interrupted {
-        text.push_str(&memory(&change.memory, &[change.page_bytes]));
-    }
-    for warning in &change.warnings {
-        let _ = writeln!(text, "note: {warning}");
-    }
-    if let Some(undo) = &change.undo {
-        let _ = writeln!(text, "undo: {undo}");
-    }
-    text.push_str(&kept(change));
-    text
-}
-
-fn result(change: &PoolChange) -> String {
-    let (size, before, asked) = (change.page_bytes, &change.before, change.requested);
-    let place = change.node.map_or_else(String::new, |node| format!(" on node {node}"));
-    let was = before.persistent();
-    let Some(after) = &change.after else {
-        return match (change.dry_run, change.is_complete()) {
-            (true, true) => {
-                format!("{was} pages of {size}{place}; would ask for {asked}; nothing was changed")
-            }
-            (_, _) => format!("{was} pages of {size}{place}; {asked} were asked for, and refused"),
-        };
-    };
-    let got = after.persistent();
-    let memory = size.times(after.total);
-    let compacted = if change.compacted { ", memory compacted first" } else { "" };
-    let seconds = change.seconds.unwrap_or(0.0);
-    let surplus = match after.surplus {
-        0 => String::new(),
-        surplus => format!(", and {surplus} of surplus"),
-    };
-    format!(
-        "{got} of {asked} pages of {size}{place}{surplus}, {was} before: {memory} set aside, free pages: {}; took {seconds:.2} s{compacted}",
-        after.free
-    )
-}
-
-fn kept(change: &PoolChange) -> String {
-    let Some(permanent) =
-        change.permanent.as_ref().filter(|_| change.is_complete() || change.after.is_some())
-    else {
-        return String::new();
-    };
-    let apply = if permanent.file.contains("tmpfiles") {
-        "sudo systemd-tmpfiles --create"
-    } else {
-        "sudo sysctl --system"
-    };
-    format!(
-        "to have {} after each boot, either\n  echo '{}' | sudo tee {} && {apply}\nor, surer, on the kernel command line\n  {}\n",
-        change.requested, permanent.line, permanent.file, permanent.kernel_command_line
-    )
 }

@@ -1,83 +1,94 @@
-//! `run` as text: what is said when the program has ended.
+//! Text and JSON of `hugepilot run`.
+
+mod effect;
+mod warning;
 
 use std::fmt::Write;
 
 use hugepilot_record::run::{Ending, Peak, RunReport};
 use hugepilot_units::Bytes;
+use serde_json::Value;
 
-/// What took effect, what it took, and a warning with the reason where nothing did.
+use crate::Sentence;
+use crate::json::JsonReport;
+use crate::sentence::{explain, explain_all, lines};
+use effect::by_kind;
+pub(crate) use effect::effect_text;
+
+/// Prints the effect, peak memory, times and warnings. Each line starts with `hugepilot:`, because
+/// the program shares stderr.
 pub fn run_text(report: &RunReport) -> String {
-    let mut text = String::new();
     let (mode, effect, run) = (report.mode, &report.effect, &report.run);
-    let _ = match effect.took_effect {
-        Some(true) => writeln!(text, "hugepilot: {mode}: {}", effect.reason),
-        Some(false) => {
-            writeln!(text, "hugepilot: warning: {mode} took no effect: {}", effect.reason)
-        }
-        None => {
-            writeln!(text, "hugepilot: whether {mode} took effect is not known: {}", effect.reason)
-        }
+    let reason = effect_text(effect);
+    let mut text = match effect.took_effect {
+        Some(true) => format!("{mode}: {reason}\n"),
+        Some(false) => format!("warning: {mode} took no effect: {reason}\n"),
+        None => format!("the effect of {mode} is unknown: {reason}\n"),
     };
-    if let Some(fix) = effect.fix.as_ref().filter(|_| effect.took_effect == Some(false)) {
-        let _ = writeln!(text, "fix: {fix}");
+    for help in effect.cause.help() {
+        let _ = writeln!(text, "help: {help}");
     }
-    let _ = writeln!(text, "hugepilot: {}", peak(&run.peak));
+    let _ = writeln!(text, "{}", peak(&run.peak));
     let _ = writeln!(
         text,
-        "hugepilot: {:.2} s{}, {:.2} s of user and {:.2} s of system time, {} page faults{}",
+        "{:.2} s{}, {:.2} s of user and {:.2} s of system time, {} page faults{}",
         run.wall_seconds,
-        if run.stopped { " with the time that it was stopped" } else { "" },
+        if run.stopped { " including the time while it was stopped" } else { "" },
         run.user_seconds,
         run.system_seconds,
         run.page_faults,
         killed(run.ending)
     );
     for warning in &report.warnings {
-        let _ = writeln!(text, "hugepilot: warning: {warning}");
+        text.push_str(&lines("warning", warning));
     }
-    text
+    text.lines().map(|line| format!("hugepilot: {line}\n")).collect()
+}
+
+impl JsonReport for RunReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        explain(json, "/cause", &self.effect.cause);
+        if let Some(owner) = &self.effect.owner {
+            explain(json, "/owner", owner);
+        }
+        explain_all(json, "/warnings", &self.warnings);
+    }
 }
 
 fn peak(peak: &Peak) -> String {
     if peak.rss_samples == 0 {
         return format!(
-            "at most {} resident in one process; it ended too soon to look at its pages",
+            "peak memory of one process: {} resident; it ended before the first sample of its \
+             pages",
             peak.rss_peak_bytes
         );
     }
-    let of = |bytes: Bytes, kind: &str| format!(", {bytes} {kind}");
-    let shared = peak.thp_peak_bytes - peak.anonymous_thp_peak_bytes;
-    format!(
-        "at the peak {} resident{}{}{}{}",
-        peak.rss_peak_bytes,
-        of(peak.anonymous_thp_peak_bytes, "on transparent huge pages"),
-        if shared > Bytes::ZERO {
-            of(shared, "more of files and shared memory")
-        } else {
-            String::new()
-        },
-        of(peak.hugetlb_2m_peak_bytes, "on 2MiB pages of the pool"),
-        of(peak.hugetlb_1g_peak_bytes, "on 1GiB pages"),
-    )
+    let huge = match peak.all_huge() {
+        Bytes::ZERO => String::new(),
+        _ => format!(", {}", by_kind(&peak.huge_memory())),
+    };
+    format!("peak memory: {} resident{huge}", peak.rss_peak_bytes)
 }
 
 fn killed(ending: Ending) -> String {
     match ending {
         Ending::Exited(_) => String::new(),
-        Ending::Killed(signal) => format!("; signal {signal} killed it"),
+        Ending::Killed(signal) => format!("; killed by signal {signal}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::run::{Effect, Mode, Run, SCHEMA};
+    use hugepilot_record::run::{Effect, EffectCause, Mode, ProgramKind, Run, RunWarning, SCHEMA};
     use hugepilot_testkit::assert_golden;
 
     use super::*;
 
-    fn report(mode: Mode, took_effect: Option<bool>, peak: Peak) -> RunReport {
-        let well = took_effect == Some(true);
-        let fix = (!well).then(|| "--pages thp".to_owned());
+    fn report(mode: Mode, effect: Effect, peak: Peak) -> RunReport {
+        let well = effect.took_effect == Some(true);
+        let warning = RunWarning::TunableKept { tunable: "glibc.malloc.hugetlb=0".to_owned() };
         RunReport {
             schema: SCHEMA.to_owned(),
             command: vec!["a".to_owned(), "b c".to_owned()],
@@ -93,14 +104,13 @@ mod tests {
                 page_faults: 1234,
                 peak,
             },
-            effect: Effect { took_effect, reason: "the reason".to_owned(), fix },
-            warnings: if well { Vec::new() } else { vec!["something".to_owned()] },
+            effect,
+            warnings: if well { Vec::new() } else { vec![warning] },
         }
     }
 
-    #[test]
-    fn the_text_says_what_took_effect_and_what_did_not() {
-        let seen = Peak {
+    fn huge_pages() -> (Effect, Peak) {
+        let peak = Peak {
             rss_peak_bytes: Bytes::mib(300),
             thp_peak_bytes: Bytes::mib(260),
             anonymous_thp_peak_bytes: Bytes::mib(256),
@@ -109,32 +119,46 @@ mod tests {
             rss_samples: 9,
             ..Peak::default()
         };
-        let short = Peak { rss_peak_bytes: Bytes::mib(1), ..Peak::default() };
-        let modes = [
-            (Mode::GlibcThp, Some(true), seen),
-            (Mode::Hugetlb, Some(false), short.clone()),
-            (Mode::Thp, None, short),
-        ];
-        let text = modes.map(|(mode, took, peak)| run_text(&report(mode, took, peak)));
-        assert_golden("testdata/run.txt", &text.join("\n"));
-        let mut stopped = report(Mode::Thp, None, Peak::default());
-        stopped.run.stopped = true;
-        assert!(run_text(&stopped).contains("1.25 s with the time that it was stopped, "));
+        let cause = EffectCause::HugePages {
+            pages: peak.huge_memory(),
+            mode_bytes: Bytes::mib(256),
+            memory_bytes: Bytes::mib(306),
+        };
+        (Effect::new(Some(true), cause), peak)
     }
 
     #[test]
-    fn the_json_has_the_fields_it_promises() {
-        let report = report(Mode::GlibcThp, Some(true), Peak::default());
+    fn the_text_has_the_effect_or_the_cause_and_help() {
+        let (effect, peak) = huge_pages();
+        let short = Peak { rss_peak_bytes: Bytes::mib(1), ..Peak::default() };
+        let without = EffectCause::LoaderBypassed { program: ProgramKind::Static };
+        let reports = [
+            report(Mode::GlibcThp, effect, peak),
+            report(Mode::Hugetlb, Effect::new(Some(false), without), short.clone()),
+            report(
+                Mode::Thp,
+                Effect::new(None, EffectCause::NotSampled { wall_seconds: 0.25 }),
+                short,
+            ),
+        ];
+        let text = reports.map(|report| run_text(&report));
+        assert_golden("testdata/run.txt", &text.join("\n"));
+        let unknown = Effect::new(None, EffectCause::Unreadable);
+        let mut stopped = report(Mode::Thp, unknown, Peak::default());
+        stopped.run.stopped = true;
+        assert!(run_text(&stopped).contains("1.25 s including the time while it was stopped, "));
+    }
+
+    #[test]
+    fn the_json_has_facts_and_sentences() {
+        let (effect, peak) = huge_pages();
+        let report = report(Mode::GlibcThp, effect, peak);
         let json: serde_json::Value = serde_json::from_str(&crate::json(&report)).unwrap();
         assert_eq!((&json["mode"], &json["took_effect"]), (&"glibc-thp".into(), &true.into()));
-        for field in [
-            "wall_seconds",
-            "page_faults",
-            "rss_peak_bytes",
-            "hugetlb_1g_peak_bytes",
-            "reason",
-            "environment",
-        ] {
+        assert_eq!(json["cause"]["code"], "huge_pages");
+        assert_eq!(json["cause"]["hugetlb_2m_bytes"], 6 << 20);
+        assert_eq!(json["cause"]["text"], effect_text(&report.effect));
+        for field in ["wall_seconds", "page_faults", "hugetlb_1g_peak_bytes", "environment"] {
             assert!(!json[field].is_null(), "{field}");
         }
         let back: RunReport = serde_json::from_value(json).unwrap();

@@ -11,26 +11,38 @@ use serde_json::{Map, Value, json};
 /// Shape of an output: a record type.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    make: fn(&mut SchemaGenerator) -> Schema,
+    make: Make,
     /// Field and its value that distinguish this shape from others of the same output.
     constant: Option<(&'static str, &'static str)>,
+    /// Field that printing adds to the record, and its type.
+    added: Option<(&'static str, Make)>,
 }
+
+type Make = fn(&mut SchemaGenerator) -> Schema;
 
 impl Shape {
     /// Shape of records of type `R`.
     pub const fn of<R: JsonSchema>() -> Self {
-        Self { make: R::json_schema, constant: None }
+        Self { make: R::json_schema, constant: None, added: None }
     }
 
     /// Shape of records of type `R` with a fixed `field`.
     pub const fn with<R: JsonSchema>(field: &'static str, value: &'static str) -> Self {
-        Self { make: R::json_schema, constant: Some((field, value)) }
+        Self { constant: Some((field, value)), ..Self::of::<R>() }
+    }
+
+    /// This shape with one more `field` of type `V`, which printing adds.
+    pub const fn and<V: JsonSchema>(self, field: &'static str) -> Self {
+        Self { added: Some((field, SchemaGenerator::subschema_for::<V>)), ..self }
     }
 
     fn schema(self, generator: &mut SchemaGenerator) -> Schema {
         let mut schema = (self.make)(generator);
         if let Some((field, value)) = self.constant {
             let _ = fix(&mut schema, field, value);
+        }
+        if let Some((field, make)) = self.added {
+            add(&mut schema, field, make(generator).to_value());
         }
         schema
     }
@@ -69,6 +81,13 @@ fn properties(schema: &mut Schema) -> Option<&mut Map<String, Value>> {
     schema.get_mut("properties")?.as_object_mut()
 }
 
+/// Adds a required `field` to an object.
+fn add(schema: &mut Schema, field: &str, value: Value) {
+    properties(schema).and_then(|all| all.insert(field.to_owned(), value));
+    let required = schema.get_mut("required").and_then(Value::as_array_mut);
+    required.into_iter().for_each(|names| names.push(json!(field)));
+}
+
 /// Restricts the text `field` of an object to `value`, and returns the field's schema.
 fn fix<'a>(schema: &'a mut Schema, field: &str, value: &str) -> Option<&'a mut Map<String, Value>> {
     let field = properties(schema)?.get_mut(field)?.as_object_mut()?;
@@ -77,23 +96,21 @@ fn fix<'a>(schema: &'a mut Schema, field: &str, value: &str) -> Option<&'a mut M
     is_text.then_some(field)
 }
 
-/// Adds the sentences of [`crate::Sentence`] to an object with a `code`.
+/// Adds the sentences of [`crate::Sentence`] to an object with a `code`, and to one whose type has
+/// the attribute `#[schemars(extend("sentence" = true))]`.
 fn add_sentences(schema: &mut Schema) {
+    let is_marked = schema.remove("sentence").is_some();
     let Some(properties) = properties(schema) else { return };
-    if properties.get("code").and_then(|code| code.get("const")).is_none() {
+    let has_code = properties.get("code").is_some_and(|code| code.get("const").is_some());
+    if !is_marked && !has_code {
         return;
     }
-    let text = json!({ "description": "The facts in one sentence.", "type": "string" });
-    let help = json!({
-        "description": "Suggested actions, if any; the likeliest first.",
-        "type": "array",
-        "items": { "type": "string" },
-    });
-    properties.insert("text".to_owned(), text);
+    let text = "One sentence; absent if an enclosing object has one.";
+    let help = "Suggested actions, if any; the likeliest first.";
+    properties.insert("text".to_owned(), json!({ "description": text, "type": "string" }));
+    let items = json!({ "type": "string" });
+    let help = json!({ "description": help, "type": "array", "items": items });
     properties.insert("help".to_owned(), help);
-    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
-        required.push(json!("text"));
-    }
 }
 
 /// Makes descriptions of doc comments, and drops keywords that say nothing of outputs: `default`,
@@ -131,6 +148,7 @@ mod tests {
     }
 
     #[derive(JsonSchema)]
+    #[schemars(extend("sentence" = true))]
     struct Other {
         schema: String,
         kind: String,
@@ -166,7 +184,8 @@ mod tests {
                             "samples": { "type": "integer", "minimum": 0 },
                             "code": { "type": "string", "const": "few_samples" },
                             "text": {
-                                "description": "The facts in one sentence.",
+                                "description":
+                                    "One sentence; absent if an enclosing object has one.",
                                 "type": "string",
                             },
                             "help": {
@@ -176,7 +195,7 @@ mod tests {
                                 "items": { "type": "string" },
                             },
                         },
-                        "required": ["code", "samples", "text"],
+                        "required": ["code", "samples"],
                     }],
                 },
             },
@@ -186,11 +205,15 @@ mod tests {
 
     #[test]
     fn shapes_of_one_output_are_alternatives() {
-        let shapes = [Shape::of::<Record>(), Shape::with::<Other>("kind", "other")];
+        let other = Shape::with::<Other>("kind", "other").and::<Fact>("fact");
+        let shapes = [Shape::of::<Record>(), other];
         let schema = json_schema("hugepilot.x/1", "A test.", &shapes);
         let ids = [0, 1].map(|n| &schema["oneOf"][n]["properties"]["schema"]["const"]);
         assert_eq!(ids, ["hugepilot.x/1"; 2]);
         assert_eq!(schema["oneOf"][1]["properties"]["kind"]["const"], "other");
+        assert_eq!(schema["oneOf"][1]["required"], json!(["schema", "kind", "fact"]));
+        assert_eq!(schema["oneOf"][1]["properties"]["text"]["type"], "string");
+        assert_eq!(schema["oneOf"][1]["sentence"], Value::Null);
         assert_eq!(schema["$defs"].as_object().unwrap().len(), 1);
     }
 }

@@ -1,17 +1,18 @@
 //! Sentences for facts: the text and the help that go with a record's enum.
 //!
-//! A record holds a warning, a verdict or a skip reason as an enum with its facts, serialised with a
-//! stable `code` (`#[serde(tag = "code", rename_all = "snake_case")]`). Only this crate turns it into
-//! words. JSON carries all three: `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`.
+//! A record holds a warning, a verdict or a skip reason as an enum with its facts, serialised with
+//! a stable `code` (`#[serde(tag = "code", rename_all = "snake_case")]`). Only this crate turns it
+//! into words. JSON carries all three:
+//! `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`.
 
 use serde::Serialize;
 use serde_json::Value;
 
 /// A fact that reports put into words.
 pub trait Sentence {
-    /// One sentence, lower case, without a period.
+    /// Returns one sentence, lower case, without a period.
     fn text(&self) -> String;
-    /// Suggested actions, as commands if possible; the likeliest first.
+    /// Returns suggested actions, as commands if possible; the likeliest first.
     fn help(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,24 +1,88 @@
-//! `debloat --backend shrinker` as text.
+//! Text and JSON of `hugepilot debloat --backend shrinker`.
 
 use std::fmt::Write;
 
-use hugepilot_record::shrink::{ProcessShrink, ShrinkReport};
+use hugepilot_record::shrink::{ProcessShrink, ShrinkReport, ShrinkWarning};
 use hugepilot_units::Bytes;
+use serde_json::Value;
 
-use crate::table::{grouped, table};
+use crate::json::JsonReport;
+use crate::sentence::{Sentence, explain_all, warning_lines};
+use crate::table::{Width, grouped, table};
 
-/// Processes shown.
+/// Limit on the rows of the table of processes; `--json` has all.
 const SHOWN: usize = 30;
 
-/// The report for people: the verdict, each process, what was asked for, and what to know.
-pub fn shrink_text(report: &ShrinkReport) -> String {
-    let mut text = format!("{}\n\n", verdict(report));
-    text.push_str(&processes(report));
-    text.push_str(&method(report));
-    for warning in &report.warnings {
-        let _ = writeln!(text, "note: {warning}");
+impl JsonReport for ShrinkReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        explain_all(json, "/warnings", &self.warnings);
     }
-    text
+}
+
+impl Sentence for ShrinkWarning {
+    fn text(&self) -> String {
+        match self {
+            Self::FreedUnknown => {
+                "the freed bytes cannot be predicted without reading memory".to_owned()
+            }
+            Self::GlobalThreshold { seconds: None } => "max_ptes_none is global; while it is \
+                changed, khugepaged follows it everywhere, and reclaim in other cgroups also \
+                splits underused huge pages"
+                .to_owned(),
+            Self::GlobalThreshold { seconds: Some(seconds) } => format!(
+                "max_ptes_none is global; for {seconds:.2} s khugepaged followed it everywhere, \
+                 and reclaim in other cgroups may have split underused huge pages"
+            ),
+            Self::CacheAtRisk { cache_bytes } => format!(
+                "the page cache of the cgroup ({cache_bytes}) may be reclaimed as well; its pages \
+                 are read from disk when needed"
+            ),
+            Self::CacheReclaimed { reclaimed_bytes } => format!(
+                "{reclaimed_bytes} of the cgroup's page cache were reclaimed as well; its pages \
+                 are read from disk when needed"
+            ),
+            Self::NothingFound { max_ptes_none, was_off } => {
+                nothing_found(*max_ptes_none, *was_off)
+            }
+            Self::RecollapseRisk(risk) => risk.text(),
+            Self::Excluded(count) => count.text(),
+            Self::Setting(setting) => setting.text(),
+        }
+    }
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::FreedUnknown => {
+                vec!["predict them where memory may be read: --backend split --dry-run".to_owned()]
+            }
+            Self::NothingFound { .. } => {
+                vec!["find all of them where memory may be read: --backend split".to_owned()]
+            }
+            Self::RecollapseRisk(risk) => risk.help(),
+            Self::Excluded(count) => count.help(),
+            Self::Setting(setting) => setting.help(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Explains why the kernel split nothing, as far as its algorithm shows.
+fn nothing_found(max_ptes_none: u64, was_off: bool) -> String {
+    let off = if was_off { " or made while shrink_underused was 0" } else { "" };
+    format!(
+        "the kernel found no huge page with more than {max_ptes_none} zero-filled pages; it \
+         examines each page once, at the first reclaim after it was made, so it never finds pages \
+         kept by an earlier reclaim{off}"
+    )
+}
+
+/// Prints the verdict, the table of processes, the request, and the warnings.
+pub fn shrink_text(report: &ShrinkReport, width: Width) -> String {
+    let mut text = format!("{}\n\n", verdict(report));
+    text.push_str(&processes(report, width));
+    text.push_str(&method(report));
+    text + &warning_lines(&report.warnings)
 }
 
 fn verdict(report: &ShrinkReport) -> String {
@@ -31,7 +95,7 @@ fn verdict(report: &ShrinkReport) -> String {
     let stopped = report.stopped.as_ref().map_or_else(String::new, |why| format!(", then: {why}"));
     let Some(seconds) = report.split_seconds else {
         return format!(
-            "{before} huge pages in {}; nothing was asked for{stopped}",
+            "{before} huge pages in {}; nothing was requested{stopped}",
             shrinker.cgroup
         );
     };
@@ -43,9 +107,9 @@ fn verdict(report: &ShrinkReport) -> String {
     )
 }
 
-fn processes(report: &ShrinkReport) -> String {
+fn processes(report: &ShrinkReport, width: Width) -> String {
     let header =
-        ["PID", "COMMAND", "FREED", "ANON_BEFORE", "ANON_AFTER", "HUGE_BEFORE", "HUGE_AFTER"];
+        ["PID", "COMMAND", "FREED", "ANON_BEFORE", "ANON_AFTER", "THP_BEFORE", "THP_AFTER"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let row = |one: &ProcessShrink| {
         vec![
@@ -59,7 +123,7 @@ fn processes(report: &ShrinkReport) -> String {
         ]
     };
     rows.extend(report.processes.iter().take(SHOWN).map(row));
-    let mut text = table(rows, &[0, 2, 3, 4, 5, 6]);
+    let mut text = table(rows, &[0, 2, 3, 4, 5, 6], width);
     if report.processes.len() > SHOWN {
         let _ = writeln!(
             text,
@@ -72,27 +136,25 @@ fn processes(report: &ShrinkReport) -> String {
 
 fn method(report: &ShrinkReport) -> String {
     let shrinker = &report.shrinker;
-    let would = if report.dry_run { "would be " } else { "" };
+    let [set, requested] = match report.dry_run {
+        true => ["would set temporarily", "would request"],
+        false => ["set temporarily", "requested"],
+    };
     let mut text = String::from("\n");
     for one in &shrinker.settings {
         let setting = &one.setting;
-        let _ = writeln!(
-            text,
-            "{would}set for as long as it takes: {}, from {} to {}",
-            setting.name, setting.before, setting.set_to
-        );
+        let _ =
+            writeln!(text, "{set}: {} from {} to {}", setting.name, setting.before, setting.set_to);
     }
-    let amount =
-        report.requested_bytes.map_or_else(|| "all that can be had".to_owned(), |b| b.to_string());
-    let _ = writeln!(text, "{would}asked for: {amount}, by {}", shrinker.asked_by);
-    let _ = writeln!(
-        text,
-        "memory use of the cgroup: {}{}",
-        size(shrinker.usage_bytes_before),
-        shrinker
-            .usage_bytes_after
-            .map_or_else(String::new, |after| format!(" before, {after} after"))
-    );
+    let amount = report
+        .requested_bytes
+        .map_or_else(|| "all reclaimable memory".to_owned(), |bytes| bytes.to_string());
+    let _ = writeln!(text, "{requested}: {amount}, by {}", shrinker.asked_by);
+    let after = shrinker
+        .usage_bytes_after
+        .map_or_else(String::new, |after| format!(" before, {after} after"));
+    let before = size(shrinker.usage_bytes_before);
+    let _ = writeln!(text, "memory use of the cgroup: {before}{after}");
     text
 }
 
@@ -152,24 +214,27 @@ mod tests {
                 usage_bytes_after: Some(Bytes::gib(7)),
                 ..Shrinker::default()
             },
-            warnings: vec!["something".into()],
+            warnings: vec![
+                ShrinkWarning::GlobalThreshold { seconds: Some(0.25) },
+                ShrinkWarning::NothingFound { max_ptes_none: 409, was_off: true },
+            ],
             ..ShrinkReport::default()
         }
     }
 
     #[test]
-    fn done() {
+    fn the_text_of_a_whole_report() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/shrink.txt");
-        assert_golden(path, &shrink_text(&report()));
+        assert_golden(path, &shrink_text(&report(), Width::UNLIMITED));
     }
 
     #[test]
-    fn a_dry_run_says_would_and_promises_no_number() {
+    fn a_dry_run_states_no_number() {
         let mut report = ShrinkReport { dry_run: true, freed_bytes: None, ..report() };
         report.shrinker.usage_bytes_after = None;
-        let text = shrink_text(&report);
+        let text = shrink_text(&report, Width::UNLIMITED);
         assert!(text.lines().next().unwrap().ends_with("nothing was changed"), "{text}");
-        assert!(text.contains("would be set") && text.contains("would be asked for"), "{text}");
+        assert!(text.contains("would set") && text.contains("would request"), "{text}");
         assert!(!text.contains("freed"), "{text}");
     }
 }

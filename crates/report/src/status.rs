@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use hugepilot_record::status::{MappingStatus, Sizes, StatusReport, StatusWarning};
 use hugepilot_record::tune::TargetInfo;
-use hugepilot_units::Bytes;
+use hugepilot_units::{AddrRange, Bytes};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explained, warning_lines};
-use crate::table::table;
+use crate::table::{Width, table};
 use crate::tune::{HIDDEN_LIMIT_HELP, hidden_limit};
 
 /// Mappings that the text shows; the others share one line.
@@ -19,9 +19,11 @@ const SHOWN: usize = 40;
 /// Resident memory below which a mapping without huge pages shares that line: a huge page would not
 /// help it.
 const SMALL: Bytes = Bytes::mib(1);
+/// Columns of the terminal below which the text shows start addresses instead of ranges.
+const NARROW: usize = 120;
 
 /// The report as text: the largest mappings, or with `all` every mapping, then the totals.
-pub fn status_text(report: &StatusReport, all: bool) -> String {
+pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
     let mut text = format!("{} (pid {})\n\n", report.target.command, report.target.pid);
     let (mut mappings, mut rest): (Vec<_>, Vec<_>) =
         report.mappings.iter().partition(|m| all || !is_small(&m.sizes));
@@ -31,15 +33,19 @@ pub fn status_text(report: &StatusReport, all: bool) -> String {
         mappings.sort_by_key(|m| m.range);
     }
 
-    let mut rows = vec![header()];
-    rows.extend(mappings.iter().map(|m| row(&m.range.to_string(), &m.name, &m.sizes)));
+    let narrow = width.is_below(NARROW);
+    let addresses = |range: AddrRange| {
+        if narrow { format!("{:x}", range.start.get()) } else { range.to_string() }
+    };
+    let mut rows = vec![header(narrow)];
+    rows.extend(mappings.iter().map(|m| row(&addresses(m.range), &m.name, &m.sizes)));
     if !rest.is_empty() {
         let mut sum = Sizes { zero_filled_bytes: Some(Bytes::ZERO), ..Sizes::default() };
         rest.iter().for_each(|m| sum.add(&m.sizes));
         rows.push(row("…", &format!("{} smaller mappings", rest.len()), &sum));
     }
     rows.push(row("total", "", &report.totals));
-    text.push_str(&table(rows, &[1, 2, 3, 4, 5]));
+    text.push_str(&table(rows, &[1, 2, 3, 4, 5], width));
     let _ =
         writeln!(text, "\nfree blocks large enough for a huge page: {}", report.free_huge_bytes);
     text.push_str(&warning_lines(&report.warnings));
@@ -109,8 +115,9 @@ fn is_small(sizes: &Sizes) -> bool {
         && sizes.eligible_bytes == Bytes::ZERO
 }
 
-fn header() -> Vec<String> {
-    ["ADDRESSES", "SIZE", "RESIDENT", "HUGE", "ELIGIBLE", "ZERO_FILLED", "NAME", "WHY_NOT_HUGE"]
+fn header(narrow: bool) -> Vec<String> {
+    let addresses = if narrow { "START" } else { "ADDRESSES" };
+    [addresses, "SIZE", "RESIDENT", "HUGE", "ELIGIBLE", "ZERO_FILLED", "NAME", "WHY_NOT_HUGE"]
         .map(str::to_owned)
         .to_vec()
 }
@@ -124,7 +131,7 @@ fn row(addresses: &str, name: &str, sizes: &Sizes) -> Vec<String> {
         sizes.resident_bytes.to_string(),
         sizes.huge_bytes.to_string(),
         sizes.eligible_bytes.to_string(),
-        sizes.zero_filled_bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string()),
+        sizes.zero_filled_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
         name.to_owned(),
         why.join(", "),
     ]
@@ -134,7 +141,7 @@ fn row(addresses: &str, name: &str, sizes: &Sizes) -> Vec<String> {
 mod tests {
     use hugepilot_record::status::SCHEMA;
     use hugepilot_record::{MappingKind, Pid, SkipReason};
-    use hugepilot_units::{AddrRange, VirtAddr};
+    use hugepilot_units::VirtAddr;
 
     use super::*;
 
@@ -162,13 +169,13 @@ mod tests {
     fn small_mappings_are_one_line_unless_all_are_wanted() {
         let kib = |resident, huge| (Bytes::kib(resident), Bytes::kib(huge));
         let report = report(&[kib(1024, 0), kib(1023, 0), kib(4, 4), kib(0, 0), kib(5, 0)]);
-        let text = status_text(&report, false);
+        let text = status_text(&report, Width::UNLIMITED, false);
         assert!(text.contains("m0") && text.contains("m2"), "{text}");
         let folded =
             text.lines().find(|line| line.contains("3 smaller mappings")).expect("one line");
         assert!(folded.contains("12MiB") && folded.contains("1MiB"), "their sums: {folded}");
         assert_eq!(text.lines().count(), 9, "{text}");
-        let all = status_text(&report, true);
+        let all = status_text(&report, Width::UNLIMITED, true);
         assert!(
             (0..5).all(|number| all.contains(&format!("m{number}"))) && !all.contains("smaller"),
             "{all}"
@@ -178,7 +185,7 @@ mod tests {
     #[test]
     fn many_large_mappings_are_cut_to_the_largest() {
         let sizes: Vec<_> = (0..50).map(|number| (Bytes::mib(100 + number), Bytes::ZERO)).collect();
-        let text = status_text(&report(&sizes), false);
+        let text = status_text(&report(&sizes), Width::UNLIMITED, false);
         assert!(
             text.contains("10 smaller mappings") && !text.contains("m9 ") && text.contains("m10"),
             "{text}"
@@ -196,10 +203,22 @@ mod tests {
         assert_eq!(value["warnings"][1]["huge_pages"], 16);
         assert_eq!(value["totals"]["not_huge_bytes"]["mlocked"], Bytes::mib(4).get());
         assert_eq!(serde_json::from_value::<StatusReport>(value).unwrap(), report);
-        let text = status_text(&report, false);
+        let text = status_text(&report, Width::UNLIMITED, false);
         assert!(
             text.contains("warning: no free block") && text.contains("help: compact"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_terminal_of_80_columns_is_wide_enough() {
+        let mut report = report(&[(Bytes::mib(140), Bytes::mib(2))]);
+        report.mappings[0].name = "/usr/lib/x86_64-linux-gnu/libc.so.6".to_owned();
+        report.mappings[0].sizes.not_huge_bytes.insert(SkipReason::FileOrShared, Bytes::mib(138));
+        let text = status_text(&report, Width::columns(80), false);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for part in ["START ", "/usr/lib/x86…nu/libc.so.6", "file_or_shared 138MiB"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 }

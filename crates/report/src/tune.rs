@@ -10,23 +10,27 @@ use hugepilot_stats::Spread;
 use serde_json::Value;
 
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
-use sentence::{size, verdict};
+use sentence::{size, unmeasured, verdict};
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines, warning_lines};
-use crate::table::{grouped, percent, table};
+use crate::table::{Width, grouped, percent, table};
 
 /// Selected regions that the text shows.
 const SHOWN: usize = 8;
 
 /// The report as text: the verdict, the performance, selected and skipped regions, the method.
-pub fn tune_text(report: &TuneReport) -> String {
+/// `verbose` adds what is unavailable on this machine.
+pub fn tune_text(report: &TuneReport, width: Width, verbose: bool) -> String {
     let mut text =
         format!("{} (pid {}): {}\n", report.target.command, report.target.pid, verdict(report));
-    text.push_str(&performance(report));
-    text.push_str(&selected(report));
+    text.push_str(&performance(report, width));
+    text.push_str(&selected(report, width));
     text.push_str(&not_promoted(report));
-    text.push_str(&method(report));
+    text.push_str(&method(report, verbose));
+    if verbose {
+        text.push_str(&unavailable(report));
+    }
     text.push_str(&warning_lines(&report.warnings));
     text
 }
@@ -52,7 +56,7 @@ fn share(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "unknown".to_owned(), percent)
 }
 
-fn performance(report: &TuneReport) -> String {
+fn performance(report: &TuneReport, width: Width) -> String {
     let variants = [
         ("baseline", report.baseline, None),
         ("tuned", report.tuned, report.speedup),
@@ -79,7 +83,7 @@ fn performance(report: &TuneReport) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4]));
+    let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
     if let Some(share) = report.all_huge_gain_ratio {
         let _ = writeln!(text, "share of the all-huge gain: {}", percent(share));
     }
@@ -99,7 +103,7 @@ fn number(value: f64) -> String {
     if value.abs() >= 1000.0 { grouped(value) } else { format!("{value:.4}") }
 }
 
-fn selected(report: &TuneReport) -> String {
+fn selected(report: &TuneReport, width: Width) -> String {
     if report.selected.is_empty() {
         return String::new();
     }
@@ -110,7 +114,7 @@ fn selected(report: &TuneReport) -> String {
         "\n{} selected regions with {} of the target's stalls; the hottest:\n{}",
         report.selected.len(),
         share(report.coverage_ratio),
-        table(rows, &[1, 2])
+        table(rows, &[1, 2], width)
     );
     if let Some(truth) = report.ground_truth {
         let _ = writeln!(
@@ -165,7 +169,7 @@ fn help_lines(sentence: &impl Sentence) -> String {
     sentence.help().iter().map(|help| format!("help: {help}\n")).collect()
 }
 
-fn method(report: &TuneReport) -> String {
+fn method(report: &TuneReport, verbose: bool) -> String {
     let mut text = format!(
         "\nmemory: {} resident, {} huge before, {} after, budget {}\n",
         size(report.footprint_bytes),
@@ -180,7 +184,14 @@ fn method(report: &TuneReport) -> String {
     let after = report
         .after
         .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
-    let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
+    let unmeasured = unmeasured(report);
+    // Beside an unknown gain, the two shares would look like its measurement.
+    if unmeasured.is_none() || report.after.is_none() {
+        let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
+    }
+    if let Some(cause) = unmeasured {
+        let _ = writeln!(text, "gain: not measured: {cause}");
+    }
     if let Some(sampled) = report.sampled_speedup {
         let _ = writeln!(
             text,
@@ -188,7 +199,13 @@ fn method(report: &TuneReport) -> String {
             sampled.median, sampled.low, sampled.high
         );
     }
-    text.push_str(&samples(report));
+    text.push_str(&samples(report, verbose));
+    text
+}
+
+/// Samplers and counters that are unavailable, by cause.
+fn unavailable(report: &TuneReport) -> String {
+    let mut text = String::new();
     let mut by_cause: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (source, cause) in &report.sampler.unavailable {
         by_cause.entry(cause).or_default().push(source);
@@ -200,7 +217,7 @@ fn method(report: &TuneReport) -> String {
 }
 
 /// The sampler, its samples, the provenance of their addresses, and what sampling cost.
-fn samples(report: &TuneReport) -> String {
+fn samples(report: &TuneReport, verbose: bool) -> String {
     let sampler = &report.sampler;
     let mut text = format!("samples: {} by {}", sampler.samples, sampler.source);
     let provenance: Vec<_> = [
@@ -220,14 +237,17 @@ fn samples(report: &TuneReport) -> String {
     if sampler.lost > 0 {
         let _ = write!(text, "; lost {}", sampler.lost);
     }
-    let overhead = sampler.overhead_ratio.map_or_else(|| "not measured".to_owned(), percent);
-    let _ = writeln!(text, "; overhead {overhead}");
+    let overhead = sampler.overhead_ratio.map(percent);
+    if let Some(overhead) = overhead.or_else(|| verbose.then(|| "not measured".to_owned())) {
+        let _ = write!(text, "; overhead {overhead}");
+    }
+    text.push('\n');
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::tune::{NoVerdict, SamplerReport, TuneWarning};
+    use hugepilot_record::tune::{Activity, NoVerdict, SamplerReport, TuneWarning};
     use hugepilot_record::{Pid, Stop};
 
     use super::*;
@@ -262,23 +282,60 @@ mod tests {
     #[test]
     fn a_run_that_stopped_early_has_its_cause_and_help() {
         let mut report = stopped();
-        let text = tune_text(&report);
+        let text = tune_text(&report, Width::UNLIMITED, false);
         for part in [
             "0x7f0159200000",
             "95.7 %",
-            "skipped: too_cold 8\nfailed: ENOMEM 1\nstopped early: no free huge pages\nhelp: compact",
+            "skipped: too_cold 8\nfailed: ENOMEM 1\n",
+            "\nstopped early: no free huge pages\nhelp: compact",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         report.stopped = None;
-        let text = tune_text(&report);
+        let text = tune_text(&report, Width::UNLIMITED, false);
         assert!(!text.contains("stopped") && !text.contains("help:"), "{text}");
     }
 
     #[test]
     fn zeros_are_not_printed() {
-        let text = tune_text(&stopped());
-        assert!(text.contains("address exact 97.5 %, none 2.5 %; overhead"), "{text}");
+        let text = tune_text(&stopped(), Width::UNLIMITED, false);
+        assert!(text.contains("address exact 97.5 %, none 2.5 %\n"), "{text}");
+        let text = tune_text(&stopped(), Width::UNLIMITED, true);
+        assert!(text.contains("none 2.5 %; overhead not measured\n"), "{text}");
+    }
+
+    #[test]
+    fn an_unmeasured_gain_has_its_cause() {
+        let mut report = stopped();
+        let text = |report: &TuneReport| tune_text(report, Width::UNLIMITED, false);
+        let cause = |report: &TuneReport| {
+            let text = text(report);
+            let line = text.lines().find_map(|line| line.strip_prefix("gain: not measured: "));
+            line.map(str::to_owned)
+        };
+        assert_eq!(cause(&report).unwrap(), "no samples after the last promotion");
+        assert!(text(&report).contains("scattered memory: 97.9 % of samples before\n"));
+        report.after = Some(Activity { stall_ratio: Some(0.986), ..Activity::default() });
+        let few = "too few samples outside scattered stalls; use --progress-file";
+        assert_eq!(cause(&report).unwrap(), few);
+        assert!(!text(&report).contains("scattered memory:"), "{}", text(&report));
+        report.warnings = vec![TuneWarning::SamplesAreNotTime];
+        assert!(cause(&report).unwrap().starts_with("the sampler counts page walks"));
+        report.speedup = Some(1.2);
+        assert_eq!(cause(&report), None);
+        assert!(text(&report).contains("before, 98.6 % after\n"), "{}", text(&report));
+        report.speedup = None;
+        report.verified_regions = 0;
+        assert_eq!(cause(&report), None, "nothing was promoted");
+    }
+
+    #[test]
+    fn a_program_that_ran_tuned_only_has_no_gain() {
+        let mut report = stopped();
+        let seconds = Spread::of(&[4.0]);
+        report.tuned = Some(Performance { seconds, ..Performance::default() });
+        let text = tune_text(&report, Width::UNLIMITED, false);
+        assert!(text.contains("gain: not measured: no untuned run; use --baseline\n"), "{text}");
     }
 
     /// A report on a process that was stopped: its memory was read, and nothing was sampled.
@@ -291,7 +348,7 @@ mod tests {
             (None, None, None);
         (report.stopped, report.huge_bytes_after, report.budget_bytes) = (None, None, None);
         report.no_verdict = Some(NoVerdict::TargetStopped { pid: Pid(4711) });
-        let text = tune_text(&report);
+        let text = tune_text(&report, Width::UNLIMITED, false);
         let first = text.lines().next().unwrap();
         assert!(first.contains("no verdict: no samples: the process is stopped"), "{first}");
         assert!(
@@ -301,6 +358,15 @@ mod tests {
         assert!(text.contains("scattered memory: unknown\n") && !text.contains("exact"), "{text}");
         assert!(!text.contains("nothing to gain") && !text.contains("0.0 %"), "{text}");
         assert!(text.contains("help: continue it: kill -CONT 4711\n"), "{text}");
+    }
+
+    #[test]
+    fn unavailable_samplers_are_shown_on_request() {
+        let mut report = stopped();
+        report.sampler.unavailable.insert("ibs_op".to_owned(), "no such device".to_owned());
+        let text = |verbose| tune_text(&report, Width::UNLIMITED, verbose);
+        assert!(text(true).contains("not available: ibs_op: no such device\n"), "{}", text(true));
+        assert!(!text(false).contains("not available"), "{}", text(false));
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Settings of the kernel that are changed for a while: put back at the end, after an error, a panic, and a crash.
+//! Guard: temporarily changed kernel settings, restored at the end, after an error, a panic or a
+//! crash.
 //!
-//! What they were is kept in a file under `/run`, which a reboot empties as it resets the settings themselves. The file is
-//! there from before the first change until after the last was undone. Whoever changes settings holds a lock as long, and
-//! the kernel lets go of that when its owner dies: so a file that nobody holds the lock for was left by a crash.
+//! A journal under `/run` holds the former values. A reboot empties `/run` and resets the settings.
+//! The journal exists from before the first change until the last setting is restored. A lock is
+//! held for the same time, and the kernel releases it when its owner dies. So a journal without a
+//! lock is from a crash.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -10,7 +12,9 @@ use std::io::{self, ErrorKind};
 use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_kernel::{KernelError, Root, hugetlb, thp};
 use hugepilot_record::Pid;
-use hugepilot_record::settings::{ChangedSetting, Restored, SCHEMA, SCHEMA_1, SettingsJournal};
+use hugepilot_record::settings::{
+    ChangedSetting, Restored, SCHEMA, SCHEMA_1, SettingWarning, SettingsJournal,
+};
 use hugepilot_units::Bytes;
 
 use crate::SettingsError;
@@ -21,32 +25,32 @@ type Result<T> = std::result::Result<T, SettingsError>;
 const DIRECTORY: &str = "run/hugepilot";
 const LOCK: &str = "settings.lock";
 const JOURNAL: &str = "settings.json";
-/// A journal is far shorter.
+/// Limit on the size of a journal, which is far shorter.
 const MAX_JOURNAL: Bytes = Bytes::mib(1);
-/// What a journal may name, besides the counts of pools: it is read by root, and nothing else is ever written for it.
-const OURS: [&str; 2] = [thp::MAX_PTES_NONE, thp::SHRINK_UNDERUSED];
+/// THP settings that a journal may name. Root reads it, so it must not restore any other file.
+const THP_SETTINGS: [&str; 2] = [thp::MAX_PTES_NONE, thp::SHRINK_UNDERUSED];
 
-/// A setting that we may change.
+/// A setting that the guard may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known<'a> {
-    /// A file of `/sys/kernel/mm/transparent_hugepage`, by its name there.
+enum GuardedSetting<'a> {
+    /// File of `/sys/kernel/mm/transparent_hugepage`, by name.
     Thp(&'a str),
-    /// How many pages of that size the pool has.
+    /// Page count of the pool of this page size.
     Pool(Bytes),
 }
 
-/// The name of the count of a pool among the settings.
+/// Returns the name of the page count of a pool among the settings.
 pub fn pool_setting(size: Bytes) -> String {
     format!("hugepages-{}kB/nr_hugepages", size.get() >> 10)
 }
 
-impl<'a> Known<'a> {
+impl<'a> GuardedSetting<'a> {
     fn named(name: &'a str) -> Option<Self> {
-        if OURS.contains(&name) {
+        if THP_SETTINGS.contains(&name) {
             return Some(Self::Thp(name));
         }
         let kib = name.strip_prefix("hugepages-")?.strip_suffix("kB/nr_hugepages")?.parse().ok()?;
-        // Only what we write ourselves: no sign, no leading zero.
+        // No sign and no leading zero, as `pool_setting` writes it.
         (pool_setting(Bytes::kib(kib)) == name).then_some(Self::Pool(Bytes::kib(kib)))
     }
     fn file(self) -> String {
@@ -58,62 +62,64 @@ impl<'a> Known<'a> {
     fn read(self, root: &Root) -> Result<String> {
         Ok(match self {
             Self::Thp(_) => root.read_text(self.file())?,
-            // Pages that go by themselves are in the file's count, and nobody set them.
+            // The file's count includes surplus pages, which are not part of the setting.
             Self::Pool(size) => hugetlb::pages(root, size, None)?.persistent().to_string(),
         })
     }
 }
 
-/// The file of a setting, below a [`Root`].
+/// Returns the path of a setting, below a [`Root`].
 fn file(name: &str) -> String {
-    Known::named(name).map_or_else(|| thp::file(name), Known::file)
+    GuardedSetting::named(name).map_or_else(|| thp::file(name), GuardedSetting::file)
 }
 
 fn read(root: &Root, name: &str) -> Result<String> {
-    Known::named(name).unwrap_or(Known::Thp(name)).read(root)
+    GuardedSetting::named(name).unwrap_or(GuardedSetting::Thp(name)).read(root)
 }
 
-/// The right to change settings, one run at a time. What was changed is put back when it is dropped.
+/// Exclusive right to change settings. Restores changed settings on drop.
 #[derive(Debug)]
 pub struct SettingsGuard {
     root: Root,
     directory: OwnDirectory,
-    /// Held for as long as the file is open.
+    /// Lock, held as long as the file is open.
     _lock: File,
     changed: Vec<ChangedSetting>,
 }
 
-/// One setting, and what came of putting it back.
+/// A setting, and the outcome of restoring it.
 pub type Outcome = (ChangedSetting, Restored);
 
-/// What an earlier run left changed, found and put back.
+/// Settings that a killed command left changed, with the outcomes of restoring them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// The number of the process that it was.
+    /// The killed command.
     pub pid: Pid,
-    /// Each setting it had changed.
+    /// Each setting that it had changed.
     pub outcomes: Vec<Outcome>,
 }
 
 impl SettingsGuard {
-    /// Takes the lock, and puts back first what a run that was killed left changed.
+    /// Takes the lock, then restores settings that a killed command left changed.
     ///
     /// # Errors
-    /// [`SettingsError::Busy`]; [`KernelError::Write`] where only root may; [`SettingsError::Journal`].
+    /// [`SettingsError::Busy`]; [`KernelError::Write`] without root; [`SettingsError::Journal`].
     pub fn take(root: &Root) -> Result<(Self, Option<Recovery>)> {
         let path = root.join(DIRECTORY);
         let own = OwnDirectory::make(&path).and_then(|own| own.close_to_others().map(|()| own));
         let directory = own.map_err(|source| KernelError::write(&path, source))?;
         let lock = lock(&directory)?;
-        let recovery = put_back_journal(root, &directory)?;
+        let recovery = restore_journal(root, &directory)?;
         Ok((Self { root: root.clone(), directory, _lock: lock, changed: Vec::new() }, recovery))
     }
 
-    /// Sets each of `wanted`, by name and value, and looks whether it took. What has its value already is not touched.
+    /// Sets each of `wanted`, by name and value, and reads it back. Settings that have their value
+    /// already are not written.
     ///
     /// # Errors
-    /// [`KernelError`] of the first one that cannot be read or written, or [`SettingsError::NotTaken`]; then drop this, to have
-    /// the others as before. [`SettingsError::Journal`] where what an earlier run left could not be put back.
+    /// [`KernelError`] of the first setting that cannot be read or written, or
+    /// [`SettingsError::NotTaken`]; drop the guard to restore the others.
+    /// [`SettingsError::Journal`] if settings of an earlier command could not be restored.
     pub fn change(&mut self, wanted: &[(&str, String)]) -> Result<()> {
         let changes = changes(&self.root, wanted)?;
         if changes.is_empty() {
@@ -123,10 +129,10 @@ impl SettingsGuard {
         self.changed.iter().try_for_each(|setting| set(&self.root, &setting.name, &setting.set_to))
     }
 
-    /// Has `raise` bring the pool of `size` from its count to `count`, or as near as the kernel does.
+    /// Calls `raise` to bring the pool of `size` to `count` pages, or as near as the kernel can.
     ///
     /// # Errors
-    /// What `raise` says, or what [`SettingsGuard::change`] does of its journal; then drop this.
+    /// Errors of `raise`, or of the journal as in [`SettingsGuard::change`]; then drop the guard.
     pub fn raise_pool<T>(
         &mut self,
         size: Bytes,
@@ -138,21 +144,21 @@ impl SettingsGuard {
         let setting = ChangedSetting { name, before, set_to: count.to_string(), in_progress: true };
         self.note(vec![setting.clone()])?;
         let raised = raise();
-        // Now that nothing is under way any more, only what we got is ours.
+        // The change is complete, so any value but this one is from another program.
         let got = read(&self.root, &setting.name)?;
         self.changed = vec![ChangedSetting { set_to: got, in_progress: false, ..setting }];
         save(&self.directory, &journal(&self.changed))?;
         raised
     }
 
-    /// Writes down what is going to be changed.
+    /// Writes the journal of pending changes.
     fn note(&mut self, changes: Vec<ChangedSetting>) -> Result<()> {
         if is_pending(&self.root) {
-            // It says what they were before that run, which must not be lost.
+            // It holds the values before an earlier command, which must not be lost.
             let path = self.directory.join(JOURNAL).display().to_string();
             return Err(SettingsError::Journal {
                 path,
-                what: "they could not be put back".to_owned(),
+                what: "an earlier command could not restore them".to_owned(),
             });
         }
         save(&self.directory, &journal(&changes))?;
@@ -160,7 +166,7 @@ impl SettingsGuard {
         Ok(())
     }
 
-    /// Puts everything back, the last first. What somebody else set since stays as it is.
+    /// Restores all settings, the last first. A setting that another program changed since is kept.
     pub fn put_back(mut self) -> Vec<Outcome> {
         self.undo()
     }
@@ -170,8 +176,8 @@ impl SettingsGuard {
         if changed.is_empty() {
             return Vec::new();
         }
-        let outcomes = put_back_all(&self.root, changed);
-        // Where something failed, the next run shall try again.
+        let outcomes = restore_all(&self.root, changed);
+        // After a failure, the next command tries again.
         if all_settled(&outcomes) {
             let _ = self.directory.remove(JOURNAL);
         }
@@ -190,72 +196,67 @@ impl Drop for SettingsGuard {
     }
 }
 
-/// What would have to change for `wanted`: those that have another value now.
+/// Lists the settings of `wanted` that have another value now.
 ///
 /// # Errors
-/// [`KernelError::Read`] where the kernel has no such setting.
+/// [`KernelError::Read`] if the kernel lacks a setting.
 pub fn changes(root: &Root, wanted: &[(&str, String)]) -> Result<Vec<ChangedSetting>> {
     let mut changes = Vec::new();
-    for (name, ours) in wanted {
+    for (name, value) in wanted {
         let before = read(root, name)?;
-        if before != *ours {
-            let (name, ours) = ((*name).to_owned(), ours.clone());
-            changes.push(ChangedSetting { name, before, set_to: ours, in_progress: false });
+        if before != *value {
+            let (name, set_to) = ((*name).to_owned(), value.clone());
+            changes.push(ChangedSetting { name, before, set_to, in_progress: false });
         }
     }
     Ok(changes)
 }
 
 impl Recovery {
-    /// What was found and done, in sentences.
-    pub fn told(&self) -> Vec<String> {
-        let mut told = Vec::new();
-        for (setting, outcome) in &self.outcomes {
-            let ChangedSetting { name, before, set_to, .. } = setting;
-            told.push(match outcome {
-                Restored::Yes => format!(
-                    "a run of hugepilot (pid {}) was killed while it had {name} changed to {set_to}: it is {before} again",
-                    self.pid
-                ),
-                other => not_restored(setting, other).unwrap_or_default(),
-            });
-        }
-        told
+    /// Returns a warning for each setting.
+    pub fn warnings(&self) -> Vec<SettingWarning> {
+        let warning = |(setting, outcome): &Outcome| {
+            let ChangedSetting { name, before, set_to, .. } = setting.clone();
+            let recovered =
+                SettingWarning::SettingRecovered { pid: self.pid, name, set_to, before };
+            setting_warning(setting, outcome).unwrap_or(recovered)
+        };
+        self.outcomes.iter().map(warning).collect()
     }
 }
 
-/// What the user must know of a setting that is not as it was; `None` when it is.
-pub fn not_restored(setting: &ChangedSetting, outcome: &Restored) -> Option<String> {
-    let ChangedSetting { name, before, set_to, .. } = setting;
-    match outcome {
+/// Warns about a setting that does not have its former value; `None` if it has.
+pub fn setting_warning(setting: &ChangedSetting, outcome: &Restored) -> Option<SettingWarning> {
+    let ChangedSetting { name, before, set_to, .. } = setting.clone();
+    match outcome.clone() {
         Restored::Yes => None,
-        Restored::ChangedSince(now) => Some(format!(
-            "{name} was left at {now}: somebody changed it since we had set it to {set_to}; before us it was {before}"
-        )),
-        Restored::Failed(why) => Some(format!(
-            "{name} could not be put back to {before}: {why}; do it by hand: echo {before} | sudo tee /{}",
-            file(name)
-        )),
+        Restored::ChangedSince(now) => {
+            Some(SettingWarning::SettingChangedSince { name, set_to, before, now })
+        }
+        Restored::Failed(cause) => {
+            let path = format!("/{}", file(&name));
+            Some(SettingWarning::SettingNotRestored { name, path, before, cause })
+        }
     }
 }
 
-/// Whether a run has changed settings, or left them changed. Only root sees that: for others, no run ever has.
+/// Whether a command has settings changed, or left them changed. Always false without root.
 pub fn is_pending(root: &Root) -> bool {
     root.join(DIRECTORY).join(JOURNAL).exists()
 }
 
-/// A pool that another run of ours has raised, and sets as it was when it ends.
+/// A pool that another run has raised, and restores when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentPool {
-    /// Its process.
+    /// Process of the run.
     pub pid: Pid,
-    /// How many pages the pool had.
+    /// Pages before the run.
     pub before: u64,
-    /// How many it was raised to.
+    /// Pages during the run.
     pub raised: u64,
 }
 
-/// Whether the pool of `size` is so. Only root sees that.
+/// Returns the run that has raised the pool of `size`; always `None` without root.
 pub fn lent_pool(root: &Root, size: Bytes) -> Option<LentPool> {
     let directory = OwnDirectory::open(root.join(DIRECTORY)).ok()?;
     let journal = load(&directory).ok().flatten()?;
@@ -269,7 +270,7 @@ pub fn lent_pool(root: &Root, size: Bytes) -> Option<LentPool> {
     })
 }
 
-/// Puts back what a run that was killed left changed; `None` when there is nothing.
+/// Restores settings that a killed command left changed; `None` if there are none.
 ///
 /// # Errors
 /// As [`SettingsGuard::take`].
@@ -291,10 +292,10 @@ fn lock(directory: &OwnDirectory) -> Result<File> {
     }
 }
 
-/// Only for whoever holds the lock.
-fn put_back_journal(root: &Root, directory: &OwnDirectory) -> Result<Option<Recovery>> {
+/// Restores the settings of the journal. The caller holds the lock.
+fn restore_journal(root: &Root, directory: &OwnDirectory) -> Result<Option<Recovery>> {
     let Some(SettingsJournal { pid, settings, .. }) = load(directory)? else { return Ok(None) };
-    let outcomes = put_back_all(root, settings);
+    let outcomes = restore_all(root, settings);
     if all_settled(&outcomes) {
         directory
             .remove(JOURNAL)
@@ -307,7 +308,7 @@ fn all_settled(outcomes: &[Outcome]) -> bool {
     !outcomes.iter().any(|(_, outcome)| matches!(outcome, Restored::Failed(_)))
 }
 
-fn put_back_all(root: &Root, settings: Vec<ChangedSetting>) -> Vec<Outcome> {
+fn restore_all(root: &Root, settings: Vec<ChangedSetting>) -> Vec<Outcome> {
     let last_first = settings.into_iter().rev();
     last_first.map(|setting| (setting.clone(), put_back(root, &setting))).collect()
 }
@@ -315,7 +316,7 @@ fn put_back_all(root: &Root, settings: Vec<ChangedSetting>) -> Vec<Outcome> {
 fn put_back(root: &Root, setting: &ChangedSetting) -> Restored {
     match read(root, &setting.name) {
         Ok(now) if now == setting.before => Restored::Yes,
-        Ok(now) if !is_ours(&now, setting) => Restored::ChangedSince(now),
+        Ok(now) if !is_guarded(&now, setting) => Restored::ChangedSince(now),
         Ok(_) => match set(root, &setting.name, &setting.before) {
             Ok(()) => Restored::Yes,
             Err(error) => Restored::Failed(error.to_string()),
@@ -324,17 +325,17 @@ fn put_back(root: &Root, setting: &ChangedSetting) -> Restored {
     }
 }
 
-/// Whether a setting still is as we left it; a count that was being raised is anything on the way.
-fn is_ours(now: &str, setting: &ChangedSetting) -> bool {
+/// Whether `now` is the guard's value: of a count that was being raised, any value up to it.
+fn is_guarded(now: &str, setting: &ChangedSetting) -> bool {
     let between = || {
-        let [now, before, ours] =
+        let [now, before, set_to] =
             [now, &setting.before, &setting.set_to].map(|text| text.parse::<u64>().ok());
-        Some((before?..=ours?).contains(&now?))
+        Some((before?..=set_to?).contains(&now?))
     };
     now == setting.set_to || (setting.in_progress && between().unwrap_or(false))
 }
 
-/// Writes, and looks.
+/// Writes a setting, and reads it back.
 fn set(root: &Root, name: &str, value: &str) -> Result<()> {
     root.write(file(name), value)?;
     let found = read(root, name)?;
@@ -357,13 +358,13 @@ fn load(directory: &OwnDirectory) -> Result<Option<SettingsJournal>> {
     if ![SCHEMA, SCHEMA_1].contains(&journal.schema.as_str()) {
         return Err(bad(format!("its schema is {:?}", journal.schema)));
     }
-    match journal.settings.iter().find(|setting| Known::named(&setting.name).is_none()) {
-        Some(setting) => Err(bad(format!("we never change {:?}", setting.name))),
+    match journal.settings.iter().find(|setting| GuardedSetting::named(&setting.name).is_none()) {
+        Some(setting) => Err(bad(format!("hugepilot never changes {:?}", setting.name))),
         None => Ok(Some(journal)),
     }
 }
 
-/// Whole or not at all: a crash leaves no half of it.
+/// Writes the journal atomically.
 fn save(directory: &OwnDirectory, journal: &SettingsJournal) -> Result<()> {
     let text = serde_json::to_vec_pretty(journal).map_err(io::Error::from);
     text.and_then(|text| directory.replace(JOURNAL, &text))

@@ -1,8 +1,8 @@
-//! Kernel settings that hugepilot changes for a while and restores: the guard, hugetlb pools, and the
-//! kernel's shrinker of underused huge pages.
+//! Kernel settings that hugepilot changes for a while and restores: the guard, hugetlb pools, and
+//! the kernel's shrinker of underused huge pages.
 //!
-//! Only [`SettingsGuard`] changes settings for a while. It restores them on drop, and after a crash the
-//! next command does. [`pool::set`] changes the size of a pool for good.
+//! Only [`SettingsGuard`] changes settings for a while. It restores them on drop, and after a crash
+//! the next command does. [`pool::set`] changes the size of a pool for good.
 
 #![forbid(unsafe_code)]
 

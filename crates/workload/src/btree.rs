@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_of_three_kinds_and_what_they_do_not_use_is_zero() {
+    fn groups_are_of_three_kinds_and_zero_elsewhere() {
         let tree = tree(64);
         let zero = |page: &&[u64]| page.iter().all(|&word| word == 0);
         let group = |group: &[u64]| group.chunks(NODE_WORDS).filter(zero).count();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_give_what_the_definition_does() {
+    fn both_ways_agree_with_the_definition() {
         let mut rng = Rng::new(3, 0);
         for word in (0..300).chain([u64::MAX, 1 << 63]).chain((0..3000).map(|_| rng.bits())) {
             let crc = by_definition(0, &word.to_le_bytes());

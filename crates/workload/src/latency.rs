@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Buckets per doubling: a resolution of 1.6 %.
@@ -18,7 +19,7 @@ pub(crate) struct Latencies {
 }
 
 /// Times of batches of [`RunConfig::steps`](super::RunConfig::steps) operations, over all threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Latency {
     /// Operations in a batch.
     pub batch_ops: u64,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use hugepilot_kernel::Pages;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::latency::Latency;
@@ -12,7 +13,7 @@ use super::latency::Latency;
 pub const SCHEMA: &str = "hugepilot.workload/1";
 
 /// Summary of a run: the last line, as JSON.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// [`SCHEMA`].
     pub schema: &'static str,

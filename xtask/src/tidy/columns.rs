@@ -4,9 +4,6 @@ use super::Report;
 use super::code::{Kind, pieces};
 use super::prose::fenced_lines;
 
-/// The rule's name in notes.
-const RULE: &str = "columns";
-
 /// Columns of a line at most; rustfmt has the same limit.
 const LIMIT: usize = 100;
 
@@ -23,7 +20,10 @@ pub(super) fn check(path: &str, text: &str, report: &mut Report) {
         let width = line.chars().count();
         let is_exempt = exempt.get(index) == Some(&true) || line.contains("://");
         if width > LIMIT && !is_exempt {
-            report.style(RULE, path, Some(index + 1), format!("{width} columns; at most {LIMIT}"));
+            report.finding(
+                format!("{path}:{}", index + 1),
+                format!("{width} columns; at most {LIMIT}"),
+            );
         }
     }
 }

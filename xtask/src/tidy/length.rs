@@ -2,9 +2,6 @@
 
 use super::Report;
 
-/// The rule's name in notes.
-const RULE: &str = "files";
-
 /// Lines of a file at most.
 const LIMIT: usize = 450;
 
@@ -12,7 +9,7 @@ const LIMIT: usize = 450;
 pub(super) fn check(path: &str, text: &str, report: &mut Report) {
     let lines = text.lines().count();
     if lines > LIMIT {
-        report.style(RULE, path, None, format!("{lines} lines; at most {LIMIT}"));
+        report.finding(path, format!("{lines} lines; at most {LIMIT}"));
     }
 }
 

@@ -7,7 +7,6 @@ mod columns;
 mod documents;
 mod layers;
 mod length;
-mod pending;
 mod prose;
 mod purity;
 mod size;
@@ -15,7 +14,6 @@ mod tree;
 mod unsafety;
 mod words;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -25,23 +23,9 @@ use tree::Tree;
 
 /// Checks the tree at `root`, and prints the findings.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    finish(check(&Tree::read(root)?, pending::PENDING))
-}
-
-/// Checks the tree at `root`, and prints the findings of all paths that start with `prefix`,
-/// pending ones included.
-pub(crate) fn run_pending(root: &Path, prefix: &str) -> Result<()> {
-    let mut report = check(&Tree::read(root)?, &[]);
-    report.findings.retain(|finding| finding.place.starts_with(prefix));
-    finish(report)
-}
-
-fn finish(report: Report) -> Result<()> {
+    let report = check(&Tree::read(root)?);
     for note in &report.notes {
         println!("note: {note}");
-    }
-    for ((prefix, rule), count) in &report.pending_counts {
-        println!("note: {rule}: {count} findings pending in {prefix}");
     }
     for finding in &report.findings {
         eprintln!("{finding}");
@@ -51,9 +35,9 @@ fn finish(report: Report) -> Result<()> {
     Ok(())
 }
 
-/// Applies all rules, those of style without the paths that start with a prefix in `pending`.
-fn check(tree: &Tree, pending: &'static [&'static str]) -> Report {
-    let mut report = Report { pending, ..Report::default() };
+/// Applies all rules.
+fn check(tree: &Tree) -> Report {
+    let mut report = Report::default();
     for (path, text) in tree.texts() {
         words::check(path, text, &mut report);
         columns::check(path, text, &mut report);
@@ -78,25 +62,11 @@ struct Report {
     findings: Vec<Finding>,
     /// Remarks that fail nothing.
     notes: Vec<Finding>,
-    /// Prefixes of paths whose findings of style are only counted.
-    pending: &'static [&'static str],
-    /// Those counts, by prefix and rule.
-    pending_counts: BTreeMap<(&'static str, &'static str), usize>,
 }
 
 impl Report {
     fn finding(&mut self, place: impl Into<String>, what: impl Into<String>) {
         self.findings.push(Finding { place: place.into(), what: what.into() });
-    }
-
-    /// Adds a finding of a rule of style, or counts it if `path` is pending.
-    fn style(&mut self, rule: &'static str, path: &str, line: Option<usize>, what: String) {
-        if let Some(prefix) = self.pending.iter().find(|prefix| path.starts_with(**prefix)) {
-            *self.pending_counts.entry((prefix, rule)).or_default() += 1;
-            return;
-        }
-        let place = line.map_or_else(|| path.to_owned(), |line| format!("{path}:{line}"));
-        self.finding(place, what);
     }
 
     fn note(&mut self, place: impl Into<String>, what: impl Into<String>) {
@@ -145,7 +115,7 @@ mod tests {
             ("crates/units/Cargo.toml", "[dependencies]\nserde.workspace = true\n"),
             ("crates/units/src/lib.rs", "//! Units.\n#![forbid(unsafe_code)]\n"),
         ]);
-        let report = check(&tree, &[]);
+        let report = check(&tree);
         assert_eq!(report.lines(), [""; 0]);
         assert!(report.notes.is_empty());
     }
@@ -163,12 +133,7 @@ mod tests {
             ("crates/cli/src/long.rs", &long),
             ("crates/cli/src/wide.rs", &wide),
         ]);
-        assert_eq!(check(&tree, &[]).findings.len(), 9);
-        let report = check(&tree, &["crates/cli/"]);
-        assert_eq!(report.findings.len(), 5);
-        let pending =
-            ["columns", "crates", "files", "words"].map(|rule| (("crates/cli/", rule), 1));
-        assert_eq!(report.pending_counts, pending.into());
+        assert_eq!(check(&tree).findings.len(), 9);
     }
 
     #[test]

@@ -6,9 +6,6 @@ use super::code::{code_only, is_test_file, test_lines};
 use super::tree::Tree;
 use super::{Report, crate_of};
 
-/// The rule's name in notes.
-const RULE: &str = "crates";
-
 /// Lines of a crate at most, comments included.
 const LIMIT: usize = 8_000;
 
@@ -28,7 +25,7 @@ pub(super) fn check(tree: &Tree, report: &mut Report) {
         if size > LIMIT && !EXEMPT.contains(&name) {
             let path = format!("crates/{name}/");
             let message = format!("{size} lines without tests; at most {LIMIT}");
-            report.style(RULE, &path, None, message);
+            report.finding(&*path, message);
         }
     }
 }

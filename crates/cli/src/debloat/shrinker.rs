@@ -1,43 +1,37 @@
-//! `hugepilot debloat --backend shrinker`: the kernel de-bloats a cgroup, where memory may not be read.
-
-use std::path::PathBuf;
+//! `hugepilot debloat --backend shrinker`: the kernel debloats a cgroup without reading memory.
 
 use anyhow::bail;
-use clap::ValueEnum;
 use hugepilot_kernel::Root;
-use hugepilot_kernel::cgroup::MemoryCgroup;
-use hugepilot_record::Pid;
 use hugepilot_record::shrink::ShrinkReport;
-use hugepilot_report::{json, shrink_text};
+use hugepilot_report::{json, setting_warnings_text, shrink_text};
 use hugepilot_settings::shrink::{ShrinkOptions, shrink};
 use hugepilot_units::{Amount, Bytes, Share};
 
-use super::{BackendArg, DebloatArgs, broken_memory};
+use super::{DebloatArgs, broken_memory};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::finish;
+use crate::output::{finish, width};
 
-/// Meta's threshold, 409 of 512 pages: what is split then is nearly empty, and rarely missed.
+/// Default `--min-bloat` in percent: Meta's threshold, 409 of 512 base pages.
 const MIN_BLOAT: f64 = 80.0;
 
 pub(super) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     let options = args.shrink_options()?;
     if !options.dry_run
-        && let Some(broken) = broken_memory()?
+        && let Some(failure) = broken_memory()?
     {
-        eprintln!("{broken}");
-        return Ok(Exit::Unsupported);
+        return Ok(failure.print());
     }
     let interrupt = Interrupt::only_ask()?;
     let mut recovered = |recovery: hugepilot_settings::Recovery| {
-        recovery.told().iter().for_each(|told| eprintln!("hugepilot: {told}"));
+        eprint!("{}", setting_warnings_text(&recovery.warnings()));
     };
     let report = shrink(&Root::live(), options, &|| interrupt.is_asked(), &mut recovered)?;
-    finish(&if args.json { json(&report) } else { shrink_text(&report) })?;
+    finish(&if args.json { json(&report) } else { shrink_text(&report, width()) })?;
     Ok(exit_of(&report))
 }
 
-/// Yes if memory came back; of a dry run, if there are huge pages at all.
+/// Returns yes if memory was freed; for a dry run, if there are huge pages.
 fn exit_of(report: &ShrinkReport) -> Exit {
     let yes = if report.dry_run {
         report.huge_pages_before != Some(0)
@@ -48,64 +42,48 @@ fn exit_of(report: &ShrinkReport) -> Exit {
 }
 
 impl DebloatArgs {
-    /// What is asked for, or which flag makes no sense here.
+    /// Derives the options, or rejects flags without an effect.
     fn shrink_options(&self) -> anyhow::Result<ShrinkOptions> {
         let Some(cgroup) = self.cgroup.clone().filter(|_| self.pid.is_empty()) else {
-            bail!("--backend shrinker takes whole cgroups: give --cgroup DIRECTORY, and no --pid");
+            bail!(
+                "--backend shrinker debloats whole cgroups: use --cgroup DIRECTORY without --pid"
+            );
         };
-        if let Some((flag, why)) = self.no_use_to_the_shrinker() {
-            bail!("--backend shrinker takes no {flag}: {why}");
+        if let Some((flag, cause)) = self.flag_of_other_backend() {
+            bail!("--backend shrinker does not support {flag}: {cause}");
         }
         let amount = match self.amount {
             None => None,
             Some(Amount::Bytes(bytes)) => Some(bytes),
             Some(Amount::Share(share)) => bail!(
-                "--backend shrinker takes no --amount {share}: a share of the bloat is not known without reading memory; \
-                 give bytes, or leave it out"
+                "--backend shrinker does not support --amount {share}: the bloat is unknown \
+                 without reading memory; use bytes, or omit it"
             ),
         };
         let min_bloat = self.min_bloat.unwrap_or(Share::percent(MIN_BLOAT));
         Ok(ShrinkOptions { cgroup, min_bloat, amount, dry_run: self.dry_run })
     }
 
-    /// The first flag that was given though only the other back end can heed it, and why.
-    fn no_use_to_the_shrinker(&self) -> Option<(&'static str, &'static str)> {
-        let kernel = "the kernel goes through its queue of huge pages from the oldest on";
-        let apart = "the kernel does not tell processes apart";
-        let looks = "nobody looks how hot memory is";
+    /// Finds the first flag that only the other backend supports, with the cause.
+    fn flag_of_other_backend(&self) -> Option<(&'static str, &'static str)> {
+        let oldest = "the kernel starts with the oldest huge page";
+        let alike = "the kernel does not distinguish processes";
+        let no_heat = "the kernel does not measure heat";
         let flags = [
-            ("--order", self.order.is_some(), kernel),
-            ("--buckets", self.buckets.is_some(), kernel),
-            ("--quantum", self.quantum.is_some(), apart),
-            ("--fairness", self.fairness.is_some(), apart),
-            ("--weight", !self.weight.is_empty(), apart),
-            ("--protect", !self.protect.is_empty(), apart),
-            ("--prefer", !self.prefer.is_empty(), apart),
+            ("--order", self.order.is_some(), oldest),
+            ("--buckets", self.buckets.is_some(), oldest),
+            ("--quantum", self.quantum.is_some(), alike),
+            ("--fairness", self.fairness.is_some(), alike),
+            ("--weight", !self.weight.is_empty(), alike),
+            ("--protect", !self.protect.is_empty(), alike),
+            ("--prefer", !self.prefer.is_empty(), alike),
             ("--sample", self.sample.is_some(), "no memory is read"),
-            ("--observe", self.observe.is_some(), looks),
-            ("--rate", self.rate.is_some(), looks),
-            ("--calibration", self.calibration.is_some(), looks),
+            ("--observe", self.observe.is_some(), no_heat),
+            ("--rate", self.rate.is_some(), no_heat),
+            ("--calibration", self.calibration.is_some(), no_heat),
         ];
-        flags.into_iter().find_map(|(flag, given, why)| given.then_some((flag, why)))
+        flags.into_iter().find_map(|(flag, given, cause)| given.then_some((flag, cause)))
     }
-}
-
-/// The command that de-bloats where the memory of process `pid` may not be read.
-pub(crate) fn command(pid: Pid) -> String {
-    let cgroup =
-        cgroup_of(pid).map_or_else(|| "DIRECTORY".to_owned(), |path| path.display().to_string());
-    let backend = BackendArg::Shrinker
-        .to_possible_value()
-        .map_or_else(String::new, |v| v.get_name().to_owned());
-    format!("sudo hugepilot debloat --cgroup {cgroup} --backend {backend}")
-}
-
-/// Its cgroup's directory; `None` where that cannot be seen, or is the root, of which nothing can be reclaimed.
-fn cgroup_of(pid: Pid) -> Option<PathBuf> {
-    let root = Root::live();
-    let group = MemoryCgroup::find(&root, &root.read_text(format!("proc/{pid}/cgroup")).ok()?)?;
-    let visible = group.is_visible(&root) && group.path() != "/";
-    group.directory().filter(|_| visible).map(|directory| root.join(directory))
 }
 
 #[cfg(test)]
@@ -127,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_cannot_heed_is_refused_by_name() {
+    fn flags_of_the_other_backend_are_rejected_by_name() {
         for line in [
             "--order exact",
             "--buckets 4",
@@ -155,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_can_is_taken() {
+    fn supported_flags_become_options() {
         let plain = options("--cgroup /g").unwrap();
         assert_eq!(
             (plain.min_bloat, plain.amount, plain.dry_run),

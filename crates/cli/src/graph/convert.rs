@@ -1,4 +1,4 @@
-//! Graphs to files.
+//! Options and output of `graph convert`, `graph generate` and `graph reorder`.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -99,8 +99,8 @@ impl ConvertArgs {
     }
 }
 
-/// Returns warnings about what the format does not store. `original_ids`: the file carries the
-/// vertex IDs of the input.
+/// Returns warnings about data that the format does not store. `original_ids`: the file carries
+/// the vertex IDs of the input.
 fn losses<V: Width>(format: Format, graph: &Graph<V>, original_ids: bool) -> Vec<GraphWarning> {
     let mut warnings = Vec::new();
     let weighted =

@@ -11,8 +11,8 @@ use hugepilot_record::graph::{GraphWarning, InputFile};
 
 use super::source::{MemoryBudget, SourceGraph};
 
-/// Heading in `--help`.
-const FILES: &str = "Files";
+/// Heading of the options in `--help`.
+pub(super) const FILES: &str = "Files";
 
 #[derive(Debug, Args)]
 pub(super) struct FileArgs {
@@ -32,10 +32,10 @@ pub(super) struct FileArgs {
     /// Number of vertices, if the file does not state it and the last ones have no edges
     #[arg(help_heading = FILES, long, value_name = "N")]
     vertices: Option<u64>,
-    /// Factor for real weights, which are then rounded
+    /// Factor for real weights, which are rounded after multiplication
     #[arg(help_heading = FILES, long, value_name = "FACTOR", conflicts_with = "ignore_weights")]
     scale_weights: Option<f64>,
-    /// Unweighted graph, whatever the file has
+    /// Unweighted graph, even if the file has weights
     #[arg(help_heading = FILES, long)]
     ignore_weights: bool,
 }

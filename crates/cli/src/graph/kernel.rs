@@ -25,10 +25,11 @@ pub(super) struct KernelArgs {
     /// random[:SEED], another one in each trial [default: random]
     #[arg(long, value_name = "VERTEX", value_parser = source)]
     source: Option<SourceVertex>,
-    /// Bucket width of sssp delta, a distance; wide for road networks [default: 2]
+    /// Bucket width of sssp delta, as a distance; large for road networks [default: 2]
     #[arg(long, value_name = "WIDTH", value_parser = clap::value_parser!(u64).range(1..))]
     delta: Option<u64>,
-    /// Most iterations of pr; most rounds of delta-push [default: 20, delta-push 1000]
+    /// Maximum number of iterations of pr, or of rounds of delta-push [default: 20; 1000 for
+    /// delta-push]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
     /// Sum of rank changes below which pr stops [default: 0.0001]
@@ -236,8 +237,8 @@ mod tests {
         let kernel = |line: &str| parsed(line).unwrap().kernel();
         assert_eq!(kernel("sssp"), kernel("sssp --delta 2"));
         let defaults = "--tolerance 0.0001 --damping 0.85 --dangling redistribute";
-        for (algo, most) in [("gauss-seidel", 20), ("delta-push", 1000)] {
-            let all = format!("pr --algo {algo} --iterations {most} {defaults}");
+        for (algo, iterations) in [("gauss-seidel", 20), ("delta-push", 1000)] {
+            let all = format!("pr --algo {algo} --iterations {iterations} {defaults}");
             assert_eq!(kernel(&format!("pr --algo {algo}")), kernel(&all));
         }
         assert_eq!(

@@ -51,9 +51,9 @@ fn parent(path: &Path) -> &Path {
 
 /// Whether two paths have the same name in the same directory.
 pub(super) fn is_same(a: &Path, b: &Path) -> bool {
-    let place =
+    let parts =
         |path: &Path| (parent(path).canonicalize().ok(), path.file_name().map(ToOwned::to_owned));
-    place(a) == place(b)
+    parts(a) == parts(b)
 }
 
 /// Returns the format of an output file: `to`, or by its name.
@@ -94,11 +94,11 @@ mod tests {
         assert_eq!(of("a/g.sg", None), Ok(Format::Gap));
         assert_eq!(of("g.sg", Some(Format::Native)), Ok(Format::Native));
         assert_eq!(of("dir", Some(Format::FourFiles)), Ok(Format::FourFiles));
-        for (name, says) in
+        for (name, words) in
             [("g", "--to"), ("g.e", "read only"), ("num_nodes_edges.txt", "--to four-files")]
         {
             let error = of(name, None).unwrap_err();
-            assert!(error.contains(says) && error.contains(name), "{error}");
+            assert!(error.contains(words) && error.contains(name), "{error}");
         }
     }
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_may_have_several_paths() {
+    fn several_paths_can_name_one_file() {
         let same = |a: &str, b: &str| is_same(Path::new(a), Path::new(b));
         assert!(same("g.sg", "./g.sg") && same("/tmp/g.sg", "/tmp/../tmp/g.sg"));
         assert!(!same("g.sg", "g.sg.map") && !same("/tmp/g.sg", "/dev/g.sg"));

@@ -27,17 +27,18 @@ pub(super) struct SourceArgs {
     #[arg(value_name = "GRAPH", value_hint = ValueHint::FilePath,
         value_parser = OsStringValueParser::new().try_map(name))]
     graph: Name,
-    /// Weights from 1 to 255 for a generated graph; implied by kernels and formats that need some
+    /// Weights from 1 to 255 for a generated graph; implied by kernels and formats that require
+    /// them
     #[arg(long)]
     weighted: bool,
     /// Directed edges, with their transpose [default: only for files that state directions]
     #[arg(long)]
     directed: bool,
-    /// Undirected edges, whatever the file states
+    /// Undirected edges, even if the file states directions
     #[arg(long, conflicts_with = "directed")]
     symmetrize: bool,
     /// Random numbers of a Kronecker graph: u32, as in the GAP benchmark suite since October 2023,
-    /// or float, as before and in the papers [default: u32]
+    /// or float, as before that date and in the papers [default: u32]
     #[arg(long, value_name = "KIND", hide_possible_values = true)]
     rng: Option<RngArg>,
     /// Vertex order to relabel by: dbg, hub-sort, hub-cluster, sort, random[:SEED] or rcm. Results
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn options_are_for_the_graphs_that_use_them() {
-        for (line, says) in [
+        for (line, words) in [
             ("kronecker:4 --rng float --weighted --reorder dbg --degree in", None),
             ("g.el --reorder random --compact --scale-weights 2", None),
             ("kronecker:4 --compact", Some("--compact is for files")),
@@ -248,8 +249,8 @@ mod tests {
             ("g.el --reorder rcm --degree in", Some("--degree is for --reorder dbg")),
         ] {
             let found = parsed(line).unwrap().unused_option();
-            assert_eq!(found.is_some(), says.is_some(), "{line}: {found:?}");
-            assert!(found.unwrap_or_default().contains(says.unwrap_or_default()), "{line}");
+            assert_eq!(found.is_some(), words.is_some(), "{line}: {found:?}");
+            assert!(found.unwrap_or_default().contains(words.unwrap_or_default()), "{line}");
         }
         assert!(parsed("g.el --degree in").is_err());
         assert!(parsed("g.wel --scale-weights 2 --ignore-weights").is_err());

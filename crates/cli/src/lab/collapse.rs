@@ -21,7 +21,7 @@ pub(super) fn run(pid: i32) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let journal = promote_all(&process, &guard, &|| interrupt.is_asked()).map_err(as_root)?;
     if journal.stopped == Some(Stop::NotPermitted) {
-        let cause = format!("promoting memory of process {pid} is not permitted");
+        let cause = format!("cannot promote memory of process {pid}: not permitted");
         return Err(ManagerError::Refused(root_required(cause)).into());
     }
     let stopped = journal.stopped.map_or_else(String::new, |stop| format!("; stopped: {stop}"));
@@ -41,6 +41,6 @@ fn as_root(error: ManagerError) -> ManagerError {
     }
 }
 
-fn root_required(cause: String) -> Unsupported {
-    Unsupported::because(cause).fixed_by(rights::fix_without_capabilities())
+fn root_required(error: String) -> Unsupported {
+    Unsupported::LabRootRequired { error, advice: rights::fix_without_capabilities() }
 }

@@ -11,7 +11,7 @@ struct Line {
 
 fn request(line: &str) -> Result<PoolRequest, clap::Error> {
     let line = Line::try_parse_from(["pool", "set"].into_iter().chain(line.split_whitespace()))?;
-    let PoolVerb::Set(args) = line.args.verb else { unreachable!("it was `set`") };
+    let PoolCommand::Set(args) = line.args.command else { unreachable!("it was `set`") };
     Ok(args.request())
 }
 
@@ -46,7 +46,7 @@ fn every_flag_reaches_the_request() {
 }
 
 #[test]
-fn what_is_no_count_and_no_size_is_refused() {
+fn invalid_counts_and_sizes_are_errors() {
     for line in [
         "--size 2MiB",
         "--count 1",

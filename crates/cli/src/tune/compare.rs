@@ -1,4 +1,4 @@
-//! `tune -- CMD`: one run or several, tuned, untouched and all huge in turns.
+//! `tune -- CMD`: interleaved runs, tuned, untuned and with all memory promoted.
 
 use hugepilot_launch::baseline::{Kinds, compare};
 use hugepilot_manager::tune::{Event, TuneOptions};

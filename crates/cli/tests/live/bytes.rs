@@ -1,4 +1,5 @@
-//! No byte ever changes: a program that writes and checks all its pages, while they are promoted and split under it.
+//! Contents of memory never change: a program writes and checks its pages while they are promoted
+//! and split.
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -13,13 +14,13 @@ use crate::look::base_pages_by_default;
 use crate::tool::tune;
 use crate::workload::{SOON, eager, open, picks};
 
-/// How long to go on: `HUGEPILOT_SOAK_SECONDS`, else long enough for some thousand promotions.
+/// Duration: `HUGEPILOT_SOAK_SECONDS`, else enough for some thousand promotions.
 fn soak() -> Duration {
-    let asked = env::var("HUGEPILOT_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(asked.unwrap_or(15))
+    let requested = env::var("HUGEPILOT_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(requested.unwrap_or(15))
 }
 
-/// Goes on whatever happens, as no user can ask for.
+/// Returns a guard that never stops, unlike any that a user can request.
 pub(crate) fn fearless() -> Guard {
     Guard {
         max_collapse: Nanos::seconds(60),
@@ -53,11 +54,11 @@ fn no_byte_changes_while_pages_are_promoted_and_split() {
             victim.line_now()
         );
         promoted += acts.iter().filter(|act| is_huge(act.region)).count();
-        // Another page each time, and in every third round only every second region.
+        // Each round names another page; every third round splits only every second region.
         let step = if rounds % 3 == 0 { 2 } else { 1 };
         for pick in picks.iter().step_by(step).filter(|pick| is_huge(pick.region)) {
             let page = sizes.base.times(rounds * 37 % sizes.base_per_huge());
-            // It may say EAGAIN, and the look tells in any case.
+            // The call may fail with EAGAIN; the pagemap shows the outcome in any case.
             let _ = process.split(pick.region.range(sizes).start.plus(page));
             split += usize::from(!is_huge(pick.region));
         }
@@ -71,7 +72,7 @@ fn no_byte_changes_while_pages_are_promoted_and_split() {
     );
     assert!(
         promoted > 1000 && split > 1000,
-        "{promoted} promoted, {split} split: nothing was tried"
+        "{promoted} promoted, {split} split: too few attempts"
     );
 }
 

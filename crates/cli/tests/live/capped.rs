@@ -1,4 +1,5 @@
-//! The binary with file capabilities, run by a user who has none: it lends them to nobody.
+//! The binary with file capabilities, run by a user without any: it passes them to no other program
+//! and no other file.
 
 use std::collections::HashMap;
 use std::fs::{self, Permissions, set_permissions};
@@ -16,16 +17,17 @@ use crate::tool::{Done, HUGEPILOT, LIMIT, Running, copy_for_all, hugepilot};
 use crate::unprivileged::can_be_nobody;
 use crate::workload::Workload;
 
-/// What README gives the binary, and what `debloat` needs besides.
+/// Capabilities that README grants to the binary, and the one that `debloat` also needs.
 const CAPABILITIES: &str = "cap_sys_nice,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep";
 const SECRET: &str = "7391 4242 secret-of-root";
-/// How a file of root is refused: it may not be opened; it is there, and would be replaced; no file is meant.
-const REFUSED: [&str; 4] =
-    ["ermission denied", "EACCES", "is there already", "no graph that numbers make"];
-/// Far more than a run takes that is refused, and less than a daemon that is not.
+/// Errors for a file of root: it may not be opened; it exists and would be replaced; the argument
+/// is not a file.
+const FILE_ERRORS: [&str; 4] =
+    ["ermission denied", "EACCES", "the file exists", "is not a generated graph"];
+/// Time limit, far longer than a failing run and shorter than a daemon.
 const AT_MOST: Duration = Duration::from_secs(20);
 
-/// The capped binary, and files of root that its user may not read.
+/// Binary with capabilities, and files of root that its user may not read.
 struct Capped {
     program: PathBuf,
     folder: tempfile::TempDir,
@@ -58,7 +60,7 @@ impl Capped {
         self.folder.path().join(name)
     }
 
-    /// Starts it as a user without rights, in a session without a cache of its own.
+    /// Starts it as a user without capabilities, in a session without a cache directory.
     fn start(&self, words: &[String]) -> Running {
         let mut command = Command::new("setpriv");
         command
@@ -82,7 +84,7 @@ fn can_be_capped() -> Need {
     need::all([can_be_nobody(), need::program("setcap"), need::program("mkfifo")])
 }
 
-/// Arguments with which the command runs, shortly. A command without an entry fails the test.
+/// Returns arguments for a short run of the command. A command without an entry fails the test.
 fn minimum(
     text: &str,
     argument: &str,
@@ -118,13 +120,13 @@ fn minimum(
             ("--observe", "1ms"),
             ("--for", "1ms"),
         ]),
-        ("doctor" | "pool show" | "pool explain", _) => Vec::new(),
+        ("completions" | "doctor" | "pool show" | "pool explain" | "schema", _) => Vec::new(),
         (lab, _) if lab.starts_with("lab workload") => own(&[("--seconds", "0.01")]),
-        _ => panic!("`{text}` has no entry here: how is it run shortly?"),
+        _ => panic!("`{text}` has no entry here for a short run"),
     }
 }
 
-/// The command line with `value` for one argument, and what else the command needs.
+/// Returns the command line with `value` for one argument and the other required arguments.
 fn line(
     name: &str,
     command: &clap::Command,
@@ -156,7 +158,7 @@ fn line(
 }
 
 #[test]
-fn no_option_opens_what_its_user_may_not() {
+fn no_option_opens_files_that_its_user_may_not_open() {
     requires!(can_be_capped());
     let (capped, workload) = (Capped::new(), Workload::start("gups --footprint 16MiB"));
     let path = |name: &str| capped.path(name).display().to_string();
@@ -169,9 +171,9 @@ fn no_option_opens_what_its_user_may_not() {
             let others = minimum(&name, argument.get_id().as_str(), &known);
             let run = |value: &str| {
                 let done = capped.runs(&line(&name, &command, argument, value, &others));
-                let said = format!("{}{}", done.out(), done.err());
+                let output = format!("{}{}", done.out(), done.err());
                 assert!(
-                    !said.contains("7391") && !said.contains("secret-of"),
+                    !output.contains("7391") && !output.contains("secret-of"),
                     "{argument:?}: {done:?}"
                 );
                 done
@@ -183,15 +185,15 @@ fn no_option_opens_what_its_user_may_not() {
                 continue;
             }
             paths += 1;
-            // A cgroup is a directory, and this is a file, as its user may know.
-            let refused =
-                argument.get_id() == "cgroup" || REFUSED.iter().any(|why| done.err().contains(why));
+            // A cgroup is a directory, and this is a file, which its user may know.
+            let refused = argument.get_id() == "cgroup"
+                || FILE_ERRORS.iter().any(|why| done.err().contains(why));
             assert!(
                 refused && done.status.code() != Some(0),
                 "{name} {}: {done:?}",
                 argument.get_id()
             );
-            // Whether there is such a file in a closed directory is no business of theirs.
+            // The user must not learn whether a file exists in a closed directory.
             let [there, not_there] = [&closed, &none].map(|path| {
                 let done = run(path);
                 (done.status.code(), done.err().replace(path.as_str(), "PATH"))
@@ -206,8 +208,8 @@ fn no_option_opens_what_its_user_may_not() {
     }
 }
 
-/// What each command does in the trace test; those that need no capability may raise none.
-const TRACED: [(&str, bool); 10] = [
+/// Commands of the trace test, each with whether it may raise capabilities.
+const TRACED: [(&str, bool); 12] = [
     ("doctor", true),
     ("status --pid PID", true),
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
@@ -218,6 +220,8 @@ const TRACED: [(&str, bool); 10] = [
     ("run --pages base -- /bin/true", false),
     ("compare --modes thp --rounds 1 -- /bin/true", false),
     ("pool show", false),
+    ("completions bash", false),
+    ("schema error", false),
 ];
 
 #[test]
@@ -242,7 +246,7 @@ fn capabilities_are_in_effect_for_the_listed_calls_only() {
         strace.env("HOME", "/nonexistent").current_dir("/");
         let mut running = Running::start(strace);
         if line.starts_with("daemon") {
-            // Further looks at processes are like the first, and it may rest before.
+            // Further reads of processes are like the first, and the daemon may rest before.
             let begun = Instant::now();
             running.until("a round", || {
                 let text: String = traces(log.path()).into_values().collect();
@@ -260,7 +264,7 @@ fn capabilities_are_in_effect_for_the_listed_calls_only() {
     }
 }
 
-/// What each thread did, by its ID.
+/// Returns the trace of each thread, by its ID.
 fn traces(folder: &Path) -> HashMap<i32, String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
     let of = |path: PathBuf| {
@@ -270,7 +274,7 @@ fn traces(folder: &Path) -> HashMap<i32, String> {
     entries.filter_map(|entry| of(entry.path())).collect()
 }
 
-/// Checks each stretch with a capability in effect; how many there are.
+/// Checks each stretch with a capability in effect, and returns the number of stretches.
 fn check(line: &str, trace: &str) -> usize {
     let calls = trace.lines().filter(|call| !call.starts_with("---") && !call.starts_with("+++"));
     let (mut raises, mut raised): (usize, Option<(String, Vec<&str>)>) = (0, None);
@@ -296,7 +300,7 @@ fn check(line: &str, trace: &str) -> usize {
     raises
 }
 
-/// One call, and one for which this set of capabilities is listed.
+/// Checks a stretch: it must be one call, for which this set of capabilities is listed.
 fn check_stretch(line: &str, set: &str, during: &[&str]) {
     let mut held: Vec<_> = set.split('|').map(|one| one.trim_start_matches("1<<")).collect();
     held.sort_unstable();
@@ -324,14 +328,15 @@ fn a_command_without_capabilities_sees_its_own_pages() {
     requires!(can_be_capped());
     let words = "graph run pr uniform:14 --pages all=thp --json".split(' ').map(str::to_owned);
     let done = Capped::new().runs(&words.collect::<Vec<_>>());
-    // What pages it got is read from its own page map, which the kernel hides from a process with capabilities.
+    // It reads its pages from its own pagemap, which the kernel hides from a process with
+    // capabilities.
     assert!(!done.exits(0).err().contains("pagemap"), "{done:?}");
     let report: serde_json::Value = done.json();
     assert!(report["arrays"].as_array().is_some_and(|arrays| !arrays.is_empty()), "{report}");
 }
 
 #[test]
-fn what_the_binary_is_capped_for_works() {
+fn capabilities_make_their_commands_work() {
     requires!(can_be_capped());
     let (capped, workload) = (Capped::new(), Workload::start("gups --footprint 64MiB"));
     let words = |line: &str| -> Vec<String> {
@@ -339,24 +344,25 @@ fn what_the_binary_is_capped_for_works() {
     };
     capped.runs(&words("doctor")).exits(0);
     capped.runs(&words("status --pid PID --json")).exits(0);
-    // Everything that the kernel asks a capability for is done to a process of root.
+    // These commands use every capability, on a process of root.
     let tuned = capped.runs(&words(
-        "tune --pid PID --calibration off --json --budget 100% --observe 1s --for 3s --max-collapse 60s",
+        "tune --pid PID --calibration off --json --budget 100% --observe 1s --for 3s \
+         --max-collapse 60s",
     ));
     let report = tuned.report();
     assert!(report.verified_regions > 0, "{tuned:?}");
     capped.runs(&words("debloat --pid PID --dry-run --observe 1ms --calibration off")).sane();
-    // `lab` gives its capabilities up, so that setting them is no help.
+    // `lab` renounces its capabilities, so granting them does not help.
     let lab = capped.runs(&words("lab collapse --pid PID"));
     assert!(!lab.exits(3).says(&["help: run it as root"]).err().contains("setcap"), "{lab:?}");
-    // And a set-uid binary is none.
+    // A set-uid binary does not run.
     let all = capped.path("hugepilot");
     fs::set_permissions(&all, mode(0o4755)).unwrap();
     capped.runs(&words("status --pid PID")).exits(2).says(&["set-uid"]);
 }
 
 #[test]
-fn a_filter_that_keeps_capabilities_up_ends_it_with_that_cause() {
+fn a_filter_that_keeps_capabilities_raised_is_an_error() {
     requires!(need::all([can_be_capped(), need::program("strace")]));
     let capped = Capped::new();
     let mut strace = Command::new("strace");
@@ -390,7 +396,7 @@ fn a_calibration_is_not_kept_by_dry_runs_nor_in_the_cache_of_another_user() {
             "tune --pid {} --calibration force --observe 1ms --for 1ms {more}",
             workload.pid()
         );
-        // Too little for the larger sizes, which are then left out of the calibration.
+        // This limit is too low for the larger sizes, which the calibration then omits.
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -v 400000; exec \"$0\" \"$@\"", HUGEPILOT]);
         command.args(line.split_whitespace()).env("XDG_CACHE_HOME", cache);
@@ -398,6 +404,6 @@ fn a_calibration_is_not_kept_by_dry_runs_nor_in_the_cache_of_another_user() {
     };
     tune(&own, "--dry-run").sane();
     assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
-    tune(&capped.path("theirs"), "").sane().says(&["not kept", "another user"]);
+    tune(&capped.path("theirs"), "").sane().says(&["not stored", "another user"]);
     assert_eq!(fs::read_dir(capped.path("theirs")).unwrap().count(), 0);
 }

@@ -1,7 +1,7 @@
-//! `compare`: every mode has a row or a reason, and the figures are those of the runs.
+//! `compare`: every mode has its figures, or the cause why it is unavailable.
 
-use hugepilot_record::compare::CompareReport;
-use hugepilot_record::run::Mode;
+use hugepilot_record::compare::{CompareReport, Conclusion, ModeReport};
+use hugepilot_record::run::{CompareWarning, EffectCause, Mode, RunWarning};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 
@@ -17,15 +17,25 @@ fn report(done: &Done) -> CompareReport {
     let report: CompareReport =
         serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"));
     assert_eq!(done.status.code() == Some(0), report.pays, "{done:?}");
-    assert!(
-        !report.verdict.is_empty() && report.modes.iter().all(|mode| !mode.reason.is_empty()),
-        "{report:?}"
-    );
+    let json: serde_json::Value = done.json();
+    let text = |pointer: &str| json.pointer(pointer).is_some_and(serde_json::Value::is_string);
+    assert!(text("/verdict/text"), "{done:?}");
+    for index in 0..report.modes.len() {
+        assert!(text(&format!("/modes/{index}/cause/text")), "{done:?}");
+    }
     report
 }
 
+/// Whether the mode is unavailable, with an error about `what`.
+fn is_unavailable(mode: &ModeReport, what: &str) -> bool {
+    matches!(
+        &mode.effect.cause,
+        EffectCause::Unavailable { reason } if reason.to_string().contains(what)
+    )
+}
+
 #[test]
-fn each_mode_has_its_figures_or_the_reason_why_not() {
+fn each_mode_has_its_figures_or_a_cause() {
     requires!(need::live());
     requires!(need::memory(Bytes::gib(1)));
     let command = [HUGEPILOT, "lab", "workload", "hash-insert", "--entries", "1000000"];
@@ -45,33 +55,33 @@ fn each_mode_has_its_figures_or_the_reason_why_not() {
     }
     let absent = &report.modes[3];
     assert!(
-        absent.runs == 0 && absent.wall_seconds.is_none() && absent.reason.contains("/no/such"),
+        absent.runs == 0 && absent.wall_seconds.is_none() && is_unavailable(absent, "/no/such"),
         "{absent:?}"
     );
     let (base, glibc) = (&report.modes[0], &report.modes[1]);
-    assert!(base.took_effect == Some(true) && base.thp_peak_bytes == Some(Bytes::ZERO), "{base:?}");
-    if glibc.took_effect == Some(true) {
+    let without = base.effect.took_effect == Some(true);
+    assert!(without && base.thp_peak_bytes == Some(Bytes::ZERO), "{base:?}");
+    if glibc.effect.took_effect == Some(true) {
         assert!(glibc.page_faults.unwrap() * 5 < base.page_faults.unwrap(), "{report:?}");
     }
     assert_eq!(base.dtlb_miss_ratio.is_none(), report.counters_unavailable.is_some(), "{report:?}");
 }
 
 #[test]
-fn a_command_that_fails_is_told_and_one_that_is_not_there_is_an_error() {
+fn failing_runs_are_a_warning_and_a_missing_program_an_error() {
     requires!(need::live());
     let done = compare("--rounds 2 --modes glibc-thp --no-stalls", &["sh", "-c", "exit 3"]);
     let report = report(&done);
     assert_eq!((done.status.code(), report.modes[0].failed_runs), (Some(1), 2));
-    assert!(
-        report.warnings.iter().any(|warning| warning.contains("2 of 2 base runs")),
-        "{report:?}"
-    );
-    assert!(report.verdict.contains("fails"), "{report:?}");
+    let warning = RunWarning::RunsFailed { failed_runs: 2, runs: 2 };
+    let warning = CompareWarning { mode: Some(Mode::Base), warning };
+    assert!(report.warnings.contains(&warning), "{report:?}");
+    assert_eq!(report.verdict.conclusion, Conclusion::CommandFails);
     compare("", &["/no/such/program"]).exits(2).says(&["/no/such/program"]);
 }
 
 #[test]
-fn where_only_base_is_to_be_had_that_is_said() {
+fn only_base_available_is_exit_status_3() {
     requires!(need::live());
     let done = compare(
         "--rounds 1 --modes mimalloc --no-stalls --library /no/such/libmimalloc.so",

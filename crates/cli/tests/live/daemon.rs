@@ -1,4 +1,4 @@
-//! `daemon --debloat`: memory is held at the watermarks, and nobody comes to harm.
+//! `daemon --debloat`: memory use stays between the watermarks, and no program is harmed.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::Target;
-use hugepilot_record::Pid;
-use hugepilot_record::daemon::{Event, Line, Totals};
+use hugepilot_record::daemon::{Event, ExclusionCause, Line, ReloadError, Totals};
+use hugepilot_record::{Pid, RecollapseCause, RecollapseRisk, ThpScope};
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, Share};
 use rustix::process::Signal;
@@ -18,17 +18,17 @@ use crate::look::{huge_now, ticks, total};
 use crate::tool::{HUGEPILOT, Running, hugepilot};
 use crate::workload::{SOON, open, picks};
 
-/// What a cgroup of these tests may use.
+/// Memory limit of the cgroups of these tests.
 const LIMIT: Bytes = Bytes::mib(600);
 
-/// A daemon under way, and what it wrote.
+/// A running daemon and its log.
 struct Daemon {
     running: Running,
     log: tempfile::TempDir,
 }
 
 impl Daemon {
-    /// Watches `group` with the words of `more`, quickly; ready when it says so.
+    /// Watches `group` at a short interval, with the words of `more`.
     #[track_caller]
     fn start(group: &Cgroup, more: &str) -> Self {
         Self::with(
@@ -50,7 +50,7 @@ impl Daemon {
         daemon
     }
 
-    /// All complete lines so far.
+    /// Returns all complete lines.
     fn lines(&self) -> Vec<Line> {
         lines(&self.log.path().join("log"))
     }
@@ -61,7 +61,7 @@ impl Daemon {
         self.running.until(what, || lines(&log).iter().any(|line| happened(&line.event)));
     }
 
-    /// Asks it to stop, and gives all that it wrote.
+    /// Stops it, and returns its log and totals.
     #[track_caller]
     fn stop(self, signal: Signal) -> (Vec<Line>, Totals) {
         self.running.signal(signal);
@@ -90,16 +90,16 @@ fn in_group(group: &Cgroup, victim: &str, args: &[&str]) -> Victim {
     Victim::spawn(command)
 }
 
-/// 200 huge pages, four fifths of them zeros: 400 MiB, of which 80 are used.
+/// Program with 200 huge pages, four fifths of them zero-filled: 400 MiB, of which 80 are used.
 fn bloated(group: &Cgroup, how: &str) -> Victim {
     let victim = in_group(group, "bloated.c", &["200", "5", how]);
     victim.ready(SOON);
-    assert_eq!(huge_now(victim.pid()), Bytes::mib(400), "huge pages are to be had");
+    assert_eq!(huge_now(victim.pid()), Bytes::mib(400), "huge pages are available");
     victim
 }
 
-/// Runs a program that takes 350 MiB beside a bloated one: 430 MiB of 600 are needed, and 750 would be taken. Says how both
-/// ended.
+/// Runs a program that allocates 350 MiB beside a bloated one: both need 430 MiB of 600, and would
+/// allocate 750. Returns whether each succeeded.
 fn grow_beside(group: &Cgroup) -> [bool; 2] {
     let mut victim = bloated(group, "busy");
     let mut grower = in_group(group, "grower.c", &["350", "50"]);
@@ -108,7 +108,7 @@ fn grow_beside(group: &Cgroup) -> [bool; 2] {
     let grown = grower.wait(Duration::from_secs(60)).success();
     let fine = victim.finish(SOON).success();
     for (fine, victim) in [(grown, &grower), (fine, &victim)] {
-        // What it checked was right.
+        // Its checks succeeded.
         assert!(
             !fine || std::iter::from_fn(|| victim.line(SOON)).any(|line| line.starts_with("ok"))
         );
@@ -117,7 +117,7 @@ fn grow_beside(group: &Cgroup) -> [bool; 2] {
 }
 
 #[test]
-fn beside_a_bloated_program_one_that_grows_completes_with_it_and_is_killed_without() {
+fn a_program_that_grows_beside_a_bloated_one_needs_the_daemon() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());
@@ -125,14 +125,14 @@ fn beside_a_bloated_program_one_that_grows_completes_with_it_and_is_killed_witho
     requires!(need::memory(Bytes::gib(2)));
     let group = Cgroup::new(LIMIT);
     let without = grow_beside(&group);
-    assert!(without.contains(&false), "without the daemon there is memory enough: no fair test");
+    assert!(without.contains(&false), "memory is sufficient without the daemon");
 
     let group = Cgroup::new(LIMIT);
     let daemon = Daemon::start(&group, "--cpu 50%");
     let ends = grow_beside(&group);
     let (lines, totals) = daemon.stop(Signal::TERM);
     assert_eq!(ends, [true, true], "{lines:#?}");
-    let most = lines.iter().map(|line| line.seen.use_ratio).fold(0.0, f64::max);
+    let most = lines.iter().map(|line| line.memory.use_ratio).fold(0.0, f64::max);
     eprintln!(
         "complete without it: {without:?}, with it: {ends:?}; most in use {most:.3}, {totals:?}"
     );
@@ -141,7 +141,7 @@ fn beside_a_bloated_program_one_that_grows_completes_with_it_and_is_killed_witho
 }
 
 #[test]
-fn use_falls_below_the_low_mark_and_no_further() {
+fn use_falls_below_the_low_watermark_and_no_further() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());
@@ -149,12 +149,14 @@ fn use_falls_below_the_low_mark_and_no_further() {
     let group = Cgroup::new(LIMIT);
     let mut victim = bloated(&group, "busy");
     let mut daemon = Daemon::start(&group, "--high 50% --low 40% --order exact");
-    daemon.until("the low mark", |event| matches!(event, Event::Idle(_)));
+    daemon.until("the low watermark", |event| matches!(event, Event::Idle(_)));
     let (lines, totals) = daemon.stop(Signal::INT);
-    let idle =
-        lines.iter().find(|line| matches!(line.event, Event::Idle(_))).expect("it was waited for");
+    let idle = lines
+        .iter()
+        .find(|line| matches!(line.event, Event::Idle(_)))
+        .expect("the daemon reached it");
     // The kernel accounts in batches of some hundred KiB.
-    assert!((0.39..0.40).contains(&idle.seen.use_ratio), "{lines:#?}");
+    assert!((0.39..0.40).contains(&idle.memory.use_ratio), "{lines:#?}");
     let freed = Bytes::mib(400) - total(victim.pid(), "Rss");
     assert!(
         totals.freed_bytes.ratio_of(freed) > 0.95 && totals.freed_bytes.ratio_of(freed) < 1.1,
@@ -164,7 +166,7 @@ fn use_falls_below_the_low_mark_and_no_further() {
         huge_now(victim.pid()),
         Bytes::mib(400) - Bytes::mib(2).times(totals.huge_pages_split)
     );
-    // In time that it did not spend idle: 10 % of a core, one second saved, and the start itself.
+    // 10 % of a core, one second saved, and the start itself.
     assert!(totals.cpu_seconds < 1.0 + 0.1 * totals.seconds + 0.1, "{totals:?}");
     assert!(victim.finish(SOON).success());
 }
@@ -183,9 +185,10 @@ fn a_dry_run_and_a_protected_process_change_nothing() {
     assert!(totals.freed_bytes > Bytes::mib(150), "{lines:#?}");
     let mut other = Daemon::start(&group, &format!("--high 50% --low 40% --protect {pid}"));
     other.until("the protected one", |event| {
-        matches!(event, Event::Skipped { pid: Pid(skipped), why, .. } if skipped.unsigned_abs() == pid && why.contains("protected"))
+        matches!(event, Event::Skipped { pid: Pid(skipped), cause: ExclusionCause::Protected, .. }
+            if skipped.unsigned_abs() == pid)
     });
-    other.until("the end of what it can do", |event| matches!(event, Event::Exhausted { .. }));
+    other.until("exhaustion", |event| matches!(event, Event::Exhausted { .. }));
     let (_, totals) = other.stop(Signal::TERM);
     assert_eq!(totals.huge_pages_split, 0);
     assert_eq!(huge_now(pid), Bytes::mib(400));
@@ -193,7 +196,7 @@ fn a_dry_run_and_a_protected_process_change_nothing() {
 }
 
 #[test]
-fn regions_made_huge_again_rest_and_are_told() {
+fn recollapsed_regions_rest_and_are_logged() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());
@@ -219,7 +222,7 @@ fn regions_made_huge_again_rest_and_are_told() {
     let mut daemon = Daemon::start(&group, &more);
     let until = Instant::now() + Duration::from_secs(30);
     loop {
-        // Somebody collapses what was split, as fast as can be.
+        // Re-collapse split regions as fast as possible.
         for pick in &picks {
             let _ = process.collapse(pick.region);
         }
@@ -230,17 +233,19 @@ fn regions_made_huge_again_rest_and_are_told() {
         }
         assert!(Instant::now() < until, "{:#?}", daemon.lines());
     }
-    daemon.until("the end of what it can do", |event| {
-        matches!(event, Event::Exhausted { .. } | Event::Idle(_))
-    });
+    daemon.until("exhaustion", |event| matches!(event, Event::Exhausted { .. } | Event::Idle(_)));
     let (lines, totals) = daemon.stop(Signal::TERM);
     assert!(totals.recollapses > 0 && totals.huge_pages_split <= 2 * 200, "{totals:?}");
     let cause = lines.iter().find_map(|line| match &line.event {
-        Event::Recollapsed { cause, .. } => Some(cause.clone()),
+        Event::Recollapsed { cause, .. } => Some(*cause),
         _ => None,
     });
     let cause = cause.expect("a cause");
-    assert!(cause.contains("khugepaged") && cause.contains("MADV_HUGEPAGE"), "{cause}");
+    let is_advised = matches!(
+        cause,
+        RecollapseCause::KhugepagedOrProgram(RecollapseRisk { thp_enabled: ThpScope::Madvise, .. })
+    );
+    assert!(is_advised, "{cause:?}");
     assert!(victim.finish(SOON).success());
 }
 
@@ -263,24 +268,24 @@ fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
     fs::write(&config, "high = \"99%\"\nlow = \"97%\"\ncritical = \"100%\"\n")
         .expect("our own file");
     daemon.running.signal(Signal::HUP);
-    daemon
-        .until("the new configuration", |event| matches!(event, Event::Reloaded { refused: None }));
+    daemon.until("the new configuration", |event| matches!(event, Event::Reloaded { error: None }));
     fs::write(&config, "high = \"99%\"\nlow = 5\n").expect("our own file");
     daemon.running.signal(Signal::HUP);
-    daemon.until("the refusal", |event| matches!(event, Event::Reloaded { refused: Some(_) }));
+    daemon.until("the error", |event| matches!(event, Event::Reloaded { error: Some(_) }));
     let (lines, totals) = daemon.stop(Signal::TERM);
     assert!(
-        lines.iter().skip(1).all(|line| line.seen.high_ratio == Share::percent(99.0)),
+        lines.iter().skip(1).all(|line| line.memory.high_ratio == Share::percent(99.0)),
         "{lines:#?}"
     );
     assert!(lines.iter().any(|line| {
-        matches!(&line.event, Event::Reloaded { refused: Some(why) } if why.contains("daemon.toml:2: low: found 5"))
+        matches!(&line.event, Event::Reloaded { error: Some(ReloadError::Config { error }) }
+            if error.contains("daemon.toml:2: low: found 5"))
     }));
     assert_eq!(totals.huge_pages_split, 0);
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_reason() {
+fn configuration_errors_have_a_cause() {
     requires!(need::live());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("d.toml");
@@ -312,7 +317,7 @@ fn a_cgroup_without_a_limit_is_refused() {
 }
 
 #[test]
-fn a_full_disk_does_not_stop_it() {
+fn a_full_disk_does_not_stop_the_daemon() {
     requires!(need::live());
     requires!(need::cap_sys_nice());
     let full: std::io::Result<File> = OpenOptions::new().write(true).open("/dev/full");

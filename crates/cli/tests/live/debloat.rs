@@ -1,12 +1,12 @@
-//! `debloat` on the running kernel: it loses no byte, tells the truth, keeps to its order and its amount, and says no in words.
+//! `debloat` on the running kernel: contents, reports, orders, amounts and errors.
 
-mod churn; // no byte ever changes
-mod hostile; // targets that end, change, lie, or have nothing to give
-mod orders; // which huge pages go first
-mod refused; // kernels and rights that forbid it
-mod several; // whose huge pages go first
-mod shrinker; // where memory may not be read: the kernel does it
-mod truth; // what the report says is so
+mod churn; // memory contents never change
+mod hostile; // targets that end, change, or have nothing to free
+mod orders; // order of huge pages
+mod refused; // kernels and users that cannot
+mod several; // sharing among processes
+mod shrinker; // debloating by the kernel
+mod truth; // reports against independent measurements
 
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};
 use hugepilot_testkit::{Need, Victim, need};
@@ -16,18 +16,18 @@ use crate::look::{huge_map, total};
 use crate::tool::{Done, hugepilot};
 use crate::workload::{SOON, sizes};
 
-/// What nearly all of these take; only root sees page frames, which tell what is huge.
+/// Requirements of most tests; only root can read page frames, which identify huge pages.
 fn possible() -> Need {
     need::all([need::live(), need::root(), need::c_compiler()])
 }
 
-/// And to inject faults.
+/// Requirements of tests that inject faults.
 fn injectable() -> Need {
     need::all([possible(), need::program("strace")])
 }
 
-/// The words of `hugepilot debloat --json` on `pids` with those of `more`. Where these do not say so, it does not look for
-/// heat first, and takes all bloat.
+/// Words of `hugepilot debloat --json` on `pids`, with those of `more`. Unless these say otherwise,
+/// it samples no heat, and frees all bloat.
 fn args(pids: &[u32], more: &str) -> Vec<String> {
     let mut words: Vec<String> =
         ["debloat", "--json", "--calibration", "off"].map(str::to_owned).to_vec();
@@ -46,7 +46,7 @@ fn debloat(pids: &[u32], more: &str) -> Done {
     hugepilot(args(pids, more))
 }
 
-/// Its report, whose sums are right.
+/// Returns its report after checking the sums.
 #[track_caller]
 fn report(done: &Done) -> DebloatReport {
     let report: DebloatReport = done.json();
@@ -59,14 +59,14 @@ fn report(done: &Done) -> DebloatReport {
     report
 }
 
-/// A victim whose huge pages are used in part, and quiet.
+/// A quiet victim with partly used huge pages.
 struct Bloat {
     victim: Victim,
     memory: AddrRange,
 }
 
 impl Bloat {
-    /// `words` as `bloat.c` takes them.
+    /// Starts `bloat.c` with `words`.
     #[track_caller]
     fn start(words: &[&str]) -> Self {
         Self::is(Victim::c("bloat.c", words))
@@ -82,7 +82,7 @@ impl Bloat {
         self.victim.pid()
     }
 
-    /// It has done all that it does before it waits, so that its memory grows no more.
+    /// Waits until its memory stops growing.
     #[track_caller]
     fn quiet(mut self) -> Self {
         self.asked("check", "intact");
@@ -93,7 +93,7 @@ impl Bloat {
         sizes().regions_inside(self.memory).count()
     }
 
-    /// Whether each of its regions is on a huge page.
+    /// Returns for each of its regions whether it is on a huge page.
     #[track_caller]
     fn map(&self) -> Vec<bool> {
         huge_map(self.pid(), self.memory)
@@ -109,14 +109,14 @@ impl Bloat {
         total(self.pid(), label)
     }
 
-    /// Has it do what `line` says, and gives the words after its `answer`.
+    /// Sends `line`, and returns the words after its `answer`.
     #[track_caller]
     fn asked(&mut self, line: &str, answer: &str) -> Vec<String> {
         self.victim.send(line);
         self.victim.says(answer, SOON)
     }
 
-    /// Every byte is as it wrote it, it says, and ends.
+    /// Ends after the victim has verified all its bytes.
     #[track_caller]
     fn ends_intact(mut self) {
         self.asked("check", "intact");

@@ -1,4 +1,5 @@
-//! How commands end: each signal to each command, as the table of docs/cli.md has it, and nothing is left running.
+//! Ends of commands: each signal to each command, against the table of docs/cli.md, without
+//! processes left running.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -47,15 +48,15 @@ fn effect_of(signal: Signal, [asks, hangs_up, others]: &[String; 3]) -> &str {
 /// When a command is at work.
 #[derive(Clone)]
 enum Moment {
-    /// It writes its report to a pipe that is full.
+    /// Writing its report to a full pipe.
     Printing,
-    /// It has its signal handlers.
+    /// Signal handlers are in place.
     Listening,
-    /// It wrote this to its output.
+    /// This text is in its output.
     Wrote(&'static str),
     /// The same, and it has nothing to report yet.
     Begins(&'static str),
-    /// Its program wrote so many lines to its file.
+    /// Its program wrote this number of lines to its file.
     Lines(usize),
 }
 
@@ -69,9 +70,9 @@ fn work(line: impl Into<String>, moment: Moment) -> Work {
     Work { line: line.into(), moment }
 }
 
-/// What to do to have `command` at work; `pid` is a process of its own for it, and `$D` a folder.
+/// Command lines that keep `command` at work; `pid` is a process for it alone, and `$D` a folder.
 fn works(command: &str, pid: u32) -> Vec<Work> {
-    use Moment::{Begins, Lines, Listening, Printing, Wrote};
+    use Moment::{Lines, Listening, Printing, Wrote};
     let slow = |call: &str, milliseconds: u32| {
         let delay = format!("inject={call}:delay_enter={milliseconds}000");
         format!("strace -D -f -qq -o /dev/null -e trace={call} -e {delay} {HUGEPILOT}")
@@ -82,20 +83,14 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
         ["compare"] => vec![
             plain("--json --no-stalls --modes glibc-thp --rounds 1 -- true", Printing),
             plain(
-                "--json --no-stalls --modes glibc-thp --rounds 1000 -- sh -c 'echo x >>$D/lines; sleep 0.01'",
+                "--json --no-stalls --modes glibc-thp --rounds 1000 -- \
+                 sh -c 'echo x >>$D/lines; sleep 0.01'",
                 Lines(6),
             ),
         ],
+        ["completions"] => vec![plain("bash", Printing)],
         ["daemon"] => vec![plain("--debloat --dry-run --interval 60s", Wrote("\"started\""))],
-        ["debloat"] => {
-            vec![
-                plain(
-                    &format!("--json --pid {pid} --order exact --observe 0s --dry-run"),
-                    Printing,
-                ),
-                plain(&format!("--json --pid {pid} --calibration off --observe 60s"), Listening),
-            ]
-        }
+        ["debloat"] => debloat_works(pid),
         ["doctor"] | ["pool", "show" | "explain"] => vec![plain("", Printing)],
         ["graph", "info"] => vec![plain("uniform:8", Printing)],
         ["graph", "run"] => vec![plain("bfs uniform:8", Printing)],
@@ -117,9 +112,7 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
             vec![plain(size, Printing)]
         }
         ["pool", "set"] => {
-            let pages: u64 =
-                fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number");
-            let line = format!("--json --size 2MiB --count {}", pages + 1);
+            let line = format!("--json --size 2MiB --count {}", pool_pages() + 1);
             vec![
                 plain(&format!("{line} --dry-run"), Printing),
                 work(format!("{} pool set {line}", slow("write", 500)), Listening),
@@ -130,21 +123,35 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
                 "trap \"exit 40\" HUP INT QUIT TERM USR1; echo ready; while :; do sleep 0.02; done";
             vec![plain(&format!("--quiet --pages base -- sh -c '{script}'"), Wrote("ready"))]
         }
+        ["schema"] => vec![plain("tune", Printing)],
         ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
-        ["tune"] => {
-            let calibrating = format!("XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
-            vec![
-                work(format!("env {calibrating}"), Begins("measuring what huge pages save")),
-                plain(
-                    &format!("--json --pid {pid} --calibration off --observe 60s"),
-                    Wrote("sampling "),
-                ),
-            ]
+        ["tune"] => tune_works(pid),
+        _ => {
+            panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
         }
-        _ => panic!(
-            "nobody has tried what signals do to `{command}`: say here how to have it at work"
-        ),
     }
+}
+
+fn debloat_works(pid: u32) -> Vec<Work> {
+    let debloat = format!("{HUGEPILOT} debloat --json --pid {pid}");
+    vec![
+        work(format!("{debloat} --order exact --observe 0s --dry-run"), Moment::Printing),
+        work(format!("{debloat} --calibration off --observe 60s"), Moment::Listening),
+    ]
+}
+
+fn tune_works(pid: u32) -> Vec<Work> {
+    let calibrating = format!("env XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
+    let tune = format!("{HUGEPILOT} tune --json --pid {pid} --calibration off --observe 60s");
+    vec![
+        work(calibrating, Moment::Begins("calibrating: gain of huge pages")),
+        work(tune, Moment::Wrote("sampling ")),
+    ]
+}
+
+/// Pages of the 2 MiB pool.
+fn pool_pages() -> u64 {
+    fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number")
 }
 
 /// A command at work.
@@ -304,7 +311,7 @@ fn everything() -> Need {
     need::all([need::live(), need::root(), need::program("strace")])
 }
 
-/// A program that is found by its number, as those of several tests are under way.
+/// Command line that `number` makes unique among the tests.
 fn sleep(number: u32) -> String {
     format!("sleep 4711.{number}")
 }
@@ -336,7 +343,8 @@ fn none_is_left(is: &dyn Fn(&str) -> bool, what: &str) {
     }
 }
 
-/// A script that leaves a child, a child in a session of its own, and a child of one that is slow to hear, and then waits.
+/// Script that leaves a child, a child in another session, and a child of a shell that ignores TERM
+/// for a while, and then waits.
 fn leaves(sleep: &str) -> String {
     format!("{sleep} & setsid {sleep} & (setsid sh -c \"trap : TERM; {sleep}; true\" &); {sleep}")
 }
@@ -401,7 +409,8 @@ fn a_demonstration_that_is_killed_leaves_no_workload() {
         std::thread::sleep(Duration::from_millis(2));
     }
     child.kill().and_then(|()| child.wait()).expect("our own child");
-    // It still fills its memory. Were it alive, it would end by itself when it prints, but not while it is stopped.
+    // The workload still fills its memory. If it lived, it would end by itself when it prints, but
+    // not while it is stopped.
     running(&is).into_iter().for_each(|pid| _ = kill_process(pid, Signal::STOP));
     none_is_left(&is, "a demonstration");
 }

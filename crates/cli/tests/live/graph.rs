@@ -1,4 +1,4 @@
-//! `graph`: results are right on any pages, and each array is on its pages.
+//! `graph`: correct results on all pages, and each array on its pages.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,8 @@ fn run(line: &str) -> GraphReport {
     done.exits(0).json()
 }
 
-fn huge(report: &GraphReport, array: &str) -> (u64, u64) {
+/// Returns the bytes of an array on huge pages, and all its bytes.
+fn huge_and_all(report: &GraphReport, array: &str) -> (u64, u64) {
     let found = report.arrays.iter().find(|pages| pages.name == array);
     found
         .map(|pages| (pages.huge_bytes.get(), pages.bytes.get()))
@@ -50,7 +51,7 @@ fn every_kernel_is_verified_on_every_graph() {
             "diameter --algo multi-source",
             "tc",
         ] {
-            // Triangles are counted in undirected graphs.
+            // Triangle counting requires an undirected graph.
             if kernel == "tc" && graph.contains("--directed") {
                 continue;
             }
@@ -65,16 +66,15 @@ fn arrays_are_on_their_pages() {
     requires!(possible());
     make_room();
     let report = run("pr kronecker:20 --pages property=thp:50%,edges=collapse,offsets=base");
-    let (property, all) = huge(&report, "property");
+    let (property, all) = huge_and_all(&report, "property");
     assert!(property > all / 4 && property <= all / 2, "{property} of {all}");
-    let (edges, all) = huge(&report, "edges");
+    let (edges, all) = huge_and_all(&report, "edges");
     assert!(edges > all / 2, "{edges} of {all}");
-    assert_eq!(huge(&report, "offsets").0, 0);
+    assert_eq!(huge_and_all(&report, "offsets").0, 0);
 }
 
-/// In both allocation orders.
 #[test]
-fn every_kernel_reports_its_phases_and_arrays() {
+fn every_kernel_reports_its_phases_and_arrays_in_both_allocation_orders() {
     requires!(possible());
     for kernel in [
         "bfs",
@@ -88,7 +88,7 @@ fn every_kernel_reports_its_phases_and_arrays() {
     ] {
         for order in ["natural", "property-first"] {
             let report = run(&format!("{kernel} kronecker:12 --alloc-order {order} --trials 2"));
-            let (_, all) = huge(&report, "property");
+            let (_, all) = huge_and_all(&report, "property");
             assert!(all >= 4096 * 4, "{kernel}: {all}");
             let phases = report.phases;
             let seconds =
@@ -99,7 +99,6 @@ fn every_kernel_reports_its_phases_and_arrays() {
     }
 }
 
-/// Also for files, whose vertices are counted before the build.
 #[test]
 fn property_arrays_come_before_graphs_from_files() {
     requires!(possible());
@@ -119,7 +118,6 @@ fn property_arrays_come_before_graphs_from_files() {
     }
 }
 
-/// A cgroup limit counts, even if the system has more memory.
 #[test]
 fn a_graph_beyond_the_limit_of_its_cgroup_is_rejected() {
     requires!(need::all([possible(), need::cgroup_memory()]));
@@ -132,17 +130,16 @@ fn a_graph_beyond_the_limit_of_its_cgroup_is_rejected() {
         command.arg("graph").args(line.split_whitespace());
         Running::start(command).wait(LIMIT)
     };
-    let refused = |line: &str| {
+    let assert_rejected = |line: &str| {
         run(line).exits(2).says(&["cannot build the graph", "available"]);
     };
-    refused("info kronecker:22");
+    assert_rejected("info kronecker:22");
     // The graph alone fits.
     let file = format!("{file} --vertices 16000000 --width 64");
     run(&format!("info {file}")).exits(0);
-    refused(&format!("run cc {file} --alloc-order property-first"));
+    assert_rejected(&format!("run cc {file} --alloc-order property-first"));
 }
 
-/// Vertex orders do not change results.
 #[test]
 fn results_do_not_depend_on_the_vertex_order() {
     requires!(possible());
@@ -160,9 +157,9 @@ fn results_do_not_depend_on_the_vertex_order() {
                 "{order}: {a:?} {b:?}"
             );
         }
-        let far =
+        let distances =
             |order: &str| run(&format!("bfs kronecker:13 --source 77 --reorder {order}")).result;
-        assert_eq!(far(order), far("dbg"));
+        assert_eq!(distances(order), distances("dbg"));
     }
 }
 

@@ -11,14 +11,14 @@ use std::process::Command;
 use hugepilot_record::graph::{GraphReport, GraphWarning, KernelResult};
 use hugepilot_testkit::{cached, need, requires};
 
-use self::edges::{both_ways, distances, edges, text, vertices};
+use self::edges::{distances, edges, symmetrized, text, vertices};
 use crate::tool::{Done, hugepilot};
 
-/// Directory, and commands on files in it.
+/// Directory for files of a test, and commands on them.
 struct Files(tempfile::TempDir);
 
 impl Files {
-    /// On a disk: `/tmp` may be a tmpfs.
+    /// Creates a directory on a disk. `/tmp` may be a tmpfs.
     fn new() -> Self {
         Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory"))
     }
@@ -58,8 +58,7 @@ impl Files {
     }
 }
 
-/// All kernels carry the IDs of the file, which have gaps and more than 32 bits, in any vertex
-/// order.
+/// Tests all kernels and vertex orders. The IDs have gaps and more than 32 bits.
 #[test]
 fn results_carry_the_ids_of_the_file() {
     let files = Files::new();
@@ -67,17 +66,18 @@ fn results_carry_the_ids_of_the_file() {
     let list = edges(&ids, 140);
     files.with("g.wel", text(&list));
     let (all, source) = (vertices(&list), list[0].0);
-    let far = |length: fn(u64) -> u64, none: &str| -> BTreeMap<u64, String> {
-        let far = distances(&list, source, length);
-        all.iter().map(|id| (*id, far.get(id).map_or(none.to_owned(), u64::to_string))).collect()
+    let expected = |length: fn(u64) -> u64, unreachable: &str| -> BTreeMap<u64, String> {
+        let distances = distances(&list, source, length);
+        let text = |id| distances.get(id).map_or(unreachable.to_owned(), u64::to_string);
+        all.iter().map(|id| (*id, text(id))).collect()
     };
-    let least: BTreeMap<u64, String> = {
-        let two_ways = both_ways(&list);
+    let components: BTreeMap<u64, String> = {
+        let list = symmetrized(&list);
         all.iter()
-            .map(|&id| (id, distances(&two_ways, id, |_| 1).keys().min().unwrap().to_string()))
+            .map(|&id| (id, distances(&list, id, |_| 1).keys().min().unwrap().to_string()))
             .collect()
     };
-    assert!(least.values().collect::<BTreeSet<_>>().len() > 1, "several components");
+    assert!(components.values().collect::<BTreeSet<_>>().len() > 1, "several components");
     let plain = |kernel: &str| format!("run {kernel} @g.wel --compact --directed");
     let pr = "pr --algo jacobi --iterations 40 --tolerance 0 --width 64";
     let ranks = files.values(&plain(pr));
@@ -88,15 +88,15 @@ fn results_carry_the_ids_of_the_file() {
         let of = |kernel: &str| files.values(&format!("{}{order}", plain(kernel)));
         assert_eq!(
             of(&format!("bfs --source {source}")),
-            far(|_| 1, "9223372036854775807"),
+            expected(|_| 1, "9223372036854775807"),
             "{order}"
         );
         assert_eq!(
             of(&format!("sssp --source {source}")),
-            far(|weight| weight, "Infinity"),
+            expected(|weight| weight, "Infinity"),
             "{order}"
         );
-        assert_eq!(of("cc"), least, "{order}");
+        assert_eq!(of("cc"), components, "{order}");
         let same = |one: &BTreeMap<u64, String>, other: &BTreeMap<u64, String>| {
             one.iter().zip(other).all(|(a, b)| a.0 == b.0 && (real(a.1) - real(b.1)).abs() < 1e-12)
         };
@@ -104,10 +104,10 @@ fn results_carry_the_ids_of_the_file() {
         assert!(same(&of(&format!("bc --width 64 --source {source}")), &scores), "{order}");
         let report = files.report(&format!("{}{order}", plain(pr)));
         let Some(KernelResult::Pr { top, .. }) = &report.result else { panic!("{report:?}") };
-        let most = ranks.iter().max_by(|a, b| real(a.1).total_cmp(&real(b.1))).unwrap();
+        let highest = ranks.iter().max_by(|a, b| real(a.1).total_cmp(&real(b.1))).unwrap();
         assert!(
-            (top[0].vertex, report.file.unwrap().compacted) == (*most.0, true),
-            "{top:?} {most:?}"
+            (top[0].vertex, report.file.unwrap().compacted) == (*highest.0, true),
+            "{top:?} {highest:?}"
         );
     }
     let report = files.report(&format!("{} --trials 3", plain(&format!("bfs --source {source}"))));
@@ -123,7 +123,7 @@ fn every_format_gives_the_results_of_the_edge_list() {
     for directed in ["--directed", ""] {
         let plain =
             |kernel: &str| files.report(&format!("run {kernel} @g.wel {directed} --source 3"));
-        let (far, weighted) = (plain("bfs"), plain("sssp"));
+        let (unweighted, weighted) = (plain("bfs"), plain("sssp"));
         for to in [
             "el",
             "wel",
@@ -149,20 +149,20 @@ fn every_format_gives_the_results_of_the_edge_list() {
             let (format, bytes) = written.written.map(|file| (file.format, file.bytes)).unwrap();
             assert_eq!(format, to);
             // Formats that state directions need no flag.
-            let said = if ["sg", "wsg", "hpg"].contains(&to) { "" } else { directed };
+            let flag = if ["sg", "wsg", "hpg"].contains(&to) { "" } else { directed };
             let again = |kernel: &str| {
-                files.report(&format!("run {kernel} @{to} --format {to} {said} --source 3"))
+                files.report(&format!("run {kernel} @{to} --format {to} {flag} --source 3"))
             };
             let found = again("bfs");
-            let keeps = !["el", "sg"].contains(&to);
-            assert_eq!((&found.result, found.graph.weighted), (&far.result, keeps), "{to}");
-            assert_eq!(found.graph.edges, far.graph.edges, "{to}");
+            let has_weights = !["el", "sg"].contains(&to);
+            let facts = (&found.result, found.graph.weighted, found.graph.edges);
+            assert_eq!(facts, (&unweighted.result, has_weights, unweighted.graph.edges), "{to}");
             let file = found.file.unwrap();
             assert_eq!(
                 (file.bytes, &file.format[..], file.compression, file.compacted),
                 (bytes, to, None, false)
             );
-            if keeps {
+            if has_weights {
                 assert_eq!(again("sssp").result, weighted.result, "{to}");
             } else {
                 let line = format!("run sssp @{to} --format {to}");
@@ -187,7 +187,7 @@ fn relabelled_files_lead_back_to_the_old_ids() {
     assert_eq!((written.map, report.reorder.as_deref()), (None, Some("sort")));
     assert_eq!(files.values("run sssp @g.hpg --source 104"), plain);
     assert_eq!(files.values("run sssp @g.hpg --source 104 --reorder random:3"), plain);
-    // For other formats, a map stands beside the file.
+    // For other formats, there is a map beside the file.
     for to in ["wsg", "wel"] {
         let written = files
             .report(&format!("reorder @g.wel @new.{to} --compact --reorder sort"))
@@ -208,10 +208,10 @@ fn relabelled_files_lead_back_to_the_old_ids() {
                 && map.values().copied().collect::<BTreeSet<_>>() == vertices(&list)
         );
         let source = map.iter().find(|(_, old)| **old == 104).unwrap().0;
-        let there = files.values(&format!("run sssp @new.{to} --source {source}"));
-        let back: BTreeMap<u64, String> =
-            there.into_iter().map(|(new, value)| (map[&new], value)).collect();
-        assert_eq!(back, plain, "{to}");
+        let values = files.values(&format!("run sssp @new.{to} --source {source}"));
+        let by_old_id: BTreeMap<u64, String> =
+            values.into_iter().map(|(new, value)| (map[&new], value)).collect();
+        assert_eq!(by_old_id, plain, "{to}");
         let degrees = files.report(&format!("info @new.{to}")).graph;
         assert_eq!(degrees.max_degree, report.graph.max_degree);
     }
@@ -288,16 +288,16 @@ fn load_options_apply() {
         (len, "wel", Some("gzip"))
     );
     assert_eq!((&file.load_mode[..], report.graph.vertices), ("drop", 10));
-    let told = Some(KernelResult::Sssp { reached: 3, distance_sum: 50 + 75, distance_max: 75 });
-    assert_eq!(report.result, told);
+    let expected = Some(KernelResult::Sssp { reached: 3, distance_sum: 50 + 75, distance_max: 75 });
+    assert_eq!(report.result, expected);
     let info =
         files.graph("info @g.txt.gz --format wel --ignore-weights --load cached").exits(0).out();
     for words in
-        ["undirected edges\n", "wel, gzip, --load cached", "memory to make the graph: at most"]
+        ["undirected edges\n", "wel, gzip, --load cached", "memory to build the graph: at most"]
     {
         assert!(info.contains(words), "no {words:?} in {info}");
     }
-    // Also stated before the build.
+    // The note before the build.
     files
         .graph("info @g.txt.gz --ignore-weights")
         .exits(0)
@@ -321,12 +321,12 @@ fn the_width_grows_if_required() {
     let report = files.report("run sssp @g.wel --source 0");
     assert_eq!(report.width_bits, 64);
     assert!(report.widened.unwrap().contains("g.wel:1: weight 5000000000"));
-    let told = Some(KernelResult::Sssp {
+    let expected = Some(KernelResult::Sssp {
         reached: 3,
         distance_sum: 10_000_000_007,
         distance_max: 5_000_000_007,
     });
-    assert_eq!(report.result, told);
+    assert_eq!(report.result, expected);
     files.graph("info @g.wel --width 32").exits(2).says(&["g.wel:1:", "--width 64"]);
     let narrow = files.report("info @g.wel --ignore-weights");
     assert_eq!((narrow.width_bits, narrow.widened), (32, None));
@@ -337,40 +337,52 @@ fn errors_name_the_position_and_a_fix() {
     let files = Files::new();
     files.with("g.el", "0 1\n1 2\n2 x\n");
     files.with("good.el", "0 1\n1 2\n");
-    files.with("there.sg", "mine");
+    files.with("there.sg", "unchanged");
     files.graph("convert @good.el @good.sg").exits(0);
     let whole = fs::read(files.path("good.sg")).unwrap();
     files.with("cut.sg", &whole[..whole.len() - 1]);
-    let long = |words: &[&str], line: &str| {
+    let assert_error = |words: &[&str], line: &str| {
         files.graph(line).exits(2).says(words);
     };
-    long(&["nowhere.el: No such file", "help:", "kronecker:22"], "info @nowhere.el");
-    long(&["kroneker:22: No such file", "help:"], "info kroneker:22");
-    long(&["unknown graph \"kronecker:x\"", "./kronecker:x"], "info kronecker:x");
-    long(&["g.el:3:", "\"x\""], "run bfs @g.el");
-    long(&["cut.sg", "byte 1", "bytes"], "run bfs @cut.sg --format sg");
-    long(&["good.el:1"], "run bfs @good.el --format metis");
-    long(&["elf", "galois64"], "info @good.el --format elf");
-    long(&["there.sg: the file exists", "help:", "--force"], "convert @good.el @there.sg");
-    long(&["there.sg: the file exists", "--force"], "run bfs @good.el --output @there.sg");
-    long(&["there.sg: the file exists", "--force"], "convert @good.el @x.sg --map @there.sg");
-    assert_eq!(files.read("there.sg"), "mine");
-    long(&["--to", "four-files"], "convert @good.el @graph");
-    long(&["read only"], "convert @good.el @graph --to ldbc");
-    long(&["x.el.gz", "compress"], "convert @good.el @x.el.gz");
-    long(&["no/such: the directory does not exist"], "convert @good.el @no/such/x.sg");
+    assert_error(&["nowhere.el: No such file", "help:", "kronecker:22"], "info @nowhere.el");
+    assert_error(&["kroneker:22: No such file", "help:"], "info kroneker:22");
+    assert_error(&["unknown graph \"kronecker:x\"", "./kronecker:x"], "info kronecker:x");
+    assert_error(&["g.el:3:", "\"x\""], "run bfs @g.el");
+    assert_error(&["cut.sg", "byte 1", "bytes"], "run bfs @cut.sg --format sg");
+    assert_error(&["good.el:1"], "run bfs @good.el --format metis");
+    assert_error(&["elf", "galois64"], "info @good.el --format elf");
+    assert_error(&["there.sg: the file exists", "help:", "--force"], "convert @good.el @there.sg");
+    assert_error(&["there.sg: the file exists", "--force"], "run bfs @good.el --output @there.sg");
+    assert_error(
+        &["there.sg: the file exists", "--force"],
+        "convert @good.el @x.sg --map @there.sg",
+    );
+    assert_eq!(files.read("there.sg"), "unchanged");
+    assert_error(&["--to", "four-files"], "convert @good.el @graph");
+    assert_error(&["read only"], "convert @good.el @graph --to ldbc");
+    assert_error(&["x.el.gz", "compress"], "convert @good.el @x.el.gz");
+    assert_error(&["no/such: the directory does not exist"], "convert @good.el @no/such/x.sg");
     // Checked before the input is opened.
-    long(&["/sys/x.sg: ", "(os error"], "convert @nowhere.el /sys/x.sg");
-    long(&["/sys/four: ", "(os error"], "convert @nowhere.el /sys/four --to four-files");
-    long(&["File name too long"], &format!("run bfs @nowhere.el --output @{}", "x".repeat(256)));
-    long(&["--map and OUT"], "convert @good.el @x.sg --map @./x.sg");
-    long(&["/dev/null: not a regular file"], "run bfs @good.el --output /dev/null --force");
-    long(&["not a regular file"], "convert @good.el @. --to sg --force");
-    long(&["not a directory", "four-files"], "convert @good.el @there.sg --to four-files --force");
-    long(&["no weights", "help:"], "convert @good.el @x.wsg");
-    long(&["--output requires a value per vertex: tc has none"], "run tc @good.el --output @x");
-    long(&["--compact is for files"], "info kronecker:8 --compact");
-    long(&["--weighted is for generated"], "info @good.el --weighted");
+    assert_error(&["/sys/x.sg: ", "(os error"], "convert @nowhere.el /sys/x.sg");
+    assert_error(&["/sys/four: ", "(os error"], "convert @nowhere.el /sys/four --to four-files");
+    assert_error(
+        &["File name too long"],
+        &format!("run bfs @nowhere.el --output @{}", "x".repeat(256)),
+    );
+    assert_error(&["--map and OUT"], "convert @good.el @x.sg --map @./x.sg");
+    assert_error(&["/dev/null: not a regular file"], "run bfs @good.el --output /dev/null --force");
+    assert_error(&["not a regular file"], "convert @good.el @. --to sg --force");
+    assert_error(
+        &["not a directory", "four-files"],
+        "convert @good.el @there.sg --to four-files --force",
+    );
+    assert_error(&["no weights", "help:"], "convert @good.el @x.wsg");
+    assert_error(
+        &["--output requires a value per vertex: tc has none"],
+        "run tc @good.el --output @x",
+    );
+    assert_error(&["--compact is for files"], "info kronecker:8 --compact");
+    assert_error(&["--weighted is for generated"], "info @good.el --weighted");
     let left: BTreeSet<_> = fs::read_dir(files.0.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -395,8 +407,9 @@ fn direct_leaves_a_hundredth_of_the_file_in_the_page_cache_at_most() {
             let line = if load == "direct" { String::new() } else { format!(" --load {load}") };
             let report = files.report(&format!("run bfs @{name}{line}"));
             let left = cached(&path);
-            let held = if load == "cached" { left * 100 >= len * 99 } else { left * 100 <= len };
-            assert!(held, "{name}: {left} of {len} by {load}");
+            let is_right =
+                if load == "cached" { left * 100 >= len * 99 } else { left * 100 <= len };
+            assert!(is_right, "{name}: {left} of {len} by {load}");
             // The file system may not support `O_DIRECT`.
             let done = report.file.unwrap().load_mode;
             assert!(done == load || (load, &done[..]) == ("direct", "drop"), "{done}");
@@ -404,7 +417,6 @@ fn direct_leaves_a_hundredth_of_the_file_in_the_page_cache_at_most() {
     }
 }
 
-/// Half of the IDs do not occur.
 #[test]
 fn gaps_between_ids_are_reported_with_a_fix() {
     let files = Files::new();
@@ -414,7 +426,7 @@ fn gaps_between_ids_are_reported_with_a_fix() {
     files.graph("info @gaps.el").exits(0).says(&says);
     let warnings = files.report("info @gaps.el").warnings;
     assert_eq!(warnings, [GraphWarning::VertexIdGaps { vertices: 101, unused_ids: 50 }]);
-    // Relabelled or stated vertices leave no doubt.
+    // No warning with relabelled vertices or a stated number of vertices.
     for option in ["--compact", "--vertices 101"] {
         assert_eq!(files.report(&format!("info @gaps.el {option}")).warnings, []);
     }

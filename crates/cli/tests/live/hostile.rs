@@ -1,4 +1,4 @@
-//! Targets that end, become another program, have names made to hurt, or are no program at all.
+//! Targets that end, start another program, have malicious names, or are not processes.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune, tune_args};
 use crate::workload::{HOT_SET, SOON, Workload, open, picks, sizes};
 
 #[test]
-fn a_target_that_ends_while_looked_at_is_told_so() {
+fn the_end_of_a_target_during_sampling_is_reported() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_perfmon());
@@ -29,7 +29,7 @@ fn a_target_that_ends_while_looked_at_is_told_so() {
 }
 
 #[test]
-fn a_target_that_ends_while_acted_on_leaves_a_complete_report() {
+fn the_end_of_a_target_during_promotion_leaves_a_complete_report() {
     requires!(strace());
     let workload = Workload::start(HOT_SET);
     let mut slow = injected(workload.pid(), "delay_enter=100000");
@@ -42,7 +42,7 @@ fn a_target_that_ends_while_acted_on_leaves_a_complete_report() {
 }
 
 #[test]
-fn a_target_that_became_another_program_is_left_alone() {
+fn a_target_that_started_another_program_is_not_changed() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());
@@ -61,7 +61,7 @@ fn a_target_that_became_another_program_is_left_alone() {
 }
 
 #[test]
-fn tune_goes_on_when_its_target_becomes_another_program() {
+fn tune_continues_when_its_target_starts_another_program() {
     requires!(tunable());
     // A busy shell that becomes a workload.
     let mut command = Command::new("sh");
@@ -77,7 +77,7 @@ fn tune_goes_on_when_its_target_becomes_another_program() {
 }
 
 #[test]
-fn memory_that_is_gone_is_not_acted_on() {
+fn unmapped_memory_is_skipped() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());
@@ -93,7 +93,7 @@ fn memory_that_is_gone_is_not_acted_on() {
 }
 
 #[test]
-fn a_zombie_is_no_target() {
+fn a_zombie_is_rejected() {
     requires!(need::live());
     requires!(need::c_compiler());
     let victim = Victim::c("shapeshift.c", &["zombie", "0"]);
@@ -103,7 +103,7 @@ fn a_zombie_is_no_target() {
 }
 
 #[test]
-fn a_kernel_thread_is_no_target() {
+fn a_kernel_thread_is_rejected() {
     requires!(need::live());
     let has_memory = std::fs::read_link("/proc/2/exe").is_ok();
     let is_kthreadd =
@@ -118,31 +118,30 @@ fn a_kernel_thread_is_no_target() {
 }
 
 #[test]
-fn what_is_no_process_is_refused_with_words() {
+fn an_invalid_pid_is_an_error_with_its_cause() {
     requires!(need::live());
     let gone = {
         let mut child = Command::new("true").stdin(Stdio::null()).spawn().unwrap();
         child.wait().unwrap();
         child.id().to_string()
     };
-    for verb in ["status", "tune"] {
-        hugepilot([verb, "-p", &gone]).exits(2).says(&[&gone]);
+    for command in ["status", "tune"] {
+        hugepilot([command, "-p", &gone]).exits(2).says(&[&gone]);
         for nonsense in ["0", "-1", "x", "", "99999999999", "1 2"] {
-            let done = hugepilot([verb, &format!("--pid={nonsense}")]);
+            let done = hugepilot([command, &format!("--pid={nonsense}")]);
             assert!(done.exits(2).err().contains("--pid"), "{done:?}");
         }
-        // A thread that leads no process has a folder in /proc, too.
     }
     hugepilot(["status", "-p", &i32::MAX.to_string()]).exits(2).says(&["no process"]);
 }
 
 #[test]
-fn the_command_itself_is_a_target_like_any() {
+fn the_command_itself_can_be_a_target() {
     requires!(need::live());
     requires!(need::cap_perfmon());
-    for verb in ["status", "tune --calibration off --observe 500ms --for 1s"] {
+    for line in ["status", "tune --calibration off --observe 500ms --for 1s"] {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("exec {HUGEPILOT} {verb} --json -p $$")]);
+        command.args(["-c", &format!("exec {HUGEPILOT} {line} --json -p $$")]);
         let running = Running::start(command);
         let pid = running.pid();
         let done = running.wait(LIMIT);
@@ -151,7 +150,7 @@ fn the_command_itself_is_a_target_like_any() {
     }
 }
 
-/// Nothing in it moves the cursor, colours, or rings: only text and line breaks.
+/// Fails if the output has control characters other than line breaks.
 #[track_caller]
 pub(crate) fn is_plain(done: &Done) {
     for bytes in [&done.stdout, &done.stderr] {
@@ -162,7 +161,7 @@ pub(crate) fn is_plain(done: &Done) {
 }
 
 #[test]
-fn names_made_to_hurt_arrive_as_text() {
+fn malicious_names_are_escaped() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_perfmon());
@@ -188,21 +187,21 @@ fn names_made_to_hurt_arrive_as_text() {
         let words =
             ["tune", "-p", &pid].into_iter().chain(timing.clone()).chain(more.iter().copied());
         let done = hugepilot(words);
-        // It waits, so there is nothing to sample.
+        // The victim sleeps, so there are no samples.
         is_plain(done.exits(3));
     }
     hugepilot(tune_args(victim.pid(), "")).exits(3).report();
 }
 
 #[test]
-fn a_command_line_made_to_hurt_arrives_as_text() {
+fn a_malicious_command_line_is_escaped() {
     requires!(need::live());
     requires!(need::cap_perfmon());
     let bad = "/no/such\n\u{1b}[31mred\u{7}";
     let done = hugepilot(["tune", "--calibration", "off", "--", bad]);
     is_plain(done.exits(2));
 
-    // argv[0] is what the program was started by; the name the kernel keeps is the file's.
+    // The kernel's name is that of the file, not argv[0].
     let mut command = Command::new("sleep");
     let mut child = command.arg0(bad).arg("60").spawn().unwrap();
     let until = Instant::now() + SOON;

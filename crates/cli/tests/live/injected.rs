@@ -1,4 +1,4 @@
-//! System calls that fail, and one that lies: faults injected with strace into the command.
+//! Failing system calls, and one false success: faults injected into the command by strace.
 
 use std::process::Command;
 use std::{collections::BTreeMap, fs};
@@ -10,21 +10,21 @@ use crate::look::{huge_now, tunable};
 use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
 use crate::workload::{HOT_SET, Workload};
 
-/// `hugepilot` under strace, with something done to what it asks the kernel to do to others' memory.
+/// `hugepilot` under strace, with a fault injected into its calls on other processes' memory.
 pub(crate) struct Injected {
     pub(crate) tool: Running,
-    /// All these calls, as strace writes them.
+    /// Log of these calls by strace.
     pub(crate) log: NamedTempFile,
 }
 
-/// Starts `tune` on `pid`, with `inject` done to each promotion.
+/// Starts `tune` on `pid`, with `inject` applied to each promotion.
 pub(crate) fn injected(pid: u32, inject: &str) -> Injected {
-    // Under strace every call is slow; that must not end a round.
+    // Under strace every call is slow, which must not end a round.
     under_strace(&tune_args(pid, "--max-collapse 60s --budget 50%"), inject)
 }
 
-/// Starts it with `args`, and `inject` done to each `process_madvise`. strace steps aside (`-D`), so that the process started
-/// is the command itself.
+/// Starts the command with `args`, and `inject` applied to each `process_madvise`. With `-D`, the
+/// started process is the command itself, not strace.
 pub(crate) fn under_strace(args: &[String], inject: &str) -> Injected {
     let log = NamedTempFile::new().expect("a temporary file");
     let mut command = Command::new("strace");
@@ -34,34 +34,34 @@ pub(crate) fn under_strace(args: &[String], inject: &str) -> Injected {
     Injected { tool: Running::start(command), log }
 }
 
-/// What that takes.
+/// Returns the requirements of these tests.
 pub(crate) fn strace() -> Need {
     need::all([tunable(), need::program("strace")])
 }
 
-/// How many calls the log shows.
+/// Returns the number of calls in the log.
 pub(crate) fn calls(log: &NamedTempFile) -> usize {
     let text = fs::read_to_string(log.path()).expect("strace's log");
     text.lines().filter(|line| line.contains("process_madvise(")).count()
 }
 
 #[test]
-fn failures_are_told_apart_counted_and_not_repeated_for_ever() {
+fn failures_are_distinguished_counted_and_not_repeated_for_ever() {
     requires!(strace());
     let workload = Workload::start(HOT_SET);
-    // What is injected; how it is counted; regions tried; calls made; exit status.
+    // The fault; its name in the report; attempted regions; calls; exit status.
     let cases = [
-        ("error=EAGAIN", "EAGAIN", 8, 16, 1), // tried again once, at once
+        ("error=EAGAIN", "EAGAIN", 8, 16, 1), // tried twice
         ("error=ENOMEM", "ENOMEM", 3, 3, 1),
         ("error=EBUSY", "EBUSY", 1, 1, 1),
         ("error=EINVAL", "EINVAL", 8, 8, 1),
         ("error=ESRCH", "ESRCH", 1, 1, 1),
         ("error=EPERM", "EPERM", 1, 1, 3),
-        ("retval=2097152", "not_verified", 8, 8, 1), // "done", and nothing was
+        ("retval=2097152", "not_verified", 8, 8, 1), // a false success
     ];
-    for (inject, name, regions, made, exit) in cases {
-        // The first call tests the permission, on no memory.
-        let Injected { tool, log } = injected(workload.pid(), &format!("{inject}:when=2+"));
+    for (inject, name, regions, expected_calls, exit) in cases {
+        // The first two calls test the permission, on no memory: before calibration and sampling.
+        let Injected { tool, log } = injected(workload.pid(), &format!("{inject}:when=3+"));
         let done = tool.wait(LIMIT);
         let report = done.exits(exit).report();
         assert_eq!(
@@ -76,13 +76,13 @@ fn failures_are_told_apart_counted_and_not_repeated_for_ever() {
             "{inject}"
         );
         assert_eq!(report.huge_bytes_after, report.huge_bytes_before, "{inject}");
-        assert_eq!(calls(&log), 1 + made, "{inject}");
-        assert_eq!(huge_now(workload.pid()).get(), 0, "{inject}: something was promoted after all");
+        assert_eq!(calls(&log), 2 + expected_calls, "{inject}");
+        assert_eq!(huge_now(workload.pid()).get(), 0, "{inject}: a region was promoted");
     }
 }
 
 #[test]
-fn one_lie_among_truths_is_counted_as_one() {
+fn one_false_success_is_counted_as_one() {
     requires!(strace());
     let workload = Workload::start(HOT_SET);
     let done = injected(workload.pid(), "retval=2097152:when=4").tool.wait(LIMIT);

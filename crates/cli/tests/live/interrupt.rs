@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM, at bad moments: a complete report, and nobody else harmed.
+//! Ctrl-C and SIGTERM at bad moments: a complete report, and no harm to the target.
 
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::look::{huge_now, stat, ticks};
 use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
 use crate::workload::{HOT_SET, Workload};
 
-/// It is there, not stopped, and works.
+/// Checks that the process lives, is not stopped, and works.
 #[track_caller]
 fn is_unharmed(workload: &Workload) {
     let state = stat(workload.pid()).expect("it lives")[0].clone();

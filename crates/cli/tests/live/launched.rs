@@ -13,7 +13,8 @@ use crate::tool::{Done, HUGEPILOT, hugepilot};
 /// `hugepilot tune FLAGS -- hugepilot lab workload WORDS`.
 fn tune_command(flags: &str, words: &str) -> Done {
     let flags = format!(
-        "tune --json --calibration off --observe 1s --max-collapse 2s {flags} -- {HUGEPILOT} lab workload {words}"
+        "tune --json --calibration off --observe 1s --max-collapse 2s {flags} -- \
+         {HUGEPILOT} lab workload {words}"
     );
     hugepilot(flags.split_whitespace())
 }

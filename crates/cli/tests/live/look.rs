@@ -1,5 +1,5 @@
-//! What the kernel itself says, read as plainly as can be: the oracle that the command's answers are held against. None of
-//! it goes through the code under test.
+//! Facts of the kernel, read as plainly as possible: the oracle for the output of the command. None
+//! of this goes through the code under test.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use hugepilot_units::{AddrRange, Bytes};
 
 use crate::workload::sizes;
 
-/// One mapping in smaps: its sizes by label.
+/// Mapping in smaps, with its sizes by label.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Area {
     pub(crate) start: u64,
@@ -23,7 +23,7 @@ impl Area {
     pub(crate) fn get(&self, label: &str) -> Bytes {
         self.sizes.get(label).copied().unwrap_or(Bytes::ZERO)
     }
-    /// On huge pages of any kind.
+    /// Returns the bytes on huge pages of any kind.
     pub(crate) fn huge(&self) -> Bytes {
         ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb"]
             .into_iter()
@@ -32,7 +32,7 @@ impl Area {
     }
 }
 
-/// Every mapping of `pid`.
+/// Reads every mapping of `pid`.
 #[track_caller]
 pub(crate) fn smaps(pid: u32) -> Vec<Area> {
     areas(&fs::read(format!("/proc/{pid}/smaps")).expect("smaps"))
@@ -55,20 +55,20 @@ fn areas(text: &[u8]) -> Vec<Area> {
     areas
 }
 
-/// The `label` of all of `pid`'s memory: `Pss`, `Rss`, `AnonHugePages`, …
+/// Returns the `label` of all of `pid`'s memory: `Pss`, `Rss`, `AnonHugePages`, …
 #[track_caller]
 pub(crate) fn total(pid: u32, label: &str) -> Bytes {
     let text = fs::read(format!("/proc/{pid}/smaps_rollup")).expect("smaps_rollup");
     areas(&text).first().expect("one sum").get(label)
 }
 
-/// The same where the process may have ended.
+/// Returns the anonymous huge bytes of `pid`; 0 if it has ended.
 pub(crate) fn huge_now(pid: u32) -> Bytes {
     let text = fs::read(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     areas(&text).first().map_or(Bytes::ZERO, |sum| sum.get("AnonHugePages"))
 }
 
-/// `len` bytes of the file `name` of `pid`, from `at` on.
+/// Reads `len` bytes of the file `name` of `pid`, from `at` on.
 #[track_caller]
 fn bytes_of(pid: u32, name: &str, at: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
@@ -77,13 +77,13 @@ fn bytes_of(pid: u32, name: &str, at: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// All that `memory` of `pid` holds. What was never touched is so afterwards.
+/// Reads `memory` of `pid`. Untouched pages stay untouched.
 #[track_caller]
 pub(crate) fn contents(pid: u32, memory: AddrRange) -> Vec<u8> {
     bytes_of(pid, "mem", memory.start.get(), memory.len().as_usize())
 }
 
-/// Zero-filled base pages of each region of `memory`, all of it read byte by byte.
+/// Counts the zero-filled base pages of each region of `memory`, byte by byte.
 #[track_caller]
 pub(crate) fn zero_pages(pid: u32, memory: AddrRange) -> Vec<usize> {
     let sizes = sizes();
@@ -92,7 +92,7 @@ pub(crate) fn zero_pages(pid: u32, memory: AddrRange) -> Vec<usize> {
     contents(pid, memory).chunks(sizes.huge.as_usize()).map(of_region).collect()
 }
 
-/// A word for each base page of `memory`, as Documentation/admin-guide/mm/pagemap.rst has it.
+/// Reads a word for each base page of `memory`, as in Documentation/admin-guide/mm/pagemap.rst.
 #[track_caller]
 fn pagemap(pid: u32, memory: AddrRange) -> Vec<u64> {
     let base = sizes().base.get();
@@ -105,13 +105,14 @@ fn pagemap(pid: u32, memory: AddrRange) -> Vec<u64> {
         .collect()
 }
 
-/// How many base pages of `memory` are there or swapped out: those that were ever touched, if only by reading.
+/// Counts the base pages of `memory` that are present or swapped: those that were ever touched, if
+/// only by reading.
 #[track_caller]
 pub(crate) fn touched(pid: u32, memory: AddrRange) -> usize {
     pagemap(pid, memory).iter().filter(|&word| word >> 62 != 0).count()
 }
 
-/// Which regions of `memory` are on huge pages, by their page frames. Only root sees these.
+/// Whether each region of `memory` is on a huge page, by page frames. Only root sees these.
 #[track_caller]
 pub(crate) fn huge_map(pid: u32, memory: AddrRange) -> Vec<bool> {
     const IS_HUGE: u64 = 1 << 22;
@@ -128,7 +129,7 @@ pub(crate) fn huge_map(pid: u32, memory: AddrRange) -> Vec<bool> {
     pagemap(pid, memory).chunks(per_huge).map(is_huge).collect()
 }
 
-/// The fields of `stat` after the name: the first is the state.
+/// Returns the fields of `stat` after the name; the first is the state.
 pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -136,28 +137,29 @@ pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
     Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Minor and major faults so far.
+/// Returns the minor and major faults so far.
 #[track_caller]
 pub(crate) fn faults(pid: u32) -> (u64, u64) {
     let stat = stat(pid).expect("it is alive");
     (stat[7].parse().expect("a count"), stat[9].parse().expect("a count"))
 }
 
-/// CPU time used so far, in clock ticks.
+/// Returns the CPU time used so far, in clock ticks.
 #[track_caller]
 pub(crate) fn ticks(pid: u32) -> u64 {
     let stat = stat(pid).expect("it is alive");
     stat[11].parse::<u64>().expect("a count") + stat[12].parse::<u64>().expect("a count")
 }
 
-/// The most memory that `pid` ever had.
+/// Returns the peak memory of `pid`.
 pub(crate) fn peak(pid: u32) -> Option<Bytes> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse().ok().map(Bytes::kib)
 }
 
-/// Every setting under `transparent_hugepage`, khugepaged's and those of each size too; not its statistics.
+/// Reads every setting under `transparent_hugepage`, of khugepaged and of each size too, without
+/// statistics.
 pub(crate) fn thp_settings() -> Vec<(String, String)> {
     const STATISTICS: [&str; 2] = ["pages_collapsed", "full_scans"];
     let mut settings = Vec::new();
@@ -180,14 +182,15 @@ fn collect(folder: &Path, settings: &mut Vec<(String, String)>) {
     }
 }
 
-/// First touches give base pages: where THP is `always` there is nothing left to promote.
+/// Requires that first touches get base pages. If THP is `always`, no region is left to promote.
 pub(crate) fn base_pages_by_default() -> Need {
     let enabled =
         fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if enabled.contains("[always]") { Need::Err("THP is always on".to_owned()) } else { Need::Ok }
 }
 
-/// `tune` can show what it does: a live test, with the rights to sample and to promote, and something left to promote.
+/// Requires a live test with the capabilities to sample and to promote, and regions left to
+/// promote.
 pub(crate) fn tunable() -> Need {
     need::all([need::live(), need::cap_sys_nice(), need::cap_perfmon(), base_pages_by_default()])
 }

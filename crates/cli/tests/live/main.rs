@@ -1,13 +1,16 @@
-//! The whole command on the running kernel, against processes that a test owns.
+//! Tests of the program on the running kernel, with processes that a test owns.
 //!
-//! `HUGEPILOT_LIVE=1 cargo test -p hugepilot-cli --test live -- --test-threads=1`, as root. Each test says aloud
-//! what it lacks and then skips itself. One at a time, because they measure, and share the machine's huge pages.
+//! Run as root: `HUGEPILOT_LIVE=1 cargo test -p hugepilot-cli --test live -- --test-threads=1`.
+//! Each test prints its unmet needs and then skips itself. Tests run one at a time, because they
+//! measure, and share the huge pages of the machine.
 
 #![forbid(unsafe_code)]
 
 // what the tests are made of
-mod look; // what the kernel itself says of a process: the oracle
+mod look; // the kernel's view of a process: the oracle
 mod tool; // runs the command, with a limit on its time
+#[path = "../validation/mod.rs"]
+mod validation; // JSON by its schema
 mod workload; // the lab's workloads as targets
 
 // what it is tried on
@@ -15,7 +18,7 @@ mod bloat; // workloads with bloat: as much as they say
 
 // no harm
 mod bytes; // no byte ever changes
-mod capped; // file capabilities are lent to nobody
+mod capped; // file capabilities do not reach other programs
 mod hostile; // targets that change, lie about their name, or are none
 mod injected; // system calls that fail, or lie
 mod interrupt; // Ctrl-C and SIGTERM, at bad moments
@@ -23,18 +26,18 @@ mod many; // 100,000 mappings
 mod sharing; // memory shared after fork stays shared
 mod thirtytwo; // 32-bit code
 mod tight; // what would survive without us survives with us
-mod unknown; // what cannot be told is neither zero nor nothing to gain
-mod unprivileged; // what works without rights, and how the rest is refused
+mod unknown; // unknown values are neither zero nor nothing to gain
+mod unprivileged; // function without permissions, and clear errors for the rest
 
 // what it is for
-mod compare; // a program in several modes, in turns
+mod compare; // a program in several modes, interleaved
 mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
 mod ends; // each signal to each command, and nothing is left running
 mod graph; // kernels on chosen pages
 mod graph_files; // graphs from files and into files
 mod launched; // tune -- CMD
-mod pool; // pools: set, seen, given back
+mod pool; // pools: set, shown, restored
 mod quality; // the hot is promoted, and nothing else
 mod run; // a program with chosen pages
 mod signals; // the same under signals

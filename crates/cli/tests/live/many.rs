@@ -1,4 +1,4 @@
-//! A process with 100,000 mappings is looked at in bounded time and memory.
+//! Inspection of a process with 100,000 mappings in bounded time and memory.
 
 use std::fs;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::workload::SOON;
 const LIMIT_FILE: &str = "/proc/sys/vm/max_map_count";
 const WANTED: u64 = 100_000;
 
-/// Lets a process have so many mappings, until dropped.
+/// Limit of mappings per process, raised until dropped.
 struct MoreMappings(String);
 
 impl MoreMappings {
@@ -30,35 +30,36 @@ impl MoreMappings {
 impl Drop for MoreMappings {
     fn drop(&mut self) {
         if let Err(error) = fs::write(LIMIT_FILE, self.0.trim()) {
-            eprintln!("{LIMIT_FILE} could not be put back to {}: {error}", self.0);
+            eprintln!("{LIMIT_FILE} could not be restored to {}: {error}", self.0);
         }
     }
 }
 
 #[test]
-fn a_hundred_thousand_mappings_are_bearable() {
+fn a_hundred_thousand_mappings_take_bounded_time_and_memory() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_perfmon());
     let more = MoreMappings::allowed().ok_or(format!("{LIMIT_FILE} cannot be raised"));
     requires!(more.as_ref());
     let victim = Victim::c("manymaps.c", &[&WANTED.to_string()]);
-    let made: u64 = victim.ready(SOON).rest[0].parse().unwrap();
-    assert_eq!(made, WANTED);
+    let mapped: u64 = victim.ready(SOON).rest[0].parse().unwrap();
+    assert_eq!(mapped, WANTED);
 
     let pid = victim.pid().to_string();
     let status = hugepilot(["status", "-p", &pid, "--json"]);
     let report: StatusReport = status.exits(0).json();
-    assert!(report.mappings.len() as u64 >= made);
+    assert!(report.mappings.len() as u64 >= mapped);
     let text = hugepilot(["status", "-p", &pid]);
     assert!(text.exits(0).out().lines().count() < 100, "a page of text, not 100,000 lines");
     let dry = tune(victim.pid(), "--dry-run");
-    // It sleeps, so that nothing can be known of its stalls.
+    // The victim sleeps, so its stalls are unknown.
     dry.exits(3).says(&["no verdict"]).report();
-    for (what, done) in [("status --json", &status), ("status", &text), ("tune --dry-run", &dry)] {
-        eprintln!("{what}: {:?}, {}", done.took, done.peak);
-        assert!(done.took < Duration::from_secs(30), "{what}: {:?}", done.took);
-        assert!(done.peak < Bytes::mib(150), "{what}: {}", done.peak);
-        assert!(done.peak > Bytes::mib(1), "{what}: its memory was not seen");
+    let runs = [("status --json", &status), ("status", &text), ("tune --dry-run", &dry)];
+    for (command, done) in runs {
+        eprintln!("{command}: {:?}, {}", done.took, done.peak);
+        assert!(done.took < Duration::from_secs(30), "{command}: {:?}", done.took);
+        assert!(done.peak < Bytes::mib(150), "{command}: {}", done.peak);
+        assert!(done.peak > Bytes::mib(1), "{command}: its peak memory is unknown");
     }
 }

@@ -1,10 +1,10 @@
-//! `pool`: what is set is there, what is used is seen, and what was taken is given back.
+//! `pool`: pages are allocated, their users are shown, and all are returned.
 
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use hugepilot_record::pool::{PoolChange, PoolReport};
+use hugepilot_record::pool::{PoolChange, PoolReport, PoolShortfall};
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;
@@ -26,7 +26,7 @@ fn possible() -> Need {
     need::all([need::live(), need::root(), need::memory(Bytes::gib(1)), pool])
 }
 
-/// What the kernel says itself.
+/// Count of the kernel.
 fn count(file: &str) -> u64 {
     let text = fs::read_to_string(format!("{POOL}/{file}_hugepages")).expect("a file of the pool");
     text.trim().parse().expect("a count")
@@ -71,7 +71,7 @@ fn undo(change: &PoolChange) {
 }
 
 #[test]
-fn pages_are_had_and_seen_and_given_back() {
+fn pages_are_allocated_shown_and_returned() {
     requires!(possible());
     let before = Before::now();
     let change: PoolChange = set(before.0 + EIGHT, "").exits(0).json();
@@ -93,7 +93,7 @@ fn pages_are_had_and_seen_and_given_back() {
 }
 
 #[test]
-fn pages_in_use_are_seen_and_stay_as_surplus_until_they_are_freed() {
+fn pages_in_use_are_shown_and_stay_as_surplus_until_they_are_freed() {
     requires!(possible());
     requires!(need::c_compiler());
     let before = Before::now();
@@ -112,9 +112,9 @@ fn pages_in_use_are_seen_and_stay_as_surplus_until_they_are_freed() {
     let after = change.after.unwrap();
     assert_eq!(after.persistent(), before.0);
     let kept = count("surplus") - surplus;
-    // Free pages of somebody else's may serve them.
+    // Free pages of another user of the pool may serve them.
     assert!(kept <= 4 && (kept == 4 || before.0 > 0), "{kept} kept: {change:?}");
-    assert!(change.why[0].contains("surplus"), "{change:?}");
+    assert!(matches!(change.causes[0], PoolShortfall::PagesHeld { .. }), "{change:?}");
     assert!(victim.finish(Duration::from_secs(10)).success());
     assert_eq!(
         (persistent(), count("surplus")),
@@ -163,7 +163,7 @@ fn a_signal_while_the_kernel_allocates_is_reported_and_can_be_undone() {
 }
 
 #[test]
-fn a_dry_run_and_a_refusal_change_nothing() {
+fn a_dry_run_and_an_error_change_nothing() {
     requires!(possible());
     let before = Before::now();
     hugepilot(["pool", "set", "--size", "2MiB", "--count", "8", "--dry-run"]).exits(0);

@@ -26,7 +26,7 @@ impl Pair {
         Self { victim, memory: ready.memory, child }
     }
 
-    /// What the two use together.
+    /// Memory of both together.
     fn used(&self) -> Bytes {
         total(self.victim.pid(), "Pss") + total(self.child, "Pss")
     }
@@ -58,7 +58,7 @@ fn tune_leaves_a_busy_child_sharing_with_its_parent() {
 }
 
 #[test]
-fn the_engine_refuses_shared_regions_whatever_it_is_told() {
+fn promote_skips_shared_regions() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());

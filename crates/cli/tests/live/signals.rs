@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use hugepilot_record::run::{CompareWarning, Mode, RunWarning};
 use hugepilot_testkit::{need, requires};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::tool::{HUGEPILOT, LIMIT, Running, hugepilot};
 
-/// A shell script that hugepilot runs, with its number in a file.
+/// Shell script that hugepilot runs; it writes its pid to a file.
 struct Script {
     folder: tempfile::TempDir,
     tool: Running,
@@ -56,7 +57,8 @@ fn state(pid: Pid) -> Option<char> {
 
 /// Until a file is there.
 const WAITS: &str = "while ! test -e $D/go; do sleep 0.02; done; exit 9";
-/// The same, starting nothing: a shell waits for what it starts by `vfork`, unstoppable, while that is stopped with the group.
+/// Same script without children: a shell that starts a child by `vfork` cannot be stopped while the
+/// child is stopped with the group.
 const SPINS: &str = "while ! test -e $D/go; do :; done; exit 9";
 
 #[test]
@@ -132,7 +134,7 @@ fn python(folder: &Path, code: &str) -> std::process::Output {
 }
 
 #[test]
-fn a_terminal_that_goes_away_is_told_to_the_program_where_we_lead_the_session() {
+fn a_closed_terminal_sends_hup_to_the_program_of_a_session_leader() {
     requires!(need::all([need::live(), need::program("python3")]));
     let folder = tempfile::tempdir().unwrap();
     let code = "\
@@ -140,8 +142,10 @@ import os, pty, time
 d = os.environ['D']
 pid, terminal = pty.fork()
 if pid == 0:
-    script = 'trap \"echo hup >$D/heard; exit 0\" HUP; echo >$D/ready; n=0; while test $n -lt 500; do sleep 0.02; n=$((n+1)); done'
-    os.execv(os.environ['T'], ['hugepilot', 'run', '--quiet', '--pages', 'base', '--', 'sh', '-c', script])
+    script = 'trap \"echo hup >$D/heard; exit 0\" HUP; echo >$D/ready; n=0; ' + \\
+        'while test $n -lt 500; do sleep 0.02; n=$((n+1)); done'
+    words = ['hugepilot', 'run', '--quiet', '--pages', 'base', '--', 'sh', '-c', script]
+    os.execv(os.environ['T'], words)
 while not os.path.exists(d + '/ready'): time.sleep(0.01)
 os.close(terminal)
 os.waitpid(pid, 0)
@@ -244,7 +248,7 @@ fn compare_that_is_interrupted_before_it_knows_anything_says_so_by_its_status() 
     tool.signal(Signal::INT);
     let done = tool.wait(LIMIT);
     assert_eq!(done.status.signal(), Some(Signal::INT.as_raw()), "{done:?}");
-    done.says(&["interrupted before there was anything to report"]);
+    done.says(&["interrupted before the first result"]);
 }
 
 #[test]
@@ -253,7 +257,8 @@ fn a_run_of_compare_that_was_stopped_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     // The first run is not timed.
-    let script = "echo x >>$D/runs; test $(wc -l <$D/runs) = 2 && { echo $$ >$D/pid; kill -STOP $$; }; sleep 0.05";
+    let script = "echo x >>$D/runs; \
+                  test $(wc -l <$D/runs) = 2 && { echo $$ >$D/pid; kill -STOP $$; }; sleep 0.05";
     let mut command = Command::new(HUGEPILOT);
     command.args("compare --json --no-stalls --modes glibc-thp --rounds 1 -- sh -c".split(' '));
     command.arg(script).env("D", folder.path());
@@ -264,9 +269,7 @@ fn a_run_of_compare_that_was_stopped_is_made_again() {
     kill_process(pid().unwrap(), Signal::CONT).unwrap();
     let report: hugepilot_record::compare::CompareReport = tool.wait(LIMIT).json();
     assert!(report.modes[0].wall_seconds.unwrap().max < 1.5, "{report:?}");
-    assert!(
-        report.warnings.iter().any(|told| told.contains("a run of base was stopped")),
-        "{report:?}"
-    );
+    let repeated = CompareWarning { mode: Some(Mode::Base), warning: RunWarning::RunRepeated };
+    assert!(report.warnings.contains(&repeated), "{report:?}");
     assert_eq!(fs::read_to_string(path("runs")).unwrap().lines().count(), 4, "one of base more");
 }

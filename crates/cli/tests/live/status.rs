@@ -1,5 +1,5 @@
-//! `status`: every number against what the kernel itself says, of a process whose memory is known; and looking changes
-//! nothing.
+//! `status` on a process with known memory: every number against the kernel's files, and no change
+//! of the process.
 
 use std::collections::BTreeMap;
 use std::process::Command;

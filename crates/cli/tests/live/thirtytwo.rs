@@ -1,4 +1,4 @@
-//! A 32-bit program: its memory is memory like any, its code is not for our decoder.
+//! A 32-bit program: its memory is ordinary, its code is unknown to the decoder.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use crate::workload::SOON;
 const FLAGS: [&str; 7] =
     ["-m32", "-static", "-nostdlib", "-ffreestanding", "-fno-pie", "-no-pie", "-O1"];
 
-/// Makes the program; an error where the compiler makes no 32-bit code or the kernel does not run it.
+/// Compiles the program; an error if the compiler has no 32-bit target or the kernel cannot run it.
 fn compile(program: &Path) -> Result<(), String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/victims/thirtytwo.c");
     let output = Command::new("cc").args(FLAGS).arg("-o").arg(program).arg(source).output();
@@ -22,7 +22,7 @@ fn compile(program: &Path) -> Result<(), String> {
     if !output.status.success() {
         return Err(format!("no 32-bit code: {}", String::from_utf8_lossy(&output.stderr)));
     }
-    // With its input at its end at once, it ends at once.
+    // With empty input it ends at once.
     let ran = Command::new(program).stdin(Stdio::null()).stdout(Stdio::null()).status();
     match ran {
         Ok(status) if status.success() => Ok(()),
@@ -32,12 +32,12 @@ fn compile(program: &Path) -> Result<(), String> {
 }
 
 #[test]
-fn a_32_bit_program_is_understood_as_far_as_can_be() {
+fn a_32_bit_program_has_memory_but_no_verdict() {
     requires!(need::live());
     requires!(need::program("cc"));
     requires!(need::cap_perfmon());
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("thirtytwo");
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("thirtytwo");
     requires!(compile(&program));
     let mut victim = Victim::spawn(Command::new(&program));
     let ready = victim.ready(SOON);

@@ -1,4 +1,4 @@
-//! A program in a tight cgroup that would survive without us survives with us.
+//! A program in a tight cgroup that survives without hugepilot also survives with it.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -15,8 +15,8 @@ use crate::cgroup::Cgroup;
 use crate::tool::tune;
 use crate::workload::{SOON, open, picks};
 
-/// Runs a program with 16 regions, one base page of `every` touched in each, under `limit`; lets `meanwhile` do its work,
-/// and then the program needs 3 MiB more. Says how that ends.
+/// Runs a program under `limit` with 16 regions, one base page of `every` touched in each. After
+/// `meanwhile`, the program needs 3 MiB more. Returns its exit status.
 fn survives(limit: Bytes, every: &str, meanwhile: impl FnOnce(&Process, &Ready)) -> ExitStatus {
     let group = Cgroup::new(limit);
     let mut command = group.command(&compiled(Path::new("tight.c")));
@@ -30,34 +30,35 @@ fn survives(limit: Bytes, every: &str, meanwhile: impl FnOnce(&Process, &Ready))
     status
 }
 
-/// Sparse memory: a region holds 16 pages, and a huge page adds 496.
+/// Sparse memory: a region has 16 resident pages, and a huge page adds 496.
 const SPARSE: &str = "32";
-/// Half-used memory, as much as the rules allow: a huge page adds 256 pages.
+/// Half-used memory, the least that the rules allow: a huge page adds 256 pages.
 const HALF: &str = "2";
 
-/// Each with room to grow alone, and not beside 16 huge pages.
+/// Each has room to grow alone, but not beside 16 huge pages.
 const CASES: [(&str, Bytes); 3] =
     [(SPARSE, Bytes::mib(12)), (SPARSE, Bytes::mib(24)), (HALF, Bytes::mib(31))];
 
 #[test]
-fn it_survives_alone_and_the_kernel_would_let_us_kill_it() {
+fn a_tight_program_survives_alone_but_not_unguarded_promotion() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());
     requires!(need::cgroup_memory());
     for (every, limit) in CASES {
-        assert!(survives(limit, every, |_, _| {}).success(), "{every} {limit}: no fair test");
+        let alone = survives(limit, every, |_, _| {});
+        assert!(alone.success(), "{every} {limit}: it must survive alone");
         let harmed = survives(limit, every, |process, ready| {
             for pick in picks(ready.memory) {
                 let _ = process.collapse(pick.region);
             }
         });
-        assert!(!harmed.success(), "{every} {limit}: there was no danger");
+        assert!(!harmed.success(), "{every} {limit}: the test is too easy");
     }
 }
 
 #[test]
-fn it_survives_tune() {
+fn a_tight_program_survives_tune() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());
@@ -66,14 +67,15 @@ fn it_survives_tune() {
     for (every, limit) in CASES {
         let status = survives(limit, every, |process, _| {
             let pid = process.id().pid.0.cast_unsigned();
-            // 100 % of what is resident would be half of these regions; as much as it likes is more dangerous.
+            // 100 % of the resident memory would be half of these regions; a larger budget is more
+            // dangerous.
             let reports = (0..3).map(|_| tune(pid, "--budget 1GiB").sane().report());
-            let seen = |report: &TuneReport| {
+            let is_sampled = |report: &TuneReport| {
                 report.skipped.contains_key(&SkipReason::TooFewResident)
                     || report.eligible_regions > Some(0)
             };
-            // On a busy machine the victim may get too little time to be sampled in one run.
-            let report = reports.into_iter().find(seen).expect("the victim is seen to be busy");
+            // On a busy machine the victim may get too little CPU time for samples in one run.
+            let report = reports.into_iter().find(is_sampled).expect("a run with enough samples");
             eprintln!(
                 "{limit}: {} verified, {:?}, {:?}",
                 report.verified_regions, report.skipped, report.stopped
@@ -84,7 +86,7 @@ fn it_survives_tune() {
 }
 
 #[test]
-fn it_survives_the_engine_at_its_most_eager() {
+fn a_tight_program_survives_the_most_eager_promotion() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_sys_nice());

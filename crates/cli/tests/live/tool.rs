@@ -1,4 +1,4 @@
-//! Runs the command under test.
+//! Runs of the command under test.
 
 use std::fmt;
 use std::fs::File;
@@ -17,11 +17,12 @@ use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
 
 use crate::look;
+use crate::validation::validate;
 
-/// The command under test.
+/// Command under test.
 pub(crate) const HUGEPILOT: &str = env!("CARGO_BIN_EXE_hugepilot");
 
-/// Far more than any single run here takes.
+/// Time limit, far longer than any single run here.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs `hugepilot` with `args` to its end.
@@ -32,18 +33,20 @@ pub(crate) fn hugepilot<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item 
     Running::start(command).wait(LIMIT)
 }
 
-/// `hugepilot tune -p PID --json`, quick and without a prediction, so that nothing stands between a pick and its
-/// promotion; and the words of `more`.
+/// Runs `hugepilot tune -p PID --json`, fast and without a prediction, so that every selected
+/// region is promoted; `more` holds further words.
 #[track_caller]
 pub(crate) fn tune(pid: u32, more: &str) -> Done {
     hugepilot(tune_args(pid, more))
 }
 
-/// The words of [`tune`]. What `more` repeats must not be here: a flag can be given once.
+/// Returns the words of [`tune`]. Words that `more` repeats must not be here: a flag can be given
+/// once.
 pub(crate) fn tune_args(pid: u32, more: &str) -> Vec<String> {
     let line = format!("tune -p {pid} --json --calibration off {more}");
     let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    // On a busy machine a collapse may be slow; rounds that end for it would make the counts a matter of luck.
+    // On a busy machine a collapse may be slow. If it ended rounds, the counts would depend on
+    // chance.
     for (flag, value) in [("--observe", "1s"), ("--for", "3s"), ("--max-collapse", "2s")] {
         if !words.iter().any(|word| word == flag) {
             words.extend([flag.to_owned(), value.to_owned()]);
@@ -52,7 +55,7 @@ pub(crate) fn tune_args(pid: u32, more: &str) -> Vec<String> {
     words
 }
 
-/// A program under way. Killed when dropped.
+/// Running program. Killed on drop.
 pub(crate) struct Running {
     child: Child,
     stdout: File,
@@ -61,7 +64,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command` with nothing on stdin; what it prints goes to files, so it never waits for us.
+    /// Starts `command` with an empty stdin. Its output goes to files, so it never blocks.
     #[track_caller]
     pub(crate) fn start(mut command: Command) -> Self {
         settings_before();
@@ -99,14 +102,14 @@ impl Running {
         }
     }
 
-    /// Waits until it says `word` on stderr.
+    /// Waits until it prints `word` on stderr.
     #[track_caller]
     pub(crate) fn until_it_says(&mut self, word: &str) {
         let stderr = self.stderr.try_clone().expect("a copy of a descriptor");
         self.until(word, || {
-            // The descriptor's position is the program's, too, and stays where it is.
+            // The program shares the position of the descriptor, so it must not move.
             let mut text = vec![0; 64 << 10];
-            let length = stderr.read_at(&mut text, 0).expect("our own file");
+            let length = stderr.read_at(&mut text, 0).expect("a file of this test");
             String::from_utf8_lossy(&text[..length]).contains(word)
         });
     }
@@ -116,7 +119,7 @@ impl Running {
     pub(crate) fn wait(mut self, limit: Duration) -> Done {
         let begin = Instant::now();
         loop {
-            // The peak only grows, so a look now and then misses at most what the last moments added.
+            // The peak only grows, so rare samples miss at most the growth of the last moments.
             self.peak = look::peak(self.pid()).unwrap_or(Bytes::ZERO).max(self.peak);
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 let mut done = self.done(status);
@@ -150,7 +153,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Ended, nearly always.
+        // Both fail if it has ended, as in nearly all cases.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -158,35 +161,35 @@ impl Drop for Running {
 
 fn contents(file: &mut File) -> Vec<u8> {
     let mut bytes = Vec::new();
-    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("our own file");
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("a file of this test");
     bytes
 }
 
-/// The THP settings as they were before the first run of the command.
+/// Returns the THP settings from before the first run of the command.
 fn settings_before() -> &'static Vec<(String, String)> {
     static BEFORE: OnceLock<Vec<(String, String)>> = OnceLock::new();
     BEFORE.get_or_init(look::thp_settings)
 }
 
-/// How a run ended, and all it said.
+/// End and output of a run.
 pub(crate) struct Done {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
-    /// The most memory it had at once, as far as was seen.
+    /// Peak memory, as far as it was sampled.
     pub(crate) peak: Bytes,
     pub(crate) took: Duration,
 }
 
 impl Done {
-    /// Its exit status, where that is `code`, and it did not panic.
+    /// Asserts that the exit status is `code`, without a panic.
     #[track_caller]
     pub(crate) fn exits(&self, code: i32) -> &Self {
         assert_eq!(self.status.code(), Some(code), "{self:?}");
         self.sane()
     }
 
-    /// It ended by itself, with one of its four answers, and did not panic.
+    /// Asserts that it ended by itself with one of its four exit statuses, without a panic.
     #[track_caller]
     pub(crate) fn sane(&self) -> &Self {
         assert!(matches!(self.status.code(), Some(0..=3)), "{self:?}");
@@ -202,9 +205,10 @@ impl Done {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Its stdout as one JSON object, complete, and nothing besides.
+    /// Parses its stdout, which holds one complete JSON object that follows its schema.
     #[track_caller]
     pub(crate) fn json<T: DeserializeOwned>(&self) -> T {
+        validate(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
@@ -213,7 +217,7 @@ impl Done {
         self.json()
     }
 
-    /// It says each of `words` on stderr.
+    /// Asserts that each of `words` is on stderr.
     #[track_caller]
     pub(crate) fn says(&self, words: &[&str]) -> &Self {
         let err = self.err();
@@ -230,14 +234,14 @@ impl fmt::Debug for Done {
     }
 }
 
-/// A copy of `program` in `folder` that every user may run.
+/// Copies `program` to `folder`, executable for every user.
 pub(crate) fn copy_for_all(program: impl AsRef<Path>, folder: &Path) -> std::path::PathBuf {
     use std::fs::{Permissions, copy, set_permissions};
     use std::os::unix::fs::PermissionsExt;
     let theirs = folder.join(program.as_ref().file_name().expect("a program has a name"));
     copy(program, &theirs).expect("a program can be copied");
     for path in [folder, &theirs] {
-        set_permissions(path, Permissions::from_mode(0o755)).expect("our own file");
+        set_permissions(path, Permissions::from_mode(0o755)).expect("a file of this test");
     }
     theirs
 }

@@ -1,4 +1,4 @@
-//! What cannot be told is said so, and not reported as zero, gone, or nothing to gain.
+//! Unknown values are reported as unknown, and not as zero, gone, or nothing to gain.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune, tune_args};
 use crate::unprivileged::{Nobody, can_be_nobody};
 use crate::workload::{HOT_SET, SOON, Workload, sizes};
 
-/// A workload too small to have anything to promote.
+/// Workload without regions to promote.
 const SMALL: &str = "gups --footprint 64MiB --pages default";
 
 fn signal(pid: u32, signal: Signal) {
@@ -50,9 +50,9 @@ fn a_stopped_target_has_memory_and_no_verdict() {
 }
 
 #[test]
-fn an_unreadable_target_is_refused_before_it_is_sampled() {
+fn an_unreadable_target_is_an_error_before_sampling() {
     requires!(can_be_nobody());
-    // It sleeps, so there would be no samples to show that it may not be looked at.
+    // It sleeps, so no samples would show that it may not be read.
     let victim = Victim::spawn(Command::new("cat"));
     let nobody = Nobody::new();
     for more in ["", "--dry-run"] {
@@ -65,7 +65,7 @@ fn an_unreadable_target_is_refused_before_it_is_sampled() {
     }
 }
 
-/// Runs `hugepilot` with `words` and so many descriptors, of which it has three already.
+/// Runs `hugepilot` with `words` and a limit on descriptors, of which it already has three.
 fn with_descriptors(limit: u32, words: &str) -> Done {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {limit}; exec {HUGEPILOT} {words}")]);
@@ -80,20 +80,21 @@ fn out_of_descriptors_a_live_target_is_not_gone() {
     bloated.ready(SOON);
     let (pid, other) = (workload.pid(), bloated.pid());
     let tune = format!("tune --dry-run --calibration off --observe 100ms --for 100ms -p {pid}");
-    let verbs = [
+    let commands = [
         tune.as_str(),
         &format!("status -p {pid}"),
         &format!("debloat --dry-run --order exact --observe 0s -p {other}"),
     ];
     let mut short = 0;
-    for words in verbs {
+    for words in commands {
         for limit in (4..16).chain([100, 128, 130, 132, 133, 134, 140]) {
             let done = with_descriptors(limit, words);
-            let said = format!("{}{}", done.out(), done.err());
-            let wrong = ["no process", "ended", "a zombie"].iter().any(|word| said.contains(word));
+            let output = format!("{}{}", done.out(), done.err());
+            let wrong =
+                ["no process", "ended", "a zombie"].iter().any(|word| output.contains(word));
             assert!(!wrong, "{limit}: {done:?}");
             if done.status.code() == Some(2) {
-                assert!(said.contains("ulimit -n"), "{limit}: {done:?}");
+                assert!(output.contains("ulimit -n"), "{limit}: {done:?}");
                 short += 1;
             }
         }
@@ -102,7 +103,7 @@ fn out_of_descriptors_a_live_target_is_not_gone() {
 }
 
 #[test]
-fn a_target_that_ends_after_it_was_tuned_is_said_to_have() {
+fn the_end_of_a_tuned_target_is_reported() {
     requires!(tunable());
     let workload = Workload::start(HOT_SET);
     let pid = workload.pid();
@@ -110,7 +111,7 @@ fn a_target_that_ends_after_it_was_tuned_is_said_to_have() {
     command.args(tune_args(pid, "--observe 1s --for 20s --budget 50%"));
     let mut tool = Running::start(command);
     let mut last = Bytes::ZERO;
-    // No more are made: this round is over.
+    // Once no more regions are promoted, the round is over.
     tool.until("promotions", || {
         std::thread::sleep(Duration::from_millis(200));
         let before = std::mem::replace(&mut last, huge_now(pid));
@@ -128,7 +129,7 @@ fn a_target_that_ends_after_it_was_tuned_is_said_to_have() {
 }
 
 #[test]
-fn a_second_tune_of_a_process_is_refused_and_names_the_first() {
+fn a_second_tune_of_a_process_fails_and_names_the_first() {
     requires!(tunable());
     requires!(need::c_compiler());
     let bloated = Victim::c("bloated.c", &["16", "5"]);
@@ -150,12 +151,12 @@ fn a_second_tune_of_a_process_is_refused_and_names_the_first() {
     );
     let debloat = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
     hugepilot(debloat).exits(2).says(&["another run of hugepilot", &named]);
-    // What changes nothing is in nobody's way.
-    let looks = tune(bloated.pid(), "--dry-run --observe 100ms --for 100ms");
-    assert!(!looks.err().contains("another run"), "{looks:?}");
+    // Commands that change nothing are not excluded.
+    let dry_run = tune(bloated.pid(), "--dry-run --observe 100ms --for 100ms");
+    assert!(!dry_run.err().contains("another run"), "{dry_run:?}");
     hugepilot(debloat.iter().copied().chain(["--dry-run"])).exits(0);
 
-    // However the first one ends.
+    // The claim ends with its holder, however that ends.
     first.signal(Signal::KILL);
     first.wait(LIMIT);
     hugepilot(debloat).exits(0);
@@ -186,14 +187,14 @@ fn huge_pages_that_may_not_be_read_are_not_without_bloat() {
     for more in [&["--dry-run"][..], &[]] {
         let words = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
         let text = hugepilot(words.iter().chain(more));
-        text.exits(3).says(&["cannot tell", "16 huge pages could not be read"]);
+        text.exits(3).says(&["cannot determine", "16 huge pages could not be read"]);
         assert!(text.out().starts_with("at least 0B of bloat"), "{text:?}");
     }
     assert!(hidden.finish(SOON).success());
 }
 
 #[test]
-fn every_refusal_of_sampling_names_the_process_the_cause_and_a_fix() {
+fn every_failure_of_sampling_names_process_cause_and_help() {
     requires!(strace());
     requires!(need::c_compiler());
     // One thread, so that ENABLE is the first ioctl.
@@ -218,7 +219,7 @@ fn every_refusal_of_sampling_names_the_process_the_cause_and_a_fix() {
         command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
         command.args(["-e", &format!("inject={call}:error={errno}")]);
         if call != perf {
-            // The same calls are made of other files.
+            // Other files get the same calls.
             command.args(["-P", "anon_inode:[perf_event]"]);
         }
         command.arg(HUGEPILOT).args(tune_args(pid, "--observe 100ms --for 100ms"));

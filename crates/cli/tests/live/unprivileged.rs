@@ -1,4 +1,5 @@
-//! Another user without any rights: what is theirs can be looked at, and every refusal names its cause and the way out.
+//! A user without capabilities: their own processes can be inspected, and every failure names its
+//! cause and help.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,7 @@ use crate::workload::{HOT_SET, Workload};
 
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
-/// Somebody without rights, and a copy of the command that they may run.
+/// User without capabilities, with a copy of the command that they may run.
 pub(crate) struct Nobody {
     program: PathBuf,
     folder: tempfile::TempDir,
@@ -31,7 +32,8 @@ impl Nobody {
         self.with("", &self.program)
     }
 
-    /// How they start `program`, with capabilities such as `+sys_nice,+perfmon`.
+    /// Returns the command that starts `program` as this user, with capabilities such as
+    /// `+sys_nice,+perfmon`.
     fn with(&self, capabilities: &str, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(NOBODY);
@@ -43,7 +45,7 @@ impl Nobody {
         command
     }
 
-    /// The C program at `source`, as theirs.
+    /// Starts the C program at `source` as this user.
     #[track_caller]
     pub(crate) fn victim(&self, source: &str, args: &[&str]) -> Victim {
         let program = copy_for_all(compiled(Path::new(source)), self.folder.path());
@@ -74,19 +76,19 @@ impl Nobody {
     }
 }
 
-/// Somebody, and a workload of theirs.
+/// Starts a workload of an unprivileged user.
 fn own_workload() -> (Nobody, Workload) {
     let nobody = Nobody::new();
     let workload = Workload::by(nobody.command(), HOT_SET);
     (nobody, workload)
 }
 
-/// We can become nobody.
+/// Requires that the test can switch to the unprivileged user.
 pub(crate) fn can_be_nobody() -> Need {
     need::all([need::live(), need::root(), need::program("setpriv")])
 }
 
-/// The kernel lets a user sample processes of their own.
+/// Requires that the kernel permits users to sample their own processes.
 fn own_samples() -> Need {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let open = level.trim().parse::<i32>().is_ok_and(|level| level <= 2);
@@ -94,7 +96,7 @@ fn own_samples() -> Need {
 }
 
 #[test]
-fn ones_own_process_can_be_looked_at_and_planned_for() {
+fn own_processes_can_be_inspected_and_planned_for() {
     requires!(need::all([can_be_nobody(), own_samples(), base_pages_by_default()]));
     let (nobody, workload) = own_workload();
     let pid = workload.pid().to_string();
@@ -121,43 +123,43 @@ fn promoting_without_the_capability_fails_before_sampling() {
 }
 
 #[test]
-fn another_users_process_is_refused_with_the_cause() {
+fn another_users_process_is_an_error_with_its_cause() {
     requires!(can_be_nobody());
     let (nobody, workload) = (Nobody::new(), Workload::start("gups --footprint 32MiB"));
     let pid = workload.pid().to_string();
     let status = nobody.runs(["status", "-p", &pid]);
     status.exits(3).says(&[&format!("/proc/{pid}/"), "ermission denied", "setcap", "doctor"]);
     let tune = nobody.runs(tune_args(workload.pid(), ""));
-    // Its memory is looked at before it is sampled.
+    // The permission to read it is checked before sampling.
     tune.exits(3).says(&[&format!("/proc/{pid}/"), "ermission denied", "cap_perfmon", "doctor"]);
     for done in [&status, &tune] {
         assert!(done.out().is_empty() || done.out().contains("hugepilot.error"), "{done:?}");
-        // The cause is said once.
+        // The cause is stated once.
         let first =
             done.err().lines().find(|line| line.starts_with("hugepilot:")).unwrap().to_owned();
-        let said = first.matches("EACCES").count() + first.matches("ermission denied").count();
-        assert_eq!(said, 1, "{first}");
+        let causes = first.matches("EACCES").count() + first.matches("ermission denied").count();
+        assert_eq!(causes, 1, "{first}");
     }
 }
 
 #[test]
-fn a_graph_is_written_where_the_directory_lets_them() {
+fn a_graph_is_written_where_the_directory_permits_it() {
     requires!(can_be_nobody());
     let (nobody, folder) = (Nobody::new(), tempfile::tempdir().unwrap());
     let lets = |mode| set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
     let file = folder.path().join("g.sg").display().to_string();
-    // Told before the graph is looked for.
+    // The directory is checked before the graph is read.
     lets(0o755);
     let done = nobody.runs(["graph", "convert", "/nowhere.el", &file]);
     done.exits(2).says(&["g.sg: Permission denied", "help:", "directory"]);
-    // They may write there, and not look.
+    // They may write there, but not list it.
     lets(0o733);
     nobody.runs(["graph", "generate", "uniform:8", &file]).exits(0);
     assert!(Path::new(&file).exists());
 }
 
 #[test]
-fn doctor_tells_what_nobody_may() {
+fn doctor_names_the_missing_capability() {
     requires!(can_be_nobody());
     assert!(Path::new("/proc/self").exists());
     let report: serde_json::Value = Nobody::new().runs(["doctor", "--json"]).exits(3).json();

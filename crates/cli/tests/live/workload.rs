@@ -1,4 +1,4 @@
-//! The lab's workloads as targets.
+//! Workloads as targets.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -12,27 +12,27 @@ use hugepilot_units::{AddrRange, Bytes, PageSizes, Region, Share};
 
 use crate::tool::HUGEPILOT;
 
-/// How long a victim may take to get ready.
+/// Time limit for a victim to become ready.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// The words of a workload with 64 hot regions of 256: enough to act on for a while.
+/// Arguments of a workload with 64 hot regions of 256, enough work for a while.
 pub(crate) const HOT_SET: &str = "hot-set --footprint 512MiB --hot 128MiB --pages default";
 
 /// A workload that runs until it is dropped.
 pub(crate) struct Workload {
     pub(crate) victim: Victim,
-    /// The first address of each announced hot region.
+    /// First address of each announced hot region.
     pub(crate) hot: BTreeSet<u64>,
 }
 
 impl Workload {
-    /// Starts `hugepilot lab workload` with the words of `line`.
+    /// Starts `hugepilot lab workload` with the arguments in `line`.
     #[track_caller]
     pub(crate) fn start(line: &str) -> Self {
         Self::by(Command::new(HUGEPILOT), line)
     }
 
-    /// The same, where `command` is how to start the lab's program.
+    /// Starts it by `command`, which runs the program.
     #[track_caller]
     pub(crate) fn by(mut command: Command, line: &str) -> Self {
         command.args(["lab", "workload"]).args(line.split_whitespace());
@@ -40,11 +40,11 @@ impl Workload {
         let victim = Victim::spawn(command);
         let mut hot = BTreeSet::new();
         loop {
-            let line = victim.line(SOON).expect("it gets ready");
+            let line = victim.line(SOON).expect("a ready workload");
             match line.split_once(' ') {
                 Some(("hot", range)) => hot.extend(regions_of(range)),
                 Some(("ready", _)) => return Self { victim, hot },
-                _ => panic!("a workload said {line:?}"),
+                _ => panic!("unexpected line {line:?}"),
             }
         }
     }
@@ -54,7 +54,7 @@ impl Workload {
     }
 }
 
-/// The first address of each region in a range that is printed as `start-end`.
+/// Returns the first address of each region in a range printed as `start-end`.
 fn regions_of(range: &str) -> Vec<u64> {
     let (start, end) = range.split_once('-').expect("start-end");
     let hex =
@@ -68,10 +68,10 @@ pub(crate) fn sizes() -> PageSizes {
 
 #[track_caller]
 pub(crate) fn open(pid: u32) -> Process {
-    Process::open(&Root::live(), Pid(pid.cast_signed())).expect("a process that lives")
+    Process::open(&Root::live(), Pid(pid.cast_signed())).expect("a live process")
 }
 
-/// A pick for every whole region in `memory`, as a policy without any rules would make them.
+/// Returns every whole region in `memory`, as a policy without rules selects them.
 pub(crate) fn picks(memory: AddrRange) -> Vec<Pick> {
     let pick = |region: Region| Pick {
         region,
@@ -83,7 +83,7 @@ pub(crate) fn picks(memory: AddrRange) -> Vec<Pick> {
     sizes().regions_inside(memory).map(pick).collect()
 }
 
-/// Limits that forbid as little as limits can: sparse regions are promoted too.
+/// Returns the weakest limits: sparse regions are promoted too.
 pub(crate) fn eager() -> Limits {
     Limits { min_resident: Share::percent(0.0), ..Limits::default() }
 }

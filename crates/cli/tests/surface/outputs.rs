@@ -2,20 +2,41 @@
 //! error, which has a schema, too.
 
 use std::fs;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output};
 
+use crate::ROOT;
 use crate::validation::validate;
 
-/// Runs `hugepilot` with the words of `line`, whose JSON must be of the schema `name`.
+/// Runs `hugepilot` with the words of `line`.
 #[track_caller]
-fn prints(name: &str, line: &str) {
+fn hugepilot(line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hugepilot"));
     let output = command.args(line.split_whitespace()).output().expect("the program starts");
     assert!(matches!(output.status.code(), Some(0..=3)), "{line}: {output:?}");
+    output
+}
+
+/// Runs `hugepilot` with the words of `line`, whose JSON must be of one of these schemas.
+#[track_caller]
+fn prints_one_of(names: &[&str], line: &str) {
+    let output = hugepilot(line);
     match validate(&output.stdout) {
-        Ok(found) => assert_eq!(found, name, "{line}: {output:?}"),
+        Ok(found) => assert!(names.contains(&&*found), "{line}: {output:?}"),
         Err(error) => panic!("{line}: {error}\n{output:?}"),
     }
+}
+
+/// The same with one schema.
+#[track_caller]
+fn prints(name: &str, line: &str) {
+    prints_one_of(&[name], line);
+}
+
+/// The same for a command that may lack a permission or a feature of the kernel.
+#[track_caller]
+fn prints_or_fails(name: &str, line: &str) {
+    prints_one_of(&[name, "error"], line);
 }
 
 #[test]
@@ -37,4 +58,54 @@ fn errors() {
     prints("error", "graph info /nonexistent --json");
     prints("error", "graph run bfs kronecker:6 --trials 0 --json");
     prints("error", "status -p 2147483647 --json");
+}
+
+#[test]
+fn reports_about_the_machine() {
+    prints("doctor", "doctor --json");
+    prints_or_fails("pool", "pool show --json");
+    prints_or_fails("pool", "pool set --size 2MiB --count 1 --dry-run --json");
+    prints_or_fails("pool", "pool set --size 2MiB --count 0 --dry-run --json");
+}
+
+#[test]
+fn reports_about_a_process() {
+    let pid = std::process::id();
+    prints("status", &format!("status -p {pid} --json"));
+    let quick = "--dry-run --observe 0.2s --calibration off --json";
+    prints_or_fails("tune", &format!("tune -p {pid} {quick}"));
+    prints_or_fails("debloat", &format!("debloat -p {pid} {quick}"));
+    prints_or_fails("debloat", "debloat --backend shrinker --cgroup /nonexistent --dry-run --json");
+}
+
+#[test]
+fn reports_about_programs() {
+    prints("compare", "compare --modes advised --rounds 2 --json -- true");
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    for mode in ["base", "advised", "hugepilot-base"] {
+        hugepilot(&format!("run --pages {mode} --report {} -- true", report.display()));
+        let json = fs::read(&report).unwrap_or_default();
+        if mode != "hugepilot-base" || !json.is_empty() {
+            assert_eq!(validate(&json).as_deref(), Ok("run"), "{mode}");
+        }
+    }
+}
+
+#[test]
+fn the_last_line_of_a_workload() {
+    for more in ["", "--steps 1000"] {
+        let line = "lab workload hot-set --footprint 4MiB --hot 2MiB --ops 10000";
+        let output = hugepilot(&format!("{line} {more}"));
+        let last = output.stdout.trim_ascii_end().rsplit(|&byte| byte == b'\n').next();
+        assert_eq!(validate(last.unwrap_or_default()).as_deref(), Ok("workload"), "{output:?}");
+    }
+}
+
+#[test]
+fn every_event_of_the_daemon() {
+    let log = Path::new(ROOT).join("crates/report/testdata/daemon.ndjson");
+    for line in fs::read_to_string(log).unwrap().lines() {
+        assert_eq!(validate(line.as_bytes()).as_deref(), Ok("daemon"), "{line}");
+    }
 }

@@ -130,7 +130,8 @@ impl<'a> Check<'a> {
         value: &Value,
         place: &str,
     ) -> Described {
-        let (mut described, mut matches, mut reasons) = (Described::new(), 0, Vec::new());
+        let (mut described, mut matches) = (Described::new(), 0);
+        let mut nearest: Option<Vec<String>> = None;
         for branch in branches.as_array().into_iter().flatten() {
             let mut check = Check { root: self.root, violations: Vec::new() };
             let fields = check.part(branch, value, place);
@@ -138,11 +139,16 @@ impl<'a> Check<'a> {
                 matches += 1;
                 described.extend(fields);
             }
-            reasons.extend(check.violations);
+            if nearest.as_ref().is_none_or(|nearest| check.violations.len() < nearest.len()) {
+                nearest = Some(check.violations);
+            }
         }
         if matches == 0 || keyword == "oneOf" && matches > 1 {
-            let reasons = reasons.join("\n  ");
-            self.violation(place, format!("{matches} matches of {keyword}\n  {reasons}"));
+            let nearest = nearest.unwrap_or_default().join("\n  ");
+            self.violation(
+                place,
+                format!("{matches} matches of {keyword}, the nearest\n  {nearest}"),
+            );
         }
         described
     }

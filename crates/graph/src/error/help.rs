@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::ErrorKind;
 
-use super::{GraphError, Step};
+use super::{GraphError, NameKind, Step};
 
 /// Suggested fix. `Display` prints it without the `help:` prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,8 @@ pub enum Help {
     Permissions,
     /// Free disk space, or write elsewhere.
     OtherDisk,
+    /// List the arrays and their pages.
+    ListPages,
 }
 
 impl fmt::Display for Help {
@@ -120,6 +122,7 @@ impl fmt::Display for Help {
             Self::Replace => "choose another name, or replace the file: --force",
             Self::CreateDirectory => "create the directory: mkdir -p DIRECTORY",
             Self::Permissions => "change the permissions of the file or its directory",
+            Self::ListPages => "list arrays and pages: hugepilot graph run --help",
             Self::OtherDisk => "free space, or write to another disk",
         })
     }
@@ -138,6 +141,9 @@ impl GraphError {
             Self::Load { fault, .. } => fault.help(),
             Self::Save { fault, .. } => fault.help(),
             Self::Io { source, .. } => of_io(source.kind()).into_iter().collect(),
+            Self::UnknownName { kind: NameKind::Array | NameKind::Pages, .. } => {
+                vec![Help::ListPages]
+            }
             Self::UnknownName { .. } | Self::InvalidMap { .. } => Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! Asking the kernel to reclaim memory of a cgroup, and what it uses before and after.
+//! Reclaim of a cgroup's memory, and its use before and after.
 
 use std::path::PathBuf;
 
@@ -7,40 +7,41 @@ use hugepilot_units::Bytes;
 use super::{MemoryCgroup, Version};
 use crate::{KernelError, Result, Root, Unsupported, memory};
 
-/// What a cgroup uses, with all below it.
+/// Memory use of a cgroup and its descendants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupMemory {
-    /// All that is accounted to it.
+    /// All memory that the cgroup accounts.
     pub used: Bytes,
-    /// Page cache; `None` where `memory.stat` does not say.
+    /// Page cache; `None` if `memory.stat` lacks it.
     pub cache: Option<Bytes>,
-    /// Anonymous memory on huge pages; `None` likewise.
+    /// Anonymous memory on huge pages; `None` if `memory.stat` lacks it.
     pub anon_huge: Option<Bytes>,
 }
 
-/// How reclaim is asked for.
+/// Request for reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaim {
-    /// Version 1, `memory.force_empty`: as much as can be had.
+    /// Version 1, `memory.force_empty`: as much as the kernel can.
     ForceEmpty,
-    /// Version 2, `memory.reclaim`: so many bytes, page cache among them.
+    /// Version 2, `memory.reclaim`: an amount, page cache included.
     Amount {
-        /// How many.
+        /// Amount.
         bytes: Bytes,
-        /// Told not to swap (`swappiness=0`); only said where there is swap, since kernels before 6.9 do not know it.
+        /// Whether swapping is forbidden (`swappiness=0`). Set only if there is swap: kernels
+        /// before 6.9 do not know the option.
         unswapped: bool,
     },
 }
 
 impl Reclaim {
-    /// The file it is written to.
+    /// Returns the file that takes the request.
     pub const fn file(self) -> &'static str {
         match self {
             Self::ForceEmpty => "memory.force_empty",
             Self::Amount { .. } => "memory.reclaim",
         }
     }
-    /// What is written there.
+    /// Returns the text of the request.
     pub fn text(self) -> String {
         match self {
             Self::ForceEmpty => "0".to_owned(),
@@ -51,17 +52,18 @@ impl Reclaim {
 }
 
 impl MemoryCgroup {
-    /// Its directory, below a [`Root`]; `None` where the mount shows another part of the hierarchy.
+    /// Returns its directory, below a [`Root`]; `None` if the mount shows another part of the
+    /// hierarchy.
     pub fn directory(&self) -> Option<PathBuf> {
         Some(self.mount.join(self.inside.as_ref()?))
     }
 
-    /// What it uses.
+    /// Reads its memory use.
     ///
     /// # Errors
-    /// [`KernelError::Read`] when it is gone, or cannot be seen from here.
+    /// [`KernelError::Read`] if it is gone or not visible here.
     pub fn memory(&self, root: &Root) -> Result<GroupMemory> {
-        let directory = self.seen()?;
+        let directory = self.visible()?;
         let (usage, cache, huge) = match self.version {
             Version::V1 => ("memory.usage_in_bytes", "total_cache ", "total_rss_huge "),
             Version::V2 => ("memory.current", "file ", "anon_thp "),
@@ -80,16 +82,16 @@ impl MemoryCgroup {
         Ok(GroupMemory { used: Bytes::new(used), cache: of(cache), anon_huge: of(huge) })
     }
 
-    /// How to have memory of it reclaimed without any being swapped out: `amount`, or else all.
+    /// Returns the request that reclaims `amount`, or all, without swapping.
     ///
     /// # Errors
-    /// Why that cannot be, with the way out.
+    /// [`Unsupported`], with help.
     pub fn reclaim_by(
         &self,
         root: &Root,
         amount: Option<Bytes>,
     ) -> std::result::Result<Reclaim, Unsupported> {
-        let directory = self.seen().map_err(|error| Unsupported::because(error.to_string()))?;
+        let directory = self.visible().map_err(|error| Unsupported::because(&error))?;
         let swap = memory::has_swap(root).unwrap_or(true);
         let reclaim = match self.version {
             Version::V1 if self.path == "/" => {
@@ -104,7 +106,7 @@ impl MemoryCgroup {
                 Reclaim::ForceEmpty
             }
             Version::V2 => {
-                // More than can be had ends with EAGAIN once nothing more comes.
+                // Beyond what the kernel can reclaim, it returns EAGAIN.
                 let all = self.memory(root).map_or(Bytes::ZERO, |memory| memory.used);
                 Reclaim::Amount { bytes: amount.unwrap_or(all), unswapped: swap }
             }
@@ -116,16 +118,17 @@ impl MemoryCgroup {
         Ok(reclaim)
     }
 
-    /// Asks for it, and waits until the kernel is done.
+    /// Requests the reclaim and waits until the kernel ends it.
     ///
     /// # Errors
-    /// [`KernelError::Write`]: EAGAIN when less than the amount could be had, EINTR after a signal, EINVAL where
-    /// `swappiness=0` is not known.
+    /// [`KernelError::Write`]: EAGAIN if the kernel reclaimed less, EINTR after a signal, EINVAL if
+    /// it does not know `swappiness=0`.
     pub fn reclaim(&self, root: &Root, reclaim: Reclaim) -> Result<()> {
-        root.write(self.seen()?.join(reclaim.file()), &reclaim.text())
+        root.write(self.visible()?.join(reclaim.file()), &reclaim.text())
     }
 
-    /// A cgroup of it or below it, by its directory, whose memory reclaim may swap out. Version 1 only.
+    /// Returns the directory of a cgroup, this one or a descendant, whose memory reclaim may swap
+    /// out. Version 1 only.
     fn swapping(&self, root: &Root) -> Option<PathBuf> {
         fn first(root: &Root, directory: PathBuf) -> Option<PathBuf> {
             if root.read_text(directory.join("memory.swappiness")).is_ok_and(|text| text != "0") {
@@ -139,9 +142,9 @@ impl MemoryCgroup {
         first(root, self.directory()?)
     }
 
-    fn seen(&self) -> Result<PathBuf> {
-        let unseen = || KernelError::read(self.path.as_ref(), std::io::ErrorKind::NotFound);
-        self.directory().ok_or_else(unseen)
+    fn visible(&self) -> Result<PathBuf> {
+        let invisible = || KernelError::read(self.path.as_ref(), std::io::ErrorKind::NotFound);
+        self.directory().ok_or_else(invisible)
     }
 }
 
@@ -190,17 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_for_that_would_swap() {
+    fn no_request_swaps() {
         let (_dir, root) = fixture(&v1(SWAP, "60\n"));
-        let refused = group(&root, "/sys/fs/cgroup/memory/a").reclaim_by(&root, None).unwrap_err();
-        let help = &refused.help()[0];
+        let error = group(&root, "/sys/fs/cgroup/memory/a").reclaim_by(&root, None).unwrap_err();
+        let help = &error.help()[0];
         assert!(help.contains("a/b/memory.swappiness"), "{help}: a cgroup below would swap");
         let (_dir, root) = fixture(&v1(SWAP, "0\n"));
         assert!(group(&root, "/sys/fs/cgroup/memory/a").reclaim_by(&root, None).is_ok());
     }
 
     #[test]
-    fn version_2_is_asked_for_bytes_and_told_not_to_swap() {
+    fn version_2_gets_an_amount_without_swapping() {
         for (swap, amount, text) in [
             (NO_SWAP, None, "8000"),
             (NO_SWAP, Some(Bytes::new(5)), "5"),
@@ -226,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_the_file_is_said_so() {
+    fn a_kernel_without_the_file_is_unsupported() {
         let (_dir, root) = fixture(&[
             NO_SWAP,
             ("sys/fs/cgroup/cgroup.procs", ""),
             ("sys/fs/cgroup/a/cgroup.procs", ""),
             ("sys/fs/cgroup/a/memory.current", "8000\n"),
         ]);
-        let refused = group(&root, "/sys/fs/cgroup/a").reclaim_by(&root, None).unwrap_err();
-        assert!(refused.to_string().contains("memory.reclaim"), "{refused}");
+        let error = group(&root, "/sys/fs/cgroup/a").reclaim_by(&root, None).unwrap_err();
+        assert!(error.to_string().contains("memory.reclaim"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! A file that has no name until it is whole.
+//! File that gets its name when it is whole.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
@@ -12,22 +12,22 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::{KernelError, Result};
 
-/// A file that is being written. A process that is killed before the file is whole leaves nothing, unless the file system
-/// has no files without names. A link of that name is replaced, and never followed.
+/// File that is being written. A process that is killed before the file is whole leaves nothing,
+/// unless the file system requires names. A link with that name is replaced, never followed.
 #[derive(Debug)]
 pub struct NewFile {
     path: PathBuf,
-    /// Whether what has that name by then goes.
+    /// Whether the file replaces another one with its name.
     replace: bool,
     file: BufWriter<File>,
     bytes: u64,
-    /// Where files must have names.
+    /// Hidden name, if the file system requires one.
     hidden: Option<TempPath>,
 }
 
 impl NewFile {
-    /// Begins a file of that name, with mode 0666 less the umask. If `replace` is not set, a file that has the name by
-    /// then stays.
+    /// Creates a file for that name, with mode 0666 less the umask. Unless `replace` is set, a file
+    /// that has the name by then stays.
     ///
     /// # Errors
     /// [`KernelError::Write`].
@@ -35,16 +35,16 @@ impl NewFile {
         Self::of(path, replace, nameless(path).ok())
     }
 
-    /// With a hidden name if there is no file without one.
+    /// Creates the file under a hidden name if `nameless` is `None`.
     fn of(path: &Path, replace: bool, nameless: Option<File>) -> Result<Self> {
         const BUFFER: usize = 1 << 20;
         let (file, hidden) = match nameless {
             Some(file) => (file, None),
             None => {
-                let made =
+                let create =
                     |at: &Path| OpenOptions::new().write(true).create_new(true).mode(MODE).open(at);
                 let (file, hidden) =
-                    beside(path, made).map_err(|source| io(path, source))?.into_parts();
+                    beside(path, create).map_err(|source| io(path, source))?.into_parts();
                 (file, Some(hidden))
             }
         };
@@ -52,11 +52,11 @@ impl NewFile {
         Ok(Self { path: path.to_owned(), replace, file, bytes: 0, hidden })
     }
 
-    /// Its name, once it is whole.
+    /// Returns the name that the file will get.
     pub fn path(&self) -> &Path {
         &self.path
     }
-    /// Bytes written until now.
+    /// Number of bytes written.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -70,7 +70,7 @@ impl NewFile {
         self.file.write_all(bytes).map_err(|source| self.io(source))
     }
 
-    /// Writes over the beginning, at last.
+    /// Overwrites the first bytes, as the last write.
     ///
     /// # Errors
     /// [`KernelError::Write`].
@@ -79,7 +79,7 @@ impl NewFile {
         done.map_err(|source| self.io(source))
     }
 
-    /// Waits until all that was written is on the disk.
+    /// Waits until all data is on the disk.
     ///
     /// # Errors
     /// [`KernelError::Write`].
@@ -88,10 +88,11 @@ impl NewFile {
         done.map_err(|source| self.io(source))
     }
 
-    /// Gives the file its name, once it is on the disk. How long it is.
+    /// Names the file once it is on the disk, and returns its length.
     ///
     /// # Errors
-    /// [`KernelError::Write`]; of the kind `AlreadyExists` for a name that something got before, which is not to be replaced.
+    /// [`KernelError::Write`], with kind `AlreadyExists` if another file got the name first and
+    /// must stay.
     pub fn finish(mut self) -> Result<Bytes> {
         self.sync()?;
         let Self { path, replace, file, bytes, hidden } = self;
@@ -101,7 +102,7 @@ impl NewFile {
             Some(hidden) if !replace => {
                 hidden.persist_noclobber(&path).map_err(|error| error.error)
             }
-            // A link never replaces what is there; a rename does.
+            // A link never replaces an existing file; a rename does.
             hidden => hidden
                 .map_or_else(
                     || beside(&path, |at| link(file, at)).map(NamedTempFile::into_temp_path),
@@ -110,9 +111,9 @@ impl NewFile {
                 .and_then(|hidden| hidden.persist(&path).map_err(|error| error.error)),
         };
         named.map_err(|source| io(&path, source))?;
-        // Only what is on the disk can be dropped.
+        // Only pages that are on the disk can leave the cache.
         let _ = fadvise(file, 0, None, Advice::DontNeed);
-        // A directory may be written and not read.
+        // A directory may be writable but not readable.
         if let Ok(directory) = File::open(directory(&path)) {
             directory.sync_all().map_err(|source| io(&path, source))?;
         }
@@ -124,20 +125,21 @@ impl NewFile {
     }
 }
 
-/// As any other file that is created: what the umask leaves of it.
+/// Mode of a new file, before the umask.
 const MODE: u32 = 0o666;
 
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file without a name beside where it goes, as only there it can be given that name.
+/// Opens a file without a name in the directory of `path`: it can only be linked there.
 fn nameless(path: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
     OpenOptions::new().write(true).mode(MODE).custom_flags(flags).open(directory(path))
 }
 
-/// Makes something under a hidden name of its own in the directory of `path`, whose own name may be as long as names can be.
+/// Creates a file under a hidden name in the directory of `path`. The hidden name is short, because
+/// the name of `path` may have the maximum length.
 fn beside<T>(
     path: &Path,
     make: impl FnMut(&Path) -> io::Result<T>,
@@ -145,10 +147,10 @@ fn beside<T>(
     tempfile::Builder::new().prefix(".hugepilot-").suffix(".part").make_in(directory(path), make)
 }
 
-/// Gives a file without a name this one.
+/// Names a file without a name.
 fn link(file: &File, at: &Path) -> io::Result<()> {
-    let it = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(linkat(CWD, it, CWD, at, AtFlags::SYMLINK_FOLLOW)?)
+    let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(linkat(CWD, source, CWD, at, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 fn io(path: &Path, source: io::Error) -> KernelError {
@@ -162,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// Without a name until it is whole, and where files must have names.
+    /// Creates a file without a name, and one with a hidden name.
     fn both_ways(path: &Path, replace: bool) -> [NewFile; 2] {
         [NewFile::create(path, replace).unwrap(), NewFile::of(path, replace, None).unwrap()]
     }
@@ -179,18 +181,18 @@ mod tests {
         let other = folder.path().join("other");
         fs::write(&other, "").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
-        // No name is longer.
+        // 255 is the maximum length of a name.
         for name in ["g.el".to_owned(), "g".repeat(255)] {
             let path = folder.path().join(&name);
             if nameless(&path).is_ok() {
                 let _out = NewFile::create(&path, true).unwrap();
-                assert_eq!(names(folder.path()), ["other"], "who is killed now leaves nothing");
+                assert_eq!(names(folder.path()), ["other"], "a killed process leaves nothing");
             }
             for mut out in both_ways(&path, true) {
                 let before = fs::read(&path).ok();
                 out.write(b"0 1\n").unwrap();
                 assert_eq!(fs::read(&path).ok(), before);
-                // It replaces what is there, and is not readable by fewer than another new file.
+                // It replaces the file and has the mode of any other new file.
                 assert_eq!(out.finish().unwrap(), Bytes::new(4));
                 assert_eq!(fs::read(&path).unwrap(), b"0 1\n");
                 assert_eq!(mode(&path), mode(&other));
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_write_a_file_one_is_refused() {
+    fn of_two_writers_of_a_file_the_second_fails() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("g.el");
         for mut late in both_ways(&path, false) {

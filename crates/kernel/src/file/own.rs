@@ -1,4 +1,4 @@
-//! A directory in which hugepilot keeps files between runs.
+//! Directory in which hugepilot keeps files between runs.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
@@ -13,8 +13,8 @@ use rustix::fs::{
 
 use super::{READ, read_open, regular};
 
-/// A directory that belongs to the user who runs hugepilot. No path to it, and no name in it, leads through a link of
-/// another user, so that root neither reads nor writes what another user planted.
+/// Directory of the user who runs hugepilot. No path to it, and no name in it, leads through a link
+/// of another user, so root neither reads nor writes files that another user planted.
 #[derive(Debug)]
 pub struct OwnDirectory {
     path: PathBuf,
@@ -25,8 +25,8 @@ impl OwnDirectory {
     /// Opens the directory.
     ///
     /// # Errors
-    /// `NotFound`; `PermissionDenied` if it, or a directory or link on the way to it, belongs to a user other than this
-    /// one and root; ELOOP or ENOTDIR for a link.
+    /// `NotFound`; `PermissionDenied` if the directory, or a directory or link on the way to it,
+    /// belongs to a user other than this one and root; ELOOP or ENOTDIR for a link.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_owned();
         path.ancestors().skip(1).try_for_each(check_owner)?;
@@ -38,7 +38,7 @@ impl OwnDirectory {
         Ok(Self { path, directory })
     }
 
-    /// The same. Makes it, and what is missing above it, with mode 0700.
+    /// Opens the directory. Creates it, and missing ones above it, with mode 0700.
     ///
     /// # Errors
     /// As [`OwnDirectory::open`], and those of `mkdir`.
@@ -49,7 +49,7 @@ impl OwnDirectory {
         Self::open(path)
     }
 
-    /// Closes it to other users, also if an earlier version or another umask left it open.
+    /// Denies access to other users, also if an earlier version or another umask allowed it.
     ///
     /// # Errors
     /// The error of `fchmod`.
@@ -57,7 +57,7 @@ impl OwnDirectory {
         Ok(fchmod(&self.directory, Mode::RWXU)?)
     }
 
-    /// The path of a file in it, for messages.
+    /// Returns the path of a file in it, for messages.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -65,15 +65,15 @@ impl OwnDirectory {
     /// Reads a file of at most `limit`.
     ///
     /// # Errors
-    /// `NotFound`; `PermissionDenied` for a file of another user, and for one that others may write; as
-    /// [`super::read`]; ELOOP for a link.
+    /// `NotFound`; `PermissionDenied` for a file of another user, and for one that others may
+    /// write; as [`super::read`]; ELOOP for a link.
     pub fn read(&self, name: &str, limit: Bytes) -> io::Result<Vec<u8>> {
         let file = regular(openat(&self.directory, name, READ | OFlags::NOFOLLOW, Mode::empty())?)?;
         self.check(name, &file)?;
         read_open(file, limit)
     }
 
-    /// Locks a file until the returned one is closed, and makes it with mode 0600 if there is none.
+    /// Locks a file until the returned one is closed; creates it with mode 0600 if necessary.
     ///
     /// # Errors
     /// `WouldBlock` if another process holds the lock; as [`OwnDirectory::read`].
@@ -86,13 +86,13 @@ impl OwnDirectory {
         Ok(file)
     }
 
-    /// Writes a file with mode 0600, whole or not at all, in the place of an earlier one.
+    /// Replaces a file, whole or not at all, by one with mode 0600.
     ///
     /// # Errors
     /// Those of `open`, `write` and `rename`.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let partial = format!("{name}.{}.part", std::process::id());
-        // Left by a process that was killed and had the same ID.
+        // A killed process with the same pid may have left one.
         let _ = unlinkat(&self.directory, &partial, AtFlags::empty());
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -131,7 +131,7 @@ fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Refuses a component of a path that another user can turn into a link. One that does not exist cannot be.
+/// Rejects a component of a path that another user can turn into a link. A missing one cannot be.
 fn check_owner(component: &Path) -> io::Result<()> {
     match component.symlink_metadata() {
         Ok(about) if about.uid() != own_user() && about.uid() != 0 => Err(foreign(component)),

@@ -1,8 +1,8 @@
-//! Counts of a process over time: instructions, cycles, page walks and the cycles they took.
+//! Counters of a process over time: instructions, cycles, page walks and their cycles.
 //!
-//! Every thread gets its own events, which threads it starts later inherit. Only user mode is counted. Where the
-//! hardware has fewer counters than events, the kernel lets them take turns: then counts are scaled up, and
-//! [`CounterReading::running_ns`] tells how much of the time was really counted.
+//! Every thread gets its own events, which threads it starts later inherit. Only user mode is
+//! counted. If the hardware has fewer counters than events, the kernel multiplexes them: then
+//! counts are scaled up, and [`CounterReading::running_ns`] is the time that was counted.
 
 use std::os::fd::AsFd;
 
@@ -17,29 +17,30 @@ use crate::sys::perf::EventFd;
 use crate::sys::reach::{self, Call};
 use crate::{KernelError, Process, Unsupported, unsupported};
 
-/// What was counted since the counters were opened, in user mode, over all threads.
+/// Counts since the counters were opened, in user mode, over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterReading {
     /// Instructions retired.
     pub instructions: Option<u64>,
     /// Core cycles.
     pub cycles: Option<u64>,
-    /// Page walks for data, those of loads and of stores.
+    /// Page walks for data, by loads and by stores.
     pub walks: Option<u64>,
-    /// Cycles in which such a walk was going on. A walk of a load and one of a store at the same time count twice; up
-    /// to Broadwell each walk counts by itself. AMD and ARM do not count these.
+    /// Cycles with such a walk. Simultaneous walks of a load and a store count twice; up to
+    /// Broadwell each walk counts by itself. AMD and ARM do not count these.
     pub walk_cycles: Option<u64>,
-    /// Loads looked up in the data TLB, as the kernel takes that on this processor; with [`Counters::of_tlb`].
+    /// Loads that accessed the data TLB, as the kernel defines that on this processor; with
+    /// [`Counters::of_tlb`].
     pub tlb_loads: Option<u64>,
-    /// Of them, those that missed.
+    /// Loads that missed the data TLB.
     pub tlb_load_misses: Option<u64>,
-    /// Time of all threads together in which the least favoured event was on.
+    /// Time of all threads together in which the event with the lowest coverage was enabled.
     pub enabled_ns: u64,
-    /// Of that, the time in which it really counted; less means that counts were scaled up.
+    /// Part of that time in which it counted; counts are scaled up if it is less.
     pub running_ns: u64,
 }
 
-/// What an event counts.
+/// Quantity that an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     Instructions,
@@ -50,7 +51,7 @@ enum Quantity {
     TlbLoadMisses,
 }
 
-/// One event to count with.
+/// Event to count with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Countable {
     quantity: Quantity,
@@ -59,7 +60,8 @@ struct Countable {
     config: u64,
 }
 
-/// What to count on `cpu`: instructions and cycles anywhere, page walks by the codes of its maker.
+/// Returns the events to count on `cpu`: instructions and cycles anywhere, page walks by the codes
+/// of its vendor.
 fn countables(cpu: &Cpu) -> Vec<Countable> {
     let raw = |quantity, config| Countable { quantity, kind: sys::PERF_TYPE_RAW, config };
     let general = |quantity, config: u32| Countable {
@@ -73,8 +75,9 @@ fn countables(cpu: &Cpu) -> Vec<Countable> {
     ];
     let walks = |codes: [u64; 2]| codes.map(|code| raw(Quantity::Walks, code));
     let walk_cycles = |codes: [u64; 2]| codes.map(|code| raw(Quantity::WalkCycles, code));
-    // For Intel: walks completed, then cycles with a walk, each of loads and of stores. 0x0100_0000 is a threshold of
-    // one (cmask=1): cycles with any walk, instead of walks in flight summed over cycles.
+    // For Intel: completed walks, then cycles with a walk, each of loads and of stores. 0x0100_0000
+    // is a threshold of one (cmask=1): cycles with any walk, instead of walks in flight summed over
+    // cycles.
     const ANY: u64 = 1 << 24;
     let intel = |completed, cycles| [walks(completed), walk_cycles(cycles)].concat();
     match (cpu.vendor.as_str(), cpu.family, cpu.model) {
@@ -90,7 +93,7 @@ fn countables(cpu: &Cpu) -> Vec<Countable> {
         }
         (AMD, 23..=26, _) => events.push(raw(Quantity::Walks, 0xf045)),
         (ARM, ..) => events.push(raw(Quantity::Walks, 0x34)),
-        // Whatever the kernel takes for a miss of the data TLB: loads, then stores.
+        // The kernel's generic misses of the data TLB: loads, then stores.
         _ => events.extend([0x1_0003, 0x1_0103].map(|config| Countable {
             quantity: Quantity::Walks,
             kind: sys::PERF_TYPE_HW_CACHE,
@@ -100,33 +103,34 @@ fn countables(cpu: &Cpu) -> Vec<Countable> {
     events
 }
 
-/// What `perf stat -e dTLB-loads,dTLB-load-misses` counts, and page walks.
+/// Returns the events of `perf stat -e dTLB-loads,dTLB-load-misses`, and page walks.
 fn of_tlb(cpu: &Cpu) -> Vec<Countable> {
     let load = |quantity, config| Countable { quantity, kind: sys::PERF_TYPE_HW_CACHE, config };
-    // The cache in the low byte, then the operation, then the result: data TLB, loads, all and misses.
+    // The cache in the low byte, then the operation, then the result: data TLB, loads, all and
+    // misses.
     let mut events = vec![load(Quantity::TlbLoads, 0x3), load(Quantity::TlbLoadMisses, 0x1_0003)];
     events.extend(countables(cpu).into_iter().filter(|event| event.quantity == Quantity::Walks));
     events
 }
 
-/// Open counters of a process. They stop when dropped.
+/// Open counters of a process. They stop on drop.
 #[derive(Debug)]
 pub struct Counters {
-    /// Each event with its descriptors, one for each thread.
+    /// Events with their descriptors, one for each thread.
     events: Vec<(Countable, Vec<EventFd>)>,
 }
 
 impl Counters {
-    /// Starts counting in all threads that `process` has now, and in those they start later. A thread that comes while
-    /// the threads are listed may be missed.
+    /// Starts counting in all current threads of `process`, and in those that they start later. A
+    /// thread that starts while the threads are listed may be missed.
     ///
     /// # Errors
-    /// Why the hardware or the kernel does not count here.
+    /// [`Unsupported`] if the hardware or the kernel does not count here.
     pub fn open(process: &Process) -> Result<Self, Unsupported> {
         Self::of(process, countables)
     }
 
-    /// The same for loads and misses of the data TLB, and page walks.
+    /// Starts counting loads and misses of the data TLB, and page walks.
     ///
     /// # Errors
     /// As [`Counters::open`].
@@ -135,7 +139,7 @@ impl Counters {
     }
 
     fn of(process: &Process, countables: fn(&Cpu) -> Vec<Countable>) -> Result<Self, Unsupported> {
-        let other = |error: KernelError| Unsupported::because(error.to_string());
+        let other = |error: KernelError| Unsupported::because(&error);
         let cpu = cpu::read(process.root()).map_err(other)?;
         let threads = process.threads().map_err(other)?;
         let countables = countables(&cpu);
@@ -144,7 +148,7 @@ impl Counters {
             let limit = needed + 1024;
             return Err(Unsupported::ThreadsNeedFiles { threads: threads.len(), limit });
         }
-        let mut refused = None;
+        let mut failure = None;
         let mut events = Vec::new();
         for countable in countables {
             match open_in_all(countable, &threads) {
@@ -152,10 +156,10 @@ impl Counters {
                     return Err(Unsupported::ProcessGone);
                 }
                 Ok(descriptors) => events.push((countable, descriptors)),
-                Err(errno) => refused = refused.or(Some(errno)),
+                Err(errno) => failure = failure.or(Some(errno)),
             }
         }
-        match refused {
+        match failure {
             Some(errno) if events.is_empty() => {
                 let rights = Rights::read(process.root());
                 Err(unsupported::of_event(errno, reach::answer(Call::PerfEventOpen), &rights))
@@ -164,10 +168,10 @@ impl Counters {
         }
     }
 
-    /// What was counted up to now. A microsecond or so for each event of each thread.
+    /// Reads the counts up to now, in about a microsecond for each event of each thread.
     ///
     /// # Errors
-    /// The kernel's, never in practice.
+    /// Those of `read`, never in practice.
     pub fn read(&self) -> Result<CounterReading, Errno> {
         let mut counts = Vec::new();
         for (countable, descriptors) in &self.events {
@@ -186,7 +190,7 @@ impl Counters {
     }
 }
 
-/// Opens an event in each of `threads` that is still there.
+/// Opens an event in each of `threads` that lives.
 fn open_in_all(countable: Countable, threads: &[Tid]) -> Result<Vec<EventFd>, Errno> {
     let attributes = attributes(countable);
     let mut descriptors = Vec::with_capacity(threads.len());
@@ -213,7 +217,7 @@ fn attributes(countable: Countable) -> sys::perf_event_attr {
     attr
 }
 
-/// What one event says, or an event of all threads together.
+/// Count of one event, or of an event over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     value: u64,
@@ -222,19 +226,20 @@ struct Count {
 }
 
 impl Count {
-    /// As `read_format` asks for it.
+    /// Parses the format that `read_format` requests.
     fn from_bytes(bytes: &[u8; 24]) -> Self {
         let word =
             |i: usize| u64::from_ne_bytes(bytes[i * 8..i * 8 + 8].try_into().unwrap_or_default());
         Self { value: word(0), enabled_ns: word(1), running_ns: word(2) }
     }
-    /// Adds a thread.
+    /// Adds the count of another thread.
     fn add(&mut self, other: Self) {
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
         self.running_ns = self.running_ns.saturating_add(other.running_ns);
     }
-    /// What it would have counted all the time; `None` when it was on, but never got a counter.
+    /// Returns the count scaled to all of the time; `None` if the event was enabled but never got a
+    /// counter.
     fn scaled(self) -> Option<u64> {
         if self.enabled_ns == self.running_ns {
             return Some(self.value);
@@ -243,14 +248,14 @@ impl Count {
         all.checked_div(u128::from(self.running_ns))
             .map(|all| u64::try_from(all).unwrap_or(u64::MAX))
     }
-    /// What part of the time it counted.
+    /// Returns the share of the time that was counted.
     #[allow(clippy::cast_precision_loss)]
     fn coverage(self) -> f64 {
         if self.enabled_ns == 0 { 1.0 } else { self.running_ns as f64 / self.enabled_ns as f64 }
     }
 }
 
-/// Puts the events together. A quantity counted by two events needs both.
+/// Sums events by quantity. A quantity counted by two events needs both.
 fn sum(counts: &[(Quantity, Count)]) -> CounterReading {
     let of = |wanted| {
         let fitting: Vec<Count> = counts
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn each_maker_has_its_own_codes_for_walks() {
+    fn each_vendor_has_its_own_codes_for_walks() {
         let table = [
             (cpu(INTEL, 6, 62), vec![0x8208, 0x0249], vec![0x8408, 0x0449]),
             (cpu(INTEL, 6, 79), vec![0x0e08, 0x0e49], vec![0x1008, 0x1049]),
@@ -310,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tlb_is_counted_by_the_kernels_own_names_for_it() {
+    fn the_tlb_is_counted_by_generic_events() {
         let events = of_tlb(&cpu(INTEL, 6, 207));
         let codes: Vec<_> = events.iter().map(|event| (event.quantity, event.config)).collect();
         let wanted = [
@@ -323,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_took_turns_are_scaled_and_say_so() {
+    fn multiplexed_counts_are_scaled_and_marked() {
         let full = Count { value: 1000, enabled_ns: 50, running_ns: 50 };
         let half = Count { value: 30, enabled_ns: 50, running_ns: 25 };
         let never = Count { value: 0, enabled_ns: 50, running_ns: 0 };
@@ -333,7 +338,11 @@ mod tests {
         assert_eq!((reading.instructions, reading.walk_cycles), (None, None));
         assert_eq!((reading.enabled_ns, reading.running_ns), (50, 25));
         let reading = sum(&[(Quantity::Walks, half), (Quantity::Walks, never)]);
-        assert_eq!((reading.walks, reading.running_ns), (None, 0), "half a sum is no sum");
+        assert_eq!(
+            (reading.walks, reading.running_ns),
+            (None, 0),
+            "one of two events has no count"
+        );
         assert_eq!(sum(&[]), CounterReading::default());
     }
 
@@ -350,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn we_are_counted_or_told_why_not() {
+    fn this_process_is_counted_or_the_reason_returned() {
         let pid = Pid(i32::try_from(std::process::id()).unwrap());
         let process = Process::open(&Root::live(), pid).unwrap();
         match Counters::open(&process) {
@@ -360,9 +369,9 @@ mod tests {
                 assert!(second.enabled_ns >= first.enabled_ns);
                 assert!(second.instructions >= first.instructions);
             }
-            Err(refusal) => {
-                eprintln!("skipped: no counters here: {refusal}");
-                assert!(!refusal.to_string().is_empty());
+            Err(reason) => {
+                eprintln!("skipped: no counters here: {reason}");
+                assert!(!reason.to_string().is_empty());
             }
         }
     }

@@ -1,8 +1,9 @@
-//! Samples whose data address the processor itself gives.
+//! Hardware samples, whose data address comes from the processor.
 //!
-//! Sources are tried in this order: Intel's precise events for loads and stores that missed the second-level TLB (every
-//! sample is a page walk), Intel's load latency (the samples say which missed), AMD's instruction-based sampling (the
-//! same). Where none works, the CPU clock and a decoder of instructions take over.
+//! Sources are tried in this order: Intel's precise events for loads and stores that missed the
+//! second-level TLB (every sample is a page walk), Intel's load latency (each sample shows whether
+//! it missed), AMD's instruction-based sampling (the same). If none works, the CPU clock with an
+//! instruction decoder remains.
 
 use hugepilot_record::doctor::Cpu;
 use hugepilot_record::{Pattern, Provenance, Sample};
@@ -15,32 +16,33 @@ use crate::cpu::{AMD, ARM, INTEL};
 use crate::rights::Rights;
 use crate::{Root, Unsupported};
 
-/// One kind of hardware sample.
+/// Source of hardware samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardwareSource {
-    /// As `doctor` calls it.
+    /// Name, as `doctor` prints it.
     pub name: &'static str,
-    /// What to open. The period may be changed; for IBS it stays a multiple of 16.
+    /// Event to open. The period may be changed; for IBS it stays a multiple of 16.
     pub event: Event,
-    /// Which of its samples are page walks.
+    /// Kind of its samples.
     pub sample_kind: SampleKind,
 }
 
-/// What a source's samples are samples of.
+/// Kind of accesses that a source samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
     /// Accesses that missed the second-level TLB: every sample counts.
     Walks,
-    /// All accesses, or slow ones: those count whose data source says that they missed the second-level TLB.
+    /// All accesses, or slow ones: samples count if their data source shows that they missed the
+    /// second-level TLB.
     Accesses,
 }
 
-/// What a machine may have, in the order to try it, and what was left out.
+/// Sources that a machine may have, in the order to try them, and those that it lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
-    /// Worth opening. Only [`HardwareSource::try_open`] shows whether one works.
+    /// Sources to try. Only [`HardwareSource::try_open`] shows whether one works.
     pub sources: Vec<HardwareSource>,
-    /// What this processor has in principle, and why it cannot be used: name and reason.
+    /// Sources that cannot be used here, by name, with the reason.
     pub skipped: Vec<(&'static str, Unsupported)>,
 }
 
@@ -50,19 +52,19 @@ const LOAD_LATENCY: &str = "PEBS load latency";
 const IBS: &str = "IBS micro-ops";
 const SPE: &str = "ARM SPE";
 
-/// Walks are rare enough to take one in so many (a prime, so as not to march in step with a loop).
+/// Walks per sample: a prime, so that samples do not fall into step with a loop.
 const WALK_PERIOD: u64 = 1009;
 const SLOW_LOAD_PERIOD: u64 = 2003;
 /// Micro-ops between two IBS samples: a multiple of 16, as the hardware counts in these.
 const IBS_PERIOD: u64 = 16 * 12_503;
-/// Cycles from which a load is slow: longer than the second-level cache takes.
+/// Cycles from which a load is slow: more than the second-level cache takes.
 const SLOW_LOAD_CYCLES: u32 = 32;
 
 const ADDRESS: SampleFormat =
     SampleFormat { address: true, weight: false, data_source: true, registers: false };
 const ADDRESS_AND_COST: SampleFormat = SampleFormat { weight: true, ..ADDRESS };
 
-/// What `cpu` may offer.
+/// Returns the sources that `cpu` may have.
 pub fn candidates(root: &Root, cpu: &Cpu) -> Candidates {
     match cpu.vendor.as_str() {
         INTEL => intel(root),
@@ -75,7 +77,7 @@ pub fn candidates(root: &Root, cpu: &Cpu) -> Candidates {
 }
 
 fn intel(root: &Root) -> Candidates {
-    // Hybrid processors name their large cores; elsewhere there is one unit.
+    // Hybrid processors name their large cores; others have one unit.
     let pmu = ["cpu_core", "cpu"].into_iter().find_map(|name| Pmu::read(root, name));
     let kind = pmu.as_ref().map_or(sys::PERF_TYPE_RAW, |pmu| pmu.kind);
     let stlb = |name, config| HardwareSource {
@@ -93,7 +95,7 @@ fn intel(root: &Root) -> Candidates {
             event,
             sample_kind: SampleKind::Accesses,
         }),
-        Err(why) => found.skipped.push((LOAD_LATENCY, why)),
+        Err(reason) => found.skipped.push((LOAD_LATENCY, reason)),
     }
     found
 }
@@ -117,7 +119,8 @@ fn amd(root: &Root) -> Candidates {
     let Some(pmu) = Pmu::read(root, "ibs_op") else {
         return skip(Unsupported::NoIbs);
     };
-    // The hardware cannot leave the kernel out; newer kernels can throw such samples away, and then let everybody in.
+    // The hardware cannot exclude the kernel. Newer kernels can drop such samples, and then require
+    // no capability.
     let filtered = pmu.knows("swfilt");
     let Some(words) = pmu.encode(if filtered { "cnt_ctl=1,swfilt=1" } else { "cnt_ctl=1" }) else {
         return skip(Unsupported::IbsMicroOps);
@@ -143,11 +146,11 @@ const fn hardware(
 const TRIAL_MEMORY: Bytes = Bytes::mib(48);
 
 impl HardwareSource {
-    /// Opens it on a child of ours that loads from all over its memory, and counts the page walks that come back with an
-    /// address. A quarter of a second at most.
+    /// Opens it on a child that loads from all of its memory, and counts the page walks with an
+    /// address that arrive. Takes a quarter of a second at most.
     ///
     /// # Errors
-    /// Why it is not to be had, no samples among the reasons.
+    /// [`Unsupported`], also if no sample arrives.
     pub fn try_open(&self, root: &Root, rights: &Rights) -> Result<u64, Unsupported> {
         let is_walk = |record: &Record| self.sample(record).is_some();
         match trial::samples_of(root, TRIAL_MEMORY, self.event, rights, is_walk)? {
@@ -156,7 +159,8 @@ impl HardwareSource {
         }
     }
 
-    /// The page walk that `record` tells of; `None` when it is something else, or has no address of user memory.
+    /// Returns the page walk in `record`; `None` if it is another record, or has no address of user
+    /// memory.
     pub fn sample(&self, record: &Record) -> Option<Sample> {
         let &Record::Sample { ip, pid, tid, time, address, data_source, registers, .. } = record
         else {
@@ -174,14 +178,15 @@ impl HardwareSource {
             ip,
             address: Some(address),
             provenance: Provenance::Exact,
-            // It needed a translation of its own, which a stream of neighbours does not.
+            // Each walk needed its own translation, unlike a stream of neighbours.
             pattern: Pattern::Scattered,
             stack: registers.map(|registers| registers.stack_pointer()),
         })
     }
 }
 
-/// Whether `perf_mem_data_src` says that the last level of the TLB had no translation, or that a walk fetched it.
+/// Whether `perf_mem_data_src` shows that the last level of the TLB had no translation, or that a
+/// walk fetched it.
 fn missed_last_tlb(data_source: u64) -> bool {
     const SHIFT: u32 = 26;
     const MISS: u64 = 0x04;
@@ -232,8 +237,8 @@ mod tests {
     ];
     const IBS_UNIT: [(&str, &str); 2] = [("type", "11"), ("format/cnt_ctl", "config:19")];
 
-    /// A sample record as the kernel writes it: header, ip, pid and tid, time, address, then weight when asked for, then
-    /// the data source.
+    /// A sample record as the kernel writes it: header, ip, pid and tid, time, address, then weight
+    /// when asked for, then the data source.
     fn sample(format: SampleFormat, address: u64, data_source: u64) -> Vec<u8> {
         let mut words = vec![0x40_1000, 7 | 8 << 32, 99, address];
         words.extend(format.weight.then_some(250));
@@ -321,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn ibs_leaves_the_kernel_out_only_where_it_can() {
+    fn ibs_excludes_the_kernel_only_if_it_can() {
         let plain = source(AMD, &[("ibs_op", &IBS_UNIT)], IBS).unwrap().event;
         assert_eq!(
             (plain.kind, plain.config, plain.config2, plain.exclude_kernel),
@@ -338,13 +343,13 @@ mod tests {
     }
 
     #[test]
-    fn every_source_here_works_or_says_why_not() {
+    fn every_source_here_works_or_has_a_reason() {
         let (root, rights) = (Root::live(), Rights::read(&Root::live()));
         let cpu = crate::cpu::read(&root).unwrap();
         for source in candidates(&root, &cpu).sources {
             match source.try_open(&root, &rights) {
                 Ok(count) => assert!(count > 0),
-                Err(refusal) => eprintln!("skipped: {}: {refusal}", source.name),
+                Err(reason) => eprintln!("skipped: {}: {reason}", source.name),
             }
         }
     }

@@ -1,7 +1,7 @@
-//! What a performance monitoring unit takes, as sysfs describes it.
+//! Performance monitoring unit, as sysfs describes it.
 //!
-//! `/sys/bus/event_source/devices/NAME` holds the unit's `type`, in `format/` which bits of which config word each
-//! term stands for, and in `events/` named events made of such terms.
+//! `/sys/bus/event_source/devices/NAME` holds the unit's `type`; in `format/`, the bits and config
+//! word of each term; and in `events/`, named events made of such terms.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::Root;
 
 const DEVICES: &str = "sys/bus/event_source/devices";
 
-/// One unit: its number and the terms it knows.
+/// Unit with the terms that it knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pmu {
     /// `perf_event_attr.type`.
@@ -18,7 +18,7 @@ pub(crate) struct Pmu {
     terms: BTreeMap<String, Term>,
 }
 
-/// Where a term's bits go: into `config`, `config1` or `config2`, lowest first.
+/// Bits of a term: in `config`, `config1` or `config2`, lowest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
     word: usize,
@@ -29,7 +29,7 @@ struct Term {
 pub(crate) type Words = [u64; 3];
 
 impl Pmu {
-    /// The unit of that name, such as `cpu` or `ibs_op`; `None` where the kernel shows none.
+    /// Reads the unit of that name, such as `cpu` or `ibs_op`; `None` if the kernel shows none.
     pub(crate) fn read(root: &Root, name: &str) -> Option<Self> {
         let kind = root.read_text(format!("{DEVICES}/{name}/type")).ok()?.parse().ok()?;
         let formats = std::fs::read_dir(root.join(format!("{DEVICES}/{name}/format")));
@@ -40,16 +40,16 @@ impl Pmu {
         });
         Some(Self { kind, name: name.to_owned(), terms: terms.collect() })
     }
-    /// Whether it knows `term`.
+    /// Whether the unit knows `term`.
     pub(crate) fn knows(&self, term: &str) -> bool {
         self.terms.contains_key(term)
     }
-    /// The text of one of its named events, such as `event=0xcd,umask=0x1,ldlat=3`.
+    /// Returns the text of a named event, such as `event=0xcd,umask=0x1,ldlat=3`.
     pub(crate) fn event(&self, root: &Root, name: &str) -> Option<String> {
         root.read_text(format!("{DEVICES}/{}/events/{name}", self.name)).ok()
     }
-    /// The config words of a text such as `event=0xcd,umask=0x1,ldlat=3`; a term without a value is 1. `None` when the
-    /// unit does not know a term, or a value does not fit.
+    /// Returns the config words of a text such as `event=0xcd,umask=0x1,ldlat=3`; a term without a
+    /// value is 1. `None` if the unit does not know a term, or a value does not fit.
     pub(crate) fn encode(&self, text: &str) -> Option<Words> {
         let mut words = Words::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -71,7 +71,7 @@ impl Pmu {
     }
 }
 
-/// Reads `config:0-7,32-35` and its like.
+/// Parses a term such as `config:0-7,32-35`.
 fn parse_term(text: &str) -> Option<Term> {
     let (word, ranges) = text.split_once(':')?;
     let word = match word {
@@ -96,7 +96,7 @@ fn parse_term(text: &str) -> Option<Term> {
 pub(super) mod tests {
     use super::*;
 
-    /// A tree with one unit.
+    /// Creates the files of one unit.
     pub(crate) fn unit(dir: &std::path::Path, name: &str, files: &[(&str, &str)]) {
         for (file, text) in files {
             let path = dir.join(DEVICES).join(name).join(file);
@@ -106,7 +106,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn terms_go_where_the_format_says() {
+    fn terms_set_the_bits_of_their_format() {
         let dir = tempfile::tempdir().unwrap();
         let files = [
             ("type", "4"),
@@ -128,7 +128,7 @@ pub(super) mod tests {
             Some([0x0000_0001_0104_20d0, 0, 0])
         );
         assert_eq!(pmu.encode("umask=0x100"), None, "too large");
-        assert_eq!(pmu.encode("odd=1"), None, "a word we do not have");
+        assert_eq!(pmu.encode("odd=1"), None, "an unknown word");
         assert_eq!(pmu.encode("event=zero"), None);
         assert!(pmu.knows("ldlat") && !pmu.knows("swfilt"));
         assert!(Pmu::read(&root, "ibs_op").is_none());

@@ -1,59 +1,62 @@
-//! The records of a perf ring, parsed from bytes.
+//! Records of a perf ring, parsed from bytes.
 //!
-//! The kernel's ABI is in perf_event_open(2), "MMAP layout". A ring holds what the kernel wrote, but a recording may
-//! hold anything: every length is checked, and a record that does not fit its own size is dropped, not trusted.
+//! The kernel's ABI is in perf_event_open(2), "MMAP layout". A ring holds data of the kernel, but a
+//! recording may hold anything: every length is checked, and a record that does not fit its own
+//! size is dropped.
 
 use hugepilot_record::{Pid, Tid};
 use hugepilot_units::{Nanos, VirtAddr};
 use perf_event_open_sys::bindings as sys;
 
-/// The user registers asked for: the sixteen general ones and the instruction pointer. Segment registers are not to be
-/// had on x86-64.
+/// User registers of samples: the sixteen general ones and the instruction pointer. The kernel has
+/// no segment registers on x86-64.
 pub struct RegsMask;
 
 impl RegsMask {
-    /// `sample_regs_user`: AX BX CX DX SI DI BP SP IP FLAGS, then R8–R15, in the kernel's numbering.
+    /// `sample_regs_user`: AX BX CX DX SI DI BP SP IP FLAGS, then R8–R15, in the kernel's
+    /// numbering.
     pub const X86_64: u64 = 0x00ff_03ff;
     /// Registers in the mask.
     const COUNT: usize = Self::X86_64.count_ones() as usize;
 }
 
-/// General-purpose registers of a sample, by hardware number: rax rcx rdx rbx rsp rbp rsi rdi r8 … r15.
+/// General-purpose registers of a sample, by hardware number: rax rcx rdx rbx rsp rbp rsi rdi r8 …
+/// r15.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Regs(pub [u64; 16]);
 
 impl Regs {
-    /// Where in perf's order (of [`RegsMask::X86_64`]) each hardware register stands.
+    /// Position of each hardware register in perf's order (of [`RegsMask::X86_64`]).
     const PERF_POSITION: [usize; 16] = [0, 2, 3, 1, 7, 6, 4, 5, 10, 11, 12, 13, 14, 15, 16, 17];
 
     fn from_perf(words: &[u8]) -> Self {
         Self(Self::PERF_POSITION.map(|i| word(words, i * 8).unwrap_or(0)))
     }
-    /// The stack pointer.
+    /// Returns the stack pointer.
     pub const fn stack_pointer(&self) -> VirtAddr {
         VirtAddr::new(self.0[4])
     }
 }
 
-/// Which fields the samples of an event carry, beyond ip, pid/tid and time.
+/// Fields that the samples of an event carry, beyond ip, pid/tid and time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleFormat {
-    /// A data address (`PERF_SAMPLE_ADDR`).
+    /// Whether they carry a data address (`PERF_SAMPLE_ADDR`).
     pub address: bool,
-    /// A cost (`PERF_SAMPLE_WEIGHT`).
+    /// Whether they carry a cost (`PERF_SAMPLE_WEIGHT`).
     pub weight: bool,
-    /// Where the data came from (`PERF_SAMPLE_DATA_SRC`).
+    /// Whether they carry the source of the data (`PERF_SAMPLE_DATA_SRC`).
     pub data_source: bool,
-    /// User registers (`PERF_SAMPLE_REGS_USER`).
+    /// Whether they carry user registers (`PERF_SAMPLE_REGS_USER`).
     pub registers: bool,
 }
 
 impl SampleFormat {
-    /// What the stall sampler asks for.
+    /// Format of the stall sampler.
     pub const REGISTERS: Self =
         Self { address: false, weight: false, data_source: false, registers: true };
 
-    /// The bits for `perf_event_attr.sample_type`.
+    /// Returns the bits for `perf_event_attr.sample_type`.
     pub const fn sample_type(self) -> u64 {
         let mut bits = (sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME) as u64;
         if self.address {
@@ -72,26 +75,26 @@ impl SampleFormat {
     }
 }
 
-/// One record of a ring; fields that the event does not carry are `None`.
+/// Record of a ring; fields that the event does not carry are `None`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Record {
     /// A sample.
     Sample {
-        /// The instruction pointer.
+        /// Instruction pointer.
         ip: VirtAddr,
-        /// The process.
+        /// Process.
         pid: Pid,
-        /// The thread.
+        /// Thread.
         tid: Tid,
-        /// When.
+        /// Time.
         time: Nanos,
-        /// The data address the hardware gave.
+        /// Data address from the hardware.
         address: Option<VirtAddr>,
-        /// The cost the hardware gave.
+        /// Cost from the hardware.
         weight: Option<u64>,
         /// Bits of `perf_mem_data_src`.
         data_source: Option<u64>,
-        /// User registers, unless the thread had none to show (a kernel thread, a 32-bit program).
+        /// User registers; `None` if the thread has none (a kernel thread, a 32-bit program).
         registers: Option<Regs>,
     },
     /// Samples that did not fit into the ring.
@@ -102,12 +105,12 @@ pub enum Record {
     Exec(Pid),
     /// A process or thread was made.
     Fork {
-        /// Its process.
+        /// Process.
         pid: Pid,
-        /// The thread.
+        /// Thread.
         tid: Tid,
     },
-    /// A mapping with executable memory came.
+    /// A process mapped executable memory.
     Mapped(Pid),
     /// Anything else.
     Other,
@@ -116,7 +119,8 @@ pub enum Record {
 const HEADER: usize = 8;
 const ABI_64: u64 = 2;
 
-/// The records in `bytes`, each with its header. Ends at the first that says it is longer than what is left.
+/// Iterates over the records in `bytes`, each with its header. Ends at the first that is longer
+/// than the rest.
 pub fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -130,7 +134,7 @@ pub fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Reads one record of an event with that `format`; `None` when it is cut short.
+/// Parses one record of an event with that `format`; `None` if it is cut short.
 pub fn parse_record(record: &[u8], format: SampleFormat) -> Option<Record> {
     let kind = u32::from_ne_bytes(record.get(..4)?.try_into().ok()?);
     let misc = u32::from(u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?));
@@ -169,7 +173,8 @@ fn sample(body: &[u8], format: SampleFormat) -> Option<Record> {
             at += RegsMask::COUNT * 8;
             Some(Regs::from_perf(words))
         } else {
-            // A 32-bit program sends as many words; its addresses would need its own decoder.
+            // A 32-bit program sends the same number of words; its addresses would need a decoder
+            // of their own.
             at += if abi == 0 { 0 } else { RegsMask::COUNT * 8 };
             None
         }
@@ -245,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn hardware_fields_come_in_the_kernels_order() {
+    fn hardware_fields_are_in_the_kernels_order() {
         let format =
             SampleFormat { address: true, weight: true, data_source: true, registers: true };
         let words =
@@ -260,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_32_bit_program_has_no_registers_for_us() {
+    fn a_32_bit_program_has_no_registers() {
         let words = [&[0x1000, pair(7, 8), 99, 1][..], &[5; 18]].concat();
         let parsed =
             parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), SampleFormat::REGISTERS);
@@ -268,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_and_events_are_told_apart() {
+    fn losses_and_events_are_distinguished() {
         let parse = |bytes: &[u8]| parse_record(bytes, SampleFormat::REGISTERS).unwrap();
         assert_eq!(parse(&record(sys::PERF_RECORD_LOST, 0, &[1, 17])), Record::Lost(17));
         assert_eq!(parse(&record(sys::PERF_RECORD_LOST_SAMPLES, 0, &[5])), Record::Lost(5));
@@ -288,10 +293,17 @@ mod tests {
             junk in prop::collection::vec(any::<u8>(), 0..600), bits in 0_u8..16,
         ) {
             let format = SampleFormat {
-                address: bits & 1 != 0, weight: bits & 2 != 0, data_source: bits & 4 != 0, registers: bits & 8 != 0,
+                address: bits & 1 != 0,
+                weight: bits & 2 != 0,
+                data_source: bits & 4 != 0,
+                registers: bits & 8 != 0,
             };
-            let seen: usize = records(&junk).map(|r| { let _ = parse_record(r, format); r.len() }).sum();
-            prop_assert!(seen <= junk.len());
+            let parse = |record: &[u8]| {
+                let _ = parse_record(record, format);
+                record.len()
+            };
+            let length: usize = records(&junk).map(parse).sum();
+            prop_assert!(length <= junk.len());
         }
 
         #[test]

@@ -1,9 +1,10 @@
-//! Samples of all threads of some processes, through one ring per CPU.
+//! Sampler of all threads of some processes, through one ring per CPU.
 //!
-//! Each thread gets one event per CPU that its children inherit; all events of a CPU write into one ring. So threads
-//! and processes made later are sampled from their first instruction, and memory is bounded by the number of CPUs, not
-//! of processes or threads. When threads times CPUs need more descriptors than allowed, each thread gets one event and
-//! one small ring instead, and threads made later are found by [`PerfSampler::rescan`]. All rings together keep within
+//! Each thread gets one event per CPU that its children inherit; all events of a CPU write into one
+//! ring. So threads and processes made later are sampled from their first instruction, and memory
+//! is bounded by the number of CPUs, not of processes or threads. If threads times CPUs need more
+//! descriptors than allowed, each thread gets one event and one small ring instead, and
+//! [`PerfSampler::rescan`] finds threads made later. All rings together keep within
 //! [`RINGS_BYTES`].
 
 use std::collections::HashSet;
@@ -19,20 +20,20 @@ use super::record::{Record, RegsMask, SampleFormat, parse_record, records};
 use crate::sys::perf::{EventFd, Ring};
 use crate::{KernelError, Process, Result, Root};
 
-/// What all rings of a sampler take at most: the kernel locks them into memory.
+/// Limit on all rings of a sampler together: the kernel locks them into memory.
 const RINGS_BYTES: usize = 32 << 20;
-/// One ring's data, for a CPU. 128 KiB hold 0.7 s of 1 kHz samples.
+/// Data of a ring for a CPU. 128 KiB hold 0.7 s of 1 kHz samples.
 const RING_BYTES: usize = 128 << 10;
-/// One ring's data, for a thread.
+/// Data of a ring for a thread.
 const SMALL_RING_BYTES: usize = 16 << 10;
-/// A smaller ring would overflow between two looks: it holds 40 samples.
-const LEAST_RING_BYTES: usize = 8 << 10;
-/// Descriptors we take at most, even where more are allowed.
+/// Minimum data of a ring, 40 samples: a smaller one would overflow between two drains.
+const MIN_RING_BYTES: usize = 8 << 10;
+/// Limit on descriptors of a sampler, even if more are allowed.
 const MAX_EVENTS: usize = 8192;
-/// Descriptors that each sampled process takes besides: its code is read, too.
+/// Further descriptors for each sampled process, whose code is read, too.
 const DESCRIPTORS_OF_PROCESS: usize = 4;
 
-/// Which event fires the samples.
+/// Event that fires the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `perf_event_attr.type`.
@@ -43,18 +44,18 @@ pub struct Event {
     pub config1: u64,
     /// `config2`.
     pub config2: u64,
-    /// How exact the instruction pointer must be (`precise_ip`, 0–3).
+    /// Required precision of the instruction pointer (`precise_ip`, 0–3).
     pub precise_ip: u8,
-    /// Whether the hardware can leave the kernel out by itself.
+    /// Whether the hardware excludes the kernel by itself.
     pub exclude_kernel: bool,
-    /// Fire once in so many events; for a clock, nanoseconds of the thread's CPU time.
+    /// Events per sample; for a clock, nanoseconds of the thread's CPU time.
     pub period: u64,
-    /// What each sample carries.
+    /// Fields of each sample.
     pub format: SampleFormat,
 }
 
 impl Event {
-    /// The CPU clock: a timer that runs while the thread runs. Every `period`, at least 10 µs.
+    /// Returns the CPU clock: a timer that runs while the thread runs. `period`: at least 10 µs.
     pub const fn cpu_clock(period: Nanos) -> Self {
         Self {
             kind: sys::PERF_TYPE_SOFTWARE,
@@ -97,69 +98,69 @@ impl Event {
     }
 }
 
-/// How to sample.
+/// Options of a sampler.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplerOptions {
-    /// What fires.
+    /// Event that fires the samples.
     pub event: Event,
-    /// Take descriptors for one event per thread only, as on a machine of many CPUs.
+    /// Whether each thread gets one event only, as on a machine with many CPUs.
     pub per_thread: bool,
 }
 
-/// How events and rings are laid out.
+/// Layout of events and rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     per_thread: bool,
     ring_bytes: usize,
-    most_events: usize,
+    max_events: usize,
 }
 
 impl Shape {
-    /// For so many `threads` on so many `cpus`, with pages of `page` bytes, where `allowed` descriptors may be taken.
+    /// Returns the layout for `threads` on `cpus`, with pages of `page` bytes and `allowed`
+    /// descriptors.
     fn of(threads: usize, cpus: usize, allowed: usize, page: usize, per_thread: bool) -> Self {
         let per_thread = per_thread || threads.saturating_mul(cpus) > allowed;
         let (mut ring_bytes, rings) =
             if per_thread { (SMALL_RING_BYTES, threads.min(allowed)) } else { (RING_BYTES, cpus) };
-        // Each ring has a page of its own before its data.
-        while ring_bytes > LEAST_RING_BYTES
-            && (ring_bytes + page).saturating_mul(rings) > RINGS_BYTES
+        // Each ring has a control page before its data.
+        while ring_bytes > MIN_RING_BYTES && (ring_bytes + page).saturating_mul(rings) > RINGS_BYTES
         {
             ring_bytes /= 2;
         }
         let ring_bytes = ring_bytes.max(page);
-        let most_rings = if per_thread { RINGS_BYTES / (ring_bytes + page) } else { usize::MAX };
-        Self { per_thread, ring_bytes, most_events: allowed.min(most_rings) }
+        let max_rings = if per_thread { RINGS_BYTES / (ring_bytes + page) } else { usize::MAX };
+        Self { per_thread, ring_bytes, max_events: allowed.min(max_rings) }
     }
 }
 
-/// An event, and the process whose thread it samples.
+/// Event, and the process whose thread it samples.
 #[derive(Debug)]
-struct EventOf {
+struct TargetEvent {
     pid: Pid,
     event: EventFd,
 }
 
-/// The call that failed, as its manual page names it, and the kernel's answer.
+/// Failed call, as its manual page names it, and its error number.
 type Failure = (&'static str, Errno);
 
 #[derive(Debug)]
-struct RingOf {
+struct OwnedRing {
     ring: Ring,
-    /// Which of the events owns it, for polling.
+    /// Index of the event that owns it, for polling.
     event: usize,
 }
 
-/// Samples processes until dropped. Starts disabled.
+/// Sampler of processes, until dropped. Starts disabled.
 #[derive(Debug)]
 pub struct PerfSampler {
     event: Event,
     shape: Shape,
     cpus: Vec<i32>,
-    events: Vec<EventOf>,
-    rings: Vec<RingOf>,
+    events: Vec<TargetEvent>,
+    rings: Vec<OwnedRing>,
     known: HashSet<Tid>,
     enabled: bool,
-    /// Records of one ring, copied out; as long as a ring, and kept.
+    /// Records of one ring, copied out; reused, with the length of a ring.
     scratch: Vec<u8>,
 }
 
@@ -167,19 +168,21 @@ impl PerfSampler {
     /// Attaches to every thread of `process`.
     ///
     /// # Errors
-    /// EACCES or EPERM without rights (another user's process needs CAP_PERFMON, or `perf_event_paranoid` forbids);
-    /// ENOENT or EOPNOTSUPP when the event does not exist here; EMFILE; [`KernelError::NoProcess`].
+    /// EACCES or EPERM without permission (another user's process requires CAP_PERFMON, or
+    /// `perf_event_paranoid` forbids it); ENOENT or EOPNOTSUPP if the event does not exist here;
+    /// EMFILE; [`KernelError::NoProcess`].
     pub fn attach(process: &Process, options: SamplerOptions) -> Result<Self> {
         let (sampler, attached) = Self::attach_all(&[process], options)?;
         attached.into_iter().collect::<Result<()>>()?;
         Ok(sampler)
     }
 
-    /// Attaches to every thread of each of `processes`, and says for each whether that was possible: the errors of
-    /// [`Self::attach`], and EMFILE for the last of more threads than there may be descriptors or rings.
+    /// Attaches to every thread of each of `processes`, and returns a result for each: the errors
+    /// of [`Self::attach`], and EMFILE for the last ones if threads exceed the limits on
+    /// descriptors or rings.
     ///
     /// # Errors
-    /// [`KernelError::Read`] when the system does not say which CPUs it has.
+    /// [`KernelError::Read`] if the system does not show its CPUs.
     pub fn attach_all(
         processes: &[&Process],
         options: SamplerOptions,
@@ -212,25 +215,26 @@ impl PerfSampler {
     }
 
     fn attach_process(&mut self, pid: Pid, threads: &[Tid]) -> Result<()> {
-        let refused = |(call, errno)| KernelError::syscall(call, pid, errno);
+        let failed = |(call, errno)| KernelError::syscall(call, pid, errno);
         let (first, room) = (self.events.len(), self.room());
-        // Half of a process would look half as hot as the others; of a single one, half is better than nothing.
+        // Half of a process would show half of its heat beside the others; of a single process,
+        // half is better than nothing.
         if threads.len() > room && (first > 0 || room == 0) {
-            return Err(refused(("perf_event_open", Errno::EMFILE)));
+            return Err(failed(("perf_event_open", Errno::EMFILE)));
         }
         for &tid in threads.iter().take(room) {
             match self.attach_thread(pid, tid) {
                 // A thread may end at any moment.
                 Ok(()) | Err((_, Errno::ESRCH)) => {}
-                Err(failure) => return Err(refused(failure)),
+                Err(failure) => return Err(failed(failure)),
             }
         }
         if self.events.len() == first { Err(KernelError::NoProcess { pid }) } else { Ok(()) }
     }
 
-    /// How many more threads may be attached to.
+    /// Returns the number of further threads that can be attached.
     fn room(&self) -> usize {
-        self.shape.most_events.saturating_sub(self.events.len()) / self.cpus.len().max(1)
+        self.shape.max_events.saturating_sub(self.events.len()) / self.cpus.len().max(1)
     }
 
     /// Starts sampling.
@@ -242,7 +246,7 @@ impl PerfSampler {
         self.for_all("ioctl(PERF_EVENT_IOC_ENABLE)", EventFd::enable)
     }
 
-    /// Pauses sampling; what is in the rings stays there.
+    /// Pauses sampling; the rings keep their records.
     ///
     /// # Errors
     /// As for [`Self::enable`].
@@ -251,8 +255,8 @@ impl PerfSampler {
         self.for_all("ioctl(PERF_EVENT_IOC_DISABLE)", EventFd::disable)
     }
 
-    /// Waits at most `wait` for a ring to become half full, then gives every record of every ring to `each`. Records of
-    /// one CPU come in order; those of different CPUs do not.
+    /// Waits at most `wait` for a ring to become half full, then passes every record of every ring
+    /// to `each`. Records of one CPU are in order; those of different CPUs are not.
     pub fn drain(&mut self, wait: Nanos, mut each: impl FnMut(Record)) {
         let seconds = i64::try_from(wait.get() / 1_000_000_000).unwrap_or(i64::MAX);
         let nanos = i64::try_from(wait.get() % 1_000_000_000).unwrap_or(0);
@@ -265,13 +269,13 @@ impl PerfSampler {
             .collect();
         let deadline = Timespec { tv_sec: seconds, tv_nsec: nanos };
         let woken = poll(&mut fds, Some(&deadline));
-        // When the sampled threads are gone, their descriptors hang up and poll no longer waits.
+        // Descriptors of ended threads hang up, and poll no longer waits.
         if woken.is_ok_and(|n| n > 0) && fds.iter().any(|fd| fd.revents().contains(PollFlags::HUP))
         {
             std::thread::sleep(wait.into());
         }
         let format = self.event.format;
-        for RingOf { ring, .. } in &mut self.rings {
+        for OwnedRing { ring, .. } in &mut self.rings {
             ring.take(&mut self.scratch);
             for record in records(&self.scratch).filter_map(|bytes| parse_record(bytes, format)) {
                 if let Record::Fork { tid, .. } = record {
@@ -282,8 +286,8 @@ impl PerfSampler {
         }
     }
 
-    /// Attaches to threads of `process` that came since, and that no inherited event told of. Cheap enough for every
-    /// second.
+    /// Attaches to new threads of `process` that no inherited event reported. Cheap enough for
+    /// every second.
     ///
     /// # Errors
     /// As for [`Self::attach`].
@@ -294,7 +298,8 @@ impl PerfSampler {
                 continue;
             }
             let first = self.events.len();
-            // A thread that ended, or for which descriptors or rings are used up, goes unsampled.
+            // A thread that ended, or that exceeds the limits on descriptors or rings, goes
+            // unsampled.
             let _ = self.attach_thread(pid, tid);
             if self.enabled {
                 for of in &self.events[first..] {
@@ -312,7 +317,7 @@ impl PerfSampler {
         for (i, &cpu) in self.cpus.iter().enumerate() {
             let event = EventFd::open(&attr, tid.0, cpu, None)
                 .map_err(|errno| ("perf_event_open", errno))?;
-            // The first event of each CPU owns its ring, and the rest write there, too.
+            // The first event of each CPU owns its ring, and the others write there, too.
             match self.rings.get(i).filter(|_| !per_thread) {
                 Some(owner) => {
                     let into = &self.events[owner.event].event;
@@ -324,10 +329,10 @@ impl PerfSampler {
                     let page = rustix::param::page_size();
                     let ring = Ring::map(&event, ring_bytes, page)
                         .map_err(|errno| ("mmap of a perf event", errno))?;
-                    self.rings.push(RingOf { ring, event: self.events.len() });
+                    self.rings.push(OwnedRing { ring, event: self.events.len() });
                 }
             }
-            self.events.push(EventOf { pid, event });
+            self.events.push(TargetEvent { pid, event });
         }
         Ok(())
     }
@@ -343,7 +348,8 @@ impl PerfSampler {
     }
 }
 
-/// Raises our own soft limit to the hard one, and leaves some descriptors for everything else.
+/// Raises the soft limit of this process to the hard one, and returns the descriptors that a
+/// sampler may use.
 pub(super) fn descriptors_allowed() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -352,7 +358,7 @@ pub(super) fn descriptors_allowed() -> usize {
     usize::try_from(now.saturating_sub(128)).unwrap_or(usize::MAX).min(MAX_EVENTS)
 }
 
-/// The CPUs of `/sys/devices/system/cpu/online`, a list such as `0-3,8`.
+/// Reads the CPUs of `/sys/devices/system/cpu/online`, a list such as `0-3,8`.
 fn online_cpus(root: &Root) -> Result<Vec<i32>> {
     let path = "sys/devices/system/cpu/online";
     let text = root.read_text(path)?;
@@ -372,20 +378,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_keep_within_their_bytes_however_many_threads_and_cpus_there_are() {
+    fn rings_keep_within_their_bytes_for_any_threads_and_cpus() {
         let shape = |threads, cpus, per_thread| Shape::of(threads, cpus, 8000, 4096, per_thread);
-        let full = Shape { per_thread: false, ring_bytes: 128 << 10, most_events: 8000 };
+        let full = Shape { per_thread: false, ring_bytes: 128 << 10, max_events: 8000 };
         assert_eq!((shape(1, 2, false), shape(4000, 2, false)), (full, full));
         assert_eq!(shape(1, 1024, false), Shape { ring_bytes: 16 << 10, ..full });
-        let small = Shape { per_thread: true, ring_bytes: 16 << 10, most_events: 1638 };
+        let small = Shape { per_thread: true, ring_bytes: 16 << 10, max_events: 1638 };
         assert_eq!((shape(200, 64, false), shape(1, 2, true)), (small, small));
         assert_eq!(
             shape(2000, 64, false),
-            Shape { ring_bytes: 8 << 10, most_events: 2730, ..small }
+            Shape { ring_bytes: 8 << 10, max_events: 2730, ..small }
         );
         for (threads, cpus) in [(1, 1), (1, 256), (30, 256), (2000, 64), (1_000_000, 2)] {
             let shape = shape(threads, cpus, false);
-            let rings = if shape.per_thread { threads.min(shape.most_events) } else { cpus };
+            let rings = if shape.per_thread { threads.min(shape.max_events) } else { cpus };
             assert!(
                 rings * (shape.ring_bytes + 4096) <= RINGS_BYTES,
                 "{threads} {cpus}: {shape:?}"

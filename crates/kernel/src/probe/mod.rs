@@ -1,7 +1,7 @@
 //! Probes of kernel features, each tried on a child process and verified afterwards.
 //!
-//! No probe infers a feature from a version, or success from a return value. Each ends its child and
-//! frees its memory before the next one starts.
+//! No probe infers a feature from a version, or success from a return value. Each ends its child
+//! and frees its memory before the next one starts.
 
 mod hugetlb;
 mod pages;
@@ -16,6 +16,16 @@ use crate::thp::ThpSettings;
 use crate::{Result, Root, cpu, memory};
 
 /// Runs all probes on the running system and reads its settings, in about a tenth of a second.
+///
+/// ```
+/// let report = hugepilot_kernel::probe::examine()?;
+/// for probe in report.probes.iter().filter(|probe| !probe.supported) {
+///     if let Some(reason) = probe.reason() {
+///         println!("{}: {reason}; help: {}", probe.name, reason.help().join(", "));
+///     }
+/// }
+/// # Ok::<(), hugepilot_kernel::KernelError>(())
+/// ```
 ///
 /// # Errors
 /// If `/proc` does not show the page size or the processor.

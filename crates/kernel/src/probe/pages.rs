@@ -35,8 +35,8 @@ impl ProbeChild {
         let region = sizes.region_of(map.range().start);
         let child = Child::start(&mut map, stride, task, sizes)
             .map_err(|errno| Unsupported::NoProbeChild { errno })?;
-        let process = Process::open(root, child.pid())
-            .map_err(|error| Unsupported::because(error.to_string()))?;
+        let process =
+            Process::open(root, child.pid()).map_err(|error| Unsupported::because(&error))?;
         Ok(Self { _child: child, process, region, sizes })
     }
     fn range(&self) -> AddrRange {

@@ -90,7 +90,10 @@ mod tests {
         let metal = probe(&Cpu { hypervisor: false, ..cpu.clone() }, absent());
         assert_eq!(metal.reason(), Some(&Unsupported::NoWorkingSource { reason: None }));
         assert_eq!(help(&metal), [""; 0]);
-        let denied = probe(&cpu, Unsupported::because("denied").fixed_by("sudo it"));
+        let denied = probe(
+            &cpu,
+            Unsupported::LabRootRequired { error: "denied".into(), advice: "sudo it".into() },
+        );
         assert_eq!(help(&denied), ["sudo it"]);
         let unknown = unsupported("x", &cpu, Vec::new());
         assert!(unknown.reason().unwrap().to_string().contains(cpu::INTEL));

@@ -1,8 +1,8 @@
-//! Lines such as `VmRSS:     132 kB`, of which many files below /proc are made.
+//! Lines such as `VmRSS:     132 kB` of files below `/proc`.
 
 use hugepilot_units::Bytes;
 
-/// The number of KiB after `label`, of the first line that begins with it.
+/// Returns the KiB after `label`, from the first line that begins with it.
 pub(crate) fn kib(text: &str, label: &str) -> Option<Bytes> {
     let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
     rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)

@@ -1,14 +1,14 @@
-//! Who there is: the numbers in `/proc`.
+//! List of processes, from the numbers in `/proc`.
 
 use hugepilot_record::Pid;
 use hugepilot_units::Bytes;
 
 use crate::{KernelError, Result, Root};
 
-/// Every process there is, kernel threads too, by number.
+/// Lists all processes by pid, kernel threads included.
 ///
 /// # Errors
-/// [`KernelError::Read`] when `/proc` cannot be listed.
+/// [`KernelError::Read`] if `/proc` cannot be listed.
 pub fn pids(root: &Root) -> Result<Vec<Pid>> {
     let path = root.join("proc");
     let entries = std::fs::read_dir(&path).map_err(|source| KernelError::read(&path, source))?;
@@ -18,11 +18,11 @@ pub fn pids(root: &Root) -> Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// Resident memory of `pid` as `statm` says it, off by some hundred KiB; `None` when it is gone. A few microseconds, for
-/// passing over the many small ones.
+/// Returns the resident memory of `pid` from `statm`, off by some hundred KiB; `None` if it is
+/// gone. Takes a few microseconds, to skip the many small processes.
 ///
 /// # Errors
-/// When it cannot be read, such as EMFILE; the process may be alive.
+/// If it cannot be read, as with EMFILE; the process may be alive.
 pub fn resident(root: &Root, pid: Pid) -> Result<Option<Bytes>> {
     let text = match root.read_text(format!("proc/{pid}/statm")) {
         Ok(text) => text,
@@ -50,7 +50,7 @@ mod tests {
         let page = rustix::param::page_size() as u64;
         assert_eq!(resident(&root, Pid(12)).unwrap(), Some(Bytes::new(3 * page)));
         assert_eq!(resident(&root, Pid(7)).unwrap(), None);
-        // Reading a directory fails, as it does without descriptors: it is not gone.
+        // Reading a directory fails, as it does without descriptors: the process is not gone.
         std::fs::create_dir_all(root.join("proc/9/statm")).unwrap();
         assert_eq!(resident(&root, Pid(9)).unwrap_err().errno(), Some(hugepilot_record::Errno(21)));
     }

@@ -1,4 +1,5 @@
-//! `/proc/PID/maps` and `/proc/PID/smaps`, line by line, so that 100,000 mappings need no 100 MB of text.
+//! Parser of `/proc/PID/maps` and `/proc/PID/smaps`, line by line, so that 100,000 mappings need no
+//! 100 MB of text.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -9,11 +10,12 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 use super::printable;
 use crate::{KernelError, Result};
 
-/// Reads smaps (or maps: then all sizes are 0) from `text`; `path` is for errors only. Lines with unknown labels are
-/// passed over: kernels add new ones.
+/// Parses smaps, or maps, with all sizes 0. `path` is for errors only. Lines with unknown labels
+/// are skipped, because kernels add new ones.
 ///
 /// # Errors
-/// [`KernelError::Parse`] for a line that is neither a mapping nor `Label: value`; [`KernelError::Read`].
+/// [`KernelError::Parse`] for a line that is neither a mapping nor `Label: value`;
+/// [`KernelError::Read`].
 pub fn parse_smaps(mut text: impl BufRead, path: &Path) -> Result<Vec<Mapping>> {
     let mut mappings: Vec<Mapping> = Vec::new();
     let mut line = Vec::with_capacity(256);
@@ -22,7 +24,7 @@ pub fn parse_smaps(mut text: impl BufRead, path: &Path) -> Result<Vec<Mapping>> 
         match text.read_until(b'\n', &mut line) {
             Ok(0) => break,
             Ok(_) => {}
-            // The process ended under our eyes: what was read is no whole picture.
+            // The process ended during the read, so the list is incomplete.
             Err(source) => return Err(KernelError::read(path, source)),
         }
         let bytes = line.strip_suffix(b"\n").unwrap_or(&line);
@@ -45,7 +47,7 @@ pub fn parse_smaps(mut text: impl BufRead, path: &Path) -> Result<Vec<Mapping>> 
     Ok(mappings)
 }
 
-/// Reads the head line of a mapping: `start-end perms offset dev inode name`.
+/// Parses the first line of a mapping: `start-end perms offset dev inode name`.
 pub fn parse_map_line(line: &[u8]) -> Option<Mapping> {
     let mut rest = line;
     let mut field = || {
@@ -56,11 +58,11 @@ pub fn parse_map_line(line: &[u8]) -> Option<Mapping> {
         std::str::from_utf8(field).ok()
     };
     let (start, end) = field()?.split_once('-')?;
-    let rights = field()?.as_bytes();
+    let permissions = field()?.as_bytes();
     let offset = hex(field()?)?;
     let _device = field()?;
     let inode = field()?.parse().ok()?;
-    let has = |i: usize, right: u8| rights.get(i) == Some(&right);
+    let has = |i: usize, letter: u8| permissions.get(i) == Some(&letter);
     let name = rest.trim_ascii_start();
     Some(Mapping {
         range: AddrRange::new(VirtAddr::new(hex(start)?), VirtAddr::new(hex(end)?)),
@@ -105,7 +107,8 @@ fn kind_of(name: &[u8], shared: bool) -> MappingKind {
     }
 }
 
-/// `Label: value`, as smaps prints it. A head line has its first colon after a blank, in the device number.
+/// Parses `Label: value`, as in smaps. The first line of a mapping has its first colon after a
+/// blank, in the device number.
 fn labelled(line: &[u8]) -> Option<(&str, &str)> {
     let colon = line.iter().position(|&b| b == b':')?;
     let label = std::str::from_utf8(&line[..colon]).ok()?;
@@ -129,7 +132,7 @@ fn apply(mapping: &mut Mapping, label: &str, value: &str) {
         "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => mapping.huge += size,
         "Shared_Hugetlb" | "Private_Hugetlb" => {
             mapping.huge += size;
-            // Hugetlb pages are not part of Rss.
+            // Rss does not include hugetlb pages.
             mapping.resident += size;
         }
         "Swap" => mapping.swapped = size,
@@ -139,7 +142,7 @@ fn apply(mapping: &mut Mapping, label: &str, value: &str) {
     }
 }
 
-/// The kind may only be known from the flags, which come last.
+/// Sets the kind if only the flags show it, which come last.
 fn finish(mapping: &mut Mapping) {
     if mapping.flags.has("ht") {
         mapping.kind = MappingKind::Hugetlb;
@@ -216,7 +219,7 @@ VmFlags: rd wr mr mw me gd ac
     }
 
     #[test]
-    fn a_name_with_a_colon_is_no_label() {
+    fn a_name_with_a_colon_is_not_a_label() {
         let text = b"1000-2000 r--p 00000000 fe:00 7 /a:b\nRss: 4 kB\n";
         let found = parse(text).unwrap();
         assert_eq!(
@@ -226,14 +229,14 @@ VmFlags: rd wr mr mw me gd ac
     }
 
     #[test]
-    fn what_is_no_smaps_is_named_with_its_line() {
+    fn a_bad_line_is_quoted_with_its_number() {
         let error = parse(b"1000-2000 r--p 0 fe:00 7\nhello world\n").unwrap_err().to_string();
         assert_eq!(error, "smaps:2: expected a mapping or `Label: value`, found \"hello world\"");
         assert!(parse(b"").unwrap().is_empty(), "a kernel thread has an empty map");
     }
 
     #[test]
-    fn agrees_with_the_kernel_about_ourselves() {
+    fn the_maps_of_this_process_are_parsed() {
         let file = std::io::BufReader::new(std::fs::File::open("/proc/self/smaps").unwrap());
         let found = parse_smaps(file, Path::new("/proc/self/smaps")).unwrap();
         let here = VirtAddr::new(file_marker as fn() as usize as u64);
@@ -244,7 +247,9 @@ VmFlags: rd wr mr mw me gd ac
 
     proptest! {
         #[test]
-        fn any_bytes_parse_or_fail_but_never_panic(junk in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_parse_or_fail_but_never_panic(
+            junk in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
             let _ = parse(&junk);
         }
 

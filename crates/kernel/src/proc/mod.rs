@@ -1,4 +1,4 @@
-//! `/proc/PID` parsed from bytes: names may hold newlines, escape codes and no UTF-8 at all.
+//! Parsers of `/proc/PID`, from bytes: names may hold newlines, escape codes and invalid UTF-8.
 
 mod kib;
 mod list;
@@ -10,7 +10,8 @@ pub use list::{pids, resident};
 pub use maps::{parse_map_line, parse_smaps};
 pub use stat::{Stat, parse_stat};
 
-/// `bytes` as text that is safe on a terminal: control characters and invalid UTF-8 escaped.
+/// Returns `bytes` as text that is safe on a terminal: control characters and invalid UTF-8 are
+/// escaped.
 pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -1,23 +1,23 @@
-//! `/proc/PID/stat`: one line, with the process name in the middle of it, raw.
+//! Parser of `/proc/PID/stat`: one line, with the raw process name in its middle.
 
 use hugepilot_record::Pid;
 
 use super::printable;
 
-/// What we use of `/proc/PID/stat`.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// The process number.
+    /// Process.
     pub pid: Pid,
-    /// Its name, at most 15 bytes, control characters escaped.
+    /// Name, at most 15 bytes, control characters escaped.
     pub command: String,
     /// `R`, `S`, `Z` (zombie), …
     pub state: char,
     /// Kernel flags (`PF_*`).
     pub flags: u64,
-    /// When it started, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
-    /// Bottom of its stack; changes with every exec, 0 where we may not look.
+    /// Bottom of the stack, which changes with every exec; 0 if the process may not be read.
     pub start_stack: u64,
 }
 
@@ -32,13 +32,13 @@ impl Stat {
     pub const fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
-    /// Whether it has ended and only its entry is left.
+    /// Whether it has ended and only its entry exists.
     pub const fn is_zombie(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }
 
-/// Reads the line. The name ends at the *last* `)`: it may hold `)`, blanks and newlines itself.
+/// Parses the line. The name ends at the *last* `)`: it may hold `)`, blanks and newlines itself.
 pub fn parse_stat(line: &[u8]) -> Option<Stat> {
     let open = line.iter().position(|&b| b == b'(')?;
     let close = line.iter().rposition(|&b| b == b')')?;
@@ -66,9 +66,8 @@ mod tests {
     fn line(name: &[u8]) -> Vec<u8> {
         let mut line = b"4543 (".to_vec();
         line.extend_from_slice(name);
-        line.extend_from_slice(
-            b") R 1 2 3 0 -1 4194304 99 0 0 0 17 0 0 0 20 0 1 0 152663 3133440 383 184467 943 944 140725 0 0\n",
-        );
+        line.extend_from_slice(b") R 1 2 3 0 -1 4194304 99 0 0 0 17 0 0 0 20 0 1 0 152663");
+        line.extend_from_slice(b" 3133440 383 184467 943 944 140725 0 0\n");
         line
     }
 
@@ -92,7 +91,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cut_or_random_lines_are_no_stat_and_no_panic(cut in 0_usize..120, junk in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn cut_or_random_lines_never_panic(
+            cut in 0_usize..120, junk in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
             let whole = line(b"cat");
             let _ = parse_stat(&whole[..cut.min(whole.len())]);
             let _ = parse_stat(&junk);

@@ -1,8 +1,9 @@
-//! One run of hugepilot at a time changes a process.
+//! Exclusive claim to change a process.
 //!
-//! The claim is an exclusive `flock(2)` on the process's own `/proc/PID/pagemap`. Only a user who may open that file, so who
-//! may look at the process anyway, can hold it; the kernel drops it when its holder ends, however that ends; and no file has to
-//! be made. Each mount of `/proc` has inodes of its own, so a run in a container with its own `/proc` is not seen.
+//! The claim is an exclusive `flock(2)` on the process's `/proc/PID/pagemap`. Only a user who may
+//! open that file, and so may read the process anyway, can hold it. The kernel drops it when its
+//! holder ends, however it ends, and no file has to be created. Each mount of `/proc` has inodes of
+//! its own, so runs in a container with its own `/proc` do not exclude each other.
 
 use std::os::fd::OwnedFd;
 
@@ -12,12 +13,12 @@ use rustix::fs::{FlockOperation, flock, fstat, major, minor};
 use super::Process;
 use crate::{KernelError, Result};
 
-/// The right to change a process, until dropped.
+/// Exclusive claim to change a process, until dropped.
 #[derive(Debug)]
 pub struct Claim(Option<OwnedFd>);
 
 impl Claim {
-    /// One that nobody can contest, for targets that are no processes.
+    /// Returns a claim for targets that are not processes.
     pub const fn uncontested() -> Self {
         Self(None)
     }
@@ -25,7 +26,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // A child that was forked meanwhile has the descriptor, too, and would keep the lock.
+        // A child that was forked meanwhile also has the descriptor and would keep the lock.
         if let Some(pagemap) = &self.0 {
             let _ = flock(pagemap, FlockOperation::Unlock);
         }
@@ -51,8 +52,9 @@ impl Process {
     }
 }
 
-/// Who holds a lock on the file with this device and inode, as `/proc/locks` says; `None` if it does not name it: those of
-/// other PID namespaces have the number 0 or are left out.
+/// Returns the process that holds a lock on the file with this device and inode, from
+/// `/proc/locks`. `None` if the file does not name it: holders in other PID namespaces are missing
+/// or have pid 0.
 fn holder(locks: &str, file: (u32, u32, u64)) -> Option<Pid> {
     // 3: FLOCK  ADVISORY  WRITE 16851 00:15:15571 0 EOF
     locks.lines().find_map(|line| {
@@ -61,8 +63,8 @@ fn holder(locks: &str, file: (u32, u32, u64)) -> Option<Pid> {
         let parts: Vec<&str> = place.split(':').collect();
         let &[major, minor, inode] = &parts[..] else { return None };
         let hex = |text| u32::from_str_radix(text, 16).ok();
-        let is_it = (hex(major)?, hex(minor)?, inode.parse().ok()?) == file;
-        Some(Pid(pid.parse().ok()?)).filter(|pid| is_it && pid.0 > 0)
+        let is_same = (hex(major)?, hex(minor)?, inode.parse().ok()?) == file;
+        Some(Pid(pid.parse().ok()?)).filter(|pid| is_same && pid.0 > 0)
     })
 }
 
@@ -85,15 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_claimed_once_and_its_holder_is_named() {
-        let ourselves = Pid(i32::try_from(std::process::id()).unwrap());
-        let open = || Process::open(&Root::live(), ourselves).unwrap();
+    fn a_process_is_claimed_once_and_the_error_names_the_holder() {
+        let own = Pid(i32::try_from(std::process::id()).unwrap());
+        let open = || Process::open(&Root::live(), own).unwrap();
         let claim = open().claim().unwrap();
         let error = open().claim().unwrap_err();
-        assert!(
-            matches!(error, KernelError::Claimed { pid, holder: Some(holder) } if pid == ourselves && holder == ourselves),
-            "{error}"
-        );
+        let KernelError::Claimed { pid, holder } = error else { panic!("{error}") };
+        assert_eq!((pid, holder), (own, Some(own)));
         drop(claim);
         assert!(open().claim().is_ok());
     }

@@ -7,18 +7,18 @@ use crate::proc::kib;
 use crate::{KernelError, Result};
 
 impl Process {
-    /// Its resident anonymous memory (`RssAnon` of `status`). Takes no right, for any process.
+    /// Reads its resident anonymous memory (`RssAnon` of `status`). Requires no permission.
     ///
     /// # Errors
-    /// [`KernelError::NoProcess`] when it is gone, or has given up its memory.
+    /// [`KernelError::NoProcess`] if it is gone or has freed its memory.
     pub fn anonymous(&self) -> Result<Bytes> {
         kib(&self.text("status")?, "RssAnon:").ok_or(KernelError::NoProcess { pid: self.id.pid })
     }
 
-    /// What of it is on huge pages (`AnonHugePages` of `smaps_rollup`).
+    /// Reads its anonymous memory on huge pages (`AnonHugePages` of `smaps_rollup`).
     ///
     /// # Errors
-    /// EACCES or EPERM without the right to look at it; [`KernelError::NoProcess`].
+    /// EACCES or EPERM without permission to read it; [`KernelError::NoProcess`].
     pub fn anonymous_huge(&self) -> Result<Bytes> {
         kib(&self.text("smaps_rollup")?, "AnonHugePages:")
             .ok_or(KernelError::NoProcess { pid: self.id.pid })

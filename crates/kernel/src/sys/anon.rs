@@ -1,8 +1,9 @@
-//! Anonymous memory of our own, with a say in its pages: for calibration, probes and the lab's workloads.
+//! Anonymous memory with a choice of pages, for calibration, probes and workloads.
 //!
 //! # Safety
-//! The mapping is private, owned by [`AnonMap`], unmapped once on drop, and handed out only as slices that borrow it,
-//! so Rust's rules for the slices are the rules for the memory. Any bit pattern is a valid `u64`.
+//! The mapping is private, owned by [`AnonMap`], unmapped once on drop, and handed out only as
+//! slices that borrow it, so Rust's rules for the slices are the rules for the memory. Any bit
+//! pattern is a valid `u64`.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -13,18 +14,29 @@ use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 
 use super::last_errno;
 
-/// Which pages the kernel should use for an [`AnonMap`].
+/// Pages that the kernel uses for an [`AnonMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// As the system is set.
+    /// Pages by the settings of the system.
     Default,
-    /// Base pages (`MADV_NOHUGEPAGE`). A later remote collapse is refused, too.
+    /// Base pages (`MADV_NOHUGEPAGE`). The kernel also rejects a later remote collapse.
     Base,
-    /// Huge pages from the first touch on (`MADV_HUGEPAGE`), unless THP is off altogether.
+    /// Huge pages from the first touch on (`MADV_HUGEPAGE`), unless THP is off.
     Huge,
 }
 
 /// Private anonymous memory, zeroed, aligned to huge pages.
+///
+/// ```
+/// use hugepilot_kernel::{AnonMap, Pages, Root, memory};
+/// use hugepilot_units::Bytes;
+///
+/// let sizes = memory::page_sizes(&Root::live())?;
+/// let mut map = AnonMap::new(Bytes::mib(4), Pages::Base, sizes).expect("4 MiB");
+/// map.words_mut()[0] = 7;
+/// assert_eq!((map.words()[0], map.words()[1]), (7, 0));
+/// # Ok::<(), hugepilot_kernel::KernelError>(())
+/// ```
 #[derive(Debug)]
 pub struct AnonMap {
     base: NonNull<u64>,
@@ -39,15 +51,16 @@ unsafe impl Send for AnonMap {}
 unsafe impl Sync for AnonMap {}
 
 impl AnonMap {
-    /// Reserves `len` bytes, rounded up to huge pages. Nothing is resident until touched.
+    /// Maps `len` bytes, rounded up to huge pages. No page is resident until touched.
     ///
     /// # Errors
-    /// ENOMEM when address space, the mapping limit or a strict overcommit limit is used up; EINVAL for no bytes.
+    /// ENOMEM if address space, the mapping limit or a strict overcommit limit is used up; EINVAL
+    /// for no bytes.
     pub fn new(len: Bytes, pages: Pages, sizes: PageSizes) -> Result<Self, Errno> {
         let len = Bytes::new(len.get().next_multiple_of(sizes.huge.get()));
         let whole_len = (len + sizes.huge).as_usize();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: no address is asked for, so no existing mapping is touched.
+        // SAFETY: no address is given, so no existing mapping changes.
         let whole = unsafe {
             libc::mmap(ptr::null_mut(), whole_len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
@@ -55,7 +68,8 @@ impl AnonMap {
             .filter(|p| p.as_ptr() != libc::MAP_FAILED)
             .ok_or_else(last_errno)?;
         let offset = whole.as_ptr().align_offset(sizes.huge.as_usize());
-        // SAFETY: one huge page more than `len` was mapped, so an aligned start with `len` bytes after it lies inside.
+        // SAFETY: one huge page more than `len` was mapped, so an aligned start with `len` bytes
+        // after it lies inside.
         let base = unsafe { whole.byte_add(offset) }.cast::<u64>();
         let map = Self { base, len, whole, whole_len };
         match pages {
@@ -66,25 +80,25 @@ impl AnonMap {
         Ok(map)
     }
 
-    /// Its addresses.
+    /// Returns its addresses.
     pub fn range(&self) -> AddrRange {
         AddrRange::at(VirtAddr::new(self.base.as_ptr() as u64), self.len)
     }
 
-    /// The memory as words.
+    /// Returns the memory as words.
     pub fn words(&self) -> &[u64] {
-        // SAFETY: `len` bytes from `base` are mapped readable for as long as `self` lives; all-zero pages and anything
-        // written later are valid words; `&self` excludes writers.
+        // SAFETY: `len` bytes from `base` are mapped readable for as long as `self` lives; all-zero
+        // pages and anything written later are valid words; `&self` excludes writers.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len.as_usize() / 8) }
     }
 
-    /// The memory as words, to write.
+    /// Returns the memory as writable words.
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as in `words`; `&mut self` excludes everybody else.
+        // SAFETY: as in `words`; `&mut self` excludes all other access.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len.as_usize() / 8) }
     }
 
-    /// Gives the mapping a name in `/proc/PID/maps` (`[anon:name]`). Kernels without the option ignore it.
+    /// Names the mapping in `/proc/PID/maps` (`[anon:name]`). Kernels without the option ignore it.
     pub fn name(&self, name: &str) {
         const PR_SET_VMA: libc::c_int = 0x5356_4d41;
         const PR_SET_VMA_ANON_NAME: libc::c_ulong = 0;
@@ -101,20 +115,21 @@ impl AnonMap {
         }
     }
 
-    /// Collapses `part` into huge pages (`MADV_COLLAPSE` on ourselves: needs no rights).
+    /// Collapses `part` into huge pages (`MADV_COLLAPSE` on this process, which requires no
+    /// permission).
     ///
     /// # Errors
-    /// ENOMEM without free huge pages; EINVAL where it is not allowed or the kernel is older than 6.1.
+    /// ENOMEM without free huge pages; EINVAL if it is not allowed or the kernel is older than 6.1.
     pub fn collapse(&self, part: AddrRange) -> Result<(), Errno> {
         self.madvise(part.intersect(self.range()), libc::MADV_COLLAPSE)
     }
 
-    /// Writes `value` into the first word of every huge page's worth, in such a way that base pages come of it, whatever
-    /// THP is set to, and without advice that would forbid huge pages later: a mapping too small for a huge page gets
-    /// none, and where a page table is already, none comes by a fault.
+    /// Writes `value` into the first word of each region so that base pages are used, whatever THP
+    /// is set to, without advice that would forbid huge pages later. The kernel gives no huge page
+    /// to a mapping that is too small for one, nor by a fault where a page table exists.
     ///
     /// # Errors
-    /// ENOMEM when the limit on mappings is used up.
+    /// ENOMEM if the limit on mappings is used up.
     pub(crate) fn start_with_base_pages(
         &mut self,
         value: u64,
@@ -131,20 +146,22 @@ impl AnonMap {
         Ok(())
     }
 
-    /// Sets the rights of `part`, which stays readable.
-    fn protect(&mut self, part: AddrRange, rights: libc::c_int) -> Result<(), Errno> {
+    /// Sets the protection of `part`, which stays readable.
+    fn protect(&mut self, part: AddrRange, protection: libc::c_int) -> Result<(), Errno> {
         let part = part.intersect(self.range());
         let start = part.start.get() as *mut libc::c_void;
-        // SAFETY: the range was cut to this mapping, which `&mut self` keeps everybody else from using; the caller above
-        // writes only outside of what it made read-only, and makes it writable again.
-        let done = unsafe { libc::mprotect(start, part.len().as_usize(), rights) };
+        // SAFETY: the range was cut to this mapping, to which `&mut self` excludes all other
+        // access. The caller above writes only outside of the read-only part, and makes it writable
+        // again.
+        let done = unsafe { libc::mprotect(start, part.len().as_usize(), protection) };
         if done == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
-    /// Contents are untouched by every advice passed here: HUGEPAGE, NOHUGEPAGE, COLLAPSE.
+    /// Advises `part`. No advice passed here changes contents: HUGEPAGE, NOHUGEPAGE, COLLAPSE.
     fn madvise(&self, part: AddrRange, advice: libc::c_int) -> Result<(), Errno> {
         let start = part.start.get() as *mut libc::c_void;
-        // SAFETY: the range was cut to this mapping, and no advice used here changes what the memory reads as.
+        // SAFETY: the range was cut to this mapping, and no advice used here changes what the
+        // memory reads as.
         let done = unsafe { libc::madvise(start, part.len().as_usize(), advice) };
         if done == 0 { Ok(()) } else { Err(last_errno()) }
     }
@@ -172,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_address_space_is_refused() {
+    fn more_than_the_address_space_is_an_error() {
         assert_eq!(
             AnonMap::new(Bytes::gib(1 << 20), Pages::Default, PageSizes::X86_64).unwrap_err(),
             Errno::ENOMEM
@@ -180,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn base_pages_come_even_where_huge_ones_are_asked_for() {
+    fn base_pages_are_used_even_with_advice_for_huge_ones() {
         use crate::{Process, Root, Target, memory};
         let sizes = memory::page_sizes(&Root::live()).unwrap();
         let pid = hugepilot_record::Pid(i32::try_from(std::process::id()).unwrap());
@@ -194,7 +211,7 @@ mod tests {
             let pages = process.region_pages(sizes.region_of(map.range().start)).unwrap();
             !pages.huge && pages.resident < sizes.base_per_huge()
         };
-        // khugepaged, which the advice wakes, may be faster once.
+        // khugepaged, which the advice wakes, may collapse one first.
         assert!((0..5).any(|_| on_base_pages()));
     }
 }

@@ -1,8 +1,9 @@
-//! A child of ourselves to try things on, so that no probe touches somebody else's process.
+//! Child of this process for probes, so that no probe touches another process.
 //!
 //! # Safety
-//! After fork, the child of a threaded process may only make async-signal-safe calls: it reads and writes memory it
-//! already has, advises about it, writes one byte to a pipe, and computes or sleeps until killed.
+//! After fork, the child of a threaded process may only make async-signal-safe calls: it reads and
+//! writes memory it already has, advises about it, writes one byte to a pipe, and computes or
+//! sleeps until killed.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,33 +15,34 @@ use super::anon::AnonMap;
 use super::last_errno;
 use crate::privilege::renounce_in_child;
 
-/// What a [`Child`] does with its copy of the memory, after it wrote [`Child::MARK`] into the first word of every
-/// `stride`.
+/// Action of a [`Child`] on its copy of the memory, after it wrote [`Child::MARK`] into the first
+/// word of every `stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Sleeps. The memory is on base pages, and allowed huge ones, so that somebody else may collapse it.
+    /// Sleeps. The memory is on base pages and may become huge, so that the probe can collapse it.
     Hold,
-    /// Collapses the memory into huge pages itself, as far as the kernel lets it, and sleeps.
+    /// Collapses the memory into huge pages, as far as the kernel lets it, and sleeps.
     HoldHuge,
-    /// Reads all over it, one page after another in no order, for ever.
+    /// Reads its pages in pseudorandom order, until killed.
     Wander,
 }
 
-/// A forked child that holds a private, touched copy of an [`AnonMap`]. Killed and reaped on drop.
+/// Forked child that holds a private, touched copy of an [`AnonMap`]. Killed and reaped on drop.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
 }
 
 impl Child {
-    /// What the child writes.
+    /// Word that the child writes.
     pub(crate) const MARK: u64 = 0x5ca1_ab1e_0ddb_a115;
 
-    /// Forks; the child touches every `stride` of `map` (untouched by us, else the pages are shared), which makes these
-    /// pages its own, and then does its `task` until killed. Returns when the pages are there.
+    /// Forks a child that touches every `stride` of `map` and then runs its `task` until killed.
+    /// The touched pages are its own, if this process has not touched them before. Returns once
+    /// they are resident.
     ///
     /// # Errors
-    /// EAGAIN or ENOMEM when no process can be made; EMFILE when no pipe can.
+    /// EAGAIN or ENOMEM if no process can be made; EMFILE if no pipe can.
     pub(crate) fn start(
         map: &mut AnonMap,
         stride: Bytes,
@@ -48,7 +50,8 @@ impl Child {
         sizes: PageSizes,
     ) -> Result<Self, Errno> {
         let (read, write) = rustix::pipe::pipe().map_err(|errno| Errno(errno.raw_os_error()))?;
-        // SAFETY: see the module: the child path below makes only async-signal-safe calls and never returns.
+        // SAFETY: see the module: the child path below makes only async-signal-safe calls and never
+        // returns.
         match unsafe { libc::fork() } {
             -1 => Err(last_errno()),
             0 => run_child(map, stride, task, sizes, &write),
@@ -64,7 +67,7 @@ impl Child {
         }
     }
 
-    /// Its number.
+    /// Returns its pid.
     pub(crate) const fn pid(&self) -> Pid {
         self.pid
     }
@@ -72,15 +75,14 @@ impl Child {
 
 fn run_child(map: &mut AnonMap, stride: Bytes, task: Task, sizes: PageSizes, ready: &OwnedFd) -> ! {
     renounce_in_child();
-    // SAFETY: plain system calls. The child dies with its parent; it shows itself as an ordinary process does, which
-    // one started from a file with capabilities would not.
+    // SAFETY: plain system calls. The child dies with its parent. It is dumpable as an ordinary
+    // process is, which one started from a file with capabilities would not be.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::prctl(libc::PR_SET_DUMPABLE, 1);
     }
     if task == Task::Hold && map.start_with_base_pages(Child::MARK, sizes).is_err() {
-        // Our parent sees the pipe close.
-        // SAFETY: ends the child at once, without destructors.
+        // The parent sees the pipe close. SAFETY: ends the child at once, without destructors.
         unsafe { libc::_exit(1) };
     }
     for chunk in map.words_mut().chunks_mut(stride.as_usize() / 8) {
@@ -96,14 +98,14 @@ fn run_child(map: &mut AnonMap, stride: Bytes, task: Task, sizes: PageSizes, rea
         wander(map.words());
     }
     loop {
-        // SAFETY: waits for a signal, and touches no memory. The child never returns into code that could run
-        // destructors of the parent's values.
+        // SAFETY: waits for a signal, and touches no memory. The child never returns into code that
+        // could run destructors of the parent's values.
         unsafe { libc::pause() };
     }
 }
 
-/// Loads whose addresses depend on each other and lie on pages in no order, so that most miss the TLB when the memory
-/// is larger than it maps.
+/// Loads from pages in pseudorandom order, each address from the load before, so that most miss the
+/// TLB if the memory exceeds its reach.
 fn wander(words: &[u64]) -> ! {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     loop {
@@ -117,7 +119,7 @@ fn wander(words: &[u64]) -> ! {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // SAFETY: the pid is our own unreaped child, so the number cannot have been given to anybody else.
+        // SAFETY: the pid is an unreaped child of this process, so no other process can have it.
         unsafe {
             libc::kill(self.pid.0, libc::SIGKILL);
             libc::waitpid(self.pid.0, std::ptr::null_mut(), 0);

@@ -1,7 +1,7 @@
-//! Whether a page of the hugetlb pool is free for us.
+//! Reservation of one hugetlb page, as a test.
 //!
 //! # Safety
-//! The mapping is made where the kernel likes, never touched, and taken away at once.
+//! The kernel chooses the address of the mapping, which is never touched and removed at once.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -11,18 +11,18 @@ use hugepilot_units::Bytes;
 
 use super::last_errno;
 
-/// Reserves one page of `size` (a power of two) from the pool and gives it back. The kernel reserves at mmap time, so a
-/// success means that a page was there.
+/// Reserves one page of `size` (a power of two) from the pool and frees it. The kernel reserves at
+/// mmap time, so a success means that a page was free.
 ///
 /// # Errors
-/// ENOMEM when none is free, EINVAL when there is no pool of that size, EPERM where policy forbids.
+/// ENOMEM if none is free, EINVAL if there is no pool of that size, EPERM if policy forbids it.
 pub(crate) fn reserve_one(size: Bytes) -> Result<(), Errno> {
     let log2 = i32::try_from(size.get().ilog2()).unwrap_or(0);
     let flags = libc::MAP_PRIVATE
         | libc::MAP_ANONYMOUS
         | libc::MAP_HUGETLB
         | (log2 << libc::MAP_HUGE_SHIFT);
-    // SAFETY: no address is asked for, so no existing mapping is touched.
+    // SAFETY: no address is given, so no existing mapping changes.
     let page = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_no_processor_has_is_refused() {
+    fn a_size_that_no_processor_has_is_an_error() {
         assert!(reserve_one(Bytes::kib(128)).is_err());
     }
 }

@@ -1,7 +1,8 @@
 //! `process_madvise(2)`: advice about another process's memory.
 //!
 //! # Safety
-//! The advice offered here never changes what the target reads; addresses in the vectors are the target's.
+//! The advice offered here never changes what the target reads; addresses in the vectors are the
+//! target's.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,20 +13,20 @@ use hugepilot_units::{AddrRange, Bytes};
 use super::last_errno;
 use crate::privilege::{Purpose, raised};
 
-/// Advice that the kernel takes for another process and that leaves its contents alone.
+/// Advice that the kernel accepts for another process and that keeps its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum RemoteAdvice {
-    /// Put the range on huge pages now (6.1).
+    /// Collapse the range into huge pages now (6.1).
     Collapse = libc::MADV_COLLAPSE,
-    /// Age the pages; on a part of a huge page, split it (zero pages are freed since 6.12).
+    /// Age the pages; on a part of a huge page, split it (zero-filled pages are freed since 6.12).
     Cold = libc::MADV_COLD,
 }
 
-/// Advises one range. Returns the bytes the kernel says it advised, which proves nothing: look afterwards.
+/// Advises one range. Returns the bytes that the kernel reports, which the caller must verify.
 ///
 /// # Errors
-/// The kernel's: EAGAIN, EBUSY, EINVAL, ENOMEM, EPERM, ESRCH among others.
+/// EAGAIN, EBUSY, EINVAL, ENOMEM, EPERM, ESRCH among others.
 pub(crate) fn process_madvise(
     pidfd: BorrowedFd<'_>,
     range: AddrRange,
@@ -36,8 +37,9 @@ pub(crate) fn process_madvise(
         iov_len: range.len().as_usize(),
     };
     raised(Purpose::AdviseMemory, || {
-        // SAFETY: the kernel reads one iovec that lives across the call. The address inside is the target's; should
-        // the target be ourselves, neither advice changes what memory reads as, so no reference of ours is invalidated.
+        // SAFETY: the kernel reads one iovec that lives across the call. The address inside is the
+        // target's. If the target is this process, neither advice changes contents, so no reference
+        // is invalidated.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_process_madvise,

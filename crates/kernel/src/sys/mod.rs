@@ -1,8 +1,8 @@
-//! System calls that need unsafe code, one kind to a file. Nothing here decides anything.
+//! System calls that need unsafe code, one kind to a file. They contain no policy.
 //!
 //! # Safety
-//! Each file opts in to unsafe code for itself and says at every block why the call is sound. No raw pointer leaves
-//! this module: what comes out are owned descriptors, owned mappings, and copied bytes.
+//! Each file opts in to unsafe code for itself and states at every block why the call is sound. No
+//! raw pointer leaves this module: it returns owned descriptors, owned mappings, and copied bytes.
 
 pub(crate) mod anon;
 pub(crate) mod fork;
@@ -21,7 +21,7 @@ pub(crate) mod warden;
 
 use hugepilot_record::Errno;
 
-/// The error number of the call that just failed.
+/// Returns the error number of the last failed call.
 fn last_errno() -> Errno {
     Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }

@@ -1,9 +1,10 @@
 //! `perf_event_open(2)` and the ring that the kernel writes samples into.
 //!
 //! # Safety
-//! The ring is memory shared with the kernel. Its protocol: the kernel writes records up to `data_head` and never
-//! overwrites what lies between `data_tail` and `data_head`; we copy that part out through raw pointers and only then
-//! move `data_tail`. No Rust reference into the ring is ever made.
+//! The ring is memory shared with the kernel. Its protocol: the kernel writes records up to
+//! `data_head` and never overwrites the part between `data_tail` and `data_head`. This file copies
+//! that part out through raw pointers and only then moves `data_tail`. No Rust reference into the
+//! ring is ever made.
 #![allow(unsafe_code)]
 
 use std::mem::offset_of;
@@ -20,7 +21,7 @@ use crate::privilege::{Purpose, raised};
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FLAG_CLOEXEC: libc::c_ulong = 8;
 
-/// An open perf event, disabled until told otherwise when its attributes say so.
+/// Open perf event, disabled at first if its attributes say so.
 #[derive(Debug)]
 pub(crate) struct EventFd(OwnedFd);
 
@@ -28,8 +29,8 @@ impl EventFd {
     /// Opens an event on thread `tid` (-1 for all) and CPU `cpu` (-1 for any).
     ///
     /// # Errors
-    /// EACCES or EPERM without rights, ENOENT or EOPNOTSUPP without the hardware, ESRCH when the thread is gone,
-    /// EMFILE, EINVAL.
+    /// EACCES or EPERM without permission, ENOENT or EOPNOTSUPP without the hardware, ESRCH if the
+    /// thread is gone, EMFILE, EINVAL.
     pub(crate) fn open(
         attr: &perf_event_attr,
         tid: i32,
@@ -51,15 +52,15 @@ impl EventFd {
             };
             i32::try_from(fd).ok().filter(|&fd| fd >= 0).ok_or_else(last_errno)
         })?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel just returned this descriptor, and no other code has it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Starts counting and sampling, inherited events too.
+    /// Starts counting and sampling, also of inherited events.
     pub(crate) fn enable(&self) -> Result<(), Errno> {
         self.ioctl(perf_event_open_sys::bindings::ENABLE, 0)
     }
-    /// Stops.
+    /// Stops counting and sampling.
     pub(crate) fn disable(&self) -> Result<(), Errno> {
         self.ioctl(perf_event_open_sys::bindings::DISABLE, 0)
     }
@@ -70,7 +71,7 @@ impl EventFd {
     }
 
     fn ioctl(&self, request: u32, argument: libc::c_ulong) -> Result<(), Errno> {
-        // SAFETY: these requests take a plain number, and no memory of ours.
+        // SAFETY: these requests take a plain number and access no memory.
         let done =
             unsafe { libc::ioctl(self.0.as_raw_fd(), libc::c_ulong::from(request), argument) };
         if done == 0 { Ok(()) } else { Err(last_errno()) }
@@ -83,7 +84,7 @@ impl AsFd for EventFd {
     }
 }
 
-/// The ring of one event, and of those redirected to it.
+/// Ring of one event, and of those redirected to it.
 #[derive(Debug)]
 pub(crate) struct Ring {
     page: NonNull<perf_event_mmap_page>,
@@ -92,35 +93,46 @@ pub(crate) struct Ring {
     whole_len: usize,
 }
 
-// SAFETY: the mapping is owned by this value; every method that moves `data_tail` takes `&mut self`.
+// SAFETY: the mapping is owned by this value; every method that moves `data_tail` takes `&mut
+// self`.
 unsafe impl Send for Ring {}
 
 impl Ring {
     /// Maps a ring of `data_len` bytes (a power of two of pages) for `event`.
     ///
     /// # Errors
-    /// EPERM when `perf_event_mlock_kb` is used up, ENOMEM, EINVAL for a length the kernel does not take.
+    /// EPERM if `perf_event_mlock_kb` is used up, ENOMEM, EINVAL for a length that the kernel
+    /// rejects.
     pub(crate) fn map(event: &EventFd, data_len: usize, page_len: usize) -> Result<Self, Errno> {
         let whole_len = data_len + page_len;
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: no address is asked for; the descriptor is a live perf event.
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: no address is given; the descriptor is a live perf event.
         let whole = unsafe {
-            libc::mmap(ptr::null_mut(), whole_len, rights, libc::MAP_SHARED, event.0.as_raw_fd(), 0)
+            libc::mmap(
+                ptr::null_mut(),
+                whole_len,
+                protection,
+                libc::MAP_SHARED,
+                event.0.as_raw_fd(),
+                0,
+            )
         };
         let whole = NonNull::new(whole)
             .filter(|p| p.as_ptr() != libc::MAP_FAILED)
             .ok_or_else(last_errno)?;
         let page = whole.cast::<perf_event_mmap_page>();
-        // SAFETY: the data area starts one page into the mapping, which is that much longer than the data.
+        // SAFETY: the data area starts one page into the mapping, which is one page longer than the
+        // data.
         let data = unsafe { whole.byte_add(page_len) }.cast::<u8>();
         Ok(Self { page, data, data_len, whole_len })
     }
 
-    /// Moves all complete records into `into`, which is cleared first and never grows beyond the ring's length.
+    /// Moves all complete records into `into`, which is cleared first and never grows beyond the
+    /// ring's length.
     pub(crate) fn take(&mut self, into: &mut Vec<u8>) {
         into.clear();
-        // ATOMICS: Acquire on `data_head` makes the kernel's writes below it visible before we copy; Release on
-        // `data_tail` lets our copy happen before the kernel may reuse the space.
+        // ATOMICS: Acquire on `data_head` makes the kernel's writes below it visible before the
+        // copy; Release on `data_tail` lets the copy happen before the kernel may reuse the space.
         let head =
             self.counter(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
         let tail_cell = self.counter(offset_of!(perf_event_mmap_page, data_tail));
@@ -129,8 +141,9 @@ impl Ring {
         let start = usize::try_from(tail % self.data_len as u64).unwrap_or(0);
         let first = len.min(self.data_len - start);
         into.reserve(len);
-        // SAFETY: both pieces lie in the data area between tail and head, which the kernel leaves alone until the tail
-        // moves, and `into` has room for `len` bytes, all of which are written before the length is set.
+        // SAFETY: both parts lie in the data area between tail and head, which the kernel does not
+        // write until the tail moves, and `into` has room for `len` bytes, all of which are written
+        // before the length is set.
         unsafe {
             ptr::copy_nonoverlapping(self.data.add(start).as_ptr(), into.as_mut_ptr(), first);
             ptr::copy_nonoverlapping(self.data.as_ptr(), into.as_mut_ptr().add(first), len - first);
@@ -139,10 +152,11 @@ impl Ring {
         tail_cell.store(head, Ordering::Release);
     }
 
-    /// The 64-bit counter at `offset` in the control page.
+    /// Returns the 64-bit counter at `offset` in the control page.
     fn counter(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: the control page is mapped while `self` lives, the offset is that of a u64 field of it, hence aligned,
-        // and these counters are only ever accessed atomically, by us and by the kernel.
+        // SAFETY: the control page is mapped while `self` lives, the offset is that of a u64 field
+        // of it, hence aligned, and this process and the kernel access these counters only
+        // atomically.
         unsafe { AtomicU64::from_ptr(self.page.byte_add(offset).cast().as_ptr()) }
     }
 }

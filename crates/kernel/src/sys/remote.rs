@@ -1,7 +1,8 @@
 //! `process_vm_readv(2)`: copies memory out of another process.
 //!
 //! # Safety
-//! Only our own buffers are written, by their true length; remote addresses are checked by the kernel.
+//! Only buffers of this process are written, by their true length; the kernel checks remote
+//! addresses.
 #![allow(unsafe_code)]
 
 use hugepilot_record::{Errno, Pid};
@@ -10,13 +11,15 @@ use hugepilot_units::AddrRange;
 use super::last_errno;
 use crate::privilege::{Purpose, raised};
 
-/// Copies the `ranges` of `pid`, one after the other, into `into`, which must be as long as all together. Returns the
-/// bytes copied, fewer when a range is not readable: the kernel stops there. At most 1024 ranges.
+/// Copies the `ranges` of `pid`, at most 1024, one after the other into `into`, whose length is the
+/// sum of theirs. Returns the number of bytes copied, which is smaller if a range is not readable:
+/// the kernel stops there.
 ///
-/// Reading a page that was never touched faults it in, in the target: look at the page map first.
+/// Reading a page that was never touched faults it in, in the target: read the pagemap first.
 ///
 /// # Errors
-/// EPERM without ptrace rights, ESRCH when the process is gone, EFAULT when nothing was readable.
+/// EPERM without permission to trace it, ESRCH if the process is gone, EFAULT if no byte was
+/// readable.
 pub(crate) fn read_remote(pid: Pid, ranges: &[AddrRange], into: &mut [u8]) -> Result<usize, Errno> {
     let wanted: u64 = ranges.iter().map(|range| range.len().get()).sum();
     if wanted != into.len() as u64 {
@@ -32,7 +35,8 @@ pub(crate) fn read_remote(pid: Pid, ranges: &[AddrRange], into: &mut [u8]) -> Re
         .collect();
     let count = remote.len() as libc::c_ulong;
     raised(Purpose::ReadMemory, || {
-        // SAFETY: `local` describes `into`, which we hold mutably; both vectors live across the call with their lengths.
+        // SAFETY: `local` describes `into`, borrowed mutably; both vectors live across the call
+        // with their lengths.
         let copied = unsafe {
             libc::process_vm_readv(pid.0, &raw const local, 1, remote.as_ptr(), count, 0)
         };

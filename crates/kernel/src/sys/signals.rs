@@ -1,7 +1,8 @@
-//! Signals as something to read: blocked, and taken from a descriptor one by one, with where each came from.
+//! Signals read from a descriptor, one by one, each with its sender.
 //!
 //! # Safety
-//! Only the mask of the calling thread and a descriptor are changed; every set is initialised by `sigemptyset` or the kernel.
+//! Only the signal mask of the calling thread and a descriptor change. `sigemptyset` or the kernel
+//! initialises every set.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,8 +12,8 @@ use std::ptr;
 
 use hugepilot_record::Pid;
 
-/// All signals that others send, and that end a process which does nothing about them; SIGPIPE, which Rust's start-up ignores,
-/// and SIGKILL are not among them.
+/// Returns the signals that other processes send and that end a process by default, without
+/// SIGPIPE, which Rust's start-up ignores, and SIGKILL.
 pub fn ending_signals() -> Vec<i32> {
     const NAMED: [i32; 15] = [
         libc::SIGHUP,
@@ -34,31 +35,33 @@ pub fn ending_signals() -> Vec<i32> {
     NAMED.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).collect()
 }
 
-/// Those that a fault of the process itself raises. Blocked or not, the kernel ends it then, so they can be taken as
-/// [`Signals`], for those that others send; a handler could not put right what it returns to.
+/// Returns the signals that a fault of the process itself raises. The kernel then ends the process,
+/// blocked or not, so [`Signals`] can take them when other processes send them. A handler could not
+/// mend the instruction to which it returns.
 pub const fn fault_signals() -> [i32; 6] {
     [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS]
 }
 
-/// Signals of this thread, and of the process as long as it has no other thread, as a descriptor that is readable when one
-/// came. The former mask is back when it is dropped.
+/// Signals of this thread, and of the process as long as it has no other thread, as a descriptor
+/// that is readable once one has arrived. On drop, the former mask is restored.
 #[derive(Debug)]
 pub struct Signals {
     descriptor: OwnedFd,
     before: libc::sigset_t,
 }
 
-/// A signal that came.
+/// Signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrived {
-    /// Its number.
+pub struct ReceivedSignal {
+    /// Signal.
     pub signal: i32,
-    /// Who sent it; 0 for the kernel.
+    /// Sender; 0 for the kernel.
     pub sender: Pid,
 }
 
 impl Signals {
-    /// From now on those of `numbers` do nothing but wait to be read. For before the first thread is started.
+    /// Blocks `numbers` from now on, so that they only wait to be read. Call it before the first
+    /// thread starts.
     ///
     /// # Errors
     /// EMFILE.
@@ -71,7 +74,7 @@ impl Signals {
             set.assume_init()
         };
         let before = mask();
-        // SAFETY: a whole set; a new descriptor is asked for.
+        // SAFETY: a whole set; the kernel returns a new descriptor.
         let descriptor = unsafe {
             let descriptor =
                 libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
@@ -84,18 +87,18 @@ impl Signals {
         Ok(Self { descriptor, before })
     }
 
-    /// The next one that came; `None` when there is none.
-    pub fn next(&self) -> Option<Arrived> {
+    /// Returns the next one that arrived; `None` if there is none.
+    pub fn next(&self) -> Option<ReceivedSignal> {
         let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
         let length =
             rustix::io::retry_on_intr(|| rustix::io::read(&self.descriptor, &mut info)).ok()?;
         let word = |at: usize| info.get(at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);
         // signalfd_siginfo begins with ssi_signo, ssi_errno, ssi_code, ssi_pid.
         let (signal, sender) = (word(0)?, Pid(word(12)?));
-        (length == info.len()).then_some(Arrived { signal, sender })
+        (length == info.len()).then_some(ReceivedSignal { signal, sender })
     }
 
-    /// The mask from before, for a program that we start.
+    /// Returns the former mask, for a program to start.
     pub(super) const fn before(&self) -> libc::sigset_t {
         self.before
     }
@@ -109,16 +112,17 @@ impl AsFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // What came since and nobody read would act now, on a program that is about to end.
+        // A signal that arrived since and was not read would act now, on a program that is about to
+        // end.
         while self.next().is_some() {}
-        // SAFETY: a whole set, as the kernel gave it.
+        // SAFETY: a whole set, as the kernel returned it.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
         };
     }
 }
 
-/// The signals that are blocked now.
+/// Returns the signals that are blocked now.
 pub(super) fn mask() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: without a new mask the call only fills the set in.
@@ -134,13 +138,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_read_with_its_origin_and_does_nothing_else() {
+    fn a_signal_is_read_with_its_sender_and_has_no_other_effect() {
         let signals = Signals::take(&[libc::SIGUSR2]).unwrap();
         assert_eq!(signals.next(), None);
-        // SAFETY: to this thread, which has it blocked.
+        // SAFETY: to this thread, which blocks it.
         unsafe { libc::raise(libc::SIGUSR2) };
         let sender = Pid(std::process::id().cast_signed());
-        assert_eq!(signals.next(), Some(Arrived { signal: libc::SIGUSR2, sender }));
+        assert_eq!(signals.next(), Some(ReceivedSignal { signal: libc::SIGUSR2, sender }));
         assert_eq!(signals.next(), None);
     }
 }

@@ -1,11 +1,13 @@
-//! Stopping with a child, and going on with it.
+//! Job control: stops and continues this process with a child.
 //!
-//! Whoever runs a program under job control sees only us, so when the program stops, we do. A shell then continues all of its
-//! job. Somebody else may continue, or kill, the program alone, and a stopped process sees nothing of that: so a keeper, a
-//! fork of ours that is not stopped, looks for it.
+//! A shell that runs a program under job control sees only hugepilot, so when the program stops,
+//! hugepilot stops. The shell then continues all of its job. Another process may continue, or kill,
+//! the program alone, and a stopped process cannot notice that. So a keeper, a fork that is not
+//! stopped, polls the state of the program.
 //!
 //! # Safety
-//! After fork, the keeper only makes async-signal-safe calls, on memory made before, until it is killed.
+//! After fork, the keeper only makes async-signal-safe calls, on memory made before, until it is
+//! killed.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -13,19 +15,21 @@ use std::ptr;
 
 use hugepilot_record::Pid;
 
-/// The keeper looks so often: 20 µs of CPU time each.
-static EVERY: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Interval of the keeper's polls, each of which takes 20 µs of CPU time.
+static INTERVAL: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Stops this process as long as `child`, which is stopped, is: until somebody continues us, or `child` goes on or ends. For
-/// the main thread; does nothing where no keeper can be made. Whose SIGCONT, of those that are heard of afterwards, is its own.
+/// Stops this process as long as `child` is stopped: until another process continues this one, or
+/// `child` continues or ends. For the main thread. Does nothing if no keeper can be made. Returns
+/// the pid of the keeper, whose SIGCONT may still arrive afterwards.
 pub fn stop_with(child: Pid) -> Option<Pid> {
     let stat = CString::new(format!("/proc/{child}/stat")).ok()?;
-    // SAFETY: see the module: the keeper never returns. The pid is our own unreaped child; signals and numbers else.
+    // SAFETY: see the module: the keeper never returns. The pid is an unreaped child of this
+    // process; the other arguments are signals and numbers.
     unsafe {
-        let us = libc::getpid();
+        let parent = libc::getpid();
         match libc::fork() {
             -1 => None,
-            0 => keep(&stat, us),
+            0 => keep(&stat, parent),
             keeper => {
                 libc::raise(libc::SIGSTOP);
                 libc::kill(keeper, libc::SIGKILL);
@@ -36,23 +40,25 @@ pub fn stop_with(child: Pid) -> Option<Pid> {
     }
 }
 
-/// Continues `us` when the child is not stopped, again and again: the first time may come before we have stopped.
-fn keep(stat: &CStr, us: libc::pid_t) -> ! {
-    // SAFETY: plain system calls; it dies with us, and is in a session of its own, so that what stops our group leaves it.
+/// Continues `parent` when the child is not stopped, repeatedly: the first time may come before the
+/// parent has stopped.
+fn keep(stat: &CStr, parent: libc::pid_t) -> ! {
+    // SAFETY: plain system calls. The keeper dies with its parent, and is in a session of its own,
+    // so that a stop of the parent's group does not stop it.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::setsid();
-        while libc::getppid() == us {
+        while libc::getppid() == parent {
             if !is_stopped(stat) {
-                libc::kill(us, libc::SIGCONT);
+                libc::kill(parent, libc::SIGCONT);
             }
-            libc::nanosleep(&raw const EVERY, ptr::null_mut());
+            libc::nanosleep(&raw const INTERVAL, ptr::null_mut());
         }
         libc::_exit(0)
     }
 }
 
-/// Whether the line in that file says so; where there is none, the process has ended.
+/// Whether the line in that file shows a stopped process; false if the process has ended.
 fn is_stopped(stat: &CStr) -> bool {
     let mut line = [0_u8; 512];
     // SAFETY: a C string, and a live buffer of that length.
@@ -63,7 +69,7 @@ fn is_stopped(stat: &CStr) -> bool {
         length
     };
     let line = line.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
-    // The name before it may hold anything, also a bracket.
+    // The name before the state may hold anything, also a bracket.
     let name_ends = line.iter().rposition(|&byte| byte == b')');
     let state = name_ends.and_then(|at| line.get(at + 2));
     matches!(state, Some(b'T' | b't'))

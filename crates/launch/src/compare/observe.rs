@@ -1,32 +1,32 @@
-//! What the processor counts, and where samples wait, in one run.
+//! Observers of one run: counters of the processor, and stall samples.
 
 use hugepilot_kernel::perf::counters::Counters;
-use hugepilot_kernel::{KernelError, Process, Root, Started, Target};
+use hugepilot_kernel::{KernelError, Process, Root, StartedProgram, Target};
 use hugepilot_profiler::{SamplerChoice, choose};
-use hugepilot_record::compare::Counts;
+use hugepilot_record::compare::{Counts, StallsUnavailable};
 use hugepilot_record::{Pattern, Sample};
 use hugepilot_units::Nanos;
 
 use crate::run::Observer;
 
-/// Samples a second of each thread's CPU time, in a run that is not timed. One costs some 15 µs, so this changes little of where
-/// the program waits, and gives enough of a program that takes a second.
+/// Samples per second of CPU time of each thread, in an untimed run. A sample costs about 15 µs, so
+/// the stalls hardly change, and a program that takes a second gets enough of them.
 const RATE_HZ: u32 = 1000;
-/// Of fewer samples no share is told.
+/// Samples required for a share.
 const MIN_SAMPLES: u64 = 100;
-/// Threads that no event was inherited by are looked for so often.
+/// Interval of searches for threads that inherited no event.
 const RESCAN_EVERY: Nanos = Nanos::seconds(1);
 
-/// Counts data TLB loads, misses and walks of a run, its children included.
+/// Counters of data-TLB loads, misses and walks of a run, its children included.
 #[derive(Default)]
 pub(super) struct Counting {
     counters: Option<Counters>,
-    /// Why it does not.
+    /// Error of opening the counters.
     pub(super) unavailable: Option<String>,
 }
 
 impl Counting {
-    /// What was counted up to now.
+    /// Returns the counts up to now.
     pub(super) fn counts(&self) -> Option<Counts> {
         let reading = self.counters.as_ref()?.read().ok()?;
         Some(Counts {
@@ -38,38 +38,35 @@ impl Counting {
 }
 
 impl Observer for Counting {
-    fn attach(&mut self, child: &Started) {
-        match process(child)
+    fn attach(&mut self, child: &StartedProgram) {
+        let counters = process(child)
             .map_err(|error| error.to_string())
-            .and_then(|process| Counters::of_tlb(&process).map_err(|refusal| refusal.to_string()))
-        {
+            .and_then(|process| Counters::of_tlb(&process).map_err(|error| error.to_string()));
+        match counters {
             Ok(counters) => self.counters = Some(counters),
-            Err(why) => self.unavailable = Some(why),
+            Err(error) => self.unavailable = Some(error),
         }
     }
 }
 
-/// Samples where a run waits.
+/// Sampler of the stalls of a run.
 #[derive(Default)]
 pub(super) struct Sampling {
     source: Option<(SamplerChoice, Process)>,
     rescanned: Nanos,
     samples: u64,
     scattered: u64,
-    /// Why it does not.
-    pub(super) unavailable: Option<String>,
+    /// Cause of missing samples.
+    pub(super) unavailable: Option<StallsUnavailable>,
 }
 
 impl Sampling {
-    /// The share of samples that waited for scattered memory.
+    /// Returns the share of samples that stalled on scattered memory; `None` if there are too few.
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn ratio(&mut self) -> Option<f64> {
         self.drain();
         if self.source.is_some() && self.samples < MIN_SAMPLES {
-            self.unavailable = Some(format!(
-                "there were only {} samples: it takes too little CPU time",
-                self.samples
-            ));
+            self.unavailable = Some(StallsUnavailable::FewSamples { samples: self.samples });
         }
         (self.samples >= MIN_SAMPLES).then(|| self.scattered as f64 / self.samples as f64)
     }
@@ -85,24 +82,26 @@ impl Sampling {
         let now = process.now();
         if now > self.rescanned + RESCAN_EVERY {
             self.rescanned = now;
-            // It may have ended, and then there is nothing to attach to.
+            // If the program has ended, there is nothing to attach to.
             let _ = chosen.source.rescan(process);
         }
     }
 }
 
 impl Observer for Sampling {
-    fn attach(&mut self, child: &Started) {
+    fn attach(&mut self, child: &StartedProgram) {
         match process(child).and_then(|process| Ok((choose(&process, RATE_HZ)?, process))) {
             Ok((chosen, process)) if chosen.samples_time => {
                 self.rescanned = process.now();
                 self.source = Some((chosen, process));
             }
             Ok((chosen, _)) => {
-                self.unavailable =
-                    Some(format!("{} samples page walks, and not time", chosen.source.name()));
+                let sampler = chosen.source.name().to_owned();
+                self.unavailable = Some(StallsUnavailable::SamplesPageWalks { sampler });
             }
-            Err(error) => self.unavailable = Some(error.to_string()),
+            Err(error) => {
+                self.unavailable = Some(StallsUnavailable::Failed { error: error.to_string() });
+            }
         }
     }
     fn meanwhile(&mut self) {
@@ -110,6 +109,6 @@ impl Observer for Sampling {
     }
 }
 
-fn process(child: &Started) -> Result<Process, KernelError> {
+fn process(child: &StartedProgram) -> Result<Process, KernelError> {
     Process::open(&Root::live(), child.pid())
 }

@@ -1,4 +1,4 @@
-//! The environment of a program, with what a mode wants in it and all that its user had put there.
+//! Environment of a program: that of the user, with the settings of a mode.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,68 +6,71 @@ use std::path::Path;
 
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Root, privilege};
+use hugepilot_record::run::RunWarning;
 
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const PRELOAD: &str = "LD_PRELOAD";
-const MAY_BE_MISSING: &str = "LD_PRELOAD, LD_LIBRARY_PATH and GLIBC_TUNABLES of yours, if any, did not get through: the loader takes \
-                              them from hugepilot, whose file has rights of its own (setcap, setuid); set them behind the --, as in \
-                              -- env NAME=value CMD";
 
-/// Variables for a program, and which of them we set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Variables of a program.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Environment {
-    /// All of them.
+    /// All variables.
     pub(crate) all: Vec<(OsString, OsString)>,
-    /// Those that we set, as `NAME=value`.
+    /// Variables set by hugepilot, as `NAME=value`.
     pub(crate) set: Vec<String>,
-    /// Where the user's own value was kept instead, and what else to tell of it.
-    pub(crate) kept: Vec<String>,
+    /// Values of the user that were kept, and variables that may be missing.
+    pub(crate) warnings: Vec<RunWarning>,
 }
 
 impl Environment {
-    /// What its user has, as a program started without us would.
+    /// Returns the environment that the user's shell would pass to the program.
     ///
-    /// The loader takes settings such as `LD_PRELOAD` away from a program whose file has rights of its own, or empties them
-    /// (`ld.so(8)`, secure-execution mode). What we start has no such rights, so it gets them as they stand in
-    /// `/proc/self/environ`; where we may not read that, or run as another user, it is told that they may be missing.
-    pub(crate) fn ours(root: &Root) -> Self {
+    /// The loader removes or empties variables such as `LD_PRELOAD` for an executable with file
+    /// capabilities (`ld.so(8)`, secure-execution mode). The program has none, so it gets the
+    /// variables from `/proc/self/environ`. If that is unreadable, or hugepilot runs as another
+    /// user, a warning says that variables may be missing.
+    pub(crate) fn inherited(root: &Root) -> Self {
         let same_user = !privilege::is_set_id();
         match root.read("proc/self/environ").ok().filter(|_| same_user) {
             Some(first) => Self::of(entries(&first)),
-            None => Self { kept: vec![MAY_BE_MISSING.to_owned()], ..Self::of(std::env::vars_os()) },
+            None => Self {
+                warnings: vec![RunWarning::LoaderVariablesRemoved],
+                ..Self::of(std::env::vars_os())
+            },
         }
     }
 
-    /// These.
+    /// Returns an environment of these variables.
     pub(crate) fn of(all: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self { all: all.into_iter().collect(), set: Vec::new(), kept: Vec::new() }
+        Self { all: all.into_iter().collect(), set: Vec::new(), warnings: Vec::new() }
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
         self.all.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 
-    /// Sets a variable that the user has not set.
+    /// Sets a variable, unless the user has set it.
     pub(crate) fn offer(&mut self, name: &str, value: &str) {
         match self.get(name).map(|own| printable(own.as_bytes())) {
             Some(own) if own != value => {
-                self.kept.push(format!("{name}={own} was kept as you set it"))
+                let name = name.to_owned();
+                self.warnings.push(RunWarning::VariableKept { name, value: own });
             }
             Some(_) => {}
             None => self.put(name, value.into()),
         }
     }
 
-    /// Adds a tunable of glibc to those that are there; one of that name stays.
+    /// Adds a tunable of glibc, unless the user has set it.
     pub(crate) fn tune(&mut self, name: &str, value: &str) {
         let own = self.get(TUNABLES).unwrap_or_default().to_owned();
         let list = own.as_bytes().split(|&byte| byte == b':').filter(|part| !part.is_empty());
         let prefix = format!("{name}=");
         if let Some(same) = list.clone().find(|part| part.starts_with(prefix.as_bytes())) {
-            let same = printable(same);
-            if same != format!("{name}={value}") {
-                self.kept.push(format!("{same} in {TUNABLES} was kept as you set it"));
+            let tunable = printable(same);
+            if tunable != format!("{name}={value}") {
+                self.warnings.push(RunWarning::TunableKept { tunable });
             }
             return;
         }
@@ -75,10 +78,11 @@ impl Environment {
         self.put(TUNABLES, joined(list.chain([new.as_bytes()])));
     }
 
-    /// Puts a library before those that are preloaded already: the first that has a function is asked for it.
+    /// Puts a library in front of the user's preloaded ones: the loader uses the first that defines
+    /// a function.
     pub(crate) fn preload(&mut self, library: &Path) {
         let own = self.get(PRELOAD).unwrap_or_default().to_owned();
-        // The loader parts them at blanks, too.
+        // The loader also splits at blanks.
         let rest = own
             .as_bytes()
             .split(|&byte| byte == b':' || byte == b' ')
@@ -99,7 +103,7 @@ impl Environment {
     }
 }
 
-/// Of texts `NAME=value` that each end with a NUL.
+/// Splits `NAME=value` entries that each end with a NUL.
 fn entries(environ: &[u8]) -> impl Iterator<Item = (OsString, OsString)> + '_ {
     environ.split(|&byte| byte == 0).filter_map(|entry| {
         let at = entry.iter().position(|&byte| byte == b'=').filter(|&at| at > 0)?;
@@ -123,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn tunables_are_merged_and_the_users_own_one_stays() {
+    fn tunables_are_merged_and_the_users_one_stays() {
         const NAME: &str = "glibc.malloc.hugetlb";
         let table = [
             ("", "glibc.malloc.hugetlb=1", 0),
@@ -132,11 +136,11 @@ mod tests {
             ("a=b:glibc.malloc.hugetlb=1:c=d", "a=b:glibc.malloc.hugetlb=1:c=d", 0),
             ("glibc.malloc.hugetlb_x=2", "glibc.malloc.hugetlb_x=2:glibc.malloc.hugetlb=1", 0),
         ];
-        for (before, after, kept) in table {
+        for (before, after, warnings) in table {
             let mut environment = with(TUNABLES, before);
             environment.tune(NAME, "1");
             assert_eq!(environment.get(TUNABLES).unwrap(), after, "{before}");
-            assert_eq!(environment.kept.len(), kept, "{before}");
+            assert_eq!(environment.warnings.len(), warnings, "{before}");
         }
         let mut none = Environment::of([]);
         none.tune(NAME, "1");
@@ -148,10 +152,11 @@ mod tests {
         let all = entries(b"A=1\0GLIBC_TUNABLES=a=b\0\0=x\0nothing\0B=\0").collect::<Vec<_>>();
         let wanted = [("A", "1"), ("GLIBC_TUNABLES", "a=b"), ("B", "")];
         assert_eq!(all, wanted.map(|(name, value)| (name.into(), value.into())));
-        let ours = Environment::ours(&Root::live());
-        assert_eq!((ours.all, ours.kept), (std::env::vars_os().collect(), Vec::new()));
-        let nowhere = Root::at("/no/such/root");
-        assert!(Environment::ours(&nowhere).kept[0].contains("setcap"));
+        let inherited = Environment::inherited(&Root::live());
+        assert_eq!(inherited.all, std::env::vars_os().collect::<Vec<_>>());
+        assert_eq!(inherited.warnings, []);
+        let unreadable = Environment::inherited(&Root::at("/no/such/root"));
+        assert_eq!(unreadable.warnings, [RunWarning::LoaderVariablesRemoved]);
     }
 
     #[test]
@@ -168,26 +173,35 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_set_is_kept_and_told() {
+    fn a_value_of_the_user_is_kept_with_a_warning() {
         let mut environment = with("MIMALLOC_RESERVE_HUGE_OS_PAGES", "2");
         environment.offer("MIMALLOC_RESERVE_HUGE_OS_PAGES", "4");
         environment.offer("B", "x");
         environment.offer("A", "1");
         assert_eq!(environment.get("MIMALLOC_RESERVE_HUGE_OS_PAGES").unwrap(), "2");
-        assert_eq!((environment.set.len(), environment.kept.len()), (1, 1));
         assert_eq!(environment.get("B").unwrap(), "x");
+        let kept = RunWarning::VariableKept {
+            name: "MIMALLOC_RESERVE_HUGE_OS_PAGES".to_owned(),
+            value: "2".to_owned(),
+        };
+        assert_eq!((environment.set.len(), environment.warnings), (1, vec![kept]));
     }
 
     proptest! {
         #[test]
-        fn nothing_of_the_users_is_lost(own in "[a-z.=]{0,8}(:[a-z.=]{1,8}){0,4}", library in "/[a-z]{1,8}") {
-            let mut environment = Environment::of([(TUNABLES.into(), own.clone().into()), (PRELOAD.into(), own.clone().into())]);
+        fn no_value_of_the_user_is_lost(
+            own in "[a-z.=]{0,8}(:[a-z.=]{1,8}){0,4}",
+            library in "/[a-z]{1,8}",
+        ) {
+            let both = [TUNABLES, PRELOAD].map(|name| (name.into(), own.clone().into()));
+            let mut environment = Environment::of(both);
             environment.tune("glibc.malloc.hugetlb", "2");
             environment.preload(Path::new(&library));
             for name in [TUNABLES, PRELOAD] {
                 let now = environment.get(name).unwrap().to_str().unwrap().to_owned();
                 let parts: Vec<&str> = now.split(':').collect();
-                prop_assert!(own.split(':').filter(|part| !part.is_empty()).all(|part| parts.contains(&part)), "{now}");
+                let mut own = own.split(':').filter(|part| !part.is_empty());
+                prop_assert!(own.all(|part| parts.contains(&part)), "{now}");
                 prop_assert!(!parts.contains(&""), "{now}");
             }
             prop_assert_eq!(environment.all.len(), 2);

@@ -1,4 +1,4 @@
-//! Allocators to be preloaded: where they are, and what they want to be told.
+//! Libraries to preload: their search, and the options of mimalloc.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,62 +6,59 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use hugepilot_kernel::{Unsupported, file};
+use hugepilot_record::ModeUnsupported;
 use hugepilot_record::run::Mode;
 use hugepilot_units::Bytes;
 use object::elf::{ET_DYN, FileHeader64};
 use object::read::elf::FileHeader;
 use object::{Endianness, ReadCache};
 
-/// The largest library that is looked into.
+/// Largest library that is read.
 const MAX_LIBRARY: Bytes = Bytes::mib(256);
-const OURS: &str = "libhugepilot_preload.so";
+const HUGEPILOT: &str = "libhugepilot_preload.so";
 const MIMALLOC: &str = "libmimalloc.so";
 
-/// The library that `mode` preloads: the one that is named, or else one that is found.
+/// Returns the library that `mode` preloads: the `named` one, or else the installed one.
 ///
 /// # Errors
-/// Where there is none, with what brings it.
+/// If there is none, or the loader cannot load it.
 pub(super) fn find(mode: Mode, named: Option<&Path>) -> Result<PathBuf, Unsupported> {
     if let Some(path) = named {
-        let found = fs::canonicalize(path).map_err(|error| {
-            Unsupported::because(format!("no library {}: {error}", path.display()))
+        let name = path.display().to_string();
+        let library = fs::canonicalize(path).map_err(|error| ModeUnsupported::LibraryMissing {
+            path: name.clone(),
+            error: error.to_string(),
         })?;
-        return match why_not_loaded(&found) {
-            None => Ok(found),
-            Some(why) => Err(Unsupported::because(format!("{} {why}", path.display()))
-                .fixed_by("name the shared library itself, such as libmimalloc.so.2")),
+        return match load_error(&library) {
+            None => Ok(library),
+            Some(error) => Err(ModeUnsupported::LibraryNotLoadable { path: name, error }.into()),
         };
     }
     if mode.is_hugepilot() {
         let beside = std::env::current_exe()
             .ok()
             .and_then(|exe| Some(fs::canonicalize(exe).ok()?.parent()?.to_owned()));
-        let folders = beside
-            .map(|beside| [beside.clone(), beside.join("../lib/hugepilot")])
-            .into_iter()
-            .flatten();
-        return folders
-            .filter_map(|folder| fs::canonicalize(folder.join(OURS)).ok())
-            .next()
-            .ok_or_else(|| {
-                Unsupported::because(format!(
-                    "no {OURS} beside this program or in ../lib/hugepilot"
-                ))
-                .fixed_by("cargo build --release -p hugepilot-preload, or name it with --library")
-            });
+        return beside.and_then(|beside| installed(&beside)).ok_or_else(|| {
+            ModeUnsupported::LibraryNotInstalled { name: HUGEPILOT.to_owned() }.into()
+        });
     }
-    // As it stands in the program's map of memory, where it is looked for later.
-    newest_in(&folders()).and_then(|path| fs::canonicalize(path).ok()).ok_or_else(|| {
-        Unsupported::because("no mimalloc is installed where libraries are looked for").fixed_by(
-            "sudo apt install libmimalloc2.0 (libmimalloc3 on newer systems), or name it with --library",
-        )
-    })
+    // The path under which the maps of the program list it.
+    newest_in(&folders())
+        .and_then(|path| fs::canonicalize(path).ok())
+        .ok_or_else(|| ModeUnsupported::NoMimalloc.into())
 }
 
-/// Why the loader would not take that file: it only says so on standard error, and starts the program all the same.
-fn why_not_loaded(path: &Path) -> Option<String> {
+/// Returns hugepilot's library, if it is installed with the executable in the folder `beside`.
+fn installed(beside: &Path) -> Option<PathBuf> {
+    let folders = ["", "../lib", "../lib/hugepilot"].map(|folder| beside.join(folder));
+    folders.iter().find_map(|folder| fs::canonicalize(folder.join(HUGEPILOT)).ok())
+}
+
+/// Returns why the loader would not load that file. The loader itself only prints an error, and
+/// starts the program without it.
+fn load_error(path: &Path) -> Option<String> {
     if !path.is_file() {
-        return Some("is no file".to_owned());
+        return Some("is not a file".to_owned());
     }
     let kind = |path: &Path| {
         let file = file::open(path)?;
@@ -70,19 +67,21 @@ fn why_not_loaded(path: &Path) -> Option<String> {
         let endian = header.endian().map_err(std::io::Error::other)?;
         Ok::<_, std::io::Error>((header.e_type(endian), header.e_machine(endian)))
     };
-    let ours = kind(Path::new("/proc/self/exe")).ok()?.1;
+    let own_machine = kind(Path::new("/proc/self/exe")).ok()?.1;
     match kind(path) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             Some(format!("cannot be read: {error}"))
         }
-        Err(_) => Some("is no 64-bit ELF file".to_owned()),
-        Ok((_, machine)) if machine != ours => Some("is for another processor".to_owned()),
-        Ok((kind, _)) if kind != ET_DYN => Some("is an ELF file, but no shared library".to_owned()),
+        Err(_) => Some("is not a 64-bit ELF file".to_owned()),
+        Ok((_, machine)) if machine != own_machine => Some("is for another processor".to_owned()),
+        Ok((kind, _)) if kind != ET_DYN => {
+            Some("is an ELF file, but not a shared library".to_owned())
+        }
         Ok(_) => None,
     }
 }
 
-/// Where the loader looks, in its order.
+/// Directories that the loader searches, in its order.
 fn folders() -> Vec<PathBuf> {
     let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let named = std::env::split_paths(&named).filter(|path| path.is_absolute()).collect::<Vec<_>>();
@@ -98,7 +97,7 @@ fn folders() -> Vec<PathBuf> {
     .concat()
 }
 
-/// The mimalloc with the highest version in the first folder that has one.
+/// Returns the mimalloc with the highest version in the first directory that has one.
 fn newest_in(folders: &[PathBuf]) -> Option<PathBuf> {
     folders.iter().find_map(|folder| {
         let entries = fs::read_dir(folder).ok()?.flatten();
@@ -108,7 +107,7 @@ fn newest_in(folders: &[PathBuf]) -> Option<PathBuf> {
     })
 }
 
-/// `libmimalloc.so.2.0` is [2, 0]; without numbers it is whatever the link says, and comes last.
+/// Parses the version: `libmimalloc.so.2.0` is [2, 0]. A link without numbers sorts last.
 fn version(name: &OsStr) -> Option<Vec<u32>> {
     let rest = name.to_str()?.strip_prefix(MIMALLOC)?;
     let numbers: Option<Vec<u32>> =
@@ -116,32 +115,32 @@ fn version(name: &OsStr) -> Option<Vec<u32>> {
     (rest.is_empty() || rest.starts_with('.')).then_some(numbers)?
 }
 
-/// What mimalloc is told, by the options that it knows. Which those are is looked up in the library itself, where each name
-/// ends with a NUL: `src/options.c` of v2.0.9, v2.1.2, v2.2.4, v3.1.5, v3.2.6 and v3.4.3.
+/// Returns variables that set `mode` in this version of mimalloc. The names of its options are
+/// texts in the library, each with a NUL at its end: `src/options.c` of v2.0.9, v2.1.2, v2.2.4,
+/// v3.1.5, v3.2.6 and v3.4.3.
 ///
-/// | option | in | what |
+/// | option | in | meaning |
 /// |---|---|---|
-/// | `large_os_pages` | up to 2.0 | memory on 2 MiB pages of a pool, or else advised for transparent ones |
-/// | `allow_large_os_pages` | from 2.1 | the same under a new name; up to 3.1 THP is off for the process where it is not set |
-/// | `eager_commit_delay` | up to 3.1 | how many pieces of a thread's memory come on base pages first: 1 by default |
-/// | `reserve_huge_os_pages` | all | 1 GiB pages of a pool to take at the start |
-pub(super) fn mimalloc(
+/// | `large_os_pages` | up to 2.0 | 2 MiB pages: hugetlb, otherwise advised transparent ones |
+/// | `allow_large_os_pages` | from 2.1 | the new name; up to 3.1, no THP without it |
+/// | `eager_commit_delay` | up to 3.1 | first segments of a thread on base pages; default 1 |
+/// | `reserve_huge_os_pages` | all | 1 GiB hugetlb pages to reserve at the start |
+pub(super) fn mimalloc_options(
     mode: Mode,
     library: &Path,
     free_gib: u64,
 ) -> Result<Vec<(&'static str, String)>, Unsupported> {
-    let unreadable =
-        |error| Unsupported::because(format!("cannot read {}: {error}", library.display()));
+    let path = || library.display().to_string();
+    let unreadable = |error: std::io::Error| ModeUnsupported::LibraryUnreadable {
+        path: path(),
+        error: error.to_string(),
+    };
     let bytes = file::read(library, MAX_LIBRARY).map_err(unreadable)?;
-    told(mode, &|option| knows(&bytes, option), free_gib).ok_or_else(|| {
-        Unsupported::because(format!(
-            "{} knows no option for such pages: is it mimalloc?",
-            library.display()
-        ))
-    })
+    options(mode, &|option| knows(&bytes, option), free_gib)
+        .ok_or_else(|| ModeUnsupported::NoMimallocOption { path: path() }.into())
 }
 
-fn told(
+fn options(
     mode: Mode,
     knows: &dyn Fn(&str) -> bool,
     free_gib: u64,
@@ -167,7 +166,7 @@ fn told(
     Some(options)
 }
 
-/// Whether the library has the option's name as text.
+/// Whether the library contains the name of the option.
 fn knows(library: &[u8], option: &str) -> bool {
     let name = [option.as_bytes(), b"\0"].concat();
     library.windows(name.len()).any(|window| window == name)
@@ -178,15 +177,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_is_told_in_its_own_words() {
+    fn each_version_has_its_options() {
         const V2_0: &[u8] = b"\0large_os_pages\0reserve_huge_os_pages\0eager_commit_delay\0";
         const V2_2: &[u8] = b"\0allow_large_os_pages\0reserve_huge_os_pages\0eager_commit_delay\0";
-        const V3_2: &[u8] =
-            b"allow_large_os_pages\0reserve_huge_os_pages\0deprecated_eager_commit_delay\0allow_thp\0";
-        let words = |library: &[u8], mode| {
-            let told = told(mode, &|option| knows(library, option), 3)?;
+        const V3_2: &[u8] = b"allow_large_os_pages\0reserve_huge_os_pages\0\
+                              deprecated_eager_commit_delay\0allow_thp\0";
+        let variables = |library: &[u8], mode| {
+            let options = options(mode, &|option| knows(library, option), 3)?;
             Some(
-                told.iter()
+                options
+                    .iter()
                     .map(|(name, value)| format!("{name}={value}"))
                     .collect::<Vec<_>>()
                     .join(" "),
@@ -211,11 +211,11 @@ mod tests {
             ),
         ];
         for (library, large, huge) in table {
-            assert_eq!(words(library, Mode::Mimalloc2m), Some(large));
-            assert_eq!(words(library, Mode::Mimalloc1g), Some(huge));
-            assert_eq!(words(library, Mode::Mimalloc), Some(String::new()));
+            assert_eq!(variables(library, Mode::Mimalloc2m), Some(large));
+            assert_eq!(variables(library, Mode::Mimalloc1g), Some(huge));
+            assert_eq!(variables(library, Mode::Mimalloc), Some(String::new()));
         }
-        assert_eq!(words(b"large_os_pages_x\0", Mode::Mimalloc2m), None);
+        assert_eq!(variables(b"large_os_pages_x\0", Mode::Mimalloc2m), None);
     }
 
     #[test]
@@ -235,19 +235,19 @@ mod tests {
     }
 
     #[test]
-    fn what_the_loader_would_not_take_is_refused_before_the_start() {
+    fn a_file_that_the_loader_cannot_load_is_an_error_before_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let own = fs::read("/proc/self/exe").unwrap();
-        // The head of our own file: type at 16, machine at 18.
+        // The head of the test executable: type at 16, machine at 18.
         let file = |kind: u8, machine: u8| {
             let mut head = own[..64].to_vec();
             (head[16], head[18]) = (kind, machine);
             head
         };
         let table = [
-            (b"root:x:0:0\n".to_vec(), Some("no 64-bit ELF")),
-            (own[..20].to_vec(), Some("no 64-bit ELF")),
-            (file(2, own[18]), Some("no shared library")),
+            (b"root:x:0:0\n".to_vec(), Some("not a 64-bit ELF")),
+            (own[..20].to_vec(), Some("not a 64-bit ELF")),
+            (file(2, own[18]), Some("not a shared library")),
             (file(3, own[18] ^ 1), Some("another processor")),
             (file(3, own[18]), None),
         ];
@@ -256,26 +256,36 @@ mod tests {
             fs::write(&path, &bytes).unwrap();
             match (find(Mode::Mimalloc, Some(&path)), says) {
                 (Ok(_), None) => {}
-                (Err(refusal), Some(says)) => {
-                    let has_help = !refusal.help().is_empty();
-                    assert!(refusal.to_string().contains(says) && has_help, "{refusal}");
+                (Err(error), Some(says)) => {
+                    let has_help = !error.help().is_empty();
+                    assert!(error.to_string().contains(says) && has_help, "{error}");
                 }
                 (other, says) => panic!("{other:?} and {says:?}"),
             }
         }
-        assert!(
-            find(Mode::Hugepilot, Some(folder.path()))
-                .unwrap_err()
-                .to_string()
-                .contains("is no file")
-        );
+        let directory = find(Mode::Hugepilot, Some(folder.path())).unwrap_err();
+        assert!(directory.to_string().contains("is not a file"), "{directory}");
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_refused_with_a_fix() {
+    fn a_missing_library_is_an_error_with_help() {
         let named = find(Mode::Mimalloc, Some(Path::new("/no/such.so"))).unwrap_err();
         assert!(named.to_string().contains("/no/such.so"), "{named}");
-        let ours = find(Mode::Hugepilot, None);
-        assert!(ours.is_ok() || ours.unwrap_err().help()[0].contains("hugepilot-preload"));
+        let own = find(Mode::Hugepilot, None);
+        assert!(own.is_ok() || own.unwrap_err().help()[0].contains("cargo xtask install"));
+    }
+
+    #[test]
+    fn the_library_of_an_installation_is_found() {
+        for folder in ["bin", "lib", "lib/hugepilot"] {
+            let prefix = tempfile::tempdir().unwrap();
+            let bin = prefix.path().join("bin");
+            fs::create_dir_all(&bin).unwrap();
+            assert_eq!(installed(&bin), None);
+            let library = prefix.path().join(folder).join(HUGEPILOT);
+            fs::create_dir_all(library.parent().unwrap()).unwrap();
+            fs::write(&library, b"").unwrap();
+            assert_eq!(installed(&bin), Some(fs::canonicalize(library).unwrap()), "{folder}");
+        }
     }
 }

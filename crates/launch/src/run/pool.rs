@@ -1,50 +1,51 @@
-//! A pool that has what a run needs, for as long as the run takes.
+//! Hugetlb pool of a run, raised while the run takes.
 
 use hugepilot_kernel::{Root, Unsupported, hugetlb};
+use hugepilot_record::ModeUnsupported;
 use hugepilot_record::pool::PoolChange;
+use hugepilot_record::run::{PoolShortage, RunWarning};
+use hugepilot_settings::pool::{PoolRequest, set};
+use hugepilot_settings::{SettingsGuard, setting_warning};
 use hugepilot_units::{Amount, Bytes, Share};
 
 use super::Control;
 use super::setup::{Setup, free_pages};
 use crate::LaunchError;
-use hugepilot_settings::pool::{PoolRequest, set};
-use hugepilot_settings::{SettingsGuard, not_restored};
 
-/// Percent of memory that stay available, as `pool set` has it.
+/// Percentage of memory that stays available, as in `pool set`.
 const FLOOR: f64 = 10.0;
 
-type Raised = (Option<SettingsGuard>, Vec<String>);
+type RaisedPool = (Option<SettingsGuard>, Vec<RunWarning>);
 
-/// Raises the pool of the mode until `bytes` of it are free. It is given back by [`give_back`], by dropping the guard, and after
-/// a crash by the next command.
+/// Raises the pool of the mode until `bytes` of it are free. [`restore`] or dropping the guard
+/// restores the pool; after a crash, the next command does.
 ///
 /// # Errors
-/// [`LaunchError::Refused`] for a mode without a pool, or without the right; [`LaunchError::SettingsBusy`].
+/// [`LaunchError::Refused`] for a mode without a pool, or without permission;
+/// [`LaunchError::Settings`] while another process changes settings.
 pub(crate) fn raise(
     root: &Root,
     setup: &mut Setup,
     bytes: Bytes,
     control: Control<'_>,
-) -> Result<Raised, LaunchError> {
+) -> Result<RaisedPool, LaunchError> {
     let Some(size) = setup.mode.uses_pool() else {
-        return Err(Unsupported::because(format!("{} uses no pool", setup.mode))
-            .fixed_by("leave --pool out")
-            .into());
+        return Err(Unsupported::from(ModeUnsupported::NoPool { mode: setup.mode }).into());
     };
-    let wanted = bytes.get().div_ceil(size.get());
-    let lacking = wanted.saturating_sub(free_pages(root, size).unwrap_or(0));
-    if lacking == 0 {
+    let requested = bytes.get().div_ceil(size.get());
+    let missing = requested.saturating_sub(free_pages(root, size).unwrap_or(0));
+    if missing == 0 {
         return Ok((None, Vec::new()));
     }
     hugetlb::may_set(root, size, None).map_err(|error| {
-        Unsupported::because(format!("only root may set a pool: {error}"))
-            .fixed_by("run it as root, or have root set the pool: hugepilot pool set --help")
+        Unsupported::from(ModeUnsupported::PoolRootRequired { error: error.to_string() })
     })?;
-    let count = hugetlb::pages(root, size, None)?.persistent() + lacking;
-    // What came before, such as the end of a child of ours, is no reason to stop half-way.
-    control.goes_on()?;
+    let count = hugetlb::pages(root, size, None)?.persistent() + missing;
+    // A signal that arrived earlier, such as SIGCHLD, must not end the change half-way.
+    control.check()?;
     let (mut guard, recovery) = SettingsGuard::take(root)?;
-    let mut warnings: Vec<String> = recovery.iter().flat_map(|recovery| recovery.told()).collect();
+    let recovered = recovery.map(|recovery| recovery.warnings()).unwrap_or_default();
+    let mut warnings: Vec<_> = recovered.into_iter().map(RunWarning::Setting).collect();
     let floor = Amount::Share(Share::percent(FLOOR));
     let request = PoolRequest {
         size,
@@ -57,25 +58,24 @@ pub(crate) fn raise(
     };
     let change = guard
         .raise_pool(size, count, || set(&mut root.clone(), &request, &|| control.is_wanted()))?;
-    control.goes_on()?;
-    warnings.extend(came_short(&change, size, wanted));
+    control.check()?;
+    warnings.extend(shortage(change, requested));
     if free_pages(root, size).is_some_and(|free| free > 0) {
-        (setup.obstacles.empty_pool, setup.obstacles.pool_fix) = (None, None);
+        setup.obstacles.empty_pool = None;
     }
     Ok((Some(guard), warnings))
 }
 
-fn came_short(change: &PoolChange, size: Bytes, wanted: u64) -> Option<String> {
-    let why = change.why.join("; ");
-    (!change.is_complete())
-        .then(|| format!("the pool could not be given {wanted} free pages of {size}: {why}"))
+fn shortage(change: PoolChange, requested: u64) -> Option<RunWarning> {
+    let PoolChange { page_bytes, causes, .. } = change;
+    let is_short = !causes.is_empty();
+    is_short.then_some(RunWarning::PoolTooSmall(PoolShortage { page_bytes, requested, causes }))
 }
 
-/// Gives it back, and says what is not as before.
-pub(crate) fn give_back(guard: SettingsGuard) -> Vec<String> {
-    guard
-        .put_back()
-        .iter()
-        .filter_map(|(setting, outcome)| not_restored(setting, outcome))
-        .collect()
+/// Restores the pool, and warns about settings without their former values.
+pub(crate) fn restore(guard: SettingsGuard) -> Vec<RunWarning> {
+    let outcomes = guard.put_back();
+    let warnings =
+        outcomes.iter().filter_map(|(setting, outcome)| setting_warning(setting, outcome));
+    warnings.map(RunWarning::Setting).collect()
 }

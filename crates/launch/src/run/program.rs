@@ -1,4 +1,4 @@
-//! What a program's file tells of the allocators it would heed.
+//! Obstacles in the file of a program: a loader or a C library that ignores settings.
 
 use std::fs;
 use std::io::Read;
@@ -6,51 +6,55 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hugepilot_kernel::{file, find_program, privilege};
-use hugepilot_record::run::Obstacles;
+use hugepilot_record::run::{Libc, ProgramKind};
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 
-/// A script may be run by a script, and so on.
+use crate::effect::Obstacles;
+
+/// Longest chain of scripts that run scripts.
 const MAX_SCRIPTS: usize = 4;
-/// The longest first line of a script that the kernel reads (`BINPRM_BUF_SIZE`).
+/// Longest first line of a script that the kernel reads (`BINPRM_BUF_SIZE`).
 const MAX_LINE: usize = 256;
 const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
-/// How glibc's loader says its version.
+/// Text before the minor version in the loader of glibc.
 const VERSION: &[u8] = b"stable release version 2.";
-/// From this minor version on glibc reads the system's setting of THP as it should.
-const READS_SETTING: u32 = 38;
-/// Loaders are smaller by far.
+/// First minor version of glibc that reads the THP setting of the system correctly: "malloc: Assure
+/// that THP mode is always null terminated", April 2023. Older ones compare the setting with
+/// whatever is in their memory, so they advise in some runs only.
+const FIXED_MINOR: u32 = 38;
+/// Loaders are far smaller.
 const MAX_LOADER: u64 = 64 << 20;
 
-/// Names of libraries that serve `malloc` themselves.
+/// Names of libraries that define `malloc`.
 const ALLOCATORS: [&str; 6] =
     ["jemalloc", "tcmalloc", "mimalloc", "snmalloc", "libhoard", "hugepilot_preload"];
 
-/// Looks at the file of a program, or at that of the program which runs it as a script. What cannot be read is no obstacle
-/// that we know of.
+/// Inspects the file of a program, or of the interpreter if it is a script. An unreadable file is
+/// not an obstacle.
 pub(super) fn obstacles(path: &Path) -> Obstacles {
     let path = interpreter_of_scripts(path.to_owned());
-    let mut found =
-        Obstacles { out_of_reach: runs_with_others_rights(&path), ..Obstacles::default() };
+    let set_id = is_set_id(&path).then_some(ProgramKind::SetId);
+    let mut obstacles = Obstacles { loader_bypassed: set_id, ..Obstacles::default() };
     match loader(&path) {
-        Ok(loader) => _ = heed(&loader, &mut found),
-        Err(Some(why)) => found.out_of_reach = Some(why),
+        Ok(loader) => _ = inspect_libc(&loader, &mut obstacles),
+        Err(Some(kind)) => obstacles.loader_bypassed = Some(kind),
         Err(None) => {}
     }
-    found
+    obstacles
 }
 
-/// The name of an allocator among `files`, apart from the one that we put there.
-pub(super) fn allocator_in(files: &[String], ours: Option<&Path>) -> Option<String> {
-    let ours = ours.and_then(Path::to_str);
-    let others = files.iter().filter(|file| Some(file.as_str()) != ours);
+/// Returns the file name of an allocator among `files`, except the `preloaded` one.
+pub(super) fn allocator_in(files: &[String], preloaded: Option<&Path>) -> Option<String> {
+    let preloaded = preloaded.and_then(Path::to_str);
+    let others = files.iter().filter(|file| Some(file.as_str()) != preloaded);
     others.filter_map(|file| Path::new(file).file_name()?.to_str()).find_map(|name| {
         ALLOCATORS.iter().any(|allocator| name.contains(allocator)).then(|| name.to_owned())
     })
 }
 
-/// The program that runs a script, by its `#!` line; `env` counts for what it starts.
+/// Follows `#!` lines to the program that runs a script. `env` stands for the program it starts.
 fn interpreter_of_scripts(mut path: PathBuf) -> PathBuf {
     for _ in 0..MAX_SCRIPTS {
         let Some(next) = interpreter(&path) else { break };
@@ -72,70 +76,62 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Whether the loader drops settings of this program, because it runs as somebody else.
-fn runs_with_others_rights(path: &Path) -> Option<String> {
+/// Whether the program runs as another user or group, so that its loader drops settings.
+fn is_set_id(path: &Path) -> bool {
     const SETUID: u32 = 0o4000;
     const SETGID: u32 = 0o2010;
-    let meta = fs::metadata(path).ok()?;
+    let Ok(meta) = fs::metadata(path) else { return false };
     let (user, group) = privilege::own_ids();
     let other_user = meta.mode() & SETUID == SETUID && meta.uid() != user;
     let other_group = meta.mode() & SETGID == SETGID && meta.gid() != group;
-    (other_user || other_group).then(|| {
-        "it runs with others' rights (setuid), and its loader drops such settings".to_owned()
-    })
+    other_user || other_group
 }
 
-/// The program that loads its libraries; or why there is none, where that is known.
-fn loader(path: &Path) -> Result<PathBuf, Option<String>> {
+/// Returns the loader of a program; without one, the kind of the program if that is the cause.
+fn loader(path: &Path) -> Result<PathBuf, Option<ProgramKind>> {
     let file = file::open(path).map_err(|_| None)?;
     let data = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&data).map_err(|_| other_kind(path))?;
     let endian = header.endian().map_err(|_| None)?;
     let headers = header.program_headers(endian, &data).map_err(|_| None)?;
     let interp = headers.iter().find(|header| header.p_type(endian) == PT_INTERP);
-    let Some(interp) = interp else { return Err(Some("it is linked statically".to_owned())) };
+    let Some(interp) = interp else { return Err(Some(ProgramKind::Static)) };
     let name = interp.data(endian, &data).map_err(|()| None)?;
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
     std::str::from_utf8(name).map(PathBuf::from).map_err(|_| None)
 }
 
-fn other_kind(path: &Path) -> Option<String> {
+fn other_kind(path: &Path) -> Option<ProgramKind> {
     let mut start = [0; 5];
     file::open(path).ok()?.read_exact(&mut start).ok()?;
-    (start == *b"\x7fELF\x01").then(|| "it is a 32-bit program".to_owned())
+    (start == *b"\x7fELF\x01").then_some(ProgramKind::ThirtyTwoBit)
 }
 
-/// Why the C library that comes with this loader heeds no such setting, or heeds it by chance. Its names and its version are
-/// in the loader itself.
-fn heed(loader: &Path, found: &mut Obstacles) -> Option<()> {
+/// Detects a C library without the tunable, or with the THP defect. Its tunables and its version
+/// are texts in the loader.
+fn inspect_libc(loader: &Path, obstacles: &mut Obstacles) -> Option<()> {
     let file = file::open(loader).ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_LOADER).read_to_end(&mut bytes).ok()?;
     let name = loader.file_name()?.to_string_lossy();
     if name.contains("musl") {
-        found.libc_lacks_tunable =
-            Some("its C library is musl, whose allocator has no such setting".to_owned());
+        obstacles.libc_lacks_tunable = Some(Libc::Musl);
     } else if after(&bytes, TUNABLE).is_none() {
-        let tunable = String::from_utf8_lossy(TUNABLE);
-        found.libc_lacks_tunable =
-            Some(format!("its C library has no {tunable}: that came with glibc 2.35"));
-    } else if after(&bytes, VERSION).and_then(minor).is_some_and(|minor| minor < READS_SETTING) {
-        // "malloc: Assure that THP mode is always null terminated", April 2023.
-        found.libc_thp_bug = Some(format!(
-            "its C library advised none in this run: glibc before 2.{READS_SETTING} compares the system's setting with what \
-             happens to lie in its memory, so that this works in some runs and in others not"
-        ));
+        obstacles.libc_lacks_tunable = Some(Libc::OldGlibc);
+    } else {
+        let minor = after(&bytes, VERSION).and_then(minor);
+        obstacles.libc_thp_bug = minor.is_some_and(|minor| minor < FIXED_MINOR);
     }
     Some(())
 }
 
-/// What follows the first place where `text` is.
+/// Returns the bytes after the first occurrence of `text`.
 fn after<'a>(bytes: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
     let at = bytes.windows(text.len()).position(|window| window == text)?;
     bytes.get(at + text.len()..)
 }
 
-/// The number that the text begins with.
+/// Parses the number that starts the text.
 fn minor(text: &[u8]) -> Option<u32> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
@@ -147,14 +143,14 @@ mod tests {
 
     use super::*;
 
-    /// A 64-bit ELF file with one program header of that type, and a text at its end that it names.
+    /// A 64-bit ELF file with one program header of that type, which names a text at the end.
     fn elf(kind: u32, text: &[u8]) -> Vec<u8> {
         let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
         file.extend([3, 0, 62, 0, 1, 0, 0, 0]);
         for word in [0_u64, 64, 0] {
             file.extend(word.to_le_bytes());
         }
-        // flags, size of this header, of a program header, how many; no sections.
+        // Flags, size of this header, of a program header, their number; no sections.
         file.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
         file.extend(kind.to_le_bytes());
         file.extend(4_u32.to_le_bytes());
@@ -175,7 +171,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
             path
         }
-        /// A program whose loader has those bytes.
+        /// A program with a loader of these bytes.
         fn program(&self, loader: &str, bytes: &[u8]) -> PathBuf {
             let loader = self.put(loader, bytes);
             let name = [loader.to_str().unwrap().as_bytes(), b"\0"].concat();
@@ -184,37 +180,37 @@ mod tests {
     }
 
     #[test]
-    fn static_programs_old_libraries_and_others_are_told_apart() {
+    fn static_programs_and_old_libraries_are_detected() {
         let files = Files(tempfile::tempdir().unwrap());
         let static_program = files.put("static", &elf(1, b""));
-        assert_eq!(obstacles(&static_program).out_of_reach.unwrap(), "it is linked statically");
+        assert_eq!(obstacles(&static_program).loader_bypassed, Some(ProgramKind::Static));
         let new = files.program("ld-linux.so.2", b"x\0glibc.malloc.hugetlb\0");
         assert_eq!(obstacles(&new), Obstacles::default());
-        for (version, fickle) in [("2.36.", true), ("2.38.", false), ("2.", false)] {
+        for (version, has_bug) in [("2.36.", true), ("2.38.", false), ("2.", false)] {
             let text = format!("glibc.malloc.hugetlb\0 stable release version {version}");
             let program = files.program("ld-linux.so.2", text.as_bytes());
-            assert_eq!(obstacles(&program).libc_thp_bug.is_some(), fickle, "{version}");
+            assert_eq!(obstacles(&program).libc_thp_bug, has_bug, "{version}");
         }
         let old = files.program("ld-linux.so.2", b"glibc.malloc.check");
-        assert!(obstacles(&old).libc_lacks_tunable.unwrap().contains("2.35"));
+        assert_eq!(obstacles(&old).libc_lacks_tunable, Some(Libc::OldGlibc));
         let musl = files.program("ld-musl-x86_64.so.1", b"");
-        assert!(obstacles(&musl).libc_lacks_tunable.unwrap().contains("musl"));
+        assert_eq!(obstacles(&musl).libc_lacks_tunable, Some(Libc::Musl));
         let narrow = files.put("narrow", b"\x7fELF\x01\x01");
-        assert!(obstacles(&narrow).out_of_reach.unwrap().contains("32-bit"));
+        assert_eq!(obstacles(&narrow).loader_bypassed, Some(ProgramKind::ThirtyTwoBit));
         for bytes in [&b""[..], b"\x7fELF", b"hello", &elf(PT_INTERP, b"")[..100]] {
             let _ = obstacles(&files.put("damaged", bytes));
         }
     }
 
     #[test]
-    fn a_script_is_as_the_program_that_runs_it() {
+    fn a_script_has_the_obstacles_of_its_interpreter() {
         let files = Files(tempfile::tempdir().unwrap());
         let program = files.put("static", &elf(1, b""));
         let line = |words: &str| format!("#!{words}\necho\n").into_bytes();
         let script = files.put("script", &line(&format!(" {} -x", program.display())));
-        assert_eq!(obstacles(&script).out_of_reach.unwrap(), "it is linked statically");
+        assert_eq!(obstacles(&script).loader_bypassed, Some(ProgramKind::Static));
         let second = files.put("second", &line(script.to_str().unwrap()));
-        assert_eq!(obstacles(&second).out_of_reach.unwrap(), "it is linked statically");
+        assert_eq!(obstacles(&second).loader_bypassed, Some(ProgramKind::Static));
         let by_env = files.put("by-env", &line("/usr/bin/env -S sh -e"));
         assert_eq!(interpreter_of_scripts(by_env), find_program("sh".as_ref()).unwrap());
         let endless = files.put("endless", b"");

@@ -1,60 +1,66 @@
-//! What has to be set for a mode, on this machine, before the program starts.
+//! Setup of a mode on this machine, before the program starts.
 
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use hugepilot_alloc::Chain;
 use hugepilot_kernel::rights::{Capability, Rights};
 use hugepilot_kernel::thp::ThpSettings;
-use hugepilot_kernel::{Program, Root, Started, Thp, Unsupported, find_program, hugetlb, memory};
-use hugepilot_record::run::{Mode, Obstacles};
+use hugepilot_kernel::{
+    Program, Root, StartedProgram, Thp, Unsupported, find_program, hugetlb, memory,
+};
+use hugepilot_record::ModeUnsupported;
+use hugepilot_record::run::Mode;
+use hugepilot_settings::lent_pool;
 use hugepilot_units::Bytes;
 
 use super::environment::Environment;
 use super::{RunOptions, library, program};
 use crate::LaunchError;
-use hugepilot_settings::lent_pool;
+use crate::effect::{Obstacles, PromotionObstacle};
 
 const HUGETLB_TUNABLE: &str = "glibc.malloc.hugetlb";
-/// The backings that our allocator tries, in this order.
-const OUR_CHAIN: &str = "thp,base";
-/// The same where pages of the pool are asked for. Not else: a child made by fork that writes to them takes pages of its own,
-/// and is killed where the pool has no more.
-const OUR_CHAIN_WITH_POOL: &str = "hugetlb-2m,thp,base";
 const PAGES: &str = "HUGEPILOT_PAGES";
-/// With less than this in free blocks of the size of a huge page, huge pages are a matter of luck.
+/// Backings of hugepilot's allocator, in order of preference.
+const CHAIN: &str = "thp,base";
+/// Backings with `--pool`. Not the default: a child made by fork that writes to hugetlb pages takes
+/// free pool pages, and SIGBUS kills it if there are none.
+const CHAIN_WITH_POOL: &str = "hugetlb-2m,thp,base";
+/// Free memory in blocks of huge-page size below which huge pages are unlikely.
 const FEW_BLOCKS: Bytes = Bytes::mib(64);
 
-/// A program to be run in one mode.
+/// Setup of a program for one mode.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) mode: Mode,
     pub(crate) path: PathBuf,
     pub(crate) environment: Environment,
     pub(crate) thp: Thp,
-    /// Whether its memory is put on huge pages from outside.
+    /// Whether hugepilot promotes its memory from outside.
     pub(crate) promote: bool,
-    /// The library that is preloaded.
+    /// Preloaded library.
     pub(crate) library: Option<PathBuf>,
     pub(crate) obstacles: Obstacles,
 }
 
-/// What of this machine matters.
+/// Facts about this machine that modes depend on.
 #[derive(Clone, Debug)]
 struct Machine {
     /// `always`, `madvise` or `never`.
     thp: String,
-    /// Whether the kernel knows "only what is advised"; tried where that matters.
+    /// Whether the kernel can restrict THP to advised memory; tried only for [`Mode::Advised`].
     advised_only: bool,
-    /// Whether we may promote memory of other processes.
+    /// Whether hugepilot may promote memory of other processes.
     may_promote: bool,
 }
 
 impl Setup {
-    /// Finds out what `command` needs to be run in `mode`.
+    /// Determines the setup of `command` for a mode.
     ///
     /// # Errors
-    /// [`LaunchError::Start`] where there is no such program; [`LaunchError::Refused`] where the mode is not to be had here.
+    /// [`LaunchError::Start`] if there is no such program; [`LaunchError::Refused`] if the mode is
+    /// unavailable.
     pub(crate) fn new(
         root: &Root,
         command: &[OsString],
@@ -62,12 +68,9 @@ impl Setup {
     ) -> Result<Self, LaunchError> {
         let mode = options.mode;
         let name = command.first().cloned().unwrap_or_default();
-        let path = find_program(&name).map_err(|source| LaunchError::Start {
-            program: name.to_string_lossy().into_owned(),
-            source,
-        })?;
+        let path = find_program(&name).map_err(|source| LaunchError::start(&name, source))?;
         let obstacles = program::obstacles(&path);
-        let environment = Environment::ours(root);
+        let environment = Environment::inherited(root);
         let mut setup = Self {
             mode,
             path,
@@ -78,52 +81,43 @@ impl Setup {
             obstacles,
         };
         setup.obstacles.fragmented = fragmented(root);
-        setup.look_at_pool(root)?;
-        setup.choose(&Machine::look(root, mode))?;
+        setup.inspect_pool(root)?;
+        setup.choose(&Machine::inspect(root, mode))?;
         if mode.preloads() {
             setup.preload(root, options)?;
         }
         Ok(setup)
     }
 
-    /// The settings of transparent huge pages, and of the C library.
+    /// Chooses the THP setting of the process, and the tunables of the C library.
     fn choose(&mut self, machine: &Machine) -> Result<(), Unsupported> {
-        let never = machine.thp == "never";
+        let always = machine.thp == "always";
         match self.mode {
             Mode::Base | Mode::HugepilotBase => self.thp = Thp::Never,
-            Mode::Advised if machine.thp == "always" && !machine.advised_only => {
-                return Err(Unsupported::because(
-                    "the system gives huge pages always, and this kernel cannot keep them to what a program advises \
-                     (PR_THP_DISABLE_EXCEPT_ADVISED, Linux 6.18)",
-                )
-                .fixed_by("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"));
+            Mode::Advised if always && !machine.advised_only => {
+                return Err(ModeUnsupported::ThpAlways.into());
             }
-            Mode::Advised => {
-                self.thp = if machine.thp == "always" { Thp::Advised } else { Thp::Allowed }
-            }
+            Mode::Advised => self.thp = if always { Thp::Advised } else { Thp::Allowed },
             Mode::Thp => self.choose_thp(machine),
             Mode::GlibcThp => {
                 self.thp = Thp::Allowed;
                 self.environment.tune(HUGETLB_TUNABLE, "1");
             }
             Mode::Hugetlb => {
-                self.environment.tune(HUGETLB_TUNABLE, &Bytes::mib(2).get().to_string())
+                self.environment.tune(HUGETLB_TUNABLE, &Bytes::mib(2).get().to_string());
             }
             Mode::Hugetlb1g => {
-                self.environment.tune(HUGETLB_TUNABLE, &Bytes::gib(1).get().to_string())
+                self.environment.tune(HUGETLB_TUNABLE, &Bytes::gib(1).get().to_string());
             }
             Mode::Mimalloc | Mode::Mimalloc1g => {}
             Mode::Mimalloc2m | Mode::Hugepilot => self.thp = Thp::Allowed,
         }
-        if never {
-            self.obstacles.thp =
-                Some("the system's setting of transparent huge pages is never".to_owned());
-        }
+        self.obstacles.thp_never = machine.thp == "never";
         Ok(())
     }
 
-    /// Where the system gives huge pages to those who advise, the C library advises for its heap, so that it has them from the
-    /// start; what else there is, we promote.
+    /// Chooses the settings of [`Mode::Thp`]. With `madvise`, the C library advises its heap, so
+    /// that it has huge pages from the start; hugepilot promotes other memory.
     fn choose_thp(&mut self, machine: &Machine) {
         self.thp = Thp::Allowed;
         if machine.thp == "always" {
@@ -134,8 +128,7 @@ impl Setup {
         }
         self.promote = machine.may_promote;
         if !self.promote {
-            self.obstacles.not_promoted =
-                Some("its memory could not be promoted from outside: that needs root".to_owned());
+            self.obstacles.not_promoted = Some(PromotionObstacle::NotPermitted);
         }
     }
 
@@ -144,16 +137,16 @@ impl Setup {
         if self.mode.is_hugepilot() {
             let chain = match options.pool {
                 _ if self.mode == Mode::HugepilotBase => "base",
-                Some(_) => OUR_CHAIN_WITH_POOL,
-                None => OUR_CHAIN,
+                Some(_) => CHAIN_WITH_POOL,
+                None => CHAIN,
             };
             self.environment.offer(PAGES, chain);
             check_pages(&self.environment)?;
         } else {
-            // As many as there will be.
+            // The pages that `--pool` will add count.
             let coming = options.pool.map_or(0, |pool| pool.get().div_ceil(Bytes::gib(1).get()));
             let free = free_pages(root, Bytes::gib(1)).unwrap_or(0).max(coming);
-            for (name, value) in library::mimalloc(self.mode, &path, free)? {
+            for (name, value) in library::mimalloc_options(self.mode, &path, free)? {
                 self.environment.offer(name, &value);
             }
         }
@@ -162,46 +155,33 @@ impl Setup {
         Ok(())
     }
 
-    /// Notes when the pool has no page to give.
-    fn look_at_pool(&mut self, root: &Root) -> Result<(), Unsupported> {
+    /// Notes an empty pool.
+    fn inspect_pool(&mut self, root: &Root) -> Result<(), Unsupported> {
         let Some(size) = self.mode.needs_pool() else { return Ok(()) };
-        match free_pages(root, size) {
-            None => Err(Unsupported::because(format!(
-                "the processor or the kernel has no hugetlb pages of {size}"
-            ))),
-            Some(0) => {
-                self.obstacles.empty_pool = Some(format!("the pool has no free page of {size}"));
-                self.obstacles.pool_fix = Some(format!(
-                    "sudo hugepilot pool set --size {size} --count N, or --pool AMOUNT for this run alone"
-                ));
-                Ok(())
-            }
-            Some(_) => Ok(()),
-        }
+        let free = free_pages(root, size).ok_or(Unsupported::NoHugetlb { size_bytes: size })?;
+        self.obstacles.empty_pool = (free == 0).then_some(size);
+        Ok(())
     }
 }
 
-/// What the user set may be no chain: better said before the program runs than by each process of it.
+/// Rejects a `HUGEPILOT_PAGES` of the user that each process of the program would reject.
 fn check_pages(environment: &Environment) -> Result<(), Unsupported> {
     let text = environment.get(PAGES).unwrap_or_default().to_string_lossy();
     let read = if text.trim().is_empty() { Ok(Chain::THP_OR_BASE) } else { text.trim().parse() };
     read.map(|_| ()).map_err(|error| {
-        Unsupported::because(format!("{PAGES}: {error}"))
-            .fixed_by(format!("unset {PAGES}, or {PAGES}={OUR_CHAIN}"))
+        let (variable, error) = (PAGES.to_owned(), error.to_string());
+        ModeUnsupported::InvalidPages { variable, error, usual: CHAIN.to_string() }.into()
     })
 }
 
-/// How little there is to make huge pages of, where that is next to nothing.
-fn fragmented(root: &Root) -> Option<String> {
+/// Free memory in blocks of huge-page size, if it is little.
+fn fragmented(root: &Root) -> Option<Bytes> {
     let sizes = memory::page_sizes(root).ok()?;
-    let free = memory::free_huge(root, sizes).ok().filter(|&free| free < FEW_BLOCKS)?;
-    Some(format!(
-        "memory is fragmented, or full: when it started, only {free} were free in blocks as large as a huge page"
-    ))
+    memory::free_huge(root, sizes).ok().filter(|&free| free < FEW_BLOCKS)
 }
 
-/// Pages of a pool that nobody has, nobody is promised, and no other run of ours gives back when it ends; `None` where there is no
-/// such pool.
+/// Counts the free pages of a pool that are not reserved, and that no other run of hugepilot will
+/// return when it ends; `None` if there is no such pool.
 pub(crate) fn free_pages(root: &Root, size: Bytes) -> Option<u64> {
     let pages = hugetlb::pages(root, size, None).ok()?;
     let lent = lent_pool(root, size).map_or(0, |lent| lent.raised.saturating_sub(lent.before));
@@ -209,28 +189,26 @@ pub(crate) fn free_pages(root: &Root, size: Bytes) -> Option<u64> {
 }
 
 impl Machine {
-    fn look(root: &Root, mode: Mode) -> Self {
+    fn inspect(root: &Root, mode: Mode) -> Self {
         let thp = ThpSettings::read(root).chosen("enabled").unwrap_or("never").to_owned();
-        let advised_only = mode == Mode::Advised && thp == "always" && takes_advised_only();
+        let advised_only = mode == Mode::Advised && thp == "always" && supports_advised_only();
         Self { thp, advised_only, may_promote: Rights::read(root).has(Capability::SysNice) }
     }
 }
 
-/// Tries the setting on a child of ours that does nothing else.
-fn takes_advised_only() -> bool {
-    let nothing = Program {
+/// Tries the setting on a child process of hugepilot.
+fn supports_advised_only() -> bool {
+    let sink = std::fs::File::options().write(true).open("/dev/null");
+    let Ok(sink) = sink else { return false };
+    let probe = Program {
         path: Path::new("/proc/self/exe"),
         arguments: &["hugepilot".into(), "--version".into()],
         environment: &[],
         thp: Thp::Advised,
-        standard: [None; 3],
+        standard: [None, Some(sink.as_fd()), Some(sink.as_fd())],
         own_group: false,
     };
-    let sink = std::fs::File::options().write(true).open("/dev/null");
-    let Ok(sink) = sink else { return false };
-    let sink = std::os::fd::AsFd::as_fd(&sink);
-    let quiet = Program { standard: [None, Some(sink), Some(sink)], ..nothing };
-    Started::held(&quiet, None).is_ok_and(|mut child| child.release().is_ok())
+    StartedProgram::held(&probe, None).is_ok_and(|mut child| child.release().is_ok())
 }
 
 #[cfg(test)]
@@ -259,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mode_is_set_as_the_systems_setting_wants_it() {
+    fn every_mode_follows_the_thp_setting_of_the_system() {
         let tunable = |value: &str| vec![format!("GLIBC_TUNABLES=glibc.malloc.hugetlb={value}")];
         let table = [
             (Mode::Base, "always", Thp::Never, false, vec![]),
@@ -285,21 +263,21 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_make_no_sense_are_refused_before_the_program_runs() {
+    fn invalid_pages_are_rejected_before_the_program_runs() {
         let check = |text: &str| check_pages(&Environment::of([(PAGES.into(), text.into())]));
-        for fine in ["", " ", OUR_CHAIN, OUR_CHAIN_WITH_POOL, "base", " thp:50% , base "] {
+        for fine in ["", " ", CHAIN, CHAIN_WITH_POOL, "base", " thp:50% , base "] {
             assert!(check(fine).is_ok(), "{fine:?}");
         }
-        let refused = check("huge").unwrap_err();
+        let error = check("huge").unwrap_err();
         assert!(
-            refused.to_string().starts_with("HUGEPILOT_PAGES: ")
-                && refused.to_string().contains("huge"),
-            "{refused:?}"
+            error.to_string().starts_with("HUGEPILOT_PAGES: ")
+                && error.to_string().contains("huge"),
+            "{error:?}"
         );
     }
 
     #[test]
-    fn pages_that_another_run_gives_back_are_not_free() {
+    fn pages_that_another_run_returns_are_not_free() {
         let folder = tempfile::tempdir().unwrap();
         let (root, size) = (Root::at(folder.path()), Bytes::mib(2));
         let write = |path: String, text: &str| {
@@ -323,9 +301,9 @@ mod tests {
     }
 
     #[test]
-    fn what_this_kernel_cannot_is_refused_and_what_we_may_not_is_noted() {
-        let refused = chosen(Mode::Advised, "always", false, true).unwrap_err();
-        assert!(refused.to_string().contains("6.18") && !refused.help().is_empty());
+    fn an_unsupported_mode_is_an_error_and_a_missing_permission_an_obstacle() {
+        let error = chosen(Mode::Advised, "always", false, true).unwrap_err();
+        assert!(error.to_string().contains("6.18") && !error.help().is_empty());
         assert!(chosen(Mode::Advised, "madvise", false, true).is_ok());
         assert!(!chosen(Mode::Thp, "madvise", true, false).unwrap().1);
     }

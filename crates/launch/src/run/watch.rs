@@ -1,32 +1,33 @@
-//! Looks at a program's memory while it runs, and remembers the most of each kind.
+//! Samples of the memory of a running program, and their peaks.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::usage::{self, Member, Usage};
-use hugepilot_kernel::{Root, Used, schedstat};
+use hugepilot_kernel::usage::{self, ProcessUsage, Usage};
+use hugepilot_kernel::{ResourceUsage, Root, schedstat};
 use hugepilot_record::Pid;
-use hugepilot_record::run::{Holder, Obstacles, Peak};
+use hugepilot_record::run::Peak;
 use hugepilot_units::{Bytes, Nanos};
 
 use super::program::allocator_in;
+use crate::effect::{Holder, Obstacles};
 
-/// The first look comes so soon, and each next one as much later again, up to the longest pause.
+/// Time until the first sample. Each pause is twice the one before, up to the longest.
 const FIRST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_millis(250);
-/// After a look we rest so many times as long as it took: looking costs the program at most a hundredth of its time, as
-/// the kernel holds its memory map meanwhile.
+/// Pause after a sample, as a multiple of its time: the kernel locks the memory map of the program
+/// meanwhile, so sampling costs the program at most a hundredth of its time.
 const REST: u32 = 100;
-/// Looks at which its libraries are looked at, too: those of a program are there from its start.
-const LIBRARY_LOOKS: u32 = 6;
-/// Processes that are remembered, those with most memory.
+/// First samples that include libraries: a program maps its libraries at its start.
+const LIBRARY_SAMPLES: u32 = 6;
+/// Processes that are kept, those with the most memory.
 const MAX_HOLDERS: usize = 64;
 /// Threads whose run-queue wait is kept.
 const MAX_THREADS: usize = 4096;
 
-/// What was seen.
+/// Samples of one program and its descendants.
 pub(super) struct Watch {
     root: Root,
     library: Option<PathBuf>,
@@ -63,26 +64,26 @@ impl Watch {
         }
     }
 
-    /// When it wants to look next.
+    /// Time of the next sample.
     pub(super) const fn due(&self) -> Instant {
         self.next
     }
 
-    /// Looks at `pid` and all that it started.
-    pub(super) fn look(&mut self, pid: Pid) {
+    /// Samples `pid` and its descendants.
+    pub(super) fn sample(&mut self, pid: Pid) {
         let begun = Instant::now();
         let family = usage::family(&self.root, pid);
         let members = usage::each(&self.root, &family);
         let seen = usage::sum(&members);
-        // One that is just ending has no memory any more: that was no look.
+        // A process that is ending has no memory: not a sample.
         if seen.resident > Bytes::ZERO {
             self.rss_samples += 1;
             self.rss_samples_denied += u32::from(seen.hidden > 0);
             self.peak.raise_to(&seen);
             self.remember(&members);
             self.note_waits(&family);
-            if self.rss_samples <= LIBRARY_LOOKS || self.rss_samples.is_power_of_two() {
-                family.iter().for_each(|&pid| self.look_at_libraries(pid));
+            if self.rss_samples <= LIBRARY_SAMPLES || self.rss_samples.is_power_of_two() {
+                family.iter().for_each(|&pid| self.inspect_libraries(pid));
             }
         }
         let took = begun.elapsed();
@@ -101,15 +102,15 @@ impl Watch {
         }
     }
 
-    /// Time that its threads waited for a processor; `None` when not sampled.
+    /// Time that its threads waited for a processor; `None` if not sampled.
     pub(super) fn processor_wait_seconds(&self) -> Option<f64> {
         let waits = self.waits.values().map(|wait| wait.as_seconds());
         (!self.waits.is_empty()).then(|| waits.sum())
     }
 
-    /// Who had it. A process that becomes another program is another one here.
-    fn remember(&mut self, members: &[Member]) {
-        for Member { pid, name, usage, .. } in
+    /// Raises the peaks of each process. A process that executes another program counts as another.
+    fn remember(&mut self, members: &[ProcessUsage]) {
+        for ProcessUsage { pid, name, usage, .. } in
             members.iter().filter(|member| member.usage.hidden == 0)
         {
             let known = self
@@ -135,7 +136,7 @@ impl Watch {
             self.pool_parent.take().or_else(|| parent.map(|parent| parent.name.clone()));
     }
 
-    fn look_at_libraries(&mut self, pid: Pid) {
+    fn inspect_libraries(&mut self, pid: Pid) {
         let files = usage::mapped_files(&self.root, pid);
         let wanted = self.library.as_ref().and_then(|library| library.to_str());
         self.saw_library |= files.iter().any(|file| Some(file.as_str()) == wanted);
@@ -143,8 +144,8 @@ impl Watch {
             allocator_in(&files, self.library.as_deref()).or(self.own_allocator.take());
     }
 
-    /// The most of each, with what the kernel says itself of the largest process.
-    pub(super) fn peak(&self, used: &Used) -> Peak {
+    /// Returns the peaks; the resident set at least that of the largest process by the kernel.
+    pub(super) fn peak(&self, used: &ResourceUsage) -> Peak {
         let Usage { resident, thp, thp_shared, .. } = self.peak;
         let of_pool = |size| self.peak.hugetlb.get(&size).copied().unwrap_or(Bytes::ZERO);
         Peak {
@@ -160,7 +161,7 @@ impl Watch {
         }
     }
 
-    /// What it adds to the obstacles that the file told of.
+    /// Adds obstacles found in memory to those found in files.
     pub(super) fn note(&self, obstacles: &mut Obstacles) {
         obstacles.holders = self.holders.iter().map(|(_, holder)| holder.clone()).collect();
         obstacles.pool_parent.clone_from(&self.pool_parent);
@@ -174,23 +175,23 @@ impl Watch {
 mod tests {
     use super::*;
 
-    fn member(pid: i32, parent: i32, name: &str, mib: u64, pool_mib: u64) -> Member {
+    fn member(pid: i32, parent: i32, name: &str, mib: u64, pool_mib: u64) -> ProcessUsage {
         let hugetlb =
             [(Bytes::mib(2), Bytes::mib(pool_mib))].into_iter().filter(|_| pool_mib > 0).collect();
         let usage = Usage { resident: Bytes::mib(mib), hugetlb, ..Usage::default() };
-        Member { pid: Pid(pid), parent: Pid(parent), name: name.to_owned(), usage }
+        ProcessUsage { pid: Pid(pid), parent: Pid(parent), name: name.to_owned(), usage }
     }
 
-    fn noted(looks: &[&[Member]]) -> Obstacles {
+    fn noted(samples: &[&[ProcessUsage]]) -> Obstacles {
         let mut watch = Watch::new(&Root::live(), None);
-        looks.iter().for_each(|members| watch.remember(members));
+        samples.iter().for_each(|members| watch.remember(members));
         let mut obstacles = Obstacles::default();
         watch.note(&mut obstacles);
         obstacles
     }
 
     #[test]
-    fn whose_memory_it_was_is_remembered_by_process_and_program() {
+    fn memory_is_kept_by_process_and_program() {
         let (first, later) = ([member(7, 1, "sh", 2, 4)], [member(7, 1, "server", 300, 0)]);
         let noted = noted(&[&first, &first, &later]);
         let known: Vec<_> = noted
@@ -214,7 +215,7 @@ mod tests {
             noted(&[&[member(7, 1, "sh", 9, 0), member(8, 7, "server", 9, 4)]]).pool_parent,
             None
         );
-        let many: Vec<Member> =
+        let many: Vec<ProcessUsage> =
             (0..200).map(|pid| member(pid, 1, "cc", pid.unsigned_abs().into(), 0)).collect();
         let holders = noted(&[&many]).holders;
         assert_eq!((holders.len(), holders[0].memory), (MAX_HOLDERS, Bytes::mib(199)));

@@ -1,39 +1,39 @@
-//! Whose a gain is: that of huge pages, or of the allocator that brings them.
+//! Attribution of a gain to huge pages, or to the allocator that brings them.
 //!
-//! The same allocator without huge pages is run in the same rounds, and what the pages give is the quotient of the two within each
-//! round: those of different rounds would hold what else the machine did meanwhile.
+//! The same allocator without huge pages runs in the same rounds. The gain of the pages is the
+//! quotient of the two within each round: a quotient across rounds would include drift of the
+//! machine.
 
-use hugepilot_record::compare::{CompareReport, ModeReport, SameAllocator};
-use hugepilot_record::run::Mode;
-use hugepilot_stats::PairedRatio;
-use hugepilot_units::Bytes;
+use hugepilot_record::compare::{CompareReport, GainSource, ModeReport, SameAllocator};
 
 use super::rule::{MIN_GAIN, is_faster};
-use super::{huge, rounds};
 
-/// The gain of a mode.
+/// Gain of a mode, by what is known about its allocator.
 #[derive(Clone, Copy)]
 pub(super) enum Gain {
-    /// It has no other allocator than `base`.
+    /// The mode has the allocator of `base`.
     OfPages,
-    /// Its allocator was not run alone, as this mode.
-    Unknown(Mode),
-    /// It was.
+    /// The allocator was not run alone.
+    Unknown,
+    /// The allocator was run alone.
     Shared(SameAllocator),
 }
 
 impl Gain {
-    /// That of `best`: by its further rounds, where they tell, else by the first.
+    /// Returns the gain of `best` from its confirmation rounds if they have it, else from the
+    /// first.
     pub(super) fn of(report: &CompareReport, best: &ModeReport) -> Self {
-        let Some(control) = best.mode.without_huge_pages() else { return Self::OfPages };
-        let again = report.confirmation.as_ref().filter(|found| found.mode == best.mode);
-        let at_first = || {
+        if best.mode.without_huge_pages().is_none() {
+            return Self::OfPages;
+        }
+        let again = report.confirmation.as_ref().filter(|again| again.mode == best.mode);
+        let first = || {
             report.modes.iter().find_map(|plain| SameAllocator::of(report.decided_by, best, plain))
         };
         again
-            .and_then(|found| found.same_allocator)
-            .or_else(at_first)
-            .map_or(Self::Unknown(control), Self::Shared)
+            .and_then(|again| again.same_allocator)
+            .or_else(first)
+            .map_or(Self::Unknown, Self::Shared)
     }
 
     pub(super) const fn same_allocator(self) -> Option<SameAllocator> {
@@ -43,52 +43,25 @@ impl Gain {
         }
     }
 
-    /// Huge pages where they gain for sure, the allocator where they do not even look so; else it is not known which.
-    pub(super) fn what_pays(self) -> &'static str {
+    /// Pages if their gain is significant; the allocator if it alone is significantly faster and
+    /// the pages add nothing; else unknown.
+    pub(super) fn source(self) -> GainSource {
         match self {
-            Self::OfPages => "Huge pages pay",
-            Self::Shared(plain) if is_faster(plain.speedup_over_same_allocator) => "Huge pages pay",
-            Self::Shared(_) if self.is_allocators() => {
-                "The allocator pays, and its huge pages add nothing"
-            }
-            _ => "It pays",
-        }
-    }
-
-    /// Whether it is had without huge pages as well, and that is sure.
-    fn is_allocators(self) -> bool {
-        self.same_allocator().is_some_and(
-            |SameAllocator {
-                 speedup_over_base: alone, speedup_over_same_allocator: pages, ..
-             }| { pages.median < MIN_GAIN && is_faster(alone) },
-        )
-    }
-
-    /// How much is whose; and where huge pages are not needed, that.
-    pub(super) fn shares(self, report: &CompareReport, pays: bool) -> String {
-        let SameAllocator { mode, speedup_over_base: alone, speedup_over_same_allocator: pages } =
-            match self {
-                Self::OfPages => return String::new(),
-                Self::Unknown(control) if pays => {
-                    return format!(
-                        " How much of that is its allocator's is not known without {control}."
-                    );
+            Self::OfPages => GainSource::Pages,
+            Self::Unknown => GainSource::Unknown,
+            Self::Shared(SameAllocator {
+                speedup_over_base: alone,
+                speedup_over_same_allocator: pages,
+                ..
+            }) => {
+                if is_faster(pages) {
+                    GainSource::Pages
+                } else if pages.median < MIN_GAIN && is_faster(alone) {
+                    GainSource::Allocator
+                } else {
+                    GainSource::Unknown
                 }
-                Self::Unknown(_) => return String::new(),
-                Self::Shared(plain) => plain,
-            };
-        let had = report.modes.iter().find(|plain| plain.mode == mode).map_or(Bytes::ZERO, huge);
-        let had = if had == Bytes::ZERO { "none".to_owned() } else { had.to_string() };
-        let PairedRatio { median, faster_rounds: faster, rounds: all, .. } = pages;
-        let advice = if pays && self.is_allocators() {
-            format!(" Run it with {mode}.")
-        } else {
-            String::new()
-        };
-        format!(
-            " Of that, {mode} (with {had} on huge pages) gives {:.2}x, and the pages {median:.2}x, faster in {faster} of {}.{advice}",
-            alone.median,
-            rounds(all)
-        )
+            }
+        }
     }
 }

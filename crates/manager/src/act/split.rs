@@ -1,8 +1,8 @@
-//! Splits one huge page of another process, and looks what came of it.
+//! Splits of huge pages of another process, each verified by the pagemap.
 //!
-//! The kernel frees a base page on the split only if it finds it zero-filled itself, under the page lock, so what the
-//! program writes meanwhile is never lost. It also says yes where it did nothing; so what counts is what the page map shows
-//! before and after.
+//! On a split, the kernel checks each base page under the page lock and frees it only if it is
+//! zero-filled, so no write of the program is lost. The call also succeeds without a change, so
+//! only the pagemap before and after counts.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use hugepilot_units::{AddrRange, Bytes, Nanos};
 
 use super::unreadable;
 
-/// So many splits of one process in a row that come to nothing in the same way, and it is left alone.
+/// Splits in a row with the same outcome and nothing freed, after which a process is skipped.
 pub const MAX_FUTILE: usize = 64;
 
-/// Splits the huge page of `split`, unless it changed since it was planned. About 0.3 ms.
+/// Splits the huge page of `split`, unless it changed since the plan. Takes about 0.3 ms.
 pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
     let skipped = |reason| SplitAct {
         region: split.region,
@@ -44,7 +44,7 @@ pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
     let after = target.region_pages(split.region);
     let outcome = match (answer, target.state(), after) {
         (Err(errno), ..) => SplitOutcome::Failed(errno),
-        // What it gave back when it ended or became another program was not our doing.
+        // Memory that was freed by an exit or an exec does not count.
         (_, Ok(TargetState::Gone | TargetState::Execed), _) => SplitOutcome::Failed(Errno::ESRCH),
         (_, Err(error), _) | (_, _, Err(error)) => {
             SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO))
@@ -57,14 +57,16 @@ pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
     SplitAct { region: split.region, took, outcome }
 }
 
-/// Whether the page that will be named is still unused: the named page is aged, and reclaimed sooner.
+/// Whether the base page in the call is still zero-filled. The call ages this page, so that it is
+/// reclaimed sooner.
 fn still_zero(target: &dyn Target, split: &Split) -> bool {
     let page = AddrRange::at(split.page, target.sizes().base);
     let mut bytes = vec![1; page.len().as_usize()];
-    matches!(target.read_memory(&[page], &mut bytes), Ok(read) if read == bytes.len() && bytes.iter().all(|&byte| byte == 0))
+    let is_read = target.read_memory(&[page], &mut bytes).is_ok_and(|read| read == bytes.len());
+    is_read && bytes.iter().all(|&byte| byte == 0)
 }
 
-/// What came of the last splits of one process, as far as they came to the same.
+/// Last splits of one process with the same outcome.
 #[derive(Clone, Copy, Debug, Default)]
 struct Streak {
     last: Option<SplitOutcome>,
@@ -72,7 +74,7 @@ struct Streak {
 }
 
 impl Streak {
-    /// What had changed before its turn came says nothing.
+    /// Adds an outcome. Regions that had changed before their split do not count.
     fn note(&mut self, outcome: SplitOutcome) {
         if matches!(outcome, SplitOutcome::Skipped(_)) {
             return;
@@ -81,7 +83,7 @@ impl Streak {
         self.last = Some(outcome);
     }
 
-    /// Whether the process should be left alone from now on. What was split and gave nothing counts as futile.
+    /// Cause to skip the process from now on. A split that freed nothing is futile.
     fn ends(self) -> Option<Stop> {
         match self.last? {
             SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
@@ -94,8 +96,8 @@ impl Streak {
     }
 }
 
-/// Counts what was passed over or failed, by reason; `still_huge` where the kernel said yes and did nothing. Gives what was
-/// freed, where it was split.
+/// Counts a skipped or failed split by its reason; `still_huge` is a successful call without a
+/// change. Returns the freed memory of a split huge page.
 pub fn count(
     outcome: SplitOutcome,
     skipped: &mut BTreeMap<String, u64>,
@@ -111,27 +113,28 @@ pub fn count(
     None
 }
 
-/// All that was done to one process, and whether it is to be left alone.
+/// All splits of one process.
 #[derive(Debug, Default)]
 pub struct Splits {
-    /// In order.
+    /// Splits in order.
     pub acts: Vec<SplitAct>,
-    /// Why it was left alone before the plan was done.
+    /// Cause of an end before the plan was done.
     ended: Option<Stop>,
     streak: Streak,
     claim: Option<Claim>,
-    /// Where nothing may be split, and why.
+    /// Ranges where splits are not allowed, each with its reason.
     forbidden: Vec<(AddrRange, SkipReason)>,
-    next_look: Option<Nanos>,
+    next_read: Option<Nanos>,
 }
 
-/// A program may lock its memory, or have it watched, at any time; its mappings are looked at no more often than this.
-const LOOK_EVERY: Nanos = Nanos::seconds(1);
-/// A look walks all page tables, and new mappings of the program wait for it: so many times as long as it took, there is none.
-const LOOK_REST: u64 = 20;
+/// Shortest time between two reads of the mappings. A program can lock or watch memory at any time.
+const READ_EVERY: Nanos = Nanos::seconds(1);
+/// Pause after a read of the mappings, in multiples of its duration. A read walks all page tables,
+/// and blocks `mmap` of the program meanwhile.
+const READ_REST: u64 = 20;
 
 impl Splits {
-    /// One more split of `target`; `None` when it is to be left alone.
+    /// Makes one more split of `target`; `None` if the process is skipped from now on.
     pub fn split(&mut self, target: &dyn Target, planned: &Split) -> Option<SplitOutcome> {
         self.ended = self.ended.or_else(|| match target.state() {
             Ok(TargetState::Alive) => self.streak.ends(),
@@ -142,7 +145,7 @@ impl Splits {
         if self.ended.is_some() {
             return None;
         }
-        self.ended = self.take_claim(target).and_then(|()| self.look(target)).err();
+        self.ended = self.take_claim(target).and_then(|()| self.read_mappings(target)).err();
         if self.ended.is_some() {
             return None;
         }
@@ -161,12 +164,12 @@ impl Splits {
         Some(act.outcome)
     }
 
-    /// Why it is left alone, if it is.
+    /// Cause why the process is skipped from now on, if it is.
     pub fn ended(&self) -> Option<Stop> {
         self.ended.or_else(|| self.streak.ends())
     }
 
-    /// From the first split to the last, no other run of hugepilot changes it.
+    /// Claims the process at the first split, so that no other run of hugepilot changes it.
     fn take_claim(&mut self, target: &dyn Target) -> Result<(), Stop> {
         if self.claim.is_none() {
             self.claim = Some(target.claim().map_err(|error| unreadable(&error))?);
@@ -174,11 +177,13 @@ impl Splits {
         Ok(())
     }
 
-    /// Looks where nothing may be split, when it is time to. A look that fails leaves what the last one showed; without one,
-    /// nothing may be done.
-    fn look(&mut self, target: &dyn Target) -> Result<(), Stop> {
+    /// Reads where splits are not allowed, if it is time to. If that fails, the last read counts.
+    ///
+    /// # Errors
+    /// The cause to stop if the first read fails.
+    fn read_mappings(&mut self, target: &dyn Target) -> Result<(), Stop> {
         let begun = target.now();
-        if self.next_look.is_some_and(|next| begun < next) {
+        if self.next_read.is_some_and(|next| begun < next) {
             return Ok(());
         }
         match target.mappings() {
@@ -187,19 +192,19 @@ impl Splits {
                     |mapping: &Mapping| Some((mapping.range, mapping_split_skip(mapping)?));
                 self.forbidden = mappings.iter().filter_map(forbidden).collect();
             }
-            Err(error) if self.next_look.is_none() => {
+            Err(error) if self.next_read.is_none() => {
                 return Err(unreadable(&error));
             }
-            // One that ended meanwhile is seen to have by the split itself.
+            // The split itself detects that the target ended.
             Err(_) => {}
         }
         let now = target.now();
-        self.next_look =
-            Some(now + LOOK_EVERY.max(Nanos::new((now - begun).get().saturating_mul(LOOK_REST))));
+        self.next_read =
+            Some(now + READ_EVERY.max(Nanos::new((now - begun).get().saturating_mul(READ_REST))));
         Ok(())
     }
 
-    /// What the page map showed freed.
+    /// Freed memory by the pagemap.
     pub fn freed(&self) -> Bytes {
         let freed = self.acts.iter().map(|act| match act.outcome {
             SplitOutcome::Freed(bytes) => bytes,
@@ -314,11 +319,7 @@ mod tests {
             "a split that frees nothing is no use"
         );
         let changed = [SplitOutcome::Skipped(SkipReason::AlreadySplit); 1000];
-        assert_eq!(
-            ends(&changed),
-            None,
-            "what the program gave back itself says nothing of the rest"
-        );
+        assert_eq!(ends(&changed), None, "memory that the program freed itself");
         let between = [SplitOutcome::StillHuge, changed[0]].repeat(MAX_FUTILE);
         assert_eq!(ends(&between), Some(Stop::RepeatedFailure));
     }
@@ -326,7 +327,8 @@ mod tests {
     /// A process with two bloated regions, of which the first is locked.
     fn locked() -> FakeTarget {
         let mut target = FakeTarget::with_bloat([(7, 400), (8, 400)]);
-        let line = "00e00000-01000000 rw-p 00000000 00:00 0\nSize: 2048 kB\nVmFlags: rd wr mr mw me ac lo\n";
+        let line = "00e00000-01000000 rw-p 00000000 00:00 0\n\
+                    Size: 2048 kB\nVmFlags: rd wr mr mw me ac lo\n";
         target.mappings =
             hugepilot_kernel::proc::parse_smaps(line.as_bytes(), std::path::Path::new("smaps"))
                 .unwrap();

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_kernel::memory::Pressure;
 use hugepilot_record::Headroom;
-use hugepilot_units::Bytes;
-use hugepilot_units::Region;
+use hugepilot_units::{Bytes, Region};
 
 use super::*;
 
@@ -29,7 +28,7 @@ fn failing(errno: Errno, times: usize) -> FakeTarget {
 }
 
 #[test]
-fn what_is_seen_huge_counts() {
+fn verified_regions_count() {
     let target = FakeTarget::with_regions(0..5);
     let journal = run(&target, 0..5);
     assert_eq!((journal.attempted(), journal.verified(), journal.stopped), (5, 5, None));
@@ -37,16 +36,16 @@ fn what_is_seen_huge_counts() {
 }
 
 #[test]
-fn a_success_that_made_nothing_is_no_gain() {
+fn a_success_without_a_huge_page_does_not_count() {
     let target = FakeTarget::with_regions(0..3).scripted([Script::Succeed, Script::FakeSuccess]);
     let journal = run(&target, 0..3);
     assert_eq!((journal.attempted(), journal.verified()), (3, 2));
     assert_eq!(journal.failed(), BTreeMap::from([("not_verified".into(), 1)]));
 }
 
-/// Every errno at the first, a middle and the last call: the right name, no endless retry.
+/// Checks each errno at the first, a middle and the last call: its name, and no endless retry.
 #[test]
-fn every_errno_is_counted_under_its_name_wherever_it_strikes() {
+fn every_errno_is_counted_under_its_name() {
     let table = [
         (Errno::EAGAIN, None),
         (Errno::ENOMEM, None),
@@ -84,7 +83,7 @@ fn every_errno_is_counted_under_its_name_wherever_it_strikes() {
 }
 
 #[test]
-fn eagain_deserves_one_retry() {
+fn eagain_is_retried_once() {
     let target = failing(Errno::EAGAIN, 1);
     let journal = run(&target, 0..1);
     assert_eq!((journal.verified(), journal.acts[0].calls), (1, 2));
@@ -110,7 +109,7 @@ fn a_slow_collapse_ends_the_round_and_still_counts() {
 }
 
 #[test]
-fn a_busy_machine_is_no_slow_kernel() {
+fn waiting_for_a_processor_is_not_a_slow_collapse() {
     let target = FakeTarget::with_regions(0..5).scripted([Script::Queued(Nanos::millis(40))]);
     let journal = run(&target, 0..5);
     assert_eq!((journal.verified(), journal.stopped), (5, None));
@@ -118,7 +117,7 @@ fn a_busy_machine_is_no_slow_kernel() {
 }
 
 #[test]
-fn a_target_that_dies_is_left_alone() {
+fn a_target_that_ends_stops_the_round() {
     let target = FakeTarget::with_regions(0..5).scripted([Script::Succeed, Script::Die]);
     let journal = run(&target, 0..5);
     assert_eq!((journal.verified(), journal.stopped), (1, Some(Stop::TargetGone)));
@@ -129,7 +128,7 @@ fn a_target_that_dies_is_left_alone() {
 }
 
 #[test]
-fn short_memory_forbids_everything() {
+fn short_memory_stops_the_round() {
     let pressed = FakeTarget::with_regions(0..5);
     pressed.pressure.set(Some(Pressure { some_avg10: 20.0, full_avg10: 0.0 }));
     assert_eq!(run(&pressed, 0..5).stopped, Some(Stop::MemoryPressure));
@@ -144,7 +143,7 @@ fn short_memory_forbids_everything() {
 }
 
 #[test]
-fn a_region_that_changed_since_the_plan_is_passed_over() {
+fn a_region_that_changed_since_the_plan_is_skipped() {
     let target = FakeTarget::with_regions(0..4);
     target.pages.borrow_mut().get_mut(&Region::new(1)).unwrap().shared = 512;
     target.pages.borrow_mut().get_mut(&Region::new(2)).unwrap().huge = true;
@@ -166,7 +165,7 @@ fn an_interrupt_leaves_a_whole_journal() {
 }
 
 #[test]
-fn a_target_that_ends_before_the_look_is_gone_and_nobody_lied() {
+fn a_target_that_ends_before_it_is_verified_is_gone() {
     let target = FakeTarget::with_regions(0..3).scripted([Script::Succeed, Script::SucceedAndDie]);
     let journal = run(&target, 0..3);
     assert_eq!((journal.verified(), journal.stopped), (1, Some(Stop::TargetGone)));
@@ -174,14 +173,14 @@ fn a_target_that_ends_before_the_look_is_gone_and_nobody_lied() {
 }
 
 #[test]
-fn a_region_counts_for_the_one_whose_call_made_it_huge() {
-    // While it was prepared, somebody else made it.
+fn a_region_counts_only_if_this_call_promoted_it() {
+    // During the preparation, another process promoted it.
     let target = FakeTarget::with_regions(0..3);
     target.taken.set(Some(Region::new(0)));
     let journal = run(&target, 0..3);
     assert_eq!((journal.attempted(), journal.verified()), (2, 2));
     assert_eq!(journal.skipped, BTreeMap::from([(SkipReason::AlreadyHuge, 1)]));
-    // The call failed, and it is huge all the same.
+    // The call failed, and the region is huge nevertheless.
     let target = FakeTarget::with_regions(0..3).scripted([Script::FailAndHuge(Errno::EINVAL)]);
     let journal = run(&target, 0..3);
     assert_eq!((journal.attempted(), journal.verified()), (3, 2));
@@ -189,7 +188,7 @@ fn a_region_counts_for_the_one_whose_call_made_it_huge() {
 }
 
 #[test]
-fn out_of_descriptors_is_neither_gone_nor_short_of_memory() {
+fn an_unreadable_target_is_neither_gone_nor_short_of_memory() {
     for errno in [Errno::EMFILE, Errno::ENFILE, Errno::EIO] {
         let target = FakeTarget::with_regions(0..3);
         target.unknown.set(Some(errno));

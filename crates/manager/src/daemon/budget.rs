@@ -1,17 +1,17 @@
-//! The CPU budget: a share of one core, with some saved up for a quick start. Pure: time and CPU time come from outside.
+//! CPU budget: a share of one core, with savings for a quick start. Pure: callers pass the times.
 
 use hugepilot_units::{Nanos, Share};
 
-/// What is not used is saved for so long: after ten idle seconds at 10 %, one second of CPU time may be spent at once.
+/// Seconds of unused budget that are saved: ten idle seconds at 10 % allow one second of CPU time.
 const SAVED_FOR: f64 = 10.0;
 
-/// Keeps the account. Over any stretch of time, CPU time stays within the share of it and what was saved before.
+/// Account of CPU time. Over any time, CPU time stays within its share plus earlier savings.
 #[derive(Debug)]
 pub(super) struct Budget {
     share: f64,
-    /// CPU seconds that may be spent now; below zero it is overdrawn.
+    /// CPU seconds that may be spent now; negative if overdrawn.
     left: f64,
-    /// The last look: time, and CPU time.
+    /// Time and CPU time of the last call.
     last: (Nanos, Nanos),
 }
 
@@ -20,13 +20,13 @@ impl Budget {
         Self { share: share.get(), left: share.get() * SAVED_FOR, last: (now, cpu) }
     }
 
-    /// Another share from now on; what is saved or overdrawn stays, as far as the new share allows to save.
+    /// Changes the share. Savings and debts stay, up to the savings that the new share permits.
     pub(super) fn set_share(&mut self, share: Share) {
         self.share = share.get();
         self.left = self.left.min(self.share * SAVED_FOR);
     }
 
-    /// How long to pause before more work; zero when there is budget.
+    /// Returns the pause before more work; zero if there is budget.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(super) fn pause(&mut self, now: Nanos, cpu: Nanos) -> Nanos {
         let (time, spent) = ((now - self.last.0).as_seconds(), (cpu - self.last.1).as_seconds());
@@ -38,7 +38,7 @@ impl Budget {
         Nanos::new((-self.left / self.share * 1e9).min(1e18).ceil() as u64)
     }
 
-    /// What is overdrawn was needed, and is not paid back.
+    /// Cancels the debt, because the time was needed.
     pub(super) fn forgive(&mut self) {
         self.left = self.left.max(0.0);
     }
@@ -53,7 +53,7 @@ mod tests {
     const SECOND: Nanos = Nanos::seconds(1);
 
     #[test]
-    fn what_was_saved_goes_at_once_and_then_the_share_holds() {
+    fn savings_are_spent_first_and_then_the_share_holds() {
         let mut budget = Budget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
         assert_eq!(budget.pause(Nanos::ZERO, SECOND), Nanos::ZERO, "a second is saved");
         let pause = budget.pause(Nanos::ZERO, SECOND + Nanos::millis(10));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgiven_is_not_paid_back() {
+    fn a_forgiven_debt_causes_no_pause() {
         let mut budget = Budget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
         assert!(budget.pause(Nanos::ZERO, Nanos::seconds(5)) > Nanos::seconds(30));
         budget.forgive();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        /// Work in pieces, and pause as told: CPU time stays within share, saving and one piece.
+        /// With the returned pauses, CPU time stays within share, savings and one piece.
         #[test]
         fn the_share_is_kept(
             percent in 1.0..50.0_f64,
@@ -91,7 +91,8 @@ mod tests {
                 now = now + budget.pause(now, cpu) + Nanos::millis(idle);
                 (now, cpu) = (now + Nanos::millis(work), cpu + Nanos::millis(work));
                 let allowed = share.get() * (now.as_seconds() + SAVED_FOR) + 0.05;
-                prop_assert!(cpu.as_seconds() <= allowed + 1e-6, "{} of {allowed}", cpu.as_seconds());
+                let spent = cpu.as_seconds();
+                prop_assert!(spent <= allowed + 1e-6, "{spent} of {allowed}");
             }
         }
     }

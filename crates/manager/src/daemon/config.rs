@@ -1,4 +1,4 @@
-//! What a user may decide about the daemon, with the defaults.
+//! Configuration of the daemon, with its defaults.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,52 +8,52 @@ use hugepilot_record::ProcessId;
 use hugepilot_units::{Bytes, Nanos, Share};
 
 use super::history::Rules;
-use super::keys::Wrong;
-use super::watermark::Marks;
+use super::keys::ConfigError;
+use super::watermark::Watermarks;
 use crate::debloat::{is_called, priority};
 use crate::names::can_match;
 
 /// The configuration. [`Config::default`] is sound, and [`Config::print`] explains every key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Watch this cgroup and take from its processes; `None` for the whole system.
+    /// Cgroup to watch and debloat; `None` for the whole system.
     pub cgroup: Option<PathBuf>,
-    /// Work begins at this use.
+    /// Memory use that starts work.
     pub high: Share,
-    /// And ends below this.
+    /// Memory use below which work ends.
     pub low: Share,
-    /// From here on the CPU budget may be exceeded.
+    /// Use of the hard limit from which the CPU budget may be exceeded.
     pub critical: Share,
-    /// From this much waiting for memory on (PSI `some`, ten seconds) work begins above `low` already.
+    /// Memory pressure (PSI `some`, ten seconds) that starts work above `low` already.
     pub psi: Share,
-    /// Time between two looks at memory use; less while it rises fast.
+    /// Interval between reads of memory use; shorter while it rises fast.
     pub interval: Nanos,
-    /// The CPU budget, in parts of one core.
+    /// CPU budget, as a share of one core.
     pub cpu: Share,
-    /// Which huge pages go first.
+    /// Order of huge pages.
     pub order: Order,
-    /// How processes share what is taken; none: by weight where there are any, else in turns.
+    /// How processes share; `None`: by weight if there are weights, else by the order.
     pub fairness: Option<Fairness>,
-    /// So many huge pages of one process in a row; none: as the order has it.
+    /// Huge pages of one process in a row; `None`: by the order.
     pub quantum: Option<usize>,
-    /// How long to sample before each plan, for the order `heat`.
+    /// Sampling time before each plan, for the order `heat`.
     pub observe: Nanos,
-    /// Minimum bloat of a huge page to split; `None`: as the order has it, 0 % for `emd` and
-    /// `hawkeye` (EMD, section 4.2), 5 % for `exact` and `heat`.
+    /// Minimum bloat of a huge page to split; `None`: by the order, 0 % for `emd` and `hawkeye`
+    /// (EMD, section 4.2), 5 % for `exact` and `heat`.
     pub min_bloat: Option<Share>,
-    /// Processes with less memory in huge pages are left alone.
+    /// Minimum memory in huge pages of a process to debloat.
     pub min_huge: Bytes,
-    /// Numbers or names of processes to leave alone.
+    /// Pids or names of processes to exclude.
     pub protect: Vec<String>,
-    /// Numbers or names of processes to take from before all others.
+    /// Pids or names of processes to debloat first.
     pub prefer: Vec<String>,
-    /// Weights of processes by number or name; others weigh 1. When there are any, shares go by weight.
+    /// Weights of processes by pid or name; the default is 1.
     pub weight: BTreeMap<String, f64>,
-    /// How long a region is left alone after it was split; twice as long after each flip.
+    /// Rest of a region after a split; doubles with each re-collapse.
     pub cool_down: Nanos,
-    /// So many times may a region be made huge again before it is left alone.
+    /// Re-collapses after which a region is excluded.
     pub max_recollapses: u32,
-    /// Decide and log, but split nothing.
+    /// Whether to decide and log only, and split nothing.
     pub dry_run: bool,
 }
 
@@ -85,8 +85,8 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(super) fn marks(&self) -> Marks {
-        Marks { high: self.high, low: self.low, critical: self.critical, psi: self.psi }
+    pub(super) fn watermarks(&self) -> Watermarks {
+        Watermarks { high: self.high, low: self.low, critical: self.critical, psi: self.psi }
     }
 
     pub(super) fn rules(&self) -> Rules {
@@ -110,9 +110,9 @@ impl Config {
         self.weight.iter().find(|(who, _)| is_called(id, who)).map_or(1.0, |(_, &weight)| weight)
     }
 
-    /// What is wrong with the values, alone and together.
-    pub(super) fn check(&self) -> Result<(), Wrong> {
-        let within = |key, ok: bool| if ok { Ok(()) } else { Err(Wrong::of(self, key)) };
+    /// Checks the values, alone and together.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let within = |key, ok: bool| if ok { Ok(()) } else { Err(ConfigError::of(self, key)) };
         let share = |share: Share, least: f64| (least..=1.0).contains(&share.get());
         let time = |time: Nanos, least: u64, most: u64| {
             (Nanos::millis(least)..=Nanos::seconds(most)).contains(&time)

@@ -1,56 +1,57 @@
-//! What was split before: the cool-down of a region, and how often somebody made it huge again. Pure.
+//! Earlier splits: the cool-down of regions and their re-collapses. Pure.
 //!
-//! A region that was split and is found huge and bloated again has *recollapsed*: khugepaged collapsed it, or the program did, or
-//! it mapped new memory there, which looks the same. To split it again at once would only keep both sides busy, so it rests
-//! for the cool-down, twice as long after each flip, and after so many recollapses it is left alone for as long as its process lives.
+//! A split region that is huge and bloated again was *re-collapsed*: khugepaged or the program
+//! collapsed it, or the program mapped new memory there. An immediate split could repeat for ever,
+//! so the region rests for the cool-down, twice as long after each re-collapse. After
+//! `max_recollapses`, it is excluded for the life of its process.
 
 use std::collections::BTreeMap;
 
 use hugepilot_record::{Census, Pid, ProcessId, SkipReason};
 use hugepilot_units::{Nanos, Region};
 
-/// Regions remembered at most: half a TiB, in about 12 MB.
+/// Limit on remembered regions: half a TiB, in about 12 MB.
 const MAX_REGIONS: usize = 1 << 18;
 
-/// A process, told apart from a later one with the same number.
+/// Identity of a process: pid and start time, because pids are reused.
 pub(super) type Key = (Pid, u64);
 
 pub(super) fn key_of(id: &ProcessId) -> Key {
     (id.pid, id.start_ticks)
 }
 
-/// The order of processes: by start time, because pids wrap around.
+/// Sort key of processes: by start time, because pids wrap around.
 pub(super) fn by_start(id: &ProcessId) -> (u64, Pid) {
     (id.start_ticks, id.pid)
 }
 
-/// Index of the first of the processes, sorted by start time, that started after `last`; 0 if all
-/// have had their turn.
+/// Returns the index of the first process, sorted by start time, that started after `last`; 0 if
+/// there is none.
 pub(super) fn next_after<T: PartialOrd>(starts: &[T], last: Option<T>) -> usize {
     let Some(last) = last else { return 0 };
     starts.iter().position(|start| *start > last).unwrap_or(0)
 }
 
-/// How long and how often.
+/// Limits on repeated splits of a region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rules {
-    /// A region rests so long after a split, or a try.
+    /// Rest of a region after a split or an attempt.
     pub(super) cool_down: Nanos,
-    /// So many recollapses, and it is left alone.
+    /// Re-collapses after which a region is excluded.
     pub(super) max_recollapses: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Past {
-    /// When it was last split, or tried.
+struct RegionHistory {
+    /// Time of the last split or attempt.
     at: Nanos,
     recollapses: u32,
-    /// Whether it was base pages when last seen.
+    /// Whether it was on base pages when last seen.
     split: bool,
 }
 
-impl Past {
-    /// Why it is left alone at `now`.
+impl RegionHistory {
+    /// Returns the reason to skip it at `now`.
     fn skip(&self, now: Nanos, rules: Rules) -> Option<SkipReason> {
         if self.recollapses >= rules.max_recollapses {
             return Some(SkipReason::RecollapsesRepeatedly);
@@ -60,22 +61,22 @@ impl Past {
     }
 }
 
-/// Regions of one process that are huge again.
+/// Re-collapsed regions of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recollapses {
     pub(super) regions: u64,
-    /// Of these, the ones that are left alone from now on.
+    /// Number of these that are excluded from now on.
     pub(super) excluded: u64,
-    /// One of them, to find out who did it.
+    /// Example of these, to determine possible causes.
     pub(super) example: Option<Region>,
 }
 
-/// The memory of it all.
+/// Earlier splits of all processes.
 #[derive(Debug, Default)]
-pub(super) struct History(BTreeMap<(Key, Region), Past>);
+pub(super) struct History(BTreeMap<(Key, Region), RegionHistory>);
 
 impl History {
-    /// Forgets processes that ended.
+    /// Drops processes that ended.
     pub(super) fn keep_living(&mut self, lives: impl Fn(Key) -> bool) {
         let mut last: Option<(Key, bool)> = None;
         self.0.retain(|&(key, _), _| match last {
@@ -88,7 +89,7 @@ impl History {
         });
     }
 
-    /// Takes out of `census` what is to be left alone, counts it there by reason, and says what has recollapsed.
+    /// Removes regions to skip from `census`, counts them by reason, and returns re-collapses.
     pub(super) fn filter(&mut self, census: &mut Census, now: Nanos, rules: Rules) -> Recollapses {
         let key = key_of(&census.process);
         let (mut recollapses, skipped) = (Recollapses::default(), &mut census.skipped);
@@ -110,19 +111,20 @@ impl History {
         recollapses
     }
 
-    /// Notes that a region was tried at `now`, and whether it is base pages since.
+    /// Records an attempt on a region at `now`, and whether it was split.
     pub(super) fn note(&mut self, key: Key, region: Region, now: Nanos, split: bool) {
         if self.0.len() >= MAX_REGIONS && !self.0.contains_key(&(key, region)) {
             self.forget_old();
         }
-        let past = self.0.entry((key, region)).or_insert(Past { at: now, recollapses: 0, split });
+        let past =
+            self.0.entry((key, region)).or_insert(RegionHistory { at: now, recollapses: 0, split });
         (past.at, past.split) = (now, split);
     }
 
-    /// Makes room: of those that never recollapsed the older half goes; where all have, the older half of these.
+    /// Drops the older half of the regions that were never re-collapsed; without any, of all.
     fn forget_old(&mut self) {
         let calm = self.0.values().any(|past| past.recollapses == 0);
-        let goes = |past: &Past| !calm || past.recollapses == 0;
+        let goes = |past: &RegionHistory| !calm || past.recollapses == 0;
         let mut times: Vec<Nanos> =
             self.0.values().filter(|past| goes(past)).map(|past| past.at).collect();
         times.sort_unstable();
@@ -161,8 +163,8 @@ mod tests {
         }
     }
 
-    /// Whether region 5 may be split, why not, and what has recollapsed.
-    fn look(history: &mut History, second: u64) -> (bool, Option<SkipReason>, Recollapses) {
+    /// Returns whether region 5 may be split, the reason if not, and re-collapses.
+    fn filtered(history: &mut History, second: u64) -> (bool, Option<SkipReason>, Recollapses) {
         let mut seen = census(&[5]);
         let recollapses = history.filter(&mut seen, Nanos::seconds(second), RULES);
         (!seen.bloated.is_empty(), seen.skipped.keys().next().copied(), recollapses)
@@ -175,44 +177,44 @@ mod tests {
     }
 
     #[test]
-    fn a_region_rests_twice_as_long_after_each_flip_and_then_for_good() {
+    fn a_region_rests_twice_as_long_after_each_recollapse_and_then_for_good() {
         let mut history = History::default();
         let split = |history: &mut History, second| {
             history.note(KEY, Region::new(5), Nanos::seconds(second), true);
         };
         split(&mut history, 0);
-        let (may, why, recollapses) = look(&mut history, 1);
+        let (may, why, recollapses) = filtered(&mut history, 1);
         assert_eq!((may, why), (false, Some(SkipReason::CoolingDown)));
         assert_eq!(
             recollapses,
             Recollapses { regions: 1, excluded: 0, example: Some(Region::new(5)) }
         );
         assert_eq!(
-            look(&mut history, 19),
+            filtered(&mut history, 19),
             (false, Some(SkipReason::CoolingDown), Recollapses::default())
         );
-        assert!(look(&mut history, 20).0);
+        assert!(filtered(&mut history, 20).0);
         split(&mut history, 20);
-        assert_eq!(look(&mut history, 59).1, Some(SkipReason::CoolingDown));
-        assert!(look(&mut history, 60).0);
+        assert_eq!(filtered(&mut history, 59).1, Some(SkipReason::CoolingDown));
+        assert!(filtered(&mut history, 60).0);
         split(&mut history, 60);
-        let (may, why, recollapses) = look(&mut history, 10_000);
+        let (may, why, recollapses) = filtered(&mut history, 10_000);
         assert_eq!(
             (may, why, recollapses.excluded),
             (false, Some(SkipReason::RecollapsesRepeatedly), 1)
         );
-        assert_eq!(look(&mut history, 1 << 40).1, Some(SkipReason::RecollapsesRepeatedly));
+        assert_eq!(filtered(&mut history, 1 << 40).1, Some(SkipReason::RecollapsesRepeatedly));
     }
 
     #[test]
-    fn what_was_tried_in_vain_rests_but_has_not_flipped() {
+    fn a_failed_split_rests_but_does_not_count_as_recollapsed() {
         let mut history = History::default();
         history.note(KEY, Region::new(5), Nanos::ZERO, false);
         assert_eq!(
-            look(&mut history, 9),
+            filtered(&mut history, 9),
             (false, Some(SkipReason::CoolingDown), Recollapses::default())
         );
-        assert!(look(&mut history, 10).0);
+        assert!(filtered(&mut history, 10).0);
     }
 
     #[test]
@@ -223,14 +225,14 @@ mod tests {
         history.note((KEY.0, 2), Region::new(6), Nanos::ZERO, true);
         history.keep_living(|key| key != KEY);
         assert_eq!(history.0.len(), 2);
-        assert!(look(&mut history, 1).0, "a later process with the same number starts anew");
+        assert!(filtered(&mut history, 1).0, "a later process with the same number starts anew");
     }
 
     #[test]
     fn memory_is_bounded_and_those_that_flip_are_remembered_longest() {
         let mut history = History::default();
         history.note(KEY, Region::new(5), Nanos::ZERO, true);
-        look(&mut history, 1);
+        filtered(&mut history, 1);
         for region in 0..2 * MAX_REGIONS as u64 {
             history.note(KEY, Region::new(1000 + region), Nanos::seconds(2 + region), true);
         }
@@ -240,7 +242,7 @@ mod tests {
     }
 
     proptest! {
-        /// However often somebody makes them huge again: no region is split more often than the cap, nor too soon.
+        /// However often regions are re-collapsed, none is split too often or too soon.
         #[test]
         fn no_region_is_split_too_often(
             steps in prop::collection::vec((0_u64..4, 0_u64..30, any::<bool>()), 1..300),

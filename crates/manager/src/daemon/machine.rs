@@ -1,4 +1,4 @@
-//! The running system, as the daemon sees it.
+//! Access of the daemon to the running system.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,9 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
 use hugepilot_kernel::proc::{parse_stat, pids, resident};
-use hugepilot_kernel::{KernelError, Process, Root, Target, clock, cpu, memory};
+use hugepilot_kernel::{
+    KernelError, Process, Root, Target, access_error, clock, cpu, memory, recollapse_risk,
+};
 use hugepilot_policy::{Priority, mapping_split_skip};
-use hugepilot_record::{Pid, ProcessId};
+use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause, ReloadError};
+use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::config::Config;
@@ -19,24 +22,22 @@ use super::watermark::Reading;
 use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
-use hugepilot_kernel::KhugepagedRisk;
-use hugepilot_kernel::describe;
 
-/// Samples per second of each thread's CPU time: about 0.4 % of it.
+/// Samples per second of CPU time per thread: an overhead of about 0.4 %.
 const RATE_HZ: u32 = 250;
-/// The kernel never kills it for lack of memory, because the system needs it.
+/// `oom_score_adj` of processes that the kernel never kills for lack of memory.
 const NEVER_KILLED: i32 = -1000;
-/// Base pages in the TLB where the processor does not say.
+/// Assumed base pages in the TLB if the processor is unknown.
 const USUAL_TLB_ENTRIES: u32 = 1536;
 
-/// How the user talks to the daemon.
+/// Requests of the user.
 pub struct Control<'a> {
-    /// What the user wants.
+    /// Returns the pending request.
     pub asked: &'a dyn Fn() -> ControlRequest,
-    /// Waits so long, or until that changes.
+    /// Waits for a time, or until there is a request.
     pub wait: &'a dyn Fn(Nanos),
     /// Reads the configuration again.
-    pub reload: &'a dyn Fn() -> Result<Config, String>,
+    pub reload: &'a dyn Fn() -> Result<Config, ReloadError>,
 }
 
 /// The running system.
@@ -45,27 +46,27 @@ pub struct Machine<'a> {
     cgroup: Option<(PathBuf, MemoryCgroup)>,
     control: Control<'a>,
     tlb_entries: u32,
-    /// Those that [`World::processes`] found last.
+    /// Processes of the last call of [`World::processes`].
     processes: RefCell<Vec<Rc<Process>>>,
 }
 
 impl<'a> Machine<'a> {
-    /// The whole system, or the cgroup that `config` names.
+    /// Opens the whole system, or the cgroup of `config`.
     ///
     /// # Errors
-    /// [`ManagerError::Cgroup`] when there is no such cgroup, or nothing limits it.
+    /// [`ManagerError::Cgroup`] if there is no such cgroup, or it has no limit.
     pub fn new(config: &Config, control: Control<'a>) -> Result<Self, ManagerError> {
         let root = Root::live();
         let cgroup = config.cgroup.clone().map(|directory| {
-            let refused =
-                |what| ManagerError::Cgroup { directory: directory.to_string_lossy().into_owned(), what };
+            let error = |what| ManagerError::Cgroup {
+                directory: directory.to_string_lossy().into_owned(),
+                what,
+            };
             let group = MemoryCgroup::of_directory(&root, &directory).ok_or_else(|| {
-                refused("no cgroup there accounts memory (such as /sys/fs/cgroup/db.slice)")
+                error("no cgroup there accounts memory (such as /sys/fs/cgroup/db.slice)")
             })?;
             if group.headroom(&root).limit == Bytes::MAX {
-                return Err(refused(
-                    "it has no memory limit (memory.max, memory.limit_in_bytes) to hold its use against",
-                ));
+                return Err(error("it has no memory limit (memory.max, memory.limit_in_bytes)"));
             }
             Ok((directory, group))
         });
@@ -82,7 +83,7 @@ impl<'a> Machine<'a> {
 
     fn pids(&self) -> Result<Vec<Pid>, KernelError> {
         match &self.cgroup {
-            // One that is removed has no processes.
+            // A removed cgroup has no processes.
             Some((directory, _)) => {
                 Ok(cgroup::processes(&self.root, directory).unwrap_or_default())
             }
@@ -90,53 +91,49 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Opens `pid` where it may be worth a look: `None` where it is not, `Err` with why where it is to be left alone.
-    fn process(&self, pid: Pid, config: &Config) -> Result<Option<Process>, (ProcessId, String)> {
+    /// Opens `pid` if it may have enough bloat; `None` if not. `Err` has the cause of an exclusion.
+    fn process(
+        &self,
+        pid: Pid,
+        config: &Config,
+    ) -> Result<Option<Process>, (ProcessId, ExclusionCause)> {
         let unknown = || ProcessId { pid, start_ticks: 0, command: String::new() };
         match resident(&self.root, pid) {
             Ok(Some(resident)) if resident >= config.min_huge => {}
             Ok(_) => return Ok(None),
-            Err(error) => return Err((unknown(), describe(&error))),
+            Err(error) => return Err((unknown(), unreadable(&error))),
         }
         let process = match Process::open(&self.root, pid) {
             Ok(process) => process,
             Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. }) => return Ok(None),
-            Err(error) => return Err((unknown(), describe(&error))),
+            Err(error) => return Err((unknown(), unreadable(&error))),
         };
-        let left = |why: &str| Err((process.id().clone(), why.to_owned()));
+        let excluded = |cause| Err((process.id().clone(), cause));
         let mappings = match process.mappings() {
             Ok(mappings) => mappings,
             Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return left(&describe(&error)),
+            Err(error) => return excluded(unreadable(&error)),
         };
         let may_split = mappings.iter().filter(|mapping| mapping_split_skip(mapping).is_none());
         if may_split.map(|mapping| mapping.huge).sum::<Bytes>() < config.min_huge {
             return Ok(None);
         }
         if config.priority(process.id()) == Priority::Protected {
-            return left("protected by the configuration");
+            return excluded(ExclusionCause::Protected);
         }
         match process.oom_score_adj() {
-            Ok(score) if score <= NEVER_KILLED => {
-                left("the system needs it: its oom_score_adj is -1000")
+            Ok(oom_score_adj) if oom_score_adj <= NEVER_KILLED => {
+                excluded(ExclusionCause::OomProtected { oom_score_adj })
             }
             Ok(_) => Ok(Some(process)),
             Err(error) if error.is_gone() => Ok(None),
-            Err(error) => left(&describe(&error)),
+            Err(error) => excluded(unreadable(&error)),
         }
     }
 }
 
-/// `cause`: why khugepaged would, where it does. New memory that a program maps at the same place cannot be told from the old:
-/// neither the page map nor smaps shows since when a mapping is there.
-fn who_collapses(cause: Option<String>) -> String {
-    let program = "the program maps new memory at the same place";
-    match cause {
-        Some(cause) => format!("{program}, or khugepaged makes them huge again, {cause}"),
-        None => format!(
-            "not khugepaged, as it is set now: {program}, it makes them huge itself (MADV_COLLAPSE), or another tool does"
-        ),
-    }
+fn unreadable(error: &KernelError) -> ExclusionCause {
+    ExclusionCause::Unreadable(access_error(error))
 }
 
 impl World for Machine<'_> {
@@ -155,34 +152,32 @@ impl World for Machine<'_> {
     fn asked(&self) -> ControlRequest {
         (self.control.asked)()
     }
-    fn reload(&self) -> Result<Config, String> {
+    fn reload(&self) -> Result<Config, ReloadError> {
         (self.control.reload)()
     }
 
     fn memory(&self) -> Result<Reading, KernelError> {
-        let waits = |file: &str| {
+        let pressure = |file: &str| {
             memory::pressure(&self.root, file).map(|pressure| pressure.some_avg10 / 100.0)
         };
         if let Some((_, group)) = &self.cgroup {
             let room = group.headroom(&self.root);
-            // Version 1 has no pressure of its own, and that of the system is somebody else's.
-            let psi = group.pressure_file().and_then(|file| waits(&file));
+            // Cgroups of version 1 have no PSI, and PSI of the system includes other cgroups.
+            let psi = group.pressure_file().and_then(|file| pressure(&file));
             let hard_use = group.hard_headroom(&self.root).use_ratio();
             return Ok(Reading { used: room.limit - room.left, limit: room.limit, hard_use, psi });
         }
         let info = memory::mem_info(&self.root)?;
         let used = info.total - info.available;
-        let psi = waits("proc/pressure/memory");
+        let psi = pressure("proc/pressure/memory");
         Ok(Reading { used, limit: info.total, hard_use: used.ratio_of(info.total), psi })
     }
 
-    fn forbidden(&self) -> Option<String> {
-        // Whether a split frees anything was tried at the start and is seen on each one. To try it on a child again needs a
-        // free huge page, which there may be none of just now.
-        let corrupted = memory::mem_info(&self.root).ok()?.corrupted;
-        (corrupted > Bytes::ZERO).then(|| {
-            format!("{corrupted} of memory are broken (HardwareCorrupted in /proc/meminfo), and a split reads every page")
-        })
+    fn forbidden(&self) -> Option<ExhaustedCause> {
+        // Each split verifies that it frees memory. Another test on a child process would require a
+        // free huge page, and memory is short now.
+        let corrupted_bytes = memory::mem_info(&self.root).ok()?.corrupted;
+        (corrupted_bytes > Bytes::ZERO).then_some(ExhaustedCause::BrokenMemory { corrupted_bytes })
     }
 
     fn processes(
@@ -190,11 +185,11 @@ impl World for Machine<'_> {
         config: &Config,
         each: &mut dyn FnMut() -> bool,
     ) -> Result<ProcessList, KernelError> {
-        let ourselves = std::process::id();
+        let daemon = std::process::id();
         let mut list = ProcessList::default();
         let mut processes = Vec::new();
         for pid in self.pids()? {
-            if pid.0 <= 1 || pid.0.unsigned_abs() == ourselves {
+            if pid.0 <= 1 || pid.0.unsigned_abs() == daemon {
                 continue;
             }
             if !each() {
@@ -202,7 +197,7 @@ impl World for Machine<'_> {
             }
             match self.process(pid, config) {
                 Ok(found) => processes.extend(found.map(Rc::new)),
-                Err(left) => list.left.push(left),
+                Err(excluded) => list.excluded.push(excluded),
             }
         }
         // Pids wrap around; start times do not.
@@ -216,10 +211,10 @@ impl World for Machine<'_> {
     fn lives(&self, (pid, start_ticks): Key) -> bool {
         let stat = match self.root.read(format!("proc/{pid}/stat")) {
             Ok(line) => parse_stat(&line),
-            // What cannot be read, for want of descriptors, is not gone.
+            // A process that cannot be read, for lack of descriptors, is not gone.
             Err(error) => return !error.is_gone(),
         };
-        // Of one that could not be opened, the start is not known.
+        // The start time of a process that could not be opened is unknown: 0.
         stat.is_some_and(|stat| {
             !stat.is_zombie() && (stat.start_ticks == start_ticks || start_ticks == 0)
         })
@@ -232,19 +227,17 @@ impl World for Machine<'_> {
         each: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
         let processes = self.processes.borrow();
-        let is_meant =
+        let is_target =
             |process: &&Process| targets.iter().any(|target| target.id() == process.id());
         let processes: Vec<&Process> =
-            processes.iter().map(|process| &**process).filter(is_meant).collect();
-        let seen = stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
-        Ok(seen.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
+            processes.iter().map(|process| &**process).filter(is_target).collect();
+        let samples =
+            stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
+        Ok(samples.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
     }
 
-    fn khugepaged(&self, advised: bool) -> Option<String> {
-        KhugepagedRisk::now(&self.root, advised).cause()
-    }
-    fn who_collapses(&self, advised: bool) -> String {
-        who_collapses(KhugepagedRisk::now(&self.root, advised).cause())
+    fn recollapse_risk(&self, advised: bool) -> Option<RecollapseRisk> {
+        recollapse_risk(&self.root, advised)
     }
 }
 
@@ -253,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_cannot_be_read_is_neither_gone_nor_passed_over_in_silence() {
+    fn an_unreadable_process_is_not_gone_and_its_exclusion_has_a_cause() {
         let dir = tempfile::tempdir().unwrap();
         // Reading a directory fails, as it does without descriptors.
         for file in ["proc/7/statm", "proc/7/stat"] {
@@ -262,25 +255,14 @@ mod tests {
         let control = Control {
             asked: &|| ControlRequest::Nothing,
             wait: &|_| {},
-            reload: &|| Err(String::new()),
+            reload: &|| Err(ReloadError::CgroupChanged),
         };
         let (root, processes) = (Root::at(dir.path()), RefCell::default());
         let machine = Machine { root, cgroup: None, control, tlb_entries: 1, processes };
         assert!(machine.lives((Pid(7), 1)) && !machine.lives((Pid(8), 1)));
-        let (id, why) = machine.process(Pid(7), &Config::default()).unwrap_err();
-        assert!(id.pid == Pid(7) && why.contains("proc/7/statm"), "{why}");
+        let (id, cause) = machine.process(Pid(7), &Config::default()).unwrap_err();
+        let ExclusionCause::Unreadable(error) = cause else { panic!("{cause:?}") };
+        assert!(id.pid == Pid(7) && error.error.contains("proc/7/statm"), "{error:?}");
         assert!(machine.process(Pid(8), &Config::default()).unwrap().is_none());
-    }
-
-    #[test]
-    fn khugepaged_is_never_the_only_suspect() {
-        let by_khugepaged = who_collapses(Some("because THP is always".to_owned()));
-        assert!(by_khugepaged.contains("new memory"), "{by_khugepaged}");
-        assert!(by_khugepaged.ends_with("khugepaged makes them huge again, because THP is always"));
-        let by_others = who_collapses(None);
-        assert!(
-            by_others.starts_with("not khugepaged") && by_others.contains("new memory"),
-            "{by_others}"
-        );
     }
 }

@@ -1,67 +1,68 @@
-//! When to work and when to rest: the two watermarks, pressure, and the back-off where nothing is left to free. Pure.
+//! Watermarks: when work starts and ends, and the back-off if nothing is left to free. Pure.
 
-use hugepilot_record::daemon::Why;
+use hugepilot_record::daemon::WorkCause;
 use hugepilot_units::{Bytes, Nanos, Share};
 
-/// The first pause after work that freed nothing.
+/// First pause after work that freed nothing.
 const FIRST_PAUSE: Nanos = Nanos::seconds(5);
-/// The longest; each pause in vain is twice the one before.
+/// Longest pause; each one doubles until something is freed.
 const LONGEST_PAUSE: Nanos = Nanos::seconds(300);
-/// A pause ends early when use rose by this much of the limit: then there is something new to look at, and it matters.
+/// Rise of use, as a share of the limit, that ends a pause early: there is new memory to scan.
 const RISE_THAT_WAKES: f64 = 0.02;
-/// To free less than this part of what was wanted is not worth a look at all huge pages: pauses go on growing.
-const WORTH_A_LOOK: f64 = 0.01;
-/// Memory use is looked at no more often than this.
-const SHORTEST_LOOK: Nanos = Nanos::millis(50);
+/// Share of the requested bytes below which freed bytes do not justify a scan: pauses keep growing.
+const WORTH_A_SCAN: f64 = 0.01;
+/// Shortest interval between reads of memory use.
+const SHORTEST_INTERVAL: Nanos = Nanos::millis(50);
 
-/// Memory in use at one moment.
+/// Memory use at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
-    /// In use, as far as it could not be had back without swapping or killing.
+    /// Memory that cannot be reclaimed without swapping or killing.
     pub used: Bytes,
-    /// All there is; [`Bytes::MAX`] where nothing limits it.
+    /// Memory of the system, or the limit of the cgroup; [`Bytes::MAX`] without a limit.
     pub limit: Bytes,
-    /// The part in use of the limit at which processes are killed, 0 to 1: `limit` may be one that only throttles them
+    /// Use of the limit at which processes are killed, 0 to 1. `limit` may only throttle them
     /// (`memory.high`).
     pub hard_use: f64,
-    /// PSI `some` of the last ten seconds, 0 to 1; `None` where the kernel keeps none.
+    /// PSI `some` of the last ten seconds, 0 to 1; `None` without PSI.
     pub psi: Option<f64>,
 }
 
 impl Reading {
-    /// The part in use. Nothing is in use of no limit.
+    /// Returns `used` relative to `limit`; 0 without a limit.
     pub fn use_ratio(&self) -> f64 {
         if self.is_limited() { self.used.ratio_of(self.limit) } else { 0.0 }
     }
-    /// Whether there is anything to hold use against.
+    /// Whether memory is limited.
     pub fn is_limited(&self) -> bool {
         self.limit != Bytes::MAX
     }
 }
 
-/// The marks that use is held against.
+/// Watermarks of memory use.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Marks {
-    /// Work begins here.
+pub struct Watermarks {
+    /// Use that starts work.
     pub high: Share,
-    /// And ends below this.
+    /// Use below which work ends.
     pub low: Share,
-    /// From this use of the hard limit on time matters more than quiet: soon somebody is killed.
+    /// Use of the hard limit from which the CPU budget is exceeded: the kernel is about to kill.
     pub critical: Share,
-    /// From this much waiting on, work begins between `low` and `high` already.
+    /// Memory pressure that starts work between `low` and `high` already.
     pub psi: Share,
 }
 
-impl Marks {
-    /// Whether there is nothing to do any more.
-    pub fn is_low(&self, seen: &Reading) -> bool {
-        seen.use_ratio() < self.low.get()
+impl Watermarks {
+    /// Whether use is below the low watermark.
+    pub fn is_low(&self, reading: &Reading) -> bool {
+        reading.use_ratio() < self.low.get()
     }
-    /// Whether the CPU budget counts no more.
-    pub fn is_critical(&self, seen: &Reading) -> bool {
-        seen.hard_use >= self.critical.get()
+    /// Whether the CPU budget may be exceeded.
+    pub fn is_critical(&self, reading: &Reading) -> bool {
+        reading.hard_use >= self.critical.get()
     }
-    /// Whether use will have come to the critical mark in `rest`, if it rises on as it did from `first` to `then` in `took`.
+    /// Whether use reaches the critical watermark within `rest`, if it rises as from `first` to
+    /// `then` in `took`.
     pub fn will_be_critical(
         &self,
         first: &Reading,
@@ -72,11 +73,11 @@ impl Marks {
         let per_second = (then.hard_use - first.hard_use).max(0.0) / took.as_seconds().max(1e-3);
         then.hard_use + per_second * rest.as_seconds() >= self.critical.get()
     }
-    fn start(&self, seen: &Reading) -> Option<Why> {
-        if seen.use_ratio() >= self.high.get() {
-            Some(Why::High)
-        } else if seen.psi.is_some_and(|psi| psi >= self.psi.get()) && !self.is_low(seen) {
-            Some(Why::Pressure)
+    fn start(&self, reading: &Reading) -> Option<WorkCause> {
+        if reading.use_ratio() >= self.high.get() {
+            Some(WorkCause::High)
+        } else if reading.psi.is_some_and(|psi| psi >= self.psi.get()) && !self.is_low(reading) {
+            Some(WorkCause::Pressure)
         } else {
             None
         }
@@ -87,33 +88,33 @@ impl Marks {
 enum Phase {
     Resting,
     Working,
-    /// Nothing is left to free. Look again at `until`, or when use rose much above `used`.
-    Waiting {
+    /// Nothing is left to free. The next scan is at `until`, or if use rises well above `used`.
+    BackingOff {
         until: Nanos,
         used: Bytes,
     },
 }
 
-/// What to do now.
+/// Next step of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing.
+    /// Rest.
     Rest,
-    /// A stretch of work begins.
-    Begin(Why),
-    /// It goes on.
+    /// Start work.
+    Begin(WorkCause),
+    /// Continue work.
     GoOn,
-    /// It is over.
+    /// End work.
     End,
 }
 
-/// Where the daemon stands between the marks.
+/// State of the daemon between the watermarks.
 #[derive(Debug)]
 pub(super) struct Gate {
     phase: Phase,
-    /// The last pause; zero when the last work freed enough to be worth it.
+    /// Last pause; zero after work that freed enough.
     pause: Nanos,
-    /// The last look: when, and what was in use.
+    /// Time and use of the last reading.
     last: Option<(Nanos, Bytes)>,
 }
 
@@ -122,19 +123,19 @@ impl Gate {
         Self { phase: Phase::Resting, pause: Nanos::ZERO, last: None }
     }
 
-    /// What to do about what is seen `now`.
-    pub(super) fn step(&mut self, marks: &Marks, seen: &Reading, now: Nanos) -> Step {
+    /// Determines the next step from a reading at `now`.
+    pub(super) fn step(&mut self, marks: &Watermarks, reading: &Reading, now: Nanos) -> Step {
         if self.phase == Phase::Resting {
-            let Some(why) = marks.start(seen) else { return Step::Rest };
+            let Some(cause) = marks.start(reading) else { return Step::Rest };
             self.phase = Phase::Working;
-            return Step::Begin(why);
+            return Step::Begin(cause);
         }
-        if marks.is_low(seen) {
+        if marks.is_low(reading) {
             *self = Self { last: self.last, ..Self::new() };
             return Step::End;
         }
-        if let Phase::Waiting { until, used } = self.phase {
-            let rise = (seen.used - used).ratio_of(seen.limit);
+        if let Phase::BackingOff { until, used } = self.phase {
+            let rise = (reading.used - used).ratio_of(reading.limit);
             if now < until && rise < RISE_THAT_WAKES {
                 return Step::Rest;
             }
@@ -143,46 +144,46 @@ impl Gate {
         Step::GoOn
     }
 
-    /// There is nothing to free: rest, longer each time. Returns how long.
-    pub(super) fn give_up(&mut self, seen: &Reading, now: Nanos) -> Nanos {
+    /// Starts a pause because nothing is left to free, and returns its length.
+    pub(super) fn give_up(&mut self, reading: &Reading, now: Nanos) -> Nanos {
         let doubled = (self.pause + self.pause).max(FIRST_PAUSE);
         self.pause = doubled.min(LONGEST_PAUSE);
-        self.phase = Phase::Waiting { until: now + self.pause, used: seen.used };
+        self.phase = Phase::BackingOff { until: now + self.pause, used: reading.used };
         self.pause
     }
 
-    /// So much of what was wanted was freed: when that was worth it, the next pause is a short one again.
+    /// Resets the pauses if enough of `wanted` was freed.
     pub(super) fn freed(&mut self, freed: Bytes, wanted: Bytes) {
-        if freed > Bytes::ZERO && freed.as_f64() >= WORTH_A_LOOK * wanted.as_f64() {
+        if freed > Bytes::ZERO && freed.as_f64() >= WORTH_A_SCAN * wanted.as_f64() {
             self.pause = Nanos::ZERO;
         }
     }
 
-    /// Whether nothing worth it was freed since we last gave up.
+    /// Whether too little was freed since the last pause.
     pub(super) fn gave_up(&self) -> bool {
         self.pause > Nanos::ZERO
     }
 
-    /// How long until the next look: `interval`, or half the time in which use would reach the next mark if it rises on as it
-    /// did since the last look.
+    /// Returns the time until the next reading: `interval`, or half the time in which use would
+    /// reach the next watermark at its current rise.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub(super) fn next_look(
+    pub(super) fn next_reading(
         &mut self,
-        marks: &Marks,
-        seen: &Reading,
+        marks: &Watermarks,
+        reading: &Reading,
         now: Nanos,
         interval: Nanos,
     ) -> Nanos {
-        let last = self.last.replace((now, seen.used));
+        let last = self.last.replace((now, reading.used));
         let Some((before, used)) = last else { return interval };
-        let per_second = (seen.used - used).as_f64() / (now - before).as_seconds().max(1e-3);
-        if per_second <= 0.0 || !seen.is_limited() {
+        let per_second = (reading.used - used).as_f64() / (now - before).as_seconds().max(1e-3);
+        if per_second <= 0.0 || !reading.is_limited() {
             return interval;
         }
-        let next = if seen.use_ratio() < marks.high.get() { marks.high } else { marks.critical };
-        let left = (next.of(seen.limit) - seen.used).as_f64();
+        let next = if reading.use_ratio() < marks.high.get() { marks.high } else { marks.critical };
+        let left = (next.of(reading.limit) - reading.used).as_f64();
         let soon = Nanos::new((left / per_second / 2.0 * 1e9).min(1e18) as u64);
-        soon.clamp(SHORTEST_LOOK.min(interval), interval)
+        soon.clamp(SHORTEST_INTERVAL.min(interval), interval)
     }
 }
 
@@ -192,9 +193,9 @@ mod tests {
 
     use super::*;
 
-    fn marks() -> Marks {
+    fn marks() -> Watermarks {
         let [high, low, critical, psi] = [80.0, 65.0, 92.0, 20.0].map(Share::percent);
-        Marks { high, low, critical, psi }
+        Watermarks { high, low, critical, psi }
     }
     fn reading(percent: u64) -> Reading {
         let hard_use = Share::percent(percent as f64).get();
@@ -207,24 +208,24 @@ mod tests {
         let used = [50, 79, 80, 79, 66, 65, 64, 70, 79, 85, 10];
         let steps = used.map(|percent| gate.step(&marks(), &reading(percent), Nanos::ZERO));
         use Step::{Begin, End, GoOn, Rest};
-        let begin = Begin(Why::High);
+        let begin = Begin(WorkCause::High);
         assert_eq!(steps, [Rest, Rest, begin, GoOn, GoOn, GoOn, End, Rest, Rest, begin, End]);
     }
 
     #[test]
     fn pressure_begins_work_above_low_only() {
         let pressed = |percent, psi| Reading { psi: Some(psi), ..reading(percent) };
-        let step = |seen| Gate::new().step(&marks(), &seen, Nanos::ZERO);
-        assert_eq!(step(pressed(70, 0.2)), Step::Begin(Why::Pressure));
+        let step = |reading| Gate::new().step(&marks(), &reading, Nanos::ZERO);
+        assert_eq!(step(pressed(70, 0.2)), Step::Begin(WorkCause::Pressure));
         assert_eq!(step(pressed(70, 0.19)), Step::Rest);
         assert_eq!(step(pressed(64, 0.9)), Step::Rest);
-        assert_eq!(step(pressed(80, 0.9)), Step::Begin(Why::High));
+        assert_eq!(step(pressed(80, 0.9)), Step::Begin(WorkCause::High));
     }
 
     #[test]
     fn pauses_double_up_to_five_minutes_and_start_again_after_success() {
         let (mut gate, mut now, mut pauses) = (Gate::new(), Nanos::ZERO, Vec::new());
-        assert_eq!(gate.step(&marks(), &reading(85), now), Step::Begin(Why::High));
+        assert_eq!(gate.step(&marks(), &reading(85), now), Step::Begin(WorkCause::High));
         for _ in 0..8 {
             let pause = gate.give_up(&reading(85), now);
             pauses.push(pause.as_seconds());
@@ -238,7 +239,7 @@ mod tests {
         gate.freed(Bytes::kib(21), Bytes::mib(2));
         assert_eq!(gate.give_up(&reading(85), now), Nanos::seconds(5));
         gate.freed(Bytes::ZERO, Bytes::ZERO);
-        assert!(gate.gave_up(), "nothing is nothing");
+        assert!(gate.gave_up(), "0 of 0 bytes do not count");
     }
 
     #[test]
@@ -254,12 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_use_rises_the_sooner_the_next_look() {
+    fn the_faster_use_rises_the_sooner_the_next_reading() {
         let interval = Nanos::seconds(1);
         let second = |first, then| {
             let mut gate = Gate::new();
-            assert_eq!(gate.next_look(&marks(), &reading(first), Nanos::ZERO, interval), interval);
-            gate.next_look(&marks(), &reading(then), interval, interval)
+            assert_eq!(
+                gate.next_reading(&marks(), &reading(first), Nanos::ZERO, interval),
+                interval
+            );
+            gate.next_reading(&marks(), &reading(then), interval, interval)
         };
         assert_eq!(second(50, 50), interval);
         assert_eq!(second(50, 51), interval, "29 seconds to go");
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_is_seen_before_it_is_there() {
+    fn critical_use_is_predicted() {
         let will = |first, then, rest| {
             let (took, rest) = (Nanos::seconds(1), Nanos::seconds(rest));
             marks().will_be_critical(&reading(first), &reading(then), took, rest)
@@ -289,11 +293,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_throttled_is_work_and_not_critical() {
+    fn throttled_use_starts_work_and_is_not_critical() {
         let throttled = |percent, hard_use| Reading { hard_use, ..reading(percent) };
         assert_eq!(
             Gate::new().step(&marks(), &throttled(99, 0.5), Nanos::ZERO),
-            Step::Begin(Why::High)
+            Step::Begin(WorkCause::High)
         );
         assert!(
             !marks().is_critical(&throttled(99, 0.5)) && marks().is_critical(&throttled(50, 0.92))
@@ -310,7 +314,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever use does: no work is asked for below low, and none begins below high without pressure.
+        /// Whatever use does: no work below low, and none starts below high without pressure.
         #[test]
         fn never_below_low(used in prop::collection::vec((0_u64..=100, 0_u8..3), 1..200)) {
             let (mut gate, mut now) = (Gate::new(), Nanos::ZERO);

@@ -1,4 +1,4 @@
-//! Takes the census of a process: every huge page that may be split, and its zero-filled base pages.
+//! Census of a process: its huge pages that may be split, and their zero-filled base pages.
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
@@ -6,24 +6,26 @@ use hugepilot_profiler::Scanner;
 use hugepilot_record::{BloatedPage, Census, Mapping, PageRun, Skips};
 use hugepilot_units::{PageSizes, Region, Share};
 
-/// A census, and what else was learned on the way.
-pub(crate) struct Found {
+/// Census and mappings of a process.
+pub(crate) struct ProcessScan {
     pub(crate) census: Census,
     pub(crate) mappings: Vec<Mapping>,
 }
 
-/// Reads `part` of the huge pages of `target`, chosen by their addresses, and counts their zero-filled base pages. Without
-/// `exact`, huge pages that look full are taken to be full, so that a bloat of a few percent may be overlooked: 0.06 ms for
-/// each of these, else 0.3 ms. `each` hears how many are done, of how many, and says whether to go on. Nothing is faulted in.
+/// Counts zero-filled base pages in `part` of the huge pages of `target`, chosen by address.
+///
+/// Costs 0.3 ms per huge page. Without `exact`, huge pages that seem full cost 0.06 ms, and a bloat
+/// of a few percent can be missed. `each` receives the number of pages done and of all pages, and
+/// returns whether to continue. Nothing is faulted in.
 ///
 /// # Errors
-/// EPERM where memory may not be read, EACCES where the page map may not; [`KernelError::NoProcess`].
+/// EPERM if memory may not be read, EACCES if the pagemap may not; [`KernelError::NoProcess`].
 pub(crate) fn take(
     target: &dyn Target,
     part: Share,
     exact: bool,
     each: &mut dyn FnMut(u64, u64) -> bool,
-) -> Result<Found, KernelError> {
+) -> Result<ProcessScan, KernelError> {
     let begun = target.now();
     let sizes = target.sizes();
     let mappings = target.mappings()?;
@@ -39,18 +41,18 @@ pub(crate) fn take(
     let part = enough(part, huge_pages);
     let drawn: Vec<Region> = regions.into_iter().filter(|&region| is_drawn(region, part)).collect();
     let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
-    let (mut read_pages, mut unread_pages, mut passed_over) = (0, 0, 0);
+    let (mut read_pages, mut unread_pages, mut skipped_pages) = (0, 0, 0);
     for &region in &drawn {
-        let done = read_pages + unread_pages + passed_over;
+        let done = read_pages + unread_pages + skipped_pages;
         if !each(done, drawn.len() as u64) {
-            // The first pages are no sample of all.
+            // The first pages are not a sample of all.
             huge_pages = done;
             break;
         }
-        // Before it is read: what a child shares would be split and copied by that.
+        // Checked before the read, which would split and copy a page that a child shares.
         if let Some(reason) = split_skip(&target.region_pages(region)?) {
             *skipped.entry(reason).or_insert(0) += 1;
-            passed_over += 1;
+            skipped_pages += 1;
             continue;
         }
         let zero = match exact {
@@ -64,30 +66,30 @@ pub(crate) fn take(
         } else if let Some(reason) = split_skip(&target.region_pages(region)?) {
             // The program unmapped it, or it was split.
             *skipped.entry(reason).or_insert(0) += 1;
-            passed_over += 1;
+            skipped_pages += 1;
         } else {
             unread_pages += 1;
         }
     }
-    // Memory is read by process number: should that have been given away meanwhile, this is about somebody else.
+    // Memory is read by pid: if the pid was reused meanwhile, the census is of another process.
     if target.state()? != TargetState::Alive {
         return Err(KernelError::NoProcess { pid: target.id().pid });
     }
-    let huge_pages = huge_pages - passed_over - unread_pages;
+    let huge_pages = huge_pages - skipped_pages - unread_pages;
     let process = target.id().clone();
     let took = target.now() - begun;
     let census =
         Census { process, sizes, bloated, huge_pages, read_pages, unread_pages, skipped, took };
-    Ok(Found { census, mappings })
+    Ok(ProcessScan { census, mappings })
 }
 
-/// Regions that one huge page of memory maps wholly, in address order.
+/// Lists regions that are entirely on one huge page, in address order.
 fn huge_regions(runs: &[PageRun], sizes: PageSizes) -> Vec<Region> {
     let huge = runs.iter().filter(|run| run.huge && run.present && !run.zero && !run.file);
     huge.flat_map(|run| sizes.regions_inside(run.range)).collect()
 }
 
-/// At least so many huge pages are read, or all: fewer say too little of the rest.
+/// Minimum huge pages of a sample, unless there are fewer. Smaller samples have large errors.
 const LEAST_SAMPLE: f64 = 30.0;
 
 #[allow(clippy::cast_precision_loss)]
@@ -96,7 +98,8 @@ fn enough(part: Share, huge_pages: u64) -> Share {
     Share::ratio(part.get().max(least).min(1.0))
 }
 
-/// Whether `region` belongs to a sample of `part` of all. Multiplying by the golden ratio spreads neighbours evenly.
+/// Whether `region` belongs to a sample of `part` of all. Multiplication by the golden ratio
+/// spreads neighbours evenly.
 #[allow(clippy::cast_precision_loss)]
 fn is_drawn(region: Region, part: Share) -> bool {
     let spread = region.get().wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -110,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_about_as_large_as_asked_for_and_even() {
+    fn a_sample_is_even_and_of_about_the_requested_size() {
         for percent in [1.0, 10.0, 50.0] {
             let drawn =
                 (0..100_000).filter(|&n| is_drawn(Region::new(n), Share::percent(percent))).count();
@@ -118,19 +121,19 @@ mod tests {
         }
         let firsts =
             (0..1000).filter(|&n| is_drawn(Region::new(2 * n), Share::percent(50.0))).count();
-        assert!((400..600).contains(&firsts), "no pattern of the addresses decides: {firsts}");
+        assert!((400..600).contains(&firsts), "a pattern of the addresses decides: {firsts}");
         assert!((0..1000).all(|n| is_drawn(Region::new(n), Share::ALL)));
     }
 
     #[test]
-    fn a_sample_is_never_of_a_few_pages() {
+    fn a_sample_has_a_minimum_size() {
         let part = |percent, pages| enough(Share::percent(percent), pages).get();
         assert!((part(1.0, 100) - 0.3).abs() < 1e-9 && (part(1.0, 10_000) - 0.01).abs() < 1e-9);
         assert_eq!((part(0.0, 20), part(0.0, 0)), (1.0, 1.0));
     }
 
     #[test]
-    fn what_cannot_be_read_is_counted_apart() {
+    fn unreadable_pages_are_counted_separately() {
         use hugepilot_kernel::fake::FakeTarget;
         let mut target = FakeTarget::with_bloat([(7, 400), (8, 400), (9, 0)]);
         let smaps =

@@ -1,11 +1,11 @@
-//! The report of a de-bloating.
+//! Report of a debloating.
 
 use std::collections::BTreeSet;
 
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::Priority;
-use hugepilot_record::debloat::{BACKEND, DebloatReport, ProcessDebloat, SCHEMA};
-use hugepilot_record::{Mapping, Split, SplitOutcome};
+use hugepilot_record::debloat::{BACKEND, DebloatReport, DebloatWarning, ProcessDebloat, SCHEMA};
+use hugepilot_record::{Mapping, Split, SplitOutcome, Stop};
 use hugepilot_units::{Bytes, Region};
 
 use super::warnings;
@@ -18,26 +18,26 @@ impl Run {
         let mut report = self.head();
         let (mut resident_before, mut resident_after) = (Bytes::ZERO, Bytes::ZERO);
         let mut lost: Vec<&Split> = Vec::new();
-        for (index, member) in self.members.iter().enumerate() {
+        for (index, one) in self.processes.iter().enumerate() {
             let (considered, gone) = if self.options.dry_run {
                 (&self.plan.splits[..enough], None)
             } else {
-                // Also the later ones count: they make up for what failed.
-                (&self.plan.splits[..], Some(member.split_regions()))
+                // Later splits count as well: they replace failed ones.
+                (&self.plan.splits[..], Some(one.split_regions()))
             };
             let is_gone =
                 |split: &&Split| gone.as_ref().is_none_or(|gone| gone.contains(&split.region));
             let mine: Vec<&Split> =
                 considered.iter().filter(|split| split.process == index).filter(is_gone).collect();
-            let before = &member.found.mappings;
-            // What a process gave back when it ended or became another program is none of our doing.
-            let after = gone.as_ref().and_then(|_| member.mappings_now());
-            let process = member.summary(self.options.dry_run, &mine, after.as_deref());
+            let before = &one.scan.mappings;
+            // Memory that a process frees when it ends or executes another program does not count.
+            let after = gone.as_ref().and_then(|_| one.mappings_now());
+            let process = one.summary(self.options.dry_run, &mine, after.as_deref());
             resident_before += before.iter().map(|mapping| mapping.resident).sum();
             resident_after +=
                 after.as_ref().unwrap_or(before).iter().map(|mapping| mapping.resident).sum();
-            report.recollapsed += gone.as_ref().map_or(0, |gone| member.recollapsed(gone));
-            member.count(&mut report);
+            report.recollapsed += gone.as_ref().map_or(0, |gone| one.recollapsed(gone));
+            one.count(&mut report);
             report.freed_bytes += process.freed_bytes;
             report.huge_pages_split += process.huge_pages_split;
             report.huge_pages_before += process.huge_pages_before;
@@ -48,25 +48,25 @@ impl Run {
         let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
         report.rss_drop_bytes = signed(resident_before) - signed(resident_after);
         report.predicted_slowdown = self.slowdown(&lost);
-        let trap = warnings::khugepaged_risk(&self.members);
+        let risk = warnings::risk_for(&self.processes);
         report.warnings.extend(self.warnings);
-        let excluded = self.members.iter().filter(|member| member.splits.ended().is_some()).count();
-        super::warnings::add(&mut report, &trap, &self.options, excluded);
+        let excluded = self.processes.iter().filter(|one| one.splits.ended().is_some()).count();
+        warnings::add(&mut report, risk, &self.options, excluded);
         report
     }
 
-    /// What is about no single process.
+    /// Fills in the facts that do not belong to single processes.
     fn head(&self) -> DebloatReport {
         let policy = self.options.policy;
-        let giving =
-            self.members.iter().filter(|member| member.target.priority != Priority::Protected);
-        let estimates = giving.map(|member| member.found.census.estimate());
+        let eligible =
+            self.processes.iter().filter(|one| one.target.priority != Priority::Protected);
+        let estimates = eligible.map(|one| one.scan.census.estimate());
         let (bloat, squares) = estimates.fold((Bytes::ZERO, 0.0), |sum, (bloat, error)| {
             (sum.0 + bloat, sum.1 + error.as_f64().powi(2))
         });
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let error = Bytes::new(squares.sqrt() as u64);
-        let scans = || self.members.iter().map(|member| &member.found.census);
+        let scans = || self.processes.iter().map(|one| &one.scan.census);
         DebloatReport {
             schema: SCHEMA.to_owned(),
             backend: BACKEND.to_owned(),
@@ -82,18 +82,18 @@ impl Run {
             scan_seconds: scans().map(|census| census.took.as_seconds()).sum(),
             split_seconds: self.split_time.as_seconds(),
             skipped: self.plan.skipped.iter().map(|(reason, &n)| (reason.to_string(), n)).collect(),
-            stopped: self.interrupted.then(|| hugepilot_record::Stop::Interrupted.to_string()),
+            stopped: self.interrupted.then_some(Stop::Interrupted),
             ..DebloatReport::default()
         }
     }
 }
 
 impl DebloatProcess {
-    /// `gone` was split, or would be; `after` is what its mappings are now, where that is known. What would be split of a sample
-    /// stands for all.
+    /// Summarises the process. `gone` are its huge pages that were split, or would be; of a sample,
+    /// each stands for several. `after` are its mappings now, if known.
     fn summary(&self, dry_run: bool, gone: &[&Split], after: Option<&[Mapping]>) -> ProcessDebloat {
         let id = self.target.process.id();
-        let (bloat, _) = self.found.census.estimate();
+        let (bloat, _) = self.scan.census.estimate();
         let given: Bytes = gone.iter().map(|split| split.frees).sum();
         let each = if dry_run { self.stand_for() } else { 1.0 };
         #[allow(
@@ -102,7 +102,7 @@ impl DebloatProcess {
             clippy::cast_precision_loss
         )]
         let split = (gone.len() as f64 * each).round() as u64;
-        let before = self.huge_pages(&self.found.mappings);
+        let before = self.huge_pages(&self.scan.mappings);
         ProcessDebloat {
             pid: id.pid,
             command: id.command.clone(),
@@ -117,30 +117,29 @@ impl DebloatProcess {
         }
     }
 
-    /// The share of the process's samples to be expected on what is `gone`. Not the samples that were counted there: those
-    /// chose what went, so they are the lucky ones.
+    /// Returns the expected share of the process's samples on the `gone` huge pages; `None` without
+    /// samples. The samples counted there would be biased, because they chose these pages.
     #[allow(clippy::cast_precision_loss)]
     fn heat_of(&self, gone: &[&Split]) -> Option<f64> {
-        // Of none, what is to be expected is no share.
         let samples =
             self.stalls.as_ref().map(|stalls| stalls.samples).filter(|&samples| samples > 0)?;
         // The sum of none is −0.0.
         Some(gone.iter().map(|split| split.stalls).fold(0.0, std::ops::Add::add) / samples as f64)
     }
 
-    /// `None` when it ended or became another program.
+    /// Reads the mappings; `None` if the process ended or executed another program.
     fn mappings_now(&self) -> Option<Vec<Mapping>> {
         let mappings = self.target.process.mappings().ok()?;
         matches!(self.target.process.state(), Ok(TargetState::Alive)).then_some(mappings)
     }
 
-    /// Huge pages as smaps has them, also those that may not be split.
+    /// Counts huge pages by smaps, including those that may not be split.
     fn huge_pages(&self, mappings: &[Mapping]) -> u64 {
         let huge: Bytes = mappings.iter().map(|mapping| mapping.huge).sum();
-        huge.get() / self.found.census.sizes.huge.get()
+        huge.get() / self.scan.census.sizes.huge.get()
     }
 
-    /// Of those split, how many are huge again.
+    /// Counts split regions that were re-collapsed.
     fn recollapsed(&self, regions: &BTreeSet<Region>) -> u64 {
         let is_huge = |&&region: &&Region| {
             self.target.process.region_pages(region).is_ok_and(|pages| pages.huge)
@@ -148,14 +147,14 @@ impl DebloatProcess {
         regions.iter().filter(is_huge).count() as u64
     }
 
-    /// Those seen to be split.
+    /// Lists regions with a verified split.
     fn split_regions(&self) -> BTreeSet<Region> {
         let split =
             self.splits.acts.iter().filter(|act| matches!(act.outcome, SplitOutcome::Freed(_)));
         split.map(|act| act.region).collect()
     }
 
-    /// Adds what was passed over or failed.
+    /// Adds skipped and failed splits to the counts of `report`.
     fn count(&self, report: &mut DebloatReport) {
         for act in &self.splits.acts {
             report.split_call_seconds += act.took.as_seconds();
@@ -163,9 +162,8 @@ impl DebloatProcess {
         }
         if let Some(stop) = self.splits.ended() {
             let id = self.target.process.id();
-            report
-                .warnings
-                .push(format!("process {} ({}) was left alone: {stop}", id.pid, id.command));
+            let (pid, command) = (id.pid, id.command.clone());
+            report.warnings.push(DebloatWarning::ProcessExcluded { pid, command, stop });
         }
     }
 }

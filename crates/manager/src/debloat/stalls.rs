@@ -1,4 +1,4 @@
-//! Samples several processes at once: how often each waits on each of its regions.
+//! Stall samples of several processes at once, by process and region.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,63 +11,65 @@ use hugepilot_units::{Bytes, Nanos, Region};
 
 use crate::ManagerError;
 
-/// The rings are emptied this often.
+/// Interval between drains of the rings.
 const DRAIN_EVERY: Nanos = Nanos::millis(50);
 
-/// What sampling showed of one process.
+/// Stall samples of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
-    /// Samples that a huge page helps, by region.
+    /// Samples that a huge page would avoid, by region.
     pub(crate) regions: BTreeMap<Region, u32>,
     /// All samples.
     pub(super) samples: u64,
-    /// Those with an address.
+    /// Samples with an address.
     pub(super) addressed: u64,
-    /// Of these, the ones of pointer chases.
+    /// Addressed samples of pointer chases.
     pub(super) chased: u64,
 }
 
-/// Threads that came since are looked for this often.
+/// Interval between searches for new threads.
 const RESCAN_EVERY: Nanos = Nanos::seconds(1);
 
-/// What sampling showed of several processes.
+/// Stall samples of several processes.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    /// Of each; `None` for one that could not be sampled.
+pub(crate) struct StallSamples {
+    /// Samples by process; `None` for one that could not be sampled.
     pub(crate) stalls: Vec<Option<Stalls>>,
-    /// Why one could not.
-    pub(crate) refused: Option<KernelError>,
+    /// The error of one that could not.
+    pub(crate) error: Option<KernelError>,
 }
 
-/// Samples all of `processes` for `time`, at `rate_hz` samples a second of CPU time each, through rings that they share; where
-/// there are too many for that, the largest. By the clock, whatever the hardware can do: memory that is on huge pages already
-/// takes few page walks, so samples of walks would call the hottest of it cold.
+/// Samples all of `processes` for `time`, at `rate_hz` samples per second of CPU time each, through
+/// shared rings. If there are too many processes, it samples the largest.
+///
+/// It samples by the clock even if the hardware could sample page walks: memory on huge pages
+/// causes few walks, so its hottest regions would seem cold.
 ///
 /// # Errors
-/// [`ManagerError::Sample`] when none can be sampled.
+/// [`ManagerError::Sample`] if no process can be sampled.
 pub(crate) fn observe(
     processes: &[&Process],
     time: Nanos,
     rate_hz: u32,
     tlb_entries: u32,
     each: &mut dyn FnMut(u64) -> bool,
-) -> Result<Seen, ManagerError> {
+) -> Result<StallSamples, ManagerError> {
     let mut largest = processes.to_vec();
-    // One whose size cannot be read goes last, as one that ended does.
+    // A process whose size cannot be read goes last, like one that ended.
     largest.sort_by_cached_key(|process| {
         Reverse(resident(process.root(), process.id().pid).ok().flatten())
     });
-    let Some(&clock) = largest.first() else { return Ok(Seen::default()) };
+    let Some(&clock) = largest.first() else { return Ok(StallSamples::default()) };
     let failed = |source| ManagerError::Sample { pid: clock.id().pid, source };
     let (mut source, attached) = StallSampler::attach_all(&largest, rate_hz).map_err(failed)?;
-    let (mut watched, mut refused) = (BTreeMap::new(), None);
+    let (mut observed, mut failure) = (BTreeMap::new(), None);
     for (process, attached) in largest.iter().zip(attached) {
         match attached {
-            Ok(()) => _ = watched.insert(process.id().pid, Observation::new(process.sizes())),
-            Err(error) => refused = Some((process.id().pid, error)),
+            Ok(()) => _ = observed.insert(process.id().pid, Observation::new(process.sizes())),
+            Err(error) => failure = Some((process.id().pid, error)),
         }
     }
-    if let Some((pid, source)) = refused.take_if(|_| watched.is_empty()) {
+    if let Some((pid, source)) = failure.take_if(|_| observed.is_empty()) {
         return Err(ManagerError::Sample { pid, source });
     }
     let end = clock.now() + time;
@@ -75,32 +77,32 @@ pub(crate) fn observe(
     while clock.now() < end && each(source.counts().total()) {
         clock.sleep(DRAIN_EVERY.min(end - clock.now()));
         source.drain(Nanos::ZERO, &mut |sample| {
-            watched
+            observed
                 .get_mut(&sample.pid)
                 .into_iter()
                 .for_each(|observation| observation.add(&sample));
         });
         for pid in source.execs() {
-            watched.get_mut(&pid).into_iter().for_each(|observation| observation.forget(pid));
+            observed.get_mut(&pid).into_iter().for_each(|observation| observation.forget(pid));
         }
         if clock.now() > rescan {
             rescan = clock.now() + RESCAN_EVERY;
-            for process in largest.iter().filter(|process| watched.contains_key(&process.id().pid))
+            for process in largest.iter().filter(|process| observed.contains_key(&process.id().pid))
             {
-                // One that ended has no new threads.
+                // A process that ended has no new threads.
                 let _ = source.rescan(process);
             }
         }
     }
     let of =
-        |process: &&Process| Some(stalls(process, watched.get(&process.id().pid)?, tlb_entries));
-    Ok(Seen {
+        |process: &&Process| Some(stalls(process, observed.get(&process.id().pid)?, tlb_entries));
+    Ok(StallSamples {
         stalls: processes.iter().map(of).collect(),
-        refused: refused.map(|(_, error)| error),
+        error: failure.map(|(_, error)| error),
     })
 }
 
-/// What a process's children do is not its own.
+/// Summarises the samples of `process`, without those of its children.
 fn stalls(process: &Process, observation: &Observation, tlb_entries: u32) -> Stalls {
     let Some(view) = observation.of(process.id().pid) else { return Stalls::default() };
     let heat = view.heat.regions(tlb_entries);
@@ -112,7 +114,7 @@ fn stalls(process: &Process, observation: &Observation, tlb_entries: u32) -> Sta
     }
 }
 
-/// What to expect of a plan that takes huge pages with `lost` stalls away, over all processes.
+/// Derives the expected effect, over all processes, of splitting huge pages with `lost` stalls.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn expected(all: &[&Stalls], lost: f64, huge: Bytes) -> PredictionInput {
     let sum = |of: fn(&Stalls) -> u64| all.iter().map(|one| of(one)).sum::<u64>();

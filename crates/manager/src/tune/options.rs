@@ -1,4 +1,4 @@
-//! What a user may set, and what a listener hears.
+//! Options of a tune, and its events.
 
 use hugepilot_policy::Calibration;
 use hugepilot_record::tune::Prediction;
@@ -7,34 +7,34 @@ use hugepilot_units::{Amount, Nanos, Share};
 
 use crate::act::Guard;
 
-/// How to tune.
+/// Options of a tune.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
     /// Samples per second of each thread's CPU time.
     pub rate_hz: u32,
-    /// How long to look before the first plan, and again after the last.
+    /// Sampling time before the first plan, and again after the last promotion.
     pub observe: Nanos,
-    /// How long to look between two rounds.
+    /// Sampling time between two rounds.
     pub round: Nanos,
-    /// How long all rounds may take together.
+    /// Longest time of all rounds together.
     pub total: Nanos,
-    /// Huge pages that may be made: bytes, or a share of the resident memory.
+    /// Limit of huge pages: bytes, or a share of the resident memory.
     pub budget: Amount,
-    /// Plan, but change nothing.
+    /// Whether to plan only, and change nothing.
     pub dry_run: bool,
-    /// Nothing is done for a smaller predicted gain: 0.01 means a hundredth.
+    /// Smallest predicted gain to act on: 0.01 is 1 %.
     pub min_gain: f64,
-    /// When to stop acting.
+    /// Limits that end a round.
     pub guard: Guard,
-    /// What huge pages save on this machine; without it nothing is predicted.
+    /// Gain of huge pages on this machine; without it, there is no prediction.
     pub calibration: Calibration,
-    /// What one sample costs the target.
+    /// Cost of one sample to the target.
     pub sample_cost: Nanos,
     /// Base pages that the TLB of this machine holds.
     pub tlb_entries: u32,
-    /// How long to wait for the program's own figures, before and after.
+    /// Longest wait for the progress metric, before and after.
     pub progress_wait: Nanos,
-    /// Whether a larger figure is better.
+    /// Whether a larger progress metric is better.
     pub larger_is_better: bool,
 }
 
@@ -58,21 +58,21 @@ impl Default for TuneOptions {
     }
 }
 
-/// What happens, for whoever shows progress.
+/// Event of a tune, for display.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Sampling began.
+    /// Sampling started.
     Attached {
-        /// Name of the source.
+        /// Name of the sampler.
         source: &'a str,
         /// The process.
         pid: Pid,
         /// Its name.
         command: &'a str,
-        /// Samples per second; `None` for a source that counts events, not time.
+        /// Samples per second; `None` for a sampler that counts events, not time.
         rate_hz: Option<u32>,
     },
-    /// Still looking.
+    /// Sampling continues.
     Observing {
         /// Samples so far.
         samples: u64,
@@ -81,21 +81,21 @@ pub enum Event<'a> {
     Planned {
         /// The plan.
         plan: &'a Plan,
-        /// What it should gain.
+        /// Predicted gain.
         prediction: Option<Prediction>,
     },
     /// A region was tried.
     Acted {
-        /// How many of this plan.
+        /// Regions tried so far.
         done: usize,
-        /// How many there are.
+        /// Regions of the plan.
         all: usize,
     },
-    /// Waiting for the program to print figures.
-    AwaitingFigures {
-        /// Figures so far.
+    /// Waiting for values of the progress metric.
+    AwaitingMetric {
+        /// Values so far.
         found: usize,
-        /// Whether they are those after tuning.
+        /// Whether these are values after tuning.
         after: bool,
     },
 }

@@ -1,45 +1,42 @@
-//! One tuning of one process and of what it starts: what was seen, what was done, what is left of the budget.
+//! Session: the tuning of one process and of the processes that it starts.
 
+mod observe;
 mod report;
 mod spaces;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported};
-use hugepilot_policy::{HeatPolicy, Policy, PredictionInput, predict, sampled_speedup};
+use hugepilot_policy::{HeatPolicy, Policy, PredictionInput, predict};
 use hugepilot_profiler::{Observation, SamplerChoice, choose};
-use hugepilot_record::tune::{Activity, Prediction, TuneReport};
+use hugepilot_record::tune::{Prediction, TuneReport};
 use hugepilot_record::{Budget, Journal, Pid, Plan, ProcessId, ProvenanceCounts, Snapshot, Stop};
 use hugepilot_units::{Bytes, HugePages, Nanos};
 
-use report::{count, empty_report, share};
+use report::{empty_report, share};
 use spaces::{AddressSpaces, SpaceState};
 
 use super::options::{Event, TuneOptions};
-use super::{is_alive, open};
+use super::{check_pagemap, is_alive, open};
 use crate::ManagerError;
 use crate::act::promote;
 use crate::progress::ProgressReader;
 use crate::snapshot::snapshot;
 
-/// The rings are emptied this often.
-const DRAIN_EVERY: Nanos = Nanos::millis(50);
-/// Threads that came since are looked for this often.
-const RESCAN_EVERY: Nanos = Nanos::seconds(1);
-/// Regions promoted before looking at the heat again.
+/// Most regions that one round promotes.
 const REGIONS_PER_ROUND: usize = 1024;
-/// After a slow collapse we rest so many times as long as it took: the kernel, or the host of a virtual machine, is busy
-/// finding memory, and should get nine tenths of the time for everybody else.
+/// Pause after a slow collapse, in multiples of its duration. The kernel, or the host of a virtual
+/// machine, is looking for memory, and nine tenths of the time remain for other work.
 const REST: u64 = 10;
-/// Rounds that may end for one slow collapse before we give up.
+/// Rounds with a slow collapse after which the tune ends.
 const MAX_SLOW_ROUNDS: u32 = 20;
-/// Figures wanted on each side of the promotions.
-const FIGURES: usize = 5;
+/// Values of the progress metric that are wanted before, and after, the promotions.
+const METRIC_VALUES: usize = 5;
 
-/// A tuning under way.
+/// Tuning of one process and of the processes that it starts.
 pub struct Session<'a> {
     options: TuneOptions,
     process: Process,
-    /// Held from the beginning where a running process was attached to.
+    /// Claim of a process that ran before; claims of others are in `spaces`.
     claim: Option<Claim>,
     chosen: SamplerChoice,
     counters: Result<Counters, Unsupported>,
@@ -55,21 +52,22 @@ pub struct Session<'a> {
     last_act: Option<Nanos>,
     slow_rounds: u32,
     idle_rounds: u32,
-    /// How long to look before the next round.
+    /// Sampling time before the next round.
     pause: Nanos,
     report: TuneReport,
     /// Cgroup with a memory limit of the target that is invisible from here.
     hidden_limit: Option<String>,
-    /// Share of all samples that the target had.
+    /// Share of the target in all samples.
     share: f64,
 }
 
 impl<'a> Session<'a> {
-    /// Attaches to `process` and starts sampling. `name` is what to call a program that has not begun yet. A process that runs
-    /// is looked at first, so that a missing right shows before anything else is done, and claimed if it may be changed.
+    /// Attaches to `process` and starts sampling. `name` is the name of a program that has not
+    /// started yet. A running process is read first, so that a missing permission is an error
+    /// before anything else, and is claimed unless this is a dry run.
     ///
     /// # Errors
-    /// [`ManagerError::Sample`]; [`ManagerError::Promote`] if its memory may not be promoted, unless
+    /// [`ManagerError::Sample`]; [`ManagerError::Promote`] if its memory cannot be promoted, unless
     /// this is a dry run; [`ManagerError::Kernel`] if it may not be read, or if another run of
     /// hugepilot changes it.
     pub fn attach(
@@ -83,7 +81,7 @@ impl<'a> Session<'a> {
         let mut report = empty_report(&process, &options);
         let mut claim = None;
         if name.is_none() {
-            look_first(&process, &options, &mut report)?;
+            read_first(&process, &options, &mut report)?;
             claim = if options.dry_run { None } else { Some(process.claim()?) };
         }
         if !options.dry_run {
@@ -132,11 +130,11 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// How it was asked to tune.
+    /// Options of this tune.
     pub const fn options(&self) -> &TuneOptions {
         &self.options
     }
-    /// How long to look before the next round.
+    /// Sampling time before the next round.
     pub const fn pause(&self) -> Nanos {
         self.pause
     }
@@ -145,75 +143,21 @@ impl<'a> Session<'a> {
         let planned = self.options.dry_run && !self.report.selected.is_empty();
         let may_go_on = match self.report.stopped {
             None | Some(Stop::SlowCollapse | Stop::TargetExeced) => true,
-            // One that it started has ended.
+            // A process that it started has ended.
             Some(Stop::TargetGone) => is_alive(&self.process),
             Some(_) => false,
         };
         planned || !may_go_on
     }
-    /// The clock.
+    /// Time on the clock of the process.
     pub fn now(&self) -> Nanos {
         self.process.now()
     }
 
-    /// Looks for `time`, or until interrupted, or until the target is gone.
-    pub fn observe(&mut self, time: Nanos) {
-        self.observe_while(time, &mut || true);
-    }
-
-    /// The same, as long as `wanted`.
-    pub fn observe_while(&mut self, time: Nanos, wanted: &mut dyn FnMut() -> bool) {
-        let end = self.now() + time;
-        while self.now() < end && wanted() && !(self.interrupted)() && is_alive(&self.process) {
-            self.drain(DRAIN_EVERY.min(end - self.now()));
-        }
-    }
-
-    /// The first look, longer when the program's figures are wanted and none have come.
+    /// Plans and acts once. Returns whether another round can find more.
     ///
     /// # Errors
-    /// [`ManagerError::Ended`] when the target ended meanwhile.
-    pub fn observe_first(&mut self) -> Result<(), ManagerError> {
-        self.observe(self.options.observe);
-        let end = self.now() + self.options.progress_wait;
-        while self.figures(Nanos::ZERO, self.now()).is_some_and(|found| found.len() < 2)
-            && self.now() < end
-        {
-            if (self.interrupted)() || !is_alive(&self.process) {
-                break;
-            }
-            let found = self.figures(Nanos::ZERO, self.now()).unwrap_or_default().len();
-            (self.say)(Event::AwaitingFigures { found, after: false });
-            self.drain(DRAIN_EVERY);
-        }
-        if is_alive(&self.process) {
-            return Ok(());
-        }
-        let what = format!("process {} ({})", self.process.id().pid, self.process.id().command);
-        Err(ManagerError::Ended { what, status: None })
-    }
-
-    fn drain(&mut self, wait: Nanos) {
-        let observation = &mut self.observation;
-        self.chosen.source.drain(wait, &mut |sample| observation.add(&sample));
-        for pid in self.chosen.source.execs() {
-            self.forget(pid);
-        }
-        let now = self.now();
-        if now > self.rescanned + RESCAN_EVERY {
-            self.rescanned = now;
-            let _ = self.chosen.source.rescan(&self.process);
-            (self.say)(Event::Observing { samples: self.chosen.source.counts().total() });
-        }
-        if let Some(progress) = &mut self.progress {
-            progress.poll(now);
-        }
-    }
-
-    /// Plans and acts once. Returns whether another round may find more.
-    ///
-    /// # Errors
-    /// When the target may not be looked at.
+    /// The target cannot be read.
     pub fn round(&mut self) -> Result<bool, ManagerError> {
         self.pause = self.options.round;
         let Some((pid, part)) = self.observation.busiest() else { return Ok(self.idle()) };
@@ -238,7 +182,7 @@ impl<'a> Session<'a> {
         let (counts, samples) = (view.counts, share(view));
         self.spaces.retain(|pid| self.observation.of(pid).is_some());
         let tuned = self.spaces.of(target.id());
-        tuned.look(huge_bytes(&seen), samples);
+        tuned.note_before(huge_bytes(&seen), samples);
         seen.heat.retain(|heat| tuned.may_pick(heat.region, seen.pages.get(&heat.region)));
         let plan = plan(tuned, &seen, counts.total(), &self.options);
         let prediction = self.predict(&plan, hot, &counts);
@@ -249,7 +193,7 @@ impl<'a> Session<'a> {
         let worth_it = tuned.acted
             || prediction.is_none_or(|expected| expected.median >= 1.0 + self.options.min_gain);
         let acts = worth_it && !plan.picks.is_empty() && !self.options.dry_run;
-        // Who was tuned matters more than who was only looked at since.
+        // A tuned process matters more in the report than one that was only read since.
         if acts || tuned.acted || self.first_act.is_none() {
             self.note_plan(&target, &seen, &plan);
         }
@@ -263,7 +207,7 @@ impl<'a> Session<'a> {
         }
         match self.take_claim(&target) {
             Ok(()) => {}
-            // One that the target started.
+            // A process that the target started.
             Err(KernelError::Claimed { .. }) => {
                 self.report.stopped = Some(Stop::InUse);
                 return Ok(self.idle());
@@ -275,9 +219,9 @@ impl<'a> Session<'a> {
         Ok(self.goes_on(pid, &journal))
     }
 
-    /// From now on no other run of hugepilot changes `target`.
+    /// Claims `target`, so that no other run of hugepilot changes it.
     fn take_claim(&mut self, target: &Process) -> Result<(), KernelError> {
-        // Its name changes when it starts another program.
+        // An exec changes the name.
         let same = |id: &ProcessId| (id.pid, id.start_ticks);
         if self.claim.is_some() && same(target.id()) == same(self.process.id()) {
             return Ok(());
@@ -289,7 +233,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// A process has ended, and must not stand in the way of the next busiest.
+    /// Drops an ended process, so that the next busiest one can be tuned.
     fn ended(&mut self, pid: Pid) -> bool {
         self.forget(pid);
         self.idle()
@@ -300,10 +244,10 @@ impl<'a> Session<'a> {
         self.spaces.retain(|other| other != pid);
     }
 
-    /// The busiest process: the one attached to, or one that it started.
+    /// Opens the busiest process: the target, or one that it started.
     fn target(&self, pid: Pid) -> Result<Process, ManagerError> {
         let opened = open(pid)?;
-        // Should the number have been given away since, the samples are not about this process.
+        // If the pid belongs to another process now, the samples are not about that one.
         let same = pid != self.process.id().pid
             || opened.id().start_ticks == self.process.id().start_ticks;
         if same {
@@ -337,7 +281,7 @@ impl<'a> Session<'a> {
             promote(target, &plan.picks, &self.options.guard, self.interrupted, &mut |_| {
                 done += 1;
                 say(Event::Acted { done, all });
-                // The rings must not overflow while we act.
+                // The rings must not overflow meanwhile.
                 if done % 64 == 0 {
                     source.drain(Nanos::ZERO, &mut |sample| observation.add(&sample));
                 }
@@ -347,7 +291,7 @@ impl<'a> Session<'a> {
             self.first_act.get_or_insert(begun);
             self.last_act = Some(ended);
         }
-        // Figures of the time we acted in are neither before nor after.
+        // Values from the time of the promotions are neither before nor after.
         if let Some(progress) = &mut self.progress {
             progress.poll(ended);
         }
@@ -374,8 +318,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A round that found nothing to do. Two are enough to say that there is nothing; a program that gained before may
-    /// allocate its next hot memory at any moment.
+    /// Ends a round without promotions. Two of them end the tune, unless regions were promoted
+    /// before: such a program can allocate hot memory at any time.
     fn idle(&mut self) -> bool {
         self.idle_rounds += 1;
         (self.idle_rounds < 2 || self.first_act.is_some()) && self.has_time()
@@ -385,55 +329,16 @@ impl<'a> Session<'a> {
         let alive = is_alive(&self.process);
         alive && !(self.interrupted)() && self.now() + self.pause < self.begun + self.options.total
     }
-
-    /// Measures once more, after the last promotion: stalls, and the program's figures.
-    pub fn look_again(&mut self) {
-        let Some(settled) = self.last_act.filter(|_| !self.options.dry_run) else { return };
-        let pid = self.report.target.pid;
-        if let Ok(counters) = &self.counters {
-            count(counters, &mut self.counted, &mut Activity::default());
-        }
-        self.drain(Nanos::ZERO);
-        let planned_on =
-            std::mem::replace(&mut self.observation, Observation::new(self.process.sizes()));
-        self.observe(self.options.observe);
-        let seen = std::mem::replace(&mut self.observation, planned_on);
-        if let Some(after) = seen.of(pid).map(share) {
-            let mut activity = Activity { stall_ratio: after.ratio(), ..Activity::default() };
-            if let Ok(counters) = &self.counters {
-                count(counters, &mut self.counted, &mut activity);
-            }
-            self.report.after = Some(activity);
-            let target = self.target(pid).ok().filter(|_| self.chosen.samples_time);
-            let tuned = target.and_then(|target| self.spaces.known(target.id()));
-            self.report.sampled_speedup =
-                tuned.and_then(|tuned| sampled_speedup(tuned.untouched, after));
-        }
-        // The first figure after settling spans the promotions.
-        let end = self.now() + self.options.progress_wait;
-        while self.figures(settled, self.now()).is_some_and(|found| found.len() <= FIGURES)
-            && self.now() < end
-        {
-            if (self.interrupted)() || !is_alive(&self.process) {
-                break;
-            }
-            let found = self.figures(settled, self.now()).unwrap_or_default().len();
-            (self.say)(Event::AwaitingFigures { found, after: true });
-            self.drain(DRAIN_EVERY);
-        }
-    }
 }
 
-/// Takes down how much memory `process` has, and tries whether its page map can be read.
-fn look_first(
+/// Notes the memory of `process`, and tests whether its pagemap can be read.
+fn read_first(
     process: &Process,
     options: &TuneOptions,
     report: &mut TuneReport,
 ) -> Result<(), KernelError> {
     let mappings = process.mappings()?;
-    if let Some(mapping) = mappings.iter().find(|mapping| mapping.resident > Bytes::ZERO) {
-        process.region_pages(process.sizes().region_of(mapping.range.start))?;
-    }
+    check_pagemap(process, &mappings)?;
     let resident = mappings.iter().map(|mapping| mapping.resident).sum();
     let huge = mappings.iter().map(|mapping| mapping.huge).sum();
     report.footprint_bytes = Some(resident);

@@ -162,9 +162,9 @@ fn heat_splits_equal_processes_equally() {
 #[test]
 fn huge_pages_with_little_bloat_are_skipped() {
     let a = census(&[25, 26, 512]);
-    let seen = DebloatPolicy::new(Order::Exact).plan(&[view(&a)]);
-    assert_eq!(names(&seen), "A3 A2");
-    assert_eq!(seen.skipped[&SkipReason::LittleBloat], 1);
+    let split_plan = DebloatPolicy::new(Order::Exact).plan(&[view(&a)]);
+    assert_eq!(names(&split_plan), "A3 A2");
+    assert_eq!(split_plan.skipped[&SkipReason::LittleBloat], 1);
     let all = DebloatPolicy { min_bloat: Share::percent(0.0), ..DebloatPolicy::new(Order::Exact) };
     assert_eq!(plan(all, &[view(&a)]), "A3 A2 A1");
 }
@@ -174,9 +174,9 @@ fn protected_processes_are_skipped_and_preferred_ones_come_first() {
     let (a, b, c) = (census(&[512, 512]), census(&[100]), census(&[300]));
     let b = DebloatView { priority: Priority::Preferred, ..view(&b) };
     let protected = DebloatView { priority: Priority::Protected, ..view(&a) };
-    let seen = DebloatPolicy::new(Order::EMD).plan(&[protected, b, view(&c)]);
-    assert_eq!(names(&seen), "B1 C1");
-    assert_eq!(seen.skipped[&SkipReason::Protected], 2);
+    let split_plan = DebloatPolicy::new(Order::EMD).plan(&[protected, b, view(&c)]);
+    assert_eq!(names(&split_plan), "B1 C1");
+    assert_eq!(split_plan.skipped[&SkipReason::Protected], 2);
 }
 
 #[test]

@@ -49,8 +49,8 @@ fn snapshot(heats: &[u32]) -> Snapshot {
     }
 }
 
-fn plan(seen: &Snapshot, pages: u64) -> Plan {
-    HeatPolicy::new(1000).plan(seen, Budget { huge: SIZES.huge.times(pages), regions: usize::MAX })
+fn plan(state: &Snapshot, pages: u64) -> Plan {
+    HeatPolicy::new(1000).plan(state, Budget { huge: SIZES.huge.times(pages), regions: usize::MAX })
 }
 
 fn picked(plan: &Plan) -> Vec<u64> {
@@ -98,36 +98,36 @@ fn every_reason_to_skip_a_region_is_reported() {
     ];
     assert_eq!(picked(&plan(&snapshot(&[50]), 9)), [10], "the unchanged snapshot is picked");
     for (reason, change) in cases {
-        let mut seen = snapshot(&[50]);
-        change(&mut seen);
-        assert_eq!(plan(&seen, 9).skipped, BTreeMap::from([(reason, 1)]), "{reason}");
-        assert!(plan(&seen, 9).picks.is_empty(), "{reason}");
+        let mut state = snapshot(&[50]);
+        change(&mut state);
+        assert_eq!(plan(&state, 9).skipped, BTreeMap::from([(reason, 1)]), "{reason}");
+        assert!(plan(&state, 9).picks.is_empty(), "{reason}");
     }
 }
 
 #[test]
 fn one_sample_is_enough_for_a_program_with_hot_memory() {
-    let seen = snapshot(&[1, 50]);
-    assert_eq!(picked(&plan(&seen, 9)), [11]);
+    let state = snapshot(&[1, 50]);
+    assert_eq!(picked(&plan(&state, 9)), [11]);
     let budget = Budget { huge: SIZES.huge.times(9), regions: usize::MAX };
     let proven = HeatPolicy { proven: true, ..HeatPolicy::new(1000) };
-    assert_eq!(picked(&proven.plan(&seen, budget)), [11, 10]);
+    assert_eq!(picked(&proven.plan(&state, budget)), [11, 10]);
 }
 
 #[test]
 fn pages_that_were_not_resident_are_added_memory() {
-    let mut seen = snapshot(&[50]);
-    seen.pages.values_mut().for_each(|pages| pages.resident = 300);
-    assert_eq!(plan(&seen, 9).picks[0].added, SIZES.base.times(212));
+    let mut state = snapshot(&[50]);
+    state.pages.values_mut().for_each(|pages| pages.resident = 300);
+    assert_eq!(plan(&state, 9).picks[0].added, SIZES.base.times(212));
 }
 
 #[test]
 fn a_tight_cgroup_is_filled_only_to_its_reserve() {
-    let mut seen = snapshot(&[50; 40]);
-    seen.pages.values_mut().for_each(|pages| pages.resident = 256);
+    let mut state = snapshot(&[50; 40]);
+    state.pages.values_mut().for_each(|pages| pages.resident = 256);
     // 30 of 64 MiB are free. 8 stay reserved, a collapse needs 2; each promotion adds 1 MiB.
-    (seen.headroom.cgroup, seen.headroom.cgroup_limit) = (Bytes::mib(30), Bytes::mib(64));
-    assert_eq!(plan(&seen, 40).picks.len(), 20);
+    (state.headroom.cgroup, state.headroom.cgroup_limit) = (Bytes::mib(30), Bytes::mib(64));
+    assert_eq!(plan(&state, 40).picks.len(), 20);
 }
 
 proptest! {
@@ -135,10 +135,10 @@ proptest! {
     fn a_plan_keeps_its_budget_and_is_pure(
         heats in prop::collection::vec(0_u32..100, 1..60), pages in 0_u64..80, max in 0_usize..80,
     ) {
-        let seen = snapshot(&heats);
+        let state = snapshot(&heats);
         let budget = Budget { huge: SIZES.huge.times(pages), regions: max };
         let policy = HeatPolicy::new(1000);
-        let plan = policy.plan(&seen, budget);
+        let plan = policy.plan(&state, budget);
         prop_assert!(plan.picks.len() as u64 <= pages && plan.picks.len() <= max);
         prop_assert!(plan.picks.is_sorted_by(|a, b| a.heat_ratio >= b.heat_ratio));
         let skipped = plan.skipped.values().sum::<u64>();
@@ -147,25 +147,25 @@ proptest! {
         let coldest = plan.picks.iter().map(|p| p.heat_ratio).fold(f64::INFINITY, f64::min);
         let hotter = heats.iter().filter(|&&h| f64::from(h) / 1000.0 > coldest).count();
         prop_assert!(hotter <= plan.picks.len());
-        prop_assert_eq!(policy.plan(&seen, budget), plan);
+        prop_assert_eq!(policy.plan(&state, budget), plan);
     }
 }
 
 #[test]
 fn two_samples_on_one_page_are_not_a_hot_region() {
-    let mut seen = snapshot(&[2, 2, 3]);
-    seen.heat[0].sampled_pages = 1;
-    seen.heat[2].sampled_pages = 1;
-    let plan = HeatPolicy::new(100).plan(&seen, Budget { huge: Bytes::gib(1), regions: 9 });
+    let mut state = snapshot(&[2, 2, 3]);
+    state.heat[0].sampled_pages = 1;
+    state.heat[2].sampled_pages = 1;
+    let plan = HeatPolicy::new(100).plan(&state, Budget { huge: Bytes::gib(1), regions: 9 });
     assert_eq!(plan.picks.iter().map(|pick| pick.region.get()).collect::<Vec<_>>(), [12, 11]);
     assert_eq!(plan.skipped, [(Skip::TooCold, 1)].into());
 }
 
 #[test]
 fn a_stream_is_reported_as_one_even_if_its_pages_are_unknown() {
-    let mut seen = snapshot(&[50]);
-    seen.heat[0].streamed = 50;
-    seen.pages.clear();
-    let plan = HeatPolicy::new(100).plan(&seen, Budget { huge: Bytes::gib(1), regions: 9 });
+    let mut state = snapshot(&[50]);
+    state.heat[0].streamed = 50;
+    state.pages.clear();
+    let plan = HeatPolicy::new(100).plan(&state, Budget { huge: Bytes::gib(1), regions: 9 });
     assert_eq!(plan.skipped, [(Skip::Streamed, 1)].into());
 }

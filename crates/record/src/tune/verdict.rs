@@ -1,5 +1,6 @@
 //! Verdict of a report of `tune`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TuneReport;
@@ -7,7 +8,7 @@ use crate::SkipReason;
 
 /// Result of a tune in a word. JSON carries it as `verdict`: the `code`, and a sentence with the
 /// facts as `text`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum TuneVerdict {
     /// Nothing is known of the target's stalls; `no_verdict` has the cause.

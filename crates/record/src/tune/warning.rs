@@ -1,12 +1,13 @@
 //! Warnings and missing verdicts of `tune`, as facts.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Pid, Stop};
 
 /// Cause of a missing verdict: nothing is known of the target's stalls. JSON carries the variant as
 /// `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum NoVerdict {
     /// The process is stopped, by SIGSTOP or a debugger.
@@ -32,7 +33,7 @@ pub enum NoVerdict {
 }
 
 /// Way to run a program when `tune -- CMD` compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
     /// Untuned.
@@ -44,7 +45,7 @@ pub enum Variant {
 }
 
 /// Doubt about a report of `tune`. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum TuneWarning {
     /// The process given by `-p` ended during the tune.

@@ -15,7 +15,10 @@ impl Unsupported {
             Self::NoWorkingSource { reason } => {
                 return reason.as_ref().map_or_else(Vec::new, |reason| reason.help());
             }
-            Self::Other { advice, .. } => return advice.iter().cloned().collect(),
+            Self::Pool(cause) => return cause.help().into_iter().collect(),
+            Self::Mode(cause) => return cause.help().into_iter().collect(),
+            Self::Shrink(cause) => cause.help().to_owned(),
+            Self::LabRootRequired { advice, .. } => advice.clone(),
             Self::ThreadsNeedFiles { limit, .. } => format!("ulimit -n {limit}"),
             Self::SetUid { binary } => format!("sudo chmod ug-s {binary}"),
             Self::ReclaimSwaps { file } => format!("echo 0 | sudo tee {file}; or swapoff -a"),

@@ -1,53 +1,52 @@
-//! What hugetlb pools are, for people who have none yet.
+//! Explanation of hugetlb pools, with those of this machine.
 
 use std::fmt::Write;
 
 use hugepilot_record::pool::{Pool, PoolReport};
 
 const WHAT: &str = "\
-WHAT IT IS
-A hugetlb pool is memory set aside in huge pages of one size. Only programs that ask for such pages get them, and
-they get nothing else: what is in a pool and unused is lost to everybody. In return a page from it is huge for sure,
-never split, moved or swapped out, and there when it is touched. Transparent huge pages are the other way: no pool,
-no promise, and no change to the program (`hugepilot tune`).
+WHAT THEY ARE
+A hugetlb pool is memory reserved in huge pages of one size. Only programs that request such pages
+get them; unused pages of a pool serve nothing else. In return, a page of a pool is always huge: it
+is never split, moved or swapped out. Transparent huge pages need no pool and no change to the
+program, but the kernel guarantees none (`hugepilot tune`).
 
-pages      all of a pool; of these are
-  in use   touched by a program
-  free     not touched; of these are
-  reserved promised to a mapping that was made, but not touched yet
-surplus    pages over the count that was set: made while `overcommit` allows it, or kept because a program still has
-           them when the count was lowered. Each goes back to the system when it is freed.
+pages       all pages of a pool
+  in use    touched by a program
+  free      not touched
+  reserved  free, but promised to a mapping
+surplus     pages beyond the persistent count: allocated on demand within `overcommit`, or still in
+            use when the count was lowered; each returns to the system when it is freed
 ";
 
 const HOW: &str = "\
 HOW A PROGRAM USES THEM
-  mmap       mmap(0, length, …, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | SIZE, -1, 0), where length is a multiple
-             of the page size; ENOMEM when the pool has too few free pages
-  malloc     GLIBC_TUNABLES=glibc.malloc.hugetlb=2 PROGRAM, with glibc 2.35 or newer; another size by its bytes
-             instead of 2
-  files      a mounted hugetlbfs: mount -t hugetlbfs -o pagesize=SIZE none DIRECTORY; files in it hold pages until they
-             are removed
-  segments   shmget(…, SHM_HUGETLB | …), for the group in /proc/sys/vm/hugetlb_shm_group
-A mapping reserves its pages when it is made, so a lack shows at once; with MAP_NORESERVE, and after fork(), it shows at the
-first touch as SIGBUS. A cgroup may limit them besides (hugetlb.SIZE.max).
+  mmap      mmap(0, length, …, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | SIZE, -1, 0), where
+            length is a multiple of the page size; ENOMEM if the pool has too few free pages
+  malloc    GLIBC_TUNABLES=glibc.malloc.hugetlb=2 PROGRAM, with glibc 2.35 or newer; for another
+            size, its bytes instead of 2
+  files     a mounted hugetlbfs: mount -t hugetlbfs -o pagesize=SIZE none DIRECTORY; files in it
+            hold pages until they are removed
+  segments  shmget(…, SHM_HUGETLB | …), for the group in /proc/sys/vm/hugetlb_shm_group
+A mapping reserves its pages when it is created, so a lack shows at once. With MAP_NORESERVE and
+after fork(), it shows at the first touch, as SIGBUS. A cgroup may limit them (hugetlb.SIZE.max).
 
-HOW TO HAVE SOME
-  sudo hugepilot pool set --size 2MiB --count 512    1 GiB in pages of 2 MiB
-  sudo hugepilot pool set --size 2MiB --count 0      and back
-Pages need free memory in one aligned piece. After boot there is plenty; later memory is in pieces, and the kernel
-must move pages to join them. For pages of 1 GiB ask at boot: hugepagesz=1G hugepages=N on the kernel command line.
+HOW TO RESIZE A POOL
+  sudo hugepilot pool set --size 2MiB --count 512  # 1 GiB in pages of 2 MiB
+  sudo hugepilot pool set --size 2MiB --count 0    # return all pages
+A page needs contiguous free memory. After boot there is plenty; later memory is fragmented, and the
+kernel must move pages. Allocate pages of 1 GiB at boot: hugepagesz=1G hugepages=N on the kernel
+command line.
 ";
 
-/// In words: what the pools are, what is there, and what a program must do to use them.
+/// Explains what pools are, which this machine has, and how a program uses them.
 pub fn pool_explained(report: &PoolReport) -> String {
-    let mut text = format!("{WHAT}\nWHAT IS HERE\n");
+    let mut text = format!("{WHAT}\nPOOLS OF THIS MACHINE\n");
     if report.pools.is_empty() {
-        text.push_str(
-            "This kernel has no hugetlb pools (it was built without CONFIG_HUGETLBFS).\n",
-        );
+        text.push_str("This kernel has no hugetlb pools (built without CONFIG_HUGETLBFS).\n");
     }
     for pool in &report.pools {
-        let _ = writeln!(text, "{}", here(pool));
+        let _ = writeln!(text, "{}", pool_line(pool));
     }
     let processes = match report.processes.len() {
         0 => "No process uses them".to_owned(),
@@ -60,23 +59,22 @@ pub fn pool_explained(report: &PoolReport) -> String {
     } else {
         format!("hugetlbfs is mounted on {}", mounts.join(", "))
     };
-    let _ = writeln!(text, "{processes}; {mounted}. `hugepilot pool show` has all of it.\n");
+    let _ = writeln!(text, "{processes}; {mounted}. Details: hugepilot pool show\n");
     text.push_str(HOW);
     text
 }
 
-fn here(pool: &Pool) -> String {
+fn pool_line(pool: &Pool) -> String {
     let (size, pages) = (pool.page_bytes, &pool.pages);
     let flag = format!("MAP_HUGETLB | ({} << MAP_HUGE_SHIFT)", size.get().max(1).ilog2());
-    let default = if pool.is_default { ", the size where none is named" } else { "" };
-    let there = match pages.total {
-        0 => "the pool is empty".to_owned(),
-        total => format!("{total} pages ({}), {} of them free", size.times(total), pages.free),
+    let default = if pool.is_default { " (default size)" } else { "" };
+    let state = match pages.total {
+        0 => "empty".to_owned(),
+        total => format!("{total} pages ({}), {} free", size.times(total), pages.free),
     };
-    let more = if pool.overcommit > 0 {
-        format!(", up to {} more while programs ask", pool.overcommit)
-    } else {
-        String::new()
+    let overcommit = match pool.overcommit {
+        0 => String::new(),
+        pages => format!(", up to {pages} surplus pages on demand"),
     };
-    format!("{size}{default}: {there}{more}; in mmap: {flag}")
+    format!("{size}{default}: {state}{overcommit}; in mmap: {flag}")
 }

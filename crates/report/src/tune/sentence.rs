@@ -69,6 +69,27 @@ fn gain(report: &TuneReport) -> String {
     }
 }
 
+/// The cause, if regions were promoted and neither a metric, runs nor samples gave their gain.
+pub(super) fn unmeasured(report: &TuneReport) -> Option<&'static str> {
+    let is_measured = report.speedup.is_some() || report.sampled_speedup.is_some();
+    if report.verified_regions == 0 || is_measured {
+        return None;
+    }
+    if report.tuned.is_some_and(|tuned| tuned.seconds.is_some()) {
+        // With a baseline, failed runs have warnings.
+        return report.baseline.is_none().then_some("no untuned run; use --baseline");
+    }
+    Some(if report.target_ended {
+        "the process ended too soon after the last promotion"
+    } else if report.after.is_none() {
+        "no samples after the last promotion"
+    } else if report.warnings.contains(&TuneWarning::SamplesAreNotTime) {
+        "the sampler counts page walks, not time; use --progress-file"
+    } else {
+        "too few samples outside scattered stalls; use --progress-file"
+    })
+}
+
 impl Sentence for NoVerdict {
     fn text(&self) -> String {
         match self {
@@ -202,7 +223,7 @@ impl Sentence for TuneWarning {
     }
 }
 
-/// That the memory limit of `cgroup` is invisible from here.
+/// Returns the sentence for an invisible memory limit of `cgroup`.
 pub(crate) fn hidden_limit(cgroup: &str) -> String {
     format!(
         "the memory limit of cgroup {cgroup} is not visible here; only the available memory of \

@@ -1,3 +1,5 @@
+//! Tests of the guard on a simulated machine.
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -39,7 +41,7 @@ impl Machine {
         assert_eq!(self.now(), ["409", "1"]);
         guard
     }
-    /// As SIGKILL leaves it: nothing of ours runs any more, and the kernel closes the files.
+    /// Ends like SIGKILL: nothing is restored, and the kernel closes the files.
     fn crash(&self, mut guard: SettingsGuard) {
         guard.changed.clear();
         drop(guard);
@@ -56,7 +58,7 @@ fn wanted() -> [(&'static str, String); 2] {
 }
 
 #[test]
-fn what_was_changed_is_put_back_at_the_end_and_the_journal_goes() {
+fn changed_settings_are_restored_at_the_end_and_the_journal_is_removed() {
     let machine = Machine::new();
     let guard = machine.changed();
     assert!(is_pending(&machine.root));
@@ -67,7 +69,7 @@ fn what_was_changed_is_put_back_at_the_end_and_the_journal_goes() {
 }
 
 #[test]
-fn a_panic_puts_them_back() {
+fn a_panic_restores_them() {
     let machine = Machine::new();
     let panicked = std::panic::catch_unwind(|| {
         let _guard = machine.changed();
@@ -93,7 +95,7 @@ fn a_setting_that_cannot_be_changed_leaves_the_others_as_they_were() {
 }
 
 #[test]
-fn what_has_its_value_already_is_not_touched() {
+fn a_setting_with_the_wanted_value_is_not_written() {
     let machine = Machine::new();
     machine.set(MAX, "409");
     machine.set(SHRINK, "1");
@@ -105,7 +107,7 @@ fn what_has_its_value_already_is_not_touched() {
 }
 
 #[test]
-fn after_a_crash_the_next_run_puts_them_back() {
+fn after_a_crash_the_next_command_restores_them() {
     let machine = Machine::new();
     machine.crash(machine.changed());
     assert_eq!(machine.now(), ["409", "1"]);
@@ -116,7 +118,7 @@ fn after_a_crash_the_next_run_puts_them_back() {
     assert_eq!(machine.now(), ["511", "0"]);
     assert!(!is_pending(&machine.root));
     drop(guard);
-    assert_eq!(recover(&machine.root).unwrap(), None, "once is enough");
+    assert_eq!(recover(&machine.root).unwrap(), None, "already restored");
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn a_crash_before_the_first_change_leaves_nothing_to_do() {
 }
 
 #[test]
-fn what_somebody_set_since_stays_as_they_set_it() {
+fn a_setting_that_another_program_changed_is_kept() {
     let machine = Machine::new();
     machine.crash(machine.changed());
     machine.set(MAX, "64");
@@ -139,7 +141,7 @@ fn what_somebody_set_since_stays_as_they_set_it() {
     assert_eq!(outcomes[0].1, Restored::Yes);
     assert_eq!(outcomes[1].1, Restored::ChangedSince("64".to_owned()));
     assert_eq!(machine.now(), ["64", "0"]);
-    assert!(!is_pending(&machine.root), "said once");
+    assert!(!is_pending(&machine.root), "reported once");
     // The same at a normal end.
     let guard = machine.changed();
     machine.set(MAX, "32");
@@ -148,13 +150,13 @@ fn what_somebody_set_since_stays_as_they_set_it() {
 }
 
 #[test]
-fn two_runs_at_once_do_not_meet() {
+fn a_second_guard_is_refused_while_one_is_held() {
     let machine = Machine::new();
     let guard = machine.changed();
     let second = SettingsGuard::take(&machine.root).unwrap_err();
     assert!(matches!(second, SettingsError::Busy { .. }), "{second}");
     assert!(recover(&machine.root).is_err());
-    assert_eq!(machine.now(), ["409", "1"], "the journal of a run under way is nobody else's");
+    assert_eq!(machine.now(), ["409", "1"], "the journal belongs to the holder of the lock");
     drop(guard);
     assert_eq!(machine.now(), ["511", "0"]);
     machine.take();
@@ -199,14 +201,13 @@ fn recovery_reads_the_names_of_the_first_schema() {
 }
 
 #[test]
-fn a_journal_that_is_not_ours_is_refused_and_kept() {
+fn a_foreign_journal_is_an_error_and_kept() {
     let machine = Machine::new();
     fs::create_dir_all(machine.root.join(DIRECTORY)).unwrap();
     machine.set("etc/passwd", "root");
     let setting = |name: &str| {
-        format!(
-            r#"{{"schema":"{SCHEMA}","pid":1,"settings":[{{"name":"{name}","before":"0","set_to":"root"}}]}}"#
-        )
+        let setting = format!(r#"{{"name":"{name}","before":"0","set_to":"root"}}"#);
+        format!(r#"{{"schema":"{SCHEMA}","pid":1,"settings":[{setting}]}}"#)
     };
     let other = r#"{"schema":"x/1","pid":1,"settings":[]}"#.to_owned();
     for text in [
@@ -228,7 +229,7 @@ fn a_journal_that_is_not_ours_is_refused_and_kept() {
 }
 
 #[test]
-fn what_cannot_be_put_back_is_tried_again_by_the_next_run() {
+fn a_failed_restore_is_repeated_by_the_next_command() {
     let machine = Machine::new();
     machine.crash(machine.changed());
     let kept = fs::read(machine.root.join(SHRINK)).unwrap();
@@ -236,7 +237,7 @@ fn what_cannot_be_put_back_is_tried_again_by_the_next_run() {
     let outcomes = recover(&machine.root).unwrap().unwrap().outcomes;
     assert!(matches!(outcomes[0].1, Restored::Failed(_)), "{outcomes:?}");
     assert!(is_pending(&machine.root));
-    // Nobody takes what is left of that run for how things were.
+    // Its settings do not count as the former values.
     let mut guard = SettingsGuard::take(&machine.root).unwrap().0;
     machine.set(MAX, "100");
     let refused = guard.change(&wanted()[..1]).unwrap_err();
@@ -250,7 +251,7 @@ fn what_cannot_be_put_back_is_tried_again_by_the_next_run() {
 
 const POOL: Bytes = Bytes::mib(2);
 
-/// The machine with a pool of `total` pages, of which `surplus` go by themselves.
+/// Machine with a pool of `total` pages, of which `surplus` are surplus pages.
 fn with_pool(total: u64, surplus: u64) -> Machine {
     let machine = Machine::new();
     for (file, count) in [("nr", total), ("free", 0), ("resv", 0), ("surplus", surplus)] {
@@ -266,7 +267,7 @@ impl Machine {
     fn pool(&self) -> String {
         self.root.read_text(hugetlb::count_file(POOL, None)).unwrap()
     }
-    /// Takes the guard, and raises the pool to 500 pages, of which the kernel has `got`.
+    /// Takes the guard, and raises the pool to 500 pages, of which the kernel provides `got`.
     fn raised(&self, got: u64) -> SettingsGuard {
         let mut guard = self.take();
         let raise = || {
@@ -280,7 +281,7 @@ impl Machine {
 }
 
 #[test]
-fn a_pool_is_given_back_as_it_was_also_when_it_got_less_than_asked() {
+fn a_pool_is_restored_even_if_it_got_fewer_pages_than_requested() {
     for got in [500, 300, 7] {
         let machine = with_pool(7, 0);
         let outcomes = machine.raised(got).put_back();
@@ -291,7 +292,7 @@ fn a_pool_is_given_back_as_it_was_also_when_it_got_less_than_asked() {
 }
 
 #[test]
-fn pages_that_go_by_themselves_are_nobodys_setting() {
+fn surplus_pages_are_not_part_of_the_setting() {
     let machine = with_pool(9, 2);
     let guard = machine.raised(502);
     assert_eq!(guard.changed[0].before, "7");
@@ -299,12 +300,12 @@ fn pages_that_go_by_themselves_are_nobodys_setting() {
 }
 
 #[test]
-fn after_a_crash_a_pool_is_given_back_also_one_that_was_on_its_way_up() {
+fn after_a_crash_a_pool_is_restored_even_while_it_was_raised() {
     let machine = with_pool(7, 0);
     machine.crash(machine.raised(300));
     recover(&machine.root).unwrap().unwrap();
     assert_eq!(machine.pool(), "7");
-    // Killed between two requests: the journal knows the goal, and the count is somewhere on the way.
+    // Killed between two requests: the journal has the goal, and the count is below it.
     let mut guard = machine.take();
     let killed = guard.raise_pool(POOL, 500, || -> Result<()> {
         machine.set(&hugetlb::count_file(POOL, None), "123");
@@ -322,7 +323,7 @@ fn after_a_crash_a_pool_is_given_back_also_one_that_was_on_its_way_up() {
 }
 
 #[test]
-fn a_pool_that_somebody_set_since_stays_as_they_set_it() {
+fn a_pool_that_another_program_changed_is_kept() {
     let machine = with_pool(7, 0);
     let guard = machine.raised(300);
     machine.set(&hugetlb::count_file(POOL, None), "100");
@@ -331,7 +332,7 @@ fn a_pool_that_somebody_set_since_stays_as_they_set_it() {
 }
 
 #[test]
-fn a_pool_that_another_run_has_raised_is_lent_and_ours_is_not() {
+fn a_pool_raised_by_another_process_is_found() {
     let machine = with_pool(7, 0);
     assert_eq!(lent_pool(&machine.root, POOL), None);
     let guard = machine.raised(300);
@@ -344,14 +345,17 @@ fn a_pool_that_another_run_has_raised_is_lent_and_ours_is_not() {
 }
 
 #[test]
-fn only_names_that_we_write_ourselves_are_known() {
-    assert_eq!(Known::named(&pool_setting(Bytes::gib(1))), Some(Known::Pool(Bytes::gib(1))));
+fn only_names_that_the_guard_writes_are_accepted() {
+    assert_eq!(
+        GuardedSetting::named(&pool_setting(Bytes::gib(1))),
+        Some(GuardedSetting::Pool(Bytes::gib(1)))
+    );
     for name in [
         "hugepages-02048kB/nr_hugepages",
         "hugepages-2048kB/nr_overcommit_hugepages",
         "enabled",
         "",
     ] {
-        assert_eq!(Known::named(name), None, "{name}");
+        assert_eq!(GuardedSetting::named(name), None, "{name}");
     }
 }

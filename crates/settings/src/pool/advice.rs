@@ -1,8 +1,10 @@
-//! Why a pool has not the pages it was asked for, and what to do about it: in words, with the text to paste.
+//! Causes of a shortfall, and commands that help.
 
-use hugepilot_kernel::{KernelError, Root, Unsupported};
-use hugepilot_record::Errno;
-use hugepilot_record::pool::{Permanent, PoolChange, PoolPages, PoolReport};
+use hugepilot_kernel::{KernelError, Root};
+use hugepilot_record::pool::{
+    Permanent, PoolChange, PoolNote, PoolPages, PoolReport, PoolShortfall, PoolWarning,
+};
+use hugepilot_record::{Errno, PoolUnsupported};
 use hugepilot_units::Bytes;
 
 use super::PoolRequest;
@@ -10,62 +12,40 @@ use crate::LentPool;
 
 const EINTR: Errno = Errno(4);
 
-/// What the use of the pools leaves to be explained.
-pub(super) fn of_use(report: &PoolReport) -> Vec<String> {
+/// Facts about the use of the pools that the counts do not explain.
+pub(super) fn warnings(report: &PoolReport) -> Vec<PoolWarning> {
     let mut warnings = Vec::new();
     let in_use: Bytes =
         report.pools.iter().map(|pool| pool.page_bytes.times(pool.pages.in_use())).sum();
-    let seen: Bytes = report.processes.iter().map(|user| user.hugetlb_bytes).sum();
-    if in_use > seen {
-        warnings.push(format!(
-            "{} of pages are in use by no process seen here: files on a mounted hugetlbfs or shared memory segments (ipcs -m) \
-             keep theirs, and processes of other containers are not seen",
-            in_use - seen
-        ));
+    let visible: Bytes = report.processes.iter().map(|user| user.hugetlb_bytes).sum();
+    if in_use > visible {
+        warnings.push(PoolWarning::UnknownUser { bytes: in_use - visible });
     }
-    let idle =
-        report.pools.iter().filter(|pool| pool.pages.free > pool.pages.reserved.unwrap_or(0));
-    for pool in idle {
-        let unused = pool.page_bytes.times(pool.pages.free - pool.pages.reserved.unwrap_or(0));
-        warnings.push(format!(
-            "{unused} in pages of {} are set aside and used by nobody; nothing else can use them meanwhile",
-            pool.page_bytes
-        ));
+    for pool in &report.pools {
+        let unused = pool.pages.free.saturating_sub(pool.pages.reserved.unwrap_or(0));
+        if unused > 0 {
+            let page_bytes = pool.page_bytes;
+            warnings.push(PoolWarning::Unused { page_bytes, bytes: page_bytes.times(unused) });
+        }
     }
     warnings
 }
 
-/// There are no pages of that size here.
-pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: &[String]) -> Unsupported {
+/// The error for a page size that this machine does not have.
+pub(super) fn no_such_size(root: &Root, size: Bytes, sizes: Vec<Bytes>) -> PoolUnsupported {
     if sizes.is_empty() {
-        return Unsupported::because(
-            "this kernel has no hugetlb pools: there is no pool under /sys/kernel/mm/hugepages",
-        )
-        .fixed_by(
-            "a kernel with CONFIG_HUGETLBFS, or transparent huge pages (MADV_HUGEPAGE) instead",
-        );
+        return PoolUnsupported::NoPools;
     }
-    let refusal = Unsupported::because(format!(
-        "there are no huge pages of {size} on this machine, only {}",
-        sizes.join(", ")
-    ));
     let flags = root.read_text("proc/cpuinfo").unwrap_or_default();
-    if size == Bytes::gib(1) && flags.contains("flags") && !flags.contains(" pdpe1gb") {
-        return refusal.fixed_by(
-            "a processor with the flag pdpe1gb; in a virtual machine, a CPU model that shows it (QEMU: -cpu host)",
-        );
-    }
-    refusal.fixed_by(format!("one of --size {}", sizes.join(", ")))
+    let lacks_pdpe1gb =
+        size == Bytes::gib(1) && flags.contains("flags") && !flags.contains(" pdpe1gb");
+    PoolUnsupported::NoSuchSize { size_bytes: size, sizes_bytes: sizes, lacks_pdpe1gb }
 }
 
-/// What would be set now would be undone when that run ends, if it happened to be the count that the run had set.
-pub(super) fn is_lent(request: &PoolRequest, lent: LentPool) -> Unsupported {
+/// The error while a run has raised the pool: at its end it would undo the change.
+pub(super) fn raised_by_run(request: &PoolRequest, lent: LentPool) -> PoolUnsupported {
     let LentPool { pid, before, raised } = lent;
-    Unsupported::because(format!(
-        "hugepilot (pid {pid}) has the pool of {} pages raised from {before} to {raised} for as long as a program runs",
-        request.size
-    ))
-    .fixed_by("wait until it has ended; if it was killed: sudo hugepilot doctor")
+    PoolUnsupported::RaisedByRun { pid, size_bytes: request.size, before, raised }
 }
 
 /// The command that sets the pool of `request` to `count`.
@@ -74,12 +54,7 @@ pub(super) fn command(request: &PoolRequest, count: u64) -> String {
     format!("sudo hugepilot pool set --size {} --count {count}{node}", request.size)
 }
 
-/// ` on node 1`
-pub(super) fn on_node(node: Option<u32>) -> String {
-    node.map_or_else(String::new, |node| format!(" on node {node}"))
-}
-
-/// How to have the pool after each boot; `None` for an empty one.
+/// Configuration that sets the pool at each boot; `None` for a count of 0.
 pub(super) fn permanent(request: &PoolRequest, is_default: bool) -> Option<Permanent> {
     let PoolRequest { size, count, node, .. } = *request;
     if count == 0 {
@@ -88,7 +63,7 @@ pub(super) fn permanent(request: &PoolRequest, is_default: bool) -> Option<Perma
     let (file, line) = if is_default && node.is_none() {
         ("/etc/sysctl.d/60-hugepages.conf", format!("vm.nr_hugepages = {count}"))
     } else {
-        // The sysctl knows neither other sizes nor nodes.
+        // The sysctl does not know other sizes or nodes.
         let path = hugepilot_kernel::hugetlb::count_file(size, node);
         ("/etc/tmpfiles.d/hugepages.conf", format!("w /{path} - - - - {count}"))
     };
@@ -98,7 +73,7 @@ pub(super) fn permanent(request: &PoolRequest, is_default: bool) -> Option<Perma
     Some(Permanent { file: file.to_owned(), line, kernel_command_line })
 }
 
-/// As the kernel command line has sizes: `2M`, `1G`.
+/// Formats a size for the kernel command line: `2M`, `1G`.
 fn kernel_size(size: Bytes) -> String {
     let units = [(30, 'G'), (20, 'M'), (10, 'K')];
     let fits = |&(shift, _): &(u32, char)| size.get() != 0 && size.get().trailing_zeros() >= shift;
@@ -108,122 +83,101 @@ fn kernel_size(size: Bytes) -> String {
     )
 }
 
-/// A write that the kernel refused.
-pub(super) fn of_write(change: &mut PoolChange, error: &KernelError) {
+/// Notes a write that the kernel rejected.
+pub(super) fn note_write_error(change: &mut PoolChange, error: &KernelError) {
+    let (page_bytes, boot_parameters) = (change.page_bytes, boot_parameters(change));
     match error.errno() {
         Some(Errno::EINVAL) => {
-            let size = change.page_bytes;
-            change.why.push(format!(
-                "this kernel makes pages of {size} only at boot, not while it runs (EINVAL)"
-            ));
-            change.fixes.extend(at_boot(change));
+            change.causes.push(PoolShortfall::BootOnly { page_bytes, boot_parameters });
         }
         Some(EINTR) => change.interrupted = true,
-        _ => change.why.push(error.to_string()),
+        _ => change.causes.push(PoolShortfall::WriteFailed { error: error.to_string() }),
     }
 }
 
-fn at_boot(change: &PoolChange) -> Option<String> {
-    let words = &change.permanent.as_ref()?.kernel_command_line;
-    Some(format!(
-        "reserve them at boot, when memory is in one piece, on the kernel command line: {words}"
-    ))
+fn boot_parameters(change: &PoolChange) -> Option<String> {
+    Some(change.permanent.as_ref()?.kernel_command_line.clone())
 }
 
-/// What a look afterwards shows: pages that are missing, or that stay although they were to go.
-pub(super) fn of_result(change: &mut PoolChange, after: &PoolPages) {
-    let (asked, size) = (change.requested, change.page_bytes);
-    let got = after.persistent();
-    if got < asked {
-        if change.interrupted {
-            change.why.push(
-                "a signal came: the kernel stopped, and what it had got by then is kept".to_owned(),
-            );
-        } else {
-            short(change, asked - got);
-        }
-    } else if got > asked {
-        change.why.push(format!(
-            "the kernel kept {} pages more than asked for: somebody else may have set the pool meanwhile",
-            got - asked
-        ));
-    } else if asked < change.before.persistent() && after.surplus > change.before.surplus {
-        let kept = after.surplus - change.before.surplus;
-        let held = after.held();
-        change.why.push(format!(
-            "{kept} pages of {size} are in use or reserved ({held} in all), so they stay as surplus: each goes back to the \
-             system once its program frees it, by itself"
-        ));
-        change
-            .fixes
-            .push("end the programs that use them: hugepilot pool show names them".to_owned());
+/// Cause of a difference between the requested count and `after`.
+pub(super) fn shortfall(change: &PoolChange, after: &PoolPages) -> Option<PoolShortfall> {
+    let (requested, page_bytes) = (change.requested, change.page_bytes);
+    let persistent = after.persistent();
+    let surplus_pages = after.surplus.saturating_sub(change.before.surplus);
+    if persistent < requested {
+        return Some(match change.interrupted {
+            true => PoolShortfall::Interrupted,
+            false => lack_of_memory(change, page_bytes.times(requested - persistent)),
+        });
+    }
+    if persistent > requested {
+        let extra_pages = persistent - requested;
+        return Some(PoolShortfall::ChangedMeanwhile { extra_pages });
+    }
+    let shrinks = requested < change.before.persistent();
+    let held_pages = after.held();
+    (shrinks && surplus_pages > 0).then_some(PoolShortfall::PagesHeld {
+        page_bytes,
+        surplus_pages,
+        held_pages,
+    })
+}
+
+/// Cause of missing pages, from the memory that is left.
+fn lack_of_memory(change: &PoolChange, missing_bytes: Bytes) -> PoolShortfall {
+    let (page_bytes, memory, node) = (change.page_bytes, &change.memory, change.node);
+    let boot_parameters = boot_parameters(change);
+    let (free_bytes, available_bytes) = (memory.free_bytes, memory.available_bytes);
+    if page_bytes > memory.largest_block() {
+        let largest_block_bytes = memory.largest_block();
+        return PoolShortfall::NotContiguous {
+            page_bytes,
+            free_bytes,
+            largest_block_bytes,
+            node,
+            boot_parameters,
+        };
+    }
+    if available_bytes < missing_bytes {
+        let total_bytes = memory.total_bytes;
+        return PoolShortfall::MemoryInUse {
+            missing_bytes,
+            available_bytes,
+            total_bytes,
+            node,
+            boot_parameters,
+        };
+    }
+    PoolShortfall::Fragmented {
+        page_bytes,
+        free_bytes,
+        free_block_bytes: memory.free_in_blocks_of(page_bytes),
+        node,
+        compacted: change.compacted,
+        boot_parameters,
     }
 }
 
-/// Why the kernel found fewer pages, from the memory it had left.
-fn short(change: &mut PoolChange, missing: u64) {
-    let (size, memory, place) = (change.page_bytes, &change.memory, on_node(change.node));
-    let need = size.times(missing);
-    let boot = at_boot(change);
-    let free = memory.free_bytes;
-    if size > memory.largest_block() {
-        change.why.push(format!(
-            "pages of {size} need as much memory in one aligned piece, with nothing in it that cannot be moved; while a system \
-             runs that is rare, and the kernel found no more{place} ({free} are free, in blocks of at most {})",
-            memory.largest_block()
-        ));
-        change.fixes.extend(boot);
-        return;
+/// Limits of a dry run.
+pub(super) fn forecast(change: &PoolChange) -> Vec<PoolNote> {
+    let (before, page_bytes, memory) = (&change.before, change.page_bytes, &change.memory);
+    let mut notes = Vec::new();
+    let pages = before.held().saturating_sub(change.requested);
+    if change.requested < before.persistent() && pages > 0 {
+        notes.push(PoolNote::PagesHeld { pages });
     }
-    let large = memory.free_in_blocks_of(size);
-    if memory.available_bytes < need {
-        change.why.push(format!(
-            "memory is in use: {need} are missing, and {} of {} are available{place}",
-            memory.available_bytes, memory.total_bytes
-        ));
-        change.fixes.push("end programs that use much memory, and try again".to_owned());
-    } else {
-        change.why.push(format!(
-            "memory is fragmented: {free} are free{place}, but only {large} of it in blocks of {size} and more, and the kernel \
-             could not join the rest, because pages in between cannot be moved"
-        ));
-        if !change.compacted {
-            change.fixes.push(
-                "compact memory first, which may take seconds: the same command with --compact"
-                    .to_owned(),
-            );
-        }
+    let growth_bytes = page_bytes.times(change.requested.saturating_sub(before.total));
+    if growth_bytes == Bytes::ZERO {
+        return notes;
     }
-    change.fixes.extend(boot);
-}
-
-/// What a dry run can know of it.
-pub(super) fn forecast(change: &PoolChange) -> Vec<String> {
-    let (before, size, memory) = (&change.before, change.page_bytes, &change.memory);
-    let mut told = Vec::new();
-    let stay = before.held().saturating_sub(change.requested);
-    if change.requested < before.persistent() && stay > 0 {
-        told.push(format!(
-            "{stay} pages are in use or reserved and would stay as surplus until their programs free them"
-        ));
+    let free_block_bytes = memory.free_in_blocks_of(page_bytes);
+    let largest_block_bytes = memory.largest_block();
+    if page_bytes > largest_block_bytes {
+        notes.push(PoolNote::ContiguityUnknown { growth_bytes, page_bytes, largest_block_bytes });
+    } else if free_block_bytes < growth_bytes {
+        notes.push(PoolNote::ReclaimNeeded { growth_bytes, page_bytes, free_block_bytes });
     }
-    let growth = size.times(change.requested.saturating_sub(before.total));
-    if growth == Bytes::ZERO {
-        return told;
-    }
-    let at_once = memory.free_in_blocks_of(size);
-    if size > memory.largest_block() {
-        told.push(format!(
-            "whether {growth} can be had in pieces of {size} only a try shows: the kernel counts blocks of up to {}",
-            memory.largest_block()
-        ));
-    } else if at_once < growth {
-        told.push(format!(
-            "{at_once} are free in blocks of {size} and more; for the rest of {growth} the kernel must move or drop pages, and \
-             may fail"
-        ));
-    }
-    told
+    notes
 }
 
 #[cfg(test)]

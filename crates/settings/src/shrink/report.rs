@@ -1,40 +1,44 @@
-//! The report of a shrink, from what was seen before and after.
+//! Report of a shrink, from the usage before and after.
 
 use hugepilot_kernel::cgroup::Reclaim;
-use hugepilot_kernel::{Root, Target, thp};
+use hugepilot_kernel::{Root, Target, recollapse_risk, thp};
 use hugepilot_record::debloat::SCHEMA;
 use hugepilot_record::settings::ChangedSetting;
-use hugepilot_record::shrink::{BACKEND, ProcessShrink, SettingReport, ShrinkReport, Shrinker};
+use hugepilot_record::shrink::{
+    BACKEND, ProcessShrink, SettingReport, ShrinkReport, ShrinkWarning, Shrinker,
+};
 use hugepilot_record::{Errno, Stop};
 use hugepilot_units::Bytes;
 
-use super::look::{DebloatProcess, Look};
-use super::{Done, Request};
-use crate::not_restored;
-use hugepilot_kernel::KhugepagedRisk;
+use super::usage::{GroupUsage, ProcessUsage};
+use super::{ReclaimOutcome, Request};
+use crate::setting_warning;
 
 impl Request {
-    /// `done` is what came of it; `None` when nothing was to be done.
+    /// Reports the request and its `outcome`; `None` for a dry run.
     pub(super) fn report(
         &self,
         root: &Root,
         planned: Vec<ChangedSetting>,
-        done: Option<Done>,
+        outcome: Option<ReclaimOutcome>,
     ) -> ShrinkReport {
-        let (before, after) = (&self.before, done.as_ref().and_then(|done| done.after.as_ref()));
+        let before = &self.before;
+        let after = outcome.as_ref().and_then(|outcome| outcome.after.as_ref());
         let processes: Vec<ProcessShrink> =
-            before.members.iter().map(|member| self.process(member, after)).collect();
+            before.processes.iter().map(|one| self.process(one, after)).collect();
         let split = after.and_then(|after| Some(after.splits?.saturating_sub(before.splits?)));
         let drop = after.map(|_| processes.iter().map(rss_drop).sum::<i64>());
         let freed = drop.map(|drop| {
             let freed = Bytes::new(u64::try_from(drop).unwrap_or(0));
-            // What a program gave back by itself meanwhile is none of our doing.
+            // Memory that a program freed itself meanwhile does not count.
             split.map_or(freed, |split| freed.min(self.sizes.huge.times(split)))
         });
+        let failed = outcome.iter().filter_map(|outcome| outcome.failed);
+        let interrupted = outcome.as_ref().is_some_and(|outcome| outcome.interrupted);
         let mut report = ShrinkReport {
             schema: SCHEMA.to_owned(),
             backend: BACKEND.to_owned(),
-            dry_run: done.is_none(),
+            dry_run: outcome.is_none(),
             requested_bytes: match self.reclaim {
                 Reclaim::ForceEmpty => None,
                 Reclaim::Amount { bytes, .. } => Some(bytes),
@@ -44,41 +48,34 @@ impl Request {
             huge_pages_split: split,
             huge_pages_before: self.huge_pages(before.group.anon_huge),
             huge_pages_after: after.and_then(|after| self.huge_pages(after.group.anon_huge)),
-            split_seconds: done.as_ref().and_then(|done| done.reclaim_seconds),
-            failed: done
-                .iter()
-                .filter_map(|done| done.failed)
-                .map(|errno: Errno| (errno.to_string(), 1))
-                .collect(),
+            split_seconds: outcome.as_ref().and_then(|outcome| outcome.reclaim_seconds),
+            failed: failed.map(|errno: Errno| (errno.to_string(), 1)).collect(),
             processes,
-            stopped: done
-                .as_ref()
-                .filter(|done| done.interrupted)
-                .map(|_| Stop::Interrupted.to_string()),
-            shrinker: self.shrinker(after, planned, done.as_ref()),
+            stopped: interrupted.then_some(Stop::Interrupted),
+            shrinker: self.shrinker(after, planned, outcome.as_ref()),
             ..ShrinkReport::default()
         };
-        match &done {
-            Some(done) => self.warn(root, done, &mut report),
-            None => report.warnings = self.forewarnings(),
-        }
-        report.warnings.extend(before.left_out.clone());
+        report.warnings = match &outcome {
+            Some(outcome) => self.warnings(root, outcome, &report),
+            None => self.dry_run_warnings(),
+        };
+        report.warnings.extend(before.excluded.clone().map(ShrinkWarning::Excluded));
         report
     }
 
-    fn process(&self, member: &DebloatProcess, after: Option<&Look>) -> ProcessShrink {
-        let id = member.process.id();
-        let now = after.and_then(|after| after.used_by(member));
+    fn process(&self, before: &ProcessUsage, after: Option<&GroupUsage>) -> ProcessShrink {
+        let id = before.process.id();
+        let now = after.and_then(|after| after.memory_of(before));
         ProcessShrink {
             pid: id.pid,
             command: id.command.clone(),
             bloat_bytes_before: (),
             bloat_bytes_after: (),
-            freed_bytes: now.map(|now| member.memory.anon - now.anon),
+            freed_bytes: now.map(|now| before.memory.anon - now.anon),
             huge_pages_split: (),
-            huge_pages_before: self.huge_pages(member.memory.huge),
+            huge_pages_before: self.huge_pages(before.memory.huge),
             huge_pages_after: now.and_then(|now| self.huge_pages(now.huge)),
-            anon_bytes_before: member.memory.anon,
+            anon_bytes_before: before.memory.anon,
             anon_bytes_after: now.map(|now| now.anon),
         }
     }
@@ -89,12 +86,12 @@ impl Request {
 
     fn shrinker(
         &self,
-        after: Option<&Look>,
+        after: Option<&GroupUsage>,
         planned: Vec<ChangedSetting>,
-        done: Option<&Done>,
+        outcome: Option<&ReclaimOutcome>,
     ) -> Shrinker {
         let restored = |setting: &ChangedSetting| {
-            let outcomes = &done?.settings;
+            let outcomes = &outcome?.settings;
             outcomes.iter().find(|(one, _)| one == setting).map(|(_, outcome)| outcome.clone())
         };
         let settings = planned.into_iter().map(|setting| {
@@ -113,74 +110,55 @@ impl Request {
         }
     }
 
-    /// What a dry run says beforehand.
-    fn forewarnings(&self) -> Vec<String> {
-        let mut warnings = vec![
-            "how much that would free is not known: it takes reading memory (`--backend split --dry-run`)".to_owned(),
-            "max_ptes_none is one for the whole system: meanwhile khugepaged goes by it everywhere, and other cgroups under \
-             reclaim may lose underused huge pages as well"
-                .to_owned(),
-        ];
-        if let Some(cache) = self.before.group.cache.filter(|&cache| cache > Bytes::ZERO) {
-            warnings
-                .push(format!("page cache of the cgroup may be reclaimed, too: it has {cache}"));
-        }
+    fn dry_run_warnings(&self) -> Vec<ShrinkWarning> {
+        let cache = self.before.group.cache.filter(|&cache| cache > Bytes::ZERO);
+        let mut warnings =
+            vec![ShrinkWarning::FreedUnknown, ShrinkWarning::GlobalThreshold { seconds: None }];
+        warnings.extend(cache.map(|cache_bytes| ShrinkWarning::CacheAtRisk { cache_bytes }));
         warnings
     }
 
-    fn warn(&self, root: &Root, done: &Done, report: &mut ShrinkReport) {
-        let mut warnings = Vec::new();
-        for (setting, outcome) in &done.settings {
-            warnings.extend(not_restored(setting, outcome));
-        }
+    fn warnings(
+        &self,
+        root: &Root,
+        outcome: &ReclaimOutcome,
+        report: &ShrinkReport,
+    ) -> Vec<ShrinkWarning> {
+        let settings = outcome.settings.iter();
+        let mut warnings: Vec<ShrinkWarning> = settings
+            .filter_map(|(setting, restored)| setting_warning(setting, restored))
+            .map(ShrinkWarning::Setting)
+            .collect();
         let shrinker = &report.shrinker;
         if let (Some(before), Some(after)) =
             (shrinker.cache_bytes_before, shrinker.cache_bytes_after)
             && after < before
         {
-            warnings.push(format!(
-                "{} of the page cache of the cgroup were reclaimed, too; what of it is needed is read from disk again",
-                before - after
-            ));
+            warnings.push(ShrinkWarning::CacheReclaimed { reclaimed_bytes: before - after });
         }
-        if done.settings.iter().any(|(setting, _)| setting.name == thp::MAX_PTES_NONE) {
-            warnings.push(format!(
-                "max_ptes_none is one for the whole system: for {:.2} s khugepaged went by it everywhere, and other cgroups \
-                 under reclaim may have lost underused huge pages as well",
-                done.changed_seconds
-            ));
+        let is_changed = |name| outcome.settings.iter().any(|(setting, _)| setting.name == name);
+        if is_changed(thp::MAX_PTES_NONE) {
+            let seconds = Some(outcome.changed_seconds);
+            warnings.push(ShrinkWarning::GlobalThreshold { seconds });
         }
-        if report.huge_pages_split == Some(0) && done.reclaim_seconds.is_some() {
-            warnings.push(self.why_nothing(report));
+        match report.huge_pages_split {
+            Some(0) if outcome.reclaim_seconds.is_some() => {
+                let max_ptes_none = self.max_ptes_none;
+                let was_off =
+                    shrinker.settings.iter().any(|one| one.setting.name == thp::SHRINK_UNDERUSED);
+                warnings.push(ShrinkWarning::NothingFound { max_ptes_none, was_off });
+            }
+            None | Some(0) => {}
+            Some(_) => {
+                let risk = recollapse_risk(root, self.before.is_advised());
+                warnings.extend(risk.map(ShrinkWarning::RecollapseRisk));
+            }
         }
-        if report.huge_pages_split.is_some_and(|split| split > 0) {
-            let cause = KhugepagedRisk::now(root, self.before.is_advised()).cause();
-            warnings.extend(
-                cause.map(|cause| format!("khugepaged may make these pages huge again, {cause}")),
-            );
-        }
-        report.warnings = warnings;
-    }
-
-    /// Why the kernel split nothing, as far as its ways tell.
-    fn why_nothing(&self, report: &ShrinkReport) -> String {
-        let unqueued =
-            report.shrinker.settings.iter().any(|one| one.setting.name == thp::SHRINK_UNDERUSED);
-        let unqueued = if unqueued {
-            ", nor one that was made while shrink_underused was 0, as it is set"
-        } else {
-            ""
-        };
-        format!(
-            "the kernel found no huge page with more than {} zero-filled pages among those it looks at: it looks at each only \
-             once, at the first reclaim after it was made, so none that an earlier reclaim kept{unqueued}; where memory may \
-             be read, `--backend split` finds them all",
-            self.max_ptes_none
-        )
+        warnings
     }
 }
 
-/// By how much less anonymous memory a process has; 0 where that is not known.
+/// Returns the decrease of a process's anonymous memory; 0 if it is unknown.
 fn rss_drop(process: &ProcessShrink) -> i64 {
     let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
     process.anon_bytes_after.map_or(0, |after| signed(process.anon_bytes_before) - signed(after))

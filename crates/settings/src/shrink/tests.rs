@@ -1,13 +1,16 @@
+//! Tests of the shrinker on a simulated machine.
+
 use std::fs;
 
 use hugepilot_record::settings::Restored;
+use hugepilot_record::shrink::ShrinkWarning;
 
 use super::*;
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 const GROUP: &str = "sys/fs/cgroup/memory/db";
 
-/// A machine with a cgroup of version 1 and a kernel that does nothing when asked.
+/// A machine with a cgroup of version 1 and a kernel that ignores requests.
 struct Machine {
     root: Root,
     dir: tempfile::TempDir,
@@ -55,8 +58,8 @@ impl Machine {
     fn is_refused(&self, words: &str) {
         for dry_run in [true, false] {
             match self.run(dry_run, None) {
-                Err(SettingsError::Refused(refusal)) => {
-                    assert!(refusal.to_string().contains(words), "{refusal}")
+                Err(SettingsError::Refused(error)) => {
+                    assert!(error.to_string().contains(words), "{error}")
                 }
                 other => panic!("{other:?}"),
             }
@@ -65,7 +68,7 @@ impl Machine {
 }
 
 #[test]
-fn a_share_of_bloat_is_the_kernels_number_of_pages() {
+fn a_share_of_bloat_is_a_count_of_base_pages() {
     let max = |percent| max_ptes_none(Share::percent(percent), PageSizes::X86_64).ok();
     // More than that many of 512 must be zero-filled.
     assert_eq!(
@@ -76,7 +79,7 @@ fn a_share_of_bloat_is_the_kernels_number_of_pages() {
 }
 
 #[test]
-fn a_dry_run_says_what_it_would_do_and_leaves_no_trace() {
+fn a_dry_run_reports_settings_and_changes_nothing() {
     let machine = Machine::new();
     let report = machine.run(true, None).unwrap();
     let settings: Vec<_> = report.shrinker.settings.iter().map(|one| one.setting.clone()).collect();
@@ -87,32 +90,26 @@ fn a_dry_run_says_what_it_would_do_and_leaves_no_trace() {
     assert_eq!(report.shrinker.asked_by, "memory.force_empty");
     assert_eq!(machine.settings(), ["511", "0"]);
     assert_eq!(machine.root.read_text(format!("{GROUP}/memory.force_empty")).unwrap(), "");
-    assert!(
-        report.warnings.iter().any(|warning| warning.contains("page cache")),
-        "{:?}",
-        report.warnings
-    );
+    let cache = ShrinkWarning::CacheAtRisk { cache_bytes: Bytes::kib(4) };
+    assert!(report.warnings.contains(&cache), "{:?}", report.warnings);
     assert!(!machine.root.join("run").exists());
 }
 
 #[test]
-fn a_kernel_that_says_yes_and_does_nothing_has_freed_nothing() {
+fn a_kernel_that_ignores_the_request_frees_nothing() {
     let machine = Machine::new();
     let report = machine.run(false, None).unwrap();
     assert_eq!((report.freed_bytes, report.huge_pages_split), (Some(Bytes::ZERO), Some(0)));
     assert_eq!(report.huge_pages_after, Some(2));
     assert!(report.shrinker.settings.iter().all(|one| one.restored == Some(Restored::Yes)));
-    assert!(
-        report.warnings.iter().any(|warning| warning.contains("only once")),
-        "{:?}",
-        report.warnings
-    );
+    let nothing = ShrinkWarning::NothingFound { max_ptes_none: 409, was_off: true };
+    assert!(report.warnings.contains(&nothing), "{:?}", report.warnings);
     assert_eq!(machine.settings(), ["511", "0"]);
     assert_eq!(machine.root.read_text(format!("{GROUP}/memory.force_empty")).unwrap(), "0");
 }
 
 #[test]
-fn a_process_that_cannot_be_looked_at_is_left_out_and_told_of() {
+fn an_unreadable_process_is_excluded_with_a_warning() {
     let machine = Machine::new();
     machine.set(&format!("{GROUP}/cgroup.procs"), "7\n8");
     for pid in [7, 8] {
@@ -125,14 +122,17 @@ fn a_process_that_cannot_be_looked_at_is_left_out_and_told_of() {
     machine.set("proc/7/status", "RssAnon: 4 kB");
     let report = machine.run(true, None).unwrap();
     assert_eq!(report.processes.len(), 1);
-    let told = |warning: &String| {
-        warning.contains("1 of 2 processes") && warning.contains("proc/8/status")
-    };
-    assert!(report.warnings.iter().any(told), "{:?}", report.warnings);
+    let count = report.warnings.iter().find_map(|warning| match warning {
+        ShrinkWarning::Excluded(count) => Some(count),
+        _ => None,
+    });
+    let count = count.expect("a warning");
+    assert_eq!((count.excluded, count.processes), (1, 2));
+    assert!(count.first.error.contains("proc/8/status"), "{count:?}");
 }
 
 #[test]
-fn what_is_not_to_be_had_is_refused_with_the_reason() {
+fn an_unsupported_request_has_a_cause() {
     let machine = Machine::new();
     machine.gone(&format!("{GROUP}/memory.force_empty"));
     machine.is_refused("has no memory.force_empty");

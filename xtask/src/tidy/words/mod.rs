@@ -8,9 +8,6 @@ use std::sync::LazyLock;
 use super::Report;
 use super::prose::{Passage, passages};
 
-/// The rule's name in notes.
-const RULE: &str = "words";
-
 /// A line with this mark may quote a refused word.
 const ESCAPE: &str = "tidy: allow-word";
 
@@ -30,7 +27,7 @@ pub(super) fn check(path: &str, text: &str, report: &mut Report) {
     let mut finding = |line: usize, message: String| {
         let quoted = [line.saturating_sub(1), line].map(|index| lines.get(index));
         if !quoted.into_iter().flatten().any(|line| line.contains(ESCAPE)) {
-            report.style(RULE, path, Some(line), message);
+            report.finding(format!("{path}:{line}"), message);
         }
     };
     for passage in passages(path, text) {

@@ -1,4 +1,4 @@
-//! No byte ever changes: programs that zero, write and check their pages, and make them huge again, while they are split.
+//! Memory contents never change while programs zero, write, check and collapse their pages.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -11,13 +11,14 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 use super::{debloat, possible, report};
 use crate::workload::SOON;
 
-/// How long each of them is de-bloated: at least, and at most until `enough` was tried. `HUGEPILOT_SOAK_SECONDS` is both.
+/// Minimum time to debloat a program, and maximum time until `enough` was tried.
+/// `HUGEPILOT_SOAK_SECONDS` sets both.
 fn soak() -> [Duration; 2] {
     let asked = env::var("HUGEPILOT_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
     [asked.unwrap_or(2), asked.unwrap_or(30)].map(Duration::from_secs)
 }
 
-/// What came of all rounds.
+/// Outcomes of all rounds.
 #[derive(Debug, Default)]
 struct Tally {
     rounds: u64,
@@ -27,7 +28,7 @@ struct Tally {
     failed: BTreeMap<String, u64>,
 }
 
-/// The victim's memory, or what it lacks here.
+/// Returns the victim's memory, or the line that states what it lacks.
 fn ready(victim: &Victim) -> Result<AddrRange, String> {
     let line = victim.line(SOON).unwrap_or_default();
     let words: Vec<&str> = line.split(' ').collect();
@@ -37,7 +38,8 @@ fn ready(victim: &Victim) -> Result<AddrRange, String> {
     Ok(AddrRange::at(VirtAddr::new(start), Bytes::new(len.parse().map_err(|_| line.clone())?)))
 }
 
-/// De-bloats `victim` again and again until `enough` was tried; then it must find all its bytes right. Its words after `ok`.
+/// Debloats `victim` repeatedly until `enough` was tried; then it verifies all its bytes. Returns
+/// its words after `ok`.
 #[track_caller]
 fn tried(mut victim: Victim, enough: fn(&Tally) -> bool) -> (Tally, Vec<u64>) {
     let mut tally = Tally::default();
@@ -154,7 +156,7 @@ fn no_byte_that_a_disk_is_writing_changes() {
     requires!(possible());
     let victim = inflight("direct");
     requires!(victim.as_ref().map(|_| ()));
-    let (tally, said) = tried(victim.expect("looked at above"), split);
+    let (tally, said) = tried(victim.expect("checked above"), split);
     happened(&tally, &said);
 }
 
@@ -163,8 +165,8 @@ fn no_byte_in_buffers_of_io_uring_changes() {
     requires!(possible());
     let victim = inflight("uring");
     requires!(victim.as_ref().map(|_| ()));
-    let (tally, said) = tried(victim.expect("looked at above"), split);
+    let (tally, said) = tried(victim.expect("checked above"), split);
     happened(&tally, &said);
-    // Registered buffers are pinned: the kernel says yes and splits nothing.
+    // Registered buffers are pinned: the call succeeds and splits nothing.
     assert!(tally.failed.get("still_huge") > Some(&tally.rounds), "{tally:?}");
 }

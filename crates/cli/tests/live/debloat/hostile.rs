@@ -1,7 +1,9 @@
-//! Targets that end, become another program, have names made to hurt, or nothing to give.
+//! Targets that end, execute another program, have hostile names, or have nothing to free.
 
 use std::time::Duration;
 
+use hugepilot_record::Stop;
+use hugepilot_record::debloat::DebloatWarning;
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
@@ -12,13 +14,17 @@ use crate::look::{huge_map, huge_now};
 use crate::tool::{HUGEPILOT, Running, hugepilot};
 use crate::workload::{SOON, sizes};
 
-/// One split takes so long that something can happen in between.
+/// Delay of each split, so that a target can end in between.
 const SLOWLY: &str = "delay_enter=50000";
 
-/// What a huge page of 16 used pages gives.
+/// Bytes that a split of a huge page with 16 used pages frees.
 const FREED: Bytes = Bytes::kib(496 * 4);
 
-/// A run on 80 huge pages of which two at least are split by now.
+fn is_excluded(warning: &DebloatWarning, by: Stop) -> bool {
+    matches!(warning, DebloatWarning::ProcessExcluded { stop, .. } if *stop == by)
+}
+
+/// A run on 80 huge pages, at least two of which are split.
 #[track_caller]
 fn half_way(victim: &Bloat) -> Running {
     let before = victim.total("AnonHugePages");
@@ -38,7 +44,7 @@ fn a_target_that_ends_half_way_leaves_a_complete_report() {
     // It may have ended before the tool saw its second split.
     assert!((1..80).contains(&report.huge_pages_split), "{done:?}");
     assert!(
-        report.warnings.iter().any(|text| text.contains("left alone: the target ended")),
+        report.warnings.iter().any(|warning| is_excluded(warning, Stop::TargetGone)),
         "{done:?}"
     );
     assert_eq!(
@@ -49,7 +55,7 @@ fn a_target_that_ends_half_way_leaves_a_complete_report() {
 }
 
 #[test]
-fn a_target_that_becomes_another_program_half_way_is_left_alone() {
+fn a_target_that_executes_another_program_half_way_is_excluded() {
     requires!(injectable());
     let mut victim = Bloat::start(&["16x80"]);
     let tool = half_way(&victim);
@@ -59,15 +65,19 @@ fn a_target_that_becomes_another_program_half_way_is_left_alone() {
     let split = report.huge_pages_split;
     assert!((1..80).contains(&split), "{done:?}");
     assert!(
-        report.warnings.iter().any(|text| text.contains("left alone: the target started another")),
+        report.warnings.iter().any(|warning| is_excluded(warning, Stop::TargetExeced)),
         "{done:?}"
     );
     assert_eq!(
         report.huge_pages_before - report.huge_pages_after,
         split,
-        "what is new is not counted: {done:?}"
+        "new memory is not counted: {done:?}"
     );
-    assert_eq!(report.freed_bytes, FREED.times(split), "its own doing is not ours: {done:?}");
+    assert_eq!(
+        report.freed_bytes,
+        FREED.times(split),
+        "memory that it freed itself is not counted: {done:?}"
+    );
     assert!(report.rss_drop_bytes.unsigned_abs() < sizes().huge.get() * (split + 1), "{done:?}");
     let start = u64::from_str_radix(now[0].trim_start_matches("0x"), 16).unwrap();
     let memory = AddrRange::at(VirtAddr::new(start), victim.memory.len());
@@ -97,14 +107,14 @@ fn a_signal_half_way_leaves_a_complete_report() {
     tool.signal(rustix::process::Signal::INT);
     let done = tool.wait(Duration::from_secs(5));
     let report = report(done.exits(0));
-    assert_eq!(report.stopped.as_deref(), Some("interrupted"), "{done:?}");
+    assert_eq!(report.stopped, Some(Stop::Interrupted), "{done:?}");
     assert_eq!(report.huge_pages_split, victim.split_regions() as u64, "{done:?}");
     assert!(report.huge_pages_split < 80, "it went on: {done:?}");
     victim.ends_intact();
 }
 
 #[test]
-fn a_process_without_huge_pages_has_nothing_to_give() {
+fn a_process_without_huge_pages_has_nothing_to_free() {
     requires!(possible());
     let mut victim = Victim::c("shapeshift.c", &["exit", "60000"]);
     victim.ready(SOON);
@@ -125,7 +135,7 @@ fn a_process_without_huge_pages_has_nothing_to_give() {
 }
 
 #[test]
-fn what_has_no_memory_is_no_target() {
+fn a_process_without_memory_is_not_a_target() {
     requires!(need::live());
     requires!(need::c_compiler());
     let victim = Victim::c("shapeshift.c", &["zombie", "0"]);
@@ -138,7 +148,7 @@ fn what_has_no_memory_is_no_target() {
 }
 
 #[test]
-fn a_kernel_thread_is_no_target() {
+fn a_kernel_thread_is_not_a_target() {
     requires!(need::live());
     let is_kthreadd = std::fs::read("/proc/2/comm").is_ok_and(|name| name == b"kthreadd\n");
     requires!(if is_kthreadd {
@@ -150,7 +160,7 @@ fn a_kernel_thread_is_no_target() {
 }
 
 #[test]
-fn names_made_to_hurt_arrive_as_text() {
+fn hostile_names_are_printed_as_text() {
     requires!(possible());
     let victim = Bloat::start(&["16x8", "0", "a) R 1\n\u{1b}[31mé"]);
     let pid = victim.pid().to_string();

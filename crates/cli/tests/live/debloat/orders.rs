@@ -1,4 +1,4 @@
-//! Which huge pages go first: held against the orders as they are described, worked out here from all bytes.
+//! Orders of huge pages, compared with their descriptions, computed here from all bytes.
 
 use std::cmp::Reverse;
 
@@ -9,10 +9,12 @@ use super::{Bloat, debloat, possible, report};
 use crate::look::zero_pages;
 use crate::workload::sizes;
 
-/// Used pages around the edges of EMD's buckets and of `--min-bloat`, in no order, some of them twice.
-const DENSITIES: &str = "463,16,512,400,62,13,487,250,12,511,462,486,300,61,0,350,412,112,413,256,16,500,11,62,488,162,300,63,1,212";
+/// Used pages around the limits of EMD's buckets and of `--min-bloat`, unordered, some twice.
+const DENSITIES: &str = "463,16,512,400,62,13,487,250,12,511,462,486,300,61,0,350,412,112,413,256,\
+                         16,500,11,62,488,162,300,63,1,212";
 
-/// Which of regions with `zero` zero-filled pages are still huge, once `wanted` was freed in `order`.
+/// Returns whether each region with `zero` zero-filled pages stays huge after `wanted` bytes are
+/// freed in `order`.
 fn expected(order: &str, zero: &[usize], wanted: Bytes) -> Vec<bool> {
     let mut turns: Vec<usize> = (0..zero.len()).collect();
     match order {
@@ -69,12 +71,12 @@ fn each_order_splits_what_its_description_says() {
     }
     assert!(
         seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2],
-        "they are not told apart"
+        "the orders do not differ"
     );
 }
 
 #[test]
-fn heat_spares_hot_huge_pages_although_they_are_the_emptiest() {
+fn heat_spares_hot_huge_pages_with_the_highest_bloat() {
     requires!(possible());
     requires!(need::cap_perfmon());
     const HOT: usize = 48;
@@ -93,13 +95,13 @@ fn heat_spares_hot_huge_pages_although_they_are_the_emptiest() {
     assert!(hot <= 1 && cold >= 35, "{hot} hot and {cold} cold were split: {done:?}");
     assert!(spared.processes[0].split_heat_ratio.is_some_and(|ratio| ratio < 0.02), "{done:?}");
 
-    // Of an idle program nothing is known.
+    // An idle program has no samples.
     let idle = Bloat::start(&["16x8"]);
     let done = debloat(&[idle.pid()], "--order heat --observe 500ms");
     let one = &report(done.exits(0)).processes[0];
     assert_eq!((one.huge_pages_split, one.split_heat_ratio), (8, None), "{done:?}");
 
-    // Density alone takes the hot.
+    // Density alone splits hot ones.
     let done = debloat(&[pid], "--order exact --amount 10MiB");
     report(done.exits(0));
     assert!(split().0 >= 6 && split().1 == cold, "{:?}: {done:?}", split());

@@ -1,7 +1,8 @@
-//! Kernels and rights that forbid it: injected faults, and users who may not.
+//! Kernels and permissions that forbid splits: injected faults, and users without capabilities.
 
 use std::collections::BTreeMap;
 
+use hugepilot_record::debloat::DebloatWarning;
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 
@@ -10,7 +11,8 @@ use crate::injected::{Injected, calls, under_strace};
 use crate::tool::{Done, LIMIT};
 use crate::unprivileged::Nobody;
 
-/// De-bloats `victim` with `inject` done to each split, the probe's being the first; how many there were.
+/// Debloats `victim` with `inject` applied to each split; the first is the probe's. Also returns
+/// the number of splits.
 #[track_caller]
 fn faulty(victim: &Bloat, inject: &str, more: &str) -> (Done, usize) {
     let Injected { tool, log } = under_strace(&args(&[victim.pid()], more), inject);
@@ -19,18 +21,18 @@ fn faulty(victim: &Bloat, inject: &str, more: &str) -> (Done, usize) {
 }
 
 #[test]
-fn a_kernel_that_frees_nothing_is_found_out_and_nothing_is_split() {
+fn a_kernel_whose_splits_free_nothing_is_detected_first() {
     requires!(injectable());
     let victim = Bloat::start(&["16x16"]);
     for inject in ["retval=4096", "error=EPERM", "error=EINVAL", "error=ENOSYS"] {
         let (done, calls) = faulty(&victim, inject, "");
-        done.exits(3).says(&["hugepilot: splitting frees nothing here", "nothing was split"]);
-        assert!(done.stdout.is_empty(), "{done:?}");
-        // The probe's, and one that asks for the impossible, to tell a filter from the kernel.
+        done.exits(3).says(&["hugepilot: cannot free memory by splitting huge pages: "]);
+        assert!(done.out().contains("hugepilot.error"), "{done:?}");
+        // The probe's, and an impossible request, which distinguishes a filter from the kernel.
         assert!(calls <= 2, "{calls}: {done:?}");
         assert_eq!(victim.split_regions(), 0);
     }
-    // What only looks needs none of it.
+    // A dry run splits nothing.
     let (done, calls) = faulty(&victim, "error=ENOSYS", "--dry-run");
     assert_eq!(report(done.exits(0)).huge_pages_split, 16);
     assert_eq!(calls, 0);
@@ -38,7 +40,7 @@ fn a_kernel_that_frees_nothing_is_found_out_and_nothing_is_split() {
 }
 
 #[test]
-fn failures_are_counted_by_name_and_not_repeated_for_ever() {
+fn failures_are_counted_by_name_and_end() {
     requires!(injectable());
     let victim = Bloat::start(&["16x80"]);
     let huge = victim.total("AnonHugePages");
@@ -62,14 +64,15 @@ fn failures_are_counted_by_name_and_not_repeated_for_ever() {
         );
         assert_eq!(report.huge_pages_after, 80, "{inject}: {done:?}");
         assert_eq!(calls as u64, tried + 1, "{inject}");
-        assert!(report.warnings.iter().any(|warning| warning.contains("left alone")), "{done:?}");
+        let is_excluded = |warning: &_| matches!(warning, DebloatWarning::ProcessExcluded { .. });
+        assert!(report.warnings.iter().any(is_excluded), "{done:?}");
         assert_eq!(victim.total("AnonHugePages"), huge, "{inject}: something was split after all");
     }
     victim.ends_intact();
 }
 
 #[test]
-fn one_lie_among_truths_is_counted_as_one() {
+fn one_false_success_is_counted_as_one() {
     requires!(injectable());
     let victim = Bloat::start(&["16x16"]).quiet();
     let rss = victim.total("Rss");
@@ -82,7 +85,7 @@ fn one_lie_among_truths_is_counted_as_one() {
 }
 
 #[test]
-fn ones_own_process_can_be_looked_at_but_acting_takes_a_right() {
+fn a_dry_run_of_an_own_process_needs_no_capability_but_a_split_does() {
     requires!(possible());
     requires!(need::program("setpriv"));
     let nobody = Nobody::new();
@@ -96,21 +99,21 @@ fn ones_own_process_can_be_looked_at_but_acting_takes_a_right() {
     );
 
     let refused = nobody.runs(args(&[victim.pid()], ""));
-    refused.exits(3).says(&["cap_sys_nice", "fix:", "nothing was split"]);
-    assert!(refused.stdout.is_empty(), "{refused:?}");
+    refused.exits(3).says(&["cap_sys_nice", "help:", "cannot free memory"]);
+    assert!(refused.out().contains("hugepilot.error"), "{refused:?}");
     assert_eq!(victim.split_regions(), 0);
     victim.ends_intact();
 }
 
 #[test]
-fn memory_that_may_not_be_read_is_named_with_the_right_that_is_missing() {
+fn unreadable_memory_is_reported_with_the_missing_capability() {
     requires!(possible());
     requires!(need::program("setpriv"));
     let (nobody, victim) = (Nobody::new(), Bloat::start(&["16x4"]));
     let none = nobody.runs(args(&[victim.pid()], "--dry-run"));
     none.exits(3).says(&["ermission denied", "help:", "doctor"]);
 
-    // Enough to see and to split, and not to read.
+    // Sufficient to inspect and to split, but not to read.
     let rights = "+sys_nice,+perfmon,+dac_read_search";
     for more in ["", "--dry-run"] {
         let done = nobody.runs_with(rights, args(&[victim.pid()], more));
@@ -132,7 +135,7 @@ fn memory_that_may_not_be_read_is_named_with_the_right_that_is_missing() {
 }
 
 #[test]
-fn what_there_is_no_such_thing_of_is_refused_with_words() {
+fn invalid_values_are_errors_with_the_valid_ones() {
     requires!(need::live());
     let ours = [std::process::id()];
     debloat(&ours, "--order density").exits(2).says(&["hawkeye", "emd", "exact", "heat"]);

@@ -1,4 +1,4 @@
-//! `--backend shrinker`: the kernel de-bloats a cgroup, and its settings are as before, however it ends.
+//! `--backend shrinker`: the kernel debloats a cgroup, and its settings are always restored.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use hugepilot_record::shrink::ShrinkReport;
+use hugepilot_record::Stop;
+use hugepilot_record::shrink::{ShrinkReport, ShrinkWarning};
 use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;
@@ -30,7 +31,7 @@ fn possible() -> Need {
     need::all([need::live(), need::root(), need::cgroup_memory(), kernel])
 }
 
-/// The settings as a test found them, put back when it fails half-way.
+/// Settings before a test, restored on drop.
 struct Settings(Vec<(String, String)>);
 
 impl Settings {
@@ -51,19 +52,21 @@ impl Drop for Settings {
     }
 }
 
-/// A workload of 256 MiB in a cgroup: 90 % of one half of its huge pages is bloat, 10 % of the other half. It waits.
+/// A waiting workload of 256 MiB in a cgroup. The bloat of half of its huge pages is 90 %, of the
+/// others 10 %.
 struct Patient {
     victim: Victim,
     cgroup: Cgroup,
 }
 
-const WORK: &str = "lab workload random-access --size 256MiB --bloat 90,10 --ops 2000000 --seed 7 --interval 60s --wait";
+const WORK: &str = "lab workload random-access --size 256MiB --bloat 90,10 --ops 2000000 \
+                    --seed 7 --interval 60s --wait";
 
 impl Patient {
     fn start() -> Self {
         let cgroup = Cgroup::new(Bytes::gib(1));
         let mut command = cgroup.command(Path::new(HUGEPILOT));
-        command.args(WORK.split(' '));
+        command.args(WORK.split_whitespace());
         let victim = Victim::spawn(command);
         victim.says("ready", SOON);
         let this = Self { victim, cgroup };
@@ -82,7 +85,7 @@ impl Patient {
     fn shrink(&self, more: &str) -> Done {
         hugepilot(self.args(more))
     }
-    /// Works, and gives its checksum; it ends with an error where its own check of memory fails.
+    /// Runs the work, and returns its checksum. The workload fails if its check of memory fails.
     #[track_caller]
     fn checksum(mut self) -> String {
         self.victim.send("go");
@@ -96,7 +99,7 @@ impl Patient {
             }
         }
     }
-    /// A run whose request to the kernel is held up, so that its settings are changed for a while.
+    /// Starts a run whose request is delayed, so that its settings are changed for a while.
     #[track_caller]
     fn slow(&self) -> Running {
         let file =
@@ -109,10 +112,10 @@ impl Patient {
         run.until("the change", || {
             fs::read_to_string(MAX_PTES_NONE).is_ok_and(|text| text.trim() == "409")
         });
-        assert!(Path::new(JOURNAL).exists(), "what they were is kept from before the change on");
+        assert!(Path::new(JOURNAL).exists(), "the journal exists before the change");
         run
     }
-    /// A run that is killed while it has settings changed.
+    /// Kills a run while it has settings changed.
     #[track_caller]
     fn killed(&self) {
         let run = self.slow();
@@ -128,7 +131,7 @@ fn report(done: &Done) -> ShrinkReport {
 }
 
 #[test]
-fn underused_huge_pages_are_split_and_the_work_is_right_all_the_same() {
+fn underused_huge_pages_are_split_and_results_stay_correct() {
     requires!(possible());
     let untouched = Patient::start().checksum();
     let (settings, patient) = (Settings::now(), Patient::start());
@@ -165,10 +168,10 @@ fn underused_huge_pages_are_split_and_the_work_is_right_all_the_same() {
 }
 
 #[test]
-fn what_the_kernel_has_looked_at_once_it_does_not_look_at_again_and_the_report_says_so() {
+fn a_huge_page_is_examined_once_and_the_report_states_that() {
     requires!(possible());
     let (_settings, patient) = (Settings::now(), Patient::start());
-    // No huge page is that empty; each is looked at.
+    // No huge page has that much bloat; each is examined.
     let first = patient.shrink("--min-bloat 95%");
     let second = patient.shrink("--min-bloat 50%");
     for done in [&first, &second] {
@@ -178,7 +181,8 @@ fn what_the_kernel_has_looked_at_once_it_does_not_look_at_again_and_the_report_s
             (Some(Bytes::ZERO), Some(0)),
             "{done:?}"
         );
-        assert!(report.warnings.iter().any(|warning| warning.contains("only once")), "{done:?}");
+        let nothing = |warning: &_| matches!(warning, ShrinkWarning::NothingFound { .. });
+        assert!(report.warnings.iter().any(nothing), "{done:?}");
     }
     assert_eq!(patient.huge(), Bytes::mib(256));
 }
@@ -189,7 +193,7 @@ fn a_signal_leaves_the_settings_as_they_were_and_a_complete_report() {
     let (_settings, patient) = (Settings::now(), Patient::start());
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::USR1] {
         let run = patient.slow();
-        // A second one is no way to have them left changed.
+        // A second signal does not prevent the restore.
         run.signal(signal);
         std::thread::sleep(Duration::from_millis(100));
         run.signal(signal);
@@ -197,13 +201,13 @@ fn a_signal_leaves_the_settings_as_they_were_and_a_complete_report() {
         // As the table of docs/cli.md has it.
         let killed = (signal == Signal::USR1).then_some(signal.as_raw());
         assert_eq!(done.status.signal(), killed, "{done:?}");
-        assert_eq!(report(&done).stopped.as_deref(), Some("interrupted"), "{done:?}");
+        assert_eq!(report(&done).stopped, Some(Stop::Interrupted), "{done:?}");
         assert!(!Path::new(JOURNAL).exists(), "{done:?}");
     }
 }
 
 #[test]
-fn after_a_kill_the_next_run_and_doctor_put_the_settings_back() {
+fn after_a_kill_the_next_run_and_doctor_restore_the_settings() {
     requires!(need::all([possible(), need::program("strace")]));
     let (settings, patient) = (thp_settings(), Patient::start());
     let max = fs::read_to_string(MAX_PTES_NONE).unwrap().trim().to_owned();
@@ -215,24 +219,24 @@ fn after_a_kill_the_next_run_and_doctor_put_the_settings_back() {
             _ => patient.shrink(""),
         };
         done.sane().says(&[&format!(
-            "killed while it had khugepaged/max_ptes_none changed to 409: it is {max} again"
+            "killed while khugepaged/max_ptes_none was changed to 409; it is restored to {max}"
         )]);
         assert_eq!(thp_settings(), settings, "{next}: {done:?}");
         assert!(!Path::new(JOURNAL).exists(), "{next}");
     }
-    // What somebody set since is theirs.
+    // A setting that another program changed is kept.
     patient.killed();
     fs::write(MAX_PTES_NONE, "64").unwrap();
     let mut doctor = Command::new(HUGEPILOT);
     let output = doctor.arg("doctor").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("max_ptes_none was left at 64"), "{said}");
+    assert!(said.contains("max_ptes_none stays at 64"), "{said}");
     assert_eq!(fs::read_to_string(MAX_PTES_NONE).unwrap().trim(), "64");
-    assert!(!Path::new(JOURNAL).exists(), "said once");
+    assert!(!Path::new(JOURNAL).exists(), "reported once");
 }
 
 #[test]
-fn two_runs_at_once_do_not_meet() {
+fn a_second_run_is_refused() {
     requires!(need::all([possible(), need::program("strace")]));
     let (_settings, patient) = (Settings::now(), Patient::start());
     let first = patient.slow();
@@ -248,18 +252,18 @@ fn two_runs_at_once_do_not_meet() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_reason() {
+fn an_unsupported_request_has_a_cause() {
     requires!(need::all([possible(), need::program("setpriv")]));
     let patient = Patient::start();
     let nobody = Nobody::new().runs(patient.args(""));
-    nobody.exits(3).says(&["settings of the kernel may not be changed", "help: run as root"]);
+    nobody.exits(3).says(&["kernel settings cannot be changed here", "help: run as root"]);
     assert!(nobody.out().contains("hugepilot.error"), "{nobody:?}");
     let run = |line: &str| hugepilot(line.split(' '));
     run("debloat --cgroup /tmp --backend shrinker")
         .exits(3)
         .says(&["no memory is accounted to /tmp", "help:"]);
     run("debloat -p 1 --backend shrinker").exits(2).says(&["--cgroup"]);
-    patient.shrink("--order emd").exits(2).says(&["--order", "from the oldest on"]);
+    patient.shrink("--order emd").exits(2).says(&["--order", "starts with the oldest huge page"]);
     patient.shrink("--min-bloat 100%").exits(3).says(&["no huge page counts as underused"]);
     assert_eq!(patient.huge(), Bytes::mib(256));
 }

@@ -1,5 +1,6 @@
-//! What the report says is so: against the kernel's own figures, and every byte read again.
+//! Reports compared with the kernel's counts, and with all bytes read again.
 
+use hugepilot_record::debloat::DebloatWarning;
 use hugepilot_testkit::requires;
 use hugepilot_units::{AddrRange, Bytes};
 
@@ -8,10 +9,10 @@ use crate::look::{contents, total, touched, zero_pages};
 use crate::tool::hugepilot;
 use crate::workload::sizes;
 
-/// All densities there are, and some twice.
+/// Huge pages of all densities, some twice.
 const MIXED: &str = "512,0,300,40,511,16x6,500,256x6,1,490x4,128,487,16x6,384,470,0";
 
-/// Whether `a` is `b`, up to a hundredth.
+/// Asserts that `a` is `b` within 1 %.
 #[track_caller]
 fn is_about(what: &str, a: Bytes, b: Bytes) {
     assert!(a.get().abs_diff(b.get()) * 100 <= b.get(), "{what}: {a}, not {b}");
@@ -86,14 +87,15 @@ fn the_amount_is_freed_and_less_than_a_huge_page_more() {
             freed.get().abs_diff(report.freed_bytes.get()) <= Bytes::kib(256).get(),
             "{freed}: {done:?}"
         );
-        let came_short = report.warnings.iter().any(|warning| warning.contains("no more to split"));
+        let is_shortfall = |warning: &_| matches!(warning, DebloatWarning::Shortfall { .. });
+        let came_short = report.warnings.iter().any(is_shortfall);
         assert_eq!(came_short, wanted > report.bloat_bytes, "{done:?}");
         victim.ends_intact();
     }
 }
 
 #[test]
-fn nothing_asked_for_is_nothing_done() {
+fn an_amount_of_zero_splits_nothing() {
     requires!(possible());
     let victim = Bloat::start(&["16x4"]);
     let done = debloat(&[victim.pid()], "--amount 0%");
@@ -102,7 +104,7 @@ fn nothing_asked_for_is_nothing_done() {
 }
 
 #[test]
-fn looking_changes_nothing_and_foretells_what_is_done() {
+fn a_dry_run_changes_nothing_and_predicts_the_result() {
     requires!(possible());
     for order in ["exact", "emd", "hawkeye"] {
         let victim = Bloat::start(&[MIXED, "8"]).quiet();
@@ -124,14 +126,14 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
         );
         let observed = format!("{amount} --dry-run --observe 300ms");
         report(debloat(&[pid], &observed).exits(0));
-        assert_eq!(figures(), before, "looking changed something");
+        assert_eq!(figures(), before, "a dry run changed something");
         assert_eq!((touched(pid, tail), victim.split_regions()), (0, 0));
         assert!(foretold.dry_run && sample.dry_run);
         assert_eq!(sample.huge_pages_before, foretold.huge_pages_before);
         assert!(sample.scanned_bytes < foretold.scanned_bytes, "{sample:?}");
         let off = sample.bloat_bytes.get().abs_diff(foretold.bloat_bytes.get());
         assert!(off <= sample.bloat_error_bytes.get() * 2, "{sample:?}");
-        // What is planned is for all, in steps of what each huge page that was read stands for.
+        // The plan is for all huge pages, in steps of those for which each read one stands.
         let step = sizes().huge.get()
             * (sizes().huge.get() * sample.huge_pages_before / sample.scanned_bytes.get() + 1);
         assert!(
@@ -151,15 +153,15 @@ fn looking_changes_nothing_and_foretells_what_is_done() {
 }
 
 #[test]
-fn what_a_child_shares_is_split_only_once_it_ended() {
+fn pages_shared_with_a_child_are_split_only_after_its_end() {
     requires!(possible());
-    // More than the futile splits after which a process is left alone.
+    // More than the failed splits after which a process is excluded.
     let mut victim = Bloat::start(&["16x80"]).quiet();
     let pid = victim.pid();
     let child: u32 = victim.asked("fork", "forked")[0].parse().unwrap();
     let used = || total(pid, "Pss") + total(child, "Pss");
     let before = used();
-    // To read it would split and copy it.
+    // Reading it would split and copy it.
     for who in [pid, child] {
         hugepilot(["status", "-p", &who.to_string()]).exits(0);
         assert_eq!(victim.split_regions(), 0);

@@ -1,4 +1,4 @@
-//! Edge lists and serial oracles.
+//! Edge lists, and serial reference algorithms for their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -6,8 +6,8 @@ use std::fmt::Write;
 /// Source, target and weight of each edge.
 pub(super) type Edges = Vec<(u64, u64, u64)>;
 
-/// Generates edges between some of `ids` by a linear congruence; the last one has an edge. No
-/// self-loops.
+/// Generates edges between some of `ids` by a linear congruence, without self-loops. The last ID
+/// has an edge.
 pub(super) fn edges(ids: &[u64], count: usize) -> Edges {
     let mut state = 11u64;
     let mut next = |below: usize| {
@@ -36,7 +36,7 @@ pub(super) fn text(edges: &Edges) -> String {
 }
 
 /// Adds the reverse edges; of two weights, the lower one stays.
-pub(super) fn both_ways(edges: &Edges) -> Edges {
+pub(super) fn symmetrized(edges: &Edges) -> Edges {
     let mut all = BTreeMap::new();
     for &(from, to, weight) in edges {
         for ends in [(from, to), (to, from)] {
@@ -57,18 +57,18 @@ pub(super) fn distances(
     source: u64,
     length: impl Fn(u64) -> u64,
 ) -> BTreeMap<u64, u64> {
-    let mut far = BTreeMap::from([(source, 0)]);
+    let mut distances = BTreeMap::from([(source, 0)]);
     loop {
-        let before = far.clone();
+        let before = distances.clone();
         for &(from, to, weight) in edges {
-            if let Some(&at) = far.get(&from) {
-                let path = at + length(weight);
-                let least = far.entry(to).or_insert(path);
+            if let Some(&distance) = distances.get(&from) {
+                let path = distance + length(weight);
+                let least = distances.entry(to).or_insert(path);
                 *least = path.min(*least);
             }
         }
-        if far == before {
-            return far;
+        if distances == before {
+            return distances;
         }
     }
 }

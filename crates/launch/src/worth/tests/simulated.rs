@@ -1,6 +1,7 @@
-//! Whole comparisons of programs whose modes differ by noise, or by that much: how often the verdict is yes.
+//! Simulated comparisons of modes that differ by noise, or by a gain: the rate of positive
+//! verdicts.
 
-use hugepilot_record::compare::{Confirmation, speedup};
+use hugepilot_record::compare::{Confirmation, DecidingTime, speedup};
 use hugepilot_record::run::{Ending, Peak, Run};
 
 use super::*;
@@ -19,7 +20,7 @@ const RIVALS: [Mode; 9] = [
 const COMPARISONS: u32 = 1000;
 const ROUNDS: u32 = 5;
 
-/// Numbers of the normal distribution (Box and Muller) from SplitMix64.
+/// Generator of normally distributed numbers (Box and Muller) from SplitMix64.
 struct Noise(u64);
 
 impl Noise {
@@ -34,7 +35,7 @@ impl Noise {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
-    /// Runs of a program that takes a second, give or take that share, and gets so much faster.
+    /// Runs of a program that takes a second, with noise of that share, and the speedup.
     fn runs(&mut self, rounds: u32, share: f64, speedup: f64) -> Vec<Run> {
         let run = |wall_seconds| Run {
             ending: Ending::Exited(0),
@@ -50,7 +51,7 @@ impl Noise {
     }
 }
 
-/// The verdict of one comparison in which the first rival is that much faster, and the others are not.
+/// The verdict of one comparison in which only the first rival is faster.
 fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
     let base = noise.runs(ROUNDS, share, 1.0);
     let speedups = RIVALS.iter().enumerate().map(|(at, _)| if at == 0 { faster } else { 1.0 });
@@ -69,16 +70,17 @@ fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
     if let [_, best, ..] = to_confirm(&report)[..] {
         let rounds = confirming_rounds(ROUNDS);
         let gain = if best == RIVALS[0] { faster } else { 1.0 };
-        let (base, ours) = (noise.runs(rounds, share, 1.0), noise.runs(rounds, share, gain));
+        let base = noise.runs(rounds, share, 1.0);
+        let again = noise.runs(rounds, share, gain);
         report.confirmation = Some(Confirmation::of(
             DecidingTime::Wall,
             &mode(best, HUGE, (1.0, 1.0, 1.0)),
             None,
             &base,
-            &ours,
+            &again,
         ));
     }
-    verdict(&report).0
+    verdict(&report).pays()
 }
 
 fn yes_of_a_thousand(seed: u64, share: f64, faster: f64) -> usize {

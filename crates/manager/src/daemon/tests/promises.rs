@@ -1,41 +1,42 @@
-//! What holds whatever others do: the marks, the cap on recollapses, and the CPU budget.
+//! Properties that hold whatever other processes do: watermarks, re-collapses, CPU budget.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The longest work between two looks at the budget.
+/// Longest work between two checks of the budget.
 const PIECE: Nanos = Nanos::millis(25);
 
-/// CPU time keeps within `share`, with ten seconds saved, from every moment of critical use to the next. The first look where it
-/// does not.
-fn overspent(looks: &[Look], share: Share) -> Option<(Nanos, f64, f64)> {
-    let mut calm = *looks.first()?;
-    looks.iter().find_map(|look| {
-        if look.used >= Bytes::mib(920) {
-            calm = *look;
+/// Finds the first reading at which CPU time exceeds `share`, with ten seconds saved, since use was
+/// last critical.
+fn overspent(readings: &[TimedReading], share: Share) -> Option<(Nanos, f64, f64)> {
+    let mut since = *readings.first()?;
+    readings.iter().find_map(|reading| {
+        if reading.used >= Bytes::mib(920) {
+            since = *reading;
         }
-        let spent = (look.cpu - calm.cpu).as_seconds();
-        let allowed = share.get() * ((look.at - calm.at).as_seconds() + 10.0) + PIECE.as_seconds();
-        (spent > allowed).then_some((look.at, spent, allowed))
+        let spent = (reading.cpu - since.cpu).as_seconds();
+        let seconds = (reading.at - since.at).as_seconds() + 10.0;
+        let allowed = share.get() * seconds + PIECE.as_seconds();
+        (spent > allowed).then_some((reading.at, spent, allowed))
     })
 }
 
 #[test]
-fn the_budget_is_missed_where_it_is_broken() {
-    let look = |second, cpu_ms, mib| Look {
+fn an_exceeded_budget_is_detected() {
+    let reading = |second, cpu_ms, mib| TimedReading {
         at: Nanos::seconds(second),
         cpu: Nanos::millis(cpu_ms),
         used: Bytes::mib(mib),
     };
     let share = Share::percent(1.0);
-    let calm = [look(0, 0, 800), look(10, 200, 850), look(20, 300, 700)];
+    let calm = [reading(0, 0, 800), reading(10, 200, 850), reading(20, 300, 700)];
     assert_eq!(overspent(&calm, share), None);
-    let hasty = [look(0, 0, 800), look(10, 300, 850)];
+    let hasty = [reading(0, 0, 800), reading(10, 300, 850)];
     assert!(overspent(&hasty, share).is_some());
-    let critical = [look(0, 0, 800), look(10, 900, 920), look(11, 1000, 910)];
+    let critical = [reading(0, 0, 800), reading(10, 900, 920), reading(11, 1000, 910)];
     assert_eq!(overspent(&critical, share), None);
-    assert!(overspent(&[critical[1], look(11, 1200, 910)], share).is_some());
+    assert!(overspent(&[critical[1], reading(11, 1200, 910)], share).is_some());
 }
 
 proptest! {
@@ -49,9 +50,10 @@ proptest! {
         again_every in 1_u64..400,
         percent in 1.0..10.0_f64,
     ) {
-        // Each split takes 22 ms, so that 40 of them cost more than what the smaller budgets save.
+        // Each split takes 22 ms, so 40 splits cost more than small budgets save.
         let slow = || vec![Script::Slow(Nanos::millis(20)); 1000];
-        let fakes = zeros.iter().zip(1..).map(|(&zeros, pid)| bloated(pid, 40, zeros).scripted(slow()));
+        let fakes = zeros.iter().zip(1..);
+        let fakes = fakes.map(|(&zeros, pid)| bloated(pid, 40, zeros).scripted(slow()));
         let mut sim = Sim::new(fakes.collect(), move |second| start + second * slope);
         let next = Cell::new(again_every);
         sim.meanwhile = Box::new(move |sim| {
@@ -60,8 +62,11 @@ proptest! {
             }
             next.set(next.get() + again_every);
             for fake in &sim.fakes {
-                let all: Vec<_> = fake.pages.borrow().values().filter(|p| !p.huge).map(|p| p.region).collect();
-                all.into_iter().for_each(|region| fake.make_huge_again(region, 300));
+                let pages = fake.pages.borrow();
+                let split = pages.values().filter(|pages| !pages.huge).map(|pages| pages.region);
+                let split: Vec<_> = split.collect();
+                drop(pages);
+                split.into_iter().for_each(|region| fake.make_huge_again(region, 300));
             }
         });
         let share = Share::percent(percent);
@@ -74,9 +79,9 @@ proptest! {
         }
         for line in &lines {
             if let Event::Idle(_) = line.event {
-                prop_assert!(line.seen.used_bytes + Bytes::mib(2) >= Bytes::mib(650), "{line:?}");
+                prop_assert!(line.memory.used_bytes + Bytes::mib(2) >= Bytes::mib(650), "{line:?}");
             }
         }
-        prop_assert_eq!(overspent(&sim.looks.borrow(), share), None);
+        prop_assert_eq!(overspent(&sim.readings.borrow(), share), None);
     }
 }

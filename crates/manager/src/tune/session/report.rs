@@ -1,4 +1,4 @@
-//! What a session writes down, and the report it becomes.
+//! Report of a session.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use hugepilot_record::{Journal, Outcome, Plan, Snapshot, Stop};
 use hugepilot_stats::Spread;
 use hugepilot_units::Nanos;
 
-use super::{FIGURES, Session};
+use super::{METRIC_VALUES, Session};
 use crate::tune::{TuneOptions, is_alive, no_verdict, warnings};
 
 impl Session<'_> {
-    /// Figures between two times; `None` when nobody reads any.
-    pub(super) fn figures(&self, from: Nanos, to: Nanos) -> Option<Vec<f64>> {
-        // What is seen at this very moment counts as before it ends.
+    /// Values of the progress metric between two times; `None` without a progress metric.
+    pub(super) fn metric(&self, from: Nanos, to: Nanos) -> Option<Vec<f64>> {
+        // A value that arrives at `to` counts.
         self.progress.as_ref().map(|progress| progress.between(from, to + Nanos::new(1)))
     }
 
-    /// Takes down whether the process that was attached to has ended.
+    /// Notes whether the process given by `-p` has ended.
     pub fn note_end(&mut self) {
         if !is_alive(&self.process) {
             self.report.target_ended = true;
@@ -32,7 +32,7 @@ impl Session<'_> {
         }
     }
 
-    /// The complete report, as of now.
+    /// Returns the complete report.
     pub fn report(mut self) -> TuneReport {
         let pid = self.report.target.pid;
         if let Ok(target) = self.target(pid)
@@ -45,16 +45,16 @@ impl Session<'_> {
             .selected
             .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));
         let first_act = self.first_act.unwrap_or(self.now());
-        let figure = |found: Option<Vec<f64>>| {
-            let progress = Spread::of(&found?)?;
+        let performance = |values: Option<Vec<f64>>| {
+            let progress = Spread::of(&values?)?;
             Some(Performance { progress: Some(progress), ..Performance::default() })
         };
-        let before = self.figures(Nanos::ZERO, first_act);
+        let before = self.metric(Nanos::ZERO, first_act);
         self.report.baseline =
-            figure(before.map(|f| f[f.len().saturating_sub(FIGURES)..].to_vec()));
+            performance(before.map(|f| f[f.len().saturating_sub(METRIC_VALUES)..].to_vec()));
         if let Some(settled) = self.last_act {
-            let after = self.figures(settled, self.now());
-            self.report.tuned = figure(after.map(|f| f.into_iter().skip(1).collect()));
+            let after = self.metric(settled, self.now());
+            self.report.tuned = performance(after.map(|f| f.into_iter().skip(1).collect()));
             self.report.last_promotion_seconds = Some((settled - self.begun).as_seconds());
         }
         self.report.sampler = self.sampler_report();
@@ -93,7 +93,7 @@ impl Session<'_> {
         .with_counts(&counts)
     }
 
-    /// Makes the report one about `target`, but for the sums over all that was tuned.
+    /// Makes `target` the target of the report, except for the sums over all processes.
     pub(super) fn note_plan(&mut self, target: &Process, seen: &Snapshot, plan: &Plan) {
         self.hidden_limit = target.unseen_cgroup();
         let tuned = self.spaces.of(target.id());
@@ -148,7 +148,7 @@ impl Session<'_> {
         let report = &mut self.report;
         report.attempted_regions += journal.attempted();
         report.verified_regions += journal.verified();
-        // Should it end before anybody looks again.
+        // If the target ends before it is read again, this value stays.
         let made = target.sizes().huge.times(journal.verified());
         report.huge_bytes_after = report.huge_bytes_after.map(|huge| huge + made);
         report.promotion_seconds += journal.took().as_seconds();
@@ -161,12 +161,12 @@ impl Session<'_> {
     }
 }
 
-/// How many samples waited for scattered memory.
+/// Samples that stall on scattered memory.
 pub(super) fn share(view: &ProcessView) -> Share {
     Share { scattered: view.scattered, all: view.counts.total() }
 }
 
-/// Writes what was counted since `last` into `activity`.
+/// Writes the counts since `last` into `activity`.
 pub(super) fn count(counters: &Counters, last: &mut CounterReading, activity: &mut Activity) {
     let Ok(now) = counters.read() else { return };
     #[allow(clippy::cast_precision_loss)]

@@ -1,5 +1,5 @@
-//! What one address space was like before we came, and what was tried in it. Another one starts afresh: its addresses, its
-//! budget and its proof are its own.
+//! State of each tuned address space: before the first promotion, and since. Each has addresses, a
+//! budget and verified promotions of its own.
 
 use std::collections::BTreeMap;
 
@@ -9,56 +9,56 @@ use hugepilot_record::tune::Prediction;
 use hugepilot_record::{Outcome, Pick, Pid, ProcessId, RegionPages};
 use hugepilot_units::{Bytes, Region};
 
-/// A region that failed so often is left alone.
+/// Failures after which a region is skipped.
 const MAX_TRIES: u32 = 3;
 
-/// What is known of one address space.
+/// State of one address space.
 #[derive(Debug, Default)]
 pub(super) struct SpaceState {
-    /// When its process started; tells it from a later one with the same number.
+    /// Start time of its process, which differs from that of a later process with the same pid.
     start_ticks: u64,
-    /// Its memory on huge pages before the first promotion.
+    /// Memory on huge pages before the first promotion.
     pub(super) huge_before: Bytes,
-    /// Its samples before the first promotion.
+    /// Samples before the first promotion.
     pub(super) untouched: Share,
-    /// What its first plan should gain.
+    /// Predicted gain of the first plan.
     pub(super) predicted: Option<Prediction>,
     /// Whether a promotion was tried.
     pub(super) acted: bool,
-    /// Held from the first promotion on.
+    /// Claim, from the first promotion on.
     pub(super) claim: Option<Claim>,
     picked: BTreeMap<Region, PickState>,
 }
 
-/// What became of a region that was picked.
+/// State of a selected region.
 #[derive(Debug, Default)]
 struct PickState {
-    /// Its share of the samples that its last plan was made from.
+    /// Share of the samples of its last plan.
     heat_ratio: f64,
     failures: u32,
     verified: bool,
 }
 
 impl SpaceState {
-    /// Takes in how things stand, as long as nothing was tried.
-    pub(super) fn look(&mut self, huge: Bytes, samples: Share) {
+    /// Notes the state before the first promotion.
+    pub(super) fn note_before(&mut self, huge: Bytes, samples: Share) {
         if !self.acted {
             (self.huge_before, self.untouched) = (huge, samples);
         }
     }
-    /// What is left of `budget` with `huge` bytes on huge pages now. What was huge before us costs nothing, and what we
-    /// made and the program has given back since may be spent again.
+    /// Remainder of `budget` with `huge` bytes on huge pages now. Huge pages from before the tune
+    /// do not count, and those that the program has freed since can be spent again.
     pub(super) fn left_of(&self, budget: Bytes, huge: Bytes) -> Bytes {
         budget - (huge - self.huge_before)
     }
-    /// Whether a region is a candidate: neither one that we promoted and that is huge still, nor one that always fails.
+    /// Whether a region is a candidate: not if it was promoted and is still huge, or always fails.
     pub(super) fn may_pick(&self, region: Region, pages: Option<&RegionPages>) -> bool {
         self.picked.get(&region).is_none_or(|picked| {
             let done = picked.verified && pages.is_none_or(|pages| pages.huge);
             !done && picked.failures < MAX_TRIES
         })
     }
-    /// Notes what became of a pick; `None` when nothing was done.
+    /// Notes the outcome of a selected region; `None` if nothing was done.
     pub(super) fn note(&mut self, pick: &Pick, outcome: Option<Outcome>) {
         let picked = self.picked.entry(pick.region).or_default();
         picked.heat_ratio = pick.heat_ratio;
@@ -66,23 +66,23 @@ impl SpaceState {
         picked.failures += u32::from(outcome.is_some_and(|outcome| outcome != Outcome::Verified));
         self.acted |= outcome.is_some();
     }
-    /// Regions that were seen on a huge page after we promoted them.
+    /// Regions that were verified on huge pages.
     pub(super) fn verified(&self) -> u64 {
         self.picked.values().filter(|picked| picked.verified).count() as u64
     }
-    /// The picks' share of the samples that their plans were made from, at most 1: a later plan has more samples, and its
-    /// picks had time to gain on the earlier ones.
+    /// Share of the samples of their plans, of all selected regions together. It is at most 1:
+    /// later plans have more samples, so the shares can add up to more.
     pub(super) fn heat_ratio(&self) -> f64 {
         self.picked.values().fold(0.0_f64, |sum, picked| sum + picked.heat_ratio).min(1.0)
     }
 }
 
-/// The address spaces that were planned for.
+/// Address spaces that were planned for.
 #[derive(Debug, Default)]
 pub(super) struct AddressSpaces(BTreeMap<Pid, SpaceState>);
 
 impl AddressSpaces {
-    /// That of process `id`; a new one where it was not planned for yet.
+    /// State of process `id`; a new one before its first plan.
     pub(super) fn of(&mut self, id: &ProcessId) -> &mut SpaceState {
         let new = || SpaceState { start_ticks: id.start_ticks, ..SpaceState::default() };
         let tuned = self.0.entry(id.pid).or_insert_with(new);
@@ -91,11 +91,11 @@ impl AddressSpaces {
         }
         tuned
     }
-    /// That of process `id`, where it was planned for.
+    /// State of process `id`; `None` before its first plan.
     pub(super) fn known(&self, id: &ProcessId) -> Option<&SpaceState> {
         self.0.get(&id.pid).filter(|tuned| tuned.start_ticks == id.start_ticks)
     }
-    /// Forgets all but those that `stays` says.
+    /// Drops all states except those that `stays` selects.
     pub(super) fn retain(&mut self, stays: impl Fn(Pid) -> bool) {
         self.0.retain(|&pid, _| stays(pid));
     }
@@ -121,39 +121,35 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_spent_by_what_we_made_and_nothing_else() {
+    fn only_promotions_of_this_run_spend_the_budget() {
         let mut tuned = SpaceState::default();
-        tuned.look(Bytes::mib(100), Share { scattered: 1, all: 2 });
+        tuned.note_before(Bytes::mib(100), Share { scattered: 1, all: 2 });
         tuned.note(&pick(1, 0.5), Some(Outcome::Verified));
-        tuned.look(Bytes::mib(106), Share { scattered: 9, all: 9 });
-        assert_eq!(
-            tuned.untouched,
-            Share { scattered: 1, all: 2 },
-            "of before the first promotion"
-        );
+        tuned.note_before(Bytes::mib(106), Share { scattered: 9, all: 9 });
+        assert_eq!(tuned.untouched, Share { scattered: 1, all: 2 }, "before the first promotion");
         assert_eq!(tuned.left_of(Bytes::mib(10), Bytes::mib(106)), Bytes::mib(4));
         assert_eq!(
             tuned.left_of(Bytes::mib(10), Bytes::mib(90)),
             Bytes::mib(10),
-            "given back, and more"
+            "freed since, and more"
         );
     }
 
     #[test]
-    fn what_is_done_or_hopeless_is_no_candidate() {
+    fn promoted_and_failing_regions_are_not_candidates() {
         let mut tuned = SpaceState::default();
         tuned.note(&pick(1, 0.1), Some(Outcome::Verified));
         assert!(!tuned.may_pick(Region::new(1), Some(&pages(1, true))));
-        assert!(
-            tuned.may_pick(Region::new(1), Some(&pages(1, false))),
-            "the program took it apart"
-        );
+        assert!(tuned.may_pick(Region::new(1), Some(&pages(1, false))), "the program split it");
         for _ in 0..3 {
             assert!(tuned.may_pick(Region::new(2), Some(&pages(2, false))));
             tuned.note(&pick(2, 0.1), Some(Outcome::Failed(Errno::EAGAIN)));
         }
         assert!(!tuned.may_pick(Region::new(2), Some(&pages(2, false))));
-        assert!(tuned.may_pick(Region::new(3), Some(&pages(3, true))), "huge, and not by us");
+        assert!(
+            tuned.may_pick(Region::new(3), Some(&pages(3, true))),
+            "promoted by another process"
+        );
         assert_eq!(tuned.verified(), 1);
     }
 
@@ -176,7 +172,7 @@ mod tests {
         spaces.of(&id(1, 10)).note(&pick(1, 0.5), Some(Outcome::Verified));
         assert!(!spaces.of(&id(2, 20)).acted);
         assert!(spaces.of(&id(1, 10)).acted && spaces.known(&id(1, 10)).is_some());
-        assert!(spaces.known(&id(1, 11)).is_none(), "the number means another process now");
+        assert!(spaces.known(&id(1, 11)).is_none(), "the pid belongs to another process now");
         assert!(!spaces.of(&id(1, 11)).acted);
         spaces.retain(|pid| pid != Pid(1));
         assert!(spaces.known(&id(1, 11)).is_none() && spaces.known(&id(2, 20)).is_some());

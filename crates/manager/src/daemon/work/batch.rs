@@ -1,0 +1,131 @@
+//! Batches of splits and their log lines.
+
+use std::collections::BTreeMap;
+
+use hugepilot_record::daemon::{Event, ProcessFreed};
+use hugepilot_record::{RecollapseRisk, SplitOutcome, SplitPlan};
+use hugepilot_units::{Bytes, Nanos};
+
+use super::super::watermark::Reading;
+use super::super::{Daemon, World};
+use super::survey::{ProcessCensus, Survey};
+use crate::act::split::count;
+
+/// Splits since the last `freed` line.
+pub(super) struct Batch {
+    /// Time of the first split.
+    pub(super) begun: Nanos,
+    cpu: Nanos,
+    /// Bytes freed and huge pages split, by index of the process.
+    shares: BTreeMap<usize, (Bytes, u64)>,
+    skipped: BTreeMap<String, u64>,
+    failed: BTreeMap<String, u64>,
+    pub(super) over_budget: bool,
+}
+
+impl Batch {
+    pub(super) fn new(world: &dyn World) -> Self {
+        Self {
+            begun: world.now(),
+            cpu: world.cpu_time(),
+            shares: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            over_budget: false,
+        }
+    }
+    /// Counts one outcome, and returns the bytes freed.
+    pub(super) fn add(&mut self, process: usize, outcome: SplitOutcome) -> Bytes {
+        let Some(bytes) = count(outcome, &mut self.skipped, &mut self.failed) else {
+            return Bytes::ZERO;
+        };
+        let sum = self.shares.entry(process).or_default();
+        *sum = (sum.0 + bytes, sum.1 + 1);
+        bytes
+    }
+    fn is_empty(&self) -> bool {
+        self.shares.is_empty() && self.skipped.is_empty() && self.failed.is_empty()
+    }
+}
+
+impl Daemon<'_> {
+    pub(super) fn log_planned(
+        &mut self,
+        reading: &Reading,
+        survey: &Survey,
+        plan: &SplitPlan,
+        took: Nanos,
+    ) {
+        let censuses = || survey.processes.iter().map(|process| &process.census);
+        let planned = Event::Planned {
+            order: survey.order.name().to_owned(),
+            processes: survey.processes.len() as u64,
+            not_sampled: survey.not_sampled,
+            huge_pages: censuses().map(|census| census.huge_pages).sum(),
+            unread_huge_pages: censuses().map(|census| census.unread_pages).sum(),
+            candidates: plan.splits.len() as u64,
+            reclaimable_bytes: plan.splits.iter().map(|split| split.frees).sum(),
+            requested_bytes: self.wanted(reading),
+            skipped: plan
+                .skipped
+                .iter()
+                .map(|(reason, &count)| (reason.to_string(), count))
+                .collect(),
+            seconds: took.as_seconds(),
+            over_budget: survey.over_budget,
+        };
+        self.log(reading, planned);
+    }
+
+    pub(super) fn log_freed(
+        &mut self,
+        reading: &Reading,
+        batch: Batch,
+        processes: &[ProcessCensus],
+    ) {
+        if batch.is_empty() {
+            return;
+        }
+        let shares = batch.shares.iter().map(|(&process, &(freed_bytes, huge_pages_split))| {
+            let id = processes[process].target.id();
+            ProcessFreed { pid: id.pid, command: id.command.clone(), freed_bytes, huge_pages_split }
+        });
+        let shares: Vec<ProcessFreed> = shares.collect();
+        let freed_bytes = shares.iter().map(|share| share.freed_bytes).sum();
+        let huge_pages_split = shares.iter().map(|share| share.huge_pages_split).sum();
+        for sums in [&mut self.life.sums, &mut self.stretch.sums] {
+            sums.freed_bytes += freed_bytes;
+            sums.huge_pages_split += huge_pages_split;
+        }
+        let recollapse_risk = self.recollapse_risk(&batch, processes);
+        let freed = Event::Freed {
+            freed_bytes,
+            huge_pages_split,
+            skipped: batch.skipped,
+            failed: batch.failed,
+            processes: shares,
+            seconds: (self.world.now() - batch.begun).as_seconds(),
+            cpu_seconds: (self.world.cpu_time() - batch.cpu).as_seconds(),
+            over_budget: batch.over_budget,
+            recollapse_risk,
+        };
+        self.log(reading, freed);
+    }
+
+    /// Returns the risk of re-collapse, the first time that there is one.
+    fn recollapse_risk(
+        &mut self,
+        batch: &Batch,
+        processes: &[ProcessCensus],
+    ) -> Option<RecollapseRisk> {
+        if self.warned || batch.shares.is_empty() {
+            return None;
+        }
+        let advised = |process: &usize| {
+            processes[*process].mappings.iter().any(|mapping| mapping.flags.has("hg"))
+        };
+        let risk = self.world.recollapse_risk(batch.shares.keys().any(advised));
+        self.warned = risk.is_some();
+        risk
+    }
+}

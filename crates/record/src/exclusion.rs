@@ -1,0 +1,26 @@
+//! Processes that a command excludes, with causes and help.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Failure to read a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AccessError {
+    /// The error, with the object and the errno.
+    pub error: String,
+    /// Suggested actions; empty if none is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub help: Vec<String>,
+}
+
+/// Processes of a cgroup that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExcludedCount {
+    /// Excluded processes.
+    pub excluded: u64,
+    /// All processes, including the excluded ones.
+    pub processes: u64,
+    /// Failure of the first.
+    #[serde(flatten)]
+    pub first: AccessError,
+}

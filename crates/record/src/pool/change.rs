@@ -1,0 +1,198 @@
+//! Report of `hugepilot pool set`.
+
+use hugepilot_units::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{PoolMemory, PoolPages};
+
+/// Outcome of `pool set`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PoolChange {
+    /// [`SCHEMA`](super::SCHEMA).
+    pub schema: String,
+    /// `set`.
+    pub action: String,
+    /// Whether this was a dry run.
+    pub dry_run: bool,
+    /// Page size.
+    pub page_bytes: Bytes,
+    /// NUMA node; `None` for the whole pool.
+    pub node: Option<u32>,
+    /// Requested persistent pages.
+    pub requested: u64,
+    /// Page counts before.
+    pub before: PoolPages,
+    /// Page counts afterwards, as read back; `None` if nothing was changed.
+    pub after: Option<PoolPages>,
+    /// Time that the kernel took; `None` if nothing was changed.
+    pub seconds: Option<f64>,
+    /// Whether memory was compacted first.
+    pub compacted: bool,
+    /// Memory that had to stay available.
+    pub floor_bytes: Bytes,
+    /// Memory afterwards; of the node, if one was given.
+    pub memory: PoolMemory,
+    /// Whether a signal ended it early.
+    pub interrupted: bool,
+    /// Causes of a shortfall; empty if there is none.
+    pub causes: Vec<PoolShortfall>,
+    /// Configuration that sets the count after each boot; `None` for a count of 0.
+    pub permanent: Option<Permanent>,
+    /// Command that restores the former count; `None` if it is unchanged.
+    pub undo: Option<String>,
+    /// Further facts.
+    pub warnings: Vec<PoolNote>,
+}
+
+impl PoolChange {
+    /// Whether the pool is as requested; in a dry run, whether no obstacle is known.
+    pub const fn is_complete(&self) -> bool {
+        self.causes.is_empty()
+    }
+}
+
+/// Cause of a difference between the requested and the actual count. JSON carries the variant as
+/// `code`, and the sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum PoolShortfall {
+    /// The request exceeds total memory; nothing was changed.
+    ExceedsMemory {
+        /// Requested memory.
+        requested_bytes: Bytes,
+        /// Total memory, of the node if one was given.
+        total_bytes: Bytes,
+        /// NUMA node.
+        node: Option<u32>,
+    },
+    /// Less than the floor would stay available.
+    BelowFloor {
+        /// Memory that the pool would grow by.
+        growth_bytes: Bytes,
+        /// Memory that would stay available.
+        left_bytes: Bytes,
+        /// Available memory.
+        available_bytes: Bytes,
+        /// Floor.
+        floor_bytes: Bytes,
+        /// NUMA node.
+        node: Option<u32>,
+        /// Largest count within the floor, if nothing was changed; `None` after partial growth.
+        max_pages: Option<u64>,
+    },
+    /// The kernel allocates pages of this size only at boot (EINVAL).
+    BootOnly {
+        /// Page size.
+        page_bytes: Bytes,
+        /// Parameters for the kernel command line.
+        boot_parameters: Option<String>,
+    },
+    /// The kernel rejected the count.
+    WriteFailed {
+        /// Error.
+        error: String,
+    },
+    /// A signal ended the request; pages allocated by then stay.
+    Interrupted,
+    /// The pool has more pages than requested.
+    ChangedMeanwhile {
+        /// Excess pages.
+        extra_pages: u64,
+    },
+    /// Pages in use or reserved became surplus pages.
+    PagesHeld {
+        /// Page size.
+        page_bytes: Bytes,
+        /// New surplus pages.
+        surplus_pages: u64,
+        /// Pages in use or reserved.
+        held_pages: u64,
+    },
+    /// The kernel found no contiguous memory for pages beyond its largest block.
+    NotContiguous {
+        /// Page size.
+        page_bytes: Bytes,
+        /// Free memory.
+        free_bytes: Bytes,
+        /// Largest block that the kernel keeps free.
+        largest_block_bytes: Bytes,
+        /// NUMA node.
+        node: Option<u32>,
+        /// Parameters for the kernel command line.
+        boot_parameters: Option<String>,
+    },
+    /// Less memory is available than is missing.
+    MemoryInUse {
+        /// Missing memory.
+        missing_bytes: Bytes,
+        /// Available memory.
+        available_bytes: Bytes,
+        /// Total memory.
+        total_bytes: Bytes,
+        /// NUMA node.
+        node: Option<u32>,
+        /// Parameters for the kernel command line.
+        boot_parameters: Option<String>,
+    },
+    /// Enough memory is free, but too little in blocks of the page size.
+    Fragmented {
+        /// Page size.
+        page_bytes: Bytes,
+        /// Free memory.
+        free_bytes: Bytes,
+        /// Free memory in blocks of at least the page size.
+        free_block_bytes: Bytes,
+        /// NUMA node.
+        node: Option<u32>,
+        /// Whether memory was compacted first.
+        compacted: bool,
+        /// Parameters for the kernel command line.
+        boot_parameters: Option<String>,
+    },
+}
+
+/// Further fact about a change. JSON carries the variant as `code`, and the sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum PoolNote {
+    /// Memory was not compacted.
+    NotCompacted {
+        /// Error.
+        error: String,
+    },
+    /// Pages in use or reserved would become surplus pages.
+    PagesHeld {
+        /// Number of these pages.
+        pages: u64,
+    },
+    /// The kernel does not count free blocks of the page size.
+    ContiguityUnknown {
+        /// Memory that the pool would grow by.
+        growth_bytes: Bytes,
+        /// Page size.
+        page_bytes: Bytes,
+        /// Largest block that the kernel counts.
+        largest_block_bytes: Bytes,
+    },
+    /// The kernel would have to move or reclaim pages.
+    ReclaimNeeded {
+        /// Memory that the pool would grow by.
+        growth_bytes: Bytes,
+        /// Page size.
+        page_bytes: Bytes,
+        /// Free memory in blocks of at least the page size.
+        free_block_bytes: Bytes,
+    },
+}
+
+/// Configuration that sets a pool at each boot: the file with the line, or the boot parameters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Permanent {
+    /// File for the line.
+    pub file: String,
+    /// Line.
+    pub line: String,
+    /// Kernel command line; safest, because at boot memory is not fragmented.
+    pub kernel_command_line: String,
+}

@@ -1,0 +1,99 @@
+//! Sentences for the warnings of `run` and `compare`.
+
+use hugepilot_record::run::{CompareWarning, PoolShortage, RunWarning};
+
+use crate::Sentence;
+
+impl Sentence for CompareWarning {
+    fn text(&self) -> String {
+        let text = self.warning.text();
+        self.mode.map_or_else(|| text.clone(), |mode| format!("{mode}: {text}"))
+    }
+    fn help(&self) -> Vec<String> {
+        self.warning.help()
+    }
+}
+
+impl Sentence for RunWarning {
+    fn text(&self) -> String {
+        match self {
+            Self::VariableKept { name, value } => {
+                format!("{name}={value} is set by the user; it was kept")
+            }
+            Self::TunableKept { tunable } => {
+                format!("{tunable} in GLIBC_TUNABLES is set by the user; it was kept")
+            }
+            Self::LoaderVariablesRemoved => {
+                "the loader removes LD_PRELOAD, LD_LIBRARY_PATH and GLIBC_TUNABLES from hugepilot \
+                 (file capabilities, set-user-ID); the program did not get them"
+                    .to_owned()
+            }
+            Self::KilledBySigbus => format!("SIGBUS killed a process of the program; {FORK}"),
+            Self::ForkOnPool { process } => {
+                format!("{process} had hugetlb pages and started other processes; {FORK}")
+            }
+            Self::PoolTooSmall(PoolShortage { page_bytes, requested, causes }) => {
+                let causes: Vec<String> = causes.iter().map(Sentence::text).collect();
+                let causes = causes.join("; ");
+                format!("the pool has fewer than {requested} free pages of {page_bytes}: {causes}")
+            }
+            Self::Setting(warning) => warning.text(),
+            Self::RunRepeated => {
+                "a run was stopped for a while; it was discarded and repeated".to_owned()
+            }
+            Self::RunStopped => {
+                "the repeated run was stopped, too; its wall time includes the stop".to_owned()
+            }
+            Self::ProcessesEnded => {
+                "the program left processes running; hugepilot ended them".to_owned()
+            }
+            Self::RunsFailed { failed_runs, runs } => {
+                format!("{failed_runs} of {runs} runs failed; their rounds do not count")
+            }
+        }
+    }
+
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::LoaderVariablesRemoved => {
+                vec!["set them after the --, as in -- env NAME=value CMD".to_owned()]
+            }
+            Self::KilledBySigbus | Self::ForkOnPool { .. } => {
+                vec!["a larger pool: --pool AMOUNT".to_owned(), "--pages thp".to_owned()]
+            }
+            Self::Setting(warning) => warning.help(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+const FORK: &str = "a child made by fork that writes to hugetlb pages of its parent takes free \
+                    pool pages, and SIGBUS kills it if there are none";
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::pool::PoolShortfall;
+    use hugepilot_record::run::Mode;
+    use hugepilot_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn warnings_of_a_mode_name_it() {
+        let warning = RunWarning::RunsFailed { failed_runs: 2, runs: 5 };
+        let of = |mode| CompareWarning { mode, warning: warning.clone() }.text();
+        assert_eq!(of(Some(Mode::Thp)), "thp: 2 of 5 runs failed; their rounds do not count");
+        assert_eq!(of(None), "2 of 5 runs failed; their rounds do not count");
+    }
+
+    #[test]
+    fn a_pool_that_is_too_small_has_its_causes() {
+        let causes = vec![PoolShortfall::Interrupted];
+        let shortage = PoolShortage { page_bytes: Bytes::mib(2), requested: 9, causes };
+        let text = RunWarning::PoolTooSmall(shortage).text();
+        assert!(
+            text.starts_with("the pool has fewer than 9 free pages of 2MiB: a signal"),
+            "{text}"
+        );
+    }
+}
