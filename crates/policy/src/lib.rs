@@ -13,6 +13,8 @@ mod debloat;
 mod eligible;
 mod heat;
 mod predict;
+pub mod trial;
+pub mod tune;
 
 pub use all::AllPolicy;
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};

@@ -1,0 +1,149 @@
+//! Candidates of a process: every region that may be promoted, with its expected heat.
+
+use std::collections::BTreeMap;
+
+use hugepilot_record::{Mapping, SkipReason, Skips};
+use hugepilot_stats::NeighbourShrinkage;
+use hugepilot_units::{Bytes, Region};
+
+use super::{TuneGoal, TuneState, TuneView};
+use crate::{mapping_skip, region_skip};
+
+/// Region that may be promoted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Region.
+    pub region: Region,
+    /// Stalls in the window.
+    pub stalls: u32,
+    /// Expected stalls: those in the window, drawn towards the mean of the neighbours.
+    pub heat: f64,
+    /// Memory that a huge page adds.
+    pub added: Bytes,
+}
+
+/// Candidates, hottest first, and the rest by reason.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Candidates {
+    /// Candidates.
+    pub regions: Vec<Candidate>,
+    /// Regions skipped.
+    pub skipped: Skips,
+    /// Stalls on skipped regions.
+    pub skipped_stalls: BTreeMap<SkipReason, u64>,
+}
+
+impl Candidates {
+    /// Finds the candidates of a view: hot regions of mappings that may be promoted.
+    ///
+    /// A region is hot with a stall of its own, or with half the heat of the region of a random
+    /// stall. So a uniformly hot heap is hot as a whole, also where no sample fell.
+    pub fn of(view: &TuneView<'_>, state: &TuneState, goal: &TuneGoal) -> Self {
+        let mut all = Self::default();
+        let threshold = usual_heat(view) / 2.0;
+        let mut stalls = view.window.stalls.clone();
+        for mapping in &view.snapshot.mappings {
+            all.add_mapping(view, state, goal, mapping, threshold, &mut stalls);
+        }
+        // What no mapping holds as a whole region.
+        for (_, count) in stalls {
+            all.skip(SkipReason::Unaligned, count);
+        }
+        all.regions.sort_by(|a, b| b.heat.total_cmp(&a.heat).then(a.region.cmp(&b.region)));
+        all
+    }
+
+    fn add_mapping(
+        &mut self,
+        view: &TuneView<'_>,
+        state: &TuneState,
+        goal: &TuneGoal,
+        mapping: &Mapping,
+        threshold: f64,
+        stalls: &mut BTreeMap<Region, u32>,
+    ) {
+        let regions: Vec<Region> = view.snapshot.sizes.regions_inside(mapping.range).collect();
+        let counts: Vec<u32> =
+            regions.iter().map(|region| stalls.remove(region).unwrap_or(0)).collect();
+        let Some(shrinkage) = shrinkage(&counts) else { return };
+        for ((region, stalls), heat) in
+            regions.into_iter().zip(counts.iter().copied()).zip(shrinkage)
+        {
+            if stalls == 0 && heat < threshold {
+                continue;
+            }
+            match judge(view, state, goal, mapping, region) {
+                Ok(added) => self.regions.push(Candidate { region, stalls, heat, added }),
+                Err(reason) => self.skip(reason, stalls),
+            }
+        }
+    }
+
+    fn skip(&mut self, reason: SkipReason, stalls: u32) {
+        *self.skipped.entry(reason).or_insert(0) += 1;
+        *self.skipped_stalls.entry(reason).or_insert(0) += u64::from(stalls);
+    }
+}
+
+/// Expected heat of each region; `None` without a stall.
+fn shrinkage(counts: &[u32]) -> Option<Vec<f64>> {
+    match NeighbourShrinkage::fit(counts) {
+        Some(fitted) => Some(fitted.expected(counts)),
+        None => counts
+            .iter()
+            .any(|&count| count > 0)
+            .then(|| counts.iter().map(|&count| f64::from(count)).collect()),
+    }
+}
+
+/// Heat of the region of a random stall: a region is counted once for each of its other stalls.
+fn usual_heat(view: &TuneView<'_>) -> f64 {
+    let (mut all, mut pairs) = (0.0, 0.0);
+    for &count in view.window.stalls.values() {
+        let count = f64::from(count);
+        all += count;
+        pairs += count * (count - 1.0);
+    }
+    // Without a region that was hit twice nothing is known of the usual heat.
+    if pairs > 0.0 { pairs / all } else { f64::INFINITY }
+}
+
+/// Memory that a huge page adds to `region`.
+///
+/// # Errors
+/// The rule that forbids its promotion.
+fn judge(
+    view: &TuneView<'_>,
+    state: &TuneState,
+    goal: &TuneGoal,
+    mapping: &Mapping,
+    region: Region,
+) -> Result<Bytes, SkipReason> {
+    let seen = view.snapshot;
+    if let Some(reason) = mapping_skip(mapping) {
+        return Err(reason);
+    }
+    if seen.thp_disabled {
+        return Err(SkipReason::ThpDisabled);
+    }
+    if seen.stacks.contains(&region) {
+        return Err(SkipReason::Stack);
+    }
+    if let Some(heat) = seen.heat.iter().find(|heat| heat.region == region) {
+        if heat.streamed > heat.samples / 2 {
+            return Err(SkipReason::Streamed);
+        }
+        if heat.tlb_held > heat.samples / 2 {
+            return Err(SkipReason::TlbFriendly);
+        }
+    }
+    let pages = seen.pages.get(&region).ok_or(SkipReason::Special)?;
+    if let Some(reason) = region_skip(pages, seen.sizes, &goal.limits) {
+        return Err(reason);
+    }
+    let past = state.regions.get(&region).copied().unwrap_or_default();
+    if past.failures >= goal.max_tries || past.demoted.is_some() {
+        return Err(SkipReason::CoolingDown);
+    }
+    Ok(seen.sizes.base.times(seen.sizes.base_per_huge().saturating_sub(pages.resident)))
+}
