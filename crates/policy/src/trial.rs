@@ -1,8 +1,8 @@
 //! Trials: what huge pages gain in a running program, measured between halves chosen by a coin.
 //!
 //! Candidates with similar heat form pairs. A seeded coin promotes one region of each pair. Samples
-//! of both arms before and after, in the same windows, give the ratio of stall time on huge pages to
-//! that on base pages. Drift of the machine and phases of the program affect both arms alike and
+//! of both arms before and after, in the same windows, give the ratio of stall time on huge pages
+//! to that on base pages. Drift of the machine and phases of the program affect both arms alike and
 //! cancel.
 //!
 //! The coin is essential. The hottest half compared with the rest has a "gain" of 2 to 4 times with

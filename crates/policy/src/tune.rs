@@ -1,8 +1,8 @@
 //! Goal `tune`: promote what pays, after a trial inside the process.
 //!
-//! One call of [`TuneGoal::decide`] is one round. It sees a process at one moment and the state that
-//! the round before left, and returns what to do and the next state. The engine acts, tells the
-//! state what became of it ([`TuneState::note`]), waits as decided, and calls again.
+//! A call of [`TuneGoal::decide`] is one round. From the process at one moment and the state of the
+//! round before, it returns the actions and the next state. The engine acts, records the outcomes
+//! in the state ([`TuneState::note`]), waits as decided, and calls again.
 //!
 //! ```text
 //! observe ──▶ trial ──▶ gain ──▶ promote the rest ──▶ check ──▶ watch for new hot memory
@@ -99,7 +99,7 @@ pub struct TuneGoal {
     pub calibration: Calibration,
 }
 
-/// One region to promote.
+/// Region to promote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promotion {
     /// Region.
@@ -122,7 +122,7 @@ pub enum Next {
     End,
 }
 
-/// What to do in a round.
+/// Actions of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneDecision {
     /// Regions to promote, in this order.

@@ -3,8 +3,8 @@
 //! Memory is often hot in runs: where a neighbour was sampled, a region without a sample of its own
 //! is probably hot, too. How far that holds differs between mappings, so the counts themselves
 //! decide. Each count is drawn towards the mean of its `reach` neighbours on either side, with the
-//! weight of `weight` observations. Both numbers are those of the greatest leave-one-out likelihood:
-//! of all counts, given only their neighbours, under a Poisson law whose rate has a gamma prior
+//! weight of `weight` observations. Both numbers have the greatest leave-one-out likelihood: of all
+//! counts, given only their neighbours, under a Poisson law whose rate has a gamma prior
 //! (negative binomial). A uniformly hot mapping gets the largest reach and weight, a mapping with
 //! scattered hot regions a small weight, which leaves the counts as they are.
 

@@ -1,10 +1,11 @@
-//! Confidence sequences: intervals that hold at all times at once, so that a measurement may be read
-//! after each sample and stopped by what it shows.
+//! Confidence sequences: intervals that hold at all times at once. A measurement may be read after
+//! each sample, and stopped by its own result.
 
 /// Samples at which the sequence is tightest.
 const TUNED_FOR: f64 = 300.0;
 
-/// Half-width of the confidence sequence of a mean, from its standard error after `samples` samples.
+/// Half-width of the confidence sequence of a mean, from its standard error after `samples`
+/// samples.
 ///
 /// With probability `1 - alpha` the true value never leaves the interval, however often it is read.
 /// An interval for one reading, `1.96 * standard_error` at 0.05, does not have this property.

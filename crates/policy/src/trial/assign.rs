@@ -73,7 +73,7 @@ mod tests {
         assert!(assign(&all[..1], 1).is_empty() && assign(&[], 1).is_empty());
     }
 
-    /// Neither the hotter region of a pair nor the lower address wins more tosses than chance allows.
+    /// Neither the hotter region of a pair nor the lower address wins more than chance allows.
     #[test]
     fn the_coin_is_fair() {
         let all = candidates(|i| -f64::from(u32::try_from(i).unwrap()), 100);

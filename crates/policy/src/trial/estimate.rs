@@ -34,8 +34,9 @@ impl Estimate {
     /// Estimates the ratio; `None` if an arm has no sample in a window.
     ///
     /// The samples after the promotion give the ratio of the arms. Those before it are a control
-    /// variate: they remove, as far as they predict it, what the arms differ by chance. The variance
-    /// is that of the pairs, and at least Poisson's: it also holds bursts and unequal pairs.
+    /// variate: they remove chance differences of the arms as far as they predict them. The
+    /// variance is that of the pairs, and at least Poisson's. It also holds bursts and unequal
+    /// pairs.
     #[allow(clippy::cast_precision_loss)]
     pub fn of(pairs: &[PairCounts]) -> Option<Self> {
         let sum = |count: fn(&PairCounts) -> u32| -> u64 {

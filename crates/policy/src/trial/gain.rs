@@ -79,7 +79,7 @@ pub enum NoTrial {
         /// Share of all samples.
         share: f64,
     },
-    /// One pair has most of the samples, so chance decides.
+    /// A single pair has most of the samples, so chance decides.
     DominantPair {
         /// Share of the samples of all pairs.
         share: f64,
@@ -134,8 +134,9 @@ impl TrialRules {
 
     /// Bracket of the speedup if all eligible memory is huge.
     ///
-    /// The low end assumes that stalls overlap wholly, at the upper limit of the ratio. The high end
-    /// assumes that samples without an address are divided as the others are, at its lower limit.
+    /// The low end assumes that stalls overlap wholly, at the upper limit of the ratio. The high
+    /// end assumes that samples without an address are divided as the others are, at its lower
+    /// limit.
     pub fn bracket(&self, estimate: &Estimate, shares: StallShares) -> Prediction {
         let (low, high) = estimate.interval(self.alpha);
         let overlapped = 2.0 * high / (1.0 + high);
@@ -154,8 +155,8 @@ impl StallShares {
     }
 }
 
-/// Speedup of a program that spends `share` of its time in stalls that take `ratio` of their time on
-/// huge pages.
+/// Speedup of a program that spends `share` of its time in stalls that take `ratio` of their time
+/// on huge pages.
 pub fn speedup(share: f64, ratio: f64) -> f64 {
     1.0 / (1.0 - share.clamp(0.0, 1.0) * (1.0 - ratio)).max(0.01)
 }

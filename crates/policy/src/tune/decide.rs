@@ -1,4 +1,4 @@
-//! One round of the goal.
+//! Decision of a round.
 
 use hugepilot_record::SkipReason;
 use hugepilot_stats::share_margin;
@@ -87,7 +87,7 @@ impl<'a> Round<'a> {
             .candidates
             .regions
             .iter()
-            // A trial adds no memory: its promotions may be taken back.
+            // A trial adds no memory: its promotions may be demoted.
             .filter(|candidate| candidate.added == Bytes::ZERO)
             .take(limit)
             .map(|candidate| (candidate.region, candidate.heat))

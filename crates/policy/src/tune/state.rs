@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::trial::{Estimate, NoTrial, Pair, StallShares, TrialVerdict};
 
-/// What happened to a region.
+/// History of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionHistory {
     /// Promotions that failed.

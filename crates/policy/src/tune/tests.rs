@@ -58,8 +58,8 @@ impl Rng {
     }
 }
 
-/// One process with one mapping. Each region has a share of the stalls on base pages; on a huge page
-/// it stalls `ratio` of that time.
+/// Process with one mapping. Each region has a share of the stalls on base pages; on a huge page it
+/// stalls `ratio` of that time.
 struct Program {
     rng: Rng,
     time: Nanos,
@@ -341,8 +341,7 @@ fn check_limits(program: &mut Program, budget: Option<Share>) {
     let before: u64 = program.resident.iter().sum();
     let goal = TuneGoal { budget: budget.map(Amount::Share), ..goal() };
     let state = program.run(&goal, Nanos::seconds(20));
-    let (after, huge): (u64, u64) =
-        (program.resident.iter().sum(), program.huge.len() as u64);
+    let (after, huge): (u64, u64) = (program.resident.iter().sum(), program.huge.len() as u64);
     if let Some(budget) = budget {
         // The budget is a share of the resident memory, which promotions increase.
         assert!(SIZES.huge.times(huge) <= budget.of(SIZES.base.times(after)) + SIZES.huge);
