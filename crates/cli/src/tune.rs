@@ -2,6 +2,8 @@
 
 mod args;
 mod compare;
+mod journal;
+mod narrator;
 
 use std::ffi::OsString;
 
@@ -13,9 +15,11 @@ use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, tune_attach
 use hugepilot_record::Stop;
 use hugepilot_record::tune::TuneReport;
 use hugepilot_report::{Sentence, json, tune_text};
-use hugepilot_units::{Nanos, Share};
+use hugepilot_units::Nanos;
 
 pub(crate) use args::TuneArgs;
+use journal::Journal;
+use narrator::Narrator;
 
 use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
@@ -41,11 +45,14 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
-    let mut is_exhausted = false;
+    let journal = args.journal.as_deref().map(|path| Journal::create(path, &options.goal));
+    let mut journal = journal.transpose()?;
+    let mut narrator = Narrator::default();
     let mut show = |event: Event<'_>| {
-        if !repeats_exhaustion(&event, &mut is_exhausted) {
-            show(&progress, &event);
+        if let (Event::Round { round, .. }, Some(journal)) = (&event, &mut journal) {
+            journal.add(round);
         }
+        narrator.show(&progress, &event);
     };
     let report = if let Some(process) = process {
         tune_attached(process, options, reader, &interrupted, &mut show)?
@@ -55,6 +62,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         compare::run(args, &options, &interrupted, &mut show)?
     };
     drop(progress);
+    journal.map_or(Ok(()), Journal::finish)?;
     finish(&if args.json { json(&report) } else { tune_text(&report, width(), args.verbose) })?;
     Ok(exit_of(&report))
 }
@@ -73,7 +81,8 @@ fn exit_of(report: &TuneReport) -> Exit {
         return failure.because(cause.text()).with_help(cause.help()).note();
     }
     let planned = report.dry_run && !report.selected.is_empty();
-    if planned || report.verified_regions > 0 { Exit::Yes } else { Exit::No }
+    let kept = report.verified_regions > report.demoted_regions;
+    if planned || kept { Exit::Yes } else { Exit::No }
 }
 
 fn run_demo(
@@ -94,42 +103,6 @@ fn run_demo(
     Ok(demo(&command, options, interrupted, show)?)
 }
 
-/// Whether `event` is a plan without regions that follows another one. `is_exhausted`: whether the
-/// last plan had no regions.
-fn repeats_exhaustion(event: &Event<'_>, is_exhausted: &mut bool) -> bool {
-    let Event::Planned { plan, .. } = event else { return false };
-    let was_exhausted = std::mem::replace(is_exhausted, plan.picks.is_empty());
-    was_exhausted && *is_exhausted
-}
-
-/// Shows an event of the session as progress.
-fn show(progress: &Progress, event: &Event<'_>) {
-    match event {
-        Event::Attached { source, pid, command, rate_hz } => {
-            let rate = rate_hz.map_or_else(String::new, |hz| format!(" at {hz} Hz"));
-            progress.keep(&format!("sampling {command} (pid {pid}) with {source}{rate}"));
-        }
-        Event::Observing { samples } => progress.now(format!("sampling: {samples} samples")),
-        Event::Planned { plan, .. } if plan.picks.is_empty() => {
-            progress.keep("plan: no more regions to promote");
-        }
-        Event::Planned { plan, prediction } => {
-            let predicted = prediction
-                .map_or_else(String::new, |p| format!(", predicted speedup {:.2}x", p.median));
-            progress.keep(&format!(
-                "plan: {} regions, coverage {} of stalls{predicted}",
-                plan.picks.len(),
-                Share::ratio(plan.heat_ratio())
-            ));
-        }
-        Event::Acted { done, all } => progress.now(format!("promoting {done}/{all} regions")),
-        Event::AwaitingMetric { found, after } => {
-            let when = if *after { "after" } else { "before" };
-            progress.now(format!("waiting for the progress metric {when} tuning: {found} values"));
-        }
-    }
-}
-
 impl TuneArgs {
     /// Opens the file with the progress metric, if the user named one.
     fn progress_reader(&self, now: Nanos) -> anyhow::Result<Option<ProgressReader>> {
@@ -137,20 +110,5 @@ impl TuneArgs {
             return Ok(None);
         };
         Ok(Some(ProgressReader::follow(path, pattern.clone(), now)?))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn plans_without_regions_in_a_row_are_shown_once() {
-        let plan = hugepilot_record::Plan::default();
-        let mut is_exhausted = false;
-        let mut repeats = |event: Event<'_>| repeats_exhaustion(&event, &mut is_exhausted);
-        assert!(!repeats(Event::Planned { plan: &plan, prediction: None }));
-        assert!(!repeats(Event::Observing { samples: 7 }));
-        assert!(repeats(Event::Planned { plan: &plan, prediction: None }));
     }
 }

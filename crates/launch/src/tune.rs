@@ -8,6 +8,9 @@ use hugepilot_units::Nanos;
 use crate::LaunchError;
 use crate::program::LaunchedProgram;
 
+/// Time between two checks whether the program has ended.
+const STEP: Nanos = Nanos::millis(50);
+
 /// Tunes a program from its start to its end, and returns its time as well.
 ///
 /// # Errors
@@ -25,20 +28,12 @@ pub fn tune_launched(
         Session::attach(process, Some(launched.name()), options, progress, interrupted, say)?;
     let begin = session.now();
     launched.release()?;
-    session.observe_while(session.options().observe, &mut || launched.ended().is_none());
-    let mut pause = session.options().round;
     while launched.ended().is_none() && !interrupted() {
-        // Once nothing is left to promote, pauses double up to half a minute.
-        let more = match if session.is_over() { Ok(false) } else { session.round() } {
-            Ok(more) => more,
-            Err(error) => {
-                // The program continues to its end without hugepilot.
-                launched.wait(interrupted);
-                return Err(error.into());
-            }
-        };
-        pause = if more { session.pause() } else { (pause + pause).min(Nanos::seconds(30)) };
-        session.observe_while(pause, &mut || launched.ended().is_none());
+        if let Err(error) = session.run_for(STEP) {
+            // The program continues to its end without hugepilot.
+            launched.wait(interrupted);
+            return Err(error.into());
+        }
     }
     if interrupted() {
         launched.stop();

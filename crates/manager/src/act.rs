@@ -9,7 +9,7 @@ pub mod split;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{Limits, region_skip};
-use hugepilot_record::{Act, Errno, Journal, Outcome, Pick, SkipReason, Stop};
+use hugepilot_record::{Act, Errno, Journal, Outcome, Promotion, SkipReason, Stop};
 use hugepilot_units::Nanos;
 
 /// Limits that end a round of promotions.
@@ -43,28 +43,28 @@ impl Default for Guard {
 /// Regions between two reads of the memory pressure, which changes within seconds.
 const PRESSURE_EVERY: usize = 16;
 
-/// Promotes `picks` in order and journals each. Calls `interrupted` before every region, and `each`
+/// Promotes `promotions` in order and journals each. Calls `interrupted` before every region, and `each`
 /// after every act.
 pub fn promote(
     target: &dyn Target,
-    picks: &[Pick],
+    promotions: &[Promotion],
     guard: &Guard,
     interrupted: &dyn Fn() -> bool,
     each: &mut dyn FnMut(&Act),
 ) -> Journal {
     let mut journal = Journal::default();
-    for (turn, pick) in picks.iter().enumerate() {
+    for (turn, promotion) in promotions.iter().enumerate() {
         if interrupted() {
             journal.stopped = Some(Stop::Interrupted);
         } else {
-            journal.stopped = before(target, pick, guard, turn % PRESSURE_EVERY == 0);
+            journal.stopped = before(target, promotion, guard, turn % PRESSURE_EVERY == 0);
         }
         if journal.stopped.is_some() {
             break;
         }
         target.prepare();
         // Right before the call: a region that khugepaged or the program promoted is not counted.
-        match changed(target, pick, guard) {
+        match changed(target, promotion, guard) {
             Ok(None) => {}
             Ok(Some(reason)) => {
                 *journal.skipped.entry(reason).or_insert(0) += 1;
@@ -75,7 +75,7 @@ pub fn promote(
                 break;
             }
         }
-        let act = collapse(target, pick);
+        let act = collapse(target, promotion);
         journal.acts.push(act);
         each(&act);
         journal.stopped = after(&journal.acts, target, guard);
@@ -86,8 +86,13 @@ pub fn promote(
     journal
 }
 
-/// Cause to stop before `pick`; `None` if there is none.
-fn before(target: &dyn Target, pick: &Pick, guard: &Guard, reads_pressure: bool) -> Option<Stop> {
+/// Cause to stop before `promotion`; `None` if there is none.
+fn before(
+    target: &dyn Target,
+    promotion: &Promotion,
+    guard: &Guard,
+    reads_pressure: bool,
+) -> Option<Stop> {
     match target.state() {
         Ok(TargetState::Alive) => {}
         Ok(TargetState::Gone) => return Some(Stop::TargetGone),
@@ -102,7 +107,7 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, reads_pressure: bool)
         }
     }
     // The kernel allocates the huge page before it frees the base pages.
-    let needed = pick.added + target.sizes().huge;
+    let needed = promotion.added + target.sizes().huge;
     match target.headroom() {
         Ok(headroom) => guard.limits.headroom_skip(headroom, needed).map(|_| Stop::MemoryPressure),
         Err(error) => Some(unreadable(&error)),
@@ -113,13 +118,17 @@ fn before(target: &dyn Target, pick: &Pick, guard: &Guard, reads_pressure: bool)
 ///
 /// # Errors
 /// The cause to stop if its pages cannot be read.
-fn changed(target: &dyn Target, pick: &Pick, guard: &Guard) -> Result<Option<SkipReason>, Stop> {
-    let pages = target.region_pages(pick.region).map_err(|error| unreadable(&error))?;
+fn changed(
+    target: &dyn Target,
+    promotion: &Promotion,
+    guard: &Guard,
+) -> Result<Option<SkipReason>, Stop> {
+    let pages = target.region_pages(promotion.region).map_err(|error| unreadable(&error))?;
     Ok(region_skip(&pages, target.sizes(), &guard.limits))
 }
 
 /// Cause to stop after `error`, a failed read of the target.
-fn unreadable(error: &KernelError) -> Stop {
+pub(crate) fn unreadable(error: &KernelError) -> Stop {
     match error {
         error if error.is_gone() => Stop::TargetGone,
         error if error.is_denied() => Stop::NotPermitted,
@@ -129,17 +138,17 @@ fn unreadable(error: &KernelError) -> Stop {
 }
 
 /// Promotes one region. Retries once after EAGAIN: a page was pinned or isolated for a moment.
-fn collapse(target: &dyn Target, pick: &Pick) -> Act {
+fn collapse(target: &dyn Target, promotion: &Promotion) -> Act {
     let (start, queued) = (target.now(), target.queued());
-    let mut answer = target.collapse(pick.region);
+    let mut answer = target.collapse(promotion.region);
     let mut calls = 1;
     if answer == Err(Errno::EAGAIN) {
-        answer = target.collapse(pick.region);
+        answer = target.collapse(promotion.region);
         calls = 2;
     }
     // Time spent waiting for a processor does not make the collapse slow.
     let took = (target.now() - start) - (target.queued() - queued);
-    let outcome = match (answer, target.region_pages(pick.region)) {
+    let outcome = match (answer, target.region_pages(promotion.region)) {
         // Even if the region is huge, this call did not collapse it.
         (Err(errno), _) => Outcome::Failed(errno),
         (Ok(_), Ok(pages)) if pages.huge => Outcome::Verified,
@@ -147,7 +156,7 @@ fn collapse(target: &dyn Target, pick: &Pick) -> Act {
         // The target ended: the outcome is unknown, so the call counts as failed.
         (Ok(_), Err(error)) => Outcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
     };
-    Act { region: pick.region, took, calls, outcome }
+    Act { region: promotion.region, took, calls, outcome }
 }
 
 /// Cause to stop after the last act; `None` if there is none.

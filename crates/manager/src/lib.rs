@@ -1,4 +1,4 @@
-//! Loops that observe, plan, act and verify: `tune`, `debloat`, the daemon; and `status`.
+//! Loops that observe, decide, act and verify: `tune`, `debloat`, the daemon; and `status`.
 //!
 //! Only [`act`] changes other processes. The other modules read, ask a
 //! [`hugepilot_policy::Policy`] for a plan, or measure the outcome.
@@ -8,6 +8,7 @@
 pub mod act;
 pub mod daemon;
 pub mod debloat;
+pub mod engine;
 mod error;
 pub mod names;
 pub mod progress;
@@ -16,4 +17,3 @@ pub mod status;
 pub mod tune;
 
 pub use error::ManagerError;
-pub use snapshot::snapshot;

@@ -1,5 +1,6 @@
-//! Tuning of a process: observe, plan, act and verify in rounds, then measure the gain.
+//! Tuning of a process: rounds of the engine, then the gain and the report.
 
+mod fold;
 mod no_verdict;
 mod options;
 mod session;
@@ -8,9 +9,9 @@ mod warnings;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::{KernelError, Process, Target};
-use hugepilot_policy::{AllPolicy, Policy, mapping_skip};
+use hugepilot_policy::{all, mapping_skip};
 use hugepilot_record::tune::TuneReport;
-use hugepilot_record::{Budget, Journal, Mapping, Pid, Snapshot, Stop};
+use hugepilot_record::{Journal, Mapping, Pid, ProcessMemory, Stop};
 use hugepilot_units::{Bytes, Nanos};
 
 pub use options::{Event, TuneOptions};
@@ -34,10 +35,8 @@ pub fn tune_attached(
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<TuneReport, ManagerError> {
     let mut session = Session::attach(process, None, options, progress, interrupted, say)?;
-    session.observe_first()?;
-    while session.round()? {
-        session.observe(session.pause());
-    }
+    session.await_first_metric()?;
+    session.run()?;
     session.measure_after();
     session.note_end();
     Ok(session.report())
@@ -62,7 +61,7 @@ pub fn promote_all(
             pages.insert(region, process.region_pages(region)?);
         }
     }
-    let seen = Snapshot {
+    let memory = ProcessMemory {
         sizes: process.sizes(),
         mappings,
         heat: Vec::new(),
@@ -71,10 +70,8 @@ pub fn promote_all(
         thp_disabled: process.thp_disabled(),
         headroom: process.headroom()?,
     };
-    let endless = Budget { huge: Bytes::MAX, regions: usize::MAX };
-    let plan = AllPolicy { limits: guard.limits }.plan(&seen, endless);
     let patient = Guard { max_collapse: Nanos::seconds(5), ..*guard };
-    Ok(promote(process, &plan.picks, &patient, interrupted, &mut |_| {}))
+    Ok(promote(process, &all(&memory, &guard.limits), &patient, interrupted, &mut |_| {}))
 }
 
 /// Tests whether a tune of `process` may read its pagemap and, unless it is a dry run, promote its
@@ -105,6 +102,6 @@ pub fn open(pid: Pid) -> Result<Process, ManagerError> {
 }
 
 /// Whether `process` has not ended. A process that cannot be read counts as alive.
-fn is_alive(process: &Process) -> bool {
+pub(crate) fn is_alive(process: &Process) -> bool {
     !matches!(process.state(), Ok(hugepilot_kernel::TargetState::Gone))
 }

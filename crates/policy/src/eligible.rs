@@ -2,9 +2,10 @@
 
 use hugepilot_record::{Headroom, Mapping, MappingKind, RegionPages, SkipReason};
 use hugepilot_units::{Bytes, PageSizes, Share};
+use serde::{Deserialize, Serialize};
 
 /// Limits of the safety rules.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Smallest resident part of a region; a huge page adds the rest. At half, a promotion at most
     /// doubles the memory of a region.

@@ -1,36 +1,23 @@
 //! Pure decisions: which regions to promote, the predicted gain, and which huge pages to split.
 //!
-//! The same snapshot and budget always give the same plan: there is no clock, no I/O, no
-//! randomness. A simulator and the manager run the same code.
+//! The same snapshot, state and goal always give the same decision: there is no clock, no I/O, no
+//! hidden randomness. A simulator and the manager run the same code.
 //!
-//! [`HeatPolicy`] decides what to promote, [`DebloatPolicy`] what to split. [`predict`] estimates
-//! the gain of a plan, [`sampled_speedup`] the gain that was achieved.
+//! [`tune::TuneGoal`] decides what to promote, after a [`trial`] inside the process.
+//! [`DebloatPolicy`] decides what to split. [`predict`] estimates the gain by a
+//! model. A [`round::Round`] is what the engine did once.
 
 #![forbid(unsafe_code)]
 
 mod all;
 mod debloat;
 mod eligible;
-mod heat;
 mod predict;
+pub mod round;
 pub mod trial;
 pub mod tune;
 
-pub use all::AllPolicy;
+pub use all::all;
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
-pub use heat::HeatPolicy;
-pub use predict::{
-    Calibration, CalibrationPoint, PredictionInput, Share, predict, predict_slowdown,
-    sampled_speedup,
-};
-
-use hugepilot_record::{Budget, Plan, Snapshot};
-
-/// Choice of the regions to promote. Never changes the system.
-pub trait Policy {
-    /// Returns the name on the command line and in reports.
-    fn name(&self) -> &'static str;
-    /// Returns the regions to promote now.
-    fn plan(&self, snapshot: &Snapshot, budget: Budget) -> Plan;
-}
+pub use predict::{Calibration, CalibrationPoint, PredictionInput, predict, predict_slowdown};

@@ -13,9 +13,10 @@
 use hugepilot_record::tune::Prediction;
 use hugepilot_stats::share_margin;
 use hugepilot_units::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// Time of one access on huge pages over its time on base pages, at one size of the hot set.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CalibrationPoint {
     /// Memory accessed at random.
     pub hot: Bytes,
@@ -26,7 +27,7 @@ pub struct CalibrationPoint {
 }
 
 /// Calibration of one machine, ordered by size.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration(pub Vec<CalibrationPoint>);
 
 impl Calibration {
@@ -151,56 +152,6 @@ impl SavingRange {
     }
 }
 
-/// Samples in one interval, and those that stalled on scattered memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
-    /// Samples that stalled on scattered memory.
-    pub scattered: u64,
-    /// All samples.
-    pub all: u64,
-}
-
-impl Share {
-    /// Returns the share of scattered stalls, from 0 to 1; `None` without samples.
-    #[allow(clippy::cast_precision_loss)]
-    pub fn ratio(self) -> Option<f64> {
-        (self.all > 0).then(|| self.scattered as f64 / self.all as f64)
-    }
-}
-
-/// Fewest samples outside scattered stalls for a comparison.
-const MIN_REFERENCE: u64 = 40;
-
-/// Estimates the achieved speedup from samples before and after promotion.
-///
-/// The reference is the rest of the program: its time outside scattered stalls, which huge pages
-/// hardly change. If its share of the time grows from `a` to `b`, the program became faster by b /
-/// a. This holds if the program does the same work before and after. `None` if there are too few
-/// samples of the rest.
-///
-/// ```
-/// use hugepilot_policy::{Share, sampled_speedup};
-///
-/// let before = Share { scattered: 2000, all: 4000 };
-/// let after = Share { scattered: 1000, all: 3000 };
-/// // The rest of the program grew from 1/2 to 2/3 of the time.
-/// let speedup = sampled_speedup(before, after).expect("enough samples of the rest");
-/// assert!((speedup.median - 4.0 / 3.0).abs() < 1e-9);
-/// ```
-#[allow(clippy::cast_precision_loss)]
-pub fn sampled_speedup(before: Share, after: Share) -> Option<Prediction> {
-    let rest = |share: Share| (share.all - share.scattered.min(share.all)) as f64;
-    if rest(before).min(rest(after)) < MIN_REFERENCE as f64 {
-        return None;
-    }
-    let part = |share: Share| rest(share) / share.all as f64;
-    let median = part(after) / part(before);
-    // Two standard errors of the logarithm of a ratio of two shares.
-    let variance = |share: Share| (1.0 - part(share)) / rest(share);
-    let error = 2.0 * (variance(before) + variance(after)).sqrt();
-    Some(Prediction { low: median * (-error).exp(), median, high: median * error.exp() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,27 +229,5 @@ mod tests {
         let some = input(0.5, 0.0);
         assert_eq!(predict(some, &Calibration::default()), None);
         assert_eq!(predict(PredictionInput { samples: 0, ..some }, &calibration()), None);
-    }
-
-    /// A program with 100 units of other work and 900 units of stalls, which then take `r` of their
-    /// time.
-    #[test]
-    fn the_rest_of_the_program_is_the_reference() {
-        for r in [1.0, 0.75, 0.5, 0.1] {
-            let truth = 1000.0 / (100.0 + 900.0 * r);
-            let after =
-                Share { scattered: (9_000.0 * r) as u64, all: (1_000.0 + 9_000.0 * r) as u64 };
-            let estimate = sampled_speedup(Share { scattered: 9_000, all: 10_000 }, after).unwrap();
-            assert!((estimate.median - truth).abs() < 0.01 * truth, "{r}: {estimate:?}");
-            assert!(estimate.low < truth && truth < estimate.high);
-        }
-        assert_eq!(
-            sampled_speedup(
-                Share { scattered: 995, all: 1000 },
-                Share { scattered: 995, all: 1000 }
-            ),
-            None
-        );
-        assert_eq!(sampled_speedup(Share::default(), Share::default()), None);
     }
 }

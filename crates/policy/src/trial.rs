@@ -18,4 +18,4 @@ mod gain;
 
 pub use assign::{Pair, assign};
 pub use estimate::{Estimate, PairCounts};
-pub use gain::{NoTrial, StallShares, TrialRules, TrialVerdict, speedup};
+pub use gain::{StallShares, TrialRules, speedup};

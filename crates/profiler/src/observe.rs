@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_record::{Heat, HeatConfig, Pattern, Pid, ProvenanceCounts, Sample};
-use hugepilot_units::{PageSizes, Region};
+use hugepilot_record::{
+    Heat, HeatConfig, Pattern, Pid, Provenance, ProvenanceCounts, Sample, Window,
+};
+use hugepilot_units::{Nanos, PageSizes, Region};
 
 /// Processes with a heat table. The one with the fewest samples is dropped for a new one.
 const MAX_TABLES: usize = 8;
 /// Limit of stack regions per process.
 const MAX_STACKS: usize = 4096;
+/// Limit of regions in each count of a window: 256 GiB of hot memory.
+const MAX_REGIONS: usize = 1 << 17;
 
 /// Samples of one process.
 #[derive(Debug)]
@@ -17,8 +21,8 @@ pub struct ProcessView {
     pub heat: Heat,
     /// Samples by provenance; losses are not known per process.
     pub counts: ProvenanceCounts,
-    /// Samples that stalled on scattered memory.
-    pub scattered: u64,
+    /// Samples since the window of the process began.
+    pub window: Window,
     /// Regions that contain a sampled stack pointer.
     pub stacks: BTreeSet<Region>,
 }
@@ -53,12 +57,49 @@ pub struct Observation {
     sizes: PageSizes,
     processes: BTreeMap<Pid, ProcessView>,
     uncounted: u64,
+    /// Start of the windows of new processes.
+    since: Nanos,
+    /// CPU time that a sample represents; `None` if samples are events.
+    period: Option<Nanos>,
 }
 
 impl Observation {
     /// Creates an empty observation.
     pub const fn new(sizes: PageSizes) -> Self {
-        Self { sizes, processes: BTreeMap::new(), uncounted: 0 }
+        Self { sizes, processes: BTreeMap::new(), uncounted: 0, since: Nanos::ZERO, period: None }
+    }
+
+    /// Sets the time until which samples were drained. The windows end there, and that of a process
+    /// without samples so far begins there.
+    pub fn drained_until(&mut self, now: Nanos) {
+        self.since = now;
+        for view in self.processes.values_mut() {
+            view.window.until = view.window.since.max(now);
+        }
+    }
+
+    /// Sets the CPU time that each further sample represents; `None` if samples are events.
+    pub const fn set_period(&mut self, period: Option<Nanos>) {
+        self.period = period;
+    }
+
+    /// Begins a new window of `pid` at `from`. Earlier samples do not count for it.
+    pub fn restart(&mut self, pid: Pid, from: Nanos) {
+        if let Some(view) = self.processes.get_mut(&pid) {
+            view.window = Window::starting(from);
+        }
+    }
+
+    /// Halves the window of `pid`, so that old phases of the program fade.
+    pub fn fade(&mut self, pid: Pid) {
+        if let Some(view) = self.processes.get_mut(&pid) {
+            view.window.fade();
+        }
+    }
+
+    /// Returns the processes with samples.
+    pub fn pids(&self) -> Vec<Pid> {
+        self.processes.keys().copied().collect()
     }
 
     /// Adds one sample.
@@ -77,13 +118,15 @@ impl Observation {
         let view = self.processes.entry(sample.pid).or_insert_with(|| ProcessView {
             heat: Heat::new(HeatConfig::bounded(sizes)),
             counts: ProvenanceCounts::default(),
-            scattered: 0,
+            window: Window::starting(self.since),
             stacks: BTreeSet::new(),
         });
         view.counts.count(sample.provenance);
         if let Some(address) = sample.address {
             view.heat.add(address, sample.pattern);
-            view.scattered += u64::from(sample.pattern == Pattern::Scattered);
+        }
+        if sample.time >= view.window.since {
+            count(&mut view.window, sample, sizes, self.period);
         }
         if let Some(stack) = sample.stack.filter(|_| view.stacks.len() < MAX_STACKS) {
             view.stacks.insert(sizes.region_of(stack));
@@ -100,12 +143,99 @@ impl Observation {
         self.processes.get(&pid)
     }
 
-    /// Returns the process with the most samples, and its share of all samples, 0 to 1.
+    /// Returns the share of a process in all samples, 0 to 1.
     #[allow(clippy::cast_precision_loss)]
+    pub fn share_of(&self, pid: Pid) -> Option<f64> {
+        Some(self.of(pid)?.counts.total() as f64 / self.total().max(1) as f64)
+    }
+
+    fn total(&self) -> u64 {
+        self.uncounted + self.processes.values().map(|view| view.counts.total()).sum::<u64>()
+    }
+
+    /// Returns the process with the most samples, and its share of all samples, 0 to 1.
     pub fn busiest(&self) -> Option<(Pid, f64)> {
-        let all: u64 =
-            self.uncounted + self.processes.values().map(|view| view.counts.total()).sum::<u64>();
-        let (&pid, view) = self.processes.iter().max_by_key(|(_, view)| view.counts.total())?;
-        Some((pid, view.counts.total() as f64 / all.max(1) as f64))
+        let (&pid, _) = self.processes.iter().max_by_key(|(_, view)| view.counts.total())?;
+        Some((pid, self.share_of(pid)?))
+    }
+}
+
+/// Counts `sample` in `window`.
+fn count(window: &mut Window, sample: &Sample, sizes: PageSizes, period: Option<Nanos>) {
+    window.samples += 1;
+    window.until = window.until.max(sample.time);
+    // Before the first sample, the window represents no time.
+    let cpu = if window.samples == 1 { Some(Nanos::ZERO) } else { window.cpu };
+    window.cpu = cpu.zip(period).map(|(cpu, period)| cpu + period);
+    let Some(address) = sample.address else {
+        window.unknown += 1;
+        return;
+    };
+    if sample.pattern == Pattern::Streamed {
+        return;
+    }
+    let is_chase = sample.provenance == Provenance::Next;
+    let counts = if is_chase { &mut window.chases } else { &mut window.stalls };
+    let region = sizes.region_of(address);
+    if counts.len() < MAX_REGIONS || counts.contains_key(&region) {
+        *counts.entry(region).or_insert(0) += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::Tid;
+    use hugepilot_units::VirtAddr;
+
+    use super::*;
+
+    fn sample(millis: u64, region: Option<u64>, provenance: Provenance) -> Sample {
+        Sample {
+            time: Nanos::millis(millis),
+            pid: Pid(1),
+            tid: Tid(1),
+            ip: VirtAddr::new(0x40_1000),
+            address: region.map(|region| VirtAddr::new(region << 21)),
+            provenance,
+            pattern: Pattern::Scattered,
+            stack: None,
+        }
+    }
+
+    #[test]
+    fn a_window_counts_what_came_since_it_began() {
+        let mut observation = Observation::new(PageSizes::X86_64);
+        observation.set_period(Some(Nanos::millis(2)));
+        observation.drained_until(Nanos::millis(5));
+        for (time, region, provenance) in [
+            (10, Some(3), Provenance::Exact),
+            (12, Some(3), Provenance::Next),
+            (14, None, Provenance::None),
+            (16, Some(4), Provenance::Recomputed),
+        ] {
+            observation.add(&sample(time, region, provenance));
+        }
+        observation
+            .add(&Sample { pattern: Pattern::Streamed, ..sample(18, Some(5), Provenance::Exact) });
+        observation.drained_until(Nanos::millis(20));
+        let window = observation.of(Pid(1)).unwrap().window.clone();
+        assert_eq!((window.since, window.until), (Nanos::millis(5), Nanos::millis(20)));
+        assert_eq!((window.samples, window.unknown), (5, 1));
+        assert_eq!(window.stalls, [(Region::new(3), 1), (Region::new(4), 1)].into());
+        assert_eq!(window.chases, [(Region::new(3), 1)].into());
+        assert_eq!(window.cpu, Some(Nanos::millis(10)));
+        observation.restart(Pid(1), Nanos::millis(30));
+        observation.add(&sample(29, Some(3), Provenance::Exact));
+        observation.add(&sample(30, Some(4), Provenance::Exact));
+        let view = observation.of(Pid(1)).unwrap();
+        assert_eq!((view.window.samples, view.counts.total()), (1, 7));
+        assert_eq!(view.window.of(Region::new(4)), 1);
+    }
+
+    #[test]
+    fn samples_of_events_represent_no_time() {
+        let mut observation = Observation::new(PageSizes::X86_64);
+        observation.add(&sample(1, Some(3), Provenance::Exact));
+        assert_eq!(observation.of(Pid(1)).unwrap().window.cpu, None);
     }
 }

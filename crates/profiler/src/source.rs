@@ -20,6 +20,14 @@ pub trait AddressSource {
     /// # Errors
     /// If the process ended.
     fn rescan(&mut self, process: &Process) -> Result<(), KernelError>;
+    /// Samples all threads of `processes` at `more_hz` samples per second more, until the next call;
+    /// threads that start later, at the usual rate. Samplers of events have no rate.
+    ///
+    /// # Errors
+    /// One of them cannot be sampled more; then all are sampled as before.
+    fn boost(&mut self, _processes: &[&Process], _more_hz: u32) -> Result<(), KernelError> {
+        Ok(())
+    }
     /// Returns the samples by provenance, and the losses.
     fn counts(&self) -> ProvenanceCounts;
     /// Returns the processes that started another program since the last call: their known

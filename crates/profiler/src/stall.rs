@@ -25,6 +25,8 @@ const USER_ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 56;
 /// Samples a process, its threads and its children by the CPU clock, or a set of processes.
 pub struct StallSampler {
     perf: PerfSampler,
+    /// Further samples of some processes, for a while.
+    boost: Option<PerfSampler>,
     resolver: Resolver,
 }
 
@@ -51,7 +53,7 @@ impl StallSampler {
     pub fn attach(process: &Process, rate_hz: u32) -> Result<Self, KernelError> {
         let mut perf = PerfSampler::attach(process, options(rate_hz))?;
         perf.enable()?;
-        Ok(Self { perf, resolver: Resolver::new(process, None) })
+        Ok(Self { perf, boost: None, resolver: Resolver::new(process, None) })
     }
 
     /// Attaches to all of `processes`, which share the ring buffers, without their children.
@@ -68,7 +70,8 @@ impl StallSampler {
         let (mut perf, attached) = PerfSampler::attach_all(processes, options(rate_hz))?;
         perf.enable()?;
         let wanted = processes.iter().map(|process| process.id().pid).collect();
-        Ok((Self { perf, resolver: Resolver::new(first, Some(wanted)) }, attached))
+        let resolver = Resolver::new(first, Some(wanted));
+        Ok((Self { perf, boost: None, resolver }, attached))
     }
 }
 
@@ -86,12 +89,27 @@ impl AddressSource for StallSampler {
         "cpu-clock"
     }
     fn drain(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample)) {
-        let Self { perf, resolver } = self;
-        perf.drain(wait, |record| {
+        let Self { perf, boost, resolver } = self;
+        let mut take = |record: Record| {
             if let Some(sample) = resolver.resolve(&record) {
                 each(sample);
             }
-        });
+        };
+        perf.drain(wait, &mut take);
+        if let Some(boost) = boost {
+            boost.drain(Nanos::ZERO, &mut take);
+        }
+    }
+    fn boost(&mut self, processes: &[&Process], more_hz: u32) -> Result<(), KernelError> {
+        self.boost = None;
+        if processes.is_empty() || more_hz == 0 {
+            return Ok(());
+        }
+        let (mut boost, attached) = PerfSampler::attach_all(processes, options(more_hz))?;
+        attached.into_iter().collect::<Result<(), KernelError>>()?;
+        boost.enable()?;
+        self.boost = Some(boost);
+        Ok(())
     }
     fn rescan(&mut self, process: &Process) -> Result<(), KernelError> {
         self.perf.rescan(process)

@@ -1,8 +1,9 @@
-//! Report of `hugepilot tune`, schema `hugepilot.tune/3`.
+//! Report of `hugepilot tune`, schema `hugepilot.tune/4`.
 //!
 //! A change of a field belongs in CHANGELOG.md. Removing or redefining one raises the number in
 //! [`SCHEMA`].
 
+mod trial;
 mod verdict;
 mod warning;
 
@@ -13,13 +14,14 @@ use hugepilot_units::{Bytes, Nanos, VirtAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use trial::{NoTrial, TrialReport, TrialVerdict};
 pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, TuneWarning, Variant};
 
-use crate::{Pid, ProvenanceCounts, Skips, Stop};
+use crate::{Pid, ProvenanceCounts, SkipReason, Skips, Stop};
 
 /// Value of `schema`.
-pub const SCHEMA: &str = "hugepilot.tune/3";
+pub const SCHEMA: &str = "hugepilot.tune/4";
 
 /// Speed of one variant, in each unit in which it was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -59,6 +61,16 @@ pub struct Prediction {
     pub median: f64,
     /// Upper bound.
     pub high: f64,
+}
+
+/// Source of a predicted speedup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PredictedBy {
+    /// A trial inside the process.
+    Trial,
+    /// The calibration of this machine, with assumptions.
+    Model,
 }
 
 /// Process that a report is about.
@@ -171,18 +183,23 @@ pub struct TuneReport {
     /// Resident memory of the target at the last plan, otherwise when it was first read; `None` if
     /// it was never read.
     pub footprint_bytes: Option<Bytes>,
-    /// Limit of huge pages; `None` with `footprint_bytes`.
+    /// Limit of huge pages; `None` without `--budget`, and with `footprint_bytes`.
     pub budget_bytes: Option<Bytes>,
     /// Selected regions of all rounds, hottest first.
     pub selected: Vec<SelectedRegion>,
     /// Skipped regions by reason, at the last plan, without those promoted in this run.
     pub skipped: Skips,
+    /// Share of all samples of the target that are stalls on skipped regions, by reason, at the last
+    /// plan.
+    pub skipped_stall_ratio: BTreeMap<SkipReason, f64>,
     /// Regions of the target that an unlimited budget would have selected; `None` without a plan.
     pub eligible_regions: Option<u64>,
     /// Regions tried, of all processes together, as are the next two.
     pub attempted_regions: u64,
     /// Regions verified on huge pages.
     pub verified_regions: u64,
+    /// Regions returned to base pages, because the trial showed no gain.
+    pub demoted_regions: u64,
     /// Failures by errno name; `not_verified` for calls that succeeded without a huge page.
     pub failed: BTreeMap<String, u64>,
     /// Memory of the target on huge pages before; `None` if it was never read.
@@ -197,12 +214,17 @@ pub struct TuneReport {
     /// at most 1. Samples after a promotion do not count: they show its effect. `None` without a
     /// plan.
     pub coverage_ratio: Option<f64>,
-    /// Estimated gain; `None` without a calibration.
+    /// Trial in the target; `None` if there was none.
+    pub trial: Option<TrialReport>,
+    /// Cause why there was no trial.
+    pub no_trial: Option<NoTrial>,
+    /// Predicted speedup of the selected regions, by the trial, or else by the model; `None`
+    /// without both.
     pub predicted_speedup: Option<Prediction>,
-    /// Gain estimated from samples before and after. The reference is the program's other work,
-    /// besides stalls on scattered memory. `None` with too little of that, or if the sampler counts
-    /// page walks.
-    pub sampled_speedup: Option<Prediction>,
+    /// Source of `predicted_speedup`.
+    pub predicted_by: Option<PredictedBy>,
+    /// Predicted speedup of all eligible memory, by the model.
+    pub eligible_speedup: Option<Prediction>,
     /// Activity before the first plan.
     pub before: Activity,
     /// Activity after the last promotion; `None` if nothing was done.

@@ -5,12 +5,12 @@ mod sentence;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hugepilot_record::tune::{Performance, SelectedRegion, TuneReport};
+use hugepilot_record::tune::{Performance, Prediction, SelectedRegion, TuneReport};
 use hugepilot_stats::Spread;
 use serde_json::Value;
 
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
-use sentence::{size, unmeasured, verdict};
+use sentence::{size, trial, unmeasured, verdict};
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines, warning_lines};
@@ -41,6 +41,9 @@ impl JsonReport for TuneReport {
     fn explain(&self, json: &mut Value) {
         if let Some(no_verdict) = &self.no_verdict {
             explain(json, "/no_verdict", no_verdict);
+        }
+        if let Some(no_trial) = &self.no_trial {
+            explain(json, "/no_trial", no_trial);
         }
         explain_all(json, "/warnings", &self.warnings);
         let Ok(Value::Object(mut code)) = serde_json::to_value(self.verdict()) else { return };
@@ -145,7 +148,7 @@ fn row(region: &SelectedRegion) -> Vec<String> {
 
 /// Skipped regions, failures, and the cause of an early end.
 fn not_promoted(report: &TuneReport) -> String {
-    let mut text = counts("skipped", report.skipped.iter().map(|(reason, &count)| (reason, count)))
+    let mut text = skipped(report)
         + &counts("failed", report.failed.iter().map(|(errno, &count)| (errno, count)));
     if let Some(no_verdict) = &report.no_verdict {
         text.push_str(&help_lines(no_verdict));
@@ -154,6 +157,22 @@ fn not_promoted(report: &TuneReport) -> String {
         text.push_str(&lines("stopped early", &stop));
     }
     text
+}
+
+/// Skipped regions by reason, each with its share of the stalls where that is at least 1 %.
+fn skipped(report: &TuneReport) -> String {
+    let named: Vec<_> = report
+        .skipped
+        .iter()
+        .filter(|&(_, &count)| count > 0)
+        .map(|(reason, count)| {
+            let stalls = report.skipped_stall_ratio.get(reason).filter(|&&ratio| ratio >= 0.01);
+            let share =
+                stalls.map_or_else(String::new, |&ratio| format!(" ({} stalls)", percent(ratio)));
+            format!("{reason} {count}{share}")
+        })
+        .collect();
+    if named.is_empty() { String::new() } else { format!("skipped: {}\n", named.join(", ")) }
 }
 
 /// `label: NAME COUNT, …` without zeros; empty if all are zero.
@@ -171,11 +190,11 @@ fn help_lines(sentence: &impl Sentence) -> String {
 
 fn method(report: &TuneReport, verbose: bool) -> String {
     let mut text = format!(
-        "\nmemory: {} resident, {} huge before, {} after, budget {}\n",
+        "\nmemory: {} resident, {} huge before, {} after{}\n",
         size(report.footprint_bytes),
         size(report.huge_bytes_before),
         size(report.huge_bytes_after),
-        size(report.budget_bytes)
+        report.budget_bytes.map_or_else(String::new, |budget| format!(", budget {budget}"))
     );
     let before = report.before.stall_ratio.map_or_else(
         || "unknown".to_owned(),
@@ -184,20 +203,18 @@ fn method(report: &TuneReport, verbose: bool) -> String {
     let after = report
         .after
         .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
-    let unmeasured = unmeasured(report);
-    // Beside an unknown gain, the two shares would look like its measurement.
-    if unmeasured.is_none() || report.after.is_none() {
-        let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
+    let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
+    if let Some(trial) = trial(report) {
+        let _ = writeln!(text, "trial: {trial}");
     }
-    if let Some(cause) = unmeasured {
-        let _ = writeln!(text, "gain: not measured: {cause}");
-    }
-    if let Some(sampled) = report.sampled_speedup {
+    if let Some(Prediction { low, median, high }) = report.eligible_speedup {
         let _ = writeln!(
             text,
-            "gain by samples alone: {:.2}x ({:.2}–{:.2})",
-            sampled.median, sampled.low, sampled.high
+            "all eligible memory on huge pages: {median:.2}x ({low:.2}–{high:.2}) by the model"
         );
+    }
+    if let Some(cause) = unmeasured(report) {
+        let _ = writeln!(text, "gain: not measured: {cause}");
     }
     text.push_str(&samples(report, verbose));
     text
@@ -247,7 +264,9 @@ fn samples(report: &TuneReport, verbose: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::tune::{Activity, NoVerdict, SamplerReport, TuneWarning};
+    use hugepilot_record::tune::{
+        NoTrial, NoVerdict, PredictedBy, SamplerReport, TrialReport, TrialVerdict, TuneWarning,
+    };
     use hugepilot_record::{Pid, Stop};
 
     use super::*;
@@ -255,7 +274,7 @@ mod tests {
 
     /// A run without a free huge page after the third.
     const STOPPED: &str = r#"{
-        "schema": "hugepilot.tune/3", "target": {"pid": 4711, "command": "db"},
+        "schema": "hugepilot.tune/4", "target": {"pid": 4711, "command": "db"},
         "sampler": {"source": "cpu-clock", "samples": 3217, "exact_ratio": 0.975,
             "recomputed_ratio": 0.0, "next_ratio": 0.0, "none_ratio": 0.025,
             "undecoded_ratio": 0.001, "lost": 0, "throttled": 0, "overhead_ratio": null,
@@ -265,9 +284,11 @@ mod tests {
         "selected": [{"start": 139643766964224, "mapping": "[anon]", "heat_ratio": 0.0127,
             "sampled_pages": 19, "verified": true}],
         "skipped": {"too_cold": 8}, "eligible_regions": 4, "attempted_regions": 4,
-        "verified_regions": 3, "failed": {"ENOMEM": 1}, "huge_bytes_before": 0,
+        "verified_regions": 3, "demoted_regions": 0, "skipped_stall_ratio": {"too_cold": 0.02},
+        "failed": {"ENOMEM": 1}, "huge_bytes_before": 0,
         "huge_bytes_after": 6291456, "promotion_seconds": 0.01, "last_promotion_seconds": 3.0,
-        "coverage_ratio": 0.957, "predicted_speedup": null, "sampled_speedup": null,
+        "coverage_ratio": 0.957, "trial": null, "no_trial": null, "predicted_speedup": null,
+        "predicted_by": null, "eligible_speedup": null,
         "before": {"stall_ratio": 0.979, "instructions_per_cycle": null,
             "walks_per_kiloinstruction": null},
         "after": null, "baseline": null, "tuned": null, "all_huge": null, "speedup": null,
@@ -286,7 +307,7 @@ mod tests {
         for part in [
             "0x7f0159200000",
             "95.7 %",
-            "skipped: too_cold 8\nfailed: ENOMEM 1\n",
+            "skipped: too_cold 8 (2.0 % stalls)\nfailed: ENOMEM 1\n",
             "\nstopped early: no free huge pages\nhelp: compact",
         ] {
             assert!(text.contains(part), "{part}: {text}");
@@ -307,26 +328,70 @@ mod tests {
     #[test]
     fn an_unmeasured_gain_has_its_cause() {
         let mut report = stopped();
-        let text = |report: &TuneReport| tune_text(report, Width::UNLIMITED, false);
         let cause = |report: &TuneReport| {
-            let text = text(report);
+            let text = tune_text(report, Width::UNLIMITED, false);
             let line = text.lines().find_map(|line| line.strip_prefix("gain: not measured: "));
             line.map(str::to_owned)
         };
-        assert_eq!(cause(&report).unwrap(), "no samples after the last promotion");
-        assert!(text(&report).contains("scattered memory: 97.9 % of samples before\n"));
-        report.after = Some(Activity { stall_ratio: Some(0.986), ..Activity::default() });
-        let few = "too few samples outside scattered stalls; use --progress-file";
-        assert_eq!(cause(&report).unwrap(), few);
-        assert!(!text(&report).contains("scattered memory:"), "{}", text(&report));
-        report.warnings = vec![TuneWarning::SamplesAreNotTime];
-        assert!(cause(&report).unwrap().starts_with("the sampler counts page walks"));
+        assert_eq!(cause(&report).unwrap(), "no progress metric; use --progress-file");
+        report.target_ended = true;
+        assert!(cause(&report).unwrap().starts_with("the process ended too soon"));
         report.speedup = Some(1.2);
         assert_eq!(cause(&report), None);
-        assert!(text(&report).contains("before, 98.6 % after\n"), "{}", text(&report));
-        report.speedup = None;
-        report.verified_regions = 0;
+        (report.speedup, report.verified_regions) = (None, 0);
         assert_eq!(cause(&report), None, "nothing was promoted");
+    }
+
+    /// A trial on 128 pairs.
+    const TRIAL: TrialReport = TrialReport {
+        verdict: TrialVerdict::Gain,
+        ratio: Some(0.741),
+        low_ratio: Some(0.724),
+        high_ratio: Some(0.759),
+        pairs: 128,
+        samples: 3012,
+        seconds: 1.25,
+        confirmed: Some(true),
+    };
+
+    #[test]
+    fn a_trial_is_reported_with_its_interval_and_its_check() {
+        let line = |report: &TuneReport| {
+            let text = tune_text(report, Width::UNLIMITED, false);
+            text.lines().find_map(|line| line.strip_prefix("trial: ").map(str::to_owned))
+        };
+        let mut report = stopped();
+        assert_eq!(line(&report), None);
+        report.trial = Some(TRIAL);
+        assert_eq!(
+            line(&report).unwrap(),
+            "gain: a stall on a huge page takes 0.74 (0.72–0.76) of its time on base pages; 128 \
+             pairs, 3012 samples, 1.2 s; confirmed with both halves on huge pages"
+        );
+        report.trial = Some(TrialReport { confirmed: Some(false), ..TRIAL });
+        assert!(line(&report).unwrap().contains("; void: "));
+        report.trial = None;
+        report.no_trial = Some(NoTrial::PointerChases { ratio: 0.98 });
+        assert!(line(&report).unwrap().starts_with("no trial: 98 % of the stalls are pointer"));
+    }
+
+    #[test]
+    fn the_source_of_a_prediction_is_named() {
+        let mut report = stopped();
+        let first = |report: &TuneReport| {
+            tune_text(report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
+        };
+        report.predicted_speedup = Some(Prediction { low: 1.15, median: 1.29, high: 1.34 });
+        report.predicted_by = Some(PredictedBy::Trial);
+        assert!(first(&report).ends_with(", 1.15x to 1.34x as fast by the trial"), "{report:?}");
+        report.predicted_by = Some(PredictedBy::Model);
+        assert!(first(&report).ends_with(", predicted 1.29x (1.15–1.34) by the model"));
+        report.trial = Some(TrialReport { verdict: TrialVerdict::NoGain, ..TRIAL });
+        (report.verified_regions, report.demoted_regions) = (128, 128);
+        assert!(first(&report).contains("no gain from huge pages in a trial"), "{report:?}");
+        assert!(first(&report).ends_with("its 128 regions are on base pages again"));
+        report.demoted_regions = 100;
+        assert!(first(&report).ends_with("100 of its regions are on base pages again, 28 are not"));
     }
 
     #[test]
@@ -351,10 +416,7 @@ mod tests {
         let text = tune_text(&report, Width::UNLIMITED, false);
         let first = text.lines().next().unwrap();
         assert!(first.contains("no verdict: no samples: the process is stopped"), "{first}");
-        assert!(
-            text.contains("memory: 4GiB resident, 0B huge before, unknown after, budget unknown"),
-            "{text}"
-        );
+        assert!(text.contains("memory: 4GiB resident, 0B huge before, unknown after\n"), "{text}");
         assert!(text.contains("scattered memory: unknown\n") && !text.contains("exact"), "{text}");
         assert!(!text.contains("nothing to gain") && !text.contains("0.0 %"), "{text}");
         assert!(text.contains("help: continue it: kill -CONT 4711\n"), "{text}");

@@ -22,8 +22,6 @@ mod sequence;
 mod shrinkage;
 mod sign_test;
 mod spread;
-#[cfg(test)]
-mod testing;
 
 pub use fairness::{Fairness, fairness, slowdowns};
 pub use interval::{median_interval, share_margin};

@@ -91,7 +91,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::Rng;
+    use hugepilot_testkit::Rng;
 
     fn fit_and_expect(counts: &[u32]) -> (NeighbourShrinkage, Vec<f64>) {
         let fitted = NeighbourShrinkage::fit(counts).unwrap();

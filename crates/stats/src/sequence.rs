@@ -25,7 +25,7 @@ pub fn sequence_margin(standard_error: f64, samples: f64, alpha: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Rng;
+    use hugepilot_testkit::Rng;
 
     #[test]
     fn the_margin_is_wider_than_that_of_one_reading() {

@@ -59,8 +59,10 @@ impl FromStr for Share {
     }
 }
 
-/// Number of bytes, or a share of a whole that is known later.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Number of bytes, or a share of a whole that is known later. Tagged in JSON:
+/// `{"share": 0.04}`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Amount {
     /// Number of bytes.
     Bytes(Bytes),

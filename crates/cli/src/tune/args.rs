@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, memory};
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::TuneOptions;
+use hugepilot_policy::tune::TuneGoal;
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use regex::Regex;
 
@@ -42,9 +43,18 @@ pub(crate) struct TuneArgs {
     /// Program to start and tune; its output goes to stderr
     #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     pub(crate) command: Vec<OsString>,
-    /// Limit of promoted memory: a share of the resident set, or bytes
-    #[arg(long, default_value = "15%", value_name = "AMOUNT")]
-    budget: Amount,
+    /// Limit of promoted memory: a share of the resident set, or bytes [default: as much as pays]
+    #[arg(long, value_name = "AMOUNT")]
+    budget: Option<Amount>,
+    /// Limit of memory that promotions add, by filling huge pages: a share of the resident set
+    #[arg(long, default_value = "1%", value_name = "SHARE")]
+    max_added: Share,
+    /// Time within which a promotion must save more CPU time than it costs
+    #[arg(long, default_value = "60s", value_name = "TIME")]
+    horizon: Nanos,
+    /// Leave regions on huge pages even if their trial shows no gain
+    #[arg(long)]
+    keep: bool,
     /// Plan and predicted speedup only; changes nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -52,12 +62,15 @@ pub(crate) struct TuneArgs {
     #[arg(long, default_value = "3s", value_name = "TIME")]
     observe: Nanos,
     /// How long to repeat sampling and promoting; with `-- CMD`, until the program ends
-    #[arg(long = "for", default_value = "10s", value_name = "TIME")]
+    #[arg(long = "for", default_value = "15s", value_name = "TIME")]
     total: Nanos,
     /// Samples per second of CPU time per thread [default: 100 to 500, for 0.5 % overhead]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     rate: Option<u32>,
-    /// Smallest predicted gain to act on
+    /// Samples per second during a trial [default: 2000, or --rate if given]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    trial_rate: Option<u32>,
+    /// Smallest gain to act on, if no trial is possible and a model predicts it
     #[arg(long, default_value = "1%", value_name = "SHARE")]
     min_gain: Share,
     /// Longest promotion; a slower one ends the round
@@ -85,13 +98,16 @@ pub(crate) struct TuneArgs {
     #[arg(long, requires = "command", conflicts_with = "pid", default_value_t = 1,
           value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
-    /// Source of the prediction
+    /// Write each round to FILE: what was seen, decided and done (NDJSON, for `explain`)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) journal: Option<PathBuf>,
+    /// Source of the model's prediction
     #[arg(long, value_enum, default_value_t = CalibrationMode::Auto)]
     pub(crate) calibration: CalibrationMode,
     /// Also print why better samplers and hardware counters are unavailable
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Print one JSON object (schema hugepilot.tune/3)
+    /// Print one JSON object (schema hugepilot.tune/4)
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -198,15 +214,25 @@ impl TuneArgs {
 
     /// Options of the tune on `machine`.
     pub(crate) fn options(&self, machine: Machine) -> TuneOptions {
-        TuneOptions {
-            rate_hz: self.rate.unwrap_or_else(|| machine.affordable_rate()),
-            observe: self.observe,
-            total: self.total,
+        let goal = TuneGoal {
             budget: self.budget,
+            max_added: self.max_added,
+            horizon: self.horizon,
+            min_gain: self.min_gain,
+            keep: self.keep,
+            observe: self.observe,
+            calibration: machine.calibration.clone(),
+            ..TuneGoal::default()
+        };
+        let rate_hz = self.rate.unwrap_or_else(|| machine.affordable_rate());
+        let usual = self.rate.unwrap_or(TuneOptions::default().trial_rate_hz);
+        TuneOptions {
+            goal,
+            rate_hz,
+            trial_rate_hz: self.trial_rate.unwrap_or(usual).max(rate_hz),
+            total: self.total,
             dry_run: self.dry_run,
-            min_gain: self.min_gain.get(),
             guard: Guard { max_collapse: self.max_collapse, ..Guard::default() },
-            calibration: machine.calibration,
             sample_cost: machine.sample_cost,
             progress_wait: self.progress_wait,
             larger_is_better: self.progress_higher_is_better,

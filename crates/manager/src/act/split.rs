@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::{Claim, KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
 use hugepilot_record::{Errno, Mapping, SkipReason, Split, SplitAct, SplitOutcome, Stop};
-use hugepilot_units::{AddrRange, Bytes, Nanos};
+use hugepilot_units::{AddrRange, Bytes, Nanos, Region, VirtAddr};
 
 use super::unreadable;
 
@@ -18,30 +18,61 @@ pub const MAX_FUTILE: usize = 64;
 
 /// Splits the huge page of `split`, unless it changed since the plan. Takes about 0.3 ms.
 pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
-    let skipped = |reason| SplitAct {
-        region: split.region,
-        took: Nanos::ZERO,
-        outcome: SplitOutcome::Skipped(reason),
+    split_at(target, split.region, split.page, &|| still_zero(target, split))
+}
+
+/// Returns regions that hugepilot promoted to base pages, with the contents that they have. The
+/// kernel frees zero-filled base pages. Takes about 0.3 ms for each.
+///
+/// # Errors
+/// The cause to stop if the mappings of the target cannot be read.
+pub fn demote(target: &dyn Target, regions: &[Region]) -> Result<Vec<SplitAct>, Stop> {
+    let forbidden = forbidden(target).map_err(|error| unreadable(&error))?;
+    let demote = |&region: &Region| {
+        let start = region.range(target.sizes()).start;
+        match forbidden.iter().find(|(range, _)| range.contains(start)) {
+            Some(&(_, reason)) => skipped(region, reason),
+            None => split_at(target, region, start, &|| true),
+        }
     };
-    let failed = |error: &KernelError| {
-        let outcome = SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO));
-        SplitAct { region: split.region, took: Nanos::ZERO, outcome }
-    };
-    let before = match target.region_pages(split.region) {
+    Ok(regions.iter().map(demote).collect())
+}
+
+/// Ranges where splits are not allowed, each with its reason.
+fn forbidden(target: &dyn Target) -> Result<Vec<(AddrRange, SkipReason)>, KernelError> {
+    let forbidden = |mapping: &Mapping| Some((mapping.range, mapping_split_skip(mapping)?));
+    Ok(target.mappings()?.iter().filter_map(forbidden).collect())
+}
+
+fn skipped(region: Region, reason: SkipReason) -> SplitAct {
+    SplitAct { region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) }
+}
+
+/// Splits the huge page of `region` by ageing `page`, if `is_unchanged`.
+fn split_at(
+    target: &dyn Target,
+    region: Region,
+    page: VirtAddr,
+    is_unchanged: &dyn Fn() -> bool,
+) -> SplitAct {
+    let before = match target.region_pages(region) {
         Ok(pages) => pages,
-        Err(error) if error.is_gone() => return skipped(SkipReason::Special),
-        Err(error) => return failed(&error),
+        Err(error) if error.is_gone() => return skipped(region, SkipReason::Special),
+        Err(error) => {
+            let outcome = SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO));
+            return SplitAct { region, took: Nanos::ZERO, outcome };
+        }
     };
     if let Some(reason) = split_skip(&before) {
-        return skipped(reason);
+        return skipped(region, reason);
     }
-    if !still_zero(target, split) {
-        return skipped(SkipReason::Changed);
+    if !is_unchanged() {
+        return skipped(region, SkipReason::Changed);
     }
     let (start, queued) = (target.now(), target.queued());
-    let answer = target.split(split.page);
+    let answer = target.split(page);
     let took = (target.now() - start) - (target.queued() - queued);
-    let after = target.region_pages(split.region);
+    let after = target.region_pages(region);
     let outcome = match (answer, target.state(), after) {
         (Err(errno), ..) => SplitOutcome::Failed(errno),
         // Memory that was freed by an exit or an exec does not count.
@@ -54,7 +85,7 @@ pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
             target.sizes().base.times(before.resident.saturating_sub(after.resident)),
         ),
     };
-    SplitAct { region: split.region, took, outcome }
+    SplitAct { region, took, outcome }
 }
 
 /// Whether the base page in the call is still zero-filled. The call ages this page, so that it is
@@ -186,12 +217,8 @@ impl Splits {
         if self.next_read.is_some_and(|next| begun < next) {
             return Ok(());
         }
-        match target.mappings() {
-            Ok(mappings) => {
-                let forbidden =
-                    |mapping: &Mapping| Some((mapping.range, mapping_split_skip(mapping)?));
-                self.forbidden = mappings.iter().filter_map(forbidden).collect();
-            }
+        match forbidden(target) {
+            Ok(forbidden) => self.forbidden = forbidden,
             Err(error) if self.next_read.is_none() => {
                 return Err(unreadable(&error));
             }
@@ -217,7 +244,7 @@ impl Splits {
 #[cfg(test)]
 mod tests {
     use hugepilot_kernel::fake::{FakeTarget, Script};
-    use hugepilot_units::{PageSizes, Region};
+    use hugepilot_units::PageSizes;
 
     use super::*;
 
@@ -384,6 +411,24 @@ mod tests {
             took >= Nanos::millis(200)
         });
         assert_eq!(looks.count(), 3, "in 10 s");
+    }
+
+    #[test]
+    fn a_promoted_region_returns_to_base_pages_unless_that_is_forbidden() {
+        let target = locked();
+        let acts = demote(&target, &[7, 8, 9].map(Region::new)).unwrap();
+        let outcomes: Vec<_> = acts.iter().map(|act| act.outcome).collect();
+        let skipped = SplitOutcome::Skipped;
+        assert_eq!(
+            outcomes,
+            [
+                skipped(SkipReason::Mlocked),
+                SplitOutcome::Freed(Bytes::kib(1600)),
+                skipped(SkipReason::AlreadySplit)
+            ]
+        );
+        target.unreadable.set(Some(Errno::EACCES));
+        assert_eq!(demote(&target, &[Region::new(8)]), Err(Stop::NotPermitted));
     }
 
     #[test]

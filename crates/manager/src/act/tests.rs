@@ -8,8 +8,8 @@ use hugepilot_units::{Bytes, Region};
 
 use super::*;
 
-fn picks(regions: std::ops::Range<u64>) -> Vec<Pick> {
-    let pick = |region| Pick {
+fn picks(regions: std::ops::Range<u64>) -> Vec<Promotion> {
+    let pick = |region| Promotion {
         region: Region::new(region),
         heat_ratio: 0.01,
         sampled_pages: 9,

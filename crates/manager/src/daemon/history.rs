@@ -225,7 +225,7 @@ mod tests {
         history.note((KEY.0, 2), Region::new(6), Nanos::ZERO, true);
         history.keep_living(|key| key != KEY);
         assert_eq!(history.0.len(), 2);
-        assert!(filtered(&mut history, 1).0, "a later process with the same number starts anew");
+        assert!(filtered(&mut history, 1).0, "a later process with the same number has no history");
     }
 
     #[test]

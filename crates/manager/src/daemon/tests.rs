@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 
 use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_record::daemon::WorkCause;
-use hugepilot_record::{
-    Errno, Mapping, MappingKind, Pid, Protection, RecollapseCause, Stop, ThpScope, VmFlags,
-};
+use hugepilot_record::{Errno, Mapping, Pid, RecollapseCause, Stop, ThpScope, VmFlags};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Share};
 
 use super::*;
@@ -172,20 +170,9 @@ fn bloated(pid: i32, huge: u64, zeros: u64) -> FakeTarget {
     let range =
         AddrRange::new(Region::new(1).range(sizes).start, Region::new(huge).range(sizes).end);
     fake.mappings = vec![Mapping {
-        range,
-        protection: Protection::default(),
-        kind: MappingKind::Anonymous,
-        offset: Bytes::ZERO,
-        inode: 0,
-        name: String::new(),
-        resident: range.len(),
-        proportional: range.len(),
-        shared: Bytes::ZERO,
         huge: range.len(),
-        swapped: Bytes::ZERO,
-        locked: Bytes::ZERO,
-        thp_eligible: true,
         flags: VmFlags::parse("rd wr hg"),
+        ..Mapping::anonymous(range)
     }];
     fake
 }

@@ -1,33 +1,27 @@
 //! Options of a tune, and its events.
 
-use hugepilot_policy::Calibration;
-use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Pid, Plan};
-use hugepilot_units::{Amount, Nanos, Share};
+use hugepilot_policy::round::Round;
+use hugepilot_policy::tune::{State, TuneGoal};
+use hugepilot_record::Pid;
+use hugepilot_units::Nanos;
 
 use crate::act::Guard;
 
 /// Options of a tune.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
+    /// Goal and its limits.
+    pub goal: TuneGoal,
     /// Samples per second of each thread's CPU time.
     pub rate_hz: u32,
-    /// Sampling time before the first plan, and again after the last promotion.
-    pub observe: Nanos,
-    /// Sampling time between two rounds.
-    pub round: Nanos,
+    /// The same, during a trial.
+    pub trial_rate_hz: u32,
     /// Longest time of all rounds together.
     pub total: Nanos,
-    /// Limit of huge pages: bytes, or a share of the resident memory.
-    pub budget: Amount,
-    /// Whether to plan only, and change nothing.
+    /// Whether to decide only, and change nothing.
     pub dry_run: bool,
-    /// Smallest predicted gain to act on: 0.01 is 1 %.
-    pub min_gain: f64,
     /// Limits that end a round.
     pub guard: Guard,
-    /// Gain of huge pages on this machine; without it, there is no prediction.
-    pub calibration: Calibration,
     /// Cost of one sample to the target.
     pub sample_cost: Nanos,
     /// Base pages that the TLB of this machine holds.
@@ -41,15 +35,12 @@ pub struct TuneOptions {
 impl Default for TuneOptions {
     fn default() -> Self {
         Self {
+            goal: TuneGoal::default(),
             rate_hz: 500,
-            observe: Nanos::seconds(3),
-            round: Nanos::seconds(2),
-            total: Nanos::seconds(10),
-            budget: Amount::Share(Share::percent(15.0)),
+            trial_rate_hz: 2000,
+            total: Nanos::seconds(15),
             dry_run: false,
-            min_gain: 0.01,
             guard: Guard::default(),
-            calibration: Calibration::default(),
             sample_cost: Nanos::ZERO,
             tlb_entries: 1536,
             progress_wait: Nanos::seconds(60),
@@ -58,7 +49,7 @@ impl Default for TuneOptions {
     }
 }
 
-/// Event of a tune, for display.
+/// Event of a tune, for display and for journals.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Sampling started.
@@ -77,18 +68,18 @@ pub enum Event<'a> {
         /// Samples so far.
         samples: u64,
     },
-    /// A plan was made.
-    Planned {
-        /// The plan.
-        plan: &'a Plan,
-        /// Predicted gain.
-        prediction: Option<Prediction>,
+    /// A round ended.
+    Round {
+        /// The round.
+        round: &'a Round,
+        /// State after it.
+        state: &'a State,
     },
     /// A region was tried.
     Acted {
         /// Regions tried so far.
         done: usize,
-        /// Regions of the plan.
+        /// Regions of the decision.
         all: usize,
     },
     /// Waiting for values of the progress metric.

@@ -1,6 +1,6 @@
 //! Verdict and bracket of a trial.
 
-use hugepilot_record::tune::Prediction;
+use hugepilot_record::tune::{NoTrial, Prediction, TrialVerdict};
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
@@ -57,47 +57,6 @@ impl Default for TrialRules {
     }
 }
 
-/// Why no trial is possible.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "code", rename_all = "snake_case")]
-pub enum NoTrial {
-    /// Stalls are pointer chases: their sampled address is that of the next access, so the arms
-    /// look alike whatever huge pages do.
-    PointerChases {
-        /// Share of the stalls.
-        share: f64,
-    },
-    /// Too few pairs have samples.
-    FewPairs {
-        /// Pairs with samples.
-        pairs: u64,
-        /// Required.
-        required: u64,
-    },
-    /// The program hardly stalls on eligible memory.
-    FewStalls {
-        /// Share of all samples.
-        share: f64,
-    },
-    /// A single pair has most of the samples, so chance decides.
-    DominantPair {
-        /// Share of the samples of all pairs.
-        share: f64,
-    },
-}
-
-/// Verdict of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TrialVerdict {
-    /// Huge pages gain.
-    Gain,
-    /// Huge pages gain at most what `TrialRules::no_gain` allows.
-    NoGain,
-    /// More samples are needed.
-    Open,
-}
-
 impl TrialRules {
     /// Checks whether a trial can show anything. `pairs` is the number of pairs with samples.
     ///
@@ -105,13 +64,13 @@ impl TrialRules {
     /// The first cause that forbids it.
     pub fn check(&self, shares: StallShares, pairs: u64) -> Result<(), NoTrial> {
         if shares.eligible < self.min_eligible {
-            Err(NoTrial::FewStalls { share: shares.eligible })
+            Err(NoTrial::FewStalls { ratio: shares.eligible })
         } else if shares.chased > self.max_chased {
-            Err(NoTrial::PointerChases { share: shares.chased })
+            Err(NoTrial::PointerChases { ratio: shares.chased })
         } else if pairs < self.min_pairs {
             Err(NoTrial::FewPairs { pairs, required: self.min_pairs })
         } else if shares.hottest_pair > self.max_hottest_pair {
-            Err(NoTrial::DominantPair { share: shares.hottest_pair })
+            Err(NoTrial::DominantPair { ratio: shares.hottest_pair })
         } else {
             Ok(())
         }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Mapping, SkipReason, Skips};
+use hugepilot_record::{Mapping, ProcessMemory, RegionHeat, SkipReason, Skips, Window};
 use hugepilot_stats::NeighbourShrinkage;
 use hugepilot_units::{Bytes, Region};
 
-use super::{TuneGoal, TuneState, TuneView};
+use super::{ProcessState, TuneGoal};
 use crate::{mapping_skip, region_skip};
 
 /// Region that may be promoted.
@@ -18,6 +18,8 @@ pub struct Candidate {
     pub stalls: u32,
     /// Expected stalls: those in the window, drawn towards the mean of the neighbours.
     pub heat: f64,
+    /// Distinct base pages with samples.
+    pub sampled_pages: u32,
     /// Memory that a huge page adds.
     pub added: Bytes,
 }
@@ -31,20 +33,34 @@ pub struct Candidates {
     pub skipped: Skips,
     /// Stalls on skipped regions.
     pub skipped_stalls: BTreeMap<SkipReason, u64>,
+    /// Regions with stalls, candidates or not.
+    pub hot: u64,
 }
 
 impl Candidates {
-    /// Finds the candidates of a view: hot regions of mappings that may be promoted.
+    /// Stalls on the candidates.
+    pub fn stalls(&self) -> u64 {
+        self.regions.iter().map(|candidate| u64::from(candidate.stalls)).sum()
+    }
+
+    /// Finds the candidates of a process: hot regions of mappings that may be promoted.
     ///
     /// A region is hot with a stall of its own, or with half the heat of the region of a random
     /// stall. So a uniformly hot heap is hot as a whole, also where no sample fell.
-    pub fn of(view: &TuneView<'_>, state: &TuneState, goal: &TuneGoal) -> Self {
-        let mut all = Self::default();
-        let threshold = usual_heat(view) / 2.0;
-        let mut stalls = view.window.stalls.clone();
-        for mapping in &view.snapshot.mappings {
-            all.add_mapping(view, state, goal, mapping, threshold, &mut stalls);
+    pub fn of(
+        memory: &ProcessMemory,
+        window: &Window,
+        state: &ProcessState,
+        goal: &TuneGoal,
+    ) -> Self {
+        let mut stalls = window.all_stalls();
+        let mut all = Self { hot: stalls.len() as u64, ..Self::default() };
+        let threshold = usual_heat(&stalls) / 2.0;
+        let judge = Judge::new(memory, state, goal);
+        for mapping in &memory.mappings {
+            all.add_mapping(&judge, mapping, threshold, &mut stalls);
         }
+        all.skip_streams(&judge, window);
         // What no mapping holds as a whole region.
         for (_, count) in stalls {
             all.skip(SkipReason::Unaligned, count);
@@ -55,14 +71,12 @@ impl Candidates {
 
     fn add_mapping(
         &mut self,
-        view: &TuneView<'_>,
-        state: &TuneState,
-        goal: &TuneGoal,
+        judge: &Judge<'_>,
         mapping: &Mapping,
         threshold: f64,
         stalls: &mut BTreeMap<Region, u32>,
     ) {
-        let regions: Vec<Region> = view.snapshot.sizes.regions_inside(mapping.range).collect();
+        let regions: Vec<Region> = judge.seen.sizes.regions_inside(mapping.range).collect();
         let counts: Vec<u32> =
             regions.iter().map(|region| stalls.remove(region).unwrap_or(0)).collect();
         let Some(shrinkage) = shrinkage(&counts) else { return };
@@ -72,10 +86,21 @@ impl Candidates {
             if stalls == 0 && heat < threshold {
                 continue;
             }
-            match judge(view, state, goal, mapping, region) {
-                Ok(added) => self.regions.push(Candidate { region, stalls, heat, added }),
+            match judge.added(mapping, region) {
+                Ok(added) => {
+                    let sampled_pages = judge.sampled_pages(region);
+                    self.regions.push(Candidate { region, stalls, heat, sampled_pages, added });
+                }
                 Err(reason) => self.skip(reason, stalls),
             }
+        }
+    }
+
+    /// Counts regions whose samples are of streams only: these are no stalls of the window.
+    fn skip_streams(&mut self, judge: &Judge<'_>, window: &Window) {
+        let streams = judge.heat.values().filter(|heat| heat.streamed > heat.samples / 2);
+        for _ in streams.filter(|heat| window.of(heat.region) == 0) {
+            self.skip(SkipReason::Streamed, 0);
         }
     }
 
@@ -97,9 +122,9 @@ fn shrinkage(counts: &[u32]) -> Option<Vec<f64>> {
 }
 
 /// Heat of the region of a random stall: a region is counted once for each of its other stalls.
-fn usual_heat(view: &TuneView<'_>) -> f64 {
+fn usual_heat(stalls: &BTreeMap<Region, u32>) -> f64 {
     let (mut all, mut pairs) = (0.0, 0.0);
-    for &count in view.window.stalls.values() {
+    for &count in stalls.values() {
         let count = f64::from(count);
         all += count;
         pairs += count * (count - 1.0);
@@ -108,42 +133,55 @@ fn usual_heat(view: &TuneView<'_>) -> f64 {
     if pairs > 0.0 { pairs / all } else { f64::INFINITY }
 }
 
-/// Memory that a huge page adds to `region`.
-///
-/// # Errors
-/// The rule that forbids its promotion.
-fn judge(
-    view: &TuneView<'_>,
-    state: &TuneState,
-    goal: &TuneGoal,
-    mapping: &Mapping,
-    region: Region,
-) -> Result<Bytes, SkipReason> {
-    let seen = view.snapshot;
-    if let Some(reason) = mapping_skip(mapping) {
-        return Err(reason);
+/// Rules for the regions of a process.
+struct Judge<'a> {
+    seen: &'a ProcessMemory,
+    heat: BTreeMap<Region, &'a RegionHeat>,
+    state: &'a ProcessState,
+    goal: &'a TuneGoal,
+}
+
+impl<'a> Judge<'a> {
+    fn new(seen: &'a ProcessMemory, state: &'a ProcessState, goal: &'a TuneGoal) -> Self {
+        let heat = seen.heat.iter().map(|heat| (heat.region, heat)).collect();
+        Self { seen, heat, state, goal }
     }
-    if seen.thp_disabled {
-        return Err(SkipReason::ThpDisabled);
+
+    fn sampled_pages(&self, region: Region) -> u32 {
+        self.heat.get(&region).map_or(0, |heat| heat.sampled_pages)
     }
-    if seen.stacks.contains(&region) {
-        return Err(SkipReason::Stack);
-    }
-    if let Some(heat) = seen.heat.iter().find(|heat| heat.region == region) {
-        if heat.streamed > heat.samples / 2 {
-            return Err(SkipReason::Streamed);
+
+    /// Returns the memory that a huge page adds to `region`.
+    ///
+    /// # Errors
+    /// The rule that forbids its promotion.
+    fn added(&self, mapping: &Mapping, region: Region) -> Result<Bytes, SkipReason> {
+        let seen = self.seen;
+        if let Some(reason) = mapping_skip(mapping) {
+            return Err(reason);
         }
-        if heat.tlb_held > heat.samples / 2 {
-            return Err(SkipReason::TlbFriendly);
+        if seen.thp_disabled {
+            return Err(SkipReason::ThpDisabled);
         }
+        if seen.stacks.contains(&region) {
+            return Err(SkipReason::Stack);
+        }
+        if let Some(heat) = self.heat.get(&region) {
+            if heat.streamed > heat.samples / 2 {
+                return Err(SkipReason::Streamed);
+            }
+            if heat.tlb_held > heat.samples / 2 {
+                return Err(SkipReason::TlbFriendly);
+            }
+        }
+        let pages = seen.pages.get(&region).ok_or(SkipReason::Special)?;
+        if let Some(reason) = region_skip(pages, seen.sizes, &self.goal.limits) {
+            return Err(reason);
+        }
+        let past = self.state.regions.get(&region).copied().unwrap_or_default();
+        if past.failures >= self.goal.max_tries || past.demoted.is_some() {
+            return Err(SkipReason::CoolingDown);
+        }
+        Ok(seen.sizes.base.times(seen.sizes.base_per_huge().saturating_sub(pages.resident)))
     }
-    let pages = seen.pages.get(&region).ok_or(SkipReason::Special)?;
-    if let Some(reason) = region_skip(pages, seen.sizes, &goal.limits) {
-        return Err(reason);
-    }
-    let past = state.regions.get(&region).copied().unwrap_or_default();
-    if past.failures >= goal.max_tries || past.demoted.is_some() {
-        return Err(SkipReason::CoolingDown);
-    }
-    Ok(seen.sizes.base.times(seen.sizes.base_per_huge().saturating_sub(pages.resident)))
 }

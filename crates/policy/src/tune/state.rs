@@ -1,13 +1,14 @@
-//! State of the goal between rounds.
+//! State of the goal between rounds: memory of the past. Losing it loses no more than that.
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Act, Outcome};
+use hugepilot_record::{Act, Outcome, Pid, ProcessId, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
-use crate::trial::{Estimate, NoTrial, Pair, StallShares, TrialVerdict};
+use hugepilot_record::tune::{NoTrial, TrialVerdict};
+
+use crate::trial::{Estimate, Pair, StallShares};
 
 /// History of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,44 +28,96 @@ pub struct TrialResult {
     pub verdict: TrialVerdict,
     /// Last estimate; `None` if an arm had no samples.
     pub estimate: Option<Estimate>,
-    /// Speedup if all eligible memory is huge.
-    pub bracket: Option<Prediction>,
+    /// Stalls before the trial.
+    pub shares: StallShares,
     /// Time from the first promotion to the verdict.
     pub took: Nanos,
     /// Whether both arms agreed once both were huge; `None` before the check.
     pub confirmed: Option<bool>,
 }
 
-/// Phase of the goal.
+/// Pair with the stalls of both regions before the trial: the promoted one, then the control.
+pub(super) type CountedPair = (Pair, [u32; 2]);
+
+/// Phase of the goal in a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum Phase {
     /// First observation.
     #[default]
     Observing,
-    /// Arm A is huge, both arms are observed.
+    /// One region of each pair is huge, both are observed.
     Trial {
-        /// Pairs, and their samples before the trial.
-        pairs: Vec<(Pair, [u32; 2])>,
+        /// The pairs.
+        pairs: Vec<CountedPair>,
         /// Stalls before the trial.
         shares: StallShares,
+        /// Samples before the trial.
+        before: Window,
         /// Start.
         since: Nanos,
     },
-    /// Everything that pays is huge; both arms are observed once more.
+    /// The rest is promoted.
+    Spread {
+        /// The pairs of the trial.
+        pairs: Vec<CountedPair>,
+        /// All samples until the verdict.
+        window: Window,
+    },
+    /// Everything that pays is huge; both regions of each pair are observed once more.
     Check {
-        /// Pairs, and their samples before the trial.
-        pairs: Vec<(Pair, [u32; 2])>,
+        /// The pairs of the trial.
+        pairs: Vec<CountedPair>,
     },
     /// New hot memory is promoted as it appears.
-    Watching,
+    Watching {
+        /// Rounds without a promotion since the last one.
+        idle: u32,
+    },
     /// Nothing more can change.
     Ended,
 }
 
-/// Memory of past rounds. Losing it loses no more than the past.
+/// Past of the processes in view.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TuneState {
+pub struct State {
+    processes: BTreeMap<Pid, ProcessState>,
+}
+
+impl State {
+    /// Returns the state of a process; `None` before its first decision.
+    pub fn of(&self, id: &ProcessId) -> Option<&ProcessState> {
+        self.processes.get(&id.pid).filter(|state| state.start_ticks == id.start_ticks)
+    }
+    /// Returns the state of a process, a new one before its first decision.
+    pub fn of_mut(&mut self, id: &ProcessId) -> &mut ProcessState {
+        let new = || ProcessState { start_ticks: id.start_ticks, ..ProcessState::default() };
+        let state = self.processes.entry(id.pid).or_insert_with(new);
+        if state.start_ticks != id.start_ticks {
+            *state = new();
+        }
+        state
+    }
+    /// Drops a process that ended or started another program.
+    pub fn forget(&mut self, pid: Pid) {
+        self.processes.remove(&pid);
+    }
+    /// Returns the states of all processes.
+    pub fn processes(&self) -> impl Iterator<Item = &ProcessState> {
+        self.processes.values()
+    }
+    /// Returns the processes with a trial in progress: samples are wanted there, more than usual.
+    pub fn in_trial(&self) -> Vec<Pid> {
+        let is_trial = |state: &ProcessState| matches!(state.phase, Phase::Trial { .. });
+        self.processes.iter().filter(|(_, state)| is_trial(state)).map(|(&pid, _)| pid).collect()
+    }
+}
+
+/// Past of one process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessState {
+    /// Start time, which tells it from a later process with the same pid.
+    pub start_ticks: u64,
     /// Phase.
     pub phase: Phase,
     /// Regions that were tried.
@@ -75,6 +128,10 @@ pub struct TuneState {
     pub no_trial: Option<NoTrial>,
     /// Memory on huge pages before the first promotion.
     pub huge_before: Option<Bytes>,
+    /// Memory on huge pages since, as last read.
+    pub made: Bytes,
+    /// Resident memory, as last read.
+    pub resident: Bytes,
     /// Memory that huge pages added.
     pub added: Bytes,
     /// Time of all promotions, and their number: the cost of one.
@@ -83,7 +140,7 @@ pub struct TuneState {
     pub promoted: u64,
 }
 
-impl TuneState {
+impl ProcessState {
     /// Notes the outcome of a promotion that was decided with `added` bytes.
     pub fn note(&mut self, act: &Act, added: Bytes, now: Nanos) {
         let history = self.regions.entry(act.region).or_default();
@@ -108,5 +165,10 @@ impl TuneState {
     /// Mean time of a promotion; `usual` before the first.
     pub fn promotion_cost(&self, usual: Nanos) -> Nanos {
         self.promotion_time.get().checked_div(self.promoted).map_or(usual, Nanos::new)
+    }
+
+    /// Whether `region` was promoted and, as far as is known, still is huge.
+    pub fn is_promoted(&self, region: Region) -> bool {
+        self.regions.get(&region).is_some_and(|past| past.promoted.is_some())
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::TuneReport;
+use super::{TrialVerdict, TuneReport};
 use crate::SkipReason;
 
 /// Result of a tune in a word. JSON carries it as `verdict`: the `code`, and a sentence with the
@@ -21,6 +21,8 @@ pub enum TuneVerdict {
     BudgetTooSmall,
     /// No region is worth a huge page.
     NothingToGain,
+    /// A trial showed no gain.
+    NoGain,
     /// Regions were tried.
     Promoted,
 }
@@ -30,6 +32,8 @@ impl TuneReport {
     pub fn verdict(&self) -> TuneVerdict {
         if self.no_verdict.is_some() {
             TuneVerdict::Unknown
+        } else if self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::NoGain) {
+            TuneVerdict::NoGain
         } else if self.attempted_regions > 0 {
             TuneVerdict::Promoted
         } else if self.dry_run && !self.selected.is_empty() {

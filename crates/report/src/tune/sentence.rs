@@ -2,7 +2,8 @@
 
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{
-    NoVerdict, Prediction, TuneReport, TuneVerdict, TuneWarning, Variant,
+    NoTrial, NoVerdict, PredictedBy, Prediction, TrialReport, TrialVerdict, TuneReport,
+    TuneVerdict, TuneWarning, Variant,
 };
 use hugepilot_units::Bytes;
 
@@ -20,9 +21,6 @@ pub(super) fn size(bytes: Option<Bytes>) -> String {
 
 /// The verdict of `report` as a sentence.
 pub(super) fn verdict(report: &TuneReport) -> String {
-    let predicted = report.predicted_speedup.map_or_else(String::new, |p| {
-        format!(", predicted {:.2}x ({:.2}–{:.2})", p.median, p.low, p.high)
-    });
     match report.verdict() {
         TuneVerdict::Unknown => {
             let cause = report.no_verdict.as_ref().map(Sentence::text).unwrap_or_default();
@@ -30,49 +28,97 @@ pub(super) fn verdict(report: &TuneReport) -> String {
         }
         TuneVerdict::WouldPromote => {
             format!(
-                "would promote {} regions{predicted}; nothing was changed",
-                report.selected.len()
+                "would promote {} regions{}; nothing was changed",
+                report.selected.len(),
+                predicted(report)
             )
         }
         TuneVerdict::Stopped => {
             let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
             format!("stopped before the first promotion: {cause}")
         }
-        TuneVerdict::BudgetTooSmall => format!(
-            "the budget of {} allows no huge page; nothing was changed",
-            size(report.budget_bytes)
-        ),
+        TuneVerdict::BudgetTooSmall => match report.budget_bytes {
+            Some(budget) => {
+                format!("the budget of {budget} allows no huge page; nothing was changed")
+            }
+            None => "huge pages would add more memory than --max-added allows; nothing was \
+                     changed"
+                .to_owned(),
+        },
         TuneVerdict::NothingToGain => {
-            format!("nothing to gain from huge pages{predicted}; nothing was changed")
+            format!("nothing to gain from huge pages{}; nothing was changed", predicted(report))
+        }
+        TuneVerdict::NoGain => {
+            format!("no gain from huge pages in a trial{}; {}", predicted(report), demoted(report))
         }
         TuneVerdict::Promoted => format!(
-            "{} of {} regions verified on huge pages in {:.2} s{}{predicted}",
+            "{} of {} regions verified on huge pages in {:.2} s{}{}",
             report.verified_regions,
             report.attempted_regions,
             report.promotion_seconds,
-            gain(report)
+            gain(report),
+            predicted(report)
         ),
     }
 }
 
-/// The measured gain, otherwise the gain by samples, otherwise nothing.
-fn gain(report: &TuneReport) -> String {
-    match (report.speedup, report.sampled_speedup) {
-        (Some(speedup), _) => format!(", {speedup:.2}x as fast"),
-        (None, Some(Prediction { low, high, .. })) if low < 1.0 => {
-            format!(", gain by samples uncertain ({low:.2}–{high:.2})")
-        }
-        (None, Some(Prediction { low, median, high })) => {
-            format!(", {median:.2}x as fast by samples ({low:.2}–{high:.2})")
-        }
-        (None, None) => String::new(),
+fn predicted(report: &TuneReport) -> String {
+    let Some(Prediction { low, median, high }) = report.predicted_speedup else {
+        return String::new();
+    };
+    match report.predicted_by {
+        Some(PredictedBy::Trial) => format!(", {low:.2}x to {high:.2}x as fast by the trial"),
+        _ => format!(", predicted {median:.2}x ({low:.2}–{high:.2}) by the model"),
     }
 }
 
-/// The cause, if regions were promoted and neither a metric, runs nor samples gave their gain.
+/// The regions that a trial without a gain left.
+fn demoted(report: &TuneReport) -> String {
+    let kept = report.verified_regions.saturating_sub(report.demoted_regions);
+    match (report.demoted_regions, kept) {
+        (demoted, 0) => format!("its {demoted} regions are on base pages again"),
+        (0, kept) => format!("its {kept} regions stay on huge pages"),
+        (demoted, kept) => {
+            format!("{demoted} of its regions are on base pages again, {kept} are not")
+        }
+    }
+}
+
+/// The measured gain.
+fn gain(report: &TuneReport) -> String {
+    report.speedup.map_or_else(String::new, |speedup| format!(", {speedup:.2}x as fast"))
+}
+
+/// The line about the trial, or why there was none; `None` if the question did not come up.
+pub(super) fn trial(report: &TuneReport) -> Option<String> {
+    if let Some(cause) = report.no_trial {
+        return Some(format!("no trial: {}", cause.text()));
+    }
+    let TrialReport { verdict, ratio, low_ratio, high_ratio, pairs, samples, seconds, confirmed } =
+        report.trial?;
+    let result = match verdict {
+        TrialVerdict::Gain => "gain",
+        TrialVerdict::NoGain => "no gain",
+        TrialVerdict::Open => "open, at most a small gain",
+    };
+    let ratio = match (ratio, low_ratio, high_ratio) {
+        (Some(ratio), Some(low), Some(high)) => format!(
+            ": a stall on a huge page takes {ratio:.2} ({low:.2}–{high:.2}) of its time on base \
+             pages"
+        ),
+        _ => String::new(),
+    };
+    let check = match confirmed {
+        Some(true) => "; confirmed with both halves on huge pages",
+        Some(false) => "; void: the halves differed later, so the program changed its phase",
+        None => "",
+    };
+    Some(format!("{result}{ratio}; {pairs} pairs, {samples} samples, {seconds:.1} s{check}"))
+}
+
+/// The cause, if regions were promoted and neither a metric nor runs gave their gain.
 pub(super) fn unmeasured(report: &TuneReport) -> Option<&'static str> {
-    let is_measured = report.speedup.is_some() || report.sampled_speedup.is_some();
-    if report.verified_regions == 0 || is_measured {
+    if report.verified_regions == 0 || report.speedup.is_some() {
         return None;
     }
     if report.tuned.is_some_and(|tuned| tuned.seconds.is_some()) {
@@ -81,13 +127,32 @@ pub(super) fn unmeasured(report: &TuneReport) -> Option<&'static str> {
     }
     Some(if report.target_ended {
         "the process ended too soon after the last promotion"
-    } else if report.after.is_none() {
-        "no samples after the last promotion"
-    } else if report.warnings.contains(&TuneWarning::SamplesAreNotTime) {
-        "the sampler counts page walks, not time; use --progress-file"
     } else {
-        "too few samples outside scattered stalls; use --progress-file"
+        "no progress metric; use --progress-file"
     })
+}
+
+impl Sentence for NoTrial {
+    fn text(&self) -> String {
+        match self {
+            Self::PointerChases { ratio } => format!(
+                "{} of the stalls are pointer chases, whose sampled address is that of the next \
+                 access",
+                percent(*ratio)
+            ),
+            Self::FewPairs { pairs, required } => {
+                format!("{pairs} pairs of hot regions; a trial requires {required}")
+            }
+            Self::FewStalls { ratio } => format!(
+                "{} of the samples are stalls on memory that can be promoted; a trial requires 5 %",
+                percent(*ratio)
+            ),
+            Self::DominantPair { ratio } => format!(
+                "one pair of regions has {} of the samples of all pairs, so chance would decide",
+                percent(*ratio)
+            ),
+        }
+    }
 }
 
 impl Sentence for NoVerdict {

@@ -3,6 +3,7 @@
 
 use hugepilot_record::compare::{Confirmation, DecidingTime, speedup};
 use hugepilot_record::run::{Ending, Peak, Run};
+use hugepilot_testkit::Rng;
 
 use super::*;
 
@@ -20,21 +21,10 @@ const RIVALS: [Mode; 9] = [
 const COMPARISONS: u32 = 1000;
 const ROUNDS: u32 = 5;
 
-/// Generator of normally distributed numbers (Box and Muller) from SplitMix64.
-struct Noise(u64);
+/// Runs of programs with noise.
+struct Noise(Rng);
 
 impl Noise {
-    #[allow(clippy::cast_precision_loss)]
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-    fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
-    }
     /// Runs of a program that takes a second, with noise of that share, and the speedup.
     fn runs(&mut self, rounds: u32, share: f64, speedup: f64) -> Vec<Run> {
         let run = |wall_seconds| Run {
@@ -47,7 +37,7 @@ impl Noise {
             page_faults: 1,
             peak: Peak { thp_peak_bytes: HUGE, rss_samples: 1, ..Peak::default() },
         };
-        (0..rounds).map(|_| run((share * self.normal()).exp() / speedup)).collect()
+        (0..rounds).map(|_| run((share * self.0.normal()).exp() / speedup)).collect()
     }
 }
 
@@ -84,7 +74,7 @@ fn compared(noise: &mut Noise, share: f64, faster: f64) -> bool {
 }
 
 fn yes_of_a_thousand(seed: u64, share: f64, faster: f64) -> usize {
-    let mut noise = Noise(seed);
+    let mut noise = Noise(Rng::new(seed));
     (0..COMPARISONS).filter(|_| compared(&mut noise, share, faster)).count()
 }
 

@@ -1,0 +1,92 @@
+//! Progress of a tune, as lines for people.
+
+use std::collections::BTreeMap;
+
+use hugepilot_manager::tune::Event;
+use hugepilot_policy::round::Round;
+use hugepilot_policy::tune::{Phase, ProcessState, State};
+use hugepilot_record::tune::TrialVerdict;
+use hugepilot_record::{Pid, ProcessDecision};
+use hugepilot_units::Share;
+
+use crate::output::Progress;
+
+/// Shows what happens; each fact once.
+#[derive(Default)]
+pub(super) struct Narrator {
+    /// Last line about each process.
+    last: BTreeMap<Pid, String>,
+}
+
+impl Narrator {
+    /// Shows an event.
+    pub(super) fn show(&mut self, progress: &Progress, event: &Event<'_>) {
+        match event {
+            Event::Attached { source, pid, command, rate_hz } => {
+                let rate = rate_hz.map_or_else(String::new, |hz| format!(" at {hz} Hz"));
+                progress.keep(&format!("sampling {command} (pid {pid}) with {source}{rate}"));
+            }
+            Event::Observing { samples } => progress.now(format!("sampling: {samples} samples")),
+            Event::Round { round, state } => {
+                for line in self.lines(round, state) {
+                    progress.keep(&line);
+                }
+            }
+            Event::Acted { done, all } => {
+                progress.now(format!("promoting {done}/{all} regions"));
+            }
+            Event::AwaitingMetric { found, after } => {
+                let when = if *after { "after" } else { "before" };
+                progress
+                    .now(format!("waiting for the progress metric {when} tuning: {found} values"));
+            }
+        }
+    }
+
+    /// New lines about a round.
+    fn lines(&mut self, round: &Round, state: &State) -> Vec<String> {
+        let mut lines = Vec::new();
+        for decision in &round.decisions {
+            let process = &decision.process;
+            let Some(state) = state.of(process) else { continue };
+            let before = round.state.of(process);
+            let Some(line) = line(decision, before, state) else { continue };
+            if self.last.get(&process.pid) != Some(&line) {
+                lines.push(line.clone());
+                self.last.insert(process.pid, line);
+            }
+        }
+        lines
+    }
+}
+
+/// What a round did in a process, if that is worth a line.
+fn line(
+    decision: &ProcessDecision,
+    before: Option<&ProcessState>,
+    state: &ProcessState,
+) -> Option<String> {
+    let (regions, coverage) = (decision.promote.len(), Share::ratio(decision.heat_ratio()));
+    let had_verdict = before.is_some_and(|before| before.trial.is_some());
+    if let Some(trial) = state.trial.filter(|_| !had_verdict) {
+        let took = trial.took.as_seconds();
+        let ratio = trial.estimate.map_or_else(String::new, |estimate| {
+            format!(": a stall takes {:.2} of its time on a huge page", estimate.ratio())
+        });
+        return Some(match trial.verdict {
+            TrialVerdict::Gain => format!("trial: gain after {took:.1} s{ratio}"),
+            TrialVerdict::NoGain => format!("trial: no gain after {took:.1} s{ratio}"),
+            TrialVerdict::Open => format!("trial: no verdict after {took:.1} s{ratio}"),
+        });
+    }
+    match &state.phase {
+        Phase::Trial { pairs, .. } if regions > 0 => Some(format!(
+            "trial: {} pairs of regions; a coin decided which one of each is promoted",
+            pairs.len()
+        )),
+        _ if regions > 0 => Some(format!("promoting {regions} regions with {coverage} of stalls")),
+        Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
+        Phase::Watching { idle: 1.. } => Some("no more regions to promote".to_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,350 @@
+//! Engine: observe → snapshot → decide → act → verify, in rounds.
+//!
+//! The decisions are those of [`hugepilot_policy`], the acts those of [`crate::act`]. The engine
+//! joins them: it knows when a decision about a process is due, reads what the decision needs, acts
+//! on it, notes the outcomes, and returns the round. It depends on the machine only through
+//! [`World`], so that tests and simulators run the same loop.
+
+pub mod live;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use hugepilot_kernel::{KernelError, Target};
+use hugepilot_policy::round::{Outcome, Round, is_split};
+use hugepilot_policy::tune::{Phase, State, TuneGoal};
+use hugepilot_record::{
+    Journal, Next, Pid, ProcessDecision, ProcessId, ProcessMemory, ProcessSnapshot, Snapshot, Stop,
+    Window,
+};
+use hugepilot_units::Nanos;
+
+use crate::act::split::demote;
+use crate::act::{Guard, promote, unreadable};
+
+/// Rest after a slow collapse, as a multiple of its duration. The kernel, or the host of a virtual
+/// machine, is looking for memory, and nine tenths of the time remain for other work.
+const REST: u64 = 10;
+/// Longest rest after a slow collapse.
+const MAX_REST: Nanos = Nanos::seconds(1);
+/// Slow collapses of a process after which a round ends.
+const MAX_SLOW: u32 = 20;
+/// Length at which a window is halved, so that old phases of a program fade.
+const MAX_WINDOW: Nanos = Nanos::seconds(20);
+/// Samples below which nothing is decided about a process.
+const MIN_SAMPLES: u64 = 50;
+
+/// The machine, as the engine sees it.
+pub trait World {
+    /// Returns the time, on the monotonic clock.
+    fn now(&self) -> Nanos;
+    /// Samples until `end`; returns earlier if [`World::is_over`].
+    fn observe(&mut self, end: Nanos);
+    /// Whether the user interrupted, or no process is left.
+    fn is_over(&self) -> bool;
+    /// Whether the user interrupted.
+    fn is_interrupted(&self) -> bool;
+    /// Returns the processes with samples.
+    fn in_view(&self) -> Vec<Pid>;
+    /// Returns the samples of a process since its window began.
+    fn window(&self, pid: Pid) -> Option<&Window>;
+    /// Begins a new window of a process, at a time now or later.
+    fn restart(&mut self, pid: Pid, from: Nanos);
+    /// Halves the window of a process.
+    fn fade(&mut self, pid: Pid);
+    /// Drops a process.
+    fn forget(&mut self, pid: Pid);
+    /// Opens a process.
+    ///
+    /// # Errors
+    /// The process has ended, or may not be read.
+    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError>;
+    /// Reads the memory of a process.
+    ///
+    /// # Errors
+    /// As for [`World::target`].
+    fn memory(&mut self, pid: Pid) -> Result<ProcessMemory, KernelError>;
+    /// Claims a process before its first change, so that no other run of hugepilot changes it.
+    ///
+    /// # Errors
+    /// [`KernelError::Claimed`], or as for [`World::target`].
+    fn claim(&mut self, pid: Pid) -> Result<(), KernelError>;
+    /// Samples these processes more often, until the next call; none for the usual rate.
+    fn boost(&mut self, pids: &[Pid]);
+    /// Is called after each act, with the number of acts of this round and of those planned.
+    fn acted(&mut self, done: usize, all: usize);
+}
+
+/// When, and on what, the next decision about a process is due; never, if nothing more can change.
+struct Due {
+    at: Option<Nanos>,
+    /// Whether its memory is read again before.
+    reads_memory: bool,
+    /// Its memory, as last read.
+    memory: Option<(ProcessId, ProcessMemory)>,
+}
+
+/// The loop of one goal.
+pub struct Engine<W> {
+    /// The machine.
+    pub world: W,
+    goal: TuneGoal,
+    guard: Guard,
+    /// Whether decisions are not carried out.
+    dry_run: bool,
+    state: State,
+    due: BTreeMap<Pid, Due>,
+    rounds: u64,
+}
+
+impl<W: World> Engine<W> {
+    /// Makes an engine that has seen nothing.
+    pub fn new(world: W, goal: TuneGoal, guard: Guard, dry_run: bool) -> Self {
+        let (state, due) = (State::default(), BTreeMap::new());
+        Self { world, goal, guard, dry_run, state, due, rounds: 0 }
+    }
+
+    /// Whether a decision about any process was or will be made.
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Returns the goal.
+    pub const fn goal(&self) -> &TuneGoal {
+        &self.goal
+    }
+    /// Returns the state after the last round.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Observes until a decision is due, and runs its round. Returns `None` if that is not before
+    /// `end`, or if nothing more can change.
+    ///
+    /// # Errors
+    /// A process that lives cannot be read.
+    pub fn round(&mut self, end: Nanos) -> Result<Option<Round>, KernelError> {
+        loop {
+            self.admit();
+            let waits = self.due.values().filter_map(|due| due.at).min();
+            let is_done = waits.is_none() && !self.due.is_empty();
+            if is_done || self.world.is_over() || self.world.now() >= end {
+                return Ok(None);
+            }
+            // Without a process in view, one may come.
+            let until = waits.unwrap_or(self.world.now() + self.goal.settle);
+            if until > self.world.now() {
+                self.world.observe(until.min(end));
+                continue;
+            }
+            let snapshot = self.snapshot()?;
+            if !snapshot.processes.is_empty() {
+                return Ok(Some(self.run(snapshot, end)));
+            }
+        }
+    }
+
+    /// Whether no later round can change anything, of the processes in view.
+    pub fn is_done(&self) -> bool {
+        !self.due.is_empty() && self.due.values().all(|due| due.at.is_none())
+    }
+
+    /// Notes when the first decisions about new processes are due, and drops old ones.
+    fn admit(&mut self) {
+        let view = self.world.in_view();
+        self.due.retain(|pid, _| view.contains(pid));
+        for pid in view {
+            let Some(window) = self.world.window(pid) else { continue };
+            let at = Some(window.since + self.goal.observe);
+            self.due.entry(pid).or_insert(Due { at, reads_memory: true, memory: None });
+        }
+    }
+
+    /// Reads the processes that are due.
+    fn snapshot(&mut self) -> Result<Snapshot, KernelError> {
+        let time = self.world.now();
+        let due: Vec<Pid> = self
+            .due
+            .iter()
+            .filter(|(_, due)| due.at.is_some_and(|at| at <= time))
+            .map(|(&pid, _)| pid)
+            .collect();
+        let mut processes = Vec::new();
+        for pid in due {
+            match self.process(pid, time) {
+                Ok(process) => processes.extend(process),
+                Err(error) if error.is_gone() || matches!(error, KernelError::NoMemory { .. }) => {
+                    self.forget(pid);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Snapshot { time, processes })
+    }
+
+    fn process(&mut self, pid: Pid, time: Nanos) -> Result<Option<ProcessSnapshot>, KernelError> {
+        let Some(due) = self.due.get_mut(&pid) else { return Ok(None) };
+        let few = self.world.window(pid).is_none_or(|window| window.samples < MIN_SAMPLES);
+        if due.memory.is_none() && few {
+            due.at = Some(time + self.goal.observe);
+            return Ok(None);
+        }
+        if due.reads_memory || due.memory.is_none() {
+            let id = self.world.target(pid)?.id().clone();
+            due.memory = Some((id, self.world.memory(pid)?));
+        }
+        let Some(window) = self.world.window(pid) else { return Ok(None) };
+        let read = due.memory.clone();
+        Ok(read.map(|(id, memory)| ProcessSnapshot { id, window: window.clone(), memory }))
+    }
+
+    fn run(&mut self, snapshot: Snapshot, end: Nanos) -> Round {
+        let state = self.state.clone();
+        let decision = self.goal.decide(&snapshot, &state);
+        self.state = decision.state;
+        let mut outcomes = Vec::new();
+        for decided in &decision.processes {
+            let outcome = self.act(decided, end);
+            self.plan_next(decided, &outcome);
+            outcomes.push(outcome);
+        }
+        let trials = self.state.in_trial();
+        self.world.boost(&trials);
+        self.rounds += 1;
+        let decisions = decision.processes;
+        Round { number: self.rounds, snapshot, state, decisions, outcomes }
+    }
+
+    fn act(&mut self, decided: &ProcessDecision, end: Nanos) -> Outcome {
+        let mut outcome = Outcome::default();
+        if self.dry_run || decided.promote.is_empty() && decided.demote.is_empty() {
+            return outcome;
+        }
+        let pid = decided.process.pid;
+        let opened = self.world.claim(pid).and_then(|()| self.world.target(pid));
+        let target = match opened {
+            Ok(target) => target,
+            Err(error) => {
+                outcome.journal.stopped = Some(unreadable(&error));
+                return outcome;
+            }
+        };
+        outcome.begun = Some(self.world.now());
+        match demote(&*target, &decided.demote) {
+            Ok(acts) => outcome.demotions = acts,
+            Err(stop) => outcome.journal.stopped = Some(stop),
+        }
+        let now = self.world.now();
+        let state = self.state.of_mut(&decided.process);
+        for act in outcome.demotions.iter().filter(|act| is_split(act)) {
+            state.note_demoted(act.region, now);
+        }
+        self.promote_all(&*target, decided, end, &mut outcome.journal);
+        outcome.ended = Some(self.world.now());
+        outcome
+    }
+
+    /// Promotes the regions of a decision, with rests after slow collapses.
+    fn promote_all(
+        &mut self,
+        target: &dyn Target,
+        decided: &ProcessDecision,
+        end: Nanos,
+        journal: &mut Journal,
+    ) {
+        let (mut left, mut slow) = (&decided.promote[..], 0);
+        while !left.is_empty() {
+            let done = decided.promote.len() - left.len();
+            let mut part = {
+                let world = std::cell::RefCell::new(&mut self.world);
+                let over = || world.borrow().is_interrupted() || world.borrow().now() >= end;
+                let mut count = done;
+                promote(target, left, &self.guard, &over, &mut |_| {
+                    count += 1;
+                    world.borrow_mut().acted(count, decided.promote.len());
+                })
+            };
+            let now = self.world.now();
+            let state = self.state.of_mut(&decided.process);
+            for act in &part.acts {
+                let planned = left.iter().find(|promotion| promotion.region == act.region);
+                state.note(act, planned.map_or(hugepilot_units::Bytes::ZERO, |p| p.added), now);
+            }
+            let tried = part.acts.len() + part.skipped.values().sum::<u64>() as usize;
+            left = &left[tried.min(left.len())..];
+            let took = part.acts.last().map_or(Nanos::ZERO, |act| act.took);
+            let stopped = part.stopped.take();
+            journal.acts.append(&mut part.acts);
+            for (reason, count) in part.skipped {
+                *journal.skipped.entry(reason).or_insert(0) += count;
+            }
+            slow += u32::from(stopped == Some(Stop::SlowCollapse));
+            // The end of the time is no interruption.
+            journal.stopped =
+                stopped.filter(|&stop| stop != Stop::Interrupted || self.world.is_interrupted());
+            if stopped.is_some_and(|stop| stop != Stop::SlowCollapse) || slow >= MAX_SLOW {
+                return;
+            }
+            if stopped.is_some() {
+                let rest = Nanos::new(took.get().saturating_mul(REST)).min(MAX_REST);
+                self.world.observe((self.world.now() + rest).min(end));
+            }
+        }
+    }
+
+    /// Notes when the next decision is due.
+    fn plan_next(&mut self, decided: &ProcessDecision, outcome: &Outcome) {
+        let pid = decided.process.pid;
+        if self.ends(decided, outcome.journal.stopped) {
+            return;
+        }
+        let now = self.world.now();
+        let Some(due) = self.due.get_mut(&pid) else { return };
+        (due.at, due.reads_memory) = match decided.next {
+            Next::End => (None, false),
+            Next::Observe(time) => (Some(now + time), true),
+            Next::Peek(time) => (Some(now + time), false),
+            Next::Restart(settle, time) => {
+                self.world.restart(pid, now + settle);
+                (Some(now + settle + time), false)
+            }
+        };
+        let is_watched = matches!(decided.next, Next::Observe(_));
+        let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
+        if is_watched && length > MAX_WINDOW {
+            self.world.fade(pid);
+        }
+    }
+
+    /// Ends the work on a process if the cause of an early end of its acts requires it.
+    fn ends(&mut self, decided: &ProcessDecision, stopped: Option<Stop>) -> bool {
+        let pid = decided.process.pid;
+        match stopped {
+            None | Some(Stop::SlowCollapse) => return false,
+            Some(Stop::TargetGone | Stop::TargetExeced) => {
+                self.forget(pid);
+                return true;
+            }
+            // A trial goes on with the pairs that it has.
+            Some(Stop::NoHugePages | Stop::CgroupFull | Stop::MemoryPressure)
+                if matches!(self.state.of_mut(&decided.process).phase, Phase::Trial { .. }) =>
+            {
+                return false;
+            }
+            Some(_) => {}
+        }
+        self.state.of_mut(&decided.process).phase = Phase::Ended;
+        if let Some(due) = self.due.get_mut(&pid) {
+            due.at = None;
+        }
+        true
+    }
+
+    fn forget(&mut self, pid: Pid) {
+        self.due.remove(&pid);
+        self.state.forget(pid);
+        self.world.forget(pid);
+    }
+}

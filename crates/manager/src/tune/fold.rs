@@ -1,0 +1,217 @@
+//! Fold of rounds: what a tune did in each process, as its report needs it.
+
+use std::collections::BTreeMap;
+
+use hugepilot_policy::round::{Outcome as RoundOutcome, Round};
+use hugepilot_policy::tune::{ProcessState, State};
+use hugepilot_record::tune::SelectedRegion;
+use hugepilot_record::{
+    Expected, Journal, Outcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
+    Skips, Stop,
+};
+use hugepilot_units::{Bytes, Nanos, Region};
+
+/// A tune so far.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    /// Processes, by pid.
+    processes: BTreeMap<Pid, ProcessFold>,
+    /// Process last acted on, otherwise last decided on.
+    pub(super) shown: Option<Pid>,
+    /// Start of the first act.
+    pub(super) first_act: Option<Nanos>,
+    /// End of the last act.
+    pub(super) last_act: Option<Nanos>,
+    /// Cause of the early end of the last round; `None` if it was complete.
+    pub(super) stopped: Option<Stop>,
+    /// Regions tried, of all processes together, as are the next four.
+    pub(super) attempted: u64,
+    /// Regions verified on huge pages.
+    pub(super) verified: u64,
+    /// Regions returned to base pages.
+    pub(super) demoted: u64,
+    /// Failures by errno name.
+    pub(super) failed: BTreeMap<String, u64>,
+    /// Time in promotion calls.
+    pub(super) promotion: Nanos,
+    /// Regions that were selected.
+    pub(super) selected: Vec<SelectedRegion>,
+}
+
+/// A process of a tune.
+#[derive(Debug)]
+pub(super) struct ProcessFold {
+    pub(super) id: ProcessId,
+    pub(super) resident: Bytes,
+    pub(super) huge_before: Bytes,
+    pub(super) huge_after: Bytes,
+    /// Share of samples that stall on scattered memory, before the first act.
+    pub(super) stall_ratio: Option<f64>,
+    pub(super) skipped: Skips,
+    pub(super) skipped_stall_ratio: BTreeMap<SkipReason, f64>,
+    pub(super) eligible: u64,
+    /// Expected speedup, by the first decision that judged it.
+    pub(super) expected: Option<Expected>,
+    /// State after the last round.
+    pub(super) state: ProcessState,
+    /// Share of the samples of each selected region, and whether it is verified.
+    picked: BTreeMap<Region, (f64, bool)>,
+    has_acted: bool,
+}
+
+impl Fold {
+    /// Adds a round. `dry_run`: its decisions were not carried out.
+    pub(super) fn add(&mut self, round: &Round, state: &State, dry_run: bool) {
+        let decided = round.snapshot.processes.iter().zip(&round.decisions).zip(&round.outcomes);
+        for ((seen, decision), outcome) in decided {
+            let pid = seen.id.pid;
+            let process = self.process(seen);
+            process.note(seen, decision, outcome, state);
+            let acted = process.has_acted;
+            // A tuned process matters more than one that was only read since.
+            if acted || self.first_act.is_none() {
+                self.shown = Some(pid);
+            }
+            self.note_acts(seen, decision, outcome, dry_run);
+        }
+    }
+
+    fn process(&mut self, seen: &ProcessSnapshot) -> &mut ProcessFold {
+        let pid = seen.id.pid;
+        let same = self.processes.get(&pid).is_some_and(|known| known.id == seen.id);
+        if !same {
+            self.processes.insert(pid, ProcessFold::new(seen));
+        }
+        self.processes.entry(pid).or_insert_with(|| ProcessFold::new(seen))
+    }
+
+    fn note_acts(
+        &mut self,
+        seen: &ProcessSnapshot,
+        decision: &ProcessDecision,
+        outcome: &RoundOutcome,
+        dry_run: bool,
+    ) {
+        let journal = &outcome.journal;
+        if !decision.promote.is_empty() || journal.stopped.is_some() {
+            self.stopped = journal.stopped;
+        }
+        if !journal.acts.is_empty() || !outcome.demotions.is_empty() {
+            self.first_act = self.first_act.or(outcome.begun);
+            self.last_act = outcome.ended.or(self.last_act);
+        }
+        self.attempted += journal.attempted();
+        self.verified += journal.verified();
+        self.demoted += outcome.demoted();
+        self.promotion = self.promotion + journal.took();
+        for (errno, count) in journal.failed() {
+            *self.failed.entry(errno).or_insert(0) += count;
+        }
+        let outcomes: BTreeMap<Region, Outcome> =
+            journal.acts.iter().map(|act| (act.region, act.outcome)).collect();
+        for promotion in &decision.promote {
+            let outcome = outcomes.get(&promotion.region);
+            if outcome.is_some() || dry_run {
+                self.selected.push(SelectedRegion {
+                    start: promotion.region.range(seen.memory.sizes).start,
+                    mapping: promotion.mapping.clone(),
+                    heat_ratio: promotion.heat_ratio,
+                    sampled_pages: promotion.sampled_pages,
+                    verified: outcome.map(|&outcome| outcome == Outcome::Verified),
+                });
+            }
+        }
+    }
+
+    /// Returns the process that a report is about.
+    pub(super) fn shown(&self) -> Option<&ProcessFold> {
+        self.processes.get(&self.shown?)
+    }
+}
+
+impl ProcessFold {
+    fn new(seen: &ProcessSnapshot) -> Self {
+        Self {
+            id: seen.id.clone(),
+            resident: Bytes::ZERO,
+            huge_before: seen.memory.huge(),
+            huge_after: seen.memory.huge(),
+            stall_ratio: None,
+            skipped: Skips::new(),
+            skipped_stall_ratio: BTreeMap::new(),
+            eligible: 0,
+            expected: None,
+            state: ProcessState::default(),
+            picked: BTreeMap::new(),
+            has_acted: false,
+        }
+    }
+
+    fn note(
+        &mut self,
+        seen: &ProcessSnapshot,
+        decision: &ProcessDecision,
+        outcome: &RoundOutcome,
+        state: &State,
+    ) {
+        self.id = seen.id.clone();
+        self.resident = seen.memory.resident();
+        let (window, journal) = (&seen.window, &outcome.journal);
+        #[allow(clippy::cast_precision_loss)]
+        let share = |part: u64| part as f64 / window.samples.max(1) as f64;
+        if !self.has_acted && window.samples > 0 {
+            self.stall_ratio = Some(share(window.stalled() + window.chased()));
+        }
+        self.expected = self.expected.or(decision.expected);
+        self.has_acted |= outcome.begun.is_some();
+        self.note_skips(decision, journal, &share);
+        for promotion in &decision.promote {
+            let is_verified = |journal: &Journal| {
+                let acts = || journal.acts.iter();
+                acts().any(|act| act.region == promotion.region && act.outcome == Outcome::Verified)
+            };
+            self.picked.insert(promotion.region, (promotion.heat_ratio, is_verified(journal)));
+        }
+        for act in &outcome.demotions {
+            self.picked.remove(&act.region);
+        }
+        // If the target ends before it is read again, this value stays.
+        let sizes = seen.memory.sizes;
+        self.huge_after = seen.memory.huge() + sizes.huge.times(journal.verified());
+        if let Some(state) = state.of(&seen.id) {
+            self.state = state.clone();
+        }
+    }
+
+    /// A round that judged no region leaves the counts of the last one that did.
+    fn note_skips(
+        &mut self,
+        decision: &ProcessDecision,
+        journal: &Journal,
+        share: &dyn Fn(u64) -> f64,
+    ) {
+        if decision.eligible > 0 || !decision.skipped.is_empty() {
+            self.skipped = decision.skipped.clone();
+            // What this tune promoted is no longer a region that it skips.
+            let promoted = self.picked.values().filter(|(_, verified)| *verified).count() as u64;
+            if let Some(huge) = self.skipped.get_mut(&SkipReason::AlreadyHuge) {
+                *huge = huge.saturating_sub(promoted);
+            }
+            self.skipped.retain(|_, count| *count > 0);
+            self.eligible = promoted + decision.eligible;
+            let stalls = decision.skipped_stalls.iter();
+            self.skipped_stall_ratio = stalls
+                .filter(|(reason, _)| self.skipped.contains_key(reason))
+                .map(|(&reason, &stalls)| (reason, share(stalls)))
+                .collect();
+        }
+        for (&reason, &count) in &journal.skipped {
+            *self.skipped.entry(reason).or_insert(0) += count;
+        }
+    }
+
+    /// Share of the samples on all selected regions together, at most 1.
+    pub(super) fn coverage(&self) -> f64 {
+        self.picked.values().fold(0.0_f64, |sum, (heat_ratio, _)| sum + heat_ratio).min(1.0)
+    }
+}

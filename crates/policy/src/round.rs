@@ -1,0 +1,66 @@
+//! Round: one turn of the engine, as its journal has it.
+
+use hugepilot_record::{Journal, ProcessDecision, Snapshot, SplitAct, SplitOutcome};
+use hugepilot_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::tune::{State, TuneGoal};
+
+/// What was seen and known, what was decided, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Number, from 1.
+    pub number: u64,
+    /// The processes for which a decision was due.
+    pub snapshot: Snapshot,
+    /// State before the decision.
+    pub state: State,
+    /// Decision for each process of the snapshot.
+    pub decisions: Vec<ProcessDecision>,
+    /// Outcome for each.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// Name and version of journals.
+pub const SCHEMA: &str = "hugepilot.journal/1";
+
+/// First line of a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The goal of all rounds.
+    pub goal: TuneGoal,
+}
+
+impl Header {
+    /// Makes the header of journals of `goal`.
+    pub fn of(goal: &TuneGoal) -> Self {
+        Self { schema: SCHEMA.to_owned(), goal: goal.clone() }
+    }
+}
+
+/// Outcome of a decision for one process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Start of the acts; `None` without acts.
+    pub begun: Option<Nanos>,
+    /// End of the acts.
+    pub ended: Option<Nanos>,
+    /// Promotions.
+    pub journal: Journal,
+    /// Demotions.
+    pub demotions: Vec<SplitAct>,
+}
+
+impl Outcome {
+    /// Returns the number of regions that returned to base pages.
+    pub fn demoted(&self) -> u64 {
+        self.demotions.iter().filter(|act| is_split(act)).count() as u64
+    }
+}
+
+/// Whether the region is on base pages after the act.
+pub fn is_split(act: &SplitAct) -> bool {
+    matches!(act.outcome, SplitOutcome::Freed(_))
+}

@@ -1,0 +1,68 @@
+//! Allowance: what a round may still use, of all processes together.
+
+use hugepilot_record::{ProcessMemory, SkipReason};
+use hugepilot_units::Bytes;
+
+use super::{State, TuneGoal};
+use crate::Limits;
+
+/// Huge pages, memory and regions that a round may still use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowance {
+    limits: Limits,
+    /// Memory on huge pages.
+    huge: Bytes,
+    /// Memory that huge pages may add.
+    added: Bytes,
+    /// Memory that this round adds.
+    taken: Bytes,
+    regions: usize,
+}
+
+impl Allowance {
+    /// Allowance of a round. `state` has the usage of all processes.
+    pub(super) fn new(goal: &TuneGoal, state: &State) -> Self {
+        let sum = |bytes: fn(&super::ProcessState) -> Bytes| -> Bytes {
+            state.processes().map(bytes).sum()
+        };
+        let resident = sum(|process| process.resident);
+        let budget = goal.budget.map_or(Bytes::MAX, |budget| budget.of(resident));
+        Self {
+            limits: goal.limits,
+            huge: budget - sum(|process| process.made),
+            added: goal.max_added.of(resident) - sum(|process| process.added),
+            taken: Bytes::ZERO,
+            regions: goal.regions_per_round,
+        }
+    }
+
+    /// Without the limit of regions per round.
+    pub(super) fn of_all_rounds(self) -> Self {
+        Self { regions: usize::MAX, ..self }
+    }
+
+    /// Whether the round may promote no more regions; the next one may.
+    pub(super) fn is_full(&self) -> bool {
+        self.regions == 0
+    }
+
+    /// Takes one huge page, which adds `added` bytes to a process with this memory.
+    ///
+    /// # Errors
+    /// The limit that forbids it.
+    pub(super) fn take(&mut self, memory: &ProcessMemory, added: Bytes) -> Result<(), SkipReason> {
+        let huge = memory.sizes.huge;
+        if self.huge < huge || self.added < added {
+            return Err(SkipReason::OverBudget);
+        }
+        let needed = self.taken + added + huge;
+        if let Some(reason) = self.limits.headroom_skip(memory.headroom, needed) {
+            return Err(reason);
+        }
+        self.huge -= huge;
+        self.added -= added;
+        self.taken += added;
+        self.regions -= 1;
+        Ok(())
+    }
+}

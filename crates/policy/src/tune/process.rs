@@ -1,0 +1,393 @@
+//! Decision of a round for one process.
+
+use std::collections::BTreeSet;
+
+use hugepilot_record::tune::TrialVerdict;
+use hugepilot_record::{
+    Expected, Next, ProcessDecision, ProcessSnapshot, SkipReason, Skips, Window,
+};
+use hugepilot_units::{Bytes, HugePages, Nanos, Region};
+
+use super::allowance::Allowance;
+use super::state::CountedPair;
+use super::{Candidate, Candidates, Phase, ProcessState, TrialResult, TuneGoal};
+use crate::trial::{Estimate, PairCounts, StallShares, assign, speedup};
+use crate::{PredictionInput, predict};
+
+/// Cost of a promotion before the first one was measured.
+const USUAL_COST: Nanos = Nanos::millis(1);
+/// Stall time on huge pages over that on base pages, if neither a trial nor a calibration tells.
+const USUAL_RATIO: f64 = 0.7;
+/// Rounds without a promotion after which a process is left alone, if nothing was promoted.
+const MAX_IDLE: u32 = 2;
+/// Longest pause between two readings of a process.
+const MAX_PAUSE: Nanos = Nanos::seconds(30);
+
+/// A region that a process would like to have promoted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) candidate: Candidate,
+    /// CPU time that its huge page saves over the horizon, in seconds.
+    pub(super) saving: f64,
+}
+
+/// A round of one process.
+pub(super) struct ProcessRound<'a> {
+    goal: &'a TuneGoal,
+    pub(super) seen: &'a ProcessSnapshot,
+    time: Nanos,
+    allowance: Allowance,
+    past: ProcessState,
+    wishes: Vec<Wish>,
+    /// Samples that the heat of candidates refers to.
+    window: Window,
+    /// Whether this round promotes the rest after a trial.
+    spreads: bool,
+    /// Whether wishes are left for the next round.
+    pub(super) is_cut: bool,
+    pub(super) decision: ProcessDecision,
+}
+
+impl<'a> ProcessRound<'a> {
+    /// Decides the phase and the wishes. `allowance` is that before any wish was granted.
+    pub(super) fn decide(
+        goal: &'a TuneGoal,
+        seen: &'a ProcessSnapshot,
+        past: ProcessState,
+        time: Nanos,
+        allowance: Allowance,
+    ) -> Self {
+        let decision = ProcessDecision {
+            process: seen.id.clone(),
+            promote: Vec::new(),
+            demote: Vec::new(),
+            eligible: 0,
+            skipped: Skips::new(),
+            skipped_stalls: std::collections::BTreeMap::new(),
+            expected: None,
+            next: Next::Peek(goal.settle),
+        };
+        let mut round = Self {
+            goal,
+            seen,
+            time,
+            allowance,
+            past,
+            wishes: Vec::new(),
+            window: seen.window.clone(),
+            spreads: false,
+            is_cut: false,
+            decision,
+        };
+        match std::mem::take(&mut round.past.phase) {
+            Phase::Observing => round.begin(),
+            Phase::Trial { pairs, shares, before, since } => {
+                round.read_trial(pairs, shares, before, since);
+            }
+            Phase::Spread { pairs, window } => round.spread(pairs, window),
+            Phase::Check { pairs } => round.check(pairs),
+            Phase::Watching { idle } => round.watch(idle),
+            Phase::Ended => round.end(),
+        }
+        round
+    }
+
+    pub(super) fn take_wishes(&mut self) -> Vec<Wish> {
+        std::mem::take(&mut self.wishes)
+    }
+
+    /// Samples of the window, at least one.
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn samples(&self) -> f64 {
+        self.window.samples.max(1) as f64
+    }
+
+    /// After the first observation: a trial if one can show anything, else the model.
+    fn begin(&mut self) {
+        let seen = &self.seen.window;
+        if seen.length() < self.goal.observe {
+            self.decision.next = Next::Observe(self.goal.observe - seen.length());
+            return;
+        }
+        let candidates = self.candidates();
+        self.expect(&candidates);
+        let pairs = if self.goal.model_only { Vec::new() } else { self.pairs(&candidates) };
+        let shares = self.shares(&candidates, &pairs);
+        match self.goal.trial.check(shares, with_stalls(&pairs)) {
+            _ if self.goal.model_only => {
+                self.promote_by_model(&candidates);
+                self.end();
+            }
+            Ok(()) => self.start_trial(&candidates, pairs, shares),
+            Err(cause) => {
+                self.past.no_trial = Some(cause);
+                self.promote_by_model(&candidates);
+                self.past.phase = Phase::Watching { idle: 0 };
+                self.decision.next = Next::Observe(self.goal.observe);
+            }
+        }
+    }
+
+    /// Candidates by the samples of [`Self::window`]; the rest is counted as skipped.
+    fn candidates(&mut self) -> Candidates {
+        let candidates = Candidates::of(&self.seen.memory, &self.window, &self.past, self.goal);
+        self.decision.eligible = candidates.regions.len() as u64;
+        self.decision.skipped = candidates.skipped.clone();
+        self.decision.skipped_stalls = candidates.skipped_stalls.clone();
+        candidates
+    }
+
+    /// Pairs of the hottest candidates, with their stalls before the trial.
+    fn pairs(&self, candidates: &Candidates) -> Vec<CountedPair> {
+        let hottest: Vec<(Region, f64)> = candidates
+            .regions
+            .iter()
+            // A trial adds no memory: its promotions may be demoted.
+            .filter(|candidate| candidate.added == Bytes::ZERO)
+            .take(2 * self.goal.trial.max_pairs)
+            .map(|candidate| (candidate.region, candidate.heat))
+            .collect();
+        let stalls = |region| self.window.stalls.get(&region).copied().unwrap_or(0);
+        assign(&hottest, self.goal.seed)
+            .into_iter()
+            .map(|pair| (pair, [stalls(pair.promoted), stalls(pair.control)]))
+            .collect()
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn shares(&self, candidates: &Candidates, pairs: &[CountedPair]) -> StallShares {
+        let window = &self.window;
+        let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
+        let of_pair = |counts: &[u32; 2]| u64::from(counts[0]) + u64::from(counts[1]);
+        let all: u64 = pairs.iter().map(|(_, counts)| of_pair(counts)).sum();
+        let hottest = pairs.iter().map(|(_, counts)| of_pair(counts)).max().unwrap_or(0);
+        StallShares {
+            eligible: share(candidates.stalls(), window.samples),
+            unknown: share(window.unknown, window.samples),
+            chased: share(window.chased(), window.chased() + window.stalled()),
+            hottest_pair: share(hottest, all),
+        }
+    }
+
+    /// Expected speedups, by the calibrated model.
+    fn expect(&mut self, candidates: &Candidates) {
+        let mut allowance = self.allowance.of_all_rounds();
+        let affordable: u64 = candidates
+            .regions
+            .iter()
+            .filter(|one| allowance.take(&self.seen.memory, one.added).is_ok())
+            .map(|one| u64::from(one.stalls))
+            .sum();
+        let hot = HugePages::new(candidates.hot).bytes(self.seen.memory.sizes);
+        let shares = self.shares(candidates, &[]);
+        let predicted = |stalls: u64| {
+            #[allow(clippy::cast_precision_loss)]
+            let heat_ratio = stalls as f64 / self.samples();
+            let samples = self.window.samples;
+            let input = PredictionInput { heat_ratio, samples, hot, chased_ratio: shares.chased };
+            predict(input, &self.goal.calibration).filter(|_| self.window.cpu.is_some())
+        };
+        self.decision.expected = predicted(candidates.stalls())
+            .zip(predicted(affordable))
+            .map(|(eligible, chosen)| Expected { eligible, chosen });
+    }
+
+    fn start_trial(
+        &mut self,
+        candidates: &Candidates,
+        pairs: Vec<CountedPair>,
+        shares: StallShares,
+    ) {
+        let arm: BTreeSet<Region> = pairs.iter().map(|(pair, _)| pair.promoted).collect();
+        let arm = candidates.regions.iter().filter(|one| arm.contains(&one.region));
+        self.wishes = arm
+            .map(|&candidate| Wish { candidate, saving: self.saving(&candidate, USUAL_RATIO) })
+            .collect();
+        let (before, since) = (self.window.clone(), self.time);
+        self.past.phase = Phase::Trial { pairs, shares, before, since };
+        self.decision.next = Next::Restart(self.goal.settle, self.goal.settle);
+    }
+
+    /// Promotes what pays by the model, if the gain is large enough.
+    fn promote_by_model(&mut self, candidates: &Candidates) {
+        let share = self.shares(candidates, &[]).eligible;
+        let gain = match self.decision.expected {
+            Some(expected) => expected.chosen.median,
+            None => speedup(share, USUAL_RATIO),
+        };
+        // The ratio that gives this speedup at this share.
+        let ratio = if share > 0.0 { 1.0 - (1.0 - 1.0 / gain) / share } else { 1.0 };
+        if gain - 1.0 >= self.goal.min_gain.get() && share > 0.0 {
+            self.wish_what_pays(candidates, ratio, |_| true);
+        } else {
+            for one in &candidates.regions {
+                self.decision.skip(SkipReason::TooCold, one.stalls);
+            }
+        }
+    }
+
+    /// Reads the trial: goes on, or ends it.
+    fn read_trial(
+        &mut self,
+        mut pairs: Vec<CountedPair>,
+        shares: StallShares,
+        before: Window,
+        since: Nanos,
+    ) {
+        // A pair whose promotion failed compares nothing.
+        pairs.retain(|(pair, _)| self.past.is_promoted(pair.promoted));
+        let estimate = estimate(&pairs, &self.seen.window);
+        let rules = &self.goal.trial;
+        let verdict =
+            estimate.map_or(TrialVerdict::Open, |estimate| rules.verdict(&estimate, shares));
+        let took = self.time - since;
+        if verdict == TrialVerdict::Open && took < self.goal.trial_time {
+            self.past.phase = Phase::Trial { pairs, shares, before, since };
+            return;
+        }
+        self.past.trial = Some(TrialResult { verdict, estimate, shares, took, confirmed: None });
+        if verdict == TrialVerdict::NoGain {
+            if !self.goal.keep {
+                self.decision.demote = pairs.iter().map(|(pair, _)| pair.promoted).collect();
+            }
+            self.end();
+            return;
+        }
+        let mut window = before;
+        window.extend(&self.seen.window);
+        self.past.phase = Phase::Spread { pairs, window };
+        self.decision.next = Next::Observe(Nanos::ZERO);
+    }
+
+    /// Promotes the rest, as far as it pays; [`Self::finish`] ends the phase.
+    fn spread(&mut self, pairs: Vec<CountedPair>, window: Window) {
+        self.window = window.clone();
+        let candidates = self.candidates();
+        self.wish_by_trial(&candidates);
+        self.spreads = true;
+        self.past.phase = Phase::Spread { pairs, window };
+        self.decision.next = Next::Observe(Nanos::ZERO);
+    }
+
+    fn wish_by_trial(&mut self, candidates: &Candidates) {
+        let Some(trial) = self.past.trial else { return };
+        let ratio = trial.estimate.map_or(1.0, |estimate| estimate.ratio());
+        if trial.verdict == TrialVerdict::Gain {
+            self.wish_what_pays(candidates, ratio, |_| true);
+        } else {
+            // At most a small gain: only where it costs no memory.
+            let free = |one: &Candidate| one.added == Bytes::ZERO;
+            self.wish_what_pays(candidates, ratio.min(USUAL_RATIO), free);
+        }
+    }
+
+    /// Both regions of each pair are huge: they must agree.
+    fn check(&mut self, pairs: Vec<CountedPair>) {
+        let seen = &self.seen.window;
+        if seen.length() < self.goal.observe {
+            self.decision.next = Next::Peek(self.goal.observe - seen.length());
+            self.past.phase = Phase::Check { pairs };
+            return;
+        }
+        let both = |(pair, _): &CountedPair| {
+            self.past.is_promoted(pair.promoted) && self.past.is_promoted(pair.control)
+        };
+        let whole: Vec<CountedPair> = pairs.into_iter().filter(both).collect();
+        let agrees = estimate(&whole, seen).map(|estimate| estimate.is_one());
+        if let Some(trial) = &mut self.past.trial {
+            trial.confirmed = agrees;
+        }
+        self.past.phase = Phase::Watching { idle: 0 };
+        self.decision.next = Next::Observe(Nanos::ZERO);
+    }
+
+    /// Promotes memory that has become hot since.
+    fn watch(&mut self, idle: u32) {
+        let candidates = self.candidates();
+        if self.past.trial.is_some() {
+            self.wish_by_trial(&candidates);
+        } else {
+            self.expect(&candidates);
+            self.promote_by_model(&candidates);
+        }
+        self.past.phase = Phase::Watching { idle };
+    }
+
+    fn end(&mut self) {
+        self.past.phase = Phase::Ended;
+        self.decision.next = Next::End;
+    }
+
+    /// CPU time in seconds that the huge page of `one` saves over the horizon.
+    fn saving(&self, one: &Candidate, ratio: f64) -> f64 {
+        let cpu = self.goal.horizon.as_seconds() * self.window.cpus();
+        one.heat / self.samples() * (1.0 - ratio) * cpu
+    }
+
+    /// Wishes for the candidates whose saving over the horizon exceeds the cost of promotion.
+    fn wish_what_pays(
+        &mut self,
+        candidates: &Candidates,
+        ratio: f64,
+        wanted: impl Fn(&Candidate) -> bool,
+    ) {
+        let cost = self.past.promotion_cost(USUAL_COST).as_seconds();
+        for &candidate in candidates.regions.iter().filter(|one| wanted(one)) {
+            let saving = self.saving(&candidate, ratio);
+            if saving > cost {
+                self.wishes.push(Wish { candidate, saving });
+            } else {
+                self.decision.skip(SkipReason::TooCold, candidate.stalls);
+            }
+        }
+    }
+
+    /// Ends the phases that depend on what was granted.
+    pub(super) fn finish(mut self) -> (ProcessDecision, ProcessState) {
+        let acts = !self.decision.promote.is_empty();
+        match std::mem::take(&mut self.past.phase) {
+            Phase::Spread { pairs, .. } if self.spreads && !acts && !self.is_cut => {
+                self.past.phase = Phase::Check { pairs };
+                self.decision.next = Next::Restart(self.goal.settle, self.goal.observe);
+            }
+            Phase::Watching { idle } => self.pause(if acts { 0 } else { idle + 1 }),
+            phase => self.past.phase = phase,
+        }
+        (self.decision, self.past)
+    }
+
+    /// Sets the time to the next reading, or ends the process's tune.
+    fn pause(&mut self, idle: u32) {
+        self.past.phase = Phase::Watching { idle };
+        let is_futile = idle >= MAX_IDLE && self.past.promoted == 0;
+        if is_futile && !self.goal.persistent {
+            self.end();
+            return;
+        }
+        let doubled = self.goal.observe.get().saturating_mul(1 << idle.saturating_sub(1).min(5));
+        let pause = if self.goal.persistent { doubled } else { self.goal.observe.get() };
+        self.decision.next = Next::Observe(Nanos::new(pause).min(MAX_PAUSE));
+        if self.is_cut {
+            self.decision.next = Next::Observe(Nanos::ZERO);
+        }
+    }
+}
+
+fn with_stalls(pairs: &[CountedPair]) -> u64 {
+    pairs.iter().filter(|(_, counts)| counts.iter().any(|&count| count > 0)).count() as u64
+}
+
+/// Estimate from the window since the promotion.
+fn estimate(pairs: &[CountedPair], window: &Window) -> Option<Estimate> {
+    let stalls = |region| window.stalls.get(&region).copied().unwrap_or(0);
+    let counts: Vec<PairCounts> = pairs
+        .iter()
+        .map(|(pair, before)| PairCounts {
+            promoted_before: before[0],
+            control_before: before[1],
+            promoted_after: stalls(pair.promoted),
+            control_after: stalls(pair.control),
+        })
+        .collect();
+    Estimate::of(&counts)
+}

@@ -1,0 +1,169 @@
+//! Rules that decide about single regions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hugepilot_record::{
+    Headroom, Mapping, MappingKind, Pid, ProcessDecision, ProcessId, ProcessMemory,
+    ProcessSnapshot, RegionHeat, RegionPages, SkipReason as Skip, Snapshot, VmFlags, Window,
+};
+use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, PageSizes, Region, VirtAddr};
+use proptest::prelude::*;
+
+use super::super::{State, TuneGoal};
+
+const SIZES: PageSizes = PageSizes::X86_64;
+
+fn mapping(first: u64, regions: u64) -> Mapping {
+    let start = VirtAddr::new(first << 21);
+    Mapping::anonymous(AddrRange::at(start, SIZES.huge.times(regions)))
+}
+
+fn heat(region: u64, samples: u32) -> RegionHeat {
+    RegionHeat {
+        region: Region::new(region),
+        samples,
+        streamed: 0,
+        tlb_held: 0,
+        sampled_pages: samples.min(512),
+    }
+}
+
+/// Returns regions 10..10+n, fully resident; region i has the i-th heat.
+fn memory(heats: &[u32]) -> ProcessMemory {
+    let count = heats.len() as u64;
+    let regions = (0..count).map(|i| Region::new(10 + i));
+    ProcessMemory {
+        sizes: SIZES,
+        mappings: vec![mapping(10, count)],
+        heat: heats.iter().zip(10..).map(|(&samples, region)| heat(region, samples)).collect(),
+        stacks: BTreeSet::new(),
+        pages: regions
+            .map(|region| {
+                (region, RegionPages { region, resident: 512, swapped: 0, huge: false, shared: 0 })
+            })
+            .collect(),
+        thp_disabled: false,
+        headroom: Headroom {
+            cgroup: Bytes::MAX,
+            cgroup_limit: Bytes::MAX,
+            system: Bytes::gib(8),
+            system_total: Bytes::gib(16),
+        },
+    }
+}
+
+/// Decides by the model, with 1000 samples in 3 s.
+fn decide(memory: &ProcessMemory, stalls: &[u32], budget: Bytes) -> ProcessDecision {
+    let window = Window {
+        until: Nanos::seconds(3),
+        cpu: Some(Nanos::seconds(3)),
+        samples: 1000,
+        stalls: (10..).map(Region::new).zip(stalls.iter().copied().filter(|&n| n > 0)).collect(),
+        ..Window::default()
+    };
+    let id = ProcessId { pid: Pid(1), start_ticks: 1, command: String::new() };
+    let process = ProcessSnapshot { id, window, memory: memory.clone() };
+    let snapshot = Snapshot { time: Nanos::seconds(3), processes: vec![process] };
+    let goal = TuneGoal {
+        model_only: true,
+        budget: Some(Amount::Bytes(budget)),
+        max_added: hugepilot_units::Share::ALL,
+        ..TuneGoal::default()
+    };
+    goal.decide(&snapshot, &State::default()).processes.remove(0)
+}
+
+fn regions(decision: &ProcessDecision) -> Vec<u64> {
+    decision.promote.iter().map(|promotion| promotion.region.get()).collect()
+}
+
+#[test]
+fn hottest_first_within_the_budget() {
+    let stalls = [5, 90, 20, 1, 40];
+    let decision = decide(&memory(&stalls), &stalls, SIZES.huge.times(3));
+    assert_eq!(regions(&decision), [11, 14, 12]);
+    assert!(decision.promote.is_sorted_by(|a, b| a.heat_ratio >= b.heat_ratio));
+    assert_eq!(decision.skipped, BTreeMap::from([(Skip::OverBudget, 2)]));
+    assert_eq!(decision.skipped_stalls, BTreeMap::from([(Skip::OverBudget, 6)]));
+    assert_eq!(decision.eligible, 5);
+}
+
+#[test]
+fn every_reason_to_skip_a_region_is_reported() {
+    type Change = fn(&mut ProcessMemory);
+    let cases: Vec<(Skip, Change)> = vec![
+        (Skip::AlreadyHuge, |s| s.pages.values_mut().for_each(|p| p.huge = true)),
+        (Skip::SharedAfterFork, |s| s.pages.values_mut().for_each(|p| p.shared = 1)),
+        (Skip::MostlySwapped, |s| {
+            s.pages.values_mut().for_each(|p| (p.swapped, p.resident) = (200, 312))
+        }),
+        (Skip::TooFewResident, |s| s.pages.values_mut().for_each(|p| p.resident = 255)),
+        (Skip::Stack, |s| s.mappings[0].kind = MappingKind::Stack),
+        (Skip::Stack, |s| s.stacks = s.pages.keys().copied().collect()),
+        (Skip::Nohugepage, |s| s.mappings[0].flags = VmFlags::parse("rd wr nh")),
+        (Skip::Mlocked, |s| s.mappings[0].flags = VmFlags::parse("rd wr lo")),
+        (Skip::Userfaultfd, |s| s.mappings[0].flags = VmFlags::parse("rd wr um")),
+        (Skip::FileOrShared, |s| s.mappings[0].kind = MappingKind::File),
+        (Skip::FileOrShared, |s| s.mappings[0].kind = MappingKind::SharedMemory),
+        (Skip::Special, |s| s.mappings[0].kind = MappingKind::Hugetlb),
+        (Skip::Special, |s| s.pages.clear()),
+        (Skip::ThpDisabled, |s| s.thp_disabled = true),
+        (Skip::Unaligned, |s| s.mappings.clear()),
+        (Skip::Unaligned, |s| s.mappings[0].range.start = VirtAddr::new((10 << 21) + 4096)),
+        (Skip::Streamed, |s| s.heat[0].streamed = 30),
+        (Skip::TlbFriendly, |s| s.heat[0].tlb_held = 30),
+        (Skip::SystemHeadroom, |s| s.headroom.system = Bytes::mib(100)),
+        (Skip::CgroupHeadroom, |s| {
+            (s.headroom.cgroup, s.headroom.cgroup_limit) = (Bytes::mib(9), Bytes::mib(12));
+        }),
+    ];
+    let budget = SIZES.huge.times(9);
+    assert_eq!(regions(&decide(&memory(&[50]), &[50], budget)), [10], "unchanged");
+    for (reason, change) in cases {
+        let mut memory = memory(&[50]);
+        change(&mut memory);
+        let decision = decide(&memory, &[50], budget);
+        assert_eq!(decision.skipped, BTreeMap::from([(reason, 1)]), "{reason}");
+        assert_eq!(decision.skipped_stalls, BTreeMap::from([(reason, 50)]), "{reason}");
+        assert!(decision.promote.is_empty(), "{reason}");
+    }
+}
+
+#[test]
+fn pages_that_were_not_resident_are_added_memory() {
+    let mut memory = memory(&[50]);
+    memory.pages.values_mut().for_each(|pages| pages.resident = 300);
+    assert_eq!(decide(&memory, &[50], Bytes::MAX).promote[0].added, SIZES.base.times(212));
+}
+
+#[test]
+fn a_tight_cgroup_is_filled_only_to_its_reserve() {
+    let mut memory = memory(&[20; 40]);
+    memory.pages.values_mut().for_each(|pages| pages.resident = 256);
+    // 30 of 64 MiB are free. 8 stay reserved, a collapse needs 2; each promotion adds 1 MiB.
+    (memory.headroom.cgroup, memory.headroom.cgroup_limit) = (Bytes::mib(30), Bytes::mib(64));
+    assert_eq!(decide(&memory, &[20; 40], Bytes::MAX).promote.len(), 20);
+}
+
+#[test]
+fn a_region_of_streams_is_reported_as_one_even_if_its_pages_are_unknown() {
+    let mut memory = memory(&[50]);
+    memory.heat[0].streamed = 50;
+    memory.pages.clear();
+    assert_eq!(decide(&memory, &[50], Bytes::MAX).skipped, [(Skip::Streamed, 1)].into());
+    assert_eq!(decide(&memory, &[], Bytes::MAX).skipped, [(Skip::Streamed, 1)].into());
+}
+
+proptest! {
+    #[test]
+    fn a_decision_keeps_its_budget_and_is_pure(
+        stalls in prop::collection::vec(1_u32..30, 1..30), pages in 0_u64..40,
+    ) {
+        let (memory, budget) = (memory(&stalls), SIZES.huge.times(pages));
+        let decision = decide(&memory, &stalls, budget);
+        prop_assert!(decision.promote.len() as u64 <= pages);
+        let skipped = decision.skipped.values().sum::<u64>();
+        prop_assert_eq!(decision.promote.len() as u64 + skipped, stalls.len() as u64);
+        prop_assert_eq!(decide(&memory, &stalls, budget), decision);
+    }
+}

@@ -1,0 +1,97 @@
+//! Reasons to skip a region.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Reason to skip a region. The text form is the key in JSON.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    /// Already on a huge page.
+    AlreadyHuge,
+    /// A stack: huge pages there multiply idle threads' memory.
+    Stack,
+    /// The program advised `MADV_NOHUGEPAGE`.
+    Nohugepage,
+    /// The process disabled huge pages for itself (`PR_SET_THP_DISABLE`).
+    ThpDisabled,
+    /// Locked into memory.
+    Mlocked,
+    /// Shared with another process after fork; a huge page would copy it.
+    SharedAfterFork,
+    /// A file or shared memory, which policies exclude.
+    FileOrShared,
+    /// Watched by userfaultfd.
+    Userfaultfd,
+    /// Mostly swapped out.
+    MostlySwapped,
+    /// Too few resident pages: a huge page would be mostly bloat.
+    TooFewResident,
+    /// Not an aligned region inside one mapping (too small, at an edge, or unmapped meanwhile).
+    Unaligned,
+    /// Device or kernel memory, hugetlb, or unknown pages.
+    Special,
+    /// Few hot pages, which the TLB holds.
+    TlbFriendly,
+    /// Sequential accesses: one translation serves many of them.
+    Streamed,
+    /// Too few samples.
+    TooCold,
+    /// Too little memory left in the cgroup for a safe promotion.
+    CgroupHeadroom,
+    /// Too little memory left on the system.
+    SystemHeadroom,
+    /// The budget was spent on hotter regions.
+    OverBudget,
+    /// The user protects this process.
+    Protected,
+    /// Too few zero-filled pages to split its huge page.
+    LittleBloat,
+    /// Split already before its turn.
+    AlreadySplit,
+    /// In use by now: the zero-filled page that the split would name has contents.
+    Changed,
+    /// Split recently.
+    CoolingDown,
+    /// Split several times, and re-collapsed each time.
+    RecollapsesRepeatedly,
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AlreadyHuge => "already_huge",
+            Self::Stack => "stack",
+            Self::Nohugepage => "nohugepage",
+            Self::ThpDisabled => "thp_disabled",
+            Self::Mlocked => "mlocked",
+            Self::SharedAfterFork => "shared_after_fork",
+            Self::FileOrShared => "file_or_shared",
+            Self::Userfaultfd => "userfaultfd",
+            Self::MostlySwapped => "mostly_swapped",
+            Self::TooFewResident => "too_few_resident",
+            Self::Unaligned => "unaligned",
+            Self::Special => "special",
+            Self::TlbFriendly => "tlb_friendly",
+            Self::Streamed => "streamed",
+            Self::TooCold => "too_cold",
+            Self::CgroupHeadroom => "cgroup_headroom",
+            Self::SystemHeadroom => "system_headroom",
+            Self::OverBudget => "over_budget",
+            Self::Protected => "protected",
+            Self::LittleBloat => "little_bloat",
+            Self::AlreadySplit => "already_split",
+            Self::Changed => "changed",
+            Self::CoolingDown => "cooling_down",
+            Self::RecollapsesRepeatedly => "recollapses_repeatedly",
+        })
+    }
+}
+
+/// Number of skipped regions by reason.
+pub type Skips = BTreeMap<SkipReason, u64>;

@@ -1,0 +1,69 @@
+//! Trial: the comparison, inside a process, of regions on huge pages with like regions on base
+//! pages.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Cause why no trial was possible. JSON carries the variant as `code`, and the sentence as `text`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum NoTrial {
+    /// Stalls are pointer chases: their sampled address is that of the next access, so the arms
+    /// look alike whatever huge pages do.
+    PointerChases {
+        /// Share of the stalls.
+        ratio: f64,
+    },
+    /// Too few pairs have samples.
+    FewPairs {
+        /// Pairs with samples.
+        pairs: u64,
+        /// Required.
+        required: u64,
+    },
+    /// The program hardly stalls on eligible memory.
+    FewStalls {
+        /// Share of all samples.
+        ratio: f64,
+    },
+    /// A single pair has most of the samples, so chance decides.
+    DominantPair {
+        /// Share of the samples of all pairs.
+        ratio: f64,
+    },
+}
+
+/// Verdict of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialVerdict {
+    /// Huge pages gain.
+    Gain,
+    /// Huge pages gain at most 5 %.
+    NoGain,
+    /// More samples are needed.
+    Open,
+}
+
+/// Result of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialReport {
+    /// Verdict; `open` if the time of the trial was over.
+    pub verdict: TrialVerdict,
+    /// Stall time on huge pages over that on base pages; `None` if too few samples fell on the
+    /// pairs.
+    pub ratio: Option<f64>,
+    /// Lower bound of `ratio`, at 95 %.
+    pub low_ratio: Option<f64>,
+    /// Upper bound of `ratio`.
+    pub high_ratio: Option<f64>,
+    /// Pairs of regions: a coin decided which of two was promoted.
+    pub pairs: u64,
+    /// Samples on the pairs during the trial.
+    pub samples: u64,
+    /// Time from the first promotion to the verdict.
+    pub seconds: f64,
+    /// Whether the regions of each pair stalled alike once both were huge. If not, the program
+    /// changed its phase, and the trial is void. `None` if that was not checked.
+    pub confirmed: Option<bool>,
+}
