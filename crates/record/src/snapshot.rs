@@ -35,6 +35,8 @@ pub struct ProcessSnapshot {
 /// Memory of a process at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessMemory {
+    /// Time of reading, on the monotonic clock.
+    pub time: Nanos,
     /// The system's page sizes.
     pub sizes: PageSizes,
     /// The mappings.
