@@ -282,7 +282,7 @@ impl<W: World> Engine<W> {
                 *journal.skipped.entry(reason).or_insert(0) += count;
             }
             slow += u32::from(stopped == Some(Stop::SlowCollapse));
-            // The end of the time is no interruption.
+            // The end of the time does not interrupt.
             journal.stopped =
                 stopped.filter(|&stop| stop != Stop::Interrupted || self.world.is_interrupted());
             if stopped.is_some_and(|stop| stop != Stop::SlowCollapse) || slow >= MAX_SLOW {

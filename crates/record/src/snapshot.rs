@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub processes: Vec<ProcessSnapshot>,
 }
 
-/// One process of a snapshot. Mappings are in address order; `heat` is in any order.
+/// Process of a snapshot. Mappings are in address order; `heat` is in any order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSnapshot {
     /// The process.
@@ -41,7 +41,7 @@ pub struct ProcessMemory {
     pub sizes: PageSizes,
     /// The mappings.
     pub mappings: Vec<Mapping>,
-    /// Heat of the sampled regions, to tell streams and pages that the TLB holds.
+    /// Heat of the sampled regions, which shows streams and pages that the TLB holds.
     pub heat: Vec<RegionHeat>,
     /// Regions that contain a sampled stack pointer.
     pub stacks: BTreeSet<Region>,

@@ -147,8 +147,8 @@ fn an_interruption_ends_the_round_at_once() {
     assert!(engine.world.program(1).target.asked.borrow().is_empty());
 }
 
-/// Programs of every kind, with failures, deaths and changes of phase: no limit is broken, no region
-/// flaps, and each decision is made again from its line of a journal.
+/// Programs of every kind, with failures, deaths and changes of phase: no limit is broken, no
+/// region flaps, and each decision is made again from its line of a journal.
 #[test]
 fn random_programs_break_no_limit_and_decisions_are_reproducible() {
     let wanted: u64 =

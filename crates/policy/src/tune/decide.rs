@@ -7,7 +7,7 @@ use super::allowance::Allowance;
 use super::process::{Moment, ProcessRound, Wish};
 use super::{State, TuneGoal};
 
-/// What a round does, and the state for the next one.
+/// Decisions of a round, and the state for the next one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Decision for each process of the snapshot, in its order.

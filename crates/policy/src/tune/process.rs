@@ -16,9 +16,9 @@ use crate::{PredictionInput, predict};
 
 /// Cost of a promotion before the first one was measured.
 const USUAL_COST: Nanos = Nanos::millis(1);
-/// Stall time on huge pages over that on base pages, if neither a trial nor a calibration tells.
+/// Stall time on huge pages over that on base pages, without a trial and a calibration.
 const USUAL_RATIO: f64 = 0.7;
-/// Rounds without a promotion after which a process is left alone, if nothing was promoted.
+/// Rounds without a promotion after which a process is skipped, if nothing was promoted.
 const MAX_IDLE: u32 = 2;
 /// Longest pause between two readings of a process.
 const MAX_PAUSE: Nanos = Nanos::seconds(30);
@@ -31,7 +31,7 @@ pub(super) struct Wish {
     pub(super) saving: f64,
 }
 
-/// What a round knows besides its process.
+/// Facts of a round besides its process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) time: Nanos,

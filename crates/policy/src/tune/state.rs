@@ -46,7 +46,7 @@ pub enum Phase {
     /// First observation.
     #[default]
     Observing,
-    /// One region of each pair is huge, both are observed.
+    /// A region of each pair is huge; both are observed.
     Trial {
         /// The pairs.
         pairs: Vec<CountedPair>,
@@ -116,7 +116,7 @@ impl State {
 /// Past of one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessState {
-    /// Start time, which tells it from a later process with the same pid.
+    /// Start time, which differs from that of a later process with the same pid.
     pub start_ticks: u64,
     /// Phase.
     pub phase: Phase,
