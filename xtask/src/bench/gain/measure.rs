@@ -15,8 +15,9 @@ use super::prepare::Prepared;
 use super::record::{Machine, Run, State};
 use super::target::Target;
 
-/// Time between a program's start of operations and the first window.
-const WARM_UP: f64 = 2.0;
+/// Time between the end of the build and the first window. Memory that is new to a virtual machine
+/// is slower for some seconds.
+const WARM_UP: f64 = 8.0;
 /// Time from the begin of a state to the second window, in all states alike, so that drift of the
 /// machine and of the program is alike.
 const APPLY: Duration = Duration::from_secs(15);
