@@ -72,7 +72,7 @@ impl<'a> Options<'a> {
 /// Builds and installs the parts that `args` name.
 pub(crate) fn install(args: &[&str]) -> Result<()> {
     let Options { prefix, parts, debug } = Options::read(args)?;
-    let build = Build { profile: if debug { &[] } else { &["--release"] }, debug };
+    let build = Build { debug };
     for part in parts {
         match part {
             Part::Program => program(prefix, &build)?,
@@ -83,30 +83,34 @@ pub(crate) fn install(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Profile of the build.
+/// How packages are built.
 struct Build {
-    profile: &'static [&'static str],
     debug: bool,
 }
 
 impl Build {
-    /// Builds a package and returns the folder of its files.
-    fn package(&self, package: &str) -> Result<PathBuf> {
-        run(&mut cargo(&[&["build", "--package", package], self.profile].concat()))?;
+    /// Builds a package, with its examples if wanted, and returns the folder of its files.
+    fn package(&self, package: &str, examples: &[&str]) -> Result<PathBuf> {
+        // A debug build is for tests, and takes what they have built: the same packages and
+        // features must be selected, or cargo builds all of them again.
+        let tests = ["--workspace", "--all-features", "--lib", "--bins", "--example", "man"];
+        let release = [&["--release", "--package", package, "--lib", "--bins"], examples].concat();
+        let selected = if self.debug { &tests[..] } else { &release };
+        run(&mut cargo(&[&["build"], selected].concat()))?;
         Ok(target().join(if self.debug { "debug" } else { "release" }))
     }
 }
 
 fn program(prefix: &Path, build: &Build) -> Result<()> {
-    let built = build.package("hugepilot-cli")?.join("hugepilot");
+    let folder = build.package("hugepilot-cli", &["--example", "man"])?;
+    let built = folder.join("hugepilot");
     let program = prefix.join("bin/hugepilot");
     put(&program, &read_bytes(&built)?)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
 
     let pages = target().join("man");
     let _ = fs::remove_dir_all(&pages);
-    let man = ["run", "--quiet", "--package", "hugepilot-cli", "--example", "man"];
-    run(cargo(&[&man, build.profile, &["--"]].concat()).arg(&pages))?;
+    run(Command::new(folder.join("examples/man")).arg(&pages))?;
     copy(&pages, &prefix.join("share/man/man1"))?;
 
     for (shell, place) in COMPLETIONS {
@@ -126,13 +130,13 @@ fn program(prefix: &Path, build: &Build) -> Result<()> {
 fn preload(prefix: &Path, build: &Build) -> Result<()> {
     const NAME: &str = "libhugepilot_preload.so";
     let library = prefix.join("lib").join(NAME);
-    put(&library, &read_bytes(&build.package("hugepilot-preload")?.join(NAME))?)?;
+    put(&library, &read_bytes(&build.package("hugepilot-preload", &[])?.join(NAME))?)?;
     println!("installed {0}; use it with LD_PRELOAD={0}", library.display());
     Ok(())
 }
 
 fn capi(prefix: &Path, build: &Build) -> Result<()> {
-    let built = build.package("hugepilot-capi")?;
+    let built = build.package("hugepilot-capi", &[])?;
     let source = root().join("crates/capi");
     let header = read(&source.join("include/hugepilot.h"))?;
     let version = defined(&header, "HUGEPILOT_VERSION").context("the header has no version")?;
