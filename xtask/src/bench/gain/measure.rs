@@ -1,4 +1,4 @@
-//! Run of a fresh process: its rate on base pages, a state, and its rate again.
+//! Run of two fresh processes: their rates on base pages, a state for one, and their rates again.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,20 +14,20 @@ use super::options::Options;
 use super::prepare::Prepared;
 use super::record::{Machine, Run, State};
 use super::target::Target;
+use super::twins::compare;
 
 /// Time between the end of the build and the first window. Memory that is new to a virtual machine
 /// is slower for some seconds.
 const WARM_UP: f64 = 8.0;
-/// Time from the begin of a state to the second window, in all states alike, so that drift of the
-/// machine and of the program is alike.
+/// Time from the start of a state to the second window, in all states alike.
 const APPLY: Duration = Duration::from_secs(15);
 /// Time from the end of a longer state to the second window.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Memory that is filled and freed before a run. On a virtual machine, the first touch of memory
 /// that the guest had returned to the host is 10 to 50 times slower.
 const WARM: Bytes = Bytes::gib(4);
-/// Memory that a program and its huge pages need.
-const NEEDED: Bytes = Bytes::gib(6);
+/// Memory that two processes of a program and the huge pages of one need.
+const NEEDED: Bytes = Bytes::gib(8);
 /// Resident memory of every program at least.
 const SMALLEST: Bytes = Bytes::mib(200);
 
@@ -48,11 +48,14 @@ impl Bench<'_> {
         }
         warm(WARM);
         let window = self.options.window;
+        // One after the other: side by side, the pages of both would alternate in memory.
         let mut target = Target::start(prepared, self.interrupted)?;
-        let ready = target.wait_until_ready()?;
-        let earliest = prepared.program.earliest_seconds - window.as_secs_f64();
-        target.wait_until((ready + WARM_UP).max(earliest))?;
-        let before_per_second = target.rate(window)?;
+        target.wait_until_ready()?;
+        let mut twin = Target::start(prepared, self.interrupted)?;
+        let ready = twin.wait_until_ready()?;
+        twin.wait_until(ready + WARM_UP)?;
+        target.wait_until(prepared.program.earliest_seconds - 2.0 * window.as_secs_f64())?;
+        let before_window = compare(&mut target, &mut twin, window)?;
         let before = target.memory()?;
         ensure!(
             before.rss_bytes >= SMALLEST.get(),
@@ -60,18 +63,19 @@ impl Bench<'_> {
             target.pid,
             Bytes::new(before.rss_bytes)
         );
+        target.proceed()?;
         let begun = Instant::now();
         let tune = self.apply(state, target.pid)?;
         let apply = begun.elapsed();
         target.sleep_until(begun + APPLY.max(apply + SETTLE))?;
-        let after_per_second = target.rate(window)?;
+        let after_window = compare(&mut target, &mut twin, window)?;
         Ok(Run {
             program: prepared.program.name.to_owned(),
             state,
             round,
             seed: self.seed,
-            before_per_second,
-            after_per_second,
+            before: before_window,
+            after: after_window,
             rss_bytes: before.rss_bytes,
             huge_before_bytes: before.huge_bytes,
             huge_after_bytes: target.memory()?.huge_bytes,

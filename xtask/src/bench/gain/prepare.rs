@@ -104,7 +104,7 @@ fn filled(word: &str, places: &[(&str, &Path)]) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::gain::programs::PROGRAMS;
+    use crate::bench::gain::programs::{PLAIN, PROGRAMS};
 
     #[test]
     fn placeholders_are_filled_in() {
@@ -124,23 +124,9 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named_with_its_package() {
-        let program = Program { needs: &[("no-such-program", "package")], ..plain() };
+        let program = Program { needs: &[("no-such-program", "package")], ..PLAIN };
         let help = missing(&program).unwrap();
         assert_eq!(help, "no no-such-program; sudo apt-get install package");
-        assert_eq!(missing(&Program { needs: &[("sh", "dash")], ..plain() }), None);
-    }
-
-    fn plain() -> Program {
-        Program {
-            name: "test",
-            needs: &[],
-            source: None,
-            compile: &[],
-            server: &[],
-            command: &["true"],
-            graph: None,
-            lines: crate::bench::gain::progress::Lines::Ops,
-            earliest_seconds: 0.0,
-        }
+        assert_eq!(missing(&Program { needs: &[("sh", "dash")], ..PLAIN }), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Measured programs: how each is built and started, and what it requires.
 //!
 //! Own sources lie in `programs/`. Each builds a structure of 0.6 to 1.5 GiB, prints `ready`, and
-//! then performs random operations until it is ended. None asks for huge pages.
+//! then performs random operations until it is ended, with a line every 20 ms. None asks for huge
+//! pages.
 
 use super::progress::Lines;
 
@@ -29,7 +30,8 @@ pub(super) struct Program {
     pub(super) earliest_seconds: f64,
 }
 
-const PLAIN: Program = Program {
+/// Program without needs, for the fields that others share.
+pub(super) const PLAIN: Program = Program {
     name: "",
     needs: &[],
     source: None,
@@ -64,14 +66,14 @@ macro_rules! java {
     };
 }
 
-/// Kernel of the GAP benchmark suite on a graph. `stdbuf` makes each line arrive when it is
-/// printed.
+/// Kernel of the GAP benchmark suite on a graph, with one thread, since a window gives a program
+/// one CPU. `stdbuf` makes each line arrive when it is printed.
 macro_rules! gap {
     ($name:literal, $graph:literal, $lines:expr, $($word:literal),+) => {
         Program {
             name: $name,
             needs: &[("stdbuf", "coreutils")],
-            command: &["stdbuf", "-oL", $($word),+],
+            command: &["env", "OMP_NUM_THREADS=1", "stdbuf", "-oL", $($word),+],
             graph: Some($graph),
             lines: $lines,
             ..PLAIN
@@ -218,13 +220,35 @@ pub(super) const PROGRAMS: &[Program] = &[
     trials!("bc-26", "{gapbs}/bc", "uniform:26:4"),
     Program {
         name: "stream",
-        command: &["{hugepilot}", "lab", "workload", "stream", "--size", "1GiB"],
+        command: &[
+            "{hugepilot}",
+            "lab",
+            "workload",
+            "stream",
+            "--size",
+            "1GiB",
+            "--seconds",
+            "0",
+            "--interval",
+            "20ms",
+        ],
         lines: Lines::Lab,
         ..PLAIN
     },
     Program {
         name: "tlb-friendly",
-        command: &["{hugepilot}", "lab", "workload", "tlb-friendly", "--size", "1GiB"],
+        command: &[
+            "{hugepilot}",
+            "lab",
+            "workload",
+            "tlb-friendly",
+            "--size",
+            "1GiB",
+            "--seconds",
+            "0",
+            "--interval",
+            "20ms",
+        ],
         lines: Lines::Lab,
         ..PLAIN
     },

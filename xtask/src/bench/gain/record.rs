@@ -15,7 +15,7 @@ use crate::run;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// Nothing, for as long as the others take: the drift of machine and program.
+    /// Nothing, for as long as the others take: the noise.
     Base,
     /// `hugepilot tune -p PID`.
     Tuned,
@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// Rates of a process on base pages, then in a state.
+/// Rates of a process on base pages, then in a state, each beside an untouched twin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) program: String,
@@ -44,10 +44,10 @@ pub(super) struct Run {
     pub(super) round: usize,
     /// Seed of the order of states.
     pub(super) seed: u64,
-    /// Rate in the window before, on base pages as first touched.
-    pub(super) before_per_second: f64,
-    /// Rate in the window after.
-    pub(super) after_per_second: f64,
+    /// Window before, on base pages as first touched.
+    pub(super) before: Window,
+    /// Window after.
+    pub(super) after: Window,
     /// Resident memory before.
     pub(super) rss_bytes: u64,
     /// Anonymous memory on huge pages before.
@@ -63,15 +63,28 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Speed after over speed before.
-    pub(super) fn ratio(&self) -> f64 {
-        self.after_per_second / self.before_per_second
+    /// Gain: speed relative to the twin after, over that before.
+    pub(super) fn gain(&self) -> f64 {
+        self.after.ratio / self.before.ratio
     }
 
     /// Whether memory stayed on huge pages that was not there before.
     pub(super) fn keeps_huge_pages(&self) -> bool {
         self.huge_after_bytes > self.huge_before_bytes
     }
+}
+
+/// Rates of a process and its twin in alternating slices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Window {
+    /// Operations per second of the process, median of its slices.
+    pub(super) per_second: f64,
+    /// The same of the untouched twin.
+    pub(super) twin_per_second: f64,
+    /// Median of the ratios within pairs of slices.
+    pub(super) ratio: f64,
+    /// Pairs of slices.
+    pub(super) slices: usize,
 }
 
 /// Circumstances of a run.
@@ -135,15 +148,16 @@ pub(super) fn read(file: &Path) -> Result<Vec<Run>> {
 pub(super) mod tests {
     use super::*;
 
-    /// A run with the given speed after, relative to before.
-    pub(in super::super) fn run(program: &str, state: State, round: usize, ratio: f64) -> Run {
+    /// A run with the given gain.
+    pub(in super::super) fn run(program: &str, state: State, round: usize, gain: f64) -> Run {
+        let window = Window { per_second: 1000.0, twin_per_second: 500.0, ratio: 2.0, slices: 20 };
         Run {
             program: program.to_owned(),
             state,
             round,
             seed: 1,
-            before_per_second: 1000.0,
-            after_per_second: 1000.0 * ratio,
+            before: window,
+            after: Window { per_second: 900.0, ratio: 2.0 * gain, ..window },
             rss_bytes: 1 << 30,
             huge_before_bytes: 0,
             huge_after_bytes: if state == State::Base { 0 } else { 1 << 29 },

@@ -56,13 +56,12 @@ pub(super) struct Bracket {
     pub(super) high: f64,
 }
 
-/// Result of a program. Gains are speeds after over before, divided by the median of untouched
-/// processes where there are some.
+/// Result of a program. Gains are speeds relative to the twin, after over before.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Summary {
     pub(super) program: String,
     pub(super) runs: usize,
-    /// Drift: speed of untouched processes after over before.
+    /// Noise: gain of processes to which nothing happened.
     pub(super) base: Option<Spread>,
     pub(super) all: Option<Spread>,
     pub(super) tuned: Option<Spread>,
@@ -88,7 +87,7 @@ pub(super) struct Summary {
     pub(super) achieved: Option<f64>,
     /// Runs whose achieved gain lies in their bracket.
     pub(super) inside: Count,
-    /// The same, with brackets widened by the spread of untouched processes.
+    /// The same, with brackets widened by the spread of processes to which nothing happened.
     pub(super) inside_noise: Count,
     /// Runs that distinguished a gain from none.
     pub(super) sign: Count,
@@ -97,27 +96,24 @@ pub(super) struct Summary {
 impl Summary {
     /// Summarises the runs of one program.
     pub(super) fn of(runs: &[&Run]) -> Self {
-        let drift = ratios(runs, State::Base);
-        let base = Spread::of(&drift);
-        let by = base.map_or(1.0, |base| base.median);
-        let gains = |state| -> Vec<f64> { ratios(runs, state).iter().map(|r| r / by).collect() };
-        let all = Spread::of(&gains(State::All));
+        let base = gains(runs, State::Base);
+        let noise = base.iter().map(|gain| gain.ln().abs()).fold(0.0, f64::max).exp();
+        let all = Spread::of(&gains(runs, State::All));
         let tuned: Vec<&Run> = of_state(runs, State::Tuned).collect();
         let truth = all.map(|all| class(all.median));
-        let noise = drift.iter().map(|ratio| (ratio / by).ln().abs()).fold(0.0, f64::max).exp();
         let inside = |noise: f64| {
             Count::of(tuned.iter().filter_map(|run| {
                 let Bracket { low, high, .. } = bracket(run)?;
-                Some((low / noise..=high * noise).contains(&(run.ratio() / by)))
+                Some((low / noise..=high * noise).contains(&run.gain()))
             }))
         };
         let report = |path: &str| median(tuned.iter().filter_map(|run| number(run, path)));
         Self {
             program: runs.first().map_or_else(String::new, |run| run.program.clone()),
             runs: tuned.len(),
-            base,
+            base: Spread::of(&base),
             all,
-            tuned: Spread::of(&gains(State::Tuned)),
+            tuned: Spread::of(&gains(runs, State::Tuned)),
             truth,
             share: (truth == Some(Truth::Gain)).then(|| share_range(runs)).flatten(),
             tuned_huge_bytes: huge_bytes(runs, State::Tuned),
@@ -146,8 +142,8 @@ fn of_state<'a>(runs: &[&'a Run], state: State) -> impl Iterator<Item = &'a Run>
     runs.iter().copied().filter(move |run| run.state == state)
 }
 
-fn ratios(runs: &[&Run], state: State) -> Vec<f64> {
-    of_state(runs, state).map(Run::ratio).collect()
+fn gains(runs: &[&Run], state: State) -> Vec<f64> {
+    of_state(runs, state).map(Run::gain).collect()
 }
 
 fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
@@ -168,11 +164,10 @@ fn class(gain: f64) -> Truth {
     }
 }
 
-/// Share of the all-huge gain by medians; `None` unless there are runs of all states.
+/// Share of the all-huge gain by medians; `None` unless there are runs of both states.
 fn share(runs: &[&Run]) -> Option<f64> {
-    let gain = |state| median(ratios(runs, state));
-    let base = gain(State::Base)?;
-    Some((gain(State::Tuned)? / base - 1.0) / (gain(State::All)? / base - 1.0))
+    let gain = |state| median(gains(runs, state));
+    Some((gain(State::Tuned)? - 1.0) / (gain(State::All)? - 1.0))
 }
 
 /// Share of all runs, with the range of shares when one round is omitted.

@@ -139,7 +139,7 @@ fn verdict(all: &[Summary]) -> String {
             required(Count::sum(all.iter().map(|one| one.sign)), SIGNS)
         ),
         format!(
-            "- achieved gain in the bracket: {}; {widened} with the noise of untouched processes",
+            "- achieved gain in the bracket: {}; {widened} with the noise of untouched runs",
             required(Count::sum(all.iter().map(|one| one.inside)), INSIDE)
         ),
         String::new(),
@@ -204,7 +204,7 @@ mod tests {
                 "- right sign where the gain is above 5 % or below 1 %: 2 of 3 runs (67 %, \
                  required 95 %)",
                 "- achieved gain in the bracket: 1 of 3 runs (33 %, required 80 %); 1 with the \
-                 noise of untouched processes",
+                 noise of untouched runs",
             ]
         );
     }

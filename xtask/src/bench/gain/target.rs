@@ -5,10 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::prepare::Prepared;
@@ -17,9 +19,12 @@ use crate::stress::Interruption;
 
 /// Longest time to build a structure.
 const BUILD_LIMIT: Duration = Duration::from_secs(300);
-/// Longest window of a slow program, in windows.
-const WINDOWS_LIMIT: u32 = 12;
-const POLL: Duration = Duration::from_millis(20);
+/// Length of a slice in seconds. A slow program gets longer ones, up to the limit.
+const SLICE: f64 = 0.12;
+const SLICE_LIMIT: Duration = Duration::from_secs(60);
+/// Seconds at the start of a slice that do not count: caches are cold.
+const SETTLE: f64 = 0.03;
+const POLL: Duration = Duration::from_millis(5);
 
 /// Running program. Its processes are killed on drop.
 pub(super) struct Target<'a> {
@@ -28,6 +33,7 @@ pub(super) struct Target<'a> {
     pub(super) pid: u32,
     progress: Arc<Mutex<Progress>>,
     begun: Instant,
+    cpus: usize,
     interrupted: &'a AtomicBool,
     /// Folder of the socket, and the working directory of all processes.
     folder: TempDir,
@@ -45,6 +51,7 @@ impl<'a> Target<'a> {
             pid: 0,
             progress,
             begun: Instant::now(),
+            cpus: available_parallelism().map_or(1, usize::from),
             interrupted,
             folder,
         };
@@ -85,7 +92,7 @@ impl<'a> Target<'a> {
 
     /// Waits until `seconds` after the start.
     pub(super) fn wait_until(&mut self, seconds: f64) -> Result<()> {
-        self.sleep_until(self.begun + Duration::from_secs_f64(seconds))
+        self.sleep_until(self.begun + Duration::from_secs_f64(seconds.max(0.0)))
     }
 
     /// Waits until `time`.
@@ -93,21 +100,49 @@ impl<'a> Target<'a> {
         self.wait(time, |_, _| None::<()>).map(|_| ())
     }
 
-    /// Operations per second in a window from now. A slow program gets a longer window.
-    pub(super) fn rate(&mut self, window: Duration) -> Result<f64> {
-        let begin = self.now();
-        let limit = Instant::now() + window * WINDOWS_LIMIT;
-        let full = begin + window.as_secs_f64();
-        let rate = self.wait(
-            limit,
-            |progress, now| {
-                if now < full { None } else { progress.rate(begin, now) }
-            },
-        )?;
+    /// Continues the processes for a slice, and stops them. Returns operations per second.
+    pub(super) fn slice(&mut self) -> Result<f64> {
+        self.proceed()?;
+        let begin = self.now() + SETTLE;
+        let rate = self.wait(Instant::now() + SLICE_LIMIT, |progress, now| {
+            if now < begin + SLICE { None } else { progress.rate(begin, now) }
+        })?;
+        self.stop()?;
         let last = || locked(&self.progress).last.clone();
-        let rate = rate.with_context(|| format!("too few lines; the last one: {:?}", last()))?;
-        ensure!(rate > 0.0, "the program made no progress");
-        Ok(rate)
+        rate.with_context(|| format!("too few lines; the last one: {:?}", last()))
+    }
+
+    /// Stops all processes.
+    pub(super) fn stop(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Continues all processes.
+    pub(super) fn proceed(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let send = |child| kill_process(Pid::from_child(child), signal);
+        self.children.iter().try_for_each(send).context("cannot stop or continue a process")
+    }
+
+    /// Gives the measured process the first CPU and a load generator the last, or both all CPUs.
+    pub(super) fn pin(&self, pinned: bool) -> Result<()> {
+        for (index, child) in self.children.iter().enumerate() {
+            let mut cpus = CpuSet::new();
+            match (pinned, index) {
+                (false, _) => (0..self.cpus).for_each(|cpu| cpus.set(cpu)),
+                (true, 0) => cpus.set(0),
+                (true, _) => cpus.set(self.cpus - 1),
+            }
+            for task in fs::read_dir(format!("/proc/{}/task", child.id()))? {
+                let task = task?.file_name().to_string_lossy().parse().ok();
+                // Fails if the thread has ended.
+                let _ = sched_setaffinity(task.and_then(Pid::from_raw), &cpus);
+            }
+        }
+        Ok(())
     }
 
     /// Waits for a value until `limit`; an error if a process ends or the user interrupts.
@@ -183,6 +218,9 @@ pub(super) fn thp_always() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use super::super::programs::{self, Program};
     use super::*;
 
     #[test]
@@ -192,5 +230,41 @@ mod tests {
         let memory = Memory { rss_bytes: 2 << 20, huge_bytes: 1 << 20 };
         assert_eq!(Memory::read(text), Some(memory));
         assert_eq!(Memory::read("Rss: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn a_program_runs_only_in_its_slices_and_ends_with_its_target() {
+        static PROGRAM: Program = Program {
+            name: "test",
+            command: &["sh", "-c", "echo ready; while :; do echo ops 10; sleep 0.01; done"],
+            ..programs::PLAIN
+        };
+        let interrupted = AtomicBool::new(false);
+        let prepared = Prepared::new(Path::new("hugepilot"), &PROGRAM).unwrap();
+        let mut target = Target::start(&prepared, &interrupted).unwrap();
+        assert!(target.wait_until_ready().unwrap() < 60.0);
+        target.pin(true).unwrap();
+        let rate = target.slice().unwrap();
+        assert!((1.0..1001.0).contains(&rate), "10 operations in at least 0.01 s: {rate}");
+        let state = || fs::read_to_string(format!("/proc/{}/stat", target.pid));
+        while !state().unwrap().contains(") T ") {
+            thread::sleep(POLL);
+        }
+        let pid = target.pid;
+        drop(target);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "killed, though it was stopped");
+    }
+
+    #[test]
+    fn the_end_of_a_program_is_an_error() {
+        static PROGRAM: Program =
+            Program { name: "test", command: &["echo", "ready"], ..programs::PLAIN };
+        let interrupted = AtomicBool::new(false);
+        let prepared = Prepared::new(Path::new("hugepilot"), &PROGRAM).unwrap();
+        let mut target = Target::start(&prepared, &interrupted).unwrap();
+        let error = target.slice().unwrap_err().to_string();
+        assert!(error.starts_with("the program ended"), "{error}");
+        interrupted.store(true, Relaxed);
+        assert!(target.sleep_until(Instant::now()).unwrap_err().is::<Interruption>());
     }
 }

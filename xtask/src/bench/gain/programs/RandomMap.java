@@ -3,8 +3,8 @@
 import java.util.HashMap;
 
 public class RandomMap {
-    private static final long EVERY_NS = 500_000_000L;
-    private static final int ROUND = 4096;
+    private static final long EVERY_NS = 20_000_000L;
+    private static final int ROUND = 1024;
     private static long random = 88172645463325252L;
     private static long sum;
 

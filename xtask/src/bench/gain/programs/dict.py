@@ -4,8 +4,8 @@ import random
 import sys
 import time
 
-EVERY = 0.5
-ROUND = 4096
+EVERY = 0.02
+ROUND = 1024
 
 
 def main():

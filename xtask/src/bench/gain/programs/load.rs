@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const EVERY: Duration = Duration::from_millis(500);
+const EVERY: Duration = Duration::from_millis(20);
 const BATCH: u64 = 64;
 const VALUE: [u8; 64] = [b'v'; 64];
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const every = 500 * time.Millisecond
+const every = 20 * time.Millisecond
 
 func main() {
 	entries, err := strconv.ParseUint(os.Args[1], 10, 64)
@@ -24,7 +24,7 @@ func main() {
 	for {
 		begun, ops := time.Now(), 0
 		for time.Since(begun) < every {
-			for i := 0; i < 4096; i++ {
+			for i := 0; i < 1024; i++ {
 				random ^= random << 13
 				random ^= random >> 7
 				random ^= random << 17
@@ -35,7 +35,7 @@ func main() {
 					sum += table[key]
 				}
 			}
-			ops += 4096
+			ops += 1024
 		}
 		if _, err := fmt.Println("ops", ops); err != nil || sum == 1 {
 			return

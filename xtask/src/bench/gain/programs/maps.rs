@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::env;
 use std::time::{Duration, Instant};
 
-const EVERY: Duration = Duration::from_millis(500);
-const ROUND: u64 = 4096;
+const EVERY: Duration = Duration::from_millis(20);
+const ROUND: u64 = 1024;
 
 fn main() {
     let args: Vec<String> = env::args().collect();

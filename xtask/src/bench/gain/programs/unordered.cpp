@@ -18,8 +18,8 @@ int main(int, char **args) {
     for (;;) {
         const auto begun = Clock::now();
         std::uint64_t ops = 0;
-        while (Clock::now() - begun < std::chrono::milliseconds(500)) {
-            for (int i = 0; i < 4096; i++) {
+        while (Clock::now() - begun < std::chrono::milliseconds(20)) {
+            for (int i = 0; i < 1024; i++) {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
@@ -28,7 +28,7 @@ int main(int, char **args) {
                     value = random;
                 sum += value;
             }
-            ops += 4096;
+            ops += 1024;
         }
         if (std::printf("ops %llu\n", static_cast<unsigned long long>(ops)) < 0 || sum == 1)
             return 1;
