@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
 use hugepilot_policy::round::{Outcome, Round, is_split};
-use hugepilot_policy::tune::{Phase, State, TuneGoal};
+use hugepilot_policy::tune::{Phase, ProcessState, State, TuneGoal};
 use hugepilot_record::{
     Journal, Next, Pid, ProcessDecision, ProcessId, ProcessMemory, ProcessSnapshot, Snapshot, Stop,
     Window,
@@ -46,6 +46,9 @@ pub trait World {
     fn is_over(&self) -> bool;
     /// Whether the user interrupted.
     fn is_interrupted(&self) -> bool;
+    /// Returns the processes that started another program since the last call: their windows and
+    /// their past are void.
+    fn restarted(&mut self) -> Vec<Pid>;
     /// Returns the processes with samples.
     fn in_view(&self) -> Vec<Pid>;
     /// Returns the samples of a process since its window began.
@@ -106,11 +109,6 @@ impl<W: World> Engine<W> {
         Self { world, goal, guard, dry_run, state, due, rounds: 0 }
     }
 
-    /// Whether a decision about any process was or will be made.
-    pub fn has_due(&self) -> bool {
-        !self.due.is_empty()
-    }
-
     /// Returns the goal.
     pub const fn goal(&self) -> &TuneGoal {
         &self.goal
@@ -151,8 +149,20 @@ impl<W: World> Engine<W> {
         !self.due.is_empty() && self.due.values().all(|due| due.at.is_none())
     }
 
+    /// Whether a process is in a trial, or about to get what its verdict requires.
+    pub fn is_settling(&self) -> bool {
+        let settles = |state: &ProcessState| {
+            matches!(state.phase, Phase::Trial { .. } | Phase::Spread { .. })
+        };
+        self.state.processes().any(settles)
+    }
+
     /// Notes when the first decisions about new processes are due, and drops old ones.
     fn admit(&mut self) {
+        for pid in self.world.restarted() {
+            self.due.remove(&pid);
+            self.state.forget(pid);
+        }
         let view = self.world.in_view();
         self.due.retain(|pid, _| view.contains(pid));
         for pid in view {
@@ -307,6 +317,10 @@ impl<W: World> Engine<W> {
             Next::End => (None, false),
             Next::Observe(time) => (Some(now + time), true),
             Next::Peek(time) => (Some(now + time), false),
+            Next::Renew(time) => {
+                self.world.restart(pid, now);
+                (Some(now + time), true)
+            }
             Next::Restart(settle, time) => {
                 self.world.restart(pid, now + settle);
                 (Some(now + settle + time), false)

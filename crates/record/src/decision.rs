@@ -34,6 +34,8 @@ pub enum Next {
     /// Start a new window after the first time, and observe for the second. The memory need not be
     /// read again.
     Restart(Nanos, Nanos),
+    /// Start a new window now, observe for this time, then read the memory again.
+    Renew(Nanos),
     /// Nothing more can change.
     End,
 }

@@ -98,7 +98,7 @@ fn a_launched_program_inherits_nothing_of_ours() {
 }
 
 #[test]
-fn each_child_is_tuned_within_its_own_budget() {
+fn the_children_of_a_program_share_its_budget() {
     requires!(tunable());
     let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 5 >&2");
     let flags =
@@ -112,7 +112,7 @@ fn each_child_is_tuned_within_its_own_budget() {
         .filter_map(|line| line.strip_prefix("ready ").map(str::to_owned))
         .collect();
     assert_eq!(report.target.pid.to_string(), second[1], "{done:?}");
-    // A tenth of a child's 256 regions, in each of them.
+    // A tenth of a child's 256 regions, in each of them: the first one has ended.
     let made = report.huge_bytes_after.unwrap() - report.huge_bytes_before.unwrap();
     assert!((20..=26).contains(&(made.get() >> 21)), "{made} {done:?}");
     assert!((40..=52).contains(&report.verified_regions), "{done:?}");

@@ -63,6 +63,8 @@ pub struct Live<'a> {
     pub say: &'a mut dyn FnMut(Event<'_>),
     opened: BTreeMap<Pid, Opened>,
     boosted: Vec<Pid>,
+    /// Processes that started another program.
+    restarted: Vec<Pid>,
     rescanned: Nanos,
 }
 
@@ -94,6 +96,7 @@ impl<'a> Live<'a> {
             say,
             opened: BTreeMap::new(),
             boosted: Vec::new(),
+            restarted: Vec::new(),
             rescanned,
         }
     }
@@ -107,6 +110,7 @@ impl<'a> Live<'a> {
         for pid in self.chosen.source.execs() {
             self.observation.forget(pid);
             self.opened.remove(&pid);
+            self.restarted.push(pid);
         }
         if now > self.rescanned + RESCAN_EVERY {
             self.rescanned = now;
@@ -162,6 +166,10 @@ impl World for Live<'_> {
 
     fn is_interrupted(&self) -> bool {
         (self.interrupted)()
+    }
+
+    fn restarted(&mut self) -> Vec<Pid> {
+        std::mem::take(&mut self.restarted)
     }
 
     fn in_view(&self) -> Vec<Pid> {

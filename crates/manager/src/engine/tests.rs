@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::TargetState;
 use hugepilot_kernel::fake::Script;
-use hugepilot_policy::tune::ProcessState;
 use hugepilot_record::tune::TrialVerdict;
 use hugepilot_record::{Errno, Outcome as ActOutcome, Stop};
 use hugepilot_testkit::Rng;

@@ -113,8 +113,16 @@ impl<'a> Session<'a> {
     /// # Errors
     /// The target cannot be read.
     pub fn run(&mut self) -> Result<(), ManagerError> {
+        // However short the time is, there is a first decision. A process without samples for twice
+        // the first observation is idle.
+        let observe = self.options.goal.observe;
+        let first = self.begun + observe + observe;
+        while self.fold.shown.is_none() && self.round(first)? {}
         let end = self.begun + self.options.total;
-        while self.round(end)? {}
+        while self.fold.shown.is_some() && self.round(end)? {}
+        // A trial without a verdict would leave half of its regions huge for no reason.
+        let last = end.max(first) + self.options.goal.trial_time;
+        while self.engine.is_settling() && self.round(last)? {}
         Ok(())
     }
 
@@ -131,9 +139,6 @@ impl<'a> Session<'a> {
 
     /// Runs one round. Returns whether there may be another one before `end`.
     fn round(&mut self, end: Nanos) -> Result<bool, ManagerError> {
-        // A process without samples until then is idle.
-        let patience = self.begun + self.options.goal.observe + self.options.goal.observe;
-        let end = if self.engine.has_due() { end } else { end.min(patience.max(self.now())) };
         let Some(round) = self.engine.round(end)? else { return Ok(false) };
         self.fold.add(&round, self.engine.state(), self.options.dry_run);
         if let Some(target) = self.fold.shown()

@@ -116,6 +116,11 @@ impl<'a> ProcessRound<'a> {
             self.decision.next = Next::Observe(self.goal.observe - seen.length());
             return;
         }
+        self.try_trial(0);
+    }
+
+    /// A trial if one can show anything, else the model. `idle` counts rounds without a promotion.
+    fn try_trial(&mut self, idle: u32) {
         let candidates = self.candidates();
         self.expect(&candidates);
         let pairs = if self.goal.model_only { Vec::new() } else { self.pairs(&candidates) };
@@ -125,12 +130,14 @@ impl<'a> ProcessRound<'a> {
                 self.promote_by_model(&candidates);
                 self.end();
             }
-            Ok(()) => self.start_trial(&candidates, pairs, shares),
+            Ok(()) => {
+                self.past.no_trial = None;
+                self.start_trial(&candidates, pairs, shares);
+            }
             Err(cause) => {
                 self.past.no_trial = Some(cause);
                 self.promote_by_model(&candidates);
-                self.past.phase = Phase::Watching { idle: 0 };
-                self.decision.next = Next::Observe(self.goal.observe);
+                self.past.phase = Phase::Watching { idle };
             }
         }
     }
@@ -253,7 +260,10 @@ impl<'a> ProcessRound<'a> {
             return;
         }
         self.past.trial = Some(TrialResult { verdict, estimate, shares, took, confirmed: None });
-        if verdict == TrialVerdict::NoGain {
+        // Without a verdict, the best guess decides.
+        let guess = estimate.map_or(1.0, |estimate| speedup(shares.eligible, estimate.ratio()));
+        let is_futile = verdict == TrialVerdict::Open && guess - 1.0 < self.goal.min_gain.get();
+        if verdict == TrialVerdict::NoGain || is_futile {
             if !self.goal.keep {
                 self.decision.demote = pairs.iter().map(|(pair, _)| pair.promoted).collect();
             }
@@ -313,15 +323,15 @@ impl<'a> ProcessRound<'a> {
         self.decision.next = Next::Observe(Nanos::ZERO);
     }
 
-    /// Promotes memory that has become hot since.
+    /// Promotes memory that has become hot since. Without a trial so far, tries one: the program
+    /// may have been loading its data.
     fn watch(&mut self, idle: u32) {
-        let candidates = self.candidates();
-        if self.past.trial.is_some() {
-            self.wish_by_trial(&candidates);
-        } else {
-            self.expect(&candidates);
-            self.promote_by_model(&candidates);
+        if self.past.trial.is_none() {
+            self.try_trial(idle);
+            return;
         }
+        let candidates = self.candidates();
+        self.wish_by_trial(&candidates);
         self.past.phase = Phase::Watching { idle };
     }
 
@@ -378,10 +388,12 @@ impl<'a> ProcessRound<'a> {
         }
         let doubled = self.goal.observe.get().saturating_mul(1 << idle.saturating_sub(1).min(5));
         let pause = if self.goal.persistent { doubled } else { self.goal.observe.get() };
-        self.decision.next = Next::Observe(Nanos::new(pause).min(MAX_PAUSE));
-        if self.is_cut {
-            self.decision.next = Next::Observe(Nanos::ZERO);
-        }
+        let pause = Nanos::new(pause).min(MAX_PAUSE);
+        self.decision.next = match () {
+            () if self.is_cut => Next::Observe(Nanos::ZERO),
+            () if self.past.trial.is_none() => Next::Renew(pause),
+            () => Next::Observe(pause),
+        };
     }
 }
 

@@ -85,6 +85,8 @@ pub(super) struct Simulated {
     pub(super) clock: Cell<Nanos>,
     pub(super) interrupted: bool,
     pub(super) claims: BTreeSet<Pid>,
+    /// Processes that started another program.
+    pub(super) restarted: Vec<Pid>,
     boosted: Vec<Pid>,
 }
 
@@ -136,6 +138,10 @@ impl World for Simulated {
 
     fn is_interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    fn restarted(&mut self) -> Vec<Pid> {
+        std::mem::take(&mut self.restarted)
     }
 
     fn in_view(&self) -> Vec<Pid> {

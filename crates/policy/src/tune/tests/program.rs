@@ -162,6 +162,10 @@ impl Program {
             match decided.next {
                 Next::End => break,
                 Next::Observe(time) | Next::Peek(time) => self.observe(&mut window, time),
+                Next::Renew(time) => {
+                    window = Window::starting(self.time);
+                    self.observe(&mut window, time);
+                }
                 Next::Restart(wait, time) => {
                     self.observe(&mut Window::default(), wait);
                     window = Window::starting(self.time);
