@@ -13,6 +13,7 @@ mod decision;
 pub mod doctor;
 pub mod error;
 mod exclusion;
+pub mod explain;
 pub mod graph;
 mod heat;
 mod journal;
