@@ -1,7 +1,7 @@
 //! Journal of rounds: reads it line by line, within bounds.
 //!
 //! A journal is NDJSON: a [`Header`], then a [`Round`] in each line. A tune that is killed leaves
-//! an incomplete last line, which is no error.
+//! an incomplete last line, which is not an error.
 
 mod sound;
 
@@ -34,7 +34,7 @@ pub enum JournalError {
     /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The first line is no header of a journal.
+    /// The first line is not a header of a journal.
     #[error("not a journal of hugepilot")]
     NoJournal,
     /// The first line has another schema.
@@ -86,7 +86,7 @@ impl<R: BufRead> JournalReader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// The file is no journal, or one of another version.
+    /// The file is not a journal, or one of another version.
     pub fn new(from: R, limits: JournalLimits) -> Result<Self, JournalError> {
         let header = Header { schema: String::new(), goal: crate::tune::TuneGoal::default() };
         let mut reader =

@@ -28,7 +28,7 @@ pub struct ExplainReport {
     pub reproduced_decisions: u64,
     /// Rounds with a decision that came out otherwise.
     pub differing_rounds: Vec<u64>,
-    /// Bytes of an incomplete last line, which is left out; 0 without one.
+    /// Bytes of an incomplete last line, which is skipped; 0 without one.
     pub cut_bytes: u64,
     /// The rounds that were asked for.
     pub shown: Vec<ExplainedRound>,
@@ -58,7 +58,7 @@ pub struct ExplainedRound {
 pub enum PhaseName {
     /// First observation.
     Observing,
-    /// One region of each pair is huge, both are observed.
+    /// Observation of the pairs, of which one region each is huge.
     Trial,
     /// The rest is promoted.
     Spread,
@@ -145,7 +145,7 @@ pub struct RoundOutcome {
     /// Promotions that failed, by errno; `not_verified` counts successful calls without a huge
     /// page.
     pub failed: BTreeMap<String, u64>,
-    /// Regions left out because they had changed since the decision, by reason.
+    /// Regions skipped because they had changed since the decision, by reason.
     pub changed: Skips,
     /// Regions verified on base pages.
     pub demoted_regions: u64,
@@ -160,18 +160,18 @@ pub struct RoundOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum RegionChoice {
-    /// It is promoted.
+    /// Promoted.
     Promote,
-    /// It returns to base pages.
+    /// Returned to base pages.
     Demote,
-    /// It stays on base pages, as the partner of a promoted region of the trial.
+    /// On base pages for comparison, as the partner of a promoted region of the trial.
     Control,
-    /// It may be promoted, and is not now: it pays too little, a limit is reached, or its turn is
-    /// in a later round.
+    /// A candidate that is not promoted now: it pays too little, a limit is reached, or its turn
+    /// is in a later round.
     Wait,
-    /// It may be promoted, and too few stalls fall on it.
+    /// Eligible, with too few stalls.
     Cold,
-    /// It may not be promoted.
+    /// Not eligible.
     Skip {
         /// Reason.
         reason: SkipReason,

@@ -31,6 +31,7 @@ mod snapshot;
 mod split;
 pub mod status;
 pub mod tune;
+pub mod undo;
 mod unsupported;
 
 pub use census::{BloatedPage, Census};

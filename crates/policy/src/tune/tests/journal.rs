@@ -239,7 +239,7 @@ const ODD: [&str; 9] = [
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
-    /// Replaces a number, or flips a byte: the journal is read or refused, and nothing panics.
+    /// Replaces a number, or changes a bit: the journal is read or refused, and nothing panics.
     #[test]
     fn a_damaged_journal_is_read_or_refused(
         place in 0.0..1.0_f64,
