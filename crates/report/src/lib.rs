@@ -10,6 +10,7 @@ mod exclusion;
 mod explain;
 mod graph;
 mod json;
+mod kernel_reason;
 mod pool;
 mod recollapse;
 mod run;
