@@ -67,13 +67,14 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 16] = [
+const TABLE: [Row; 17] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
     row("debloat", REPORTING),
     row(SHRINKER, RESTORING),
     row("doctor", AT_ONCE),
+    row("explain", AT_ONCE),
     row("graph", AT_ONCE),
     row("lab collapse", REPORTING),
     row("lab workload", AT_ONCE),

@@ -12,9 +12,11 @@ mod daemon;
 mod debloat;
 mod doctor;
 mod exit;
+mod explain;
 mod failure;
 mod graph;
 mod interrupt;
+mod journal;
 mod lab;
 mod output;
 mod pool;
@@ -57,6 +59,7 @@ enum Commands {
     Daemon(Box<daemon::DaemonArgs>),
     Debloat(Box<debloat::DebloatArgs>),
     Doctor(doctor::DoctorArgs),
+    Explain(explain::ExplainArgs),
     Graph(graph::GraphArgs),
     Lab(lab::LabArgs),
     Pool(pool::PoolArgs),
@@ -112,6 +115,7 @@ pub fn main() -> ExitCode {
         Commands::Daemon(args) => daemon::run(&args),
         Commands::Debloat(args) => debloat::run(&args),
         Commands::Doctor(args) => doctor::run(&args),
+        Commands::Explain(args) => explain::run(&args),
         Commands::Graph(args) => graph::run(&args),
         Commands::Lab(args) => lab::run(args),
         Commands::Pool(args) => pool::run(&args),

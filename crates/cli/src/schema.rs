@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
 use hugepilot_record::{
-    compare, daemon, debloat, doctor, error, graph, pool, run, shrink, status, tune,
+    compare, daemon, debloat, doctor, error, explain, graph, pool, run, shrink, status, tune, undo,
 };
 use hugepilot_report::{Shape, json_schema};
 
@@ -76,6 +76,12 @@ const OUTPUTS: &[Output] = &[
         shapes: &[Shape::of::<error::ErrorReport>()],
     },
     Output {
+        name: "explain",
+        id: explain::SCHEMA,
+        command: "hugepilot explain --json",
+        shapes: &[Shape::of::<explain::ExplainReport>()],
+    },
+    Output {
         name: "graph",
         id: graph::SCHEMA,
         command: "hugepilot graph COMMAND --json",
@@ -107,6 +113,12 @@ const OUTPUTS: &[Output] = &[
         id: tune::SCHEMA,
         command: "hugepilot tune --json",
         shapes: &[Shape::of::<tune::TuneReport>().and::<tune::TuneVerdict>("verdict")],
+    },
+    Output {
+        name: "undo",
+        id: undo::SCHEMA,
+        command: "hugepilot tune --undo FILE --json",
+        shapes: &[Shape::of::<undo::UndoReport>()],
     },
     Output {
         name: "workload",

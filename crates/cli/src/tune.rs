@@ -4,6 +4,7 @@ mod args;
 mod compare;
 mod journal;
 mod narrator;
+mod undo;
 
 use std::ffi::OsString;
 
@@ -29,6 +30,9 @@ use crate::output::{Progress, finish, width};
 use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
+    if let Some(path) = &args.undo {
+        return undo::run(path, args.dry_run, args.json);
+    }
     args.check()?;
     let progress = Progress::new();
     // A wrong pid, file or program, or a missing permission, is an error at once, not after seconds
@@ -45,7 +49,8 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
-    let journal = args.journal.as_deref().map(|path| Journal::create(path, &options.goal));
+    let goal = options.round_goal(!args.command.is_empty());
+    let journal = args.journal.as_deref().map(|path| Journal::create(path, &goal));
     let mut journal = journal.transpose()?;
     let mut narrator = Narrator::default();
     let mut show = |event: Event<'_>| {

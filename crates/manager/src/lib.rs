@@ -15,5 +15,6 @@ pub mod progress;
 mod snapshot;
 pub mod status;
 pub mod tune;
+pub mod undo;
 
 pub use error::ManagerError;

@@ -5,13 +5,14 @@
 //!
 //! [`tune::TuneGoal`] decides what to promote, after a [`trial`] inside the process.
 //! [`DebloatPolicy`] decides what to split. [`predict`] estimates the gain by a
-//! model. A [`round::Round`] is what the engine did once.
+//! model. A [`round::Round`] is what the engine did once, and a [`journal`] has all rounds.
 
 #![forbid(unsafe_code)]
 
 mod all;
 mod debloat;
 mod eligible;
+pub mod journal;
 mod kernel_reason;
 mod predict;
 pub mod round;

@@ -16,6 +16,7 @@
 mod allowance;
 mod candidates;
 mod decide;
+pub mod explain;
 mod process;
 mod state;
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod decision;
 pub mod doctor;
 pub mod error;
 mod exclusion;
+pub mod explain;
 pub mod graph;
 mod heat;
 mod journal;
@@ -32,6 +33,7 @@ mod split;
 pub mod status;
 mod thp;
 pub mod tune;
+pub mod undo;
 mod unsupported;
 
 pub use census::{BloatedPage, Census};

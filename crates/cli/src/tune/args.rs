@@ -17,6 +17,37 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target::parse_pid;
 
+/// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
+const TUNING: [&str; 27] = [
+    "pid",
+    "command",
+    "budget",
+    "max_added",
+    "horizon",
+    "keep",
+    "observe",
+    "total",
+    "rate",
+    "trial_rate",
+    "min_gain",
+    "max_collapse",
+    "progress_regex",
+    "progress_file",
+    "progress_higher_is_better",
+    "progress_wait",
+    "baseline",
+    "all_huge",
+    "runs",
+    "journal",
+    "calibration",
+    "verbose",
+    "footprint",
+    "hot",
+    "pattern",
+    "threads",
+    "seed",
+];
+
 /// Promote the hottest regions of a process and measure the gain
 ///
 /// Without a target it demonstrates itself on a test workload, in under two minutes. Sampling
@@ -32,6 +63,8 @@ Examples:
                                                        gain by a progress metric
   sudo hugepilot tune --baseline --all-huge --runs 5 -- ./pr -g 22 -n 20
                                                        a program, three variants
+  sudo hugepilot tune -p 4711 --journal tune.ndjson    record each round, for explain
+  sudo hugepilot tune --undo tune.ndjson               return its regions to base pages
 
 Exit status: 0 regions were promoted, or would be; 1 nothing to gain; 2 error; 3 unsupported here, \
 or no verdict")]
@@ -101,13 +134,17 @@ pub(crate) struct TuneArgs {
     /// Write each round to FILE: what was seen, decided and done (NDJSON, for `explain`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
+    /// Return the regions that the tune of this journal promoted to base pages; changes only the
+    /// processes that it tuned. `-` reads the standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = TUNING)]
+    pub(crate) undo: Option<PathBuf>,
     /// Source of the model's prediction
     #[arg(long, value_enum, default_value_t = CalibrationMode::Auto)]
     pub(crate) calibration: CalibrationMode,
     /// Also print why better samplers and hardware counters are unavailable
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Print one JSON object (schema hugepilot.tune/4)
+    /// Print one JSON object (schema hugepilot.tune/4; hugepilot.undo/1 with --undo)
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -238,5 +275,26 @@ impl TuneArgs {
             larger_is_better: self.progress_higher_is_better,
             tlb_entries: machine.tlb_entries,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn undo_excludes_every_argument_of_a_tune() {
+        let command = TuneArgs::augment_args(clap::Command::new("tune"));
+        let undo = command.get_arguments().find(|arg| arg.get_id() == "undo").unwrap();
+        let conflicts = command.get_arg_conflicts_with(undo);
+        for argument in command.get_arguments() {
+            let id = argument.get_id().as_str();
+            let is_free = ["undo", "dry_run", "json"].contains(&id);
+            let conflicts = conflicts.iter().any(|one| one.get_id() == id);
+            assert_eq!(conflicts, !is_free, "{id}");
+        }
+        let parse = |line: &str| command.clone().try_get_matches_from(line.split(' ')).is_ok();
+        assert!(parse("tune --undo x --dry-run --json") && parse("tune --undo -"));
+        assert!(!parse("tune --undo x -p 1") && !parse("tune --undo x -- true"));
     }
 }

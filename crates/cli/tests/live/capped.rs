@@ -111,6 +111,7 @@ fn minimum(
         ("pool set", _) => own(&[("size", "2MiB"), ("amount", "0")]),
         ("status", _) => own(&[("--pid", pid)]),
         ("lab collapse", _) => own(&[("--pid", pid)]),
+        ("explain", _) | ("tune", "undo") => Vec::new(),
         ("tune", "command") => own(&[("--calibration", "off"), ("--dry-run", "")]),
         ("tune", _) => own(&[
             ("--pid", pid),
@@ -209,7 +210,7 @@ fn no_option_opens_files_that_its_user_may_not_open() {
 }
 
 /// Commands of the trace test, each with whether it may raise capabilities.
-const TRACED: [(&str, bool); 12] = [
+const TRACED: [(&str, bool); 13] = [
     ("doctor", true),
     ("status --pid PID", true),
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
@@ -222,6 +223,7 @@ const TRACED: [(&str, bool); 12] = [
     ("pool show", false),
     ("completions bash", false),
     ("schema error", false),
+    ("explain /dev/null", false),
 ];
 
 #[test]

@@ -36,6 +36,7 @@ mod debloat; // no harm by it either, and every number checked
 mod ends; // each signal to each command, and nothing is left running
 mod graph; // kernels on chosen pages
 mod graph_files; // graphs from files and into files
+mod journal; // a tune explained, and undone
 mod launched; // tune -- CMD
 mod pool; // pools: set, shown, restored
 mod quality; // the hot is promoted, and nothing else

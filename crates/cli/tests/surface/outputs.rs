@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use hugepilot_testkit::assert_golden;
+
 use crate::ROOT;
 use crate::validation::validate;
 
@@ -58,6 +60,19 @@ fn errors() {
     prints("error", "graph info /nonexistent --json");
     prints("error", "graph run bfs kronecker:6 --trials 0 --json");
     prints("error", "status -p 2147483647 --json");
+}
+
+#[test]
+fn reports_about_a_journal() {
+    let journal = Path::new(ROOT).join("crates/policy/testdata/journal.ndjson");
+    let path = journal.display();
+    prints("explain", &format!("explain {path} --json --region all"));
+    prints("undo", &format!("tune --undo {path} --json"));
+    let text = hugepilot(&format!("explain {path} --region 0x20000000000"));
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert_golden(Path::new(ROOT).join("crates/report/testdata/explain.txt"), &text);
+    prints("error", &format!("explain {ROOT}/Cargo.toml --json"));
+    prints("error", &format!("explain {path} --round 1000 --json"));
 }
 
 #[test]

@@ -49,6 +49,14 @@ impl Default for TuneOptions {
     }
 }
 
+impl TuneOptions {
+    /// Returns the goal that decides the rounds. `launched`: whether the tune lasts from the start
+    /// of a program to its end.
+    pub fn round_goal(&self, launched: bool) -> TuneGoal {
+        TuneGoal { model_only: self.dry_run, persistent: launched, ..self.goal.clone() }
+    }
+}
+
 /// Event of a tune, for display and for journals.
 #[derive(Debug)]
 pub enum Event<'a> {

@@ -5,7 +5,6 @@ mod report;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{KernelError, Process, Target, Unsupported};
-use hugepilot_policy::tune::TuneGoal;
 use hugepilot_profiler::choose;
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{Activity, TuneReport};
@@ -77,11 +76,7 @@ impl<'a> Session<'a> {
             name.clone_into(&mut report.target.command);
         }
         let begun = process.now();
-        let goal = TuneGoal {
-            model_only: options.dry_run,
-            persistent: name.is_some(),
-            ..options.goal.clone()
-        };
+        let goal = options.round_goal(name.is_some());
         let (rate_hz, trial_rate_hz) = (options.rate_hz, options.trial_rate_hz);
         let tlb_entries = options.tlb_entries;
         let sampling = Sampling { chosen, rate_hz, trial_rate_hz, tlb_entries };

@@ -134,7 +134,7 @@ fn usual_heat(stalls: &BTreeMap<Region, u32>) -> f64 {
 }
 
 /// Rules for the regions of a process.
-struct Judge<'a> {
+pub(super) struct Judge<'a> {
     seen: &'a ProcessMemory,
     heat: BTreeMap<Region, &'a RegionHeat>,
     state: &'a ProcessState,
@@ -142,7 +142,11 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn new(seen: &'a ProcessMemory, state: &'a ProcessState, goal: &'a TuneGoal) -> Self {
+    pub(super) fn new(
+        seen: &'a ProcessMemory,
+        state: &'a ProcessState,
+        goal: &'a TuneGoal,
+    ) -> Self {
         let heat = seen.heat.iter().map(|heat| (heat.region, heat)).collect();
         Self { seen, heat, state, goal }
     }
@@ -155,7 +159,7 @@ impl<'a> Judge<'a> {
     ///
     /// # Errors
     /// The rule that forbids its promotion.
-    fn added(&self, mapping: &Mapping, region: Region) -> Result<Bytes, SkipReason> {
+    pub(super) fn added(&self, mapping: &Mapping, region: Region) -> Result<Bytes, SkipReason> {
         let seen = self.seen;
         if let Some(reason) = mapping_skip(mapping) {
             return Err(reason);

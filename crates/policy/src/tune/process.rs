@@ -402,7 +402,7 @@ fn with_stalls(pairs: &[CountedPair]) -> u64 {
 }
 
 /// Estimate from the window since the promotion.
-fn estimate(pairs: &[CountedPair], window: &Window) -> Option<Estimate> {
+pub(super) fn estimate(pairs: &[CountedPair], window: &Window) -> Option<Estimate> {
     let stalls = |region| window.stalls.get(&region).copied().unwrap_or(0);
     let counts: Vec<PairCounts> = pairs
         .iter()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::RegionPages;
 
-/// Most regions of one entry, so that a damaged file cannot fill the memory.
+/// Most regions of all entries, so that a damaged file cannot fill the memory.
 const MAX_REGIONS: u64 = 1 << 24;
 
 /// Neighbouring regions with equal counts.
@@ -41,7 +41,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
 ) -> Result<BTreeMap<Region, RegionPages>, D::Error> {
     let mut pages = BTreeMap::new();
     for Entry { regions, first } in Vec::<Entry>::deserialize(deserializer)? {
-        if regions > MAX_REGIONS {
+        if regions > MAX_REGIONS.saturating_sub(pages.len() as u64) {
             return Err(serde::de::Error::custom(format!("{regions} regions in one entry")));
         }
         pages.extend((0..regions).map(|next| {

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::{
     Act, Errno, Headroom, Mapping, Next, Outcome, Pid, ProcessDecision, ProcessId, ProcessMemory,
-    ProcessSnapshot, Promotion, RegionPages, Snapshot, Window,
+    ProcessSnapshot, Promotion, RegionPages, Snapshot, SplitAct, SplitOutcome, Window,
 };
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use super::super::{ProcessState, State, TuneGoal};
+use crate::round::{self, Round};
 
 pub(super) const SIZES: PageSizes = PageSizes::X86_64;
 /// Number of the first region of the simulated mapping.
@@ -32,6 +33,8 @@ pub(super) struct Program {
     pub(super) changes: BTreeMap<Region, u32>,
     pub(super) tries: BTreeMap<Region, u32>,
     pub(super) headroom: Headroom,
+    /// Rounds, if they are recorded.
+    pub(super) rounds: Option<Vec<Round>>,
 }
 
 impl Program {
@@ -57,6 +60,7 @@ impl Program {
                 system: Bytes::gib(64),
                 system_total: Bytes::gib(128),
             },
+            rounds: None,
         }
     }
 
@@ -156,9 +160,10 @@ impl Program {
             let process = ProcessSnapshot { id: self.id(), window: window.clone(), memory };
             let snapshot = Snapshot { time: self.time, processes: vec![process] };
             let decision = goal.decide(&snapshot, &state);
-            state = decision.state;
+            let before = std::mem::replace(&mut state, decision.state);
             let decided = &decision.processes[0];
-            self.act(decided, state.of_mut(&decided.process));
+            let outcome = self.act(decided, state.of_mut(&decided.process));
+            self.record(snapshot, before, decided, outcome);
             match decided.next {
                 Next::End => break,
                 Next::Observe(time) | Next::Peek(time) => self.observe(&mut window, time),
@@ -176,17 +181,38 @@ impl Program {
         state.of(&self.id()).cloned().unwrap_or_default()
     }
 
-    pub(super) fn act(&mut self, decided: &ProcessDecision, state: &mut ProcessState) {
+    pub(super) fn act(
+        &mut self,
+        decided: &ProcessDecision,
+        state: &mut ProcessState,
+    ) -> round::Outcome {
+        let mut outcome = round::Outcome::default();
         for promotion in &decided.promote {
             let act = self.promote(promotion);
             state.note(&act, promotion.added, SIZES.huge, self.time);
+            outcome.journal.acts.push(act);
         }
-        for region in &decided.demote {
-            if self.huge.remove(region) {
-                *self.changes.entry(*region).or_insert(0) += 1;
-                state.note_demoted(*region, SIZES.huge, self.time);
+        for &region in &decided.demote {
+            if self.huge.remove(&region) {
+                *self.changes.entry(region).or_insert(0) += 1;
+                state.note_demoted(region, SIZES.huge, self.time);
+                let (took, freed) = (Nanos::millis(1), SplitOutcome::Freed(Bytes::ZERO));
+                outcome.demotions.push(SplitAct { region, took, outcome: freed });
             }
         }
+        outcome
+    }
+
+    fn record(
+        &mut self,
+        snapshot: Snapshot,
+        state: State,
+        decided: &ProcessDecision,
+        outcome: round::Outcome,
+    ) {
+        let Some(rounds) = &mut self.rounds else { return };
+        let (number, decisions) = (rounds.len() as u64 + 1, vec![decided.clone()]);
+        rounds.push(Round { number, snapshot, state, decisions, outcomes: vec![outcome] });
     }
 
     /// Gain so far over the gain with all memory huge.

@@ -1,0 +1,83 @@
+//! `hugepilot explain`.
+
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use clap::{Args, ValueHint};
+use hugepilot_policy::tune::explain::{Explainer, Shown, ShownRegions};
+use hugepilot_report::{explain_text, json};
+use hugepilot_units::VirtAddr;
+
+use crate::exit::Exit;
+use crate::journal::JournalFile;
+use crate::output::{print, width};
+
+/// Explain each round of a tune from its journal
+///
+/// Decides every round again, and compares the decisions with those of the journal. Reads nothing
+/// but FILE, so a journal of another machine can be explained anywhere.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hugepilot tune -p 4711 --journal tune.ndjson          record a tune
+  hugepilot explain tune.ndjson                         each round and process
+  hugepilot explain tune.ndjson --round 1 --region all  the regions of one round
+  hugepilot explain tune.ndjson --region 0x7f2a40000000
+                                                        one region in each round
+
+Exit status: 0 all decisions reproduced, 1 a decision differs, 2 error or damaged journal")]
+pub(crate) struct ExplainArgs {
+    /// Journal that tune --journal wrote; - reads the standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Show only this round, counted from 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    round: Option<u64>,
+    /// Also list regions: the one with this address, or all that a round promotes or demotes
+    #[arg(long, value_name = "ADDR|all", value_parser = parse_region)]
+    region: Option<ShownRegions>,
+    /// Print one JSON object (schema hugepilot.explain/1)
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_region(text: &str) -> Result<ShownRegions, &'static str> {
+    if text == "all" {
+        return Ok(ShownRegions::Acted);
+    }
+    let address = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let shown = address.map(|address| ShownRegions::At(VirtAddr::new(address)));
+    shown.ok_or("expected an address, such as 0x7f2a40000000, or all")
+}
+
+pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
+    let mut file = JournalFile::open(&args.file, "hugepilot explain -")?;
+    let goal = file.reader().header().goal.clone();
+    let mut explainer = Explainer::new(&goal, Shown { round: args.round, regions: args.region });
+    file.read(|round| explainer.add(round))?;
+    let report = explainer.finish(file.reader().cut_bytes());
+    if let Some(round) = args.round {
+        let rounds = report.rounds;
+        ensure!(round <= rounds, "no round {round}: the journal has {rounds} rounds");
+    }
+    print(&if args.json { json(&report) } else { explain_text(&report, width()) })?;
+    Ok(if report.is_reproduced() { Exit::Yes } else { Exit::No })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_an_address_or_all() {
+        let at = |address| Ok(ShownRegions::At(VirtAddr::new(address)));
+        assert_eq!(parse_region("all"), Ok(ShownRegions::Acted));
+        assert_eq!((parse_region("0x200000"), parse_region("2097152")), (at(1 << 21), at(1 << 21)));
+        for wrong in ["", "0x", "-1", "ALL", "0x1ffffffffffffffff", "7f2a"] {
+            assert!(parse_region(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Journal files that a user names.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use anyhow::Context;
+use hugepilot_kernel::file;
+use hugepilot_policy::journal::{JournalError, JournalLimits, JournalReader};
+use hugepilot_policy::round::Round;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Longest cause of a damaged line that is printed.
+const MAX_CAUSE: usize = 200;
+
+/// A journal that is being read.
+pub(crate) struct JournalFile<'a> {
+    path: &'a Path,
+    /// Command that reads the standard input as a journal, for help.
+    command: &'static str,
+    reader: JournalReader<BufReader<File>>,
+}
+
+impl<'a> JournalFile<'a> {
+    /// Opens a regular file, or the standard input for `-`, and reads the header.
+    pub(crate) fn open(path: &'a Path, command: &'static str) -> anyhow::Result<Self> {
+        let opened = if path == Path::new(file::STDIN) { file::stdin() } else { file::open(path) };
+        let opened = opened.with_context(|| format!("cannot read {}", path.display()))?;
+        let reader = JournalReader::new(BufReader::new(opened), JournalLimits::default());
+        let reader = reader.map_err(|error| failure(path, command, &error))?;
+        Ok(Self { path, command, reader })
+    }
+
+    /// The reader, for its header and the length of an incomplete last line.
+    pub(crate) const fn reader(&self) -> &JournalReader<BufReader<File>> {
+        &self.reader
+    }
+
+    /// Calls `each` with every round.
+    pub(crate) fn read(&mut self, mut each: impl FnMut(&Round)) -> anyhow::Result<()> {
+        for round in &mut self.reader {
+            each(&round.map_err(|error| failure(self.path, self.command, &error))?);
+        }
+        Ok(())
+    }
+}
+
+fn failure(path: &Path, command: &str, error: &JournalError) -> anyhow::Error {
+    let shown = path.display();
+    let help = match error {
+        JournalError::Schema { is_newer: true, .. } => {
+            "read it with the version of hugepilot that wrote it".to_owned()
+        }
+        JournalError::Damaged { line, .. } | JournalError::LongLine { line, .. } if *line > 1 => {
+            format!("use the rounds before that line: head -n {} {shown} | {command}", line - 1)
+        }
+        JournalError::ManyRounds { limit } => {
+            format!("use the first rounds: head -n {} {shown} | {command}", limit + 1)
+        }
+        JournalError::Io(_) => "check the disk, and copy the file".to_owned(),
+        _ => "name a file that hugepilot tune --journal FILE wrote".to_owned(),
+    };
+    let cause: String = error.to_string().chars().take(MAX_CAUSE).collect();
+    let failure = Failure::new(format!("cannot read journal {shown}"), Exit::Error);
+    failure.because(cause).with_help([help]).into()
+}

@@ -1,0 +1,96 @@
+//! Journals of a tune: explained, and undone.
+
+use std::fs;
+
+use hugepilot_record::explain::ExplainReport;
+use hugepilot_record::undo::{UndoReport, UndoState};
+use hugepilot_testkit::requires;
+use hugepilot_units::{AddrRange, Bytes, VirtAddr};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::look::{contents, huge_now, tunable};
+use crate::tool::{Done, hugepilot, tune};
+use crate::workload::{HOT_SET, Workload, sizes};
+
+fn run(line: &str) -> Done {
+    hugepilot(line.split_whitespace())
+}
+
+/// Addresses of the regions that the journal shows as verified.
+fn verified(report: &ExplainReport) -> Vec<u64> {
+    let processes = report.shown.iter().flat_map(|round| &round.processes);
+    let regions = processes.flat_map(|process| &process.regions);
+    let verified = regions.filter(|region| region.outcome.as_deref() == Some("verified"));
+    verified.map(|region| region.start.get()).collect()
+}
+
+#[test]
+fn a_tune_is_explained_by_its_journal_and_undone() {
+    requires!(tunable());
+    let workload = Workload::start(HOT_SET);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tune.ndjson").display().to_string();
+    // Whatever the trial finds: its regions stay huge.
+    let tuned = tune(workload.pid(), &format!("--keep --for 6s --journal {path}"));
+    let report = tuned.exits(0).report();
+    let huge = huge_now(workload.pid());
+    assert_eq!(huge, sizes().huge.times(report.verified_regions));
+
+    let explained = run(&format!("explain {path} --json --region all"));
+    let explained: ExplainReport = explained.exits(0).json();
+    assert!(explained.is_reproduced() && explained.decisions > 0, "{explained:?}");
+    let regions = verified(&explained);
+    assert_eq!(regions.len() as u64, report.verified_regions);
+    let text = run(&format!("explain {path}"));
+    let all = explained.decisions;
+    assert!(text.exits(0).out().ends_with(&format!("\n{all} of {all} decisions reproduced\n")));
+
+    // Another process with this pid is unchanged.
+    let journal = fs::read_to_string(&path).unwrap();
+    let (before, after) = journal.split_once("\"start_ticks\":").unwrap();
+    let ticks: String = after.chars().take_while(char::is_ascii_digit).collect();
+    assert!(before.contains(&format!("\"pid\":{}", workload.pid())));
+    let number = |ticks: &str| format!("\"start_ticks\":{ticks}");
+    let other = journal.replace(&number(&ticks), &number(&format!("1{ticks}")));
+    let reused = folder.path().join("reused.ndjson").display().to_string();
+    fs::write(&reused, other).unwrap();
+    let undone: UndoReport = run(&format!("tune --undo {reused} --json")).exits(1).json();
+    assert_eq!(undone.processes[0].state, UndoState::PidReused);
+    assert_eq!(huge_now(workload.pid()), huge);
+
+    let dry: UndoReport = run(&format!("tune --undo {path} --dry-run --json")).exits(0).json();
+    assert_eq!((dry.returned(), huge_now(workload.pid())), (regions.len() as u64, huge));
+    returned(&workload, &path, &regions);
+}
+
+/// Undoes the tune while the workload is stopped, so that its contents can be compared.
+fn returned(workload: &Workload, path: &str, regions: &[u64]) {
+    let pid = Pid::from_raw(workload.pid().cast_signed()).unwrap();
+    let bytes = || -> Vec<Vec<u8>> {
+        let range = |&start| AddrRange::at(VirtAddr::new(start), sizes().huge);
+        regions.iter().map(|start| contents(workload.pid(), range(start))).collect()
+    };
+    kill_process(pid, Signal::STOP).unwrap();
+    let before = bytes();
+    let undone: UndoReport = run(&format!("tune --undo {path} --json")).exits(0).json();
+    assert!(before == bytes(), "contents changed");
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!((undone.returned(), undone.processes.len()), (regions.len() as u64, 1));
+    assert_eq!(undone.processes[0].state, UndoState::Running);
+    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
+    let again: UndoReport = run(&format!("tune --undo {path} --json")).exits(1).json();
+    assert_eq!(again.processes[0].not_huge_regions, regions.len() as u64);
+}
+
+#[test]
+fn a_journal_of_a_process_that_has_ended_is_no_error() {
+    requires!(tunable());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tune.ndjson").display().to_string();
+    let workload = Workload::start(HOT_SET);
+    tune(workload.pid(), &format!("--keep --for 4s --journal {path}")).exits(0);
+    drop(workload);
+    let undone = run(&format!("tune --undo {path}"));
+    assert!(undone.exits(1).out().contains("it has ended"), "{undone:?}");
+    run(&format!("explain {path}")).exits(0);
+}

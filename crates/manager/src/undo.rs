@@ -1,0 +1,215 @@
+//! Undo of a tune: returns the regions that its journal shows as promoted to base pages.
+//!
+//! Only the process that was tuned is changed: it has the pid and the start time of the journal,
+//! and the stack and the executable that the journal saw last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use hugepilot_kernel::{KernelError, Target, TargetState};
+use hugepilot_policy::round::{Round, is_split};
+use hugepilot_policy::{mapping_split_skip, split_skip};
+use hugepilot_record::undo::{SCHEMA, UndoReport, UndoState, UndoneProcess};
+use hugepilot_record::{
+    Errno, Mapping, MappingKind, Outcome, Pid, ProcessId, SkipReason, SplitOutcome, Stop,
+};
+use hugepilot_units::{Bytes, Region, VirtAddr};
+
+use crate::act::split::{count, demote};
+use crate::act::unreadable;
+
+/// Regions between two reads of the mappings and of the state of a process.
+const CHUNK: usize = 256;
+
+/// Place of a program in memory. Address-space randomisation gives each start of a program another
+/// one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ProgramMark {
+    /// End of the main thread's stack.
+    stack: Option<VirtAddr>,
+    /// Inode and address of the first executable file.
+    executable: Option<(u64, VirtAddr)>,
+}
+
+impl ProgramMark {
+    fn of(mappings: &[Mapping]) -> Self {
+        let stack = mappings.iter().find(|mapping| mapping.kind == MappingKind::Stack);
+        let executable = mappings
+            .iter()
+            .find(|mapping| mapping.kind == MappingKind::File && mapping.protection.execute);
+        Self {
+            stack: stack.map(|mapping| mapping.range.end),
+            executable: executable.map(|mapping| (mapping.inode, mapping.range.start)),
+        }
+    }
+
+    /// Whether it can identify a program.
+    const fn is_known(&self) -> bool {
+        self.stack.is_some() || self.executable.is_some()
+    }
+}
+
+/// A process of a journal, and its regions that the tune left on huge pages.
+#[derive(Clone, Debug)]
+struct Promoted {
+    id: ProcessId,
+    mark: ProgramMark,
+    regions: BTreeSet<Region>,
+}
+
+/// Fold over the rounds of a journal: what its tune promoted and did not demote.
+#[derive(Clone, Debug, Default)]
+pub struct Promotions {
+    processes: BTreeMap<(Pid, u64), Promoted>,
+}
+
+impl Promotions {
+    /// Adds the next round.
+    pub fn add(&mut self, round: &Round) {
+        for (seen, outcome) in round.snapshot.processes.iter().zip(&round.outcomes) {
+            let mark = ProgramMark::of(&seen.memory.mappings);
+            let key = (seen.id.pid, seen.id.start_ticks);
+            let new =
+                || Promoted { id: seen.id.clone(), mark: mark.clone(), regions: BTreeSet::new() };
+            let process = self.processes.entry(key).or_insert_with(new);
+            if process.mark != mark {
+                // It started another program, which has no regions of the former one.
+                *process = new();
+            }
+            for act in &outcome.demotions {
+                if is_split(act) {
+                    process.regions.remove(&act.region);
+                }
+            }
+            let acts = outcome.journal.acts.iter();
+            let verified = acts.filter(|act| act.outcome == Outcome::Verified);
+            process.regions.extend(verified.map(|act| act.region));
+        }
+    }
+
+    /// Returns the regions to base pages, unless `dry_run`. `open` opens a process by its pid.
+    pub fn undo(
+        &self,
+        dry_run: bool,
+        cut_bytes: u64,
+        open: &dyn Fn(Pid) -> Result<Rc<dyn Target>, KernelError>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> UndoReport {
+        let promoted = self.processes.values().filter(|process| !process.regions.is_empty());
+        let processes = promoted
+            .map(|process| {
+                let mut undone = empty(process);
+                let done = undo(process, dry_run, open, interrupted, &mut undone);
+                undone.state = done.err().unwrap_or(UndoState::Running);
+                undone
+            })
+            .collect();
+        UndoReport { schema: SCHEMA.to_owned(), dry_run, processes, cut_bytes }
+    }
+}
+
+fn empty(process: &Promoted) -> UndoneProcess {
+    UndoneProcess {
+        pid: process.id.pid,
+        command: process.id.command.clone(),
+        state: UndoState::Running,
+        promoted_regions: process.regions.len() as u64,
+        returned_regions: 0,
+        not_huge_regions: 0,
+        skipped: BTreeMap::new(),
+        failed: BTreeMap::new(),
+    }
+}
+
+/// Returns the regions of one process, and counts them in `undone`.
+///
+/// # Errors
+/// The state that ends it, or why the process is unchanged.
+fn undo(
+    process: &Promoted,
+    dry_run: bool,
+    open: &dyn Fn(Pid) -> Result<Rc<dyn Target>, KernelError>,
+    interrupted: &dyn Fn() -> bool,
+    undone: &mut UndoneProcess,
+) -> Result<(), UndoState> {
+    let target = open(process.id.pid).map_err(|error| ended_or_stopped(&error))?;
+    let target = &*target;
+    if target.id().start_ticks != process.id.start_ticks {
+        return Err(UndoState::PidReused);
+    }
+    // Held until all regions are done.
+    let _claim = match dry_run {
+        true => None,
+        false => Some(target.claim().map_err(|error| ended_or_stopped(&error))?),
+    };
+    let regions: Vec<Region> = process.regions.iter().copied().collect();
+    let mappings = target.mappings().map_err(|error| ended_or_stopped(&error))?;
+    if !process.mark.is_known() || ProgramMark::of(&mappings) != process.mark {
+        return Err(UndoState::OtherProgram);
+    }
+    for chunk in regions.chunks(CHUNK) {
+        if interrupted() {
+            return Err(UndoState::Stopped { cause: Stop::Interrupted });
+        }
+        check_state(target)?;
+        if dry_run {
+            for &region in chunk {
+                note(undone, would(target, &mappings, region));
+            }
+            continue;
+        }
+        let acts = demote(target, chunk).map_err(|cause| UndoState::Stopped { cause })?;
+        acts.iter().for_each(|act| note(undone, act.outcome));
+        if ["EPERM", "EACCES", "ENOSYS"].iter().any(|errno| undone.failed.contains_key(*errno)) {
+            return Err(UndoState::Stopped { cause: Stop::NotPermitted });
+        }
+    }
+    Ok(())
+}
+
+/// State that a failed read of the target means.
+fn ended_or_stopped(error: &KernelError) -> UndoState {
+    match error {
+        KernelError::NoMemory { .. } => UndoState::Ended,
+        error => match unreadable(error) {
+            Stop::TargetGone => UndoState::Ended,
+            cause => UndoState::Stopped { cause },
+        },
+    }
+}
+
+/// # Errors
+/// The target has ended, runs another program, or cannot be read.
+fn check_state(target: &dyn Target) -> Result<(), UndoState> {
+    match target.state() {
+        Ok(TargetState::Alive) => Ok(()),
+        Ok(TargetState::Gone) => Err(UndoState::Ended),
+        Ok(TargetState::Execed) => Err(UndoState::OtherProgram),
+        Err(error) => Err(ended_or_stopped(&error)),
+    }
+}
+
+/// Outcome that a demotion of `region` would have, as far as is known before.
+fn would(target: &dyn Target, mappings: &[Mapping], region: Region) -> SplitOutcome {
+    let start = region.range(target.sizes()).start;
+    let forbidden =
+        mappings.iter().find(|mapping| mapping.range.contains(start)).and_then(mapping_split_skip);
+    match (forbidden, target.region_pages(region)) {
+        (Some(reason), _) => SplitOutcome::Skipped(reason),
+        (None, Ok(pages)) => {
+            split_skip(&pages).map_or(SplitOutcome::Freed(Bytes::ZERO), SplitOutcome::Skipped)
+        }
+        (None, Err(error)) => SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO)),
+    }
+}
+
+fn note(undone: &mut UndoneProcess, outcome: SplitOutcome) {
+    if outcome == SplitOutcome::Skipped(SkipReason::AlreadySplit) {
+        undone.not_huge_regions += 1;
+    } else if count(outcome, &mut undone.skipped, &mut undone.failed).is_some() {
+        undone.returned_regions += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

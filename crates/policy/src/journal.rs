@@ -1,0 +1,179 @@
+//! Journal of rounds: reads it line by line, within bounds.
+//!
+//! A journal is NDJSON: a [`Header`], then a [`Round`] in each line. A tune that is killed leaves
+//! an incomplete last line, which is not an error.
+
+mod sound;
+
+use std::io::{self, BufRead, Read};
+
+use hugepilot_units::Bytes;
+use serde::Deserialize;
+
+use crate::round::{Header, Round, SCHEMA};
+
+/// Bounds of a journal, so that a damaged one cannot fill the memory.
+#[derive(Clone, Copy, Debug)]
+pub struct JournalLimits {
+    /// Longest line. A mapping takes about 350 bytes in each round.
+    pub line: Bytes,
+    /// Most rounds.
+    pub rounds: u64,
+}
+
+impl Default for JournalLimits {
+    fn default() -> Self {
+        Self { line: Bytes::mib(256), rounds: 100_000 }
+    }
+}
+
+/// Cause why a journal cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The first line is not a header of a journal.
+    #[error("not a journal of hugepilot")]
+    NoJournal,
+    /// The first line has another schema.
+    #[error("schema {found:?}, expected {SCHEMA:?}")]
+    Schema {
+        /// Its schema, shortened.
+        found: String,
+        /// Whether a later version of hugepilot wrote it.
+        is_newer: bool,
+    },
+    /// A line is not what hugepilot writes.
+    #[error("line {line} is damaged: {what}")]
+    Damaged {
+        /// Line, from 1.
+        line: u64,
+        /// Cause.
+        what: String,
+    },
+    /// A line is longer than allowed.
+    #[error("line {line} is longer than {limit}")]
+    LongLine {
+        /// Line, from 1.
+        line: u64,
+        /// The limit.
+        limit: Bytes,
+    },
+    /// There are more rounds than allowed.
+    #[error("more than {limit} rounds")]
+    ManyRounds {
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// A journal that is being read: an iterator over its rounds.
+#[derive(Debug)]
+pub struct JournalReader<R> {
+    from: R,
+    limits: JournalLimits,
+    header: Header,
+    line: Vec<u8>,
+    /// Number of the last line.
+    number: u64,
+    cut: u64,
+    is_over: bool,
+}
+
+impl<R: BufRead> JournalReader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// The file is not a journal, or one of another version.
+    pub fn new(from: R, limits: JournalLimits) -> Result<Self, JournalError> {
+        let header = Header { schema: String::new(), goal: crate::tune::TuneGoal::default() };
+        let mut reader =
+            Self { from, limits, header, line: Vec::new(), number: 0, cut: 0, is_over: false };
+        if !reader.next_line()? {
+            return Err(JournalError::NoJournal);
+        }
+        reader.header = header_of(&reader.line)?;
+        sound::goal(&reader.header.goal).map_err(|what| damaged(1, what))?;
+        Ok(reader)
+    }
+
+    /// The header.
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Bytes of an incomplete last line, once all rounds are read; 0 without one.
+    pub const fn cut_bytes(&self) -> u64 {
+        self.cut
+    }
+
+    /// Reads the next line. Returns whether there is one.
+    fn next_line(&mut self) -> Result<bool, JournalError> {
+        self.line.clear();
+        let limit = self.limits.line.get();
+        self.from.by_ref().take(limit.saturating_add(1)).read_until(b'\n', &mut self.line)?;
+        self.number += 1;
+        if self.line.len() as u64 > limit {
+            return Err(JournalError::LongLine { line: self.number, limit: self.limits.line });
+        }
+        Ok(!self.line.is_empty())
+    }
+
+    fn read(&mut self) -> Result<Option<Round>, JournalError> {
+        if self.is_over || !self.next_line()? {
+            return Ok(None);
+        }
+        if self.number > self.limits.rounds.saturating_add(1) {
+            return Err(JournalError::ManyRounds { limit: self.limits.rounds });
+        }
+        let line = self.number;
+        match serde_json::from_slice::<Round>(&self.line) {
+            Ok(round) => {
+                sound::round(&round).map_err(|what| damaged(line, what))?;
+                Ok(Some(round))
+            }
+            // Its writer was killed.
+            Err(_) if self.line.last() != Some(&b'\n') => {
+                self.cut = self.line.len() as u64;
+                Ok(None)
+            }
+            Err(error) => Err(damaged(line, error.to_string())),
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for JournalReader<R> {
+    type Item = Result<Round, JournalError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = self.read();
+        self.is_over |= !matches!(read, Ok(Some(_)));
+        read.transpose()
+    }
+}
+
+fn damaged(line: u64, what: impl Into<String>) -> JournalError {
+    JournalError::Damaged { line, what: what.into() }
+}
+
+fn header_of(line: &[u8]) -> Result<Header, JournalError> {
+    /// The part of a header that every version has.
+    #[derive(Deserialize)]
+    struct Named {
+        schema: String,
+    }
+    let Ok(Named { schema }) = serde_json::from_slice(line) else {
+        return Err(JournalError::NoJournal);
+    };
+    if schema != SCHEMA {
+        let number = |schema: &str| {
+            let number = schema.strip_prefix("hugepilot.journal/")?;
+            number.parse::<u64>().ok()
+        };
+        let is_newer = number(&schema) > number(SCHEMA);
+        return Err(JournalError::Schema { found: schema.chars().take(80).collect(), is_newer });
+    }
+    serde_json::from_slice(line).map_err(|error| damaged(1, error.to_string()))
+}

@@ -1,0 +1,245 @@
+//! Explanation of a round: decided again, compared with what was decided, and summed up.
+
+mod region;
+
+use std::collections::BTreeMap;
+
+use hugepilot_record::explain::{
+    ExplainReport, ExplainedProcess, ExplainedRound, PhaseName, RegionShare, RoundOutcome, SCHEMA,
+    TrialReading,
+};
+use hugepilot_record::{
+    ProcessDecision, ProcessSnapshot, SkipReason, SplitAct, SplitOutcome, Window,
+};
+use hugepilot_units::{Nanos, VirtAddr};
+
+use super::process::estimate;
+use super::state::CountedPair;
+use super::{Phase, ProcessState, TuneGoal};
+use crate::round::{Outcome, Round};
+
+/// Regions to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownRegions {
+    /// Each that a round promotes or demotes.
+    Acted,
+    /// The one that holds an address.
+    At(VirtAddr),
+}
+
+/// Selection of what to show. The rest is decided again, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Position of the only round to show; `None` for all.
+    pub round: Option<u64>,
+    /// Regions to show.
+    pub regions: Option<ShownRegions>,
+}
+
+/// Fold over the rounds of a journal.
+#[derive(Debug)]
+pub struct Explainer<'a> {
+    goal: &'a TuneGoal,
+    shown: Shown,
+    first: Option<Nanos>,
+    report: ExplainReport,
+}
+
+impl<'a> Explainer<'a> {
+    /// Starts with no round.
+    pub fn new(goal: &'a TuneGoal, shown: Shown) -> Self {
+        let report = ExplainReport {
+            schema: SCHEMA.to_owned(),
+            rounds: 0,
+            decisions: 0,
+            reproduced_decisions: 0,
+            differing_rounds: Vec::new(),
+            cut_bytes: 0,
+            shown: Vec::new(),
+        };
+        Self { goal, shown, first: None, report }
+    }
+
+    /// Decides the next round again, and adds it.
+    pub fn add(&mut self, round: &Round) {
+        self.report.rounds += 1;
+        let first = *self.first.get_or_insert(round.snapshot.time);
+        let again = self.goal.decide(&round.snapshot, &round.state);
+        let same: Vec<bool> = (0..round.decisions.len())
+            .map(|index| again.processes.get(index) == round.decisions.get(index))
+            .collect();
+        let reproduced = same.iter().filter(|&&same| same).count();
+        self.report.decisions += same.len() as u64;
+        self.report.reproduced_decisions += reproduced as u64;
+        if reproduced < same.len() {
+            self.report.differing_rounds.push(self.report.rounds);
+        }
+        if self.shown.round.is_some_and(|only| only != self.report.rounds) {
+            return;
+        }
+        let explained = round.snapshot.processes.iter().enumerate().filter_map(|(index, seen)| {
+            let state = |state: &super::State| state.of(&seen.id).cloned().unwrap_or_default();
+            let process = ProcessRecord {
+                goal: self.goal,
+                seen,
+                before: state(&round.state),
+                after: state(&again.state),
+                decision: round.decisions.get(index)?,
+                outcome: round.outcomes.get(index)?,
+                is_same: same[index],
+            };
+            Some(process.explain(self.shown.regions))
+        });
+        let processes = explained.collect();
+        let seconds = (round.snapshot.time - first).as_seconds();
+        self.report.shown.push(ExplainedRound { round: self.report.rounds, seconds, processes });
+    }
+
+    /// Returns the report. `cut_bytes` is the length of an incomplete last line.
+    pub fn finish(self, cut_bytes: u64) -> ExplainReport {
+        ExplainReport { cut_bytes, ..self.report }
+    }
+}
+
+/// A process in a round, with everything that the journal has about it.
+struct ProcessRecord<'a> {
+    goal: &'a TuneGoal,
+    seen: &'a ProcessSnapshot,
+    before: ProcessState,
+    after: ProcessState,
+    decision: &'a ProcessDecision,
+    outcome: &'a Outcome,
+    is_same: bool,
+}
+
+impl ProcessRecord<'_> {
+    fn explain(&self, regions: Option<ShownRegions>) -> ExplainedProcess {
+        let (seen, decision) = (self.seen, self.decision);
+        let selects = self.selects();
+        ExplainedProcess {
+            pid: seen.id.pid,
+            command: seen.id.command.clone(),
+            phase_before: name(&self.before.phase),
+            phase_after: name(&self.after.phase),
+            samples: seen.window.samples,
+            window_seconds: seen.window.length().as_seconds(),
+            candidate_regions: selects.then_some(decision.eligible),
+            promote: self.promoted(),
+            demote_regions: decision.demote.len() as u64,
+            skipped: self.skipped(),
+            trial: self.trial(),
+            no_trial: self.after.no_trial.filter(|_| self.before.no_trial.is_none()),
+            outcome: outcome(self.outcome),
+            reproduced: self.is_same,
+            regions: regions.map_or_else(Vec::new, |shown| self.regions(shown)),
+        }
+    }
+
+    /// Samples to which the decision refers.
+    fn window(&self) -> &Window {
+        match &self.before.phase {
+            Phase::Spread { window, .. } => window,
+            _ => &self.seen.window,
+        }
+    }
+
+    /// Whether the round selects regions.
+    fn selects(&self) -> bool {
+        match self.before.phase {
+            Phase::Observing => self.seen.window.length() >= self.goal.observe,
+            Phase::Spread { .. } | Phase::Watching { .. } => true,
+            Phase::Trial { .. } | Phase::Check { .. } | Phase::Ended => false,
+        }
+    }
+
+    /// Stalls of the window, at least one.
+    #[allow(clippy::cast_precision_loss)]
+    fn stalls(&self) -> f64 {
+        (self.window().stalled() + self.window().chased()).max(1) as f64
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn promoted(&self) -> RegionShare {
+        let expected = self.decision.heat_ratio() * self.window().samples.max(1) as f64;
+        let stall_ratio = (expected / self.stalls()).clamp(0.0, 1.0);
+        RegionShare { regions: self.decision.promote.len() as u64, stall_ratio }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn skipped(&self) -> BTreeMap<SkipReason, RegionShare> {
+        let share = |(&reason, &regions): (&SkipReason, &u64)| {
+            let stalls = self.decision.skipped_stalls.get(&reason).copied().unwrap_or(0);
+            (reason, RegionShare { regions, stall_ratio: stalls as f64 / self.stalls() })
+        };
+        self.decision.skipped.iter().map(share).collect()
+    }
+
+    /// Reading of the pairs, as the round made it.
+    fn trial(&self) -> Option<TrialReading> {
+        let is_huge = |region| self.before.is_promoted(region);
+        let pairs: Vec<CountedPair> = match &self.before.phase {
+            Phase::Trial { pairs, .. } => {
+                pairs.iter().filter(|(pair, _)| is_huge(pair.promoted)).copied().collect()
+            }
+            Phase::Check { pairs } => {
+                let whole =
+                    |(pair, _): &&CountedPair| is_huge(pair.promoted) && is_huge(pair.control);
+                pairs.iter().filter(whole).copied().collect()
+            }
+            _ => return None,
+        };
+        let estimate = estimate(&pairs, &self.seen.window);
+        let interval = estimate.map(|estimate| estimate.interval(self.goal.trial.alpha));
+        let verdict = self.after.trial.filter(|_| self.before.trial.is_none());
+        let is_check = matches!(self.before.phase, Phase::Check { .. });
+        Some(TrialReading {
+            ratio: estimate.map(|estimate| estimate.ratio()),
+            low_ratio: interval.map(|(low, _)| low),
+            high_ratio: interval.map(|(_, high)| high),
+            pairs: pairs.len() as u64,
+            samples: estimate.map_or(0, |estimate| estimate.samples),
+            verdict: verdict.map(|trial| trial.verdict),
+            confirmed: self.after.trial.filter(|_| is_check).and_then(|trial| trial.confirmed),
+        })
+    }
+}
+
+/// Name of a phase.
+const fn name(phase: &Phase) -> PhaseName {
+    match phase {
+        Phase::Observing => PhaseName::Observing,
+        Phase::Trial { .. } => PhaseName::Trial,
+        Phase::Spread { .. } => PhaseName::Spread,
+        Phase::Check { .. } => PhaseName::Check,
+        Phase::Watching { .. } => PhaseName::Watching,
+        Phase::Ended => PhaseName::Ended,
+    }
+}
+
+fn outcome(outcome: &Outcome) -> RoundOutcome {
+    let mut failed_demotions = BTreeMap::new();
+    for act in &outcome.demotions {
+        if !crate::round::is_split(act) {
+            *failed_demotions.entry(demotion(act)).or_insert(0) += 1;
+        }
+    }
+    RoundOutcome {
+        seconds: outcome.begun.zip(outcome.ended).map(|(begun, end)| (end - begun).as_seconds()),
+        verified_regions: outcome.journal.verified(),
+        failed: outcome.journal.failed(),
+        changed: outcome.journal.skipped.clone(),
+        demoted_regions: outcome.demoted(),
+        failed_demotions,
+        stopped: outcome.journal.stopped,
+    }
+}
+
+/// Outcome of a demotion in a word.
+fn demotion(act: &SplitAct) -> String {
+    match act.outcome {
+        SplitOutcome::Freed(_) => "demoted".to_owned(),
+        SplitOutcome::StillHuge => "still_huge".to_owned(),
+        SplitOutcome::Failed(errno) => errno.to_string(),
+        SplitOutcome::Skipped(reason) => reason.to_string(),
+    }
+}

@@ -1,0 +1,83 @@
+//! Regions of a round, one by one.
+
+use std::collections::BTreeSet;
+
+use hugepilot_record::explain::{ExplainedRegion, RegionChoice};
+use hugepilot_record::{Mapping, Outcome as ActOutcome, SkipReason};
+use hugepilot_units::Region;
+
+use super::super::candidates::Judge;
+use super::super::{Candidates, Phase};
+use super::{ProcessRecord, ShownRegions, demotion};
+
+impl ProcessRecord<'_> {
+    /// The regions that were asked for.
+    pub(super) fn regions(&self, shown: ShownRegions) -> Vec<ExplainedRegion> {
+        let promoted = self.decision.promote.iter().map(|promotion| promotion.region);
+        let acted = promoted.chain(self.decision.demote.iter().copied());
+        match shown {
+            ShownRegions::Acted => acted.map(|region| self.region(region)).collect(),
+            ShownRegions::At(address) => {
+                vec![self.region(self.seen.memory.sizes.region_of(address))]
+            }
+        }
+    }
+
+    fn region(&self, region: Region) -> ExplainedRegion {
+        let memory = &self.seen.memory;
+        let label = |mapping: &Mapping| mapping.label().to_owned();
+        let planned = self.decision.promote.iter().find(|promotion| promotion.region == region);
+        let stalls = self.window().of(region);
+        ExplainedRegion {
+            start: region.range(memory.sizes).start,
+            mapping: memory.mapping_of(region).map_or_else(String::new, label),
+            stalls,
+            stall_ratio: f64::from(stalls) / self.stalls(),
+            added_bytes: planned.map(|promotion| promotion.added),
+            choice: self.choice(region),
+            outcome: self.outcome_of(region),
+        }
+    }
+
+    fn choice(&self, region: Region) -> RegionChoice {
+        if self.decision.promote.iter().any(|promotion| promotion.region == region) {
+            return RegionChoice::Promote;
+        }
+        if self.decision.demote.contains(&region) {
+            return RegionChoice::Demote;
+        }
+        if let Phase::Trial { pairs, .. } = &self.after.phase
+            && pairs.iter().any(|(pair, _)| pair.control == region)
+        {
+            return RegionChoice::Control;
+        }
+        if self.selects() { self.judged(region) } else { RegionChoice::NotJudged }
+    }
+
+    /// Why a region that may be selected is not.
+    fn judged(&self, region: Region) -> RegionChoice {
+        let memory = &self.seen.memory;
+        let Some(mapping) = memory.mapping_of(region) else {
+            return RegionChoice::Skip { reason: SkipReason::Unaligned };
+        };
+        if let Err(reason) = Judge::new(memory, &self.before, self.goal).added(mapping, region) {
+            return RegionChoice::Skip { reason };
+        }
+        let all = Candidates::of(memory, self.window(), &self.before, self.goal);
+        let hot: BTreeSet<Region> = all.regions.iter().map(|one| one.region).collect();
+        if hot.contains(&region) { RegionChoice::Wait } else { RegionChoice::Cold }
+    }
+
+    /// Outcome of the act on a region in a word.
+    fn outcome_of(&self, region: Region) -> Option<String> {
+        let promotion = self.outcome.journal.acts.iter().find(|act| act.region == region);
+        let demoted = self.outcome.demotions.iter().find(|act| act.region == region);
+        promotion
+            .map(|act| match act.outcome {
+                ActOutcome::Verified => "verified".to_owned(),
+                ActOutcome::NotVerified => "not_verified".to_owned(),
+                ActOutcome::Failed(errno) => errno.to_string(),
+            })
+            .or_else(|| demoted.map(demotion))
+    }
+}

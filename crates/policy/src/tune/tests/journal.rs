@@ -1,0 +1,270 @@
+//! Journals: every decision is reproduced from its line, and a damaged line is an error.
+
+use hugepilot_record::Pid;
+use hugepilot_record::explain::{ExplainReport, PhaseName, RegionChoice};
+use proptest::prelude::*;
+use serde::Serialize;
+
+use super::*;
+use crate::journal::{JournalError, JournalLimits, JournalReader};
+use crate::round::{Header, Round};
+use crate::tune::explain::{Explainer, Shown, ShownRegions};
+
+/// Lines of a tune in which huge pages gain, or do not.
+fn journal(seed: u64, regions: usize, ratio: f64) -> Vec<u8> {
+    let goal = TuneGoal::default();
+    let mut program = Program::uniform(seed, regions);
+    (program.ratio, program.rate, program.rounds) = (ratio, 4000.0, Some(Vec::new()));
+    program.run(&goal, Nanos::seconds(15));
+    lines(&goal, &program.rounds.unwrap())
+}
+
+fn lines(goal: &TuneGoal, rounds: &[Round]) -> Vec<u8> {
+    let mut text = Vec::new();
+    let mut line = |value: &dyn erased::Line| {
+        text.extend(value.json());
+        text.push(b'\n');
+    };
+    line(&Header::of(goal));
+    rounds.iter().for_each(|round| line(round));
+    text
+}
+
+/// Values of different types in one list.
+mod erased {
+    pub(super) trait Line {
+        fn json(&self) -> Vec<u8>;
+    }
+    impl<T: super::Serialize> Line for T {
+        fn json(&self) -> Vec<u8> {
+            serde_json::to_vec(self).unwrap()
+        }
+    }
+}
+
+fn explain(text: &[u8], shown: Shown) -> Result<ExplainReport, JournalError> {
+    let mut reader = JournalReader::new(text, JournalLimits::default())?;
+    let goal = reader.header().goal.clone();
+    let mut explainer = Explainer::new(&goal, shown);
+    for round in &mut reader {
+        explainer.add(&round?);
+    }
+    Ok(explainer.finish(reader.cut_bytes()))
+}
+
+#[test]
+fn each_decision_is_reproduced_from_its_line() {
+    for (ratio, phases) in [
+        (0.5, &[PhaseName::Observing, PhaseName::Trial, PhaseName::Spread, PhaseName::Check][..]),
+        (1.0, &[PhaseName::Observing, PhaseName::Trial]),
+    ] {
+        let report = explain(&journal(11, 300, ratio), Shown::default()).unwrap();
+        assert!(report.is_reproduced() && report.decisions > 5, "{report:?}");
+        assert_eq!((report.rounds, report.cut_bytes), (report.decisions, 0));
+        let seen: BTreeSet<String> =
+            report.shown.iter().map(|one| format!("{:?}", one.processes[0].phase_before)).collect();
+        assert!(phases.iter().all(|phase| seen.contains(&format!("{phase:?}"))), "{seen:?}");
+    }
+}
+
+/// The file is an input of tests of the command, too, and shows whether journals of older versions
+/// can still be read.
+#[test]
+fn the_journal_of_the_schema_is_unchanged() {
+    let goal = TuneGoal {
+        trial: TrialRules { min_pairs: 4, ..TrialRules::default() },
+        ..TuneGoal::default()
+    };
+    let mut program = Program::uniform(20, 12);
+    (program.ratio, program.rate, program.rounds) = (0.5, 4000.0, Some(Vec::new()));
+    program.pid = i32::MAX;
+    program.fails = [Region::new(FIRST + 2)].into();
+    program.run(&goal, Nanos::seconds(8));
+    let text = lines(&goal, &program.rounds.unwrap());
+    hugepilot_testkit::assert_golden("testdata/journal.ndjson", &String::from_utf8(text).unwrap());
+}
+
+#[test]
+fn a_trial_shows_its_arms_its_ratio_and_its_verdict() {
+    let text = journal(12, 300, 1.0);
+    let regions = Some(ShownRegions::Acted);
+    let report = explain(&text, Shown { round: None, regions }).unwrap();
+    let processes: Vec<_> = report.shown.iter().map(|round| &round.processes[0]).collect();
+    let first = processes[0];
+    assert_eq!((first.promote.regions, first.outcome.verified_regions), (128, 128));
+    assert_eq!((first.regions.len(), first.phase_after), (128, PhaseName::Trial));
+    assert!((0.3..0.6).contains(&first.promote.stall_ratio), "{:?}", first.promote);
+    let last = processes.last().unwrap();
+    let trial = last.trial.unwrap();
+    assert_eq!(trial.verdict, Some(TrialVerdict::NoGain));
+    assert!(trial.low_ratio < trial.ratio && trial.ratio < trial.high_ratio, "{trial:?}");
+    assert_eq!((last.demote_regions, last.outcome.demoted_regions), (128, 128));
+    let demoted = &last.regions[0];
+    assert_eq!(
+        (demoted.choice, demoted.outcome.as_deref()),
+        (RegionChoice::Demote, Some("demoted"))
+    );
+    // A region of the other arm.
+    let choices: Vec<_> = (FIRST..FIRST + 256)
+        .map(|number| {
+            let at = Some(ShownRegions::At(Region::new(number).range(SIZES).start));
+            let shown = Shown { round: Some(1), regions: at };
+            let report = explain(&text, shown).unwrap();
+            report.shown[0].processes[0].regions[0].choice
+        })
+        .collect();
+    let controls = choices.iter().filter(|&&choice| choice == RegionChoice::Control).count();
+    assert!((100..=128).contains(&controls), "{controls}");
+}
+
+#[test]
+fn a_decision_that_differs_is_found() {
+    let text = journal(13, 300, 0.5);
+    let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
+    let mut rounds: Vec<Round> = reader.map(Result::unwrap).collect();
+    rounds[0].decisions[0].promote.pop();
+    let report = explain(&lines(&TuneGoal::default(), &rounds), Shown::default()).unwrap();
+    assert_eq!(report.differing_rounds, [1]);
+    assert_eq!(report.reproduced_decisions + 1, report.decisions);
+    assert!(!report.shown[0].processes[0].reproduced && report.shown[1].processes[0].reproduced);
+    // Another seed tosses other coins.
+    let goal = TuneGoal { seed: 2, ..TuneGoal::default() };
+    assert!(!explain(&lines(&goal, &rounds), Shown::default()).unwrap().is_reproduced());
+}
+
+#[test]
+fn a_journal_cut_anywhere_is_read_up_to_there() {
+    let text = journal(14, 24, 0.5);
+    let header = text.iter().position(|&byte| byte == b'\n').unwrap();
+    let first = header + 1 + text[header + 1..].iter().position(|&byte| byte == b'\n').unwrap();
+    for end in (0..first + 300).filter(|end| *end < 1500 || *end > first - 20 || end % 17 == 0) {
+        match explain(&text[..end], Shown::default()) {
+            Ok(report) => {
+                assert!(end >= header && report.is_reproduced(), "{end}");
+                let rounds = u64::from(end >= first);
+                assert_eq!(report.rounds, rounds, "{end}");
+                let whole = if rounds == 1 { first } else { header } + 1;
+                assert_eq!(
+                    report.cut_bytes,
+                    end.saturating_sub(whole) as u64 * u64::from(end != first),
+                    "{end}"
+                );
+            }
+            Err(error) => assert!(end < header, "{end}: {error}"),
+        }
+    }
+    assert!(matches!(explain(b"", Shown::default()), Err(JournalError::NoJournal)));
+}
+
+#[test]
+fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
+    let text = String::from_utf8(journal(15, 24, 0.5)).unwrap();
+    let error = |text: &str| explain(text.as_bytes(), Shown::default()).unwrap_err();
+    for other in ["x\n", "{}\n", "[1]\n", "\n", "\0\0\0", "{\"schema\":1}\n"] {
+        assert!(matches!(error(other), JournalError::NoJournal), "{other:?}");
+    }
+    for (schema, newer) in [
+        ("hugepilot.journal/2", true),
+        ("hugepilot.journal/18446744073709551615", true),
+        ("hugepilot.journal/x", false),
+        ("hugepilot.tune/4", false),
+    ] {
+        let found = error(&text.replacen("hugepilot.journal/1", schema, 1));
+        let JournalError::Schema { found, is_newer } = found else { panic!("{found}") };
+        assert_eq!((found.as_str(), is_newer), (schema, newer));
+    }
+}
+
+#[test]
+fn names_with_control_characters_are_refused() {
+    let text = String::from_utf8(journal(19, 24, 0.5)).unwrap();
+    assert!(explain(text.as_bytes(), Shown::default()).is_ok());
+    let escape = text.replace("\"simulated\"", "\"\\u001b]0;\"");
+    let error = explain(escape.as_bytes(), Shown::default()).unwrap_err().to_string();
+    assert_eq!(error, "line 2 is damaged: a name has control characters");
+}
+
+#[test]
+fn a_journal_is_read_within_its_limits() {
+    let text = journal(16, 24, 0.5);
+    let read = |line, rounds| {
+        let limits = JournalLimits { line: Bytes::new(line), rounds };
+        let reader = JournalReader::new(&text[..], limits)?;
+        reader.map(|round| round.map(drop)).collect::<Result<Vec<()>, _>>()
+    };
+    let rounds = read(1 << 20, 1000).unwrap().len() as u64;
+    assert_eq!(read(1 << 20, rounds).unwrap().len() as u64, rounds);
+    assert!(matches!(read(1 << 20, rounds - 1), Err(JournalError::ManyRounds { .. })));
+    assert!(matches!(read(3000, 1000), Err(JournalError::LongLine { line: 2, .. })));
+    assert!(matches!(read(10, 1000), Err(JournalError::LongLine { line: 1, .. })));
+}
+
+#[test]
+fn two_processes_and_no_process_are_rounds_too() {
+    let text = journal(17, 24, 0.5);
+    let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
+    let mut rounds: Vec<Round> = reader.take(1).map(Result::unwrap).collect();
+    let mut other = rounds[0].snapshot.processes[0].clone();
+    other.id.pid = Pid(2);
+    rounds[0].snapshot.processes.push(other);
+    let goal = TuneGoal::default();
+    let unequal = explain(&lines(&goal, &rounds), Shown::default()).unwrap_err();
+    assert!(matches!(unequal, JournalError::Damaged { line: 2, .. }), "{unequal}");
+    let decision = goal.decide(&rounds[0].snapshot, &rounds[0].state);
+    rounds[0].decisions = decision.processes;
+    rounds[0].outcomes.push(crate::round::Outcome::default());
+    rounds.push(Round {
+        snapshot: hugepilot_record::Snapshot::default(),
+        decisions: Vec::new(),
+        outcomes: Vec::new(),
+        ..rounds[0].clone()
+    });
+    let report = explain(&lines(&goal, &rounds), Shown::default()).unwrap();
+    assert_eq!((report.rounds, report.decisions, report.reproduced_decisions), (2, 2, 2));
+}
+
+/// Numbers that a damaged journal may have.
+const ODD: [&str; 9] = [
+    "0",
+    "1",
+    "-1",
+    "4294967295",
+    "9223372036854775807",
+    "18446744073709551615",
+    "1e308",
+    "-0.0",
+    "99999999999999999999999999",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    /// Replaces a number, or changes a bit: the journal is read or refused, and nothing panics.
+    #[test]
+    fn a_damaged_journal_is_read_or_refused(
+        place in 0.0..1.0_f64,
+        odd in 0..ODD.len(),
+        flip in prop::option::of(0..8_u32),
+    ) {
+        let mut text = SMALL.with(Clone::clone);
+        let at = (place * text.len() as f64) as usize;
+        if let Some(bit) = flip {
+            text[at] ^= 1 << bit;
+        } else {
+            let is_number = |byte: &u8| byte.is_ascii_digit();
+            let start = at + text[at..].iter().position(is_number).unwrap_or(0);
+            let len = text[start..].iter().position(|byte| !is_number(byte)).unwrap_or(0);
+            text.splice(start..start + len, ODD[odd].bytes());
+        }
+        let at = ShownRegions::At(Region::new(FIRST).range(SIZES).start);
+        let regions = [ShownRegions::Acted, at][odd % 2];
+        let _ = explain(&text, Shown { round: None, regions: Some(regions) });
+    }
+}
+
+thread_local! {
+    static SMALL: Vec<u8> = {
+        let text = journal(18, 60, 0.5);
+        text.split_inclusive(|&byte| byte == b'\n').take(7).flatten().copied().collect()
+    };
+}

@@ -1,0 +1,200 @@
+//! Report of `explain`: the rounds of a journal, each decided again.
+//!
+//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
+//! number in [`SCHEMA`].
+
+use std::collections::BTreeMap;
+
+use hugepilot_units::{Bytes, VirtAddr};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::tune::{NoTrial, TrialVerdict};
+use crate::{Pid, SkipReason, Skips, Stop};
+
+/// The value of `schema`.
+pub const SCHEMA: &str = "hugepilot.explain/1";
+
+/// Report of `explain`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Rounds of the journal.
+    pub rounds: u64,
+    /// Decisions of these rounds: one for each process of a round.
+    pub decisions: u64,
+    /// Decisions that came out the same when decided again.
+    pub reproduced_decisions: u64,
+    /// Rounds with a decision that came out otherwise.
+    pub differing_rounds: Vec<u64>,
+    /// Bytes of an incomplete last line, which is skipped; 0 without one.
+    pub cut_bytes: u64,
+    /// The rounds that were asked for.
+    pub shown: Vec<ExplainedRound>,
+}
+
+impl ExplainReport {
+    /// Whether every decision came out the same.
+    pub fn is_reproduced(&self) -> bool {
+        self.reproduced_decisions == self.decisions
+    }
+}
+
+/// A round of a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedRound {
+    /// Position in the journal, from 1.
+    pub round: u64,
+    /// Time since the first round.
+    pub seconds: f64,
+    /// The processes for which a decision was due.
+    pub processes: Vec<ExplainedProcess>,
+}
+
+/// Phase of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseName {
+    /// First observation.
+    Observing,
+    /// Observation of the pairs, of which one region each is huge.
+    Trial,
+    /// The rest is promoted.
+    Spread,
+    /// Both regions of each pair are huge, and are observed once more.
+    Check,
+    /// New hot memory is promoted as it appears.
+    Watching,
+    /// Nothing more can change.
+    Ended,
+}
+
+/// A process in a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedProcess {
+    /// Its pid.
+    pub pid: Pid,
+    /// Its name.
+    pub command: String,
+    /// Phase before the decision.
+    pub phase_before: PhaseName,
+    /// Phase after it.
+    pub phase_after: PhaseName,
+    /// Samples of the window.
+    pub samples: u64,
+    /// Length of the window.
+    pub window_seconds: f64,
+    /// Regions that may be promoted; `null` if the round selects none.
+    pub candidate_regions: Option<u64>,
+    /// Regions to promote.
+    pub promote: RegionShare,
+    /// Regions to return to base pages.
+    pub demote_regions: u64,
+    /// Regions skipped, by reason.
+    pub skipped: BTreeMap<SkipReason, RegionShare>,
+    /// Reading of the trial, in the phases that compare the regions of its pairs.
+    pub trial: Option<TrialReading>,
+    /// Cause why there is no trial, in the round that found it.
+    pub no_trial: Option<NoTrial>,
+    /// Outcome of the round.
+    pub outcome: RoundOutcome,
+    /// Whether the decision came out the same when decided again.
+    pub reproduced: bool,
+    /// The regions that were asked for.
+    pub regions: Vec<ExplainedRegion>,
+}
+
+/// Regions, and their stalls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RegionShare {
+    /// Number of regions.
+    pub regions: u64,
+    /// Share of the stalls of the process; expected stalls, for regions to promote.
+    pub stall_ratio: f64,
+}
+
+/// Reading of a trial in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialReading {
+    /// Stall time of the promoted regions over that of their partners; `null` without samples on
+    /// either.
+    pub ratio: Option<f64>,
+    /// Lower bound of `ratio`.
+    pub low_ratio: Option<f64>,
+    /// Upper bound of `ratio`.
+    pub high_ratio: Option<f64>,
+    /// Pairs.
+    pub pairs: u64,
+    /// Samples on the pairs.
+    pub samples: u64,
+    /// Verdict, in the round that ends the trial.
+    pub verdict: Option<TrialVerdict>,
+    /// Whether both regions of each pair stall alike once both are huge, in the round that ends the
+    /// check.
+    pub confirmed: Option<bool>,
+}
+
+/// Outcome of a round for a process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RoundOutcome {
+    /// Time of all acts; `null` without acts, as in a dry run.
+    pub seconds: Option<f64>,
+    /// Regions verified on huge pages.
+    pub verified_regions: u64,
+    /// Promotions that failed, by errno; `not_verified` counts successful calls without a huge
+    /// page.
+    pub failed: BTreeMap<String, u64>,
+    /// Regions skipped because they had changed since the decision, by reason.
+    pub changed: Skips,
+    /// Regions verified on base pages.
+    pub demoted_regions: u64,
+    /// Demotions that failed, by errno or reason; `still_huge` counts successful calls without a
+    /// change.
+    pub failed_demotions: BTreeMap<String, u64>,
+    /// Cause of an early end.
+    pub stopped: Option<Stop>,
+}
+
+/// Decision about a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum RegionChoice {
+    /// Promoted.
+    Promote,
+    /// Returned to base pages.
+    Demote,
+    /// On base pages for comparison, as the partner of a promoted region of the trial.
+    Control,
+    /// A candidate that is not promoted now: it pays too little, a limit is reached, or its turn
+    /// is in a later round.
+    Wait,
+    /// Eligible, with too few stalls.
+    Cold,
+    /// Not eligible.
+    Skip {
+        /// Reason.
+        reason: SkipReason,
+    },
+    /// The round selects no regions.
+    NotJudged,
+}
+
+/// A region in a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedRegion {
+    /// First address.
+    pub start: VirtAddr,
+    /// Label of its mapping; empty if no mapping holds it.
+    pub mapping: String,
+    /// Stalls in the window.
+    pub stalls: u32,
+    /// Their share of the stalls of the process.
+    pub stall_ratio: f64,
+    /// Memory that a huge page adds; `null` unless the region is promoted.
+    pub added_bytes: Option<Bytes>,
+    /// Decision.
+    pub choice: RegionChoice,
+    /// `verified`, `demoted`, or the errno or reason of a failure; `null` if it was not tried.
+    pub outcome: Option<String>,
+}

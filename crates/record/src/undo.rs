@@ -1,0 +1,76 @@
+//! Report of `tune --undo`: regions that a tune promoted, back on base pages.
+//!
+//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
+//! number in [`SCHEMA`].
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Pid, Stop};
+
+/// The value of `schema`.
+pub const SCHEMA: &str = "hugepilot.undo/1";
+
+/// Report of `tune --undo`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UndoReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Whether nothing was changed, as requested.
+    pub dry_run: bool,
+    /// Processes in which the journal shows promotions.
+    pub processes: Vec<UndoneProcess>,
+    /// Bytes of an incomplete last line of the journal, which is skipped; 0 without one.
+    pub cut_bytes: u64,
+}
+
+impl UndoReport {
+    /// Regions of all processes that returned to base pages, or would.
+    pub fn returned(&self) -> u64 {
+        self.processes.iter().map(|process| process.returned_regions).sum()
+    }
+}
+
+/// A process of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UndoneProcess {
+    /// Its pid.
+    pub pid: Pid,
+    /// Its name, by the journal.
+    pub command: String,
+    /// State of the process.
+    pub state: UndoState,
+    /// Regions that the tune promoted and left on huge pages, by the journal.
+    pub promoted_regions: u64,
+    /// Regions that returned to base pages, verified; with `dry_run`, that would be tried.
+    pub returned_regions: u64,
+    /// Regions that were on base pages already.
+    pub not_huge_regions: u64,
+    /// Regions skipped, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Regions that are still huge, by errno; `still_huge` counts successful calls without a
+    /// change.
+    pub failed: BTreeMap<String, u64>,
+}
+
+/// State of a process of the journal. JSON carries the variant as `code`, and the sentence as
+/// `text`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum UndoState {
+    /// Running the program that was tuned.
+    Running,
+    /// Ended.
+    Ended,
+    /// Ended, and another process has its pid.
+    PidReused,
+    /// Running another program, after an exec.
+    OtherProgram,
+    /// Not changed, or not to the end.
+    Stopped {
+        /// Cause.
+        cause: Stop,
+    },
+}

@@ -1,0 +1,260 @@
+//! Text and JSON of `hugepilot explain`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use hugepilot_record::explain::{
+    ExplainReport, ExplainedProcess, ExplainedRegion, PhaseName, RegionChoice, RegionShare,
+    RoundOutcome, TrialReading,
+};
+use hugepilot_record::tune::TrialVerdict;
+use serde_json::Value;
+
+use crate::json::JsonReport;
+use crate::sentence::{Sentence, explain};
+use crate::table::{Width, percent, table};
+
+/// Rounds listed as differing.
+const LISTED: usize = 8;
+
+/// Prints the rounds, each process in a paragraph, and whether the decisions came out the same.
+pub fn explain_text(report: &ExplainReport, width: Width) -> String {
+    let mut text = String::new();
+    for round in &report.shown {
+        let _ = writeln!(text, "round {}, {:.2} s", round.round, round.seconds);
+        for process in &round.processes {
+            text.push_str(&paragraph(process, width));
+        }
+    }
+    if report.cut_bytes > 0 {
+        let _ = writeln!(text, "note: {}", cut_line(report.cut_bytes));
+    }
+    text + &verdict(report)
+}
+
+impl JsonReport for ExplainReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        for (i, round) in self.shown.iter().enumerate() {
+            for (j, process) in round.processes.iter().enumerate() {
+                let at = format!("/shown/{i}/processes/{j}");
+                if let Some(no_trial) = &process.no_trial {
+                    explain(json, &format!("{at}/no_trial"), no_trial);
+                }
+                for (k, region) in process.regions.iter().enumerate() {
+                    explain(json, &format!("{at}/regions/{k}/choice"), &region.choice);
+                }
+            }
+        }
+    }
+}
+
+/// The note about an incomplete last line of a journal.
+pub(crate) fn cut_line(bytes: u64) -> String {
+    format!(
+        "the last line is incomplete ({bytes} bytes), as after a kill; the rounds before it were \
+         read"
+    )
+}
+
+fn verdict(report: &ExplainReport) -> String {
+    let ExplainReport { decisions, reproduced_decisions, differing_rounds, .. } = report;
+    let mut text = format!("{reproduced_decisions} of {decisions} decisions reproduced");
+    if !differing_rounds.is_empty() {
+        let listed: Vec<_> =
+            differing_rounds.iter().take(LISTED).map(ToString::to_string).collect();
+        let more = differing_rounds.len().saturating_sub(LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let noun = if differing_rounds.len() == 1 { "round" } else { "rounds" };
+        let _ = write!(text, "; different in {noun} {}{more}", listed.join(", "));
+    }
+    text + "\n"
+}
+
+fn paragraph(process: &ExplainedProcess, width: Width) -> String {
+    let ExplainedProcess { command, pid, samples, window_seconds, .. } = process;
+    let mut text = format!(
+        "  {command} (pid {pid}): {}, {samples} samples in {window_seconds:.2} s\n",
+        phases(process.phase_before, process.phase_after)
+    );
+    let mut line = |label: &str, value: String| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "    {label}: {value}");
+        }
+    };
+    line("trial", process.trial.as_ref().map_or_else(String::new, reading));
+    line("no trial", process.no_trial.map_or_else(String::new, |cause| cause.text()));
+    line("candidates", process.candidate_regions.map_or_else(String::new, regions));
+    line("promote", share(process.promote));
+    line("skipped", skipped(process));
+    let demote = process.demote_regions;
+    line("demote", if demote > 0 { regions(demote) } else { String::new() });
+    line("outcome", outcome(&process.outcome));
+    if !process.reproduced {
+        line("not reproduced", "decided again, it is another decision".to_owned());
+    }
+    text + &regions_table(&process.regions, width)
+}
+
+fn regions(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "region" } else { "regions" })
+}
+
+fn share(promote: RegionShare) -> String {
+    match promote.regions {
+        0 => String::new(),
+        count => format!("{} with {} of stalls", regions(count), percent(promote.stall_ratio)),
+    }
+}
+
+fn phases(before: PhaseName, after: PhaseName) -> String {
+    if before == after {
+        return word(before).to_owned();
+    }
+    format!("{} → {}", word(before), word(after))
+}
+
+const fn word(phase: PhaseName) -> &'static str {
+    match phase {
+        PhaseName::Observing => "observing",
+        PhaseName::Trial => "trial",
+        PhaseName::Spread => "spread",
+        PhaseName::Check => "check",
+        PhaseName::Watching => "watching",
+        PhaseName::Ended => "ended",
+    }
+}
+
+/// The reading of a trial: verdict, ratio with its interval, and the samples behind it.
+fn reading(trial: &TrialReading) -> String {
+    let verdict = match (trial.verdict, trial.confirmed) {
+        (Some(TrialVerdict::Gain), _) => "gain, ",
+        (Some(TrialVerdict::NoGain), _) => "no gain, ",
+        (Some(TrialVerdict::Open), _) => "over without a verdict, ",
+        (None, Some(true)) => "confirmed, ",
+        (None, Some(false)) => "void, because the program changed its phase, ",
+        (None, None) => "",
+    };
+    let ratio = match (trial.ratio, trial.low_ratio, trial.high_ratio) {
+        (Some(ratio), Some(low), Some(high)) => {
+            format!("ratio {ratio:.2} ({low:.2}–{high:.2})")
+        }
+        _ => "no ratio yet".to_owned(),
+    };
+    format!("{verdict}{ratio}, {} samples on {} pairs", trial.samples, trial.pairs)
+}
+
+fn skipped(process: &ExplainedProcess) -> String {
+    let named = process.skipped.iter().filter(|(_, share)| share.regions > 0);
+    let named = named.map(|(reason, share)| {
+        let RegionShare { regions, stall_ratio } = share;
+        format!("{reason} {regions} ({} of stalls)", percent(*stall_ratio))
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+fn outcome(outcome: &RoundOutcome) -> String {
+    let mut parts = Vec::new();
+    if outcome.verified_regions > 0 {
+        parts.push(format!("{} verified", outcome.verified_regions));
+    }
+    if outcome.demoted_regions > 0 {
+        parts.push(format!("{} demoted", outcome.demoted_regions));
+    }
+    let changed: BTreeMap<String, u64> =
+        outcome.changed.iter().map(|(reason, &count)| (reason.to_string(), count)).collect();
+    parts.extend(counts("failed", &outcome.failed));
+    parts.extend(counts("demotion failed", &outcome.failed_demotions));
+    parts.extend(counts("changed before", &changed));
+    parts.extend(outcome.stopped.map(|stop| format!("stopped: {}", stop.text())));
+    if let Some(seconds) = outcome.seconds {
+        parts.push(format!("{seconds:.2} s"));
+    }
+    parts.join("; ")
+}
+
+/// `label: NAME COUNT, …`; `None` without any.
+fn counts(label: &str, counts: &BTreeMap<String, u64>) -> Option<String> {
+    let named: Vec<_> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    (!named.is_empty()).then(|| format!("{label}: {}", named.join(", ")))
+}
+
+fn regions_table(regions: &[ExplainedRegion], width: Width) -> String {
+    if regions.is_empty() {
+        return String::new();
+    }
+    let header = ["REGION", "STALLS", "STALL_%", "DECISION", "OUTCOME", "MAPPING"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(regions.iter().map(|region| {
+        vec![
+            region.start.to_string(),
+            region.stalls.to_string(),
+            format!("{:.2}", region.stall_ratio * 100.0),
+            decision(region.choice),
+            region.outcome.clone().unwrap_or_else(|| "-".to_owned()),
+            region.mapping.clone(),
+        ]
+    }));
+    let lines = table(rows, &[1, 2], width);
+    lines.lines().fold(String::new(), |text, line| text + "    " + line + "\n")
+}
+
+/// A choice in a word, for the table.
+fn decision(choice: RegionChoice) -> String {
+    match choice {
+        RegionChoice::Promote => "promote".to_owned(),
+        RegionChoice::Demote => "demote".to_owned(),
+        RegionChoice::Control => "control".to_owned(),
+        RegionChoice::Wait => "wait".to_owned(),
+        RegionChoice::Cold => "cold".to_owned(),
+        RegionChoice::Skip { reason } => format!("skip: {reason}"),
+        RegionChoice::NotJudged => "-".to_owned(),
+    }
+}
+
+impl Sentence for RegionChoice {
+    fn text(&self) -> String {
+        match self {
+            Self::Promote => "it is promoted".to_owned(),
+            Self::Demote => "it returns to base pages".to_owned(),
+            Self::Control => {
+                "it stays on base pages, as the partner of a promoted region of the trial"
+                    .to_owned()
+            }
+            Self::Wait => "it may be promoted, and pays too little, exceeds a limit, or has its \
+                           turn in a later round"
+                .to_owned(),
+            Self::Cold => "it may be promoted, and too few stalls fall on it".to_owned(),
+            Self::Skip { reason } => format!("it may not be promoted: {reason}"),
+            Self::NotJudged => "the round selects no regions".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::explain::SCHEMA;
+
+    use super::*;
+
+    #[test]
+    fn the_last_line_names_the_rounds_that_differ() {
+        let mut report = ExplainReport {
+            schema: SCHEMA.to_owned(),
+            rounds: 20,
+            decisions: 20,
+            reproduced_decisions: 19,
+            differing_rounds: vec![3],
+            cut_bytes: 0,
+            shown: Vec::new(),
+        };
+        let text = |report: &ExplainReport| explain_text(report, Width::UNLIMITED);
+        assert_eq!(text(&report), "19 of 20 decisions reproduced; different in round 3\n");
+        (report.reproduced_decisions, report.differing_rounds) = (10, (1..=10).collect());
+        assert_eq!(
+            text(&report),
+            "10 of 20 decisions reproduced; different in rounds 1, 2, 3, 4, 5, 6, 7, 8 and 2 more\n"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Text and JSON of `hugepilot tune --undo`.
+
+use std::fmt::Write;
+
+use hugepilot_record::undo::{UndoReport, UndoState, UndoneProcess};
+use serde_json::Value;
+
+use crate::explain::cut_line;
+use crate::json::JsonReport;
+use crate::sentence::{Sentence, explain};
+
+/// Prints a line for each process, and its skipped and failed regions.
+pub fn undo_text(report: &UndoReport) -> String {
+    let mut text = String::new();
+    if report.processes.is_empty() {
+        text.push_str("the journal has no promotions to undo\n");
+    }
+    for process in &report.processes {
+        let UndoneProcess { command, pid, state, .. } = process;
+        let _ = match state {
+            UndoState::Running => {
+                writeln!(text, "{command} (pid {pid}): {}", counts(process, report.dry_run))
+            }
+            UndoState::Stopped { .. } if process.returned_regions > 0 => {
+                let counts = counts(process, report.dry_run);
+                writeln!(text, "{command} (pid {pid}): {counts}; then: {}", state.text())
+            }
+            _ => {
+                let regions = process.promoted_regions;
+                writeln!(text, "{command} (pid {pid}): {}; {regions} regions left", state.text())
+            }
+        };
+        for help in state.help() {
+            let _ = writeln!(text, "help: {help}");
+        }
+    }
+    if report.cut_bytes > 0 {
+        let _ = writeln!(text, "note: {}", cut_line(report.cut_bytes));
+    }
+    text
+}
+
+fn counts(process: &UndoneProcess, dry_run: bool) -> String {
+    let UndoneProcess { promoted_regions: all, returned_regions: returned, .. } = process;
+    let mut text = if dry_run {
+        format!("would return {returned} of {all} regions to base pages; nothing was changed")
+    } else {
+        format!("returned {returned} of {all} regions to base pages")
+    };
+    if process.not_huge_regions > 0 {
+        let _ = write!(text, "; {} were no longer huge", process.not_huge_regions);
+    }
+    for (label, counts) in [("skipped", &process.skipped), ("failed", &process.failed)] {
+        let named: Vec<_> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        if !named.is_empty() {
+            let _ = write!(text, "; {label}: {}", named.join(", "));
+        }
+    }
+    text
+}
+
+impl JsonReport for UndoReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        for (index, process) in self.processes.iter().enumerate() {
+            explain(json, &format!("/processes/{index}/state"), &process.state);
+        }
+    }
+}
+
+impl Sentence for UndoState {
+    fn text(&self) -> String {
+        match self {
+            Self::Running => "it runs the program that was tuned".to_owned(),
+            Self::Ended => "it has ended".to_owned(),
+            Self::PidReused => "it has ended, and another process has its pid".to_owned(),
+            Self::OtherProgram => "it has started another program since".to_owned(),
+            Self::Stopped { cause } => cause.text(),
+        }
+    }
+
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::Stopped { cause } => cause.help(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::undo::SCHEMA;
+    use hugepilot_record::{Pid, Stop};
+
+    use super::*;
+
+    fn process(pid: i32, state: UndoState, returned: u64) -> UndoneProcess {
+        UndoneProcess {
+            pid: Pid(pid),
+            command: "db".to_owned(),
+            state,
+            promoted_regions: 9,
+            returned_regions: returned,
+            not_huge_regions: 2,
+            skipped: [("mlocked".to_owned(), 1)].into(),
+            failed: [("EINVAL".to_owned(), 3)].into(),
+        }
+    }
+
+    #[test]
+    fn each_process_has_a_line_with_its_counts_or_its_cause() {
+        let stopped = UndoState::Stopped { cause: Stop::Interrupted };
+        let mut report = UndoReport {
+            schema: SCHEMA.to_owned(),
+            dry_run: false,
+            processes: vec![
+                process(1, UndoState::Running, 3),
+                process(2, UndoState::PidReused, 0),
+                process(3, stopped, 1),
+                process(4, stopped, 0),
+            ],
+            cut_bytes: 7,
+        };
+        assert_eq!(
+            undo_text(&report),
+            "db (pid 1): returned 3 of 9 regions to base pages; 2 were no longer huge; skipped: \
+             mlocked 1; failed: EINVAL 3\n\
+             db (pid 2): it has ended, and another process has its pid; 9 regions left\n\
+             db (pid 3): returned 1 of 9 regions to base pages; 2 were no longer huge; skipped: \
+             mlocked 1; failed: EINVAL 3; then: interrupted\n\
+             db (pid 4): interrupted; 9 regions left\n\
+             note: the last line is incomplete (7 bytes), as after a kill; the rounds before it \
+             were read\n"
+        );
+        (report.dry_run, report.cut_bytes) = (true, 0);
+        report.processes.truncate(1);
+        assert!(undo_text(&report).contains("would return 3 of 9 regions to base pages; nothing"));
+        report.processes.clear();
+        assert_eq!(undo_text(&report), "the journal has no promotions to undo\n");
+    }
+}
