@@ -5,7 +5,7 @@ mod sentence;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hugepilot_record::tune::{Performance, Prediction, SelectedRegion, TuneReport};
+use hugepilot_record::tune::{Interval, Performance, Prediction, SelectedRegion, TuneReport};
 use hugepilot_stats::Spread;
 use serde_json::Value;
 
@@ -88,7 +88,11 @@ fn performance(report: &TuneReport, width: Width) -> String {
     }
     let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
     if let Some(share) = report.all_huge_gain_ratio {
-        let _ = writeln!(text, "share of the all-huge gain: {}", percent(share));
+        let interval =
+            report.all_huge_gain_interval.map_or_else(String::new, |Interval { low, high }| {
+                format!(" ({:.1}–{})", low * 100.0, percent(high))
+            });
+        let _ = writeln!(text, "share of the all-huge gain: {}{interval}", percent(share));
     }
     text
 }

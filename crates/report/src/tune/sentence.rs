@@ -2,7 +2,7 @@
 
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{
-    NoTrial, NoVerdict, PredictedBy, Prediction, TrialReport, TrialVerdict, TuneReport,
+    Interval, NoTrial, NoVerdict, PredictedBy, Prediction, TrialReport, TrialVerdict, TuneReport,
     TuneVerdict, TuneWarning, Variant,
 };
 use hugepilot_units::Bytes;
@@ -261,6 +261,14 @@ impl Sentence for TuneWarning {
             Self::NoAllHuge { stopped } => {
                 format!("no comparison with all memory on huge pages: {}", stopped.text())
             }
+            Self::UncertainShare { interval: Some(Interval { low, high }) } => format!(
+                "the share of the all-huge gain is uncertain: {:.0} to {:.0} %",
+                low * 100.0,
+                high * 100.0
+            ),
+            Self::UncertainShare { interval: None } => {
+                "the share of the all-huge gain is uncertain: the gain may be zero".to_owned()
+            }
             Self::MachineBusy => {
                 "the machine was very slow or busy; the speedups are in doubt".to_owned()
             }
@@ -281,6 +289,7 @@ impl Sentence for TuneWarning {
             Self::SamplesLost { .. } => "sample less often: --rate 100",
             Self::HiddenMemoryLimit { .. } => HIDDEN_LIMIT_HELP,
             Self::MachineBusy => "repeat the run",
+            Self::UncertainShare { .. } => "repeat the run while no other program is busy",
             Self::NoAllHuge { stopped } => return stopped.help(),
             _ => return Vec::new(),
         };
