@@ -43,7 +43,7 @@ impl Default for Guard {
 /// Regions between two reads of the memory pressure, which changes within seconds.
 const PRESSURE_EVERY: usize = 16;
 
-/// Promotes `promotions` in order and journals each. Calls `interrupted` before every region, and `each`
+/// Promotes regions in order and journals each. Calls `interrupted` before every region, and `each`
 /// after every act.
 pub fn promote(
     target: &dyn Target,

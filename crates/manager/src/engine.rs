@@ -19,7 +19,7 @@ use hugepilot_record::{
     Journal, Next, Pid, ProcessDecision, ProcessId, ProcessMemory, ProcessSnapshot, Snapshot, Stop,
     Window,
 };
-use hugepilot_units::Nanos;
+use hugepilot_units::{Bytes, Nanos};
 
 use crate::act::split::demote;
 use crate::act::{Guard, promote, unreadable};
@@ -236,10 +236,10 @@ impl<W: World> Engine<W> {
             Ok(acts) => outcome.demotions = acts,
             Err(stop) => outcome.journal.stopped = Some(stop),
         }
-        let now = self.world.now();
+        let (huge, now) = (target.sizes().huge, self.world.now());
         let state = self.state.of_mut(&decided.process);
         for act in outcome.demotions.iter().filter(|act| is_split(act)) {
-            state.note_demoted(act.region, now);
+            state.note_demoted(act.region, huge, now);
         }
         self.promote_all(&*target, decided, end, &mut outcome.journal);
         outcome.ended = Some(self.world.now());
@@ -270,7 +270,8 @@ impl<W: World> Engine<W> {
             let state = self.state.of_mut(&decided.process);
             for act in &part.acts {
                 let planned = left.iter().find(|promotion| promotion.region == act.region);
-                state.note(act, planned.map_or(hugepilot_units::Bytes::ZERO, |p| p.added), now);
+                let added = planned.map_or(Bytes::ZERO, |promotion| promotion.added);
+                state.note(act, added, target.sizes().huge, now);
             }
             let tried = part.acts.len() + part.skipped.values().sum::<u64>() as usize;
             left = &left[tried.min(left.len())..];
@@ -281,7 +282,7 @@ impl<W: World> Engine<W> {
                 *journal.skipped.entry(reason).or_insert(0) += count;
             }
             slow += u32::from(stopped == Some(Stop::SlowCollapse));
-            // The end of the time is no interruption.
+            // The end of the time does not interrupt.
             journal.stopped =
                 stopped.filter(|&stop| stop != Stop::Interrupted || self.world.is_interrupted());
             if stopped.is_some_and(|stop| stop != Stop::SlowCollapse) || slow >= MAX_SLOW {

@@ -30,6 +30,7 @@ pub(crate) fn read_memory(
         read_pages(target, mapping, &stalls, &mut pages)?;
     }
     Ok(ProcessMemory {
+        time: target.now(),
         sizes: target.sizes(),
         mappings,
         heat: view.heat.regions(tlb_entries),

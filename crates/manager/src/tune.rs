@@ -62,6 +62,7 @@ pub fn promote_all(
         }
     }
     let memory = ProcessMemory {
+        time: process.now(),
         sizes: process.sizes(),
         mappings,
         heat: Vec::new(),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tune::{State, TuneGoal};
 
-/// What was seen and known, what was decided, and what came of it.
+/// Round: snapshot and state, decisions, and their outcomes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// Number, from 1.

@@ -20,8 +20,8 @@ pub trait AddressSource {
     /// # Errors
     /// If the process ended.
     fn rescan(&mut self, process: &Process) -> Result<(), KernelError>;
-    /// Samples all threads of `processes` at `more_hz` samples per second more, until the next call;
-    /// threads that start later, at the usual rate. Samplers of events have no rate.
+    /// Samples all threads of `processes` at `more_hz` samples per second more, until the next
+    /// call; threads that start later, at the usual rate. Samplers of events have no rate.
     ///
     /// # Errors
     /// One of them cannot be sampled more; then all are sampled as before.

@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub processes: Vec<ProcessSnapshot>,
 }
 
-/// One process of a snapshot. Mappings are in address order; `heat` is in any order.
+/// Process of a snapshot. Mappings are in address order; `heat` is in any order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSnapshot {
     /// The process.
@@ -35,11 +35,13 @@ pub struct ProcessSnapshot {
 /// Memory of a process at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessMemory {
+    /// Time of reading, on the monotonic clock.
+    pub time: Nanos,
     /// The system's page sizes.
     pub sizes: PageSizes,
     /// The mappings.
     pub mappings: Vec<Mapping>,
-    /// Heat of the sampled regions, to tell streams and pages that the TLB holds.
+    /// Heat of the sampled regions, which shows streams and pages that the TLB holds.
     pub heat: Vec<RegionHeat>,
     /// Regions that contain a sampled stack pointer.
     pub stacks: BTreeSet<Region>,

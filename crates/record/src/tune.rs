@@ -208,8 +208,8 @@ pub struct TuneReport {
     pub selected: Vec<SelectedRegion>,
     /// Skipped regions by reason, at the last plan, without those promoted in this run.
     pub skipped: Skips,
-    /// Share of all samples of the target that are stalls on skipped regions, by reason, at the last
-    /// plan.
+    /// Share of all samples of the target that are stalls on skipped regions, by reason, at the
+    /// last plan.
     pub skipped_stall_ratio: BTreeMap<SkipReason, f64>,
     /// Regions of the target that an unlimited budget would have selected; `None` without a plan.
     pub eligible_regions: Option<u64>,

@@ -60,7 +60,7 @@ impl Narrator {
     }
 }
 
-/// What a round did in a process, if that is worth a line.
+/// Returns a line about a round of a process, if it is worth one.
 fn line(
     decision: &ProcessDecision,
     before: Option<&ProcessState>,

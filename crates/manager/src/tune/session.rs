@@ -131,7 +131,7 @@ impl<'a> Session<'a> {
 
     /// Runs one round. Returns whether there may be another one before `end`.
     fn round(&mut self, end: Nanos) -> Result<bool, ManagerError> {
-        // A process without samples for so long is idle.
+        // A process without samples until then is idle.
         let patience = self.begun + self.options.goal.observe + self.options.goal.observe;
         let end = if self.engine.has_due() { end } else { end.min(patience.max(self.now())) };
         let Some(round) = self.engine.round(end)? else { return Ok(false) };

@@ -96,7 +96,7 @@ impl Candidates {
         }
     }
 
-    /// Counts regions whose samples are of streams only: these are no stalls of the window.
+    /// Counts regions whose samples are of streams only: the window does not count them.
     fn skip_streams(&mut self, judge: &Judge<'_>, window: &Window) {
         let streams = judge.heat.values().filter(|heat| heat.streamed > heat.samples / 2);
         for _ in streams.filter(|heat| window.of(heat.region) == 0) {

@@ -4,10 +4,10 @@ use hugepilot_record::{ProcessDecision, Promotion, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use super::allowance::Allowance;
-use super::process::{ProcessRound, Wish};
+use super::process::{Moment, ProcessRound, Wish};
 use super::{State, TuneGoal};
 
-/// What a round does, and the state for the next one.
+/// Decisions of a round, and the state for the next one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Decision for each process of the snapshot, in its order.
@@ -21,18 +21,19 @@ impl TuneGoal {
     pub fn decide(&self, snapshot: &Snapshot, state: &State) -> Decision {
         let mut state = state.clone();
         for process in &snapshot.processes {
-            let past = state.of_mut(&process.id);
-            let huge = process.memory.huge();
-            past.made = huge - *past.huge_before.get_or_insert(huge);
-            past.resident = process.memory.resident();
+            state.of_mut(&process.id).note_memory(&process.memory);
         }
         let mut allowance = Allowance::new(self, &state);
+        // The hottest regions of all processes get a budget, not those of the first verdict.
+        let trials = if self.budget.is_some() { state.in_trial() } else { Vec::new() };
         let mut rounds: Vec<ProcessRound<'_>> = snapshot
             .processes
             .iter()
             .map(|process| {
+                let time = snapshot.time;
                 let past = state.of_mut(&process.id).clone();
-                ProcessRound::decide(self, process, past, snapshot.time, allowance)
+                let waits = trials.iter().any(|&pid| pid != process.id.pid);
+                ProcessRound::decide(self, process, past, Moment { time, waits, allowance })
             })
             .collect();
         grant(&mut rounds, &mut allowance);

@@ -16,9 +16,9 @@ use crate::{PredictionInput, predict};
 
 /// Cost of a promotion before the first one was measured.
 const USUAL_COST: Nanos = Nanos::millis(1);
-/// Stall time on huge pages over that on base pages, if neither a trial nor a calibration tells.
+/// Stall time on huge pages over that on base pages, without a trial and a calibration.
 const USUAL_RATIO: f64 = 0.7;
-/// Rounds without a promotion after which a process is left alone, if nothing was promoted.
+/// Rounds without a promotion after which a process is skipped, if nothing was promoted.
 const MAX_IDLE: u32 = 2;
 /// Longest pause between two readings of a process.
 const MAX_PAUSE: Nanos = Nanos::seconds(30);
@@ -31,12 +31,21 @@ pub(super) struct Wish {
     pub(super) saving: f64,
 }
 
+/// Facts of a round besides its process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) time: Nanos,
+    /// Whether other processes that share the budget are in a trial.
+    pub(super) waits: bool,
+    /// Limits before any wish is granted.
+    pub(super) allowance: Allowance,
+}
+
 /// A round of one process.
 pub(super) struct ProcessRound<'a> {
     goal: &'a TuneGoal,
     pub(super) seen: &'a ProcessSnapshot,
-    time: Nanos,
-    allowance: Allowance,
+    moment: Moment,
     past: ProcessState,
     wishes: Vec<Wish>,
     /// Samples that the heat of candidates refers to.
@@ -49,13 +58,12 @@ pub(super) struct ProcessRound<'a> {
 }
 
 impl<'a> ProcessRound<'a> {
-    /// Decides the phase and the wishes. `allowance` is that before any wish was granted.
+    /// Decides the phase and the wishes.
     pub(super) fn decide(
         goal: &'a TuneGoal,
         seen: &'a ProcessSnapshot,
         past: ProcessState,
-        time: Nanos,
-        allowance: Allowance,
+        moment: Moment,
     ) -> Self {
         let decision = ProcessDecision {
             process: seen.id.clone(),
@@ -70,8 +78,7 @@ impl<'a> ProcessRound<'a> {
         let mut round = Self {
             goal,
             seen,
-            time,
-            allowance,
+            moment,
             past,
             wishes: Vec::new(),
             window: seen.window.clone(),
@@ -171,7 +178,7 @@ impl<'a> ProcessRound<'a> {
 
     /// Expected speedups, by the calibrated model.
     fn expect(&mut self, candidates: &Candidates) {
-        let mut allowance = self.allowance.of_all_rounds();
+        let mut allowance = self.moment.allowance.of_all_rounds();
         let affordable: u64 = candidates
             .regions
             .iter()
@@ -203,7 +210,7 @@ impl<'a> ProcessRound<'a> {
         self.wishes = arm
             .map(|&candidate| Wish { candidate, saving: self.saving(&candidate, USUAL_RATIO) })
             .collect();
-        let (before, since) = (self.window.clone(), self.time);
+        let (before, since) = (self.window.clone(), self.moment.time);
         self.past.phase = Phase::Trial { pairs, shares, before, since };
         self.decision.next = Next::Restart(self.goal.settle, self.goal.settle);
     }
@@ -240,7 +247,7 @@ impl<'a> ProcessRound<'a> {
         let rules = &self.goal.trial;
         let verdict =
             estimate.map_or(TrialVerdict::Open, |estimate| rules.verdict(&estimate, shares));
-        let took = self.time - since;
+        let took = self.moment.time - since;
         if verdict == TrialVerdict::Open && took < self.goal.trial_time {
             self.past.phase = Phase::Trial { pairs, shares, before, since };
             return;
@@ -261,6 +268,11 @@ impl<'a> ProcessRound<'a> {
 
     /// Promotes the rest, as far as it pays; [`Self::finish`] ends the phase.
     fn spread(&mut self, pairs: Vec<CountedPair>, window: Window) {
+        if self.moment.waits {
+            self.past.phase = Phase::Spread { pairs, window };
+            self.decision.next = Next::Observe(self.goal.settle);
+            return;
+        }
         self.window = window.clone();
         let candidates = self.candidates();
         self.wish_by_trial(&candidates);

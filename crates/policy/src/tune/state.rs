@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Act, Outcome, Pid, ProcessId, Window};
+use hugepilot_record::{Act, Outcome, Pid, ProcessId, ProcessMemory, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
@@ -41,12 +41,12 @@ pub(super) type CountedPair = (Pair, [u32; 2]);
 
 /// Phase of the goal in a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "phase", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// First observation.
     #[default]
     Observing,
-    /// One region of each pair is huge, both are observed.
+    /// A region of each pair is huge; both are observed.
     Trial {
         /// The pairs.
         pairs: Vec<CountedPair>,
@@ -116,7 +116,7 @@ impl State {
 /// Past of one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessState {
-    /// Start time, which tells it from a later process with the same pid.
+    /// Start time, which differs from that of a later process with the same pid.
     pub start_ticks: u64,
     /// Phase.
     pub phase: Phase,
@@ -128,10 +128,12 @@ pub struct ProcessState {
     pub no_trial: Option<NoTrial>,
     /// Memory on huge pages before the first promotion.
     pub huge_before: Option<Bytes>,
-    /// Memory on huge pages since, as last read.
+    /// Memory on huge pages since: as last read, with what was promoted and demoted after that.
     pub made: Bytes,
     /// Resident memory, as last read.
     pub resident: Bytes,
+    /// Time at which the memory was last read.
+    pub read: Option<Nanos>,
     /// Memory that huge pages added.
     pub added: Bytes,
     /// Time of all promotions, and their number: the cost of one.
@@ -141,13 +143,24 @@ pub struct ProcessState {
 }
 
 impl ProcessState {
-    /// Notes the outcome of a promotion that was decided with `added` bytes.
-    pub fn note(&mut self, act: &Act, added: Bytes, now: Nanos) {
+    /// Notes memory that was read since the last decision.
+    pub(super) fn note_memory(&mut self, memory: &ProcessMemory) {
+        if self.read.is_some_and(|read| read >= memory.time) {
+            return;
+        }
+        let huge = memory.huge();
+        self.made = huge - *self.huge_before.get_or_insert(huge);
+        (self.resident, self.read) = (memory.resident(), Some(memory.time));
+    }
+
+    /// Notes the outcome of a promotion to a `huge` page that was decided with `added` bytes.
+    pub fn note(&mut self, act: &Act, added: Bytes, huge: Bytes, now: Nanos) {
         let history = self.regions.entry(act.region).or_default();
         if act.outcome == Outcome::Verified {
             history.promoted = Some(now);
             history.demoted = None;
             self.added += added;
+            self.made += huge;
             self.promotion_time = self.promotion_time + act.took;
             self.promoted += 1;
         } else {
@@ -155,8 +168,9 @@ impl ProcessState {
         }
     }
 
-    /// Notes a demotion.
-    pub fn note_demoted(&mut self, region: Region, now: Nanos) {
+    /// Notes the demotion of a `huge` page.
+    pub fn note_demoted(&mut self, region: Region, huge: Bytes, now: Nanos) {
+        self.made -= huge;
         let history = self.regions.entry(region).or_default();
         history.promoted = None;
         history.demoted = Some(now);

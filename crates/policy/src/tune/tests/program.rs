@@ -114,6 +114,7 @@ impl Program {
         mapping.resident = SIZES.base.times(self.resident.iter().sum());
         mapping.huge = SIZES.huge.times(self.huge.len() as u64);
         ProcessMemory {
+            time: self.time,
             sizes: SIZES,
             mappings: vec![mapping],
             heat: Vec::new(),
@@ -174,12 +175,12 @@ impl Program {
     pub(super) fn act(&mut self, decided: &ProcessDecision, state: &mut ProcessState) {
         for promotion in &decided.promote {
             let act = self.promote(promotion);
-            state.note(&act, promotion.added, self.time);
+            state.note(&act, promotion.added, SIZES.huge, self.time);
         }
         for region in &decided.demote {
             if self.huge.remove(region) {
                 *self.changes.entry(*region).or_insert(0) += 1;
-                state.note_demoted(*region, self.time);
+                state.note_demoted(*region, SIZES.huge, self.time);
             }
         }
     }

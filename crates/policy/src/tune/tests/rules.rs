@@ -33,6 +33,7 @@ fn memory(heats: &[u32]) -> ProcessMemory {
     let count = heats.len() as u64;
     let regions = (0..count).map(|i| Region::new(10 + i));
     ProcessMemory {
+        time: Nanos::seconds(3),
         sizes: SIZES,
         mappings: vec![mapping(10, count)],
         heat: heats.iter().zip(10..).map(|(&samples, region)| heat(region, samples)).collect(),

@@ -1,0 +1,204 @@
+//! Simulated world: programs whose gain is known, on scripted processes.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use hugepilot_kernel::fake::FakeTarget;
+use hugepilot_kernel::{KernelError, Target, TargetState};
+use hugepilot_record::{Mapping, Pid, ProcessId, ProcessMemory, Window};
+use hugepilot_testkit::Rng;
+use hugepilot_units::{AddrRange, Nanos, PageSizes, Region, VirtAddr};
+
+use super::super::World;
+
+pub(super) const SIZES: PageSizes = PageSizes::X86_64;
+/// Number of the first region of each simulated mapping.
+pub(super) const FIRST: u64 = 1 << 20;
+
+/// A program: each region has a share of the stalls on base pages, and stalls `ratio` of that time
+/// on a huge page.
+pub(super) struct Program {
+    pub(super) target: Rc<FakeTarget>,
+    pub(super) heat: Vec<f64>,
+    pub(super) stalls: f64,
+    pub(super) ratio: f64,
+    window: Window,
+    rng: Rng,
+}
+
+impl Program {
+    pub(super) fn new(pid: i32, heat: Vec<f64>) -> Self {
+        let sum: f64 = heat.iter().sum();
+        let mut target = FakeTarget::with_regions(FIRST..FIRST + heat.len() as u64);
+        target.id = ProcessId { pid: Pid(pid), start_ticks: 7, command: "simulated".into() };
+        Self {
+            target: Rc::new(target),
+            heat: heat.iter().map(|heat| heat / sum.max(1e-9)).collect(),
+            stalls: 0.9,
+            ratio: 0.6,
+            window: Window::starting(Nanos::seconds(1)),
+            rng: Rng::new(u64::from(pid.unsigned_abs())),
+        }
+    }
+
+    pub(super) fn huge(&self) -> BTreeSet<Region> {
+        let pages = self.target.pages.borrow();
+        pages.values().filter(|pages| pages.huge).map(|pages| pages.region).collect()
+    }
+
+    /// Time that a region stalls, as a share of the time of all work on base pages.
+    fn stall(&self, index: usize, huge: &BTreeSet<Region>) -> f64 {
+        let is_huge = huge.contains(&Region::new(FIRST + index as u64));
+        self.stalls * self.heat[index] * if is_huge { self.ratio } else { 1.0 }
+    }
+
+    /// Time of the same work, 1 on base pages.
+    pub(super) fn work_time(&self) -> f64 {
+        let huge = self.huge();
+        let stalls = (0..self.heat.len()).map(|index| self.stall(index, &huge));
+        1.0 - self.stalls + stalls.sum::<f64>()
+    }
+
+    /// Adds the samples of `time` at `rate` per second.
+    fn sample(&mut self, time: Nanos, rate: f64) {
+        let (huge, all) = (self.huge(), self.work_time());
+        let samples = rate * time.as_seconds() / all;
+        for index in 0..self.heat.len() {
+            let count = self.rng.poisson(samples * self.stall(index, &huge));
+            if count > 0 {
+                let region = Region::new(FIRST + index as u64);
+                *self.window.stalls.entry(region).or_insert(0) += count;
+                self.window.samples += u64::from(count);
+            }
+        }
+        self.window.samples += u64::from(self.rng.poisson(samples * (1.0 - self.stalls)));
+        let cpu = self.window.cpu.unwrap_or(Nanos::ZERO);
+        self.window.cpu = Some(cpu + time);
+    }
+}
+
+/// Programs, and what happens to them.
+#[derive(Default)]
+pub(super) struct Simulated {
+    pub(super) programs: BTreeMap<Pid, Program>,
+    pub(super) clock: Cell<Nanos>,
+    pub(super) interrupted: bool,
+    pub(super) claims: BTreeSet<Pid>,
+    boosted: Vec<Pid>,
+}
+
+impl Simulated {
+    pub(super) fn of(programs: impl IntoIterator<Item = Program>) -> Self {
+        let clock = Cell::new(Nanos::seconds(1));
+        let programs = programs.into_iter().map(|program| (program.target.id.pid, program));
+        Self { programs: programs.collect(), clock, ..Self::default() }
+    }
+
+    pub(super) fn program(&self, pid: i32) -> &Program {
+        &self.programs[&Pid(pid)]
+    }
+
+    /// Gives all clocks the time of the latest one: an act takes time.
+    fn synchronise(&self) {
+        let clocks = self.programs.values().map(|program| program.target.clock.get());
+        let now = clocks.fold(self.clock.get(), Nanos::max);
+        self.clock.set(now);
+        self.programs.values().for_each(|program| program.target.clock.set(now));
+    }
+}
+
+impl World for Simulated {
+    fn now(&self) -> Nanos {
+        self.synchronise();
+        self.clock.get()
+    }
+
+    fn observe(&mut self, end: Nanos) {
+        let now = self.now();
+        for (pid, program) in &mut self.programs {
+            if program.target.state.get() == TargetState::Gone {
+                continue;
+            }
+            let rate = if self.boosted.contains(pid) { 2000.0 } else { 500.0 };
+            let begun = program.window.since.max(now).min(end);
+            program.sample(end - begun, rate);
+            program.window.until = program.window.since.max(end);
+        }
+        self.clock.set(end.max(now));
+        self.synchronise();
+    }
+
+    fn is_over(&self) -> bool {
+        let gone = |program: &Program| program.target.state.get() == TargetState::Gone;
+        self.interrupted || self.programs.values().all(gone)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    fn in_view(&self) -> Vec<Pid> {
+        self.programs.keys().copied().collect()
+    }
+
+    fn window(&self, pid: Pid) -> Option<&Window> {
+        self.programs.get(&pid).map(|program| &program.window)
+    }
+
+    fn restart(&mut self, pid: Pid, from: Nanos) {
+        if let Some(program) = self.programs.get_mut(&pid) {
+            program.window = Window::starting(from);
+        }
+    }
+
+    fn fade(&mut self, pid: Pid) {
+        if let Some(program) = self.programs.get_mut(&pid) {
+            program.window.fade();
+        }
+    }
+
+    fn forget(&mut self, pid: Pid) {
+        self.programs.remove(&pid);
+    }
+
+    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError> {
+        let program = self.programs.get(&pid).ok_or(KernelError::NoProcess { pid })?;
+        Ok(program.target.clone())
+    }
+
+    fn memory(&mut self, pid: Pid) -> Result<ProcessMemory, KernelError> {
+        let program = self.programs.get(&pid).ok_or(KernelError::NoProcess { pid })?;
+        let target = &program.target;
+        if target.state.get() == TargetState::Gone {
+            return Err(KernelError::NoProcess { pid });
+        }
+        let pages = target.pages.borrow().clone();
+        let start = VirtAddr::new(FIRST << 21);
+        let range = AddrRange::at(start, SIZES.huge.times(pages.len() as u64));
+        let mut mapping = Mapping::anonymous(range);
+        mapping.resident = SIZES.base.times(pages.values().map(|pages| pages.resident).sum());
+        mapping.huge = SIZES.huge.times(pages.values().filter(|pages| pages.huge).count() as u64);
+        Ok(ProcessMemory {
+            time: target.now(),
+            sizes: SIZES,
+            mappings: vec![mapping],
+            heat: Vec::new(),
+            stacks: BTreeSet::new(),
+            pages,
+            thp_disabled: false,
+            headroom: target.headroom()?,
+        })
+    }
+
+    fn claim(&mut self, pid: Pid) -> Result<(), KernelError> {
+        self.claims.insert(pid);
+        self.target(pid)?.claim().map(drop)
+    }
+
+    fn boost(&mut self, pids: &[Pid]) {
+        pids.clone_into(&mut self.boosted);
+    }
+
+    fn acted(&mut self, _done: usize, _all: usize) {}
+}
