@@ -1,16 +1,16 @@
 //! `tune` without a target: three copies of hugepilot's `hot-set` workload. One stays on base
 //! pages, one is tuned, and one has all memory promoted, which is the ideal.
 //!
-//! The copies run in turns (SIGSTOP and SIGCONT), in blocks of one short window each, in random
+//! The copies run interleaved (SIGSTOP and SIGCONT), in blocks of one short window each, in random
 //! order. Only windows of one block are compared (`blocks.rs`), because the speed of a shared
 //! machine drifts. Tuned is compared with all huge directly, not by way of the base copy.
 //!
-//! Measured with 256 MiB hot of 1 GiB on a 2-vCPU virtual machine, where all huge gains 10 %, and
-//! the true share of the gain is 100 %: for the same 20 s of windows of 0.1 s, this gave shares of
-//! 100 to 108 %. Both compared with the base copy gave 89 to 118 %. Each copy compared with its
-//! own start on base pages, too, gave 108 to 126 %. Windows of 0.4 s, with as little time between
-//! two states as one copy that changes its state could have, gave 90 to 99 % and more noise for
-//! each block. So one copy, which takes 2 s and more for 2 GiB to change, is no better.
+//! Measured with 256 MiB hot of 1 GiB on a 2-vCPU virtual machine, where the true share of the gain
+//! is 100 % and all huge gains 9 to 14 %: four runs gave shares of 100 to 108 %. On the windows of
+//! two other runs, tuned and all huge each compared with the base copy gave 89 to 124 % instead,
+//! and each divided by its own start on base pages, 103 to 133 %. One copy that changes its state
+//! within each block takes 1 s for each change of 1 GiB. The ratio of tuned over all huge then
+//! varies by 12 % from block to block, instead of 6 %, and 40 s hold 18 blocks instead of 140.
 
 mod blocks;
 
@@ -103,7 +103,7 @@ fn tune(
     Ok(report)
 }
 
-/// Lets the copies run in turns for `time`. If interrupted, the blocks until then count.
+/// Lets the copies run interleaved for `time`. If interrupted, the blocks until then count.
 fn blocks(
     copies: &mut [WorkloadCopy; COPIES],
     orders: &mut Orders,
@@ -133,8 +133,8 @@ struct WorkloadCopy {
 }
 
 impl WorkloadCopy {
-    /// Starts it, waits until its memory is filled, and stops it. If it will be promoted (`acts`), a missing
-    /// permission is an error before that.
+    /// Starts it, waits until its memory is filled, and stops it. If it will be promoted (`acts`), a
+    /// missing permission is an error before that.
     fn start(
         command: &[OsString],
         acts: bool,

@@ -1,4 +1,4 @@
-//! Comparison of three copies of a workload that run in turns, in blocks of short windows. Pure.
+//! Comparison of three copies of a workload that run interleaved, in blocks of short windows. Pure.
 //!
 //! A machine's speed drifts by tens of percent within seconds, so only windows of one block are
 //! compared with each other. A report has medians over blocks.
@@ -64,8 +64,8 @@ impl Ratio {
 /// Speed of copy [`BASE`] over the mean (geometric) of all copies, all on base pages.
 ///
 /// The base pages of each copy lie elsewhere in physical memory, which makes some copies faster. A
-/// promotion moves memory again, so this difference is no property of a copy that lasts. The mean
-/// is a steadier reference than one copy.
+/// promotion moves memory again, so this difference does not outlast it. The mean is a steadier
+/// reference than one copy.
 fn base_over_mean(alike: &[Block]) -> f64 {
     let over_base = |copy| Ratio::of(alike, copy, BASE).map(|ratio| ratio.median);
     let product = over_base(TUNED).zip(over_base(ALL_HUGE)).map(|(one, other)| one * other);

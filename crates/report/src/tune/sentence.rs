@@ -8,6 +8,7 @@ use hugepilot_record::tune::{
 use hugepilot_units::Bytes;
 
 use crate::sentence::Sentence;
+use crate::table;
 
 /// A share in whole percent: `34 %`.
 fn percent(ratio: f64) -> String {
@@ -87,6 +88,15 @@ fn demoted(report: &TuneReport) -> String {
 /// The measured gain.
 fn gain(report: &TuneReport) -> String {
     report.speedup.map_or_else(String::new, |speedup| format!(", {speedup:.2}x as fast"))
+}
+
+/// The line about the share of the all-huge gain.
+pub(super) fn gain_share(report: &TuneReport) -> Option<String> {
+    let share = table::percent(report.all_huge_gain_ratio?);
+    let interval = report.all_huge_gain_interval.map_or_else(String::new, |interval| {
+        format!(" ({:.1}–{})", interval.low * 100.0, table::percent(interval.high))
+    });
+    Some(format!("share of the all-huge gain: {share}{interval}\n"))
 }
 
 /// The line about the trial, or why there was none; `None` if the question did not come up.
@@ -308,3 +318,28 @@ pub(crate) fn hidden_limit(cgroup: &str) -> String {
 /// Help for [`hidden_limit`].
 pub(crate) const HIDDEN_LIMIT_HELP: &str =
     "run hugepilot on the host, or mount the cgroup hierarchy under /sys/fs/cgroup";
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::tune::Performance;
+    use hugepilot_stats::Spread;
+
+    use super::*;
+    use crate::table::Width;
+    use crate::tune::tests::stopped;
+    use crate::tune::tune_text;
+
+    #[test]
+    fn a_share_of_the_gain_has_its_interval_and_its_doubt() {
+        let mut report = stopped();
+        report.tuned =
+            Some(Performance { ops_per_second: Spread::of(&[4.0]), ..Performance::default() });
+        report.all_huge_gain_ratio = Some(0.97);
+        let interval = Some(Interval { low: 0.6, high: 1.234 });
+        report.all_huge_gain_interval = interval;
+        report.warnings = vec![TuneWarning::UncertainShare { interval }];
+        let text = tune_text(&report, Width::UNLIMITED, false);
+        assert!(text.contains("share of the all-huge gain: 97.0 % (60.0–123.4 %)\n"), "{text}");
+        assert!(text.contains("all-huge gain is uncertain: 60 to 123 %\n"), "{text}");
+    }
+}
