@@ -6,6 +6,7 @@
 mod bench; // benchmarks by name, in pairs
 mod dispositions; // signals that we were started to ignore
 mod install; // program, libraries and documents into a folder
+mod random; // random choices, repeatable by seed
 mod run; // running other programs, and reading what cargo says of its tests
 mod setup; // programs and downloads that the tests use
 mod stress; // long tests of safety, on the release build

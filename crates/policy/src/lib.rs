@@ -12,12 +12,16 @@
 mod all;
 mod debloat;
 mod eligible;
+mod kernel_reason;
 mod predict;
 pub mod round;
+mod status_summary;
 pub mod trial;
 pub mod tune;
 
 pub use all::all;
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
+pub use kernel_reason::KernelView;
 pub use predict::{Calibration, CalibrationPoint, PredictionInput, predict, predict_slowdown};
+pub use status_summary::status_summary;

@@ -5,6 +5,7 @@ mod bloat_free;
 mod census;
 mod debloat;
 mod fairness;
+mod gain;
 mod graph;
 mod graph_pages;
 mod hot_set;
@@ -61,6 +62,14 @@ const BENCHES: &[Bench] = &[
         about: "how evenly does debloating slow several programs down? \
             [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]",
         run: fairness::run,
+    },
+    Bench {
+        name: "gain",
+        about: "how much of the all-huge gain does tune reach in usual programs, and is its \
+            prediction right? [PROGRAM…|list] [--pairs N=5] [--state base,tuned,all] \
+            [--window SECONDS=5] [--seed N] [--output FILE] [--report FILE] [-- TUNE_ARGS]; \
+            HUGEPILOT_GAPBS=DIR",
+        run: gain::run,
     },
     Bench {
         name: "graph",

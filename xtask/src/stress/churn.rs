@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use hugepilot_testkit::Victim;
 
 use super::Run;
-use super::random::Random;
 use super::settings::vmstat;
 use super::tool::{Tool, count, target};
+use crate::random::Random;
 
 const MEMORY_MIB: &str = "512";
 const THREADS: &str = "3";

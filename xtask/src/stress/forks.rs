@@ -11,8 +11,8 @@ use hugepilot_testkit::Victim;
 use hugepilot_units::Bytes;
 
 use super::Run;
-use super::random::Random;
 use super::tool::{Tool, count, target};
+use crate::random::Random;
 
 /// Pairs that are tuned and debloated at once; one more stays untouched.
 const PAIRS: usize = 3;

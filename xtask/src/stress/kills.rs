@@ -14,9 +14,9 @@ use rustix::process::Signal;
 
 use super::Run;
 use super::marked::Mark;
-use super::random::Random;
 use super::settings::Settings;
 use super::tool::{CommandResult, Tool};
+use crate::random::Random;
 use case::{Case, CaseSetup};
 
 /// Limit for the processes that hugepilot started, after its own end.

@@ -8,7 +8,6 @@ mod forks;
 mod kills;
 mod marked;
 mod options;
-mod random;
 mod settings;
 mod tool;
 

@@ -238,7 +238,6 @@ impl TuneArgs {
             progress_wait: self.progress_wait,
             larger_is_better: self.progress_higher_is_better,
             tlb_entries: machine.tlb_entries,
-            ..TuneOptions::default()
         }
     }
 }

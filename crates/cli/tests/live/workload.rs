@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hugepilot_kernel::{Process, Root, memory};
 use hugepilot_policy::Limits;
-use hugepilot_record::{Pick, Pid};
+use hugepilot_record::{Pid, Promotion};
 use hugepilot_testkit::Victim;
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region, Share};
 
@@ -72,8 +72,8 @@ pub(crate) fn open(pid: u32) -> Process {
 }
 
 /// Returns every whole region in `memory`, as a policy without rules selects them.
-pub(crate) fn picks(memory: AddrRange) -> Vec<Pick> {
-    let pick = |region: Region| Pick {
+pub(crate) fn picks(memory: AddrRange) -> Vec<Promotion> {
+    let pick = |region: Region| Promotion {
         region,
         heat_ratio: 0.0,
         sampled_pages: 0,

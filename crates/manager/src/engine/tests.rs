@@ -164,8 +164,8 @@ fn random_machine(seed: u64) -> u64 {
     let mut rng = Rng::new(seed);
     let count = 1 + i32::try_from(rng.bits() % 3).unwrap();
     let programs: Vec<Program> = (1..=count).map(|pid| random_program(pid, &mut rng)).collect();
-    let budget = (rng.bits() % 2 == 0).then(|| Amount::Share(Share::ratio(rng.unit())));
-    let keep = rng.bits() % 4 == 0;
+    let budget = (rng.bits().is_multiple_of(2)).then(|| Amount::Share(Share::ratio(rng.unit())));
+    let keep = rng.bits().is_multiple_of(4);
     let goal = TuneGoal { budget, keep, seed, ..TuneGoal::default() };
     let mut engine = engine(Simulated::of(programs), goal.clone());
     let resident = |engine: &Engine<Simulated>| -> u64 {
@@ -207,7 +207,7 @@ fn random_program(pid: i32, rng: &mut Rng) -> Program {
     let mut program = Program::new(pid, (0..regions).map(|_| rng.unit().powf(skew)).collect());
     (program.ratio, program.stalls) = (0.3 + 0.8 * rng.unit(), 0.99 * rng.unit());
     for pages in program.target.pages.borrow_mut().values_mut() {
-        pages.resident = if rng.bits() % 4 == 0 { 100 + rng.bits() % 413 } else { 512 };
+        pages.resident = if rng.bits().is_multiple_of(4) { 100 + rng.bits() % 413 } else { 512 };
     }
     let script = (0..rng.bits() % 300).map(|_| match rng.bits() % 40 {
         0 => Script::Fail(Errno::EAGAIN),
@@ -257,7 +257,7 @@ fn disturb(engine: &mut Engine<Simulated>, rng: &mut Rng) {
                 program.target.headroom.set(headroom);
             }
             1 => program.heat.reverse(),
-            2 if rng.bits() % 8 == 0 => program.target.state.set(TargetState::Gone),
+            2 if rng.bits().is_multiple_of(8) => program.target.state.set(TargetState::Gone),
             _ => {}
         }
     }

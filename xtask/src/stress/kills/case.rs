@@ -11,9 +11,9 @@ use hugepilot_testkit::{Victim, compiled};
 use hugepilot_units::Bytes;
 use serde_json::Value;
 
-use super::super::random::Random;
 use super::super::settings::pool_pages;
 use super::super::tool::CommandResult;
+use crate::random::Random;
 
 /// Page sizes in KiB.
 const TWO_MIB: u64 = 2048;

@@ -2,11 +2,11 @@
 
 /// SplitMix64 (Steele and others, 2014).
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// Stream number `stream` of `seed`.
-    pub(super) fn new(seed: u64, stream: u64) -> Self {
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self(seed);
         Self(random.bits() ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03))
     }
@@ -19,17 +19,17 @@ impl Random {
     }
 
     /// Number from 0 to `limit` − 1; `limit` must not be 0.
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.bits() % limit
     }
 
     /// Whether an event with probability 1 / `n` happened.
-    pub(super) fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
     /// Picks one of `choices`, which must not be empty.
-    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         let chosen = self.below(choices.len() as u64);
         choices[usize::try_from(chosen).expect("an index")]
     }

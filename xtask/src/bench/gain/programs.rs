@@ -1,0 +1,255 @@
+//! Measured programs: how each is built and started, and what it requires.
+//!
+//! Own sources lie in `programs/`. Each builds a structure of 0.6 to 1.5 GiB, prints `ready`, and
+//! then performs random operations until it is ended, with a line every 20 ms. None asks for huge
+//! pages.
+
+use super::progress::Lines;
+
+/// Program or file, and the Debian package that contains it.
+type Need = (&'static str, &'static str);
+
+/// Program to measure. In its words, `{source}` is its source, `{out}` the compiled program,
+/// `{folder}` the folder of compiled programs, `{socket}` the socket of its server, `{graph}` a
+/// graph file, `{gapbs}` the GAP benchmark suite and `{hugepilot}` the program under test.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) needs: &'static [Need],
+    /// File in `programs/`.
+    pub(super) source: Option<&'static str>,
+    /// Command that compiles the source.
+    pub(super) compile: &'static [&'static str],
+    /// Server, which is then the measured process.
+    pub(super) server: &'static [&'static str],
+    /// Program, or load generator of the server.
+    pub(super) command: &'static [&'static str],
+    /// Graph to generate first.
+    pub(super) graph: Option<&'static str>,
+    pub(super) lines: Lines,
+    /// Seconds from the start to the state at least.
+    pub(super) earliest_seconds: f64,
+}
+
+/// Program without needs, for the fields that others share.
+pub(super) const PLAIN: Program = Program {
+    name: "",
+    needs: &[],
+    source: None,
+    compile: &[],
+    server: &[],
+    command: &[],
+    graph: None,
+    lines: Lines::Ops,
+    earliest_seconds: 0.0,
+};
+
+const RUST: Need = ("rustc", "rustc");
+const RUSTC: &[&str] = &["rustc", "-O", "--edition", "2021", "-o", "{out}", "{source}"];
+const JAVAC: &[&str] = &["javac", "-d", "{folder}", "{source}"];
+const JDK: &[Need] = &[("javac", "default-jdk-headless")];
+
+/// Java collector, with a heap that never grows.
+macro_rules! java {
+    ($collector:literal) => {
+        &[
+            "java",
+            $collector,
+            "-Xms3g",
+            "-Xmx3g",
+            // Leaves no file behind when it is killed.
+            "-XX:-UsePerfData",
+            "-cp",
+            "{folder}",
+            "RandomMap",
+            "12000000",
+        ]
+    };
+}
+
+/// Kernel of the GAP benchmark suite on a graph, with one thread, since a window gives a program
+/// one CPU. `stdbuf` makes each line arrive when it is printed.
+macro_rules! gap {
+    ($name:literal, $graph:literal, $lines:expr, $($word:literal),+) => {
+        Program {
+            name: $name,
+            needs: &[("stdbuf", "coreutils")],
+            command: &["env", "OMP_NUM_THREADS=1", "stdbuf", "-oL", $($word),+],
+            graph: Some($graph),
+            lines: $lines,
+            ..PLAIN
+        }
+    };
+}
+
+macro_rules! pr {
+    ($name:literal, $graph:literal) => {
+        gap!(
+            $name,
+            $graph,
+            Lines::Steps,
+            "{gapbs}/pr",
+            "-f",
+            "{graph}",
+            "-i",
+            "1000000000",
+            "-t",
+            "0",
+            "-l",
+            "-n",
+            "1"
+        )
+    };
+}
+
+macro_rules! trials {
+    ($name:literal, $kernel:literal, $graph:literal) => {
+        gap!(
+            $name,
+            $graph,
+            Lines::Starting("Trial Time:"),
+            $kernel,
+            "-f",
+            "{graph}",
+            "-n",
+            "1000000000"
+        )
+    };
+}
+
+/// All programs. Graphs of scale 22 and 24 have 16 edges per vertex, those of scale 26 have 4, so
+/// that they fit beside their huge pages.
+pub(super) const PROGRAMS: &[Program] = &[
+    Program {
+        name: "go-map",
+        needs: &[("go", "golang-go")],
+        source: Some("map.go"),
+        compile: &["go", "build", "-o", "{out}", "{source}"],
+        command: &["{out}", "20000000"],
+        ..PLAIN
+    },
+    Program {
+        name: "python-dict",
+        needs: &[("python3", "python3")],
+        source: Some("dict.py"),
+        command: &["python3", "{source}", "12000000"],
+        ..PLAIN
+    },
+    Program {
+        name: "rust-btreemap",
+        needs: &[RUST],
+        source: Some("maps.rs"),
+        compile: RUSTC,
+        command: &["{out}", "btree", "64000000"],
+        ..PLAIN
+    },
+    Program {
+        name: "rust-hashmap",
+        needs: &[RUST],
+        source: Some("maps.rs"),
+        compile: RUSTC,
+        command: &["{out}", "hash", "40000000"],
+        ..PLAIN
+    },
+    Program {
+        name: "cpp-unordered-map",
+        needs: &[("g++", "g++")],
+        source: Some("unordered.cpp"),
+        compile: &["g++", "-O2", "-o", "{out}", "{source}"],
+        command: &["{out}", "24000000"],
+        ..PLAIN
+    },
+    Program {
+        name: "java-g1",
+        needs: JDK,
+        source: Some("RandomMap.java"),
+        compile: JAVAC,
+        command: java!("-XX:+UseG1GC"),
+        earliest_seconds: 20.0,
+        ..PLAIN
+    },
+    Program {
+        name: "java-parallel",
+        needs: JDK,
+        source: Some("RandomMap.java"),
+        compile: JAVAC,
+        command: java!("-XX:+UseParallelGC"),
+        earliest_seconds: 20.0,
+        ..PLAIN
+    },
+    Program {
+        name: "redis",
+        needs: &[("redis-server", "redis-server"), RUST],
+        source: Some("load.rs"),
+        compile: RUSTC,
+        server: &["redis-server", "--port", "0", "--unixsocket", "{socket}", "--save", ""],
+        command: &["{out}", "redis", "{socket}", "7000000"],
+        ..PLAIN
+    },
+    Program {
+        name: "memcached",
+        needs: &[("memcached", "memcached"), RUST],
+        source: Some("load.rs"),
+        compile: RUSTC,
+        server: &["memcached", "-u", "root", "-s", "{socket}", "-t", "1", "-m", "4096"],
+        command: &["{out}", "memcached", "{socket}", "7000000"],
+        ..PLAIN
+    },
+    Program {
+        name: "sqlite",
+        needs: &[("cc", "gcc"), ("/usr/include/sqlite3.h", "libsqlite3-dev")],
+        source: Some("sqlite.c"),
+        compile: &["cc", "-O2", "-o", "{out}", "{source}", "-lsqlite3"],
+        command: &["{out}", "8000000"],
+        ..PLAIN
+    },
+    Program {
+        name: "node-map",
+        needs: &[("node", "nodejs")],
+        source: Some("map.js"),
+        command: &["node", "--max-old-space-size=4096", "{source}", "12000000"],
+        ..PLAIN
+    },
+    pr!("pr-22", "kronecker:22:16"),
+    pr!("pr-24", "kronecker:24:16"),
+    pr!("pr-26", "uniform:26:4"),
+    trials!("bfs-22", "{gapbs}/bfs", "kronecker:22:16"),
+    trials!("bfs-24", "{gapbs}/bfs", "kronecker:24:16"),
+    trials!("bfs-26", "{gapbs}/bfs", "uniform:26:4"),
+    trials!("bc-22", "{gapbs}/bc", "kronecker:22:16"),
+    trials!("bc-24", "{gapbs}/bc", "kronecker:24:16"),
+    trials!("bc-26", "{gapbs}/bc", "uniform:26:4"),
+    Program {
+        name: "stream",
+        command: &[
+            "{hugepilot}",
+            "lab",
+            "workload",
+            "stream",
+            "--size",
+            "1GiB",
+            "--seconds",
+            "0",
+            "--interval",
+            "20ms",
+        ],
+        lines: Lines::Lab,
+        ..PLAIN
+    },
+    Program {
+        name: "tlb-friendly",
+        command: &[
+            "{hugepilot}",
+            "lab",
+            "workload",
+            "tlb-friendly",
+            "--size",
+            "1GiB",
+            "--seconds",
+            "0",
+            "--interval",
+            "20ms",
+        ],
+        lines: Lines::Lab,
+        ..PLAIN
+    },
+];

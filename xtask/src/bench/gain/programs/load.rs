@@ -1,0 +1,97 @@
+//! Load generator: fills a server with keys, then reads random keys, 64 at a time.
+//!
+//! Arguments: `redis` or `memcached`, a Unix socket, keys.
+
+use std::env;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const EVERY: Duration = Duration::from_millis(20);
+const BATCH: u64 = 64;
+const VALUE: [u8; 64] = [b'v'; 64];
+
+/// Protocol: commands, and the bytes of one reply.
+struct Protocol {
+    set: fn(&mut Vec<u8>, u64),
+    get: fn(&mut Vec<u8>, u64),
+    stored: &'static str,
+    found: usize,
+    first: u8,
+}
+
+const REDIS: Protocol = Protocol {
+    set: |out, key| {
+        let _ = write!(out, "*3\r\n$3\r\nSET\r\n$12\r\nkey:{key:08}\r\n$64\r\n");
+        out.extend_from_slice(&VALUE);
+        out.extend_from_slice(b"\r\n");
+    },
+    get: |out, key| _ = write!(out, "*2\r\n$3\r\nGET\r\n$12\r\nkey:{key:08}\r\n"),
+    stored: "+OK\r\n",
+    found: "$64\r\n\r\n".len() + VALUE.len(),
+    first: b'$',
+};
+
+const MEMCACHED: Protocol = Protocol {
+    set: |out, key| {
+        let _ = write!(out, "set key:{key:08} 0 0 64\r\n");
+        out.extend_from_slice(&VALUE);
+        out.extend_from_slice(b"\r\n");
+    },
+    get: |out, key| _ = write!(out, "get key:{key:08}\r\n"),
+    stored: "STORED\r\n",
+    found: "VALUE key:00000000 0 64\r\n\r\nEND\r\n".len() + VALUE.len(),
+    first: b'V',
+};
+
+fn main() {
+    let args: Vec<String> = env::args().collect();
+    let protocol = if args[1] == "redis" { REDIS } else { MEMCACHED };
+    let keys: u64 = args[3].parse().expect("a number of keys");
+    let mut server = connected(&args[2]);
+    let (mut out, mut replies) = (Vec::new(), Vec::new());
+    type Write = fn(&mut Vec<u8>, u64);
+    let mut exchange = |command: Write, keys: &mut dyn Iterator<Item = u64>, reply| {
+        out.clear();
+        let count = keys.map(|key| command(&mut out, key)).count();
+        server.write_all(&out).expect("the server reads");
+        replies.resize(count * reply, 0);
+        server.read_exact(&mut replies).expect("the server replies");
+        replies[(count - 1) * reply]
+    };
+    for first in (0..keys).step_by(BATCH as usize) {
+        let batch = &mut (first..keys.min(first + BATCH));
+        let reply = exchange(protocol.set, batch, protocol.stored.len());
+        assert_eq!(reply, protocol.stored.as_bytes()[0], "a key was not stored");
+    }
+    println!("ready");
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % keys
+    };
+    loop {
+        let (begun, mut ops) = (Instant::now(), 0);
+        while begun.elapsed() < EVERY {
+            let batch = &mut (0..BATCH).map(|_| next());
+            let reply = exchange(protocol.get, batch, protocol.found);
+            assert_eq!(reply, protocol.first, "a key was not found");
+            ops += BATCH;
+        }
+        println!("ops {ops}");
+    }
+}
+
+/// Connects to a server that may still be starting.
+fn connected(socket: &str) -> UnixStream {
+    for _ in 0..200 {
+        if let Ok(stream) = UnixStream::connect(socket) {
+            return stream;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("no server at {socket}");
+}

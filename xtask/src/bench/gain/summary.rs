@@ -1,0 +1,237 @@
+//! Statistics of the runs of a program. Pure.
+
+use hugepilot_stats::{Spread, median};
+use serde_json::Value;
+
+use super::record::{Run, State};
+
+/// All-huge gain above which tuning must gain, too.
+const GAIN: f64 = 1.05;
+/// All-huge gain below which tuning must keep nothing.
+const NO_GAIN: f64 = 1.01;
+
+/// Class of a program by its all-huge gain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Truth {
+    /// Above 5 %.
+    Gain,
+    /// From 1 to 5 %: no verdict is wrong.
+    Small,
+    /// Below 1 %.
+    None,
+}
+
+/// Events among trials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) events: usize,
+    pub(super) of: usize,
+}
+
+impl Count {
+    fn of(events: impl IntoIterator<Item = bool>) -> Self {
+        let add =
+            |sum: Self, event| Self { events: sum.events + usize::from(event), of: sum.of + 1 };
+        events.into_iter().fold(Self::default(), add)
+    }
+
+    /// Sum of counts.
+    pub(super) fn sum(counts: impl IntoIterator<Item = Self>) -> Self {
+        let add =
+            |sum: Self, one: Self| Self { events: sum.events + one.events, of: sum.of + one.of };
+        counts.into_iter().fold(Self::default(), add)
+    }
+
+    /// Share of the events; `None` without trials.
+    pub(super) fn ratio(self) -> Option<f64> {
+        (self.of > 0).then(|| self.events as f64 / self.of as f64)
+    }
+}
+
+/// Bracket of a prediction, or medians of several.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Bracket {
+    pub(super) low: f64,
+    pub(super) median: f64,
+    pub(super) high: f64,
+}
+
+/// Result of a program. Gains are speeds relative to the twin, after over before.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Summary {
+    pub(super) program: String,
+    pub(super) runs: usize,
+    /// Noise: gain of processes to which nothing happened.
+    pub(super) base: Option<Spread>,
+    pub(super) all: Option<Spread>,
+    pub(super) tuned: Option<Spread>,
+    pub(super) truth: Option<Truth>,
+    /// Share of the all-huge gain that tuning reached, by medians; the range omits one round
+    /// at a time. `None` for gains of at most 5 %.
+    pub(super) share: Option<Spread>,
+    /// Bytes on huge pages at the end of a tuned, and of an all-huge process.
+    pub(super) tuned_huge_bytes: Option<f64>,
+    pub(super) all_huge_bytes: Option<f64>,
+    /// Tuned processes that kept huge pages.
+    pub(super) kept: Count,
+    /// Time until the last promotion, and until `tune` ended.
+    pub(super) promotion_seconds: Option<Spread>,
+    pub(super) tune_seconds: Option<Spread>,
+    /// Prediction of the model.
+    pub(super) model: Option<Bracket>,
+    /// Bracket of the trial.
+    pub(super) trial: Option<Bracket>,
+    /// Ratio of stall times in the trial.
+    pub(super) trial_ratio: Option<f64>,
+    /// Gain that `tune` itself reports.
+    pub(super) achieved: Option<f64>,
+    /// Runs whose achieved gain lies in their bracket.
+    pub(super) inside: Count,
+    /// The same, with brackets widened by the spread of processes to which nothing happened.
+    pub(super) inside_noise: Count,
+    /// Runs that distinguished a gain from none.
+    pub(super) sign: Count,
+}
+
+impl Summary {
+    /// Summarises the runs of one program.
+    pub(super) fn of(runs: &[&Run]) -> Self {
+        let base = gains(runs, State::Base);
+        let noise = base.iter().map(|gain| gain.ln().abs()).fold(0.0, f64::max).exp();
+        let all = Spread::of(&gains(runs, State::All));
+        let tuned: Vec<&Run> = of_state(runs, State::Tuned).collect();
+        let truth = all.map(|all| class(all.median));
+        let inside = |noise: f64| {
+            Count::of(tuned.iter().filter_map(|run| {
+                let Bracket { low, high, .. } = bracket(run)?;
+                Some((low / noise..=high * noise).contains(&run.gain()))
+            }))
+        };
+        let report = |path: &str| median(tuned.iter().filter_map(|run| number(run, path)));
+        Self {
+            program: runs.first().map_or_else(String::new, |run| run.program.clone()),
+            runs: tuned.len(),
+            base: Spread::of(&base),
+            all,
+            tuned: Spread::of(&gains(runs, State::Tuned)),
+            truth,
+            share: (truth == Some(Truth::Gain)).then(|| share_range(runs)).flatten(),
+            tuned_huge_bytes: huge_bytes(runs, State::Tuned),
+            all_huge_bytes: huge_bytes(runs, State::All),
+            kept: Count::of(tuned.iter().map(|run| run.keeps_huge_pages())),
+            promotion_seconds: spread(
+                tuned.iter().filter_map(|run| number(run, "/last_promotion_seconds")),
+            ),
+            tune_seconds: spread(tuned.iter().map(|run| run.apply_seconds)),
+            model: brackets(tuned.iter().filter_map(|run| at(run, "/predicted_speedup"))),
+            trial: brackets(tuned.iter().filter_map(|run| trial_bracket(run))),
+            trial_ratio: report("/trial/ratio"),
+            achieved: median(tuned.iter().filter_map(|run| {
+                number(run, "/achieved").or_else(|| number(run, "/achieved/median"))
+            })),
+            inside: inside(1.0),
+            inside_noise: inside(noise),
+            sign: truth.map_or_else(Count::default, |truth| {
+                Count::of(tuned.iter().filter_map(|run| right(run, truth)))
+            }),
+        }
+    }
+}
+
+fn of_state<'a>(runs: &[&'a Run], state: State) -> impl Iterator<Item = &'a Run> {
+    runs.iter().copied().filter(move |run| run.state == state)
+}
+
+fn gains(runs: &[&Run], state: State) -> Vec<f64> {
+    of_state(runs, state).map(Run::gain).collect()
+}
+
+fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
+    Spread::of(&values.collect::<Vec<_>>())
+}
+
+fn huge_bytes(runs: &[&Run], state: State) -> Option<f64> {
+    median(of_state(runs, state).map(|run| run.huge_after_bytes as f64))
+}
+
+fn class(gain: f64) -> Truth {
+    if gain > GAIN {
+        Truth::Gain
+    } else if gain < NO_GAIN {
+        Truth::None
+    } else {
+        Truth::Small
+    }
+}
+
+/// Share of the all-huge gain by medians; `None` unless there are runs of both states.
+fn share(runs: &[&Run]) -> Option<f64> {
+    let gain = |state| median(gains(runs, state));
+    Some((gain(State::Tuned)? - 1.0) / (gain(State::All)? - 1.0))
+}
+
+/// Share of all runs, with the range of shares when one round is omitted.
+fn share_range(runs: &[&Run]) -> Option<Spread> {
+    let median = share(runs)?;
+    let mut rounds: Vec<(u64, usize)> = runs.iter().map(|run| (run.seed, run.round)).collect();
+    rounds.sort_unstable();
+    rounds.dedup();
+    let without = |round: &(u64, usize)| {
+        let others: Vec<&Run> =
+            runs.iter().copied().filter(|run| (run.seed, run.round) != *round).collect();
+        share(&others)
+    };
+    let shares: Vec<f64> = rounds.iter().filter_map(without).chain([median]).collect();
+    Spread::of(&shares).map(|range| Spread { median, ..range })
+}
+
+/// Value in the report of `tune`.
+fn at<'a>(run: &'a Run, path: &str) -> Option<&'a Value> {
+    run.tune.as_ref()?.pointer(path).filter(|value| !value.is_null())
+}
+
+fn number(run: &Run, path: &str) -> Option<f64> {
+    at(run, path)?.as_f64()
+}
+
+/// Bracket of the trial, or of the model without a trial.
+fn bracket(run: &Run) -> Option<Bracket> {
+    let value = trial_bracket(run).or_else(|| at(run, "/predicted_speedup"))?;
+    parsed(value)
+}
+
+fn trial_bracket(run: &Run) -> Option<&Value> {
+    at(run, "/trial")?;
+    ["/predicted", "/trial/predicted", "/trial/speedup"].iter().find_map(|path| at(run, path))
+}
+
+fn parsed(value: &Value) -> Option<Bracket> {
+    let field = |name: &str| value.get(name)?.as_f64();
+    let (low, high) = (field("low")?, field("high")?);
+    let median = field("median").unwrap_or_else(|| low.midpoint(high));
+    Some(Bracket { low, median, high })
+}
+
+fn brackets<'a>(values: impl Iterator<Item = &'a Value>) -> Option<Bracket> {
+    let all: Vec<Bracket> = values.filter_map(parsed).collect();
+    let part = |of: fn(&Bracket) -> f64| median(all.iter().map(of));
+    Some(Bracket { low: part(|b| b.low)?, median: part(|b| b.median)?, high: part(|b| b.high)? })
+}
+
+/// Whether a run distinguished a gain from none: by the verdict of its trial, or, if that is open
+/// or missing, by the huge pages that it kept. `None` for a small gain.
+fn right(run: &Run, truth: Truth) -> Option<bool> {
+    let verdict = match at(run, "/trial/verdict").and_then(Value::as_str) {
+        Some("gain") => true,
+        Some("no_gain") => false,
+        _ => run.keeps_huge_pages(),
+    };
+    match truth {
+        Truth::Gain => Some(verdict),
+        Truth::None => Some(!verdict),
+        Truth::Small => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! Running program: its processes, its progress and its memory.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, available_parallelism};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use tempfile::TempDir;
+
+use super::prepare::Prepared;
+use super::progress::Progress;
+use crate::stress::Interruption;
+
+/// Longest time to build a structure.
+const BUILD_LIMIT: Duration = Duration::from_secs(300);
+/// Length of a slice in seconds. A slow program gets longer ones, up to the limit.
+const SLICE: f64 = 0.12;
+const SLICE_LIMIT: Duration = Duration::from_secs(60);
+/// Seconds at the start of a slice that do not count: caches are cold.
+const SETTLE: f64 = 0.03;
+const POLL: Duration = Duration::from_millis(5);
+
+/// Running program. Its processes are killed on drop.
+pub(super) struct Target<'a> {
+    children: Vec<Child>,
+    /// Measured process.
+    pub(super) pid: u32,
+    progress: Arc<Mutex<Progress>>,
+    begun: Instant,
+    cpus: usize,
+    interrupted: &'a AtomicBool,
+    /// Folder of the socket, and the working directory of all processes.
+    folder: TempDir,
+}
+
+impl<'a> Target<'a> {
+    /// Starts a program, and its server first if it has one.
+    pub(super) fn start(prepared: &Prepared, interrupted: &'a AtomicBool) -> Result<Self> {
+        let program = prepared.program;
+        let folder = tempfile::tempdir()?;
+        let socket = folder.path().join("socket");
+        let progress = Arc::new(Mutex::new(Progress::new(program.lines)));
+        let mut this = Self {
+            children: Vec::new(),
+            pid: 0,
+            progress,
+            begun: Instant::now(),
+            cpus: available_parallelism().map_or(1, usize::from),
+            interrupted,
+            folder,
+        };
+        if !program.server.is_empty() {
+            this.spawn(prepared.command(program.server, &socket), Stdio::null())?;
+        }
+        this.spawn(prepared.command(program.command, &socket), Stdio::piped())?;
+        this.pid = this.children[0].id();
+        let stdout = this.children.last_mut().and_then(|child| child.stdout.take());
+        let lines = BufReader::new(stdout.context("stdout is piped")?).lines();
+        let (progress, begun) = (Arc::clone(&this.progress), this.begun);
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                locked(&progress).add(begun.elapsed().as_secs_f64(), &line);
+            }
+        });
+        Ok(this)
+    }
+
+    fn spawn(&mut self, mut command: Command, stdout: Stdio) -> Result<()> {
+        command.stdin(Stdio::null()).stdout(stdout).current_dir(self.folder.path());
+        let name = command.get_program().to_string_lossy().into_owned();
+        self.children.push(command.spawn().with_context(|| format!("cannot start {name}"))?);
+        Ok(())
+    }
+
+    /// Seconds since the start.
+    fn now(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+
+    /// Waits until the structure is built.
+    pub(super) fn wait_until_ready(&mut self) -> Result<f64> {
+        let limit = self.begun + BUILD_LIMIT;
+        self.wait(limit, |progress, _| progress.ready)?
+            .with_context(|| format!("not ready after {} s", BUILD_LIMIT.as_secs()))
+    }
+
+    /// Waits until `seconds` after the start.
+    pub(super) fn wait_until(&mut self, seconds: f64) -> Result<()> {
+        self.sleep_until(self.begun + Duration::from_secs_f64(seconds.max(0.0)))
+    }
+
+    /// Waits until `time`.
+    pub(super) fn sleep_until(&mut self, time: Instant) -> Result<()> {
+        self.wait(time, |_, _| None::<()>).map(|_| ())
+    }
+
+    /// Continues the processes for a slice, and stops them. Returns operations per second.
+    pub(super) fn slice(&mut self) -> Result<f64> {
+        self.proceed()?;
+        let begin = self.now() + SETTLE;
+        let rate = self.wait(Instant::now() + SLICE_LIMIT, |progress, now| {
+            if now < begin + SLICE { None } else { progress.rate(begin, now) }
+        })?;
+        self.stop()?;
+        let last = || locked(&self.progress).last.clone();
+        rate.with_context(|| format!("too few lines; the last one: {:?}", last()))
+    }
+
+    /// Stops all processes.
+    pub(super) fn stop(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Continues all processes.
+    pub(super) fn proceed(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let send = |child| kill_process(Pid::from_child(child), signal);
+        self.children.iter().try_for_each(send).context("cannot stop or continue a process")
+    }
+
+    /// Gives the measured process the first CPU and a load generator the last, or both all CPUs.
+    pub(super) fn pin(&self, pinned: bool) -> Result<()> {
+        for (index, child) in self.children.iter().enumerate() {
+            let mut cpus = CpuSet::new();
+            match (pinned, index) {
+                (false, _) => (0..self.cpus).for_each(|cpu| cpus.set(cpu)),
+                (true, 0) => cpus.set(0),
+                (true, _) => cpus.set(self.cpus - 1),
+            }
+            for task in fs::read_dir(format!("/proc/{}/task", child.id()))? {
+                let task = task?.file_name().to_string_lossy().parse().ok();
+                // Fails if the thread has ended.
+                let _ = sched_setaffinity(task.and_then(Pid::from_raw), &cpus);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a value until `limit`; an error if a process ends or the user interrupts.
+    fn wait<T>(
+        &mut self,
+        limit: Instant,
+        value: impl Fn(&Progress, f64) -> Option<T>,
+    ) -> Result<Option<T>> {
+        loop {
+            if self.interrupted.load(Relaxed) {
+                return Err(Interruption.into());
+            }
+            for child in &mut self.children {
+                if let Some(status) = child.try_wait()? {
+                    let last = locked(&self.progress).last.clone();
+                    bail!("the program ended: {status}; its last line: {last:?}");
+                }
+            }
+            let found = value(&locked(&self.progress), self.now());
+            if found.is_some() || Instant::now() >= limit {
+                return Ok(found);
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Memory of the measured process.
+    pub(super) fn memory(&self) -> Result<Memory> {
+        let file = format!("/proc/{}/smaps_rollup", self.pid);
+        let text = fs::read_to_string(&file).with_context(|| file.clone())?;
+        Memory::read(&text).with_context(|| format!("{file}: {text:?}"))
+    }
+}
+
+impl Drop for Target<'_> {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn locked(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) rss_bytes: u64,
+    /// Anonymous memory on huge pages.
+    pub(super) huge_bytes: u64,
+}
+
+impl Memory {
+    /// Reads `/proc/PID/smaps_rollup`.
+    fn read(text: &str) -> Option<Self> {
+        let bytes = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+        };
+        Some(Self { rss_bytes: bytes("Rss")?, huge_bytes: bytes("AnonHugePages")? })
+    }
+}
+
+/// Returns why programs would not run on base pages, if the kernel gives huge pages to all.
+pub(super) fn thp_always() -> Option<String> {
+    const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let setting = fs::read_to_string(FILE).ok()?;
+    setting.contains("[always]").then(|| format!("{FILE} is always; write madvise or never to it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::programs::{self, Program};
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_smaps_rollup() {
+        let text = "0-1 ---p 00000000 00:00 0 [rollup]\nRss:  2048 kB\nPss: 1 kB\n\
+                    AnonHugePages:    1024 kB\n";
+        let memory = Memory { rss_bytes: 2 << 20, huge_bytes: 1 << 20 };
+        assert_eq!(Memory::read(text), Some(memory));
+        assert_eq!(Memory::read("Rss: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn a_program_runs_only_in_its_slices_and_ends_with_its_target() {
+        static PROGRAM: Program = Program {
+            name: "test",
+            command: &["sh", "-c", "echo ready; while :; do echo ops 10; sleep 0.01; done"],
+            ..programs::PLAIN
+        };
+        let interrupted = AtomicBool::new(false);
+        let prepared = Prepared::new(Path::new("hugepilot"), &PROGRAM).unwrap();
+        let mut target = Target::start(&prepared, &interrupted).unwrap();
+        assert!(target.wait_until_ready().unwrap() < 60.0);
+        target.pin(true).unwrap();
+        let rate = target.slice().unwrap();
+        assert!((1.0..1001.0).contains(&rate), "10 operations in at least 0.01 s: {rate}");
+        let state = || fs::read_to_string(format!("/proc/{}/stat", target.pid));
+        while !state().unwrap().contains(") T ") {
+            thread::sleep(POLL);
+        }
+        let pid = target.pid;
+        drop(target);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "killed, though it was stopped");
+    }
+
+    #[test]
+    fn the_end_of_a_program_is_an_error() {
+        static PROGRAM: Program =
+            Program { name: "test", command: &["echo", "ready"], ..programs::PLAIN };
+        let interrupted = AtomicBool::new(false);
+        let prepared = Prepared::new(Path::new("hugepilot"), &PROGRAM).unwrap();
+        let mut target = Target::start(&prepared, &interrupted).unwrap();
+        let error = target.slice().unwrap_err().to_string();
+        assert!(error.starts_with("the program ended"), "{error}");
+        interrupted.store(true, Relaxed);
+        assert!(target.sleep_until(Instant::now()).unwrap_err().is::<Interruption>());
+    }
+}
