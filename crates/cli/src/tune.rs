@@ -97,12 +97,13 @@ fn run_demo(
     interrupted: &dyn Fn() -> bool,
     show: &mut dyn FnMut(Event<'_>),
 ) -> anyhow::Result<TuneReport> {
-    let arguments = args.demo.workload_arguments()?;
+    let arguments = args.demo.workload_arguments(args.dry_run)?;
     let executable = std::env::current_exe()?.into_os_string();
     let command: Vec<OsString> =
         std::iter::once(executable).chain(arguments.iter().map(OsString::from)).collect();
+    let copies = if args.dry_run { "one copy" } else { "three copies" };
     progress.keep(&format!(
-        "no target: running two copies of `hugepilot {}`, tuning one",
+        "no target: running {copies} of `hugepilot {}`, tuning one",
         arguments.join(" ")
     ));
     Ok(demo(&command, options, interrupted, show)?)

@@ -63,6 +63,25 @@ pub struct Prediction {
     pub high: f64,
 }
 
+/// Confidence interval of a measured value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Widest interval of a share that is not uncertain.
+    const WIDEST: f64 = 0.2;
+
+    /// Whether a share with this interval is known well enough to be compared with others.
+    pub fn is_narrow(self) -> bool {
+        self.high - self.low <= Self::WIDEST
+    }
+}
+
 /// Source of a predicted speedup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -237,10 +256,18 @@ pub struct TuneReport {
     pub all_huge: Option<Performance>,
     /// Tuned over baseline, above 1 is faster; `None` if not measured.
     pub speedup: Option<f64>,
+    /// 95 % confidence interval of `speedup`; `None` outside the demonstration, as are those of the
+    /// next two.
+    pub speedup_interval: Option<Interval>,
     /// All huge over baseline.
     pub all_huge_speedup: Option<f64>,
+    /// 95 % confidence interval of `all_huge_speedup`.
+    pub all_huge_speedup_interval: Option<Interval>,
     /// (speedup − 1) / (all-huge speedup − 1): 1 means as fast as with all memory on huge pages.
     pub all_huge_gain_ratio: Option<f64>,
+    /// Confidence interval of `all_huge_gain_ratio`, at least 95 %; `None` if the all-huge gain may
+    /// be zero.
+    pub all_huge_gain_interval: Option<Interval>,
     /// Cause of an early end of the last round; `None` if it was complete.
     pub stopped: Option<Stop>,
     /// Cause, if nothing is known of the target's stalls.

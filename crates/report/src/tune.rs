@@ -10,7 +10,7 @@ use hugepilot_stats::Spread;
 use serde_json::Value;
 
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
-use sentence::{size, trial, unmeasured, verdict};
+use sentence::{gain_share, size, trial, unmeasured, verdict};
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines, warning_lines};
@@ -87,9 +87,7 @@ fn performance(report: &TuneReport, width: Width) -> String {
         return String::new();
     }
     let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
-    if let Some(share) = report.all_huge_gain_ratio {
-        let _ = writeln!(text, "share of the all-huge gain: {}", percent(share));
-    }
+    text.extend(gain_share(report));
     text
 }
 
@@ -296,7 +294,7 @@ mod tests {
         "no_verdict": null, "target_ended": false, "warnings": []
     }"#;
 
-    fn stopped() -> TuneReport {
+    pub(super) fn stopped() -> TuneReport {
         serde_json::from_str(STOPPED).unwrap()
     }
 

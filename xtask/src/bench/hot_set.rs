@@ -1,8 +1,8 @@
 //! Gain of tuning, compared with the ideal, on a workload whose hot regions are known.
 //!
-//! Each run starts two copies of the `hot-set` workload, tunes one, and compares both in
-//! interleaved intervals with each other and with all memory on huge pages (`hugepilot tune
-//! --footprint …`). The hot regions differ from run to run.
+//! Each run starts three copies of the `hot-set` workload, tunes one, promotes all memory of
+//! another, and compares them in blocks of short windows (`hugepilot tune --footprint …`). The hot
+//! regions differ from run to run.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::pairs::median;
 
-/// `[RUNS=5] [FOOTPRINT=8GiB] [HOT=1GiB]`
+/// `[RUNS=5] [FOOTPRINT=6GiB] [HOT=768MiB]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let runs: u32 = args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
-    let footprint = args.get(1).unwrap_or(&"8GiB");
-    let hot = args.get(2).unwrap_or(&"1GiB");
+    let footprint = args.get(1).unwrap_or(&"6GiB");
+    let hot = args.get(2).unwrap_or(&"768MiB");
     println!(
         "hot-set, {footprint} of which {hot} are hot, budget 15 %; \
          medians of {runs} runs (worst in brackets)"

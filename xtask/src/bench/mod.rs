@@ -86,7 +86,7 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "hot-set",
         about: "how close does tuning come to the ideal, with known ground truth? \
-            [RUNS=5] [FOOTPRINT=8GiB] [HOT=1GiB]",
+            [RUNS=5] [FOOTPRINT=6GiB] [HOT=768MiB]",
         run: hot_set::run,
     },
     Bench {

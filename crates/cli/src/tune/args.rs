@@ -155,7 +155,7 @@ pub(crate) struct TuneArgs {
 #[derive(Args)]
 #[command(next_help_heading = "Demonstration (without a target)")]
 pub(crate) struct DemoArgs {
-    /// Memory of each of the two copies [default: 4GiB, less if memory is short]
+    /// Memory of each of the three copies [default: 4GiB, less if memory is short]
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["pid", "command"])]
     footprint: Option<Bytes>,
     /// Hot memory in it, scattered in 2 MiB regions [default: an eighth]
@@ -184,16 +184,17 @@ enum DemoPattern {
 
 impl DemoArgs {
     /// Command line of one copy, after the executable.
-    pub(crate) fn workload_arguments(&self) -> anyhow::Result<Vec<String>> {
+    pub(crate) fn workload_arguments(&self, dry_run: bool) -> anyhow::Result<Vec<String>> {
         let available = memory::mem_info(&Root::live())?.available;
-        // Two copies, and a reserve for other programs.
-        let most = Bytes::new(available.get().saturating_sub(Bytes::gib(2).get()) / 2);
+        // A reserve is for other programs.
+        let copies = if dry_run { 1 } else { 3 };
+        let most = Bytes::new(available.get().saturating_sub(Bytes::gib(2).get()) / copies);
         let footprint = self.footprint.unwrap_or(Bytes::gib(4).min(most));
         let hot = self.hot.unwrap_or(Bytes::new(footprint.get() / 8));
         ensure!(
             footprint <= most,
-            "two copies of {footprint} do not fit: {available} available, less a reserve of 2GiB; \
-             use --footprint {most}"
+            "{copies} × {footprint} do not fit: {available} available, less a reserve of 2GiB; use \
+             --footprint {most}"
         );
         ensure!(
             hot >= Bytes::mib(32),
@@ -208,7 +209,7 @@ impl DemoArgs {
             "--seconds",
             "0",
             "--interval",
-            "100ms",
+            "10ms",
             "--pattern",
             pattern,
             "--footprint",

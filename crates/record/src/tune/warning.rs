@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Interval;
 use crate::{Pid, Stop};
 
 /// Cause of a missing verdict: nothing is known of the target's stalls. JSON carries the variant as
@@ -98,6 +99,11 @@ pub enum TuneWarning {
     NoAllHuge {
         /// Cause of the early end of its promotion.
         stopped: Stop,
+    },
+    /// The machine's noise leaves the share of the all-huge gain open.
+    UncertainShare {
+        /// Its confidence interval; `None` if the all-huge gain may be zero.
+        interval: Option<Interval>,
     },
     /// The comparison took far longer than planned.
     MachineBusy,

@@ -2,12 +2,13 @@
 
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{
-    NoTrial, NoVerdict, PredictedBy, Prediction, TrialReport, TrialVerdict, TuneReport,
+    Interval, NoTrial, NoVerdict, PredictedBy, Prediction, TrialReport, TrialVerdict, TuneReport,
     TuneVerdict, TuneWarning, Variant,
 };
 use hugepilot_units::Bytes;
 
 use crate::sentence::Sentence;
+use crate::table;
 
 /// A share in whole percent: `34 %`.
 fn percent(ratio: f64) -> String {
@@ -87,6 +88,15 @@ fn demoted(report: &TuneReport) -> String {
 /// The measured gain.
 fn gain(report: &TuneReport) -> String {
     report.speedup.map_or_else(String::new, |speedup| format!(", {speedup:.2}x as fast"))
+}
+
+/// The line about the share of the all-huge gain.
+pub(super) fn gain_share(report: &TuneReport) -> Option<String> {
+    let share = table::percent(report.all_huge_gain_ratio?);
+    let interval = report.all_huge_gain_interval.map_or_else(String::new, |interval| {
+        format!(" ({:.1}–{})", interval.low * 100.0, table::percent(interval.high))
+    });
+    Some(format!("share of the all-huge gain: {share}{interval}\n"))
 }
 
 /// The line about the trial, or why there was none; `None` if the question did not come up.
@@ -261,6 +271,14 @@ impl Sentence for TuneWarning {
             Self::NoAllHuge { stopped } => {
                 format!("no comparison with all memory on huge pages: {}", stopped.text())
             }
+            Self::UncertainShare { interval: Some(Interval { low, high }) } => format!(
+                "the share of the all-huge gain is uncertain: {:.0} to {:.0} %",
+                low * 100.0,
+                high * 100.0
+            ),
+            Self::UncertainShare { interval: None } => {
+                "the share of the all-huge gain is uncertain: the gain may be zero".to_owned()
+            }
             Self::MachineBusy => {
                 "the machine was very slow or busy; the speedups are in doubt".to_owned()
             }
@@ -281,6 +299,7 @@ impl Sentence for TuneWarning {
             Self::SamplesLost { .. } => "sample less often: --rate 100",
             Self::HiddenMemoryLimit { .. } => HIDDEN_LIMIT_HELP,
             Self::MachineBusy => "repeat the run",
+            Self::UncertainShare { .. } => "repeat the run while no other program is busy",
             Self::NoAllHuge { stopped } => return stopped.help(),
             _ => return Vec::new(),
         };
@@ -299,3 +318,28 @@ pub(crate) fn hidden_limit(cgroup: &str) -> String {
 /// Help for [`hidden_limit`].
 pub(crate) const HIDDEN_LIMIT_HELP: &str =
     "run hugepilot on the host, or mount the cgroup hierarchy under /sys/fs/cgroup";
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::tune::Performance;
+    use hugepilot_stats::Spread;
+
+    use super::*;
+    use crate::table::Width;
+    use crate::tune::tests::stopped;
+    use crate::tune::tune_text;
+
+    #[test]
+    fn a_share_of_the_gain_has_its_interval_and_its_doubt() {
+        let mut report = stopped();
+        report.tuned =
+            Some(Performance { ops_per_second: Spread::of(&[4.0]), ..Performance::default() });
+        report.all_huge_gain_ratio = Some(0.97);
+        let interval = Some(Interval { low: 0.6, high: 1.234 });
+        report.all_huge_gain_interval = interval;
+        report.warnings = vec![TuneWarning::UncertainShare { interval }];
+        let text = tune_text(&report, Width::UNLIMITED, false);
+        assert!(text.contains("share of the all-huge gain: 97.0 % (60.0–123.4 %)\n"), "{text}");
+        assert!(text.contains("all-huge gain is uncertain: 60 to 123 %\n"), "{text}");
+    }
+}

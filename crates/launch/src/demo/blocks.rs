@@ -1,0 +1,122 @@
+//! Comparison of three copies of a workload that run interleaved, in blocks of short windows. Pure.
+//!
+//! A machine's speed drifts by tens of percent within seconds, so only windows of one block are
+//! compared with each other. A report has medians over blocks.
+
+use hugepilot_record::tune::{Interval, Performance, TuneReport, TuneWarning};
+use hugepilot_stats::{Spread, median, median_interval, sorted};
+
+/// Copies that are compared.
+pub(super) const COPIES: usize = 3;
+/// Never promoted: the reference.
+pub(super) const BASE: usize = 0;
+/// Tuned.
+pub(super) const TUNED: usize = 1;
+/// All memory promoted.
+pub(super) const ALL_HUGE: usize = 2;
+
+/// Throughput of each copy in one block.
+pub(super) type Block = [f64; COPIES];
+
+/// Random orders of the copies in a block, so that drift within blocks favours none of them.
+pub(super) struct Orders(u64);
+
+impl Orders {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Returns the order in the next block.
+    pub(super) const fn next(&mut self) -> [usize; COPIES] {
+        const ALL: [[usize; COPIES]; 6] =
+            [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        // SplitMix64 (Steele, Lea and Flood, 2014).
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ALL[((bits >> 32) % 6) as usize]
+    }
+}
+
+/// Median over blocks of a ratio of throughputs, with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ratio {
+    median: f64,
+    /// `None` below six blocks.
+    interval: Option<Interval>,
+}
+
+impl Ratio {
+    /// Ratio of `this` over `other`, two of the copies.
+    fn of(blocks: &[Block], this: usize, other: usize) -> Option<Self> {
+        let ratios = blocks.iter().map(|block| block[this] / block[other]);
+        let ratios = sorted(ratios.filter(|ratio| ratio.is_finite()));
+        let interval = median_interval(&ratios).map(|(low, high)| Interval { low, high });
+        Some(Self { median: median(ratios)?, interval })
+    }
+
+    fn times(self, factor: f64) -> Self {
+        let scaled = |Interval { low, high }| Interval { low: low * factor, high: high * factor };
+        Self { median: self.median * factor, interval: self.interval.map(scaled) }
+    }
+}
+
+/// Speed of copy [`BASE`] over the mean (geometric) of all copies, all on base pages.
+///
+/// The base pages of each copy lie elsewhere in physical memory, which makes some copies faster. A
+/// promotion moves memory again, so this difference does not outlast it. The mean is a steadier
+/// reference than one copy.
+fn base_over_mean(alike: &[Block]) -> f64 {
+    let over_base = |copy| Ratio::of(alike, copy, BASE).map(|ratio| ratio.median);
+    let product = over_base(TUNED).zip(over_base(ALL_HUGE)).map(|(one, other)| one * other);
+    product.filter(|product| *product > 0.0).map_or(1.0, |product| product.cbrt().recip())
+}
+
+/// Enters the throughput of each copy and the speedups into `report`. `alike` are blocks with all
+/// copies on base pages, `blocks` those after promotion. `is_all_huge`: whether all memory of copy
+/// [`ALL_HUGE`] could be promoted.
+pub(super) fn enter(report: &mut TuneReport, alike: &[Block], blocks: &[Block], is_all_huge: bool) {
+    let performance = |copy: usize| {
+        let values: Vec<f64> = blocks.iter().map(|block| block[copy]).collect();
+        let ops_per_second = Some(Spread::of(&values)?);
+        Some(Performance { ops_per_second, ..Performance::default() })
+    };
+    report.baseline = performance(BASE);
+    report.tuned = performance(TUNED);
+    let reference = base_over_mean(alike);
+    let over_base = |copy| Some(Ratio::of(blocks, copy, BASE)?.times(reference));
+    let tuned = over_base(TUNED);
+    let all_huge = over_base(ALL_HUGE).filter(|_| is_all_huge);
+    report.speedup_interval = tuned.and_then(|ratio| ratio.interval);
+    // Directly compared, noise of the base copy does not enter the share of the gain.
+    let of_all_huge = Ratio::of(blocks, TUNED, ALL_HUGE);
+    let Some((all_huge, of_all_huge)) = all_huge.zip(of_all_huge) else {
+        return report.set_speedups(tuned.map(|ratio| ratio.median), None);
+    };
+    report.all_huge = performance(ALL_HUGE);
+    report.all_huge_speedup_interval = all_huge.interval;
+    report.set_speedups(Some(all_huge.median * of_all_huge.median), Some(all_huge.median));
+    let interval = share_interval(all_huge, of_all_huge);
+    report.all_huge_gain_interval = interval.filter(|_| report.all_huge_gain_ratio.is_some());
+    if !interval.is_some_and(Interval::is_narrow) {
+        report.warnings.push(TuneWarning::UncertainShare { interval });
+    }
+}
+
+/// Interval of the share of the all-huge gain: its least and largest value within the intervals of
+/// both ratios. `None` if the gain may be zero.
+fn share_interval(all_huge: Ratio, of_all_huge: Ratio) -> Option<Interval> {
+    let (all_huge, of_all_huge) = (all_huge.interval?, of_all_huge.interval?);
+    if all_huge.low <= 1.0 {
+        return None;
+    }
+    let corners = [all_huge.low, all_huge.high].into_iter().flat_map(|all_huge| {
+        [of_all_huge.low, of_all_huge.high]
+            .map(|of_all_huge| (all_huge * of_all_huge - 1.0) / (all_huge - 1.0))
+    });
+    let corners = sorted(corners);
+    Some(Interval { low: *corners.first()?, high: *corners.last()? })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Comparisons on a simulated machine whose speed drifts.
+
+use hugepilot_testkit::Rng;
+
+use super::*;
+
+/// Length of a window with its lead, in seconds.
+const WINDOW: f64 = 0.1;
+
+/// Machine that slows down by 40 % within three seconds, and whose speed swings by 15 % each
+/// 1.7 seconds. Copy `i` has `speeds[i]` on it, with 5 % of noise for each window.
+struct Machine {
+    seconds: f64,
+    rng: Rng,
+    orders: Orders,
+}
+
+impl Machine {
+    fn new(seed: u64) -> Self {
+        Self { seconds: 0.0, rng: Rng::new(seed), orders: Orders::new(seed) }
+    }
+
+    fn blocks(&mut self, count: usize, speeds: Block) -> Vec<Block> {
+        let block = |_| {
+            let mut block = Block::default();
+            for copy in self.orders.next() {
+                let slow = 1.0 - 0.4 * (self.seconds / 3.0).min(1.0);
+                let swing = 1.0 + 0.15 * (self.seconds * std::f64::consts::TAU / 1.7).sin();
+                let noise = 1.0 + 0.05 * self.rng.normal();
+                block[copy] = 1e6 * speeds[copy] * slow * swing * noise;
+                self.seconds += WINDOW;
+            }
+            block
+        };
+        (0..count).map(block).collect()
+    }
+}
+
+/// A report without a comparison.
+fn empty() -> TuneReport {
+    let json = r#"{"schema": "hugepilot.tune/4", "target": {"pid": 1, "command": "x"},
+        "sampler": {"source": "", "samples": 0, "lost": 0, "throttled": 0, "unavailable": {}},
+        "dry_run": false, "selected": [], "skipped": {}, "skipped_stall_ratio": {},
+        "attempted_regions": 1, "verified_regions": 1, "demoted_regions": 0, "failed": {},
+        "promotion_seconds": 0.0, "before": {}, "target_ended": false, "warnings": []}"#;
+    serde_json::from_str(json).unwrap()
+}
+
+fn report(alike: &[Block], blocks: &[Block], is_all_huge: bool) -> TuneReport {
+    let mut report = empty();
+    enter(&mut report, alike, blocks, is_all_huge);
+    report
+}
+
+fn contains(interval: Option<Interval>, value: f64) -> bool {
+    interval.is_some_and(|Interval { low, high }| (low..=high).contains(&value))
+}
+
+#[test]
+fn drift_of_the_machine_does_not_move_the_ratios() {
+    let mut missed = 0;
+    for seed in 0..40 {
+        let report = report(&[], &Machine::new(seed).blocks(140, [1.0, 1.24, 1.3]), true);
+        let (speedup, all_huge) = (report.speedup.unwrap(), report.all_huge_speedup.unwrap());
+        assert!((speedup - 1.24).abs() < 0.04, "{seed}: {speedup}");
+        assert!((all_huge - 1.3).abs() < 0.04, "{seed}: {all_huge}");
+        let share = report.all_huge_gain_ratio.unwrap();
+        assert!((share - 0.8).abs() < 0.1, "{seed}: {share}");
+        assert!(contains(report.all_huge_gain_interval, share), "{seed}");
+        missed += u32::from(!contains(report.all_huge_gain_interval, 0.8));
+    }
+    assert!(missed <= 4, "{missed} of 40 intervals miss the share");
+}
+
+#[test]
+fn the_reference_is_the_mean_of_all_copies_on_base_pages() {
+    // The base copy has a placement that makes it a tenth slower than the others.
+    let alike = Machine::new(1).blocks(60, [0.9, 1.0, 1.0]);
+    let report = report(&alike, &Machine::new(2).blocks(140, [0.9, 1.3, 1.3]), true);
+    let mean = 0.9_f64.cbrt();
+    assert!((report.speedup.unwrap() - 1.3 / mean).abs() < 0.03, "{:?}", report.speedup);
+    assert!(contains(report.speedup_interval, report.speedup.unwrap()));
+    assert!(contains(report.all_huge_speedup_interval, report.all_huge_speedup.unwrap()));
+    assert!((report.all_huge_gain_ratio.unwrap() - 1.0).abs() < 0.1);
+}
+
+#[test]
+fn an_uncertain_share_is_a_warning() {
+    let uncertain = |report: &TuneReport| {
+        report.warnings.iter().find_map(|warning| match warning {
+            TuneWarning::UncertainShare { interval } => Some(*interval),
+            _ => None,
+        })
+    };
+    let of = |count, speeds| report(&[], &Machine::new(3).blocks(count, speeds), true);
+    assert_eq!(uncertain(&of(140, [1.0, 1.4, 1.4])), None);
+    let few = of(9, [1.0, 1.4, 1.4]);
+    assert_eq!(uncertain(&few), Some(few.all_huge_gain_interval));
+    assert!(few.all_huge_gain_interval.is_some() && few.all_huge_gain_ratio.is_some());
+    assert_eq!(uncertain(&of(5, [1.0, 1.4, 1.4])), Some(None), "too few blocks for an interval");
+    let none = of(140, [1.0; 3]);
+    assert_eq!(uncertain(&none), Some(None), "no gain to have a share of");
+    assert_eq!((none.all_huge_gain_ratio, none.all_huge_gain_interval), (None, None));
+}
+
+#[test]
+fn a_copy_that_is_not_all_huge_is_not_the_ideal() {
+    let blocks = Machine::new(4).blocks(140, [1.0, 1.3, 1.1]);
+    let report = report(&[], &blocks, false);
+    assert!((report.speedup.unwrap() - 1.3).abs() < 0.04);
+    assert!(report.all_huge.is_none() && report.all_huge_speedup.is_none());
+    assert!(report.baseline.is_some() && report.tuned.is_some());
+    assert_eq!(report.warnings, []);
+}
+
+#[test]
+fn no_block_and_a_copy_that_stood_still_give_no_ratio() {
+    let none = report(&[], &[], true);
+    assert_eq!((none.speedup, none.all_huge_speedup, none.baseline), (None, None, None));
+    let stood = report(&[], &[[0.0, 1.0, 1.0]; 8], true);
+    assert_eq!((stood.speedup, stood.all_huge_speedup), (None, None));
+}
+
+#[test]
+fn each_order_comes_about_equally_often() {
+    let mut orders = Orders::new(1);
+    let mut counts = std::collections::BTreeMap::new();
+    for _ in 0..6000 {
+        *counts.entry(orders.next()).or_insert(0) += 1;
+    }
+    assert_eq!(counts.len(), 6);
+    assert!(counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
+}
